@@ -1,0 +1,265 @@
+/* The chain view: see chain.h. Ticks: if some power of ten makes every time of the profile an
+ * integer (decimal times, the usual case) ticks are exact; otherwise times are rounded down to a
+ * power of two so small that the costliest schedule of the dynamic program stays below 2^60. */
+#include "chain/chain.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { MAX_DECIMALS = 9 };
+enum { TICK_BITS = 60 }; /* the costliest schedule takes fewer than 2^60 ticks */
+
+/* Costliest persistent schedule: F^i runs at most once for every backward from stage i on. */
+static double costliest(const remat_profile *profile)
+{
+    double sum = 0;
+    for (uint32_t v = 0; v < profile->n_nodes; v++)
+        sum += profile->nodes[v].forward_time * (double)(profile->n_nodes - v) +
+               profile->nodes[v].backward_time;
+    return sum;
+}
+
+/* The least e with (largest time) x (n+1)^2 <= 2^e, which bounds costliest even where it overflows.
+ */
+static int costliest_exponent(const remat_profile *profile)
+{
+    double largest = 0;
+    for (uint32_t v = 0; v < profile->n_nodes; v++)
+        largest =
+            fmax(largest, fmax(profile->nodes[v].forward_time, profile->nodes[v].backward_time));
+    int of_time = 0, of_count = 0;
+    (void)frexp(largest, &of_time);
+    (void)frexp((double)profile->n_nodes + 1, &of_count);
+    return of_time + 2 * of_count;
+}
+
+static bool is_integer_at(double time, double scale)
+{
+    double ticks = nearbyint(time * scale);
+    return ticks / scale == time;
+}
+
+static bool all_integer_at(const remat_profile *profile, double scale)
+{
+    for (uint32_t v = 0; v < profile->n_nodes; v++)
+        if (!is_integer_at(profile->nodes[v].forward_time, scale) ||
+            !is_integer_at(profile->nodes[v].backward_time, scale))
+            return false;
+    return true;
+}
+
+static void choose_ticks(const remat_profile *profile, remat_chain *chain)
+{
+    double most = costliest(profile);
+    double scale = 1, max_ticks = ldexp(1, TICK_BITS);
+    for (int decimals = 0; decimals <= MAX_DECIMALS; decimals++, scale *= 10) {
+        if (!(most * scale < max_ticks))
+            break;
+        if (all_integer_at(profile, scale)) {
+            chain->ticks_per_time = scale;
+            chain->exact_ticks = true;
+            return;
+        }
+    }
+    int exponent = TICK_BITS - costliest_exponent(profile);
+    chain->ticks_per_time = ldexp(1, exponent > 1000 ? 1000 : exponent);
+    chain->exact_ticks = all_integer_at(profile, chain->ticks_per_time);
+}
+
+static int64_t ticks_of(const remat_chain *chain, double time)
+{
+    double ticks = time * chain->ticks_per_time;
+    return (int64_t)(chain->exact_ticks ? nearbyint(ticks) : floor(ticks));
+}
+
+/* e_i: bytes of the input gradients that start at B^i, at index i. */
+static void input_gradients(const remat_profile *profile, uint64_t *starts)
+{
+    for (uint32_t k = 0; k < profile->n_inputs; k++) {
+        const remat_input *input = &profile->inputs[k];
+        if (input->n_consumers > 0)
+            starts[input->consumers[input->n_consumers - 1] + 1] += input->gradient_bytes;
+    }
+}
+
+typedef struct columns {
+    uint64_t *output, *kept, *forward_workspace, *save_workspace, *held, *backward_bytes;
+    int64_t *forward, *backward, *forward_sum, *total_sum;
+    bool *direct;
+} columns;
+
+static bool columns_new(remat_arena *arena, size_t length, columns *ret)
+{
+    uint64_t *bytes = remat_arena_array(arena, length, 6 * sizeof *bytes);
+    int64_t *ticks = remat_arena_array(arena, length, 4 * sizeof *ticks);
+    bool *direct = remat_arena_array(arena, length, sizeof *direct);
+    if (!bytes || !ticks || !direct)
+        return false;
+    *ret = (columns){.output = bytes,
+                     .kept = bytes + length,
+                     .forward_workspace = bytes + 2 * length,
+                     .save_workspace = bytes + 3 * length,
+                     .held = bytes + 4 * length,
+                     .backward_bytes = bytes + 5 * length,
+                     .forward = ticks,
+                     .backward = ticks + length,
+                     .forward_sum = ticks + 2 * length,
+                     .total_sum = ticks + 3 * length,
+                     .direct = direct};
+    return true;
+}
+
+static void fill_stage(const remat_profile *profile, const remat_chain *chain, columns *c,
+                       uint32_t i)
+{
+    const remat_node *node = &profile->nodes[i - 1];
+    c->output[i] = node->output_bytes;
+    c->kept[i] = node->output_bytes + node->saved_bytes;
+    c->forward_workspace[i] = node->forward_workspace_bytes;
+    c->save_workspace[i] = node->save_workspace_bytes;
+    c->forward[i] = ticks_of(chain, node->forward_time);
+    c->backward[i] = ticks_of(chain, node->backward_time);
+    c->forward_sum[i] = c->forward_sum[i - 1] + c->forward[i];
+    c->total_sum[i] = c->total_sum[i - 1] + c->forward[i] + c->backward[i];
+    c->direct[i] = i < chain->n && node->saved_bytes == 0 && !node->backward_uses_output;
+}
+
+/* From the last stage down: E_t is summed on the way. held holds e_i before. */
+static void fill_gradients(const remat_profile *profile, columns *c, uint32_t n)
+{
+    uint64_t later = 0;
+    uint64_t *starts = c->held;
+    for (uint32_t i = n; i > 0; i--) {
+        const remat_node *node = &profile->nodes[i - 1];
+        uint64_t before = later;
+        later += starts[i];
+        uint64_t previous = i > 1 ? profile->nodes[i - 2].gradient_bytes : 0;
+        c->backward_bytes[i] =
+            node->gradient_bytes + previous + later + node->backward_workspace_bytes;
+        c->held[i] = i < n ? node->gradient_bytes + before : 0;
+    }
+    c->held[0] = later;
+}
+
+uint64_t remat_chain_bytes(uint32_t n)
+{
+    return sizeof(remat_chain) + (uint64_t)(n + 1) * (10 * sizeof(uint64_t) + sizeof(bool)) + 16384;
+}
+
+remat_status remat_chain_new(const remat_profile *profile, remat_chain **ret_chain,
+                             remat_error *error)
+{
+    remat_chain *chain = calloc(1, sizeof *chain);
+    if (!chain)
+        return remat_fail_memory(error);
+    columns c;
+    if (!columns_new(&chain->arena, (size_t)profile->n_nodes + 1, &c)) {
+        remat_chain_free(chain);
+        return remat_fail_memory(error);
+    }
+    chain->n = profile->n_nodes;
+    chain->input_bytes = profile->input_bytes;
+    choose_ticks(profile, chain);
+    c.output[0] = profile->input_bytes;
+    for (uint32_t i = 1; i <= chain->n; i++)
+        fill_stage(profile, chain, &c, i);
+    input_gradients(profile, c.held);
+    fill_gradients(profile, &c, chain->n);
+    chain->output = c.output;
+    chain->kept = c.kept;
+    chain->forward_workspace = c.forward_workspace;
+    chain->save_workspace = c.save_workspace;
+    chain->held = c.held;
+    chain->backward_bytes = c.backward_bytes;
+    chain->forward = c.forward;
+    chain->backward = c.backward;
+    chain->forward_sum = c.forward_sum;
+    chain->total_sum = c.total_sum;
+    chain->direct = c.direct;
+    *ret_chain = chain;
+    return REMAT_OK;
+}
+
+void remat_chain_free(remat_chain *chain)
+{
+    if (!chain)
+        return;
+    remat_arena_clear(&chain->arena);
+    free(chain);
+}
+
+/* ---- operations
+ * --------------------------------------------------------------------------------------- */
+
+remat_status remat_chain_emit_pass(uint32_t s, uint32_t last, remat_operations *operations)
+{
+    remat_status status = remat_push(operations, REMAT_F, s - 1);
+    for (uint32_t j = s + 1; j <= last && !status; j++) {
+        status = remat_push(operations, REMAT_F, j - 1);
+        if (!status)
+            status = remat_push(operations, REMAT_D, j - 2);
+    }
+    return status;
+}
+
+remat_status remat_chain_emit_save(uint32_t s, remat_operations *operations)
+{
+    return remat_push(operations, REMAT_A, s - 1);
+}
+
+remat_status remat_chain_emit_backward(uint32_t s, bool plain, remat_operations *operations)
+{
+    remat_status status = remat_push(operations, REMAT_B, s - 1);
+    if (!status)
+        status = remat_push(operations, REMAT_D, s - 1);
+    if (!status && plain && s > 1)
+        status = remat_push(operations, REMAT_D, s - 2);
+    return status;
+}
+
+remat_status remat_chain_emit_leaf(const remat_chain *chain, uint32_t s, bool plain,
+                                   remat_operations *operations)
+{
+    remat_status status;
+    if (!chain->direct[s]) {
+        status = remat_chain_emit_save(s, operations);
+        return status ? status : remat_chain_emit_backward(s, plain, operations);
+    }
+    status = remat_push(operations, REMAT_B, s - 1);
+    if (!status && plain && s > 1)
+        status = remat_push(operations, REMAT_D, s - 2);
+    return status;
+}
+
+void remat_chain_measure(const remat_chain *chain, const remat_operations *operations,
+                         uint64_t *ret_bytes, int64_t *ret_ticks)
+{
+    uint64_t values = chain->input_bytes, gradients = 0, peak = values;
+    int64_t ticks = 0;
+    for (size_t k = 0; k < operations->length; k++) {
+        const remat_operation *operation = &operations->items[k];
+        uint32_t i = operation->index + 1;
+        switch (operation->kind) {
+        case REMAT_F:
+            values += chain->output[i];
+            peak = remat_larger(peak, values + gradients + chain->forward_workspace[i]);
+            ticks += chain->forward[i];
+            break;
+        case REMAT_A:
+            values += chain->kept[i];
+            peak = remat_larger(peak, values + gradients + chain->save_workspace[i]);
+            ticks += chain->forward[i];
+            break;
+        case REMAT_B:
+            peak = remat_larger(peak, values + chain->backward_bytes[i]);
+            values -= chain->kept[i] - chain->output[i];
+            gradients = chain->held[i - 1];
+            ticks += chain->backward[i];
+            break;
+        default:
+            values -= chain->output[i];
+        }
+    }
+    *ret_bytes = peak;
+    *ret_ticks = ticks;
+}

@@ -1,0 +1,102 @@
+/* The chain view of a profile: what every solver for chains computes with. Stages are numbered 1..n
+ * as in the papers (stage i is node i-1, stage n is the loss); index 0 of an array is the graph's
+ * input.
+ *
+ * Model (Beaumont, Eyraud-Dubois, Herrmann, Joly, Shilova, "Optimal checkpointing for heterogeneous
+ * chains"): a_i output of stage i, abar_i output and saved values, delta_i gradient of the output,
+ * o_f / o_s / o_b workspaces of F, F_all and B, u_f / u_b times. Refinements that the paper lacks:
+ *
+ *  - The gradient of the loss is alive from the start of its backward only, so delta_n counts in
+ * the test of B^n and nowhere else.
+ *  - Gradients of graph inputs are kept to the end of the step. With e_i the bytes of those whose
+ * first backward is B^i (stage i is their last consumer) and E_t the sum of e_i over i > t, every
+ * test that holds delta_t holds delta_t + E_t. The gradient delta_0 of the papers is e_1.
+ *  - A stage with no saved values whose backward does not read its output runs its backward from
+ * the stage's input alone ("direct"): the leaf of the recurrences costs no forward there. The loss
+ * is never direct, so that every stage runs forward at least once.
+ *
+ * Times are integers, called ticks, so that sums do not depend on their order: equal multisets of
+ * operations compare equal and integer times give integer makespans. */
+#ifndef REMAT_CHAIN_CHAIN_H
+#define REMAT_CHAIN_CHAIN_H
+
+#include "core/arena.h"
+#include "remat/solver.h"
+
+typedef struct remat_chain {
+    uint32_t n;
+    uint64_t input_bytes;                   /* a_0, resident */
+    double ticks_per_time;                  /* a power of ten or of two */
+    bool exact_ticks;                       /* no time was rounded; else all were rounded down */
+    const uint64_t *output;                 /* a_i; index 0 is a_0 */
+    const uint64_t *kept;                   /* abar_i */
+    const uint64_t *forward_workspace;      /* o_f,i */
+    const uint64_t *save_workspace;         /* o_s,i */
+    const uint64_t *held;                   /* delta_t + E_t; 0 at t = n; E_0 at t = 0 */
+    const uint64_t *backward_bytes;         /* delta_i + delta_{i-1} + E_{i-1} + o_b,i */
+    const int64_t *forward, *backward;      /* u_f,i and u_b,i in ticks */
+    const int64_t *forward_sum, *total_sum; /* over 1..i of u_f, and of u_f + u_b */
+    const bool *direct;
+    remat_arena arena;
+} remat_chain;
+
+/* The profile is a chain (the solver's accepts says so). The caller frees. */
+remat_status remat_chain_new(const remat_profile *profile, remat_chain **ret_chain,
+                             remat_error *error);
+void remat_chain_free(remat_chain *chain); /* accepts NULL */
+uint64_t remat_chain_bytes(uint32_t n);    /* memory of a chain of n stages, about */
+
+static inline double remat_chain_time(const remat_chain *chain, int64_t ticks)
+{
+    return (double)ticks / chain->ticks_per_time;
+}
+
+static inline uint64_t remat_larger(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* m_all(s,t): bytes for F_all^s while delta_t is held, and for B^s. */
+static inline uint64_t remat_chain_need_all(const remat_chain *chain, uint32_t s, uint32_t t)
+{
+    return chain->kept[s] +
+           remat_larger(chain->held[t] + chain->save_workspace[s], chain->backward_bytes[s]);
+}
+
+/* m_fwd(s,k,t): bytes for F^k in a pass that started at stage s, while delta_t is held. */
+static inline uint64_t remat_chain_need_forward(const remat_chain *chain, uint32_t s, uint32_t k,
+                                                uint32_t t)
+{
+    return chain->held[t] + chain->output[k] + chain->forward_workspace[k] +
+           (k > s ? chain->output[k - 1] : 0);
+}
+
+/* The sub-chain of one stage: bytes and ticks. */
+static inline uint64_t remat_chain_leaf_bytes(const remat_chain *chain, uint32_t s)
+{
+    return chain->direct[s] ? chain->backward_bytes[s] : remat_chain_need_all(chain, s, s);
+}
+
+static inline int64_t remat_chain_leaf_ticks(const remat_chain *chain, uint32_t s)
+{
+    return chain->backward[s] + (chain->direct[s] ? 0 : chain->forward[s]);
+}
+
+/* ---- operations; plain says that the input of the stage is stored alone and dies with its
+ * backward - */
+
+/* F_ck^s, F_none^{s+1} .. F_none^last. */
+remat_status remat_chain_emit_pass(uint32_t s, uint32_t last, remat_operations *operations);
+/* F_all^s. */
+remat_status remat_chain_emit_save(uint32_t s, remat_operations *operations);
+/* B^s after F_all^s. */
+remat_status remat_chain_emit_backward(uint32_t s, bool plain, remat_operations *operations);
+/* F_all^s, B^s; or the direct B^s. */
+remat_status remat_chain_emit_leaf(const remat_chain *chain, uint32_t s, bool plain,
+                                   remat_operations *operations);
+
+/* Bytes (a_0 included) and ticks that the model counts for a list of F, A, B and D. */
+void remat_chain_measure(const remat_chain *chain, const remat_operations *operations,
+                         uint64_t *ret_bytes, int64_t *ret_ticks);
+
+#endif

@@ -1,0 +1,151 @@
+/* Liveness: where each value of an operation list is needed last, and its D put there.
+ *
+ * An *instance* of a value is one stretch of its life: from the operation that makes it (F, A or P) to
+ * the last one that needs it. One walk finds the instances and their ends, a second one writes the list
+ * again with a D at each end. */
+#include "remat/schedule.h"
+
+#include <stdlib.h>
+
+#define NONE UINT32_MAX
+
+typedef struct instance {
+    uint32_t value;
+    uint32_t end;  /* operation after which it is freed */
+    uint32_t next; /* instance freed after the same operation */
+    bool copied;   /* an O reads it, so its own D, which waits for the copy, is respected */
+    bool consumed; /* B frees it */
+} instance;
+
+/* Values in one numbering: out(v) is v, saved(v) is n + v. Graph inputs have no instances. */
+typedef struct walk {
+    const remat_profile *profile;
+    uint32_t n;
+    uint32_t *current; /* by value: its instance now, or NONE */
+    instance *instances;
+    uint32_t n_instances;
+} walk;
+
+static void make(walk *w, uint32_t value, uint32_t at)
+{
+    w->current[value] = w->n_instances;
+    w->instances[w->n_instances++] = (instance){.value = value, .end = at, .next = NONE};
+}
+
+static void use(walk *w, uint32_t value, uint32_t at)
+{
+    if (value < 2 * w->n && w->current[value] != NONE)
+        w->instances[w->current[value]].end = at;
+}
+
+static void use_inputs(walk *w, const remat_node *node, uint32_t at)
+{
+    for (uint32_t i = 0; i < node->n_inputs; i++)
+        if (node->inputs[i] < w->n)
+            use(w, node->inputs[i], at);
+}
+
+static void visit_backward(walk *w, uint32_t v, uint32_t at)
+{
+    const remat_node *node = &w->profile->nodes[v];
+    if (node->backward_uses_inputs)
+        use_inputs(w, node, at);
+    if (node->backward_uses_output)
+        use(w, v, at);
+    uint32_t saved = w->current[w->n + v];
+    if (saved != NONE)
+        w->instances[saved].consumed = true;
+    w->current[w->n + v] = NONE;
+}
+
+static void visit(walk *w, const remat_operation *operation, uint32_t at)
+{
+    uint32_t v = operation->index, value = operation->target == REMAT_SAVED ? w->n + v : v;
+    switch ((remat_operation_kind)operation->kind) {
+    case REMAT_F:
+    case REMAT_A:
+        use_inputs(w, &w->profile->nodes[v], at);
+        make(w, v, at);
+        if (operation->kind == REMAT_A)
+            make(w, w->n + v, at);
+        return;
+    case REMAT_B:
+        visit_backward(w, v, at);
+        return;
+    case REMAT_D:
+        if (operation->target == REMAT_INPUT)
+            return;
+        if (w->current[value] != NONE && w->instances[w->current[value]].copied)
+            w->instances[w->current[value]].end = at;
+        w->current[value] = NONE;
+        return;
+    case REMAT_O:
+        if (operation->target == REMAT_INPUT)
+            return;
+        use(w, value, at);
+        if (w->current[value] != NONE)
+            w->instances[w->current[value]].copied = true;
+        return;
+    case REMAT_P:
+        if (operation->target != REMAT_INPUT)
+            make(w, value, at);
+        return;
+    case REMAT_S:
+    case REMAT_R:
+        return;
+    }
+}
+
+static remat_status push_drop(const walk *w, uint32_t value, remat_operations *to)
+{
+    return value < w->n ? remat_push(to, REMAT_D, value) : remat_push_drop_saved(to, value - w->n);
+}
+
+static remat_status rewrite(walk *w, const remat_operations *from, uint32_t *ended_at,
+                            remat_operations *to)
+{
+    for (uint32_t i = w->n_instances; i-- > 0;) {
+        instance *one = &w->instances[i];
+        if (one->consumed)
+            continue;
+        one->next = ended_at[one->end];
+        ended_at[one->end] = i;
+    }
+    for (size_t i = 0; i < from->length; i++) {
+        const remat_operation *operation = &from->items[i];
+        bool drop = operation->kind == REMAT_D && operation->target != REMAT_INPUT;
+        if (!drop && remat_operations_push(to, *operation))
+            return REMAT_NO_MEMORY;
+        for (uint32_t k = ended_at[i]; k != NONE; k = w->instances[k].next)
+            if (push_drop(w, w->instances[k].value, to))
+                return REMAT_NO_MEMORY;
+    }
+    return REMAT_OK;
+}
+
+remat_status remat_liveness(const remat_profile *profile, const remat_operations *operations,
+                            remat_operations *ret_operations, remat_error *error)
+{
+    if (operations->length >= NONE / 2)
+        return remat_fail(error, REMAT_TOO_LARGE, NULL, "a list of %zu operations is too long",
+                          operations->length);
+    uint32_t length = (uint32_t)operations->length;
+    walk w = {.profile = profile, .n = profile->n_nodes};
+    w.current = malloc(2 * (size_t)w.n * sizeof *w.current);
+    w.instances = malloc((2 * (size_t)length + 1) * sizeof *w.instances);
+    uint32_t *ended_at = malloc(((size_t)length + 1) * sizeof *ended_at);
+    remat_status status = w.current && w.instances && ended_at ? REMAT_OK : REMAT_NO_MEMORY;
+    if (!status) {
+        for (uint32_t i = 0; i < 2 * w.n; i++)
+            w.current[i] = NONE;
+        for (uint32_t i = 0; i < length; i++)
+            ended_at[i] = NONE;
+        for (uint32_t i = 0; i < length; i++)
+            visit(&w, &operations->items[i], i);
+        status = rewrite(&w, operations, ended_at, ret_operations);
+    }
+    free(w.current);
+    free(w.instances);
+    free(ended_at);
+    return status ? remat_fail_memory(error) : REMAT_OK;
+}

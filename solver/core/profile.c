@@ -1,0 +1,751 @@
+/* The profile: every claim of a specification checked once, then laid out for reading. */
+#include "remat/profile.h"
+
+#include "core/arena.h"
+#include "core/text.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The public structure is the first member of what is really allocated. */
+typedef struct owned_profile {
+    remat_profile profile;
+    remat_arena arena;
+} owned_profile;
+
+typedef struct id_entry {
+    const char *id;
+    uint32_t index;
+} id_entry;
+
+/* What the checks share. */
+typedef struct builder {
+    const remat_profile_spec *spec;
+    owned_profile *owned;
+    remat_node *nodes;
+    remat_input *inputs;
+    remat_state *states;
+    id_entry *values, *state_ids; /* sorted by id */
+    uint32_t *value_stamp, *state_stamp, tag; /* which list an index was last put in */
+    uint32_t n_values;
+    double bytes_total; /* exact below 2^53, and past it still past it */
+    double time_total;
+    remat_error *error;
+} builder;
+
+/* ---- text ----------------------------------------------------------------------------------------- */
+
+static bool printable(uint32_t point)
+{
+    return point >= 0x20 && (point < 0x7F || point >= 0xA0);
+}
+
+static remat_status check_text(const char *text, const char *field, remat_error *error)
+{
+    if (!text)
+        return remat_fail(error, REMAT_INVALID, field, "%s is missing", field);
+    size_t characters = 0;
+    for (const char *s = text; *s; characters++) {
+        uint32_t point;
+        size_t length = remat_utf8_character(s, &point);
+        if (length == 0 || !printable(point))
+            return remat_fail(error, REMAT_INVALID, field,
+                              "%s is not printable UTF-8 at its character %zu", field, characters);
+        s += length;
+    }
+    if (characters < 1 || characters > REMAT_MAX_ID_CHARACTERS)
+        return remat_fail(error, REMAT_INVALID, field, "%s has %zu characters; 1 to %u are allowed",
+                          field, characters, REMAT_MAX_ID_CHARACTERS);
+    return REMAT_OK;
+}
+
+/* ---- numbers -------------------------------------------------------------------------------------- */
+
+/* Where a number stands: "nodes[3]", the id there (NULL if unknown) and the field's own name. */
+typedef struct place {
+    const char *path, *id, *name;
+} place;
+
+static remat_status fail_number(const builder *b, place at, const char *what, double value)
+{
+    char field[REMAT_FIELD_SIZE];
+    snprintf(field, sizeof field, "%.150s.%s", at.path, at.name);
+    if (isnan(value))
+        return remat_fail(b->error, REMAT_INVALID, field, "%s of \"%s\" %s", field,
+                          at.id ? at.id : "?", what);
+    return remat_fail(b->error, REMAT_INVALID, field, "%s of \"%s\" is %.17g; it %s", field,
+                      at.id ? at.id : "?", value, what);
+}
+
+static remat_status take_bytes(builder *b, place at, remat_number number, uint64_t fallback,
+                               bool required, uint64_t *ret_bytes)
+{
+    if (!number.given) {
+        if (required)
+            return fail_number(b, at, "is missing", NAN);
+        *ret_bytes = fallback;
+    } else {
+        double value = number.value;
+        if (!(value >= 0 && value < (double)REMAT_MAX_BYTES) || value != floor(value))
+            return fail_number(b, at, "must be an integer from 0 to 2^53 - 1", value);
+        *ret_bytes = (uint64_t)value;
+    }
+    b->bytes_total += (double)*ret_bytes;
+    return REMAT_OK;
+}
+
+static remat_status take_time(builder *b, place at, remat_number number, double fallback,
+                              bool required, double *ret_time)
+{
+    if (!number.given && required)
+        return fail_number(b, at, "is missing", NAN);
+    double value = number.given ? number.value : fallback;
+    if (!(value >= 0) || isinf(value))
+        return fail_number(b, at, "must be finite and not negative", value);
+    *ret_time = value + 0.0; /* -0 becomes 0: one number, one encoding */
+    b->time_total += value;
+    return REMAT_OK;
+}
+
+/* ---- ids ------------------------------------------------------------------------------------------ */
+
+static int compare_ids(const void *a, const void *b)
+{
+    return strcmp(((const id_entry *)a)->id, ((const id_entry *)b)->id);
+}
+
+static const id_entry *find_id(const id_entry *entries, size_t n, const char *id)
+{
+    id_entry key = {.id = id};
+    return n && id ? bsearch(&key, entries, n, sizeof *entries, compare_ids) : NULL;
+}
+
+static remat_status sort_ids(id_entry *entries, size_t n, const char *what, remat_error *error)
+{
+    if (n > 0)
+        qsort(entries, n, sizeof *entries, compare_ids);
+    for (size_t i = 1; i < n; i++)
+        if (strcmp(entries[i - 1].id, entries[i].id) == 0)
+            return remat_fail(error, REMAT_INVALID, what, "%s: the id \"%s\" is used twice", what,
+                              entries[i].id);
+    return REMAT_OK;
+}
+
+static remat_status collect_ids(builder *b)
+{
+    const remat_profile_spec *spec = b->spec;
+    char field[64];
+    remat_status status;
+    for (size_t i = 0; i < spec->n_nodes; i++) {
+        snprintf(field, sizeof field, "nodes[%zu].id", i);
+        if ((status = check_text(spec->nodes[i].id, field, b->error)))
+            return status;
+        b->values[i] = (id_entry){spec->nodes[i].id, (uint32_t)i};
+    }
+    for (size_t k = 0; k < spec->n_inputs; k++) {
+        snprintf(field, sizeof field, "inputs[%zu].id", k);
+        if ((status = check_text(spec->inputs[k].id, field, b->error)))
+            return status;
+        b->values[spec->n_nodes + k] = (id_entry){spec->inputs[k].id, (uint32_t)(spec->n_nodes + k)};
+    }
+    for (size_t k = 0; k < spec->n_states; k++) {
+        snprintf(field, sizeof field, "states[%zu].id", k);
+        if ((status = check_text(spec->states[k].id, field, b->error)))
+            return status;
+        b->state_ids[k] = (id_entry){spec->states[k].id, (uint32_t)k};
+    }
+    if ((status = sort_ids(b->values, b->n_values, "nodes and inputs", b->error)))
+        return status;
+    return sort_ids(b->state_ids, spec->n_states, "states", b->error);
+}
+
+/* ---- inputs and states ---------------------------------------------------------------------------- */
+
+static remat_status take_inputs(builder *b)
+{
+    for (size_t k = 0; k < b->spec->n_inputs; k++) {
+        const remat_input_spec *from = &b->spec->inputs[k];
+        remat_input *to = &b->inputs[k];
+        char path[64];
+        snprintf(path, sizeof path, "inputs[%zu]", k);
+        remat_status status;
+        if ((status = take_bytes(b, (place){path, from->id, "bytes"}, from->bytes, 0, true,
+                                 &to->bytes)) ||
+            (status = take_bytes(b, (place){path, from->id, "gradient_bytes"}, from->gradient_bytes,
+                                 0, false, &to->gradient_bytes)))
+            return status;
+        if (!(to->id = remat_arena_string(&b->owned->arena, from->id)))
+            return remat_fail_memory(b->error);
+    }
+    return REMAT_OK;
+}
+
+static remat_status take_states(builder *b)
+{
+    for (size_t k = 0; k < b->spec->n_states; k++) {
+        const remat_state_spec *from = &b->spec->states[k];
+        char path[64];
+        snprintf(path, sizeof path, "states[%zu]", k);
+        remat_status status = take_bytes(b, (place){path, from->id, "bytes"}, from->bytes, 0, true,
+                                         &b->states[k].bytes);
+        if (status)
+            return status;
+        if (!(b->states[k].id = remat_arena_string(&b->owned->arena, from->id)))
+            return remat_fail_memory(b->error);
+    }
+    return REMAT_OK;
+}
+
+/* ---- nodes ---------------------------------------------------------------------------------------- */
+
+static remat_status take_costs(builder *b, size_t v, const char *path)
+{
+    const remat_node_spec *from = &b->spec->nodes[v];
+    remat_node *to = &b->nodes[v];
+    remat_status status;
+#define AT(field) ((place){path, from->id, #field})
+    if ((status = take_time(b, AT(forward_time), from->forward_time, 0, true, &to->forward_time)) ||
+        (status = take_time(b, AT(backward_time), from->backward_time, 2 * to->forward_time, false,
+                            &to->backward_time)) ||
+        (status = take_bytes(b, AT(output_bytes), from->output_bytes, 0, true,
+                             &to->output_bytes)) ||
+        (status =
+             take_bytes(b, AT(saved_bytes), from->saved_bytes, 0, false, &to->saved_bytes)) ||
+        (status = take_bytes(b, AT(gradient_bytes), from->gradient_bytes, to->output_bytes, false,
+                             &to->gradient_bytes)) ||
+        (status = take_bytes(b, AT(forward_workspace_bytes), from->forward_workspace_bytes, 0,
+                             false, &to->forward_workspace_bytes)) ||
+        (status = take_bytes(b, AT(backward_workspace_bytes), from->backward_workspace_bytes, 0,
+                             false, &to->backward_workspace_bytes)) ||
+        (status = take_bytes(b, AT(save_workspace_bytes), from->save_workspace_bytes,
+                             to->forward_workspace_bytes, false, &to->save_workspace_bytes)))
+        return status;
+#undef AT
+    to->backward_uses_inputs = from->backward_uses_inputs;
+    to->backward_uses_output = from->backward_uses_output;
+    to->in_place = from->in_place;
+    return REMAT_OK;
+}
+
+static remat_status take_alternative(builder *b, size_t v, size_t a, remat_alternative *to)
+{
+    const remat_alternative_spec *from = &b->spec->nodes[v].alternatives[a];
+    const remat_node *node = &b->nodes[v];
+    char path[96], field[112];
+    snprintf(path, sizeof path, "nodes[%zu].alternatives[%zu]", v, a);
+    snprintf(field, sizeof field, "%s.name", path);
+    remat_status status = check_text(from->name, field, b->error);
+    if (status)
+        return status;
+    uint64_t save_default = from->forward_workspace_bytes.given &&
+                                    !b->spec->nodes[v].save_workspace_bytes.given
+                                ? UINT64_MAX
+                                : node->save_workspace_bytes;
+#define AT(field) ((place){path, from->name, #field})
+    if ((status = take_time(b, AT(forward_time), from->forward_time, node->forward_time, false,
+                            &to->forward_time)) ||
+        (status = take_time(b, AT(backward_time), from->backward_time, node->backward_time, false,
+                            &to->backward_time)) ||
+        (status = take_bytes(b, AT(saved_bytes), from->saved_bytes, node->saved_bytes, false,
+                             &to->saved_bytes)) ||
+        (status = take_bytes(b, AT(forward_workspace_bytes), from->forward_workspace_bytes,
+                             node->forward_workspace_bytes, false,
+                             &to->forward_workspace_bytes)) ||
+        (status = take_bytes(b, AT(backward_workspace_bytes), from->backward_workspace_bytes,
+                             node->backward_workspace_bytes, false,
+                             &to->backward_workspace_bytes)) ||
+        (status = take_bytes(
+             b, AT(save_workspace_bytes), from->save_workspace_bytes,
+             save_default == UINT64_MAX ? to->forward_workspace_bytes : save_default, false,
+             &to->save_workspace_bytes)))
+        return status;
+#undef AT
+    to->name = remat_arena_string(&b->owned->arena, from->name);
+    return to->name ? REMAT_OK : remat_fail_memory(b->error);
+}
+
+static remat_status take_alternatives(builder *b, size_t v)
+{
+    const remat_node_spec *from = &b->spec->nodes[v];
+    remat_node *to = &b->nodes[v];
+    remat_alternative *alternatives =
+        remat_arena_array(&b->owned->arena, from->n_alternatives, sizeof *alternatives);
+    id_entry *names = malloc((from->n_alternatives + 1) * sizeof *names);
+    if (!alternatives || !names) {
+        free(names);
+        return remat_fail_memory(b->error);
+    }
+    remat_status status = REMAT_OK;
+    for (size_t a = 0; a < from->n_alternatives && !status; a++) {
+        status = take_alternative(b, v, a, &alternatives[a]);
+        names[a] = (id_entry){alternatives[a].name, (uint32_t)a};
+    }
+    char field[64];
+    snprintf(field, sizeof field, "nodes[%zu].alternatives", v);
+    if (!status)
+        status = sort_ids(names, from->n_alternatives, field, b->error);
+    free(names);
+    to->alternatives = alternatives;
+    to->n_alternatives = (uint32_t)from->n_alternatives;
+    return status;
+}
+
+/* Appends index to list unless stamp says that this list has it. */
+static void add_once(uint32_t *list, uint32_t *n, uint32_t index, uint32_t *stamp, uint32_t tag)
+{
+    if (stamp[index] == tag)
+        return;
+    stamp[index] = tag;
+    list[(*n)++] = index;
+}
+
+static remat_status take_state_list(builder *b, size_t v, const char *name,
+                                    const char *const *ids, size_t n_ids, const uint32_t **ret_list,
+                                    uint32_t *ret_n)
+{
+    uint32_t *list = remat_arena_array(&b->owned->arena, n_ids, sizeof *list), n = 0;
+    if (!list)
+        return remat_fail_memory(b->error);
+    b->tag++;
+    for (size_t i = 0; i < n_ids; i++) {
+        const id_entry *entry = find_id(b->state_ids, b->spec->n_states, ids[i]);
+        if (!entry) {
+            char field[96];
+            snprintf(field, sizeof field, "nodes[%zu].%s[%zu]", v, name, i);
+            return remat_fail(b->error, REMAT_INVALID, field,
+                              "%s of node \"%s\": there is no state \"%.200s\"", field,
+                              b->spec->nodes[v].id, ids[i] ? ids[i] : "");
+        }
+        add_once(list, &n, entry->index, b->state_stamp, b->tag);
+    }
+    *ret_list = list;
+    *ret_n = n;
+    return REMAT_OK;
+}
+
+/* Whether the edges of the specification, in whatever order its nodes stand, hold a cycle: Kahn's
+ * algorithm. Only asked to word an error. Returns false when out of memory. */
+static bool has_cycle(const builder *b)
+{
+    size_t n = b->spec->n_nodes, edges = 0, done = 0, head = 0;
+    for (size_t v = 0; v < n; v++)
+        edges += b->spec->nodes[v].n_inputs;
+    uint32_t *missing = calloc(n, sizeof *missing), *queue = calloc(n, sizeof *queue);
+    uint32_t *first = calloc(n + 2, sizeof *first), *to = calloc(edges + 1, sizeof *to);
+    bool cycle = false;
+    if (!missing || !queue || !first || !to)
+        goto out;
+    for (int pass = 0; pass < 2; pass++) {
+        for (size_t v = 0; v < n; v++)
+            for (size_t i = 0; i < b->spec->nodes[v].n_inputs; i++) {
+                const id_entry *entry =
+                    find_id(b->values, b->n_values, b->spec->nodes[v].inputs[i]);
+                if (!entry || entry->index >= n)
+                    continue;
+                if (pass == 0) {
+                    first[entry->index + 1]++;
+                    missing[v]++;
+                } else {
+                    to[--first[entry->index + 1]] = (uint32_t)v;
+                }
+            }
+        for (size_t v = 0; pass == 0 && v < n; v++)
+            first[v + 1] += first[v];
+        first[n + 1] = pass == 0 ? first[n] : first[n + 1];
+    }
+    /* Now the consumers of u stand from first[u + 1] up to first[u + 2]. */
+    for (size_t v = 0; v < n; v++)
+        if (missing[v] == 0)
+            queue[done++] = (uint32_t)v;
+    while (head < done) {
+        uint32_t u = queue[head++];
+        for (size_t e = first[u + 1]; e < first[u + 2]; e++)
+            if (to[e] != u && --missing[to[e]] == 0)
+                queue[done++] = to[e];
+    }
+    cycle = done < n;
+out:
+    free(missing);
+    free(queue);
+    free(first);
+    free(to);
+    return cycle;
+}
+
+static remat_status fail_order(builder *b, size_t v, size_t i, uint32_t later)
+{
+    const char *id = b->spec->nodes[v].id, *other = b->spec->nodes[later].id;
+    char field[96];
+    snprintf(field, sizeof field, "nodes[%zu].inputs[%zu]", v, i);
+    if (later == v || has_cycle(b))
+        return remat_fail(b->error, REMAT_INVALID, field,
+                          "%s: the graph has a cycle; node \"%s\" needs \"%s\", which comes after it",
+                          field, id, other);
+    return remat_fail(b->error, REMAT_INVALID, field,
+                      "%s: nodes must stand in a topological order; node \"%s\" (index %zu) needs "
+                      "\"%s\" (index %u)",
+                      field, id, v, other, later);
+}
+
+static remat_status take_edges(builder *b, size_t v)
+{
+    const remat_node_spec *from = &b->spec->nodes[v];
+    uint32_t *list = remat_arena_array(&b->owned->arena, from->n_inputs, sizeof *list);
+    uint32_t n = 0;
+    if (!list)
+        return remat_fail_memory(b->error);
+    for (size_t i = 0; i < from->n_inputs; i++) {
+        const id_entry *entry = find_id(b->values, b->n_values, from->inputs[i]);
+        if (!entry) {
+            char field[96];
+            snprintf(field, sizeof field, "nodes[%zu].inputs[%zu]", v, i);
+            return remat_fail(b->error, REMAT_INVALID, field,
+                              "%s of node \"%s\": there is no node or input \"%.200s\"", field,
+                              from->id, from->inputs[i] ? from->inputs[i] : "");
+        }
+        if (entry->index < b->spec->n_nodes && entry->index >= v)
+            return fail_order(b, v, i, entry->index);
+        add_once(list, &n, entry->index, b->value_stamp, (uint32_t)v + 1);
+    }
+    b->nodes[v].inputs = list;
+    b->nodes[v].n_inputs = n;
+    return REMAT_OK;
+}
+
+static remat_status take_node(builder *b, size_t v)
+{
+    const remat_node_spec *from = &b->spec->nodes[v];
+    remat_node *to = &b->nodes[v];
+    char path[64];
+    snprintf(path, sizeof path, "nodes[%zu]", v);
+    remat_status status;
+    if ((status = take_costs(b, v, path)) || (status = take_alternatives(b, v)) ||
+        (status = take_edges(b, v)) ||
+        (status = take_state_list(b, v, "reads", from->reads, from->n_reads, &to->reads,
+                                  &to->n_reads)) ||
+        (status = take_state_list(b, v, "writes", from->writes, from->n_writes, &to->writes,
+                                  &to->n_writes)))
+        return status;
+    to->id = remat_arena_string(&b->owned->arena, from->id);
+    to->op = remat_arena_string(&b->owned->arena, from->op ? from->op : "");
+    return to->id && to->op ? REMAT_OK : remat_fail_memory(b->error);
+}
+
+/* ---- the whole ------------------------------------------------------------------------------------ */
+
+/* Turns the input lists around into consumer lists. */
+static remat_status link_consumers(builder *b)
+{
+    size_t n = b->spec->n_nodes, edges = 0;
+    uint32_t *count = calloc(b->n_values + 1, sizeof *count);
+    for (size_t v = 0; v < n; v++)
+        edges += b->nodes[v].n_inputs;
+    uint32_t *pool = remat_arena_array(&b->owned->arena, edges, sizeof *pool);
+    if (!count || !pool) {
+        free(count);
+        return remat_fail_memory(b->error);
+    }
+    for (size_t v = 0; v < n; v++)
+        for (uint32_t i = 0; i < b->nodes[v].n_inputs; i++)
+            count[b->nodes[v].inputs[i]]++;
+    uint32_t *next = pool;
+    for (uint32_t w = 0; w < b->n_values; w++) {
+        if (w < n)
+            b->nodes[w].consumers = next;
+        else
+            b->inputs[w - n].consumers = next;
+        next += count[w];
+    }
+    for (size_t v = 0; v < n; v++)
+        for (uint32_t i = 0; i < b->nodes[v].n_inputs; i++) {
+            uint32_t w = b->nodes[v].inputs[i];
+            remat_input *input = w < n ? NULL : &b->inputs[w - n];
+            uint32_t *list = (uint32_t *)(input ? input->consumers : b->nodes[w].consumers);
+            uint32_t *filled = input ? &input->n_consumers : &b->nodes[w].n_consumers;
+            list[(*filled)++] = (uint32_t)v;
+            b->owned->profile.n_edges += input == NULL;
+        }
+    free(count);
+    for (size_t v = 0; v < n; v++)
+        for (uint32_t i = 0; i < b->nodes[v].n_writes; i++)
+            b->states[b->nodes[v].writes[i]].n_writers++;
+    return REMAT_OK;
+}
+
+static remat_status check_whole(builder *b)
+{
+    uint32_t n = (uint32_t)b->spec->n_nodes;
+    for (uint32_t v = 0; v + 1 < n; v++)
+        if (b->nodes[v].n_consumers == 0)
+            return remat_fail(b->error, REMAT_INVALID, "nodes",
+                              "nodes[%u] \"%s\" has no consumer, so the loss \"%s\" (the last node) "
+                              "does not depend on it; a profile has exactly one sink",
+                              v, b->nodes[v].id, b->nodes[n - 1].id);
+    for (uint32_t k = 0; k < b->spec->n_states; k++)
+        b->bytes_total += (double)b->states[k].bytes * (double)b->states[k].n_writers;
+    if (!(b->bytes_total < (double)REMAT_MAX_BYTES))
+        return remat_fail(b->error, REMAT_INVALID, "nodes",
+                          "the sizes of the profile add up to %.17g bytes, past 2^53",
+                          b->bytes_total);
+    if (!isfinite(b->time_total * (n + 1.0)))
+        return remat_fail(b->error, REMAT_INVALID, "nodes",
+                          "the times of the profile add up to %g, too much to compute with",
+                          b->time_total);
+    return REMAT_OK;
+}
+
+static bool same_costs(const remat_node *a, const remat_node *b)
+{
+    return a->forward_time == b->forward_time && a->backward_time == b->backward_time &&
+           a->output_bytes == b->output_bytes && a->gradient_bytes == b->gradient_bytes;
+}
+
+static bool bare(const remat_node *node)
+{
+    return node->saved_bytes == 0 && node->forward_workspace_bytes == 0 &&
+           node->backward_workspace_bytes == 0 && node->save_workspace_bytes == 0;
+}
+
+static void classify(remat_profile *profile)
+{
+    uint32_t n = profile->n_nodes;
+    profile->not_chain = profile->not_join = profile->not_homogeneous = n;
+    for (uint32_t v = 0; v < n; v++) {
+        const remat_node *node = &profile->nodes[v];
+        uint32_t from_nodes = 0;
+        for (uint32_t i = 0; i < node->n_inputs; i++)
+            from_nodes += node->inputs[i] < n;
+        bool single = from_nodes <= 1 && node->n_consumers <= 1, loss = v + 1 == n;
+        if (!single && profile->not_chain == n)
+            profile->not_chain = v;
+        if (!single && !loss && profile->not_join == n)
+            profile->not_join = v;
+        bool alike = bare(node) && (loss || same_costs(node, &profile->nodes[0]));
+        if (!alike && profile->not_homogeneous == n)
+            profile->not_homogeneous = v;
+        profile->forward_time += node->forward_time;
+        profile->backward_time += node->backward_time;
+    }
+    for (uint32_t k = 0; k < profile->n_inputs; k++)
+        profile->input_bytes += profile->inputs[k].bytes;
+    profile->kind = profile->not_chain == n  ? REMAT_CHAIN
+                    : profile->not_join == n ? REMAT_JOIN
+                                             : REMAT_GRAPH;
+    profile->homogeneous = profile->not_homogeneous == n;
+}
+
+static remat_status take_header(builder *b)
+{
+    static const char *const units[] = {"s", "ms", "us", "ns", "units"};
+    const remat_profile_spec *spec = b->spec;
+    if (!spec->format || strcmp(spec->format, "remat-profile/1") != 0)
+        return remat_fail(b->error, REMAT_INVALID, "format",
+                          "format is \"%.60s\"; this service reads \"remat-profile/1\"",
+                          spec->format ? spec->format : "");
+    remat_status status = check_text(spec->name, "name", b->error);
+    if (status)
+        return status;
+    const char *unit = spec->time_unit ? spec->time_unit : "us";
+    size_t i = 0;
+    while (i < 5 && strcmp(units[i], unit) != 0)
+        i++;
+    if (i == 5)
+        return remat_fail(b->error, REMAT_INVALID, "time_unit",
+                          "time_unit is \"%.60s\"; s, ms, us, ns and units are known", unit);
+    b->owned->profile.time_unit = (remat_time_unit)i;
+    if (spec->n_nodes == 0)
+        return remat_fail(b->error, REMAT_INVALID, "nodes", "nodes is empty");
+    if (spec->n_nodes > REMAT_MAX_NODES || spec->n_inputs > REMAT_MAX_NODES ||
+        spec->n_states > REMAT_MAX_NODES)
+        return remat_fail(b->error, REMAT_INVALID, "nodes",
+                          "%zu nodes, %zu inputs and %zu states; at most %u of each", spec->n_nodes,
+                          spec->n_inputs, spec->n_states, REMAT_MAX_NODES);
+    return REMAT_OK;
+}
+
+static remat_status allocate(builder *b)
+{
+    remat_arena *arena = &b->owned->arena;
+    const remat_profile_spec *spec = b->spec;
+    b->n_values = (uint32_t)(spec->n_nodes + spec->n_inputs);
+    b->nodes = remat_arena_array(arena, spec->n_nodes, sizeof *b->nodes);
+    b->inputs = remat_arena_array(arena, spec->n_inputs, sizeof *b->inputs);
+    b->states = remat_arena_array(arena, spec->n_states, sizeof *b->states);
+    b->values = calloc(b->n_values, sizeof *b->values);
+    b->state_ids = calloc(spec->n_states + 1, sizeof *b->state_ids);
+    b->value_stamp = calloc(b->n_values, sizeof *b->value_stamp);
+    b->state_stamp = calloc(spec->n_states + 1, sizeof *b->state_stamp);
+    b->owned->profile.name = remat_arena_string(arena, spec->name);
+    if (!b->nodes || !b->inputs || !b->states || !b->values || !b->state_ids || !b->value_stamp ||
+        !b->state_stamp || !b->owned->profile.name)
+        return remat_fail_memory(b->error);
+    return REMAT_OK;
+}
+
+static remat_status build(builder *b)
+{
+    remat_status status;
+    if ((status = take_header(b)) || (status = allocate(b)) || (status = collect_ids(b)) ||
+        (status = take_inputs(b)) || (status = take_states(b)))
+        return status;
+    for (size_t v = 0; v < b->spec->n_nodes; v++)
+        if ((status = take_node(b, v)))
+            return status;
+    if ((status = link_consumers(b)) || (status = check_whole(b)))
+        return status;
+    remat_profile *profile = &b->owned->profile;
+    profile->nodes = b->nodes;
+    profile->inputs = b->inputs;
+    profile->states = b->states;
+    profile->n_nodes = (uint32_t)b->spec->n_nodes;
+    profile->n_inputs = (uint32_t)b->spec->n_inputs;
+    profile->n_states = (uint32_t)b->spec->n_states;
+    classify(profile);
+    return REMAT_OK;
+}
+
+remat_status remat_profile_new(const remat_profile_spec *spec, remat_profile **ret_profile,
+                               remat_error *error)
+{
+    owned_profile *owned = calloc(1, sizeof *owned);
+    if (!owned)
+        return remat_fail_memory(error);
+    builder b = {.spec = spec, .owned = owned, .error = error};
+    remat_status status = build(&b);
+    free(b.values);
+    free(b.state_ids);
+    free(b.value_stamp);
+    free(b.state_stamp);
+    if (status) {
+        remat_profile_free(&owned->profile);
+        return status;
+    }
+    *ret_profile = &owned->profile;
+    return REMAT_OK;
+}
+
+void remat_profile_free(remat_profile *profile)
+{
+    if (!profile)
+        return;
+    owned_profile *owned = (owned_profile *)profile;
+    remat_arena_clear(&owned->arena);
+    free(owned);
+}
+
+/* ---- canonical encoding --------------------------------------------------------------------------- */
+
+typedef struct encoder {
+    void (*write)(void *context, const void *bytes, size_t length);
+    void *context;
+} encoder;
+
+static void encode_u64(const encoder *e, uint64_t value)
+{
+    unsigned char bytes[8];
+    for (int i = 0; i < 8; i++)
+        bytes[i] = (unsigned char)(value >> (8 * i));
+    e->write(e->context, bytes, sizeof bytes);
+}
+
+static void encode_f64(const encoder *e, double value)
+{
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    encode_u64(e, bits);
+}
+
+static void encode_text(const encoder *e, const char *text)
+{
+    size_t length = strlen(text);
+    encode_u64(e, length);
+    e->write(e->context, text, length);
+}
+
+static void encode_list(const encoder *e, const uint32_t *list, uint32_t n)
+{
+    encode_u64(e, n);
+    for (uint32_t i = 0; i < n; i++)
+        encode_u64(e, list[i]);
+}
+
+static void encode_node(const encoder *e, const remat_node *node)
+{
+    encode_text(e, node->id);
+    encode_text(e, node->op);
+    encode_list(e, node->inputs, node->n_inputs);
+    encode_f64(e, node->forward_time);
+    encode_f64(e, node->backward_time);
+    encode_u64(e, node->output_bytes);
+    encode_u64(e, node->saved_bytes);
+    encode_u64(e, node->gradient_bytes);
+    encode_u64(e, node->forward_workspace_bytes);
+    encode_u64(e, node->backward_workspace_bytes);
+    encode_u64(e, node->save_workspace_bytes);
+    encode_u64(e, (uint64_t)node->backward_uses_inputs | (uint64_t)node->backward_uses_output << 1 |
+                      (uint64_t)node->in_place << 2);
+    encode_list(e, node->reads, node->n_reads);
+    encode_list(e, node->writes, node->n_writes);
+    encode_u64(e, node->n_alternatives);
+    for (uint32_t a = 0; a < node->n_alternatives; a++) {
+        const remat_alternative *alternative = &node->alternatives[a];
+        encode_text(e, alternative->name);
+        encode_f64(e, alternative->forward_time);
+        encode_f64(e, alternative->backward_time);
+        encode_u64(e, alternative->saved_bytes);
+        encode_u64(e, alternative->forward_workspace_bytes);
+        encode_u64(e, alternative->backward_workspace_bytes);
+        encode_u64(e, alternative->save_workspace_bytes);
+    }
+}
+
+void remat_profile_encode(const remat_profile *profile,
+                          void (*write)(void *context, const void *bytes, size_t length),
+                          void *context)
+{
+    const encoder e = {write, context};
+    encode_text(&e, "remat-profile/1");
+    encode_u64(&e, (uint64_t)profile->time_unit);
+    encode_u64(&e, profile->n_inputs);
+    for (uint32_t k = 0; k < profile->n_inputs; k++) {
+        encode_text(&e, profile->inputs[k].id);
+        encode_u64(&e, profile->inputs[k].bytes);
+        encode_u64(&e, profile->inputs[k].gradient_bytes);
+    }
+    encode_u64(&e, profile->n_states);
+    for (uint32_t k = 0; k < profile->n_states; k++) {
+        encode_text(&e, profile->states[k].id);
+        encode_u64(&e, profile->states[k].bytes);
+    }
+    encode_u64(&e, profile->n_nodes);
+    for (uint32_t v = 0; v < profile->n_nodes; v++)
+        encode_node(&e, &profile->nodes[v]);
+}
+
+/* ---- names ---------------------------------------------------------------------------------------- */
+
+const char *remat_kind_name(remat_kind kind)
+{
+    static const char *const names[] = {"chain", "join", "graph"};
+    return names[kind];
+}
+
+const char *remat_time_unit_name(remat_time_unit unit)
+{
+    static const char *const names[] = {"s", "ms", "us", "ns", "units"};
+    return names[unit];
+}
+
+double remat_time_unit_seconds(remat_time_unit unit)
+{
+    static const double seconds[] = {1, 1e-3, 1e-6, 1e-9, 0};
+    return seconds[unit];
+}
+
+const char *remat_value_id(const remat_profile *profile, uint32_t value)
+{
+    return value < profile->n_nodes ? profile->nodes[value].id
+                                    : profile->inputs[value - profile->n_nodes].id;
+}

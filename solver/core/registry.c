@@ -1,0 +1,156 @@
+/* The solvers there are, and what they have in common: acceptance and options. */
+#include "remat/solver.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* The registry, cheapest first. A new solver is one file and one line here. */
+#define SOLVERS(X)                                                                                 \
+    X(store_all)                                                                                   \
+    X(chen_sqrt)                                                                                   \
+    X(chen_greedy)                                                                                 \
+    X(revolve)                                                                                     \
+    X(rotor)
+
+#define X(name) extern const remat_solver remat_solver_##name;
+SOLVERS(X)
+#undef X
+
+static const remat_solver *const solvers[] = {
+#define X(name) &remat_solver_##name,
+    SOLVERS(X)
+#undef X
+};
+
+const remat_solver *const *remat_solvers(size_t *ret_count)
+{
+    *ret_count = sizeof solvers / sizeof *solvers;
+    return solvers;
+}
+
+const remat_solver *remat_solver_find(const char *name)
+{
+    for (size_t i = 0; i < sizeof solvers / sizeof *solvers; i++)
+        if (strcmp(solvers[i]->name, name) == 0)
+            return solvers[i];
+    return NULL;
+}
+
+static unsigned shape_flag(remat_kind kind)
+{
+    return kind == REMAT_CHAIN  ? REMAT_ACCEPTS_CHAIN
+           : kind == REMAT_JOIN ? REMAT_ACCEPTS_JOIN
+                                : REMAT_ACCEPTS_GRAPH;
+}
+
+remat_status remat_solver_accepts(const remat_solver *solver, const remat_problem *problem,
+                                  remat_error *error)
+{
+    const remat_profile *profile = problem->profile;
+    if (!(solver->accepts & shape_flag(profile->kind))) {
+        bool joins = (solver->accepts & REMAT_ACCEPTS_JOIN) != 0;
+        uint32_t node = joins ? profile->not_join : profile->not_chain;
+        if (node >= profile->n_nodes)
+            return remat_fail(error, REMAT_NOT_ACCEPTED, "solver", "%s does not accept a %s",
+                              solver->name, remat_kind_name(profile->kind));
+        return remat_fail(error, REMAT_NOT_ACCEPTED, "solver",
+                          "%s accepts %s only; node \"%s\" (index %u) has %u inputs from nodes or "
+                          "graph inputs and %u consumers",
+                          solver->name, joins ? "chains and joins" : "chains",
+                          profile->nodes[node].id, node, profile->nodes[node].n_inputs,
+                          profile->nodes[node].n_consumers);
+    }
+    if ((solver->accepts & REMAT_HOMOGENEOUS_ONLY) && !profile->homogeneous) {
+        uint32_t node = profile->not_homogeneous;
+        return remat_fail(error, REMAT_NOT_ACCEPTED, "solver",
+                          "%s accepts homogeneous profiles only; the costs of node \"%s\" (index %u) "
+                          "differ from those of the first node, or it has saved bytes or workspaces",
+                          solver->name, profile->nodes[node].id, node);
+    }
+    if ((solver->accepts & REMAT_NEEDS_LINK) && !problem->link)
+        return remat_fail(error, REMAT_NOT_ACCEPTED, "link", "%s needs a link to the host",
+                          solver->name);
+    return solver->check ? solver->check(problem, error) : REMAT_OK;
+}
+
+remat_options remat_options_default(const remat_solver *solver)
+{
+    remat_options options = {{0}};
+    for (size_t i = 0; i < solver->n_options; i++)
+        options.values[i] = solver->options[i].default_value;
+    return options;
+}
+
+static remat_status set_choice(const remat_option *option, double *value, const char *text,
+                               const char *field, remat_error *error)
+{
+    for (size_t i = 0; text && option->choices[i]; i++)
+        if (strcmp(option->choices[i], text) == 0) {
+            *value = (double)i;
+            return REMAT_OK;
+        }
+    return remat_fail(error, REMAT_INVALID, field, "%s does not know the choice \"%.60s\"", field,
+                      text ? text : "");
+}
+
+remat_status remat_options_set(const remat_solver *solver, remat_options *options, const char *name,
+                               double number, const char *text, remat_error *error)
+{
+    char field[96];
+    snprintf(field, sizeof field, "options.%.60s", name);
+    for (size_t i = 0; i < solver->n_options; i++) {
+        const remat_option *option = &solver->options[i];
+        if (strcmp(option->name, name) != 0)
+            continue;
+        if (option->type == REMAT_OPTION_CHOICE)
+            return set_choice(option, &options->values[i], text, field, error);
+        double low = option->type == REMAT_OPTION_BOOLEAN ? 0 : option->minimum;
+        double high = option->type == REMAT_OPTION_BOOLEAN ? 1 : option->maximum;
+        if (text || !(number >= low && number <= high))
+            return remat_fail(error, REMAT_INVALID, field, "%s must be a %s from %g to %g", field,
+                              option->type == REMAT_OPTION_BOOLEAN ? "boolean" : "number", low,
+                              high);
+        if (option->type == REMAT_OPTION_INTEGER && number != floor(number))
+            return remat_fail(error, REMAT_INVALID, field, "%s must be an integer, not %g", field,
+                              number);
+        options->values[i] = number;
+        return REMAT_OK;
+    }
+    return remat_fail(error, REMAT_INVALID, field, "%s has no option \"%.60s\"", solver->name,
+                      name);
+}
+
+const char *remat_optimality_name(remat_optimality optimality)
+{
+    static const char *const names[] = {"optimal", "optimal-in-class", "heuristic"};
+    return names[optimality];
+}
+
+void remat_host_parallel_for(const remat_host *host, size_t count,
+                             void (*body)(void *context, size_t index, unsigned worker),
+                             void *context)
+{
+    if (host && host->parallel_for && host->workers > 1 && count > 1) {
+        host->parallel_for(host->data, count, body, context);
+        return;
+    }
+    for (size_t i = 0; i < count; i++)
+        body(context, i, 0);
+}
+
+unsigned remat_host_workers(const remat_host *host)
+{
+    return host && host->parallel_for && host->workers > 1 ? host->workers : 1;
+}
+
+void remat_host_progress(const remat_host *host, double fraction)
+{
+    if (host && host->progress)
+        host->progress(host->data, fraction);
+}
+
+bool remat_host_cancelled(const remat_host *host)
+{
+    return host && host->cancelled && host->cancelled(host->data);
+}

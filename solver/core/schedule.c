@@ -1,0 +1,43 @@
+#include "remat/schedule.h"
+
+#include <stdlib.h>
+
+remat_status remat_operations_push(remat_operations *operations, remat_operation operation)
+{
+    if (operations->length == operations->capacity) {
+        size_t capacity = operations->capacity ? operations->capacity * 2 : 64;
+        if (capacity > SIZE_MAX / sizeof *operations->items)
+            return REMAT_NO_MEMORY;
+        remat_operation *items = realloc(operations->items, capacity * sizeof *items);
+        if (!items)
+            return REMAT_NO_MEMORY;
+        operations->items = items;
+        operations->capacity = capacity;
+    }
+    operations->items[operations->length++] = operation;
+    return REMAT_OK;
+}
+
+remat_status remat_push(remat_operations *operations, remat_operation_kind kind, uint32_t node)
+{
+    return remat_operations_push(
+        operations, (remat_operation){.kind = (uint8_t)kind, .target = REMAT_OUT, .index = node});
+}
+
+remat_status remat_push_drop_saved(remat_operations *operations, uint32_t node)
+{
+    return remat_operations_push(
+        operations, (remat_operation){.kind = REMAT_D, .target = REMAT_SAVED, .index = node});
+}
+
+void remat_operations_clear(remat_operations *operations)
+{
+    free(operations->items);
+    *operations = (remat_operations){0};
+}
+
+const char *remat_operation_name(remat_operation_kind kind)
+{
+    static const char *const names[] = {"F", "A", "B", "D", "O", "P", "S", "R"};
+    return (unsigned)kind < sizeof names / sizeof *names ? names[kind] : "?";
+}

@@ -1,0 +1,71 @@
+/* From a problem to verified schedules.
+ *
+ * remat_tabulate runs a solver and replays every step of its table through the simulator. What remains is
+ * the *frontier*: the steps no other step beats in both replayed peak and replayed makespan. It answers
+ * every budget: the best schedule is the last point whose peak fits, the least feasible budget is the
+ * first point's peak, and the trade-off curve is the frontier itself. Larger budgets never give slower
+ * schedules, by construction.
+ *
+ * A table does not hold its profile: pass the same one (or an equal one) with every call. Functions with
+ * a const table may be called from several threads at once. */
+#ifndef REMAT_TABLE_H
+#define REMAT_TABLE_H
+
+#include "remat/solver.h"
+
+typedef struct remat_table remat_table;
+
+typedef struct remat_point {
+    uint64_t peak;   /* bytes, replayed: increasing along the frontier */
+    double makespan; /* replayed: strictly decreasing */
+    uint32_t step;
+} remat_point;
+
+typedef struct remat_schedule {
+    const remat_solver *solver;
+    remat_operations operations;
+    remat_simulation simulation; /* the replay of operations: valid, makespan, peak */
+    uint64_t nominal_budget;     /* bytes the solver's model counts for it */
+    remat_optimality optimality;
+    const char *class_name; /* of lower_bound; static */
+    double lower_bound;     /* on the makespan at the budget asked for; at most the makespan */
+} remat_schedule;
+
+/* Checks that the solver accepts the problem, refuses by the estimate (REMAT_TOO_LARGE names both
+ * numbers) before anything is allocated, tabulates and verifies. A step that the simulator rejects or
+ * whose replay is slower than predicted is a bug: REMAT_INTERNAL names solver and step. */
+remat_status remat_tabulate(const remat_solver *solver, const remat_problem *problem,
+                            const remat_host *host, remat_table **ret_table, remat_error *error);
+
+void remat_table_free(remat_table *table); /* accepts NULL */
+
+const remat_solver *remat_table_solver(const remat_table *table);
+uint64_t remat_table_bytes(const remat_table *table);      /* memory it holds */
+uint64_t remat_table_max_budget(const remat_table *table); /* budgets it serves */
+const remat_point *remat_table_frontier(const remat_table *table, size_t *ret_count);
+
+/* Index of the last frontier point that fits budget, or -1 when none does. */
+ptrdiff_t remat_table_point(const remat_table *table, uint64_t budget);
+
+/* The best schedule within budget, replayed again now. REMAT_INFEASIBLE carries the least budget in
+ * error->number (0 when the table has no schedule at all). *ret_schedule is written on success only;
+ * clear it with remat_schedule_clear. */
+remat_status remat_table_schedule(const remat_table *table, const remat_problem *problem,
+                                  uint64_t budget, remat_schedule *ret_schedule, remat_error *error);
+
+void remat_schedule_clear(remat_schedule *schedule);
+
+/* The table as bytes: magic, versions, solver, fingerprint of the profile, payload, checksum; little
+ * endian everywhere. buffer must be empty. */
+remat_status remat_table_save(const remat_table *table, remat_buffer *buffer, remat_error *error);
+
+/* Reads what remat_table_save wrote for the same solver, options and profile. REMAT_CORRUPT for damaged
+ * bytes, REMAT_NEWER for another version of format or solver, REMAT_INVALID for another profile. */
+remat_status remat_table_load(const remat_solver *solver, const remat_problem *problem,
+                              const void *bytes, size_t length, remat_table **ret_table,
+                              remat_error *error);
+
+/* The least makespan any schedule of the profile can have: every node forward and backward once. */
+double remat_store_all_makespan(const remat_profile *profile);
+
+#endif
