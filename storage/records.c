@@ -1,0 +1,264 @@
+/* What the kinds of record share: reading columns, pages of a list, damage. */
+#include "private.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- columns
+ * --------------------------------------------------------------------------------------- */
+
+remat_status storage_take_text(sqlite3_stmt *row, int column, char **ret_text, remat_error *error)
+{
+    if (sqlite3_column_type(row, column) == SQLITE_NULL) {
+        *ret_text = NULL;
+        return REMAT_OK;
+    }
+    const unsigned char *text = sqlite3_column_text(row, column);
+    size_t size = (size_t)sqlite3_column_bytes(row, column) + 1;
+    char *copy = text ? malloc(size) : NULL;
+    if (!copy)
+        return remat_fail_memory(error);
+    *ret_text = memcpy(copy, text, size);
+    return REMAT_OK;
+}
+
+remat_status storage_take_blob(sqlite3_stmt *row, int column, uint64_t owner, remat_blob *ret_blob,
+                               remat_error *error)
+{
+    const void *stored = sqlite3_column_blob(row, column);
+    int length = sqlite3_column_bytes(row, column);
+    if (!stored && sqlite3_errcode(sqlite3_db_handle(row)) == SQLITE_NOMEM)
+        return remat_fail_memory(error);
+    return storage_decode(owner, stored, stored ? (size_t)length : 0, ret_blob, error);
+}
+
+remat_status storage_load_blob(storage_connection *connection, int64_t id, uint64_t owner,
+                               remat_blob *ret_blob, remat_error *error)
+{
+    sqlite3_stmt *query;
+    bool row = false;
+    remat_status status = storage_query(connection, SQL_GET_BLOB, &query, error, "i", id);
+    if (status != REMAT_OK)
+        return status;
+    status = storage_step(connection, query, &row, error);
+    if (status == REMAT_OK && !row)
+        status = remat_fail(error, REMAT_CORRUPT, NULL, "a blob is missing");
+    if (status == REMAT_OK)
+        status = storage_take_blob(query, 0, owner, ret_blob, error);
+    storage_done(query);
+    return status;
+}
+
+remat_status storage_save_blob(storage_connection *connection, const remat_blob *stored,
+                               int64_t *ret_id, remat_error *error)
+{
+    remat_status status = storage_run(connection, SQL_PUT_BLOB, error, "b", stored);
+    if (status == REMAT_OK)
+        *ret_id = sqlite3_last_insert_rowid(connection->db);
+    return status;
+}
+
+/* ---- damage
+ * ---------------------------------------------------------------------------------------- */
+
+/* detach takes seq and guard, and is enough where a record is one row; remove takes seq, and
+ * removes what detach has marked. */
+static const struct {
+    const char *what;
+    storage_statement detach, remove;
+} kinds[] = {
+    [KIND_PROFILE] = {"profile", SQL_DROP_PROFILE, SQL_COUNT},
+    [KIND_SCHEDULE] = {"schedule", SQL_DROP_BODY, SQL_DROP_SCHEDULE},
+    [KIND_SCHEDULE_BODY] = {"body of schedule", SQL_DROP_BODY, SQL_COUNT},
+    [KIND_TABLE] = {"table", SQL_QUARANTINE_TABLE, SQL_DROP_TABLE},
+    [KIND_JOB] = {"job", SQL_DROP_JOB, SQL_COUNT},
+    [KIND_MEASUREMENT] = {"measurement", SQL_DROP_MEASUREMENT, SQL_COUNT},
+};
+
+typedef struct dropping {
+    storage_kind kind;
+    storage_damage damage;
+} dropping;
+
+storage_damage storage_damage_of(sqlite3_stmt *row)
+{
+    return (storage_damage){sqlite3_column_int64(row, COLUMN_SEQ),
+                            sqlite3_column_int64(row, COLUMN_GUARD)};
+}
+
+static remat_status run_drop(storage_connection *connection, void *argument, remat_error *error)
+{
+    const dropping *drop = argument;
+    int64_t seq = drop->damage.seq, guard = drop->damage.guard;
+    remat_status status =
+        storage_run(connection, kinds[drop->kind].detach, error, "in", seq, guard);
+    if (status == REMAT_OK && kinds[drop->kind].remove != SQL_COUNT)
+        status = storage_run(connection, kinds[drop->kind].remove, error, "i", seq);
+    return status;
+}
+
+void storage_drop(remat_store *store, storage_kind kind, storage_damage damage, const char *id,
+                  const char *why)
+{
+    if (!store->thread_runs) /* read_only: reported, not repaired */
+        return;
+    dropping argument = {kind, damage};
+    remat_error error;
+    if (storage_submit(store, run_drop, &argument, &error) == REMAT_OK)
+        storage_log(store, "dropped the damaged %s %s: %s", kinds[kind].what, id, why);
+    else
+        storage_log(store, "cannot drop the damaged %s %s (%s): %s", kinds[kind].what, id, why,
+                    error.message);
+}
+
+/* ---- pages
+ * ----------------------------------------------------------------------------------------- */
+
+#define LIMIT_MAX 1000
+/* Damaged records that one page drops; what is left, the next call does. */
+#define DAMAGED_MAX 16
+
+typedef struct page_state {
+    storage_damage damaged[DAMAGED_MAX];
+    size_t damaged_count;
+    char *items;
+    size_t length;
+    int64_t last; /* seq of the last record of the page */
+    bool more;
+} page_state;
+
+static remat_status parse_cursor(const storage_list *list, const char *cursor, int64_t *ret_seq,
+                                 remat_error *error)
+{
+    if (!cursor || !cursor[0]) {
+        *ret_seq = list->oldest_first ? 0 : INT64_MAX;
+        return REMAT_OK;
+    }
+    int64_t seq = 0;
+    const char *digit = cursor + 1;
+    for (; *digit >= '0' && *digit <= '9' && seq < INT64_MAX / 10 - 1; digit++)
+        seq = seq * 10 + (*digit - '0');
+    if (cursor[0] != list->letter || digit == cursor + 1 || *digit || seq == 0)
+        return remat_fail(error, REMAT_INVALID, "cursor",
+                          "the cursor is not one that this list gave");
+    *ret_seq = seq;
+    return REMAT_OK;
+}
+
+static char *make_cursor(const storage_list *list, int64_t seq)
+{
+    char *cursor = malloc(24);
+    if (cursor)
+        snprintf(cursor, 24, "%c%" PRId64, list->letter, seq);
+    return cursor;
+}
+
+static remat_status read_rows(storage_connection *connection, sqlite3_stmt *query,
+                              const storage_list *list, uint32_t limit, page_state *page,
+                              remat_error *error)
+{
+    for (uint32_t count = 0;; count++) {
+        bool row;
+        remat_status status = storage_step(connection, query, &row, error);
+        if (status != REMAT_OK || !row)
+            return status;
+        if (count == limit) {
+            page->more = true;
+            return REMAT_OK;
+        }
+        page->last = sqlite3_column_int64(query, COLUMN_SEQ);
+        status = list->read(query, page->items + page->length * list->item_size, error);
+        if (status == REMAT_OK)
+            page->length++;
+        else if (status != REMAT_CORRUPT)
+            return status;
+        else if (page->damaged_count < DAMAGED_MAX)
+            page->damaged[page->damaged_count++] = storage_damage_of(query);
+    }
+}
+
+static remat_status read_page(remat_store *store, const storage_list *list, int64_t from,
+                              uint32_t limit, page_state *page, remat_error *error)
+{
+    storage_connection *connection;
+    remat_status status = storage_read_begin(store, &connection, error);
+    if (status != REMAT_OK)
+        return status;
+    /* Bound from the front: a list without filters has two parameters. */
+    const char *types = list->filters[1] ? "iitt" : list->filters[0] ? "iit" : "ii";
+    sqlite3_stmt *query;
+    status = storage_query(connection, list->statement, &query, error, types, from,
+                           (int64_t)limit + 1, list->filters[0], list->filters[1]);
+    if (status == REMAT_OK) {
+        status = read_rows(connection, query, list, limit, page, error);
+        storage_done(query);
+    }
+    storage_read_end(store, connection);
+    return status;
+}
+
+remat_status storage_list_page(remat_store *store, const storage_list *list, remat_page page,
+                               void **ret_items, size_t *ret_length, char **ret_next,
+                               remat_error *error)
+{
+    int64_t from = 0;
+    if (page.limit < 1 || page.limit > LIMIT_MAX)
+        return remat_fail(error, REMAT_INVALID, "limit", "limit is %" PRIu32 "; it is 1 to %d",
+                          page.limit, LIMIT_MAX);
+    remat_status status = parse_cursor(list, page.cursor, &from, error);
+    if (status != REMAT_OK)
+        return status;
+    page_state state = {.items = calloc(page.limit, list->item_size)};
+    if (!state.items)
+        return remat_fail_memory(error);
+    status = read_page(store, list, from, page.limit, &state, error);
+    char *next = NULL;
+    if (status == REMAT_OK && state.more && !(next = make_cursor(list, state.last)))
+        status = remat_fail_memory(error);
+    if (status != REMAT_OK) {
+        for (size_t i = 0; i < state.length; i++)
+            list->clear(state.items + i * list->item_size);
+        free(state.items);
+        return status;
+    }
+    for (size_t i = 0; i < state.damaged_count; i++)
+        storage_drop(store, list->kind, state.damaged[i], "of a list",
+                     "its checksum does not match");
+    *ret_items = state.items;
+    *ret_length = state.length;
+    *ret_next = next;
+    return REMAT_OK;
+}
+
+/* ---- check
+ * ----------------------------------------------------------------------------------------- */
+
+remat_status storage_verify_rows(storage_connection *connection, storage_statement statement,
+                                 const char *what,
+                                 remat_status (*verify)(storage_connection *connection,
+                                                        sqlite3_stmt *row, remat_error *error),
+                                 uint64_t *damaged, remat_error *error)
+{
+    sqlite3_stmt *query;
+    bool row;
+    remat_status status = storage_query(connection, statement, &query, error, "");
+    if (status != REMAT_OK)
+        return status;
+    while ((status = storage_step(connection, query, &row, error)) == REMAT_OK && row) {
+        remat_error why = {0};
+        status = verify(connection, query, &why);
+        if (status == REMAT_CORRUPT) {
+            if ((*damaged)++ == 0)
+                remat_fail(error, REMAT_CORRUPT, NULL, "%s %s: %s", what,
+                           sqlite3_column_text(query, COLUMN_FIRST), why.message);
+        } else if (status != REMAT_OK) {
+            if (error)
+                *error = why;
+            break;
+        }
+    }
+    storage_done(query);
+    return status;
+}

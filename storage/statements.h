@@ -1,0 +1,123 @@
+/* Every SQL statement but the schema (schema.c). Statements that read records begin with the
+ * columns seq, guard, checksum (private.h); lists take the cursor as ?1 and the limit as ?2. */
+#ifndef REMAT_STORAGE_STATEMENTS_H
+#define REMAT_STORAGE_STATEMENTS_H
+
+#define PROFILE_FIELDS                                                                             \
+    "p.seq, p.document, p.checksum, p.id, p.name, p.kind, p.nodes, p.edges, p.created, "           \
+    "p.last_used, (SELECT count(*) FROM schedules WHERE profile = p.seq)"
+
+#define SCHEDULE_FIELDS                                                                            \
+    "s.seq, s.body, s.checksum, s.id, p.id, s.solver, s.requested_solver, s.budget, s.peak, "      \
+    "s.makespan, s.overhead, s.created, s.last_used"
+
+#define LIST_SCHEDULES(where)                                                                      \
+    "SELECT " SCHEDULE_FIELDS " FROM schedules s JOIN profiles p ON p.seq = s.profile "            \
+    "WHERE s.body IS NOT NULL AND s.seq < ?1 " where " ORDER BY s.seq DESC LIMIT ?2"
+
+#define TABLE_FIELDS "t.seq, t.data, t.checksum, p.id, t.solver, t.options, t.bytes"
+
+#define JOB_FIELDS                                                                                 \
+    "seq, checksum, checksum, id, state, schedule_id, created, ended, question, problem"
+
+#define MEASUREMENT_FIELDS "m.seq, m.checksum, m.checksum, s.id, m.created, m.body"
+
+/* name, text */
+#define STORAGE_STATEMENTS(X)                                                                      \
+    X(BEGIN_READ, "BEGIN")                                                                         \
+    X(BEGIN_WRITE, "BEGIN IMMEDIATE")                                                              \
+    X(COMMIT, "COMMIT")                                                                            \
+    X(ROLLBACK, "ROLLBACK")                                                                        \
+    X(SAVEPOINT, "SAVEPOINT one")                                                                  \
+    X(ROLLBACK_TO, "ROLLBACK TO one")                                                              \
+    X(RELEASE, "RELEASE one")                                                                      \
+                                                                                                   \
+    X(GET_BLOB, "SELECT data FROM blobs WHERE id = ?1")                                            \
+    X(PUT_BLOB, "INSERT INTO blobs (data) VALUES (?1)")                                            \
+    X(DELETE_BLOB, "DELETE FROM blobs WHERE id = ?1")                                              \
+                                                                                                   \
+    X(FIND_PROFILE, "SELECT seq, document FROM profiles WHERE id = ?1")                            \
+    X(GET_PROFILE, "SELECT " PROFILE_FIELDS ", p.summary FROM profiles p "                         \
+                   "WHERE p.id = ?1 AND p.document IS NOT NULL")                                   \
+    X(PUT_PROFILE, "INSERT INTO profiles (id, name, kind, nodes, edges, created, last_used, "      \
+                   "checksum, document, summary) "                                                 \
+                   "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) "                             \
+                   "ON CONFLICT (id) DO UPDATE SET name = ?2, kind = ?3, nodes = ?4, edges = ?5, " \
+                   "created = ?6, last_used = ?7, checksum = ?8, document = ?9, summary = ?10")    \
+    X(DROP_PROFILE, "UPDATE profiles SET document = NULL WHERE seq = ?1 AND document IS ?2")       \
+    X(DELETE_PROFILE, "DELETE FROM profiles WHERE id = ?1")                                        \
+    X(TOUCH_PROFILE, "UPDATE profiles SET last_used = ?2 WHERE id = ?1 AND last_used < ?2")        \
+    X(LIST_PROFILES,                                                                               \
+      "SELECT " PROFILE_FIELDS " FROM profiles p WHERE p.document IS NOT NULL AND p.seq < ?1 "     \
+      "AND (?3 IS NULL OR instr(lower(p.name), lower(?3)) > 0) ORDER BY p.seq DESC LIMIT ?2")      \
+    X(CHECK_PROFILES,                                                                              \
+      "SELECT " PROFILE_FIELDS ", p.summary FROM profiles p WHERE p.document IS NOT NULL")         \
+                                                                                                   \
+    X(FIND_SCHEDULE, "SELECT seq, body FROM schedules WHERE id = ?1")                              \
+    X(GET_SCHEDULE, "SELECT " SCHEDULE_FIELDS ", s.question FROM schedules s "                     \
+                    "JOIN profiles p ON p.seq = s.profile WHERE s.id = ?1")                        \
+    X(PUT_SCHEDULE,                                                                                \
+      "INSERT INTO schedules (id, profile, solver, requested_solver, budget, peak, makespan, "     \
+      "overhead, created, last_used, checksum, body, question) "                                   \
+      "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13) "                           \
+      "ON CONFLICT (id) DO UPDATE SET profile = ?2, solver = ?3, requested_solver = ?4, "          \
+      "budget = ?5, peak = ?6, makespan = ?7, overhead = ?8, created = ?9, last_used = ?10, "      \
+      "checksum = ?11, body = ?12, question = ?13")                                                \
+    X(DROP_BODY, "UPDATE schedules SET body = NULL WHERE seq = ?1 AND body IS ?2")                 \
+    X(DROP_SCHEDULE, "DELETE FROM schedules WHERE seq = ?1 AND body IS NULL")                      \
+    X(TOUCH_SCHEDULE, "UPDATE schedules SET last_used = ?2 WHERE id = ?1 AND last_used < ?2")      \
+    X(LIST_SCHEDULES, LIST_SCHEDULES(""))                                                          \
+    X(LIST_SCHEDULES_OF_PROFILE, LIST_SCHEDULES("AND p.id = ?3"))                                  \
+    X(LIST_SCHEDULES_OF_SOLVER, LIST_SCHEDULES("AND s.solver = ?4"))                               \
+    X(LIST_SCHEDULES_OF_BOTH, LIST_SCHEDULES("AND p.id = ?3 AND s.solver = ?4"))                   \
+    X(CHECK_SCHEDULES, "SELECT " SCHEDULE_FIELDS ", s.question FROM schedules s "                  \
+                       "JOIN profiles p ON p.seq = s.profile")                                     \
+                                                                                                   \
+    X(GET_TABLE, "SELECT " TABLE_FIELDS " FROM tables t JOIN profiles p ON p.seq = t.profile "     \
+                 "WHERE p.id = ?1 AND t.solver = ?2 AND t.options = ?3")                           \
+    X(PUT_TABLE,                                                                                   \
+      "INSERT INTO tables (profile, solver, options, bytes, last_used, checksum, data) "           \
+      "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")                                                       \
+    X(DELETE_TABLE, "DELETE FROM tables WHERE solver = ?2 AND options = ?3 "                       \
+                    "AND profile = (SELECT seq FROM profiles WHERE id = ?1)")                      \
+    X(QUARANTINE_TABLE, "UPDATE tables SET data = NULL WHERE seq = ?1 AND data IS ?2")             \
+    X(DROP_TABLE, "DELETE FROM tables WHERE seq = ?1 AND data IS NULL")                            \
+    X(TOUCH_TABLE,                                                                                 \
+      "UPDATE tables SET last_used = ?4 WHERE solver = ?2 AND options = ?3 AND last_used < ?4 "    \
+      "AND profile = (SELECT seq FROM profiles WHERE id = ?1)")                                    \
+    X(OLDEST_TABLE, "SELECT seq, bytes FROM tables ORDER BY last_used, seq LIMIT 1")               \
+    X(TABLE_BYTES, "SELECT coalesce(sum(bytes), 0) FROM tables")                                   \
+    X(EVICT_TABLE, "DELETE FROM tables WHERE seq = ?1")                                            \
+    X(CHECK_TABLES, "SELECT " TABLE_FIELDS " FROM tables t JOIN profiles p ON p.seq = t.profile")  \
+                                                                                                   \
+    X(GET_JOB, "SELECT " JOB_FIELDS " FROM jobs WHERE id = ?1")                                    \
+    X(PUT_JOB,                                                                                     \
+      "INSERT INTO jobs (id, state, schedule_id, created, ended, checksum, question, problem) "    \
+      "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT (id) DO UPDATE SET state = ?2, "        \
+      "schedule_id = ?3, created = ?4, ended = ?5, checksum = ?6, question = ?7, problem = ?8")    \
+    X(DROP_JOB, "DELETE FROM jobs WHERE seq = ?1 AND checksum IS ?2")                              \
+    X(LIST_JOBS, "SELECT " JOB_FIELDS " FROM jobs WHERE seq < ?1 ORDER BY seq DESC LIMIT ?2")      \
+    X(LIST_UNFINISHED_JOBS,                                                                        \
+      "SELECT " JOB_FIELDS " FROM jobs WHERE ended = 0 AND seq > ?1 ORDER BY seq LIMIT ?2")        \
+    X(FORGET_JOBS, "DELETE FROM jobs WHERE ended <> 0 AND ended < ?1")                             \
+    X(CHECK_JOBS, "SELECT " JOB_FIELDS " FROM jobs")                                               \
+                                                                                                   \
+    X(PUT_MEASUREMENT,                                                                             \
+      "INSERT INTO measurements (schedule, created, checksum, body) VALUES (?1, ?2, ?3, ?4)")      \
+    X(DROP_MEASUREMENT, "DELETE FROM measurements WHERE seq = ?1 AND checksum IS ?2")              \
+    X(LIST_MEASUREMENTS,                                                                           \
+      "SELECT " MEASUREMENT_FIELDS " FROM measurements m JOIN schedules s ON s.seq = m.schedule "  \
+      "WHERE s.id = ?3 AND m.seq < ?1 ORDER BY m.seq DESC LIMIT ?2")                               \
+    X(CHECK_MEASUREMENTS,                                                                          \
+      "SELECT " MEASUREMENT_FIELDS " FROM measurements m JOIN schedules s ON s.seq = m.schedule")  \
+                                                                                                   \
+    X(STATISTICS, "SELECT (SELECT count(*) FROM profiles WHERE document IS NOT NULL), "            \
+                  "(SELECT count(*) FROM schedules WHERE body IS NOT NULL), "                      \
+                  "(SELECT count(*) FROM tables), (SELECT count(*) FROM jobs WHERE ended = 0), "   \
+                  "(SELECT count(*) FROM measurements), "                                          \
+                  "(SELECT coalesce(sum(bytes), 0) FROM tables)")                                  \
+    X(PULSE, "UPDATE pulse SET beat = ?1")                                                         \
+    X(INTEGRITY_CHECK, "PRAGMA integrity_check(20)")                                               \
+    X(FOREIGN_KEY_CHECK, "PRAGMA foreign_key_check")
+
+#endif
