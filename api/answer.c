@@ -1,0 +1,242 @@
+/* The bodies of answers. */
+#include "api.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+void remat_time_text(int64_t milliseconds, char ret_text[32])
+{
+    time_t seconds = (time_t)(milliseconds / 1000);
+    struct tm utc;
+    gmtime_r(&seconds, &utc);
+    size_t length = strftime(ret_text, 32, "%Y-%m-%dT%H:%M:%S", &utc);
+    snprintf(ret_text + length, 32 - length, ".%03dZ", (int)(milliseconds % 1000));
+}
+
+/* a / b - 1, and 0 where the network takes no time at all. */
+static double excess(double a, double b)
+{
+    return b > 0 ? a / b - 1 : 0;
+}
+
+/* Sets a member; a NULL value (out of memory) makes *failed true. */
+static void set(json_t *object, const char *name, json_t *value, bool *failed)
+{
+    *failed |= json_object_set_new(object, name, value) != 0;
+}
+
+static json_t *finish(json_t *object, bool failed)
+{
+    if (!failed)
+        return object;
+    json_decref(object);
+    return NULL;
+}
+
+static json_t *bytes(uint64_t value)
+{
+    return json_integer((json_int_t)value);
+}
+
+static json_t *node_ids(const remat_profile *profile)
+{
+    json_t *list = json_array();
+    for (uint32_t v = 0; list && v < profile->n_nodes; v++)
+        if (json_array_append_new(list, json_string(profile->nodes[v].id))) {
+            json_decref(list);
+            return NULL;
+        }
+    return list;
+}
+
+json_t *remat_schedule_encode(const remat_schedule_answer *answer)
+{
+    const remat_schedule *schedule = answer->schedule;
+    const remat_simulation *simulation = &schedule->simulation;
+    double store_all = remat_store_all_makespan(answer->profile);
+    char created[32];
+    remat_time_text(answer->created, created);
+    json_t *json = json_object();
+    bool failed = json == NULL;
+    set(json, "schedule_id", json_string(answer->schedule_id), &failed);
+    set(json, "profile_id", json_string(answer->profile_id), &failed);
+    set(json, "solver", json_string(schedule->solver->name), &failed);
+    set(json, "requested_solver", json_string(answer->requested_solver), &failed);
+    set(json, "budget", bytes(answer->budget), &failed);
+    set(json, "time_unit", json_string(remat_time_unit_name(answer->profile->time_unit)), &failed);
+    set(json, "makespan", json_real(simulation->makespan), &failed);
+    set(json, "store_all_makespan", json_real(store_all), &failed);
+    set(json, "overhead", json_real(excess(simulation->makespan, store_all)), &failed);
+    set(json, "peak", bytes(simulation->peak), &failed);
+    set(json, "store_all_peak", bytes(answer->store_all_peak), &failed);
+    set(json, "recomputed_time", json_real(simulation->recomputed_time), &failed);
+    set(json, "optimality", json_string(remat_optimality_name(schedule->optimality)), &failed);
+    set(json, "class", json_string(schedule->class_name), &failed);
+    set(json, "lower_bound", json_real(schedule->lower_bound), &failed);
+    set(json, "gap", json_real(excess(simulation->makespan, schedule->lower_bound)), &failed);
+    set(json, "verified", json_boolean(simulation->valid), &failed);
+    set(json, "nodes", node_ids(answer->profile), &failed);
+    set(json, "operations", remat_operations_encode(&schedule->operations), &failed);
+    set(json, "solve_seconds", json_real(answer->solve_seconds), &failed);
+    set(json, "created", json_string(created), &failed);
+    return finish(json, failed);
+}
+
+remat_status remat_schedule_operations(const json_t *schedule, const remat_profile *profile,
+                                       remat_operations *ret_operations, remat_error *error)
+{
+    return remat_operations_decode(json_object_get(schedule, "operations"), profile, "operations",
+                                   ret_operations, error);
+}
+
+json_t *remat_timeline_encode(const char *schedule_id, uint64_t budget,
+                              const remat_profile *profile, const remat_operations *operations,
+                              const remat_moment *moments, const remat_simulation *simulation)
+{
+    json_t *start = json_array(), *end = json_array(), *during = json_array(),
+           *after = json_array();
+    bool failed = !start || !end || !during || !after;
+    for (size_t i = 0; i < operations->length && !failed; i++)
+        failed = json_array_append_new(start, json_real(moments[i].start)) ||
+                 json_array_append_new(end, json_real(moments[i].end)) ||
+                 json_array_append_new(during, bytes(moments[i].memory_during)) ||
+                 json_array_append_new(after, bytes(moments[i].memory_after));
+    json_t *json = json_object();
+    failed |= json == NULL;
+    set(json, "schedule_id", json_string(schedule_id), &failed);
+    set(json, "time_unit", json_string(remat_time_unit_name(profile->time_unit)), &failed);
+    set(json, "budget", bytes(budget), &failed);
+    set(json, "makespan", json_real(simulation->makespan), &failed);
+    set(json, "peak", bytes(simulation->peak), &failed);
+    set(json, "peak_operation", json_integer((json_int_t)simulation->peak_operation), &failed);
+    set(json, "nodes", node_ids(profile), &failed);
+    set(json, "operations", remat_operations_encode(operations), &failed);
+    set(json, "start", start, &failed);
+    set(json, "end", end, &failed);
+    set(json, "memory_during", during, &failed);
+    set(json, "memory_after", after, &failed);
+    return finish(json, failed);
+}
+
+static json_t *recomputed_encode(const remat_profile *profile, const double *node_recomputed)
+{
+    json_t *json = json_object();
+    for (uint32_t v = 0; json && v < profile->n_nodes; v++)
+        if (node_recomputed[v] > 0 &&
+            json_object_set_new(json, profile->nodes[v].id, json_real(node_recomputed[v]))) {
+            json_decref(json);
+            return NULL;
+        }
+    return json;
+}
+
+json_t *remat_simulation_encode(const remat_profile *profile, const remat_simulation *simulation,
+                                const double *node_recomputed)
+{
+    json_t *json = json_object();
+    bool failed = json == NULL;
+    set(json, "valid", json_boolean(simulation->valid), &failed);
+    if (!simulation->valid) {
+        set(json, "bad_operation", json_integer((json_int_t)simulation->bad_operation), &failed);
+        set(json, "reason", json_string(simulation->reason), &failed);
+        return finish(json, failed);
+    }
+    double store_all = remat_store_all_makespan(profile);
+    set(json, "time_unit", json_string(remat_time_unit_name(profile->time_unit)), &failed);
+    set(json, "makespan", json_real(simulation->makespan), &failed);
+    set(json, "store_all_makespan", json_real(store_all), &failed);
+    set(json, "overhead", json_real(excess(simulation->makespan, store_all)), &failed);
+    set(json, "compute_time", json_real(simulation->compute_time), &failed);
+    set(json, "idle_time", json_real(simulation->idle_time), &failed);
+    set(json, "recomputed_time", json_real(simulation->recomputed_time), &failed);
+    set(json, "recomputed", recomputed_encode(profile, node_recomputed), &failed);
+    set(json, "peak", bytes(simulation->peak), &failed);
+    set(json, "peak_operation", json_integer((json_int_t)simulation->peak_operation), &failed);
+    set(json, "host_peak", bytes(simulation->host_peak), &failed);
+    set(json, "bytes_to_host", bytes(simulation->bytes_to_host), &failed);
+    set(json, "bytes_to_device", bytes(simulation->bytes_to_device), &failed);
+    return finish(json, failed);
+}
+
+json_t *remat_tradeoff_point(const remat_profile *profile, uint64_t budget,
+                             const remat_table *table)
+{
+    size_t n = 0;
+    const remat_point *frontier = table ? remat_table_frontier(table, &n) : NULL;
+    ptrdiff_t index = table ? remat_table_point(table, budget) : -1;
+    if (index < 0)
+        return json_pack("{s:I, s:b, s:n, s:n, s:n}", "budget", (json_int_t)budget, "feasible",
+                         0, "makespan", "overhead", "peak");
+    const remat_point *point = &frontier[index];
+    return json_pack("{s:I, s:b, s:f, s:f, s:I, s:s}", "budget", (json_int_t)budget, "feasible", 1,
+                     "makespan", point->makespan, "overhead",
+                     excess(point->makespan, remat_store_all_makespan(profile)), "peak",
+                     (json_int_t)point->peak, "solver", remat_table_solver(table)->name);
+}
+
+/* ---- solvers ---------------------------------------------------------------------------------------- */
+
+static json_t *option_encode(const remat_option *option)
+{
+    static const char *const types[] = {"integer", "number", "boolean", "choice"};
+    json_t *json = json_pack("{s:s, s:s, s:s}", "name", option->name, "summary", option->summary,
+                             "type", types[option->type]);
+    bool failed = json == NULL;
+    if (option->type == REMAT_OPTION_BOOLEAN) {
+        set(json, "default", json_boolean(option->default_value != 0), &failed);
+    } else if (option->type == REMAT_OPTION_CHOICE) {
+        json_t *choices = json_array();
+        for (size_t i = 0; option->choices[i]; i++)
+            failed |= json_array_append_new(choices, json_string(option->choices[i])) != 0;
+        set(json, "choices", choices, &failed);
+        set(json, "default", json_string(option->choices[(size_t)option->default_value]), &failed);
+    } else {
+        bool whole = option->type == REMAT_OPTION_INTEGER;
+        set(json, "minimum",
+            whole ? json_integer((json_int_t)option->minimum) : json_real(option->minimum),
+            &failed);
+        set(json, "maximum",
+            whole ? json_integer((json_int_t)option->maximum) : json_real(option->maximum),
+            &failed);
+        set(json, "default",
+            whole ? json_integer((json_int_t)option->default_value)
+                  : json_real(option->default_value),
+            &failed);
+    }
+    return finish(json, failed);
+}
+
+static json_t *solver_encode(const remat_solver *solver)
+{
+    static const struct {
+        unsigned flag;
+        const char *name;
+    } shapes[] = {{REMAT_ACCEPTS_CHAIN, "chain"},
+                  {REMAT_ACCEPTS_JOIN, "join"},
+                  {REMAT_ACCEPTS_GRAPH, "graph"}};
+    json_t *accepts = json_array(), *options = json_array();
+    bool failed = !accepts || !options;
+    for (size_t i = 0; i < 3; i++)
+        if (solver->accepts & shapes[i].flag)
+            failed |= json_array_append_new(accepts, json_string(shapes[i].name)) != 0;
+    for (size_t i = 0; i < solver->n_options; i++)
+        failed |= json_array_append_new(options, option_encode(&solver->options[i])) != 0;
+    json_t *json = json_pack(
+        "{s:s, s:s, s:s, s:s, s:o, s:b, s:b, s:o}", "name", solver->name, "summary",
+        solver->summary, "source", solver->source, "optimal_for", solver->optimal_for, "accepts",
+        accepts, "homogeneous_only", (solver->accepts & REMAT_HOMOGENEOUS_ONLY) != 0, "needs_link",
+        (solver->accepts & REMAT_NEEDS_LINK) != 0, "options", options);
+    return json ? finish(json, failed) : NULL;
+}
+
+json_t *remat_solvers_encode(void)
+{
+    size_t n;
+    const remat_solver *const *solvers = remat_solvers(&n);
+    json_t *list = json_array();
+    bool failed = list == NULL;
+    for (size_t i = 0; i < n; i++)
+        failed |= json_array_append_new(list, solver_encode(solvers[i])) != 0;
+    return failed ? finish(list, true) : json_pack("{s:o}", "solvers", list);
+}

@@ -1,0 +1,208 @@
+/* The wire: JSON text to structures and back, for every resource of the service; the identities of
+ * profiles and questions; problems (RFC 9457); the OpenAPI document. No I/O, no threads, no state.
+ *
+ * json_t is jansson's; a json_t that a function returns belongs to the caller (json_decref). Text that is
+ * returned as char * is freed with free(). Every failure names the field in JSON terms. Unknown fields
+ * are errors everywhere: a misspelt cost must not be ignored in silence. */
+#ifndef REMAT_API_H
+#define REMAT_API_H
+
+#include "remat/table.h"
+
+#include <jansson.h>
+
+#define REMAT_ID_SIZE 65 /* 64 lower-case hex digits and NUL */
+#define REMAT_MAX_JSON_DEPTH 64
+#define REMAT_MAX_TRADEOFF_POINTS 1000
+
+/* ---- text and identities ------------------------------------------------------------------------- */
+
+/* Parses length bytes; refuses invalid UTF-8, duplicate keys, nesting deeper than REMAT_MAX_JSON_DEPTH
+ * and anything after the value. REMAT_INVALID says line and column. */
+remat_status remat_json_parse(const char *text, size_t length, json_t **ret_json,
+                              remat_error *error);
+
+/* Compact text of a JSON value, keys in insertion order, numbers exact. NULL: out of memory. */
+char *remat_json_text(const json_t *json);
+
+/* Lower-case hex SHA-256 of bytes. */
+void remat_sha256_hex(const void *bytes, size_t length, char ret_id[REMAT_ID_SIZE]);
+
+/* Whether text is 64 lower-case hex digits. */
+bool remat_is_id(const char *text);
+
+/* SHA-256 of the canonical encoding (remat_profile_encode). */
+void remat_profile_id(const remat_profile *profile, char ret_id[REMAT_ID_SIZE]);
+
+/* ---- profiles ------------------------------------------------------------------------------------- */
+
+/* The profile that a remat-profile/1 document describes. prefix ("" or "profile.") stands before the
+ * field names in errors. */
+remat_status remat_profile_decode(const json_t *json, const char *prefix, remat_profile **ret_profile,
+                                  remat_error *error);
+
+typedef struct remat_minimum {
+    const remat_solver *solver;
+    uint64_t bytes; /* least budget it can serve, replayed */
+} remat_minimum;
+
+/* The answer to POST /v1/profiles. NULL: out of memory. */
+json_t *remat_profile_summary(const remat_profile *profile, uint64_t store_all_peak,
+                              const remat_minimum *minima, size_t n_minima);
+
+/* ---- questions ------------------------------------------------------------------------------------ */
+
+/* An amount of bytes as requests give it. */
+typedef struct remat_amount {
+    double value;
+    bool percent; /* of the store-all peak */
+    bool given;
+} remat_amount;
+
+/* 4294967296, "4GiB", "1.5 GB", "60%" (only where percent is allowed). */
+remat_status remat_amount_decode(const json_t *json, const char *field, bool percent_allowed,
+                                 remat_amount *ret_amount, remat_error *error);
+
+/* What every request about a profile starts with: the profile or its id, a solver, its options. */
+typedef struct remat_subject {
+    char profile_id[REMAT_ID_SIZE]; /* "" when the profile itself was given */
+    const json_t *profile;          /* borrowed from the request, or NULL */
+    const remat_solver *solver;     /* NULL: auto */
+    remat_options options;          /* of solver, its defaults filled in */
+    double wait;                    /* seconds */
+} remat_subject;
+
+/* POST /v1/schedules */
+typedef struct remat_schedule_request {
+    remat_subject subject;
+    remat_amount budget, reserved;
+} remat_schedule_request;
+
+remat_status remat_schedule_request_decode(const json_t *json, remat_schedule_request *ret_request,
+                                           remat_error *error);
+
+/* The budget in bytes: percentages resolved, reserved subtracted. REMAT_INVALID when nothing is left. */
+remat_status remat_budget_resolve(const remat_schedule_request *request, uint64_t store_all_peak,
+                                  uint64_t *ret_budget, remat_error *error);
+
+/* POST /v1/tradeoffs: either points evenly spaced budgets or a list of them. */
+typedef struct remat_tradeoff_request {
+    remat_subject subject;
+    size_t points; /* 0 when budgets are given */
+    remat_amount budgets[REMAT_MAX_TRADEOFF_POINTS];
+    size_t n_budgets;
+} remat_tradeoff_request;
+
+remat_status remat_tradeoff_request_decode(const json_t *json, remat_tradeoff_request *ret_request,
+                                           remat_error *error);
+
+/* POST /v1/simulations. Operations need the profile: remat_operations_decode. */
+typedef struct remat_simulation_request {
+    remat_subject subject; /* profile only */
+    const json_t *operations;
+    const json_t *link; /* or NULL */
+} remat_simulation_request;
+
+remat_status remat_simulation_request_decode(const json_t *json,
+                                             remat_simulation_request *ret_request,
+                                             remat_error *error);
+
+/* {"bandwidth": "12GB/s"} or {"bytes_per_time_unit": 2}; also to_host, to_device for each way, latency
+ * (profile time units), shared. A bandwidth per second needs a profile in real time. */
+remat_status remat_link_decode(const json_t *json, const remat_profile *profile,
+                               remat_link *ret_link, remat_error *error);
+
+/* The question itself, in one spelling: {"budget", "options", "profile_id", "solver"} with every default
+ * written out and keys sorted. Its SHA-256 is the schedule id, so one question has one answer. */
+json_t *remat_question(const char *profile_id, const remat_solver *solver,
+                       const remat_options *options, uint64_t budget);
+remat_status remat_question_decode(const json_t *question, remat_subject *ret_subject,
+                                   uint64_t *ret_budget, remat_error *error);
+
+/* The options of one solver, canonical: the key of its tables. */
+json_t *remat_options_encode(const remat_solver *solver, const remat_options *options);
+
+/* ---- operations ------------------------------------------------------------------------------------ */
+
+/* [["F", 0], ["X", 3], ["D", "input", 0], ["S", 1, 4], ..]; indices are checked against the profile. The
+ * list is cleared by the caller; *ret_operations is untouched on failure. */
+remat_status remat_operations_decode(const json_t *json, const remat_profile *profile,
+                                     const char *field, remat_operations *ret_operations,
+                                     remat_error *error);
+json_t *remat_operations_encode(const remat_operations *operations);
+
+/* ---- answers --------------------------------------------------------------------------------------- */
+
+typedef struct remat_schedule_answer {
+    const char *schedule_id, *profile_id;
+    const remat_profile *profile;
+    const remat_schedule *schedule;
+    const char *requested_solver;
+    uint64_t budget;         /* as asked, after reserved */
+    uint64_t store_all_peak; /* replayed */
+    double solve_seconds;
+    int64_t created; /* milliseconds since 1970 */
+} remat_schedule_answer;
+
+/* NULL: out of memory; so with all that follow. */
+json_t *remat_schedule_encode(const remat_schedule_answer *answer);
+
+/* The operation list of an encoded schedule (GET /v1/schedules/{id}/timeline replays it). */
+remat_status remat_schedule_operations(const json_t *schedule, const remat_profile *profile,
+                                       remat_operations *ret_operations, remat_error *error);
+
+/* Memory and time at every operation, as arrays of one entry per operation. */
+json_t *remat_timeline_encode(const char *schedule_id, uint64_t budget,
+                              const remat_profile *profile, const remat_operations *operations,
+                              const remat_moment *moments, const remat_simulation *simulation);
+
+json_t *remat_simulation_encode(const remat_profile *profile, const remat_simulation *simulation,
+                                const double *node_recomputed);
+
+/* One {budget, feasible, makespan, overhead, peak}. table NULL: infeasible. */
+json_t *remat_tradeoff_point(const remat_profile *profile, uint64_t budget,
+                             const remat_table *table);
+
+/* GET /v1/solvers. */
+json_t *remat_solvers_encode(void);
+
+/* RFC 3339 UTC with milliseconds. */
+void remat_time_text(int64_t milliseconds, char ret_text[32]);
+
+/* ---- problems -------------------------------------------------------------------------------------- */
+
+/* The kinds of problem, their HTTP status and title. */
+#define REMAT_PROBLEM_MAP(X)                                                                       \
+    X(INVALID_REQUEST, "invalid-request", 400, "The request is not valid")                        \
+    X(INVALID_PROFILE, "invalid-profile", 400, "The profile is not valid")                        \
+    X(UNAUTHORIZED, "unauthorized", 401, "A token is required")                                   \
+    X(NOT_FOUND, "not-found", 404, "There is no such thing")                                      \
+    X(METHOD_NOT_ALLOWED, "method-not-allowed", 405, "The method is not allowed here")            \
+    X(CANCELLED, "cancelled", 409, "The job was cancelled")                                       \
+    X(TOO_LARGE, "too-large", 413, "The work is past a limit of this server")                     \
+    X(UNSUPPORTED_MEDIA_TYPE, "unsupported-media-type", 415, "Only application/json is read")     \
+    X(INFEASIBLE_BUDGET, "infeasible-budget", 422, "No schedule fits the budget")                 \
+    X(NOT_ACCEPTED, "solver-does-not-accept", 422, "The solver does not accept this profile")     \
+    X(INTERNAL, "internal", 500, "The server failed")                                             \
+    X(STORAGE, "storage", 500, "The store failed")                                                \
+    X(BUSY, "busy", 503, "The server is busy")                                                    \
+    X(STOPPING, "stopping", 503, "The server is stopping")
+
+typedef enum remat_problem_type {
+#define X(name, path, status, title) REMAT_PROBLEM_##name,
+    REMAT_PROBLEM_MAP(X)
+#undef X
+} remat_problem_type;
+
+int remat_problem_status(remat_problem_type type);
+/* The problem that a failed library call amounts to. */
+remat_problem_type remat_problem_of(const remat_error *error);
+/* The problem document; detail is error->message, with "field" and "minimum_budget" where they apply. */
+json_t *remat_problem_encode(remat_problem_type type, const remat_error *error);
+
+/* ---- the document ----------------------------------------------------------------------------------- */
+
+/* OpenAPI 3.1, JSON, static. */
+const char *remat_openapi(size_t *ret_length);
+
+#endif

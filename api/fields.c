@@ -1,0 +1,147 @@
+#include "fields.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Depth of nesting is checked before the parser recurses. */
+static bool too_deep(const char *text, size_t length)
+{
+    int depth = 0;
+    bool quoted = false;
+    for (size_t i = 0; i < length; i++) {
+        char c = text[i];
+        if (quoted) {
+            if (c == '\\')
+                i++;
+            else if (c == '"')
+                quoted = false;
+        } else if (c == '"') {
+            quoted = true;
+        } else if (c == '[' || c == '{') {
+            if (++depth > REMAT_MAX_JSON_DEPTH)
+                return true;
+        } else if (c == ']' || c == '}') {
+            depth--;
+        }
+    }
+    return false;
+}
+
+remat_status remat_json_parse(const char *text, size_t length, json_t **ret_json,
+                              remat_error *error)
+{
+    if (too_deep(text, length))
+        return remat_fail(error, REMAT_INVALID, NULL, "the JSON is nested more than %d deep",
+                          REMAT_MAX_JSON_DEPTH);
+    json_error_t where;
+    json_t *json = json_loadb(text, length, JSON_REJECT_DUPLICATES, &where);
+    if (!json) {
+        if (json_error_code(&where) == json_error_out_of_memory)
+            return remat_fail_memory(error);
+        return remat_fail(error, REMAT_INVALID, NULL,
+                          "the body is not JSON: line %d, column %d: %s", where.line, where.column,
+                          where.text);
+    }
+    *ret_json = json;
+    return REMAT_OK;
+}
+
+char *remat_json_text(const json_t *json)
+{
+    return json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(17) | JSON_ENCODE_ANY);
+}
+
+static const char *type_name(const json_t *json)
+{
+    static const char *const names[] = {"an object",      "an array",  "a string", "an integer",
+                                        "a real number", "true",      "false",    "null"};
+    return names[json_typeof(json)];
+}
+
+static remat_status take(const field_rule *rule, const char *path, const json_t *value,
+                         remat_error *error)
+{
+    static const char *const wanted[] = {"a string", "a number",  "true or false",
+                                         "an array", "an object", "anything"};
+    bool fits = rule->type == FIELD_STRING    ? json_is_string(value)
+                : rule->type == FIELD_NUMBER  ? json_is_number(value)
+                : rule->type == FIELD_BOOLEAN ? json_is_boolean(value)
+                : rule->type == FIELD_ARRAY   ? json_is_array(value)
+                : rule->type == FIELD_OBJECT  ? json_is_object(value)
+                                              : true;
+    if (!fits) {
+        char field[REMAT_FIELD_SIZE];
+        snprintf(field, sizeof field, "%s%s", path, rule->name);
+        return remat_fail(error, REMAT_INVALID, field, "%s must be %s, not %s", field,
+                          wanted[rule->type], type_name(value));
+    }
+    if (rule->type == FIELD_STRING)
+        *(const char **)rule->target = json_string_value(value);
+    else if (rule->type == FIELD_NUMBER)
+        *(remat_number *)rule->target =
+            (remat_number){.value = json_number_value(value), .given = true};
+    else if (rule->type == FIELD_BOOLEAN)
+        *(bool *)rule->target = json_is_true(value);
+    else
+        *(const json_t **)rule->target = value;
+    return REMAT_OK;
+}
+
+remat_status fields_read(const json_t *json, const char *path, const field_rule *rules,
+                         size_t n_rules, remat_error *error)
+{
+    char field[REMAT_FIELD_SIZE];
+    if (!json_is_object(json)) {
+        size_t length = strlen(path);
+        snprintf(field, sizeof field, "%.*s", (int)(length ? length - 1 : 0), path);
+        return remat_fail(error, REMAT_INVALID, field, "%s must be an object, not %s",
+                          length ? field : "the body", type_name(json));
+    }
+    uint64_t seen = 0;
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)json, key, value)
+    {
+        size_t i = 0;
+        while (i < n_rules && strcmp(rules[i].name, key) != 0)
+            i++;
+        if (i == n_rules) {
+            snprintf(field, sizeof field, "%s%.100s", path, key);
+            return remat_fail(error, REMAT_INVALID, field, "%s is not a known field", field);
+        }
+        remat_status status = take(&rules[i], path, value, error);
+        if (status)
+            return status;
+        seen |= UINT64_C(1) << i;
+    }
+    for (size_t i = 0; i < n_rules; i++)
+        if (rules[i].required && !(seen & UINT64_C(1) << i)) {
+            snprintf(field, sizeof field, "%s%s", path, rules[i].name);
+            return remat_fail(error, REMAT_INVALID, field, "%s is missing", field);
+        }
+    return REMAT_OK;
+}
+
+remat_status fields_strings(const json_t *json, const char *field, const char ***ret_strings,
+                            size_t *ret_n, remat_error *error)
+{
+    size_t n = json_array_size(json);
+    const char **strings = calloc(n + 1, sizeof *strings);
+    if (!strings)
+        return remat_fail_memory(error);
+    for (size_t i = 0; i < n; i++) {
+        const json_t *item = json_array_get(json, i);
+        if (!json_is_string(item)) {
+            char place[REMAT_FIELD_SIZE];
+            snprintf(place, sizeof place, "%.200s[%zu]", field, i);
+            free(strings);
+            return remat_fail(error, REMAT_INVALID, place, "%s must be a string, not %s", place,
+                              type_name(item));
+        }
+        strings[i] = json_string_value(item);
+    }
+    *ret_strings = strings;
+    *ret_n = n;
+    return REMAT_OK;
+}

@@ -1,0 +1,31 @@
+/* Reading JSON objects by a list of rules, with errors that name the field. Private to api/. */
+#ifndef REMAT_API_FIELDS_H
+#define REMAT_API_FIELDS_H
+
+#include "api.h"
+
+typedef enum field_type {
+    FIELD_STRING,  /* const char ** */
+    FIELD_NUMBER,  /* remat_number * */
+    FIELD_BOOLEAN, /* bool * */
+    FIELD_ARRAY,   /* const json_t ** */
+    FIELD_OBJECT,  /* const json_t ** */
+    FIELD_ANY      /* const json_t ** */
+} field_type;
+
+typedef struct field_rule {
+    const char *name;
+    field_type type;
+    bool required;
+    void *target; /* untouched when the field is absent */
+} field_rule;
+
+/* Reads an object by its rules. path ("" or "nodes[3].") stands before the names in errors. */
+remat_status fields_read(const json_t *json, const char *path, const field_rule *rules,
+                         size_t n_rules, remat_error *error);
+
+/* The strings of an array, borrowed; allocated array of *ret_n (free it). json NULL: none. */
+remat_status fields_strings(const json_t *json, const char *field, const char ***ret_strings,
+                            size_t *ret_n, remat_error *error);
+
+#endif

@@ -1,0 +1,231 @@
+/* The bodies of requests. */
+#include "fields.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define DEFAULT_WAIT 30.0
+#define MAX_WAIT 3600.0
+#define DEFAULT_POINTS 50
+
+/* The fields that a subject is read from. */
+typedef struct raw_subject {
+    const char *profile_id, *solver;
+    const json_t *profile, *options;
+    remat_number wait;
+} raw_subject;
+
+static remat_status read_options(const json_t *json, remat_subject *subject, remat_error *error)
+{
+    const char *name;
+    json_t *value;
+    if (!json || json_object_size(json) == 0)
+        return REMAT_OK;
+    if (!subject->solver)
+        return remat_fail(error, REMAT_INVALID, "options",
+                          "options belong to one solver; auto has none, so name the solver");
+    json_object_foreach((json_t *)json, name, value)
+    {
+        char field[96];
+        snprintf(field, sizeof field, "options.%.60s", name);
+        double number = json_is_boolean(value) ? json_is_true(value) : json_number_value(value);
+        if (!json_is_boolean(value) && !json_is_number(value) && !json_is_string(value))
+            return remat_fail(error, REMAT_INVALID, field,
+                              "%s must be a number, a string, true or false", field);
+        remat_status status = remat_options_set(subject->solver, &subject->options, name, number,
+                                                json_string_value(value), error);
+        if (status)
+            return status;
+    }
+    return REMAT_OK;
+}
+
+static remat_status read_wait(remat_number wait, remat_subject *subject, remat_error *error)
+{
+    subject->wait = wait.given ? wait.value : DEFAULT_WAIT;
+    if (!(subject->wait >= 0 && subject->wait <= MAX_WAIT))
+        return remat_fail(error, REMAT_INVALID, "wait", "wait is %g; it must be from 0 to %g seconds",
+                          subject->wait, MAX_WAIT);
+    return REMAT_OK;
+}
+
+static remat_status read_subject(const raw_subject *raw, remat_subject *ret_subject,
+                                 remat_error *error)
+{
+    remat_subject subject = {.profile = raw->profile};
+    if ((raw->profile_id != NULL) + (raw->profile != NULL) != 1)
+        return remat_fail(error, REMAT_INVALID, "profile_id",
+                          "give one of profile_id and profile, not %s",
+                          raw->profile ? "both" : "none");
+    if (raw->profile_id) {
+        if (!remat_is_id(raw->profile_id))
+            return remat_fail(error, REMAT_INVALID, "profile_id",
+                              "profile_id must be 64 lower-case hex digits");
+        memcpy(subject.profile_id, raw->profile_id, REMAT_ID_SIZE);
+    }
+    if (raw->solver && strcmp(raw->solver, "auto") != 0) {
+        subject.solver = remat_solver_find(raw->solver);
+        if (!subject.solver)
+            return remat_fail(error, REMAT_INVALID, "solver", "there is no solver \"%.60s\"",
+                              raw->solver);
+        subject.options = remat_options_default(subject.solver);
+    }
+    remat_status status = read_options(raw->options, &subject, error);
+    if (!status)
+        status = read_wait(raw->wait, &subject, error);
+    if (!status)
+        *ret_subject = subject;
+    return status;
+}
+
+#define SUBJECT_RULES(raw)                                                                         \
+    {"profile_id", FIELD_STRING, false, &(raw).profile_id},                                        \
+        {"profile", FIELD_OBJECT, false, &(raw).profile},                                          \
+        {"solver", FIELD_STRING, false, &(raw).solver},                                            \
+        {"options", FIELD_OBJECT, false, &(raw).options},                                          \
+        {"wait", FIELD_NUMBER, false, &(raw).wait}
+
+remat_status remat_schedule_request_decode(const json_t *json, remat_schedule_request *ret_request,
+                                           remat_error *error)
+{
+    raw_subject raw = {0};
+    const json_t *budget = NULL, *reserved = NULL;
+    remat_schedule_request request = {0};
+    const field_rule rules[] = {SUBJECT_RULES(raw),
+                                {"budget", FIELD_ANY, true, &budget},
+                                {"reserved", FIELD_ANY, false, &reserved}};
+    remat_status status = fields_read(json, "", rules, sizeof rules / sizeof *rules, error);
+    if (!status)
+        status = read_subject(&raw, &request.subject, error);
+    if (!status)
+        status = remat_amount_decode(budget, "budget", true, &request.budget, error);
+    if (!status && reserved)
+        status = remat_amount_decode(reserved, "reserved", false, &request.reserved, error);
+    if (!status)
+        *ret_request = request;
+    return status;
+}
+
+remat_status remat_budget_resolve(const remat_schedule_request *request, uint64_t store_all_peak,
+                                  uint64_t *ret_budget, remat_error *error)
+{
+    double budget = request->budget.percent
+                        ? floor(request->budget.value / 100 * (double)store_all_peak)
+                        : request->budget.value;
+    if (request->reserved.value > budget)
+        return remat_fail(error, REMAT_INVALID, "reserved",
+                          "reserved (%.17g bytes) is more than the budget (%.17g bytes)",
+                          request->reserved.value, budget);
+    budget -= request->reserved.value;
+    if (budget >= (double)REMAT_MAX_BYTES)
+        return remat_fail(error, REMAT_INVALID, "budget", "the budget of %.17g bytes is past 2^53",
+                          budget);
+    *ret_budget = (uint64_t)budget;
+    return REMAT_OK;
+}
+
+static remat_status read_budgets(const json_t *json, remat_tradeoff_request *request,
+                                 remat_error *error)
+{
+    size_t n = json_array_size(json);
+    if (n < 1 || n > REMAT_MAX_TRADEOFF_POINTS)
+        return remat_fail(error, REMAT_INVALID, "budgets",
+                          "budgets has %zu entries; 1 to %d are allowed", n,
+                          REMAT_MAX_TRADEOFF_POINTS);
+    for (size_t i = 0; i < n; i++) {
+        char field[40];
+        snprintf(field, sizeof field, "budgets[%zu]", i);
+        remat_status status = remat_amount_decode(json_array_get(json, i), field, true,
+                                                  &request->budgets[i], error);
+        if (status)
+            return status;
+    }
+    request->n_budgets = n;
+    return REMAT_OK;
+}
+
+remat_status remat_tradeoff_request_decode(const json_t *json, remat_tradeoff_request *ret_request,
+                                           remat_error *error)
+{
+    raw_subject raw = {0};
+    const json_t *budgets = NULL;
+    remat_number points = {0};
+    memset(ret_request, 0, sizeof *ret_request);
+    const field_rule rules[] = {SUBJECT_RULES(raw),
+                                {"points", FIELD_NUMBER, false, &points},
+                                {"budgets", FIELD_ARRAY, false, &budgets}};
+    remat_status status = fields_read(json, "", rules, sizeof rules / sizeof *rules, error);
+    if (!status)
+        status = read_subject(&raw, &ret_request->subject, error);
+    if (status)
+        return status;
+    if (budgets && points.given)
+        return remat_fail(error, REMAT_INVALID, "points", "give points or budgets, not both");
+    if (budgets)
+        return read_budgets(budgets, ret_request, error);
+    double n = points.given ? points.value : DEFAULT_POINTS;
+    if (!(n >= 2 && n <= REMAT_MAX_TRADEOFF_POINTS) || n != floor(n))
+        return remat_fail(error, REMAT_INVALID, "points",
+                          "points is %g; it must be an integer from 2 to %d", n,
+                          REMAT_MAX_TRADEOFF_POINTS);
+    ret_request->points = (size_t)n;
+    return REMAT_OK;
+}
+
+remat_status remat_simulation_request_decode(const json_t *json,
+                                             remat_simulation_request *ret_request,
+                                             remat_error *error)
+{
+    raw_subject raw = {0};
+    remat_simulation_request request = {0};
+    const field_rule rules[] = {{"profile_id", FIELD_STRING, false, &raw.profile_id},
+                                {"profile", FIELD_OBJECT, false, &raw.profile},
+                                {"operations", FIELD_ARRAY, true, &request.operations},
+                                {"link", FIELD_OBJECT, false, &request.link}};
+    remat_status status = fields_read(json, "", rules, sizeof rules / sizeof *rules, error);
+    if (!status)
+        status = read_subject(&raw, &request.subject, error);
+    if (!status)
+        *ret_request = request;
+    return status;
+}
+
+json_t *remat_options_encode(const remat_solver *solver, const remat_options *options)
+{
+    json_t *json = json_object();
+    for (size_t i = 0; json && solver && i < solver->n_options; i++) {
+        const remat_option *option = &solver->options[i];
+        double value = options->values[i];
+        json_t *item = option->type == REMAT_OPTION_BOOLEAN ? json_boolean(value != 0)
+                       : option->type == REMAT_OPTION_CHOICE
+                           ? json_string(option->choices[(size_t)value])
+                       : option->type == REMAT_OPTION_INTEGER ? json_integer((json_int_t)value)
+                                                              : json_real(value);
+        if (json_object_set_new(json, option->name, item)) {
+            json_decref(json);
+            return NULL;
+        }
+    }
+    return json;
+}
+
+json_t *remat_question(const char *profile_id, const remat_solver *solver,
+                       const remat_options *options, uint64_t budget)
+{
+    return json_pack("{s:I, s:o, s:s, s:s}", "budget", (json_int_t)budget, "options",
+                     remat_options_encode(solver, options), "profile_id", profile_id, "solver",
+                     solver ? solver->name : "auto");
+}
+
+remat_status remat_question_decode(const json_t *question, remat_subject *ret_subject,
+                                   uint64_t *ret_budget, remat_error *error)
+{
+    remat_schedule_request request;
+    remat_status status = remat_schedule_request_decode(question, &request, error);
+    if (!status)
+        status = remat_budget_resolve(&request, 0, ret_budget, error);
+    if (!status)
+        *ret_subject = request.subject;
+    return status;
+}
