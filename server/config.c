@@ -1,0 +1,223 @@
+#include "config.h"
+
+#include "api.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/sysinfo.h>
+#include <unistd.h>
+
+typedef enum setting_type { TEXT, BYTES, COUNT, LEVEL } setting_type;
+
+typedef struct setting {
+    const char *flag, *argument, *help;
+    setting_type type;
+    size_t offset, size; /* size: of TEXT */
+    double minimum, maximum;
+} setting;
+
+#define AT(member) offsetof(config, member)
+static const setting settings[] = {
+    {"listen", "ADDRESS:PORT", "where to listen (default 127.0.0.1:7070; port 0: any free port)",
+     TEXT, AT(listen), sizeof((config *)0)->listen, 0, 0},
+    {"store", "PATH",
+     "the store (default $XDG_STATE_HOME/remat/store.db; /var/lib/remat/store.db as root)", TEXT,
+     AT(store), sizeof((config *)0)->store, 0, 0},
+    {"workers", "N", "solves at a time (default: the machine's cores)", COUNT, AT(workers), 0, 1,
+     1024},
+    {"memory-limit", "BYTES", "largest table of one solve (default: a quarter of the memory)",
+     BYTES, AT(memory_limit), 0, 1 << 20, 9e15},
+    {"cache-bytes", "BYTES", "answers kept in memory, and as much for tables (default 256MiB)",
+     BYTES, AT(cache_bytes), 0, 0, 9e15},
+    {"max-body", "BYTES", "largest request body, also after decoding (default 64MiB)", BYTES,
+     AT(max_body), 0, 1024, 1 << 30},
+    {"max-nodes", "N", "nodes of one profile (default 200000)", COUNT, AT(max_nodes), 0, 1,
+     REMAT_MAX_NODES},
+    {"queue-limit", "N", "solves that may wait (default 1000)", COUNT, AT(queue_limit), 0, 1, 1e6},
+    {"max-connections", "N", "connections at a time (default 4000)", COUNT, AT(max_connections), 0,
+     1, 1e6},
+    {"idle-seconds", "S", "before a silent connection is closed (default 60)", COUNT,
+     AT(idle_seconds), 0, 1, 86400},
+    {"solve-seconds", "S", "limit of one solve (default 600)", COUNT, AT(solve_seconds), 0, 1,
+     86400},
+    {"stop-seconds", "S", "grace of running solves at SIGTERM (default 20)", COUNT,
+     AT(stop_seconds), 0, 0, 86400},
+    {"log-level", "LEVEL", "error, warning, info or debug (default info)", LEVEL, AT(log_level), 0,
+     0, 0},
+};
+enum { N_SETTINGS = sizeof settings / sizeof *settings };
+
+static void print_help(void)
+{
+    puts("rematd - rematerialization schedules over HTTP\n"
+         "\n"
+         "usage: rematd [options]            serve until SIGTERM\n"
+         "       rematd check [--store PATH]  integrity of the store and of every record in it\n"
+         "       rematd backup FILE [--store PATH]\n"
+         "                                    a consistent copy, also while a daemon is running\n"
+         "\n"
+         "options (each also as an environment variable, --max-body as REMATD_MAX_BODY):");
+    for (int i = 0; i < N_SETTINGS; i++) {
+        char left[64];
+        snprintf(left, sizeof left, "--%s %s", settings[i].flag, settings[i].argument);
+        printf("  %-27s %s\n", left, settings[i].help);
+    }
+    puts("  --check-config              check the configuration, print it and stop\n"
+         "  --help                      this text\n"
+         "  --version\n"
+         "\n"
+         "Sizes may be written 64MiB, 4GB. Logs go to stderr, one JSON object a line.\n"
+         "Exit status: 0 stopped as asked, 1 failed, 2 bad usage or configuration.");
+}
+
+static bool bad(const char *where, const char *value, const char *why)
+{
+    fprintf(stderr, "rematd: %s: \"%s\" %s\n", where, value, why);
+    return false;
+}
+
+static bool set_number(const setting *s, const char *where, const char *text, void *target)
+{
+    remat_amount amount = {0};
+    remat_error error;
+    json_t *json = json_string(text);
+    remat_status status =
+        json ? remat_amount_decode(json, s->flag, false, &amount, &error) : REMAT_INVALID;
+    json_decref(json);
+    if (status)
+        return bad(where, text, "is not a number");
+    if (amount.value < s->minimum || amount.value > s->maximum) {
+        fprintf(stderr, "rematd: %s: %s is not from %.0f to %.0f\n", where, text, s->minimum,
+                s->maximum);
+        return false;
+    }
+    if (s->type == BYTES)
+        *(uint64_t *)target = (uint64_t)amount.value;
+    else
+        *(unsigned *)target = (unsigned)amount.value;
+    return true;
+}
+
+static bool set(config *c, const setting *s, const char *where, const char *text)
+{
+    void *target = (char *)c + s->offset;
+    if (s->type == TEXT) {
+        if (text[0] == '\0' || strlen(text) >= s->size)
+            return bad(where, text, "is empty or too long");
+        memcpy(target, text, strlen(text) + 1);
+        return true;
+    }
+    if (s->type == LEVEL)
+        return log_level_named(text, target) ||
+               bad(where, text, "is none of error, warning, info, debug");
+    return set_number(s, where, text, target);
+}
+
+static void set_defaults(config *c)
+{
+    struct sysinfo info;
+    *c = (config){.cache_bytes = UINT64_C(256) << 20,
+                  .max_body = UINT64_C(64) << 20,
+                  .max_nodes = 200000,
+                  .queue_limit = 1000,
+                  .max_connections = 4000,
+                  .idle_seconds = 60,
+                  .solve_seconds = 600,
+                  .stop_seconds = 20,
+                  .log_level = LOG_INFO,
+                  .listen = "127.0.0.1:7070"};
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    c->workers = cores > 0 ? (unsigned)cores : 1;
+    c->memory_limit = sysinfo(&info) == 0 ? (uint64_t)info.totalram * info.mem_unit / 4
+                                          : UINT64_C(1) << 30;
+    const char *state = getenv("STATE_DIRECTORY"), *xdg = getenv("XDG_STATE_HOME"),
+               *home = getenv("HOME");
+    if (state && state[0])
+        snprintf(c->store, sizeof c->store, "%s/store.db", state);
+    else if (xdg && xdg[0])
+        snprintf(c->store, sizeof c->store, "%s/remat/store.db", xdg);
+    else if (geteuid() == 0 || !home)
+        snprintf(c->store, sizeof c->store, "/var/lib/remat/store.db");
+    else
+        snprintf(c->store, sizeof c->store, "%s/.local/state/remat/store.db", home);
+}
+
+static bool read_environment(config *c)
+{
+    for (int i = 0; i < N_SETTINGS; i++) {
+        char name[64] = "REMATD_";
+        size_t length = strlen(name);
+        for (const char *s = settings[i].flag; *s; s++)
+            name[length++] = *s == '-' ? '_' : (char)(*s >= 'a' && *s <= 'z' ? *s - 32 : *s);
+        name[length] = '\0';
+        const char *value = getenv(name);
+        if (value && !set(c, &settings[i], name, value))
+            return false;
+    }
+    return true;
+}
+
+static void print_config(const config *c)
+{
+    for (int i = 0; i < N_SETTINGS; i++) {
+        const void *value = (const char *)c + settings[i].offset;
+        static const char *const levels[] = {"error", "warning", "info", "debug"};
+        if (settings[i].type == TEXT)
+            printf("%s = %s\n", settings[i].flag, (const char *)value);
+        else if (settings[i].type == LEVEL)
+            printf("%s = %s\n", settings[i].flag, levels[*(const log_level *)value]);
+        else if (settings[i].type == BYTES)
+            printf("%s = %llu\n", settings[i].flag,
+                   (unsigned long long)*(const uint64_t *)value);
+        else
+            printf("%s = %u\n", settings[i].flag, *(const unsigned *)value);
+    }
+}
+
+config_outcome config_read(config *ret_config, int argc, char **argv)
+{
+    enum { CHECK = 1000, HELP, VERSION };
+    struct option options[N_SETTINGS + 4];
+    for (int i = 0; i < N_SETTINGS; i++)
+        options[i] = (struct option){settings[i].flag, required_argument, NULL, i};
+    options[N_SETTINGS] = (struct option){"check-config", no_argument, NULL, CHECK};
+    options[N_SETTINGS + 1] = (struct option){"help", no_argument, NULL, HELP};
+    options[N_SETTINGS + 2] = (struct option){"version", no_argument, NULL, VERSION};
+    options[N_SETTINGS + 3] = (struct option){0};
+    config c;
+    set_defaults(&c);
+    if (!read_environment(&c))
+        return CONFIG_BAD;
+    int choice;
+    optind = 1;
+    while ((choice = getopt_long(argc, argv, "", options, NULL)) != -1) {
+        if (choice == HELP) {
+            print_help();
+            return CONFIG_DONE;
+        }
+        if (choice == VERSION) {
+            puts("rematd " REMAT_VERSION);
+            return CONFIG_DONE;
+        }
+        if (choice == CHECK) {
+            c.check_only = true;
+            continue;
+        }
+        char where[64];
+        if (choice < 0 || choice >= N_SETTINGS)
+            return CONFIG_BAD; /* getopt has said why */
+        snprintf(where, sizeof where, "--%s", settings[choice].flag);
+        if (!set(&c, &settings[choice], where, optarg))
+            return CONFIG_BAD;
+    }
+    if (optind < argc) {
+        fprintf(stderr, "rematd: \"%s\" is not expected here; see rematd --help\n", argv[optind]);
+        return CONFIG_BAD;
+    }
+    if (c.check_only)
+        print_config(&c);
+    *ret_config = c;
+    return CONFIG_RUN;
+}

@@ -1,0 +1,899 @@
+#include "engine.h"
+
+#include "cache.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <uv.h>
+
+/* Tables of fewer updates are made again faster than they are read. */
+#define STORE_TABLE_FROM 1000.0
+/* Larger tables are kept in memory only. */
+#define STORE_TABLE_BYTES (UINT64_C(512) << 20)
+/* Solvers whose least budget is told when a profile is posted. */
+#define MINIMUM_UPDATES 5e6
+
+struct engine {
+    config config;
+    remat_store *store;
+    metrics *metrics;
+    team *team;
+    cache *profiles; /* id -> known_profile */
+    cache *tables;   /* key -> shared_table */
+    cache *answers;  /* schedule id, or "request " and hash -> body */
+};
+
+typedef struct shared_table {
+    atomic_uint references;
+    remat_table *table;
+} shared_table;
+
+static int64_t now_milliseconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+static double seconds_since(uint64_t start)
+{
+    return (double)(uv_hrtime() - start) / 1e9;
+}
+
+/* ---- references ------------------------------------------------------------------------------------ */
+
+static void *retain_profile(void *thing)
+{
+    atomic_fetch_add(&((known_profile *)thing)->references, 1);
+    return thing;
+}
+
+static void release_profile(void *thing)
+{
+    engine_profile_release(thing);
+}
+
+void engine_profile_release(known_profile *known)
+{
+    if (!known || atomic_fetch_sub(&known->references, 1) != 1)
+        return;
+    remat_profile_free(known->profile);
+    free(known);
+}
+
+static void *retain_table(void *thing)
+{
+    atomic_fetch_add(&((shared_table *)thing)->references, 1);
+    return thing;
+}
+
+static void release_table(void *thing)
+{
+    shared_table *shared = thing;
+    if (!shared || atomic_fetch_sub(&shared->references, 1) != 1)
+        return;
+    remat_table_free(shared->table);
+    free(shared);
+}
+
+static void *retain_body(void *thing)
+{
+    return body_retain(thing);
+}
+
+static void release_body(void *thing)
+{
+    body_release(thing);
+}
+
+engine *engine_new(const config *settings, remat_store *store, metrics *counters, team *workers)
+{
+    engine *e = calloc(1, sizeof *e);
+    if (!e)
+        return NULL;
+    e->config = *settings;
+    e->store = store;
+    e->metrics = counters;
+    e->team = workers;
+    e->profiles = cache_new(settings->cache_bytes, retain_profile, release_profile);
+    e->tables = cache_new(settings->cache_bytes, retain_table, release_table);
+    e->answers = cache_new(settings->cache_bytes, retain_body, release_body);
+    if (e->profiles && e->tables && e->answers)
+        return e;
+    engine_free(e);
+    return NULL;
+}
+
+void engine_free(engine *e)
+{
+    if (!e)
+        return;
+    cache_free(e->profiles);
+    cache_free(e->tables);
+    cache_free(e->answers);
+    free(e);
+}
+
+/* ---- profiles -------------------------------------------------------------------------------------- */
+
+static remat_status check_limits(const engine *e, const remat_profile *profile, remat_error *error)
+{
+    if (profile->n_nodes > e->config.max_nodes)
+        return remat_fail(error, REMAT_TOO_LARGE, "nodes",
+                          "the profile has %u nodes; this server takes %u", profile->n_nodes,
+                          e->config.max_nodes);
+    return REMAT_OK;
+}
+
+/* Peak of storing everything, by replay; an infeasible answer cannot happen without a budget. */
+static remat_status find_store_all_peak(const remat_profile *profile, uint64_t *ret_peak,
+                                        remat_error *error)
+{
+    const remat_solver *solver = remat_solver_find("store-all");
+    remat_problem problem = {.profile = profile, .max_budget = UINT64_MAX};
+    remat_table *table = NULL;
+    remat_status status = remat_tabulate(solver, &problem, NULL, &table, error);
+    if (status)
+        return status;
+    size_t n;
+    *ret_peak = remat_table_frontier(table, &n)[0].peak;
+    remat_table_free(table);
+    return REMAT_OK;
+}
+
+/* Takes the profile (freed on failure) and makes it known in memory. */
+static remat_status introduce(engine *e, remat_profile *profile, size_t cost,
+                              known_profile **ret_profile, remat_error *error)
+{
+    known_profile *known = calloc(1, sizeof *known);
+    remat_status status = known ? REMAT_OK : remat_fail_memory(error);
+    if (!status)
+        status = find_store_all_peak(profile, &known->store_all_peak, error);
+    if (status) {
+        remat_profile_free(profile);
+        free(known);
+        return status;
+    }
+    atomic_init(&known->references, 1);
+    known->profile = profile;
+    remat_profile_id(profile, known->id);
+    cache_put(e->profiles, known->id, known, cost);
+    *ret_profile = known;
+    return REMAT_OK;
+}
+
+static remat_status load_profile(engine *e, const remat_profile_record *record,
+                                 known_profile **ret_profile, remat_error *error)
+{
+    json_t *json = NULL;
+    remat_profile *profile = NULL;
+    remat_status status =
+        remat_json_parse(record->document.data, record->document.length, &json, error);
+    if (!status)
+        status = remat_profile_decode(json, "", &profile, error);
+    json_decref(json);
+    if (!status)
+        status = introduce(e, profile, record->document.length * 2, ret_profile, error);
+    return status == REMAT_INVALID
+               ? remat_fail(error, REMAT_INTERNAL, NULL, "a stored profile cannot be read")
+               : status;
+}
+
+remat_status engine_profile(engine *e, const char *id, known_profile **ret_profile,
+                            remat_error *error)
+{
+    known_profile *known = cache_get(e->profiles, id);
+    if (known) {
+        *ret_profile = known;
+        return REMAT_OK;
+    }
+    remat_profile_record record = {0};
+    remat_status status = remat_store_get_profile(e->store, id, &record, error);
+    if (status == REMAT_CORRUPT) {
+        atomic_fetch_add(&e->metrics->damaged_records, 1);
+        return remat_fail(error, REMAT_NOT_FOUND, "profile_id",
+                          "profile %s was damaged in the store and has been dropped; post it again",
+                          id);
+    }
+    if (status == REMAT_NOT_FOUND)
+        return remat_fail(error, REMAT_NOT_FOUND, "profile_id", "there is no profile %s", id);
+    if (!status)
+        status = load_profile(e, &record, ret_profile, error);
+    remat_profile_record_clear(&record);
+    return status;
+}
+
+/* Least budgets of the solvers that are quick to ask. Returns how many. Their tables are not kept: a
+ * profile is posted once, and most of its questions name one solver or auto. */
+static size_t find_minima(const engine *e, const known_profile *known, remat_minimum *minima,
+                          size_t room)
+{
+    const remat_host host = {.memory_limit = e->config.memory_limit};
+    size_t n_solvers, n = 0;
+    const remat_solver *const *solvers = remat_solvers(&n_solvers);
+    for (size_t i = 0; i < n_solvers && n < room; i++) {
+        remat_problem problem = {.profile = known->profile, .max_budget = known->store_all_peak};
+        problem.options = remat_options_default(solvers[i]);
+        remat_estimate estimate;
+        remat_table *table = NULL;
+        if (remat_solver_accepts(solvers[i], &problem, NULL) ||
+            solvers[i]->estimate(&problem, &estimate, NULL) ||
+            estimate.updates > MINIMUM_UPDATES ||
+            remat_tabulate(solvers[i], &problem, &host, &table, NULL))
+            continue;
+        size_t points;
+        const remat_point *frontier = remat_table_frontier(table, &points);
+        if (points > 0)
+            minima[n++] = (remat_minimum){solvers[i], frontier[0].peak};
+        remat_table_free(table);
+    }
+    return n;
+}
+
+static remat_status store_profile(engine *e, const json_t *json, known_profile *known,
+                                  bool *ret_created, body **ret_summary, remat_error *error)
+{
+    remat_minimum minima[METRIC_SOLVERS];
+    size_t n = find_minima(e, known, minima, METRIC_SOLVERS);
+    char *document = remat_json_text(json);
+    body *summary = body_from_json(
+        remat_profile_summary(known->profile, known->store_all_peak, minima, n), false);
+    remat_status status = document && summary ? REMAT_OK : remat_fail_memory(error);
+    if (!status) {
+        int64_t now = now_milliseconds();
+        remat_profile_record record = {
+            .id = known->id,
+            .name = (char *)known->profile->name,
+            .kind = (char *)remat_kind_name(known->profile->kind),
+            .nodes = known->profile->n_nodes,
+            .edges = known->profile->n_edges,
+            .document = {document, strlen(document)},
+            .summary = {summary->data[BODY_IDENTITY], summary->length[BODY_IDENTITY]},
+            .created = now,
+            .last_used = now};
+        status = remat_store_put_profile(e->store, &record, ret_created, error);
+    }
+    free(document);
+    if (!status && ret_summary)
+        *ret_summary = body_retain(summary);
+    body_release(summary);
+    return status;
+}
+
+/* The stored answer to the profile's POST, if the profile is there. */
+static remat_status stored_summary(engine *e, const char *id, body **ret_summary,
+                                   remat_error *error)
+{
+    remat_profile_record record = {0};
+    remat_status status = remat_store_get_profile(e->store, id, &record, error);
+    if (!status) {
+        char *text = record.summary.data;
+        size_t length = record.summary.length;
+        record.summary = (remat_blob){0};
+        *ret_summary = body_new(text, length, false);
+        if (!*ret_summary)
+            status = remat_fail_memory(error);
+    }
+    remat_profile_record_clear(&record);
+    return status;
+}
+
+remat_status engine_profile_post(engine *e, const json_t *json, const char *prefix,
+                                 known_profile **ret_profile, bool *ret_created, body **ret_summary,
+                                 remat_error *error)
+{
+    remat_profile *profile = NULL;
+    remat_status status = remat_profile_decode(json, prefix, &profile, error);
+    if (!status && (status = check_limits(e, profile, error)))
+        remat_profile_free(profile);
+    if (status)
+        return status;
+    char id[REMAT_ID_SIZE];
+    body *summary = NULL;
+    known_profile *known = NULL;
+    remat_profile_id(profile, id);
+    *ret_created = false;
+    status = stored_summary(e, id, &summary, error);
+    if (!status && (known = cache_get(e->profiles, id)) != NULL)
+        remat_profile_free(profile);
+    else if (!status || status == REMAT_NOT_FOUND || status == REMAT_CORRUPT)
+        status = introduce(e, profile, json_array_size(json_object_get(json, "nodes")) * 1024,
+                           &known, error);
+    else
+        remat_profile_free(profile);
+    if (!status && !summary)
+        status = store_profile(e, json, known, ret_created, &summary, error);
+    if (status) {
+        engine_profile_release(known);
+        body_release(summary);
+        return status;
+    }
+    if (ret_summary)
+        *ret_summary = summary;
+    else
+        body_release(summary);
+    *ret_profile = known;
+    return REMAT_OK;
+}
+
+remat_status engine_subject(engine *e, const remat_subject *subject, known_profile **ret_profile,
+                            remat_error *error)
+{
+    bool created;
+    if (!subject->profile)
+        return engine_profile(e, subject->profile_id, ret_profile, error);
+    return engine_profile_post(e, subject->profile, "profile.", ret_profile, &created, NULL, error);
+}
+
+void engine_forget_profile(engine *e, const char *id)
+{
+    cache_drop(e->profiles, id);
+    cache_clear(e->tables);
+    cache_clear(e->answers);
+}
+
+/* ---- tables ---------------------------------------------------------------------------------------- */
+
+/* Name of a table in memory; its options are also its name in the store. Free *ret_options. */
+static remat_status table_key(const char *profile_id, const remat_solver *solver,
+                              const remat_options *options, char **ret_key, char **ret_options,
+                              remat_error *error)
+{
+    json_t *json = remat_options_encode(solver, options);
+    char *text = json ? remat_json_text(json) : NULL, *key = NULL;
+    json_decref(json);
+    if (!text || asprintf(&key, "%s %s %s", profile_id, solver->name, text) < 0) {
+        free(text);
+        return remat_fail_memory(error);
+    }
+    *ret_key = key;
+    *ret_options = text;
+    return REMAT_OK;
+}
+
+/* Takes the table into memory. */
+static remat_status share_table(engine *e, const char *key, remat_table *table,
+                                shared_table **ret_table, remat_error *error)
+{
+    shared_table *shared = calloc(1, sizeof *shared);
+    if (!shared) {
+        remat_table_free(table);
+        return remat_fail_memory(error);
+    }
+    atomic_init(&shared->references, 1);
+    shared->table = table;
+    cache_put(e->tables, key, shared, (size_t)remat_table_bytes(table));
+    *ret_table = shared;
+    return REMAT_OK;
+}
+
+/* From the store; anything unreadable is dropped and counts as not there. */
+static remat_table *load_table(engine *e, const char *profile_id, const char *options,
+                               const remat_solver *solver, const remat_problem *problem)
+{
+    remat_blob blob = {0};
+    remat_error error;
+    remat_table *table = NULL;
+    remat_status status =
+        remat_store_get_table(e->store, profile_id, solver->name, options, &blob, &error);
+    if (status == REMAT_CORRUPT)
+        atomic_fetch_add(&e->metrics->damaged_records, 1);
+    if (status)
+        return NULL;
+    status = remat_table_load(solver, problem, blob.data, blob.length, &table, &error);
+    free(blob.data);
+    if (!status)
+        return table;
+    log_line(LOG_WARNING, "a stored table cannot be used and is dropped",
+             json_pack("{s:s, s:s, s:s}", "profile_id", profile_id, "solver", solver->name, "why",
+                       error.message));
+    if (status == REMAT_CORRUPT)
+        atomic_fetch_add(&e->metrics->damaged_records, 1);
+    remat_store_delete_table(e->store, profile_id, solver->name, options, NULL);
+    return NULL;
+}
+
+static void store_table(engine *e, const char *profile_id, const char *options,
+                        const remat_table *table)
+{
+    remat_buffer buffer = {0};
+    remat_error error;
+    if (remat_table_bytes(table) > STORE_TABLE_BYTES)
+        return;
+    const char *solver = remat_table_solver(table)->name;
+    remat_status status = remat_table_save(table, &buffer, &error);
+    if (!status)
+        status = remat_store_put_table(e->store, profile_id, solver, options, buffer.data,
+                                       buffer.length, &error);
+    if (status && status != REMAT_NOT_FOUND)
+        log_line(LOG_WARNING, "a table could not be stored; it stays in memory",
+                 json_pack("{s:s, s:s, s:s}", "profile_id", profile_id, "solver", solver, "why",
+                           error.message));
+    remat_buffer_clear(&buffer);
+}
+
+/* The caller's host with the engine's team and limits. */
+typedef struct lent_host {
+    const remat_host *caller;
+    team *team;
+} lent_host;
+
+static void lent_parallel_for(void *data, size_t count,
+                              void (*run)(void *context, size_t index, unsigned worker),
+                              void *context)
+{
+    team_parallel_for(((lent_host *)data)->team, count, run, context);
+}
+
+static void lent_progress(void *data, double fraction)
+{
+    const remat_host *caller = ((lent_host *)data)->caller;
+    if (caller->progress)
+        caller->progress(caller->data, fraction);
+}
+
+static bool lent_cancelled(void *data)
+{
+    const remat_host *caller = ((lent_host *)data)->caller;
+    return caller->cancelled && caller->cancelled(caller->data);
+}
+
+static remat_status make_table(engine *e, known_profile *known, const remat_solver *solver,
+                               const remat_problem *problem, solve *s, const char *options,
+                               remat_table **ret_table, remat_error *error)
+{
+    remat_estimate estimate;
+    remat_status status = solver->estimate(problem, &estimate, error);
+    if (status)
+        return status;
+    if (s->tables_only) {
+        s->needs_solve = true;
+        s->cost += estimate.updates;
+        return REMAT_OK;
+    }
+    lent_host lent = {.caller = &s->host, .team = e->team};
+    const remat_host host = {.data = &lent,
+                             .parallel_for = lent_parallel_for,
+                             .workers = team_workers(e->team),
+                             .progress = lent_progress,
+                             .cancelled = lent_cancelled,
+                             .memory_limit = e->config.memory_limit};
+    uint64_t start = uv_hrtime();
+    remat_table *table = NULL;
+    status = remat_tabulate(solver, problem, &host, &table, error);
+    if (status == REMAT_INTERNAL)
+        atomic_fetch_add(&e->metrics->verification_failures, 1);
+    if (status)
+        return status;
+    s->tabulated = true;
+    atomic_fetch_add(&e->metrics->tabulations, 1);
+    metrics_solver(e->metrics, solver->name, seconds_since(start));
+    if (estimate.updates >= STORE_TABLE_FROM)
+        store_table(e, known->id, options, table);
+    *ret_table = table;
+    return REMAT_OK;
+}
+
+/* A table that serves max_budget: from memory, from the store, or made now. With s->tables_only a missing
+ * one gives REMAT_OK, s->needs_solve and no table. */
+static remat_status get_table(engine *e, known_profile *known, const remat_solver *solver,
+                              const remat_options *options, uint64_t max_budget, solve *s,
+                              shared_table **ret_table, remat_error *error)
+{
+    const remat_problem problem = {
+        .profile = known->profile, .options = *options, .max_budget = max_budget};
+    char *key = NULL, *options_text = NULL;
+    remat_table *table = NULL;
+    remat_status status = remat_solver_accepts(solver, &problem, error);
+    if (!status)
+        status = table_key(known->id, solver, options, &key, &options_text, error);
+    if (status)
+        return status;
+    shared_table *shared = cache_get(e->tables, key);
+    if (shared && remat_table_max_budget(shared->table) < max_budget) {
+        release_table(shared);
+        shared = NULL;
+    } else if (!shared) {
+        table = load_table(e, known->id, options_text, solver, &problem);
+        if (table && remat_table_max_budget(table) < max_budget) {
+            remat_table_free(table);
+            table = NULL;
+        }
+    }
+    if (!shared && !table)
+        status = make_table(e, known, solver, &problem, s, options_text, &table, error);
+    if (!status && table)
+        status = share_table(e, key, table, &shared, error);
+    free(key);
+    free(options_text);
+    if (!status)
+        *ret_table = shared;
+    return status;
+}
+
+/* ---- questions ------------------------------------------------------------------------------------- */
+
+remat_status question_init(question *q, const char *profile_id, const remat_solver *solver,
+                           const remat_options *options, uint64_t budget, remat_error *error)
+{
+    json_t *json = remat_question(profile_id, solver, options, budget);
+    char *text = json ? remat_json_text(json) : NULL;
+    json_decref(json);
+    if (!text)
+        return remat_fail_memory(error);
+    *q = (question){.solver = solver, .options = *options, .budget = budget, .text = text};
+    memcpy(q->profile_id, profile_id, REMAT_ID_SIZE);
+    remat_sha256_hex(text, strlen(text), q->schedule_id);
+    return REMAT_OK;
+}
+
+remat_status question_read(question *q, const char *text, size_t length, remat_error *error)
+{
+    json_t *json = NULL;
+    remat_subject subject;
+    uint64_t budget = 0;
+    remat_status status = remat_json_parse(text, length, &json, error);
+    if (!status)
+        status = remat_question_decode(json, &subject, &budget, error);
+    json_decref(json);
+    if (status)
+        return status;
+    return question_init(q, subject.profile_id, subject.solver, &subject.options, budget, error);
+}
+
+void question_clear(question *q)
+{
+    free(q->text);
+    *q = (question){0};
+}
+
+/* ---- schedules ------------------------------------------------------------------------------------- */
+
+body *engine_recall_schedule(engine *e, const char *schedule_id)
+{
+    return cache_get(e->answers, schedule_id);
+}
+
+static void request_name(const char *hash, char name[REMAT_ID_SIZE + 8])
+{
+    snprintf(name, REMAT_ID_SIZE + 8, "request %s", hash);
+}
+
+void engine_remember_request(engine *e, const char *request_hash, const char *schedule_id)
+{
+    char name[REMAT_ID_SIZE + 8], *text = strdup(schedule_id);
+    body *b = text ? body_new(text, strlen(text), false) : NULL;
+    if (!b)
+        return;
+    request_name(request_hash, name);
+    cache_put(e->answers, name, b, body_cost(b));
+    body_release(b);
+}
+
+body *engine_recall_request(engine *e, const char *request_hash, char ret_id[REMAT_ID_SIZE])
+{
+    char name[REMAT_ID_SIZE + 8];
+    request_name(request_hash, name);
+    body *b = cache_get(e->answers, name);
+    if (!b)
+        return NULL;
+    memcpy(ret_id, b->data[BODY_IDENTITY], REMAT_ID_SIZE - 1);
+    ret_id[REMAT_ID_SIZE - 1] = '\0';
+    body_release(b);
+    return cache_get(e->answers, ret_id);
+}
+
+remat_status engine_schedule(engine *e, const char *schedule_id, body **ret_body,
+                             char **ret_question, remat_error *error)
+{
+    if (ret_question)
+        *ret_question = NULL;
+    *ret_body = cache_get(e->answers, schedule_id);
+    if (*ret_body)
+        return REMAT_OK;
+    remat_schedule_record record = {0};
+    remat_status status = remat_store_get_schedule(e->store, schedule_id, &record, error);
+    if (status == REMAT_CORRUPT) {
+        atomic_fetch_add(&e->metrics->damaged_records, 1);
+        if (ret_question) {
+            *ret_question = record.question.data;
+            record.question.data = NULL;
+        }
+        status = REMAT_NOT_FOUND;
+    } else if (!status) {
+        *ret_body = body_new(record.body.data, record.body.length, true);
+        record.body.data = NULL;
+        if (*ret_body)
+            cache_put(e->answers, schedule_id, *ret_body, body_cost(*ret_body));
+        else
+            status = remat_fail_memory(error);
+    }
+    if (status == REMAT_NOT_FOUND)
+        remat_fail(error, REMAT_NOT_FOUND, "schedule_id", "there is no schedule %s", schedule_id);
+    else if (!status)
+        remat_store_touch(e->store, record.profile_id, schedule_id, NULL, NULL);
+    remat_schedule_record_clear(&record);
+    return status;
+}
+
+/* Whether auto asks this solver about this profile. */
+static bool auto_asks(const engine *e, const remat_solver *solver, const remat_problem *problem)
+{
+    remat_estimate estimate;
+    remat_error error;
+    return !(solver->accepts & REMAT_BASELINE) &&
+           !remat_solver_accepts(solver, problem, &error) &&
+           !solver->estimate(problem, &estimate, &error) &&
+           estimate.table_bytes <= e->config.memory_limit;
+}
+
+/* The tables that answer a question: that of its solver, or of every solver auto asks. ret_tables has room
+ * for METRIC_SOLVERS. On failure none is held. */
+static remat_status gather_tables(engine *e, known_profile *known, const remat_solver *solver,
+                                  const remat_options *options, uint64_t budget, solve *s,
+                                  shared_table **ret_tables, size_t *ret_n, remat_error *error)
+{
+    size_t n_solvers, n = 0;
+    const remat_solver *const *solvers = remat_solvers(&n_solvers);
+    remat_status status = REMAT_OK;
+    if (solver) {
+        ret_tables[0] = NULL;
+        status = get_table(e, known, solver, options, budget, s, &ret_tables[0], error);
+        n = !status && ret_tables[0] != NULL;
+        n_solvers = 0;
+    }
+    for (size_t i = 0; i < n_solvers && n < METRIC_SOLVERS && !status; i++) {
+        remat_problem problem = {.profile = known->profile, .max_budget = budget};
+        problem.options = remat_options_default(solvers[i]);
+        if (!auto_asks(e, solvers[i], &problem))
+            continue;
+        ret_tables[n] = NULL;
+        status = get_table(e, known, solvers[i], &problem.options, budget, s, &ret_tables[n], error);
+        if (status == REMAT_TOO_LARGE)
+            status = REMAT_OK; /* past a limit while it ran: the others answer */
+        else if (!status && ret_tables[n])
+            n++;
+    }
+    if (status || s->needs_solve) {
+        while (n > 0)
+            release_table(ret_tables[--n]);
+        return status;
+    }
+    *ret_n = n;
+    return REMAT_OK;
+}
+
+/* Of several tables the one whose schedule within budget is fastest, then smallest; NULL: none has one,
+ * and *ret_least is the least budget that any could serve (0: none). */
+static shared_table *best_table(shared_table **tables, size_t n, uint64_t budget,
+                                uint64_t *ret_least)
+{
+    shared_table *best = NULL;
+    remat_point best_point = {0};
+    *ret_least = 0;
+    for (size_t i = 0; i < n; i++) {
+        size_t n_points;
+        const remat_point *frontier = remat_table_frontier(tables[i]->table, &n_points);
+        ptrdiff_t index = remat_table_point(tables[i]->table, budget);
+        if (n_points > 0 && (*ret_least == 0 || frontier[0].peak < *ret_least))
+            *ret_least = frontier[0].peak;
+        if (index < 0)
+            continue;
+        const remat_point *point = &frontier[index];
+        if (!best || point->makespan < best_point.makespan ||
+            (point->makespan == best_point.makespan && point->peak < best_point.peak)) {
+            best = tables[i];
+            best_point = *point;
+        }
+    }
+    return best;
+}
+
+static remat_status store_answer(engine *e, const question *q, const remat_schedule_answer *answer,
+                                 body *b, remat_error *error)
+{
+    bool created;
+    double store_all = remat_store_all_makespan(answer->profile);
+    double makespan = answer->schedule->simulation.makespan;
+    remat_schedule_record record = {
+        .id = (char *)q->schedule_id,
+        .profile_id = (char *)q->profile_id,
+        .solver = (char *)answer->schedule->solver->name,
+        .requested_solver = (char *)answer->requested_solver,
+        .budget = q->budget,
+        .peak = answer->schedule->simulation.peak,
+        .makespan = makespan,
+        .overhead = store_all > 0 ? makespan / store_all - 1 : 0,
+        .created = answer->created,
+        .last_used = answer->created,
+        .question = {q->text, strlen(q->text)},
+        .body = {b->data[BODY_IDENTITY], b->length[BODY_IDENTITY]}};
+    return remat_store_put_schedule(e->store, &record, &created, error);
+}
+
+/* Traces, encodes, stores and remembers. */
+static remat_status answer(engine *e, const question *q, known_profile *known,
+                           const remat_table *table, uint64_t start, body **ret_body,
+                           remat_error *error)
+{
+    remat_problem problem = {.profile = known->profile, .max_budget = q->budget};
+    problem.options = q->solver ? q->options : remat_options_default(remat_table_solver(table));
+    remat_schedule schedule;
+    remat_status status = remat_table_schedule(table, &problem, q->budget, &schedule, error);
+    if (status == REMAT_INTERNAL)
+        atomic_fetch_add(&e->metrics->verification_failures, 1);
+    if (status)
+        return status;
+    remat_schedule_answer whole = {.schedule_id = q->schedule_id,
+                                   .profile_id = q->profile_id,
+                                   .profile = known->profile,
+                                   .schedule = &schedule,
+                                   .requested_solver = q->solver ? q->solver->name : "auto",
+                                   .budget = q->budget,
+                                   .store_all_peak = known->store_all_peak,
+                                   .solve_seconds = seconds_since(start),
+                                   .created = now_milliseconds()};
+    body *b = body_from_json(remat_schedule_encode(&whole), true);
+    status = b ? store_answer(e, q, &whole, b, error) : remat_fail_memory(error);
+    remat_schedule_clear(&schedule);
+    if (status) {
+        body_release(b);
+        return status;
+    }
+    cache_put(e->answers, q->schedule_id, b, body_cost(b));
+    *ret_body = b;
+    return REMAT_OK;
+}
+
+static remat_status fail_infeasible(const question *q, const known_profile *known, uint64_t least,
+                                    remat_error *error)
+{
+    const char *solver = q->solver ? q->solver->name : "auto";
+    if (least)
+        remat_fail(error, REMAT_INFEASIBLE, "budget",
+                   "%s has no schedule of \"%.100s\" within %llu bytes; the least budget it can "
+                   "serve is %llu bytes",
+                   solver, known->profile->name, (unsigned long long)q->budget,
+                   (unsigned long long)least);
+    else
+        remat_fail(error, REMAT_INFEASIBLE, "budget",
+                   "%s has no schedule of \"%.100s\" within %llu bytes", solver,
+                   known->profile->name, (unsigned long long)q->budget);
+    error->number = least;
+    return REMAT_INFEASIBLE;
+}
+
+remat_status engine_solve(engine *e, const question *q, solve *s, body **ret_body,
+                          remat_error *error)
+{
+    uint64_t start = uv_hrtime(), least;
+    known_profile *known = NULL;
+    shared_table *tables[METRIC_SOLVERS];
+    size_t n = 0;
+    remat_status status = engine_schedule(e, q->schedule_id, ret_body, NULL, error);
+    if (status != REMAT_NOT_FOUND)
+        return status;
+    status = engine_profile(e, q->profile_id, &known, error);
+    if (status)
+        return status;
+    status = gather_tables(e, known, q->solver, &q->options, q->budget, s, tables, &n, error);
+    if (!status && !s->needs_solve) {
+        shared_table *best = best_table(tables, n, q->budget, &least);
+        status = best ? answer(e, q, known, best->table, start, ret_body, error)
+                      : fail_infeasible(q, known, least, error);
+    }
+    while (n > 0)
+        release_table(tables[--n]);
+    engine_profile_release(known);
+    return status;
+}
+
+/* ---- trade-offs and timelines ---------------------------------------------------------------------- */
+
+static uint64_t tradeoff_budget(const remat_tradeoff_request *request, const known_profile *known,
+                                uint64_t least, size_t i)
+{
+    if (request->n_budgets > 0) {
+        const remat_amount *amount = &request->budgets[i];
+        return (uint64_t)(amount->percent
+                              ? floor(amount->value / 100 * (double)known->store_all_peak)
+                              : amount->value);
+    }
+    double low = (double)least, high = (double)known->store_all_peak;
+    if (low > high)
+        low = high;
+    return (uint64_t)(low + (high - low) * (double)i / (double)(request->points - 1));
+}
+
+remat_status engine_tradeoff(engine *e, known_profile *known,
+                             const remat_tradeoff_request *request, solve *s, body **ret_body,
+                             remat_error *error)
+{
+    shared_table *tables[METRIC_SOLVERS];
+    size_t n = 0, points = request->n_budgets > 0 ? request->n_budgets : request->points;
+    remat_status status =
+        gather_tables(e, known, request->subject.solver, &request->subject.options,
+                      known->store_all_peak, s, tables, &n, error);
+    if (status || s->needs_solve)
+        return status;
+    uint64_t least, ignored;
+    best_table(tables, n, 0, &least);
+    json_t *list = json_array();
+    for (size_t i = 0; list && i < points; i++) {
+        uint64_t budget = tradeoff_budget(request, known, least, i);
+        shared_table *best = best_table(tables, n, budget, &ignored);
+        if (json_array_append_new(
+                list, remat_tradeoff_point(known->profile, budget, best ? best->table : NULL))) {
+            json_decref(list);
+            list = NULL;
+        }
+    }
+    while (n > 0)
+        release_table(tables[--n]);
+    *ret_body = body_from_json(list, true);
+    return *ret_body ? REMAT_OK : remat_fail_memory(error);
+}
+
+static remat_status replay_timeline(const char *schedule_id, const json_t *schedule,
+                                    const remat_profile *profile, body **ret_body,
+                                    remat_error *error)
+{
+    remat_operations operations = {0};
+    remat_simulation simulation;
+    remat_status status = remat_schedule_operations(schedule, profile, &operations, error);
+    remat_moment *moments = calloc(operations.length + 1, sizeof *moments);
+    if (!status && !moments)
+        status = remat_fail_memory(error);
+    if (!status)
+        status = remat_simulate(profile, &operations, NULL, moments, NULL, &simulation, error);
+    if (!status && !simulation.valid)
+        status = remat_fail(error, REMAT_INTERNAL, NULL, "stored schedule %s is not valid: %.300s",
+                            schedule_id, simulation.reason);
+    if (!status) {
+        uint64_t budget = (uint64_t)json_integer_value(json_object_get(schedule, "budget"));
+        *ret_body = body_from_json(remat_timeline_encode(schedule_id, budget, profile, &operations,
+                                                         moments, &simulation),
+                                   true);
+        if (!*ret_body)
+            status = remat_fail_memory(error);
+    }
+    free(moments);
+    remat_operations_clear(&operations);
+    return status;
+}
+
+remat_status engine_timeline(engine *e, const char *schedule_id, body **ret_body,
+                             remat_error *error)
+{
+    body *schedule_body = NULL;
+    json_t *schedule = NULL;
+    known_profile *known = NULL;
+    remat_status status = engine_schedule(e, schedule_id, &schedule_body, NULL, error);
+    if (!status)
+        status = remat_json_parse(schedule_body->data[BODY_IDENTITY],
+                                  schedule_body->length[BODY_IDENTITY], &schedule, error);
+    body_release(schedule_body);
+    if (status)
+        return status;
+    const char *profile_id = json_string_value(json_object_get(schedule, "profile_id"));
+    status = profile_id ? engine_profile(e, profile_id, &known, error)
+                        : remat_fail(error, REMAT_INTERNAL, NULL,
+                                     "stored schedule %s names no profile", schedule_id);
+    if (!status)
+        status = replay_timeline(schedule_id, schedule, known->profile, ret_body, error);
+    json_decref(schedule);
+    engine_profile_release(known);
+    return status;
+}
+
+void engine_counts(engine *e, uint64_t *ret_answer_bytes, uint64_t *ret_table_bytes,
+                   uint64_t *ret_evictions)
+{
+    uint64_t answers, tables;
+    cache_counts(e->answers, ret_answer_bytes, &answers);
+    cache_counts(e->tables, ret_table_bytes, &tables);
+    *ret_evictions = answers + tables;
+}

@@ -1,0 +1,94 @@
+/* The work behind the requests: profiles, tables and schedules, from memory, from the store, or made
+ * now. Everything here may block and runs on pool threads; every function is thread-safe. */
+#ifndef REMAT_SERVER_ENGINE_H
+#define REMAT_SERVER_ENGINE_H
+
+#include "api.h"
+#include "body.h"
+#include "config.h"
+#include "metrics.h"
+#include "storage.h"
+#include "team.h"
+
+typedef struct engine engine;
+
+engine *engine_new(const config *settings, remat_store *store, metrics *counters, team *workers);
+void engine_free(engine *e); /* accepts NULL */
+
+/* A profile in memory. Release with engine_profile_release. */
+typedef struct known_profile {
+    atomic_uint references;
+    remat_profile *profile;
+    char id[REMAT_ID_SIZE];
+    uint64_t store_all_peak;
+} known_profile;
+
+remat_status engine_profile(engine *e, const char *id, known_profile **ret_profile,
+                            remat_error *error);
+void engine_profile_release(known_profile *profile); /* accepts NULL */
+
+/* Stores a profile; ret_summary (NULL: not wanted) gets the answer to its POST. */
+remat_status engine_profile_post(engine *e, const json_t *json, const char *prefix,
+                                 known_profile **ret_profile, bool *ret_created, body **ret_summary,
+                                 remat_error *error);
+
+/* The profile of a subject: by id, or stored now. */
+remat_status engine_subject(engine *e, const remat_subject *subject, known_profile **ret_profile,
+                            remat_error *error);
+
+/* A question about a schedule. */
+typedef struct question {
+    char schedule_id[REMAT_ID_SIZE], profile_id[REMAT_ID_SIZE];
+    const remat_solver *solver; /* NULL: auto */
+    remat_options options;
+    uint64_t budget;
+    char *text; /* canonical JSON */
+} question;
+
+remat_status question_init(question *q, const char *profile_id, const remat_solver *solver,
+                           const remat_options *options, uint64_t budget, remat_error *error);
+/* From its text. */
+remat_status question_read(question *q, const char *text, size_t length, remat_error *error);
+void question_clear(question *q);
+
+/* The answer that is there: REMAT_NOT_FOUND if none is. A damaged one has been dropped and counts as not
+ * there; then *ret_question, if not NULL, gets its question text (free it) so that it can be solved
+ * again, else NULL. */
+remat_status engine_schedule(engine *e, const char *schedule_id, body **ret_body,
+                             char **ret_question, remat_error *error);
+
+/* What a solve may do and what it did. */
+typedef struct solve {
+    remat_host host;     /* progress and cancellation; the engine adds its team and limits */
+    bool tables_only;    /* only trace out of tables that are there */
+    bool needs_solve;    /* result: tables_only was not enough */
+    bool tabulated;      /* result: a table was made */
+    double cost;         /* result with needs_solve: expected inner updates */
+} solve;
+
+/* Answers a question and stores the answer. With tables_only and a table missing, REMAT_OK, needs_solve
+ * and no body. */
+remat_status engine_solve(engine *e, const question *q, solve *s, body **ret_body,
+                          remat_error *error);
+
+/* The trade-off array of a request about a profile. */
+remat_status engine_tradeoff(engine *e, known_profile *profile,
+                             const remat_tradeoff_request *request, solve *s, body **ret_body,
+                             remat_error *error);
+
+remat_status engine_timeline(engine *e, const char *schedule_id, body **ret_body,
+                             remat_error *error);
+
+/* Forgets what memory holds of a profile that has been deleted. */
+void engine_forget_profile(engine *e, const char *id);
+
+/* Remembers that a request body (its SHA-256) asks for a schedule. */
+void engine_remember_request(engine *e, const char *request_hash, const char *schedule_id);
+/* Both only look in memory, so the loop may call them: a new reference or NULL. */
+body *engine_recall_request(engine *e, const char *request_hash, char ret_id[REMAT_ID_SIZE]);
+body *engine_recall_schedule(engine *e, const char *schedule_id);
+
+void engine_counts(engine *e, uint64_t *ret_answer_bytes, uint64_t *ret_table_bytes,
+                   uint64_t *ret_evictions);
+
+#endif

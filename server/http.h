@@ -1,0 +1,75 @@
+/* The HTTP front: libmicrohttpd in external epoll mode on the libuv loop. It receives requests, hands them
+ * to routes.h, and sends replies; it never blocks. One thread, the loop's, calls everything here. */
+#ifndef REMAT_SERVER_HTTP_H
+#define REMAT_SERVER_HTTP_H
+
+#include "api.h"
+#include "body.h"
+#include "queue.h"
+
+#include <microhttpd.h>
+
+typedef struct http http;
+struct service;
+struct job;
+
+/* What is sent back. */
+typedef struct reply {
+    int status;
+    body *body; /* owned; NULL: empty */
+    const char *content_type;
+    bool immutable;       /* Cache-Control for content-addressed answers, with etag */
+    char etag[72];        /* quoted; "": none */
+    char location[128];   /* "": none */
+    const char *cache;    /* X-Remat-Cache: "hit", "table", "miss"; NULL: none */
+    const char *allow;    /* NULL: none */
+    unsigned retry_after; /* seconds; 0: none */
+} reply;
+
+enum { QUERY_SIZE = 512 };
+
+/* One request from its first line to its answer. */
+typedef struct request {
+    struct service *service;
+    struct MHD_Connection *connection;
+    char method[8];
+    unsigned route;
+    char id[REMAT_ID_SIZE]; /* of the resource, from the path */
+    char request_id[65];
+    char cursor[QUERY_SIZE], name[QUERY_SIZE], profile_id[REMAT_ID_SIZE], solver[64];
+    unsigned limit;
+    bool unfinished;
+    char *content;
+    size_t length, capacity;
+    bool too_large, refused;
+    char coding[16]; /* Content-Encoding of the request; "": none */
+    uint64_t start;
+    bool dispatched, suspended, answered, gone;
+    reply reply;
+    /* While a pool thread works for it. */
+    task task;
+    void (*work)(struct request *r);
+    void (*after)(struct request *r); /* on the loop; NULL: answer with reply */
+    void *context;                    /* of work and after */
+    /* While it waits for a job. */
+    struct job *job;
+    struct request *prev, *next;
+    uint64_t deadline; /* uv_hrtime */
+    bool awaits_acknowledgement;
+} request;
+
+http *http_new(struct service *s, remat_error *error);
+
+/* The port listened on. */
+unsigned http_port(const http *h);
+unsigned http_connections(const http *h);
+
+/* Answers a request that was not answered in its handler. Call once per request; it may be gone after. */
+void http_answer(request *r);
+
+/* Stops accepting; answers go on. */
+void http_quiesce(http *h);
+/* Every request must have been answered. */
+void http_free(http *h);
+
+#endif

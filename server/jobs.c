@@ -1,0 +1,647 @@
+#include "jobs.h"
+
+#include "routes.h"
+#include "service.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <utlist.h>
+
+#define HASH_NONFATAL_OOM 1
+#define uthash_nonfatal_oom(element) ((element)->unhashed = 1)
+#include <uthash.h>
+
+enum { JOB_ID_SIZE = 33, ENDED_KEPT = 1000, TICK_MILLISECONDS = 10, RETRY_SECONDS = 2 };
+
+typedef enum job_state { QUEUED, RUNNING, DONE, FAILED, CANCELLED } job_state;
+static const char *const state_names[] = {"queued", "running", "done", "failed", "cancelled"};
+
+typedef struct job {
+    task task; /* the solve; first member */
+    jobs *jobs;
+    UT_hash_handle by_id, by_key;
+    int unhashed;
+    struct job *prev, *next; /* ended ones, oldest first */
+    char id[JOB_ID_SIZE];
+    char key[2 * REMAT_ID_SIZE]; /* of the question: schedule id, or "tradeoff " and hash */
+    question question;           /* of a schedule; text NULL for a trade-off */
+    known_profile *profile;      /* of a trade-off */
+    remat_tradeoff_request *tradeoff;
+    job_state state;
+    request *waiters;
+    atomic_bool cancel;
+    bool interrupted; /* cancelled by the stop of the daemon */
+    atomic_uint permille;
+    uint64_t begun; /* uv_hrtime of the asking */
+    atomic_uint_fast64_t run_until; /* uv_hrtime; 0: not running */
+    int64_t created, ended;
+    double seconds; /* elapsed at the end */
+    solve solve;
+    body *body;
+    remat_error error;
+    remat_status status;
+    /* Durability. */
+    task save; /* writes the job's record */
+    bool acknowledged, saving;
+    int saved_state; /* last one in the store, -1: none */
+    job_state saving_state;
+    remat_job_record record; /* being written */
+    remat_error save_error;
+    remat_status save_status;
+} job;
+
+struct jobs {
+    service *service;
+    job *by_id, *by_key; /* by_key: unfinished ones only */
+    job *ended;
+    unsigned n_ended, n_unfinished;
+    uv_timer_t timer;
+    unsigned n_waiting; /* requests */
+    bool stopping;
+};
+
+static void save_job(job *one);
+
+/* ---- describing ------------------------------------------------------------------------------------- */
+
+static int64_t now_milliseconds(void)
+{
+    uv_timeval64_t now;
+    uv_gettimeofday(&now);
+    return now.tv_sec * 1000 + now.tv_usec / 1000;
+}
+
+/* A running job is seen as such by everyone who looks; the pool starts it without telling. */
+static void refresh_state(job *one)
+{
+    if (one->state == QUEUED && one->task.running)
+        one->state = RUNNING;
+}
+
+static json_t *job_json(job *one)
+{
+    refresh_state(one);
+    char created[32];
+    bool over = one->state >= DONE;
+    remat_time_text(one->created, created);
+    double elapsed = over ? one->seconds : (double)(uv_hrtime() - one->begun) / 1e9;
+    double progress = one->state == DONE ? 1 : (double)atomic_load(&one->permille) / 1000;
+    json_t *json = json_pack(
+        "{s:s, s:s, s:f, s:f, s:i, s:s}", "job_id", one->id, "state", state_names[one->state],
+        "progress", progress, "elapsed_seconds", elapsed, "queue_position",
+        one->state == QUEUED ? (int)queue_position(one->jobs->service->queue, &one->task) : 0,
+        "created", created);
+    if (json && one->state == DONE && one->question.text)
+        json_object_set_new(json, "schedule_id", json_string(one->question.schedule_id));
+    if (json && (one->state == FAILED || one->state == CANCELLED))
+        json_object_set_new(json, "problem",
+                            remat_problem_encode(remat_problem_of(&one->error), &one->error));
+    return json;
+}
+
+json_t *jobs_describe(jobs *j, const char *job_id)
+{
+    job *one = NULL;
+    HASH_FIND(by_id, j->by_id, job_id, strlen(job_id), one);
+    return one ? job_json(one) : NULL;
+}
+
+json_t *jobs_describe_all(jobs *j)
+{
+    json_t *list = json_array();
+    for (job *one = j->by_id; one; one = one->by_id.next)
+        json_array_append_new(list, job_json(one));
+    return json_pack("{s:o}", "jobs", list);
+}
+
+json_t *jobs_describe_record(const remat_job_record *record)
+{
+    char created[32];
+    remat_time_text(record->created, created);
+    bool done = strcmp(record->state, "done") == 0;
+    json_t *json = json_pack("{s:s, s:s, s:f, s:s}", "job_id", record->id, "state", record->state,
+                             "progress", done ? 1.0 : 0.0, "created", created);
+    if (json && record->schedule_id)
+        json_object_set_new(json, "schedule_id", json_string(record->schedule_id));
+    if (json && record->problem.length > 0)
+        json_object_set_new(json, "problem",
+                            json_loadb(record->problem.data, record->problem.length, 0, NULL));
+    return json;
+}
+
+unsigned jobs_unfinished(const jobs *j)
+{
+    return j->n_unfinished;
+}
+
+/* ---- answering -------------------------------------------------------------------------------------- */
+
+static void fill_reply(request *r, const job *one)
+{
+    metrics *counters = &r->service->metrics;
+    if (one->state == DONE && one->question.text) {
+        cache_result result = one->solve.tabulated ? CACHE_MISS : CACHE_TABLE;
+        atomic_fetch_add(&counters->schedules[result], 1);
+        reply_schedule(r, body_retain(one->body), one->question.schedule_id,
+                       result == CACHE_MISS ? "miss" : "table");
+    } else if (one->state == DONE) {
+        reply_body(r, 200, body_retain(one->body));
+    } else {
+        reply_error(r, &one->error);
+    }
+}
+
+static void drop_waiter(job *one, request *r)
+{
+    DL_DELETE(one->waiters, r);
+    one->jobs->n_waiting--;
+    r->job = NULL;
+}
+
+static void answer_waiters(job *one)
+{
+    request *r, *next;
+    DL_FOREACH_SAFE(one->waiters, r, next)
+    {
+        drop_waiter(one, r);
+        fill_reply(r, one);
+        http_answer(r);
+    }
+}
+
+static void answer_busy(request *r, remat_problem_type type, const char *message)
+{
+    remat_error error;
+    remat_fail(&error, REMAT_OK, NULL, "%s", message);
+    reply_problem(r, type, &error);
+    r->reply.retry_after = RETRY_SECONDS;
+    http_answer(r);
+}
+
+static void acknowledge(job *one, request *r)
+{
+    drop_waiter(one, r);
+    reply_body(r, 202, body_from_json(job_json(one), false));
+    snprintf(r->reply.location, sizeof r->reply.location, "/v1/jobs/%s", one->id);
+    r->reply.retry_after = 1;
+    http_answer(r);
+}
+
+/* Those who were promised an acknowledgement get it once the job is in the store. */
+static void answer_acknowledgements(job *one)
+{
+    request *r, *next;
+    DL_FOREACH_SAFE(one->waiters, r, next)
+    {
+        if (!r->awaits_acknowledgement)
+            continue;
+        if (!one->save_status) {
+            acknowledge(one, r);
+            continue;
+        }
+        drop_waiter(one, r);
+        reply_error(r, &one->save_error);
+        http_answer(r);
+    }
+}
+
+/* ---- memory ----------------------------------------------------------------------------------------- */
+
+static void job_free(job *one)
+{
+    question_clear(&one->question);
+    engine_profile_release(one->profile);
+    free(one->tradeoff);
+    body_release(one->body);
+    free(one);
+}
+
+static void forget_oldest(jobs *j)
+{
+    job *one, *next;
+    DL_FOREACH_SAFE(j->ended, one, next)
+    {
+        if (j->n_ended <= ENDED_KEPT)
+            return;
+        if (one->saving)
+            continue;
+        DL_DELETE(j->ended, one);
+        j->n_ended--;
+        HASH_DELETE(by_id, j->by_id, one);
+        job_free(one);
+    }
+}
+
+/* ---- durability ------------------------------------------------------------------------------------- */
+
+static void save_work(task *t)
+{
+    job *one = (job *)((char *)t - offsetof(job, save));
+    one->save_status =
+        remat_store_put_job(one->jobs->service->store, &one->record, &one->save_error);
+}
+
+static void save_done(task *t)
+{
+    job *one = (job *)((char *)t - offsetof(job, save));
+    free(one->record.problem.data);
+    one->record = (remat_job_record){0};
+    one->saving = false;
+    if (one->save_status)
+        log_line(LOG_ERROR, "a job could not be stored",
+                 json_pack("{s:s, s:s}", "job_id", one->id, "why", one->save_error.message));
+    else
+        one->saved_state = (int)one->saving_state;
+    answer_acknowledgements(one);
+    if (!one->save_status)
+        save_job(one);
+}
+
+/* Brings the job's record up to date, if anybody was told of it. */
+static void save_job(job *one)
+{
+    if (!one->acknowledged || one->saving || one->saved_state == (int)one->state)
+        return;
+    char *problem = NULL;
+    if (one->state == FAILED || one->state == CANCELLED) {
+        json_t *json = remat_problem_encode(remat_problem_of(&one->error), &one->error);
+        problem = json ? remat_json_text(json) : NULL;
+        json_decref(json);
+    }
+    one->record = (remat_job_record){
+        .id = one->id,
+        .state = (char *)state_names[one->state],
+        .question = {one->question.text, strlen(one->question.text)},
+        .schedule_id = one->state == DONE ? one->question.schedule_id : NULL,
+        .problem = {problem, problem ? strlen(problem) : 0},
+        .created = one->created,
+        .ended = one->ended};
+    one->saving = true;
+    one->saving_state = one->state;
+    one->save = (task){.work = save_work, .done = save_done, .lane = LANE_LIGHT};
+    queue_submit(one->jobs->service->queue, &one->save);
+}
+
+/* ---- running ---------------------------------------------------------------------------------------- */
+
+static void on_progress(void *data, double fraction)
+{
+    atomic_store(&((job *)data)->permille, (unsigned)(fraction * 1000));
+}
+
+static bool on_cancelled(void *data)
+{
+    job *one = data;
+    return atomic_load(&one->cancel) || uv_hrtime() > atomic_load(&one->run_until);
+}
+
+static void run_work(task *t)
+{
+    job *one = (job *)t;
+    service *s = one->jobs->service;
+    atomic_store(&one->run_until, uv_hrtime() + s->config.solve_seconds * UINT64_C(1000000000));
+    if (atomic_load(&one->cancel)) {
+        one->status = remat_fail(&one->error, REMAT_CANCELLED, NULL, "the job was cancelled");
+        return;
+    }
+    atomic_fetch_add(&s->metrics.solves, 1);
+    if (one->tradeoff)
+        one->status = engine_tradeoff(s->engine, one->profile, one->tradeoff, &one->solve,
+                                      &one->body, &one->error);
+    else
+        one->status =
+            engine_solve(s->engine, &one->question, &one->solve, &one->body, &one->error);
+    if (one->status == REMAT_CANCELLED && !atomic_load(&one->cancel))
+        one->status = remat_fail(&one->error, REMAT_TOO_LARGE, NULL,
+                                 "the solve took longer than this server's limit of %u s",
+                                 s->config.solve_seconds);
+}
+
+static void end_job(job *one, job_state state)
+{
+    jobs *j = one->jobs;
+    metrics *counters = &j->service->metrics;
+    one->state = state;
+    one->ended = now_milliseconds();
+    one->seconds = (double)(uv_hrtime() - one->begun) / 1e9;
+    HASH_DELETE(by_key, j->by_key, one);
+    j->n_unfinished--;
+    DL_APPEND(j->ended, one);
+    j->n_ended++;
+    if (state == FAILED)
+        atomic_fetch_add(&counters->jobs_failed, 1);
+    if (state == CANCELLED)
+        atomic_fetch_add(&counters->jobs_cancelled, 1);
+    log_line(state == FAILED ? LOG_WARNING : LOG_INFO, "job",
+             json_pack("{s:s, s:s, s:f, s:s}", "job_id", one->id, "state", state_names[state],
+                       "seconds", one->seconds, "detail",
+                       state == DONE ? "" : one->error.message));
+    answer_waiters(one);
+    save_job(one);
+    /* The answer is in the engine's cache and in the store; the job need not hold it. */
+    body_release(one->body);
+    one->body = NULL;
+    forget_oldest(j);
+}
+
+static void run_done(task *t)
+{
+    job *one = (job *)t;
+    if (one->status == REMAT_CANCELLED && one->interrupted) {
+        /* By the stop of the daemon, not by a client: an acknowledged job stays unfinished in the store. */
+        one->state = QUEUED;
+        one->jobs->n_unfinished--;
+        HASH_DELETE(by_key, one->jobs->by_key, one);
+        DL_APPEND(one->jobs->ended, one);
+        request *r, *next;
+        DL_FOREACH_SAFE(one->waiters, r, next)
+        {
+            drop_waiter(one, r);
+            answer_busy(r, REMAT_PROBLEM_STOPPING, "the server is stopping; ask again");
+        }
+        return;
+    }
+    end_job(one, !one->status                      ? DONE
+                 : one->status == REMAT_CANCELLED ? CANCELLED
+                                                  : FAILED);
+}
+
+/* ---- waiting ---------------------------------------------------------------------------------------- */
+
+static void expire(job *one, request *r)
+{
+    if (one->tradeoff) {
+        drop_waiter(one, r);
+        answer_busy(r, REMAT_PROBLEM_BUSY,
+                    "the table of this curve is still being made; ask again");
+        return;
+    }
+    r->awaits_acknowledgement = true;
+    one->acknowledged = true;
+    if (one->saved_state >= 0)
+        acknowledge(one, r);
+    else
+        save_job(one);
+}
+
+static void on_tick(uv_timer_t *timer)
+{
+    jobs *j = timer->data;
+    uint64_t now = uv_hrtime();
+    for (job *one = j->by_key, *after; one; one = after) {
+        after = one->by_key.next;
+        request *r, *next;
+        DL_FOREACH_SAFE(one->waiters, r, next)
+        {
+            if (now >= r->deadline && !r->awaits_acknowledgement)
+                expire(one, r);
+        }
+    }
+    if (j->n_waiting == 0)
+        uv_timer_stop(timer);
+}
+
+static void add_waiter(job *one, request *r, double wait)
+{
+    jobs *j = one->jobs;
+    r->job = one;
+    r->deadline = uv_hrtime() + (uint64_t)(wait * 1e9);
+    DL_APPEND(one->waiters, r);
+    j->n_waiting++;
+    if (wait <= 0)
+        expire(one, r);
+    if (!uv_is_active((uv_handle_t *)&j->timer))
+        uv_timer_start(&j->timer, on_tick, TICK_MILLISECONDS, TICK_MILLISECONDS);
+}
+
+/* ---- asking ----------------------------------------------------------------------------------------- */
+
+static void make_id(char id[JOB_ID_SIZE])
+{
+    uint64_t words[2] = {uv_hrtime(), 0};
+    uv_random(NULL, NULL, words, sizeof words, 0, NULL);
+    snprintf(id, JOB_ID_SIZE, "%016llx%016llx", (unsigned long long)words[0],
+             (unsigned long long)words[1]);
+}
+
+/* A job to be filled in and started; NULL: out of memory. id NULL: a new one. */
+static job *job_new(jobs *j, const char *id, const char *key, double cost)
+{
+    job *one = calloc(1, sizeof *one);
+    if (!one)
+        return NULL;
+    one->jobs = j;
+    one->begun = uv_hrtime();
+    one->created = now_milliseconds();
+    one->saved_state = -1;
+    one->solve.host.data = one;
+    one->solve.host.progress = on_progress;
+    one->solve.host.cancelled = on_cancelled;
+    one->task = (task){.work = run_work, .done = run_done, .lane = LANE_HEAVY, .cost = cost};
+    atomic_init(&one->run_until, UINT64_MAX);
+    if (id)
+        snprintf(one->id, sizeof one->id, "%s", id);
+    else
+        make_id(one->id);
+    snprintf(one->key, sizeof one->key, "%s", key);
+    return one;
+}
+
+/* Makes the job known and queues it; frees it when it cannot. */
+static bool job_start(job *one)
+{
+    jobs *j = one->jobs;
+    HASH_ADD(by_id, j->by_id, id, strlen(one->id), one);
+    if (!one->unhashed) {
+        HASH_ADD(by_key, j->by_key, key, strlen(one->key), one);
+        if (!one->unhashed && queue_submit(j->service->queue, &one->task)) {
+            j->n_unfinished++;
+            return true;
+        }
+        if (!one->unhashed)
+            HASH_DELETE(by_key, j->by_key, one);
+        HASH_DELETE(by_id, j->by_id, one);
+    }
+    job_free(one);
+    return false;
+}
+
+static job *find_key(jobs *j, const char *key)
+{
+    job *one = NULL;
+    HASH_FIND(by_key, j->by_key, key, strlen(key), one);
+    /* A cancelled job that is still running answers nobody new. */
+    return one && !atomic_load(&one->cancel) ? one : NULL;
+}
+
+static bool refuse_while_stopping(const jobs *j, request *r)
+{
+    if (j->stopping)
+        answer_busy(r, REMAT_PROBLEM_STOPPING, "the server is stopping; ask again");
+    return j->stopping;
+}
+
+void jobs_ask(jobs *j, request *r, question *q, double cost, double wait)
+{
+    if (refuse_while_stopping(j, r)) {
+        question_clear(q);
+        return;
+    }
+    /* The question may have been answered between the look into the store and now. */
+    body *b = engine_recall_schedule(j->service->engine, q->schedule_id);
+    if (b) {
+        atomic_fetch_add(&j->service->metrics.schedules[CACHE_HIT], 1);
+        reply_schedule(r, b, q->schedule_id, "hit");
+        question_clear(q);
+        http_answer(r);
+        return;
+    }
+    job *one = find_key(j, q->schedule_id);
+    if (one) {
+        atomic_fetch_add(&j->service->metrics.coalesced, 1);
+        question_clear(q);
+    } else if ((one = job_new(j, NULL, q->schedule_id, cost)) != NULL) {
+        one->question = *q;
+        if (!job_start(one))
+            one = NULL;
+    } else {
+        question_clear(q);
+    }
+    if (one)
+        add_waiter(one, r, wait);
+    else
+        answer_busy(r, REMAT_PROBLEM_BUSY, "too many solves are waiting; ask again");
+}
+
+void jobs_ask_tradeoff(jobs *j, request *r, known_profile *profile,
+                       remat_tradeoff_request *tradeoff, double cost, double wait)
+{
+    char key[2 * REMAT_ID_SIZE], hash[REMAT_ID_SIZE];
+    job *one = NULL;
+    bool taken = false;
+    if (!refuse_while_stopping(j, r)) {
+        remat_sha256_hex(r->content, r->length, hash);
+        snprintf(key, sizeof key, "tradeoff %s", hash);
+        one = find_key(j, key);
+        if (one) {
+            atomic_fetch_add(&j->service->metrics.coalesced, 1);
+        } else if ((one = job_new(j, NULL, key, cost)) != NULL) {
+            taken = true;
+            one->profile = profile;
+            one->tradeoff = tradeoff;
+            if (!job_start(one))
+                one = NULL;
+        }
+        if (one)
+            add_waiter(one, r, wait);
+        else
+            answer_busy(r, REMAT_PROBLEM_BUSY, "too many solves are waiting; ask again");
+    }
+    if (!taken) {
+        engine_profile_release(profile);
+        free(tradeoff);
+    }
+}
+
+/* ---- the rest --------------------------------------------------------------------------------------- */
+
+bool jobs_cancel(jobs *j, const char *job_id)
+{
+    job *one = NULL;
+    HASH_FIND(by_id, j->by_id, job_id, strlen(job_id), one);
+    if (!one)
+        return false;
+    if (one->state >= DONE)
+        return true;
+    atomic_store(&one->cancel, true);
+    if (queue_withdraw(j->service->queue, &one->task)) {
+        remat_fail(&one->error, REMAT_CANCELLED, NULL, "the job was cancelled");
+        end_job(one, CANCELLED);
+    }
+    return true;
+}
+
+jobs *jobs_new(service *s)
+{
+    jobs *j = calloc(1, sizeof *j);
+    if (!j)
+        return NULL;
+    j->service = s;
+    uv_timer_init(s->loop, &j->timer);
+    j->timer.data = j;
+    return j;
+}
+
+static remat_status resume(jobs *j, const remat_job_record *record, remat_error *error)
+{
+    question q;
+    remat_status status = question_read(&q, record->question.data, record->question.length, error);
+    if (status)
+        return status;
+    job *one = find_key(j, q.schedule_id) ? NULL : job_new(j, record->id, q.schedule_id, 0);
+    if (!one) {
+        question_clear(&q);
+        return REMAT_OK;
+    }
+    one->question = q;
+    one->created = record->created;
+    one->acknowledged = true;
+    one->saved_state = QUEUED;
+    return job_start(one) ? REMAT_OK
+                          : remat_fail(error, REMAT_TOO_LARGE, NULL, "the queue is full");
+}
+
+remat_status jobs_resume(jobs *j, remat_error *error)
+{
+    remat_job_list list = {0};
+    remat_page page = {.limit = 1000};
+    char cursor[64] = "";
+    do {
+        page.cursor = cursor;
+        remat_status status = remat_store_list_jobs(j->service->store, true, page, &list, error);
+        if (status)
+            return status;
+        for (size_t i = 0; i < list.length; i++)
+            if (resume(j, &list.items[i], error))
+                log_line(LOG_WARNING, "a stored job cannot be read and is left",
+                         json_pack("{s:s, s:s}", "job_id", list.items[i].id, "why",
+                                   error->message));
+        snprintf(cursor, sizeof cursor, "%s", list.next ? list.next : "");
+        remat_job_list_clear(&list);
+    } while (cursor[0]);
+    return REMAT_OK;
+}
+
+void jobs_stop(jobs *j, bool now)
+{
+    j->stopping = true;
+    for (job *one = j->by_key, *after; one; one = after) {
+        after = one->by_key.next;
+        bool waiting = queue_withdraw(j->service->queue, &one->task);
+        if (!waiting && !now)
+            continue;
+        one->interrupted = !atomic_exchange(&one->cancel, true);
+        if (!waiting)
+            continue;
+        one->status = remat_fail(&one->error, REMAT_CANCELLED, NULL, "the server is stopping");
+        run_done(&one->task);
+    }
+}
+
+static void on_closed(uv_handle_t *handle)
+{
+    free(handle->data);
+}
+
+void jobs_free(jobs *j)
+{
+    if (!j)
+        return;
+    for (job *one = j->by_id, *after; one; one = after) {
+        after = one->by_id.next;
+        HASH_DELETE(by_id, j->by_id, one);
+        job_free(one);
+    }
+    uv_close((uv_handle_t *)&j->timer, on_closed);
+}

@@ -1,0 +1,42 @@
+/* Solves under way. Identical questions are one job; requests wait for it, are told its id when their
+ * patience ends, and can watch or cancel it. Loop thread only.
+ *
+ * A job whose id was told to somebody (202) is durable: it is in the store before it is told, and a
+ * restart goes on with it. */
+#ifndef REMAT_SERVER_JOBS_H
+#define REMAT_SERVER_JOBS_H
+
+#include "engine.h"
+#include "http.h"
+
+typedef struct jobs jobs;
+
+jobs *jobs_new(struct service *s);
+void jobs_free(jobs *j); /* accepts NULL; no job may be unfinished */
+
+/* Goes on with the unfinished jobs of the store. */
+remat_status jobs_resume(jobs *j, remat_error *error);
+
+/* Solves q (taken) for r, which waits that many seconds. cost orders the queue. */
+void jobs_ask(jobs *j, request *r, question *q, double cost, double wait);
+
+/* The same for a trade-off; both are taken. Its asker is answered or told to come again; it is not durable. */
+void jobs_ask_tradeoff(jobs *j, request *r, known_profile *profile,
+                       remat_tradeoff_request *tradeoff, double cost, double wait);
+
+/* NULL: memory knows no such job (the store may). */
+json_t *jobs_describe(jobs *j, const char *job_id);
+json_t *jobs_describe_all(jobs *j);
+/* A job of the store. */
+json_t *jobs_describe_record(const remat_job_record *record);
+
+/* False: there is no such job in memory. Cancelling what has ended changes nothing. */
+bool jobs_cancel(jobs *j, const char *job_id);
+
+unsigned jobs_unfinished(const jobs *j);
+
+/* Stops taking part: waiting jobs stay in the store or are answered 503, running ones are waited for;
+ * with now they are cancelled. */
+void jobs_stop(jobs *j, bool now);
+
+#endif

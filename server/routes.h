@@ -1,0 +1,29 @@
+/* Which request means what. */
+#ifndef REMAT_SERVER_ROUTES_H
+#define REMAT_SERVER_ROUTES_H
+
+#include "http.h"
+
+/* Finds the route of r->method and path, and fills r->route and r->id. False: r->reply is the problem. */
+bool routes_find(request *r, const char *path);
+
+/* Whether the route takes a body. */
+bool routes_takes_body(const request *r);
+
+/* Starts the work of a request whose body is there. Either r->reply is filled and true is returned, or
+ * http_answer is called later. */
+bool routes_dispatch(request *r);
+
+/* Names for metrics; index 0 is "unknown". */
+const char *const *routes_names(size_t *ret_count);
+
+/* Fills r->reply with a problem. */
+void reply_problem(request *r, remat_problem_type type, const remat_error *error);
+/* The problem that a failed call amounts to. */
+void reply_error(request *r, const remat_error *error);
+/* Takes the body; NULL becomes a problem. */
+void reply_body(request *r, int status, body *b);
+/* A schedule, with what caches need to know. Takes the body. */
+void reply_schedule(request *r, body *b, const char *schedule_id, const char *cache);
+
+#endif

@@ -1,0 +1,23 @@
+/* A team of threads that lends parallel_for to solves. */
+#ifndef REMAT_SERVER_TEAM_H
+#define REMAT_SERVER_TEAM_H
+
+#include <stddef.h>
+
+typedef struct team team;
+
+/* workers - 1 threads beside the caller. NULL: no threads to be had; a NULL team runs everything on the
+ * calling thread. */
+team *team_new(unsigned workers);
+void team_free(team *t); /* accepts NULL */
+unsigned team_workers(const team *t);
+
+/* remat_host's parallel_for; data is the team. One caller at a time has the threads: others run alone,
+ * as worker 0. */
+void team_parallel_for(void *data, size_t count,
+                       void (*body)(void *context, size_t index, unsigned worker), void *context);
+
+/* Takes the calling thread out of the way of the HTTP front (nice). */
+void team_be_nice(void);
+
+#endif
