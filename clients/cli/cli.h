@@ -1,0 +1,252 @@
+/* remat, the command. Private to clients/cli.
+ *
+ * A command is one function that gets the parsed command line and returns the exit code. Answers go
+ * to stdout, everything else to stderr. */
+#ifndef REMAT_CLI_H
+#define REMAT_CLI_H
+
+#include "remat_client.h"
+
+#include <stdio.h>
+
+enum {
+    CLI_OK = 0,
+    CLI_NO = 1,      /* the answer is no: nothing fits the budget, the schedule is not valid */
+    CLI_USAGE = 2,   /* the command line is wrong */
+    CLI_INPUT = 3,   /* a file, a profile or a request is not accepted */
+    CLI_SERVER = 4,  /* the server cannot be reached or has no answer */
+    CLI_INTERNAL = 5 /* out of memory, the output cannot be written, a bug */
+};
+
+struct cli {
+    const char *command; /* "solve" */
+    char **arguments;    /* what is left beside options */
+    int n_arguments;
+
+    /* Options; NULL, 0 and false where they are not given. */
+    const char *server, *output, *budget, *reserved, *solver, *profile, *name, *cursor;
+    json_t *solver_options; /* object, owned */
+    json_t *budgets;        /* array, owned */
+    unsigned points, limit;
+    double wait, timeout; /* seconds; wait is INFINITY by default */
+    bool json, local, all, ascii;
+
+    /* The terminal. */
+    bool colour;        /* stdout is a terminal and NO_COLOR is not set */
+    bool show_progress; /* stderr is a terminal */
+    unsigned width;     /* columns */
+
+    remat_client *client; /* made by cli_connect */
+    bool bad_usage;       /* the error is one of the command line */
+    remat_error error;    /* of the call that failed */
+};
+
+/* ---- commands
+ * --------------------------------------------------------------------------------------- */
+
+int command_profile(struct cli *cli);
+int command_solve(struct cli *cli);
+int command_curve(struct cli *cli);
+int command_show(struct cli *cli);
+int command_simulate(struct cli *cli);
+int command_jobs(struct cli *cli);
+int command_solvers(struct cli *cli);
+
+/* The text of --help; NULL: of remat itself. */
+const char *help_text(const char *command);
+
+/* ---- options.c
+ * -------------------------------------------------------------------------------------- */
+
+/* Parses the options of cli->command and leaves the other arguments. CLI_OK, CLI_USAGE (already
+ * said), or CLI_OK with *ret_help set. */
+int options_parse(struct cli *cli, int argc, char **argv, bool *ret_help);
+/* Those that may stand before the command. Returns the index of the command in argv, or -1 for
+ * wrong usage. */
+int options_parse_global(struct cli *cli, int argc, char **argv, bool *ret_help, bool *ret_version);
+
+/* ---- report.c
+ * --------------------------------------------------------------------------------------- */
+
+/* Says cli->error on stderr and returns the exit code that goes with it. */
+int cli_failed(struct cli *cli);
+
+/* Says what is wrong with the command line. CLI_USAGE. */
+__attribute__((format(printf, 2, 3))) int cli_usage(struct cli *cli, const char *format, ...);
+
+/* Writes the JSON text to -o FILE, or with --json to stdout. *ret_done: nothing is left to print.
+ */
+remat_status cli_write_json(struct cli *cli, const char *text, bool *ret_done);
+remat_status cli_write_json_value(struct cli *cli, const json_t *json, bool *ret_done);
+
+/* Says which job is under way: what --wait was given for. The exit code. */
+int cli_waiting(struct cli *cli, const remat_client_answer *answer);
+
+/* The client, made at the first call. */
+remat_status cli_connect(struct cli *cli);
+
+/* ---- files.c
+ * ---------------------------------------------------------------------------------------- */
+
+/* The JSON in a file, "-" being stdin. REMAT_INVALID names the file, whatever is wrong with it. */
+remat_status file_read_json(const char *path, json_t **ret_json, remat_error *error);
+remat_status file_write_text(const char *path, const char *text, remat_error *error);
+
+/* ---- subject.c
+ * -------------------------------------------------------------------------------------- */
+
+/* A PROFILE argument: a file, "-" or an id. */
+struct subject {
+    json_t *document;        /* NULL: only the id is known */
+    remat_profile *profile;  /* NULL: the same */
+    uint64_t store_all_peak; /* of profile */
+    char id[REMAT_ID_SIZE];
+};
+
+remat_status subject_load(const char *argument, struct subject *ret_subject, remat_error *error);
+void subject_clear(struct subject *subject); /* accepts {0} */
+
+/* The question that the options ask, without its subject; profile_id in it where only the id is
+ * known. */
+json_t *subject_question(const struct cli *cli, const struct subject *subject);
+
+/* The time unit of the profile's times: asked of the server where only the id is known. "" if that
+ * fails. ret_unit has room for 8. */
+void subject_time_unit(struct cli *cli, const struct subject *subject, char ret_unit[8]);
+
+/* ---- local.c
+ * ---------------------------------------------------------------------------------------- */
+
+/* What the server would answer, computed in this process. question: as sent, without subject. */
+remat_status local_schedule(struct cli *cli, const struct subject *subject, const json_t *question,
+                            json_t **ret_answer, remat_error *error);
+remat_status local_tradeoffs(struct cli *cli, const struct subject *subject, const json_t *question,
+                             json_t **ret_answer, remat_error *error);
+remat_status local_simulation(const struct subject *subject, const json_t *operations,
+                              const json_t *link, json_t **ret_answer, remat_error *error);
+remat_status local_timeline(const struct subject *subject, const json_t *schedule,
+                            json_t **ret_timeline, remat_error *error);
+remat_status local_store_all_peak(const remat_profile *profile, uint64_t *ret_peak,
+                                  remat_error *error);
+
+/* ---- workers.c
+ * -------------------------------------------------------------------------------------- */
+
+struct workers;
+
+/* Threads for a solve, as many as there are processors; NULL when one is enough or none can be had.
+ */
+struct workers *workers_new(void);
+void workers_free(struct workers *workers);            /* accepts NULL */
+unsigned workers_count(const struct workers *workers); /* NULL: 1 */
+void workers_parallel_for(struct workers *workers, size_t count,
+                          void (*body)(void *context, size_t index, unsigned worker),
+                          void *context);
+
+/* ---- progress.c
+ * ------------------------------------------------------------------------------------- */
+
+/* A line on stderr that is drawn over and over; nothing where stderr is not a terminal. */
+struct progress {
+    bool enabled, shown, ascii;
+    double start, last; /* seconds */
+};
+
+void progress_begin(struct progress *progress, const struct cli *cli);
+void progress_draw(struct progress *progress, const char *label, double fraction);
+void progress_end(struct progress *progress);
+/* For remat_client_wait: draws how a job comes on; data is the struct progress. */
+void progress_of_job(void *data, const remat_client_progress *job);
+
+/* ---- text.c
+ * ----------------------------------------------------------------------------------------- */
+
+#define TEXT_SIZE 48
+
+/* "1.98 GiB": three significant digits. */
+const char *text_bytes(double bytes, char text[TEXT_SIZE]);
+/* "412345 us": a time in the profile's own unit. */
+const char *text_time(double time, const char *unit, char text[TEXT_SIZE]);
+/* "12.3 ms": seconds on a clock. */
+const char *text_seconds(double seconds, char text[TEXT_SIZE]);
+/* "8.41 %" of a fraction. */
+const char *text_percent(double fraction, char text[TEXT_SIZE]);
+
+/* Columns that UTF-8 text takes, one per character. */
+size_t text_columns(const char *text);
+/* Prints text, cut or padded to columns. */
+void text_cell(FILE *out, const char *text, size_t columns);
+/* Prints text without the control characters that could move the cursor. */
+void text_safe(FILE *out, const char *text);
+
+/* Members of JSON that may not be there. */
+double json_get_number(const json_t *object, const char *name);    /* NAN */
+const char *json_get_text(const json_t *object, const char *name); /* "" */
+
+/* ---- summary.c
+ * -------------------------------------------------------------------------------------- */
+
+/* The numbers of a schedule. cache: X-Remat-Cache, "" if there is none. */
+void summary_print(const struct cli *cli, const json_t *schedule, const char *cache);
+void summary_line(const struct cli *cli, const char *name, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* ---- trace.c
+ * ---------------------------------------------------------------------------------------- */
+
+/* One operation as it is shown. */
+typedef struct trace_step {
+    char letter;
+    bool saved, input;
+    bool again; /* an F or A of a node that ran before */
+    uint32_t index, version;
+    const char *id; /* of node, or "" */
+    double start, end;
+    double during, after; /* bytes */
+} trace_step;
+
+typedef struct trace {
+    trace_step *steps;
+    size_t length;
+    bool timed;                    /* start .. after are known */
+    double makespan, budget, peak; /* budget NAN: none */
+    const char *unit;
+} trace;
+
+/* Reads a schedule and its timeline (or NULL), or a timeline alone as schedule; the trace borrows
+ * their strings. */
+remat_status trace_read(const json_t *schedule, const json_t *timeline, trace *ret_trace,
+                        remat_error *error);
+void trace_clear(trace *trace);
+
+void operations_print(const struct cli *cli, const trace *trace); /* operations.c */
+void timeline_print(const struct cli *cli, const trace *trace);   /* timeline.c */
+
+/* ---- draw.c
+ * ----------------------------------------------------------------------------------------- */
+
+enum { PAINT_NONE, PAINT_BLUE, PAINT_YELLOW, PAINT_GREEN, PAINT_RED, PAINT_DIM, PAINT_BOLD };
+
+/* A plot of one bar per column. */
+struct plot {
+    const double *values;       /* >= 0; NAN: nothing known here */
+    const unsigned char *paint; /* one per column, or NULL */
+    size_t width;               /* columns */
+    unsigned height;            /* rows */
+    double top;                 /* value at the upper edge, > 0 */
+    double line;                /* a horizontal line at this value; NAN: none */
+    const char *line_label;
+    const char *(*label)(double value, char text[TEXT_SIZE]); /* of the axis */
+    const char *left, *right;                                 /* under the two ends of the axis */
+    const char *strip; /* one letter per column under the bars, or NULL */
+};
+
+#define PLOT_MARGIN 12 /* columns left of the bars */
+
+void draw_plot(const struct cli *cli, const struct plot *plot);
+
+/* The escape sequence of a paint, "" without colour. */
+const char *draw_paint(const struct cli *cli, unsigned paint);
+const char *draw_plain(const struct cli *cli);
+
+#endif

@@ -1,0 +1,82 @@
+/* Files in and out. */
+#include "cli.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_FILE ((size_t)1 << 30)
+
+static remat_status fail_file(const char *path, const char *verb, remat_error *error)
+{
+    return remat_fail(error, REMAT_INVALID, NULL, "cannot %s %.200s: %s", verb, path,
+                      strerror(errno));
+}
+
+/* Everything a stream has; *ret_text is the caller's. */
+static remat_status read_all(FILE *stream, const char *path, char **ret_text, size_t *ret_length,
+                             remat_error *error)
+{
+    size_t capacity = 0, length = 0, got;
+    char *text = NULL;
+    do {
+        if (length == capacity) {
+            capacity = capacity ? 2 * capacity : 65536;
+            char *larger = capacity <= MAX_FILE ? realloc(text, capacity) : NULL;
+            if (!larger) {
+                free(text);
+                return capacity > MAX_FILE
+                           ? remat_fail(error, REMAT_INVALID, NULL,
+                                        "%.200s is longer than %zu bytes", path, MAX_FILE / 2)
+                           : remat_fail_memory(error);
+            }
+            text = larger;
+        }
+        got = fread(text + length, 1, capacity - length, stream);
+        length += got;
+    } while (got > 0);
+    if (ferror(stream)) {
+        free(text);
+        return fail_file(path, "read", error);
+    }
+    *ret_text = text;
+    *ret_length = length;
+    return REMAT_OK;
+}
+
+remat_status file_read_json(const char *path, json_t **ret_json, remat_error *error)
+{
+    bool is_stdin = strcmp(path, "-") == 0;
+    const char *name = is_stdin ? "standard input" : path;
+    FILE *stream = is_stdin ? stdin : fopen(path, "rb");
+    if (!stream)
+        return fail_file(path, "open", error);
+    char *text = NULL;
+    size_t length = 0;
+    remat_error reason;
+    remat_status status = read_all(stream, name, &text, &length, error);
+    if (!is_stdin)
+        fclose(stream);
+    if (status)
+        return status;
+    status = remat_json_parse(text, length, ret_json, &reason);
+    free(text);
+    if (status == REMAT_INVALID)
+        return remat_fail(error, status, NULL, "%.200s: %.500s", name, reason.message);
+    return status ? remat_fail_memory(error) : REMAT_OK;
+}
+
+remat_status file_write_text(const char *path, const char *text, remat_error *error)
+{
+    FILE *stream = fopen(path, "wb");
+    bool failed = !stream || fputs(text, stream) < 0 || putc('\n', stream) < 0;
+    int reason = errno;
+    if (stream && fclose(stream) && !failed) {
+        failed = true;
+        reason = errno;
+    }
+    if (failed)
+        return remat_fail(error, REMAT_INTERNAL, NULL, "cannot write %.200s: %s", path,
+                          strerror(reason));
+    return REMAT_OK;
+}

@@ -1,0 +1,148 @@
+/* The texts of --help. */
+#include "cli.h"
+
+#include <string.h>
+
+#define ASKING                                                                                     \
+    "  --server URL        the rematd to ask (default: $REMAT_SERVER, then\n"                      \
+    "                      http://127.0.0.1:7070); its token is $REMAT_TOKEN\n"                    \
+    "  --timeout SECONDS   longest time of one request (default 60)\n"
+
+#define OUTPUT                                                                                     \
+    "  --json              the answer as JSON on stdout; errors as problem JSON on\n"              \
+    "                      stderr\n"                                                               \
+    "  -o, --output FILE   write the answer's JSON to FILE\n"                                      \
+    "  -h, --help          this text\n"
+
+#define PROFILE_ARGUMENT                                                                           \
+    "PROFILE is a file in the format remat-profile/1, - for standard input, or the\n"              \
+    "id of a profile that the server has.\n"
+
+static const char general[] =
+    "remat: rematerialization schedules for training jobs\n"
+    "\n"
+    "usage: remat COMMAND [OPTIONS] [ARGUMENTS]\n"
+    "\n"
+    "  profile    check, push, list and show profiles\n"
+    "  solve      the fastest schedule of a profile within a memory budget\n"
+    "  curve      what less memory costs: the trade-off between budget and time\n"
+    "  show       a schedule, readable: numbers, memory over time, operations\n"
+    "  simulate   replay an operation list on a profile: is it valid, what does it cost\n"
+    "  jobs       solves under way on the server: list, show, cancel\n"
+    "  solvers    the algorithms there are, what they accept, their options\n"
+    "  version    the version of this program\n"
+    "\n"
+    "A first try, without any server:\n"
+    "  remat solve --local --budget 60% clients/profiles/resnet50.chain.json\n"
+    "\n"
+    "'remat COMMAND --help' explains a command, 'man remat' all of it.\n"
+    "\n"
+    "exit codes: 0 done; 1 the answer is no (nothing fits the budget, the schedule is\n"
+    "not valid); 2 wrong command line; 3 bad input (file, profile, request); 4 the\n"
+    "server cannot be reached or has no answer; 5 internal (memory, output, a bug)\n";
+
+static const char profile[] =
+    "usage: remat profile check FILE     is this a valid profile? asks nobody\n"
+    "       remat profile push FILE      store it on the server\n"
+    "       remat profile list           what the server has\n"
+    "       remat profile show ID        one of them\n"
+    "\n"
+    "FILE is in the format remat-profile/1, or - for standard input. A profile's id\n"
+    "is the digest of what can change an answer, so pushing it twice stores it once.\n"
+    "\n"
+    "  --name TEXT         list: only profiles of this name\n"
+    "  --limit N           list: at most N (default 100)\n"
+    "  --cursor CURSOR     list: go on where a list ended\n" ASKING OUTPUT;
+
+static const char solve[] =
+    "usage: remat solve --budget BYTES [OPTIONS] PROFILE\n"
+    "\n"
+    "Finds the fastest schedule of one training step whose activations, gradients of\n"
+    "activations and workspaces fit the budget. Every schedule was replayed by the\n"
+    "simulator before it is answered. The same question is solved once: later it is\n"
+    "answered from the store.\n"
+    "\n" PROFILE_ARGUMENT "\n"
+    "  -b, --budget BYTES  4294967296, 4GiB, \"1.5 GB\", or 60% of the peak of storing\n"
+    "                      everything\n"
+    "  --reserved BYTES    subtracted from the budget: parameters, optimiser state\n"
+    "  --solver NAME       instead of the best one (auto); see 'remat solvers'\n"
+    "  --option NAME=VALUE option of that solver; may be given several times\n"
+    "  --wait SECONDS      wait that long and then name the job instead of its answer\n"
+    "                      (exit code 4); 0: only start it (exit code 0). Default: wait\n"
+    "                      until it is solved\n"
+    "  --local             solve here, without a server\n" ASKING OUTPUT "\n"
+    "examples:\n"
+    "  remat solve -b 6GiB --reserved 400MiB resnet50.json -o schedule.json\n"
+    "  remat solve -b 60% --local resnet50.json --json | jq .overhead\n";
+
+static const char curve[] =
+    "usage: remat curve [OPTIONS] PROFILE\n"
+    "\n"
+    "Prints the makespan for a range of budgets, as a table and as a plot. Without\n"
+    "--budgets, they are spread evenly from the least that can be served to what\n"
+    "storing everything takes.\n"
+    "\n" PROFILE_ARGUMENT "\n"
+    "  --points N          so many budgets, 2 to 1000 (default 20)\n"
+    "  --budgets A,B,C     these budgets, written as for solve\n"
+    "  --solver NAME       instead of the best one at each budget (auto)\n"
+    "  --option NAME=VALUE option of that solver; may be given several times\n"
+    "  --wait SECONDS      give up after that long (exit code 4)\n"
+    "  --ascii             draw without block characters\n"
+    "  --local             solve here, without a server\n" ASKING OUTPUT;
+
+static const char show[] =
+    "usage: remat show [OPTIONS] SCHEDULE\n"
+    "\n"
+    "Prints a schedule: its numbers, the memory that is alive over time with the line\n"
+    "of the budget, and its operations, neighbours on one line.\n"
+    "\n"
+    "SCHEDULE is the id of a schedule that the server has, or a file that 'remat solve\n"
+    "-o' wrote, or - for standard input. The memory of a file's schedule is asked of\n"
+    "the server by the schedule's id; --profile replays it here instead.\n"
+    "\n"
+    "  --profile FILE      the profile of the schedule\n"
+    "  -a, --all           list every operation, drops too\n"
+    "  --ascii             draw without block characters\n" ASKING OUTPUT "\n"
+    "example:\n"
+    "  remat solve --local --json -b 60% net.json | remat show --profile net.json -\n";
+
+static const char simulate[] =
+    "usage: remat simulate [OPTIONS] PROFILE SCHEDULE-FILE\n"
+    "\n"
+    "Replays an operation list on a profile and says whether it is valid (exit code 1\n"
+    "and the first bad operation if not), how long it takes and how much memory.\n"
+    "\n" PROFILE_ARGUMENT "SCHEDULE-FILE is a schedule, or the array of its operations alone:\n"
+    "[[\"F\", 0], [\"A\", 1], [\"D\", 0], ..]; - is standard input.\n"
+    "\n"
+    "  --local             replay here, without a server\n" ASKING OUTPUT;
+
+static const char jobs[] = "usage: remat jobs [list]           the solves that the server knows\n"
+                           "       remat jobs show ID          one of them\n"
+                           "       remat jobs cancel ID        stop it\n"
+                           "\n" ASKING OUTPUT;
+
+static const char solvers[] =
+    "usage: remat solvers [OPTIONS]\n"
+    "\n"
+    "Prints every solver: what it accepts, where it is from, its options.\n"
+    "\n"
+    "  --local             those of this program, without a server\n" ASKING OUTPUT;
+
+static const char version[] = "usage: remat version [--json]\n"
+                              "\n"
+                              "Prints the version of this program.\n";
+
+const char *help_text(const char *command)
+{
+    static const struct {
+        const char *command, *text;
+    } texts[] = {{"profile", profile}, {"solve", solve},       {"curve", curve},
+                 {"show", show},       {"simulate", simulate}, {"jobs", jobs},
+                 {"solvers", solvers}, {"version", version}};
+    if (!command)
+        return general;
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        if (strcmp(texts[i].command, command) == 0)
+            return texts[i].text;
+    return NULL;
+}

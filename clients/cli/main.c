@@ -1,0 +1,96 @@
+/* remat: one command with subcommands. */
+#include "cli.h"
+
+#include <errno.h>
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+static int command_version(struct cli *cli)
+{
+    if (cli->n_arguments > 0)
+        return cli_usage(cli, "version takes no argument");
+    printf(cli->json ? "{\"version\":\"%s\"}\n" : "remat %s\n", REMAT_VERSION);
+    return CLI_OK;
+}
+
+static const struct {
+    const char *name;
+    int (*run)(struct cli *cli);
+} commands[] = {{"profile", command_profile},   {"solve", command_solve},
+                {"curve", command_curve},       {"show", command_show},
+                {"simulate", command_simulate}, {"jobs", command_jobs},
+                {"solvers", command_solvers},   {"version", command_version}};
+
+static void look_at_terminal(struct cli *cli)
+{
+    struct winsize size;
+    const char *no_color = getenv("NO_COLOR"), *term = getenv("TERM");
+    bool terminal = isatty(STDOUT_FILENO) != 0;
+    bool dumb = !term || strcmp(term, "dumb") == 0;
+    cli->colour = terminal && !dumb && !(no_color && no_color[0]);
+    cli->show_progress = isatty(STDERR_FILENO) != 0 && !dumb;
+    cli->width = 80;
+    if (terminal && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= 40)
+        cli->width = size.ws_col < 200 ? size.ws_col : 200;
+}
+
+static int run_command(struct cli *cli, int argc, char **argv)
+{
+    bool help = false;
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+        if (strcmp(commands[i].name, argv[0]) != 0)
+            continue;
+        cli->command = commands[i].name;
+        int code = options_parse(cli, argc, argv, &help);
+        if (code)
+            return code;
+        if (!help)
+            return commands[i].run(cli);
+        fputs(help_text(cli->command), stdout);
+        return CLI_OK;
+    }
+    return cli_usage(cli, "there is no command \"%.40s\"", argv[0]);
+}
+
+static int run(struct cli *cli, int argc, char **argv)
+{
+    bool help = false, version = false;
+    int first = options_parse_global(cli, argc, argv, &help, &version);
+    if (first < 0)
+        return CLI_USAGE;
+    if (version)
+        return command_version(cli);
+    if (!help && first == argc)
+        return cli_usage(cli, "a command is missing");
+    bool asks_help = first < argc && strcmp(argv[first], "help") == 0;
+    if (!help && !asks_help)
+        return run_command(cli, argc - first, argv + first);
+    first += asks_help;
+    const char *text = first < argc ? help_text(argv[first]) : help_text(NULL);
+    if (!text)
+        return cli_usage(cli, "there is no command \"%.40s\"", argv[first]);
+    fputs(text, stdout);
+    return CLI_OK;
+}
+
+int main(int argc, char **argv)
+{
+    struct cli cli = {.wait = INFINITY};
+    signal(SIGPIPE, SIG_IGN); /* a reader that goes away is an error of writing, not a death */
+    look_at_terminal(&cli);
+    int code = run(&cli, argc, argv);
+    if (fflush(stdout) || ferror(stdout)) {
+        remat_fail(&cli.error, REMAT_INTERNAL, NULL, "cannot write the output: %s",
+                   strerror(errno));
+        if (code == CLI_OK)
+            code = cli_failed(&cli);
+    }
+    remat_client_free(cli.client);
+    json_decref(cli.solver_options);
+    json_decref(cli.budgets);
+    return code;
+}

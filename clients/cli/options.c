@@ -1,0 +1,319 @@
+/* The command line: one table of all options and who takes them. */
+#include "cli.h"
+
+#include <getopt.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    PROFILE = 1,
+    SOLVE = 2,
+    CURVE = 4,
+    SHOW = 8,
+    SIMULATE = 16,
+    JOBS = 32,
+    SOLVERS = 64,
+    VERSION = 128,
+    GLOBAL = 256,
+    ASKING = PROFILE | SOLVE | CURVE | SHOW | SIMULATE | JOBS | SOLVERS,
+    EVERY = ASKING | VERSION
+};
+
+typedef enum option_id {
+    OPTION_HELP = 'h',
+    OPTION_VERSION = 'V',
+    OPTION_OUTPUT = 'o',
+    OPTION_BUDGET = 'b',
+    OPTION_ALL = 'a',
+    OPTION_JSON = 256, /* from here on: no short form */
+    OPTION_SERVER,
+    OPTION_TIMEOUT,
+    OPTION_RESERVED,
+    OPTION_SOLVER,
+    OPTION_OPTION,
+    OPTION_WAIT,
+    OPTION_LOCAL,
+    OPTION_POINTS,
+    OPTION_BUDGETS,
+    OPTION_PROFILE,
+    OPTION_ASCII,
+    OPTION_NAME,
+    OPTION_CURSOR,
+    OPTION_LIMIT
+} option_id;
+
+static const struct {
+    const char *name;
+    option_id id;
+    bool argument;
+    unsigned commands;
+} options[] = {
+    {"help", OPTION_HELP, false, EVERY | GLOBAL},
+    {"version", OPTION_VERSION, false, GLOBAL},
+    {"json", OPTION_JSON, false, EVERY | GLOBAL},
+    {"server", OPTION_SERVER, true, ASKING | GLOBAL},
+    {"timeout", OPTION_TIMEOUT, true, ASKING | GLOBAL},
+    {"output", OPTION_OUTPUT, true, ASKING},
+    {"budget", OPTION_BUDGET, true, SOLVE},
+    {"reserved", OPTION_RESERVED, true, SOLVE},
+    {"solver", OPTION_SOLVER, true, SOLVE | CURVE},
+    {"option", OPTION_OPTION, true, SOLVE | CURVE},
+    {"wait", OPTION_WAIT, true, SOLVE | CURVE},
+    {"local", OPTION_LOCAL, false, SOLVE | CURVE | SIMULATE | SOLVERS},
+    {"points", OPTION_POINTS, true, CURVE},
+    {"budgets", OPTION_BUDGETS, true, CURVE},
+    {"profile", OPTION_PROFILE, true, SHOW},
+    {"all", OPTION_ALL, false, SHOW},
+    {"ascii", OPTION_ASCII, false, SHOW | CURVE},
+    {"name", OPTION_NAME, true, PROFILE},
+    {"cursor", OPTION_CURSOR, true, PROFILE},
+    {"limit", OPTION_LIMIT, true, PROFILE},
+};
+
+enum { N_OPTIONS = sizeof options / sizeof *options };
+
+static unsigned command_flag(const char *command)
+{
+    static const struct {
+        const char *name;
+        unsigned flag;
+    } commands[] = {{"profile", PROFILE}, {"solve", SOLVE},       {"curve", CURVE},
+                    {"show", SHOW},       {"simulate", SIMULATE}, {"jobs", JOBS},
+                    {"solvers", SOLVERS}, {"version", VERSION}};
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
+        if (strcmp(commands[i].name, command) == 0)
+            return commands[i].flag;
+    return 0;
+}
+
+/* ---- values
+ * ----------------------------------------------------------------------------------------- */
+
+static int take_number(struct cli *cli, const char *name, const char *text, double least,
+                       double most, double *ret_number)
+{
+    char *end;
+    double number = strtod(text, &end);
+    if (end == text || *end || !(number >= least && number <= most))
+        return cli_usage(cli, "--%s is \"%.60s\"; it must be a number from %g to %g", name, text,
+                         least, most);
+    *ret_number = number;
+    return CLI_OK;
+}
+
+static int take_count(struct cli *cli, const char *name, const char *text, unsigned least,
+                      unsigned most, unsigned *ret_count)
+{
+    double number = 0;
+    int code = take_number(cli, name, text, least, most, &number);
+    if (code)
+        return code;
+    if (number != floor(number))
+        return cli_usage(cli, "--%s is \"%.60s\"; it must be an integer", name, text);
+    *ret_count = (unsigned)number;
+    return CLI_OK;
+}
+
+/* Bytes are read by the one parser there is, that of requests. */
+static int check_amount(struct cli *cli, const char *name, const char *text, bool percent_allowed)
+{
+    remat_amount amount;
+    char field[24];
+    snprintf(field, sizeof field, "--%s", name);
+    json_t *json = json_string(text);
+    if (!json)
+        return cli_usage(cli, "%s is not UTF-8", field);
+    remat_status status = remat_amount_decode(json, field, percent_allowed, &amount, &cli->error);
+    json_decref(json);
+    return status ? cli_usage(cli, "%s", cli->error.message) : CLI_OK;
+}
+
+static int take_amount(struct cli *cli, const char *name, const char *text, bool percent_allowed,
+                       const char **ret_text)
+{
+    int code = check_amount(cli, name, text, percent_allowed);
+    if (!code)
+        *ret_text = text;
+    return code;
+}
+
+static int take_budgets(struct cli *cli, const char *text)
+{
+    json_decref(cli->budgets);
+    cli->budgets = json_array();
+    char *copy = strdup(text), *rest = copy, *item;
+    int code = cli->budgets && copy ? CLI_OK : CLI_INTERNAL;
+    while (!code && (item = strsep(&rest, ",")) != NULL) {
+        code = check_amount(cli, "budgets", item, true);
+        if (!code && json_array_append_new(cli->budgets, json_string(item)))
+            code = CLI_INTERNAL;
+    }
+    free(copy);
+    if (code == CLI_INTERNAL) {
+        remat_fail_memory(&cli->error);
+        return cli_failed(cli);
+    }
+    return code;
+}
+
+/* A number, true or false; anything else is a string. */
+static json_t *option_value(const char *text)
+{
+    json_t *json = json_loads(text, JSON_DECODE_ANY, NULL);
+    if (json_is_number(json) || json_is_boolean(json))
+        return json;
+    json_decref(json);
+    return json_string(text);
+}
+
+static int take_option(struct cli *cli, const char *text)
+{
+    const char *equals = strchr(text, '=');
+    if (!equals || equals == text)
+        return cli_usage(cli, "--option is \"%.60s\"; it must be like name=value", text);
+    if (!cli->solver_options)
+        cli->solver_options = json_object();
+    char *name = strndup(text, (size_t)(equals - text));
+    int failed = !name || !cli->solver_options ||
+                 json_object_set_new(cli->solver_options, name, option_value(equals + 1));
+    free(name);
+    return failed ? cli_usage(cli, "--option %.60s is not UTF-8", text) : CLI_OK;
+}
+
+static int take(struct cli *cli, option_id id, const char *value)
+{
+    switch (id) {
+    case OPTION_JSON:
+        cli->json = true;
+        return CLI_OK;
+    case OPTION_LOCAL:
+        cli->local = true;
+        return CLI_OK;
+    case OPTION_ALL:
+        cli->all = true;
+        return CLI_OK;
+    case OPTION_ASCII:
+        cli->ascii = true;
+        return CLI_OK;
+    case OPTION_SERVER:
+        cli->server = value;
+        return CLI_OK;
+    case OPTION_OUTPUT:
+        cli->output = value;
+        return CLI_OK;
+    case OPTION_SOLVER:
+        cli->solver = value;
+        return CLI_OK;
+    case OPTION_PROFILE:
+        cli->profile = value;
+        return CLI_OK;
+    case OPTION_NAME:
+        cli->name = value;
+        return CLI_OK;
+    case OPTION_CURSOR:
+        cli->cursor = value;
+        return CLI_OK;
+    case OPTION_BUDGET:
+        return take_amount(cli, "budget", value, true, &cli->budget);
+    case OPTION_RESERVED:
+        return take_amount(cli, "reserved", value, false, &cli->reserved);
+    case OPTION_BUDGETS:
+        return take_budgets(cli, value);
+    case OPTION_OPTION:
+        return take_option(cli, value);
+    case OPTION_WAIT:
+        return take_number(cli, "wait", value, 0, 1e9, &cli->wait);
+    case OPTION_TIMEOUT:
+        return take_number(cli, "timeout", value, 0.001, 1e6, &cli->timeout);
+    case OPTION_POINTS:
+        return take_count(cli, "points", value, 2, REMAT_MAX_TRADEOFF_POINTS, &cli->points);
+    case OPTION_LIMIT:
+        return take_count(cli, "limit", value, 1, 1000000, &cli->limit);
+    case OPTION_HELP:
+    case OPTION_VERSION:
+        break;
+    }
+    return CLI_OK;
+}
+
+/* ---- getopt
+ * ----------------------------------------------------------------------------------------- */
+
+typedef struct grammar {
+    struct option longs[N_OPTIONS + 1];
+    char shorts[2 * N_OPTIONS + 3];
+} grammar;
+
+/* The options of those commands. order: "+" stops at the first argument, "" finds options behind
+ * it. */
+static void make_grammar(grammar *g, unsigned commands, const char *order)
+{
+    size_t n = 0;
+    char *end = stpcpy(stpcpy(g->shorts, order), ":");
+    memset(g->longs, 0, sizeof g->longs);
+    for (size_t i = 0; i < N_OPTIONS; i++) {
+        if (!(options[i].commands & commands))
+            continue;
+        int argument = options[i].argument ? required_argument : no_argument;
+        g->longs[n++] = (struct option){options[i].name, argument, NULL, (int)options[i].id};
+        if (options[i].id >= OPTION_JSON)
+            continue;
+        *end++ = (char)options[i].id;
+        if (options[i].argument)
+            *end++ = ':';
+    }
+    *end = '\0';
+}
+
+static int refuse(struct cli *cli, int code, char **argv)
+{
+    const char *text = argv[optind - 1];
+    char letter[3] = {'-', (char)optopt, '\0'};
+    if (optopt > 0 && optopt < OPTION_JSON && strncmp(text, "--", 2) != 0)
+        text = letter;
+    if (code == ':')
+        return cli_usage(cli, "%.60s needs a value", text);
+    return cli_usage(cli, "%.60s is not an option here", text);
+}
+
+/* --json decides how the first complaint is written, so it is looked for before anything else. */
+static void look_for_json(struct cli *cli, int argc, char **argv)
+{
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
+        cli->json |= strcmp(argv[i], "--json") == 0;
+}
+
+static int parse(struct cli *cli, int argc, char **argv, unsigned commands, const char *order,
+                 bool *ret_help, bool *ret_version)
+{
+    grammar g;
+    int id, code = CLI_OK;
+    make_grammar(&g, commands, order);
+    look_for_json(cli, argc, argv);
+    optind = 0; /* glibc: start anew */
+    opterr = 0;
+    while (!code && (id = getopt_long(argc, argv, g.shorts, g.longs, NULL)) != -1) {
+        if (id == '?' || id == ':')
+            return refuse(cli, id, argv);
+        *ret_help |= id == OPTION_HELP;
+        *ret_version |= id == OPTION_VERSION;
+        code = take(cli, (option_id)id, optarg);
+    }
+    return code;
+}
+
+int options_parse_global(struct cli *cli, int argc, char **argv, bool *ret_help, bool *ret_version)
+{
+    int code = parse(cli, argc, argv, GLOBAL, "+", ret_help, ret_version);
+    return code ? -1 : optind;
+}
+
+int options_parse(struct cli *cli, int argc, char **argv, bool *ret_help)
+{
+    bool version = false;
+    int code = parse(cli, argc, argv, command_flag(cli->command), "", ret_help, &version);
+    cli->arguments = argv + optind;
+    cli->n_arguments = argc - optind;
+    return code;
+}

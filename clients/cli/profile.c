@@ -1,0 +1,178 @@
+/* remat profile */
+#include "cli.h"
+
+#include <math.h>
+#include <string.h>
+
+#define DEFAULT_LIMIT 100
+#define PAGE 100
+
+static void print_minima(const struct cli *cli, const json_t *summary)
+{
+    const json_t *list = json_object_get(summary, "minimum_budget");
+    char bytes[TEXT_SIZE];
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *minimum = json_array_get(list, i);
+        summary_line(cli, i == 0 ? "least budget" : "", "%s by %s",
+                     text_bytes(json_get_number(minimum, "bytes"), bytes),
+                     json_get_text(minimum, "solver"));
+    }
+}
+
+static void print_summary(const struct cli *cli, const json_t *summary)
+{
+    char peak[TEXT_SIZE], makespan[TEXT_SIZE];
+    const json_t *store_all = json_object_get(summary, "store_all");
+    bool homogeneous = json_is_true(json_object_get(summary, "homogeneous"));
+    printf("%s", draw_paint(cli, PAINT_BOLD));
+    text_safe(stdout, json_get_text(summary, "name"));
+    printf("%s\n", draw_plain(cli));
+    summary_line(cli, "kind", "%s%s of %.0f nodes and %.0f edges",
+                 homogeneous ? "homogeneous " : "", json_get_text(summary, "kind"),
+                 json_get_number(summary, "nodes"), json_get_number(summary, "edges"));
+    summary_line(cli, "store all", "%s in %s", text_bytes(json_get_number(store_all, "peak"), peak),
+                 text_time(json_get_number(store_all, "makespan"),
+                           json_get_text(summary, "time_unit"), makespan));
+    print_minima(cli, summary);
+    summary_line(cli, "profile", "%.64s", json_get_text(summary, "profile_id"));
+}
+
+/* Prints the answer of the server and frees it. */
+static int finish(struct cli *cli, remat_client_answer *answer)
+{
+    bool done;
+    remat_status status = cli_write_json(cli, answer->text, &done);
+    if (!status && !done)
+        print_summary(cli, answer->json);
+    if (!status && !done && answer->status == 200 && strcmp(cli->arguments[0], "push") == 0)
+        puts("  (it was there already)");
+    remat_client_answer_clear(answer);
+    return status ? cli_failed(cli) : CLI_OK;
+}
+
+static int check(struct cli *cli)
+{
+    struct subject s = {0};
+    bool done;
+    remat_status status = subject_load(cli->arguments[1], &s, &cli->error);
+    if (!status && !s.document)
+        status = remat_fail(&cli->error, REMAT_INVALID, NULL, "cannot open %.64s: no such file",
+                            cli->arguments[1]);
+    json_t *summary = status ? NULL : remat_profile_summary(s.profile, s.store_all_peak, NULL, 0);
+    if (!status)
+        status =
+            summary ? cli_write_json_value(cli, summary, &done) : remat_fail_memory(&cli->error);
+    if (!status && !done)
+        print_summary(cli, summary);
+    json_decref(summary);
+    subject_clear(&s);
+    return status ? cli_failed(cli) : CLI_OK;
+}
+
+static int push(struct cli *cli)
+{
+    json_t *document = NULL;
+    remat_client_answer answer;
+    remat_status status = file_read_json(cli->arguments[1], &document, &cli->error);
+    if (!status)
+        status = cli_connect(cli);
+    if (!status)
+        status = remat_client_push_profile(cli->client, document, &answer, &cli->error);
+    json_decref(document);
+    return status ? cli_failed(cli) : finish(cli, &answer);
+}
+
+static int show(struct cli *cli)
+{
+    remat_client_answer answer;
+    if (cli_connect(cli) ||
+        remat_client_get_profile(cli->client, cli->arguments[1], &answer, &cli->error))
+        return cli_failed(cli);
+    return finish(cli, &answer);
+}
+
+/* ---- list
+ * ------------------------------------------------------------------------------------------- */
+
+static void print_row(const json_t *profile)
+{
+    fputs("  ", stdout);
+    text_cell(stdout, json_get_text(profile, "name"), 28);
+    printf("  %-6.6s  %6.0f  ", json_get_text(profile, "kind"), json_get_number(profile, "nodes"));
+    text_cell(stdout, json_get_text(profile, "created"), 24);
+    fputs("  ", stdout);
+    text_safe(stdout, json_get_text(profile, "profile_id"));
+    putchar('\n');
+}
+
+/* Prints the profiles of a page, at most *left. The cursor of the next page, or NULL. */
+static const char *print_page(const json_t *answer, unsigned *left)
+{
+    const json_t *list = json_object_get(answer, "profiles");
+    for (size_t i = 0; i < json_array_size(list) && *left > 0; i++, --*left)
+        print_row(json_array_get(list, i));
+    return json_array_size(list) > 0 ? json_string_value(json_object_get(answer, "next")) : NULL;
+}
+
+static int list_pages(struct cli *cli)
+{
+    unsigned left = cli->limit ? cli->limit : DEFAULT_LIMIT;
+    json_t *kept = NULL; /* the page whose cursor is in use */
+    const char *cursor = cli->cursor;
+    remat_status status = REMAT_OK;
+    printf("%s  %-28s  %-6s  %6s  %-24s  profile%s\n", draw_paint(cli, PAINT_DIM), "name", "kind",
+           "nodes", "created", draw_plain(cli));
+    do {
+        remat_client_answer answer;
+        status = remat_client_profiles(cli->client, cli->name, cursor, left < PAGE ? left : PAGE,
+                                       &answer, &cli->error);
+        if (status)
+            break;
+        json_decref(kept);
+        kept = json_incref(answer.json);
+        remat_client_answer_clear(&answer);
+        cursor = print_page(kept, &left);
+    } while (cursor && left > 0);
+    if (!status && cursor)
+        printf("  More: --cursor %s\n", cursor);
+    json_decref(kept);
+    return status ? cli_failed(cli) : CLI_OK;
+}
+
+static int list(struct cli *cli)
+{
+    remat_client_answer answer;
+    bool done;
+    if (cli_connect(cli))
+        return cli_failed(cli);
+    if (!cli->json && !cli->output)
+        return list_pages(cli);
+    remat_status status = remat_client_profiles(cli->client, cli->name, cli->cursor, cli->limit,
+                                                &answer, &cli->error);
+    if (status)
+        return cli_failed(cli);
+    status = cli_write_json(cli, answer.text, &done);
+    remat_client_answer_clear(&answer);
+    return status ? cli_failed(cli) : CLI_OK;
+}
+
+int command_profile(struct cli *cli)
+{
+    static const struct {
+        const char *name;
+        int (*run)(struct cli *cli);
+        int arguments;
+    } verbs[] = {{"check", check, 2}, {"push", push, 2}, {"list", list, 1}, {"show", show, 2}};
+    if (cli->n_arguments == 0)
+        return cli_usage(cli, "profile needs check, push, list or show");
+    for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++) {
+        if (strcmp(verbs[i].name, cli->arguments[0]) != 0)
+            continue;
+        if (cli->n_arguments != verbs[i].arguments)
+            return cli_usage(cli, "profile %s takes %s", verbs[i].name,
+                             verbs[i].arguments == 1 ? "no argument" : "one argument");
+        return verbs[i].run(cli);
+    }
+    return cli_usage(cli, "profile knows check, push, list and show, not \"%.40s\"",
+                     cli->arguments[0]);
+}

@@ -1,0 +1,118 @@
+/* remat show: a schedule, readable. The timeline comes from the server by the schedule's id, or
+ * from a replay here when --profile gives the profile. */
+#include "cli.h"
+
+#include <string.h>
+#include <unistd.h>
+
+/* What is shown; both owned. */
+typedef struct exhibit {
+    json_t *schedule;
+    json_t *timeline; /* NULL: not known */
+} exhibit;
+
+static void exhibit_clear(exhibit *e)
+{
+    json_decref(e->schedule);
+    json_decref(e->timeline);
+}
+
+static remat_status fetch_schedule(struct cli *cli, const char *id, exhibit *e)
+{
+    remat_client_answer answer;
+    remat_status status = cli_connect(cli);
+    if (!status)
+        status = remat_client_get_schedule(cli->client, id, &answer, &cli->error);
+    if (status)
+        return status;
+    e->schedule = json_incref(answer.json);
+    remat_client_answer_clear(&answer);
+    return e->schedule ? REMAT_OK
+                       : remat_fail(&cli->error, REMAT_IO, NULL, "the server sent no schedule");
+}
+
+static remat_status fetch_timeline(struct cli *cli, const char *id, exhibit *e)
+{
+    remat_client_answer answer;
+    remat_status status = cli_connect(cli);
+    if (!status)
+        status = remat_client_get_timeline(cli->client, id, &answer, &cli->error);
+    if (status)
+        return status;
+    e->timeline = json_incref(answer.json);
+    remat_client_answer_clear(&answer);
+    return REMAT_OK;
+}
+
+static remat_status replay(struct cli *cli, exhibit *e)
+{
+    struct subject s = {0};
+    const char *wanted = json_get_text(e->schedule, "profile_id");
+    remat_status status = subject_load(cli->profile, &s, &cli->error);
+    if (!status && !s.document)
+        status = remat_fail(&cli->error, REMAT_INVALID, NULL,
+                            "--profile must be a file: the replay is made here");
+    if (!status && wanted[0] && strcmp(wanted, s.id) != 0)
+        status = remat_fail(&cli->error, REMAT_INVALID, "profile_id",
+                            "the schedule belongs to profile %.12s.., not to %.200s (%.12s..)",
+                            wanted, cli->profile, s.id);
+    if (!status)
+        status = local_timeline(&s, e->schedule, &e->timeline, &cli->error);
+    subject_clear(&s);
+    return status;
+}
+
+/* A file whose timeline the server may know. That it does not is no failure of show. */
+static void try_timeline(struct cli *cli, exhibit *e)
+{
+    const char *id = json_get_text(e->schedule, "schedule_id");
+    if (remat_is_id(id) && !fetch_timeline(cli, id, e))
+        return;
+    fputs("remat show: no timeline (no server knows this schedule); --profile FILE draws it\n",
+          stderr);
+}
+
+static remat_status load(struct cli *cli, const char *argument, exhibit *e)
+{
+    bool by_id = remat_is_id(argument) && access(argument, F_OK) != 0;
+    remat_status status = by_id ? fetch_schedule(cli, argument, e)
+                                : file_read_json(argument, &e->schedule, &cli->error);
+    if (!status && cli->profile)
+        return replay(cli, e);
+    if (!status && by_id && !cli->json)
+        return fetch_timeline(cli, argument, e);
+    bool is_timeline = json_object_get(e->schedule, "memory_during") != NULL;
+    if (!status && !by_id && !is_timeline && !cli->json)
+        try_timeline(cli, e);
+    return status;
+}
+
+static remat_status print(struct cli *cli, const exhibit *e)
+{
+    trace t;
+    bool done;
+    remat_status status = trace_read(e->schedule, e->timeline, &t, &cli->error);
+    if (status)
+        return status;
+    status = cli_write_json_value(cli, e->schedule, &done);
+    if (!status && !done) {
+        summary_print(cli, e->schedule, "");
+        if (t.timed)
+            timeline_print(cli, &t);
+        operations_print(cli, &t);
+    }
+    trace_clear(&t);
+    return status;
+}
+
+int command_show(struct cli *cli)
+{
+    exhibit e = {0};
+    if (cli->n_arguments != 1)
+        return cli_usage(cli, "show takes one SCHEDULE: an id, a file or -");
+    remat_status status = load(cli, cli->arguments[0], &e);
+    if (!status)
+        status = print(cli, &e);
+    exhibit_clear(&e);
+    return status ? cli_failed(cli) : CLI_OK;
+}

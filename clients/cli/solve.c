@@ -1,0 +1,72 @@
+/* remat solve */
+#include "cli.h"
+
+#include <stdio.h>
+
+static int print_answer(struct cli *cli, const json_t *schedule, const char *text,
+                        const char *cache)
+{
+    bool done;
+    remat_status status =
+        text ? cli_write_json(cli, text, &done) : cli_write_json_value(cli, schedule, &done);
+    if (status)
+        return cli_failed(cli);
+    if (!done)
+        summary_print(cli, schedule, cache);
+    return CLI_OK;
+}
+
+static int solve_there(struct cli *cli, const struct subject *s, const json_t *question)
+{
+    remat_client_answer answer;
+    struct progress bar;
+    progress_begin(&bar, cli);
+    remat_client_wait wait = {.seconds = cli->wait,
+                              .progress = cli->show_progress ? progress_of_job : NULL,
+                              .data = &bar};
+    remat_status status = cli_connect(cli);
+    if (!status)
+        status =
+            remat_client_schedule(cli->client, question, s->document, &wait, &answer, &cli->error);
+    progress_end(&bar);
+    if (status)
+        return cli_failed(cli);
+    int code = answer.status == 202 ? cli_waiting(cli, &answer)
+                                    : print_answer(cli, answer.json, answer.text, answer.cache);
+    remat_client_answer_clear(&answer);
+    return code;
+}
+
+static int solve_here(struct cli *cli, const struct subject *s, const json_t *question)
+{
+    json_t *answer = NULL;
+    if (local_schedule(cli, s, question, &answer, &cli->error))
+        return cli_failed(cli);
+    int code = print_answer(cli, answer, NULL, "");
+    json_decref(answer);
+    return code;
+}
+
+int command_solve(struct cli *cli)
+{
+    struct subject s = {0};
+    if (cli->n_arguments != 1)
+        return cli_usage(cli, "solve takes one PROFILE");
+    if (!cli->budget)
+        return cli_usage(cli, "solve needs --budget, like 4GiB or 60%%");
+    if (subject_load(cli->arguments[0], &s, &cli->error))
+        return cli_failed(cli);
+    if (cli->local && !s.document)
+        return cli_usage(cli, "--local needs the profile itself, not its id");
+    json_t *question = subject_question(cli, &s);
+    int code;
+    if (!question) {
+        remat_fail_memory(&cli->error);
+        code = cli_failed(cli);
+    } else {
+        code = cli->local ? solve_here(cli, &s, question) : solve_there(cli, &s, question);
+    }
+    json_decref(question);
+    subject_clear(&s);
+    return code;
+}

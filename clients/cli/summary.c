@@ -1,0 +1,89 @@
+/* The numbers of a schedule, one a line. */
+#include "cli.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <string.h>
+
+void summary_line(const struct cli *cli, const char *name, const char *format, ...)
+{
+    va_list arguments;
+    printf("  %s%-14s%s", draw_paint(cli, PAINT_DIM), name, draw_plain(cli));
+    va_start(arguments, format);
+    vprintf(format, arguments);
+    va_end(arguments);
+    putchar('\n');
+}
+
+static void print_claim(const struct cli *cli, const json_t *schedule)
+{
+    const char *solver = json_get_text(schedule, "solver");
+    const char *optimality = json_get_text(schedule, "optimality");
+    const char *requested = json_get_text(schedule, "requested_solver");
+    printf("%s%s%s", draw_paint(cli, PAINT_BOLD), solver[0] ? solver : "schedule", draw_plain(cli));
+    if (strcmp(requested, "auto") == 0)
+        fputs(" (auto)", stdout);
+    if (strcmp(optimality, "optimal-in-class") == 0)
+        printf(", optimal among %s", json_get_text(schedule, "class"));
+    else if (optimality[0])
+        printf(", %s", optimality);
+    if (json_is_true(json_object_get(schedule, "verified")))
+        fputs(", verified", stdout);
+    putchar('\n');
+}
+
+static void print_memory(const struct cli *cli, const json_t *schedule)
+{
+    char a[TEXT_SIZE], b[TEXT_SIZE];
+    double budget = json_get_number(schedule, "budget"), peak = json_get_number(schedule, "peak");
+    double store_all = json_get_number(schedule, "store_all_peak");
+    if (!isnan(budget))
+        summary_line(cli, "budget", "%s", text_bytes(budget, a));
+    if (isnan(store_all))
+        summary_line(cli, "peak", "%s", text_bytes(peak, a));
+    else
+        summary_line(cli, "peak", "%s, %.1f %% of the %s of storing everything",
+                     text_bytes(peak, a), store_all > 0 ? 100 * peak / store_all : 100,
+                     text_bytes(store_all, b));
+}
+
+static void print_time(const struct cli *cli, const json_t *schedule)
+{
+    char a[TEXT_SIZE], b[TEXT_SIZE], c[TEXT_SIZE];
+    const char *unit = json_get_text(schedule, "time_unit");
+    double makespan = json_get_number(schedule, "makespan");
+    double bound = json_get_number(schedule, "lower_bound");
+    double overhead = json_get_number(schedule, "overhead");
+    if (isnan(overhead))
+        summary_line(cli, "makespan", "%s", text_time(makespan, unit, a));
+    else
+        summary_line(cli, "makespan", "%s, overhead %s over the %s of storing everything",
+                     text_time(makespan, unit, a), text_percent(overhead, b),
+                     text_time(json_get_number(schedule, "store_all_makespan"), unit, c));
+    if (!isnan(bound))
+        summary_line(cli, "lower bound", "%s, gap %s (%s)", text_time(bound, unit, a),
+                     text_percent(json_get_number(schedule, "gap"), b),
+                     json_get_text(schedule, "class"));
+}
+
+void summary_print(const struct cli *cli, const json_t *schedule, const char *cache)
+{
+    char a[TEXT_SIZE];
+    double seconds = json_get_number(schedule, "solve_seconds");
+    print_claim(cli, schedule);
+    print_memory(cli, schedule);
+    print_time(cli, schedule);
+    summary_line(cli, "operations", "%zu on %zu nodes",
+                 json_array_size(json_object_get(schedule, "operations")),
+                 json_array_size(json_object_get(schedule, "nodes")));
+    if (!isnan(seconds))
+        summary_line(cli, "solved in", "%s%s%s", text_seconds(seconds, a), cache[0] ? ", " : "",
+                     strcmp(cache, "hit") == 0     ? "and remembered"
+                     : strcmp(cache, "table") == 0 ? "out of a stored table"
+                     : cache[0]                    ? "just now"
+                                                   : "");
+    if (json_get_text(schedule, "schedule_id")[0])
+        summary_line(cli, "schedule", "%.64s", json_get_text(schedule, "schedule_id"));
+    if (json_get_text(schedule, "profile_id")[0])
+        summary_line(cli, "profile", "%.64s", json_get_text(schedule, "profile_id"));
+}
