@@ -1,0 +1,170 @@
+/* tests/data/chain_small.json: optima of small chains found by exhaustive search (its "about" says
+ * of what). rotor must reproduce every number exactly; the other chain solvers must not beat them.
+ */
+#include "../unit/chain_support.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <string.h>
+
+enum { MAX_STAGES = 16 };
+
+static uint64_t integer(const json_t *object, const char *key)
+{
+    return (uint64_t)json_integer_value(json_object_get(object, key));
+}
+
+static double number(const json_t *object, const char *key)
+{
+    return json_number_value(json_object_get(object, key));
+}
+
+static void read_chain(const json_t *instance, support_chain *chain, support_stage *stages)
+{
+    const json_t *list = json_object_get(instance, "stages");
+    *chain = (support_chain){.n = (uint32_t)json_array_size(list), .n_inputs = 1, .stages = stages};
+    chain->input_bytes[0] = integer(instance, "input_bytes");
+    chain->input_gradient[0] = integer(instance, "input_grad_bytes");
+    assert_true(chain->n <= MAX_STAGES);
+    for (uint32_t i = 0; i < chain->n; i++) {
+        const json_t *stage = json_array_get(list, i);
+        uint64_t a = i + 1 < chain->n ? integer(stage, "a") : 0;
+        stages[i] = (support_stage){
+            .a = a,
+            .saved = integer(stage, "abar") - a,
+            .delta = integer(stage, "delta"),
+            .of = integer(stage, "of"),
+            .os = integer(stage, json_object_get(stage, "os") ? "os" : "of"),
+            .ob = integer(stage, "ob"),
+            .uf = number(stage, "uf"),
+            .ub = number(stage, "ub"),
+            .uses_output = true,
+        };
+    }
+}
+
+/* Last step within budget, or -1. */
+static ptrdiff_t step_within(const remat_solver *solver, const void *table, uint64_t budget)
+{
+    ptrdiff_t found = -1;
+    for (size_t i = 0; i < solver->n_steps(table) && solver->step_budget(table, i) <= budget; i++)
+        found = (ptrdiff_t)i;
+    return found;
+}
+
+static void check_numbers(const json_t *instance, const void *table)
+{
+    const remat_solver *rotor = remat_solver_find("rotor");
+    size_t count = rotor->n_steps(table);
+    uint64_t budget = integer(instance, "budget");
+    assert_true(count > 0);
+    assert_int_equal(rotor->step_budget(table, 0), integer(instance, "min_feasible_budget"));
+    assert_int_equal(rotor->step_budget(table, count - 1),
+                     integer(instance, "no_recompute_budget"));
+    ptrdiff_t step = step_within(rotor, table, budget);
+    double bound = rotor->lower_bound(table, budget);
+    if (json_is_null(json_object_get(instance, "optimal_makespan"))) {
+        assert_int_equal(step, -1);
+        assert_true(isinf(bound));
+        return;
+    }
+    assert_true(step >= 0);
+    assert_true(rotor->step_makespan(table, (size_t)step) == number(instance, "optimal_makespan"));
+    assert_true(bound == number(instance, "optimal_makespan"));
+    assert_int_equal(rotor->step_budget(table, (size_t)step), integer(instance, "peak"));
+}
+
+/* Through liveness, states and simulator: never slower, never larger than the model says. */
+static void check_table(const json_t *instance, const remat_problem *problem)
+{
+    remat_table *table = NULL;
+    remat_error error = {0};
+    remat_schedule schedule;
+    if (remat_tabulate(remat_solver_find("rotor"), problem, NULL, &table, &error))
+        fail_msg("%s", error.message);
+    uint64_t budget = integer(instance, "budget");
+    remat_status status = remat_table_schedule(table, problem, budget, &schedule, &error);
+    if (json_is_null(json_object_get(instance, "optimal_makespan"))) {
+        if (status == REMAT_OK) { /* liveness may fit what the model does not */
+            assert_true(schedule.simulation.peak <= budget);
+            remat_schedule_clear(&schedule);
+        } else {
+            assert_int_equal(status, REMAT_INFEASIBLE);
+            assert_true(error.number > budget);
+            assert_true(error.number <= integer(instance, "min_feasible_budget"));
+        }
+    } else {
+        assert_int_equal(status, REMAT_OK);
+        assert_true(schedule.simulation.makespan <= number(instance, "optimal_makespan"));
+        assert_true(schedule.simulation.peak <= budget);
+        assert_true(schedule.lower_bound <= schedule.simulation.makespan);
+        remat_schedule_clear(&schedule);
+    }
+    remat_table_free(table);
+}
+
+/* A heuristic's or restricted solver's step never beats the optimum of its bytes. */
+static void check_other(const char *name, const remat_problem *problem, const void *optimal)
+{
+    const remat_solver *rotor = remat_solver_find("rotor"), *solver = remat_solver_find(name);
+    void *table = NULL;
+    remat_error error = {0};
+    remat_problem own = *problem;
+    own.options = remat_options_default(solver);
+    if (remat_solver_accepts(solver, &own, &error))
+        return;
+    assert_int_equal(solver->tabulate(&own, NULL, &table, &error), REMAT_OK);
+    support_check_steps(name, table, &own, true);
+    for (size_t i = 0; i < solver->n_steps(table); i++) {
+        ptrdiff_t step = step_within(rotor, optimal, solver->step_budget(table, i));
+        assert_true(step >= 0);
+        assert_true(rotor->step_makespan(optimal, (size_t)step) <= solver->step_makespan(table, i));
+    }
+    solver->table_free(table);
+}
+
+static void check_instance(const json_t *instance)
+{
+    support_stage stages[MAX_STAGES];
+    support_chain chain;
+    read_chain(instance, &chain, stages);
+    remat_profile *profile = support_profile(&chain);
+    remat_problem problem = support_problem("rotor", profile, integer(instance, "budget"));
+    const remat_solver *rotor = remat_solver_find("rotor");
+    void *table = NULL;
+    remat_error error = {0};
+    assert_int_equal(rotor->tabulate(&problem, NULL, &table, &error), REMAT_OK);
+    check_numbers(instance, table);
+    support_check_steps("rotor", table, &problem, true);
+    check_table(instance, &problem);
+    static const char *const others[] = {"chen-sqrt", "chen-greedy", "revolve"};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        check_other(others[i], &problem, table);
+    rotor->table_free(table);
+    remat_profile_free(profile);
+}
+
+static void expected_values(void **state)
+{
+    (void)state;
+    json_error_t problem;
+    json_t *root = json_load_file(TEST_DATA "/chain_small.json", 0, &problem);
+    if (!root)
+        fail_msg("chain_small.json: %s", problem.text);
+    size_t index;
+    json_t *instance;
+    json_t *instances = json_object_get(root, "instances");
+    assert_true(json_array_size(instances) == 20);
+    json_array_foreach(instances, index, instance)
+    {
+        print_message("# %s\n", json_string_value(json_object_get(instance, "name")));
+        check_instance(instance);
+    }
+    json_decref(root);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(expected_values)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
