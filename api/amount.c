@@ -12,9 +12,16 @@ static double unit_bytes(const char *text)
     static const struct {
         const char *name;
         double bytes;
-    } units[] = {{"", 1},      {"B", 1},      {"KB", 1e3},           {"MB", 1e6},
-                 {"GB", 1e9},  {"TB", 1e12},  {"KiB", 1024.0},       {"MiB", 1048576.0},
-                 {"GiB", 1073741824.0}, {"TiB", 1099511627776.0}};
+    } units[] = {{"", 1},
+                 {"B", 1},
+                 {"KB", 1e3},
+                 {"MB", 1e6},
+                 {"GB", 1e9},
+                 {"TB", 1e12},
+                 {"KiB", 1024.0},
+                 {"MiB", 1048576.0},
+                 {"GiB", 1073741824.0},
+                 {"TiB", 1099511627776.0}};
     for (size_t i = 0; i < sizeof units / sizeof *units; i++)
         if (strcasecmp(units[i].name, text) == 0)
             return units[i].bytes;
@@ -70,7 +77,7 @@ remat_status remat_amount_decode(const json_t *json, const char *field, bool per
     return REMAT_OK;
 }
 
-/* ---- the link ------------------------------------------------------------------------------------- */
+/* ---- the link ---- */
 
 /* Bytes per time unit of the profile: a number as it is, "12GB/s" by the profile's unit. */
 static remat_status rate_decode(const json_t *json, const char *field, const remat_profile *profile,
@@ -101,8 +108,8 @@ static remat_status rate_decode(const json_t *json, const char *field, const rem
                           field);
     }
     if (!(rate >= 0) || isinf(rate))
-        return remat_fail(error, REMAT_INVALID, field, "%s is %g; it must be finite and not negative",
-                          field, rate);
+        return remat_fail(error, REMAT_INVALID, field,
+                          "%s is %g; it must be finite and not negative", field, rate);
     *ret_rate = rate;
     return REMAT_OK;
 }
@@ -119,12 +126,12 @@ remat_status remat_link_decode(const json_t *json, const remat_profile *profile,
                                 {"to_device", FIELD_ANY, false, &to_device},
                                 {"latency", FIELD_NUMBER, false, &latency},
                                 {"shared", FIELD_BOOLEAN, false, &link.shared}};
-    remat_status status =
-        fields_read(json, "link.", rules, sizeof rules / sizeof *rules, error);
+    remat_status status = fields_read(json, "link.", rules, sizeof rules / sizeof *rules, error);
     if (status)
         return status;
     bool each_way = to_host && to_device;
-    if ((bandwidth != NULL) + per_unit.given + each_way != 1 || (!each_way && (to_host || to_device)))
+    if ((bandwidth != NULL) + per_unit.given + each_way != 1 ||
+        (!each_way && (to_host || to_device)))
         return remat_fail(error, REMAT_INVALID, "link",
                           "link needs one of bandwidth, bytes_per_time_unit, or both to_host and "
                           "to_device");

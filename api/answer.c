@@ -166,8 +166,8 @@ json_t *remat_tradeoff_point(const remat_profile *profile, uint64_t budget,
     const remat_point *frontier = table ? remat_table_frontier(table, &n) : NULL;
     ptrdiff_t index = table ? remat_table_point(table, budget) : -1;
     if (index < 0)
-        return json_pack("{s:I, s:b, s:n, s:n, s:n}", "budget", (json_int_t)budget, "feasible",
-                         0, "makespan", "overhead", "peak");
+        return json_pack("{s:I, s:b, s:n, s:n, s:n}", "budget", (json_int_t)budget, "feasible", 0,
+                         "makespan", "overhead", "peak");
     const remat_point *point = &frontier[index];
     return json_pack("{s:I, s:b, s:f, s:f, s:I, s:s}", "budget", (json_int_t)budget, "feasible", 1,
                      "makespan", point->makespan, "overhead",
@@ -175,7 +175,7 @@ json_t *remat_tradeoff_point(const remat_profile *profile, uint64_t budget,
                      (json_int_t)point->peak, "solver", remat_table_solver(table)->name);
 }
 
-/* ---- solvers ---------------------------------------------------------------------------------------- */
+/* ---- solvers ---- */
 
 static json_t *option_encode(const remat_option *option)
 {
@@ -222,11 +222,11 @@ static json_t *solver_encode(const remat_solver *solver)
             failed |= json_array_append_new(accepts, json_string(shapes[i].name)) != 0;
     for (size_t i = 0; i < solver->n_options; i++)
         failed |= json_array_append_new(options, option_encode(&solver->options[i])) != 0;
-    json_t *json = json_pack(
-        "{s:s, s:s, s:s, s:s, s:o, s:b, s:b, s:o}", "name", solver->name, "summary",
-        solver->summary, "source", solver->source, "optimal_for", solver->optimal_for, "accepts",
-        accepts, "homogeneous_only", (solver->accepts & REMAT_HOMOGENEOUS_ONLY) != 0, "needs_link",
-        (solver->accepts & REMAT_NEEDS_LINK) != 0, "options", options);
+    json_t *json = json_pack("{s:s, s:s, s:s, s:s, s:o, s:b, s:b, s:o}", "name", solver->name,
+                             "summary", solver->summary, "source", solver->source, "optimal_for",
+                             solver->optimal_for, "accepts", accepts, "homogeneous_only",
+                             (solver->accepts & REMAT_HOMOGENEOUS_ONLY) != 0, "needs_link",
+                             (solver->accepts & REMAT_NEEDS_LINK) != 0, "options", options);
     return json ? finish(json, failed) : NULL;
 }
 

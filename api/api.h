@@ -1,9 +1,9 @@
 /* The wire: JSON text to structures and back, for every resource of the service; the identities of
  * profiles and questions; problems (RFC 9457); the OpenAPI document. No I/O, no threads, no state.
  *
- * json_t is jansson's; a json_t that a function returns belongs to the caller (json_decref). Text that is
- * returned as char * is freed with free(). Every failure names the field in JSON terms. Unknown fields
- * are errors everywhere: a misspelt cost must not be ignored in silence. */
+ * json_t is jansson's; a json_t that a function returns belongs to the caller (json_decref). Text
+ * that is returned as char * is freed with free(). Every failure names the field in JSON terms.
+ * Unknown fields are errors everywhere: a misspelt cost must not be ignored in silence. */
 #ifndef REMAT_API_H
 #define REMAT_API_H
 
@@ -15,10 +15,10 @@
 #define REMAT_MAX_JSON_DEPTH 64
 #define REMAT_MAX_TRADEOFF_POINTS 1000
 
-/* ---- text and identities ------------------------------------------------------------------------- */
+/* ---- text and identities ---- */
 
-/* Parses length bytes; refuses invalid UTF-8, duplicate keys, nesting deeper than REMAT_MAX_JSON_DEPTH
- * and anything after the value. REMAT_INVALID says line and column. */
+/* Parses length bytes; refuses invalid UTF-8, duplicate keys, nesting deeper than
+ * REMAT_MAX_JSON_DEPTH and anything after the value. REMAT_INVALID says line and column. */
 remat_status remat_json_parse(const char *text, size_t length, json_t **ret_json,
                               remat_error *error);
 
@@ -34,12 +34,12 @@ bool remat_is_id(const char *text);
 /* SHA-256 of the canonical encoding (remat_profile_encode). */
 void remat_profile_id(const remat_profile *profile, char ret_id[REMAT_ID_SIZE]);
 
-/* ---- profiles ------------------------------------------------------------------------------------- */
+/* ---- profiles ---- */
 
-/* The profile that a remat-profile/1 document describes. prefix ("" or "profile.") stands before the
- * field names in errors. */
-remat_status remat_profile_decode(const json_t *json, const char *prefix, remat_profile **ret_profile,
-                                  remat_error *error);
+/* The profile that a remat-profile/1 document describes. prefix ("" or "profile.") stands before
+ * the field names in errors. */
+remat_status remat_profile_decode(const json_t *json, const char *prefix,
+                                  remat_profile **ret_profile, remat_error *error);
 
 typedef struct remat_minimum {
     const remat_solver *solver;
@@ -50,7 +50,7 @@ typedef struct remat_minimum {
 json_t *remat_profile_summary(const remat_profile *profile, uint64_t store_all_peak,
                               const remat_minimum *minima, size_t n_minima);
 
-/* ---- questions ------------------------------------------------------------------------------------ */
+/* ---- questions ---- */
 
 /* An amount of bytes as requests give it. */
 typedef struct remat_amount {
@@ -81,7 +81,8 @@ typedef struct remat_schedule_request {
 remat_status remat_schedule_request_decode(const json_t *json, remat_schedule_request *ret_request,
                                            remat_error *error);
 
-/* The budget in bytes: percentages resolved, reserved subtracted. REMAT_INVALID when nothing is left. */
+/* The budget in bytes: percentages resolved, reserved subtracted. REMAT_INVALID when nothing is
+ * left. */
 remat_status remat_budget_resolve(const remat_schedule_request *request, uint64_t store_all_peak,
                                   uint64_t *ret_budget, remat_error *error);
 
@@ -107,13 +108,14 @@ remat_status remat_simulation_request_decode(const json_t *json,
                                              remat_simulation_request *ret_request,
                                              remat_error *error);
 
-/* {"bandwidth": "12GB/s"} or {"bytes_per_time_unit": 2}; also to_host, to_device for each way, latency
- * (profile time units), shared. A bandwidth per second needs a profile in real time. */
+/* {"bandwidth": "12GB/s"} or {"bytes_per_time_unit": 2}; also to_host, to_device for each way,
+ * latency (profile time units), shared. A bandwidth per second needs a profile in real time. */
 remat_status remat_link_decode(const json_t *json, const remat_profile *profile,
                                remat_link *ret_link, remat_error *error);
 
-/* The question itself, in one spelling: {"budget", "options", "profile_id", "solver"} with every default
- * written out and keys sorted. Its SHA-256 is the schedule id, so one question has one answer. */
+/* The question itself, in one spelling: {"budget", "options", "profile_id", "solver"} with every
+ * default written out and keys sorted. Its SHA-256 is the schedule id, so one question has one
+ * answer. */
 json_t *remat_question(const char *profile_id, const remat_solver *solver,
                        const remat_options *options, uint64_t budget);
 remat_status remat_question_decode(const json_t *question, remat_subject *ret_subject,
@@ -122,16 +124,16 @@ remat_status remat_question_decode(const json_t *question, remat_subject *ret_su
 /* The options of one solver, canonical: the key of its tables. */
 json_t *remat_options_encode(const remat_solver *solver, const remat_options *options);
 
-/* ---- operations ------------------------------------------------------------------------------------ */
+/* ---- operations ---- */
 
-/* [["F", 0], ["X", 3], ["D", "input", 0], ["S", 1, 4], ..]; indices are checked against the profile. The
- * list is cleared by the caller; *ret_operations is untouched on failure. */
+/* [["F", 0], ["X", 3], ["D", "input", 0], ["S", 1, 4], ..]; indices are checked against the
+ * profile. The list is cleared by the caller; *ret_operations is untouched on failure. */
 remat_status remat_operations_decode(const json_t *json, const remat_profile *profile,
                                      const char *field, remat_operations *ret_operations,
                                      remat_error *error);
 json_t *remat_operations_encode(const remat_operations *operations);
 
-/* ---- answers --------------------------------------------------------------------------------------- */
+/* ---- answers ---- */
 
 typedef struct remat_schedule_answer {
     const char *schedule_id, *profile_id;
@@ -169,23 +171,23 @@ json_t *remat_solvers_encode(void);
 /* RFC 3339 UTC with milliseconds. */
 void remat_time_text(int64_t milliseconds, char ret_text[32]);
 
-/* ---- problems -------------------------------------------------------------------------------------- */
+/* ---- problems ---- */
 
 /* The kinds of problem, their HTTP status and title. */
 #define REMAT_PROBLEM_MAP(X)                                                                       \
-    X(INVALID_REQUEST, "invalid-request", 400, "The request is not valid")                        \
-    X(INVALID_PROFILE, "invalid-profile", 400, "The profile is not valid")                        \
-    X(UNAUTHORIZED, "unauthorized", 401, "A token is required")                                   \
-    X(NOT_FOUND, "not-found", 404, "There is no such thing")                                      \
-    X(METHOD_NOT_ALLOWED, "method-not-allowed", 405, "The method is not allowed here")            \
-    X(CANCELLED, "cancelled", 409, "The job was cancelled")                                       \
-    X(TOO_LARGE, "too-large", 413, "The work is past a limit of this server")                     \
-    X(UNSUPPORTED_MEDIA_TYPE, "unsupported-media-type", 415, "Only application/json is read")     \
-    X(INFEASIBLE_BUDGET, "infeasible-budget", 422, "No schedule fits the budget")                 \
-    X(NOT_ACCEPTED, "solver-does-not-accept", 422, "The solver does not accept this profile")     \
-    X(INTERNAL, "internal", 500, "The server failed")                                             \
-    X(STORAGE, "storage", 500, "The store failed")                                                \
-    X(BUSY, "busy", 503, "The server is busy")                                                    \
+    X(INVALID_REQUEST, "invalid-request", 400, "The request is not valid")                         \
+    X(INVALID_PROFILE, "invalid-profile", 400, "The profile is not valid")                         \
+    X(UNAUTHORIZED, "unauthorized", 401, "A token is required")                                    \
+    X(NOT_FOUND, "not-found", 404, "There is no such thing")                                       \
+    X(METHOD_NOT_ALLOWED, "method-not-allowed", 405, "The method is not allowed here")             \
+    X(CANCELLED, "cancelled", 409, "The job was cancelled")                                        \
+    X(TOO_LARGE, "too-large", 413, "The work is past a limit of this server")                      \
+    X(UNSUPPORTED_MEDIA_TYPE, "unsupported-media-type", 415, "Only application/json is read")      \
+    X(INFEASIBLE_BUDGET, "infeasible-budget", 422, "No schedule fits the budget")                  \
+    X(NOT_ACCEPTED, "solver-does-not-accept", 422, "The solver does not accept this profile")      \
+    X(INTERNAL, "internal", 500, "The server failed")                                              \
+    X(STORAGE, "storage", 500, "The store failed")                                                 \
+    X(BUSY, "busy", 503, "The server is busy")                                                     \
     X(STOPPING, "stopping", 503, "The server is stopping")
 
 typedef enum remat_problem_type {
@@ -197,10 +199,11 @@ typedef enum remat_problem_type {
 int remat_problem_status(remat_problem_type type);
 /* The problem that a failed library call amounts to. */
 remat_problem_type remat_problem_of(const remat_error *error);
-/* The problem document; detail is error->message, with "field" and "minimum_budget" where they apply. */
+/* The problem document; detail is error->message, with "field" and "minimum_budget" where they
+ * apply. */
 json_t *remat_problem_encode(remat_problem_type type, const remat_error *error);
 
-/* ---- the document ----------------------------------------------------------------------------------- */
+/* ---- the document ---- */
 
 /* OpenAPI 3.1, JSON, static. */
 const char *remat_openapi(size_t *ret_length);

@@ -54,8 +54,8 @@ char *remat_json_text(const json_t *json)
 
 static const char *type_name(const json_t *json)
 {
-    static const char *const names[] = {"an object",      "an array",  "a string", "an integer",
-                                        "a real number", "true",      "false",    "null"};
+    static const char *const names[] = {"an object",     "an array", "a string", "an integer",
+                                        "a real number", "true",     "false",    "null"};
     return names[json_typeof(json)];
 }
 

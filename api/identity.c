@@ -43,6 +43,5 @@ void remat_profile_id(const remat_profile *profile, char ret_id[REMAT_ID_SIZE])
 
 bool remat_is_id(const char *text)
 {
-    return strspn(text, "0123456789abcdef") == REMAT_ID_SIZE - 1 &&
-           text[REMAT_ID_SIZE - 1] == '\0';
+    return strspn(text, "0123456789abcdef") == REMAT_ID_SIZE - 1 && text[REMAT_ID_SIZE - 1] == '\0';
 }

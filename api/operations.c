@@ -31,8 +31,8 @@ static remat_status read_state(const reading *r, const json_t *json, remat_opera
 {
     if (json_array_size(json) != 3)
         return bad(r, "S and R have two numbers: the state and the version");
-    remat_status status = read_index(r, json_array_get(json, 1), r->profile->n_states, "state",
-                                     &operation->index);
+    remat_status status =
+        read_index(r, json_array_get(json, 1), r->profile->n_states, "state", &operation->index);
     if (status)
         return status;
     return read_index(r, json_array_get(json, 2),

@@ -55,8 +55,8 @@ json_t *remat_problem_encode(remat_problem_type type, const remat_error *error)
     if (error && error->field[0])
         failed |= json_object_set_new(json, "field", json_string(error->field));
     if (type == REMAT_PROBLEM_INFEASIBLE_BUDGET && error && error->number)
-        failed |= json_object_set_new(json, "minimum_budget",
-                                      json_integer((json_int_t)error->number));
+        failed |=
+            json_object_set_new(json, "minimum_budget", json_integer((json_int_t)error->number));
     if (failed) {
         json_decref(json);
         return NULL;

@@ -38,10 +38,10 @@ static remat_status read_inputs(draft *d, const json_t *json)
         remat_input_spec *input = &d->inputs[k];
         char path[64];
         snprintf(path, sizeof path, "%sinputs[%zu].", d->prefix, k);
-        const field_rule rules[] = {{"id", FIELD_STRING, true, &input->id},
-                                    {"bytes", FIELD_NUMBER, true, &input->bytes},
-                                    {"gradient_bytes", FIELD_NUMBER, false,
-                                     &input->gradient_bytes}};
+        const field_rule rules[] = {
+            {"id", FIELD_STRING, true, &input->id},
+            {"bytes", FIELD_NUMBER, true, &input->bytes},
+            {"gradient_bytes", FIELD_NUMBER, false, &input->gradient_bytes}};
         remat_status status = fields_read(json_array_get(json, k), path, rules, 3, d->error);
         if (status)
             return status;
@@ -120,8 +120,7 @@ static remat_status read_node(draft *d, size_t v, const json_t *json)
         {"reads", FIELD_ARRAY, false, &reads},
         {"writes", FIELD_ARRAY, false, &writes},
         {"alternatives", FIELD_ARRAY, false, &alternatives}};
-    remat_status status =
-        fields_read(json, path, rules, sizeof rules / sizeof *rules, d->error);
+    remat_status status = fields_read(json, path, rules, sizeof rules / sizeof *rules, d->error);
     if (status)
         return status;
     snprintf(field, sizeof field, "%sinputs", path);
@@ -129,8 +128,8 @@ static remat_status read_node(draft *d, size_t v, const json_t *json)
                                  d->error)))
         return status;
     snprintf(field, sizeof field, "%sreads", path);
-    if ((status = fields_strings(reads, field, (const char ***)&node->reads, &node->n_reads,
-                                 d->error)))
+    if ((status =
+             fields_strings(reads, field, (const char ***)&node->reads, &node->n_reads, d->error)))
         return status;
     snprintf(field, sizeof field, "%swrites", path);
     if ((status = fields_strings(writes, field, (const char ***)&node->writes, &node->n_writes,

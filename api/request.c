@@ -45,8 +45,8 @@ static remat_status read_wait(remat_number wait, remat_subject *subject, remat_e
 {
     subject->wait = wait.given ? wait.value : DEFAULT_WAIT;
     if (!(subject->wait >= 0 && subject->wait <= MAX_WAIT))
-        return remat_fail(error, REMAT_INVALID, "wait", "wait is %g; it must be from 0 to %g seconds",
-                          subject->wait, MAX_WAIT);
+        return remat_fail(error, REMAT_INVALID, "wait",
+                          "wait is %g; it must be from 0 to %g seconds", subject->wait, MAX_WAIT);
     return REMAT_OK;
 }
 
@@ -84,7 +84,9 @@ static remat_status read_subject(const raw_subject *raw, remat_subject *ret_subj
         {"profile", FIELD_OBJECT, false, &(raw).profile},                                          \
         {"solver", FIELD_STRING, false, &(raw).solver},                                            \
         {"options", FIELD_OBJECT, false, &(raw).options},                                          \
-        {"wait", FIELD_NUMBER, false, &(raw).wait}
+    {                                                                                              \
+        "wait", FIELD_NUMBER, false, &(raw).wait                                                   \
+    }
 
 remat_status remat_schedule_request_decode(const json_t *json, remat_schedule_request *ret_request,
                                            remat_error *error)
@@ -136,8 +138,8 @@ static remat_status read_budgets(const json_t *json, remat_tradeoff_request *req
     for (size_t i = 0; i < n; i++) {
         char field[40];
         snprintf(field, sizeof field, "budgets[%zu]", i);
-        remat_status status = remat_amount_decode(json_array_get(json, i), field, true,
-                                                  &request->budgets[i], error);
+        remat_status status =
+            remat_amount_decode(json_array_get(json, i), field, true, &request->budgets[i], error);
         if (status)
             return status;
     }

@@ -99,15 +99,15 @@ size_t body_cost(const body *b)
     return cost;
 }
 
-/* ---- requests --------------------------------------------------------------------------------------- */
+/* ---- requests ---- */
 
 typedef struct sink {
     char *data;
     size_t length, capacity, limit;
 } sink;
 
-/* Room for at least one more byte; false when out of memory or past the limit (of which one byte more
- * is allowed, so that reaching it can be told from passing it). */
+/* Room for at least one more byte; false when out of memory or past the limit (of which one byte
+ * more is allowed, so that reaching it can be told from passing it). */
 static bool sink_grow(sink *s)
 {
     if (s->length < s->capacity)
@@ -176,8 +176,8 @@ remat_status body_decode(const char *coding, const char *data, size_t length, si
     bool whole = gzip ? gunzip(data, length, &s) : unzstd(data, length, &s);
     if (s.length > limit) {
         free(s.data);
-        return remat_fail(error, REMAT_TOO_LARGE, NULL,
-                          "the decoded body is larger than %zu bytes", limit);
+        return remat_fail(error, REMAT_TOO_LARGE, NULL, "the decoded body is larger than %zu bytes",
+                          limit);
     }
     if (!whole) {
         free(s.data);

@@ -1,4 +1,5 @@
-/* Finished bodies of answers: immutable bytes, also compressed, shared by everyone who sends them. */
+/* Finished bodies of answers: immutable bytes, also compressed, shared by everyone who sends them.
+ */
 #ifndef REMAT_SERVER_BODY_H
 #define REMAT_SERVER_BODY_H
 
@@ -17,8 +18,8 @@ typedef struct body {
     size_t length[BODY_CODINGS];
 } body;
 
-/* Takes text (malloc'ed, freed on failure too). Bodies over 1 KiB are compressed as well, each coding
- * that makes them smaller, if compress says so. NULL: out of memory. */
+/* Takes text (malloc'ed, freed on failure too). Bodies over 1 KiB are compressed as well, each
+ * coding that makes them smaller, if compress says so. NULL: out of memory. */
 body *body_new(char *text, size_t length, bool compress);
 
 /* The text of json, whose reference is taken; NULL json gives NULL. */

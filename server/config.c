@@ -130,8 +130,8 @@ static void set_defaults(config *c)
                   .listen = "127.0.0.1:7070"};
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     c->workers = cores > 0 ? (unsigned)cores : 1;
-    c->memory_limit = sysinfo(&info) == 0 ? (uint64_t)info.totalram * info.mem_unit / 4
-                                          : UINT64_C(1) << 30;
+    c->memory_limit =
+        sysinfo(&info) == 0 ? (uint64_t)info.totalram * info.mem_unit / 4 : UINT64_C(1) << 30;
     const char *state = getenv("STATE_DIRECTORY"), *xdg = getenv("XDG_STATE_HOME"),
                *home = getenv("HOME");
     if (state && state[0])
@@ -169,8 +169,7 @@ static void print_config(const config *c)
         else if (settings[i].type == LEVEL)
             printf("%s = %s\n", settings[i].flag, levels[*(const log_level *)value]);
         else if (settings[i].type == BYTES)
-            printf("%s = %llu\n", settings[i].flag,
-                   (unsigned long long)*(const uint64_t *)value);
+            printf("%s = %llu\n", settings[i].flag, (unsigned long long)*(const uint64_t *)value);
         else
             printf("%s = %u\n", settings[i].flag, *(const unsigned *)value);
     }

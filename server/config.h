@@ -9,25 +9,26 @@
 #include <stddef.h>
 
 typedef struct config {
-    char listen[256];       /* ADDRESS:PORT; port 0 lets the system choose */
-    char store[1024];       /* path */
-    unsigned workers;       /* solves at a time */
-    uint64_t memory_limit;  /* bytes of one table */
-    uint64_t cache_bytes;   /* of answers in memory; tables get as much again */
-    uint64_t max_body;      /* bytes of a request body, also after decoding */
-    unsigned max_nodes;     /* of one profile */
-    unsigned queue_limit;   /* solves that may wait */
+    char listen[256];      /* ADDRESS:PORT; port 0 lets the system choose */
+    char store[1024];      /* path */
+    unsigned workers;      /* solves at a time */
+    uint64_t memory_limit; /* bytes of one table */
+    uint64_t cache_bytes;  /* of answers in memory; tables get as much again */
+    uint64_t max_body;     /* bytes of a request body, also after decoding */
+    unsigned max_nodes;    /* of one profile */
+    unsigned queue_limit;  /* solves that may wait */
     unsigned max_connections;
     unsigned idle_seconds;  /* before a silent connection is closed */
     unsigned solve_seconds; /* limit of one solve */
     unsigned stop_seconds;  /* grace of running solves at SIGTERM */
     log_level log_level;
-    bool check_only;        /* --check-config */
+    bool check_only; /* --check-config */
 } config;
 
 typedef enum config_outcome { CONFIG_RUN, CONFIG_DONE, CONFIG_BAD } config_outcome;
 
-/* Reads variables and flags (argv as main got it, from its first argument on). CONFIG_DONE: --help or
+/* Reads variables and flags (argv as main got it, from its first argument on). CONFIG_DONE: --help
+ * or
  * --version was printed. CONFIG_BAD: a message was printed on stderr. */
 config_outcome config_read(config *ret_config, int argc, char **argv);
 

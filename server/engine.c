@@ -43,7 +43,7 @@ static double seconds_since(uint64_t start)
     return (double)(uv_hrtime() - start) / 1e9;
 }
 
-/* ---- references ------------------------------------------------------------------------------------ */
+/* ---- references ---- */
 
 static void *retain_profile(void *thing)
 {
@@ -117,7 +117,7 @@ void engine_free(engine *e)
     free(e);
 }
 
-/* ---- profiles -------------------------------------------------------------------------------------- */
+/* ---- profiles ---- */
 
 static remat_status check_limits(const engine *e, const remat_profile *profile, remat_error *error)
 {
@@ -206,8 +206,8 @@ remat_status engine_profile(engine *e, const char *id, known_profile **ret_profi
     return status;
 }
 
-/* Least budgets of the solvers that are quick to ask. Returns how many. Their tables are not kept: a
- * profile is posted once, and most of its questions name one solver or auto. */
+/* Least budgets of the solvers that are quick to ask. Returns how many. Their tables are not kept:
+ * a profile is posted once, and most of its questions name one solver or auto. */
 static size_t find_minima(const engine *e, const known_profile *known, remat_minimum *minima,
                           size_t room)
 {
@@ -220,8 +220,7 @@ static size_t find_minima(const engine *e, const known_profile *known, remat_min
         remat_estimate estimate;
         remat_table *table = NULL;
         if (remat_solver_accepts(solvers[i], &problem, NULL) ||
-            solvers[i]->estimate(&problem, &estimate, NULL) ||
-            estimate.updates > MINIMUM_UPDATES ||
+            solvers[i]->estimate(&problem, &estimate, NULL) || estimate.updates > MINIMUM_UPDATES ||
             remat_tabulate(solvers[i], &problem, &host, &table, NULL))
             continue;
         size_t points;
@@ -335,7 +334,7 @@ void engine_forget_profile(engine *e, const char *id)
     cache_clear(e->answers);
 }
 
-/* ---- tables ---------------------------------------------------------------------------------------- */
+/* ---- tables ---- */
 
 /* Name of a table in memory; its options are also its name in the store. Free *ret_options. */
 static remat_status table_key(const char *profile_id, const remat_solver *solver,
@@ -477,8 +476,8 @@ static remat_status make_table(engine *e, known_profile *known, const remat_solv
     return REMAT_OK;
 }
 
-/* A table that serves max_budget: from memory, from the store, or made now. With s->tables_only a missing
- * one gives REMAT_OK, s->needs_solve and no table. */
+/* A table that serves max_budget: from memory, from the store, or made now. With s->tables_only a
+ * missing one gives REMAT_OK, s->needs_solve and no table. */
 static remat_status get_table(engine *e, known_profile *known, const remat_solver *solver,
                               const remat_options *options, uint64_t max_budget, solve *s,
                               shared_table **ret_table, remat_error *error)
@@ -514,7 +513,7 @@ static remat_status get_table(engine *e, known_profile *known, const remat_solve
     return status;
 }
 
-/* ---- questions ------------------------------------------------------------------------------------- */
+/* ---- questions ---- */
 
 remat_status question_init(question *q, const char *profile_id, const remat_solver *solver,
                            const remat_options *options, uint64_t budget, remat_error *error)
@@ -550,7 +549,7 @@ void question_clear(question *q)
     *q = (question){0};
 }
 
-/* ---- schedules ------------------------------------------------------------------------------------- */
+/* ---- schedules ---- */
 
 body *engine_recall_schedule(engine *e, const char *schedule_id)
 {
@@ -624,14 +623,13 @@ static bool auto_asks(const engine *e, const remat_solver *solver, const remat_p
 {
     remat_estimate estimate;
     remat_error error;
-    return !(solver->accepts & REMAT_BASELINE) &&
-           !remat_solver_accepts(solver, problem, &error) &&
+    return !(solver->accepts & REMAT_BASELINE) && !remat_solver_accepts(solver, problem, &error) &&
            !solver->estimate(problem, &estimate, &error) &&
            estimate.table_bytes <= e->config.memory_limit;
 }
 
-/* The tables that answer a question: that of its solver, or of every solver auto asks. ret_tables has room
- * for METRIC_SOLVERS. On failure none is held. */
+/* The tables that answer a question: that of its solver, or of every solver auto asks. ret_tables
+ * has room for METRIC_SOLVERS. On failure none is held. */
 static remat_status gather_tables(engine *e, known_profile *known, const remat_solver *solver,
                                   const remat_options *options, uint64_t budget, solve *s,
                                   shared_table **ret_tables, size_t *ret_n, remat_error *error)
@@ -651,7 +649,8 @@ static remat_status gather_tables(engine *e, known_profile *known, const remat_s
         if (!auto_asks(e, solvers[i], &problem))
             continue;
         ret_tables[n] = NULL;
-        status = get_table(e, known, solvers[i], &problem.options, budget, s, &ret_tables[n], error);
+        status =
+            get_table(e, known, solvers[i], &problem.options, budget, s, &ret_tables[n], error);
         if (status == REMAT_TOO_LARGE)
             status = REMAT_OK; /* past a limit while it ran: the others answer */
         else if (!status && ret_tables[n])
@@ -666,8 +665,8 @@ static remat_status gather_tables(engine *e, known_profile *known, const remat_s
     return REMAT_OK;
 }
 
-/* Of several tables the one whose schedule within budget is fastest, then smallest; NULL: none has one,
- * and *ret_least is the least budget that any could serve (0: none). */
+/* Of several tables the one whose schedule within budget is fastest, then smallest; NULL: none has
+ * one, and *ret_least is the least budget that any could serve (0: none). */
 static shared_table *best_table(shared_table **tables, size_t n, uint64_t budget,
                                 uint64_t *ret_least)
 {
@@ -698,19 +697,18 @@ static remat_status store_answer(engine *e, const question *q, const remat_sched
     bool created;
     double store_all = remat_store_all_makespan(answer->profile);
     double makespan = answer->schedule->simulation.makespan;
-    remat_schedule_record record = {
-        .id = (char *)q->schedule_id,
-        .profile_id = (char *)q->profile_id,
-        .solver = (char *)answer->schedule->solver->name,
-        .requested_solver = (char *)answer->requested_solver,
-        .budget = q->budget,
-        .peak = answer->schedule->simulation.peak,
-        .makespan = makespan,
-        .overhead = store_all > 0 ? makespan / store_all - 1 : 0,
-        .created = answer->created,
-        .last_used = answer->created,
-        .question = {q->text, strlen(q->text)},
-        .body = {b->data[BODY_IDENTITY], b->length[BODY_IDENTITY]}};
+    remat_schedule_record record = {.id = (char *)q->schedule_id,
+                                    .profile_id = (char *)q->profile_id,
+                                    .solver = (char *)answer->schedule->solver->name,
+                                    .requested_solver = (char *)answer->requested_solver,
+                                    .budget = q->budget,
+                                    .peak = answer->schedule->simulation.peak,
+                                    .makespan = makespan,
+                                    .overhead = store_all > 0 ? makespan / store_all - 1 : 0,
+                                    .created = answer->created,
+                                    .last_used = answer->created,
+                                    .question = {q->text, strlen(q->text)},
+                                    .body = {b->data[BODY_IDENTITY], b->length[BODY_IDENTITY]}};
     return remat_store_put_schedule(e->store, &record, &created, error);
 }
 
@@ -791,7 +789,7 @@ remat_status engine_solve(engine *e, const question *q, solve *s, body **ret_bod
     return status;
 }
 
-/* ---- trade-offs and timelines ---------------------------------------------------------------------- */
+/* ---- trade-offs and timelines ---- */
 
 static uint64_t tradeoff_budget(const remat_tradeoff_request *request, const known_profile *known,
                                 uint64_t least, size_t i)
@@ -808,9 +806,8 @@ static uint64_t tradeoff_budget(const remat_tradeoff_request *request, const kno
     return (uint64_t)(low + (high - low) * (double)i / (double)(request->points - 1));
 }
 
-remat_status engine_tradeoff(engine *e, known_profile *known,
-                             const remat_tradeoff_request *request, solve *s, body **ret_body,
-                             remat_error *error)
+remat_status engine_tradeoff(engine *e, known_profile *known, const remat_tradeoff_request *request,
+                             solve *s, body **ret_body, remat_error *error)
 {
     shared_table *tables[METRIC_SOLVERS];
     size_t n = 0, points = request->n_budgets > 0 ? request->n_budgets : request->points;
@@ -854,9 +851,9 @@ static remat_status replay_timeline(const char *schedule_id, const json_t *sched
                             schedule_id, simulation.reason);
     if (!status) {
         uint64_t budget = (uint64_t)json_integer_value(json_object_get(schedule, "budget"));
-        *ret_body = body_from_json(remat_timeline_encode(schedule_id, budget, profile, &operations,
-                                                         moments, &simulation),
-                                   true);
+        *ret_body = body_from_json(
+            remat_timeline_encode(schedule_id, budget, profile, &operations, moments, &simulation),
+            true);
         if (!*ret_body)
             status = remat_fail_memory(error);
     }

@@ -1,5 +1,5 @@
-/* The work behind the requests: profiles, tables and schedules, from memory, from the store, or made
- * now. Everything here may block and runs on pool threads; every function is thread-safe. */
+/* The work behind the requests: profiles, tables and schedules, from memory, from the store, or
+ * made now. Everything here may block and runs on pool threads; every function is thread-safe. */
 #ifndef REMAT_SERVER_ENGINE_H
 #define REMAT_SERVER_ENGINE_H
 
@@ -51,23 +51,23 @@ remat_status question_init(question *q, const char *profile_id, const remat_solv
 remat_status question_read(question *q, const char *text, size_t length, remat_error *error);
 void question_clear(question *q);
 
-/* The answer that is there: REMAT_NOT_FOUND if none is. A damaged one has been dropped and counts as not
- * there; then *ret_question, if not NULL, gets its question text (free it) so that it can be solved
- * again, else NULL. */
+/* The answer that is there: REMAT_NOT_FOUND if none is. A damaged one has been dropped and counts
+ * as not there; then *ret_question, if not NULL, gets its question text (free it) so that it can be
+ * solved again, else NULL. */
 remat_status engine_schedule(engine *e, const char *schedule_id, body **ret_body,
                              char **ret_question, remat_error *error);
 
 /* What a solve may do and what it did. */
 typedef struct solve {
-    remat_host host;     /* progress and cancellation; the engine adds its team and limits */
-    bool tables_only;    /* only trace out of tables that are there */
-    bool needs_solve;    /* result: tables_only was not enough */
-    bool tabulated;      /* result: a table was made */
-    double cost;         /* result with needs_solve: expected inner updates */
+    remat_host host;  /* progress and cancellation; the engine adds its team and limits */
+    bool tables_only; /* only trace out of tables that are there */
+    bool needs_solve; /* result: tables_only was not enough */
+    bool tabulated;   /* result: a table was made */
+    double cost;      /* result with needs_solve: expected inner updates */
 } solve;
 
-/* Answers a question and stores the answer. With tables_only and a table missing, REMAT_OK, needs_solve
- * and no body. */
+/* Answers a question and stores the answer. With tables_only and a table missing, REMAT_OK,
+ * needs_solve and no body. */
 remat_status engine_solve(engine *e, const question *q, solve *s, body **ret_body,
                           remat_error *error);
 

@@ -15,7 +15,8 @@
 enum {
     CONNECTION_MEMORY = 32768,
     FIRST_BODY_BUFFER = 4096,
-    DRAIN_FACTOR = 4 /* a body past the limit is read to this many limits, so that its sender reads 413 */
+    DRAIN_FACTOR =
+        4 /* a body past the limit is read to this many limits, so that its sender reads 413 */
 };
 
 struct http {
@@ -29,14 +30,14 @@ struct http {
     unsigned open_handles;
 };
 
-/* ---- the loop --------------------------------------------------------------------------------------- */
+/* ---- the loop ---- */
 
 static void on_timer(uv_timer_t *timer);
 static void on_idle(uv_idle_t *idle);
 
-/* libmicrohttpd's sockets are edge-triggered inside its epoll: after every run it must be asked whether
- * more is to be done at once. That is done from uv_idle: a zero timer re-armed in its own callback would
- * never leave the timer phase (libuv 1.44). */
+/* libmicrohttpd's sockets are edge-triggered inside its epoll: after every run it must be asked
+ * whether more is to be done at once. That is done from uv_idle: a zero timer re-armed in its own
+ * callback would never leave the timer phase (libuv 1.44). */
 static void run(http *h)
 {
     MHD_UNSIGNED_LONG_LONG timeout;
@@ -68,7 +69,7 @@ static void on_idle(uv_idle_t *idle)
     run(idle->data);
 }
 
-/* ---- receiving -------------------------------------------------------------------------------------- */
+/* ---- receiving ---- */
 
 static void copy_text(char *to, size_t size, const char *from)
 {
@@ -89,8 +90,7 @@ static const char *query(const request *r, const char *name)
 static void name_request(http *h, request *r)
 {
     const char *given = header(r, "X-Request-Id");
-    static const char plain[] =
-        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
     size_t length = given ? strlen(given) : 0;
     if (length > 0 && length < sizeof r->request_id && strspn(given, plain) == length)
         copy_text(r->request_id, sizeof r->request_id, given);
@@ -224,7 +224,7 @@ static bool receive(request *r, const char *data, size_t size)
     return true;
 }
 
-/* ---- sending ---------------------------------------------------------------------------------------- */
+/* ---- sending ---- */
 
 /* Whether a comma-separated header value holds a token, and not with q=0. */
 static bool accepts_token(const char *list, const char *token)
@@ -336,13 +336,12 @@ static enum MHD_Result send_reply(request *r)
     double seconds = (double)(uv_hrtime() - r->start) / 1e9;
     metrics_request(&r->service->metrics, r->route, r->reply.status, seconds);
     log_request(r, sent, seconds);
-    enum MHD_Result result =
-        MHD_queue_response(r->connection, (unsigned)r->reply.status, response);
+    enum MHD_Result result = MHD_queue_response(r->connection, (unsigned)r->reply.status, response);
     MHD_destroy_response(response);
     return result;
 }
 
-/* ---- libmicrohttpd's callbacks ---------------------------------------------------------------------- */
+/* ---- libmicrohttpd's callbacks ---- */
 
 static request *begin(http *h, struct MHD_Connection *connection, const char *url,
                       const char *method)
@@ -359,7 +358,8 @@ static request *begin(http *h, struct MHD_Connection *connection, const char *ur
     return r;
 }
 
-/* libmicrohttpd would let %00 end a path or a parameter early; such text stays escaped and matches nothing. */
+/* libmicrohttpd would let %00 end a path or a parameter early; such text stays escaped and matches
+ * nothing. */
 static size_t unescape(void *data, struct MHD_Connection *connection, char *text)
 {
     (void)data;
@@ -447,7 +447,7 @@ void http_answer(request *r)
     uv_idle_start(&h->idle, on_idle);
 }
 
-/* ---- starting and stopping -------------------------------------------------------------------------- */
+/* ---- starting and stopping ---- */
 
 /* "127.0.0.1:7070", "[::1]:7070", "localhost:0" */
 static bool split_address(const char *listen_text, char *host, size_t size, const char **ret_port)
@@ -536,11 +536,12 @@ http *http_new(service *s, remat_error *error)
     }
     h->daemon = MHD_start_daemon(
         MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, 0, NULL, NULL, on_request, h,
-        MHD_OPTION_UNESCAPE_CALLBACK, unescape, NULL, MHD_OPTION_EXTERNAL_LOGGER, on_mhd_log, h, MHD_OPTION_LISTEN_SOCKET, fd,
-        MHD_OPTION_NOTIFY_COMPLETED, on_completed, h, MHD_OPTION_NOTIFY_CONNECTION, on_connection,
-        h, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY,
-        MHD_OPTION_CONNECTION_LIMIT, s->config.max_connections, MHD_OPTION_CONNECTION_TIMEOUT,
-        s->config.idle_seconds, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_END);
+        MHD_OPTION_UNESCAPE_CALLBACK, unescape, NULL, MHD_OPTION_EXTERNAL_LOGGER, on_mhd_log, h,
+        MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_NOTIFY_COMPLETED, on_completed, h,
+        MHD_OPTION_NOTIFY_CONNECTION, on_connection, h, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+        (size_t)CONNECTION_MEMORY, MHD_OPTION_CONNECTION_LIMIT, s->config.max_connections,
+        MHD_OPTION_CONNECTION_TIMEOUT, s->config.idle_seconds, MHD_OPTION_STRICT_FOR_CLIENT, 1,
+        MHD_OPTION_END);
     if (!h->daemon) {
         remat_fail(error, REMAT_IO, "listen", "libmicrohttpd could not start");
         close(fd);

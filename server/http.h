@@ -1,5 +1,6 @@
-/* The HTTP front: libmicrohttpd in external epoll mode on the libuv loop. It receives requests, hands them
- * to routes.h, and sends replies; it never blocks. One thread, the loop's, calls everything here. */
+/* The HTTP front: libmicrohttpd in external epoll mode on the libuv loop. It receives requests,
+ * hands them to routes.h, and sends replies; it never blocks. One thread, the loop's, calls
+ * everything here. */
 #ifndef REMAT_SERVER_HTTP_H
 #define REMAT_SERVER_HTTP_H
 
@@ -64,7 +65,8 @@ http *http_new(struct service *s, remat_error *error);
 unsigned http_port(const http *h);
 unsigned http_connections(const http *h);
 
-/* Answers a request that was not answered in its handler. Call once per request; it may be gone after. */
+/* Answers a request that was not answered in its handler. Call once per request; it may be gone
+ * after. */
 void http_answer(request *r);
 
 /* Stops accepting; answers go on. */

@@ -33,7 +33,7 @@ typedef struct job {
     atomic_bool cancel;
     bool interrupted; /* cancelled by the stop of the daemon */
     atomic_uint permille;
-    uint64_t begun; /* uv_hrtime of the asking */
+    uint64_t begun;                 /* uv_hrtime of the asking */
     atomic_uint_fast64_t run_until; /* uv_hrtime; 0: not running */
     int64_t created, ended;
     double seconds; /* elapsed at the end */
@@ -63,7 +63,7 @@ struct jobs {
 
 static void save_job(job *one);
 
-/* ---- describing ------------------------------------------------------------------------------------- */
+/* ---- describing ---- */
 
 static int64_t now_milliseconds(void)
 {
@@ -135,7 +135,7 @@ unsigned jobs_unfinished(const jobs *j)
     return j->n_unfinished;
 }
 
-/* ---- answering -------------------------------------------------------------------------------------- */
+/* ---- answering ---- */
 
 static void fill_reply(request *r, const job *one)
 {
@@ -206,7 +206,7 @@ static void answer_acknowledgements(job *one)
     }
 }
 
-/* ---- memory ----------------------------------------------------------------------------------------- */
+/* ---- memory ---- */
 
 static void job_free(job *one)
 {
@@ -233,7 +233,7 @@ static void forget_oldest(jobs *j)
     }
 }
 
-/* ---- durability ------------------------------------------------------------------------------------- */
+/* ---- durability ---- */
 
 static void save_work(task *t)
 {
@@ -269,21 +269,21 @@ static void save_job(job *one)
         problem = json ? remat_json_text(json) : NULL;
         json_decref(json);
     }
-    one->record = (remat_job_record){
-        .id = one->id,
-        .state = (char *)state_names[one->state],
-        .question = {one->question.text, strlen(one->question.text)},
-        .schedule_id = one->state == DONE ? one->question.schedule_id : NULL,
-        .problem = {problem, problem ? strlen(problem) : 0},
-        .created = one->created,
-        .ended = one->ended};
+    one->record =
+        (remat_job_record){.id = one->id,
+                           .state = (char *)state_names[one->state],
+                           .question = {one->question.text, strlen(one->question.text)},
+                           .schedule_id = one->state == DONE ? one->question.schedule_id : NULL,
+                           .problem = {problem, problem ? strlen(problem) : 0},
+                           .created = one->created,
+                           .ended = one->ended};
     one->saving = true;
     one->saving_state = one->state;
     one->save = (task){.work = save_work, .done = save_done, .lane = LANE_LIGHT};
     queue_submit(one->jobs->service->queue, &one->save);
 }
 
-/* ---- running ---------------------------------------------------------------------------------------- */
+/* ---- running ---- */
 
 static void on_progress(void *data, double fraction)
 {
@@ -310,8 +310,7 @@ static void run_work(task *t)
         one->status = engine_tradeoff(s->engine, one->profile, one->tradeoff, &one->solve,
                                       &one->body, &one->error);
     else
-        one->status =
-            engine_solve(s->engine, &one->question, &one->solve, &one->body, &one->error);
+        one->status = engine_solve(s->engine, &one->question, &one->solve, &one->body, &one->error);
     if (one->status == REMAT_CANCELLED && !atomic_load(&one->cancel))
         one->status = remat_fail(&one->error, REMAT_TOO_LARGE, NULL,
                                  "the solve took longer than this server's limit of %u s",
@@ -335,8 +334,7 @@ static void end_job(job *one, job_state state)
         atomic_fetch_add(&counters->jobs_cancelled, 1);
     log_line(state == FAILED ? LOG_WARNING : LOG_INFO, "job",
              json_pack("{s:s, s:s, s:f, s:s}", "job_id", one->id, "state", state_names[state],
-                       "seconds", one->seconds, "detail",
-                       state == DONE ? "" : one->error.message));
+                       "seconds", one->seconds, "detail", state == DONE ? "" : one->error.message));
     answer_waiters(one);
     save_job(one);
     /* The answer is in the engine's cache and in the store; the job need not hold it. */
@@ -349,7 +347,8 @@ static void run_done(task *t)
 {
     job *one = (job *)t;
     if (one->status == REMAT_CANCELLED && one->interrupted) {
-        /* By the stop of the daemon, not by a client: an acknowledged job stays unfinished in the store. */
+        /* By the stop of the daemon, not by a client: an acknowledged job stays unfinished in the
+         * store. */
         one->state = QUEUED;
         one->jobs->n_unfinished--;
         HASH_DELETE(by_key, one->jobs->by_key, one);
@@ -362,12 +361,10 @@ static void run_done(task *t)
         }
         return;
     }
-    end_job(one, !one->status                      ? DONE
-                 : one->status == REMAT_CANCELLED ? CANCELLED
-                                                  : FAILED);
+    end_job(one, !one->status ? DONE : one->status == REMAT_CANCELLED ? CANCELLED : FAILED);
 }
 
-/* ---- waiting ---------------------------------------------------------------------------------------- */
+/* ---- waiting ---- */
 
 static void expire(job *one, request *r)
 {
@@ -415,7 +412,7 @@ static void add_waiter(job *one, request *r, double wait)
         uv_timer_start(&j->timer, on_tick, TICK_MILLISECONDS, TICK_MILLISECONDS);
 }
 
-/* ---- asking ----------------------------------------------------------------------------------------- */
+/* ---- asking ---- */
 
 static void make_id(char id[JOB_ID_SIZE])
 {
@@ -544,7 +541,7 @@ void jobs_ask_tradeoff(jobs *j, request *r, known_profile *profile,
     }
 }
 
-/* ---- the rest --------------------------------------------------------------------------------------- */
+/* ---- the rest ---- */
 
 bool jobs_cancel(jobs *j, const char *job_id)
 {
@@ -604,9 +601,9 @@ remat_status jobs_resume(jobs *j, remat_error *error)
             return status;
         for (size_t i = 0; i < list.length; i++)
             if (resume(j, &list.items[i], error))
-                log_line(LOG_WARNING, "a stored job cannot be read and is left",
-                         json_pack("{s:s, s:s}", "job_id", list.items[i].id, "why",
-                                   error->message));
+                log_line(
+                    LOG_WARNING, "a stored job cannot be read and is left",
+                    json_pack("{s:s, s:s}", "job_id", list.items[i].id, "why", error->message));
         snprintf(cursor, sizeof cursor, "%s", list.next ? list.next : "");
         remat_job_list_clear(&list);
     } while (cursor[0]);

@@ -1,5 +1,5 @@
-/* Solves under way. Identical questions are one job; requests wait for it, are told its id when their
- * patience ends, and can watch or cancel it. Loop thread only.
+/* Solves under way. Identical questions are one job; requests wait for it, are told its id when
+ * their patience ends, and can watch or cancel it. Loop thread only.
  *
  * A job whose id was told to somebody (202) is durable: it is in the store before it is told, and a
  * restart goes on with it. */
@@ -20,7 +20,8 @@ remat_status jobs_resume(jobs *j, remat_error *error);
 /* Solves q (taken) for r, which waits that many seconds. cost orders the queue. */
 void jobs_ask(jobs *j, request *r, question *q, double cost, double wait);
 
-/* The same for a trade-off; both are taken. Its asker is answered or told to come again; it is not durable. */
+/* The same for a trade-off; both are taken. Its asker is answered or told to come again; it is not
+ * durable. */
 void jobs_ask_tradeoff(jobs *j, request *r, known_profile *profile,
                        remat_tradeoff_request *tradeoff, double cost, double wait);
 
@@ -35,8 +36,8 @@ bool jobs_cancel(jobs *j, const char *job_id);
 
 unsigned jobs_unfinished(const jobs *j);
 
-/* Stops taking part: waiting jobs stay in the store or are answered 503, running ones are waited for;
- * with now they are cancelled. */
+/* Stops taking part: waiting jobs stay in the store or are answered 503, running ones are waited
+ * for; with now they are cancelled. */
 void jobs_stop(jobs *j, bool now);
 
 #endif

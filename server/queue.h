@@ -1,6 +1,7 @@
-/* Tasks for the libuv worker pool, in two lanes. Light tasks (parsing, look-ups, encoding) always find a
- * thread; heavy ones (solves) have as many threads as the configuration says, and wait in order of their
- * expected cost, bounded. libuv's own queue never holds more than the pool has threads.
+/* Tasks for the libuv worker pool, in two lanes. Light tasks (parsing, look-ups, encoding) always
+ * find a thread; heavy ones (solves) have as many threads as the configuration says, and wait in
+ * order of their expected cost, bounded. libuv's own queue never holds more than the pool has
+ * threads.
  *
  * Everything here is called on the loop thread; only a task's work runs on the pool. */
 #ifndef REMAT_SERVER_QUEUE_H

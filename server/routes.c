@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- replies ---------------------------------------------------------------------------------------- */
+/* ---- replies ---- */
 
 void reply_body(request *r, int status, body *b)
 {
@@ -35,8 +35,8 @@ void reply_error(request *r, const remat_error *error)
 /* What is wrong with a request whose body describes a profile: its own kind of problem. */
 static void reply_profile_error(request *r, const remat_error *error, bool whole_body)
 {
-    bool profile = error->status == REMAT_INVALID &&
-                   (whole_body || strncmp(error->field, "profile.", 8) == 0);
+    bool profile =
+        error->status == REMAT_INVALID && (whole_body || strncmp(error->field, "profile.", 8) == 0);
     reply_problem(r, profile ? REMAT_PROBLEM_INVALID_PROFILE : remat_problem_of(error), error);
 }
 
@@ -57,7 +57,7 @@ void reply_schedule(request *r, body *b, const char *schedule_id, const char *ca
     r->reply.cache = cache;
 }
 
-/* ---- work on the pool ------------------------------------------------------------------------------- */
+/* ---- work on the pool ---- */
 
 static void light_work(task *t)
 {
@@ -74,7 +74,8 @@ static void light_done(task *t)
         http_answer(r);
 }
 
-/* Lets work run on a pool thread, then after (NULL: answer) on the loop. Always false: no reply yet. */
+/* Lets work run on a pool thread, then after (NULL: answer) on the loop. Always false: no reply
+ * yet. */
 static bool start_work(request *r, void (*work)(request *r), void (*after)(request *r))
 {
     r->work = work;
@@ -99,7 +100,7 @@ static remat_status parse_content(request *r, json_t **ret_json, remat_error *er
     return status;
 }
 
-/* ---- profiles --------------------------------------------------------------------------------------- */
+/* ---- profiles ---- */
 
 static void post_profile_work(request *r)
 {
@@ -136,15 +137,14 @@ static json_t *profile_item(const remat_profile_record *p)
     remat_time_text(p->last_used, used);
     return json_pack("{s:s, s:s, s:s, s:i, s:i, s:s, s:s, s:I}", "profile_id", p->id, "name",
                      p->name, "kind", p->kind, "nodes", (int)p->nodes, "edges", (int)p->edges,
-                     "created", created, "last_used", used, "schedules",
-                     (json_int_t)p->schedules);
+                     "created", created, "last_used", used, "schedules", (json_int_t)p->schedules);
 }
 
 /* {name: list, "next": cursor or null}; takes the list. */
 static body *page_body(const char *name, json_t *list, const char *next)
 {
-    return body_from_json(
-        json_pack("{s:o, s:s?}", name, list ? list : json_null(), "next", next), true);
+    return body_from_json(json_pack("{s:o, s:s?}", name, list ? list : json_null(), "next", next),
+                          true);
 }
 
 static void list_profiles_work(request *r)
@@ -212,7 +212,7 @@ static bool delete_profile(request *r)
     return start_work(r, delete_profile_work, NULL);
 }
 
-/* ---- schedules -------------------------------------------------------------------------------------- */
+/* ---- schedules ---- */
 
 /* Longer request bodies are not looked up by their hash: hashing them would hold the loop. */
 enum { HASHED_BODY = 262144 };
@@ -413,7 +413,7 @@ static bool get_timeline(request *r)
     return start_work(r, get_timeline_work, NULL);
 }
 
-/* ---- trade-offs and simulations --------------------------------------------------------------------- */
+/* ---- trade-offs and simulations ---- */
 
 static remat_status tradeoff_work(request *r, inquiry *in, const json_t *json, remat_error *error)
 {
@@ -504,7 +504,7 @@ static bool post_simulation(request *r)
     return start_work(r, post_simulation_work, NULL);
 }
 
-/* ---- jobs ------------------------------------------------------------------------------------------- */
+/* ---- jobs ---- */
 
 static bool list_jobs(request *r)
 {
@@ -543,7 +543,7 @@ static bool delete_job(request *r)
     return true;
 }
 
-/* ---- the service itself ----------------------------------------------------------------------------- */
+/* ---- the service itself ---- */
 
 static bool get_solvers(request *r)
 {
@@ -652,7 +652,7 @@ static bool get_root(request *r)
     return true;
 }
 
-/* ---- the table -------------------------------------------------------------------------------------- */
+/* ---- the table ---- */
 
 typedef bool (*handler)(request *r);
 
@@ -729,8 +729,8 @@ bool routes_find(request *r, const char *path)
         r->route = i + 1;
         if (handler_of(one, r->method))
             return true;
-        static const char *const allowed[] = {"",           "GET, HEAD",         "POST",
-                                              "GET, HEAD, POST", "GET, HEAD, DELETE"};
+        static const char *const allowed[] = {"", "GET, HEAD", "POST", "GET, HEAD, POST",
+                                              "GET, HEAD, DELETE"};
         remat_fail(&error, REMAT_INVALID, NULL, "%s does not take %s", one->name, r->method);
         reply_problem(r, REMAT_PROBLEM_METHOD_NOT_ALLOWED, &error);
         r->reply.allow = allowed[one->delete ? 4 : (one->get != NULL) + 2 * (one->post != NULL)];

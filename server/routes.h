@@ -4,14 +4,15 @@
 
 #include "http.h"
 
-/* Finds the route of r->method and path, and fills r->route and r->id. False: r->reply is the problem. */
+/* Finds the route of r->method and path, and fills r->route and r->id. False: r->reply is the
+ * problem. */
 bool routes_find(request *r, const char *path);
 
 /* Whether the route takes a body. */
 bool routes_takes_body(const request *r);
 
-/* Starts the work of a request whose body is there. Either r->reply is filled and true is returned, or
- * http_answer is called later. */
+/* Starts the work of a request whose body is there. Either r->reply is filled and true is returned,
+ * or http_answer is called later. */
 bool routes_dispatch(request *r);
 
 /* Names for metrics; index 0 is "unknown". */

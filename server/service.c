@@ -50,7 +50,7 @@ remat_status service_open_store(const config *settings, bool read_only, remat_st
     return remat_store_open(settings->store, &options, ret_store, error);
 }
 
-/* ---- stopping --------------------------------------------------------------------------------------- */
+/* ---- stopping ---- */
 
 static void on_stop_tick(uv_timer_t *timer)
 {
@@ -75,8 +75,9 @@ static void on_signal(uv_signal_t *handle, int number)
     if (s->stopping)
         return;
     s->stopping = true;
-    log_line(LOG_INFO, "stopping", json_pack("{s:i, s:i}", "signal", number, "unfinished_jobs",
-                                             (int)jobs_unfinished(s->jobs)));
+    log_line(LOG_INFO, "stopping",
+             json_pack("{s:i, s:i}", "signal", number, "unfinished_jobs",
+                       (int)jobs_unfinished(s->jobs)));
     http_quiesce(s->http);
     jobs_stop(s->jobs, false);
     stop->deadline = uv_hrtime() + s->config.stop_seconds * UINT64_C(1000000000);
@@ -95,7 +96,7 @@ static void watch_signals(stopper *stop, service *s)
     signal(SIGPIPE, SIG_IGN);
 }
 
-/* ---- starting --------------------------------------------------------------------------------------- */
+/* ---- starting ---- */
 
 static remat_status start(service *s, remat_error *error)
 {
@@ -111,8 +112,8 @@ static remat_status start(service *s, remat_error *error)
     uv_timeval64_t now;
     uint64_t forgotten;
     uv_gettimeofday(&now);
-    status = remat_store_forget_jobs(
-        s->store, (now.tv_sec - FORGET_JOBS_DAYS * 86400) * 1000, &forgotten, error);
+    status = remat_store_forget_jobs(s->store, (now.tv_sec - FORGET_JOBS_DAYS * 86400) * 1000,
+                                     &forgotten, error);
     if (!status)
         status = jobs_resume(s->jobs, error);
     if (!status && !(s->http = http_new(s, error)))

@@ -30,8 +30,8 @@ typedef struct service {
 /* Serves until SIGTERM or SIGINT. Returns the exit status of the process. */
 int service_run(const config *settings);
 
-/* Opens the configured store. To serve, making its folder if it is not there; read_only beside a daemon
- * that may be serving it. */
+/* Opens the configured store. To serve, making its folder if it is not there; read_only beside a
+ * daemon that may be serving it. */
 remat_status service_open_store(const config *settings, bool read_only, remat_store **ret_store,
                                 remat_error *error);
 

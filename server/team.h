@@ -6,14 +6,14 @@
 
 typedef struct team team;
 
-/* workers - 1 threads beside the caller. NULL: no threads to be had; a NULL team runs everything on the
- * calling thread. */
+/* workers - 1 threads beside the caller. NULL: no threads to be had; a NULL team runs everything on
+ * the calling thread. */
 team *team_new(unsigned workers);
 void team_free(team *t); /* accepts NULL */
 unsigned team_workers(const team *t);
 
-/* remat_host's parallel_for; data is the team. One caller at a time has the threads: others run alone,
- * as worker 0. */
+/* remat_host's parallel_for; data is the team. One caller at a time has the threads: others run
+ * alone, as worker 0. */
 void team_parallel_for(void *data, size_t count,
                        void (*body)(void *context, size_t index, unsigned worker), void *context);
 

@@ -10,8 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* ---- statistics and ping
- * --------------------------------------------------------------------------- */
+/* ---- statistics and ping ---- */
 
 static uint64_t file_size(const char *path, const char *suffix)
 {
@@ -82,8 +81,7 @@ remat_status remat_store_ping(remat_store *store, remat_error *error)
     return storage_submit(store, run_pulse, NULL, error);
 }
 
-/* ---- check
- * ----------------------------------------------------------------------------------------- */
+/* ---- check ---- */
 
 /* integrity_check lists a page that it could not read for want of memory, or because the disk
  * failed, as damaged. Its words say so, and only they do. */
@@ -165,8 +163,7 @@ remat_status remat_store_check(remat_store *store, remat_error *error)
     return status;
 }
 
-/* ---- backup
- * ---------------------------------------------------------------------------------------- */
+/* ---- backup ---- */
 
 /* The copy is of one state of the store: inside a read transaction writers do not make it start
  * over. */

@@ -22,8 +22,7 @@
 /* Level 3 packs schedules nearly as well as the levels that take ten times as long. */
 #define LEVEL 3
 
-/* ---- checksums
- * ------------------------------------------------------------------------------------- */
+/* ---- checksums ---- */
 
 /* XXH64 by Yann Collet, github.com/Cyan4973/xxHash, doc/xxhash_spec.md. */
 #define PRIME_1 UINT64_C(0x9E3779B185EBCA87)
@@ -144,8 +143,7 @@ uint64_t storage_row_checksum(sqlite3_stmt *row, int first, const char *types)
     return hash;
 }
 
-/* ---- blobs
- * ----------------------------------------------------------------------------------------- */
+/* ---- blobs ---- */
 
 static uint64_t blob_checksum(uint64_t owner, const unsigned char *stored, size_t length)
 {

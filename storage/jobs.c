@@ -37,8 +37,7 @@ static remat_status read_job(sqlite3_stmt *row, void *item, remat_error *error)
     return status;
 }
 
-/* ---- put, forget
- * ----------------------------------------------------------------------------------- */
+/* ---- put, forget ---- */
 
 typedef struct put_job {
     const remat_job_record *job;
@@ -96,8 +95,7 @@ remat_status remat_store_forget_jobs(remat_store *store, int64_t ended_before, u
     return status;
 }
 
-/* ---- get, list
- * ------------------------------------------------------------------------------------- */
+/* ---- get, list ---- */
 
 static remat_status get(storage_connection *connection, const char *id, remat_job_record *ret_job,
                         storage_damage *ret_damage, remat_error *error)
@@ -184,8 +182,7 @@ void remat_job_list_clear(remat_job_list *list)
     *list = (remat_job_list){0};
 }
 
-/* ---- check
- * ----------------------------------------------------------------------------------------- */
+/* ---- check ---- */
 
 static remat_status verify(storage_connection *connection, sqlite3_stmt *row, remat_error *error)
 {

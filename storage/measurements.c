@@ -23,8 +23,7 @@ static remat_status read_measurement(sqlite3_stmt *row, void *item, remat_error 
                              &measurement->body, error);
 }
 
-/* ---- put
- * ------------------------------------------------------------------------------------------- */
+/* ---- put ---- */
 
 typedef struct put_measurement {
     const char *schedule_id;
@@ -73,8 +72,7 @@ remat_status remat_store_put_measurement(remat_store *store, const char *schedul
     return status;
 }
 
-/* ---- list
- * ------------------------------------------------------------------------------------------ */
+/* ---- list ---- */
 
 static void clear(void *item)
 {
@@ -114,8 +112,7 @@ void remat_measurement_list_clear(remat_measurement_list *list)
     *list = (remat_measurement_list){0};
 }
 
-/* ---- check
- * ----------------------------------------------------------------------------------------- */
+/* ---- check ---- */
 
 static remat_status verify(storage_connection *connection, sqlite3_stmt *row, remat_error *error)
 {

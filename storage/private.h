@@ -61,8 +61,7 @@ struct remat_store {
     bool checkpoint_failed;
 };
 
-/* ---- store.c
- * --------------------------------------------------------------------------------------- */
+/* ---- store.c ---- */
 
 enum { STORAGE_READ, STORAGE_WRITE, STORAGE_CREATE };
 
@@ -101,8 +100,7 @@ __attribute__((format(printf, 2, 3))) void storage_log(const remat_store *store,
                                                        ...);
 int64_t storage_now(void);
 
-/* ---- schema.c
- * -------------------------------------------------------------------------------------- */
+/* ---- schema.c ---- */
 
 typedef struct storage_migration {
     const char *sql;
@@ -117,8 +115,7 @@ remat_status storage_inspect(storage_connection *connection, int *ret_version, r
 remat_status storage_migrate(storage_connection *connection, int version,
                              const storage_migration *migrations, int count, remat_error *error);
 
-/* ---- writer.c
- * -------------------------------------------------------------------------------------- */
+/* ---- writer.c ---- */
 
 /* What a write does, on the writer's connection, inside a transaction. It may be run again after it
  * succeeded, when the transaction around it was lost. */
@@ -131,8 +128,7 @@ void storage_writer_stop(remat_store *store);
 remat_status storage_submit(remat_store *store, storage_write_run *run, void *argument,
                             remat_error *error);
 
-/* ---- codec.c
- * --------------------------------------------------------------------------------------- */
+/* ---- codec.c ---- */
 
 /* XXH64. Chained over several fields by giving the hash of one as the seed of the next. */
 uint64_t storage_hash(const void *data, size_t length, uint64_t seed);
@@ -148,8 +144,7 @@ remat_status storage_encode(uint64_t owner, const void *data, size_t length, rem
 remat_status storage_decode(uint64_t owner, const void *stored, size_t length, remat_blob *ret_blob,
                             remat_error *error);
 
-/* ---- records.c
- * ------------------------------------------------------------------------------------- */
+/* ---- records.c ---- */
 
 /* Every statement that reads records begins with these columns. */
 enum {

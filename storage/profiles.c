@@ -54,8 +54,7 @@ static remat_status read_profile(storage_connection *connection, sqlite3_stmt *r
     return status;
 }
 
-/* ---- put
- * ------------------------------------------------------------------------------------------- */
+/* ---- put ---- */
 
 typedef struct put_profile {
     const remat_profile_record *profile;
@@ -126,8 +125,7 @@ remat_status remat_store_put_profile(remat_store *store, const remat_profile_rec
     return status;
 }
 
-/* ---- get, delete, list
- * ----------------------------------------------------------------------------- */
+/* ---- get, delete, list ---- */
 
 remat_status remat_store_get_profile(remat_store *store, const char *id,
                                      remat_profile_record *ret_profile, remat_error *error)
@@ -221,8 +219,7 @@ void remat_profile_list_clear(remat_profile_list *list)
     *list = (remat_profile_list){0};
 }
 
-/* ---- check
- * ----------------------------------------------------------------------------------------- */
+/* ---- check ---- */
 
 static remat_status verify(storage_connection *connection, sqlite3_stmt *row, remat_error *error)
 {

@@ -6,8 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- columns
- * --------------------------------------------------------------------------------------- */
+/* ---- columns ---- */
 
 remat_status storage_take_text(sqlite3_stmt *row, int column, char **ret_text, remat_error *error)
 {
@@ -60,8 +59,7 @@ remat_status storage_save_blob(storage_connection *connection, const remat_blob 
     return status;
 }
 
-/* ---- damage
- * ---------------------------------------------------------------------------------------- */
+/* ---- damage ---- */
 
 /* detach takes seq and guard, and is enough where a record is one row; remove takes seq, and
  * removes what detach has marked. */
@@ -113,8 +111,7 @@ void storage_drop(remat_store *store, storage_kind kind, storage_damage damage, 
                     error.message);
 }
 
-/* ---- pages
- * ----------------------------------------------------------------------------------------- */
+/* ---- pages ---- */
 
 #define LIMIT_MAX 1000
 /* Damaged records that one page drops; what is left, the next call does. */
@@ -232,8 +229,7 @@ remat_status storage_list_page(remat_store *store, const storage_list *list, rem
     return REMAT_OK;
 }
 
-/* ---- check
- * ----------------------------------------------------------------------------------------- */
+/* ---- check ---- */
 
 remat_status storage_verify_rows(storage_connection *connection, storage_statement statement,
                                  const char *what,

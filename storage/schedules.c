@@ -79,8 +79,7 @@ static remat_status read_body(storage_connection *connection, sqlite3_stmt *row,
                              body_owner(schedule->id), &schedule->body, error);
 }
 
-/* ---- put
- * ------------------------------------------------------------------------------------------- */
+/* ---- put ---- */
 
 typedef struct put_schedule {
     const remat_schedule_record *schedule;
@@ -178,8 +177,7 @@ remat_status remat_store_put_schedule(remat_store *store, const remat_schedule_r
     return put_new(store, schedule, ret_created, error);
 }
 
-/* ---- get, list
- * ------------------------------------------------------------------------------------- */
+/* ---- get, list ---- */
 
 typedef struct found_schedule {
     remat_schedule_record schedule;
@@ -287,8 +285,7 @@ void remat_schedule_list_clear(remat_schedule_list *list)
     *list = (remat_schedule_list){0};
 }
 
-/* ---- check
- * ----------------------------------------------------------------------------------------- */
+/* ---- check ---- */
 
 /* A body that was dropped is not damage: its question is there to be solved again. */
 static remat_status verify(storage_connection *connection, sqlite3_stmt *row, remat_error *error)

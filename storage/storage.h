@@ -60,8 +60,7 @@ typedef struct remat_blob {
     size_t length;
 } remat_blob;
 
-/* ---- profiles
- * -------------------------------------------------------------------------------------- */
+/* ---- profiles ---- */
 
 typedef struct remat_profile_record {
     char *id, *name, *kind; /* kind: "chain", .. */
@@ -101,8 +100,7 @@ remat_status remat_store_list_profiles(remat_store *store, const char *name, rem
                                        remat_profile_list *ret_list, remat_error *error);
 void remat_profile_list_clear(remat_profile_list *list);
 
-/* ---- schedules
- * ------------------------------------------------------------------------------------- */
+/* ---- schedules ---- */
 
 typedef struct remat_schedule_record {
     char *id, *profile_id;
@@ -139,8 +137,7 @@ remat_status remat_store_list_schedules(remat_store *store, const char *profile_
                                         remat_schedule_list *ret_list, remat_error *error);
 void remat_schedule_list_clear(remat_schedule_list *list);
 
-/* ---- tables
- * ---------------------------------------------------------------------------------------- */
+/* ---- tables ---- */
 
 /* One table per key (profile, solver, options); a put replaces what was there. */
 remat_status remat_store_put_table(remat_store *store, const char *profile_id, const char *solver,
@@ -157,8 +154,7 @@ remat_status remat_store_delete_table(remat_store *store, const char *profile_id
 remat_status remat_store_trim_tables(remat_store *store, uint64_t keep_bytes, uint64_t *ret_count,
                                      remat_error *error);
 
-/* ---- jobs
- * ------------------------------------------------------------------------------------------ */
+/* ---- jobs ---- */
 
 /* state is text that storage only compares: rows with ended = 0 are the unfinished ones. */
 typedef struct remat_job_record {
@@ -191,8 +187,7 @@ void remat_job_list_clear(remat_job_list *list);
 remat_status remat_store_forget_jobs(remat_store *store, int64_t ended_before, uint64_t *ret_count,
                                      remat_error *error);
 
-/* ---- measurements
- * ---------------------------------------------------------------------------------- */
+/* ---- measurements ---- */
 
 typedef struct remat_measurement_record {
     int64_t id, created; /* id is given by put */
@@ -215,8 +210,7 @@ remat_status remat_store_list_measurements(remat_store *store, const char *sched
                                            remat_error *error);
 void remat_measurement_list_clear(remat_measurement_list *list);
 
-/* ---- care
- * ------------------------------------------------------------------------------------------ */
+/* ---- care ---- */
 
 /* Marks a profile and (unless NULL) a schedule and the table (solver, options; both NULL: none) of
  * it as used now. Does not wait; lost marks are harmless. */

@@ -21,8 +21,7 @@ static const char *const statement_texts[] = {
 #undef X
 };
 
-/* ---- failures
- * -------------------------------------------------------------------------------------- */
+/* ---- failures ---- */
 
 static remat_status status_of(int code)
 {
@@ -100,8 +99,7 @@ int64_t storage_now(void)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* ---- statements
- * ------------------------------------------------------------------------------------ */
+/* ---- statements ---- */
 
 remat_status storage_exec(storage_connection *connection, const char *sql, remat_error *error)
 {
@@ -215,8 +213,7 @@ remat_status storage_run(storage_connection *connection, storage_statement state
     return status;
 }
 
-/* ---- connections
- * ----------------------------------------------------------------------------------- */
+/* ---- connections ---- */
 
 /* synchronous=FULL: the log is flushed at every commit. NORMAL would flush it only at checkpoints,
  * and a power failure could then undo what a client was told is stored. The price is one flush per
@@ -337,8 +334,7 @@ void storage_read_end(remat_store *store, storage_connection *connection)
     forget_reader(store);
 }
 
-/* ---- open and close
- * -------------------------------------------------------------------------------- */
+/* ---- open and close ---- */
 
 /* SQLite takes ":memory:" and "file:.." for something else than a file of that name: an absolute
  * path is neither. */

@@ -19,8 +19,7 @@ static uint64_t table_owner(table_key key)
     return storage_checksum("tttt", "table", key.profile_id, key.solver, key.options);
 }
 
-/* ---- put, delete, trim
- * ----------------------------------------------------------------------------- */
+/* ---- put, delete, trim ---- */
 
 static remat_status profile_seq(storage_connection *connection, const char *id, int64_t *ret_seq,
                                 remat_error *error)
@@ -129,8 +128,7 @@ remat_status remat_store_trim_tables(remat_store *store, uint64_t keep_bytes, ui
     return status;
 }
 
-/* ---- get
- * ------------------------------------------------------------------------------------------- */
+/* ---- get ---- */
 
 static remat_status read_table(storage_connection *connection, sqlite3_stmt *row,
                                remat_blob *ret_table, remat_error *error)
@@ -185,8 +183,7 @@ remat_status remat_store_get_table(remat_store *store, const char *profile_id, c
     return status;
 }
 
-/* ---- check
- * ----------------------------------------------------------------------------------------- */
+/* ---- check ---- */
 
 static remat_status verify(storage_connection *connection, sqlite3_stmt *row, remat_error *error)
 {

@@ -41,8 +41,7 @@ struct storage_touches {
     struct timespec due; /* of the first mark */
 };
 
-/* ---- marks of use
- * ---------------------------------------------------------------------------------- */
+/* ---- marks of use ---- */
 
 static void touches_free(storage_touches *touches)
 {
@@ -133,8 +132,7 @@ static remat_status run_touches(storage_connection *connection, void *argument, 
     return status;
 }
 
-/* ---- transactions
- * ---------------------------------------------------------------------------------- */
+/* ---- transactions ---- */
 
 /* One write inside the transaction of its batch; what it did is undone if it fails. False when
  * SQLite gave up the whole transaction, as it does when the disk is full. */
@@ -214,8 +212,7 @@ static void commit_batch(storage_connection *connection, storage_write *batch)
         commit(connection, write, write->next);
 }
 
-/* ---- the log
- * --------------------------------------------------------------------------------------- */
+/* ---- the log ---- */
 
 static int committed(void *data, sqlite3 *db, const char *name, int pages)
 {
@@ -252,8 +249,7 @@ static void checkpoint(remat_store *store)
     store->checkpoint_failed = failed;
 }
 
-/* ---- the thread
- * ------------------------------------------------------------------------------------ */
+/* ---- the thread ---- */
 
 static bool is_due(const storage_touches *touches)
 {

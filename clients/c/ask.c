@@ -178,6 +178,7 @@ static remat_status follow(question *q, remat_client_answer *answer, remat_error
         if (over) {
             remat_client_answer_clear(answer);
             *answer = last;
+            memcpy(answer->cache, "miss", sizeof "miss"); /* it was solved while we waited */
         }
     }
     return REMAT_OK;

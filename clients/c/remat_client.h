@@ -58,7 +58,8 @@ typedef struct remat_client_answer {
     json_t *json;   /* NULL where the body is empty */
     char *text;     /* the body as it came, NUL-terminated; never NULL */
     size_t length;  /* of text */
-    char cache[16]; /* X-Remat-Cache: "hit", "table", "miss"; "" when there is none */
+    char cache[16]; /* X-Remat-Cache: "hit", "table", "miss", also "miss" for what a job was
+                       followed to; "" when there is none */
 } remat_client_answer;
 
 /* Frees what the answer holds. Accepts {0} and an answer already cleared. */

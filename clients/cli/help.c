@@ -130,7 +130,10 @@ static const char solvers[] =
 
 static const char version[] = "usage: remat version [--json]\n"
                               "\n"
-                              "Prints the version of this program.\n";
+                              "Prints the version of this program.\n"
+                              "\n"
+                              "  --json              as JSON\n"
+                              "  -h, --help          this text\n";
 
 const char *help_text(const char *command)
 {

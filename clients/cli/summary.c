@@ -42,9 +42,8 @@ static void print_memory(const struct cli *cli, const json_t *schedule)
     if (isnan(store_all))
         summary_line(cli, "peak", "%s", text_bytes(peak, a));
     else
-        summary_line(cli, "peak", "%s, %.1f %% of the %s of storing everything",
-                     text_bytes(peak, a), store_all > 0 ? 100 * peak / store_all : 100,
-                     text_bytes(store_all, b));
+        summary_line(cli, "peak", "%s, %.1f %% of storing everything (%s)", text_bytes(peak, a),
+                     store_all > 0 ? 100 * peak / store_all : 100, text_bytes(store_all, b));
 }
 
 static void print_time(const struct cli *cli, const json_t *schedule)
@@ -57,7 +56,7 @@ static void print_time(const struct cli *cli, const json_t *schedule)
     if (isnan(overhead))
         summary_line(cli, "makespan", "%s", text_time(makespan, unit, a));
     else
-        summary_line(cli, "makespan", "%s, overhead %s over the %s of storing everything",
+        summary_line(cli, "makespan", "%s, overhead %s over storing everything (%s)",
                      text_time(makespan, unit, a), text_percent(overhead, b),
                      text_time(json_get_number(schedule, "store_all_makespan"), unit, c));
     if (!isnan(bound))

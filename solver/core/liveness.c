@@ -1,8 +1,8 @@
 /* Liveness: where each value of an operation list is needed last, and its D put there.
  *
- * An *instance* of a value is one stretch of its life: from the operation that makes it (F, A or P) to
- * the last one that needs it. One walk finds the instances and their ends, a second one writes the list
- * again with a D at each end. */
+ * An *instance* of a value is one stretch of its life: from the operation that makes it (F, A or P)
+ * to the last one that needs it. One walk finds the instances and their ends, a second one writes
+ * the list again with a D at each end. */
 #include "remat/schedule.h"
 
 #include <stdlib.h>

@@ -27,7 +27,7 @@ typedef struct builder {
     remat_node *nodes;
     remat_input *inputs;
     remat_state *states;
-    id_entry *values, *state_ids; /* sorted by id */
+    id_entry *values, *state_ids;             /* sorted by id */
     uint32_t *value_stamp, *state_stamp, tag; /* which list an index was last put in */
     uint32_t n_values;
     double bytes_total; /* exact below 2^53, and past it still past it */
@@ -35,7 +35,7 @@ typedef struct builder {
     remat_error *error;
 } builder;
 
-/* ---- text ----------------------------------------------------------------------------------------- */
+/* ---- text ---- */
 
 static bool printable(uint32_t point)
 {
@@ -61,7 +61,7 @@ static remat_status check_text(const char *text, const char *field, remat_error 
     return REMAT_OK;
 }
 
-/* ---- numbers -------------------------------------------------------------------------------------- */
+/* ---- numbers ---- */
 
 /* Where a number stands: "nodes[3]", the id there (NULL if unknown) and the field's own name. */
 typedef struct place {
@@ -109,7 +109,7 @@ static remat_status take_time(builder *b, place at, remat_number number, double 
     return REMAT_OK;
 }
 
-/* ---- ids ------------------------------------------------------------------------------------------ */
+/* ---- ids ---- */
 
 static int compare_ids(const void *a, const void *b)
 {
@@ -148,7 +148,8 @@ static remat_status collect_ids(builder *b)
         snprintf(field, sizeof field, "inputs[%zu].id", k);
         if ((status = check_text(spec->inputs[k].id, field, b->error)))
             return status;
-        b->values[spec->n_nodes + k] = (id_entry){spec->inputs[k].id, (uint32_t)(spec->n_nodes + k)};
+        b->values[spec->n_nodes + k] =
+            (id_entry){spec->inputs[k].id, (uint32_t)(spec->n_nodes + k)};
     }
     for (size_t k = 0; k < spec->n_states; k++) {
         snprintf(field, sizeof field, "states[%zu].id", k);
@@ -161,7 +162,7 @@ static remat_status collect_ids(builder *b)
     return sort_ids(b->state_ids, spec->n_states, "states", b->error);
 }
 
-/* ---- inputs and states ---------------------------------------------------------------------------- */
+/* ---- inputs and states ---- */
 
 static remat_status take_inputs(builder *b)
 {
@@ -198,7 +199,7 @@ static remat_status take_states(builder *b)
     return REMAT_OK;
 }
 
-/* ---- nodes ---------------------------------------------------------------------------------------- */
+/* ---- nodes ---- */
 
 static remat_status take_costs(builder *b, size_t v, const char *path)
 {
@@ -209,10 +210,9 @@ static remat_status take_costs(builder *b, size_t v, const char *path)
     if ((status = take_time(b, AT(forward_time), from->forward_time, 0, true, &to->forward_time)) ||
         (status = take_time(b, AT(backward_time), from->backward_time, 2 * to->forward_time, false,
                             &to->backward_time)) ||
-        (status = take_bytes(b, AT(output_bytes), from->output_bytes, 0, true,
-                             &to->output_bytes)) ||
         (status =
-             take_bytes(b, AT(saved_bytes), from->saved_bytes, 0, false, &to->saved_bytes)) ||
+             take_bytes(b, AT(output_bytes), from->output_bytes, 0, true, &to->output_bytes)) ||
+        (status = take_bytes(b, AT(saved_bytes), from->saved_bytes, 0, false, &to->saved_bytes)) ||
         (status = take_bytes(b, AT(gradient_bytes), from->gradient_bytes, to->output_bytes, false,
                              &to->gradient_bytes)) ||
         (status = take_bytes(b, AT(forward_workspace_bytes), from->forward_workspace_bytes, 0,
@@ -239,10 +239,10 @@ static remat_status take_alternative(builder *b, size_t v, size_t a, remat_alter
     remat_status status = check_text(from->name, field, b->error);
     if (status)
         return status;
-    uint64_t save_default = from->forward_workspace_bytes.given &&
-                                    !b->spec->nodes[v].save_workspace_bytes.given
-                                ? UINT64_MAX
-                                : node->save_workspace_bytes;
+    uint64_t save_default =
+        from->forward_workspace_bytes.given && !b->spec->nodes[v].save_workspace_bytes.given
+            ? UINT64_MAX
+            : node->save_workspace_bytes;
 #define AT(field) ((place){path, from->name, #field})
     if ((status = take_time(b, AT(forward_time), from->forward_time, node->forward_time, false,
                             &to->forward_time)) ||
@@ -251,15 +251,14 @@ static remat_status take_alternative(builder *b, size_t v, size_t a, remat_alter
         (status = take_bytes(b, AT(saved_bytes), from->saved_bytes, node->saved_bytes, false,
                              &to->saved_bytes)) ||
         (status = take_bytes(b, AT(forward_workspace_bytes), from->forward_workspace_bytes,
-                             node->forward_workspace_bytes, false,
-                             &to->forward_workspace_bytes)) ||
-        (status = take_bytes(b, AT(backward_workspace_bytes), from->backward_workspace_bytes,
-                             node->backward_workspace_bytes, false,
-                             &to->backward_workspace_bytes)) ||
-        (status = take_bytes(
-             b, AT(save_workspace_bytes), from->save_workspace_bytes,
-             save_default == UINT64_MAX ? to->forward_workspace_bytes : save_default, false,
-             &to->save_workspace_bytes)))
+                             node->forward_workspace_bytes, false, &to->forward_workspace_bytes)) ||
+        (status =
+             take_bytes(b, AT(backward_workspace_bytes), from->backward_workspace_bytes,
+                        node->backward_workspace_bytes, false, &to->backward_workspace_bytes)) ||
+        (status =
+             take_bytes(b, AT(save_workspace_bytes), from->save_workspace_bytes,
+                        save_default == UINT64_MAX ? to->forward_workspace_bytes : save_default,
+                        false, &to->save_workspace_bytes)))
         return status;
 #undef AT
     to->name = remat_arena_string(&b->owned->arena, from->name);
@@ -301,9 +300,8 @@ static void add_once(uint32_t *list, uint32_t *n, uint32_t index, uint32_t *stam
     list[(*n)++] = index;
 }
 
-static remat_status take_state_list(builder *b, size_t v, const char *name,
-                                    const char *const *ids, size_t n_ids, const uint32_t **ret_list,
-                                    uint32_t *ret_n)
+static remat_status take_state_list(builder *b, size_t v, const char *name, const char *const *ids,
+                                    size_t n_ids, const uint32_t **ret_list, uint32_t *ret_n)
 {
     uint32_t *list = remat_arena_array(&b->owned->arena, n_ids, sizeof *list), n = 0;
     if (!list)
@@ -380,9 +378,10 @@ static remat_status fail_order(builder *b, size_t v, size_t i, uint32_t later)
     char field[96];
     snprintf(field, sizeof field, "nodes[%zu].inputs[%zu]", v, i);
     if (later == v || has_cycle(b))
-        return remat_fail(b->error, REMAT_INVALID, field,
-                          "%s: the graph has a cycle; node \"%s\" needs \"%s\", which comes after it",
-                          field, id, other);
+        return remat_fail(
+            b->error, REMAT_INVALID, field,
+            "%s: the graph has a cycle; node \"%s\" needs \"%s\", which comes after it", field, id,
+            other);
     return remat_fail(b->error, REMAT_INVALID, field,
                       "%s: nodes must stand in a topological order; node \"%s\" (index %zu) needs "
                       "\"%s\" (index %u)",
@@ -433,7 +432,7 @@ static remat_status take_node(builder *b, size_t v)
     return to->id && to->op ? REMAT_OK : remat_fail_memory(b->error);
 }
 
-/* ---- the whole ------------------------------------------------------------------------------------ */
+/* ---- the whole ---- */
 
 /* Turns the input lists around into consumer lists. */
 static remat_status link_consumers(builder *b)
@@ -479,10 +478,11 @@ static remat_status check_whole(builder *b)
     uint32_t n = (uint32_t)b->spec->n_nodes;
     for (uint32_t v = 0; v + 1 < n; v++)
         if (b->nodes[v].n_consumers == 0)
-            return remat_fail(b->error, REMAT_INVALID, "nodes",
-                              "nodes[%u] \"%s\" has no consumer, so the loss \"%s\" (the last node) "
-                              "does not depend on it; a profile has exactly one sink",
-                              v, b->nodes[v].id, b->nodes[n - 1].id);
+            return remat_fail(
+                b->error, REMAT_INVALID, "nodes",
+                "nodes[%u] \"%s\" has no consumer, so the loss \"%s\" (the last node) "
+                "does not depend on it; a profile has exactly one sink",
+                v, b->nodes[v].id, b->nodes[n - 1].id);
     for (uint32_t k = 0; k < b->spec->n_states; k++)
         b->bytes_total += (double)b->states[k].bytes * (double)b->states[k].n_writers;
     if (!(b->bytes_total < (double)REMAT_MAX_BYTES))
@@ -635,7 +635,7 @@ void remat_profile_free(remat_profile *profile)
     free(owned);
 }
 
-/* ---- canonical encoding --------------------------------------------------------------------------- */
+/* ---- canonical encoding ---- */
 
 typedef struct encoder {
     void (*write)(void *context, const void *bytes, size_t length);
@@ -724,7 +724,7 @@ void remat_profile_encode(const remat_profile *profile,
         encode_node(&e, &profile->nodes[v]);
 }
 
-/* ---- names ---------------------------------------------------------------------------------------- */
+/* ---- names ---- */
 
 const char *remat_kind_name(remat_kind kind)
 {

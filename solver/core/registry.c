@@ -63,10 +63,11 @@ remat_status remat_solver_accepts(const remat_solver *solver, const remat_proble
     }
     if ((solver->accepts & REMAT_HOMOGENEOUS_ONLY) && !profile->homogeneous) {
         uint32_t node = profile->not_homogeneous;
-        return remat_fail(error, REMAT_NOT_ACCEPTED, "solver",
-                          "%s accepts homogeneous profiles only; the costs of node \"%s\" (index %u) "
-                          "differ from those of the first node, or it has saved bytes or workspaces",
-                          solver->name, profile->nodes[node].id, node);
+        return remat_fail(
+            error, REMAT_NOT_ACCEPTED, "solver",
+            "%s accepts homogeneous profiles only; the costs of node \"%s\" (index %u) "
+            "differ from those of the first node, or it has saved bytes or workspaces",
+            solver->name, profile->nodes[node].id, node);
     }
     if ((solver->accepts & REMAT_NEEDS_LINK) && !problem->link)
         return remat_fail(error, REMAT_NOT_ACCEPTED, "link", "%s needs a link to the host",

@@ -27,16 +27,16 @@ typedef struct replay {
     remat_simulation *result;
     uint32_t n;
     place *places;
-    bool *gradient;        /* by value (node, then graph input): alive */
-    bool *done;            /* by node: B has run */
-    uint32_t *waiting;     /* by node: consumers whose B has not run */
-    uint32_t *runs;        /* by node: forwards so far */
-    bool *overwrites;      /* by operation: this F or A takes over its first input's place */
-    uint32_t *state;       /* by state: version it holds */
-    uint32_t *first_key;   /* by state: key of its version 0 */
-    uint32_t *pending;     /* by key: R still to come */
-    bool *saved;           /* by key: version saved */
-    uint32_t *read_first;  /* by node: where its entries in read_version begin */
+    bool *gradient;         /* by value (node, then graph input): alive */
+    bool *done;             /* by node: B has run */
+    uint32_t *waiting;      /* by node: consumers whose B has not run */
+    uint32_t *runs;         /* by node: forwards so far */
+    bool *overwrites;       /* by operation: this F or A takes over its first input's place */
+    uint32_t *state;        /* by state: version it holds */
+    uint32_t *first_key;    /* by state: key of its version 0 */
+    uint32_t *pending;      /* by key: R still to come */
+    bool *saved;            /* by key: version saved */
+    uint32_t *read_first;   /* by node: where its entries in read_version begin */
     uint32_t *read_version; /* version each reader sees in the plain forward pass */
     uint32_t *write_first, *write_version;
     double *node_recomputed;
@@ -46,7 +46,7 @@ typedef struct replay {
     remat_moment moment;
 } replay;
 
-/* ---- setting up ----------------------------------------------------------------------------------- */
+/* ---- setting up ---- */
 
 static uint32_t place_of(const replay *r, const remat_operation *operation)
 {
@@ -67,15 +67,15 @@ static bool well_formed(const replay *r, const remat_operation *operation)
     if (operation->kind == REMAT_S || operation->kind == REMAT_R)
         return operation->index < r->profile->n_states &&
                operation->version <= r->profile->states[operation->index].n_writers;
-    bool targeted = operation->kind == REMAT_D || operation->kind == REMAT_O ||
-                    operation->kind == REMAT_P;
+    bool targeted =
+        operation->kind == REMAT_D || operation->kind == REMAT_O || operation->kind == REMAT_P;
     if (targeted && operation->target == REMAT_INPUT)
         return operation->index < r->profile->n_inputs;
     return operation->index < r->n && (targeted || operation->target == REMAT_OUT);
 }
 
-/* Whether something reads out(u) between here and its next making: known at every in-place forward after
- * a walk from the end of the list. */
+/* Whether something reads out(u) between here and its next making: known at every in-place forward
+ * after a walk from the end of the list. */
 static void find_overwrites(replay *r, bool *read_later)
 {
     for (size_t i = r->operations->length; i-- > 0;) {
@@ -129,8 +129,8 @@ static bool allocate(replay *r)
     r->write_first = calloc((size_t)r->n + 1, sizeof *r->write_first);
     r->write_version = calloc(writes + 1, sizeof *r->write_version);
     return r->places && r->gradient && r->done && r->waiting && r->runs && r->overwrites &&
-           r->state && r->first_key && r->pending && r->saved && r->read_first &&
-           r->read_version && r->write_first && r->write_version;
+           r->state && r->first_key && r->pending && r->saved && r->read_first && r->read_version &&
+           r->write_first && r->write_version;
 }
 
 static void release(replay *r)
@@ -197,7 +197,7 @@ static bool set_up(replay *r)
     return true;
 }
 
-/* ---- judging one operation ------------------------------------------------------------------------ */
+/* ---- judging one operation ---- */
 
 /* Records the first fault; always returns false. */
 __attribute__((format(printf, 2, 3))) static bool reject(replay *r, const char *format, ...)
@@ -331,8 +331,8 @@ static bool backward_may_run(replay *r, uint32_t v, double *start)
     return !node->backward_uses_inputs || wait_for_inputs(r, node, start);
 }
 
-/* Allocates the gradients of v's inputs that are not there yet. Returns how many bytes of the first one
- * may lie where grad(v) lies now. */
+/* Allocates the gradients of v's inputs that are not there yet. Returns how many bytes of the first
+ * one may lie where grad(v) lies now. */
 static uint64_t make_gradients(replay *r, const remat_node *node)
 {
     uint64_t overlap = 0;
@@ -538,7 +538,8 @@ static bool judge_end(replay *r)
             return reject(r, "the list ends without B of \"%.100s\"", node_id(r, v));
     for (uint32_t k = 0; k < r->profile->n_states; k++)
         if (r->state[k] != r->profile->states[k].n_writers)
-            return reject(r, "the list leaves state \"%.100s\" at version %u; a plain step leaves %u",
+            return reject(r,
+                          "the list leaves state \"%.100s\" at version %u; a plain step leaves %u",
                           r->profile->states[k].id, r->state[k], r->profile->states[k].n_writers);
     return true;
 }

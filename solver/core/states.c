@@ -1,11 +1,11 @@
-/* The states pass: S and R operations such that every recomputed node sees the mutable states that its
- * first run saw, and the step leaves them as one plain forward pass does.
+/* The states pass: S and R operations such that every recomputed node sees the mutable states that
+ * its first run saw, and the step leaves them as one plain forward pass does.
  *
  * Source: Dauvergne & Hascoet, The Data-Flow Equations of Checkpointing in reverse Automatic
- * Differentiation (2006): a state that is written and read by recomputed code is in the snapshot Snp.
- * Version n of a state is its value after n of its writers in plain forward order; a node expects the
- * version that counts the writers before it. Only versions that are restored somewhere are saved, each
- * just before the state first leaves it. */
+ * Differentiation (2006): a state that is written and read by recomputed code is in the snapshot
+ * Snp. Version n of a state is its value after n of its writers in plain forward order; a node
+ * expects the version that counts the writers before it. Only versions that are restored somewhere
+ * are saved, each just before the state first leaves it. */
 #include "core/arena.h"
 #include "remat/schedule.h"
 

@@ -1,5 +1,6 @@
-/* store-all: every node forward once with everything saved, every node backward once. The makespan is a
- * lower bound for every schedule; after liveness the peak is the store-all peak the service reports. */
+/* store-all: every node forward once with everything saved, every node backward once. The makespan
+ * is a lower bound for every schedule; after liveness the peak is the store-all peak the service
+ * reports. */
 #include "remat/solver.h"
 #include "remat/table.h"
 

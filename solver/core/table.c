@@ -1,4 +1,5 @@
-/* Solver, liveness, states and simulator put together: tables whose every promise has been replayed. */
+/* Solver, liveness, states and simulator put together: tables whose every promise has been
+ * replayed. */
 #include "remat/table.h"
 
 #include <math.h>
@@ -30,7 +31,7 @@ double remat_store_all_makespan(const remat_profile *profile)
     return makespan;
 }
 
-/* ---- one verified list ------------------------------------------------------------------------------ */
+/* ---- one verified list ---- */
 
 /* Traces a step, applies the passes, replays. On success *ret_operations belongs to the caller. */
 static remat_status realise(const remat_solver *solver, const void *inner,
@@ -72,7 +73,7 @@ static remat_status realise(const remat_solver *solver, const void *inner,
     return REMAT_OK;
 }
 
-/* ---- the frontier ----------------------------------------------------------------------------------- */
+/* ---- the frontier ---- */
 
 typedef struct verification {
     const remat_table *table;
@@ -156,7 +157,7 @@ static remat_status build_frontier(remat_table *table, const remat_problem *prob
     return REMAT_OK;
 }
 
-/* ---- tables ----------------------------------------------------------------------------------------- */
+/* ---- tables ---- */
 
 /* FNV-1a, 64 bits, over the canonical encoding: tells profiles apart by accident, not by malice. */
 static void add_fingerprint(void *context, const void *bytes, size_t length)
@@ -267,10 +268,10 @@ ptrdiff_t remat_table_point(const remat_table *table, uint64_t budget)
     return (ptrdiff_t)low - 1;
 }
 
-/* ---- schedules -------------------------------------------------------------------------------------- */
+/* ---- schedules ---- */
 
-/* What may be claimed of a makespan at a budget. A schedule can be faster than the bound of its class:
- * liveness frees what the class counts as kept. */
+/* What may be claimed of a makespan at a budget. A schedule can be faster than the bound of its
+ * class: liveness frees what the class counts as kept. */
 static void claim(const remat_table *table, const remat_profile *profile, uint64_t budget,
                   remat_schedule *schedule)
 {
@@ -300,14 +301,15 @@ remat_status remat_table_schedule(const remat_table *table, const remat_problem 
     ptrdiff_t index = remat_table_point(table, budget);
     if (index < 0) {
         uint64_t least = table->n_frontier ? table->frontier[0].peak : 0;
-        remat_fail(error, REMAT_INFEASIBLE, "budget",
-                   table->n_frontier
-                       ? "%s has no schedule of \"%s\" within %llu bytes; the least budget it can "
-                         "serve is %llu bytes"
-                       : "%s has no schedule of \"%s\" within %llu bytes, nor within any budget up to "
-                         "%llu bytes",
-                   table->solver->name, problem->profile->name, (unsigned long long)budget,
-                   (unsigned long long)(table->n_frontier ? least : problem->max_budget));
+        remat_fail(
+            error, REMAT_INFEASIBLE, "budget",
+            table->n_frontier
+                ? "%s has no schedule of \"%s\" within %llu bytes; the least budget it can "
+                  "serve is %llu bytes"
+                : "%s has no schedule of \"%s\" within %llu bytes, nor within any budget up to "
+                  "%llu bytes",
+            table->solver->name, problem->profile->name, (unsigned long long)budget,
+            (unsigned long long)(table->n_frontier ? least : problem->max_budget));
         if (error)
             error->number = least;
         return REMAT_INFEASIBLE;
@@ -337,7 +339,7 @@ void remat_schedule_clear(remat_schedule *schedule)
     *schedule = (remat_schedule){0};
 }
 
-/* ---- save and load ---------------------------------------------------------------------------------- */
+/* ---- save and load ---- */
 
 /* Eight bytes a step; every step is a bijection of the state, so one damaged word always shows. */
 static uint64_t checksum(const uint8_t *bytes, size_t length)

@@ -1,12 +1,12 @@
 /* The profile: the forward graph of one training step with its costs (format remat-profile/1).
  *
- * A remat_profile_spec is what somebody claims; remat_profile_new checks every claim once and builds a
- * remat_profile, which every other function trusts. A profile never changes after it was made and may
- * be read by any number of threads.
+ * A remat_profile_spec is what somebody claims; remat_profile_new checks every claim once and
+ * builds a remat_profile, which every other function trusts. A profile never changes after it was
+ * made and may be read by any number of threads.
  *
- * Values. Index w < n_nodes is the output of node w; index n_nodes + k is graph input k. Nodes stand in
- * the topological order of the specification; the last one is the loss.
- * Bytes are uint64_t below 2^53, times are double in the profile's own unit, finite and >= 0. */
+ * Values. Index w < n_nodes is the output of node w; index n_nodes + k is graph input k. Nodes
+ * stand in the topological order of the specification; the last one is the loss. Bytes are uint64_t
+ * below 2^53, times are double in the profile's own unit, finite and >= 0. */
 #ifndef REMAT_PROFILE_H
 #define REMAT_PROFILE_H
 
@@ -20,7 +20,7 @@
 #define REMAT_MAX_NODES 1000000u
 #define REMAT_MAX_ID_CHARACTERS 200u
 
-/* ---- the claim ---------------------------------------------------------------------------------- */
+/* ---- the claim ---- */
 
 /* An optional number: value counts only when given. */
 typedef struct remat_number {
@@ -38,19 +38,19 @@ typedef struct remat_alternative_spec {
 
 typedef struct remat_node_spec {
     const char *id;
-    const char *op; /* NULL: none */
+    const char *op;            /* NULL: none */
     const char *const *inputs; /* ids of earlier nodes or of graph inputs */
     size_t n_inputs;
-    remat_number forward_time; /* required */
-    remat_number backward_time; /* default 2 x forward_time */
-    remat_number output_bytes;  /* required */
-    remat_number saved_bytes;   /* default 0 */
-    remat_number gradient_bytes; /* default output_bytes */
-    remat_number forward_workspace_bytes;  /* default 0 */
-    remat_number backward_workspace_bytes; /* default 0 */
-    remat_number save_workspace_bytes;     /* default forward_workspace_bytes */
+    remat_number forward_time;                                 /* required */
+    remat_number backward_time;                                /* default 2 x forward_time */
+    remat_number output_bytes;                                 /* required */
+    remat_number saved_bytes;                                  /* default 0 */
+    remat_number gradient_bytes;                               /* default output_bytes */
+    remat_number forward_workspace_bytes;                      /* default 0 */
+    remat_number backward_workspace_bytes;                     /* default 0 */
+    remat_number save_workspace_bytes;                         /* default forward_workspace_bytes */
     bool backward_uses_inputs, backward_uses_output, in_place; /* no default here */
-    const char *const *reads, *const *writes; /* ids of states */
+    const char *const *reads, *const *writes;                  /* ids of states */
     size_t n_reads, n_writes;
     const remat_alternative_spec *alternatives;
     size_t n_alternatives;
@@ -79,7 +79,7 @@ typedef struct remat_profile_spec {
     size_t n_nodes;
 } remat_profile_spec;
 
-/* ---- the checked profile ------------------------------------------------------------------------ */
+/* ---- the checked profile ---- */
 
 typedef enum remat_time_unit {
     REMAT_SECONDS,
@@ -108,8 +108,8 @@ typedef struct remat_node {
     double forward_time, backward_time;
     uint64_t output_bytes, saved_bytes, gradient_bytes;
     uint64_t forward_workspace_bytes, backward_workspace_bytes, save_workspace_bytes;
-    const uint32_t *inputs;    /* values, each once, in the order given */
-    const uint32_t *consumers; /* nodes, increasing */
+    const uint32_t *inputs;         /* values, each once, in the order given */
+    const uint32_t *consumers;      /* nodes, increasing */
     const uint32_t *reads, *writes; /* states, each once */
     const remat_alternative *alternatives;
     uint32_t n_inputs, n_consumers, n_reads, n_writes, n_alternatives;
@@ -138,26 +138,27 @@ typedef struct remat_profile {
     uint32_t n_nodes, n_inputs, n_states;
     uint32_t n_edges; /* node to node */
     remat_kind kind;
-    bool homogeneous; /* see remat_profile_not_homogeneous */
-    uint64_t input_bytes; /* sum over the graph inputs: resident through the step */
+    bool homogeneous;                   /* see remat_profile_not_homogeneous */
+    uint64_t input_bytes;               /* sum over the graph inputs: resident through the step */
     double forward_time, backward_time; /* sums: their sum is the makespan of storing everything */
     uint32_t not_chain; /* first node that breaks the chain / the join, n_nodes when none does */
     uint32_t not_join;
     uint32_t not_homogeneous;
 } remat_profile;
 
-/* Checks spec and builds the profile, which keeps no pointer into it. REMAT_INVALID names the field in
- * JSON terms ("nodes[3].forward_time") and the node by its id. Homogeneous means: apart from the loss,
- * all forward times, all backward times, all output sizes and all gradient sizes are equal, and no node
- * (the loss included) has saved bytes or a workspace. The caller frees. */
+/* Checks spec and builds the profile, which keeps no pointer into it. REMAT_INVALID names the field
+ * in JSON terms ("nodes[3].forward_time") and the node by its id. Homogeneous means: apart from the
+ * loss, all forward times, all backward times, all output sizes and all gradient sizes are equal,
+ * and no node (the loss included) has saved bytes or a workspace. The caller frees. */
 remat_status remat_profile_new(const remat_profile_spec *spec, remat_profile **ret_profile,
                                remat_error *error);
 
 /* Accepts NULL. */
 void remat_profile_free(remat_profile *profile);
 
-/* The canonical encoding: every fact that can change an answer and nothing else (no name, no source),
- * in one order, little endian. write gets it piece by piece; its digest is the profile's identity. */
+/* The canonical encoding: every fact that can change an answer and nothing else (no name, no
+ * source), in one order, little endian. write gets it piece by piece; its digest is the profile's
+ * identity. */
 void remat_profile_encode(const remat_profile *profile,
                           void (*write)(void *context, const void *bytes, size_t length),
                           void *context);

@@ -52,19 +52,20 @@ void remat_operations_clear(remat_operations *operations);
 /* One letter: "F", "A", "B", "D", "O", "P", "S", "R". */
 const char *remat_operation_name(remat_operation_kind kind);
 
-/* ---- passes over a valid list -------------------------------------------------------------------- */
+/* ---- passes over a valid list ---- */
 
-/* Liveness: every out(v) and saved(v) is freed right after the last operation that needs it, and not
- * later; the D of the list are replaced by these. A value that is copied to the host keeps its own D
- * where that comes after its last use, since a D waits for the copy. Time and validity stay as they
- * were, no byte lives longer. *ret_operations must be empty; the caller clears it. */
+/* Liveness: every out(v) and saved(v) is freed right after the last operation that needs it, and
+ * not later; the D of the list are replaced by these. A value that is copied to the host keeps its
+ * own D where that comes after its last use, since a D waits for the copy. Time and validity stay
+ * as they were, no byte lives longer. *ret_operations must be empty; the caller clears it. */
 remat_status remat_liveness(const remat_profile *profile, const remat_operations *operations,
                             remat_operations *ret_operations, remat_error *error);
 
 /* States: inserts the S and R without which a recomputed node would see, or the step would leave, a
- * wrong version of a mutable state; as few as the order of the list allows (specification "Snapshots",
- * from Dauvergne & Hascoet 2006: only versions that are restored are saved, at the last moment).
- * Existing S and R are replaced. *ret_operations must be empty; the caller clears it. */
+ * wrong version of a mutable state; as few as the order of the list allows (specification
+ * "Snapshots", from Dauvergne & Hascoet 2006: only versions that are restored are saved, at the
+ * last moment). Existing S and R are replaced. *ret_operations must be empty; the caller clears it.
+ */
 remat_status remat_insert_states(const remat_profile *profile, const remat_operations *operations,
                                  remat_operations *ret_operations, remat_error *error);
 

@@ -1,39 +1,41 @@
 /* What a solver is, for those who write one, and the list of those there are.
  *
- * To add a solver: write one file under solver/ that ends in one `const remat_solver`, and add its name
- * to the list in solver/core/registry.c. Storage, api and server need no change.
+ * To add a solver: write one file under solver/ that ends in one `const remat_solver`, and add its
+ * name to the list in solver/core/registry.c. Storage, api and server need no change.
  *
  * A solver computes a *table* once and traces schedules out of it. A table holds a finite family of
- * schedules, its *steps* 0 .. n_steps-1, in increasing order of nominal budget (the bytes the solver's
- * own model says a step needs) and strictly decreasing predicted makespan. The rest is done for every
- * solver alike (remat/table.h): each step is traced, passed through liveness and the states pass, and
- * replayed by the simulator; what counts afterwards is its replayed peak and makespan. So a solver's
- * model may count values longer than they are needed and no schedule is lost by it, and no table promises
- * what the simulator does not confirm.
+ * schedules, its *steps* 0 .. n_steps-1, in increasing order of nominal budget (the bytes the
+ * solver's own model says a step needs) and strictly decreasing predicted makespan. The rest is
+ * done for every solver alike (remat/table.h): each step is traced, passed through liveness and the
+ * states pass, and replayed by the simulator; what counts afterwards is its replayed peak and
+ * makespan. So a solver's model may count values longer than they are needed and no schedule is
+ * lost by it, and no table promises what the simulator does not confirm.
  *
- * A solver uses libc and libm, starts no thread, keeps no global state, prints nothing. Its functions are
- * called with a profile that remat_solver_accepts has accepted. Tables are read-only after tabulate and
- * may be traced by any number of threads at once. */
+ * A solver uses libc and libm, starts no thread, keeps no global state, prints nothing. Its
+ * functions are called with a profile that remat_solver_accepts has accepted. Tables are read-only
+ * after tabulate and may be traced by any number of threads at once. */
 #ifndef REMAT_SOLVER_H
 #define REMAT_SOLVER_H
 
 #include "remat/schedule.h"
 #include "remat/simulate.h"
 
-/* ---- what the host lends --------------------------------------------------------------------------- */
+/* ---- what the host lends ---- */
 
-/* A NULL host, or a NULL member, means: no workers, no limit, nobody listening. Members are called from
- * the thread that called the library; parallel_for may run body on other threads of the host. */
+/* A NULL host, or a NULL member, means: no workers, no limit, nobody listening. Members are called
+ * from the thread that called the library; parallel_for may run body on other threads of the host.
+ */
 typedef struct remat_host {
     void *data; /* handed to each function below */
-    /* Runs body(context, index, worker) for every index < count, in any order, and returns when all are
-     * done. worker < workers says which of the simultaneous callers this is. */
+    /* Runs body(context, index, worker) for every index < count, in any order, and returns when all
+     * are done. worker < workers says which of the simultaneous callers this is. */
     void (*parallel_for)(void *data, size_t count,
                          void (*body)(void *context, size_t index, unsigned worker), void *context);
-    unsigned workers;                              /* of parallel_for, at least 1 */
-    void (*progress)(void *data, double fraction); /* 0 to 1, not decreasing, at most some hundred */
-    bool (*cancelled)(void *data);                 /* polled at least every 10 ms; any thread */
-    uint64_t memory_limit;                         /* bytes of one table; 0: none */
+    unsigned workers; /* of parallel_for, at least 1 */
+    void (*progress)(void *data,
+                     double fraction); /* 0 to 1, not decreasing, at most some hundred */
+    bool (*cancelled)(void *data);     /* polled at least every 10 ms; any thread */
+    uint64_t memory_limit;             /* bytes of one table; 0: none */
 } remat_host;
 
 /* Convenience for solvers; all accept a NULL host. */
@@ -44,7 +46,7 @@ unsigned remat_host_workers(const remat_host *host);
 void remat_host_progress(const remat_host *host, double fraction);
 bool remat_host_cancelled(const remat_host *host);
 
-/* ---- options ---------------------------------------------------------------------------------------- */
+/* ---- options ---- */
 
 typedef enum remat_option_type {
     REMAT_OPTION_INTEGER,
@@ -69,7 +71,7 @@ typedef struct remat_options {
     double values[REMAT_MAX_OPTIONS];
 } remat_options;
 
-/* ---- the solver ------------------------------------------------------------------------------------- */
+/* ---- the solver ---- */
 
 /* What is to be solved. The members outlive every call they are passed to. */
 typedef struct remat_problem {
@@ -80,7 +82,8 @@ typedef struct remat_problem {
 } remat_problem;
 
 typedef struct remat_estimate {
-    uint64_t table_bytes; /* most memory that tabulate holds at once, within 10 % where it can be known */
+    uint64_t table_bytes; /* most memory that tabulate holds at once, within 10 % where it can be
+                             known */
     double updates;       /* inner updates of the recurrence */
 } remat_estimate;
 
@@ -102,7 +105,8 @@ remat_status remat_buffer_put_u64(remat_buffer *buffer, uint64_t value);
 remat_status remat_buffer_put_f64(remat_buffer *buffer, double value);
 void remat_buffer_clear(remat_buffer *buffer);
 
-/* A cursor over bytes somebody else owns. A read past the end sets failed, yields 0 and stays failed. */
+/* A cursor over bytes somebody else owns. A read past the end sets failed, yields 0 and stays
+ * failed. */
 typedef struct remat_reader {
     const uint8_t *data;
     size_t length, position;
@@ -122,7 +126,8 @@ enum {
     REMAT_ACCEPTS_ANY_SHAPE = 7,
     REMAT_HOMOGENEOUS_ONLY = 8,
     REMAT_NEEDS_LINK = 16,
-    REMAT_BASELINE = 32 /* for comparison: auto leaves it out, another solver serves the same profiles */
+    REMAT_BASELINE =
+        32 /* for comparison: auto leaves it out, another solver serves the same profiles */
 };
 
 typedef struct remat_solver {
@@ -142,26 +147,27 @@ typedef struct remat_solver {
     remat_status (*estimate)(const remat_problem *problem, remat_estimate *ret_estimate,
                              remat_error *error);
 
-    /* The expensive part. A profile that no budget up to max_budget can serve gives a table of no steps,
-     * not an error. REMAT_CANCELLED within 50 ms of the host's wish; REMAT_TOO_LARGE when the table
-     * would pass the host's memory limit. */
+    /* The expensive part. A profile that no budget up to max_budget can serve gives a table of no
+     * steps, not an error. REMAT_CANCELLED within 50 ms of the host's wish; REMAT_TOO_LARGE when
+     * the table would pass the host's memory limit. */
     remat_status (*tabulate)(const remat_problem *problem, const remat_host *host, void **ret_table,
                              remat_error *error);
     void (*table_free)(void *table); /* accepts NULL */
     uint64_t (*table_bytes)(const void *table);
-    /* Every larger budget is served by the last step up to this one: UINT64_MAX if there is no limit. */
+    /* Every larger budget is served by the last step up to this one: UINT64_MAX if there is no
+     * limit. */
     uint64_t (*table_max_budget)(const void *table);
 
     size_t (*n_steps)(const void *table);
-    uint64_t (*step_budget)(const void *table, size_t step);  /* nominal, bytes */
-    double (*step_makespan)(const void *table, size_t step);  /* predicted */
-    /* Appends the operations of a step to an empty list; D may be left to the liveness pass, S and R to
-     * the states pass. The caller clears the list, on failure too. */
+    uint64_t (*step_budget)(const void *table, size_t step); /* nominal, bytes */
+    double (*step_makespan)(const void *table, size_t step); /* predicted */
+    /* Appends the operations of a step to an empty list; D may be left to the liveness pass, S and
+     * R to the states pass. The caller clears the list, on failure too. */
     remat_status (*trace)(const void *table, const remat_problem *problem, size_t step,
                           remat_operations *operations, remat_error *error);
 
-    /* Least makespan that any schedule of the solver's class can have in budget bytes, INFINITY when
-     * none fits; NULL when the method gives no bound. */
+    /* Least makespan that any schedule of the solver's class can have in budget bytes, INFINITY
+     * when none fits; NULL when the method gives no bound. */
     double (*lower_bound)(const void *table, uint64_t budget);
     const char *class_name; /* of lower_bound: "persistent schedules"; "" without one */
 
@@ -178,18 +184,20 @@ const remat_solver *const *remat_solvers(size_t *ret_count);
 /* NULL when there is none of that name. */
 const remat_solver *remat_solver_find(const char *name);
 
-/* REMAT_NOT_ACCEPTED naming the node that breaks the shape, or what the profile or request lacks. */
+/* REMAT_NOT_ACCEPTED naming the node that breaks the shape, or what the profile or request lacks.
+ */
 remat_status remat_solver_accepts(const remat_solver *solver, const remat_problem *problem,
                                   remat_error *error);
 
 /* The defaults of a solver. */
 remat_options remat_options_default(const remat_solver *solver);
 
-/* Sets one option by name; text is for a CHOICE, number for the others (BOOLEAN: 0 or 1). REMAT_INVALID
- * names the option, the number and the range. */
+/* Sets one option by name; text is for a CHOICE, number for the others (BOOLEAN: 0 or 1).
+ * REMAT_INVALID names the option, the number and the range. */
 remat_status remat_options_set(const remat_solver *solver, remat_options *options, const char *name,
                                double number, const char *text, remat_error *error);
 
-const char *remat_optimality_name(remat_optimality optimality); /* "optimal", "optimal-in-class", .. */
+const char *
+remat_optimality_name(remat_optimality optimality); /* "optimal", "optimal-in-class", .. */
 
 #endif

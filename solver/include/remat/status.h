@@ -1,6 +1,6 @@
-/* Errors are values. Every function of the library that can fail returns a remat_status and, when the
- * caller passes a remat_error, describes the failure there: which field, which number, in one sentence
- * that can be shown to a user. Output parameters (prefix ret_) are untouched on failure.
+/* Errors are values. Every function of the library that can fail returns a remat_status and, when
+ * the caller passes a remat_error, describes the failure there: which field, which number, in one
+ * sentence that can be shown to a user. Output parameters (prefix ret_) are untouched on failure.
  * Nothing here allocates, prints or aborts; all of it may be called from any thread. */
 #ifndef REMAT_STATUS_H
 #define REMAT_STATUS_H
@@ -43,12 +43,10 @@ const char *remat_status_name(remat_status status);
 const char *remat_status_text(remat_status status);
 
 /* Fills *error (unless NULL) and returns status, so that a failing path reads
- * `return remat_fail(error, REMAT_INVALID, "budget", "...")`. field may be NULL. Text that does not fit
- * is cut at a character boundary. */
-__attribute__((format(printf, 4, 5))) remat_status remat_fail(remat_error *error,
-                                                              remat_status status,
-                                                              const char *field, const char *format,
-                                                              ...);
+ * `return remat_fail(error, REMAT_INVALID, "budget", "...")`. field may be NULL. Text that does not
+ * fit is cut at a character boundary. */
+__attribute__((format(printf, 4, 5))) remat_status
+remat_fail(remat_error *error, remat_status status, const char *field, const char *format, ...);
 
 /* remat_fail for a failed allocation. */
 remat_status remat_fail_memory(remat_error *error);

@@ -1,13 +1,13 @@
 /* From a problem to verified schedules.
  *
- * remat_tabulate runs a solver and replays every step of its table through the simulator. What remains is
- * the *frontier*: the steps no other step beats in both replayed peak and replayed makespan. It answers
- * every budget: the best schedule is the last point whose peak fits, the least feasible budget is the
- * first point's peak, and the trade-off curve is the frontier itself. Larger budgets never give slower
- * schedules, by construction.
+ * remat_tabulate runs a solver and replays every step of its table through the simulator. What
+ * remains is the *frontier*: the steps no other step beats in both replayed peak and replayed
+ * makespan. It answers every budget: the best schedule is the last point whose peak fits, the least
+ * feasible budget is the first point's peak, and the trade-off curve is the frontier itself. Larger
+ * budgets never give slower schedules, by construction.
  *
- * A table does not hold its profile: pass the same one (or an equal one) with every call. Functions with
- * a const table may be called from several threads at once. */
+ * A table does not hold its profile: pass the same one (or an equal one) with every call. Functions
+ * with a const table may be called from several threads at once. */
 #ifndef REMAT_TABLE_H
 #define REMAT_TABLE_H
 
@@ -32,8 +32,8 @@ typedef struct remat_schedule {
 } remat_schedule;
 
 /* Checks that the solver accepts the problem, refuses by the estimate (REMAT_TOO_LARGE names both
- * numbers) before anything is allocated, tabulates and verifies. A step that the simulator rejects or
- * whose replay is slower than predicted is a bug: REMAT_INTERNAL names solver and step. */
+ * numbers) before anything is allocated, tabulates and verifies. A step that the simulator rejects
+ * or whose replay is slower than predicted is a bug: REMAT_INTERNAL names solver and step. */
 remat_status remat_tabulate(const remat_solver *solver, const remat_problem *problem,
                             const remat_host *host, remat_table **ret_table, remat_error *error);
 
@@ -48,19 +48,21 @@ const remat_point *remat_table_frontier(const remat_table *table, size_t *ret_co
 ptrdiff_t remat_table_point(const remat_table *table, uint64_t budget);
 
 /* The best schedule within budget, replayed again now. REMAT_INFEASIBLE carries the least budget in
- * error->number (0 when the table has no schedule at all). *ret_schedule is written on success only;
- * clear it with remat_schedule_clear. */
+ * error->number (0 when the table has no schedule at all). *ret_schedule is written on success
+ * only; clear it with remat_schedule_clear. */
 remat_status remat_table_schedule(const remat_table *table, const remat_problem *problem,
-                                  uint64_t budget, remat_schedule *ret_schedule, remat_error *error);
+                                  uint64_t budget, remat_schedule *ret_schedule,
+                                  remat_error *error);
 
 void remat_schedule_clear(remat_schedule *schedule);
 
-/* The table as bytes: magic, versions, solver, fingerprint of the profile, payload, checksum; little
- * endian everywhere. buffer must be empty. */
+/* The table as bytes: magic, versions, solver, fingerprint of the profile, payload, checksum;
+ * little endian everywhere. buffer must be empty. */
 remat_status remat_table_save(const remat_table *table, remat_buffer *buffer, remat_error *error);
 
-/* Reads what remat_table_save wrote for the same solver, options and profile. REMAT_CORRUPT for damaged
- * bytes, REMAT_NEWER for another version of format or solver, REMAT_INVALID for another profile. */
+/* Reads what remat_table_save wrote for the same solver, options and profile. REMAT_CORRUPT for
+ * damaged bytes, REMAT_NEWER for another version of format or solver, REMAT_INVALID for another
+ * profile. */
 remat_status remat_table_load(const remat_solver *solver, const remat_problem *problem,
                               const void *bytes, size_t length, remat_table **ret_table,
                               remat_error *error);
