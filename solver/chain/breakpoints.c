@@ -20,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LOOK_AHEAD = 8, CANCEL_EVENTS = 1 << 20 };
+enum { LOOK_AHEAD = 8, CANCEL_EVENTS = 1 << 20, EVENTS_OF_A_POSITION = 4 };
 
 typedef remat_breakpoint point;
 typedef remat_breakpoint_list list;
@@ -193,6 +193,7 @@ static void merge_found(worker *w)
 static bool add_pass(worker *w, const remat_chain *chain, const list *right, const list *left,
                      uint32_t s, uint32_t k, uint64_t pass_bytes)
 {
+    w->events += EVENTS_OF_A_POSITION;
     if (right->count == 0 || left->count == 0)
         return true;
     uint64_t shift = chain->output[k - 1];

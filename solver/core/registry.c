@@ -11,6 +11,10 @@
     X(chen_sqrt)                                                                                   \
     X(chen_greedy)                                                                                 \
     X(revolve)                                                                                     \
+    X(bptt_hsm)                                                                                    \
+    X(bptt_ism)                                                                                    \
+    X(bptt_msm)                                                                                    \
+    X(butt)                                                                                        \
     X(rotor)
 
 #define X(name) extern const remat_solver remat_solver_##name;

@@ -301,18 +301,7 @@ remat_status remat_table_schedule(const remat_table *table, const remat_problem 
     ptrdiff_t index = remat_table_point(table, budget);
     if (index < 0) {
         uint64_t least = table->n_frontier ? table->frontier[0].peak : 0;
-        remat_fail(
-            error, REMAT_INFEASIBLE, "budget",
-            table->n_frontier
-                ? "%s has no schedule of \"%s\" within %llu bytes; the least budget it can "
-                  "serve is %llu bytes"
-                : "%s has no schedule of \"%s\" within %llu bytes, nor within any budget up to "
-                  "%llu bytes",
-            table->solver->name, problem->profile->name, (unsigned long long)budget,
-            (unsigned long long)(table->n_frontier ? least : problem->max_budget));
-        if (error)
-            error->number = least;
-        return REMAT_INFEASIBLE;
+        return remat_fail_infeasible(table->solver->name, problem, budget, least, error);
     }
     const remat_point *point = &table->frontier[index];
     remat_schedule schedule = {.solver = table->solver};

@@ -70,4 +70,26 @@ remat_status remat_table_load(const remat_solver *solver, const remat_problem *p
 /* The least makespan any schedule of the profile can have: every node forward and backward once. */
 double remat_store_all_makespan(const remat_profile *profile);
 
+/* ---- several solvers, one question ---- */
+
+#define REMAT_MAX_SOLVERS 64
+
+/* The solvers that auto asks about a problem, cheapest first: those that accept it, are no mere
+ * baselines and whose estimate is within memory_limit (0: none). Returns how many. */
+size_t remat_auto_solvers(const remat_problem *problem, uint64_t memory_limit,
+                          const remat_solver *ret_solvers[REMAT_MAX_SOLVERS]);
+
+/* Index of the table whose schedule within budget is fastest, then smallest, then earliest; -1 when
+ * none has one. *ret_least: the least budget that any of them can serve, 0 if none can any. */
+ptrdiff_t remat_best_table(const remat_table *const *tables, size_t n, uint64_t budget,
+                           uint64_t *ret_least);
+
+/* REMAT_INFEASIBLE with the least budget (0: not known) in error->number. */
+remat_status remat_fail_infeasible(const char *solver, const remat_problem *problem,
+                                   uint64_t budget, uint64_t least, remat_error *error);
+
+/* Peak of storing everything, by replay. */
+remat_status remat_store_all_peak(const remat_profile *profile, uint64_t *ret_peak,
+                                  remat_error *error);
+
 #endif

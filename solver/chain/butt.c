@@ -1,0 +1,50 @@
+/* butt: precise optimal checkpointing of stage inputs (Butt's thesis, Algorithm 3.4; specs/chain.md section
+ * 6). In the terms of breakpoints.c,
+ *
+ *   C(s,s,m) = u_b,s                              if m >= delta_s + delta_{s-1} + o_b,s
+ *   C(s,t,m) = min over k of C_2(k)
+ *
+ * which is the recurrence of rotor without C_1. A stage that has saved values, or whose backward reads its
+ * output, cannot run backward from its input alone: its leaf is F_all^s, B^s as in rotor; the thesis has
+ * no such stages.
+ *
+ * Corrected (specs/chain.md section 7 lists the lines): the held gradient of a pass is b_j, not b_i; "recompute
+ * everything" is no base case but the choice k = j-1; the table of peaks and the shortcuts "(i,j) fails, so
+ * (i,j') fails" and "less than m_min fails" are dropped, the first as superfluous, the others as wrong. */
+#include "chain/persistent.h"
+
+static remat_status tabulate(const remat_problem *problem, const remat_host *host, void **ret_table,
+                             remat_error *error)
+{
+    return remat_persistent_tabulate(problem, true, host, ret_table, error);
+}
+
+static remat_status load(const remat_problem *problem, remat_reader *reader, void **ret_table,
+                         remat_error *error)
+{
+    return remat_persistent_load(problem, true, reader, ret_table, error);
+}
+
+const remat_solver remat_solver_butt = {
+    .name = "butt",
+    .summary = "The fastest persistent schedule that keeps stage inputs only, never saved values.",
+    .source = "Butt: Precise optimal checkpointing for memory-efficient deep learning (thesis)",
+    .optimal_for = "persistent schedules that keep nothing but inputs of stages",
+    .accepts = REMAT_ACCEPTS_CHAIN,
+    .table_version = 1,
+    .options = remat_persistent_options,
+    .n_options = REMAT_PERSISTENT_OPTIONS,
+    .estimate = remat_persistent_estimate,
+    .tabulate = tabulate,
+    .table_free = remat_persistent_free,
+    .table_bytes = remat_persistent_bytes,
+    .table_max_budget = remat_persistent_max_budget,
+    .n_steps = remat_persistent_n_steps,
+    .step_budget = remat_persistent_step_budget,
+    .step_makespan = remat_persistent_step_makespan,
+    .trace = remat_persistent_trace,
+    .lower_bound = remat_persistent_lower_bound,
+    .class_name = "persistent schedules that keep inputs only",
+    .save = remat_persistent_save,
+    .load = load,
+};

@@ -1,0 +1,408 @@
+/* Which form a persistent table takes.
+ *
+ * Without the option "slots" exact breakpoints are tried first, within limits of bytes and work. A chain
+ * past them (hundreds of stages with sizes that never repeat) gets slots: the recurrence once with sizes
+ * rounded down, which bounds every schedule of the class from below, and once rounded up, which holds
+ * schedules; slots are doubled until the two agree within the option "gap" at the largest budget, or the
+ * work or memory limit is reached. The table reaches beyond the largest budget, to REACH of it: a
+ * schedule with a larger nominal budget may fit the true one once liveness has freed what the backward
+ * does not read. */
+#include "chain/persistent.h"
+#include "chain/breakpoints.h"
+#include "chain/slots.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FIRST_SLOTS = 500, MAX_SLOTS = 8000, MAX_SLOTS_OPTION = 65536, EXACT_BYTES = 256 << 20 };
+#define REACH 2.6
+#define EXACT_EVENTS 6e7   /* merge steps before breakpoints are given up: under a second */
+#define SLOTS_UPDATES 4e10 /* of n^3/6 slots: some seconds */
+
+const remat_option remat_persistent_options[REMAT_PERSISTENT_OPTIONS] = {
+    {.name = "slots",
+     .summary = "slots of memory; 0: exact bytes where that is cheap, else as many slots as gap asks",
+     .type = REMAT_OPTION_INTEGER,
+     .maximum = MAX_SLOTS_OPTION},
+    {.name = "gap",
+     .summary = "without slots: relative distance from the lower bound to refine to",
+     .type = REMAT_OPTION_NUMBER,
+     .maximum = 1,
+     .default_value = 0.01},
+};
+
+/* Bytes and ticks of the schedule that is traced in `slot` slots. */
+typedef struct slot_step {
+    uint32_t slot;
+    uint64_t bytes;
+    int64_t ticks;
+} slot_step;
+
+/* Either breakpoints or slots. bound: costs of the whole chain, sizes rounded down. */
+typedef struct persistent {
+    remat_chain *chain;
+    remat_breakpoints *breakpoints;
+    remat_slots *slots;
+    slot_step *steps;
+    size_t n_steps;
+    int32_t *bound;
+    int64_t bound_divisor;
+    bool serves_all; /* nothing is recomputed at the last slot */
+} persistent;
+
+void remat_persistent_free(void *table)
+{
+    persistent *t = table;
+    if (!t)
+        return;
+    remat_breakpoints_free(t->breakpoints);
+    remat_slots_free(t->slots);
+    remat_chain_free(t->chain);
+    free(t->steps);
+    free(t->bound);
+    free(t);
+}
+
+uint64_t remat_persistent_bytes(const void *table)
+{
+    const persistent *t = table;
+    uint64_t bytes = sizeof *t + remat_chain_bytes(t->chain->n) + t->n_steps * sizeof *t->steps;
+    if (t->breakpoints)
+        return bytes + remat_breakpoints_bytes(t->breakpoints);
+    return bytes + remat_slots_bytes(t->slots) +
+           ((uint64_t)remat_slots_count(t->slots) + 1) * sizeof *t->bound;
+}
+
+static uint64_t slots_limit(const persistent *t)
+{
+    return t->chain->input_bytes + remat_slots_count(t->slots) * remat_slots_unit(t->slots);
+}
+
+uint64_t remat_persistent_max_budget(const void *table)
+{
+    const persistent *t = table;
+    return t->breakpoints || t->serves_all ? UINT64_MAX : slots_limit(t);
+}
+
+size_t remat_persistent_n_steps(const void *table)
+{
+    const persistent *t = table;
+    return t->breakpoints ? remat_breakpoints_answer(t->breakpoints).count : t->n_steps;
+}
+
+uint64_t remat_persistent_step_budget(const void *table, size_t step)
+{
+    const persistent *t = table;
+    if (t->breakpoints)
+        return remat_breakpoints_answer(t->breakpoints).points[step].bytes + t->chain->input_bytes;
+    return t->steps[step].bytes;
+}
+
+double remat_persistent_step_makespan(const void *table, size_t step)
+{
+    const persistent *t = table;
+    int64_t ticks = t->breakpoints ? remat_breakpoints_answer(t->breakpoints).points[step].ticks
+                                   : t->steps[step].ticks;
+    return remat_chain_time(t->chain, ticks);
+}
+
+remat_status remat_persistent_trace(const void *table, const remat_problem *problem, size_t step,
+                                    remat_operations *operations, remat_error *error)
+{
+    (void)problem;
+    const persistent *t = table;
+    if (t->breakpoints)
+        return remat_breakpoints_trace(t->breakpoints, t->chain,
+                                       remat_breakpoints_answer(t->breakpoints).points[step].bytes,
+                                       operations, error);
+    return remat_slots_trace(t->slots, t->chain, t->steps[step].slot, operations, error);
+}
+
+double remat_persistent_lower_bound(const void *table, uint64_t budget)
+{
+    const persistent *t = table;
+    if (budget < t->chain->input_bytes)
+        return INFINITY;
+    uint64_t bytes = budget - t->chain->input_bytes;
+    if (t->slots) {
+        /* sums of sizes rounded down are at most the rounded sum */
+        uint64_t slot = bytes / remat_slots_unit(t->slots);
+        if (slot > remat_slots_count(t->slots))
+            return remat_chain_time(t->chain, t->chain->total_sum[t->chain->n]);
+        return t->bound[slot] >= REMAT_KERNEL_INFINITE
+                   ? INFINITY
+                   : remat_chain_time(t->chain, t->bound[slot] * t->bound_divisor);
+    }
+    remat_breakpoint_list answer = remat_breakpoints_answer(t->breakpoints);
+    double bound = INFINITY;
+    for (size_t i = 0; i < answer.count && answer.points[i].bytes <= bytes; i++)
+        bound = remat_chain_time(t->chain, answer.points[i].ticks);
+    return bound;
+}
+
+/* ---- slots ----------------------------------------------------------------------------------------------- */
+
+/* Bytes beyond a_0 at which storing everything fits. */
+static uint64_t store_all_bytes(const remat_chain *chain)
+{
+    uint64_t kept = 0, most = 0;
+    for (uint32_t s = 1; s <= chain->n; s++) {
+        uint64_t need = remat_larger(remat_chain_need_all(chain, s, chain->n),
+                                     remat_chain_leaf_bytes(chain, s));
+        most = remat_larger(most, kept + need);
+        kept += chain->kept[s];
+    }
+    return most;
+}
+
+/* Bytes beyond a_0 that a slot table spans. */
+static uint64_t reach(const remat_chain *chain, uint64_t max_budget)
+{
+    uint64_t all = store_all_bytes(chain);
+    double nominal = REACH * (double)max_budget - (double)chain->input_bytes;
+    if (nominal <= 0)
+        return 0;
+    return nominal < (double)all ? (uint64_t)nominal : all;
+}
+
+static remat_status bound_from_below(persistent *t, remat_slots_setting setting,
+                                     const remat_host *host, remat_error *error)
+{
+    remat_slots *below = NULL;
+    setting.round_up = false;
+    remat_status status = remat_slots_new(t->chain, &setting, host, &below, error);
+    if (status)
+        return status;
+    size_t length = (size_t)setting.n_slots + 1;
+    int32_t *bound = malloc(length * sizeof *bound);
+    if (bound) {
+        memcpy(bound, remat_slots_answer(below), length * sizeof *bound);
+        free(t->bound);
+        t->bound = bound;
+        t->bound_divisor = remat_slots_divisor(below);
+    }
+    remat_slots_free(below);
+    return bound ? REMAT_OK : remat_fail_memory(error);
+}
+
+static remat_status solve_slots(persistent *t, uint32_t n_slots, uint64_t bytes, bool inputs_only,
+                                const remat_host *host, remat_error *error)
+{
+    remat_slots_setting setting = {.unit = remat_larger(1, bytes / n_slots + (bytes % n_slots != 0)),
+                                   .n_slots = n_slots,
+                                   .round_up = true,
+                                   .inputs_only = inputs_only};
+    remat_slots_free(t->slots);
+    t->slots = NULL;
+    remat_status status = bound_from_below(t, setting, host, error);
+    return status ? status : remat_slots_new(t->chain, &setting, host, &t->slots, error);
+}
+
+/* Appends a step and drops those it beats. */
+static void push_step(persistent *t, slot_step step)
+{
+    while (t->n_steps > 0 && step.bytes <= t->steps[t->n_steps - 1].bytes &&
+           step.ticks <= t->steps[t->n_steps - 1].ticks)
+        t->n_steps--;
+    if (t->n_steps == 0 || step.ticks < t->steps[t->n_steps - 1].ticks)
+        t->steps[t->n_steps++] = step;
+}
+
+/* A step for each slot where the answer changes, measured on its list: rounding hides bytes and ticks. */
+static remat_status find_steps(persistent *t, const remat_host *host, remat_error *error)
+{
+    const int32_t *answer = remat_slots_answer(t->slots);
+    uint32_t n_slots = remat_slots_count(t->slots);
+    remat_operations operations = {0};
+    remat_status status = REMAT_OK;
+    t->n_steps = 0;
+    t->serves_all = n_slots * remat_slots_unit(t->slots) >= store_all_bytes(t->chain);
+    t->steps = malloc(((size_t)n_slots + 1) * sizeof *t->steps);
+    if (!t->steps)
+        return remat_fail_memory(error);
+    for (uint32_t m = 0; m <= n_slots && !status; m++) {
+        if (answer[m] >= REMAT_KERNEL_INFINITE || (m > 0 && answer[m] == answer[m - 1]))
+            continue;
+        if (remat_host_cancelled(host)) {
+            status = remat_fail(error, REMAT_CANCELLED, NULL, "cancelled");
+            break;
+        }
+        operations.length = 0;
+        status = remat_slots_trace(t->slots, t->chain, m, &operations, error);
+        slot_step step = {.slot = m};
+        if (status)
+            break;
+        remat_chain_measure(t->chain, &operations, &step.bytes, &step.ticks);
+        push_step(t, step);
+    }
+    remat_operations_clear(&operations);
+    return status;
+}
+
+/* Relative distance of the answer at max_budget from its bound; 0 where nothing fits at all. */
+static double gap_at(const persistent *t, uint64_t max_budget)
+{
+    double best = INFINITY, bound = remat_persistent_lower_bound(t, max_budget);
+    for (size_t i = 0; i < t->n_steps && remat_persistent_step_budget(t, i) <= max_budget; i++)
+        best = remat_persistent_step_makespan(t, i);
+    if (isinf(bound))
+        return 0;
+    return bound > 0 ? best / bound - 1 : best > 0 ? INFINITY : 0;
+}
+
+static bool may_refine(const persistent *t, uint32_t n_slots, const remat_host *host)
+{
+    double n = t->chain->n;
+    if (n_slots > MAX_SLOTS || n * n * n / 6 * n_slots > SLOTS_UPDATES)
+        return false;
+    uint64_t peak = remat_slots_peak_bytes(t->chain->n, n_slots, remat_host_workers(host));
+    return !host || !host->memory_limit || peak <= host->memory_limit;
+}
+
+static remat_status solve_to_gap(persistent *t, const remat_problem *problem, bool inputs_only,
+                                 const remat_host *host, remat_error *error)
+{
+    uint64_t bytes = reach(t->chain, problem->max_budget);
+    double given = problem->options.values[0];
+    uint32_t n_slots = given > 0 ? (uint32_t)given : FIRST_SLOTS;
+    for (;;) {
+        remat_status status = solve_slots(t, n_slots, bytes, inputs_only, host, error);
+        if (!status) {
+            free(t->steps);
+            status = find_steps(t, host, error);
+        }
+        if (status || given > 0 || gap_at(t, problem->max_budget) <= problem->options.values[1] ||
+            remat_slots_unit(t->slots) == 1 || !may_refine(t, n_slots * 2, host))
+            return status;
+        n_slots *= 2;
+    }
+}
+
+/* ---- the table ------------------------------------------------------------------------------------------- */
+
+/* Points of the lists, from seeded chains of 50 to 150 stages with sizes that never repeat: 0.05 n^2
+ * each. Real chains have a fifth of it. */
+static double exact_bytes(double n)
+{
+    return n * (n + 1) / 2 * (16 + 16 * fmax(4, 0.05 * n * n));
+}
+
+remat_status remat_persistent_estimate(const remat_problem *problem, remat_estimate *ret_estimate,
+                                       remat_error *error)
+{
+    (void)error;
+    uint32_t n = problem->profile->n_nodes;
+    double stages = n, given = problem->options.values[0];
+    uint32_t n_slots = given > 0 ? (uint32_t)given : FIRST_SLOTS;
+    uint64_t others = sizeof(persistent) + remat_chain_bytes(n) +
+                      ((uint64_t)n_slots + 1) * (sizeof(int32_t) + sizeof(slot_step));
+    uint64_t slots = remat_slots_peak_bytes(n, n_slots, 1) + others;
+    double updates = stages * stages * stages / 6 * n_slots * 2;
+    double exact = exact_bytes(stages);
+    if (given == 0 && exact < (double)slots) {
+        slots = (uint64_t)exact + others;
+        updates = fmin(0.004 * pow(stages, 5), EXACT_EVENTS);
+    }
+    *ret_estimate = (remat_estimate){.table_bytes = slots, .updates = updates};
+    return REMAT_OK;
+}
+
+static remat_status solve(persistent *t, const remat_problem *problem, bool inputs_only,
+                          const remat_host *host, remat_error *error)
+{
+    if (problem->options.values[0] > 0)
+        return solve_to_gap(t, problem, inputs_only, host, error);
+    remat_breakpoints_limits limits = {.bytes = EXACT_BYTES, .events = EXACT_EVENTS};
+    if (host && host->memory_limit && host->memory_limit < limits.bytes)
+        limits.bytes = host->memory_limit;
+    remat_status status =
+        remat_breakpoints_new(t->chain, inputs_only, limits, host, &t->breakpoints, error);
+    if (status != REMAT_TOO_LARGE)
+        return status;
+    return solve_to_gap(t, problem, inputs_only, host, error);
+}
+
+remat_status remat_persistent_tabulate(const remat_problem *problem, bool inputs_only,
+                                       const remat_host *host, void **ret_table,
+                                       remat_error *error)
+{
+    persistent *t = calloc(1, sizeof *t);
+    if (!t)
+        return remat_fail_memory(error);
+    remat_status status = remat_chain_new(problem->profile, &t->chain, error);
+    if (!status)
+        status = solve(t, problem, inputs_only, host, error);
+    if (status) {
+        remat_persistent_free(t);
+        return status;
+    }
+    *ret_table = t;
+    return REMAT_OK;
+}
+
+/* ---- bytes on disk --------------------------------------------------------------------------------------- */
+
+enum { FORM_BREAKPOINTS = 0, FORM_SLOTS = 1 };
+
+remat_status remat_persistent_save(const void *table, remat_buffer *buffer, remat_error *error)
+{
+    const persistent *t = table;
+    if (remat_buffer_put_u32(buffer, t->breakpoints ? FORM_BREAKPOINTS : FORM_SLOTS))
+        return remat_fail_memory(error);
+    if (t->breakpoints)
+        return remat_breakpoints_save(t->breakpoints, buffer, error);
+    remat_status status = remat_slots_save(t->slots, buffer, error);
+    for (uint32_t m = 0; m <= remat_slots_count(t->slots) && !status; m++)
+        if (remat_buffer_put_u32(buffer, (uint32_t)t->bound[m]))
+            status = remat_fail_memory(error);
+    return status;
+}
+
+static remat_status load_bound(persistent *t, remat_reader *reader, remat_error *error)
+{
+    uint32_t n_slots = remat_slots_count(t->slots), before = REMAT_KERNEL_INFINITE;
+    t->bound = malloc(((size_t)n_slots + 1) * sizeof *t->bound);
+    if (!t->bound)
+        return remat_fail_memory(error);
+    t->bound_divisor = remat_slots_divisor(t->slots);
+    for (uint32_t m = 0; m <= n_slots; m++) {
+        uint32_t value = remat_reader_u32(reader);
+        if (reader->failed || value > before)
+            return remat_fail(error, REMAT_CORRUPT, NULL, "the table's lower bound is damaged");
+        t->bound[m] = (int32_t)value;
+        before = value;
+    }
+    return REMAT_OK;
+}
+
+static remat_status load_form(persistent *t, bool inputs_only, remat_reader *reader,
+                              remat_error *error)
+{
+    uint32_t form = remat_reader_u32(reader);
+    if (form == FORM_BREAKPOINTS)
+        return remat_breakpoints_load(t->chain, inputs_only, reader, &t->breakpoints, error);
+    if (form != FORM_SLOTS)
+        return remat_fail(error, REMAT_CORRUPT, NULL, "the table has the unknown form %u", form);
+    remat_status status = remat_slots_load(t->chain, inputs_only, reader, &t->slots, error);
+    if (!status)
+        status = load_bound(t, reader, error);
+    return status ? status : find_steps(t, NULL, error);
+}
+
+remat_status remat_persistent_load(const remat_problem *problem, bool inputs_only,
+                                   remat_reader *reader, void **ret_table, remat_error *error)
+{
+    persistent *t = calloc(1, sizeof *t);
+    if (!t)
+        return remat_fail_memory(error);
+    remat_status status = remat_chain_new(problem->profile, &t->chain, error);
+    if (!status)
+        status = load_form(t, inputs_only, reader, error);
+    if (status) {
+        remat_persistent_free(t);
+        return status;
+    }
+    *ret_table = t;
+    return REMAT_OK;
+}

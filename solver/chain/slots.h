@@ -1,0 +1,50 @@
+/* The persistent dynamic program over slots of memory: sizes are rounded to multiples of a unit, costs to
+ * int32. Only values are kept, as a triangle of rows; decisions are found again at trace time.
+ *
+ * Rounded up, every schedule traced out of the table fits its slots in true bytes. Rounded down, the
+ * values bound from below what any schedule of the class can do. The table of a smaller budget is a
+ * prefix of every row of a larger one with the same unit, so one table serves all budgets. */
+#ifndef REMAT_CHAIN_SLOTS_H
+#define REMAT_CHAIN_SLOTS_H
+
+#include "chain/chain.h"
+#include "chain/kernel.h"
+
+typedef struct remat_slots_setting {
+    uint64_t unit;    /* bytes of a slot, at least 1 */
+    uint32_t n_slots; /* rows hold 0 .. n_slots slots */
+    bool round_up;
+    bool inputs_only;     /* without C_1 (specs/chain.md, section 6) */
+    remat_kernel *kernel; /* NULL: the fastest there is */
+} remat_slots_setting;
+
+typedef struct remat_slots remat_slots;
+
+remat_status remat_slots_new(const remat_chain *chain, const remat_slots_setting *setting,
+                             const remat_host *host, remat_slots **ret, remat_error *error);
+void remat_slots_free(remat_slots *slots); /* accepts NULL */
+
+/* Memory while solving n stages, and of the finished table. Saturate at UINT64_MAX. */
+uint64_t remat_slots_peak_bytes(uint32_t n, uint32_t n_slots, unsigned n_workers);
+uint64_t remat_slots_table_bytes(uint32_t n, uint32_t n_slots);
+uint64_t remat_slots_bytes(const remat_slots *slots);
+uint64_t remat_slots_looked_at(const remat_slots *slots); /* positions not pruned, in blocks */
+
+uint64_t remat_slots_unit(const remat_slots *slots);
+uint32_t remat_slots_count(const remat_slots *slots);
+
+/* Values of the whole chain for 0 .. n_slots slots beyond a_0, REMAT_KERNEL_INFINITE where nothing
+ * fits, in costs of remat_slots_divisor ticks each. */
+const int32_t *remat_slots_answer(const remat_slots *slots);
+int64_t remat_slots_divisor(const remat_slots *slots);
+
+/* Appends a schedule that takes at most `slot` slots and costs at most the answer there (the bytes lost
+ * to rounding are given back at every level). REMAT_CORRUPT when the values contradict each other. */
+remat_status remat_slots_trace(const remat_slots *slots, const remat_chain *chain, uint32_t slot,
+                               remat_operations *operations, remat_error *error);
+
+remat_status remat_slots_save(const remat_slots *slots, remat_buffer *buffer, remat_error *error);
+remat_status remat_slots_load(const remat_chain *chain, bool inputs_only, remat_reader *reader,
+                              remat_slots **ret, remat_error *error);
+
+#endif

@@ -1,0 +1,98 @@
+/* Several solvers asked the same question. */
+#include "remat/table.h"
+
+#include <stdlib.h>
+
+typedef struct candidate {
+    const remat_solver *solver;
+    double updates;
+    size_t position; /* in the registry */
+} candidate;
+
+static int compare_cost(const void *a, const void *b)
+{
+    const candidate *p = a, *q = b;
+    if (p->updates != q->updates)
+        return p->updates < q->updates ? -1 : 1;
+    return p->position < q->position ? -1 : 1;
+}
+
+size_t remat_auto_solvers(const remat_problem *problem, uint64_t memory_limit,
+                          const remat_solver *ret_solvers[REMAT_MAX_SOLVERS])
+{
+    candidate candidates[REMAT_MAX_SOLVERS];
+    size_t n_solvers, n = 0;
+    const remat_solver *const *solvers = remat_solvers(&n_solvers);
+    for (size_t i = 0; i < n_solvers && n < REMAT_MAX_SOLVERS; i++) {
+        remat_problem own = *problem;
+        remat_estimate estimate;
+        own.options = remat_options_default(solvers[i]);
+        if ((solvers[i]->accepts & REMAT_BASELINE) ||
+            remat_solver_accepts(solvers[i], &own, NULL) ||
+            solvers[i]->estimate(&own, &estimate, NULL) ||
+            (memory_limit > 0 && estimate.table_bytes > memory_limit))
+            continue;
+        candidates[n++] = (candidate){solvers[i], estimate.updates, i};
+    }
+    qsort(candidates, n, sizeof *candidates, compare_cost);
+    for (size_t i = 0; i < n; i++)
+        ret_solvers[i] = candidates[i].solver;
+    return n;
+}
+
+ptrdiff_t remat_best_table(const remat_table *const *tables, size_t n, uint64_t budget,
+                           uint64_t *ret_least)
+{
+    ptrdiff_t best = -1;
+    remat_point best_point = {0};
+    *ret_least = 0;
+    for (size_t i = 0; i < n; i++) {
+        size_t n_points;
+        const remat_point *frontier = remat_table_frontier(tables[i], &n_points);
+        ptrdiff_t index = remat_table_point(tables[i], budget);
+        if (n_points > 0 && (*ret_least == 0 || frontier[0].peak < *ret_least))
+            *ret_least = frontier[0].peak;
+        if (index < 0)
+            continue;
+        const remat_point *point = &frontier[index];
+        if (best < 0 || point->makespan < best_point.makespan ||
+            (point->makespan == best_point.makespan && point->peak < best_point.peak)) {
+            best = (ptrdiff_t)i;
+            best_point = *point;
+        }
+    }
+    return best;
+}
+
+remat_status remat_fail_infeasible(const char *solver, const remat_problem *problem,
+                                   uint64_t budget, uint64_t least, remat_error *error)
+{
+    const char *name = problem->profile->name;
+    if (least > 0)
+        remat_fail(error, REMAT_INFEASIBLE, "budget",
+                   "%s has no schedule of \"%.100s\" within %llu bytes; the least budget it can "
+                   "serve is %llu bytes",
+                   solver, name, (unsigned long long)budget, (unsigned long long)least);
+    else
+        remat_fail(error, REMAT_INFEASIBLE, "budget",
+                   "%s has no schedule of \"%.100s\" within %llu bytes", solver, name,
+                   (unsigned long long)budget);
+    if (error)
+        error->number = least;
+    return REMAT_INFEASIBLE;
+}
+
+remat_status remat_store_all_peak(const remat_profile *profile, uint64_t *ret_peak,
+                                  remat_error *error)
+{
+    const remat_problem problem = {.profile = profile, .max_budget = UINT64_MAX};
+    remat_table *table = NULL;
+    size_t n;
+    remat_status status =
+        remat_tabulate(remat_solver_find("store-all"), &problem, NULL, &table, error);
+    if (status)
+        return status;
+    *ret_peak = remat_table_frontier(table, &n)[0].peak;
+    remat_table_free(table);
+    return REMAT_OK;
+}
