@@ -50,6 +50,32 @@ static json_t *node_ids(const remat_profile *profile)
     return list;
 }
 
+/* How each solver that auto asked did at the budget. */
+static json_t *candidates_encode(const remat_schedule_answer *answer)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; list && i < answer->n_candidates; i++) {
+        const remat_table *table = answer->candidates[i];
+        size_t n;
+        const remat_point *frontier = remat_table_frontier(table, &n);
+        ptrdiff_t index = remat_table_point(table, answer->budget);
+        json_t *item = json_pack("{s:s, s:b}", "solver", remat_table_solver(table)->name,
+                                 "feasible", index >= 0);
+        bool failed = item == NULL;
+        if (index >= 0) {
+            set(item, "makespan", json_real(frontier[index].makespan), &failed);
+            set(item, "peak", bytes(frontier[index].peak), &failed);
+        } else if (n > 0) {
+            set(item, "minimum_budget", bytes(frontier[0].peak), &failed);
+        }
+        if (json_array_append_new(list, finish(item, failed))) {
+            json_decref(list);
+            return NULL;
+        }
+    }
+    return list;
+}
+
 json_t *remat_schedule_encode(const remat_schedule_answer *answer)
 {
     const remat_schedule *schedule = answer->schedule;
@@ -78,16 +104,11 @@ json_t *remat_schedule_encode(const remat_schedule_answer *answer)
     set(json, "verified", json_boolean(simulation->valid), &failed);
     set(json, "nodes", node_ids(answer->profile), &failed);
     set(json, "operations", remat_operations_encode(&schedule->operations), &failed);
+    if (answer->candidates)
+        set(json, "candidates", candidates_encode(answer), &failed);
     set(json, "solve_seconds", json_real(answer->solve_seconds), &failed);
     set(json, "created", json_string(created), &failed);
     return finish(json, failed);
-}
-
-remat_status remat_schedule_operations(const json_t *schedule, const remat_profile *profile,
-                                       remat_operations *ret_operations, remat_error *error)
-{
-    return remat_operations_decode(json_object_get(schedule, "operations"), profile, "operations",
-                                   ret_operations, error);
 }
 
 json_t *remat_timeline_encode(const char *schedule_id, uint64_t budget,

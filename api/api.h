@@ -140,18 +140,16 @@ typedef struct remat_schedule_answer {
     const remat_profile *profile;
     const remat_schedule *schedule;
     const char *requested_solver;
-    uint64_t budget;         /* as asked, after reserved */
-    uint64_t store_all_peak; /* replayed */
+    uint64_t budget;                      /* as asked, after reserved */
+    uint64_t store_all_peak;              /* replayed */
+    const remat_table *const *candidates; /* of auto: every table that was asked; else NULL */
+    size_t n_candidates;
     double solve_seconds;
     int64_t created; /* milliseconds since 1970 */
 } remat_schedule_answer;
 
 /* NULL: out of memory; so with all that follow. */
 json_t *remat_schedule_encode(const remat_schedule_answer *answer);
-
-/* The operation list of an encoded schedule (GET /v1/schedules/{id}/timeline replays it). */
-remat_status remat_schedule_operations(const json_t *schedule, const remat_profile *profile,
-                                       remat_operations *ret_operations, remat_error *error);
 
 /* Memory and time at every operation, as arrays of one entry per operation. */
 json_t *remat_timeline_encode(const char *schedule_id, uint64_t budget,
@@ -164,6 +162,16 @@ json_t *remat_simulation_encode(const remat_profile *profile, const remat_simula
 /* One {budget, feasible, makespan, overhead, peak}. table NULL: infeasible. */
 json_t *remat_tradeoff_point(const remat_profile *profile, uint64_t budget,
                              const remat_table *table);
+
+/* Those of the above that follow from a request alone. */
+remat_status remat_answer_simulation(const remat_simulation_request *request,
+                                     const remat_profile *profile, json_t **ret_answer,
+                                     remat_error *error);
+/* Replays an encoded schedule. REMAT_INFEASIBLE when it is not valid for the profile. */
+remat_status remat_answer_timeline(const json_t *schedule, const remat_profile *profile,
+                                   json_t **ret_answer, remat_error *error);
+json_t *remat_answer_tradeoff(const remat_tradeoff_request *request, const remat_profile *profile,
+                              uint64_t store_all_peak, const remat_table *const *tables, size_t n);
 
 /* GET /v1/solvers. */
 json_t *remat_solvers_encode(void);

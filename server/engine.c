@@ -2,7 +2,6 @@
 
 #include "cache.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -128,22 +127,6 @@ static remat_status check_limits(const engine *e, const remat_profile *profile, 
     return REMAT_OK;
 }
 
-/* Peak of storing everything, by replay; an infeasible answer cannot happen without a budget. */
-static remat_status find_store_all_peak(const remat_profile *profile, uint64_t *ret_peak,
-                                        remat_error *error)
-{
-    const remat_solver *solver = remat_solver_find("store-all");
-    remat_problem problem = {.profile = profile, .max_budget = UINT64_MAX};
-    remat_table *table = NULL;
-    remat_status status = remat_tabulate(solver, &problem, NULL, &table, error);
-    if (status)
-        return status;
-    size_t n;
-    *ret_peak = remat_table_frontier(table, &n)[0].peak;
-    remat_table_free(table);
-    return REMAT_OK;
-}
-
 /* Takes the profile (freed on failure) and makes it known in memory. */
 static remat_status introduce(engine *e, remat_profile *profile, size_t cost,
                               known_profile **ret_profile, remat_error *error)
@@ -151,7 +134,7 @@ static remat_status introduce(engine *e, remat_profile *profile, size_t cost,
     known_profile *known = calloc(1, sizeof *known);
     remat_status status = known ? REMAT_OK : remat_fail_memory(error);
     if (!status)
-        status = find_store_all_peak(profile, &known->store_all_peak, error);
+        status = remat_store_all_peak(profile, &known->store_all_peak, error);
     if (status) {
         remat_profile_free(profile);
         free(known);
@@ -235,8 +218,8 @@ static size_t find_minima(const engine *e, const known_profile *known, remat_min
 static remat_status store_profile(engine *e, const json_t *json, known_profile *known,
                                   bool *ret_created, body **ret_summary, remat_error *error)
 {
-    remat_minimum minima[METRIC_SOLVERS];
-    size_t n = find_minima(e, known, minima, METRIC_SOLVERS);
+    remat_minimum minima[REMAT_MAX_SOLVERS];
+    size_t n = find_minima(e, known, minima, REMAT_MAX_SOLVERS);
     char *document = remat_json_text(json);
     body *summary = body_from_json(
         remat_profile_summary(known->profile, known->store_all_peak, minima, n), false);
@@ -418,6 +401,7 @@ static void store_table(engine *e, const char *profile_id, const char *options,
 typedef struct lent_host {
     const remat_host *caller;
     team *team;
+    uint64_t deadline; /* uv_hrtime; 0: none */
 } lent_host;
 
 static void lent_parallel_for(void *data, size_t count,
@@ -436,8 +420,9 @@ static void lent_progress(void *data, double fraction)
 
 static bool lent_cancelled(void *data)
 {
-    const remat_host *caller = ((lent_host *)data)->caller;
-    return caller->cancelled && caller->cancelled(caller->data);
+    const lent_host *lent = data;
+    return (lent->deadline && uv_hrtime() > lent->deadline) ||
+           (lent->caller->cancelled && lent->caller->cancelled(lent->caller->data));
 }
 
 static remat_status make_table(engine *e, known_profile *known, const remat_solver *solver,
@@ -453,7 +438,7 @@ static remat_status make_table(engine *e, known_profile *known, const remat_solv
         s->cost += estimate.updates;
         return REMAT_OK;
     }
-    lent_host lent = {.caller = &s->host, .team = e->team};
+    lent_host lent = {.caller = &s->host, .team = e->team, .deadline = s->deadline};
     const remat_host host = {.data = &lent,
                              .parallel_for = lent_parallel_for,
                              .workers = team_workers(e->team),
@@ -465,6 +450,10 @@ static remat_status make_table(engine *e, known_profile *known, const remat_solv
     status = remat_tabulate(solver, problem, &host, &table, error);
     if (status == REMAT_INTERNAL)
         atomic_fetch_add(&e->metrics->verification_failures, 1);
+    if (status == REMAT_CANCELLED && s->deadline && uv_hrtime() > s->deadline)
+        status = remat_fail(error, REMAT_TOO_LARGE, NULL,
+                            "%s took longer than this server's limit of %u s for a solve",
+                            solver->name, e->config.solve_seconds);
     if (status)
         return status;
     s->tabulated = true;
@@ -618,77 +607,61 @@ remat_status engine_schedule(engine *e, const char *schedule_id, body **ret_body
     return status;
 }
 
-/* Whether auto asks this solver about this profile. */
-static bool auto_asks(const engine *e, const remat_solver *solver, const remat_problem *problem)
+/* The tables that answer a question: that of its solver, or of every solver auto asks, cheapest
+ * first. */
+typedef struct gathered {
+    shared_table *shared[REMAT_MAX_SOLVERS];
+    const remat_table *tables[REMAT_MAX_SOLVERS];
+    size_t n;
+} gathered;
+
+static void release_gathered(gathered *g)
 {
-    remat_estimate estimate;
-    remat_error error;
-    return !(solver->accepts & REMAT_BASELINE) && !remat_solver_accepts(solver, problem, &error) &&
-           !solver->estimate(problem, &estimate, &error) &&
-           estimate.table_bytes <= e->config.memory_limit;
+    while (g->n > 0)
+        release_table(g->shared[--g->n]);
 }
 
-/* The tables that answer a question: that of its solver, or of every solver auto asks. ret_tables
- * has room for METRIC_SOLVERS. On failure none is held. */
-static remat_status gather_tables(engine *e, known_profile *known, const remat_solver *solver,
-                                  const remat_options *options, uint64_t budget, solve *s,
-                                  shared_table **ret_tables, size_t *ret_n, remat_error *error)
+static remat_status gather_one(engine *e, known_profile *known, const remat_solver *solver,
+                               const remat_options *options, uint64_t budget, solve *s, gathered *g,
+                               remat_error *error)
 {
-    size_t n_solvers, n = 0;
-    const remat_solver *const *solvers = remat_solvers(&n_solvers);
-    remat_status status = REMAT_OK;
-    if (solver) {
-        ret_tables[0] = NULL;
-        status = get_table(e, known, solver, options, budget, s, &ret_tables[0], error);
-        n = !status && ret_tables[0] != NULL;
-        n_solvers = 0;
+    shared_table *shared = NULL;
+    remat_status status = get_table(e, known, solver, options, budget, s, &shared, error);
+    if (!status && shared) {
+        g->tables[g->n] = shared->table;
+        g->shared[g->n++] = shared;
     }
-    for (size_t i = 0; i < n_solvers && n < METRIC_SOLVERS && !status; i++) {
-        remat_problem problem = {.profile = known->profile, .max_budget = budget};
-        problem.options = remat_options_default(solvers[i]);
-        if (!auto_asks(e, solvers[i], &problem))
+    return status;
+}
+
+static remat_status gather_auto(engine *e, known_profile *known, uint64_t budget, solve *s,
+                                gathered *g, remat_error *error)
+{
+    const remat_solver *solvers[REMAT_MAX_SOLVERS];
+    const remat_problem problem = {.profile = known->profile, .max_budget = budget};
+    size_t n = remat_auto_solvers(&problem, e->config.memory_limit, solvers);
+    for (size_t i = 0; i < n; i++) {
+        remat_options options = remat_options_default(solvers[i]);
+        remat_status status = gather_one(e, known, solvers[i], &options, budget, s, g, error);
+        /* One that passes a limit while it runs leaves the answer to those before it. */
+        if (status == REMAT_TOO_LARGE && g->n > 0)
             continue;
-        ret_tables[n] = NULL;
-        status =
-            get_table(e, known, solvers[i], &problem.options, budget, s, &ret_tables[n], error);
-        if (status == REMAT_TOO_LARGE)
-            status = REMAT_OK; /* past a limit while it ran: the others answer */
-        else if (!status && ret_tables[n])
-            n++;
+        if (status)
+            return status;
     }
-    if (status || s->needs_solve) {
-        while (n > 0)
-            release_table(ret_tables[--n]);
-        return status;
-    }
-    *ret_n = n;
     return REMAT_OK;
 }
 
-/* Of several tables the one whose schedule within budget is fastest, then smallest; NULL: none has
- * one, and *ret_least is the least budget that any could serve (0: none). */
-static shared_table *best_table(shared_table **tables, size_t n, uint64_t budget,
-                                uint64_t *ret_least)
+/* On failure, and with s->needs_solve, none is held. */
+static remat_status gather_tables(engine *e, known_profile *known, const remat_solver *solver,
+                                  const remat_options *options, uint64_t budget, solve *s,
+                                  gathered *g, remat_error *error)
 {
-    shared_table *best = NULL;
-    remat_point best_point = {0};
-    *ret_least = 0;
-    for (size_t i = 0; i < n; i++) {
-        size_t n_points;
-        const remat_point *frontier = remat_table_frontier(tables[i]->table, &n_points);
-        ptrdiff_t index = remat_table_point(tables[i]->table, budget);
-        if (n_points > 0 && (*ret_least == 0 || frontier[0].peak < *ret_least))
-            *ret_least = frontier[0].peak;
-        if (index < 0)
-            continue;
-        const remat_point *point = &frontier[index];
-        if (!best || point->makespan < best_point.makespan ||
-            (point->makespan == best_point.makespan && point->peak < best_point.peak)) {
-            best = tables[i];
-            best_point = *point;
-        }
-    }
-    return best;
+    remat_status status = solver ? gather_one(e, known, solver, options, budget, s, g, error)
+                                 : gather_auto(e, known, budget, s, g, error);
+    if (status || s->needs_solve)
+        release_gathered(g);
+    return status;
 }
 
 static remat_status store_answer(engine *e, const question *q, const remat_schedule_answer *answer,
@@ -713,10 +686,10 @@ static remat_status store_answer(engine *e, const question *q, const remat_sched
 }
 
 /* Traces, encodes, stores and remembers. */
-static remat_status answer(engine *e, const question *q, known_profile *known,
-                           const remat_table *table, uint64_t start, body **ret_body,
-                           remat_error *error)
+static remat_status answer(engine *e, const question *q, known_profile *known, const gathered *g,
+                           size_t best, uint64_t start, body **ret_body, remat_error *error)
 {
+    const remat_table *table = g->tables[best];
     remat_problem problem = {.profile = known->profile, .max_budget = q->budget};
     problem.options = q->solver ? q->options : remat_options_default(remat_table_solver(table));
     remat_schedule schedule;
@@ -732,6 +705,8 @@ static remat_status answer(engine *e, const question *q, known_profile *known,
                                    .requested_solver = q->solver ? q->solver->name : "auto",
                                    .budget = q->budget,
                                    .store_all_peak = known->store_all_peak,
+                                   .candidates = q->solver ? NULL : g->tables,
+                                   .n_candidates = g->n,
                                    .solve_seconds = seconds_since(start),
                                    .created = now_milliseconds()};
     body *b = body_from_json(remat_schedule_encode(&whole), true);
@@ -746,127 +721,53 @@ static remat_status answer(engine *e, const question *q, known_profile *known,
     return REMAT_OK;
 }
 
-static remat_status fail_infeasible(const question *q, const known_profile *known, uint64_t least,
-                                    remat_error *error)
-{
-    const char *solver = q->solver ? q->solver->name : "auto";
-    if (least)
-        remat_fail(error, REMAT_INFEASIBLE, "budget",
-                   "%s has no schedule of \"%.100s\" within %llu bytes; the least budget it can "
-                   "serve is %llu bytes",
-                   solver, known->profile->name, (unsigned long long)q->budget,
-                   (unsigned long long)least);
-    else
-        remat_fail(error, REMAT_INFEASIBLE, "budget",
-                   "%s has no schedule of \"%.100s\" within %llu bytes", solver,
-                   known->profile->name, (unsigned long long)q->budget);
-    error->number = least;
-    return REMAT_INFEASIBLE;
-}
-
 remat_status engine_solve(engine *e, const question *q, solve *s, body **ret_body,
                           remat_error *error)
 {
     uint64_t start = uv_hrtime(), least;
     known_profile *known = NULL;
-    shared_table *tables[METRIC_SOLVERS];
-    size_t n = 0;
+    gathered g = {.n = 0};
     remat_status status = engine_schedule(e, q->schedule_id, ret_body, NULL, error);
     if (status != REMAT_NOT_FOUND)
         return status;
     status = engine_profile(e, q->profile_id, &known, error);
     if (status)
         return status;
-    status = gather_tables(e, known, q->solver, &q->options, q->budget, s, tables, &n, error);
+    status = gather_tables(e, known, q->solver, &q->options, q->budget, s, &g, error);
     if (!status && !s->needs_solve) {
-        shared_table *best = best_table(tables, n, q->budget, &least);
-        status = best ? answer(e, q, known, best->table, start, ret_body, error)
-                      : fail_infeasible(q, known, least, error);
+        const remat_problem problem = {.profile = known->profile};
+        ptrdiff_t best = remat_best_table(g.tables, g.n, q->budget, &least);
+        status = best < 0 ? remat_fail_infeasible(q->solver ? q->solver->name : "auto", &problem,
+                                                  q->budget, least, error)
+                          : answer(e, q, known, &g, (size_t)best, start, ret_body, error);
     }
-    while (n > 0)
-        release_table(tables[--n]);
+    release_gathered(&g);
     engine_profile_release(known);
     return status;
 }
 
 /* ---- trade-offs and timelines ---- */
 
-static uint64_t tradeoff_budget(const remat_tradeoff_request *request, const known_profile *known,
-                                uint64_t least, size_t i)
-{
-    if (request->n_budgets > 0) {
-        const remat_amount *amount = &request->budgets[i];
-        return (uint64_t)(amount->percent
-                              ? floor(amount->value / 100 * (double)known->store_all_peak)
-                              : amount->value);
-    }
-    double low = (double)least, high = (double)known->store_all_peak;
-    if (low > high)
-        low = high;
-    return (uint64_t)(low + (high - low) * (double)i / (double)(request->points - 1));
-}
-
 remat_status engine_tradeoff(engine *e, known_profile *known, const remat_tradeoff_request *request,
                              solve *s, body **ret_body, remat_error *error)
 {
-    shared_table *tables[METRIC_SOLVERS];
-    size_t n = 0, points = request->n_budgets > 0 ? request->n_budgets : request->points;
+    gathered g = {.n = 0};
     remat_status status =
         gather_tables(e, known, request->subject.solver, &request->subject.options,
-                      known->store_all_peak, s, tables, &n, error);
+                      known->store_all_peak, s, &g, error);
     if (status || s->needs_solve)
         return status;
-    uint64_t least, ignored;
-    best_table(tables, n, 0, &least);
-    json_t *list = json_array();
-    for (size_t i = 0; list && i < points; i++) {
-        uint64_t budget = tradeoff_budget(request, known, least, i);
-        shared_table *best = best_table(tables, n, budget, &ignored);
-        if (json_array_append_new(
-                list, remat_tradeoff_point(known->profile, budget, best ? best->table : NULL))) {
-            json_decref(list);
-            list = NULL;
-        }
-    }
-    while (n > 0)
-        release_table(tables[--n]);
-    *ret_body = body_from_json(list, true);
+    *ret_body = body_from_json(
+        remat_answer_tradeoff(request, known->profile, known->store_all_peak, g.tables, g.n), true);
+    release_gathered(&g);
     return *ret_body ? REMAT_OK : remat_fail_memory(error);
-}
-
-static remat_status replay_timeline(const char *schedule_id, const json_t *schedule,
-                                    const remat_profile *profile, body **ret_body,
-                                    remat_error *error)
-{
-    remat_operations operations = {0};
-    remat_simulation simulation;
-    remat_status status = remat_schedule_operations(schedule, profile, &operations, error);
-    remat_moment *moments = calloc(operations.length + 1, sizeof *moments);
-    if (!status && !moments)
-        status = remat_fail_memory(error);
-    if (!status)
-        status = remat_simulate(profile, &operations, NULL, moments, NULL, &simulation, error);
-    if (!status && !simulation.valid)
-        status = remat_fail(error, REMAT_INTERNAL, NULL, "stored schedule %s is not valid: %.300s",
-                            schedule_id, simulation.reason);
-    if (!status) {
-        uint64_t budget = (uint64_t)json_integer_value(json_object_get(schedule, "budget"));
-        *ret_body = body_from_json(
-            remat_timeline_encode(schedule_id, budget, profile, &operations, moments, &simulation),
-            true);
-        if (!*ret_body)
-            status = remat_fail_memory(error);
-    }
-    free(moments);
-    remat_operations_clear(&operations);
-    return status;
 }
 
 remat_status engine_timeline(engine *e, const char *schedule_id, body **ret_body,
                              remat_error *error)
 {
     body *schedule_body = NULL;
-    json_t *schedule = NULL;
+    json_t *schedule = NULL, *timeline = NULL;
     known_profile *known = NULL;
     remat_status status = engine_schedule(e, schedule_id, &schedule_body, NULL, error);
     if (!status)
@@ -880,7 +781,12 @@ remat_status engine_timeline(engine *e, const char *schedule_id, body **ret_body
                         : remat_fail(error, REMAT_INTERNAL, NULL,
                                      "stored schedule %s names no profile", schedule_id);
     if (!status)
-        status = replay_timeline(schedule_id, schedule, known->profile, ret_body, error);
+        status = remat_answer_timeline(schedule, known->profile, &timeline, error);
+    if (status == REMAT_INFEASIBLE)
+        status =
+            remat_fail(error, REMAT_INTERNAL, NULL, "stored schedule %s is not valid", schedule_id);
+    if (!status && !(*ret_body = body_from_json(timeline, true)))
+        status = remat_fail_memory(error);
     json_decref(schedule);
     engine_profile_release(known);
     return status;

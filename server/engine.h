@@ -59,11 +59,12 @@ remat_status engine_schedule(engine *e, const char *schedule_id, body **ret_body
 
 /* What a solve may do and what it did. */
 typedef struct solve {
-    remat_host host;  /* progress and cancellation; the engine adds its team and limits */
-    bool tables_only; /* only trace out of tables that are there */
-    bool needs_solve; /* result: tables_only was not enough */
-    bool tabulated;   /* result: a table was made */
-    double cost;      /* result with needs_solve: expected inner updates */
+    remat_host host;   /* progress and cancellation; the engine adds its team and limits */
+    uint64_t deadline; /* uv_hrtime; 0: none. With auto the solvers done by then answer */
+    bool tables_only;  /* only trace out of tables that are there */
+    bool needs_solve;  /* result: tables_only was not enough */
+    bool tabulated;    /* result: a table was made */
+    double cost;       /* result with needs_solve: expected inner updates */
 } solve;
 
 /* Answers a question and stores the answer. With tables_only and a table missing, REMAT_OK,

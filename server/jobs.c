@@ -33,8 +33,7 @@ typedef struct job {
     atomic_bool cancel;
     bool interrupted; /* cancelled by the stop of the daemon */
     atomic_uint permille;
-    uint64_t begun;                 /* uv_hrtime of the asking */
-    atomic_uint_fast64_t run_until; /* uv_hrtime; 0: not running */
+    uint64_t begun; /* uv_hrtime of the asking */
     int64_t created, ended;
     double seconds; /* elapsed at the end */
     solve solve;
@@ -292,15 +291,14 @@ static void on_progress(void *data, double fraction)
 
 static bool on_cancelled(void *data)
 {
-    job *one = data;
-    return atomic_load(&one->cancel) || uv_hrtime() > atomic_load(&one->run_until);
+    return atomic_load(&((job *)data)->cancel);
 }
 
 static void run_work(task *t)
 {
     job *one = (job *)t;
     service *s = one->jobs->service;
-    atomic_store(&one->run_until, uv_hrtime() + s->config.solve_seconds * UINT64_C(1000000000));
+    one->solve.deadline = uv_hrtime() + s->config.solve_seconds * UINT64_C(1000000000);
     if (atomic_load(&one->cancel)) {
         one->status = remat_fail(&one->error, REMAT_CANCELLED, NULL, "the job was cancelled");
         return;
@@ -311,10 +309,6 @@ static void run_work(task *t)
                                       &one->body, &one->error);
     else
         one->status = engine_solve(s->engine, &one->question, &one->solve, &one->body, &one->error);
-    if (one->status == REMAT_CANCELLED && !atomic_load(&one->cancel))
-        one->status = remat_fail(&one->error, REMAT_TOO_LARGE, NULL,
-                                 "the solve took longer than this server's limit of %u s",
-                                 s->config.solve_seconds);
 }
 
 static void end_job(job *one, job_state state)
@@ -436,7 +430,6 @@ static job *job_new(jobs *j, const char *id, const char *key, double cost)
     one->solve.host.progress = on_progress;
     one->solve.host.cancelled = on_cancelled;
     one->task = (task){.work = run_work, .done = run_done, .lane = LANE_HEAVY, .cost = cost};
-    atomic_init(&one->run_until, UINT64_MAX);
     if (id)
         snprintf(one->id, sizeof one->id, "%s", id);
     else

@@ -1,7 +1,5 @@
 #include "metrics.h"
 
-#include "remat/solver.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +25,7 @@ void metrics_solver(metrics *m, const char *solver, double seconds)
 {
     size_t n;
     const remat_solver *const *solvers = remat_solvers(&n);
-    for (size_t i = 0; i < n && i < METRIC_SOLVERS; i++)
+    for (size_t i = 0; i < n && i < REMAT_MAX_SOLVERS; i++)
         if (strcmp(solvers[i]->name, solver) == 0) {
             atomic_fetch_add(&m->solver_solves[i], 1);
             atomic_fetch_add(&m->solver_microseconds[i], (uint_fast64_t)(seconds * 1e6));
@@ -85,7 +83,7 @@ static void put_solvers(FILE *out, const metrics *m)
     size_t n;
     const remat_solver *const *solvers = remat_solvers(&n);
     put_head(out, "solver_seconds", "summary", "Time spent making tables, by solver.");
-    for (size_t i = 0; i < n && i < METRIC_SOLVERS; i++) {
+    for (size_t i = 0; i < n && i < REMAT_MAX_SOLVERS; i++) {
         fprintf(out, "remat_solver_seconds_sum{solver=\"%s\"} %.6f\n", solvers[i]->name,
                 (double)read_counter(&m->solver_microseconds[i]) / 1e6);
         fprintf(out, "remat_solver_seconds_count{solver=\"%s\"} %llu\n", solvers[i]->name,

@@ -2,12 +2,14 @@
 #ifndef REMAT_SERVER_METRICS_H
 #define REMAT_SERVER_METRICS_H
 
+#include "remat/table.h"
+
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-enum { METRIC_ROUTES = 32, METRIC_STATUSES = 20, METRIC_BUCKETS = 13, METRIC_SOLVERS = 64 };
+enum { METRIC_ROUTES = 32, METRIC_STATUSES = 20, METRIC_BUCKETS = 13 };
 
 typedef enum cache_result { CACHE_HIT, CACHE_TABLE, CACHE_MISS, CACHE_RESULTS } cache_result;
 
@@ -17,7 +19,7 @@ typedef struct metrics {
     atomic_uint_fast64_t latency_microseconds[METRIC_ROUTES];
     atomic_uint_fast64_t schedules[CACHE_RESULTS]; /* answered questions by where they came from */
     atomic_uint_fast64_t solves, coalesced, tabulations;
-    atomic_uint_fast64_t solver_solves[METRIC_SOLVERS], solver_microseconds[METRIC_SOLVERS];
+    atomic_uint_fast64_t solver_solves[REMAT_MAX_SOLVERS], solver_microseconds[REMAT_MAX_SOLVERS];
     atomic_uint_fast64_t verification_failures, damaged_records;
     atomic_uint_fast64_t jobs_failed, jobs_cancelled;
 } metrics;

@@ -456,34 +456,11 @@ static bool post_tradeoff(request *r)
     return start_inquiry(r, "", post_tradeoff_work);
 }
 
-static remat_status simulate(request *r, const remat_simulation_request *asked,
-                             const remat_profile *profile, remat_error *error)
-{
-    remat_operations operations = {0};
-    remat_link link;
-    remat_simulation simulation;
-    double *recomputed = calloc(profile->n_nodes, sizeof *recomputed);
-    remat_status status = recomputed ? REMAT_OK : remat_fail_memory(error);
-    if (!status && asked->link)
-        status = remat_link_decode(asked->link, profile, &link, error);
-    if (!status)
-        status =
-            remat_operations_decode(asked->operations, profile, "operations", &operations, error);
-    if (!status)
-        status = remat_simulate(profile, &operations, asked->link ? &link : NULL, NULL, recomputed,
-                                &simulation, error);
-    if (!status)
-        reply_body(r, 200,
-                   body_from_json(remat_simulation_encode(profile, &simulation, recomputed), true));
-    remat_operations_clear(&operations);
-    free(recomputed);
-    return status;
-}
-
 static void post_simulation_work(request *r)
 {
     json_t *json = NULL;
     known_profile *known = NULL;
+    json_t *answer = NULL;
     remat_simulation_request asked;
     remat_error error;
     remat_status status = parse_content(r, &json, &error);
@@ -492,9 +469,11 @@ static void post_simulation_work(request *r)
     if (!status)
         status = engine_subject(r->service->engine, &asked.subject, &known, &error);
     if (!status)
-        status = simulate(r, &asked, known->profile, &error);
+        status = remat_answer_simulation(&asked, known->profile, &answer, &error);
     if (status)
         reply_profile_error(r, &error, false);
+    else
+        reply_body(r, 200, body_from_json(answer, true));
     json_decref(json);
     engine_profile_release(known);
 }

@@ -11,8 +11,7 @@ void remat_client_answer_clear(remat_client_answer *answer)
     *answer = (remat_client_answer){0};
 }
 
-/* ---- problems
- * --------------------------------------------------------------------------------------- */
+/* ---- problems ---- */
 
 static const struct {
     const char *path;
@@ -91,8 +90,7 @@ remat_status client_fail_by_problem(remat_client *client, const json_t *problem,
     return code;
 }
 
-/* ---- answers
- * ---------------------------------------------------------------------------------------- */
+/* ---- answers ---- */
 
 static remat_status fail_without_problem(const remat_client *client, const client_request *request,
                                          const remat_client_answer *answer, remat_error *error)

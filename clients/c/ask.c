@@ -89,8 +89,7 @@ static remat_status post_first(question *q, const json_t *profile, remat_client_
     return post(q, most, ret_answer, error);
 }
 
-/* ---- jobs
- * ------------------------------------------------------------------------------------------- */
+/* ---- jobs ---- */
 
 static void report(const question *q, const char *job_id, const char *state, const json_t *job)
 {

@@ -33,8 +33,7 @@ remat_status client_sleep(remat_client *client, double seconds, remat_error *err
     return REMAT_OK;
 }
 
-/* ---- the URL
- * ---------------------------------------------------------------------------------------- */
+/* ---- the URL ---- */
 
 static bool is_loopback(const char *host)
 {
@@ -115,8 +114,7 @@ static remat_status set_server(remat_client *client, const char *text, remat_err
     return status;
 }
 
-/* ---- the handle
- * ------------------------------------------------------------------------------------- */
+/* ---- the handle ---- */
 
 static remat_status add_header(remat_client *client, const char *header, remat_error *error)
 {

@@ -88,8 +88,7 @@ remat_status remat_client_request(remat_client *client, const char *method, cons
                                   const json_t *body, remat_client_answer *ret_answer,
                                   remat_error *error);
 
-/* ---- questions about a profile
- * --------------------------------------------------------------------- */
+/* ---- questions about a profile ---- */
 
 /* How a solve that takes long comes on. */
 typedef struct remat_client_progress {
@@ -122,8 +121,7 @@ remat_status remat_client_simulate(remat_client *client, const json_t *question,
                                    const json_t *profile, remat_client_answer *ret_answer,
                                    remat_error *error);
 
-/* ---- what is stored
- * --------------------------------------------------------------------------------- */
+/* ---- what is stored ---- */
 
 /* POST /v1/profiles; status 201 when it is new, 200 when it was there. */
 remat_status remat_client_push_profile(remat_client *client, const json_t *profile,

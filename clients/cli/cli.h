@@ -41,8 +41,7 @@ struct cli {
     remat_error error;    /* of the call that failed */
 };
 
-/* ---- commands
- * --------------------------------------------------------------------------------------- */
+/* ---- commands ---- */
 
 int command_profile(struct cli *cli);
 int command_solve(struct cli *cli);
@@ -55,8 +54,7 @@ int command_solvers(struct cli *cli);
 /* The text of --help; NULL: of remat itself. */
 const char *help_text(const char *command);
 
-/* ---- options.c
- * -------------------------------------------------------------------------------------- */
+/* ---- options.c ---- */
 
 /* Parses the options of cli->command and leaves the other arguments. CLI_OK, CLI_USAGE (already
  * said), or CLI_OK with *ret_help set. */
@@ -65,8 +63,7 @@ int options_parse(struct cli *cli, int argc, char **argv, bool *ret_help);
  * wrong usage. */
 int options_parse_global(struct cli *cli, int argc, char **argv, bool *ret_help, bool *ret_version);
 
-/* ---- report.c
- * --------------------------------------------------------------------------------------- */
+/* ---- report.c ---- */
 
 /* Says cli->error on stderr and returns the exit code that goes with it. */
 int cli_failed(struct cli *cli);
@@ -85,15 +82,13 @@ int cli_waiting(struct cli *cli, const remat_client_answer *answer);
 /* The client, made at the first call. */
 remat_status cli_connect(struct cli *cli);
 
-/* ---- files.c
- * ---------------------------------------------------------------------------------------- */
+/* ---- files.c ---- */
 
 /* The JSON in a file, "-" being stdin. REMAT_INVALID names the file, whatever is wrong with it. */
 remat_status file_read_json(const char *path, json_t **ret_json, remat_error *error);
 remat_status file_write_text(const char *path, const char *text, remat_error *error);
 
-/* ---- subject.c
- * -------------------------------------------------------------------------------------- */
+/* ---- subject.c ---- */
 
 /* A PROFILE argument: a file, "-" or an id. */
 struct subject {
@@ -114,37 +109,15 @@ json_t *subject_question(const struct cli *cli, const struct subject *subject);
  * fails. ret_unit has room for 8. */
 void subject_time_unit(struct cli *cli, const struct subject *subject, char ret_unit[8]);
 
-/* ---- local.c
- * ---------------------------------------------------------------------------------------- */
+/* ---- local.c ---- */
 
 /* What the server would answer, computed in this process. question: as sent, without subject. */
 remat_status local_schedule(struct cli *cli, const struct subject *subject, const json_t *question,
                             json_t **ret_answer, remat_error *error);
 remat_status local_tradeoffs(struct cli *cli, const struct subject *subject, const json_t *question,
                              json_t **ret_answer, remat_error *error);
-remat_status local_simulation(const struct subject *subject, const json_t *operations,
-                              const json_t *link, json_t **ret_answer, remat_error *error);
-remat_status local_timeline(const struct subject *subject, const json_t *schedule,
-                            json_t **ret_timeline, remat_error *error);
-remat_status local_store_all_peak(const remat_profile *profile, uint64_t *ret_peak,
-                                  remat_error *error);
 
-/* ---- workers.c
- * -------------------------------------------------------------------------------------- */
-
-struct workers;
-
-/* Threads for a solve, as many as there are processors; NULL when one is enough or none can be had.
- */
-struct workers *workers_new(void);
-void workers_free(struct workers *workers);            /* accepts NULL */
-unsigned workers_count(const struct workers *workers); /* NULL: 1 */
-void workers_parallel_for(struct workers *workers, size_t count,
-                          void (*body)(void *context, size_t index, unsigned worker),
-                          void *context);
-
-/* ---- progress.c
- * ------------------------------------------------------------------------------------- */
+/* ---- progress.c ---- */
 
 /* A line on stderr that is drawn over and over; nothing where stderr is not a terminal. */
 struct progress {
@@ -158,8 +131,7 @@ void progress_end(struct progress *progress);
 /* For remat_client_wait: draws how a job comes on; data is the struct progress. */
 void progress_of_job(void *data, const remat_client_progress *job);
 
-/* ---- text.c
- * ----------------------------------------------------------------------------------------- */
+/* ---- text.c ---- */
 
 #define TEXT_SIZE 48
 
@@ -183,16 +155,14 @@ void text_safe(FILE *out, const char *text);
 double json_get_number(const json_t *object, const char *name);    /* NAN */
 const char *json_get_text(const json_t *object, const char *name); /* "" */
 
-/* ---- summary.c
- * -------------------------------------------------------------------------------------- */
+/* ---- summary.c ---- */
 
 /* The numbers of a schedule. cache: X-Remat-Cache, "" if there is none. */
 void summary_print(const struct cli *cli, const json_t *schedule, const char *cache);
 void summary_line(const struct cli *cli, const char *name, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* ---- trace.c
- * ---------------------------------------------------------------------------------------- */
+/* ---- trace.c ---- */
 
 /* One operation as it is shown. */
 typedef struct trace_step {
@@ -222,8 +192,7 @@ void trace_clear(trace *trace);
 void operations_print(const struct cli *cli, const trace *trace); /* operations.c */
 void timeline_print(const struct cli *cli, const trace *trace);   /* timeline.c */
 
-/* ---- draw.c
- * ----------------------------------------------------------------------------------------- */
+/* ---- draw.c ---- */
 
 enum { PAINT_NONE, PAINT_BLUE, PAINT_YELLOW, PAINT_GREEN, PAINT_RED, PAINT_DIM, PAINT_BOLD };
 

@@ -87,8 +87,7 @@ static unsigned command_flag(const char *command)
     return 0;
 }
 
-/* ---- values
- * ----------------------------------------------------------------------------------------- */
+/* ---- values ---- */
 
 static int take_number(struct cli *cli, const char *name, const char *text, double least,
                        double most, double *ret_number)
@@ -237,8 +236,7 @@ static int take(struct cli *cli, option_id id, const char *value)
     return CLI_OK;
 }
 
-/* ---- getopt
- * ----------------------------------------------------------------------------------------- */
+/* ---- getopt ---- */
 
 typedef struct grammar {
     struct option longs[N_OPTIONS + 1];

@@ -91,8 +91,7 @@ static int show(struct cli *cli)
     return finish(cli, &answer);
 }
 
-/* ---- list
- * ------------------------------------------------------------------------------------------- */
+/* ---- list ---- */
 
 static void print_row(const json_t *profile)
 {

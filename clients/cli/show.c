@@ -57,7 +57,7 @@ static remat_status replay(struct cli *cli, exhibit *e)
                             "the schedule belongs to profile %.12s.., not to %.200s (%.12s..)",
                             wanted, cli->profile, s.id);
     if (!status)
-        status = local_timeline(&s, e->schedule, &e->timeline, &cli->error);
+        status = remat_answer_timeline(e->schedule, s.profile, &e->timeline, &cli->error);
     subject_clear(&s);
     return status;
 }

@@ -16,7 +16,7 @@ remat_status subject_load(const char *argument, struct subject *ret_subject, rem
     if (!status)
         status = remat_profile_decode(s.document, "", &s.profile, error);
     if (!status)
-        status = local_store_all_peak(s.profile, &s.store_all_peak, error);
+        status = remat_store_all_peak(s.profile, &s.store_all_peak, error);
     if (status) {
         subject_clear(&s);
         return status;

@@ -1,0 +1,108 @@
+/* Answers that are computed from a request alone: the same for a server and for a command that
+ * solves in its own process. */
+#include "api.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+remat_status remat_answer_simulation(const remat_simulation_request *request,
+                                     const remat_profile *profile, json_t **ret_answer,
+                                     remat_error *error)
+{
+    remat_operations operations = {0};
+    remat_link link = {0};
+    remat_simulation simulation;
+    double *recomputed = calloc(profile->n_nodes, sizeof *recomputed);
+    remat_status status = recomputed ? REMAT_OK : remat_fail_memory(error);
+    if (!status && request->link)
+        status = remat_link_decode(request->link, profile, &link, error);
+    if (!status)
+        status =
+            remat_operations_decode(request->operations, profile, "operations", &operations, error);
+    if (!status)
+        status = remat_simulate(profile, &operations, request->link ? &link : NULL, NULL,
+                                recomputed, &simulation, error);
+    json_t *answer = status ? NULL : remat_simulation_encode(profile, &simulation, recomputed);
+    remat_operations_clear(&operations);
+    free(recomputed);
+    if (status)
+        return status;
+    if (!answer)
+        return remat_fail_memory(error);
+    *ret_answer = answer;
+    return REMAT_OK;
+}
+
+static remat_status replay(const json_t *schedule, const remat_profile *profile,
+                           const remat_operations *operations, remat_moment *moments,
+                           json_t **ret_answer, remat_error *error)
+{
+    remat_simulation simulation;
+    remat_link link;
+    const json_t *way = json_object_get(schedule, "link");
+    remat_status status = way ? remat_link_decode(way, profile, &link, error) : REMAT_OK;
+    if (!status)
+        status = remat_simulate(profile, operations, way ? &link : NULL, moments, NULL, &simulation,
+                                error);
+    if (status)
+        return status;
+    if (!simulation.valid)
+        return remat_fail(error, REMAT_INFEASIBLE, "operations",
+                          "the schedule is not valid for \"%.100s\": operation %zu: %.300s",
+                          profile->name, simulation.bad_operation, simulation.reason);
+    const char *id = json_string_value(json_object_get(schedule, "schedule_id"));
+    double budget = json_number_value(json_object_get(schedule, "budget"));
+    json_t *answer = remat_timeline_encode(id ? id : "", budget >= 0 ? (uint64_t)budget : 0,
+                                           profile, operations, moments, &simulation);
+    if (!answer)
+        return remat_fail_memory(error);
+    *ret_answer = answer;
+    return REMAT_OK;
+}
+
+remat_status remat_answer_timeline(const json_t *schedule, const remat_profile *profile,
+                                   json_t **ret_answer, remat_error *error)
+{
+    remat_operations operations = {0};
+    remat_status status = remat_operations_decode(json_object_get(schedule, "operations"), profile,
+                                                  "operations", &operations, error);
+    if (status)
+        return status;
+    remat_moment *moments = calloc(operations.length + 1, sizeof *moments);
+    status = moments ? replay(schedule, profile, &operations, moments, ret_answer, error)
+                     : remat_fail_memory(error);
+    free(moments);
+    remat_operations_clear(&operations);
+    return status;
+}
+
+static uint64_t tradeoff_budget(const remat_tradeoff_request *request, uint64_t store_all_peak,
+                                uint64_t least, size_t i)
+{
+    double most = (double)store_all_peak;
+    if (request->n_budgets > 0) {
+        const remat_amount *amount = &request->budgets[i];
+        return (uint64_t)(amount->percent ? floor(amount->value / 100 * most) : amount->value);
+    }
+    double low = fmin((double)least, most);
+    return (uint64_t)(low + (most - low) * (double)i / (double)(request->points - 1));
+}
+
+json_t *remat_answer_tradeoff(const remat_tradeoff_request *request, const remat_profile *profile,
+                              uint64_t store_all_peak, const remat_table *const *tables, size_t n)
+{
+    size_t points = request->n_budgets > 0 ? request->n_budgets : request->points;
+    uint64_t least, ignored;
+    remat_best_table(tables, n, 0, &least);
+    json_t *list = json_array();
+    for (size_t i = 0; list && i < points; i++) {
+        uint64_t budget = tradeoff_budget(request, store_all_peak, least, i);
+        ptrdiff_t best = remat_best_table(tables, n, budget, &ignored);
+        if (json_array_append_new(
+                list, remat_tradeoff_point(profile, budget, best < 0 ? NULL : tables[best]))) {
+            json_decref(list);
+            return NULL;
+        }
+    }
+    return list;
+}
