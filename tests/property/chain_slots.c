@@ -1,0 +1,319 @@
+/* The slot tables: every version of the kernel against a plain recurrence written here, exact bytes
+ * between the two ways of rounding, traces that fit, workers, cancellation, memory limits, storage. */
+#include "../unit/chain_support.h"
+
+#include "chain/breakpoints.h"
+#include "chain/slots.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { MAX_STAGES = 48 };
+
+static void random_chain(uint64_t *seed, support_chain *chain, support_stage *stages)
+{
+    uint64_t sizes = 1 + support_below(seed, 2000);
+    bool small_save = support_below(seed, 2), inputs_only = support_below(seed, 3) == 0;
+    *chain = (support_chain){
+        .n = 1 + (uint32_t)support_below(seed, MAX_STAGES), .n_inputs = 1, .stages = stages};
+    chain->input_bytes[0] = support_below(seed, sizes);
+    for (uint32_t i = 0; i < chain->n; i++) {
+        uint64_t forward = support_below(seed, sizes);
+        stages[i] = (support_stage){
+            .a = i + 1 < chain->n ? support_below(seed, sizes) : 0,
+            .saved = inputs_only && support_below(seed, 2) ? 0 : support_below(seed, 3 * sizes),
+            .delta = support_below(seed, sizes),
+            .of = forward,
+            .os = small_save ? support_below(seed, forward + 1) : forward,
+            .ob = support_below(seed, sizes),
+            .uf = (double)support_below(seed, 100),
+            .ub = (double)support_below(seed, 100),
+            .uses_output = !inputs_only,
+        };
+    }
+}
+
+/* ---- the recurrence, plainly ---------------------------------------------------------------------------- */
+
+typedef struct plain {
+    const remat_chain *chain;
+    const remat_slots_setting *setting;
+    bool each_pass;
+    int64_t *values; /* [s][t][m] */
+} plain;
+
+static int64_t *value(const plain *p, uint32_t s, uint32_t t)
+{
+    uint32_t n = p->chain->n;
+    return p->values + ((size_t)s * (n + 1) + t) * ((size_t)p->setting->n_slots + 1);
+}
+
+static uint64_t rounded(const plain *p, uint64_t bytes)
+{
+    uint64_t unit = p->setting->unit;
+    return p->setting->round_up ? (bytes + unit - 1) / unit : bytes / unit;
+}
+
+static int64_t plain_value(const plain *p, uint32_t s, uint32_t t, uint64_t m)
+{
+    const remat_chain *c = p->chain;
+    const int64_t none = REMAT_KERNEL_INFINITE;
+    if (s == t)
+        return m >= rounded(p, remat_chain_leaf_bytes(c, s)) ? remat_chain_leaf_ticks(c, s) : none;
+    int64_t best = none;
+    uint64_t kept = rounded(p, c->kept[s]), whole = 0, pass = 0;
+    for (uint32_t j = s; j < t; j++)
+        whole = remat_larger(whole, remat_chain_need_forward(c, s, j, t));
+    if (!p->each_pass && m < rounded(p, whole))
+        return none;
+    if (!p->setting->inputs_only && m >= rounded(p, remat_chain_need_all(c, s, t)) && m >= kept)
+        best = value(p, s + 1, t)[m - kept] + c->forward[s] + c->backward[s];
+    for (uint32_t k = s + 1; k <= t; k++) {
+        uint64_t shift = rounded(p, c->output[k - 1]);
+        pass = remat_larger(pass, remat_chain_need_forward(c, s, k - 1, t));
+        if (m < shift || (p->each_pass && m < rounded(p, pass)))
+            continue;
+        int64_t cost = c->forward_sum[k - 1] - c->forward_sum[s - 1] + value(p, k, t)[m - shift] +
+                       value(p, s, k - 1)[m];
+        best = cost < best ? cost : best;
+    }
+    return best < none ? best : none;
+}
+
+static int64_t *plain_answer(const remat_chain *chain, const remat_slots_setting *setting)
+{
+    uint32_t n = chain->n;
+    size_t row = (size_t)setting->n_slots + 1;
+    plain p = {.chain = chain, .setting = setting};
+    for (uint32_t i = 1; i <= n; i++)
+        p.each_pass |= chain->save_workspace[i] < chain->forward_workspace[i];
+    p.values = malloc((size_t)(n + 1) * (n + 1) * row * sizeof *p.values);
+    assert_non_null(p.values);
+    for (uint32_t length = 0; length < n; length++)
+        for (uint32_t s = 1; s + length <= n; s++)
+            for (uint32_t m = 0; m <= setting->n_slots; m++)
+                value(&p, s, s + length)[m] = plain_value(&p, s, s + length, m);
+    int64_t *answer = malloc(row * sizeof *answer);
+    assert_non_null(answer);
+    memcpy(answer, value(&p, 1, n), row * sizeof *answer);
+    free(p.values);
+    return answer;
+}
+
+/* ---- the tests -------------------------------------------------------------------------------------------- */
+
+static remat_slots_setting random_setting(uint64_t *seed, const remat_chain *chain)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 1; i <= chain->n; i++)
+        bytes += chain->kept[i] + chain->held[i] / 2;
+    remat_slots_setting setting = {.n_slots = 1 + (uint32_t)support_below(seed, 150),
+                                   .round_up = support_below(seed, 2),
+                                   .inputs_only = support_below(seed, 3) == 0};
+    setting.unit = 1 + bytes * (1 + support_below(seed, 10)) / 10 / setting.n_slots;
+    return setting;
+}
+
+static void check_traces(const remat_slots *slots, const remat_chain *chain)
+{
+    const int32_t *answer = remat_slots_answer(slots);
+    for (uint32_t m = 0; m <= remat_slots_count(slots); m++) {
+        if (answer[m] >= REMAT_KERNEL_INFINITE)
+            continue;
+        remat_operations operations = {0};
+        remat_error error = {0};
+        uint64_t bytes;
+        int64_t ticks;
+        if (remat_slots_trace(slots, chain, m, &operations, &error))
+            fail_msg("slot %u: %s", m, error.message);
+        remat_chain_measure(chain, &operations, &bytes, &ticks);
+        assert_true(bytes <= chain->input_bytes + m * remat_slots_unit(slots));
+        assert_true(ticks <= answer[m]);
+        remat_operations_clear(&operations);
+    }
+}
+
+static void check_exact(const remat_slots *slots, const remat_chain *chain,
+                        const remat_slots_setting *setting)
+{
+    remat_breakpoints *exact = NULL;
+    remat_error error = {0};
+    assert_int_equal(remat_breakpoints_new(chain, setting->inputs_only,
+                                           (remat_breakpoints_limits){0}, NULL, &exact, &error),
+                     REMAT_OK);
+    remat_breakpoint_list list = remat_breakpoints_answer(exact);
+    size_t at = 0;
+    int64_t best = REMAT_KERNEL_INFINITE;
+    for (uint32_t m = 0; m <= setting->n_slots; m++) {
+        /* the largest budget that rounds to m slots, or the least */
+        uint64_t bytes = m * setting->unit + (setting->round_up ? 0 : setting->unit - 1);
+        for (; at < list.count && list.points[at].bytes <= bytes; at++)
+            best = list.points[at].ticks;
+        int64_t slot_value = remat_slots_answer(slots)[m];
+        assert_true(setting->round_up ? slot_value >= best : slot_value <= best);
+    }
+    remat_breakpoints_free(exact);
+}
+
+static void versions_agree(void **state)
+{
+    (void)state;
+    remat_kernel_version versions[3];
+    size_t n_versions = remat_kernel_versions(versions);
+    for (size_t v = 0; v < n_versions; v++)
+        print_message("# kernel %s\n", versions[v].name);
+    uint64_t seed = 11;
+    for (int round = 0; round < 300; round++) {
+        support_stage stages[MAX_STAGES];
+        support_chain claim;
+        random_chain(&seed, &claim, stages);
+        remat_profile *profile = support_profile(&claim);
+        remat_chain *chain = NULL;
+        remat_error error = {0};
+        assert_int_equal(remat_chain_new(profile, &chain, &error), REMAT_OK);
+        remat_slots_setting setting = random_setting(&seed, chain);
+        int64_t *expected = plain_answer(chain, &setting);
+        for (size_t v = 0; v < n_versions; v++) {
+            remat_slots *slots = NULL;
+            setting.kernel = versions[v].run;
+            assert_int_equal(remat_slots_new(chain, &setting, NULL, &slots, &error), REMAT_OK);
+            for (uint32_t m = 0; m <= setting.n_slots; m++)
+                if (remat_slots_answer(slots)[m] != expected[m])
+                    fail_msg("%s: %u stages, slot %u of %u: %d, plainly %lld", versions[v].name,
+                             chain->n, m, setting.n_slots, remat_slots_answer(slots)[m],
+                             (long long)expected[m]);
+            if (setting.round_up)
+                check_traces(slots, chain);
+            check_exact(slots, chain, &setting);
+            remat_slots_free(slots);
+        }
+        free(expected);
+        remat_chain_free(chain);
+        remat_profile_free(profile);
+    }
+}
+
+/* A host that runs indices backwards on alternating workers, and gives up after some polls. */
+typedef struct odd_host {
+    int polls_left; /* negative: never gives up */
+} odd_host;
+
+static void backwards(void *data, size_t count,
+                      void (*body)(void *context, size_t index, unsigned worker), void *context)
+{
+    (void)data;
+    for (size_t i = count; i-- > 0;)
+        body(context, i, (unsigned)(i % 3));
+}
+
+static bool gives_up(void *data)
+{
+    odd_host *odd = data;
+    if (odd->polls_left < 0)
+        return false;
+    return odd->polls_left == 0 || --odd->polls_left == 0;
+}
+
+static void hosts(void **state)
+{
+    (void)state;
+    const remat_solver *rotor = remat_solver_find("rotor");
+    uint64_t seed = 12;
+    support_stage stages[MAX_STAGES];
+    support_chain claim = {.n = 0};
+    while (claim.n < 40)
+        random_chain(&seed, &claim, stages);
+    remat_profile *profile = support_profile(&claim);
+    remat_problem problem = support_problem("rotor", profile, 20000);
+    remat_error error = {0};
+    for (int slots = 0; slots <= 100; slots += 100) {
+        problem.options.values[0] = slots;
+        void *alone = NULL, *shared = NULL;
+        odd_host odd = {-1};
+        remat_host host = {
+            .data = &odd, .parallel_for = backwards, .workers = 3, .cancelled = gives_up};
+        assert_int_equal(rotor->tabulate(&problem, NULL, &alone, &error), REMAT_OK);
+        assert_int_equal(rotor->tabulate(&problem, &host, &shared, &error), REMAT_OK);
+        assert_int_equal(rotor->n_steps(alone), rotor->n_steps(shared));
+        for (size_t i = 0; i < rotor->n_steps(alone); i++) {
+            assert_true(rotor->step_budget(alone, i) == rotor->step_budget(shared, i));
+            assert_true(rotor->step_makespan(alone, i) == rotor->step_makespan(shared, i));
+        }
+        support_check_steps("rotor", shared, &problem, true);
+        for (int polls = 1; polls < 12; polls++) {
+            void *none = NULL;
+            odd.polls_left = polls;
+            remat_status status = rotor->tabulate(&problem, &host, &none, &error);
+            if (status == REMAT_OK)
+                rotor->table_free(none);
+            else
+                assert_int_equal(status, REMAT_CANCELLED);
+        }
+        rotor->table_free(alone);
+        rotor->table_free(shared);
+    }
+    remat_host small = {.memory_limit = 4096};
+    void *none = NULL;
+    problem.options.values[0] = 100;
+    assert_int_equal(rotor->tabulate(&problem, &small, &none, &error), REMAT_TOO_LARGE);
+    assert_null(none);
+    remat_profile_free(profile);
+}
+
+static void survives_storage(void **state)
+{
+    (void)state;
+    uint64_t seed = 13;
+    static const char *const names[] = {"rotor", "butt"};
+    for (int round = 0; round < 20; round++) {
+        const remat_solver *solver = remat_solver_find(names[round % 2]);
+        support_stage stages[MAX_STAGES];
+        support_chain claim;
+        random_chain(&seed, &claim, stages);
+        remat_profile *profile = support_profile(&claim);
+        remat_problem problem = support_problem(names[round % 2], profile, 5000);
+        problem.options.values[0] = 40;
+        void *table = NULL, *loaded = NULL;
+        remat_buffer buffer = {0};
+        remat_error error = {0};
+        assert_int_equal(solver->tabulate(&problem, NULL, &table, &error), REMAT_OK);
+        support_check_steps(names[round % 2], table, &problem, true);
+        assert_int_equal(solver->save(table, &buffer, &error), REMAT_OK);
+        remat_reader reader = {.data = buffer.data, .length = buffer.length};
+        assert_int_equal(solver->load(&problem, &reader, &loaded, &error), REMAT_OK);
+        assert_int_equal(reader.position, buffer.length);
+        assert_int_equal(solver->n_steps(loaded), solver->n_steps(table));
+        for (uint64_t budget = 0; budget < 10000; budget += 97)
+            assert_true(solver->lower_bound(loaded, budget) == solver->lower_bound(table, budget));
+        support_check_steps(names[round % 2], loaded, &problem, true);
+        solver->table_free(loaded);
+        for (int damage = 0; damage < 300; damage++) {
+            size_t at = support_below(&seed, buffer.length);
+            uint8_t mask = (uint8_t)(1u << support_below(&seed, 8));
+            buffer.data[at] ^= mask;
+            reader = (remat_reader){.data = buffer.data, .length = buffer.length};
+            if (solver->load(&problem, &reader, &loaded, &error) == REMAT_OK) {
+                for (size_t step = 0; step < solver->n_steps(loaded); step++) {
+                    remat_operations operations = {0};
+                    (void)solver->trace(loaded, &problem, step, &operations, &error);
+                    remat_operations_clear(&operations);
+                }
+                solver->table_free(loaded);
+            }
+            buffer.data[at] ^= mask;
+        }
+        remat_buffer_clear(&buffer);
+        solver->table_free(table);
+        remat_profile_free(profile);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(versions_agree),
+        cmocka_unit_test(hosts),
+        cmocka_unit_test(survives_storage),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
