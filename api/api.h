@@ -108,6 +108,11 @@ remat_status remat_simulation_request_decode(const json_t *json,
                                              remat_simulation_request *ret_request,
                                              remat_error *error);
 
+/* POST /v1/schedules/{id}/measurements: what a job measured under a schedule. step_time (required,
+ * in the profile's time unit), peak (bytes), steps (over how many it was taken), device, note.
+ * Returns the record to keep; the caller owns it. */
+remat_status remat_measurement_decode(const json_t *json, json_t **ret_record, remat_error *error);
+
 /* {"bandwidth": "12GB/s"} or {"bytes_per_time_unit": 2}; also to_host, to_device for each way,
  * latency (profile time units), shared. A bandwidth per second needs a profile in real time. */
 remat_status remat_link_decode(const json_t *json, const remat_profile *profile,

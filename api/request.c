@@ -193,6 +193,41 @@ remat_status remat_simulation_request_decode(const json_t *json,
     return status;
 }
 
+remat_status remat_measurement_decode(const json_t *json, json_t **ret_record, remat_error *error)
+{
+    remat_number step_time = {0}, steps = {.value = 1};
+    const json_t *peak = NULL;
+    const char *device = NULL, *note = NULL;
+    remat_amount bytes = {0};
+    const field_rule rules[] = {{"step_time", FIELD_NUMBER, true, &step_time},
+                                {"peak", FIELD_ANY, false, &peak},
+                                {"steps", FIELD_NUMBER, false, &steps},
+                                {"device", FIELD_STRING, false, &device},
+                                {"note", FIELD_STRING, false, &note}};
+    remat_status status = fields_read(json, "", rules, sizeof rules / sizeof *rules, error);
+    if (!status && peak)
+        status = remat_amount_decode(peak, "peak", false, &bytes, error);
+    if (status)
+        return status;
+    if (!(step_time.value >= 0) || isinf(step_time.value))
+        return remat_fail(error, REMAT_INVALID, "step_time",
+                          "step_time is %g; it must be finite and not negative", step_time.value);
+    if (!(steps.value >= 1 && steps.value < 1e15) || steps.value != floor(steps.value))
+        return remat_fail(error, REMAT_INVALID, "steps",
+                          "steps is %g; it must be an integer of at least 1", steps.value);
+    if ((device && strlen(device) > 200) || (note && strlen(note) > 2000))
+        return remat_fail(error, REMAT_INVALID, device && strlen(device) > 200 ? "device" : "note",
+                          "device may have 200 bytes and note 2000");
+    json_t *record = json_pack("{s:f, s:I, s:o?, s:s?, s:s?}", "step_time", step_time.value,
+                               "steps", (json_int_t)steps.value, "peak",
+                               peak ? json_integer((json_int_t)bytes.value) : NULL, "device",
+                               device, "note", note);
+    if (!record)
+        return remat_fail_memory(error);
+    *ret_record = record;
+    return REMAT_OK;
+}
+
 json_t *remat_options_encode(const remat_solver *solver, const remat_options *options)
 {
     json_t *json = json_object();

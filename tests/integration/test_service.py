@@ -158,6 +158,23 @@ def test_timeline(rematd):
     assert len(timeline["start"]) == len(schedule["operations"])
 
 
+def test_measurements(rematd):
+    summary = rematd.push("gpt.chain")
+    schedule = ask(rematd, summary["profile_id"], "70%").json
+    path = f"/v1/schedules/{schedule['schedule_id']}/measurements"
+    first = rematd.post(path, {"step_time": 1234.5, "peak": "2GiB", "device": "a device", "steps": 20})
+    assert first.status == 201 and first.json["peak"] == 2 << 30
+    assert rematd.post(path, {"step_time": 1200, "note": "second"}).status == 201
+    answer = rematd.get(path).json
+    assert answer["predicted"] == {"makespan": schedule["makespan"], "peak": schedule["peak"]}
+    assert [m["step_time"] for m in answer["measurements"]] == [1200, 1234.5]
+    assert rematd.post(path, {"step_time": -1}).json["field"] == "step_time"
+    assert rematd.post(path, {"peak": 5}).json["field"] == "step_time"
+    assert rematd.post(path, {"step_time": 5, "steps": 0}).json["field"] == "steps"
+    missing = f"/v1/schedules/{'0' * 64}/measurements"
+    assert rematd.get(missing).status == rematd.post(missing, {"step_time": 1}).status == 404
+
+
 def test_tradeoff_agrees_with_schedules(rematd):
     summary = rematd.push("vit-b16.chain")
     points = rematd.post("/v1/tradeoffs", {"profile_id": summary["profile_id"], "points": 20}).json
