@@ -13,7 +13,9 @@ typedef struct instance {
     uint32_t value;
     uint32_t end;  /* operation after which it is freed */
     uint32_t next; /* instance freed after the same operation */
-    bool copied;   /* an O reads it, so its own D, which waits for the copy, is respected */
+    bool copied;   /* an O reads it: a D waits for that copy */
+    bool arriving; /* a P made it and nothing has waited for its arrival: a D would */
+    bool dropped;  /* it has a D of its own; only that one is safe where a D waits */
     bool consumed; /* B frees it */
 } instance;
 
@@ -26,16 +28,39 @@ typedef struct walk {
     uint32_t n_instances;
 } walk;
 
-static void make(walk *w, uint32_t value, uint32_t at)
+static void make(walk *w, uint32_t value, uint32_t at, bool arriving)
 {
     w->current[value] = w->n_instances;
-    w->instances[w->n_instances++] = (instance){.value = value, .end = at, .next = NONE};
+    w->instances[w->n_instances++] =
+        (instance){.value = value, .end = at, .next = NONE, .arriving = arriving};
 }
 
+/* A computation reads the value: it waits for an arrival. */
 static void use(walk *w, uint32_t value, uint32_t at)
 {
-    if (value < 2 * w->n && w->current[value] != NONE)
-        w->instances[w->current[value]].end = at;
+    if (w->current[value] == NONE)
+        return;
+    w->instances[w->current[value]].end = at;
+    w->instances[w->current[value]].arriving = false;
+}
+
+static void copy(walk *w, uint32_t value, uint32_t at)
+{
+    if (w->current[value] == NONE)
+        return;
+    w->instances[w->current[value]].end = at;
+    w->instances[w->current[value]].copied = true;
+}
+
+/* A D counts only where it waits for a copy: an earlier one might wait longer. */
+static void drop(walk *w, uint32_t value, uint32_t at)
+{
+    instance *one = w->current[value] == NONE ? NULL : &w->instances[w->current[value]];
+    if (one && (one->copied || one->arriving)) {
+        one->end = at;
+        one->dropped = true;
+    }
+    w->current[value] = NONE;
 }
 
 static void use_inputs(walk *w, const remat_node *node, uint32_t at)
@@ -65,30 +90,24 @@ static void visit(walk *w, const remat_operation *operation, uint32_t at)
     case REMAT_F:
     case REMAT_A:
         use_inputs(w, &w->profile->nodes[v], at);
-        make(w, v, at);
+        make(w, v, at, false);
         if (operation->kind == REMAT_A)
-            make(w, w->n + v, at);
+            make(w, w->n + v, at, false);
         return;
     case REMAT_B:
         visit_backward(w, v, at);
         return;
     case REMAT_D:
-        if (operation->target == REMAT_INPUT)
-            return;
-        if (w->current[value] != NONE && w->instances[w->current[value]].copied)
-            w->instances[w->current[value]].end = at;
-        w->current[value] = NONE;
+        if (operation->target != REMAT_INPUT)
+            drop(w, value, at);
         return;
     case REMAT_O:
-        if (operation->target == REMAT_INPUT)
-            return;
-        use(w, value, at);
-        if (w->current[value] != NONE)
-            w->instances[w->current[value]].copied = true;
+        if (operation->target != REMAT_INPUT)
+            copy(w, value, at);
         return;
     case REMAT_P:
         if (operation->target != REMAT_INPUT)
-            make(w, value, at);
+            make(w, value, at, true);
         return;
     case REMAT_S:
     case REMAT_R:
@@ -106,15 +125,15 @@ static remat_status rewrite(walk *w, const remat_operations *from, uint32_t *end
 {
     for (uint32_t i = w->n_instances; i-- > 0;) {
         instance *one = &w->instances[i];
-        if (one->consumed)
+        if (one->consumed || ((one->copied || one->arriving) && !one->dropped))
             continue;
         one->next = ended_at[one->end];
         ended_at[one->end] = i;
     }
     for (size_t i = 0; i < from->length; i++) {
         const remat_operation *operation = &from->items[i];
-        bool drop = operation->kind == REMAT_D && operation->target != REMAT_INPUT;
-        if (!drop && remat_operations_push(to, *operation))
+        bool own_drop = operation->kind == REMAT_D && operation->target != REMAT_INPUT;
+        if (!own_drop && remat_operations_push(to, *operation))
             return REMAT_NO_MEMORY;
         for (uint32_t k = ended_at[i]; k != NONE; k = w->instances[k].next)
             if (push_drop(w, w->instances[k].value, to))

@@ -55,9 +55,10 @@ const char *remat_operation_name(remat_operation_kind kind);
 /* ---- passes over a valid list ---- */
 
 /* Liveness: every out(v) and saved(v) is freed right after the last operation that needs it, and
- * not later; the D of the list are replaced by these. A value that is copied to the host keeps its
- * own D where that comes after its last use, since a D waits for the copy. Time and validity stay
- * as they were, no byte lives longer. *ret_operations must be empty; the caller clears it. */
+ * not later; the D of the list are replaced by these. A value that is copied to the host, or fetched
+ * back and read by nothing, keeps its own D instead, and stays where it has none: a D waits for the
+ * copy, so another one could take time. Time and validity stay as they were, no byte lives longer.
+ * *ret_operations must be empty; the caller clears it. */
 remat_status remat_liveness(const remat_profile *profile, const remat_operations *operations,
                             remat_operations *ret_operations, remat_error *error);
 
