@@ -35,6 +35,7 @@ bool post_measurement(request *r);
 bool list_measurements(request *r);
 bool post_tradeoff(request *r);
 bool post_simulation(request *r);
+bool post_snapshots(request *r);
 bool list_jobs(request *r);
 bool get_job(request *r);
 bool delete_job(request *r);

@@ -131,6 +131,7 @@ static const route routes[] = {
      list_measurements, post_measurement, NULL},
     {"/v1/tradeoffs", "", "/v1/tradeoffs", NO_ID, NULL, post_tradeoff, NULL},
     {"/v1/simulations", "", "/v1/simulations", NO_ID, NULL, post_simulation, NULL},
+    {"/v1/snapshots", "", "/v1/snapshots", NO_ID, NULL, post_snapshots, NULL},
     {"/v1/solvers", "", "/v1/solvers", NO_ID, get_solvers, NULL, NULL},
     {"/v1/jobs", "", "/v1/jobs", NO_ID, list_jobs, NULL, NULL},
     {"/v1/jobs/", "", "/v1/jobs/{id}", HEX_32, get_job, NULL, delete_job},

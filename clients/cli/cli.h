@@ -48,6 +48,7 @@ int command_solve(struct cli *cli);
 int command_curve(struct cli *cli);
 int command_show(struct cli *cli);
 int command_simulate(struct cli *cli);
+int command_snapshots(struct cli *cli);
 int command_jobs(struct cli *cli);
 int command_solvers(struct cli *cli);
 

@@ -28,6 +28,7 @@ static const char general[] =
     "  curve      what less memory costs: the trade-off between budget and time\n"
     "  show       a schedule, readable: numbers, memory over time, operations\n"
     "  simulate   replay an operation list on a profile: is it valid, what does it cost\n"
+    "  snapshots  what a checkpoint must save: the data-flow equations of checkpointing\n"
     "  jobs       solves under way on the server: list, show, cancel\n"
     "  solvers    the algorithms there are, what they accept, their options\n"
     "  version    the version of this program\n"
@@ -116,6 +117,19 @@ static const char simulate[] =
     "\n"
     "  --local             replay here, without a server\n" ASKING OUTPUT;
 
+static const char snapshots[] =
+    "usage: remat snapshots [OPTIONS] FILE\n"
+    "\n"
+    "Solves the data-flow equations of checkpointing (Dauvergne and Hascoet 2006): which\n"
+    "variables a checkpointed fragment must save, and which its reversal must preserve.\n"
+    "FILE is a fragment or a sequence of them, as POST /v1/snapshots takes it; - is\n"
+    "standard input. Exit code 1 when a proposal in it does not hold.\n"
+    "\n"
+    "  --local             solve here, without a server\n" ASKING OUTPUT "\n"
+    "example:\n"
+    "  echo '{\"variables\":[\"a\",\"b\"],\"Req\":[\"b\"],\"out_C\":[\"a\"],\"use_Cbar\":[\"a\"],\n"
+    "    \"out_Cbar\":[\"a\"],\"out_Dbar\":[\"b\"]}' | remat snapshots --local -\n";
+
 static const char jobs[] = "usage: remat jobs [list]           the solves that the server knows\n"
                            "       remat jobs show ID          one of them\n"
                            "       remat jobs cancel ID        stop it\n"
@@ -139,9 +153,9 @@ const char *help_text(const char *command)
 {
     static const struct {
         const char *command, *text;
-    } texts[] = {{"profile", profile}, {"solve", solve},       {"curve", curve},
-                 {"show", show},       {"simulate", simulate}, {"jobs", jobs},
-                 {"solvers", solvers}, {"version", version}};
+    } texts[] = {{"profile", profile},     {"solve", solve},       {"curve", curve},
+                 {"show", show},           {"simulate", simulate}, {"jobs", jobs},
+                 {"snapshots", snapshots}, {"solvers", solvers},   {"version", version}};
     if (!command)
         return general;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)

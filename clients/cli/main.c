@@ -20,10 +20,10 @@ static int command_version(struct cli *cli)
 static const struct {
     const char *name;
     int (*run)(struct cli *cli);
-} commands[] = {{"profile", command_profile},   {"solve", command_solve},
-                {"curve", command_curve},       {"show", command_show},
-                {"simulate", command_simulate}, {"jobs", command_jobs},
-                {"solvers", command_solvers},   {"version", command_version}};
+} commands[] = {
+    {"profile", command_profile},     {"solve", command_solve},       {"curve", command_curve},
+    {"show", command_show},           {"simulate", command_simulate}, {"jobs", command_jobs},
+    {"snapshots", command_snapshots}, {"solvers", command_solvers},   {"version", command_version}};
 
 static void look_at_terminal(struct cli *cli)
 {

@@ -15,8 +15,9 @@ enum {
     JOBS = 32,
     SOLVERS = 64,
     VERSION = 128,
-    GLOBAL = 256,
-    ASKING = PROFILE | SOLVE | CURVE | SHOW | SIMULATE | JOBS | SOLVERS,
+    SNAPSHOTS = 256,
+    GLOBAL = 512,
+    ASKING = PROFILE | SOLVE | CURVE | SHOW | SIMULATE | SNAPSHOTS | JOBS | SOLVERS,
     EVERY = ASKING | VERSION
 };
 
@@ -60,7 +61,7 @@ static const struct {
     {"solver", OPTION_SOLVER, true, SOLVE | CURVE},
     {"option", OPTION_OPTION, true, SOLVE | CURVE},
     {"wait", OPTION_WAIT, true, SOLVE | CURVE},
-    {"local", OPTION_LOCAL, false, SOLVE | CURVE | SIMULATE | SOLVERS},
+    {"local", OPTION_LOCAL, false, SOLVE | CURVE | SIMULATE | SNAPSHOTS | SOLVERS},
     {"points", OPTION_POINTS, true, CURVE},
     {"budgets", OPTION_BUDGETS, true, CURVE},
     {"profile", OPTION_PROFILE, true, SHOW},
@@ -78,9 +79,9 @@ static unsigned command_flag(const char *command)
     static const struct {
         const char *name;
         unsigned flag;
-    } commands[] = {{"profile", PROFILE}, {"solve", SOLVE},       {"curve", CURVE},
-                    {"show", SHOW},       {"simulate", SIMULATE}, {"jobs", JOBS},
-                    {"solvers", SOLVERS}, {"version", VERSION}};
+    } commands[] = {{"profile", PROFILE},     {"solve", SOLVE},       {"curve", CURVE},
+                    {"show", SHOW},           {"simulate", SIMULATE}, {"jobs", JOBS},
+                    {"snapshots", SNAPSHOTS}, {"solvers", SOLVERS},   {"version", VERSION}};
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
         if (strcmp(commands[i].name, command) == 0)
             return commands[i].flag;

@@ -8,7 +8,7 @@ _remat_words()
 _remat()
 {
     local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD-1]}
-    local commands="profile solve curve show simulate jobs solvers version help"
+    local commands="profile solve curve show simulate snapshots jobs solvers version help"
     local asking="--server --timeout --json --output --help"
     local command= verb= i
     for ((i = 1; i < COMP_CWORD; i++)); do
@@ -53,7 +53,7 @@ _remat()
                     "$current"
                 ;;
             show) _remat_words "$asking --profile --all --ascii" "$current" ;;
-            simulate|solvers) _remat_words "$asking --local" "$current" ;;
+            simulate|snapshots|solvers) _remat_words "$asking --local" "$current" ;;
             jobs) _remat_words "$asking" "$current" ;;
             version) _remat_words "--json --help" "$current" ;;
         esac
@@ -65,7 +65,7 @@ _remat()
         help/) _remat_words "$commands" "$current" ;;
         profile/) _remat_words "check push list show" "$current" ;;
         jobs/) _remat_words "list show cancel" "$current" ;;
-        profile/check|profile/push|solve/*|curve/*|show/*|simulate/*)
+        profile/check|profile/push|solve/*|curve/*|show/*|simulate/*|snapshots/*)
             COMPREPLY=($(compgen -f -- "$current"))
             ;;
     esac

@@ -21,7 +21,7 @@ CHAIN = PROFILES / "resnet50.chain.json"
 GRAPH = PROFILES / "unet.flops.json"
 NOWHERE = "http://127.0.0.1:1"
 OK, NO, USAGE, INPUT, SERVER, INTERNAL = range(6)
-COMMANDS = ["profile", "solve", "curve", "show", "simulate", "jobs", "solvers", "version"]
+COMMANDS = ["profile", "solve", "curve", "show", "simulate", "snapshots", "jobs", "solvers", "version"]
 
 
 def environment(**more):
@@ -502,3 +502,20 @@ def test_long_solves_are_followed(asked, rematd, write):
     shown = on_terminal("solve", "--server", rematd.url, "-b", "50%", file)
     assert re.search(r"\r\x1b\[K(queued|running)\S* .* \d+ %", shown) and "verified" in shown
     assert len(asked("curve", "--points", 5, file)) == 5
+
+
+def test_snapshots_here_and_there(rematd):
+    fragment = {"variables": ["a", "b"], "Req": ["b"], "out_C": ["a"], "use_Cbar": ["a"], "out_Cbar": ["a"],
+                "out_Dbar": ["b"]}
+    here = answer("snapshots", "--local", "-", stdin=json.dumps(fragment))
+    there = answer("snapshots", "--server", rematd.url, "-", stdin=json.dumps(fragment))
+    assert here == there and here["Snp0"] == ["a"] and here["minimal_count"] == 3
+    assert "cheapest" in remat("snapshots", "--local", "-", stdin=json.dumps(fragment)).stdout
+    wrong = dict(fragment, proposals=[{"Snp": ["a"]}])
+    refused = remat("snapshots", "--local", "-", stdin=json.dumps(wrong), code=1)
+    assert "NOT valid" in refused.stdout
+    remat("snapshots", "--local", "-", stdin='{"variables": 5}', code=3)
+    remat("snapshots", code=2)
+    leaf = {"use": ["a"], "out": ["a"]}
+    nest = {"variables": ["a"], "parts": [leaf, {"parts": [leaf, leaf]}, leaf]}
+    assert "checkpoint 1.0" in remat("snapshots", "--local", "-", stdin=json.dumps(nest)).stdout

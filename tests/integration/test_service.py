@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from conftest import OPENAPI, SLOW, profile
+from conftest import OPENAPI, ROOT, SLOW, profile
 
 
 def simulate(service, schedule, link=None):
@@ -173,6 +173,31 @@ def test_measurements(rematd):
     assert rematd.post(path, {"step_time": 5, "steps": 0}).json["field"] == "steps"
     missing = f"/v1/schedules/{'0' * 64}/measurements"
     assert rematd.get(missing).status == rematd.post(missing, {"step_time": 1}).status == 404
+
+
+def test_snapshots(rematd):
+    cases = json.loads((ROOT / "tests" / "data" / "snapshots_small.json").read_text())["cases"]
+    for case in cases:
+        if case["kind"] == "states":
+            continue
+        body = {k: v for k, v in case.items() if k not in ("kind", "name", "note", "expected")}
+        answer = rematd.post("/v1/snapshots", body)
+        assert answer.status == 200, answer.body
+        if case["kind"] == "fragment":
+            assert answer.json["lazy"]["solution"] == case["expected"]["lazy"]
+            assert answer.json["cheapest"]["peak"] == case["expected"]["best_shared"]["peak"]
+        else:
+            assert answer.json == case["expected"]
+    bad = rematd.post("/v1/snapshots", {"variables": ["a"], "Req": ["b"], "out_C": [], "use_Cbar": [],
+                                        "out_Cbar": [], "out_Dbar": []})
+    assert bad.status == 400 and bad.json["field"] == "Req[0]"
+    deep = {"use": [], "out": []}
+    for _ in range(40):
+        deep = {"parts": [deep, {"use": [], "out": []}]}
+    assert rematd.post("/v1/snapshots", dict(deep, variables=[])).status == 400
+    many = [f"v{i}" for i in range(2001)]
+    huge = {"variables": many, "Req": [], "out_C": [], "use_Cbar": [], "out_Cbar": [], "out_Dbar": []}
+    assert rematd.post("/v1/snapshots", huge).status == 413
 
 
 def test_tradeoff_agrees_with_schedules(rematd):
