@@ -2,6 +2,7 @@
 #include "fields.h"
 
 #include <ctype.h>
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,6 +27,14 @@ static double unit_bytes(const char *text)
         if (strcasecmp(units[i].name, text) == 0)
             return units[i].bytes;
     return 0;
+}
+
+/* Whole bytes of a product; "1.001KB" is 1001, though the product of the doubles is a little less.
+ */
+static double whole_bytes(double bytes)
+{
+    double nearest = round(bytes);
+    return fabs(bytes - nearest) <= bytes * DBL_EPSILON ? nearest : floor(bytes);
 }
 
 /* "1.5 GiB" or "60%": a number, spaces, a unit. Plain decimal notation only. */
@@ -66,7 +75,7 @@ remat_status remat_amount_decode(const json_t *json, const char *field, bool per
                               "%s is \"%.40s\"; its unit is none of B, KB, MB, GB, TB, KiB, MiB, "
                               "GiB, TiB%s",
                               field, text, percent_allowed ? ", %" : "");
-        amount.value = amount.percent ? amount.value : floor(amount.value * scale);
+        amount.value = amount.percent ? amount.value : whole_bytes(amount.value * scale);
     } else {
         return remat_fail(error, REMAT_INVALID, field, "%s must be %s", field, forms);
     }

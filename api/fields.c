@@ -37,7 +37,8 @@ remat_status remat_json_parse(const char *text, size_t length, json_t **ret_json
     json_error_t where;
     json_t *json = json_loadb(text, length, JSON_REJECT_DUPLICATES, &where);
     if (!json) {
-        if (json_error_code(&where) == json_error_out_of_memory)
+        /* jansson does not always say that memory ran out, but then it says nothing. */
+        if (where.text[0] == '\0' || json_error_code(&where) == json_error_out_of_memory)
             return remat_fail_memory(error);
         return remat_fail(error, REMAT_INVALID, NULL,
                           "the body is not JSON: line %d, column %d: %s", where.line, where.column,

@@ -153,25 +153,30 @@ remat_status remat_tradeoff_request_decode(const json_t *json, remat_tradeoff_re
     raw_subject raw = {0};
     const json_t *budgets = NULL;
     remat_number points = {0};
-    memset(ret_request, 0, sizeof *ret_request);
+    remat_tradeoff_request request = {0};
     const field_rule rules[] = {SUBJECT_RULES(raw),
                                 {"points", FIELD_NUMBER, false, &points},
                                 {"budgets", FIELD_ARRAY, false, &budgets}};
     remat_status status = fields_read(json, "", rules, sizeof rules / sizeof *rules, error);
     if (!status)
-        status = read_subject(&raw, &ret_request->subject, error);
+        status = read_subject(&raw, &request.subject, error);
     if (status)
         return status;
     if (budgets && points.given)
         return remat_fail(error, REMAT_INVALID, "points", "give points or budgets, not both");
-    if (budgets)
-        return read_budgets(budgets, ret_request, error);
+    if (budgets) {
+        status = read_budgets(budgets, &request, error);
+        if (!status)
+            *ret_request = request;
+        return status;
+    }
     double n = points.given ? points.value : DEFAULT_POINTS;
     if (!(n >= 2 && n <= REMAT_MAX_TRADEOFF_POINTS) || n != floor(n))
         return remat_fail(error, REMAT_INVALID, "points",
                           "points is %g; it must be an integer from 2 to %d", n,
                           REMAT_MAX_TRADEOFF_POINTS);
-    ret_request->points = (size_t)n;
+    request.points = (size_t)n;
+    *ret_request = request;
     return REMAT_OK;
 }
 
@@ -228,18 +233,44 @@ remat_status remat_measurement_decode(const json_t *json, json_t **ret_record, r
     return REMAT_OK;
 }
 
+static json_t *option_value(const remat_option *option, double value)
+{
+    switch (option->type) {
+    case REMAT_OPTION_INTEGER:
+        return json_integer((json_int_t)value);
+    case REMAT_OPTION_NUMBER:
+        return json_real(value);
+    case REMAT_OPTION_BOOLEAN:
+        return json_boolean(value != 0);
+    case REMAT_OPTION_CHOICE:
+        break;
+    }
+    return json_string(option->choices[(size_t)value]);
+}
+
+/* The option whose name follows `last` in alphabetical order (NULL: the first), n_options if none
+ * does. */
+static size_t next_option(const remat_solver *solver, const char *last)
+{
+    size_t next = solver->n_options;
+    for (size_t i = 0; i < solver->n_options; i++) {
+        const char *name = solver->options[i].name;
+        if ((!last || strcmp(name, last) > 0) &&
+            (next == solver->n_options || strcmp(name, solver->options[next].name) < 0))
+            next = i;
+    }
+    return next;
+}
+
 json_t *remat_options_encode(const remat_solver *solver, const remat_options *options)
 {
     json_t *json = json_object();
-    for (size_t i = 0; json && solver && i < solver->n_options; i++) {
-        const remat_option *option = &solver->options[i];
-        double value = options->values[i];
-        json_t *item = option->type == REMAT_OPTION_BOOLEAN ? json_boolean(value != 0)
-                       : option->type == REMAT_OPTION_CHOICE
-                           ? json_string(option->choices[(size_t)value])
-                       : option->type == REMAT_OPTION_INTEGER ? json_integer((json_int_t)value)
-                                                              : json_real(value);
-        if (json_object_set_new(json, option->name, item)) {
+    const char *last = NULL;
+    for (size_t n = 0; json && solver && n < solver->n_options; n++) {
+        size_t i = next_option(solver, last);
+        last = solver->options[i].name;
+        if (json_object_set_new(json, last,
+                                option_value(&solver->options[i], options->values[i]))) {
             json_decref(json);
             return NULL;
         }

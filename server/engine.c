@@ -8,6 +8,7 @@
 
 /* Solvers whose least budget is told when a profile is posted. */
 #define MINIMUM_UPDATES 5e6
+#define MINIMUM_NANOSECONDS UINT64_C(100000000) /* of each, should its estimate be off */
 
 static int64_t now_milliseconds(void)
 {
@@ -153,12 +154,19 @@ remat_status engine_profile(engine *e, const char *id, known_profile **ret_profi
     return status;
 }
 
+static bool past_deadline(void *deadline)
+{
+    return uv_hrtime() > *(const uint64_t *)deadline;
+}
+
 /* Least budgets of the solvers that are quick to ask. Returns how many. Their tables are not kept:
  * a profile is posted once, and most of its questions name one solver or auto. */
 static size_t find_minima(const engine *e, const known_profile *known, remat_minimum *minima,
                           size_t room)
 {
-    const remat_host host = {.memory_limit = e->config.memory_limit};
+    uint64_t deadline;
+    const remat_host host = {
+        .data = &deadline, .cancelled = past_deadline, .memory_limit = e->config.memory_limit};
     size_t n_solvers, n = 0;
     const remat_solver *const *solvers = remat_solvers(&n_solvers);
     for (size_t i = 0; i < n_solvers && n < room; i++) {
@@ -166,6 +174,7 @@ static size_t find_minima(const engine *e, const known_profile *known, remat_min
         problem.options = remat_options_default(solvers[i]);
         remat_estimate estimate;
         remat_table *table = NULL;
+        deadline = uv_hrtime() + MINIMUM_NANOSECONDS;
         if (remat_solver_accepts(solvers[i], &problem, NULL) ||
             solvers[i]->estimate(&problem, &estimate, NULL) || estimate.updates > MINIMUM_UPDATES ||
             remat_tabulate(solvers[i], &problem, &host, &table, NULL))

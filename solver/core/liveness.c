@@ -166,5 +166,8 @@ remat_status remat_liveness(const remat_profile *profile, const remat_operations
     free(w.current);
     free(w.instances);
     free(ended_at);
-    return status ? remat_fail_memory(error) : REMAT_OK;
+    if (!status)
+        return REMAT_OK;
+    remat_operations_clear(ret_operations);
+    return remat_fail_memory(error);
 }

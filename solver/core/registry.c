@@ -116,7 +116,7 @@ remat_status remat_options_set(const remat_solver *solver, remat_options *option
             return remat_fail(error, REMAT_INVALID, field, "%s must be a %s from %g to %g", field,
                               option->type == REMAT_OPTION_BOOLEAN ? "boolean" : "number", low,
                               high);
-        if (option->type == REMAT_OPTION_INTEGER && number != floor(number))
+        if (option->type != REMAT_OPTION_NUMBER && number != floor(number))
             return remat_fail(error, REMAT_INVALID, field, "%s must be an integer, not %g", field,
                               number);
         options->values[i] = number;

@@ -319,6 +319,8 @@ static bool backward_may_run(replay *r, uint32_t v, double *start)
     const remat_node *node = &r->profile->nodes[v];
     if (r->done[v])
         return reject(r, "B of \"%.100s\" has run already", node->id);
+    if (r->runs[v] == 0)
+        return reject(r, "B of \"%.100s\" comes before any forward of it", node->id);
     for (uint32_t i = 0; r->waiting[v] > 0 && i < node->n_consumers; i++)
         if (!r->done[node->consumers[i]])
             return reject(r, "B of \"%.100s\" comes before B of its consumer \"%.100s\"", node->id,

@@ -151,5 +151,8 @@ remat_status remat_insert_states(const remat_profile *profile, const remat_opera
     if (!status)
         status = rewrite(&w, operations, ret_operations);
     remat_arena_clear(&w.arena);
-    return status ? remat_fail_memory(error) : REMAT_OK;
+    if (!status)
+        return REMAT_OK;
+    remat_operations_clear(ret_operations);
+    return remat_fail_memory(error);
 }

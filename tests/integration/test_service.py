@@ -45,6 +45,18 @@ def test_chain_schedules_fit_and_replay(rematd, name):
     assert last == summary["store_all"]["makespan"]
 
 
+@pytest.mark.parametrize("name", CHAINS + ["lstm100.chain"])
+@pytest.mark.parametrize("solver", ["rotor", "auto"])
+def test_larger_budgets_are_never_slower(rematd, name, solver):
+    """200 budgets of every real chain; each point's schedule fits its budget."""
+    summary = rematd.push(name)
+    points = rematd.post("/v1/tradeoffs", {"profile_id": summary["profile_id"], "solver": solver,
+                                           "points": 200}).json
+    assert len(points) == 200 and all(p["feasible"] and p["peak"] <= p["budget"] for p in points)
+    assert all(a["makespan"] >= b["makespan"] for a, b in zip(points, points[1:]))
+    assert points[0]["makespan"] > points[-1]["makespan"] == summary["store_all"]["makespan"]
+
+
 @pytest.mark.parametrize("name", ["resnet50.flops", "unet.flops", "gpt.states", "siamese-resnet18.chain"])
 def test_any_graph_has_an_answer_when_it_fits(rematd, name):
     summary = rematd.push(name)

@@ -1,0 +1,470 @@
+/* Requests: amounts, links, questions, operation lists, problems. */
+#include "unit/core_support.h"
+
+#include "api.h"
+
+#define ID "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+
+static json_t *parsed(const char *text)
+{
+    json_t *json = NULL;
+    remat_error error;
+    char list[4096]; /* a value alone is no document for every reader: parse it in a list */
+    snprintf(list, sizeof list, "[%s]", text);
+    if (remat_json_parse(list, strlen(list), &json, &error))
+        fail_msg("%s: %s", text, error.message);
+    json_t *value = json_incref(json_array_get(json, 0));
+    json_decref(json);
+    return value;
+}
+
+/* ---- amounts ---- */
+
+static void amounts_are_read(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        double value;
+        bool percent;
+    } good[] = {{"0", 0, false},
+                {"4294967296", 4294967296.0, false},
+                {"1e3", 1000, false},
+                {"9007199254740991", 9007199254740991.0, false}, /* 2^53 - 1 */
+                {"\"17\"", 17, false},
+                {"\"17B\"", 17, false},
+                {"\"4GiB\"", 4294967296.0, false}, /* 4 x 2^30 */
+                {"\"1.5 GB\"", 1.5e9, false},
+                {"\"1.5   gib\"", 1610612736.0, false}, /* 1.5 x 2^30 */
+                {"\"2KB\"", 2000, false},
+                {"\"2KiB\"", 2048, false},
+                {"\"3MB\"", 3e6, false},
+                {"\"3MiB\"", 3145728, false}, /* 3 x 2^20 */
+                {"\"2TB\"", 2e12, false},
+                {"\"2TiB\"", 2199023255552.0, false}, /* 2 x 2^40 */
+                {"\"1.7B\"", 1, false},               /* whole bytes that fit */
+                {"\"1.001KB\"", 1001, false},         /* though 1.001 is no double */
+                {"\"60%\"", 60, true},
+                {"\"12.5 %\"", 12.5, true},
+                {"\"150%\"", 150, true}};
+    for (size_t i = 0; i < COUNT(good); i++) {
+        json_t *json = parsed(good[i].text);
+        remat_amount amount = {0};
+        remat_error error;
+        if (remat_amount_decode(json, "budget", true, &amount, &error))
+            fail_msg("%s: %s", good[i].text, error.message);
+        if (amount.value != good[i].value || amount.percent != good[i].percent || !amount.given)
+            fail_msg("%s is read as %.17g", good[i].text, amount.value);
+        json_decref(json);
+    }
+}
+
+static void wrong_amounts_are_refused(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {
+        "-1",       "0.5",         "9007199254740992",
+        "1e300",    "true",        "null",
+        "[]",       "\"\"",        "\"GiB\"",
+        "\"-1GB\"", "\"4 GBB\"",   "\"4G\"",
+        "\"1e3\"",  "\"1.2.3GB\"", "\" 4GB\"",
+        "\"4GB \"", "\"0x10\"",    "\"nan\"",
+        "\"inf\"",  "\"9000TiB\"", "\"%\"",
+        "\"60%%\"", "\"60% x\"",   "\"00000000000000000000000000000000000000000000001\""};
+    for (size_t i = 0; i < COUNT(bad); i++) {
+        json_t *json = parsed(bad[i]);
+        remat_amount amount = {.value = 77};
+        remat_error error;
+        if (remat_amount_decode(json, "budgets[3]", true, &amount, &error) != REMAT_INVALID)
+            fail_msg("%s is accepted as %.17g", bad[i], amount.value);
+        assert_true(amount.value == 77);
+        assert_string_equal(error.field, "budgets[3]");
+        json_decref(json);
+    }
+    json_t *json = parsed("\"60%\"");
+    remat_amount amount;
+    assert_int_equal(remat_amount_decode(json, "reserved", false, &amount, NULL), REMAT_INVALID);
+    json_decref(json);
+}
+
+/* ---- links ---- */
+
+static remat_profile *timed(const char *unit)
+{
+    remat_profile_spec spec = {
+        HEADER, .time_unit = unit, STATES({.id = "s", .bytes = NUMBER(1)}),
+        GRAPH_INPUTS({.id = "x", .bytes = NUMBER(1)}),
+        NODES({.id = "a",
+               .forward_time = NUMBER(1),
+               .output_bytes = NUMBER(1),
+               INPUTS("x"),
+               WRITES("s")},
+              {.id = "loss", .forward_time = NUMBER(1), .output_bytes = NUMBER(1), INPUTS("a")})};
+    return make_profile(&spec);
+}
+
+static void links_are_read(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *unit;
+        double to_host, to_device, latency;
+        bool shared;
+    } good[] = {
+        {"{\"bytes_per_time_unit\": 2}", "units", 2, 2, 0, false},
+        {"{\"bandwidth\": \"12GB/s\"}", "s", 12e9, 12e9, 0, false},
+        {"{\"bandwidth\": \"12GB/s\"}", "us", 12000, 12000, 0, false}, /* 12e9 / 1e6 */
+        {"{\"bandwidth\": \"2 KiB/s\"}", "ms", 2.048, 2.048, 0, false},
+        {"{\"to_host\": \"1GB/s\", \"to_device\": 7, \"latency\": 3, \"shared\": true}", "ns", 1, 7,
+         3, true},
+    };
+    for (size_t i = 0; i < COUNT(good); i++) {
+        remat_profile *p = timed(good[i].unit);
+        json_t *json = parsed(good[i].text);
+        remat_link link = {0};
+        remat_error error;
+        if (remat_link_decode(json, p, &link, &error))
+            fail_msg("%s: %s", good[i].text, error.message);
+        assert_true(fabs(link.to_host / good[i].to_host - 1) < 1e-15); /* one rounding */
+        assert_true(fabs(link.to_device / good[i].to_device - 1) < 1e-15);
+        assert_true(link.latency == good[i].latency && link.shared == good[i].shared);
+        json_decref(json);
+        remat_profile_free(p);
+    }
+}
+
+static void wrong_links_are_refused(void **state)
+{
+    (void)state;
+    static const char *const bad[][2] = {
+        {"{}", "link"},
+        {"[]", "link"},
+        {"{\"bandwidth\": \"12GB/s\", \"bytes_per_time_unit\": 2}", "link"},
+        {"{\"to_host\": 1}", "link"},
+        {"{\"to_host\": 1, \"bandwidth\": \"12GB/s\"}", "link"},
+        {"{\"bandwidth\": 12}", "link.bandwidth"},
+        {"{\"bandwidth\": \"12GB\"}", "link.bandwidth"},
+        {"{\"bandwidth\": \"12GB/h\"}", "link.bandwidth"},
+        {"{\"bandwidth\": \"12XB/s\"}", "link.bandwidth"},
+        {"{\"bandwidth\": \"/s\"}", "link.bandwidth"},
+        {"{\"bandwidth\": \"12 abcdefghi/s\"}", "link.bandwidth"},
+        {"{\"bytes_per_time_unit\": -1}", "link.bytes_per_time_unit"},
+        {"{\"bytes_per_time_unit\": \"2\"}", "link.bytes_per_time_unit"},
+        {"{\"to_host\": 1, \"to_device\": -1}", "link.to_device"},
+        {"{\"bytes_per_time_unit\": 1, \"latency\": -0.5}", "link.latency"},
+        {"{\"bytes_per_time_unit\": 1, \"half_duplex\": true}", "link.half_duplex"}};
+    remat_profile *p = timed("us"), *units = timed("units");
+    for (size_t i = 0; i < COUNT(bad); i++) {
+        json_t *json = parsed(bad[i][0]);
+        remat_link link = {.latency = 77};
+        remat_error error = {0};
+        if (remat_link_decode(json, p, &link, &error) != REMAT_INVALID)
+            fail_msg("%s is accepted", bad[i][0]);
+        assert_string_equal(error.field, bad[i][1]);
+        assert_true(link.latency == 77);
+        json_decref(json);
+    }
+    json_t *json = parsed("{\"bandwidth\": \"12GB/s\"}"); /* a second is how many units? */
+    remat_link link;
+    assert_int_equal(remat_link_decode(json, units, &link, NULL), REMAT_INVALID);
+    json_decref(json);
+    remat_profile_free(p);
+    remat_profile_free(units);
+}
+
+/* ---- requests ---- */
+
+static void schedule_requests_are_read(void **state)
+{
+    (void)state;
+    json_t *json = parsed("{\"profile_id\": \"" ID "\", \"budget\": \"50%\", \"reserved\": \"1KB\","
+                          "\"solver\": \"rotor\", \"options\": {\"slots\": 500}, \"wait\": 2.5}");
+    remat_schedule_request r;
+    assert_int_equal(remat_schedule_request_decode(json, &r, NULL), REMAT_OK);
+    assert_string_equal(r.subject.profile_id, ID);
+    assert_null(r.subject.profile);
+    assert_ptr_equal(r.subject.solver, remat_solver_find("rotor"));
+    assert_true(r.subject.wait == 2.5 && r.budget.percent && r.reserved.value == 1000);
+    assert_true(r.subject.options.values[0] == 500);
+    uint64_t budget;
+    assert_int_equal(remat_budget_resolve(&r, 10001, &budget, NULL), REMAT_OK);
+    assert_int_equal(budget, 4000); /* floor(10001 / 2) - 1000 */
+    assert_int_equal(remat_budget_resolve(&r, 1998, &budget, NULL), REMAT_INVALID); /* 999 < 1000 */
+    assert_int_equal(remat_budget_resolve(&r, 2000, &budget, NULL), REMAT_OK);
+    assert_int_equal(budget, 0);
+    json_decref(json);
+    json = parsed("{\"profile\": {}, \"budget\": 5}");
+    assert_int_equal(remat_schedule_request_decode(json, &r, NULL), REMAT_OK);
+    assert_ptr_equal(r.subject.profile, json_object_get(json, "profile"));
+    assert_true(!r.subject.solver && !r.subject.profile_id[0] && r.subject.wait == 30);
+    assert_false(r.reserved.given);
+    json_decref(json);
+}
+
+static void wrong_requests_are_refused(void **state)
+{
+    (void)state;
+    static const char *const bad[][2] = {
+        {"{\"budget\": 5}", "profile_id"},
+        {"{\"profile_id\": \"" ID "\", \"profile\": {}, \"budget\": 5}", "profile_id"},
+        {"{\"profile_id\": \"abc\", \"budget\": 5}", "profile_id"},
+        {"{\"profile\": {}}", "budget"},
+        {"{\"profile\": {}, \"budget\": 5, \"reserved\": \"5%\"}", "reserved"},
+        {"{\"profile\": {}, \"budget\": 5, \"solver\": \"magic\"}", "solver"},
+        {"{\"profile\": {}, \"budget\": 5, \"options\": {\"slots\": 5}}", "options"},
+        {"{\"profile\": {}, \"budget\": 5, \"solver\": \"rotor\", \"options\": {\"slot\": 5}}",
+         "options.slot"},
+        {"{\"profile\": {}, \"budget\": 5, \"solver\": \"rotor\", \"options\": {\"slots\": null}}",
+         "options.slots"},
+        {"{\"profile\": {}, \"budget\": 5, \"wait\": -1}", "wait"},
+        {"{\"profile\": {}, \"budget\": 5, \"wait\": 1e9}", "wait"},
+        {"{\"profile\": {}, \"budget\": 5, \"bugdet\": 5}", "bugdet"}};
+    for (size_t i = 0; i < COUNT(bad); i++) {
+        json_t *json = parsed(bad[i][0]);
+        remat_schedule_request r = {.reserved = {.value = 77}};
+        remat_error error = {0};
+        if (remat_schedule_request_decode(json, &r, &error) != REMAT_INVALID)
+            fail_msg("%s is accepted", bad[i][0]);
+        assert_string_equal(error.field, bad[i][1]);
+        assert_true(r.reserved.value == 77);
+        json_decref(json);
+    }
+}
+
+static void tradeoff_requests_are_read(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *field; /* NULL: accepted */
+        size_t points, budgets;
+    } cases[] = {{"{\"profile\": {}}", NULL, 50, 0},
+                 {"{\"profile\": {}, \"points\": 2}", NULL, 2, 0},
+                 {"{\"profile\": {}, \"points\": 1000}", NULL, 1000, 0},
+                 {"{\"profile\": {}, \"budgets\": [1, \"2%\", \"3KB\"]}", NULL, 0, 3},
+                 {"{\"profile\": {}, \"points\": 1}", "points", 0, 0},
+                 {"{\"profile\": {}, \"points\": 1001}", "points", 0, 0},
+                 {"{\"profile\": {}, \"points\": 2.5}", "points", 0, 0},
+                 {"{\"profile\": {}, \"points\": 5, \"budgets\": [1]}", "points", 0, 0},
+                 {"{\"profile\": {}, \"budgets\": []}", "budgets", 0, 0},
+                 {"{\"profile\": {}, \"budgets\": [1, -1]}", "budgets[1]", 0, 0}};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        static remat_tradeoff_request r;
+        json_t *json = parsed(cases[i].text);
+        remat_error error = {0};
+        r.points = r.n_budgets = 77;
+        remat_status status = remat_tradeoff_request_decode(json, &r, &error);
+        assert_int_equal(status, cases[i].field ? REMAT_INVALID : REMAT_OK);
+        assert_string_equal(error.field, cases[i].field ? cases[i].field : "");
+        assert_int_equal(r.points, cases[i].field ? 77 : cases[i].points);
+        assert_int_equal(r.n_budgets, cases[i].field ? 77 : cases[i].budgets);
+        json_decref(json);
+    }
+}
+
+/* ---- questions ---- */
+
+static void check_question(const remat_solver *solver, const remat_options *options)
+{
+    json_t *question = remat_question(ID, solver, options, 4096), *sorted;
+    remat_subject subject;
+    uint64_t budget;
+    assert_non_null(question);
+    char *text = remat_json_text(question);
+    assert_int_equal(remat_question_decode(question, &subject, &budget, NULL), REMAT_OK);
+    assert_int_equal(budget, 4096);
+    assert_string_equal(subject.profile_id, ID);
+    assert_ptr_equal(subject.solver, solver);
+    for (size_t i = 0; solver && i < solver->n_options; i++)
+        assert_true(subject.options.values[i] == options->values[i]);
+    json_t *again = remat_question(subject.profile_id, subject.solver, &subject.options, budget);
+    char *other = remat_json_text(again), *keys;
+    assert_string_equal(text, other);
+    keys = json_dumps(question, JSON_COMPACT | JSON_SORT_KEYS | JSON_REAL_PRECISION(17));
+    assert_string_equal(text, keys); /* keys are sorted already */
+    sorted = parsed(text);
+    assert_true(json_equal(sorted, question));
+    json_decref(sorted);
+    json_decref(question);
+    json_decref(again);
+    free(text);
+    free(other);
+    free(keys);
+}
+
+static void questions_have_one_spelling(void **state)
+{
+    (void)state;
+    size_t n;
+    const remat_solver *const *solvers = remat_solvers(&n);
+    const remat_options none = {{0}};
+    check_question(NULL, &none);
+    for (size_t i = 0; i < n; i++) {
+        remat_options options = remat_options_default(solvers[i]);
+        check_question(solvers[i], &options);
+        for (size_t k = 0; k < solvers[i]->n_options; k++)
+            if (solvers[i]->options[k].type != REMAT_OPTION_CHOICE)
+                options.values[k] = solvers[i]->options[k].maximum;
+        check_question(solvers[i], &options);
+    }
+}
+
+/* ---- operations ---- */
+
+static void operations_go_there_and_back(void **state)
+{
+    (void)state;
+    static const char *const text =
+        "[[\"F\",0],[\"A\",1],[\"B\",1],[\"D\",0],[\"X\",1],[\"D\",\"input\",0],[\"O\",0],"
+        "[\"O\",\"saved\",1],[\"O\",\"input\",0],[\"P\",1],[\"P\",\"saved\",0],"
+        "[\"P\",\"input\",0],[\"S\",0,1],[\"R\",0,0]]";
+    remat_profile *p = timed("us");
+    json_t *json = parsed(text), *back;
+    remat_operations list = {0};
+    assert_int_equal(remat_operations_decode(json, p, "operations", &list, NULL), REMAT_OK);
+    ASSERT_OPERATIONS(&list, OP_F(0), OP_A(1), OP_B(1), OP_D(0), OP_X(1), OP_DI(0), OP_O(0),
+                      OP_OX(1), OP_OI(0), OP_P(1), OP_PX(0), OP_PI(0), OP_S(0, 1), OP_R(0, 0));
+    back = remat_operations_encode(&list);
+    char *spelled = remat_json_text(back);
+    assert_string_equal(spelled, text);
+    free(spelled);
+    json_decref(back);
+    json_decref(json);
+    remat_operations_clear(&list);
+    json = parsed("[[\"D\",\"saved\",1],[\"D\",\"out\",0]]"); /* X 1 and D 0 in long */
+    assert_int_equal(remat_operations_decode(json, p, "operations", &list, NULL), REMAT_OK);
+    ASSERT_OPERATIONS(&list, OP_X(1), OP_D(0));
+    json_decref(json);
+    remat_operations_clear(&list);
+    remat_profile_free(p);
+}
+
+static void wrong_operations_are_refused(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {"1",
+                                      "[]",
+                                      "[\"F\"]",
+                                      "[\"F\",2]",
+                                      "[\"F\",-1]",
+                                      "[\"F\",0.5]",
+                                      "[\"F\",\"a\"]",
+                                      "[\"F\",0,0]",
+                                      "[\"G\",0]",
+                                      "[\"FA\",0]",
+                                      "[\"\",0]",
+                                      "[0,\"F\"]",
+                                      "[\"X\",2]",
+                                      "[\"X\",\"saved\",1]",
+                                      "[\"D\",\"grad\",0]",
+                                      "[\"D\",\"input\",1]",
+                                      "[\"D\",\"saved\",2]",
+                                      "[\"O\",0,1]",
+                                      "[\"S\",0]",
+                                      "[\"S\",1,0]",
+                                      "[\"R\",0,2]",
+                                      "[\"R\",0,-1]",
+                                      "[\"F\",4294967296]",
+                                      "[\"F\",9223372036854775807]",
+                                      "[\"F\",null]",
+                                      "null",
+                                      "\"F\""};
+    remat_profile *p = timed("us");
+    for (size_t i = 0; i < COUNT(bad); i++) {
+        char text[128];
+        snprintf(text, sizeof text, "[[\"F\",0],%s]", bad[i]);
+        json_t *json = parsed(text);
+        remat_operations list = {.length = 77};
+        remat_error error = {0};
+        if (remat_operations_decode(json, p, "operations", &list, &error) != REMAT_INVALID)
+            fail_msg("%s is accepted", text);
+        assert_string_equal(error.field, "operations[1]");
+        assert_int_equal(list.length, 77);
+        json_decref(json);
+    }
+    json_t *json = parsed("{}");
+    remat_operations list = {0};
+    assert_int_equal(remat_operations_decode(json, p, "operations", &list, NULL), REMAT_INVALID);
+    json_decref(json);
+    remat_profile_free(p);
+}
+
+/* ---- problems ---- */
+
+static void problems_have_a_type_and_a_status(void **state)
+{
+    (void)state;
+    static const struct {
+        remat_status status;
+        int http;
+        const char *type;
+    } map[] = {{REMAT_INVALID, 400, "/problems/invalid-request"}, /* specs/api.md */
+               {REMAT_NOT_ACCEPTED, 422, "/problems/solver-does-not-accept"},
+               {REMAT_INFEASIBLE, 422, "/problems/infeasible-budget"},
+               {REMAT_TOO_LARGE, 413, "/problems/too-large"},
+               {REMAT_NOT_FOUND, 404, "/problems/not-found"},
+               {REMAT_NO_MEMORY, 500, "/problems/internal"},
+               {REMAT_INTERNAL, 500, "/problems/internal"},
+               {REMAT_CORRUPT, 500, "/problems/storage"}};
+    for (size_t i = 0; i < COUNT(map); i++) {
+        remat_error error = {
+            .status = map[i].status, .field = "budget", .message = "it is \"5\"", .number = 4096};
+        remat_problem_type type = remat_problem_of(&error);
+        json_t *json = remat_problem_encode(type, &error);
+        assert_int_equal(remat_problem_status(type), map[i].http);
+        assert_string_equal(json_string_value(json_object_get(json, "type")), map[i].type);
+        assert_int_equal(json_integer_value(json_object_get(json, "status")), map[i].http);
+        assert_true(json_string_length(json_object_get(json, "title")) > 0);
+        assert_string_equal(json_string_value(json_object_get(json, "detail")), "it is \"5\"");
+        assert_string_equal(json_string_value(json_object_get(json, "field")), "budget");
+        bool infeasible = map[i].status == REMAT_INFEASIBLE;
+        assert_int_equal(json_integer_value(json_object_get(json, "minimum_budget")),
+                         infeasible ? 4096 : 0);
+        json_decref(json);
+    }
+    json_t *bare = remat_problem_encode(REMAT_PROBLEM_BUSY, NULL);
+    assert_int_equal(json_object_size(bare), 3);
+    json_decref(bare);
+}
+
+static void times_are_rfc_3339(void **state)
+{
+    (void)state;
+    char text[32];
+    remat_time_text(0, text);
+    assert_string_equal(text, "1970-01-01T00:00:00.000Z");
+    remat_time_text(INT64_C(1767225600042), text); /* 20454 days of 86400 s after 1970 */
+    assert_string_equal(text, "2026-01-01T00:00:00.042Z");
+}
+
+static void the_document_is_json(void **state)
+{
+    (void)state;
+    size_t length;
+    const char *text = remat_openapi(&length);
+    json_t *json = NULL;
+    remat_error error;
+    if (remat_json_parse(text, length, &json, &error))
+        fail_msg("%s", error.message);
+    assert_memory_equal(json_string_value(json_object_get(json, "openapi")), "3.1", 3);
+    json_decref(json);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(amounts_are_read),
+        cmocka_unit_test(wrong_amounts_are_refused),
+        cmocka_unit_test(links_are_read),
+        cmocka_unit_test(wrong_links_are_refused),
+        cmocka_unit_test(schedule_requests_are_read),
+        cmocka_unit_test(wrong_requests_are_refused),
+        cmocka_unit_test(tradeoff_requests_are_read),
+        cmocka_unit_test(questions_have_one_spelling),
+        cmocka_unit_test(operations_go_there_and_back),
+        cmocka_unit_test(wrong_operations_are_refused),
+        cmocka_unit_test(problems_have_a_type_and_a_status),
+        cmocka_unit_test(times_are_rfc_3339),
+        cmocka_unit_test(the_document_is_json),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
