@@ -4,14 +4,16 @@
  * C(t,m): forward steps to run t steps forward and backward with m slots, C(0,m) = 0.
  *   hidden state kept   (their (2)):  y + C(t-y, m-1) + C(y, m),     1 <= y < t
  *   internal state kept (their (6)):  y + C(t-y, m-a) + C(y-1, m),   1 <= y <= t, m >= a
- * bptt-hsm takes the first, with C(1,m) = 1; bptt-ism the second with slots of an internal state (a = 1);
- * bptt-msm the least of both (their (8)) with slots of a hidden state and a slots to an internal one.
+ * bptt-hsm takes the first, with C(1,m) = 1; bptt-ism the second with slots of an internal state (a
+ * = 1); bptt-msm the least of both (their (8)) with slots of a hidden state and a slots to an
+ * internal one.
  *
- * Corrected: their base case C(t,1) = t(t+1)/2 is what the recurrence gives once a last step needs no slot
- * of its own; (5) says "all y slots" where all m are meant. Their slots ignore gradients and that the input
- * and output of a step coexist, and their internal state contains the hidden state before it: here the
- * bytes of every schedule are measured on its list, where B^i holds what it reads. On chains that are not
- * uniform the positions are those of the uniform chain, so the schedules are valid but heuristic. */
+ * Corrected: their base case C(t,1) = t(t+1)/2 is what the recurrence gives once a last step needs
+ * no slot of its own; (5) says "all y slots" where all m are meant. Their slots ignore gradients
+ * and that the input and output of a step coexist, and their internal state contains the hidden
+ * state before it: here the bytes of every schedule are measured on its list, where B^i holds what
+ * it reads. On chains that are not uniform the positions are those of the uniform chain, so the
+ * schedules are valid but heuristic. */
 #include "chain/family.h"
 
 #include <math.h>
@@ -99,7 +101,8 @@ static remat_status program_init(program *dp, bptt_policy policy, const remat_pr
                                  const remat_host *host, remat_error *error)
 {
     uint32_t n = profile->n_nodes, ratio = ratio_for(policy, profile);
-    *dp = (program){.n = n, .n_slots = slots_of(policy, n, ratio), .ratio = ratio, .policy = policy};
+    *dp =
+        (program){.n = n, .n_slots = slots_of(policy, n, ratio), .ratio = ratio, .policy = policy};
     size_t size = ((size_t)n + 1) * ((size_t)dp->n_slots + 1);
     dp->forwards = calloc(size, sizeof *dp->forwards);
     dp->choice = calloc(size, sizeof *dp->choice);
@@ -119,7 +122,8 @@ static remat_status program_init(program *dp, bptt_policy policy, const remat_pr
     return REMAT_OK;
 }
 
-/* ---- the schedule ---------------------------------------------------------------------------------------- */
+/* ---- the schedule
+ * ---------------------------------------------------------------------------------------- */
 
 /* Stages first .. last, or the backward of stage first. */
 typedef struct task {
@@ -181,7 +185,8 @@ static remat_status emit_schedule(const remat_chain *chain, const void *context,
     return status ? remat_fail_memory(error) : REMAT_OK;
 }
 
-/* ---- the solvers ----------------------------------------------------------------------------------------- */
+/* ---- the solvers
+ * ----------------------------------------------------------------------------------------- */
 
 static remat_status check(const remat_problem *problem, remat_error *error)
 {
@@ -251,8 +256,8 @@ static remat_status build(bptt_table *t, bptt_policy policy, const remat_problem
     return status;
 }
 
-static remat_status tabulate(bptt_policy policy, const remat_problem *problem, const remat_host *host,
-                             void **ret_table, remat_error *error)
+static remat_status tabulate(bptt_policy policy, const remat_problem *problem,
+                             const remat_host *host, void **ret_table, remat_error *error)
 {
     bptt_table *t = calloc(1, sizeof *t);
     if (!t)
@@ -351,7 +356,7 @@ static remat_status load(bptt_policy policy, const remat_problem *problem, remat
         .summary = text,                                                                           \
         .source = SOURCE,                                                                          \
         .optimal_for = best,                                                                       \
-        .accepts = REMAT_ACCEPTS_CHAIN,                                                            \
+        .accepts = REMAT_ACCEPTS_CHAIN | REMAT_BASELINE,                                           \
         .table_version = 1,                                                                        \
         .check = check,                                                                            \
         .estimate = id##_estimate,                                                                 \

@@ -1,6 +1,6 @@
 /* The optimal persistent schedule of a heterogeneous chain, with exact bytes (Beaumont,
  * Eyraud-Dubois, Herrmann, Joly, Shilova, "Optimal checkpointing for heterogeneous chains", Theorem
- * 1; specs/chain.md section 4). With the terms of chain.h,
+ * 1). With the terms of chain.h,
  *
  *   C(s,s,m) = u_f,s + u_b,s                                       if m >= m_all(s,s)
  *   C_1      = u_f,s + C(s+1,t, m - abar_s) + u_b,s                if m >= m_all(s,t)

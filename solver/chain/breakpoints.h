@@ -25,7 +25,7 @@ typedef struct remat_breakpoints_limits {
 } remat_breakpoints_limits;
 
 /* REMAT_TOO_LARGE when a limit is passed, REMAT_CANCELLED at the host's wish. inputs_only: without
- * C_1 (specs/chain.md, section 6). */
+ * C_1 (butt.c). */
 remat_status remat_breakpoints_new(const remat_chain *chain, bool inputs_only,
                                    remat_breakpoints_limits limits, const remat_host *host,
                                    remat_breakpoints **ret, remat_error *error);

@@ -115,7 +115,7 @@ const remat_solver remat_solver_chen_sqrt = {
         "Cuts the chain into segments of sqrt(n) stages and computes all but the last twice.",
     .source = "Chen, Xu, Zhang, Guestrin: Training deep nets with sublinear memory cost, 2016",
     .optimal_for = "",
-    .accepts = REMAT_ACCEPTS_CHAIN,
+    .accepts = REMAT_ACCEPTS_CHAIN | REMAT_BASELINE,
     .table_version = 1,
     .estimate = sqrt_estimate,
     .tabulate = sqrt_tabulate,
@@ -188,6 +188,7 @@ const remat_solver remat_solver_chen_greedy = {
     .source = "Chen, Xu, Zhang, Guestrin: Training deep nets with sublinear memory cost, 2016, "
               "Algorithm 3",
     .optimal_for = "",
+    /* Quick, and after liveness now and then the least peak of all: auto asks it. */
     .accepts = REMAT_ACCEPTS_CHAIN,
     .table_version = 1,
     .estimate = greedy_estimate,

@@ -6,16 +6,16 @@
  *   BELOW(a, b)                  bits of the lanes where a < b
  *   LOAD_FROM(p, first)          as LOAD, infinite in the lanes before `first`
  *   FIRST(v)                     lane 0
- *   PUT_BELOW(list, n, a, b, i)  list[n ..] := i + lane for the lanes where a < b, n counts them; may
- *                                write WIDTH entries */
+ *   PUT_BELOW(list, n, a, b, i)  list[n ..] := i + lane for the lanes where a < b, n counts them;
+ * may write WIDTH entries */
 
 #define LANES (REMAT_KERNEL_BLOCK / WIDTH)
 /* The vectors of a block stay in registers only if the loops over them are gone. */
 #define UNROLL _Pragma("GCC unroll 32")
 #define INLINE static inline __attribute__((always_inline))
 
-/* The same for candidates that begin inside the block, at slot from + first: what right holds before is
- * not theirs. left is the left part, or NULL where the constant cost stands for it. */
+/* The same for candidates that begin inside the block, at slot from + first: what right holds
+ * before is not theirs. left is the left part, or NULL where the constant cost stands for it. */
 KERNEL_TARGET INLINE void update_from(VEC *best, const int32_t *left, int32_t cost,
                                       const int32_t *right, uint32_t first)
 {
@@ -37,8 +37,8 @@ KERNEL_TARGET INLINE void add_save(const remat_kernel_cell *cell, uint32_t from,
         return;
     }
     VEC cost = SPLAT(cell->save_cost);
-    UNROLL for (uint32_t i = 0; i < LANES; i++)
-        best[i] = MIN(best[i], ADD(LOAD(row + i * WIDTH), cost));
+    UNROLL for (uint32_t i = 0; i < LANES; i++) best[i] =
+        MIN(best[i], ADD(LOAD(row + i * WIDTH), cost));
 }
 
 /* best := min(best, the pass up to one position, which may begin inside the block or after it). */
@@ -68,14 +68,14 @@ KERNEL_TARGET INLINE void add_passes(const remat_kernel_cell *cell, uint32_t fro
     for (uint32_t i = 0; i < count; i++) {
         size_t index = (size_t)list[i];
         const int32_t *left = lefts + index * cell->stride, *right = rights + cell->right[index];
-        UNROLL for (uint32_t j = 0; j < LANES; j++)
-            best[j] = MIN(best[j], ADD(LOAD(left + j * WIDTH), LOAD(right + j * WIDTH)));
+        UNROLL for (uint32_t j = 0; j < LANES; j++) best[j] =
+            MIN(best[j], ADD(LOAD(left + j * WIDTH), LOAD(right + j * WIDTH)));
     }
 }
 
 /* sums[i] := what position i costs at the block's last slot; returns the least. */
 KERNEL_TARGET INLINE int32_t sum_ends(uint32_t n_k, const int32_t *ends_left,
-                                             const int32_t *ends_right, int32_t *sums)
+                                      const int32_t *ends_right, int32_t *sums)
 {
     VEC least = SPLAT(INT32_MAX);
     for (uint32_t i = 0; i < n_k; i += WIDTH) {
@@ -109,15 +109,14 @@ KERNEL_TARGET INLINE uint32_t list_below(const int32_t *sums, uint32_t n_k, int3
     return count;
 }
 
-/* Positions whose sum at the block's end is not below this improve nothing: the best known value at the
- * first slot that can be feasible. */
+/* Positions whose sum at the block's end is not below this improve nothing: the best known value at
+ * the first slot that can be feasible. */
 KERNEL_TARGET INLINE int32_t limit_of(const remat_kernel_cell *cell, uint32_t from, const VEC *best)
 {
     int32_t limit = FIRST(best[0]);
     if (cell->first > from) {
         int32_t values[REMAT_KERNEL_BLOCK];
-        UNROLL for (uint32_t i = 0; i < LANES; i++)
-            STORE(values + i * WIDTH, best[i]);
+        UNROLL for (uint32_t i = 0; i < LANES; i++) STORE(values + i * WIDTH, best[i]);
         limit = values[cell->first - from];
     }
     return limit < REMAT_KERNEL_INFINITE ? limit : REMAT_KERNEL_INFINITE;
@@ -136,8 +135,8 @@ KERNEL_TARGET uint32_t KERNEL_NAME(const remat_kernel_cell *cell, uint32_t from,
                                    const int32_t *ends_left, const int32_t *ends_right)
 {
     VEC best[LANES], prefix = SPLAT(cell->prefix);
-    UNROLL for (uint32_t i = 0; i < LANES; i++)
-        best[i] = SPLAT(REMAT_KERNEL_INFINITE + cell->prefix);
+    UNROLL for (uint32_t i = 0; i < LANES; i++) best[i] =
+        SPLAT(REMAT_KERNEL_INFINITE + cell->prefix);
     if (cell->save_row)
         add_save(cell, from, best);
     uint32_t looked_at = 0;
@@ -152,7 +151,6 @@ KERNEL_TARGET uint32_t KERNEL_NAME(const remat_kernel_cell *cell, uint32_t from,
         looked_at = count + 1;
     }
     int32_t *out = cell->out + from;
-    UNROLL for (uint32_t i = 0; i < LANES; i++)
-        STORE(out + i * WIDTH, SUB(best[i], prefix));
+    UNROLL for (uint32_t i = 0; i < LANES; i++) STORE(out + i * WIDTH, SUB(best[i], prefix));
     return looked_at;
 }

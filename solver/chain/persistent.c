@@ -1,12 +1,12 @@
 /* Which form a persistent table takes.
  *
- * Without the option "slots" exact breakpoints are tried first, within limits of bytes and work. A chain
- * past them (hundreds of stages with sizes that never repeat) gets slots: the recurrence once with sizes
- * rounded down, which bounds every schedule of the class from below, and once rounded up, which holds
- * schedules; slots are doubled until the two agree within the option "gap" at the largest budget, or the
- * work or memory limit is reached. The table reaches beyond the largest budget, to REACH of it: a
- * schedule with a larger nominal budget may fit the true one once liveness has freed what the backward
- * does not read. */
+ * Without the option "slots" exact breakpoints are tried first, within limits of bytes and work. A
+ * chain past them (hundreds of stages with sizes that never repeat) gets slots: the recurrence once
+ * with sizes rounded down, which bounds every schedule of the class from below, and once rounded
+ * up, which holds schedules; slots are doubled until the two agree within the option "gap" at the
+ * largest budget, or the work or memory limit is reached. The table reaches beyond the largest
+ * budget, to REACH of it: a schedule with a larger nominal budget may fit the true one once
+ * liveness has freed what the backward does not read. */
 #include "chain/persistent.h"
 #include "chain/breakpoints.h"
 #include "chain/slots.h"
@@ -22,7 +22,8 @@ enum { FIRST_SLOTS = 500, MAX_SLOTS = 8000, MAX_SLOTS_OPTION = 65536, EXACT_BYTE
 
 const remat_option remat_persistent_options[REMAT_PERSISTENT_OPTIONS] = {
     {.name = "slots",
-     .summary = "slots of memory; 0: exact bytes where that is cheap, else as many slots as gap asks",
+     .summary =
+         "slots of memory; 0: exact bytes where that is cheap, else as many slots as gap asks",
      .type = REMAT_OPTION_INTEGER,
      .maximum = MAX_SLOTS_OPTION},
     {.name = "gap",
@@ -141,7 +142,9 @@ double remat_persistent_lower_bound(const void *table, uint64_t budget)
     return bound;
 }
 
-/* ---- slots ----------------------------------------------------------------------------------------------- */
+/* ---- slots
+ * -----------------------------------------------------------------------------------------------
+ */
 
 /* Bytes beyond a_0 at which storing everything fits. */
 static uint64_t store_all_bytes(const remat_chain *chain)
@@ -189,7 +192,8 @@ static remat_status bound_from_below(persistent *t, remat_slots_setting setting,
 static remat_status solve_slots(persistent *t, uint32_t n_slots, uint64_t bytes, bool inputs_only,
                                 const remat_host *host, remat_error *error)
 {
-    remat_slots_setting setting = {.unit = remat_larger(1, bytes / n_slots + (bytes % n_slots != 0)),
+    remat_slots_setting setting = {.unit =
+                                       remat_larger(1, bytes / n_slots + (bytes % n_slots != 0)),
                                    .n_slots = n_slots,
                                    .round_up = true,
                                    .inputs_only = inputs_only};
@@ -209,7 +213,8 @@ static void push_step(persistent *t, slot_step step)
         t->steps[t->n_steps++] = step;
 }
 
-/* A step for each slot where the answer changes, measured on its list: rounding hides bytes and ticks. */
+/* A step for each slot where the answer changes, measured on its list: rounding hides bytes and
+ * ticks. */
 static remat_status find_steps(persistent *t, const remat_host *host, remat_error *error)
 {
     const int32_t *answer = remat_slots_answer(t->slots);
@@ -279,10 +284,11 @@ static remat_status solve_to_gap(persistent *t, const remat_problem *problem, bo
     }
 }
 
-/* ---- the table ------------------------------------------------------------------------------------------- */
+/* ---- the table
+ * ------------------------------------------------------------------------------------------- */
 
-/* Points of the lists, from seeded chains of 50 to 150 stages with sizes that never repeat: 0.05 n^2
- * each. Real chains have a fifth of it. */
+/* Points of the lists, from seeded chains of 50 to 150 stages with sizes that never repeat: 0.05
+ * n^2 each. Real chains have a fifth of it. */
 static double exact_bytes(double n)
 {
     return n * (n + 1) / 2 * (16 + 16 * fmax(4, 0.05 * n * n));
@@ -316,16 +322,18 @@ static remat_status solve(persistent *t, const remat_problem *problem, bool inpu
     remat_breakpoints_limits limits = {.bytes = EXACT_BYTES, .events = EXACT_EVENTS};
     if (host && host->memory_limit && host->memory_limit < limits.bytes)
         limits.bytes = host->memory_limit;
+    remat_error refusal = {0};
     remat_status status =
-        remat_breakpoints_new(t->chain, inputs_only, limits, host, &t->breakpoints, error);
+        remat_breakpoints_new(t->chain, inputs_only, limits, host, &t->breakpoints, &refusal);
+    if (status && status != REMAT_TOO_LARGE && error)
+        *error = refusal;
     if (status != REMAT_TOO_LARGE)
         return status;
     return solve_to_gap(t, problem, inputs_only, host, error);
 }
 
 remat_status remat_persistent_tabulate(const remat_problem *problem, bool inputs_only,
-                                       const remat_host *host, void **ret_table,
-                                       remat_error *error)
+                                       const remat_host *host, void **ret_table, remat_error *error)
 {
     persistent *t = calloc(1, sizeof *t);
     if (!t)
@@ -341,7 +349,8 @@ remat_status remat_persistent_tabulate(const remat_problem *problem, bool inputs
     return REMAT_OK;
 }
 
-/* ---- bytes on disk --------------------------------------------------------------------------------------- */
+/* ---- bytes on disk
+ * --------------------------------------------------------------------------------------- */
 
 enum { FORM_BREAKPOINTS = 0, FORM_SLOTS = 1 };
 

@@ -1,6 +1,6 @@
-/* Tables of persistent schedules, for rotor and for butt: exact breakpoints where they are small, slots
- * of memory otherwise, with a bound from below in either case. The functions fit the members of
- * remat_solver that they are named after; options are remat_persistent_options. */
+/* Tables of persistent schedules, for rotor and for butt: exact breakpoints where they are small,
+ * slots of memory otherwise, with a bound from below in either case. The functions fit the members
+ * of remat_solver that they are named after; options are remat_persistent_options. */
 #ifndef REMAT_CHAIN_PERSISTENT_H
 #define REMAT_CHAIN_PERSISTENT_H
 

@@ -1,6 +1,7 @@
-/* rotor: the optimal persistent schedule of a heterogeneous chain. The recurrence with paper, equations and
- * corrections is at the head of breakpoints.c; slots.c has it over slots of memory. Beyond the paper: a
- * stage whose backward reads its input only is run backward without a forward before it (chain.h). */
+/* rotor: the optimal persistent schedule of a heterogeneous chain. The recurrence with paper,
+ * equations and corrections is at the head of breakpoints.c; slots.c has it over slots of memory.
+ * Beyond the paper: a stage whose backward reads its input only is run backward without a forward
+ * before it (chain.h). */
 #include "chain/persistent.h"
 
 static remat_status tabulate(const remat_problem *problem, const remat_host *host, void **ret_table,

@@ -1,12 +1,13 @@
-/* The recurrence of breakpoints.c over slots. Every test and every shift is rounded as a whole (tighter
- * than rounding each size). Where o_s >= o_f for every stage, the test of the whole pass up to t-1 gives
- * the same values as testing each pass (specs/chain.md, section 4) and is done once per row; otherwise
- * each position k carries its own test.
+/* The recurrence of breakpoints.c over slots. Every test and every shift is rounded as a whole
+ * (tighter than rounding each size). Where o_s >= o_f for every stage, the test of the whole pass
+ * up to t-1 gives the same values as testing each pass and is done once
+ * per row; otherwise each position k carries its own test.
  *
- * Order: tiles of TILE x TILE sub-chains; the tiles of one diagonal do not depend on each other and are
- * shared among the host's workers. Inside a tile blocks of slots ascend, then s descends, t ascends: the
- * value in m slots needs values in m or fewer. For the same reason whole rounds of few blocks go through
- * all tiles before the next, so that what is read again and again stays in the last cache. */
+ * Order: tiles of TILE x TILE sub-chains; the tiles of one diagonal do not depend on each other and
+ * are shared among the host's workers. Inside a tile blocks of slots ascend, then s descends, t
+ * ascends: the value in m slots needs values in m or fewer. For the same reason whole rounds of few
+ * blocks go through all tiles before the next, so that what is read again and again stays in the
+ * last cache. */
 #include "chain/slots.h"
 
 #include <stdlib.h>
@@ -15,8 +16,13 @@
 #include <sys/mman.h>
 #endif
 
-enum { TILE = 16, INFINITE = REMAT_KERNEL_INFINITE, BLOCK = REMAT_KERNEL_BLOCK, HUGE_PAGE = 1 << 21,
-       CACHE_BYTES = 8 << 20 };
+enum {
+    TILE = 16,
+    INFINITE = REMAT_KERNEL_INFINITE,
+    BLOCK = REMAT_KERNEL_BLOCK,
+    HUGE_PAGE = 1 << 21,
+    CACHE_BYTES = 8 << 20
+};
 
 struct remat_slots {
     uint32_t n, n_slots;
@@ -24,8 +30,8 @@ struct remat_slots {
     uint64_t unit;
     int64_t divisor; /* ticks per unit of cost */
     bool inputs_only;
-    int32_t *values; /* BLOCK entries that candidates may read and ignore, then the rows of (1,1) (1,2) ..
-                        (2,2) .. */
+    int32_t *values; /* BLOCK entries that candidates may read and ignore, then the rows of (1,1)
+                        (1,2) .. (2,2) .. */
     int32_t **rows;  /* [s]: row of (s,s) */
     uint64_t looked_at;
 };
@@ -86,7 +92,8 @@ const int32_t *remat_slots_answer(const remat_slots *slots)
     return row_of(slots, 1, slots->n);
 }
 
-/* ---- memory ---------------------------------------------------------------------------------------------- */
+/* ---- memory
+ * ---------------------------------------------------------------------------------------------- */
 
 /* Large tables in huge pages where the system has them: the rows are walked across. */
 static void *allocate_values(uint64_t bytes)
@@ -137,7 +144,8 @@ void remat_slots_free(remat_slots *slots)
     free(slots);
 }
 
-/* ---- rounding -------------------------------------------------------------------------------------------- */
+/* ---- rounding
+ * -------------------------------------------------------------------------------------------- */
 
 /* One solve. Arrays are indexed by stage. ends_*: see kernel.h, one triangle per block of slots. */
 typedef struct solve {
@@ -154,7 +162,7 @@ typedef struct solve {
     uint32_t *save_slot; /* and for C_1; both laid out as one block of ends_right */
     int32_t *ends_left, *ends_right;
     int32_t *first_left, *first_right; /* least feasible slots, laid out as one block of ends_* */
-    size_t *left_start; /* [s]: of row s in a triangle of ends_left */
+    size_t *left_start;                /* [s]: of row s in a triangle of ends_left */
     size_t left_size, right_size;
     struct tile_worker *workers;
 } solve;
@@ -190,7 +198,8 @@ static void round_stages(solve *r)
     }
 }
 
-/* pass_slot of (s,t): slots for F^s .. F^{t-1} while delta_t is held; for s = t those of the leaf. */
+/* pass_slot of (s,t): slots for F^s .. F^{t-1} while delta_t is held; for s = t those of the leaf.
+ */
 static void round_passes(solve *r)
 {
     const remat_chain *chain = r->chain;
@@ -200,8 +209,7 @@ static void round_passes(solve *r)
         for (uint32_t t = s + 1; t <= chain->n; t++) {
             uint64_t need = remat_chain_need_forward(chain, s, t - 1, t) - chain->held[t];
             without_gradient = remat_larger(without_gradient, need);
-            r->pass_slot[column_start(t) + s - 1] =
-                slots_for(r, without_gradient + chain->held[t]);
+            r->pass_slot[column_start(t) + s - 1] = slots_for(r, without_gradient + chain->held[t]);
             r->save_slot[column_start(t) + s - 1] = slots_for(r, remat_chain_need_all(chain, s, t));
         }
     }
@@ -216,12 +224,13 @@ static int64_t choose_divisor(const remat_chain *chain)
     return most / (INFINITE - 1) + 1;
 }
 
-/* ---- one tile -------------------------------------------------------------------------------------------- */
+/* ---- one tile
+ * -------------------------------------------------------------------------------------------- */
 
 typedef struct tile_worker {
     remat_kernel_cell cells[TILE][TILE];
-    uint32_t row_from[TILE][TILE];  /* slots for the leaf, or for the whole pass */
-    int32_t saturated[TILE][TILE];  /* V when nothing is computed twice */
+    uint32_t row_from[TILE][TILE]; /* slots for the leaf, or for the whole pass */
+    int32_t saturated[TILE][TILE]; /* V when nothing is computed twice */
     int32_t *sums, *list;
     ptrdiff_t *right; /* TILE lists of n + 1: [k] of V(k,t, 0 - a_{k-1}) from the table's start */
     uint32_t *pass_from; /* TILE * TILE lists, with each_pass only */
@@ -324,7 +333,8 @@ static void keep_first(const solve *r, const remat_kernel_cell *cell)
     uint32_t none = r->slots->n_slots + 1, first = cell->first < none ? cell->first : none;
     uint32_t shifted = first + r->shift[cell->s - 1];
     r->first_left[r->left_start[cell->s] + cell->t - cell->s] = (int32_t)first;
-    r->first_right[column_start(cell->t) + cell->s - 1] = (int32_t)(shifted < none ? shifted : none);
+    r->first_right[column_start(cell->t) + cell->s - 1] =
+        (int32_t)(shifted < none ? shifted : none);
 }
 
 /* Found in the first round and kept; found again for its index in the round it falls in. */
@@ -388,7 +398,8 @@ static void solve_tile(void *context, size_t index, unsigned worker_index)
     }
     uint32_t n = r->chain->n;
     uint32_t s0 = (uint32_t)index * TILE + 1, t0 = s0 + r->diagonal * TILE;
-    uint32_t n_s = n - s0 + 1 < TILE ? n - s0 + 1 : TILE, n_t = n - t0 + 1 < TILE ? n - t0 + 1 : TILE;
+    uint32_t n_s = n - s0 + 1 < TILE ? n - s0 + 1 : TILE,
+             n_t = n - t0 + 1 < TILE ? n - t0 + 1 : TILE;
     for (uint32_t j = 0; j < n_t; j++)
         prepare_column(r, w, j, s0, t0 + j);
     for (uint32_t i = 0; i < n_s; i++)
@@ -400,13 +411,20 @@ static void solve_tile(void *context, size_t index, unsigned worker_index)
             if (s0 + i <= t0 + j)
                 prepare_first(r, w, i, j);
     for (uint32_t block = r->block_from; block < r->block_until; block++)
-        for (uint32_t i = n_s; i-- > 0;)
+        for (uint32_t i = n_s; i-- > 0;) {
+            /* so often because the first touch of fresh memory can take milliseconds a row */
+            if (remat_host_cancelled(r->host)) {
+                w->status = REMAT_CANCELLED;
+                return;
+            }
             for (uint32_t j = 0; j < n_t; j++)
                 if (s0 + i <= t0 + j)
                     solve_block(r, w, i, j, block);
+        }
 }
 
-/* ---- the solve ------------------------------------------------------------------------------------------- */
+/* ---- the solve
+ * ------------------------------------------------------------------------------------------- */
 
 static size_t left_size_of(uint32_t n)
 {
@@ -428,7 +446,8 @@ uint64_t remat_slots_peak_bytes(uint32_t n, uint32_t n_slots, unsigned n_workers
     uint64_t ends = ((uint64_t)n_blocks_of(n_slots) + 1) * (left_size_of(n) + right_size_of(n)) *
                     sizeof(int32_t);
     uint64_t stages = ((uint64_t)n + 1) * (6 * sizeof(int32_t) + sizeof(size_t));
-    uint64_t of_worker = sizeof(tile_worker) + 2 * ((uint64_t)n + REMAT_KERNEL_PAD) * sizeof(int32_t) +
+    uint64_t of_worker = sizeof(tile_worker) +
+                         2 * ((uint64_t)n + REMAT_KERNEL_PAD) * sizeof(int32_t) +
                          ((uint64_t)n + 1) * TILE * sizeof(ptrdiff_t);
     return remat_slots_table_bytes(n, n_slots) + ends + stages + n_cells(n) * 2 * sizeof(uint32_t) +
            n_workers * of_worker;
@@ -446,8 +465,8 @@ static bool allocate_stages(solve *r)
     r->left_start = calloc(length, sizeof *r->left_start);
     r->pass_slot = calloc(n_cells(r->chain->n), sizeof *r->pass_slot);
     r->save_slot = calloc(n_cells(r->chain->n), sizeof *r->save_slot);
-    return r->save_slot && r->shift && r->save_shift && r->forward && r->backward && r->forward_sum &&
-           r->total_sum && r->left_start && r->pass_slot;
+    return r->save_slot && r->shift && r->save_shift && r->forward && r->backward &&
+           r->forward_sum && r->total_sum && r->left_start && r->pass_slot;
 }
 
 static bool allocate_ends(solve *r)
@@ -532,8 +551,8 @@ static remat_status run_diagonals(solve *r, unsigned n_workers)
     return REMAT_OK;
 }
 
-/* As many blocks of slots at a time as the last cache holds of all sub-chains. With each_pass the lists
- * of tests are made once, so all blocks go in one round. */
+/* As many blocks of slots at a time as the last cache holds of all sub-chains. With each_pass the
+ * lists of tests are made once, so all blocks go in one round. */
 static uint32_t blocks_of_a_round(const solve *r)
 {
     size_t of_block = n_cells(r->chain->n) * BLOCK * sizeof(int32_t);
@@ -603,7 +622,9 @@ remat_status remat_slots_new(const remat_chain *chain, const remat_slots_setting
     return REMAT_OK;
 }
 
-/* ---- trace ----------------------------------------------------------------------------------------------- */
+/* ---- trace
+ * -----------------------------------------------------------------------------------------------
+ */
 
 /* A sub-chain to be emitted, or the backward that closes a C_1. */
 typedef struct task {
@@ -681,8 +702,8 @@ static remat_status trace_task(tracer *r, task at, remat_operations *operations)
     if (k == 0)
         return REMAT_CORRUPT;
     r->stack[r->depth++] = (task){.bytes = at.bytes, .s = at.s, .t = k - 1, .plain = at.plain};
-    r->stack[r->depth++] = (task){
-        .bytes = at.bytes - r->chain->output[k - 1], .s = k, .t = at.t, .plain = true};
+    r->stack[r->depth++] =
+        (task){.bytes = at.bytes - r->chain->output[k - 1], .s = k, .t = at.t, .plain = true};
     return remat_chain_emit_pass(at.s, k - 1, operations);
 }
 
@@ -711,7 +732,8 @@ remat_status remat_slots_trace(const remat_slots *slots, const remat_chain *chai
     return status ? remat_fail_memory(error) : REMAT_OK;
 }
 
-/* ---- bytes on disk --------------------------------------------------------------------------------------- */
+/* ---- bytes on disk
+ * --------------------------------------------------------------------------------------- */
 
 remat_status remat_slots_save(const remat_slots *slots, remat_buffer *buffer, remat_error *error)
 {

@@ -1,9 +1,10 @@
-/* The persistent dynamic program over slots of memory: sizes are rounded to multiples of a unit, costs to
- * int32. Only values are kept, as a triangle of rows; decisions are found again at trace time.
+/* The persistent dynamic program over slots of memory: sizes are rounded to multiples of a unit,
+ * costs to int32. Only values are kept, as a triangle of rows; decisions are found again at trace
+ * time.
  *
- * Rounded up, every schedule traced out of the table fits its slots in true bytes. Rounded down, the
- * values bound from below what any schedule of the class can do. The table of a smaller budget is a
- * prefix of every row of a larger one with the same unit, so one table serves all budgets. */
+ * Rounded up, every schedule traced out of the table fits its slots in true bytes. Rounded down,
+ * the values bound from below what any schedule of the class can do. The table of a smaller budget
+ * is a prefix of every row of a larger one with the same unit, so one table serves all budgets. */
 #ifndef REMAT_CHAIN_SLOTS_H
 #define REMAT_CHAIN_SLOTS_H
 
@@ -14,7 +15,7 @@ typedef struct remat_slots_setting {
     uint64_t unit;    /* bytes of a slot, at least 1 */
     uint32_t n_slots; /* rows hold 0 .. n_slots slots */
     bool round_up;
-    bool inputs_only;     /* without C_1 (specs/chain.md, section 6) */
+    bool inputs_only;     /* without C_1 (butt.c) */
     remat_kernel *kernel; /* NULL: the fastest there is */
 } remat_slots_setting;
 
@@ -38,8 +39,9 @@ uint32_t remat_slots_count(const remat_slots *slots);
 const int32_t *remat_slots_answer(const remat_slots *slots);
 int64_t remat_slots_divisor(const remat_slots *slots);
 
-/* Appends a schedule that takes at most `slot` slots and costs at most the answer there (the bytes lost
- * to rounding are given back at every level). REMAT_CORRUPT when the values contradict each other. */
+/* Appends a schedule that takes at most `slot` slots and costs at most the answer there (the bytes
+ * lost to rounding are given back at every level). REMAT_CORRUPT when the values contradict each
+ * other. */
 remat_status remat_slots_trace(const remat_slots *slots, const remat_chain *chain, uint32_t slot,
                                remat_operations *operations, remat_error *error);
 

@@ -1,8 +1,8 @@
-/* rotor and butt against an independent exhaustive search: shortest paths over memory states, restricted to
- * persistent schedules exactly as specs/chain.md section 3 words it, on thousands of random tiny
- * chains with zero sizes, zero times, one or two stages, workspaces of all three kinds, gradients
- * of graph inputs (of later stages too), a loss gradient and stages whose backward reads its input
- * only. */
+/* rotor and butt against an independent exhaustive search: shortest paths over memory states,
+ * restricted to persistent schedules (Beaumont et al. 2019), on thousands of
+ * random tiny chains with zero sizes, zero times, one or two stages, workspaces of all three kinds,
+ * gradients of graph inputs (of later stages too), a loss gradient and stages whose backward reads
+ * its input only. */
 #include "../unit/chain_support.h"
 
 #include <math.h>

@@ -1,5 +1,6 @@
 /* The slot tables: every version of the kernel against a plain recurrence written here, exact bytes
- * between the two ways of rounding, traces that fit, workers, cancellation, memory limits, storage. */
+ * between the two ways of rounding, traces that fit, workers, cancellation, memory limits, storage.
+ */
 #include "../unit/chain_support.h"
 
 #include "chain/breakpoints.h"
@@ -33,7 +34,8 @@ static void random_chain(uint64_t *seed, support_chain *chain, support_stage *st
     }
 }
 
-/* ---- the recurrence, plainly ---------------------------------------------------------------------------- */
+/* ---- the recurrence, plainly
+ * ---------------------------------------------------------------------------- */
 
 typedef struct plain {
     const remat_chain *chain;
@@ -100,7 +102,8 @@ static int64_t *plain_answer(const remat_chain *chain, const remat_slots_setting
     return answer;
 }
 
-/* ---- the tests -------------------------------------------------------------------------------------------- */
+/* ---- the tests
+ * -------------------------------------------------------------------------------------------- */
 
 static remat_slots_setting random_setting(uint64_t *seed, const remat_chain *chain)
 {

@@ -397,7 +397,7 @@ static void problems_have_a_type_and_a_status(void **state)
         remat_status status;
         int http;
         const char *type;
-    } map[] = {{REMAT_INVALID, 400, "/problems/invalid-request"}, /* specs/api.md */
+    } map[] = {{REMAT_INVALID, 400, "/problems/invalid-request"},
                {REMAT_NOT_ACCEPTED, 422, "/problems/solver-does-not-accept"},
                {REMAT_INFEASIBLE, 422, "/problems/infeasible-budget"},
                {REMAT_TOO_LARGE, 413, "/problems/too-large"},

@@ -1,5 +1,5 @@
-/* revolve, bptt-* and chen-*: the closed form against the dynamic program, the known values of the uniform
- * chain, and that no restricted solver beats rotor in the bytes its schedules take. */
+/* revolve, bptt-* and chen-*: the closed form against the dynamic program, the known values of the
+ * uniform chain, and that no restricted solver beats rotor in the bytes its schedules take. */
 #include "chain_support.h"
 
 #include "chain/revolve.h"
@@ -19,7 +19,9 @@ static void revolve_closed_form(void **state)
                 continue;
             uint64_t k = remat_revolve_position(l, c);
             assert_true(k >= 1 && k < l);
-            double right = l - k == 1 ? 0 : c == 1 ? INFINITY : remat_revolve_forwards(l - k, c - 1);
+            double right = l - k == 1 ? 0
+                           : c == 1   ? INFINITY
+                                      : remat_revolve_forwards(l - k, c - 1);
             if ((double)k + right + remat_revolve_forwards(k, c) != forwards)
                 fail_msg("l = %u, c = %u: position %llu is not optimal", l, c,
                          (unsigned long long)k);
@@ -67,7 +69,8 @@ static void hidden_states_are_revolve(void **state)
     uniform(&chain, stages, STAGES, 0);
     remat_profile *profile = support_profile(&chain);
     remat_problem problem = support_problem("revolve", profile, 1000);
-    const remat_solver *revolve = remat_solver_find("revolve"), *hsm = remat_solver_find("bptt-hsm");
+    const remat_solver *revolve = remat_solver_find("revolve"),
+                       *hsm = remat_solver_find("bptt-hsm");
     void *by_form = tabulate("revolve", &problem);
     problem.options.values[0] = 1;
     void *by_program = tabulate("revolve", &problem);

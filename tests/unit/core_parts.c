@@ -176,7 +176,7 @@ static void statuses_have_names(void **state)
     assert_string_equal(remat_status_text(REMAT_INFEASIBLE), "no schedule fits the budget");
     assert_string_equal(remat_status_name((remat_status)99), "INTERNAL");
     assert_non_null(remat_status_text((remat_status)99));
-    assert_string_equal(remat_optimality_name(REMAT_OPTIMAL), "optimal"); /* specs/api.md */
+    assert_string_equal(remat_optimality_name(REMAT_OPTIMAL), "optimal");
     assert_string_equal(remat_optimality_name(REMAT_OPTIMAL_IN_CLASS), "optimal-in-class");
     assert_string_equal(remat_optimality_name(REMAT_HEURISTIC), "heuristic");
 }

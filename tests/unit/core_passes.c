@@ -1,5 +1,5 @@
 /* The liveness pass and the states pass by examples worked out by hand from remat/schedule.h and
- * specs/snapshots.md section 7.2. */
+ * Dauvergne and Hascoet (2006), equation (3). */
 #include "unit/core_support.h"
 
 /* a -> b -> loss. B b reads a and saved(b); B a reads nothing, B loss reads b. */

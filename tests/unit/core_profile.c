@@ -1,4 +1,4 @@
-/* The profile: every rule of specs/profile.md broken once, with the field, the node and the number
+/* The profile: every rule of remat/profile.h broken once, with the field, the node and the number
  * that the error must name; defaults; shapes; the canonical encoding. */
 #include "unit/core_support.h"
 
