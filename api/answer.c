@@ -95,6 +95,7 @@ json_t *remat_schedule_encode(const remat_schedule_answer *answer)
     set(json, "store_all_makespan", json_real(store_all), &failed);
     set(json, "overhead", json_real(excess(simulation->makespan, store_all)), &failed);
     set(json, "peak", bytes(simulation->peak), &failed);
+    set(json, "model_peak", bytes(schedule->model_peak), &failed);
     set(json, "store_all_peak", bytes(answer->store_all_peak), &failed);
     set(json, "recomputed_time", json_real(simulation->recomputed_time), &failed);
     set(json, "optimality", json_string(remat_optimality_name(schedule->optimality)), &failed);

@@ -230,22 +230,96 @@ static remat_status gather_one(engine *e, known_profile *known, const remat_solv
     return status;
 }
 
+/* Solvers of fewer updates are asked side by side; larger ones one by one, each with the whole team. */
+#define SIDE_BY_SIDE_UPDATES 1e8
+
+/* What auto asks of one solver. */
+typedef struct inquiry {
+    const remat_solver *solver;
+    remat_options options;
+    solve s; /* of its own: several run at once */
+    shared_table *shared;
+    remat_status status;
+    remat_error error;
+} inquiry;
+
+typedef struct round_of_inquiries {
+    engine *e;
+    known_profile *known;
+    uint64_t budget;
+    inquiry *inquiries;
+} round_of_inquiries;
+
+static void inquire(void *context, size_t index, unsigned worker)
+{
+    (void)worker;
+    round_of_inquiries *r = context;
+    inquiry *one = &r->inquiries[index];
+    one->status = get_table(r->e, r->known, one->solver, &one->options, r->budget, &one->s,
+                            &one->shared, &one->error);
+}
+
+/* The first inquiries are of quick solvers: how many. */
+static size_t count_quick(const round_of_inquiries *r, size_t n)
+{
+    size_t quick = 0;
+    for (; quick < n; quick++) {
+        const inquiry *one = &r->inquiries[quick];
+        const remat_problem problem = {
+            .profile = r->known->profile, .options = one->options, .max_budget = r->budget};
+        remat_estimate estimate;
+        if (one->solver->estimate(&problem, &estimate, NULL) ||
+            estimate.updates > SIDE_BY_SIDE_UPDATES)
+            break;
+    }
+    return quick;
+}
+
+/* One that passes a limit while it runs leaves the answer to the others. */
+static remat_status collect(const inquiry *inquiries, size_t n, solve *s, gathered *g,
+                            remat_error *error)
+{
+    remat_status failure = REMAT_OK;
+    for (size_t i = 0; i < n; i++) {
+        const inquiry *one = &inquiries[i];
+        s->tabulated |= one->s.tabulated;
+        s->needs_solve |= one->s.needs_solve;
+        s->cost += one->s.cost;
+        if (!one->status && one->shared) {
+            g->tables[g->n] = one->shared->table;
+            g->shared[g->n++] = one->shared;
+        }
+        if (one->status && (!failure || failure == REMAT_TOO_LARGE)) {
+            failure = one->status;
+            if (error)
+                *error = one->error;
+        }
+    }
+    return failure == REMAT_TOO_LARGE && g->n > 0 ? REMAT_OK : failure;
+}
+
 static remat_status gather_auto(engine *e, known_profile *known, uint64_t budget, solve *s,
                                 gathered *g, remat_error *error)
 {
     const remat_solver *solvers[REMAT_MAX_SOLVERS];
     const remat_problem problem = {.profile = known->profile, .max_budget = budget};
     size_t n = remat_auto_solvers(&problem, e->config.memory_limit, solvers);
-    for (size_t i = 0; i < n; i++) {
-        remat_options options = remat_options_default(solvers[i]);
-        remat_status status = gather_one(e, known, solvers[i], &options, budget, s, g, error);
-        /* One that passes a limit while it runs leaves the answer to those before it. */
-        if (status == REMAT_TOO_LARGE && g->n > 0)
-            continue;
-        if (status)
-            return status;
-    }
-    return REMAT_OK;
+    inquiry *inquiries = calloc(n + 1, sizeof *inquiries);
+    if (!inquiries)
+        return remat_fail_memory(error);
+    for (size_t i = 0; i < n; i++)
+        inquiries[i] = (inquiry){
+            .solver = solvers[i],
+            .options = remat_options_default(solvers[i]),
+            .s = {.host = s->host, .deadline = s->deadline, .tables_only = s->tables_only}};
+    round_of_inquiries r = {e, known, budget, inquiries};
+    size_t quick = count_quick(&r, n);
+    team_parallel_for(e->team, quick, inquire, &r);
+    for (size_t i = quick; i < n; i++)
+        inquire(&r, i, 0);
+    remat_status status = collect(inquiries, n, s, g, error);
+    free(inquiries);
+    return status;
 }
 
 remat_status gather_tables(engine *e, known_profile *known, const remat_solver *solver,

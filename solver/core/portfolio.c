@@ -40,6 +40,17 @@ size_t remat_auto_solvers(const remat_problem *problem, uint64_t memory_limit,
     return n;
 }
 
+/* Sums of the same times in another order differ by less. */
+#define SAME_TIME 1e-12
+
+static bool better(const remat_point *a, const remat_point *b)
+{
+    double slack = SAME_TIME * b->makespan;
+    if (a->makespan < b->makespan - slack)
+        return true;
+    return a->makespan <= b->makespan + slack && a->peak < b->peak;
+}
+
 ptrdiff_t remat_best_table(const remat_table *const *tables, size_t n, uint64_t budget,
                            uint64_t *ret_least)
 {
@@ -54,11 +65,9 @@ ptrdiff_t remat_best_table(const remat_table *const *tables, size_t n, uint64_t 
             *ret_least = frontier[0].peak;
         if (index < 0)
             continue;
-        const remat_point *point = &frontier[index];
-        if (best < 0 || point->makespan < best_point.makespan ||
-            (point->makespan == best_point.makespan && point->peak < best_point.peak)) {
+        if (best < 0 || better(&frontier[index], &best_point)) {
             best = (ptrdiff_t)i;
-            best_point = *point;
+            best_point = frontier[index];
         }
     }
     return best;

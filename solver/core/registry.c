@@ -15,7 +15,11 @@
     X(bptt_ism)                                                                                    \
     X(bptt_msm)                                                                                    \
     X(butt)                                                                                        \
-    X(rotor)
+    X(rotor)                                                                                       \
+    X(chen_graph)                                                                                  \
+    X(lowerset_approx)                                                                             \
+    X(lowerset)                                                                                    \
+    X(lowerset_exact)
 
 #define X(name) extern const remat_solver remat_solver_##name;
 SOLVERS(X)

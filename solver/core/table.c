@@ -317,6 +317,9 @@ remat_status remat_table_schedule(const remat_table *table, const remat_problem 
                           table->solver->name, point->step);
     }
     schedule.nominal_budget = table->solver->step_budget(table->inner, point->step);
+    schedule.model_peak = table->solver->model_peak
+                              ? table->solver->model_peak(table->inner, point->step)
+                              : schedule.nominal_budget;
     claim(table, problem->profile, budget, &schedule);
     *ret_schedule = schedule;
     return REMAT_OK;

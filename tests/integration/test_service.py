@@ -37,12 +37,12 @@ def test_chain_schedules_fit_and_replay(rematd, name):
         assert answer.status == 200, answer.body
         schedule = answer.json
         assert schedule["verified"] and schedule["peak"] <= budget == schedule["budget"]
-        assert schedule["makespan"] <= last  # a larger budget is never slower
+        assert schedule["makespan"] <= last * (1 + 1e-12)  # a larger budget is never slower
         last = schedule["makespan"]
         assert schedule["lower_bound"] <= schedule["makespan"]
         replay = simulate(rematd, schedule)
         assert (replay["makespan"], replay["peak"]) == (schedule["makespan"], schedule["peak"])
-    assert last == summary["store_all"]["makespan"]
+    assert last == pytest.approx(summary["store_all"]["makespan"], rel=1e-12)
 
 
 @pytest.mark.parametrize("name", CHAINS + ["lstm100.chain"])
@@ -53,15 +53,21 @@ def test_larger_budgets_are_never_slower(rematd, name, solver):
     points = rematd.post("/v1/tradeoffs", {"profile_id": summary["profile_id"], "solver": solver,
                                            "points": 200}).json
     assert len(points) == 200 and all(p["feasible"] and p["peak"] <= p["budget"] for p in points)
-    assert all(a["makespan"] >= b["makespan"] for a, b in zip(points, points[1:]))
-    assert points[0]["makespan"] > points[-1]["makespan"] == summary["store_all"]["makespan"]
+    assert all(a["makespan"] * (1 + 1e-12) >= b["makespan"] for a, b in zip(points, points[1:]))
+    assert points[0]["makespan"] > points[-1]["makespan"]
+    assert points[-1]["makespan"] == pytest.approx(summary["store_all"]["makespan"], rel=1e-12)
 
 
 @pytest.mark.parametrize("name", ["resnet50.flops", "unet.flops", "gpt.states", "siamese-resnet18.chain"])
 def test_any_graph_has_an_answer_when_it_fits(rematd, name):
     summary = rematd.push(name)
     schedule = ask(rematd, summary["profile_id"], "110%").json
-    assert schedule["makespan"] == summary["store_all"]["makespan"]
+    # The same times summed in another order of the backwards differ in their last bits.
+    assert schedule["makespan"] == pytest.approx(summary["store_all"]["makespan"], rel=1e-12)
+    half = ask(rematd, summary["profile_id"], "55%").json
+    assert half["peak"] <= half["budget"] and half["recomputed_time"] > 0
+    assert {c["solver"] for c in half["candidates"]} >= {"store-all", half["solver"]}
+    assert simulate(rematd, half)["valid"]
     assert simulate(rematd, schedule)["valid"]
 
 
@@ -216,7 +222,7 @@ def test_tradeoff_agrees_with_schedules(rematd):
     summary = rematd.push("vit-b16.chain")
     points = rematd.post("/v1/tradeoffs", {"profile_id": summary["profile_id"], "points": 20}).json
     assert len(points) == 20 and all(p["feasible"] for p in points)
-    assert all(a["makespan"] >= b["makespan"] for a, b in zip(points, points[1:]))
+    assert all(a["makespan"] * (1 + 1e-12) >= b["makespan"] for a, b in zip(points, points[1:]))
     for point in points[::5]:
         schedule = ask(rematd, summary["profile_id"], point["budget"]).json
         assert (schedule["makespan"], schedule["peak"]) == (point["makespan"], point["peak"])

@@ -5,7 +5,8 @@
  *
  * A solver computes a *table* once and traces schedules out of it. A table holds a finite family of
  * schedules, its *steps* 0 .. n_steps-1, in increasing order of nominal budget (the bytes the
- * solver's own model says a step needs) and strictly decreasing predicted makespan. The rest is
+ * solver's own model says a step needs); where the model is exact, with strictly decreasing predicted
+ * makespan, elsewhere with makespans in any order, as the replay decides. The rest is
  * done for every solver alike (remat/table.h): each step is traced, passed through liveness and the
  * states pass, and replayed by the simulator; what counts afterwards is its replayed peak and
  * makespan. So a solver's model may count values longer than they are needed and no schedule is
@@ -127,7 +128,7 @@ enum {
     REMAT_HOMOGENEOUS_ONLY = 8,
     REMAT_NEEDS_LINK = 16,
     REMAT_BASELINE =
-        32 /* for comparison: auto leaves it out, another solver serves the same profiles */
+        32 /* for comparison: auto leaves it out; others serve the same profiles better */
 };
 
 typedef struct remat_solver {
@@ -161,6 +162,9 @@ typedef struct remat_solver {
     size_t (*n_steps)(const void *table);
     uint64_t (*step_budget)(const void *table, size_t step); /* nominal, bytes */
     double (*step_makespan)(const void *table, size_t step); /* predicted */
+    /* Peak by the paper's own equations, in bytes, where step_budget is another number; else NULL. */
+    uint64_t (*model_peak)(const void *table, size_t step);
+    /* predicted */
     /* Appends the operations of a step to an empty list; D may be left to the liveness pass, S and
      * R to the states pass. The caller clears the list, on failure too. */
     remat_status (*trace)(const void *table, const remat_problem *problem, size_t step,

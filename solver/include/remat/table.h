@@ -25,7 +25,8 @@ typedef struct remat_schedule {
     const remat_solver *solver;
     remat_operations operations;
     remat_simulation simulation; /* the replay of operations: valid, makespan, peak */
-    uint64_t nominal_budget;     /* bytes the solver's model counts for it */
+    uint64_t nominal_budget;     /* bytes the solver's model counts for it, at most */
+    uint64_t model_peak; /* its peak by the paper's own equations; what is true is the replay */
     remat_optimality optimality;
     const char *class_name; /* of lower_bound; static */
     double lower_bound;     /* on the makespan at the budget asked for; at most the makespan */

@@ -1,0 +1,20 @@
+/* A lower bound on the makespan of any schedule without a link to the host, for every budget (the
+ * proof is at the head of bound.c). */
+#ifndef REMAT_GRAPH_BOUND_H
+#define REMAT_GRAPH_BOUND_H
+
+#include "remat/solver.h"
+
+typedef struct remat_bound remat_bound;
+
+/* The caller frees. */
+remat_status remat_bound_new(const remat_profile *profile, remat_bound **ret_bound,
+                             remat_error *error);
+void remat_bound_free(remat_bound *bound); /* accepts NULL */
+uint64_t remat_bound_bytes(const remat_bound *bound);
+
+/* INFINITY when some backward alone does not fit. Decreasing in the budget, never below the
+ * makespan of storing everything. */
+double remat_bound_makespan(const remat_bound *bound, uint64_t budget);
+
+#endif

@@ -1,0 +1,32 @@
+/* chen-graph: Chen's segments between articulation points; the method is at the head of chen_cuts.c.
+ */
+#include "graph/search.h"
+
+static const remat_search search = {.candidates = REMAT_SEARCH_CHEN};
+
+static remat_status estimate(const remat_problem *problem, remat_estimate *ret_estimate,
+                             remat_error *error)
+{
+    (void)error;
+    *ret_estimate = remat_search_estimate(&search, problem->profile);
+    return REMAT_OK;
+}
+
+static remat_status tabulate(const remat_problem *problem, const remat_host *host, void **ret_table,
+                             remat_error *error)
+{
+    return remat_search_tabulate(&search, problem, host, ret_table, error);
+}
+
+const remat_solver remat_solver_chen_graph = {
+    .name = "chen-graph",
+    .summary = "Cuts a graph into segments at articulation points; searches the threshold.",
+    .source = "Chen, Xu, Zhang, Guestrin: Training deep nets with sublinear memory cost, 2016, "
+              "Algorithm 3; on graphs as Kusumoto et al., 2019, Appendix B",
+    .optimal_for = "",
+    .accepts = REMAT_ACCEPTS_ANY_SHAPE | REMAT_BASELINE,
+    .table_version = 1,
+    .estimate = estimate,
+    .tabulate = tabulate,
+    REMAT_PLANS_MEMBERS,
+};

@@ -1,0 +1,42 @@
+/* The lower-set recurrence for every budget at once (the recurrence is at the head of frontier.c).
+ */
+#ifndef REMAT_GRAPH_FRONTIER_H
+#define REMAT_GRAPH_FRONTIER_H
+
+#include "graph/sets.h"
+
+typedef struct remat_frontier_rules {
+    bool memory_centric;   /* the largest overhead that fits instead of the least */
+    bool last_recomputed;  /* equation (1) literally: the last segment counts as recomputed */
+    bool thinned;          /* of entries within about 2 % of the same bytes keep the cheapest */
+    uint64_t memory_limit; /* bytes, 0: none */
+} remat_frontier_rules;
+
+/* One Pareto-optimal sequence of lower sets from here to V: none with fewer bytes costs as little.
+ */
+typedef struct remat_entry {
+    double bytes;        /* least budget beyond what is cached already; exact below 2^53 */
+    double cost;         /* overhead; memory-centric: minus the overhead */
+    uint32_t set, entry; /* the first lower set of it and its entry there */
+} remat_entry;
+
+typedef struct remat_frontier {
+    size_t n_sets;
+    remat_entry **entries; /* by set: increasing bytes, strictly decreasing cost */
+    uint32_t *counts;
+    uint64_t table_bytes;
+} remat_frontier;
+
+/* Entry i of the empty set, entries[0][i], is the cheapest sequence within entries[0][i].bytes.
+ * REMAT_TOO_LARGE past the memory limit. The caller clears it, not after failure. */
+remat_status remat_frontier_init(remat_frontier *ret_frontier, const remat_graph *graph,
+                                 const remat_sets *sets, const remat_frontier_rules *rules,
+                                 const remat_host *host, remat_error *error);
+void remat_frontier_clear(remat_frontier *frontier);
+
+/* The segment of each node, 0 .. segments - 1, in the sequence of one entry of the empty set.
+ * segment has room for n nodes. */
+void remat_frontier_path(const remat_frontier *frontier, const remat_sets *sets, uint32_t entry,
+                         uint32_t *segment);
+
+#endif

@@ -1,0 +1,72 @@
+#include "graph/graph.h"
+
+static remat_status allocate(remat_graph *graph, remat_error *error)
+{
+    graph->time = remat_arena_array(&graph->arena, graph->n, sizeof *graph->time);
+    graph->kept = remat_arena_array(&graph->arena, graph->n, sizeof *graph->kept);
+    graph->gradient = remat_arena_array(&graph->arena, graph->n, sizeof *graph->gradient);
+    if (!graph->time || !graph->kept || !graph->gradient)
+        return remat_fail_memory(error);
+    return REMAT_OK;
+}
+
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Graph inputs and their gradients are counted for the whole step and the largest workspace for
+ * every segment: the recurrence stays separable in the two ends of a segment, and the true peak is
+ * the simulator's anyway. */
+static uint64_t constant_bytes(const remat_profile *profile)
+{
+    uint64_t bytes = profile->input_bytes, workspace = 0;
+    for (uint32_t k = 0; k < profile->n_inputs; k++)
+        bytes += profile->inputs[k].gradient_bytes;
+    for (uint32_t v = 0; v < profile->n_nodes; v++) {
+        const remat_node *node = &profile->nodes[v];
+        workspace = larger(workspace, node->forward_workspace_bytes);
+        workspace = larger(workspace, node->save_workspace_bytes);
+        workspace = larger(workspace, node->backward_workspace_bytes);
+    }
+    for (uint32_t k = 0; k < profile->n_states; k++)
+        bytes += profile->states[k].bytes * ((uint64_t)profile->states[k].n_writers + 1);
+    return bytes + workspace;
+}
+
+remat_status remat_graph_init(remat_graph *graph, const remat_profile *profile,
+                              remat_graph_model model, remat_error *error)
+{
+    uint32_t n = profile->n_nodes;
+    *graph = (remat_graph){.profile = profile, .model = model, .n = n, .words = (n + 63) / 64};
+    remat_status status = allocate(graph, error);
+    if (!status)
+        status = remat_order_init(&graph->order, profile, error);
+    if (status)
+        return status;
+    for (uint32_t v = 0; v < n; v++) {
+        const remat_node *node = &profile->nodes[v];
+        graph->time[v] = node->forward_time;
+        graph->kept[v] = node->output_bytes + node->saved_bytes;
+        graph->gradient[v] = model == REMAT_MODEL_SAFE ? node->gradient_bytes : graph->kept[v];
+    }
+    graph->constant = model == REMAT_MODEL_SAFE ? constant_bytes(profile) : 0;
+    return REMAT_OK;
+}
+
+void remat_graph_clear(remat_graph *graph)
+{
+    remat_order_clear(&graph->order);
+    remat_arena_clear(&graph->arena);
+}
+
+uint32_t remat_bit_next(const uint64_t *set, uint32_t n, uint32_t v)
+{
+    uint32_t words = (n + 63) / 64, w = v / 64;
+    if (v >= n)
+        return n;
+    uint64_t word = set[w] & (UINT64_MAX << (v % 64));
+    while (!word && ++w < words)
+        word = set[w];
+    return word ? w * 64 + (uint32_t)__builtin_ctzll(word) : n;
+}

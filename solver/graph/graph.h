@@ -1,0 +1,68 @@
+/* A profile as the lower-set recurrences see it: time and bytes of every node, and the topological
+ * order (the profile's own) that everything below is indexed by. Notation of the specification: V
+ * the nodes, L a lower set (closed under predecessors), its boundary the nodes of L with a consumer
+ * outside L. */
+#ifndef REMAT_GRAPH_GRAPH_H
+#define REMAT_GRAPH_GRAPH_H
+
+#include "core/arena.h"
+#include "graph/order.h"
+#include "remat/solver.h"
+
+/* What the bytes of a segment V' from L to L' are. */
+typedef enum remat_graph_model {
+    /* cached + forward(V') + gradients(V') + gradients(boundary of L): what our operations hold at
+     * most (specification, correction 6) */
+    REMAT_MODEL_SAFE,
+    /* equation (2): cached + 2 M(V') + M(consumers of L' outside it) + M(their other inputs), with
+     * M forward bytes everywhere */
+    REMAT_MODEL_EQUATION_2
+} remat_graph_model;
+
+typedef struct remat_graph {
+    const remat_profile *profile;
+    remat_graph_model model;
+    uint32_t n, words; /* nodes; 64-bit words of a set of nodes */
+    double *time;      /* forward, by node */
+    uint64_t *kept;    /* bytes of output and saved values */
+    uint64_t *gradient;
+    uint64_t constant; /* bytes that every segment holds besides: graph inputs, their gradients, the
+                          largest workspace; 0 under equation (2) */
+    remat_order order;
+    remat_arena arena;
+} remat_graph;
+
+/* The graph keeps a pointer to the profile. Clear it, on failure too. */
+remat_status remat_graph_init(remat_graph *graph, const remat_profile *profile,
+                              remat_graph_model model, remat_error *error);
+void remat_graph_clear(remat_graph *graph);
+
+/* ---- sets of nodes as words of 64 bits ---- */
+
+static inline bool remat_bit(const uint64_t *set, uint32_t v)
+{
+    return set[v / 64] >> (v % 64) & 1;
+}
+
+static inline void remat_bit_set(uint64_t *set, uint32_t v)
+{
+    set[v / 64] |= UINT64_C(1) << (v % 64);
+}
+
+static inline void remat_bit_clear(uint64_t *set, uint32_t v)
+{
+    set[v / 64] &= ~(UINT64_C(1) << (v % 64));
+}
+
+static inline bool remat_subset(const uint64_t *a, const uint64_t *b, uint32_t words)
+{
+    for (uint32_t w = 0; w < words; w++)
+        if (a[w] & ~b[w])
+            return false;
+    return true;
+}
+
+/* First member of set at or after v; n when there is none. */
+uint32_t remat_bit_next(const uint64_t *set, uint32_t n, uint32_t v);
+
+#endif

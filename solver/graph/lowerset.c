@@ -1,0 +1,56 @@
+/* lowerset: the paper's recipe as the default for graphs.
+ *
+ * Kusumoto et al. 2019, section 5: time-centric first and, where nothing fits, memory-centric. Here
+ * both, and Chen's segments, are candidates of one table and the replay of each decides: the least
+ * true peak is now one's, now another's (specification, 9). The family is that of all lower sets
+ * where they are few, else the enriched pruned one; graphs of very many nodes get Chen's segments
+ * alone, so that there is always an answer. */
+#include "graph/search.h"
+
+enum { EXACT_SETS = 600, MOST_NODES = 4000 };
+
+static remat_search choose(const remat_problem *problem)
+{
+    const remat_profile *profile = problem->profile;
+    remat_search search = {
+        .family = REMAT_FAMILY_EXACT, .candidates = REMAT_SEARCH_CHEN, .thinned = true};
+    if (profile->n_nodes > MOST_NODES)
+        return search;
+    search.candidates |= REMAT_SEARCH_TIME | REMAT_SEARCH_MEMORY;
+    search.most_sets = remat_sets_most(profile, REMAT_FAMILY_EXACT, EXACT_SETS);
+    if (search.most_sets <= EXACT_SETS)
+        return search;
+    search.family = REMAT_FAMILY_ENRICHED;
+    search.most_sets = remat_sets_most(profile, REMAT_FAMILY_ENRICHED, 0);
+    return search;
+}
+
+static remat_status estimate(const remat_problem *problem, remat_estimate *ret_estimate,
+                             remat_error *error)
+{
+    (void)error;
+    remat_search search = choose(problem);
+    *ret_estimate = remat_search_estimate(&search, problem->profile);
+    return REMAT_OK;
+}
+
+static remat_status tabulate(const remat_problem *problem, const remat_host *host, void **ret_table,
+                             remat_error *error)
+{
+    remat_search search = choose(problem);
+    return remat_search_tabulate(&search, problem, host, ret_table, error);
+}
+
+const remat_solver remat_solver_lowerset = {
+    .name = "lowerset",
+    .summary = "Sequences of lower sets of any graph: time-centric, memory-centric and Chen's "
+               "segments, the best by replay.",
+    .source = "Kusumoto, Inoue, Watanabe, Akiba, Koyama: A graph theoretic framework of "
+              "recomputation algorithms for memory-efficient backpropagation, 2019",
+    .optimal_for = "",
+    .accepts = REMAT_ACCEPTS_ANY_SHAPE,
+    .table_version = 1,
+    .estimate = estimate,
+    .tabulate = tabulate,
+    REMAT_PLANS_MEMBERS,
+};

@@ -1,0 +1,62 @@
+/* lowerset-approx: the recurrence (frontier.c) over the pruned family {L^v}, or over that family
+ * enriched with prefixes of topological orders (sets.c). */
+#include "graph/search.h"
+
+enum { FAMILY, CENTRIC };
+
+static const char *const families[] = {"enriched", "paper", NULL};
+static const char *const centrics[] = {"time", "memory", NULL};
+
+static const remat_option options[] = {
+    [FAMILY] = {.name = "family",
+                .summary = "The ancestor sets of the paper alone, or enriched with prefixes of "
+                           "topological orders.",
+                .type = REMAT_OPTION_CHOICE,
+                .choices = families},
+    [CENTRIC] = {.name = "centric",
+                 .summary = "Least overhead that fits (time) or largest (memory), which liveness "
+                            "rewards where memory is short.",
+                 .type = REMAT_OPTION_CHOICE,
+                 .choices = centrics},
+};
+
+static remat_search choose(const remat_problem *problem)
+{
+    bool paper = problem->options.values[FAMILY] > 0, memory = problem->options.values[CENTRIC] > 0;
+    remat_lowerset_family family = paper ? REMAT_FAMILY_PAPER : REMAT_FAMILY_ENRICHED;
+    return (remat_search){.family = family,
+                          .candidates = memory ? REMAT_SEARCH_MEMORY : REMAT_SEARCH_TIME,
+                          .most_sets = remat_sets_most(problem->profile, family, 0),
+                          .thinned = true};
+}
+
+static remat_status estimate(const remat_problem *problem, remat_estimate *ret_estimate,
+                             remat_error *error)
+{
+    (void)error;
+    remat_search search = choose(problem);
+    *ret_estimate = remat_search_estimate(&search, problem->profile);
+    return REMAT_OK;
+}
+
+static remat_status tabulate(const remat_problem *problem, const remat_host *host, void **ret_table,
+                             remat_error *error)
+{
+    remat_search search = choose(problem);
+    return remat_search_tabulate(&search, problem, host, ret_table, error);
+}
+
+const remat_solver remat_solver_lowerset_approx = {
+    .name = "lowerset-approx",
+    .summary = "Sequences of ancestor sets and prefixes, by dynamic programming.",
+    .source = "Kusumoto, Inoue, Watanabe, Akiba, Koyama: A graph theoretic framework of "
+              "recomputation algorithms for memory-efficient backpropagation, 2019, section 4.3",
+    .optimal_for = "",
+    .accepts = REMAT_ACCEPTS_ANY_SHAPE | REMAT_BASELINE,
+    .table_version = 1,
+    .options = options,
+    .n_options = sizeof options / sizeof *options,
+    .estimate = estimate,
+    .tabulate = tabulate,
+    REMAT_PLANS_MEMBERS,
+};

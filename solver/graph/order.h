@@ -1,0 +1,20 @@
+/* What must come before what: the edges of the profile, and from the writer of a version of a state
+ * to each node that reads this version (a state can be put back to a version that was there, not to
+ * one that is still to come). Lower sets and segments are closed under both; values flow along the
+ * first kind only. */
+#ifndef REMAT_GRAPH_ORDER_H
+#define REMAT_GRAPH_ORDER_H
+
+#include "remat/profile.h"
+
+typedef struct remat_order {
+    uint32_t n;
+    uint32_t *first_before, *before; /* v: before[first_before[v] .. first_before[v + 1] - 1] */
+    uint32_t *first_after, *after;
+} remat_order;
+
+/* Clear it, on failure too. */
+remat_status remat_order_init(remat_order *order, const remat_profile *profile, remat_error *error);
+void remat_order_clear(remat_order *order);
+
+#endif

@@ -1,0 +1,239 @@
+/* The canonical strategy as an operation list.
+ *
+ * Source: Kusumoto et al. 2019, section 3. A node is cached when it is in the boundary of its own
+ * lower set, that is, when a consumer is in a later segment; what liveness finds unneeded earlier it
+ * frees. Beyond the paper: `B v` may read neither input nor output, so only those values are
+ * computed again that something reads; saved(v) exists only after `A v`, so a node with saved bytes
+ * runs as A the time its values are kept for the backward: the first time in the last segment and in
+ * a boundary, the second time elsewhere. */
+#include "graph/plan.h"
+
+#include <stdlib.h>
+
+bool remat_plan_valid(const remat_order *order, const uint32_t *segment)
+{
+    uint32_t n = order->n, last = segment[n - 1];
+    bool *used = last < n ? calloc((size_t)last + 1, sizeof *used) : NULL;
+    bool valid = used != NULL;
+    for (uint32_t v = 0; v < n && valid; v++) {
+        valid = segment[v] <= last;
+        if (valid)
+            used[segment[v]] = true;
+        for (uint32_t i = order->first_before[v]; i < order->first_before[v + 1] && valid; i++)
+            valid = segment[order->before[i]] <= segment[v];
+    }
+    for (uint32_t g = 0; g <= last && valid; g++)
+        valid = used[g];
+    free(used);
+    return valid;
+}
+
+/* ---- measuring ---- */
+
+typedef struct measuring {
+    const remat_graph *graph;
+    const uint32_t *segment;
+    uint32_t last;
+    uint64_t *inside;  /* by segment: kept and gradients of its nodes */
+    uint64_t *caching; /* by segment: kept bytes of its cached nodes */
+    uint64_t *beside;  /* by segment: bytes held for what lies outside, as differences */
+    double *again;     /* by segment: time of its nodes that are not cached */
+} measuring;
+
+/* Adds bytes to `beside` of the segments from .. to - 1; differences wrap around and back. */
+static void add_beside(measuring *m, uint32_t from, uint32_t to, uint64_t bytes)
+{
+    if (from >= to)
+        return;
+    m->beside[from] += bytes;
+    m->beside[to] -= bytes;
+}
+
+static uint32_t last_consumer(const measuring *m, uint32_t v)
+{
+    const remat_node *node = &m->graph->profile->nodes[v];
+    uint32_t last = m->segment[v];
+    for (uint32_t c = 0; c < node->n_consumers; c++)
+        if (m->segment[node->consumers[c]] > last)
+            last = m->segment[node->consumers[c]];
+    return last;
+}
+
+/* First segment from whose end a node is reached by an edge. */
+static uint32_t first_input(const measuring *m, uint32_t v)
+{
+    const remat_node *node = &m->graph->profile->nodes[v];
+    uint32_t first = m->segment[v];
+    for (uint32_t i = 0; i < node->n_inputs; i++)
+        if (node->inputs[i] < m->graph->n && m->segment[node->inputs[i]] < first)
+            first = m->segment[node->inputs[i]];
+    return first;
+}
+
+static void add_node(measuring *m, uint32_t v)
+{
+    const remat_graph *graph = m->graph;
+    uint32_t own = m->segment[v], last = last_consumer(m, v);
+    m->inside[own] += graph->kept[v] + graph->gradient[v];
+    if (last > own)
+        m->caching[own] += graph->kept[v];
+    else
+        m->again[own] += graph->time[v];
+    if (graph->model == REMAT_MODEL_SAFE) { /* its gradient, while consumers run */
+        add_beside(m, own + 1, last + 1, graph->gradient[v]);
+        return;
+    }
+    const remat_node *node = &graph->profile->nodes[v];
+    uint32_t first = own; /* first set with a consumer that v also feeds */
+    for (uint32_t c = 0; c < node->n_consumers; c++) {
+        uint32_t reached = first_input(m, node->consumers[c]);
+        if (reached < first)
+            first = reached;
+    }
+    add_beside(m, first_input(m, v), own, graph->kept[v]);
+    add_beside(m, first, own, graph->kept[v]);
+}
+
+static void add_up(const measuring *m, remat_plan_cost *cost)
+{
+    uint64_t cached = 0, beside = 0, most = 0;
+    *cost = (remat_plan_cost){0};
+    for (uint32_t g = 0; g <= m->last; g++) {
+        beside += m->beside[g];
+        if (cached + m->inside[g] + beside > most)
+            most = cached + m->inside[g] + beside;
+        cached += m->caching[g];
+        cost->overhead = cost->recomputed;
+        cost->recomputed += m->again[g];
+    }
+    cost->bytes = most + m->graph->constant;
+}
+
+remat_status remat_plan_measure(const remat_graph *graph, const uint32_t *segment,
+                                remat_plan_cost *ret_cost, remat_error *error)
+{
+    measuring m = {.graph = graph, .segment = segment, .last = segment[graph->n - 1]};
+    size_t count = (size_t)m.last + 2;
+    m.inside = calloc(count, sizeof *m.inside);
+    m.caching = calloc(count, sizeof *m.caching);
+    m.beside = calloc(count, sizeof *m.beside);
+    m.again = calloc(count, sizeof *m.again);
+    bool enough = m.inside && m.caching && m.beside && m.again;
+    for (uint32_t v = 0; v < graph->n && enough; v++)
+        add_node(&m, v);
+    if (enough)
+        add_up(&m, ret_cost);
+    free(m.inside);
+    free(m.caching);
+    free(m.beside);
+    free(m.again);
+    return enough ? REMAT_OK : remat_fail_memory(error);
+}
+
+/* ---- operations ---- */
+
+typedef struct emitting {
+    const remat_profile *profile;
+    const uint32_t *segment;
+    uint32_t last;
+    uint32_t *start; /* by segment: where its nodes begin in order[] */
+    uint32_t *order; /* nodes by segment, then index */
+    bool *cached, *again;
+    remat_operations *operations;
+} emitting;
+
+static remat_status arrange(emitting *e)
+{
+    uint32_t n = e->profile->n_nodes;
+    e->start = calloc((size_t)e->last + 3, sizeof *e->start);
+    e->order = calloc(n, sizeof *e->order);
+    e->cached = calloc(n, sizeof *e->cached);
+    e->again = calloc(n, sizeof *e->again);
+    if (!e->start || !e->order || !e->cached || !e->again)
+        return REMAT_NO_MEMORY;
+    for (uint32_t v = 0; v < n; v++)
+        e->start[e->segment[v] + 2]++;
+    for (uint32_t g = 2; g <= e->last + 1; g++)
+        e->start[g] += e->start[g - 1];
+    for (uint32_t v = 0; v < n; v++) {
+        const remat_node *node = &e->profile->nodes[v];
+        e->order[e->start[e->segment[v] + 1]++] = v;
+        for (uint32_t c = 0; c < node->n_consumers; c++)
+            e->cached[v] |= e->segment[node->consumers[c]] > e->segment[v];
+    }
+    return REMAT_OK;
+}
+
+static bool saves(const emitting *e, uint32_t v)
+{
+    return e->profile->nodes[v].saved_bytes > 0;
+}
+
+/* A node of an earlier segment that is not cached: all its consumers are in the segment and come
+ * after it, so they have been looked at. */
+static bool needed_again(const emitting *e, uint32_t v)
+{
+    const remat_node *node = &e->profile->nodes[v];
+    if (node->backward_uses_output || saves(e, v))
+        return true;
+    for (uint32_t c = 0; c < node->n_consumers; c++)
+        if (e->again[node->consumers[c]] ||
+            e->profile->nodes[node->consumers[c]].backward_uses_inputs)
+            return true;
+    return false;
+}
+
+static remat_status emit_forwards(emitting *e)
+{
+    remat_status status = REMAT_OK;
+    for (uint32_t i = 0; i < e->profile->n_nodes && !status; i++) {
+        uint32_t v = e->order[i];
+        bool keeps = e->cached[v] || e->segment[v] == e->last;
+        status = remat_push(e->operations, keeps && saves(e, v) ? REMAT_A : REMAT_F, v);
+    }
+    return status;
+}
+
+static remat_status emit_again(emitting *e, uint32_t first, uint32_t end)
+{
+    remat_status status = REMAT_OK;
+    for (uint32_t i = end; i-- > first;)
+        e->again[e->order[i]] = !e->cached[e->order[i]] && needed_again(e, e->order[i]);
+    for (uint32_t i = first; i < end && !status; i++)
+        if (e->again[e->order[i]])
+            status =
+                remat_push(e->operations, saves(e, e->order[i]) ? REMAT_A : REMAT_F, e->order[i]);
+    return status;
+}
+
+static remat_status emit_backwards(emitting *e)
+{
+    remat_status status = REMAT_OK;
+    for (uint32_t g = e->last + 1; g-- > 0 && !status;) {
+        uint32_t first = e->start[g], end = e->start[g + 1];
+        if (g < e->last)
+            status = emit_again(e, first, end);
+        for (uint32_t i = end; i-- > first && !status;)
+            status = remat_push(e->operations, REMAT_B, e->order[i]);
+    }
+    return status;
+}
+
+remat_status remat_plan_emit(const remat_profile *profile, const uint32_t *segment,
+                             remat_operations *operations, remat_error *error)
+{
+    emitting e = {.profile = profile,
+                  .segment = segment,
+                  .last = segment[profile->n_nodes - 1],
+                  .operations = operations};
+    remat_status status = arrange(&e);
+    if (!status)
+        status = emit_forwards(&e);
+    if (!status)
+        status = emit_backwards(&e);
+    free(e.start);
+    free(e.order);
+    free(e.cached);
+    free(e.again);
+    return status ? remat_fail_memory(error) : REMAT_OK;
+}

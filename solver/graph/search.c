@@ -1,0 +1,121 @@
+/* From the frontier of the recurrence to a table of plans.
+ *
+ * The recurrence gives every corner of the trade-off curve; as the true peak is the simulator's, which
+ * frees more than the model knows, corners are taken all along the curve: time-centric ones from
+ * the least feasible budget to no recomputation, memory-centric ones up to MEMORY_RANGE times the
+ * least (beyond it they approach storing everything). */
+#include "graph/search.h"
+
+#include <math.h>
+
+static const double MEMORY_RANGE = 2.6;
+
+enum { TIME_STEPS = 72, MEMORY_STEPS = 40 };
+
+/* Adds the corner of one entry. */
+static remat_status add_corner(remat_plans *plans, const remat_graph *graph, const remat_sets *sets,
+                               const remat_frontier *frontier, uint32_t entry, remat_error *error)
+{
+    uint32_t *segment = remat_plans_room(plans);
+    if (!segment)
+        return REMAT_OK;
+    remat_frontier_path(frontier, sets, entry, segment);
+    return remat_plans_add(plans, graph, error);
+}
+
+/* Adds the first corner and about `most` more, of about equal ratio from one to the next. */
+static remat_status add_corners(remat_plans *plans, const remat_graph *graph,
+                                const remat_sets *sets, const remat_frontier *frontier,
+                                double range, size_t most, remat_error *error)
+{
+    const remat_entry *entries = frontier->entries[0];
+    uint32_t count = frontier->counts[0], last = 0;
+    double least = fmax(entries[0].bytes, 1), end = fmin(entries[count - 1].bytes, range * least);
+    while (last + 1 < count && entries[last + 1].bytes <= end)
+        last++;
+    double ratio = pow(fmax(end / least, 1), 1 / (double)most), next = least * ratio;
+    remat_status status = add_corner(plans, graph, sets, frontier, 0, error);
+    for (uint32_t i = 1; i <= last && !status; i++) {
+        if (i < last && entries[i + 1].bytes <= next)
+            continue;
+        status = add_corner(plans, graph, sets, frontier, i, error);
+        while (next < entries[i].bytes * (1 + 1e-9) && ratio > 1 + 1e-9)
+            next *= ratio;
+    }
+    return status;
+}
+
+static remat_status add_frontier(const remat_search *search, remat_plans *plans,
+                                 const remat_graph *graph, const remat_sets *sets, bool memory,
+                                 const remat_host *host, remat_error *error)
+{
+    remat_frontier frontier;
+    remat_frontier_rules rules = {.memory_centric = memory,
+                                  .thinned = search->thinned,
+                                  .memory_limit = host ? host->memory_limit : 0};
+    remat_status status = remat_frontier_init(&frontier, graph, sets, &rules, host, error);
+    if (status)
+        return status;
+    status = add_corners(plans, graph, sets, &frontier, memory ? MEMORY_RANGE : INFINITY,
+                         memory ? MEMORY_STEPS : TIME_STEPS, error);
+    remat_frontier_clear(&frontier);
+    return status;
+}
+
+static remat_status add_lower_sets(const remat_search *search, remat_plans *plans,
+                                   const remat_graph *graph, const remat_host *host,
+                                   remat_error *error)
+{
+    remat_sets sets;
+    remat_status status =
+        remat_sets_init(&sets, graph, search->family, search->most_sets, host, error);
+    if (status)
+        return status;
+    if (search->candidates & REMAT_SEARCH_TIME)
+        status = add_frontier(search, plans, graph, &sets, false, host, error);
+    if (!status && search->candidates & REMAT_SEARCH_MEMORY)
+        status = add_frontier(search, plans, graph, &sets, true, host, error);
+    remat_sets_clear(&sets);
+    return status;
+}
+
+remat_estimate remat_search_estimate(const remat_search *search, const remat_profile *profile)
+{
+    enum { LIST = 128 }; /* corners of one set, of the order of what real networks have */
+    size_t steps = remat_plans_limit(profile->n_nodes, REMAT_SEARCH_STEPS);
+    remat_estimate estimate = {.table_bytes = remat_plans_estimate(profile, steps),
+                               .updates = (double)steps * profile->n_nodes};
+    if (!(search->candidates & (REMAT_SEARCH_TIME | REMAT_SEARCH_MEMORY)))
+        return estimate;
+    uint64_t sets = search->most_sets;
+    bool both = search->candidates & REMAT_SEARCH_TIME && search->candidates & REMAT_SEARCH_MEMORY;
+    estimate.table_bytes +=
+        remat_sets_bytes(profile->n_nodes, sets) + sets * LIST * sizeof(remat_entry);
+    estimate.updates += (both ? 2.0 : 1.0) * LIST * (double)sets * sqrt((double)sets);
+    return estimate;
+}
+
+remat_status remat_search_tabulate(const remat_search *search, const remat_problem *problem,
+                                   const remat_host *host, void **ret_table, remat_error *error)
+{
+    const remat_profile *profile = problem->profile;
+    remat_plans *plans = NULL;
+    remat_graph graph;
+    remat_status status = remat_graph_init(&graph, profile, REMAT_MODEL_SAFE, error);
+    if (!status)
+        status = remat_plans_new(profile, remat_plans_limit(profile->n_nodes, REMAT_SEARCH_STEPS),
+                                 &plans, error);
+    if (!status && search->candidates & REMAT_SEARCH_CHEN)
+        status = remat_chen_add(plans, &graph, host, error);
+    if (!status && search->candidates & (REMAT_SEARCH_TIME | REMAT_SEARCH_MEMORY))
+        status = add_lower_sets(search, plans, &graph, host, error);
+    if (!status)
+        status = remat_plans_finish(plans, error);
+    remat_graph_clear(&graph);
+    if (status) {
+        remat_plans_free(plans);
+        return status;
+    }
+    *ret_table = plans;
+    return REMAT_OK;
+}

@@ -1,0 +1,33 @@
+/* Candidate plans for a table: corners of the recurrence's frontier, and Chen's segments. */
+#ifndef REMAT_GRAPH_SEARCH_H
+#define REMAT_GRAPH_SEARCH_H
+
+#include "graph/frontier.h"
+#include "graph/plans.h"
+
+enum {
+    REMAT_SEARCH_TIME = 1,   /* time-centric corners */
+    REMAT_SEARCH_MEMORY = 2, /* memory-centric corners */
+    REMAT_SEARCH_CHEN = 4
+};
+
+typedef struct remat_search {
+    remat_lowerset_family family;
+    unsigned candidates; /* REMAT_SEARCH_... */
+    size_t most_sets;    /* of the family */
+    bool thinned;        /* lists: remat_frontier_rules */
+} remat_search;
+
+enum { REMAT_SEARCH_STEPS = 160 };
+
+remat_estimate remat_search_estimate(const remat_search *search, const remat_profile *profile);
+
+/* A whole table, as remat_solver.tabulate. */
+remat_status remat_search_tabulate(const remat_search *search, const remat_problem *problem,
+                                   const remat_host *host, void **ret_table, remat_error *error);
+
+/* Adds Chen's segments (chen_cuts.c) for a family of thresholds. */
+remat_status remat_chen_add(remat_plans *plans, const remat_graph *graph, const remat_host *host,
+                            remat_error *error);
+
+#endif
