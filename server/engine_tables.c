@@ -9,7 +9,7 @@
 /* Tables of fewer updates are made again faster than they are read. */
 #define STORE_TABLE_FROM 1000.0
 /* Larger tables are kept in memory only. */
-#define STORE_TABLE_BYTES (UINT64_C(512) << 20)
+#define STORE_TABLE_BYTES (UINT64_C(128) << 20)
 
 void *retain_table(void *thing)
 {
