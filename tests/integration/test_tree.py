@@ -1,0 +1,57 @@
+"""The tree keeps its shape: rooms, arrows between them, format."""
+
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from conftest import ROOT
+
+TOP = {"meson.build", "meson_options.txt", "README.md", "LICENSE", "server", "solver", "storage", "api", "clients",
+       "tests", "deploy"}
+LIBC = {"ctype.h", "errno.h", "float.h", "immintrin.h", "inttypes.h", "limits.h", "math.h", "stdarg.h", "stdbool.h",
+        "stddef.h", "stdint.h", "stdio.h", "stdlib.h", "string.h",
+        "sys/mman.h"}  # the last one for madvise, a hint
+
+
+def sources(folder):
+    return [path for path in (ROOT / folder).rglob("*.[ch]")]
+
+
+def includes(path):
+    return re.findall(r'^\s*#\s*include\s+([<"])([^>"]+)[>"]', path.read_text(), re.M)
+
+
+def test_top_level():
+    found = {p.name for p in ROOT.iterdir() if not p.name.startswith((".", "build"))}
+    assert found == TOP
+
+
+def test_solver_uses_libc_and_libm_only():
+    for path in sources("solver"):
+        for kind, name in includes(path):
+            assert kind == '"' or name in LIBC, f"{path.relative_to(ROOT)} includes <{name}>"
+            assert not name.startswith(("api", "server", "storage")), path
+
+
+@pytest.mark.parametrize("room,forbidden", [("solver", ["api.h", "storage.h", "engine.h"]),
+                                            ("storage", ["api.h", "engine.h", "service.h"]),
+                                            ("api", ["storage.h", "engine.h", "service.h", "remat_client.h"]),
+                                            ("clients", ["storage.h", "engine.h", "service.h"]),
+                                            ("server", ["remat_client.h", "cli.h"])])
+def test_arrows_run_one_way(room, forbidden):
+    for path in sources(room):
+        names = {name for _, name in includes(path)}
+        assert not names & set(forbidden), f"{path.relative_to(ROOT)}: {names & set(forbidden)}"
+
+
+def test_format():
+    """Releases of clang-format differ; the tree is kept in that of Debian 12."""
+    tool = shutil.which("clang-format")
+    version = subprocess.run([tool, "--version"], capture_output=True, text=True).stdout if tool else ""
+    if "version 14." not in version:
+        pytest.skip("clang-format 14 is not here")
+    files = [str(p) for room in ("solver", "storage", "api", "server", "clients", "tests") for p in sources(room)]
+    done = subprocess.run([tool, "--dry-run", "-Werror", *files], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[:2000]
