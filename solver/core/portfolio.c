@@ -27,8 +27,10 @@ size_t remat_auto_solvers(const remat_problem *problem, uint64_t memory_limit,
         remat_problem own = *problem;
         remat_estimate estimate;
         own.options = remat_options_default(solvers[i]);
-        if ((solvers[i]->accepts & REMAT_BASELINE) ||
-            remat_solver_accepts(solvers[i], &own, NULL) ||
+        unsigned left_out =
+            REMAT_BASELINE |
+            (problem->profile->kind == REMAT_CHAIN ? (unsigned)REMAT_BASELINE_ON_CHAINS : 0u);
+        if ((solvers[i]->accepts & left_out) || remat_solver_accepts(solvers[i], &own, NULL) ||
             solvers[i]->estimate(&own, &estimate, NULL) ||
             (memory_limit > 0 && estimate.table_bytes > memory_limit))
             continue;

@@ -16,6 +16,8 @@
     X(bptt_msm)                                                                                    \
     X(butt)                                                                                        \
     X(rotor)                                                                                       \
+    X(equiv_chain)                                                                                 \
+    X(join)                                                                                        \
     X(chen_graph)                                                                                  \
     X(lowerset_approx)                                                                             \
     X(lowerset)                                                                                    \

@@ -272,9 +272,10 @@ ptrdiff_t remat_table_point(const remat_table *table, uint64_t budget)
 
 /* What may be claimed of a makespan at a budget. A schedule can be faster than the bound of its
  * class: liveness frees what the class counts as kept. */
-static void claim(const remat_table *table, const remat_profile *profile, uint64_t budget,
+static void claim(const remat_table *table, const remat_problem *problem, uint64_t budget,
                   remat_schedule *schedule)
 {
+    const remat_profile *profile = problem->profile;
     double makespan = schedule->simulation.makespan, least = remat_store_all_makespan(profile);
     schedule->class_name = "all schedules";
     schedule->lower_bound = least < makespan ? least : makespan;
@@ -288,7 +289,8 @@ static void claim(const remat_table *table, const remat_profile *profile, uint64
     double bound = table->solver->lower_bound(table->inner, budget);
     schedule->class_name = table->solver->class_name;
     if (makespan <= bound * (1 + ROUNDING)) {
-        schedule->optimality = REMAT_OPTIMAL_IN_CLASS;
+        bool all = table->solver->bounds_all && !problem->link;
+        schedule->optimality = all ? REMAT_OPTIMAL : REMAT_OPTIMAL_IN_CLASS;
         schedule->lower_bound = makespan < bound ? makespan : bound;
     } else if (bound > schedule->lower_bound) {
         schedule->lower_bound = bound;
@@ -320,7 +322,7 @@ remat_status remat_table_schedule(const remat_table *table, const remat_problem 
     schedule.model_peak = table->solver->model_peak
                               ? table->solver->model_peak(table->inner, point->step)
                               : schedule.nominal_budget;
-    claim(table, problem->profile, budget, &schedule);
+    claim(table, problem, budget, &schedule);
     *ret_schedule = schedule;
     return REMAT_OK;
 }

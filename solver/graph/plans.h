@@ -58,7 +58,7 @@ remat_status remat_plans_load(const remat_problem *problem, remat_reader *reader
     .table_max_budget = remat_plans_max_budget, .n_steps = remat_plans_n_steps,                    \
     .step_budget = remat_plans_step_budget, .step_makespan = remat_plans_step_makespan,            \
     .model_peak = remat_plans_model_peak, .trace = remat_plans_trace,                              \
-    .lower_bound = remat_plans_lower_bound, .class_name = REMAT_PLANS_CLASS,                       \
+    .lower_bound = remat_plans_lower_bound, .class_name = REMAT_PLANS_CLASS, .bounds_all = true,   \
     .save = remat_plans_save, .load = remat_plans_load
 
 #endif

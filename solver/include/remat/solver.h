@@ -127,8 +127,8 @@ enum {
     REMAT_ACCEPTS_ANY_SHAPE = 7,
     REMAT_HOMOGENEOUS_ONLY = 8,
     REMAT_NEEDS_LINK = 16,
-    REMAT_BASELINE =
-        32 /* for comparison: auto leaves it out; others serve the same profiles better */
+    REMAT_BASELINE = 32,          /* for comparison: auto leaves it out; others serve it better */
+    REMAT_BASELINE_ON_CHAINS = 64 /* the same, of chains only */
 };
 
 typedef struct remat_solver {
@@ -174,6 +174,7 @@ typedef struct remat_solver {
      * when none fits; NULL when the method gives no bound. */
     double (*lower_bound)(const void *table, uint64_t budget);
     const char *class_name; /* of lower_bound: "persistent schedules"; "" without one */
+    bool bounds_all;        /* lower_bound holds for every schedule without O and P */
 
     /* The table without header or checksum (remat/table.h adds them). load must survive any bytes:
      * REMAT_CORRUPT. */

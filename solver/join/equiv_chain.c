@@ -1,0 +1,41 @@
+/* equiv-chain: the baseline of the report (RR-9273). The structure is ignored: all values at the
+ * same distance from the turn are one value, all steps at the same distance one step, and the chain
+ * that results is solved as a join of one branch (tables.c). */
+#include "join/plan.h"
+
+static remat_status estimate(const remat_problem *problem, remat_estimate *ret_estimate,
+                             remat_error *error)
+{
+    return remat_join_plan_estimate(problem, true, ret_estimate, error);
+}
+
+static remat_status tabulate(const remat_problem *problem, const remat_host *host, void **ret_table,
+                             remat_error *error)
+{
+    return remat_join_plan_tabulate(problem, true, host, ret_table, error);
+}
+
+const remat_solver remat_solver_equiv_chain = {
+    .name = "equiv-chain",
+    .summary = "Treats the values at the same distance from the loss as one and solves the chain "
+               "that results.",
+    .source = "Beaumont, Herrmann, Pallez, Shilova: Optimal Memory-aware Backpropagation of Deep "
+              "Join Networks, RR-9273, 2019, EQUIV-CHAIN",
+    .optimal_for = "",
+    .accepts = REMAT_ACCEPTS_CHAIN | REMAT_ACCEPTS_JOIN | REMAT_BASELINE,
+    .table_version = 1,
+    .options = remat_join_options,
+    .n_options = REMAT_JOIN_OPTIONS,
+    .estimate = estimate,
+    .tabulate = tabulate,
+    .table_free = remat_join_steps_free,
+    .table_bytes = remat_join_steps_bytes,
+    .table_max_budget = remat_join_steps_max_budget,
+    .n_steps = remat_join_steps_count,
+    .step_budget = remat_join_steps_budget,
+    .step_makespan = remat_join_steps_makespan,
+    .trace = remat_join_steps_trace,
+    .class_name = "",
+    .save = remat_join_steps_save,
+    .load = remat_join_steps_load,
+};

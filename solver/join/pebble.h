@@ -1,0 +1,112 @@
+/* Joins of unit sizes with operations in place: the pebble model of the report.
+ *
+ * A join has k branches; branch j has length l_j and values x_0 .. x_{l_j}. One slot holds one value
+ * or one gradient, and c of them may be taken at once. The k values x_0 are there at the start; at
+ * the end the gradients at x_0 of the branches with keep[j] are there and nothing else. Backwards
+ * run once each, so that makespan = forwards * u_f + sum(l) * u_b + u_t and a table holds forwards
+ * alone: one table of k branches serves all lengths up to its edge, all slots up to its own and all
+ * times. The mathematics, with what is corrected in it, is at the head of pebble.c. */
+#ifndef REMAT_JOIN_PEBBLE_H
+#define REMAT_JOIN_PEBBLE_H
+
+#include "remat/solver.h"
+
+enum { REMAT_PEBBLE_BRANCHES = 8, REMAT_PEBBLE_EDGE = 4096, REMAT_PEBBLE_SLOTS = 65535 };
+#define REMAT_PEBBLE_INFINITE UINT32_MAX
+
+typedef struct remat_pebble_join {
+    uint32_t k;                             /* 1 .. REMAT_PEBBLE_BRANCHES */
+    uint32_t length[REMAT_PEBBLE_BRANCHES]; /* l_j <= REMAT_PEBBLE_EDGE */
+    bool keep[REMAT_PEBBLE_BRANCHES];       /* b_j */
+} remat_pebble_join;
+
+/* t0(n, c): least forwards for the n + 1 backwards of one branch below the turn that start from
+ * {x_0, gradient at x_{n+1}}. Closed form. */
+uint32_t remat_pebble_chain(uint32_t n, uint32_t slots);
+
+/* c_min: a schedule exists from this number of slots on. */
+uint32_t remat_pebble_least_slots(const remat_pebble_join *join);
+
+/* sum(l) + k: from this number of slots on nothing is computed twice. */
+uint32_t remat_pebble_most_slots(const remat_pebble_join *join);
+
+/* ---- tables ---- */
+
+typedef struct remat_pebble_table remat_pebble_table;
+
+/* Bytes of a table; UINT64_MAX where they do not fit. */
+uint64_t remat_pebble_table_bytes(uint32_t k, uint32_t edge, uint32_t slots);
+
+/* For k branches of lengths <= edge, any keep, and budgets up to slots. REMAT_INVALID past the
+ * limits above, REMAT_TOO_LARGE past the host's memory limit. The caller frees. */
+remat_status remat_pebble_table_new(uint32_t k, uint32_t edge, uint32_t slots,
+                                    const remat_host *host, remat_pebble_table **ret_table,
+                                    remat_error *error);
+void remat_pebble_table_free(remat_pebble_table *table); /* accepts NULL */
+
+/* Whether the table answers this join with this many slots. */
+bool remat_pebble_table_covers(const remat_pebble_table *table, const remat_pebble_join *join,
+                               uint32_t slots);
+
+/* Least forwards, REMAT_PEBBLE_INFINITE when there is no schedule. The table covers the join. */
+uint32_t remat_pebble_forwards(const remat_pebble_table *table, const remat_pebble_join *join,
+                               uint32_t slots);
+
+/* The table as bytes, without checksum. load survives any bytes: REMAT_CORRUPT. */
+remat_status remat_pebble_table_save(const remat_pebble_table *table, remat_buffer *buffer,
+                                     remat_error *error);
+remat_status remat_pebble_table_load(remat_reader *reader, const remat_host *host,
+                                     remat_pebble_table **ret_table, remat_error *error);
+
+/* EQUIV-CHAIN: forwards (of single steps) when the values at the same distance from the turn are
+ * treated as one, each group taking k slots. Infinite when no such schedule exists or memory is
+ * out. */
+remat_status remat_pebble_equiv_chain(const remat_pebble_join *join, uint32_t slots,
+                                      uint32_t *ret_forwards, remat_error *error);
+
+/* ---- schedules ---- */
+
+typedef enum remat_pebble_kind {
+    REMAT_PEBBLE_F,  /* x_i becomes x_{i+1} */
+    REMAT_PEBBLE_S,  /* a second copy of x_i */
+    REMAT_PEBBLE_T,  /* the turn: every x_l becomes its gradient */
+    REMAT_PEBBLE_B,  /* x_i and the gradient at x_{i+1} become the gradient at x_i */
+    REMAT_PEBBLE_D,  /* one copy of x_i is dropped */
+    REMAT_PEBBLE_DB, /* the gradient at x_0 is dropped */
+} remat_pebble_kind;
+
+typedef struct remat_pebble_operation {
+    uint8_t kind;           /* remat_pebble_kind */
+    uint32_t branch, index; /* 0 where the kind has none */
+} remat_pebble_operation;
+
+/* {0} is empty. Owns items. */
+typedef struct remat_pebble_operations {
+    remat_pebble_operation *items;
+    size_t length, capacity;
+} remat_pebble_operations;
+
+void remat_pebble_operations_clear(remat_pebble_operations *operations);
+const char *remat_pebble_kind_name(remat_pebble_kind kind); /* "F", .. "Db" */
+
+/* Appends the canonical optimal schedule: ties go to the first branch, then the smallest step.
+ * REMAT_INFEASIBLE carries c_min in error->number. The caller clears the list, on failure too. */
+remat_status remat_pebble_trace(const remat_pebble_table *table, const remat_pebble_join *join,
+                                uint32_t slots, remat_pebble_operations *operations,
+                                remat_error *error);
+
+typedef struct remat_pebble_replay {
+    bool valid;
+    size_t bad_operation; /* when invalid: the first bad one, or the length of the list */
+    const char *reason;   /* when invalid; static */
+    uint32_t forwards, backwards, turns;
+    uint32_t peak; /* slots */
+} remat_pebble_replay;
+
+/* The judge of pebbles: plays the list by the rules above, and nothing else. Fails with
+ * REMAT_NO_MEMORY only. */
+remat_status remat_pebble_simulate(const remat_pebble_join *join,
+                                   const remat_pebble_operations *operations,
+                                   remat_pebble_replay *ret_replay, remat_error *error);
+
+#endif

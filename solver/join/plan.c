@@ -1,0 +1,384 @@
+/* Slots. Without the option, memory is counted exactly (a slot is the greatest common divisor of
+ * all sizes) where that takes at most EXACT_SLOTS, else in FIRST_SLOTS with sizes rounded up.
+ *
+ * Branches. Every branch has a position of its own in the tables as long as these stay within
+ * MOST_BYTES and MOST_UPDATES; for that slots are halved, down to LEAST_SLOTS, for joins of up to
+ * three branches. Beyond, the two shortest branches (or groups) are merged until the tables fit: a
+ * group's values at the same distance from the turn are one value, as in EQUIV-CHAIN. The whole join
+ * as one group, and storing everything, are always among the steps.
+ *
+ * Bounds. Where canonical schedules are optimal (tables.c) the bound is the table's own value, or
+ * that of a second table with sizes rounded down when slots are not exact. Otherwise the loss and,
+ * branch by branch, the least time of that branch alone in all the memory: by its own table if it
+ * would be optimal alone, else each of its steps once. What a schedule does on one branch is a
+ * schedule of that branch alone. */
+#include "join/plan.h"
+#include "remat/table.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { EXACT_SLOTS = 1000, FIRST_SLOTS = 500, LEAST_SLOTS = 125, MAX_SLOTS_OPTION = 65536 };
+#define MOST_BYTES 1.2e9
+#define MOST_UPDATES 3e10
+#define REACH 2.6 /* liveness may fit a nominal budget this many times the true one */
+
+const remat_option remat_join_options[REMAT_JOIN_OPTIONS] = {
+    {.name = "slots",
+     .summary = "slots of memory; 0: exact bytes where that is cheap, else 500",
+     .type = REMAT_OPTION_INTEGER,
+     .maximum = MAX_SLOTS_OPTION},
+};
+
+typedef struct plan {
+    remat_join *fine;    /* a branch each */
+    remat_join *grouped; /* NULL: fine is what is solved */
+    remat_join_setting setting;
+    uint64_t bytes; /* that the slots span */
+    bool exact_slots;
+    bool whole; /* reaches what storing everything takes */
+} plan;
+
+static void plan_clear(plan *p)
+{
+    remat_join_free(p->fine);
+    remat_join_free(p->grouped);
+    *p = (plan){0};
+}
+
+/* ---- storing everything ---- */
+
+static bool push_forward(const remat_profile *profile, uint32_t v, remat_operations *list)
+{
+    return !remat_push(list, profile->nodes[v].saved_bytes ? REMAT_A : REMAT_F, v);
+}
+
+static bool store_branch_backward(const remat_branch *b, remat_operations *list)
+{
+    for (uint32_t i = b->length; i-- > 0;)
+        if ((!b->uses_output[i] && remat_push(list, REMAT_D, b->nodes[i])) ||
+            remat_push(list, REMAT_B, b->nodes[i]) ||
+            (b->uses_output[i] && remat_push(list, REMAT_D, b->nodes[i])))
+            return false;
+    return true;
+}
+
+/* Every node once, each value dropped when its last backward is done. */
+static remat_status store_all(const remat_join *fine, remat_operations *list, remat_error *error)
+{
+    bool done = true;
+    for (uint32_t j = 0; j < fine->k; j++)
+        for (uint32_t i = 0; i < fine->branches[j].length && done; i++)
+            done = push_forward(fine->profile, fine->branches[j].nodes[i], list);
+    done = done && push_forward(fine->profile, fine->loss, list) &&
+           !remat_push(list, REMAT_B, fine->loss) && !remat_push(list, REMAT_D, fine->loss);
+    for (uint32_t j = fine->k; j-- > 0 && done;)
+        done = store_branch_backward(&fine->branches[j], list);
+    return done ? REMAT_OK : remat_fail_memory(error);
+}
+
+static remat_status store_all_bytes(const remat_join *fine, uint64_t *ret_bytes, remat_error *error)
+{
+    remat_operations list = {0};
+    double time;
+    remat_status status = store_all(fine, &list, error);
+    if (!status)
+        status = remat_join_measure(fine->profile, &list, ret_bytes, &time, error);
+    remat_operations_clear(&list);
+    return status;
+}
+
+/* ---- slots ---- */
+
+/* Whether liveness can only free what the recurrence has freed already. */
+static bool nominal_is_true(const remat_profile *profile)
+{
+    for (uint32_t v = 0; v < profile->n_nodes; v++)
+        if (!profile->nodes[v].backward_uses_inputs || profile->nodes[v].in_place)
+            return false;
+    return true;
+}
+
+static remat_status choose_slots(const remat_problem *problem, plan *p, remat_error *error)
+{
+    uint64_t all = 0, constant = p->fine->constant_bytes;
+    double given = problem->options.values[0];
+    remat_status status = store_all_bytes(p->fine, &all, error);
+    if (status)
+        return status;
+    double reach = (double)problem->max_budget * (nominal_is_true(problem->profile) ? 1 : REACH);
+    p->whole = reach >= (double)all;
+    uint64_t most = p->whole ? all : (uint64_t)reach;
+    uint64_t bytes = p->bytes = most > constant ? most - constant : 0;
+    uint64_t unit = remat_join_unit(p->fine);
+    uint32_t slots = given > 0 ? (uint32_t)given : EXACT_SLOTS;
+    p->exact_slots = bytes / unit <= slots;
+    if (p->exact_slots) {
+        slots = (uint32_t)(bytes / unit);
+    } else {
+        slots = given > 0 ? (uint32_t)given : FIRST_SLOTS;
+        unit = bytes / slots + (bytes % slots != 0);
+    }
+    p->setting = (remat_join_setting){.unit = unit, .n_slots = slots, .round_up = true};
+    return REMAT_OK;
+}
+
+static bool fits(const remat_join *join, uint32_t n_slots)
+{
+    double cells, updates;
+    remat_join_tables_size(join, &cells, &updates);
+    return cells * (n_slots + 1.0) * sizeof(double) <= MOST_BYTES &&
+           updates * (n_slots + 1.0) <= MOST_UPDATES;
+}
+
+static void halve_slots(plan *p)
+{
+    uint32_t slots = p->setting.n_slots / 2;
+    p->setting.n_slots = slots;
+    p->setting.unit = p->bytes / slots + (p->bytes % slots != 0);
+    p->exact_slots = false;
+}
+
+/* ---- groups ---- */
+
+/* Joins the two shortest of the groups; group numbers stay dense. */
+static void merge_shortest(const remat_join *fine, uint32_t *group, uint32_t n_groups,
+                           uint32_t *length)
+{
+    memset(length, 0, n_groups * sizeof *length);
+    for (uint32_t j = 0; j < fine->k; j++)
+        if (fine->branches[j].length > length[group[j]])
+            length[group[j]] = fine->branches[j].length;
+    uint32_t a = 0, b = 1;
+    if (length[b] < length[a]) {
+        a = 1;
+        b = 0;
+    }
+    for (uint32_t g = 2; g < n_groups; g++)
+        if (length[g] < length[a]) {
+            b = a;
+            a = g;
+        } else if (length[g] < length[b]) {
+            b = g;
+        }
+    for (uint32_t j = 0; j < fine->k; j++) {
+        if (group[j] == a)
+            group[j] = b;
+        if (group[j] == n_groups - 1 && a != n_groups - 1)
+            group[j] = a;
+    }
+}
+
+static remat_status merge_until_fits(plan *p, bool merged, remat_error *error)
+{
+    uint32_t n = p->fine->k;
+    uint32_t *group = calloc((size_t)n + 1, 2 * sizeof *group);
+    if (!group)
+        return remat_fail_memory(error);
+    for (uint32_t j = 0; j < n; j++)
+        group[j] = j;
+    remat_status status = REMAT_OK;
+    while (n > 1 && !status &&
+           (merged || !fits(p->grouped ? p->grouped : p->fine, p->setting.n_slots))) {
+        merge_shortest(p->fine, group, n--, group + p->fine->k);
+        remat_join_free(p->grouped);
+        p->grouped = NULL;
+        status = remat_join_merge(p->fine, group, n, &p->grouped, error);
+    }
+    free(group);
+    return status;
+}
+
+static remat_status plan_new(const remat_problem *problem, bool merged, plan *p, remat_error *error)
+{
+    remat_status status = remat_join_new(problem->profile, &p->fine, error);
+    if (!status)
+        status = choose_slots(problem, p, error);
+    bool may_halve = problem->options.values[0] == 0 && p->fine && p->fine->k <= 3 && !merged;
+    while (!status && may_halve && !fits(p->fine, p->setting.n_slots) &&
+           p->setting.n_slots / 2 >= LEAST_SLOTS)
+        halve_slots(p);
+    return status ? status : merge_until_fits(p, merged, error);
+}
+
+/* ---- the bound ---- */
+
+/* Adds to bound what branch j, or the whole of join, takes at least beyond the loss. */
+static remat_status add_bound(const remat_join *join, remat_join_setting setting,
+                              const remat_host *host, double *bound, remat_error *error)
+{
+    remat_join_tables *tables = NULL;
+    setting.round_up = false;
+    remat_status status = remat_join_tables_new(join, &setting, host, &tables, error);
+    if (status)
+        return status;
+    for (size_t m = 0; m <= setting.n_slots; m++)
+        bound[m] += remat_join_tables_answer(tables)[m] - join->loss_time;
+    remat_join_tables_free(tables);
+    return REMAT_OK;
+}
+
+static remat_status bound_branch(const plan *p, uint32_t j, uint32_t *group, const remat_host *host,
+                                 double *bound, remat_error *error)
+{
+    remat_join *alone = NULL;
+    for (uint32_t i = 0; i < p->fine->k; i++)
+        group[i] = i == j ? 0 : REMAT_JOIN_NONE;
+    remat_status status = remat_join_merge(p->fine, group, 1, &alone, error);
+    if (status)
+        return status;
+    if (remat_join_exact(alone)) {
+        status = add_bound(alone, p->setting, host, bound, error);
+    } else {
+        double time = 0;
+        for (uint32_t i = 0; i < p->fine->branches[j].length; i++)
+            time += p->fine->branches[j].forward[i] + p->fine->branches[j].backward[i];
+        for (size_t m = 0; m <= p->setting.n_slots; m++)
+            bound[m] += time;
+    }
+    remat_join_free(alone);
+    return status;
+}
+
+static remat_status set_bound(const plan *p, remat_join_steps *steps, const double *answer,
+                              const remat_host *host, remat_error *error)
+{
+    size_t n = (size_t)p->setting.n_slots + 1;
+    uint32_t *group = calloc((size_t)p->fine->k + 1, sizeof *group);
+    double *bound = malloc(n * sizeof *bound);
+    bool exact = !p->grouped && remat_join_exact(p->fine);
+    remat_status status = group && bound ? REMAT_OK : remat_fail_memory(error);
+    for (size_t m = 0; m < n && !status; m++)
+        bound[m] = exact && p->exact_slots ? answer[m] : p->fine->loss_time;
+    if (!status && exact && !p->exact_slots)
+        status = add_bound(p->fine, p->setting, host, bound, error);
+    for (uint32_t j = 0; j < p->fine->k && !status && !exact; j++)
+        status = bound_branch(p, j, group, host, bound, error);
+    free(group);
+    if (status) {
+        free(bound);
+        return status;
+    }
+    steps->bound = bound;
+    steps->n_bound = n;
+    steps->unit = p->setting.unit;
+    steps->constant_bytes = p->fine->constant_bytes;
+    return REMAT_OK;
+}
+
+/* ---- the table ---- */
+
+/* A step for each slot where the answer changes. */
+static remat_status add_steps(const remat_join *join, const remat_join_tables *tables,
+                              uint32_t n_slots, remat_join_steps *steps, const remat_host *host,
+                              remat_error *error)
+{
+    const double *answer = remat_join_tables_answer(tables);
+    remat_operations list = {0};
+    remat_status status = REMAT_OK;
+    for (uint32_t m = 0; m <= n_slots && !status; m++) {
+        if (isinf(answer[m]) || (m > 0 && !(answer[m] < answer[m - 1] * (1 - 1e-12))))
+            continue;
+        list.length = 0;
+        status = remat_host_cancelled(host) ? remat_fail(error, REMAT_CANCELLED, NULL, "cancelled")
+                                            : remat_join_tables_trace(tables, m, &list, error);
+        if (!status)
+            status = remat_join_steps_add(steps, join->profile, &list, error);
+    }
+    remat_operations_clear(&list);
+    return status;
+}
+
+/* The same host, without progress: only the first tables report it. */
+static remat_host quiet_host(const remat_host *host)
+{
+    remat_host quiet = host ? *host : (remat_host){.workers = 1};
+    quiet.progress = NULL;
+    return quiet;
+}
+
+static remat_status solve(const plan *p, bool bounded, remat_join_steps *steps,
+                          const remat_host *host, remat_error *error)
+{
+    const remat_join *join = p->grouped ? p->grouped : p->fine;
+    remat_join_tables *tables = NULL;
+    const remat_host quiet = quiet_host(host);
+    remat_status status = remat_join_tables_new(join, &p->setting, host, &tables, error);
+    if (status)
+        return status;
+    status = add_steps(join, tables, p->setting.n_slots, steps, host, error);
+    if (!status && bounded && p->grouped == NULL && p->exact_slots)
+        status = set_bound(p, steps, remat_join_tables_answer(tables), &quiet, error);
+    remat_join_tables_free(tables);
+    if (!status && bounded && !steps->bound)
+        status = set_bound(p, steps, NULL, &quiet, error);
+    return status;
+}
+
+static remat_status add_store_all(const plan *p, remat_join_steps *steps, remat_error *error)
+{
+    remat_operations list = {0};
+    remat_status status = store_all(p->fine, &list, error);
+    if (!status)
+        status = remat_join_steps_add(steps, p->fine->profile, &list, error);
+    remat_operations_clear(&list);
+    return status;
+}
+
+/* The whole join as one group: the baseline's steps, so that join is never worse. */
+static remat_status add_merged(const remat_problem *problem, remat_join_steps *steps,
+                               const remat_host *host, remat_error *error)
+{
+    plan p = {0};
+    remat_status status = plan_new(problem, true, &p, error);
+    if (!status && p.fine->k > 1)
+        status = solve(&p, false, steps, host, error);
+    plan_clear(&p);
+    return status;
+}
+
+remat_status remat_join_plan_tabulate(const remat_problem *problem, bool merged,
+                                      const remat_host *host, void **ret_table, remat_error *error)
+{
+    plan p = {0};
+    const remat_host quiet = quiet_host(host);
+    remat_join_steps *steps = remat_join_steps_new(problem->profile);
+    remat_status status = steps ? plan_new(problem, merged, &p, error) : remat_fail_memory(error);
+    if (!status)
+        status = solve(&p, !merged, steps, host, error);
+    if (!status && !merged)
+        status = add_merged(problem, steps, &quiet, error);
+    if (!status && p.whole)
+        status = add_store_all(&p, steps, error);
+    if (!status) {
+        remat_join_steps_sort(steps);
+        steps->max_budget = p.whole ? UINT64_MAX : problem->max_budget;
+    }
+    plan_clear(&p);
+    if (status) {
+        remat_join_steps_free(steps);
+        return status;
+    }
+    *ret_table = steps;
+    return REMAT_OK;
+}
+
+remat_status remat_join_plan_estimate(const remat_problem *problem, bool merged,
+                                      remat_estimate *ret_estimate, remat_error *error)
+{
+    plan p = {0};
+    double cells = 0, updates = 0;
+    remat_status status = plan_new(problem, merged, &p, error);
+    if (!status)
+        remat_join_tables_size(p.grouped ? p.grouped : p.fine, &cells, &updates);
+    double row = p.setting.n_slots + 1.0;
+    double bytes = cells * row * sizeof(double) + 64.0 * problem->profile->n_nodes * row;
+    plan_clear(&p);
+    if (status)
+        return status;
+    *ret_estimate =
+        (remat_estimate){.table_bytes = bytes < 1e18 ? (uint64_t)bytes : UINT64_C(1) << 60,
+                         .updates = updates * row};
+    return REMAT_OK;
+}

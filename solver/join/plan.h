@@ -1,0 +1,17 @@
+/* Which tables answer a problem: how branches are grouped, how many slots there are, and which bound
+ * may be claimed. Shared by the solvers join and equiv-chain. */
+#ifndef REMAT_JOIN_PLAN_H
+#define REMAT_JOIN_PLAN_H
+
+#include "join/steps.h"
+
+enum { REMAT_JOIN_OPTIONS = 1 };
+extern const remat_option remat_join_options[REMAT_JOIN_OPTIONS];
+
+/* merged: all branches as one (equiv-chain), and no bound but store-all. */
+remat_status remat_join_plan_estimate(const remat_problem *problem, bool merged,
+                                      remat_estimate *ret_estimate, remat_error *error);
+remat_status remat_join_plan_tabulate(const remat_problem *problem, bool merged,
+                                      const remat_host *host, void **ret_table, remat_error *error);
+
+#endif
