@@ -134,8 +134,6 @@ static bool read_query(request *r)
             return invalid(r, known[i], "a query parameter is too long");
         copy_text(targets[i], sizes[i], value);
     }
-    const char *unfinished = query(r, "unfinished");
-    r->unfinished = unfinished && strcmp(unfinished, "true") == 0;
     return read_limit(r);
 }
 
@@ -397,7 +395,6 @@ static enum MHD_Result on_request(void *data, struct MHD_Connection *connection,
     }
     if (routes_dispatch(r))
         return send_reply(r);
-    r->suspended = true;
     MHD_suspend_connection(connection);
     return MHD_YES;
 }

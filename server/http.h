@@ -39,13 +39,12 @@ typedef struct request {
     char request_id[65];
     char cursor[QUERY_SIZE], name[QUERY_SIZE], profile_id[REMAT_ID_SIZE], solver[64];
     unsigned limit;
-    bool unfinished;
     char *content;
     size_t length, capacity;
     bool too_large, refused;
     char coding[16]; /* Content-Encoding of the request; "": none */
     uint64_t start;
-    bool dispatched, suspended, answered, gone;
+    bool dispatched, answered;
     reply reply;
     /* While a pool thread works for it. */
     task task;

@@ -122,8 +122,7 @@ static remat_status program_init(program *dp, bptt_policy policy, const remat_pr
     return REMAT_OK;
 }
 
-/* ---- the schedule
- * ---------------------------------------------------------------------------------------- */
+/* ---- the schedule ---- */
 
 /* Stages first .. last, or the backward of stage first. */
 typedef struct task {
@@ -185,8 +184,7 @@ static remat_status emit_schedule(const remat_chain *chain, const void *context,
     return status ? remat_fail_memory(error) : REMAT_OK;
 }
 
-/* ---- the solvers
- * ----------------------------------------------------------------------------------------- */
+/* ---- the solvers ---- */
 
 static remat_status check(const remat_problem *problem, remat_error *error)
 {

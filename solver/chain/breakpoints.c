@@ -60,8 +60,7 @@ static ptrdiff_t last_within(const list *cell, uint64_t bytes)
     return (ptrdiff_t)low - 1;
 }
 
-/* ---- one cell: the envelope of its candidates
- * ----------------------------------------------------------- */
+/* ---- one cell: the envelope of its candidates ---- */
 
 typedef struct worker {
     point *envelope, *found, *merged; /* lists under construction, of one capacity */
@@ -283,8 +282,7 @@ static void solve_cell(void *context, size_t index, unsigned worker_index)
         w->status = REMAT_TOO_LARGE;
 }
 
-/* ---- all cells
- * ------------------------------------------------------------------------------------------- */
+/* ---- all cells ---- */
 
 static remat_status gather(run *r)
 {
@@ -400,9 +398,7 @@ list remat_breakpoints_answer(const remat_breakpoints *table)
     return *cell(table, 1, table->n);
 }
 
-/* ---- trace
- * ------------------------------------------------------------------------------------------------
- */
+/* ---- trace ---- */
 
 /* A sub-chain to be emitted, or the backward that closes a C_1. */
 typedef struct task {
@@ -496,8 +492,7 @@ remat_status remat_breakpoints_trace(const remat_breakpoints *table, const remat
     return status ? remat_fail_memory(error) : REMAT_OK;
 }
 
-/* ---- bytes on disk
- * ---------------------------------------------------------------------------------------- */
+/* ---- bytes on disk ---- */
 
 remat_status remat_breakpoints_save(const remat_breakpoints *table, remat_buffer *buffer,
                                     remat_error *error)

@@ -188,8 +188,7 @@ void remat_chain_free(remat_chain *chain)
     free(chain);
 }
 
-/* ---- operations
- * --------------------------------------------------------------------------------------- */
+/* ---- operations ---- */
 
 remat_status remat_chain_emit_pass(uint32_t s, uint32_t last, remat_operations *operations)
 {

@@ -7,13 +7,13 @@
  * o_f / o_s / o_b workspaces of F, F_all and B, u_f / u_b times. Refinements that the paper lacks:
  *
  *  - The gradient of the loss is alive from the start of its backward only, so delta_n counts in
- * the test of B^n and nowhere else.
+ *    the test of B^n and nowhere else.
  *  - Gradients of graph inputs are kept to the end of the step. With e_i the bytes of those whose
- * first backward is B^i (stage i is their last consumer) and E_t the sum of e_i over i > t, every
- * test that holds delta_t holds delta_t + E_t. The gradient delta_0 of the papers is e_1.
+ *    first backward is B^i (stage i is their last consumer) and E_t the sum of e_i over i > t,
+ *    every test that holds delta_t holds delta_t + E_t. The papers' delta_0 is e_1.
  *  - A stage with no saved values whose backward does not read its output runs its backward from
- * the stage's input alone ("direct"): the leaf of the recurrences costs no forward there. The loss
- * is never direct, so that every stage runs forward at least once.
+ *    the stage's input alone ("direct"): the leaf of the recurrences costs no forward there. The
+ *    loss is never direct, so that every stage runs forward at least once.
  *
  * Times are integers, called ticks, so that sums do not depend on their order: equal multisets of
  * operations compare equal and integer times give integer makespans. */
@@ -82,8 +82,7 @@ static inline int64_t remat_chain_leaf_ticks(const remat_chain *chain, uint32_t 
     return chain->backward[s] + (chain->direct[s] ? 0 : chain->forward[s]);
 }
 
-/* ---- operations; plain says that the input of the stage is stored alone and dies with its
- * backward - */
+/* ---- operations; plain says that the input of the stage is stored alone and dies with its backward ---- */
 
 /* F_ck^s, F_none^{s+1} .. F_none^last. */
 remat_status remat_chain_emit_pass(uint32_t s, uint32_t last, remat_operations *operations);

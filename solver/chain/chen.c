@@ -78,8 +78,7 @@ static remat_status emit_greedy(const remat_chain *chain, const void *context, u
     return emit_cut(chain, UINT64_MAX, bytes, operations, error);
 }
 
-/* ---- chen-sqrt
- * ----------------------------------------------------------------------------------------- */
+/* ---- chen-sqrt ---- */
 
 static remat_status sqrt_estimate(const remat_problem *problem, remat_estimate *ret_estimate,
                                   remat_error *error)
@@ -131,8 +130,7 @@ const remat_solver remat_solver_chen_sqrt = {
     .load = remat_family_load,
 };
 
-/* ---- chen-greedy
- * --------------------------------------------------------------------------------------- */
+/* ---- chen-greedy ---- */
 
 enum { THRESHOLDS = 512 };
 

@@ -142,9 +142,7 @@ double remat_persistent_lower_bound(const void *table, uint64_t budget)
     return bound;
 }
 
-/* ---- slots
- * -----------------------------------------------------------------------------------------------
- */
+/* ---- slots ---- */
 
 /* Bytes beyond a_0 at which storing everything fits. */
 static uint64_t store_all_bytes(const remat_chain *chain)
@@ -284,8 +282,7 @@ static remat_status solve_to_gap(persistent *t, const remat_problem *problem, bo
     }
 }
 
-/* ---- the table
- * ------------------------------------------------------------------------------------------- */
+/* ---- the table ---- */
 
 /* Points of the lists, from seeded chains of 50 to 150 stages with sizes that never repeat: 0.05
  * n^2 each. Real chains have a fifth of it. */
@@ -349,8 +346,7 @@ remat_status remat_persistent_tabulate(const remat_problem *problem, bool inputs
     return REMAT_OK;
 }
 
-/* ---- bytes on disk
- * --------------------------------------------------------------------------------------- */
+/* ---- bytes on disk ---- */
 
 enum { FORM_BREAKPOINTS = 0, FORM_SLOTS = 1 };
 

@@ -18,8 +18,7 @@
 enum { MAX_STEPS = 512, MAX_PROGRAM_STAGES = 512 };
 static const double max_operations = 16777216; /* longer lists are left out of the table */
 
-/* ---- closed form
- * --------------------------------------------------------------------------------------- */
+/* ---- closed form ---- */
 
 uint64_t remat_revolve_repetitions(uint64_t l, uint64_t c)
 {
@@ -65,8 +64,7 @@ uint64_t remat_revolve_position(uint64_t l, uint64_t c)
     return k > 0 ? k : 1;
 }
 
-/* ---- dynamic program
- * ------------------------------------------------------------------------------------ */
+/* ---- dynamic program ---- */
 
 typedef struct program {
     uint32_t n;
@@ -121,8 +119,7 @@ double remat_revolve_forwards_by_program(uint32_t l, uint32_t c)
     return forwards;
 }
 
-/* ---- the schedule
- * --------------------------------------------------------------------------------------- */
+/* ---- the schedule ---- */
 
 typedef struct interval {
     uint32_t first, last, snapshots;
@@ -166,8 +163,7 @@ static remat_status emit_schedule(const remat_chain *chain, const void *context,
     return status ? remat_fail_memory(error) : REMAT_OK;
 }
 
-/* ---- the solver
- * ----------------------------------------------------------------------------------------- */
+/* ---- the solver ---- */
 
 static double list_length(uint32_t n, uint64_t snapshots)
 {

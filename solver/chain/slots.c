@@ -92,8 +92,7 @@ const int32_t *remat_slots_answer(const remat_slots *slots)
     return row_of(slots, 1, slots->n);
 }
 
-/* ---- memory
- * ---------------------------------------------------------------------------------------------- */
+/* ---- memory ---- */
 
 /* Large tables in huge pages where the system has them: the rows are walked across. */
 static void *allocate_values(uint64_t bytes)
@@ -144,8 +143,7 @@ void remat_slots_free(remat_slots *slots)
     free(slots);
 }
 
-/* ---- rounding
- * -------------------------------------------------------------------------------------------- */
+/* ---- rounding ---- */
 
 /* One solve. Arrays are indexed by stage. ends_*: see kernel.h, one triangle per block of slots. */
 typedef struct solve {
@@ -224,8 +222,7 @@ static int64_t choose_divisor(const remat_chain *chain)
     return most / (INFINITE - 1) + 1;
 }
 
-/* ---- one tile
- * -------------------------------------------------------------------------------------------- */
+/* ---- one tile ---- */
 
 typedef struct tile_worker {
     remat_kernel_cell cells[TILE][TILE];
@@ -423,8 +420,7 @@ static void solve_tile(void *context, size_t index, unsigned worker_index)
         }
 }
 
-/* ---- the solve
- * ------------------------------------------------------------------------------------------- */
+/* ---- the solve ---- */
 
 static size_t left_size_of(uint32_t n)
 {
@@ -622,9 +618,7 @@ remat_status remat_slots_new(const remat_chain *chain, const remat_slots_setting
     return REMAT_OK;
 }
 
-/* ---- trace
- * -----------------------------------------------------------------------------------------------
- */
+/* ---- trace ---- */
 
 /* A sub-chain to be emitted, or the backward that closes a C_1. */
 typedef struct task {
@@ -732,8 +726,7 @@ remat_status remat_slots_trace(const remat_slots *slots, const remat_chain *chai
     return status ? remat_fail_memory(error) : REMAT_OK;
 }
 
-/* ---- bytes on disk
- * --------------------------------------------------------------------------------------- */
+/* ---- bytes on disk ---- */
 
 remat_status remat_slots_save(const remat_slots *slots, remat_buffer *buffer, remat_error *error)
 {

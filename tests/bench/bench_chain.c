@@ -55,8 +55,7 @@ static void *must(void *allocated)
     return allocated;
 }
 
-/* ---- the plain loop
- * ------------------------------------------------------------------------------------- */
+/* ---- the plain loop ---- */
 
 static int rounded(uint64_t bytes, const remat_slots_setting *setting)
 {
@@ -108,8 +107,7 @@ static double plain_seconds(const remat_chain *chain, const remat_slots_setting 
     return failed ? -1 : seconds;
 }
 
-/* ---- seeded chains
- * -------------------------------------------------------------------------------------- */
+/* ---- seeded chains ---- */
 
 static double solve_seconds(const remat_chain *chain, const remat_slots_setting *setting,
                             remat_slots **ret)
@@ -183,8 +181,7 @@ static void bench_seeded(uint32_t n, uint32_t n_slots, int with_plain)
     remat_profile_free(profile);
 }
 
-/* ---- real chains
- * ---------------------------------------------------------------------------------------- */
+/* ---- real chains ---- */
 
 static void bench_exact(const char *label, remat_profile *profile)
 {
@@ -223,8 +220,7 @@ static void bench_exact(const char *label, remat_profile *profile)
     remat_profile_free(profile);
 }
 
-/* ---- every solver
- * --------------------------------------------------------------------------------------- */
+/* ---- every solver ---- */
 
 static void bench_solvers(remat_profile *profile)
 {

@@ -6,8 +6,7 @@
 
 #include <stdatomic.h>
 
-/* ---- the shim
- * -------------------------------------------------------------------------------------- */
+/* ---- the shim ---- */
 
 typedef struct shim_file {
     sqlite3_file base;
@@ -158,8 +157,7 @@ static void disarm(void)
     atomic_store(&countdown, -1);
 }
 
-/* ---- tests
- * ----------------------------------------------------------------------------------------- */
+/* ---- tests ---- */
 
 enum { SCHEDULES = 12, LENGTH = 30000 };
 

@@ -14,8 +14,7 @@ enum {
     STATES = (MAX_STAGES + 1) * SETS * SETS * (MAX_STAGES + 1)
 };
 
-/* ---- the search
- * -------------------------------------------------------------------------------------- */
+/* ---- the search ---- */
 
 /* t: next backward, 0 when done; plain, full: bit i-1 for a_i, abar_i; running: the i of the a_i
  * that the operation just before produced by F_ck or F_none, 0 if none. pinned values are those
@@ -187,8 +186,7 @@ static double exhaustive(search *s, const support_chain *chain, uint64_t budget)
     return best;
 }
 
-/* ---- random chains
- * ------------------------------------------------------------------------------------- */
+/* ---- random chains ---- */
 
 static void random_chain(uint64_t *seed, support_chain *chain, support_stage *stages)
 {
@@ -223,8 +221,7 @@ static void random_chain(uint64_t *seed, support_chain *chain, support_stage *st
         stages[support_below(seed, chain->n)].reads_input[k] = true;
 }
 
-/* ---- the tests
- * ------------------------------------------------------------------------------------------ */
+/* ---- the tests ---- */
 
 static void compare(search *s, const support_chain *chain, const remat_solver *rotor,
                     const void *table)

@@ -34,8 +34,7 @@ static void random_chain(uint64_t *seed, support_chain *chain, support_stage *st
     }
 }
 
-/* ---- the recurrence, plainly
- * ---------------------------------------------------------------------------- */
+/* ---- the recurrence, plainly ---- */
 
 typedef struct plain {
     const remat_chain *chain;
@@ -102,8 +101,7 @@ static int64_t *plain_answer(const remat_chain *chain, const remat_slots_setting
     return answer;
 }
 
-/* ---- the tests
- * -------------------------------------------------------------------------------------------- */
+/* ---- the tests ---- */
 
 static remat_slots_setting random_setting(uint64_t *seed, const remat_chain *chain)
 {

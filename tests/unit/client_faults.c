@@ -20,8 +20,7 @@
 
 #define MAX_REQUESTS 16
 
-/* ---- the server
- * ------------------------------------------------------------------------------------- */
+/* ---- the server ---- */
 
 typedef struct line {
     const char *answer; /* whole HTTP answer; NULL: close without one */
@@ -127,8 +126,7 @@ static void server_stop(server *s)
 #define OK_EMPTY OK_HEAD "Content-Length: 2\r\n\r\n{}"
 #define SOLVERS OK_HEAD "Content-Length: 14\r\n\r\n{\"solvers\":[]}"
 
-/* ---- the client
- * ------------------------------------------------------------------------------------- */
+/* ---- the client ---- */
 
 static remat_client *make_client(const server *s, double timeout, double patience)
 {
@@ -170,8 +168,7 @@ static void assert_fails(const line *script, size_t length, remat_status expecte
         assert_fails(one, sizeof one / sizeof *one, expected, word);                               \
     } while (0)
 
-/* ---- settings
- * --------------------------------------------------------------------------------------- */
+/* ---- settings ---- */
 
 static void test_bad_settings(void **state)
 {
@@ -237,8 +234,7 @@ static void test_environment(void **state)
     server_stop(s);
 }
 
-/* ---- one exchange
- * ----------------------------------------------------------------------------------- */
+/* ---- one exchange ---- */
 
 static void test_nobody_there(void **state)
 {
@@ -399,8 +395,7 @@ static void test_ids_are_checked(void **state)
     remat_client_free(client);
 }
 
-/* ---- questions and jobs
- * ----------------------------------------------------------------------------- */
+/* ---- questions and jobs ---- */
 
 #define NOT_FOUND                                                                                  \
     "HTTP/1.1 404 X\r\nContent-Length: "                                                           \

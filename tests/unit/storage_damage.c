@@ -181,8 +181,7 @@ static void read_only_reports(void **state)
     remat_store_close(store);
 }
 
-/* ---- raw bytes
- * ------------------------------------------------------------------------------------- */
+/* ---- raw bytes ---- */
 
 /* A schedule is what was put, or is not handed out. */
 static void assert_true_or_absent(remat_store *store, int n)

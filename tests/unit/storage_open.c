@@ -173,8 +173,7 @@ static void backups(void **state)
     closedir(entries);
 }
 
-/* ---- migrations
- * ------------------------------------------------------------------------------------ */
+/* ---- migrations ---- */
 
 static int64_t number(storage_connection *connection, const char *text)
 {
@@ -216,8 +215,7 @@ static void migrations(void **state)
     storage_connection_close(connection);
 }
 
-/* ---- checksums
- * ------------------------------------------------------------------------------------- */
+/* ---- checksums ---- */
 
 /* XXH64 as its reference implementation computes it: the published values for "" and "abc", and,
  * for every length up to 300, the low half that zstd writes behind a frame. */

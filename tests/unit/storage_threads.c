@@ -167,8 +167,7 @@ static void log_stays_small(void **state)
     remat_store_close(store);
 }
 
-/* ---- measure
- * --------------------------------------------------------------------------------------- */
+/* ---- measure ---- */
 
 static double seconds(void)
 {
