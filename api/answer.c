@@ -39,7 +39,7 @@ static json_t *bytes(uint64_t value)
     return json_integer((json_int_t)value);
 }
 
-static json_t *node_ids(const remat_profile *profile)
+json_t *remat_node_ids_encode(const remat_profile *profile)
 {
     json_t *list = json_array();
     for (uint32_t v = 0; list && v < profile->n_nodes; v++)
@@ -58,7 +58,7 @@ static json_t *candidates_encode(const remat_schedule_answer *answer)
         const remat_table *table = answer->candidates[i];
         size_t n;
         const remat_point *frontier = remat_table_frontier(table, &n);
-        ptrdiff_t index = remat_table_point(table, answer->budget);
+        ptrdiff_t index = remat_table_point(table, answer->question->budget);
         json_t *item = json_pack("{s:s, s:b}", "solver", remat_table_solver(table)->name,
                                  "feasible", index >= 0);
         bool failed = item == NULL;
@@ -86,10 +86,10 @@ json_t *remat_schedule_encode(const remat_schedule_answer *answer)
     json_t *json = json_object();
     bool failed = json == NULL;
     set(json, "schedule_id", json_string(answer->schedule_id), &failed);
-    set(json, "profile_id", json_string(answer->profile_id), &failed);
+    set(json, "profile_id", json_string(answer->question->profile_id), &failed);
     set(json, "solver", json_string(schedule->solver->name), &failed);
-    set(json, "requested_solver", json_string(answer->requested_solver), &failed);
-    set(json, "budget", bytes(answer->budget), &failed);
+    set(json, "requested_solver", json_string(remat_question_solver(answer->question)), &failed);
+    set(json, "budget", bytes(answer->question->budget), &failed);
     set(json, "time_unit", json_string(remat_time_unit_name(answer->profile->time_unit)), &failed);
     set(json, "makespan", json_real(simulation->makespan), &failed);
     set(json, "store_all_makespan", json_real(store_all), &failed);
@@ -103,8 +103,15 @@ json_t *remat_schedule_encode(const remat_schedule_answer *answer)
     set(json, "lower_bound", json_real(schedule->lower_bound), &failed);
     set(json, "gap", json_real(excess(simulation->makespan, schedule->lower_bound)), &failed);
     set(json, "verified", json_boolean(simulation->valid), &failed);
-    set(json, "nodes", node_ids(answer->profile), &failed);
+    set(json, "nodes", remat_node_ids_encode(answer->profile), &failed);
     set(json, "operations", remat_operations_encode(&schedule->operations), &failed);
+    if (answer->question->way.given)
+        set(json, "link", remat_link_encode(&answer->question->way.link), &failed);
+    if (answer->question->alignment) {
+        set(json, "arena", bytes(schedule->layout.arena), &failed);
+        set(json, "alignment", json_integer((json_int_t)answer->question->alignment), &failed);
+        set(json, "allocations", remat_allocations_encode(&schedule->layout), &failed);
+    }
     if (answer->candidates)
         set(json, "candidates", candidates_encode(answer), &failed);
     set(json, "solve_seconds", json_real(answer->solve_seconds), &failed);
@@ -132,7 +139,7 @@ json_t *remat_timeline_encode(const char *schedule_id, uint64_t budget,
     set(json, "makespan", json_real(simulation->makespan), &failed);
     set(json, "peak", bytes(simulation->peak), &failed);
     set(json, "peak_operation", json_integer((json_int_t)simulation->peak_operation), &failed);
-    set(json, "nodes", node_ids(profile), &failed);
+    set(json, "nodes", remat_node_ids_encode(profile), &failed);
     set(json, "operations", remat_operations_encode(operations), &failed);
     set(json, "start", start, &failed);
     set(json, "end", end, &failed);
@@ -260,5 +267,6 @@ json_t *remat_solvers_encode(void)
     bool failed = list == NULL;
     for (size_t i = 0; i < n; i++)
         failed |= json_array_append_new(list, solver_encode(solvers[i])) != 0;
-    return failed ? finish(list, true) : json_pack("{s:o}", "solvers", list);
+    return failed ? finish(list, true)
+                  : json_pack("{s:o, s:o}", "solvers", list, "links", remat_link_presets_encode());
 }

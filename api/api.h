@@ -7,6 +7,7 @@
 #ifndef REMAT_API_H
 #define REMAT_API_H
 
+#include "remat/pebble.h"
 #include "remat/table.h"
 
 #include <jansson.h>
@@ -70,21 +71,34 @@ typedef struct remat_subject {
     const remat_solver *solver;     /* NULL: auto */
     remat_options options;          /* of solver, its defaults filled in */
     double wait;                    /* seconds */
+    const json_t *link;             /* borrowed from the request, or NULL */
 } remat_subject;
+
+/* The way to the host, if one was given. */
+typedef struct remat_way {
+    bool given;
+    remat_link link;
+} remat_way;
+
+/* Reads the link of a subject, whose bandwidth may be per second of the profile's time. */
+remat_status remat_subject_link(const remat_subject *subject, const remat_profile *profile,
+                                remat_way *ret_way, remat_error *error);
+
+/* Whether every value is to have an address, and aligned to what. */
+typedef struct remat_layout_wish {
+    bool given, wanted;
+    uint32_t alignment; /* bytes, 0: as fits the profile */
+} remat_layout_wish;
 
 /* POST /v1/schedules */
 typedef struct remat_schedule_request {
     remat_subject subject;
     remat_amount budget, reserved;
+    remat_layout_wish layout; /* default: wanted */
 } remat_schedule_request;
 
 remat_status remat_schedule_request_decode(const json_t *json, remat_schedule_request *ret_request,
                                            remat_error *error);
-
-/* The budget in bytes: percentages resolved, reserved subtracted. REMAT_INVALID when nothing is
- * left. */
-remat_status remat_budget_resolve(const remat_schedule_request *request, uint64_t store_all_peak,
-                                  uint64_t *ret_budget, remat_error *error);
 
 /* POST /v1/tradeoffs: either points evenly spaced budgets or a list of them. */
 typedef struct remat_tradeoff_request {
@@ -92,6 +106,7 @@ typedef struct remat_tradeoff_request {
     size_t points; /* 0 when budgets are given */
     remat_amount budgets[REMAT_MAX_TRADEOFF_POINTS];
     size_t n_budgets;
+    remat_way way; /* for the host: remat_subject_link, once the profile is known */
 } remat_tradeoff_request;
 
 remat_status remat_tradeoff_request_decode(const json_t *json, remat_tradeoff_request *ret_request,
@@ -99,9 +114,8 @@ remat_status remat_tradeoff_request_decode(const json_t *json, remat_tradeoff_re
 
 /* POST /v1/simulations. Operations need the profile: remat_operations_decode. */
 typedef struct remat_simulation_request {
-    remat_subject subject; /* profile only */
+    remat_subject subject; /* profile and link only */
     const json_t *operations;
-    const json_t *link; /* or NULL */
 } remat_simulation_request;
 
 remat_status remat_simulation_request_decode(const json_t *json,
@@ -113,18 +127,43 @@ remat_status remat_simulation_request_decode(const json_t *json,
  * Returns the record to keep; the caller owns it. */
 remat_status remat_measurement_decode(const json_t *json, json_t **ret_record, remat_error *error);
 
-/* {"bandwidth": "12GB/s"} or {"bytes_per_time_unit": 2}; also to_host, to_device for each way,
- * latency (profile time units), shared. A bandwidth per second needs a profile in real time. */
+/* {"preset": "pcie3-x16"}, {"bandwidth": "12GB/s"} or {"bytes_per_time_unit": 2}; also to_host and
+ * to_device for each way, latency (profile time units), shared. A bandwidth per second needs a
+ * profile in real time; profile NULL: only numbers are read. */
 remat_status remat_link_decode(const json_t *json, const remat_profile *profile,
                                remat_link *ret_link, remat_error *error);
 
-/* The question itself, in one spelling: {"budget", "options", "profile_id", "solver"} with every
- * default written out and keys sorted. Its SHA-256 is the schedule id, so one question has one
+json_t *remat_link_encode(const remat_link *link); /* NULL: out of memory */
+json_t *remat_link_presets_encode(void);
+
+/* All that an answer depends on. */
+typedef struct remat_question {
+    char profile_id[REMAT_ID_SIZE];
+    const remat_solver *solver; /* NULL: auto */
+    remat_options options;
+    uint64_t budget;    /* bytes (in the pebble model, slots): percentages resolved, reserved
+                           subtracted */
+    uint32_t alignment; /* of the layout; 0: none wanted */
+    remat_way way;
+} remat_question;
+
+/* "auto" or the solver's name. */
+const char *remat_question_solver(const remat_question *question);
+
+/* Of the addresses where the request does not say: 256 bytes, 1 for profiles that count in units. */
+uint32_t remat_default_alignment(uint64_t store_all_peak);
+
+/* REMAT_INVALID when reserved leaves nothing of the budget. */
+remat_status remat_question_resolve(const remat_schedule_request *request, const char *profile_id,
+                                    const remat_profile *profile, uint64_t store_all_peak,
+                                    remat_question *ret_question, remat_error *error);
+
+/* The question in one spelling: {"budget", "layout", "link", "options", "profile_id", "solver"} with
+ * every default written out and keys sorted. Its SHA-256 is the schedule id, so one question has one
  * answer. */
-json_t *remat_question(const char *profile_id, const remat_solver *solver,
-                       const remat_options *options, uint64_t budget);
-remat_status remat_question_decode(const json_t *question, remat_subject *ret_subject,
-                                   uint64_t *ret_budget, remat_error *error);
+json_t *remat_question_encode(const remat_question *question);
+remat_status remat_question_decode(const json_t *json, remat_question *ret_question,
+                                   remat_error *error);
 
 /* The options of one solver, canonical: the key of its tables. */
 json_t *remat_options_encode(const remat_solver *solver, const remat_options *options);
@@ -138,14 +177,18 @@ remat_status remat_operations_decode(const json_t *json, const remat_profile *pr
                                      remat_error *error);
 json_t *remat_operations_encode(const remat_operations *operations);
 
+/* [[operation, kind, node, offset], ..] in the order in which they are made: operation is the index
+ * of the one that allocates, -1 for a graph input that is there from the start; kind is a
+ * remat_allocation_kind_name; node is the node's, graph input's or state's index. */
+json_t *remat_allocations_encode(const remat_layout *layout);
+
 /* ---- answers ---- */
 
 typedef struct remat_schedule_answer {
-    const char *schedule_id, *profile_id;
+    const char *schedule_id;
+    const remat_question *question;
     const remat_profile *profile;
     const remat_schedule *schedule;
-    const char *requested_solver;
-    uint64_t budget;                      /* as asked, after reserved */
     uint64_t store_all_peak;              /* replayed */
     const remat_table *const *candidates; /* of auto: every table that was asked; else NULL */
     size_t n_candidates;
@@ -153,8 +196,27 @@ typedef struct remat_schedule_answer {
     int64_t created; /* milliseconds since 1970 */
 } remat_schedule_answer;
 
+json_t *remat_node_ids_encode(const remat_profile *profile);
+
 /* NULL: out of memory; so with all that follow. */
 json_t *remat_schedule_encode(const remat_schedule_answer *answer);
+
+/* A schedule in the pebble model: budget and peaks in slots, operations ["S", j, i], ["F", j, i],
+ * ["T"], ["B", j, i], ["D", j, i], ["Db", j] of branch j and step i; branches[j][i] is the node that
+ * the step runs. */
+typedef struct remat_pebble_answer {
+    const char *schedule_id, *profile_id;
+    const remat_profile *profile;
+    const remat_pebble_problem *problem;
+    const remat_pebble_schedule *schedule;
+    uint32_t slots;
+    double solve_seconds;
+    int64_t created; /* milliseconds since 1970 */
+} remat_pebble_answer;
+
+json_t *remat_pebble_schedule_encode(const remat_pebble_answer *answer);
+remat_status remat_pebble_timeline(const json_t *schedule, const remat_profile *profile,
+                                   json_t **ret_answer, remat_error *error);
 
 /* Memory and time at every operation, as arrays of one entry per operation. */
 json_t *remat_timeline_encode(const char *schedule_id, uint64_t budget,

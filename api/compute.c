@@ -10,17 +10,17 @@ remat_status remat_answer_simulation(const remat_simulation_request *request,
                                      remat_error *error)
 {
     remat_operations operations = {0};
-    remat_link link = {0};
+    remat_way way = {0};
     remat_simulation simulation;
     double *recomputed = calloc(profile->n_nodes, sizeof *recomputed);
     remat_status status = recomputed ? REMAT_OK : remat_fail_memory(error);
-    if (!status && request->link)
-        status = remat_link_decode(request->link, profile, &link, error);
+    if (!status)
+        status = remat_subject_link(&request->subject, profile, &way, error);
     if (!status)
         status =
             remat_operations_decode(request->operations, profile, "operations", &operations, error);
     if (!status)
-        status = remat_simulate(profile, &operations, request->link ? &link : NULL, NULL,
+        status = remat_simulate(profile, &operations, way.given ? &way.link : NULL, NULL,
                                 recomputed, &simulation, error);
     json_t *answer = status ? NULL : remat_simulation_encode(profile, &simulation, recomputed);
     remat_operations_clear(&operations);
@@ -64,6 +64,8 @@ remat_status remat_answer_timeline(const json_t *schedule, const remat_profile *
                                    json_t **ret_answer, remat_error *error)
 {
     remat_operations operations = {0};
+    if (json_object_get(schedule, "model"))
+        return remat_pebble_timeline(schedule, profile, ret_answer, error);
     remat_status status = remat_operations_decode(json_object_get(schedule, "operations"), profile,
                                                   "operations", &operations, error);
     if (status)

@@ -28,4 +28,10 @@ remat_status fields_read(const json_t *json, const char *path, const field_rule 
 remat_status fields_strings(const json_t *json, const char *field, const char ***ret_strings,
                             size_t *ret_n, remat_error *error);
 
+/* "1.5 GiB" or "60%": a number, spaces, a unit (a pointer into text). Plain decimal notation only. */
+bool amount_split(const char *text, double *ret_number, const char **ret_unit);
+
+/* Number of bytes in the unit that text names, 0 if it names none. */
+double amount_unit(const char *text);
+
 #endif

@@ -129,3 +129,19 @@ json_t *remat_operations_encode(const remat_operations *operations)
         }
     return list;
 }
+
+json_t *remat_allocations_encode(const remat_layout *layout)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; list && i < layout->n; i++) {
+        const remat_allocation *a = &layout->items[i];
+        json_t *item = json_pack("[i, s, I, I]", (int)a->first,
+                                 remat_allocation_kind_name((remat_allocation_kind)a->kind),
+                                 (json_int_t)a->index, (json_int_t)a->offset);
+        if (!item || json_array_append_new(list, item)) {
+            json_decref(list);
+            return NULL;
+        }
+    }
+    return list;
+}

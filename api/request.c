@@ -12,7 +12,7 @@
 /* The fields that a subject is read from. */
 typedef struct raw_subject {
     const char *profile_id, *solver;
-    const json_t *profile, *options;
+    const json_t *profile, *options, *link;
     remat_number wait;
 } raw_subject;
 
@@ -53,7 +53,7 @@ static remat_status read_wait(remat_number wait, remat_subject *subject, remat_e
 static remat_status read_subject(const raw_subject *raw, remat_subject *ret_subject,
                                  remat_error *error)
 {
-    remat_subject subject = {.profile = raw->profile};
+    remat_subject subject = {.profile = raw->profile, .link = raw->link};
     if ((raw->profile_id != NULL) + (raw->profile != NULL) != 1)
         return remat_fail(error, REMAT_INVALID, "profile_id",
                           "give one of profile_id and profile, not %s",
@@ -84,19 +84,46 @@ static remat_status read_subject(const raw_subject *raw, remat_subject *ret_subj
         {"profile", FIELD_OBJECT, false, &(raw).profile},                                          \
         {"solver", FIELD_STRING, false, &(raw).solver},                                            \
         {"options", FIELD_OBJECT, false, &(raw).options},                                          \
+        {"link", FIELD_OBJECT, false, &(raw).link},                                                \
     {                                                                                              \
         "wait", FIELD_NUMBER, false, &(raw).wait                                                   \
     }
+
+/* true, false or {"alignment": 256} */
+static remat_status read_layout(const json_t *json, remat_layout_wish *ret_wish, remat_error *error)
+{
+    remat_layout_wish wish = {.given = json != NULL, .wanted = !json_is_false(json)};
+    if (json && !json_is_boolean(json) && !json_is_object(json))
+        return remat_fail(error, REMAT_INVALID, "layout",
+                          "layout must be true, false or {\"alignment\": bytes}");
+    if (json_is_object(json)) {
+        remat_number alignment = {0};
+        const field_rule rules[] = {{"alignment", FIELD_NUMBER, true, &alignment}};
+        remat_status status = fields_read(json, "layout.", rules, 1, error);
+        if (status)
+            return status;
+        double bytes = alignment.value;
+        uint32_t whole = bytes >= 1 && bytes <= (double)REMAT_MAX_ALIGNMENT ? (uint32_t)bytes : 0;
+        if (whole == 0 || whole != bytes || (whole & (whole - 1)) != 0)
+            return remat_fail(error, REMAT_INVALID, "layout.alignment",
+                              "layout.alignment is %g; it must be a power of two from 1 to %u",
+                              bytes, (unsigned)REMAT_MAX_ALIGNMENT);
+        wish.alignment = whole;
+    }
+    *ret_wish = wish;
+    return REMAT_OK;
+}
 
 remat_status remat_schedule_request_decode(const json_t *json, remat_schedule_request *ret_request,
                                            remat_error *error)
 {
     raw_subject raw = {0};
-    const json_t *budget = NULL, *reserved = NULL;
+    const json_t *budget = NULL, *reserved = NULL, *layout = NULL;
     remat_schedule_request request = {0};
     const field_rule rules[] = {SUBJECT_RULES(raw),
                                 {"budget", FIELD_ANY, true, &budget},
-                                {"reserved", FIELD_ANY, false, &reserved}};
+                                {"reserved", FIELD_ANY, false, &reserved},
+                                {"layout", FIELD_ANY, false, &layout}};
     remat_status status = fields_read(json, "", rules, sizeof rules / sizeof *rules, error);
     if (!status)
         status = read_subject(&raw, &request.subject, error);
@@ -105,26 +132,10 @@ remat_status remat_schedule_request_decode(const json_t *json, remat_schedule_re
     if (!status && reserved)
         status = remat_amount_decode(reserved, "reserved", false, &request.reserved, error);
     if (!status)
+        status = read_layout(layout, &request.layout, error);
+    if (!status)
         *ret_request = request;
     return status;
-}
-
-remat_status remat_budget_resolve(const remat_schedule_request *request, uint64_t store_all_peak,
-                                  uint64_t *ret_budget, remat_error *error)
-{
-    double budget = request->budget.percent
-                        ? floor(request->budget.value / 100 * (double)store_all_peak)
-                        : request->budget.value;
-    if (request->reserved.value > budget)
-        return remat_fail(error, REMAT_INVALID, "reserved",
-                          "reserved (%.17g bytes) is more than the budget (%.17g bytes)",
-                          request->reserved.value, budget);
-    budget -= request->reserved.value;
-    if (budget >= (double)REMAT_MAX_BYTES)
-        return remat_fail(error, REMAT_INVALID, "budget", "the budget of %.17g bytes is past 2^53",
-                          budget);
-    *ret_budget = (uint64_t)budget;
-    return REMAT_OK;
 }
 
 static remat_status read_budgets(const json_t *json, remat_tradeoff_request *request,
@@ -189,7 +200,7 @@ remat_status remat_simulation_request_decode(const json_t *json,
     const field_rule rules[] = {{"profile_id", FIELD_STRING, false, &raw.profile_id},
                                 {"profile", FIELD_OBJECT, false, &raw.profile},
                                 {"operations", FIELD_ARRAY, true, &request.operations},
-                                {"link", FIELD_OBJECT, false, &request.link}};
+                                {"link", FIELD_OBJECT, false, &raw.link}};
     remat_status status = fields_read(json, "", rules, sizeof rules / sizeof *rules, error);
     if (!status)
         status = read_subject(&raw, &request.subject, error);
@@ -231,69 +242,4 @@ remat_status remat_measurement_decode(const json_t *json, json_t **ret_record, r
         return remat_fail_memory(error);
     *ret_record = record;
     return REMAT_OK;
-}
-
-static json_t *option_value(const remat_option *option, double value)
-{
-    switch (option->type) {
-    case REMAT_OPTION_INTEGER:
-        return json_integer((json_int_t)value);
-    case REMAT_OPTION_NUMBER:
-        return json_real(value);
-    case REMAT_OPTION_BOOLEAN:
-        return json_boolean(value != 0);
-    case REMAT_OPTION_CHOICE:
-        break;
-    }
-    return json_string(option->choices[(size_t)value]);
-}
-
-/* The option whose name follows `last` in alphabetical order (NULL: the first), n_options if none
- * does. */
-static size_t next_option(const remat_solver *solver, const char *last)
-{
-    size_t next = solver->n_options;
-    for (size_t i = 0; i < solver->n_options; i++) {
-        const char *name = solver->options[i].name;
-        if ((!last || strcmp(name, last) > 0) &&
-            (next == solver->n_options || strcmp(name, solver->options[next].name) < 0))
-            next = i;
-    }
-    return next;
-}
-
-json_t *remat_options_encode(const remat_solver *solver, const remat_options *options)
-{
-    json_t *json = json_object();
-    const char *last = NULL;
-    for (size_t n = 0; json && solver && n < solver->n_options; n++) {
-        size_t i = next_option(solver, last);
-        last = solver->options[i].name;
-        if (json_object_set_new(json, last,
-                                option_value(&solver->options[i], options->values[i]))) {
-            json_decref(json);
-            return NULL;
-        }
-    }
-    return json;
-}
-
-json_t *remat_question(const char *profile_id, const remat_solver *solver,
-                       const remat_options *options, uint64_t budget)
-{
-    return json_pack("{s:I, s:o, s:s, s:s}", "budget", (json_int_t)budget, "options",
-                     remat_options_encode(solver, options), "profile_id", profile_id, "solver",
-                     solver ? solver->name : "auto");
-}
-
-remat_status remat_question_decode(const json_t *question, remat_subject *ret_subject,
-                                   uint64_t *ret_budget, remat_error *error)
-{
-    remat_schedule_request request;
-    remat_status status = remat_schedule_request_decode(question, &request, error);
-    if (!status)
-        status = remat_budget_resolve(&request, 0, ret_budget, error);
-    if (!status)
-        *ret_subject = request.subject;
-    return status;
 }

@@ -10,14 +10,14 @@
 #define MINIMUM_UPDATES 5e6
 #define MINIMUM_NANOSECONDS UINT64_C(100000000) /* of each, should its estimate be off */
 
-static int64_t now_milliseconds(void)
+int64_t engine_now(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-static double seconds_since(uint64_t start)
+double engine_seconds_since(uint64_t start)
 {
     return (double)(uv_hrtime() - start) / 1e9;
 }
@@ -165,6 +165,7 @@ static size_t find_minima(const engine *e, const known_profile *known, remat_min
                           size_t room)
 {
     uint64_t deadline;
+    uint32_t alignment = remat_default_alignment(known->store_all_peak);
     const remat_host host = {
         .data = &deadline, .cancelled = past_deadline, .memory_limit = e->config.memory_limit};
     size_t n_solvers, n = 0;
@@ -179,10 +180,10 @@ static size_t find_minima(const engine *e, const known_profile *known, remat_min
             solvers[i]->estimate(&problem, &estimate, NULL) || estimate.updates > MINIMUM_UPDATES ||
             remat_tabulate(solvers[i], &problem, &host, &table, NULL))
             continue;
-        size_t points;
-        const remat_point *frontier = remat_table_frontier(table, &points);
-        if (points > 0)
-            minima[n++] = (remat_minimum){solvers[i], frontier[0].peak};
+        const remat_table *one = table;
+        uint64_t peak, least;
+        if (!remat_least_budget(&one, 1, &problem, alignment, &peak, &least, NULL) && peak > 0)
+            minima[n++] = (remat_minimum){solvers[i], least};
         remat_table_free(table);
     }
     return n;
@@ -198,7 +199,7 @@ static remat_status store_profile(engine *e, const json_t *json, known_profile *
         remat_profile_summary(known->profile, known->store_all_peak, minima, n), false);
     remat_status status = document && summary ? REMAT_OK : remat_fail_memory(error);
     if (!status) {
-        int64_t now = now_milliseconds();
+        int64_t now = engine_now();
         remat_profile_record record = {
             .id = known->id,
             .name = (char *)known->profile->name,
@@ -292,16 +293,14 @@ void engine_forget_profile(engine *e, const char *id)
 
 /* ---- questions ---- */
 
-remat_status question_init(question *q, const char *profile_id, const remat_solver *solver,
-                           const remat_options *options, uint64_t budget, remat_error *error)
+remat_status question_init(question *q, const remat_question *asked, remat_error *error)
 {
-    json_t *json = remat_question(profile_id, solver, options, budget);
+    json_t *json = remat_question_encode(asked);
     char *text = json ? remat_json_text(json) : NULL;
     json_decref(json);
     if (!text)
         return remat_fail_memory(error);
-    *q = (question){.solver = solver, .options = *options, .budget = budget, .text = text};
-    memcpy(q->profile_id, profile_id, REMAT_ID_SIZE);
+    *q = (question){.asked = *asked, .text = text};
     remat_sha256_hex(text, strlen(text), q->schedule_id);
     return REMAT_OK;
 }
@@ -309,15 +308,12 @@ remat_status question_init(question *q, const char *profile_id, const remat_solv
 remat_status question_read(question *q, const char *text, size_t length, remat_error *error)
 {
     json_t *json = NULL;
-    remat_subject subject;
-    uint64_t budget = 0;
+    remat_question asked;
     remat_status status = remat_json_parse(text, length, &json, error);
     if (!status)
-        status = remat_question_decode(json, &subject, &budget, error);
+        status = remat_question_decode(json, &asked, error);
     json_decref(json);
-    if (status)
-        return status;
-    return question_init(q, subject.profile_id, subject.solver, &subject.options, budget, error);
+    return status ? status : question_init(q, &asked, error);
 }
 
 void question_clear(question *q)
@@ -402,10 +398,10 @@ static remat_status store_answer(engine *e, const question *q, const remat_sched
     double store_all = remat_store_all_makespan(answer->profile);
     double makespan = answer->schedule->simulation.makespan;
     remat_schedule_record record = {.id = (char *)q->schedule_id,
-                                    .profile_id = (char *)q->profile_id,
+                                    .profile_id = (char *)q->asked.profile_id,
                                     .solver = (char *)answer->schedule->solver->name,
-                                    .requested_solver = (char *)answer->requested_solver,
-                                    .budget = q->budget,
+                                    .requested_solver = (char *)remat_question_solver(&q->asked),
+                                    .budget = q->asked.budget,
                                     .peak = answer->schedule->simulation.peak,
                                     .makespan = makespan,
                                     .overhead = store_all > 0 ? makespan / store_all - 1 : 0,
@@ -418,28 +414,28 @@ static remat_status store_answer(engine *e, const question *q, const remat_sched
 
 /* Traces, encodes, stores and remembers. */
 static remat_status answer(engine *e, const question *q, known_profile *known, const gathered *g,
-                           size_t best, uint64_t start, body **ret_body, remat_error *error)
+                           uint64_t start, body **ret_body, remat_error *error)
 {
-    const remat_table *table = g->tables[best];
-    remat_problem problem = {.profile = known->profile, .max_budget = q->budget};
-    problem.options = q->solver ? q->options : remat_options_default(remat_table_solver(table));
+    const remat_question *asked = &q->asked;
+    const remat_problem problem = {
+        .profile = known->profile, .link = way_link(&asked->way), .max_budget = asked->budget};
     remat_schedule schedule;
-    remat_status status = remat_table_schedule(table, &problem, q->budget, &schedule, error);
+    remat_status status =
+        remat_best_schedule(g->tables, g->n, remat_question_solver(asked), &problem, asked->budget,
+                            asked->alignment, &schedule, error);
     if (status == REMAT_INTERNAL)
         atomic_fetch_add(&e->metrics->verification_failures, 1);
     if (status)
         return status;
     remat_schedule_answer whole = {.schedule_id = q->schedule_id,
-                                   .profile_id = q->profile_id,
+                                   .question = asked,
                                    .profile = known->profile,
                                    .schedule = &schedule,
-                                   .requested_solver = q->solver ? q->solver->name : "auto",
-                                   .budget = q->budget,
                                    .store_all_peak = known->store_all_peak,
-                                   .candidates = q->solver ? NULL : g->tables,
+                                   .candidates = asked->solver ? NULL : g->tables,
                                    .n_candidates = g->n,
-                                   .solve_seconds = seconds_since(start),
-                                   .created = now_milliseconds()};
+                                   .solve_seconds = engine_seconds_since(start),
+                                   .created = engine_now()};
     body *b = body_from_json(remat_schedule_encode(&whole), true);
     status = b ? store_answer(e, q, &whole, b, error) : remat_fail_memory(error);
     remat_schedule_clear(&schedule);
@@ -455,23 +451,23 @@ static remat_status answer(engine *e, const question *q, known_profile *known, c
 remat_status engine_solve(engine *e, const question *q, solve *s, body **ret_body,
                           remat_error *error)
 {
-    uint64_t start = uv_hrtime(), least;
+    uint64_t start = uv_hrtime();
     known_profile *known = NULL;
     gathered g = {.n = 0};
     remat_status status = engine_schedule(e, q->schedule_id, ret_body, NULL, error);
     if (status != REMAT_NOT_FOUND)
         return status;
-    status = engine_profile(e, q->profile_id, &known, error);
+    status = engine_profile(e, q->asked.profile_id, &known, error);
     if (status)
         return status;
-    status = gather_tables(e, known, q->solver, &q->options, q->budget, s, &g, error);
-    if (!status && !s->needs_solve) {
-        const remat_problem problem = {.profile = known->profile};
-        ptrdiff_t best = remat_best_table(g.tables, g.n, q->budget, &least);
-        status = best < 0 ? remat_fail_infeasible(q->solver ? q->solver->name : "auto", &problem,
-                                                  q->budget, least, error)
-                          : answer(e, q, known, &g, (size_t)best, start, ret_body, error);
+    if (remat_pebbles_asked(q->asked.solver, &q->asked.options)) {
+        status = engine_solve_pebbles(e, q, known, s, start, ret_body, error);
+        engine_profile_release(known);
+        return status;
     }
+    status = gather_tables(e, known, &q->asked, s, &g, error);
+    if (!status && !s->needs_solve)
+        status = answer(e, q, known, &g, start, ret_body, error);
     release_gathered(&g);
     engine_profile_release(known);
     return status;
@@ -483,9 +479,11 @@ remat_status engine_tradeoff(engine *e, known_profile *known, const remat_tradeo
                              solve *s, body **ret_body, remat_error *error)
 {
     gathered g = {.n = 0};
-    remat_status status =
-        gather_tables(e, known, request->subject.solver, &request->subject.options,
-                      known->store_all_peak, s, &g, error);
+    const remat_question asked = {.solver = request->subject.solver,
+                                  .options = request->subject.options,
+                                  .budget = known->store_all_peak,
+                                  .way = request->way};
+    remat_status status = gather_tables(e, known, &asked, s, &g, error);
     if (status || s->needs_solve)
         return status;
     *ret_body = body_from_json(

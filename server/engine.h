@@ -36,17 +36,14 @@ remat_status engine_profile_post(engine *e, const json_t *json, const char *pref
 remat_status engine_subject(engine *e, const remat_subject *subject, known_profile **ret_profile,
                             remat_error *error);
 
-/* A question about a schedule. */
+/* A question about a schedule, with its id and its text in canonical JSON. */
 typedef struct question {
-    char schedule_id[REMAT_ID_SIZE], profile_id[REMAT_ID_SIZE];
-    const remat_solver *solver; /* NULL: auto */
-    remat_options options;
-    uint64_t budget;
-    char *text; /* canonical JSON */
+    remat_question asked;
+    char schedule_id[REMAT_ID_SIZE];
+    char *text;
 } question;
 
-remat_status question_init(question *q, const char *profile_id, const remat_solver *solver,
-                           const remat_options *options, uint64_t budget, remat_error *error);
+remat_status question_init(question *q, const remat_question *asked, remat_error *error);
 /* From its text. */
 remat_status question_read(question *q, const char *text, size_t length, remat_error *error);
 void question_clear(question *q);

@@ -18,8 +18,12 @@ struct engine {
 /* A table that the cache and its users share. */
 typedef struct shared_table {
     atomic_uint references;
-    remat_table *table;
+    remat_table *table;          /* one of the two */
+    remat_pebble_table *pebbles; /* named by its number of branches */
 } shared_table;
+
+/* Larger tables are kept in memory only. */
+#define STORE_TABLE_BYTES (UINT64_C(128) << 20)
 
 /* For the cache: take and give back a reference. */
 void *retain_table(void *thing);
@@ -35,10 +39,28 @@ typedef struct gathered {
 
 void release_gathered(gathered *g);
 
-/* Each table from memory, from the store, or made now; solver NULL: auto. On failure, and with
- * s->needs_solve, none is held. */
-remat_status gather_tables(engine *e, known_profile *known, const remat_solver *solver,
-                           const remat_options *options, uint64_t budget, solve *s, gathered *g,
-                           remat_error *error);
+/* Each table from memory, from the store, or made now. On failure, and with s->needs_solve, none is
+ * held. */
+remat_status gather_tables(engine *e, known_profile *known, const remat_question *asked, solve *s,
+                           gathered *g, remat_error *error);
+
+/* The link of a question, NULL where none is given. */
+const remat_link *way_link(const remat_way *way);
+
+/* The host of a solve with the engine's team and limits. *room must last as long as the host. */
+typedef struct lent_host {
+    const remat_host *caller;
+    team *team;
+    uint64_t deadline; /* uv_hrtime; 0: none */
+} lent_host;
+
+remat_host lend_host(const engine *e, const solve *s, lent_host *room);
+
+/* A question in the pebble model. */
+remat_status engine_solve_pebbles(engine *e, const question *q, const known_profile *known,
+                                  solve *s, uint64_t start, body **ret_body, remat_error *error);
+
+int64_t engine_now(void); /* milliseconds since 1970 */
+double engine_seconds_since(uint64_t start);
 
 #endif

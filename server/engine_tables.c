@@ -8,8 +8,6 @@
 
 /* Tables of fewer updates are made again faster than they are read. */
 #define STORE_TABLE_FROM 1000.0
-/* Larger tables are kept in memory only. */
-#define STORE_TABLE_BYTES (UINT64_C(128) << 20)
 
 void *retain_table(void *thing)
 {
@@ -23,15 +21,27 @@ void release_table(void *thing)
     if (!shared || atomic_fetch_sub(&shared->references, 1) != 1)
         return;
     remat_table_free(shared->table);
+    remat_pebble_table_free(shared->pebbles);
     free(shared);
 }
 
-/* Name of a table in memory; its options are also its name in the store. Free *ret_options. */
+const remat_link *way_link(const remat_way *way)
+{
+    return way->given ? &way->link : NULL;
+}
+
+/* Name of a table in memory; its options, with the link where the solver needs one, are also its
+ * name in the store. Free *ret_options. */
 static remat_status table_key(const char *profile_id, const remat_solver *solver,
-                              const remat_options *options, char **ret_key, char **ret_options,
+                              const remat_problem *problem, char **ret_key, char **ret_options,
                               remat_error *error)
 {
-    json_t *json = remat_options_encode(solver, options);
+    json_t *json = remat_options_encode(solver, &problem->options);
+    if (json && problem->link &&
+        json_object_set_new(json, "link", remat_link_encode(problem->link))) {
+        json_decref(json);
+        json = NULL;
+    }
     char *text = json ? remat_json_text(json) : NULL, *key = NULL;
     json_decref(json);
     if (!text || asprintf(&key, "%s %s %s", profile_id, solver->name, text) < 0) {
@@ -104,12 +114,7 @@ static void store_table(engine *e, const char *profile_id, const char *options,
     remat_buffer_clear(&buffer);
 }
 
-/* The caller's host with the engine's team and limits. */
-typedef struct lent_host {
-    const remat_host *caller;
-    team *team;
-    uint64_t deadline; /* uv_hrtime; 0: none */
-} lent_host;
+/* ---- the host ---- */
 
 static void lent_parallel_for(void *data, size_t count,
                               void (*run)(void *context, size_t index, unsigned worker),
@@ -132,6 +137,19 @@ static bool lent_cancelled(void *data)
            (lent->caller->cancelled && lent->caller->cancelled(lent->caller->data));
 }
 
+remat_host lend_host(const engine *e, const solve *s, lent_host *room)
+{
+    *room = (lent_host){.caller = &s->host, .team = e->team, .deadline = s->deadline};
+    return (remat_host){.data = room,
+                        .parallel_for = lent_parallel_for,
+                        .workers = team_workers(e->team),
+                        .progress = lent_progress,
+                        .cancelled = lent_cancelled,
+                        .memory_limit = e->config.memory_limit};
+}
+
+/* ---- making one ---- */
+
 static remat_status make_table(engine *e, known_profile *known, const remat_solver *solver,
                                const remat_problem *problem, solve *s, const char *options,
                                remat_table **ret_table, remat_error *error)
@@ -145,13 +163,8 @@ static remat_status make_table(engine *e, known_profile *known, const remat_solv
         s->cost += estimate.updates;
         return REMAT_OK;
     }
-    lent_host lent = {.caller = &s->host, .team = e->team, .deadline = s->deadline};
-    const remat_host host = {.data = &lent,
-                             .parallel_for = lent_parallel_for,
-                             .workers = team_workers(e->team),
-                             .progress = lent_progress,
-                             .cancelled = lent_cancelled,
-                             .memory_limit = e->config.memory_limit};
+    lent_host lent;
+    const remat_host host = lend_host(e, s, &lent);
     uint64_t start = uv_hrtime();
     remat_table *table = NULL;
     status = remat_tabulate(solver, problem, &host, &table, error);
@@ -175,16 +188,19 @@ static remat_status make_table(engine *e, known_profile *known, const remat_solv
 /* A table that serves max_budget: from memory, from the store, or made now. With s->tables_only a
  * missing one gives REMAT_OK, s->needs_solve and no table. */
 static remat_status get_table(engine *e, known_profile *known, const remat_solver *solver,
-                              const remat_options *options, uint64_t max_budget, solve *s,
+                              const remat_options *options, const remat_question *asked, solve *s,
                               shared_table **ret_table, remat_error *error)
 {
-    const remat_problem problem = {
+    uint64_t max_budget = asked->budget;
+    remat_problem problem = {
         .profile = known->profile, .options = *options, .max_budget = max_budget};
+    if (solver->accepts & REMAT_NEEDS_LINK)
+        problem.link = way_link(&asked->way);
     char *key = NULL, *options_text = NULL;
     remat_table *table = NULL;
     remat_status status = remat_solver_accepts(solver, &problem, error);
     if (!status)
-        status = table_key(known->id, solver, options, &key, &options_text, error);
+        status = table_key(known->id, solver, &problem, &key, &options_text, error);
     if (status)
         return status;
     shared_table *shared = cache_get(e->tables, key);
@@ -217,12 +233,12 @@ void release_gathered(gathered *g)
         release_table(g->shared[--g->n]);
 }
 
-static remat_status gather_one(engine *e, known_profile *known, const remat_solver *solver,
-                               const remat_options *options, uint64_t budget, solve *s, gathered *g,
-                               remat_error *error)
+static remat_status gather_one(engine *e, known_profile *known, const remat_question *asked,
+                               solve *s, gathered *g, remat_error *error)
 {
     shared_table *shared = NULL;
-    remat_status status = get_table(e, known, solver, options, budget, s, &shared, error);
+    remat_status status =
+        get_table(e, known, asked->solver, &asked->options, asked, s, &shared, error);
     if (!status && shared) {
         g->tables[g->n] = shared->table;
         g->shared[g->n++] = shared;
@@ -246,7 +262,7 @@ typedef struct inquiry {
 typedef struct round_of_inquiries {
     engine *e;
     known_profile *known;
-    uint64_t budget;
+    const remat_question *asked;
     inquiry *inquiries;
 } round_of_inquiries;
 
@@ -255,7 +271,7 @@ static void inquire(void *context, size_t index, unsigned worker)
     (void)worker;
     round_of_inquiries *r = context;
     inquiry *one = &r->inquiries[index];
-    one->status = get_table(r->e, r->known, one->solver, &one->options, r->budget, &one->s,
+    one->status = get_table(r->e, r->known, one->solver, &one->options, r->asked, &one->s,
                             &one->shared, &one->error);
 }
 
@@ -265,8 +281,10 @@ static size_t count_quick(const round_of_inquiries *r, size_t n)
     size_t quick = 0;
     for (; quick < n; quick++) {
         const inquiry *one = &r->inquiries[quick];
-        const remat_problem problem = {
-            .profile = r->known->profile, .options = one->options, .max_budget = r->budget};
+        const remat_problem problem = {.profile = r->known->profile,
+                                       .link = way_link(&r->asked->way),
+                                       .options = one->options,
+                                       .max_budget = r->asked->budget};
         remat_estimate estimate;
         if (one->solver->estimate(&problem, &estimate, NULL) ||
             estimate.updates > SIDE_BY_SIDE_UPDATES)
@@ -298,11 +316,12 @@ static remat_status collect(const inquiry *inquiries, size_t n, solve *s, gather
     return failure == REMAT_TOO_LARGE && g->n > 0 ? REMAT_OK : failure;
 }
 
-static remat_status gather_auto(engine *e, known_profile *known, uint64_t budget, solve *s,
-                                gathered *g, remat_error *error)
+static remat_status gather_auto(engine *e, known_profile *known, const remat_question *asked,
+                                solve *s, gathered *g, remat_error *error)
 {
     const remat_solver *solvers[REMAT_MAX_SOLVERS];
-    const remat_problem problem = {.profile = known->profile, .max_budget = budget};
+    const remat_problem problem = {
+        .profile = known->profile, .link = way_link(&asked->way), .max_budget = asked->budget};
     size_t n = remat_auto_solvers(&problem, e->config.memory_limit, solvers);
     inquiry *inquiries = calloc(n + 1, sizeof *inquiries);
     if (!inquiries)
@@ -312,7 +331,7 @@ static remat_status gather_auto(engine *e, known_profile *known, uint64_t budget
             .solver = solvers[i],
             .options = remat_options_default(solvers[i]),
             .s = {.host = s->host, .deadline = s->deadline, .tables_only = s->tables_only}};
-    round_of_inquiries r = {e, known, budget, inquiries};
+    round_of_inquiries r = {e, known, asked, inquiries};
     size_t quick = count_quick(&r, n);
     team_parallel_for(e->team, quick, inquire, &r);
     for (size_t i = quick; i < n; i++)
@@ -322,12 +341,11 @@ static remat_status gather_auto(engine *e, known_profile *known, uint64_t budget
     return status;
 }
 
-remat_status gather_tables(engine *e, known_profile *known, const remat_solver *solver,
-                           const remat_options *options, uint64_t budget, solve *s, gathered *g,
-                           remat_error *error)
+remat_status gather_tables(engine *e, known_profile *known, const remat_question *asked, solve *s,
+                           gathered *g, remat_error *error)
 {
-    remat_status status = solver ? gather_one(e, known, solver, options, budget, s, g, error)
-                                 : gather_auto(e, known, budget, s, g, error);
+    remat_status status = asked->solver ? gather_one(e, known, asked, s, g, error)
+                                        : gather_auto(e, known, asked, s, g, error);
     if (status || s->needs_solve)
         release_gathered(g);
     return status;

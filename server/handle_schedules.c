@@ -48,20 +48,20 @@ static remat_status read_schedule_request(request *r, inquiry *in, remat_error *
 {
     json_t *json = NULL;
     remat_schedule_request asked;
+    remat_question resolved;
     known_profile *known = NULL;
-    uint64_t budget = 0;
     remat_status status = parse_content(r, &json, error);
     if (!status)
         status = remat_schedule_request_decode(json, &asked, error);
     if (!status)
         status = engine_subject(r->service->engine, &asked.subject, &known, error);
+    if (!status)
+        status = remat_question_resolve(&asked, known->id, known->profile, known->store_all_peak,
+                                        &resolved, error);
     json_decref(json);
-    if (!status)
-        status = remat_budget_resolve(&asked, known->store_all_peak, &budget, error);
-    if (!status)
-        status = question_init(&in->q, known->id, asked.subject.solver, &asked.subject.options,
-                               budget, error);
     engine_profile_release(known);
+    if (!status)
+        status = question_init(&in->q, &resolved, error);
     in->wait = status ? 0 : asked.subject.wait;
     return status;
 }
@@ -220,13 +220,16 @@ static remat_status tradeoff_work(request *r, inquiry *in, const json_t *json, r
     if (!status)
         status = engine_subject(e, &in->tradeoff->subject, &in->profile, error);
     if (!status)
+        status = remat_subject_link(&in->tradeoff->subject, in->profile->profile,
+                                    &in->tradeoff->way, error);
+    if (!status)
         status = engine_tradeoff(e, in->profile, in->tradeoff, &s, &b, error);
     if (status)
         return status;
     in->open = s.needs_solve;
     in->cost = s.cost;
     in->wait = in->tradeoff->subject.wait;
-    in->tradeoff->subject.profile = NULL; /* the JSON is about to go */
+    in->tradeoff->subject.profile = in->tradeoff->subject.link = NULL; /* the JSON is about to go */
     if (!in->open)
         reply_body(r, 200, b);
     return REMAT_OK;

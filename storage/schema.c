@@ -98,10 +98,32 @@ static const char version_1[] = "PRAGMA application_id = " STRING(
                     "CREATE TRIGGER table_deleted AFTER DELETE ON tables BEGIN"
                     "  DELETE FROM blobs WHERE id = OLD.data; END;";
 
+/* A table need not belong to a profile: pebble tables depend on lengths alone. SQLite can drop NOT
+ * NULL only by making the table again. */
+static const char version_2[] = "CREATE TABLE tables_2 ("
+                                "  seq INTEGER PRIMARY KEY AUTOINCREMENT,"
+                                "  profile INTEGER REFERENCES profiles (seq) ON DELETE CASCADE,"
+                                "  solver TEXT NOT NULL,"
+                                "  options TEXT NOT NULL,"
+                                "  bytes INTEGER NOT NULL,"
+                                "  last_used INTEGER NOT NULL,"
+                                "  checksum INTEGER NOT NULL,"
+                                "  data INTEGER UNIQUE REFERENCES blobs (id),"
+                                "  UNIQUE (profile, solver, options));"
+                                "INSERT INTO tables_2 SELECT * FROM tables;"
+                                "DROP TABLE tables;"
+                                "ALTER TABLE tables_2 RENAME TO tables;"
+                                "CREATE INDEX tables_by_use ON tables (last_used);"
+                                "CREATE UNIQUE INDEX tables_of_none ON tables (solver, options) "
+                                "  WHERE profile IS NULL;"
+                                "CREATE TRIGGER table_deleted AFTER DELETE ON tables BEGIN"
+                                "  DELETE FROM blobs WHERE id = OLD.data; END;";
+
 /* The nth brings a store from version n - 1 to n. Never changed once released: a change of the
  * schema is one more entry. */
 const storage_migration storage_migrations[] = {
     {version_1},
+    {version_2},
 };
 const int storage_version = (int)(sizeof storage_migrations / sizeof *storage_migrations);
 

@@ -15,7 +15,12 @@
     "SELECT " SCHEDULE_FIELDS " FROM schedules s JOIN profiles p ON p.seq = s.profile "            \
     "WHERE s.body IS NOT NULL AND s.seq < ?1 " where " ORDER BY s.seq DESC LIMIT ?2"
 
-#define TABLE_FIELDS "t.seq, t.data, t.checksum, p.id, t.solver, t.options, t.bytes"
+#define TABLE_FIELDS "t.seq, t.data, t.checksum, coalesce(p.id, ''), t.solver, t.options, t.bytes"
+#define TABLES "tables t LEFT JOIN profiles p ON p.seq = t.profile"
+/* of profile ?1, '' of none; a profile that is not there has none */
+#define TABLE_OF_PROFILE                                                                           \
+    "profile IS (SELECT seq FROM profiles WHERE id = ?1) "                                         \
+    "AND (?1 = '' OR profile IS NOT NULL)"
 
 #define JOB_FIELDS                                                                                 \
     "seq, checksum, checksum, id, state, schedule_id, created, ended, question, problem"
@@ -73,22 +78,20 @@
     X(CHECK_SCHEDULES, "SELECT " SCHEDULE_FIELDS ", s.question FROM schedules s "                  \
                        "JOIN profiles p ON p.seq = s.profile")                                     \
                                                                                                    \
-    X(GET_TABLE, "SELECT " TABLE_FIELDS " FROM tables t JOIN profiles p ON p.seq = t.profile "     \
-                 "WHERE p.id = ?1 AND t.solver = ?2 AND t.options = ?3")                           \
+    X(GET_TABLE, "SELECT " TABLE_FIELDS " FROM " TABLES                                            \
+                 " WHERE t.solver = ?2 AND t.options = ?3 AND t." TABLE_OF_PROFILE)                \
     X(PUT_TABLE,                                                                                   \
       "INSERT INTO tables (profile, solver, options, bytes, last_used, checksum, data) "           \
-      "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")                                                       \
-    X(DELETE_TABLE, "DELETE FROM tables WHERE solver = ?2 AND options = ?3 "                       \
-                    "AND profile = (SELECT seq FROM profiles WHERE id = ?1)")                      \
+      "VALUES (nullif(?1, 0), ?2, ?3, ?4, ?5, ?6, ?7)")                                            \
+    X(DELETE_TABLE, "DELETE FROM tables WHERE solver = ?2 AND options = ?3 AND " TABLE_OF_PROFILE) \
     X(QUARANTINE_TABLE, "UPDATE tables SET data = NULL WHERE seq = ?1 AND data IS ?2")             \
     X(DROP_TABLE, "DELETE FROM tables WHERE seq = ?1 AND data IS NULL")                            \
-    X(TOUCH_TABLE,                                                                                 \
-      "UPDATE tables SET last_used = ?4 WHERE solver = ?2 AND options = ?3 AND last_used < ?4 "    \
-      "AND profile = (SELECT seq FROM profiles WHERE id = ?1)")                                    \
+    X(TOUCH_TABLE, "UPDATE tables SET last_used = ?4 "                                             \
+                   "WHERE solver = ?2 AND options = ?3 AND last_used < ?4 AND " TABLE_OF_PROFILE)  \
     X(OLDEST_TABLE, "SELECT seq, bytes FROM tables ORDER BY last_used, seq LIMIT 1")               \
     X(TABLE_BYTES, "SELECT coalesce(sum(bytes), 0) FROM tables")                                   \
     X(EVICT_TABLE, "DELETE FROM tables WHERE seq = ?1")                                            \
-    X(CHECK_TABLES, "SELECT " TABLE_FIELDS " FROM tables t JOIN profiles p ON p.seq = t.profile")  \
+    X(CHECK_TABLES, "SELECT " TABLE_FIELDS " FROM " TABLES)                                        \
                                                                                                    \
     X(GET_JOB, "SELECT " JOB_FIELDS " FROM jobs WHERE id = ?1")                                    \
     X(PUT_JOB,                                                                                     \

@@ -139,7 +139,8 @@ void remat_schedule_list_clear(remat_schedule_list *list);
 
 /* ---- tables ---- */
 
-/* One table per key (profile, solver, options); a put replaces what was there. */
+/* One table per key (profile, solver, options); a put replaces what was there. profile_id "": a
+ * table that belongs to no profile. REMAT_NOT_FOUND when the profile is not there. */
 remat_status remat_store_put_table(remat_store *store, const char *profile_id, const char *solver,
                                    const char *options, const void *table, size_t length,
                                    remat_error *error);

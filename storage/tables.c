@@ -21,9 +21,13 @@ static uint64_t table_owner(table_key key)
 
 /* ---- put, delete, trim ---- */
 
+/* 0: of no profile. */
 static remat_status profile_seq(storage_connection *connection, const char *id, int64_t *ret_seq,
                                 remat_error *error)
 {
+    *ret_seq = 0;
+    if (!id[0])
+        return REMAT_OK;
     sqlite3_stmt *query;
     bool row;
     remat_status status = storage_query(connection, SQL_FIND_PROFILE, &query, error, "t", id);

@@ -25,6 +25,8 @@ struct cli {
 
     /* Options; NULL, 0 and false where they are not given. */
     const char *server, *output, *budget, *reserved, *solver, *profile, *name, *cursor;
+    json_t *link;           /* object, owned */
+    json_t *layout;         /* owned */
     json_t *solver_options; /* object, owned */
     json_t *budgets;        /* array, owned */
     unsigned points, limit;
@@ -169,7 +171,8 @@ void summary_line(const struct cli *cli, const char *name, const char *format, .
 typedef struct trace_step {
     char letter;
     bool saved, input;
-    bool again; /* an F or A of a node that ran before */
+    bool again;  /* an F or A of a node that ran before */
+    bool pebble; /* of the pebble model: S copies, D and b (Db) drop, T is the turn */
     uint32_t index, version;
     const char *id; /* of node, or "" */
     double start, end;

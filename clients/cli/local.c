@@ -12,7 +12,6 @@
 typedef struct room {
     const struct subject *subject;
     remat_table *tables[REMAT_MAX_SOLVERS];
-    remat_options options[REMAT_MAX_SOLVERS];
     size_t n;
     struct progress progress;
     const char *label;
@@ -63,14 +62,15 @@ static remat_status add_table(room *r, const remat_solver *solver, const remat_p
     const remat_host host = {.data = r, .progress = on_progress, .memory_limit = memory_limit()};
     r->label = solver->name;
     remat_status status = remat_tabulate(solver, problem, &host, &r->tables[r->n], error);
-    if (!status)
-        r->options[r->n++] = problem->options;
+    r->n += !status;
     return status;
 }
 
-static remat_status gather(room *r, const remat_subject *asked, uint64_t budget, remat_error *error)
+static remat_status gather(room *r, const remat_question *asked, remat_error *error)
 {
-    remat_problem problem = {.profile = r->subject->profile, .max_budget = budget};
+    remat_problem problem = {.profile = r->subject->profile,
+                             .link = asked->way.given ? &asked->way.link : NULL,
+                             .max_budget = asked->budget};
     if (asked->solver) {
         problem.options = asked->options;
         return add_table(r, asked->solver, &problem, error);
@@ -99,11 +99,22 @@ static json_t *with_id(const json_t *question, const struct subject *subject)
 
 /* ---- schedules ---- */
 
-/* The id the server would give: the digest of the question in its one spelling. */
-static remat_status schedule_id(const struct subject *subject, const remat_subject *asked,
-                                uint64_t budget, char ret_id[REMAT_ID_SIZE], remat_error *error)
+static int64_t now_milliseconds(void)
 {
-    json_t *question = remat_question(subject->id, asked->solver, &asked->options, budget);
+    return (int64_t)(clock_seconds(CLOCK_REALTIME) * 1000);
+}
+
+static remat_status take_answer(json_t *json, json_t **ret_answer, remat_error *error)
+{
+    *ret_answer = json;
+    return json ? REMAT_OK : remat_fail_memory(error);
+}
+
+/* The id the server would give: the digest of the question in its one spelling. */
+static remat_status schedule_id(const remat_question *asked, char ret_id[REMAT_ID_SIZE],
+                                remat_error *error)
+{
+    json_t *question = remat_question_encode(asked);
     char *text = question ? remat_json_text(question) : NULL;
     json_decref(question);
     if (!text)
@@ -113,53 +124,82 @@ static remat_status schedule_id(const struct subject *subject, const remat_subje
     return REMAT_OK;
 }
 
-static remat_status trace_answer(const room *r, size_t index, const remat_subject *asked,
-                                 uint64_t budget, json_t **ret_answer, remat_error *error)
+static remat_status solve_bytes(room *r, const remat_question *asked, const char *id,
+                                json_t **ret_answer, remat_error *error)
 {
-    char id[REMAT_ID_SIZE];
     remat_schedule schedule;
-    remat_problem problem = {
-        .profile = r->subject->profile, .options = r->options[index], .max_budget = budget};
-    remat_status status = schedule_id(r->subject, asked, budget, id, error);
+    const remat_problem problem = {.profile = r->subject->profile,
+                                   .link = asked->way.given ? &asked->way.link : NULL};
+    remat_status status = gather(r, asked, error);
     if (!status)
-        status = remat_table_schedule(r->tables[index], &problem, budget, &schedule, error);
+        status = remat_best_schedule(tables_of(r), r->n, remat_question_solver(asked), &problem,
+                                     asked->budget, asked->alignment, &schedule, error);
     if (status)
         return status;
-    remat_schedule_answer answer = {.schedule_id = id,
-                                    .profile_id = r->subject->id,
-                                    .profile = r->subject->profile,
-                                    .schedule = &schedule,
-                                    .requested_solver =
-                                        asked->solver ? asked->solver->name : "auto",
-                                    .budget = budget,
-                                    .store_all_peak = r->subject->store_all_peak,
-                                    .candidates = asked->solver ? NULL : tables_of(r),
-                                    .n_candidates = r->n,
-                                    .solve_seconds = clock_seconds(CLOCK_MONOTONIC) - r->start,
-                                    .created = (int64_t)(clock_seconds(CLOCK_REALTIME) * 1000)};
-    json_t *json = remat_schedule_encode(&answer);
+    const remat_schedule_answer answer = {.schedule_id = id,
+                                          .question = asked,
+                                          .profile = r->subject->profile,
+                                          .schedule = &schedule,
+                                          .store_all_peak = r->subject->store_all_peak,
+                                          .candidates = asked->solver ? NULL : tables_of(r),
+                                          .n_candidates = r->n,
+                                          .solve_seconds =
+                                              clock_seconds(CLOCK_MONOTONIC) - r->start,
+                                          .created = now_milliseconds()};
+    status = take_answer(remat_schedule_encode(&answer), ret_answer, error);
     remat_schedule_clear(&schedule);
-    if (!json)
-        return remat_fail_memory(error);
-    *ret_answer = json;
-    return REMAT_OK;
+    return status;
+}
+
+static remat_status solve_pebbles(room *r, const remat_question *asked, const char *id,
+                                  json_t **ret_answer, remat_error *error)
+{
+    const remat_host host = {.data = r, .progress = on_progress, .memory_limit = memory_limit()};
+    remat_pebble_problem problem;
+    remat_pebble_schedule schedule = {.makespan = 0};
+    remat_pebble_table *table = NULL;
+    uint32_t edge, depth;
+    double updates;
+    remat_status status =
+        remat_pebble_problem_of(r->subject->profile, &asked->options, &problem, error);
+    if (status)
+        return status;
+    uint32_t slots =
+        asked->budget < REMAT_PEBBLE_SLOTS ? (uint32_t)asked->budget : (uint32_t)REMAT_PEBBLE_SLOTS;
+    remat_pebble_table_plan(NULL, &problem.join, slots, host.memory_limit, &edge, &depth, &updates);
+    status = remat_pebble_table_new(problem.join.k, edge, depth, &host, &table, error);
+    if (!status)
+        status = remat_pebble_solve(table, &problem, slots, &schedule, error);
+    if (!status) {
+        const remat_pebble_answer answer = {.schedule_id = id,
+                                            .profile_id = asked->profile_id,
+                                            .profile = r->subject->profile,
+                                            .problem = &problem,
+                                            .schedule = &schedule,
+                                            .slots = slots,
+                                            .solve_seconds =
+                                                clock_seconds(CLOCK_MONOTONIC) - r->start,
+                                            .created = now_milliseconds()};
+        status = take_answer(remat_pebble_schedule_encode(&answer), ret_answer, error);
+    }
+    remat_pebble_schedule_clear(&schedule);
+    remat_pebble_table_free(table);
+    remat_pebble_problem_clear(&problem);
+    return status;
 }
 
 static remat_status solve(const struct cli *cli, const struct subject *subject,
-                          const remat_subject *asked, uint64_t budget, json_t **ret_answer,
-                          remat_error *error)
+                          const remat_question *asked, json_t **ret_answer, remat_error *error)
 {
     room r;
+    char id[REMAT_ID_SIZE];
+    remat_status status = schedule_id(asked, id, error);
+    if (status)
+        return status;
     room_open(&r, cli, subject);
-    remat_status status = gather(&r, asked, budget, error);
-    if (!status) {
-        uint64_t least;
-        const remat_problem problem = {.profile = subject->profile};
-        ptrdiff_t best = remat_best_table(tables_of(&r), r.n, budget, &least);
-        status = best < 0 ? remat_fail_infeasible(asked->solver ? asked->solver->name : "auto",
-                                                  &problem, budget, least, error)
-                          : trace_answer(&r, (size_t)best, asked, budget, ret_answer, error);
-    }
+    status = remat_pebbles_asked(asked->solver, &asked->options)
+                 ? solve_pebbles(&r, asked, id, ret_answer, error)
+                 : solve_bytes(&r, asked, id, ret_answer, error);
     room_close(&r);
     return status;
 }
@@ -168,15 +208,16 @@ remat_status local_schedule(struct cli *cli, const struct subject *subject, cons
                             json_t **ret_answer, remat_error *error)
 {
     remat_schedule_request request;
-    uint64_t budget;
+    remat_question asked;
     json_t *json = with_id(question, subject);
     if (!json)
         return remat_fail_memory(error);
     remat_status status = remat_schedule_request_decode(json, &request, error);
     if (!status)
-        status = remat_budget_resolve(&request, subject->store_all_peak, &budget, error);
+        status = remat_question_resolve(&request, subject->id, subject->profile,
+                                        subject->store_all_peak, &asked, error);
     if (!status)
-        status = solve(cli, subject, &request.subject, budget, ret_answer, error);
+        status = solve(cli, subject, &asked, ret_answer, error);
     json_decref(json);
     return status;
 }
@@ -189,7 +230,11 @@ static remat_status tradeoffs(const struct cli *cli, const struct subject *subje
 {
     room r;
     room_open(&r, cli, subject);
-    remat_status status = gather(&r, &request->subject, subject->store_all_peak, error);
+    const remat_question asked = {.solver = request->subject.solver,
+                                  .options = request->subject.options,
+                                  .budget = subject->store_all_peak,
+                                  .way = request->way};
+    remat_status status = gather(&r, &asked, error);
     json_t *answer = status ? NULL
                             : remat_answer_tradeoff(request, subject->profile,
                                                     subject->store_all_peak, tables_of(&r), r.n);
@@ -209,6 +254,8 @@ remat_status local_tradeoffs(struct cli *cli, const struct subject *subject, con
     json_t *json = with_id(question, subject);
     remat_status status = request && json ? remat_tradeoff_request_decode(json, request, error)
                                           : remat_fail_memory(error);
+    if (!status)
+        status = remat_subject_link(&request->subject, subject->profile, &request->way, error);
     if (!status)
         status = tradeoffs(cli, subject, request, ret_answer, error);
     json_decref(json);

@@ -92,5 +92,7 @@ int main(int argc, char **argv)
     remat_client_free(cli.client);
     json_decref(cli.solver_options);
     json_decref(cli.budgets);
+    json_decref(cli.link);
+    json_decref(cli.layout);
     return code;
 }

@@ -19,7 +19,7 @@ typedef struct run {
 
 static bool is_drop(const trace_step *step)
 {
-    return step->letter == 'D' || step->letter == 'X';
+    return step->letter == 'D' || step->letter == 'X' || step->letter == 'b';
 }
 
 static bool continues(const run *r, const trace *t, const trace_step *next)
@@ -66,12 +66,16 @@ static const char *meaning(const trace_step *step)
     case 'D':
     case 'X':
         return "drop";
+    case 'b':
+        return "drop gradient";
+    case 'T':
+        return "turn";
     case 'O':
         return "copy to host";
     case 'P':
         return "copy back";
     case 'S':
-        return "save state";
+        return step->pebble ? "copy" : "save state";
     default:
         return "restore state";
     }
@@ -99,7 +103,7 @@ static void print_run(const struct cli *cli, const trace *t, const run *r)
     char range[48];
     if (r->count > 1)
         snprintf(range, sizeof range, "%u..%u", r->from, r->to);
-    else if (begin->letter == 'S' || begin->letter == 'R')
+    else if (!begin->pebble && (begin->letter == 'S' || begin->letter == 'R'))
         snprintf(range, sizeof range, "%u v%u", r->from, begin->version);
     else
         snprintf(range, sizeof range, "%u", r->from);

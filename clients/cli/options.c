@@ -41,7 +41,10 @@ typedef enum option_id {
     OPTION_ASCII,
     OPTION_NAME,
     OPTION_CURSOR,
-    OPTION_LIMIT
+    OPTION_LIMIT,
+    OPTION_LINK,
+    OPTION_ALIGNMENT,
+    OPTION_NO_LAYOUT
 } option_id;
 
 static const struct {
@@ -60,6 +63,9 @@ static const struct {
     {"reserved", OPTION_RESERVED, true, SOLVE},
     {"solver", OPTION_SOLVER, true, SOLVE | CURVE},
     {"option", OPTION_OPTION, true, SOLVE | CURVE},
+    {"link", OPTION_LINK, true, SOLVE | CURVE},
+    {"alignment", OPTION_ALIGNMENT, true, SOLVE},
+    {"no-layout", OPTION_NO_LAYOUT, false, SOLVE},
     {"wait", OPTION_WAIT, true, SOLVE | CURVE},
     {"local", OPTION_LOCAL, false, SOLVE | CURVE | SIMULATE | SNAPSHOTS | SOLVERS},
     {"points", OPTION_POINTS, true, CURVE},
@@ -181,6 +187,31 @@ static int take_option(struct cli *cli, const char *text)
     return failed ? cli_usage(cli, "--option %.60s is not UTF-8", text) : CLI_OK;
 }
 
+/* A preset's name, a bandwidth, bytes per time unit, or the object of the request itself. */
+static int take_link(struct cli *cli, const char *text)
+{
+    json_t *json = json_loads(text, JSON_DECODE_ANY, NULL);
+    json_decref(cli->link);
+    if (json_is_object(json))
+        cli->link = json;
+    else if (json_is_number(json))
+        cli->link = json_pack("{s:o}", "bytes_per_time_unit", json);
+    else
+        cli->link = json_pack("{s:s}", strchr(text, '/') ? "bandwidth" : "preset", text);
+    if (cli->link != json && !json_is_number(json))
+        json_decref(json);
+    return cli->link ? CLI_OK : cli_usage(cli, "--link is not UTF-8");
+}
+
+static int take_alignment(struct cli *cli, const char *text)
+{
+    unsigned bytes;
+    int code = take_count(cli, "alignment", text, 1, (unsigned)REMAT_MAX_ALIGNMENT, &bytes);
+    json_decref(cli->layout);
+    cli->layout = code ? NULL : json_pack("{s:i}", "alignment", (int)bytes);
+    return code;
+}
+
 static int take(struct cli *cli, option_id id, const char *value)
 {
     switch (id) {
@@ -230,6 +261,14 @@ static int take(struct cli *cli, option_id id, const char *value)
         return take_count(cli, "points", value, 2, REMAT_MAX_TRADEOFF_POINTS, &cli->points);
     case OPTION_LIMIT:
         return take_count(cli, "limit", value, 1, 1000000, &cli->limit);
+    case OPTION_LINK:
+        return take_link(cli, value);
+    case OPTION_ALIGNMENT:
+        return take_alignment(cli, value);
+    case OPTION_NO_LAYOUT:
+        json_decref(cli->layout);
+        cli->layout = json_false();
+        return CLI_OK;
     case OPTION_HELP:
     case OPTION_VERSION:
         break;

@@ -36,7 +36,7 @@ _remat()
             ;;
         --budget|-b) _remat_words "40% 50% 60% 70% 80%" "$current"; return ;;
         --server) _remat_words "http://127.0.0.1:7070" "$current"; return ;;
-        --timeout|--reserved|--option|--wait|--points|--budgets|--name|--cursor|--limit) return ;;
+        --timeout|--reserved|--option|--link|--alignment|--wait|--points|--budgets|--name|--cursor|--limit) return ;;
     esac
 
     if [[ $current == -* && $previous != --profile ]]; then
@@ -44,12 +44,13 @@ _remat()
             "") _remat_words "--help --version --json --server --timeout" "$current" ;;
             profile) _remat_words "$asking --name --limit --cursor" "$current" ;;
             solve)
-                _remat_words "$asking --budget --reserved --solver --option --wait --local" \
+                _remat_words "$asking --budget --reserved --solver --option --link --alignment --no-layout \
+                    --wait --local" \
                     "$current"
                 ;;
             curve)
                 _remat_words \
-                    "$asking --points --budgets --solver --option --wait --ascii --local" \
+                    "$asking --points --budgets --solver --option --link --wait --ascii --local" \
                     "$current"
                 ;;
             show) _remat_words "$asking --profile --all --ascii" "$current" ;;

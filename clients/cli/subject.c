@@ -47,6 +47,10 @@ json_t *subject_question(const struct cli *cli, const struct subject *s)
         failed |= json_object_set_new(question, "solver", json_string(cli->solver)) != 0;
     if (cli->solver_options)
         failed |= json_object_set(question, "options", cli->solver_options) != 0;
+    if (cli->link)
+        failed |= json_object_set(question, "link", cli->link) != 0;
+    if (cli->layout)
+        failed |= json_object_set(question, "layout", cli->layout) != 0;
     if (cli->budgets)
         failed |= json_object_set(question, "budgets", cli->budgets) != 0;
     if (cli->points)

@@ -37,6 +37,12 @@ static void print_memory(const struct cli *cli, const json_t *schedule)
     char a[TEXT_SIZE], b[TEXT_SIZE];
     double budget = json_get_number(schedule, "budget"), peak = json_get_number(schedule, "peak");
     double store_all = json_get_number(schedule, "store_all_peak");
+    double arena = json_get_number(schedule, "arena");
+    if (json_object_get(schedule, "model")) {
+        summary_line(cli, "budget", "%.0f slots", budget);
+        summary_line(cli, "peak", "%.0f slots; storing everything takes %.0f", peak, store_all);
+        return;
+    }
     if (!isnan(budget))
         summary_line(cli, "budget", "%s", text_bytes(budget, a));
     if (isnan(store_all))
@@ -44,6 +50,9 @@ static void print_memory(const struct cli *cli, const json_t *schedule)
     else
         summary_line(cli, "peak", "%s, %.1f %% of storing everything (%s)", text_bytes(peak, a),
                      store_all > 0 ? 100 * peak / store_all : 100, text_bytes(store_all, b));
+    if (!isnan(arena))
+        summary_line(cli, "arena", "%s, %.2f %% more than the peak", text_bytes(arena, a),
+                     peak > 0 ? 100 * (arena / peak - 1) : 0);
 }
 
 static void print_time(const struct cli *cli, const json_t *schedule)

@@ -8,7 +8,8 @@
 
 typedef struct reading {
     const json_t *nodes;
-    bool *ran; /* per node: had its F or A */
+    const json_t *branches; /* of the pebble model; NULL: of bytes */
+    bool *ran;              /* per node: had its F or A */
     size_t n_nodes;
     size_t position;
     remat_error *error;
@@ -48,11 +49,32 @@ static remat_status read_shape(const reading *r, const json_t *json, trace_step 
     return REMAT_OK;
 }
 
+/* ["F", j, i], ["T"], ["Db", j]: the node that the step runs, or that x_i is the input of. */
+static remat_status read_pebble(const reading *r, const json_t *json, trace_step *step)
+{
+    const char *name = json_string_value(json_array_get(json, 0));
+    const json_t *branch = json_array_get(json, 1), *index = json_array_get(json, 2);
+    if (!name || !name[0] || !strchr("FSTBD", name[0]) || strlen(name) > 2)
+        return bad_operation(r, "is not an operation in pebbles");
+    step->pebble = true;
+    step->letter = name[1] ? 'b' : name[0];
+    step->index = (uint32_t)r->n_nodes - 1;
+    if (step->letter == 'T')
+        return REMAT_OK;
+    if (!is_index(branch) || (step->letter != 'b' && !is_index(index)))
+        return bad_operation(r, "has no index");
+    const json_t *nodes = json_array_get(r->branches, (size_t)json_integer_value(branch));
+    const json_t *node = json_array_get(nodes, (size_t)json_integer_value(index));
+    if (is_index(node))
+        step->index = (uint32_t)json_integer_value(node);
+    return REMAT_OK;
+}
+
 static remat_status read_step(const reading *r, const json_t *json, trace_step *step)
 {
     *step = (trace_step){.id = ""};
-    remat_status status = read_shape(r, json, step);
-    if (status || step->input || step->letter == 'S' || step->letter == 'R')
+    remat_status status = r->branches ? read_pebble(r, json, step) : read_shape(r, json, step);
+    if (status || step->input || (!step->pebble && (step->letter == 'S' || step->letter == 'R')))
         return status;
     if (step->index >= r->n_nodes)
         return bad_operation(r, "names a node that is not there");
@@ -68,7 +90,9 @@ static remat_status read_step(const reading *r, const json_t *json, trace_step *
 static remat_status read_steps(const json_t *schedule, trace *t, remat_error *error)
 {
     const json_t *operations = json_object_get(schedule, "operations");
-    reading r = {.nodes = json_object_get(schedule, "nodes"), .error = error};
+    reading r = {.nodes = json_object_get(schedule, "nodes"),
+                 .branches = json_object_get(schedule, "branches"),
+                 .error = error};
     r.n_nodes = json_array_size(r.nodes);
     if (!json_is_array(operations) || !json_is_array(r.nodes))
         return remat_fail(error, REMAT_INVALID, "operations",

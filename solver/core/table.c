@@ -18,6 +18,7 @@ struct remat_table {
     remat_point *frontier;
     size_t n_frontier;
     uint64_t fingerprint; /* of the profile */
+    remat_options options;
 };
 
 double remat_store_all_makespan(const remat_profile *profile)
@@ -182,6 +183,7 @@ static remat_status table_new(const remat_solver *solver, const remat_problem *p
         return remat_fail_memory(error);
     table->solver = solver;
     table->fingerprint = fingerprint(problem->profile);
+    table->options = problem->options;
     *ret_table = table;
     return REMAT_OK;
 }
@@ -297,21 +299,18 @@ static void claim(const remat_table *table, const remat_problem *problem, uint64
     }
 }
 
-remat_status remat_table_schedule(const remat_table *table, const remat_problem *problem,
-                                  uint64_t budget, remat_schedule *ret_schedule, remat_error *error)
+remat_status remat_table_trace(const remat_table *table, const remat_problem *problem, size_t index,
+                               uint64_t budget, remat_schedule *ret_schedule, remat_error *error)
 {
-    ptrdiff_t index = remat_table_point(table, budget);
-    if (index < 0) {
-        uint64_t least = table->n_frontier ? table->frontier[0].peak : 0;
-        return remat_fail_infeasible(table->solver->name, problem, budget, least, error);
-    }
     const remat_point *point = &table->frontier[index];
     remat_schedule schedule = {.solver = table->solver};
-    remat_status status = realise(table->solver, table->inner, problem, point->step,
+    remat_problem own = *problem;
+    own.options = table->options;
+    remat_status status = realise(table->solver, table->inner, &own, point->step,
                                   &schedule.operations, &schedule.simulation, error);
     if (status)
         return status;
-    if (schedule.simulation.peak > budget || schedule.simulation.peak != point->peak ||
+    if (schedule.simulation.peak != point->peak ||
         schedule.simulation.makespan != point->makespan) {
         remat_schedule_clear(&schedule);
         return remat_fail(error, REMAT_INTERNAL, NULL,
@@ -327,9 +326,21 @@ remat_status remat_table_schedule(const remat_table *table, const remat_problem 
     return REMAT_OK;
 }
 
+remat_status remat_table_schedule(const remat_table *table, const remat_problem *problem,
+                                  uint64_t budget, remat_schedule *ret_schedule, remat_error *error)
+{
+    ptrdiff_t index = remat_table_point(table, budget);
+    if (index < 0) {
+        uint64_t least = table->n_frontier ? table->frontier[0].peak : 0;
+        return remat_fail_infeasible(table->solver->name, problem, budget, least, error);
+    }
+    return remat_table_trace(table, problem, (size_t)index, budget, ret_schedule, error);
+}
+
 void remat_schedule_clear(remat_schedule *schedule)
 {
     remat_operations_clear(&schedule->operations);
+    remat_layout_clear(&schedule->layout);
     *schedule = (remat_schedule){0};
 }
 

@@ -108,6 +108,7 @@ static void fill_loss(remat_join *join)
 {
     const remat_node *loss = &join->profile->nodes[join->loss];
     join->loss_output = loss->output_bytes + loss->saved_bytes;
+    join->loss_kept = loss->saved_bytes + (loss->backward_uses_output ? loss->output_bytes : 0);
     join->loss_forward =
         loss->saved_bytes ? loss->save_workspace_bytes : loss->forward_workspace_bytes;
     join->loss_backward = loss->gradient_bytes + loss->backward_workspace_bytes;
@@ -230,7 +231,7 @@ remat_status remat_join_merge(const remat_join *join, const uint32_t *group, uin
 bool remat_join_exact(const remat_join *join)
 {
     const remat_node *loss = &join->profile->nodes[join->loss];
-    uint64_t backward = join->loss_output + join->loss_backward;
+    uint64_t backward = join->loss_kept + join->loss_backward;
     if (join->shared_gradients || loss->in_place)
         return false;
     for (uint32_t j = 0; j < join->k; j++) {
@@ -259,7 +260,7 @@ static uint64_t divisor(uint64_t a, uint64_t b)
 uint64_t remat_join_unit(const remat_join *join)
 {
     uint64_t unit = divisor(join->loss_output, join->loss_forward);
-    unit = divisor(unit, join->loss_backward);
+    unit = divisor(divisor(unit, join->loss_kept), join->loss_backward);
     for (uint32_t j = 0; j < join->k; j++) {
         const remat_branch *b = &join->branches[j];
         for (uint32_t i = 0; i <= b->length; i++) {
@@ -269,6 +270,17 @@ uint64_t remat_join_unit(const remat_join *join)
         }
     }
     return unit > 0 ? unit : 1;
+}
+
+remat_status remat_join_push_turn(const remat_join *join, remat_operations *operations)
+{
+    const remat_node *loss = &join->profile->nodes[join->loss];
+    remat_operation_kind first = loss->backward_uses_output ? REMAT_B : REMAT_D;
+    remat_operation_kind second = loss->backward_uses_output ? REMAT_D : REMAT_B;
+    remat_status status = remat_push(operations, loss->saved_bytes ? REMAT_A : REMAT_F, join->loss);
+    if (!status)
+        status = remat_push(operations, first, join->loss);
+    return status ? status : remat_push(operations, second, join->loss);
 }
 
 /* ---- measuring ---- */
@@ -315,7 +327,12 @@ static void measure(const remat_profile *profile, const remat_operations *operat
             time += node->backward_time;
             break;
         default:
-            memory -= node->output_bytes;
+            if (operations->items[n].target == REMAT_OUT) {
+                memory -= node->output_bytes;
+                break;
+            }
+            memory -= saved[v] ? node->saved_bytes : 0;
+            saved[v] = false;
         }
     }
     *ret_bytes = peak;

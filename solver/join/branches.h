@@ -37,7 +37,9 @@ typedef struct remat_join {
     uint64_t constant_bytes; /* graph inputs, and gradients of those that several branches read */
     bool shared_gradients;   /* the latter are not 0 */
     uint32_t loss;
-    uint64_t loss_output;                 /* and what it saves */
+    uint64_t loss_output; /* and what it saves */
+    uint64_t loss_kept; /* the same through the loss's backward: an output that it does not read is
+                           dropped before */
     uint64_t loss_forward, loss_backward; /* workspace; gradient and workspace */
     double loss_time;
     remat_arena arena;
@@ -59,7 +61,11 @@ bool remat_join_exact(const remat_join *join);
 /* Greatest common divisor of all sizes; 1 when all are 0. */
 uint64_t remat_join_unit(const remat_join *join);
 
-/* Bytes (constant ones included) and time of a list of F, A, B and D of outputs, in place ignored.
+/* Appends the forward and backward of the loss and the drop of its output. */
+remat_status remat_join_push_turn(const remat_join *join, remat_operations *operations);
+
+/* Bytes (constant ones included) and time of a list of F, A, B and D of outputs and saved values, in place
+ * ignored.
  * Survives any list of existing nodes. */
 remat_status remat_join_measure(const remat_profile *profile, const remat_operations *operations,
                                 uint64_t *ret_bytes, double *ret_time, remat_error *error);

@@ -2,6 +2,15 @@
  * with paper and corrections is at the head of tables.c; grouping, slots and bounds at that of
  * plan.c. */
 #include "join/plan.h"
+#include "remat/pebble.h"
+
+static remat_status check(const remat_problem *problem, remat_error *error)
+{
+    if (remat_pebbles_asked(&remat_solver_join, &problem->options))
+        return remat_fail(error, REMAT_NOT_ACCEPTED, "options.model",
+                          "in the pebble model join answers single schedules only");
+    return REMAT_OK;
+}
 
 static remat_status estimate(const remat_problem *problem, remat_estimate *ret_estimate,
                              remat_error *error)
@@ -24,9 +33,10 @@ const remat_solver remat_solver_join = {
     .optimal_for = "joins whose branches have outputs of one size and gradients of one size, save "
                    "nothing and read no output in the backward; any times",
     .accepts = REMAT_ACCEPTS_CHAIN | REMAT_ACCEPTS_JOIN | REMAT_BASELINE_ON_CHAINS,
-    .table_version = 1,
+    .table_version = 2,
     .options = remat_join_options,
     .n_options = REMAT_JOIN_OPTIONS,
+    .check = check,
     .estimate = estimate,
     .tabulate = tabulate,
     .table_free = remat_join_steps_free,

@@ -21,7 +21,7 @@
  * number t of kept gradients, of rows over c. Table t holds sorted lengths only; sorted tuples are
  * numbered by rank(u) = sum_p C(u_p + p - 1, p), which neither wastes a row nor depends on the edge.
  * Table t reads table t + 1 (m without a kept gradient before) or its own rows of smaller sum. */
-#include "join/pebble.h"
+#include "remat/pebble.h"
 #include "join/pebble_rows.h"
 #include "join/pebble_table.h"
 
@@ -463,6 +463,18 @@ remat_status remat_pebble_table_new(uint32_t k, uint32_t edge, uint32_t slots,
     }
     *ret_table = table;
     return REMAT_OK;
+}
+
+uint32_t remat_pebble_table_branches(const remat_pebble_table *table)
+{
+    return table->k;
+}
+
+void remat_pebble_table_size(const remat_pebble_table *table, uint32_t *ret_edge,
+                             uint32_t *ret_slots)
+{
+    *ret_edge = table->edge;
+    *ret_slots = table->slots;
 }
 
 bool remat_pebble_table_covers(const remat_pebble_table *table, const remat_pebble_join *join,

@@ -7,7 +7,7 @@
  *
  * with w(s, s+i) single steps in i levels: a level at distance d has the branches with l_j >= d, so
  * that branches of unequal lengths cost what they have. */
-#include "join/pebble.h"
+#include "remat/pebble.h"
 
 #include <stdlib.h>
 

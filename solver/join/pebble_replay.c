@@ -1,5 +1,5 @@
 /* The judge of pebbles. It knows the six operations and nothing of schedules. */
-#include "join/pebble.h"
+#include "remat/pebble.h"
 
 #include <stdlib.h>
 

@@ -2,7 +2,7 @@
 #ifndef REMAT_JOIN_PEBBLE_TABLE_H
 #define REMAT_JOIN_PEBBLE_TABLE_H
 
-#include "join/pebble.h"
+#include "remat/pebble.h"
 
 struct remat_pebble_table {
     uint32_t k, edge, slots;

@@ -2,7 +2,7 @@
  * i steps, solve the rest with one slot less and the gradient at x_{p+i} kept, then run the i
  * backwards of branch m. Corrected: the report's Definition 8 advances first and replicates the
  * output; x_p must be replicated before the first step, and the output needs no copy. */
-#include "join/pebble.h"
+#include "remat/pebble.h"
 
 #include <stdlib.h>
 

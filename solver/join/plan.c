@@ -13,6 +13,7 @@
  * would be optimal alone, else each of its steps once. What a schedule does on one branch is a
  * schedule of that branch alone. */
 #include "join/plan.h"
+#include "join/others.h"
 #include "remat/table.h"
 
 #include <math.h>
@@ -24,11 +25,21 @@ enum { EXACT_SLOTS = 1000, FIRST_SLOTS = 500, LEAST_SLOTS = 125, MAX_SLOTS_OPTIO
 #define MOST_UPDATES 3e10
 #define REACH 2.6 /* liveness may fit a nominal budget this many times the true one */
 
+static const char *const models[] = {"allocator", "pebble", NULL};
+
 const remat_option remat_join_options[REMAT_JOIN_OPTIONS] = {
     {.name = "slots",
      .summary = "slots of memory; 0: exact bytes where that is cheap, else 500",
      .type = REMAT_OPTION_INTEGER,
      .maximum = MAX_SLOTS_OPTION},
+    {.name = "model",
+     .summary = "allocator: bytes, what jobs execute; pebble: the report's model of unit sizes and "
+                "operations in place, the budget in slots, operations F S T B D Db",
+     .type = REMAT_OPTION_CHOICE,
+     .choices = models},
+    {.name = "keep_gradients",
+     .summary = "pebble model: the gradients at the graph inputs are kept to the end",
+     .type = REMAT_OPTION_BOOLEAN},
 };
 
 typedef struct plan {
@@ -71,8 +82,7 @@ static remat_status store_all(const remat_join *fine, remat_operations *list, re
     for (uint32_t j = 0; j < fine->k; j++)
         for (uint32_t i = 0; i < fine->branches[j].length && done; i++)
             done = push_forward(fine->profile, fine->branches[j].nodes[i], list);
-    done = done && push_forward(fine->profile, fine->loss, list) &&
-           !remat_push(list, REMAT_B, fine->loss) && !remat_push(list, REMAT_D, fine->loss);
+    done = done && !remat_join_push_turn(fine, list);
     for (uint32_t j = fine->k; j-- > 0 && done;)
         done = store_branch_backward(&fine->branches[j], list);
     return done ? REMAT_OK : remat_fail_memory(error);
@@ -338,6 +348,16 @@ static remat_status add_merged(const remat_problem *problem, remat_join_steps *s
     return status;
 }
 
+/* A method that passes the host's limit of memory is left out. */
+static remat_status add_others(const remat_problem *problem, remat_join_steps *steps,
+                               const remat_host *host, remat_error *error)
+{
+    remat_status status = remat_join_add_lower_sets(problem, steps, host, error);
+    if (!status || status == REMAT_TOO_LARGE)
+        status = remat_join_add_sequential(problem, steps, host, error);
+    return status == REMAT_TOO_LARGE ? REMAT_OK : status;
+}
+
 remat_status remat_join_plan_tabulate(const remat_problem *problem, bool merged,
                                       const remat_host *host, void **ret_table, remat_error *error)
 {
@@ -349,6 +369,8 @@ remat_status remat_join_plan_tabulate(const remat_problem *problem, bool merged,
         status = solve(&p, !merged, steps, host, error);
     if (!status && !merged)
         status = add_merged(problem, steps, &quiet, error);
+    if (!status && !merged && p.fine->k > 1)
+        status = add_others(problem, steps, &quiet, error);
     if (!status && p.whole)
         status = add_store_all(&p, steps, error);
     if (!status) {
@@ -374,11 +396,15 @@ remat_status remat_join_plan_estimate(const remat_problem *problem, bool merged,
         remat_join_tables_size(p.grouped ? p.grouped : p.fine, &cells, &updates);
     double row = p.setting.n_slots + 1.0;
     double bytes = cells * row * sizeof(double) + 64.0 * problem->profile->n_nodes * row;
+    remat_estimate others = {0};
+    if (!status && !merged && p.fine->k > 1)
+        status = remat_join_others_estimate(problem, &others, error);
     plan_clear(&p);
     if (status)
         return status;
+    uint64_t own = bytes < 1e18 ? (uint64_t)bytes : UINT64_C(1) << 60;
     *ret_estimate =
-        (remat_estimate){.table_bytes = bytes < 1e18 ? (uint64_t)bytes : UINT64_C(1) << 60,
-                         .updates = updates * row};
+        (remat_estimate){.table_bytes = own > others.table_bytes ? own : others.table_bytes,
+                         .updates = updates * row + others.updates};
     return REMAT_OK;
 }

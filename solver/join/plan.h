@@ -5,8 +5,15 @@
 
 #include "join/steps.h"
 
-enum { REMAT_JOIN_OPTIONS = 1 };
+/* The options of join; equiv-chain has the first alone. */
+enum {
+    REMAT_JOIN_OPTION_SLOTS,
+    REMAT_JOIN_OPTION_MODEL, /* 0: allocator, 1: pebble */
+    REMAT_JOIN_OPTION_KEEP,
+    REMAT_JOIN_OPTIONS
+};
 extern const remat_option remat_join_options[REMAT_JOIN_OPTIONS];
+extern const remat_solver remat_solver_join;
 
 /* merged: all branches as one (equiv-chain), and no bound but store-all. */
 remat_status remat_join_plan_estimate(const remat_problem *problem, bool merged,

@@ -4,7 +4,20 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { KIND_SHIFT = 24, NODE_MASK = (1 << KIND_SHIFT) - 1 };
+/* The kinds of a list's operations are F, A, B, D and, here, X: D of saved values. */
+enum { KIND_SHIFT = 24, NODE_MASK = (1 << KIND_SHIFT) - 1, KIND_X = REMAT_D + 1 };
+
+static uint32_t encode(const remat_operation *operation)
+{
+    uint32_t kind = operation->target == REMAT_SAVED ? (uint32_t)KIND_X : operation->kind;
+    return kind << KIND_SHIFT | operation->index;
+}
+
+static remat_status push(remat_operations *list, uint32_t code)
+{
+    uint32_t kind = code >> KIND_SHIFT, node = code & NODE_MASK;
+    return kind == KIND_X ? remat_push_drop_saved(list, node) : remat_push(list, kind, node);
+}
 
 remat_join_steps *remat_join_steps_new(const remat_profile *profile)
 {
@@ -58,8 +71,7 @@ remat_status remat_join_steps_add(remat_join_steps *t, const remat_profile *prof
     if (!step)
         return remat_fail_memory(error);
     for (size_t i = 0; i < operations->length; i++)
-        step->operations[i] =
-            (uint32_t)operations->items[i].kind << KIND_SHIFT | operations->items[i].index;
+        step->operations[i] = encode(&operations->items[i]);
     return remat_join_measure(profile, operations, &step->budget, &step->makespan, error);
 }
 
@@ -121,8 +133,7 @@ remat_status remat_join_steps_trace(const void *table, const remat_problem *prob
     (void)problem;
     const remat_join_step *one = &((const remat_join_steps *)table)->steps[step];
     for (size_t i = 0; i < one->n_operations; i++)
-        if (remat_push(operations, one->operations[i] >> KIND_SHIFT,
-                       one->operations[i] & NODE_MASK))
+        if (push(operations, one->operations[i]))
             return remat_fail_memory(error);
     return REMAT_OK;
 }
@@ -178,10 +189,10 @@ static remat_status load_list(const remat_profile *profile, remat_reader *reader
     if (reader->failed || count > (reader->length - reader->position) / sizeof(uint32_t))
         return REMAT_CORRUPT;
     for (uint64_t i = 0; i < count; i++) {
-        uint32_t operation = remat_reader_u32(reader), kind = operation >> KIND_SHIFT;
-        if (kind > REMAT_D || (operation & NODE_MASK) >= profile->n_nodes)
+        uint32_t code = remat_reader_u32(reader);
+        if (code >> KIND_SHIFT > KIND_X || (code & NODE_MASK) >= profile->n_nodes)
             return REMAT_CORRUPT;
-        if (remat_push(list, kind, operation & NODE_MASK))
+        if (push(list, code))
             return REMAT_NO_MEMORY;
     }
     return REMAT_OK;

@@ -10,7 +10,7 @@
 typedef struct remat_join_step {
     uint64_t budget; /* bytes, as measured */
     double makespan;
-    uint32_t *operations; /* kind << 24 | node */
+    uint32_t *operations; /* kind << 24 | node; D of saved values: see steps.c */
     size_t n_operations;
 } remat_join_step;
 

@@ -155,13 +155,13 @@ static size_t turn_choice(const remat_join_tables *t, const remat_join_state *st
                           remat_join_choice *choice)
 {
     const remat_join *join = t->join;
-    uint64_t backward = join->loss_backward;
+    uint64_t backward = join->loss_kept + join->loss_backward;
     for (uint32_t j = 0; j < join->k; j++)
         backward += join->branches[j].held[join->branches[j].length];
-    uint64_t most = current_bytes(t, state) + join->loss_output;
+    uint64_t forward = join->loss_output + join->loss_forward;
     *choice = (remat_join_choice){
         .kind = REMAT_JOIN_TURN,
-        .need = remat_join_round(t, most + larger(join->loss_forward, backward)),
+        .need = remat_join_round(t, current_bytes(t, state) + larger(forward, backward)),
         .cost = join->loss_time};
     return 1;
 }

@@ -136,10 +136,7 @@ typedef struct outer {
 static void trace_turn(tracing *t, const remat_join_state *state)
 {
     const remat_join *join = t->join;
-    bool saves = join->profile->nodes[join->loss].saved_bytes > 0;
-    if (remat_push(t->operations, saves ? REMAT_A : REMAT_F, join->loss) ||
-        remat_push(t->operations, REMAT_B, join->loss) ||
-        remat_push(t->operations, REMAT_D, join->loss))
+    if (remat_join_push_turn(join, t->operations))
         t->failed = true;
     for (uint32_t j = 0; j < join->k; j++)
         if (!state->phi[j])

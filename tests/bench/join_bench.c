@@ -1,7 +1,7 @@
 /* bench-join [--figures]: seconds and bytes of the join tables, pebbles and measured costs, on all
  * processors. --figures: what the report's figures 8 to 10 show, as tab-separated lines. */
-#include "join/pebble.h"
 #include "join/tables.h"
+#include "remat/pebble.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -191,20 +191,24 @@ static void print_curve(const char *name, const remat_pebble_table *table,
         printf("%.4f\n", (equiv + steps + 1) / least);
 }
 
+/* The networks of the report's section 6, 6 L steps in all: recurrent (one branch), cross-modal (two)
+ * and Siamese (three). A block of lines for each network and L. */
 static void print_figures(const remat_host *host)
 {
-    remat_pebble_table *three = pebbles(3, 50, 153, host), *two = pebbles(2, 75, 153, host);
-    printf("network\tL\tslots\tjoin\tequiv-chain\n");
-    for (uint32_t l = 5; l <= 25; l += 5)
-        for (uint32_t c = 5; c <= 6 * l + 3; c++) {
-            const remat_pebble_join triplet = {.k = 3, .length = {2 * l, 2 * l, 2 * l}};
-            const remat_pebble_join pair = {.k = 2, .length = {3 * l, 3 * l}};
-            print_curve("triplet", three, &triplet, c);
-            if (c <= 6 * l + 2)
-                print_curve("pair", two, &pair, c);
+    static const char *const names[] = {"recurrent", "cross-modal", "siamese"};
+    printf("# network\tL\tslots\tjoin\tequiv-chain (makespan / that of storing everything, unit "
+           "times)\n");
+    for (uint32_t k = 1; k <= 3; k++) {
+        remat_pebble_table *table = pebbles(k, 150 / k, 150 + k, host);
+        for (uint32_t l = 5; l <= 25; l += 5) {
+            const uint32_t length = 6 * l / k;
+            const remat_pebble_join join = {.k = k, .length = {length, length, length}};
+            for (uint32_t c = remat_pebble_least_slots(&join); c <= 6 * l + k; c++)
+                print_curve(names[k - 1], table, &join, c);
+            printf("\n\n");
         }
-    remat_pebble_table_free(three);
-    remat_pebble_table_free(two);
+        remat_pebble_table_free(table);
+    }
 }
 
 int main(int n_arguments, char **arguments)

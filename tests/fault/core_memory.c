@@ -4,32 +4,8 @@
 #include "unit/core_support.h"
 
 #include "api.h"
-
-static long countdown = -1; /* allocations until the one that fails; -1: none does */
-
-static bool fails(void)
-{
-    return countdown >= 0 && countdown-- == 0;
-}
-
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t count, size_t size);
-void *__real_realloc(void *old, size_t size);
-
-void *__wrap_malloc(size_t size)
-{
-    return fails() ? NULL : __real_malloc(size);
-}
-
-void *__wrap_calloc(size_t count, size_t size)
-{
-    return fails() ? NULL : __real_calloc(count, size);
-}
-
-void *__wrap_realloc(void *old, size_t size)
-{
-    return fails() ? NULL : __real_realloc(old, size);
-}
+#include "fault/failing_malloc.h"
+#include "remat/layout.h"
 
 static void *json_malloc(size_t size)
 {
@@ -56,7 +32,7 @@ static const remat_solver *solver;
 static remat_problem problem;
 static remat_table *table;
 static remat_buffer saved;
-static remat_operations recomputing;
+static remat_operations recomputing, with_states; /* the second one is valid: it has S and R */
 
 static void make_specs(void)
 {
@@ -97,7 +73,8 @@ static int set_up(void **state)
     for (size_t i = 0; i < COUNT(list); i++)
         if (remat_operations_push(&recomputing, list[i]))
             return -1;
-    return remat_tabulate(solver, &problem, NULL, &table, &error) ||
+    return remat_insert_states(profile, &recomputing, &with_states, &error) ||
+           remat_tabulate(solver, &problem, NULL, &table, &error) ||
            remat_table_save(table, &saved, &error);
 }
 
@@ -109,6 +86,7 @@ static int tear_down(void **state)
     remat_table_free(table);
     remat_buffer_clear(&saved);
     remat_operations_clear(&recomputing);
+    remat_operations_clear(&with_states);
     return 0;
 }
 
@@ -172,6 +150,24 @@ static remat_status simulate(remat_error *error)
     if (status)
         assert_true(simulation.makespan == 77);
     return status;
+}
+
+static remat_status layout(remat_error *error)
+{
+    remat_layout made = {.arena = 77};
+    remat_status status = remat_layout_new(profile, &with_states, 256, &made, error);
+    if (status)
+        assert_true(made.arena == 77 && !made.items);
+    else
+        remat_layout_clear(&made);
+    return status;
+}
+
+static remat_layout answer_layout;
+
+static remat_status check_layout(remat_error *error)
+{
+    return remat_layout_check(profile, &with_states, &answer_layout, error);
 }
 
 static remat_status tabulate_with(const char *name, remat_error *error)
@@ -276,7 +272,13 @@ static remat_status encode_operations(remat_error *error)
 
 static remat_status encode_question(remat_error *error)
 {
-    return encoded(remat_question("id", solver, &problem.options, 5), error);
+    const remat_question question = {.profile_id = "id",
+                                     .solver = solver,
+                                     .options = problem.options,
+                                     .budget = 5,
+                                     .alignment = 256,
+                                     .way = {.given = true, .link = {1, 2, 0, false}}};
+    return encoded(remat_question_encode(&question), error);
 }
 
 static remat_status encode_summary(remat_error *error)
@@ -316,11 +318,11 @@ static remat_schedule answer_schedule;
 
 static remat_status encode_schedule(remat_error *error)
 {
+    static const remat_question question = {.profile_id = "p", .alignment = 256};
     const remat_schedule_answer answer = {.schedule_id = "s",
-                                          .profile_id = "p",
+                                          .question = &question,
                                           .profile = profile,
-                                          .schedule = &answer_schedule,
-                                          .requested_solver = "auto"};
+                                          .schedule = &answer_schedule};
     return encoded(remat_schedule_encode(&answer), error);
 }
 
@@ -363,6 +365,7 @@ TEST(new_wrong_profile)
 TEST(liveness)
 TEST(states)
 TEST(simulate)
+TEST(layout)
 TEST(tabulate_store_all)
 TEST(tabulate_chen)
 TEST(tabulate_rotor)
@@ -378,6 +381,14 @@ TEST(encode_solvers)
 TEST(encode_problem)
 TEST(encode_simulation)
 TEST(encode_timeline)
+
+static void check_layout_without_memory(void **state)
+{
+    (void)state;
+    assert_int_equal(remat_layout_new(profile, &with_states, 256, &answer_layout, NULL), REMAT_OK);
+    fail_each("check_layout", check_layout);
+    remat_layout_clear(&answer_layout);
+}
 
 static void encode_schedule_without_memory(void **state)
 {
@@ -397,6 +408,8 @@ int main(void)
         cmocka_unit_test(liveness_without_memory),
         cmocka_unit_test(states_without_memory),
         cmocka_unit_test(simulate_without_memory),
+        cmocka_unit_test(layout_without_memory),
+        cmocka_unit_test(check_layout_without_memory),
         cmocka_unit_test(tabulate_store_all_without_memory),
         cmocka_unit_test(tabulate_chen_without_memory),
         cmocka_unit_test(tabulate_rotor_without_memory),

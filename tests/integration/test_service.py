@@ -33,7 +33,8 @@ def test_chain_schedules_fit_and_replay(rematd, name):
     last = float("inf")
     for part in (0, 0.2, 0.5, 0.8, 1):
         budget = int(least + part * (top - least))
-        answer = ask(rematd, summary["profile_id"], budget)
+        # the arena of storing everything may be some bytes larger than its peak
+        answer = ask(rematd, summary["profile_id"], budget, layout=part < 1)
         assert answer.status == 200, answer.body
         schedule = answer.json
         assert schedule["verified"] and schedule["peak"] <= budget == schedule["budget"]

@@ -5,7 +5,9 @@
  * tables come back from their bytes. */
 #include "../unit/join_support.h"
 
+#include "join/others.h"
 #include "join/tables.h"
+#include "remat/table.h"
 
 #include <math.h>
 #include <string.h>
@@ -116,7 +118,7 @@ static void expand_step(search *s, const place *p, uint32_t j, uint32_t i)
 static void expand_turn(search *s, const place *p)
 {
     const support_stage *loss = &s->join->loss;
-    uint64_t now = memory(s, p) + loss->a, gradients = loss->delta;
+    uint64_t now = memory(s, p), gradients = loss->delta + (loss->uses_output ? loss->a : 0);
     place q = *p;
     q.turned = true;
     for (uint32_t j = 0; j < s->join->k; j++) {
@@ -124,7 +126,8 @@ static void expand_turn(search *s, const place *p)
             return;
         gradients += gradient_bytes(s->join, j, s->join->length[j]);
     }
-    if (!p->turned && now + loss->of <= s->budget && now + gradients + loss->ob <= s->budget)
+    if (!p->turned && now + loss->a + loss->of <= s->budget &&
+        now + gradients + loss->ob <= s->budget)
         push(s, &q, loss->uf + loss->ub);
 }
 
@@ -178,7 +181,8 @@ static void random_loss(uint64_t *seed, support_join *join)
                                  .of = support_below(seed, 3),
                                  .ob = support_below(seed, 3),
                                  .uf = any_time(seed),
-                                 .ub = any_time(seed)};
+                                 .ub = any_time(seed),
+                                 .uses_output = support_below(seed, 2)};
 }
 
 /* saves: with saved values; uses: with outputs that backwards read. */
@@ -210,7 +214,7 @@ static void random_join(uint64_t *seed, uint32_t nodes, uint32_t most, bool save
 /* Into the exact class. */
 static void make_exact(support_join *join)
 {
-    uint64_t turn = join->loss.a + join->loss.delta + join->loss.ob;
+    uint64_t turn = join->loss.delta + join->loss.ob + (join->loss.uses_output ? join->loss.a : 0);
     for (uint32_t j = 0; j < join->k; j++)
         turn += join->steps[j][0].delta;
     for (uint32_t j = 0; j < join->k; j++)
@@ -420,6 +424,72 @@ static void chains(void **state)
     }
 }
 
+/* At every budget at least as fast as the methods it is to beat. */
+static void check_point(const remat_table *join, uint64_t peak, double makespan, const char *name)
+{
+    size_t n;
+    const remat_point *frontier = remat_table_frontier(join, &n);
+    ptrdiff_t point = remat_table_point(join, peak);
+    if (point < 0 || frontier[point].makespan > makespan * (1 + 1e-9))
+        fail_msg("%s takes %g within %llu bytes, join %g", name, makespan, (unsigned long long)peak,
+                 point < 0 ? -1.0 : frontier[point].makespan);
+}
+
+static size_t check_sequential(const remat_table *join, const remat_problem *problem)
+{
+    remat_join_steps *steps = remat_join_steps_new(problem->profile);
+    remat_error error = {0};
+    assert_non_null(steps);
+    if (remat_join_add_sequential(problem, steps, NULL, &error))
+        fail_msg("%s", error.message);
+    size_t n = remat_join_steps_count(steps);
+    for (size_t i = 0; i < n; i++) {
+        remat_operations list = {0};
+        remat_simulation simulation;
+        assert_int_equal(remat_join_steps_trace(steps, problem, i, &list, NULL), REMAT_OK);
+        assert_int_equal(
+            remat_simulate(problem->profile, &list, NULL, NULL, NULL, &simulation, NULL), REMAT_OK);
+        if (!simulation.valid)
+            fail_msg("operation %zu: %s", simulation.bad_operation, simulation.reason);
+        check_point(join, simulation.peak, simulation.makespan, "rotor, sequentialised");
+        remat_operations_clear(&list);
+    }
+    remat_join_steps_free(steps);
+    return n;
+}
+
+static void never_worse_than_others(void **state)
+{
+    (void)state;
+    static support_join join;
+    static const char *const others[] = {"equiv-chain", "lowerset-approx"};
+    uint64_t seed = 19;
+    size_t sequential = 0;
+    for (int n = 0; n < 40; n++) {
+        random_join(&seed, 5 + (uint32_t)n, 2 + (uint32_t)n % 3, n % 2, n % 3, &join);
+        remat_profile *profile = support_join_profile(&join);
+        const remat_problem problem = support_problem("join", profile, 2000);
+        remat_table *table = NULL, *other = NULL;
+        assert_int_equal(remat_tabulate(remat_solver_find("join"), &problem, NULL, &table, NULL),
+                         REMAT_OK);
+        for (size_t i = 0; i < 2; i++) {
+            const remat_problem theirs = support_problem(others[i], profile, 2000);
+            size_t points;
+            assert_int_equal(
+                remat_tabulate(remat_solver_find(others[i]), &theirs, NULL, &other, NULL),
+                REMAT_OK);
+            const remat_point *frontier = remat_table_frontier(other, &points);
+            for (size_t k = 0; k < points; k++)
+                check_point(table, frontier[k].peak, frontier[k].makespan, others[i]);
+            remat_table_free(other);
+        }
+        sequential += check_sequential(table, &problem);
+        remat_table_free(table);
+        remat_profile_free(profile);
+    }
+    assert_true(sequential > 200);
+}
+
 static bool wish(void *data)
 {
     return --*(int *)data < 0;
@@ -446,8 +516,11 @@ static void cancelled(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(tiny_joins), cmocka_unit_test(larger_joins),
-                                       cmocka_unit_test(many_branches), cmocka_unit_test(chains),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(tiny_joins),
+                                       cmocka_unit_test(larger_joins),
+                                       cmocka_unit_test(many_branches),
+                                       cmocka_unit_test(chains),
+                                       cmocka_unit_test(never_worse_than_others),
                                        cmocka_unit_test(cancelled)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -186,12 +186,17 @@ static void schedule_requests_are_read(void **state)
     assert_ptr_equal(r.subject.solver, remat_solver_find("rotor"));
     assert_true(r.subject.wait == 2.5 && r.budget.percent && r.reserved.value == 1000);
     assert_true(r.subject.options.values[0] == 500);
-    uint64_t budget;
-    assert_int_equal(remat_budget_resolve(&r, 10001, &budget, NULL), REMAT_OK);
-    assert_int_equal(budget, 4000); /* floor(10001 / 2) - 1000 */
-    assert_int_equal(remat_budget_resolve(&r, 1998, &budget, NULL), REMAT_INVALID); /* 999 < 1000 */
-    assert_int_equal(remat_budget_resolve(&r, 2000, &budget, NULL), REMAT_OK);
-    assert_int_equal(budget, 0);
+    assert_true(r.layout.wanted && !r.layout.given);
+    remat_question q;
+    assert_int_equal(remat_question_resolve(&r, ID, NULL, 10001, &q, NULL), REMAT_OK);
+    assert_int_equal(q.budget, 4000); /* floor(10001 / 2) - 1000 */
+    assert_int_equal(q.alignment, 1); /* the whole network is smaller than 64 KiB */
+    /* 999 < 1000 */
+    assert_int_equal(remat_question_resolve(&r, ID, NULL, 1998, &q, NULL), REMAT_INVALID);
+    assert_int_equal(remat_question_resolve(&r, ID, NULL, 2000, &q, NULL), REMAT_OK);
+    assert_int_equal(q.budget, 0);
+    assert_int_equal(remat_question_resolve(&r, ID, NULL, 65536, &q, NULL), REMAT_OK);
+    assert_int_equal(q.alignment, 256);
     json_decref(json);
     json = parsed("{\"profile\": {}, \"budget\": 5}");
     assert_int_equal(remat_schedule_request_decode(json, &r, NULL), REMAT_OK);
@@ -216,6 +221,12 @@ static void wrong_requests_are_refused(void **state)
          "options.slot"},
         {"{\"profile\": {}, \"budget\": 5, \"solver\": \"rotor\", \"options\": {\"slots\": null}}",
          "options.slots"},
+        {"{\"profile\": {}, \"budget\": 5, \"layout\": 256}", "layout"},
+        {"{\"profile\": {}, \"budget\": 5, \"layout\": {}}", "layout.alignment"},
+        {"{\"profile\": {}, \"budget\": 5, \"layout\": {\"alignment\": 24}}", "layout.alignment"},
+        {"{\"profile\": {}, \"budget\": 5, \"layout\": {\"alignment\": 2097152}}",
+         "layout.alignment"},
+        {"{\"profile\": {}, \"budget\": 5, \"link\": 12}", "link"},
         {"{\"profile\": {}, \"budget\": 5, \"wait\": -1}", "wait"},
         {"{\"profile\": {}, \"budget\": 5, \"wait\": 1e9}", "wait"},
         {"{\"profile\": {}, \"budget\": 5, \"bugdet\": 5}", "bugdet"}};
@@ -263,20 +274,34 @@ static void tradeoff_requests_are_read(void **state)
 
 /* ---- questions ---- */
 
-static void check_question(const remat_solver *solver, const remat_options *options)
+static void check_question(const remat_solver *solver, const remat_options *options,
+                           uint32_t alignment, bool linked)
 {
-    json_t *question = remat_question(ID, solver, options, 4096), *sorted;
-    remat_subject subject;
-    uint64_t budget;
+    const remat_question asked = {.profile_id = ID,
+                                  .solver = solver,
+                                  .options = *options,
+                                  .budget = 4096,
+                                  .alignment = alignment,
+                                  .way = {linked,
+                                          {.to_host = linked ? 2.5 : 0,
+                                           .to_device = linked ? 1 / 3. : 0,
+                                           .latency = linked ? 1e-5 : 0,
+                                           .shared = linked}}};
+    json_t *question = remat_question_encode(&asked), *sorted;
+    remat_question read;
     assert_non_null(question);
     char *text = remat_json_text(question);
-    assert_int_equal(remat_question_decode(question, &subject, &budget, NULL), REMAT_OK);
-    assert_int_equal(budget, 4096);
-    assert_string_equal(subject.profile_id, ID);
-    assert_ptr_equal(subject.solver, solver);
+    assert_int_equal(remat_question_decode(question, &read, NULL), REMAT_OK);
+    assert_int_equal(read.budget, 4096);
+    assert_int_equal(read.alignment, alignment);
+    assert_string_equal(read.profile_id, ID);
+    assert_ptr_equal(read.solver, solver);
+    assert_int_equal(read.way.given, linked);
+    assert_true(!linked || (read.way.link.to_host == 2.5 && read.way.link.to_device == 1 / 3. &&
+                            read.way.link.latency == 1e-5 && read.way.link.shared));
     for (size_t i = 0; solver && i < solver->n_options; i++)
-        assert_true(subject.options.values[i] == options->values[i]);
-    json_t *again = remat_question(subject.profile_id, subject.solver, &subject.options, budget);
+        assert_true(read.options.values[i] == options->values[i]);
+    json_t *again = remat_question_encode(&read);
     char *other = remat_json_text(again), *keys;
     assert_string_equal(text, other);
     keys = json_dumps(question, JSON_COMPACT | JSON_SORT_KEYS | JSON_REAL_PRECISION(17));
@@ -297,14 +322,17 @@ static void questions_have_one_spelling(void **state)
     size_t n;
     const remat_solver *const *solvers = remat_solvers(&n);
     const remat_options none = {{0}};
-    check_question(NULL, &none);
+    check_question(NULL, &none, 256, true);
+    check_question(NULL, &none, 0, false);
     for (size_t i = 0; i < n; i++) {
         remat_options options = remat_options_default(solvers[i]);
-        check_question(solvers[i], &options);
+        check_question(solvers[i], &options, 256, true);
+        check_question(solvers[i], &options, 0, false);
         for (size_t k = 0; k < solvers[i]->n_options; k++)
             if (solvers[i]->options[k].type != REMAT_OPTION_CHOICE)
                 options.values[k] = solvers[i]->options[k].maximum;
-        check_question(solvers[i], &options);
+        check_question(solvers[i], &options, 256, true);
+        check_question(solvers[i], &options, 0, false);
     }
 }
 

@@ -23,7 +23,8 @@ static void read_stage(const json_t *node, support_stage *stage)
         .ob = integer(node, "backward_workspace_bytes"),
         .uf = json_number_value(json_object_get(node, "forward_time")),
         .ub = json_number_value(json_object_get(node, "backward_time")),
-        .uses_output = json_is_true(json_object_get(node, "backward_uses_output")),
+        /* the loss's is not given: the default of profiles */
+        .uses_output = !json_is_false(json_object_get(node, "backward_uses_output")),
     };
 }
 

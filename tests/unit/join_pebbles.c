@@ -7,9 +7,10 @@
 
 #include <cmocka.h>
 
-#include "join/pebble.h"
+#include "remat/pebble.h"
 
 #include <jansson.h>
+#include <math.h>
 
 static remat_pebble_table *table_new(uint32_t k, uint32_t edge, uint32_t slots)
 {
@@ -192,6 +193,25 @@ static void pairs(void **state)
     remat_pebble_table_free(table);
 }
 
+/* One branch (recurrent): the same statement is wrong at L = 10 (2.4) and L = 15 (2.8). */
+static void single_branches(void **state)
+{
+    (void)state;
+    remat_pebble_table *table = table_new(1, 6 * LARGEST, 5);
+    static const struct {
+        uint32_t l;
+        double ratio;
+    } refuted[] = {{10, 2.4}, {15, 2.8}};
+    for (size_t i = 0; i < 2; i++) {
+        const remat_pebble_join join = {.k = 1, .length = {6 * refuted[i].l}};
+        assert_int_equal(remat_pebble_least_slots(&join), 3);
+        assert_true(fabs(ratio(table, &join, 5) - refuted[i].ratio) < 0.05);
+    }
+    const remat_pebble_join short_one = {.k = 1, .length = {6 * 5}};
+    assert_true(ratio(table, &short_one, 5) < 2);
+    remat_pebble_table_free(table);
+}
+
 /* Below a ratio of about 1.4 each slot is worth one forward step or none. */
 static void one_step_per_slot(void **state)
 {
@@ -240,6 +260,7 @@ int main(void)
         cmocka_unit_test(toy_second_problem),
         cmocka_unit_test(triplets),
         cmocka_unit_test(pairs),
+        cmocka_unit_test(single_branches),
         cmocka_unit_test(one_step_per_slot),
         cmocka_unit_test(equivalent_chain),
     };

@@ -8,7 +8,7 @@ enum { JOIN_BRANCHES = 6, JOIN_NODES = 128 };
 
 typedef struct support_join {
     uint32_t k, length[JOIN_BRANCHES];
-    uint64_t input_gradient[JOIN_BRANCHES];
+    uint64_t input_bytes[JOIN_BRANCHES], input_gradient[JOIN_BRANCHES];
     support_stage steps[JOIN_BRANCHES][JOIN_NODES];
     support_stage loss;
 } support_join;
@@ -46,7 +46,7 @@ static inline remat_profile *support_join_profile(const support_join *join)
             snprintf(ids[j][i], sizeof ids[j][i], "x%u_%u", j, i);
         input_specs[j] =
             (remat_input_spec){.id = ids[j][0],
-                               .bytes = support_number(0),
+                               .bytes = support_number((double)join->input_bytes[j]),
                                .gradient_bytes = support_number((double)join->input_gradient[j])};
         for (uint32_t i = 0; i < join->length[j]; i++, n++) {
             inputs[n] = ids[j][i];

@@ -31,7 +31,7 @@ static void assert_refused(remat_status status, bool read_only)
 static void newer_refused(void **state)
 {
     remat_store_close(open_store());
-    sql(store_path, "PRAGMA user_version = 2");
+    sql(store_path, "PRAGMA user_version = 3");
     assert_refused(REMAT_NEWER, false);
     assert_refused(REMAT_NEWER, true);
 }
@@ -44,7 +44,7 @@ static void newer_log_untouched(void **state)
     if (child == 0) {
         sqlite3 *db;
         sqlite3_open(store_path, &db);
-        sqlite3_exec(db, "PRAGMA user_version = 2; UPDATE pulse SET beat = 5", NULL, NULL, NULL);
+        sqlite3_exec(db, "PRAGMA user_version = 3; UPDATE pulse SET beat = 5", NULL, NULL, NULL);
         _exit(0);
     }
     waitpid(child, NULL, 0);

@@ -215,6 +215,34 @@ static void measurements(void **state)
     remat_store_close(store);
 }
 
+/* A table may belong to no profile: the profiles' tables and a deletion leave it alone. */
+static void table_of_no_profile(void **state)
+{
+    remat_store *store = open_store();
+    remat_blob blob = {0};
+    assert_ok(put_profile(store, 1, 50, NULL, error));
+    assert_ok(remat_store_put_table(store, "", "join", "{}", "old", 3, error));
+    assert_ok(remat_store_put_table(store, "", "join", "{}", "shared", 6, error));
+    assert_ok(remat_store_put_table(store, "profile1", "join", "{}", "own", 3, error));
+    assert_status(remat_store_get_table(store, "nobody", "join", "{}", &blob, error),
+                  REMAT_NOT_FOUND);
+    assert_status(remat_store_put_table(store, "nobody", "join", "{}", "x", 1, error),
+                  REMAT_NOT_FOUND);
+    remat_store_touch(store, "", NULL, "join", "{}");
+    assert_ok(remat_store_delete_profile(store, "profile1", error));
+    assert_ok(remat_store_get_table(store, "", "join", "{}", &blob, error));
+    assert_int_equal(blob.length, 6);
+    assert_memory_equal(blob.data, "shared", 6);
+    free(blob.data);
+    remat_store_statistics statistics;
+    assert_ok(remat_store_statistics_get(store, &statistics, error));
+    assert_int_equal(statistics.tables, 1);
+    assert_ok(remat_store_check(store, error));
+    assert_ok(remat_store_delete_table(store, "", "join", "{}", error));
+    assert_status(remat_store_get_table(store, "", "join", "{}", &blob, error), REMAT_NOT_FOUND);
+    remat_store_close(store);
+}
+
 /* Pages are of what was there when the first was asked for, however much is added between them. */
 static void pages(void **state)
 {
@@ -327,7 +355,7 @@ static void reopened(void **state)
     assert_int_equal(before.tables, 1);
     assert_int_equal(before.unfinished_jobs, 1);
     assert_int_equal(before.measurements, 1);
-    assert_true(before.table_bytes > 0 && before.file_bytes > 0 && before.schema_version == 1);
+    assert_true(before.table_bytes > 0 && before.file_bytes > 0 && before.schema_version == 2);
     assert_true(after.profiles == before.profiles && after.schedules == before.schedules);
     assert_true(after.tables == before.tables && after.table_bytes == before.table_bytes);
     assert_true(after.unfinished_jobs == 1 && after.measurements == 1);
@@ -379,6 +407,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(trimmed_tables, set_up, tear_down),
         cmocka_unit_test_setup_teardown(jobs, set_up, tear_down),
         cmocka_unit_test_setup_teardown(measurements, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(table_of_no_profile, set_up, tear_down),
         cmocka_unit_test_setup_teardown(pages, set_up, tear_down),
         cmocka_unit_test_setup_teardown(filtered_schedules_and_deletion, set_up, tear_down),
         cmocka_unit_test_setup_teardown(reopened, set_up, tear_down),

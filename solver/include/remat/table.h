@@ -11,6 +11,7 @@
 #ifndef REMAT_TABLE_H
 #define REMAT_TABLE_H
 
+#include "remat/layout.h"
 #include "remat/solver.h"
 
 typedef struct remat_table remat_table;
@@ -30,6 +31,7 @@ typedef struct remat_schedule {
     remat_optimality optimality;
     const char *class_name; /* of lower_bound; static */
     double lower_bound;     /* on the makespan at the budget asked for; at most the makespan */
+    remat_layout layout;    /* empty where none was asked for */
 } remat_schedule;
 
 /* Checks that the solver accepts the problem, refuses by the estimate (REMAT_TOO_LARGE names both
@@ -48,12 +50,17 @@ const remat_point *remat_table_frontier(const remat_table *table, size_t *ret_co
 /* Index of the last frontier point that fits budget, or -1 when none does. */
 ptrdiff_t remat_table_point(const remat_table *table, uint64_t budget);
 
-/* The best schedule within budget, replayed again now. REMAT_INFEASIBLE carries the least budget in
+/* The best schedule within budget, replayed again now; options are those the table was made with. REMAT_INFEASIBLE carries the least budget in
  * error->number (0 when the table has no schedule at all). *ret_schedule is written on success
  * only; clear it with remat_schedule_clear. */
 remat_status remat_table_schedule(const remat_table *table, const remat_problem *problem,
                                   uint64_t budget, remat_schedule *ret_schedule,
                                   remat_error *error);
+
+/* The schedule of one frontier point, whose peak fits budget, replayed again now; what is claimed of
+ * it is claimed at budget. */
+remat_status remat_table_trace(const remat_table *table, const remat_problem *problem, size_t index,
+                               uint64_t budget, remat_schedule *ret_schedule, remat_error *error);
 
 void remat_schedule_clear(remat_schedule *schedule);
 
@@ -84,6 +91,21 @@ size_t remat_auto_solvers(const remat_problem *problem, uint64_t memory_limit,
  * none has one. *ret_least: the least budget that any of them can serve, 0 if none can any. */
 ptrdiff_t remat_best_table(const remat_table *const *tables, size_t n, uint64_t budget,
                            uint64_t *ret_least);
+
+/* The schedule to hand out: the fastest, then smallest, of all tables that fits budget. With
+ * alignment > 0 every value gets an address and what must fit is the arena: while it does not, the
+ * next smaller schedule is laid out. REMAT_INFEASIBLE carries in error->number a budget that would
+ * do; name is who failed. Of problem only profile and link are read. *ret_schedule is written on
+ * success only. */
+remat_status remat_best_schedule(const remat_table *const *tables, size_t n, const char *name,
+                                 const remat_problem *problem, uint64_t budget, uint32_t alignment,
+                                 remat_schedule *ret_schedule, remat_error *error);
+
+/* The least peak that any of the tables reaches, 0 if none has a schedule, and the budget that this
+ * schedule needs: its arena, or with alignment 0 its peak. */
+remat_status remat_least_budget(const remat_table *const *tables, size_t n,
+                                const remat_problem *problem, uint32_t alignment,
+                                uint64_t *ret_peak, uint64_t *ret_budget, remat_error *error);
 
 /* REMAT_INFEASIBLE with the least budget (0: not known) in error->number. */
 remat_status remat_fail_infeasible(const char *solver, const remat_problem *problem,

@@ -5,7 +5,7 @@
  * the end the gradients at x_0 of the branches with keep[j] are there and nothing else. Backwards
  * run once each, so that makespan = forwards * u_f + sum(l) * u_b + u_t and a table holds forwards
  * alone: one table of k branches serves all lengths up to its edge, all slots up to its own and all
- * times. The mathematics, with what is corrected in it, is at the head of pebble.c. */
+ * times. The mathematics, with what is corrected in it, is at the head of solver/join/pebble.c. */
 #ifndef REMAT_JOIN_PEBBLE_H
 #define REMAT_JOIN_PEBBLE_H
 
@@ -30,6 +30,30 @@ uint32_t remat_pebble_least_slots(const remat_pebble_join *join);
 /* sum(l) + k: from this number of slots on nothing is computed twice. */
 uint32_t remat_pebble_most_slots(const remat_pebble_join *join);
 
+/* ---- profiles ---- */
+
+/* What a profile says in pebbles. Profiles do not change the rules of this model: what else a node
+ * tells of itself (what its backward reads, whether it is in place, the sizes of the loss) is not
+ * read. */
+typedef struct remat_pebble_problem {
+    remat_pebble_join join;
+    const uint32_t *nodes[REMAT_PEBBLE_BRANCHES]; /* [j][i]: the node that F j i runs */
+    double forward_time, backward_time, turn_time;
+    uint32_t *node_list; /* owned */
+} remat_pebble_problem;
+
+/* Whether the options of this solver ask for schedules in pebbles (options.model = pebble). */
+bool remat_pebbles_asked(const remat_solver *solver, const remat_options *options);
+
+/* Accepts a homogeneous join or chain whose outputs, gradients and graph inputs take 1 byte each,
+ * with one graph input of its own at the head of every branch; a graph input that the loss itself
+ * reads is a branch of length 0. Branches are in the order of their first nodes' inputs in the
+ * profile. options.keep_gradients: every gradient at x_0 is kept. REMAT_NOT_ACCEPTED names the node
+ * or input and the number. Clear with remat_pebble_problem_clear. */
+remat_status remat_pebble_problem_of(const remat_profile *profile, const remat_options *options,
+                                     remat_pebble_problem *ret_problem, remat_error *error);
+void remat_pebble_problem_clear(remat_pebble_problem *problem);
+
 /* ---- tables ---- */
 
 typedef struct remat_pebble_table remat_pebble_table;
@@ -37,12 +61,23 @@ typedef struct remat_pebble_table remat_pebble_table;
 /* Bytes of a table; UINT64_MAX where they do not fit. */
 uint64_t remat_pebble_table_bytes(uint32_t k, uint32_t edge, uint32_t slots);
 
+/* The size that a kept table should grow to so that it answers the join with this many slots: what
+ * known (NULL: nothing) answers and the join together, each doubled as far as memory_limit (0: none)
+ * allows. *ret_updates: inner updates of the recurrence. */
+void remat_pebble_table_plan(const remat_pebble_table *known, const remat_pebble_join *join,
+                             uint32_t slots, uint64_t memory_limit, uint32_t *ret_edge,
+                             uint32_t *ret_slots, double *ret_updates);
+
 /* For k branches of lengths <= edge, any keep, and budgets up to slots. REMAT_INVALID past the
  * limits above, REMAT_TOO_LARGE past the host's memory limit. The caller frees. */
 remat_status remat_pebble_table_new(uint32_t k, uint32_t edge, uint32_t slots,
                                     const remat_host *host, remat_pebble_table **ret_table,
                                     remat_error *error);
 void remat_pebble_table_free(remat_pebble_table *table); /* accepts NULL */
+
+uint32_t remat_pebble_table_branches(const remat_pebble_table *table);
+void remat_pebble_table_size(const remat_pebble_table *table, uint32_t *ret_edge,
+                             uint32_t *ret_slots);
 
 /* Whether the table answers this join with this many slots. */
 bool remat_pebble_table_covers(const remat_pebble_table *table, const remat_pebble_join *join,
@@ -108,5 +143,20 @@ typedef struct remat_pebble_replay {
 remat_status remat_pebble_simulate(const remat_pebble_join *join,
                                    const remat_pebble_operations *operations,
                                    remat_pebble_replay *ret_replay, remat_error *error);
+
+/* A schedule in pebbles as it leaves the service. */
+typedef struct remat_pebble_schedule {
+    remat_pebble_operations operations;
+    remat_pebble_replay replay;
+    double makespan, store_all_makespan;
+} remat_pebble_schedule;
+
+/* Traces, replays and compares with what the table promised; the table covers the join. Optimal.
+ * REMAT_INFEASIBLE carries c_min in error->number, REMAT_INTERNAL says what the replay found.
+ * *ret_schedule is written on success only. */
+remat_status remat_pebble_solve(const remat_pebble_table *table,
+                                const remat_pebble_problem *problem, uint32_t slots,
+                                remat_pebble_schedule *ret_schedule, remat_error *error);
+void remat_pebble_schedule_clear(remat_pebble_schedule *schedule);
 
 #endif

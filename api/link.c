@@ -1,0 +1,148 @@
+/* The way to the host, as requests give it. */
+#include "fields.h"
+
+#include <math.h>
+#include <string.h>
+
+/* What copies between pinned host memory and a device attain, somewhat below what the buses are
+ * sold for. */
+static const struct {
+    const char *name, *summary;
+    double bytes_per_second, latency_seconds;
+} presets[] = {
+    {"pcie3-x16", "PCI Express 3.0, 16 lanes", 12e9, 10e-6},
+    {"pcie4-x16", "PCI Express 4.0, 16 lanes", 24e9, 10e-6},
+    {"pcie5-x16", "PCI Express 5.0, 16 lanes", 48e9, 10e-6},
+    {"nvlink-c2c", "NVLink-C2C", 350e9, 5e-6},
+};
+enum { N_PRESETS = sizeof presets / sizeof *presets };
+
+static remat_status read_preset(const char *name, const remat_profile *profile, remat_link *link,
+                                remat_error *error)
+{
+    double seconds = profile ? remat_time_unit_seconds(profile->time_unit) : 0;
+    if (seconds == 0)
+        return remat_fail(error, REMAT_INVALID, "link.preset",
+                          "link.preset is per second, but the profile's time_unit is \"units\"; "
+                          "give bytes_per_time_unit");
+    for (size_t i = 0; i < N_PRESETS; i++)
+        if (strcmp(presets[i].name, name) == 0) {
+            link->to_host = link->to_device = presets[i].bytes_per_second * seconds;
+            link->latency = presets[i].latency_seconds / seconds;
+            return REMAT_OK;
+        }
+    return remat_fail(
+        error, REMAT_INVALID, "link.preset",
+        "link.preset is \"%.40s\"; it must be one of pcie3-x16, pcie4-x16, pcie5-x16, "
+        "nvlink-c2c",
+        name);
+}
+
+json_t *remat_link_presets_encode(void)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; list && i < N_PRESETS; i++)
+        if (json_array_append_new(
+                list, json_pack("{s:s, s:s, s:f, s:f, s:b}", "preset", presets[i].name, "summary",
+                                presets[i].summary, "bytes_per_second", presets[i].bytes_per_second,
+                                "latency_seconds", presets[i].latency_seconds, "shared", 0))) {
+            json_decref(list);
+            return NULL;
+        }
+    return list;
+}
+
+json_t *remat_link_encode(const remat_link *link)
+{
+    return json_pack("{s:f, s:b, s:f, s:f}", "latency", link->latency, "shared", link->shared,
+                     "to_device", link->to_device, "to_host", link->to_host);
+}
+
+/* Bytes per time unit of the profile: a number as it is, "12GB/s" by the profile's unit. */
+static remat_status rate_decode(const json_t *json, const char *field, const remat_profile *profile,
+                                double *ret_rate, remat_error *error)
+{
+    double rate = json_number_value(json);
+    if (json_is_string(json)) {
+        const char *unit, *text = json_string_value(json);
+        char bytes[8] = "";
+        const char *slash = strchr(text, '/');
+        double seconds = profile ? remat_time_unit_seconds(profile->time_unit) : 0;
+        if (!amount_split(text, &rate, &unit) || !slash || strcmp(slash, "/s") != 0 ||
+            slash < unit || slash - unit >= (ptrdiff_t)sizeof bytes)
+            return remat_fail(error, REMAT_INVALID, field,
+                              "%s is \"%.40s\"; it must be like \"12GB/s\"", field, text);
+        memcpy(bytes, unit, (size_t)(slash - unit));
+        if (amount_unit(bytes) == 0)
+            return remat_fail(error, REMAT_INVALID, field, "%s is \"%.40s\"; its unit is unknown",
+                              field, text);
+        if (seconds == 0)
+            return remat_fail(error, REMAT_INVALID, field,
+                              "%s is per second, but the profile's time_unit is \"units\"; give "
+                              "bytes_per_time_unit",
+                              field);
+        rate *= amount_unit(bytes) * seconds;
+    } else if (!json_is_number(json)) {
+        return remat_fail(error, REMAT_INVALID, field, "%s must be a number or like \"12GB/s\"",
+                          field);
+    }
+    if (!(rate >= 0) || isinf(rate))
+        return remat_fail(error, REMAT_INVALID, field,
+                          "%s is %g; it must be finite and not negative", field, rate);
+    *ret_rate = rate;
+    return REMAT_OK;
+}
+
+remat_status remat_link_decode(const json_t *json, const remat_profile *profile,
+                               remat_link *ret_link, remat_error *error)
+{
+    remat_number per_unit = {0}, latency = {0};
+    const json_t *bandwidth = NULL, *to_host = NULL, *to_device = NULL;
+    const char *preset = NULL;
+    remat_link link = {0};
+    const field_rule rules[] = {{"preset", FIELD_STRING, false, &preset},
+                                {"bandwidth", FIELD_ANY, false, &bandwidth},
+                                {"bytes_per_time_unit", FIELD_NUMBER, false, &per_unit},
+                                {"to_host", FIELD_ANY, false, &to_host},
+                                {"to_device", FIELD_ANY, false, &to_device},
+                                {"latency", FIELD_NUMBER, false, &latency},
+                                {"shared", FIELD_BOOLEAN, false, &link.shared}};
+    remat_status status = fields_read(json, "link.", rules, sizeof rules / sizeof *rules, error);
+    if (status)
+        return status;
+    bool each_way = to_host && to_device;
+    if ((preset != NULL) + (bandwidth != NULL) + per_unit.given + each_way != 1 ||
+        (!each_way && (to_host || to_device)))
+        return remat_fail(
+            error, REMAT_INVALID, "link",
+            "link needs one of preset, bandwidth, bytes_per_time_unit, or both to_host "
+            "and to_device");
+    if (bandwidth && !json_is_string(bandwidth))
+        return remat_fail(error, REMAT_INVALID, "link.bandwidth",
+                          "link.bandwidth must be like \"12GB/s\"");
+    if (preset)
+        status = read_preset(preset, profile, &link, error);
+    else if (bandwidth)
+        status = rate_decode(bandwidth, "link.bandwidth", profile, &link.to_host, error);
+    else if (each_way)
+        status = rate_decode(to_host, "link.to_host", profile, &link.to_host, error);
+    else
+        link.to_host = per_unit.value;
+    if (!preset)
+        link.to_device = link.to_host;
+    if (!status && each_way)
+        status = rate_decode(to_device, "link.to_device", profile, &link.to_device, error);
+    if (status)
+        return status;
+    if (!(link.to_host >= 0) || isinf(link.to_host))
+        return remat_fail(error, REMAT_INVALID, "link.bytes_per_time_unit",
+                          "link.bytes_per_time_unit is %g; it must be finite and not negative",
+                          link.to_host);
+    if (latency.given)
+        link.latency = latency.value;
+    if (!(link.latency >= 0) || isinf(link.latency))
+        return remat_fail(error, REMAT_INVALID, "link.latency",
+                          "link.latency is %g; it must be finite and not negative", link.latency);
+    *ret_link = link;
+    return REMAT_OK;
+}

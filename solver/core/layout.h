@@ -1,0 +1,36 @@
+/* What the parts of remat_layout_new hand to each other. The judge of layouts uses none of it. */
+#ifndef REMAT_CORE_LAYOUT_H
+#define REMAT_CORE_LAYOUT_H
+
+#include "remat/layout.h"
+
+#define REMAT_LAYOUT_NONE UINT32_MAX
+
+/* The allocations of a list, without offsets. Both arrays are one malloc each; the caller frees. */
+typedef struct remat_lives {
+    remat_allocation *items;
+    uint32_t *next; /* by item: the one that overwrites it in place, or REMAT_LAYOUT_NONE */
+    uint32_t n;
+} remat_lives;
+
+/* Of a valid list. Fails with REMAT_NO_MEMORY or REMAT_TOO_LARGE. */
+remat_status remat_layout_lives(const remat_profile *profile, const remat_operations *operations,
+                                remat_lives *ret_lives, remat_error *error);
+
+/* Writes every item's offset; *ret_arena: end of the highest. Almost linear.
+ * Fails with REMAT_NO_MEMORY only. */
+remat_status remat_layout_pack_online(const remat_lives *lives, uint64_t alignment,
+                                      uint64_t *ret_arena);
+
+/* Writes better offsets if it finds an arena below the one there is. Stops at least; between target
+ * (the peak of rounded sizes) and least, which only a fortunate choice of the highest reaches, it
+ * looks for a short while. Quadratic in the number of items. Fails with REMAT_NO_MEMORY only. */
+remat_status remat_layout_pack(const remat_lives *lives, uint64_t alignment, uint64_t target,
+                               uint64_t least, uint64_t arena);
+
+static inline uint64_t remat_layout_align(uint64_t bytes, uint64_t alignment)
+{
+    return (bytes + alignment - 1) & ~(alignment - 1);
+}
+
+#endif

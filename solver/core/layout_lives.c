@@ -1,0 +1,264 @@
+/* The allocations of a valid operation list and when each of them lives. */
+#include "core/layout.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define NONE REMAT_LAYOUT_NONE
+
+enum { MOST = 1 << 30 };
+
+/* Slots in which an allocation can be alive: out(v) is v, saved(v) is n + v, gradients 2n + value,
+ * graph inputs after them, then the versions of the states. */
+typedef struct walk {
+    const remat_profile *profile;
+    const remat_operations *operations;
+    uint32_t n, first_gradient, first_input;
+    uint32_t *first_version; /* by state: slot of its version 0; one more at the end */
+    uint32_t *alive;         /* by slot: item, or NONE */
+    uint32_t *last_restore;  /* by slot of a version: its last R, or NONE */
+    bool *read_later;        /* by node */
+    bool *overwrites;        /* by operation: this F takes over its first input's place */
+    remat_lives lives;
+    int32_t at;
+} walk;
+
+static bool allocate(walk *w)
+{
+    const remat_profile *p = w->profile;
+    w->n = p->n_nodes;
+    w->first_gradient = 2 * w->n;
+    w->first_input = w->first_gradient + w->n + p->n_inputs;
+    w->first_version = malloc(((size_t)p->n_states + 1) * sizeof *w->first_version);
+    if (!w->first_version)
+        return false;
+    uint32_t slots = w->first_input + p->n_inputs;
+    for (uint32_t k = 0; k < p->n_states; k++) {
+        w->first_version[k] = slots;
+        slots += p->states[k].n_writers + 1;
+    }
+    w->first_version[p->n_states] = slots;
+    w->alive = malloc(slots * sizeof *w->alive);
+    w->last_restore = malloc(slots * sizeof *w->last_restore);
+    w->read_later = calloc(w->n, sizeof *w->read_later);
+    w->overwrites = calloc(w->operations->length + 1, sizeof *w->overwrites);
+    if (!w->alive || !w->last_restore || !w->read_later || !w->overwrites)
+        return false;
+    memset(w->alive, 0xff, slots * sizeof *w->alive);
+    memset(w->last_restore, 0xff, slots * sizeof *w->last_restore);
+    return true;
+}
+
+static void release(walk *w)
+{
+    free(w->first_version);
+    free(w->alive);
+    free(w->last_restore);
+    free(w->read_later);
+    free(w->overwrites);
+    free(w->lives.items);
+    free(w->lives.next);
+}
+
+/* At most this many allocations are made. */
+static size_t count(const walk *w)
+{
+    size_t n = w->profile->n_inputs;
+    for (size_t i = 0; i < w->operations->length; i++) {
+        const remat_operation *operation = &w->operations->items[i];
+        bool backward = operation->kind == REMAT_B;
+        n += backward ? (size_t)w->profile->nodes[operation->index].n_inputs + 2 : 3;
+    }
+    return n;
+}
+
+/* ---- what lies ahead: overwriting forwards, last restores ---- */
+
+static void note_reads(walk *w, const remat_node *node)
+{
+    for (uint32_t i = 0; i < node->n_inputs; i++)
+        if (node->inputs[i] < w->n)
+            w->read_later[node->inputs[i]] = true;
+}
+
+static void look_ahead(walk *w)
+{
+    for (size_t i = w->operations->length; i-- > 0;) {
+        const remat_operation *operation = &w->operations->items[i];
+        uint32_t v = operation->index;
+        if (operation->kind == REMAT_R) {
+            uint32_t *last = &w->last_restore[w->first_version[v] + operation->version];
+            *last = *last == NONE ? (uint32_t)i : *last;
+        }
+        if (operation->target != REMAT_OUT || operation->kind >= REMAT_S)
+            continue;
+        const remat_node *node = &w->profile->nodes[v];
+        bool forward = operation->kind == REMAT_F || operation->kind == REMAT_A;
+        if (forward || operation->kind == REMAT_P)
+            w->read_later[v] = false;
+        if (forward && node->in_place && node->n_inputs > 0 && node->inputs[0] < w->n)
+            w->overwrites[i] = !w->read_later[node->inputs[0]];
+        if (forward || (operation->kind == REMAT_B && node->backward_uses_inputs))
+            note_reads(w, node);
+        if (operation->kind == REMAT_O ||
+            (operation->kind == REMAT_B && node->backward_uses_output))
+            w->read_later[v] = true;
+    }
+}
+
+/* ---- the walk ---- */
+
+/* Adds an item, alive to the end unless something ends it; NONE when it has no bytes. */
+static uint32_t make(walk *w, remat_allocation_kind kind, uint32_t index, uint64_t bytes)
+{
+    if (bytes == 0)
+        return NONE;
+    uint32_t item = w->lives.n++;
+    w->lives.next[item] = NONE;
+    w->lives.items[item] = (remat_allocation){.bytes = bytes,
+                                              .first = w->at,
+                                              .last = (int32_t)w->operations->length - 1,
+                                              .index = index,
+                                              .kind = (uint8_t)kind};
+    return item;
+}
+
+static void end(walk *w, uint32_t *item)
+{
+    if (*item != NONE)
+        w->lives.items[*item].last = w->at;
+    *item = NONE;
+}
+
+static void overwrite(walk *w, uint32_t lost, uint32_t made)
+{
+    if (lost != NONE && made != NONE)
+        w->lives.next[lost] = made;
+}
+
+static void make_workspace(walk *w, uint32_t v, uint64_t bytes)
+{
+    uint32_t workspace = make(w, REMAT_ALLOCATION_WORKSPACE, v, bytes);
+    end(w, &workspace);
+}
+
+static void forward(walk *w, uint32_t v, bool save)
+{
+    const remat_node *node = &w->profile->nodes[v];
+    w->alive[v] = make(w, REMAT_ALLOCATION_OUT, v, node->output_bytes);
+    if (save)
+        w->alive[w->n + v] = make(w, REMAT_ALLOCATION_SAVED, v, node->saved_bytes);
+    make_workspace(w, v, save ? node->save_workspace_bytes : node->forward_workspace_bytes);
+    if (w->overwrites[w->at]) {
+        overwrite(w, w->alive[node->inputs[0]], w->alive[v]);
+        end(w, &w->alive[node->inputs[0]]);
+    }
+}
+
+static uint32_t make_gradient(walk *w, uint32_t value)
+{
+    if (value < w->n)
+        return make(w, REMAT_ALLOCATION_GRADIENT, value, w->profile->nodes[value].gradient_bytes);
+    uint32_t k = value - w->n;
+    return make(w, REMAT_ALLOCATION_INPUT_GRADIENT, k, w->profile->inputs[k].gradient_bytes);
+}
+
+static void backward(walk *w, uint32_t v)
+{
+    const remat_node *node = &w->profile->nodes[v];
+    uint32_t *gradients = &w->alive[w->first_gradient];
+    if (node->n_consumers == 0) /* the loss */
+        gradients[v] = make_gradient(w, v);
+    for (uint32_t i = 0; i < node->n_inputs; i++) {
+        uint32_t *gradient = &gradients[node->inputs[i]];
+        if (*gradient != NONE) /* accumulates */
+            continue;
+        *gradient = make_gradient(w, node->inputs[i]);
+        if (i == 0 && node->in_place)
+            overwrite(w, gradients[v], *gradient);
+    }
+    make_workspace(w, v, node->backward_workspace_bytes);
+    end(w, &gradients[v]);
+    end(w, &w->alive[w->n + v]);
+}
+
+static uint32_t *target(walk *w, const remat_operation *operation)
+{
+    return &w->alive[operation->index + (operation->target == REMAT_OUT     ? 0
+                                         : operation->target == REMAT_SAVED ? w->n
+                                                                            : w->first_input)];
+}
+
+static uint32_t fetch(walk *w, const remat_operation *operation)
+{
+    uint32_t i = operation->index;
+    if (operation->target == REMAT_INPUT)
+        return make(w, REMAT_ALLOCATION_INPUT, i, w->profile->inputs[i].bytes);
+    if (operation->target == REMAT_SAVED)
+        return make(w, REMAT_ALLOCATION_SAVED, i, w->profile->nodes[i].saved_bytes);
+    return make(w, REMAT_ALLOCATION_OUT, i, w->profile->nodes[i].output_bytes);
+}
+
+static void visit(walk *w, const remat_operation *operation)
+{
+    uint32_t i = operation->index, slot;
+    switch ((remat_operation_kind)operation->kind) {
+    case REMAT_F:
+    case REMAT_A:
+        forward(w, i, operation->kind == REMAT_A);
+        return;
+    case REMAT_B:
+        backward(w, i);
+        return;
+    case REMAT_D:
+        end(w, target(w, operation));
+        return;
+    case REMAT_O:
+        return;
+    case REMAT_P:
+        *target(w, operation) = fetch(w, operation);
+        return;
+    case REMAT_S:
+        slot = w->first_version[i] + operation->version;
+        w->alive[slot] = make(w, REMAT_ALLOCATION_STATE, i, w->profile->states[i].bytes);
+        return;
+    case REMAT_R:
+        slot = w->first_version[i] + operation->version;
+        if (w->last_restore[slot] == (uint32_t)w->at)
+            end(w, &w->alive[slot]);
+        return;
+    }
+}
+
+static void walk_list(walk *w)
+{
+    look_ahead(w);
+    w->at = -1;
+    for (uint32_t k = 0; k < w->profile->n_inputs; k++)
+        w->alive[w->first_input + k] =
+            make(w, REMAT_ALLOCATION_INPUT, k, w->profile->inputs[k].bytes);
+    for (w->at = 0; w->at < (int32_t)w->operations->length; w->at++)
+        visit(w, &w->operations->items[w->at]);
+}
+
+remat_status remat_layout_lives(const remat_profile *profile, const remat_operations *operations,
+                                remat_lives *ret_lives, remat_error *error)
+{
+    walk w = {.profile = profile, .operations = operations};
+    size_t most = count(&w);
+    if (operations->length > MOST || most > MOST)
+        return remat_fail(error, REMAT_TOO_LARGE, "operations",
+                          "%zu operations with up to %zu allocations are past the limit of %d",
+                          operations->length, most, MOST);
+    w.lives.items = malloc((most + 1) * sizeof *w.lives.items);
+    w.lives.next = malloc((most + 1) * sizeof *w.lives.next);
+    if (!w.lives.items || !w.lives.next || !allocate(&w)) {
+        release(&w);
+        return remat_fail_memory(error);
+    }
+    walk_list(&w);
+    *ret_lives = w.lives;
+    w.lives = (remat_lives){0};
+    release(&w);
+    return REMAT_OK;
+}
