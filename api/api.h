@@ -256,6 +256,7 @@ void remat_time_text(int64_t milliseconds, char ret_text[32]);
     X(INVALID_REQUEST, "invalid-request", 400, "The request is not valid")                         \
     X(INVALID_PROFILE, "invalid-profile", 400, "The profile is not valid")                         \
     X(UNAUTHORIZED, "unauthorized", 401, "A token is required")                                    \
+    X(FORBIDDEN, "forbidden", 403, "The token is not for this")                                    \
     X(NOT_FOUND, "not-found", 404, "There is no such thing")                                       \
     X(METHOD_NOT_ALLOWED, "method-not-allowed", 405, "The method is not allowed here")             \
     X(CANCELLED, "cancelled", 409, "The job was cancelled")                                        \
@@ -263,6 +264,7 @@ void remat_time_text(int64_t milliseconds, char ret_text[32]);
     X(UNSUPPORTED_MEDIA_TYPE, "unsupported-media-type", 415, "Only application/json is read")      \
     X(INFEASIBLE_BUDGET, "infeasible-budget", 422, "No schedule fits the budget")                  \
     X(NOT_ACCEPTED, "solver-does-not-accept", 422, "The solver does not accept this profile")      \
+    X(RATE_LIMITED, "rate-limited", 429, "The client asks too much")                               \
     X(INTERNAL, "internal", 500, "The server failed")                                              \
     X(STORAGE, "storage", 500, "The store failed")                                                 \
     X(BUSY, "busy", 503, "The server is busy")                                                     \

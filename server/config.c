@@ -16,36 +16,56 @@ typedef struct setting {
     setting_type type;
     size_t offset, size; /* size: of TEXT */
     double minimum, maximum;
+    bool lively; /* takes effect at SIGHUP */
 } setting;
 
 #define AT(member) offsetof(config, member)
 static const setting settings[] = {
     {"listen", "ADDRESS:PORT", "where to listen (default 127.0.0.1:7070; port 0: any free port)",
-     TEXT, AT(listen), sizeof((config *)0)->listen, 0, 0},
+     TEXT, AT(listen), sizeof((config *)0)->listen, 0, 0, false},
     {"store", "PATH",
      "the store (default $XDG_STATE_HOME/remat/store.db; /var/lib/remat/store.db as root)", TEXT,
-     AT(store), sizeof((config *)0)->store, 0, 0},
+     AT(store), sizeof((config *)0)->store, 0, 0, false},
     {"workers", "N", "solves at a time (default: the machine's cores)", COUNT, AT(workers), 0, 1,
-     1024},
+     1024, false},
     {"memory-limit", "BYTES", "largest table of one solve (default: a quarter of the memory)",
-     BYTES, AT(memory_limit), 0, 1 << 20, 9e15},
+     BYTES, AT(memory_limit), 0, 1 << 20, 9e15, false},
     {"cache-bytes", "BYTES", "answers kept in memory, and as much for tables (default 256MiB)",
-     BYTES, AT(cache_bytes), 0, 0, 9e15},
+     BYTES, AT(cache_bytes), 0, 0, 9e15, false},
     {"max-body", "BYTES", "largest request body, also after decoding (default 64MiB)", BYTES,
-     AT(max_body), 0, 1024, 1 << 30},
+     AT(max_body), 0, 1024, 1 << 30, false},
     {"max-nodes", "N", "nodes of one profile (default 200000)", COUNT, AT(max_nodes), 0, 1,
-     REMAT_MAX_NODES},
-    {"queue-limit", "N", "solves that may wait (default 1000)", COUNT, AT(queue_limit), 0, 1, 1e6},
+     REMAT_MAX_NODES, false},
+    {"queue-limit", "N", "solves that may wait (default 1000)", COUNT, AT(queue_limit), 0, 1, 1e6,
+     false},
     {"max-connections", "N", "connections at a time (default 4000)", COUNT, AT(max_connections), 0,
-     1, 1e6},
+     1, 1e6, false},
     {"idle-seconds", "S", "before a silent connection is closed (default 60)", COUNT,
-     AT(idle_seconds), 0, 1, 86400},
+     AT(idle_seconds), 0, 1, 86400, false},
+    {"receive-seconds", "S", "to send a request, however slowly (default 30)", COUNT,
+     AT(receive_seconds), 0, 1, 86400, false},
     {"solve-seconds", "S", "limit of one solve (default 600)", COUNT, AT(solve_seconds), 0, 1,
-     86400},
+     86400, false},
     {"stop-seconds", "S", "grace of running solves at SIGTERM (default 20)", COUNT,
-     AT(stop_seconds), 0, 0, 86400},
+     AT(stop_seconds), 0, 0, 86400, false},
     {"log-level", "LEVEL", "error, warning, info or debug (default info)", LEVEL, AT(log_level), 0,
-     0, 0},
+     0, 0, true},
+    {"tokens", "FILE", "bearer tokens (rematd token); without it nobody needs one", TEXT,
+     AT(tokens), sizeof((config *)0)->tokens, 0, 0, false},
+    {"tls-cert", "FILE", "certificate with its chain, PEM: serve HTTPS", TEXT, AT(tls_cert),
+     sizeof((config *)0)->tls_cert, 0, 0, false},
+    {"tls-key", "FILE", "its key, PEM", TEXT, AT(tls_key), sizeof((config *)0)->tls_key, 0, 0,
+     false},
+    {"address-rate", "N", "requests a second of one address without token (default 0: any)", COUNT,
+     AT(address_rate), 0, 0, 1e6, true},
+    {"address-jobs", "N", "unfinished solves of one address without token (default 0: any)", COUNT,
+     AT(address_jobs), 0, 0, 1e6, true},
+    {"address-connections", "N", "connections of one address (default 0: any)", COUNT,
+     AT(address_connections), 0, 0, 1e6, false},
+    {"store-bytes", "BYTES", "size the store is kept below (default 0: any); least used first",
+     BYTES, AT(store_bytes), 0, 0, 9e15, true},
+    {"config", "FILE", "lines of `name = value` with these names; flags and variables win", TEXT,
+     AT(config), sizeof((config *)0)->config, 0, 0, false},
 };
 enum { N_SETTINGS = sizeof settings / sizeof *settings };
 
@@ -57,6 +77,9 @@ static void print_help(void)
          "       rematd check [--store PATH]  integrity of the store and of every record in it\n"
          "       rematd backup FILE [--store PATH]\n"
          "                                    a consistent copy, also while a daemon is running\n"
+         "       rematd token add NAME read,solve,admin [rate=N] [jobs=N] --tokens FILE\n"
+         "                                    makes a bearer token and prints it, this once\n"
+         "       rematd token list|revoke NAME --tokens FILE\n"
          "\n"
          "options (each also as an environment variable, --max-body as REMATD_MAX_BODY):");
     for (int i = 0; i < N_SETTINGS; i++) {
@@ -69,6 +92,9 @@ static void print_help(void)
          "  --version\n"
          "\n"
          "Sizes may be written 64MiB, 4GB. Logs go to stderr, one JSON object a line.\n"
+         "SIGHUP reads again: tokens, certificate, log-level, address-rate, address-jobs,\n"
+         "store-bytes.\n"
+         "A socket handed over by systemd (LISTEN_FDS) is used instead of --listen.\n"
          "Exit status: 0 stopped as asked, 1 failed, 2 bad usage or configuration.");
 }
 
@@ -124,6 +150,7 @@ static void set_defaults(config *c)
                   .queue_limit = 1000,
                   .max_connections = 4000,
                   .idle_seconds = 60,
+                  .receive_seconds = 30,
                   .solve_seconds = 600,
                   .stop_seconds = 20,
                   .log_level = LOG_INFO,
@@ -159,6 +186,62 @@ static bool read_environment(config *c)
     return true;
 }
 
+/* "name = value" lines; # begins a comment. */
+static bool read_line(config *c, const char *path, unsigned number, char *line)
+{
+    char where[1100];
+    snprintf(where, sizeof where, "%s, line %u", path, number);
+    line[strcspn(line, "#\n")] = '\0';
+    char *name = line + strspn(line, " \t"), *equals = strchr(name, '=');
+    if (!*name)
+        return true;
+    if (!equals)
+        return bad(where, name, "is not like name = value");
+    char *value = equals + 1 + strspn(equals + 1, " \t");
+    for (char *end = value + strlen(value); end > value && strchr(" \t\r", end[-1]);)
+        *--end = '\0';
+    while (equals > name && strchr(" \t", equals[-1]))
+        equals--;
+    *equals = '\0';
+    for (int i = 0; i < N_SETTINGS; i++)
+        if (strcmp(settings[i].flag, name) == 0)
+            return set(c, &settings[i], where, value);
+    return bad(where, name, "is not a setting; see rematd --help");
+}
+
+static bool read_file(config *c)
+{
+    char line[4096];
+    FILE *file = c->config[0] ? fopen(c->config, "r") : NULL;
+    if (!file)
+        return !c->config[0] || bad("--config", c->config, "cannot be read");
+    bool good = true;
+    for (unsigned number = 1; good && fgets(line, sizeof line, file); number++)
+        good = read_line(c, c->config, number, line);
+    fclose(file);
+    return good;
+}
+
+void config_take(config *c, const config *fresh)
+{
+    for (int i = 0; i < N_SETTINGS; i++) {
+        const setting *s = &settings[i];
+        void *old = (char *)c + s->offset;
+        const void *new = (const char *)fresh + s->offset;
+        size_t size = s->type == TEXT    ? s->size
+                      : s->type == BYTES ? sizeof(uint64_t)
+                      : s->type == LEVEL ? sizeof(log_level)
+                                         : sizeof(unsigned);
+        if (s->type == TEXT ? strcmp(old, new) == 0 : memcmp(old, new, size) == 0)
+            continue;
+        if (s->lively)
+            memcpy(old, new, size);
+        else
+            log_line(LOG_WARNING, "a setting changed that needs a restart",
+                     json_pack("{s:s}", "setting", s->flag));
+    }
+}
+
 static void print_config(const config *c)
 {
     for (int i = 0; i < N_SETTINGS; i++) {
@@ -175,6 +258,20 @@ static void print_config(const config *c)
     }
 }
 
+/* The file is read before the flags that win over it, so its own flag is looked for first. */
+static void find_file(config *c, int argc, char **argv)
+{
+    const char *path = getenv("REMATD_CONFIG");
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--config") == 0 && i + 1 < argc)
+            path = argv[i + 1];
+        else if (strncmp(argv[i], "--config=", 9) == 0)
+            path = argv[i] + 9;
+    }
+    if (path)
+        snprintf(c->config, sizeof c->config, "%s", path);
+}
+
 config_outcome config_read(config *ret_config, int argc, char **argv)
 {
     enum { CHECK = 1000, HELP, VERSION };
@@ -187,7 +284,8 @@ config_outcome config_read(config *ret_config, int argc, char **argv)
     options[N_SETTINGS + 3] = (struct option){0};
     config c;
     set_defaults(&c);
-    if (!read_environment(&c))
+    find_file(&c, argc, argv);
+    if (!read_file(&c) || !read_environment(&c))
         return CONFIG_BAD;
     int choice;
     optind = 1;
@@ -213,6 +311,10 @@ config_outcome config_read(config *ret_config, int argc, char **argv)
     }
     if (optind < argc) {
         fprintf(stderr, "rematd: \"%s\" is not expected here; see rematd --help\n", argv[optind]);
+        return CONFIG_BAD;
+    }
+    if (!c.tls_cert[0] != !c.tls_key[0]) {
+        fputs("rematd: --tls-cert and --tls-key belong together\n", stderr);
         return CONFIG_BAD;
     }
     if (c.check_only)

@@ -1,4 +1,4 @@
-/* Configuration: flags over REMATD_* variables over defaults. */
+/* Configuration: flags over REMATD_* variables over a file over defaults. */
 #ifndef REMAT_SERVER_CONFIG_H
 #define REMAT_SERVER_CONFIG_H
 
@@ -18,18 +18,30 @@ typedef struct config {
     unsigned max_nodes;    /* of one profile */
     unsigned queue_limit;  /* solves that may wait */
     unsigned max_connections;
-    unsigned idle_seconds;  /* before a silent connection is closed */
-    unsigned solve_seconds; /* limit of one solve */
-    unsigned stop_seconds;  /* grace of running solves at SIGTERM */
+    unsigned idle_seconds;    /* before a silent connection is closed */
+    unsigned receive_seconds; /* to send a request, beyond that */
+    unsigned solve_seconds;   /* limit of one solve */
+    unsigned stop_seconds;    /* grace of running solves at SIGTERM */
     log_level log_level;
-    bool check_only; /* --check-config */
+    char config[1024];   /* file that was read; "": none */
+    char tokens[1024];   /* file of bearer tokens; "": nobody needs one */
+    char tls_cert[1024]; /* PEM, with its chain; "": plain HTTP */
+    char tls_key[1024];
+    unsigned address_rate;        /* requests a second of one address; 0: no limit */
+    unsigned address_jobs;        /* its unfinished solves */
+    unsigned address_connections; /* its connections */
+    uint64_t store_bytes;         /* that the store is kept below; 0: no limit */
+    bool check_only;              /* --check-config */
 } config;
 
 typedef enum config_outcome { CONFIG_RUN, CONFIG_DONE, CONFIG_BAD } config_outcome;
 
-/* Reads variables and flags (argv as main got it, from its first argument on). CONFIG_DONE: --help
- * or
- * --version was printed. CONFIG_BAD: a message was printed on stderr. */
+/* Reads the file of --config, variables and flags (argv as main got it, from its first argument
+ * on). CONFIG_DONE: --help or --version was printed. CONFIG_BAD: a message was printed on stderr. */
 config_outcome config_read(config *ret_config, int argc, char **argv);
+
+/* The settings that may change while the daemon runs: from fresh into c. Names that changed and
+ * need a restart are logged. */
+void config_take(config *c, const config *fresh);
 
 #endif

@@ -35,6 +35,40 @@ bool get_job(request *r)
     return true;
 }
 
+/* A job that memory does not know has ended, or is another process's: one event says what it is. */
+static void stored_job_events(request *r)
+{
+    json_t *job = r->context;
+    r->context = NULL;
+    if (job)
+        streams_open(r, job);
+    http_answer(r);
+}
+
+static void get_job_events_work(request *r)
+{
+    get_job_work(r);
+    if (r->reply.status != 200)
+        return;
+    remat_error error;
+    const body *b = r->reply.body;
+    json_t *job = NULL;
+    if (remat_json_parse(b->data[BODY_IDENTITY], b->length[BODY_IDENTITY], &job, &error))
+        reply_error(r, &error);
+    body_release(r->reply.body);
+    r->reply.body = NULL;
+    r->context = job;
+}
+
+bool get_job_events(request *r)
+{
+    json_t *job = jobs_describe(r->service->jobs, r->id);
+    if (!job)
+        return start_work(r, get_job_events_work, stored_job_events);
+    streams_open(r, job);
+    return true;
+}
+
 bool delete_job(request *r)
 {
     if (!jobs_cancel(r->service->jobs, r->id))

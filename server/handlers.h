@@ -39,6 +39,7 @@ bool post_snapshots(request *r);
 bool list_jobs(request *r);
 bool get_job(request *r);
 bool delete_job(request *r);
+bool get_job_events(request *r);
 bool get_solvers(request *r);
 bool get_health(request *r);
 bool get_ready(request *r);

@@ -1,10 +1,14 @@
 #include "http.h"
 
+#include "admission.h"
+#include "listen.h"
+#include "peers.h"
+
 #include "routes.h"
 #include "service.h"
+#include "tls.h"
 
 #include <errno.h>
-#include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +20,9 @@ enum {
     CONNECTION_MEMORY = 32768,
     FIRST_BODY_BUFFER = 4096,
     DRAIN_FACTOR =
-        4 /* a body past the limit is read to this many limits, so that its sender reads 413 */
+        4, /* a body past the limit is read to this many limits, so that its sender reads 413 */
+    RECEIVE_SECONDS = 30, /* to send a request, beyond the time a connection may be silent */
+    WATCH_MILLISECONDS = 1000
 };
 
 struct http {
@@ -28,6 +34,7 @@ struct http {
     unsigned port, connections;
     uint64_t request_prefix, request_count;
     unsigned open_handles;
+    peers *peers;
 };
 
 /* ---- the loop ---- */
@@ -170,7 +177,8 @@ static bool announces_too_much(const request *r)
 /* What can be said before the body is read. False: r->reply is the answer. */
 static bool admit(request *r, const char *url)
 {
-    if (!routes_find(r, url) || !framing_is_clear(r) || !read_query(r))
+    if (!routes_find(r, url) || !admission_allow(r, routes_scope(r)) || !framing_is_clear(r) ||
+        !read_query(r))
         return false;
     if (!routes_takes_body(r))
         return true;
@@ -225,13 +233,13 @@ static bool receive(request *r, const char *data, size_t size)
 /* ---- sending ---- */
 
 /* Whether a comma-separated header value holds a token, and not with q=0. */
-static bool accepts_token(const char *list, const char *token)
+static bool accepts_coding(const char *list, const char *coding)
 {
-    size_t length = strlen(token);
+    size_t length = strlen(coding);
     for (const char *s = list; s && *s;) {
         s += strspn(s, ", \t");
         size_t item = strcspn(s, ","), name = strcspn(s, ",; \t");
-        if (name == length && strncasecmp(s, token, length) == 0) {
+        if (name == length && strncasecmp(s, coding, length) == 0) {
             const char *q = memmem(s, item, "q=", 2);
             return !q || strtod(q + 2, NULL) > 0;
         }
@@ -244,9 +252,9 @@ static body_coding choose_coding(const request *r)
 {
     const char *accepted = header(r, "Accept-Encoding");
     const body *b = r->reply.body;
-    if (b->data[BODY_ZSTD] && accepts_token(accepted, "zstd"))
+    if (b->data[BODY_ZSTD] && accepts_coding(accepted, "zstd"))
         return BODY_ZSTD;
-    if (b->data[BODY_GZIP] && accepts_token(accepted, "gzip"))
+    if (b->data[BODY_GZIP] && accepts_coding(accepted, "gzip"))
         return BODY_GZIP;
     return BODY_IDENTITY;
 }
@@ -254,6 +262,13 @@ static body_coding choose_coding(const request *r)
 static void free_body(void *data)
 {
     body_release(data);
+}
+
+static struct MHD_Response *add_type(struct MHD_Response *response, const char *type)
+{
+    if (response)
+        MHD_add_response_header(response, "Content-Type", type);
+    return response;
 }
 
 static struct MHD_Response *make_response(request *r, size_t *ret_sent)
@@ -268,6 +283,8 @@ static struct MHD_Response *make_response(request *r, size_t *ret_sent)
         out->body = NULL;
     }
     *ret_sent = 0;
+    if (out->stream)
+        return add_type(stream_response(out->stream), out->content_type);
     if (!out->body)
         return MHD_create_response_from_buffer(0, (void *)"", MHD_RESPMEM_PERSISTENT);
     body_coding coding = choose_coding(r);
@@ -283,9 +300,7 @@ static struct MHD_Response *make_response(request *r, size_t *ret_sent)
         MHD_add_response_header(response, "Content-Encoding", codings[coding]);
     if (b->data[BODY_ZSTD] || b->data[BODY_GZIP])
         MHD_add_response_header(response, "Vary", "Accept-Encoding");
-    MHD_add_response_header(response, "Content-Type",
-                            out->content_type ? out->content_type : "application/json");
-    return response;
+    return add_type(response, out->content_type ? out->content_type : "application/json");
 }
 
 static void add_headers(const request *r, struct MHD_Response *response)
@@ -304,6 +319,8 @@ static void add_headers(const request *r, struct MHD_Response *response)
         MHD_add_response_header(response, "X-Remat-Cache", out->cache);
     if (out->allow)
         MHD_add_response_header(response, "Allow", out->allow);
+    if (out->authenticate)
+        MHD_add_response_header(response, "WWW-Authenticate", "Bearer");
     if (out->retry_after) {
         snprintf(number, sizeof number, "%u", out->retry_after);
         MHD_add_response_header(response, "Retry-After", number);
@@ -386,6 +403,7 @@ static enum MHD_Result on_request(void *data, struct MHD_Connection *connection,
     }
     if (r->answered || r->refused)
         return send_reply(r);
+    peers_waiting(connection, false);
     if (r->dispatched) /* a spurious wake-up while it is suspended cannot be; be safe */
         return MHD_YES;
     r->dispatched = true;
@@ -403,9 +421,9 @@ static void on_completed(void *data, struct MHD_Connection *connection, void **c
                          enum MHD_RequestTerminationCode code)
 {
     (void)data;
-    (void)connection;
     (void)code;
     request *r = *context;
+    peers_waiting(connection, true);
     if (!r)
         return;
     body_release(r->reply.body);
@@ -417,13 +435,14 @@ static void on_completed(void *data, struct MHD_Connection *connection, void **c
 static void on_connection(void *data, struct MHD_Connection *connection, void **context,
                           enum MHD_ConnectionNotificationCode code)
 {
-    (void)connection;
-    (void)context;
     http *h = data;
-    if (code == MHD_CONNECTION_NOTIFY_STARTED)
+    if (code == MHD_CONNECTION_NOTIFY_STARTED) {
         h->connections++;
-    else
+        *context = peers_add(h->peers, connection);
+    } else {
         h->connections--;
+        peers_remove(h->peers, *context);
+    }
 }
 
 static void on_mhd_log(void *data, const char *format, va_list arguments)
@@ -435,73 +454,20 @@ static void on_mhd_log(void *data, const char *format, va_list arguments)
     log_line(LOG_DEBUG, "libmicrohttpd", json_pack("{s:s}", "text", text));
 }
 
-void http_answer(request *r)
+/* Resuming signals nothing in external mode; the daemon is run in this turn of the loop. */
+void http_wake(http *h)
 {
-    http *h = r->service->http;
-    r->answered = true;
-    MHD_resume_connection(r->connection);
-    /* Resuming signals nothing in external mode; the daemon is run in this turn of the loop. */
     uv_idle_start(&h->idle, on_idle);
 }
 
+void http_answer(request *r)
+{
+    r->answered = true;
+    MHD_resume_connection(r->connection);
+    http_wake(r->service->http);
+}
+
 /* ---- starting and stopping ---- */
-
-/* "127.0.0.1:7070", "[::1]:7070", "localhost:0" */
-static bool split_address(const char *listen_text, char *host, size_t size, const char **ret_port)
-{
-    const char *colon = strrchr(listen_text, ':');
-    if (!colon || !colon[1] || strspn(colon + 1, "0123456789") != strlen(colon + 1))
-        return false;
-    size_t length = (size_t)(colon - listen_text);
-    const char *start = listen_text;
-    if (length >= 2 && start[0] == '[' && start[length - 1] == ']') {
-        start++;
-        length -= 2;
-    }
-    if (length >= size)
-        return false;
-    memcpy(host, start, length);
-    host[length] = '\0';
-    *ret_port = colon + 1;
-    return true;
-}
-
-static int open_socket(const char *listen_text, unsigned *ret_port, remat_error *error)
-{
-    char host[256];
-    const char *port;
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE}, *found = NULL;
-    if (!split_address(listen_text, host, sizeof host, &port)) {
-        remat_fail(error, REMAT_INVALID, "listen", "listen is \"%s\"; it must be ADDRESS:PORT",
-                   listen_text);
-        return -1;
-    }
-    int code = getaddrinfo(host[0] ? host : NULL, port, &hints, &found);
-    if (code != 0) {
-        remat_fail(error, REMAT_INVALID, "listen", "listen \"%s\": %s", listen_text,
-                   gai_strerror(code));
-        return -1;
-    }
-    int fd = socket(found->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), on = 1;
-    struct sockaddr_storage address;
-    socklen_t length = sizeof address;
-    if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0 ||
-        bind(fd, found->ai_addr, found->ai_addrlen) != 0 || listen(fd, SOMAXCONN) != 0 ||
-        getsockname(fd, (struct sockaddr *)&address, &length) != 0) {
-        remat_fail(error, REMAT_IO, "listen", "cannot listen on %s: %s", listen_text,
-                   strerror(errno));
-        if (fd >= 0)
-            close(fd);
-        fd = -1;
-    } else {
-        char name[16] = "0";
-        getnameinfo((struct sockaddr *)&address, length, NULL, 0, name, sizeof name,
-                    NI_NUMERICSERV);
-        *ret_port = (unsigned)strtoul(name, NULL, 10);
-    }
-    freeaddrinfo(found);
-    return fd;
-}
 
 static remat_status watch(http *h, remat_error *error)
 {
@@ -526,27 +492,35 @@ http *http_new(service *s, remat_error *error)
     h->service = s;
     if (uv_random(NULL, NULL, &h->request_prefix, sizeof h->request_prefix, 0, NULL) != 0)
         h->request_prefix = uv_hrtime();
-    int fd = open_socket(s->config.listen, &h->port, error);
+    int fd = listen_open(s->config.listen, &h->port, error);
     if (fd < 0) {
         free(h);
         return NULL;
     }
+    h->peers = peers_new(s->loop, s->config.idle_seconds + s->config.receive_seconds);
+    bool tls = s->config.tls_cert[0] != '\0';
+    const struct MHD_OptionItem secure[] = {
+        {tls ? MHD_OPTION_HTTPS_CERT_CALLBACK : MHD_OPTION_END, 0, tls ? tls_callback() : NULL},
+        {MHD_OPTION_END, 0, NULL}};
     h->daemon = MHD_start_daemon(
-        MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, 0, NULL, NULL, on_request, h,
-        MHD_OPTION_UNESCAPE_CALLBACK, unescape, NULL, MHD_OPTION_EXTERNAL_LOGGER, on_mhd_log, h,
-        MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_NOTIFY_COMPLETED, on_completed, h,
-        MHD_OPTION_NOTIFY_CONNECTION, on_connection, h, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-        (size_t)CONNECTION_MEMORY, MHD_OPTION_CONNECTION_LIMIT, s->config.max_connections,
-        MHD_OPTION_CONNECTION_TIMEOUT, s->config.idle_seconds, MHD_OPTION_STRICT_FOR_CLIENT, 1,
-        MHD_OPTION_END);
+        MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG | (tls ? MHD_USE_TLS : 0), 0,
+        NULL, NULL, on_request, h, MHD_OPTION_ARRAY, secure, MHD_OPTION_PER_IP_CONNECTION_LIMIT,
+        s->config.address_connections, MHD_OPTION_UNESCAPE_CALLBACK, unescape, NULL,
+        MHD_OPTION_EXTERNAL_LOGGER, on_mhd_log, h, MHD_OPTION_LISTEN_SOCKET, fd,
+        MHD_OPTION_NOTIFY_COMPLETED, on_completed, h, MHD_OPTION_NOTIFY_CONNECTION, on_connection,
+        h, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY,
+        MHD_OPTION_CONNECTION_LIMIT, s->config.max_connections, MHD_OPTION_CONNECTION_TIMEOUT,
+        s->config.idle_seconds, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_END);
     if (!h->daemon) {
         remat_fail(error, REMAT_IO, "listen", "libmicrohttpd could not start");
         close(fd);
+        peers_free(h->peers);
         free(h);
         return NULL;
     }
     if (watch(h, error)) {
         MHD_stop_daemon(h->daemon);
+        peers_free(h->peers);
         free(h);
         return NULL;
     }
@@ -586,4 +560,5 @@ void http_free(http *h)
     uv_close((uv_handle_t *)&h->timer, on_closed);
     uv_close((uv_handle_t *)&h->idle, on_closed);
     MHD_stop_daemon(h->daemon);
+    peers_free(h->peers);
 }

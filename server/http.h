@@ -6,11 +6,13 @@
 
 #include "api.h"
 #include "body.h"
+#include "limits.h"
 #include "queue.h"
 
 #include <microhttpd.h>
 
 typedef struct http http;
+typedef struct stream stream;
 struct service;
 struct job;
 
@@ -25,6 +27,8 @@ typedef struct reply {
     const char *cache;    /* X-Remat-Cache: "hit", "table", "miss"; NULL: none */
     const char *allow;    /* NULL: none */
     unsigned retry_after; /* seconds; 0: none */
+    bool authenticate;    /* WWW-Authenticate: Bearer */
+    stream *stream;       /* events instead of a body (streams.h) */
 } reply;
 
 enum { QUERY_SIZE = 512 };
@@ -37,6 +41,8 @@ typedef struct request {
     unsigned route;
     char id[REMAT_ID_SIZE]; /* of the resource, from the path */
     char request_id[65];
+    char client[CLIENT_SIZE]; /* who asks: limits.h */
+    unsigned most_jobs;       /* of the client; 0: any */
     char cursor[QUERY_SIZE], name[QUERY_SIZE], profile_id[REMAT_ID_SIZE], solver[64];
     unsigned limit;
     char *content;
@@ -67,6 +73,12 @@ unsigned http_connections(const http *h);
 /* Answers a request that was not answered in its handler. Call once per request; it may be gone
  * after. */
 void http_answer(request *r);
+
+/* A suspended connection was resumed: it is served in this turn of the loop. */
+void http_wake(http *h);
+
+/* The response of a stream; NULL: out of memory. streams.c has it. */
+struct MHD_Response *stream_response(stream *one);
 
 /* Stops accepting; answers go on. */
 void http_quiesce(http *h);

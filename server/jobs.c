@@ -25,6 +25,7 @@ typedef struct job {
     struct job *prev, *next; /* ended ones, oldest first */
     char id[JOB_ID_SIZE];
     char key[2 * REMAT_ID_SIZE]; /* of the question: schedule id, or "tradeoff " and hash */
+    char owner[CLIENT_SIZE];     /* whose limit of unfinished solves it counts in; "": nobody's */
     question question;           /* of a schedule; text NULL for a trade-off */
     known_profile *profile;      /* of a trade-off */
     remat_tradeoff_request *tradeoff;
@@ -207,8 +208,16 @@ static void answer_acknowledgements(job *one)
 
 /* ---- memory ---- */
 
+static void disown(job *one)
+{
+    if (one->owner[0])
+        limits_end_job(one->jobs->service->limits, one->owner);
+    one->owner[0] = '\0';
+}
+
 static void job_free(job *one)
 {
+    disown(one);
     question_clear(&one->question);
     engine_profile_release(one->profile);
     free(one->tradeoff);
@@ -284,9 +293,13 @@ static void save_job(job *one)
 
 /* ---- running ---- */
 
+/* Several tables may be made for one job, side by side or one after the other: it never goes back. */
 static void on_progress(void *data, double fraction)
 {
-    atomic_store(&((job *)data)->permille, (unsigned)(fraction * 1000));
+    job *one = data;
+    unsigned now = (unsigned)(fraction * 1000), before = atomic_load(&one->permille);
+    while (now > before && !atomic_compare_exchange_weak(&one->permille, &before, now))
+        ;
 }
 
 static bool on_cancelled(void *data)
@@ -320,6 +333,7 @@ static void end_job(job *one, job_state state)
     one->seconds = (double)(uv_hrtime() - one->begun) / 1e9;
     HASH_DELETE(by_key, j->by_key, one);
     j->n_unfinished--;
+    disown(one);
     DL_APPEND(j->ended, one);
     j->n_ended++;
     if (state == FAILED)
@@ -472,6 +486,33 @@ static bool refuse_while_stopping(const jobs *j, request *r)
     return j->stopping;
 }
 
+/* A job of its own for r, counted among the unfinished solves of its client. NULL: r is answered. */
+static job *job_for(jobs *j, request *r, const char *key, double cost)
+{
+    remat_error error;
+    if (!limits_start_job(j->service->limits, r->client, r->most_jobs)) {
+        remat_fail(&error, REMAT_TOO_LARGE, NULL,
+                   "the client has %u unfinished solves, as many as it may", r->most_jobs);
+        reply_problem(r, REMAT_PROBLEM_RATE_LIMITED, &error);
+        r->reply.retry_after = RETRY_SECONDS;
+        http_answer(r);
+        return NULL;
+    }
+    job *one = job_new(j, NULL, key, cost);
+    if (one) {
+        memcpy(one->owner, r->client, CLIENT_SIZE);
+        return one;
+    }
+    limits_end_job(j->service->limits, r->client);
+    answer_busy(r, REMAT_PROBLEM_BUSY, "the server has no memory left; ask again");
+    return NULL;
+}
+
+static void answer_full(request *r)
+{
+    answer_busy(r, REMAT_PROBLEM_BUSY, "too many solves are waiting; ask again");
+}
+
 void jobs_ask(jobs *j, request *r, question *q, double cost, double wait)
 {
     if (refuse_while_stopping(j, r)) {
@@ -491,47 +532,42 @@ void jobs_ask(jobs *j, request *r, question *q, double cost, double wait)
     if (one) {
         atomic_fetch_add(&j->service->metrics.coalesced, 1);
         question_clear(q);
-    } else if ((one = job_new(j, NULL, q->schedule_id, cost)) != NULL) {
+    } else if ((one = job_for(j, r, q->schedule_id, cost)) != NULL) {
         one->question = *q;
-        if (!job_start(one))
-            one = NULL;
+        if (!job_start(one)) {
+            answer_full(r);
+            return;
+        }
     } else {
         question_clear(q);
+        return;
     }
-    if (one)
-        add_waiter(one, r, wait);
-    else
-        answer_busy(r, REMAT_PROBLEM_BUSY, "too many solves are waiting; ask again");
+    add_waiter(one, r, wait);
 }
 
 void jobs_ask_tradeoff(jobs *j, request *r, known_profile *profile,
                        remat_tradeoff_request *tradeoff, double cost, double wait)
 {
     char key[2 * REMAT_ID_SIZE], hash[REMAT_ID_SIZE];
-    job *one = NULL;
-    bool taken = false;
-    if (!refuse_while_stopping(j, r)) {
-        remat_sha256_hex(r->content, r->length, hash);
-        snprintf(key, sizeof key, "tradeoff %s", hash);
-        one = find_key(j, key);
-        if (one) {
-            atomic_fetch_add(&j->service->metrics.coalesced, 1);
-        } else if ((one = job_new(j, NULL, key, cost)) != NULL) {
-            taken = true;
-            one->profile = profile;
-            one->tradeoff = tradeoff;
-            if (!job_start(one))
-                one = NULL;
-        }
-        if (one)
-            add_waiter(one, r, wait);
-        else
-            answer_busy(r, REMAT_PROBLEM_BUSY, "too many solves are waiting; ask again");
-    }
-    if (!taken) {
+    bool refused = refuse_while_stopping(j, r);
+    remat_sha256_hex(r->content, r->length, hash);
+    snprintf(key, sizeof key, "tradeoff %s", hash);
+    job *one = refused ? NULL : find_key(j, key);
+    if (one)
+        atomic_fetch_add(&j->service->metrics.coalesced, 1);
+    job *own = one || refused ? NULL : job_for(j, r, key, cost);
+    if (!own) {
         engine_profile_release(profile);
         free(tradeoff);
+    } else {
+        own->profile = profile;
+        own->tradeoff = tradeoff;
+        one = job_start(own) ? own : NULL;
+        if (!one)
+            answer_full(r);
     }
+    if (one)
+        add_waiter(one, r, wait);
 }
 
 /* ---- the rest ---- */

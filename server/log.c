@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 static const char *const names[] = {"error", "warning", "info", "debug"};
-static log_level most = LOG_INFO;
+static _Atomic log_level most = LOG_INFO;
 
 void log_set_level(log_level level)
 {

@@ -7,7 +7,7 @@
 
 typedef enum log_level { LOG_ERROR, LOG_WARNING, LOG_INFO, LOG_DEBUG } log_level;
 
-/* Lines above this level are not written; set once at the start. */
+/* Lines above this level are not written. */
 void log_set_level(log_level level);
 bool log_level_named(const char *name, log_level *ret_level);
 bool log_enabled(log_level level);

@@ -1,5 +1,6 @@
 /* rematd: serve, or take care of a store. */
 #include "service.h"
+#include "tls.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -44,9 +45,43 @@ static int backup(const config *settings, const char *path)
     return 0;
 }
 
+/* --check-config: what the settings name must be readable. */
+static int check_files(const config *settings)
+{
+    tokens t = {0};
+    remat_error error;
+    remat_status status = REMAT_OK;
+    if (settings->tokens[0])
+        status = tokens_load(settings->tokens, &t, &error);
+    if (!status && settings->tls_cert[0])
+        status = tls_load(settings->tls_cert, settings->tls_key, &error);
+    tokens_clear(&t);
+    tls_free();
+    return status ? report(&error) : 0;
+}
+
+/* rematd token ...: the words before the first option are the command's. */
+static int token_command(int argc, char **argv)
+{
+    config settings;
+    int words = 1;
+    while (words < argc && strncmp(argv[words], "--", 2) != 0)
+        words++;
+    char **options = argv + words - 1;
+    char *first = options[0];
+    options[0] = argv[0];
+    config_outcome outcome = config_read(&settings, argc - words + 1, options);
+    options[0] = first;
+    if (outcome != CONFIG_RUN)
+        return outcome == CONFIG_DONE ? 0 : 2;
+    return tokens_command(settings.tokens, words - 1, argv + 1);
+}
+
 int main(int argc, char **argv)
 {
     config settings;
+    if (argc > 1 && strcmp(argv[1], "token") == 0)
+        return token_command(argc, argv);
     bool is_check = argc > 1 && strcmp(argv[1], "check") == 0;
     bool is_backup = argc > 2 && strcmp(argv[1], "backup") == 0;
     int words = is_backup ? 2 : is_check ? 1 : 0;
@@ -64,5 +99,7 @@ int main(int argc, char **argv)
         return check(&settings);
     if (is_backup)
         return backup(&settings, target);
-    return settings.check_only ? 0 : service_run(&settings);
+    if (settings.check_only)
+        return check_files(&settings);
+    return service_run(&settings, argc - words, argv + words);
 }

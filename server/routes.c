@@ -113,28 +113,30 @@ typedef struct route {
     const char *name;            /* for metrics and the OpenAPI document */
     id_kind id;
     handler get, post, delete;
+    bool open; /* to everybody, without a token */
 } route;
 
 static const route routes[] = {
-    {"/healthz", "", "/healthz", NO_ID, get_health, NULL, NULL},
-    {"/readyz", "", "/readyz", NO_ID, get_ready, NULL, NULL},
-    {"/metrics", "", "/metrics", NO_ID, get_metrics, NULL, NULL},
-    {"/openapi.json", "", "/openapi.json", NO_ID, get_openapi, NULL, NULL},
-    {"/", "", "/", NO_ID, get_root, NULL, NULL},
-    {"/v1/profiles", "", "/v1/profiles", NO_ID, list_profiles, post_profile, NULL},
-    {"/v1/profiles/", "", "/v1/profiles/{id}", HEX_64, get_profile, NULL, delete_profile},
-    {"/v1/schedules", "", "/v1/schedules", NO_ID, list_schedules, post_schedule, NULL},
-    {"/v1/schedules/", "", "/v1/schedules/{id}", HEX_64, get_schedule, NULL, NULL},
-    {"/v1/schedules/", "/timeline", "/v1/schedules/{id}/timeline", HEX_64, get_timeline, NULL,
-     NULL},
+    {"/healthz", "", "/healthz", NO_ID, get_health, NULL, NULL, true},
+    {"/readyz", "", "/readyz", NO_ID, get_ready, NULL, NULL, true},
+    {"/metrics", "", "/metrics", NO_ID, get_metrics, NULL, NULL, false},
+    {"/openapi.json", "", "/openapi.json", NO_ID, get_openapi, NULL, NULL, false},
+    {"/", "", "/", NO_ID, get_root, NULL, NULL, true},
+    {"/v1/profiles", "", "/v1/profiles", NO_ID, list_profiles, post_profile, NULL, false},
+    {"/v1/profiles/", "", "/v1/profiles/{id}", HEX_64, get_profile, NULL, delete_profile, false},
+    {"/v1/schedules", "", "/v1/schedules", NO_ID, list_schedules, post_schedule, NULL, false},
+    {"/v1/schedules/", "", "/v1/schedules/{id}", HEX_64, get_schedule, NULL, NULL, false},
+    {"/v1/schedules/", "/timeline", "/v1/schedules/{id}/timeline", HEX_64, get_timeline, NULL, NULL,
+     false},
     {"/v1/schedules/", "/measurements", "/v1/schedules/{id}/measurements", HEX_64,
-     list_measurements, post_measurement, NULL},
-    {"/v1/tradeoffs", "", "/v1/tradeoffs", NO_ID, NULL, post_tradeoff, NULL},
-    {"/v1/simulations", "", "/v1/simulations", NO_ID, NULL, post_simulation, NULL},
-    {"/v1/snapshots", "", "/v1/snapshots", NO_ID, NULL, post_snapshots, NULL},
-    {"/v1/solvers", "", "/v1/solvers", NO_ID, get_solvers, NULL, NULL},
-    {"/v1/jobs", "", "/v1/jobs", NO_ID, list_jobs, NULL, NULL},
-    {"/v1/jobs/", "", "/v1/jobs/{id}", HEX_32, get_job, NULL, delete_job},
+     list_measurements, post_measurement, NULL, false},
+    {"/v1/tradeoffs", "", "/v1/tradeoffs", NO_ID, NULL, post_tradeoff, NULL, false},
+    {"/v1/simulations", "", "/v1/simulations", NO_ID, NULL, post_simulation, NULL, false},
+    {"/v1/snapshots", "", "/v1/snapshots", NO_ID, NULL, post_snapshots, NULL, false},
+    {"/v1/solvers", "", "/v1/solvers", NO_ID, get_solvers, NULL, NULL, false},
+    {"/v1/jobs", "", "/v1/jobs", NO_ID, list_jobs, NULL, NULL, false},
+    {"/v1/jobs/", "", "/v1/jobs/{id}", HEX_32, get_job, NULL, delete_job, false},
+    {"/v1/jobs/", "/events", "/v1/jobs/{id}/events", HEX_32, get_job_events, NULL, NULL, false},
 };
 enum { N_ROUTES = sizeof routes / sizeof *routes };
 
@@ -193,6 +195,16 @@ bool routes_find(request *r, const char *path)
                "there is nothing at this path; ids are 64 (jobs: 32) lower-case hex digits");
     reply_problem(r, REMAT_PROBLEM_NOT_FOUND, &error);
     return false;
+}
+
+unsigned routes_scope(const request *r)
+{
+    const route *one = &routes[r->route - 1];
+    if (one->open)
+        return SCOPE_NONE;
+    if (strcmp(r->method, "DELETE") == 0)
+        return one->delete == delete_job ? SCOPE_SOLVE : SCOPE_ADMIN;
+    return strcmp(r->method, "POST") == 0 ? SCOPE_SOLVE : SCOPE_READ;
 }
 
 bool routes_takes_body(const request *r)

@@ -8,6 +8,9 @@
  * problem. */
 bool routes_find(request *r, const char *path);
 
+/* The scope that a token needs for the request. */
+unsigned routes_scope(const request *r);
+
 /* Whether the route takes a body. */
 bool routes_takes_body(const request *r);
 

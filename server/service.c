@@ -1,5 +1,8 @@
 #include "service.h"
 
+#include "listen.h"
+#include "tls.h"
+
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -12,10 +15,12 @@ enum { STOP_TICK_MILLISECONDS = 20, FORGET_JOBS_DAYS = 7 };
 /* What stops a service, step by step. */
 typedef struct stopper {
     service *service;
-    uv_signal_t term, interrupt;
+    uv_signal_t term, interrupt, hangup;
     uv_timer_t timer;
     uint64_t deadline;
     bool forced;
+    int argc;
+    char **argv;
 } stopper;
 
 static void on_store_log(void *data, const char *message)
@@ -62,7 +67,7 @@ static void on_stop_tick(uv_timer_t *timer)
         jobs_stop(s->jobs, true);
     }
     if (jobs_unfinished(s->jobs) > 0 || counts.light_running + counts.light_waiting > 0 ||
-        counts.heavy_running + counts.heavy_waiting > 0)
+        counts.heavy_running + counts.heavy_waiting > 0 || streams_count(s->streams) > 0)
         return;
     uv_timer_stop(timer);
     uv_stop(s->loop);
@@ -78,10 +83,52 @@ static void on_signal(uv_signal_t *handle, int number)
     log_line(LOG_INFO, "stopping",
              json_pack("{s:i, s:i}", "signal", number, "unfinished_jobs",
                        (int)jobs_unfinished(s->jobs)));
+    listen_notify("STOPPING=1");
     http_quiesce(s->http);
+    streams_stop(s->streams);
     jobs_stop(s->jobs, false);
     stop->deadline = uv_hrtime() + s->config.stop_seconds * UINT64_C(1000000000);
     uv_timer_start(&stop->timer, on_stop_tick, 0, STOP_TICK_MILLISECONDS);
+}
+
+/* ---- reading again ---- */
+
+static remat_status load_files(service *s, remat_error *error)
+{
+    tokens fresh = {0};
+    remat_status status = REMAT_OK;
+    if (s->config.tokens[0])
+        status = tokens_load(s->config.tokens, &fresh, error);
+    if (!status && s->config.tls_cert[0])
+        status = tls_load(s->config.tls_cert, s->config.tls_key, error);
+    if (status) {
+        tokens_clear(&fresh);
+        return status;
+    }
+    tokens_clear(&s->tokens);
+    s->tokens = fresh;
+    return REMAT_OK;
+}
+
+/* What cannot be read leaves everything as it was. */
+static void on_hangup(uv_signal_t *handle, int number)
+{
+    (void)number;
+    const stopper *stop = handle->data;
+    service *s = stop->service;
+    config fresh;
+    remat_error error = {0};
+    if (config_read(&fresh, stop->argc, stop->argv) != CONFIG_RUN)
+        remat_fail(&error, REMAT_INVALID, "config", "the configuration is wrong; see above");
+    else if (!load_files(s, &error))
+        config_take(&s->config, &fresh);
+    if (error.status) {
+        log_line(LOG_ERROR, "not reloaded",
+                 json_pack("{s:s, s:s}", "field", error.field, "why", error.message));
+        return;
+    }
+    log_set_level(s->config.log_level);
+    log_line(LOG_INFO, "reloaded", json_pack("{s:i}", "tokens", (int)s->tokens.n));
 }
 
 static void watch_signals(stopper *stop, service *s)
@@ -89,8 +136,10 @@ static void watch_signals(stopper *stop, service *s)
     stop->service = s;
     uv_signal_init(s->loop, &stop->term);
     uv_signal_init(s->loop, &stop->interrupt);
+    uv_signal_init(s->loop, &stop->hangup);
     uv_timer_init(s->loop, &stop->timer);
-    stop->term.data = stop->interrupt.data = stop->timer.data = stop;
+    stop->term.data = stop->interrupt.data = stop->hangup.data = stop->timer.data = stop;
+    uv_signal_start(&stop->hangup, on_hangup, SIGHUP);
     uv_signal_start(&stop->term, on_signal, SIGTERM);
     uv_signal_start(&stop->interrupt, on_signal, SIGINT);
     signal(SIGPIPE, SIG_IGN);
@@ -100,14 +149,18 @@ static void watch_signals(stopper *stop, service *s)
 
 static remat_status start(service *s, remat_error *error)
 {
-    remat_status status = service_open_store(&s->config, false, &s->store, error);
+    remat_status status = load_files(s, error);
+    if (!status)
+        status = service_open_store(&s->config, false, &s->store, error);
     if (status)
         return status;
+    s->limits = limits_new();
+    s->streams = streams_new(s);
     s->queue = queue_new(s->loop, s->config.workers, s->config.queue_limit);
     s->team = team_new(s->config.workers);
     s->engine = engine_new(&s->config, s->store, &s->metrics, s->team);
     s->jobs = jobs_new(s);
-    if (!s->queue || !s->engine || !s->jobs)
+    if (!s->limits || !s->streams || !s->queue || !s->engine || !s->jobs)
         return remat_fail_memory(error);
     uv_timeval64_t now;
     uint64_t forgotten;
@@ -125,10 +178,11 @@ static void close_handles(stopper *stop)
 {
     uv_close((uv_handle_t *)&stop->term, NULL);
     uv_close((uv_handle_t *)&stop->interrupt, NULL);
+    uv_close((uv_handle_t *)&stop->hangup, NULL);
     uv_close((uv_handle_t *)&stop->timer, NULL);
 }
 
-int service_run(const config *settings)
+int service_run(const config *settings, int argc, char **argv)
 {
     static uv_loop_t loop;
     static service s;
@@ -138,13 +192,17 @@ int service_run(const config *settings)
     s.config = *settings;
     s.loop = &loop;
     s.started = uv_hrtime();
+    stop.argc = argc;
+    stop.argv = argv;
     remat_status status = start(&s, &error);
     if (!status) {
         watch_signals(&stop, &s);
         log_line(LOG_INFO, "listening",
-                 json_pack("{s:s, s:i, s:s, s:i, s:s}", "address", s.config.listen, "port",
-                           (int)http_port(s.http), "store", s.config.store, "workers",
-                           (int)s.config.workers, "version", REMAT_VERSION));
+                 json_pack("{s:s, s:i, s:b, s:s, s:i, s:s}", "address", s.config.listen, "port",
+                           (int)http_port(s.http), "tls", s.config.tls_cert[0] != '\0', "store",
+                           s.config.store, "workers", (int)s.config.workers, "version",
+                           REMAT_VERSION));
+        listen_notify("READY=1");
         uv_run(&loop, UV_RUN_DEFAULT);
         http_free(s.http);
         close_handles(&stop);
@@ -158,10 +216,14 @@ int service_run(const config *settings)
         }
     }
     jobs_free(s.jobs);
+    streams_free(s.streams);
     uv_run(&loop, UV_RUN_DEFAULT);
     engine_free(s.engine);
     team_free(s.team);
     queue_free(s.queue);
+    limits_free(s.limits);
+    tokens_clear(&s.tokens);
+    tls_free();
     remat_store_close(s.store);
     uv_loop_close(&loop);
     uv_library_shutdown();

@@ -6,10 +6,13 @@
 #include "engine.h"
 #include "http.h"
 #include "jobs.h"
+#include "limits.h"
 #include "metrics.h"
 #include "queue.h"
 #include "storage.h"
+#include "streams.h"
 #include "team.h"
+#include "tokens.h"
 
 #include <uv.h>
 
@@ -23,12 +26,16 @@ typedef struct service {
     queue *queue;
     jobs *jobs;
     http *http;
+    tokens tokens; /* of config.tokens */
+    limits *limits;
+    streams *streams;
     uint64_t started; /* uv_hrtime */
     bool stopping;
 } service;
 
-/* Serves until SIGTERM or SIGINT. Returns the exit status of the process. */
-int service_run(const config *settings);
+/* Serves until SIGTERM or SIGINT; at SIGHUP reads tokens, certificate and configuration again (argc
+ * and argv as config_read got them). Returns the exit status of the process. */
+int service_run(const config *settings, int argc, char **argv);
 
 /* Opens the configured store. To serve, making its folder if it is not there; read_only beside a
  * daemon that may be serving it. */

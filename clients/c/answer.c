@@ -41,6 +41,8 @@ static remat_status status_of_type(remat_problem_type type)
     case REMAT_PROBLEM_NOT_ACCEPTED:
         return REMAT_NOT_ACCEPTED;
     case REMAT_PROBLEM_UNAUTHORIZED:
+    case REMAT_PROBLEM_FORBIDDEN:
+    case REMAT_PROBLEM_RATE_LIMITED:
     case REMAT_PROBLEM_INTERNAL:
     case REMAT_PROBLEM_STORAGE:
     case REMAT_PROBLEM_BUSY:

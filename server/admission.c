@@ -1,0 +1,77 @@
+#include "admission.h"
+
+#include "routes.h"
+#include "service.h"
+
+#include <netdb.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+static void name_address(request *r)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(r->connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    const struct sockaddr *address = info ? info->client_addr : NULL;
+    char host[INET6_ADDRSTRLEN + 1] = "unknown";
+    socklen_t length = address && address->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6)
+                                                                 : sizeof(struct sockaddr_in);
+    if (address && (address->sa_family == AF_INET || address->sa_family == AF_INET6))
+        getnameinfo(address, length, host, sizeof host, NULL, 0, NI_NUMERICHOST);
+    snprintf(r->client, sizeof r->client, "address %s", host);
+}
+
+static bool refuse(request *r, remat_problem_type type, const char *why)
+{
+    remat_error error;
+    remat_fail(&error, REMAT_INVALID, NULL, "%s", why);
+    reply_problem(r, type, &error);
+    r->reply.authenticate = type == REMAT_PROBLEM_UNAUTHORIZED;
+    return false;
+}
+
+/* The token of the request; NULL: r->reply says that there is none. */
+static const token *authenticate(request *r)
+{
+    const char *given =
+        MHD_lookup_connection_value(r->connection, MHD_HEADER_KIND, "Authorization");
+    const token *one = NULL;
+    if (given && strncasecmp(given, "Bearer ", 7) == 0) {
+        given += 7 + strspn(given + 7, " ");
+        one = tokens_find(&r->service->tokens, given);
+    }
+    if (!one)
+        refuse(r, REMAT_PROBLEM_UNAUTHORIZED,
+               given ? "this bearer token is not known, or was revoked"
+                     : "Authorization: Bearer and a token is needed here");
+    return one;
+}
+
+bool admission_allow(request *r, unsigned needed)
+{
+    const config *c = &r->service->config;
+    double rate = c->address_rate;
+    unsigned seconds = 1;
+    name_address(r);
+    if (needed == SCOPE_NONE)
+        return true;
+    r->most_jobs = c->address_jobs;
+    if (c->tokens[0]) {
+        const token *one = authenticate(r);
+        if (!one)
+            return false;
+        if (!(one->scopes & needed))
+            return refuse(r, REMAT_PROBLEM_FORBIDDEN,
+                          needed == SCOPE_READ    ? "the token needs the scope read"
+                          : needed == SCOPE_SOLVE ? "the token needs the scope solve"
+                                                  : "the token needs the scope admin");
+        snprintf(r->client, sizeof r->client, "token %s", one->name);
+        rate = one->rate;
+        r->most_jobs = one->jobs;
+    }
+    if (limits_admit(r->service->limits, r->client, rate, &seconds))
+        return true;
+    refuse(r, REMAT_PROBLEM_RATE_LIMITED, "too many requests; Retry-After says when to come again");
+    r->reply.retry_after = seconds;
+    return false;
+}

@@ -1,0 +1,197 @@
+#include "streams.h"
+
+#include "routes.h"
+#include "service.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <utlist.h>
+
+enum { TICK_MILLISECONDS = 100, BUFFER = 4096 };
+#define REPEAT_NANOSECONDS UINT64_C(1000000000)
+
+struct stream {
+    streams *list;
+    struct MHD_Connection *connection;
+    struct stream *prev, *next;
+    char job[REMAT_ID_SIZE];
+    char *text; /* of the event under way */
+    size_t length, sent;
+    char seen[96];   /* what was told last, but for the clock */
+    uint64_t told;   /* uv_hrtime */
+    bool suspended;  /* nothing to send for now */
+    bool last_event; /* after it the stream ends */
+};
+
+struct streams {
+    service *service;
+    stream *open;
+    uv_timer_t timer;
+    unsigned n;
+};
+
+/* ---- events ---- */
+
+static bool over(const json_t *job)
+{
+    const char *state = json_string_value(json_object_get(job, "state"));
+    return !state || (strcmp(state, "queued") != 0 && strcmp(state, "running") != 0);
+}
+
+/* Makes the job's state the event to be sent, if there is news. Takes job. */
+static void tell(stream *one, json_t *job)
+{
+    char news[sizeof one->seen];
+    const char *state = json_string_value(json_object_get(job, "state"));
+    snprintf(news, sizeof news, "%s %g %lld", state ? state : "",
+             json_number_value(json_object_get(job, "progress")),
+             (long long)json_integer_value(json_object_get(job, "queue_position")));
+    uint64_t now = uv_hrtime();
+    bool last = over(job);
+    if (!last && strcmp(news, one->seen) == 0 && now - one->told < REPEAT_NANOSECONDS) {
+        json_decref(job);
+        return;
+    }
+    char *data = job ? remat_json_text(job) : NULL, *text = NULL;
+    json_decref(job);
+    int length =
+        data ? asprintf(&text, "event: %s\ndata: %s\n\n", last ? "end" : "progress", data) : -1;
+    free(data);
+    one->last_event = last || length < 0;
+    if (length < 0)
+        return;
+    free(one->text);
+    one->text = text;
+    one->length = (size_t)length;
+    one->sent = 0;
+    one->told = now;
+    memcpy(one->seen, news, sizeof news);
+}
+
+static void wake(stream *one)
+{
+    if (!one->suspended)
+        return;
+    one->suspended = false;
+    MHD_resume_connection(one->connection);
+    http_wake(one->list->service->http);
+}
+
+static void on_tick(uv_timer_t *timer)
+{
+    streams *list = timer->data;
+    stream *one, *next;
+    DL_FOREACH_SAFE(list->open, one, next)
+    {
+        if (one->last_event || one->sent < one->length)
+            continue;
+        json_t *job = jobs_describe(list->service->jobs, one->job);
+        if (job)
+            tell(one, job);
+        else
+            one->last_event = true;
+        if (one->last_event || one->sent < one->length)
+            wake(one);
+    }
+}
+
+/* ---- libmicrohttpd's callbacks ---- */
+
+static ssize_t read_stream(void *data, uint64_t position, char *buffer, size_t size)
+{
+    (void)position;
+    stream *one = data;
+    size_t left = one->length - one->sent, n = left < size ? left : size;
+    if (n > 0) {
+        memcpy(buffer, one->text + one->sent, n);
+        one->sent += n;
+        return (ssize_t)n;
+    }
+    if (one->last_event)
+        return MHD_CONTENT_READER_END_OF_STREAM;
+    one->suspended = true;
+    MHD_suspend_connection(one->connection);
+    return 0;
+}
+
+static void close_stream(void *data)
+{
+    stream *one = data;
+    streams *list = one->list;
+    DL_DELETE(list->open, one);
+    if (--list->n == 0)
+        uv_timer_stop(&list->timer);
+    free(one->text);
+    free(one);
+}
+
+struct MHD_Response *stream_response(stream *one)
+{
+    struct MHD_Response *response =
+        MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BUFFER, read_stream, one, close_stream);
+    if (!response)
+        close_stream(one);
+    return response;
+}
+
+/* ---- the list ---- */
+
+void streams_open(request *r, json_t *first)
+{
+    streams *list = r->service->streams;
+    stream *one = calloc(1, sizeof *one);
+    if (!one || !first) {
+        free(one);
+        json_decref(first);
+        reply_body(r, 200, NULL);
+        return;
+    }
+    one->list = list;
+    one->connection = r->connection;
+    memcpy(one->job, r->id, REMAT_ID_SIZE);
+    tell(one, first);
+    DL_APPEND(list->open, one);
+    if (list->n++ == 0)
+        uv_timer_start(&list->timer, on_tick, TICK_MILLISECONDS, TICK_MILLISECONDS);
+    r->reply.status = 200;
+    r->reply.content_type = "text/event-stream";
+    r->reply.stream = one;
+}
+
+void streams_stop(streams *list)
+{
+    stream *one;
+    DL_FOREACH(list->open, one)
+    {
+        one->last_event = true;
+        wake(one);
+    }
+}
+
+unsigned streams_count(const streams *list)
+{
+    return list->n;
+}
+
+streams *streams_new(service *s)
+{
+    streams *list = calloc(1, sizeof *list);
+    if (!list)
+        return NULL;
+    list->service = s;
+    uv_timer_init(s->loop, &list->timer);
+    list->timer.data = list;
+    return list;
+}
+
+static void on_closed(uv_handle_t *handle)
+{
+    free(handle->data);
+}
+
+void streams_free(streams *list)
+{
+    if (list)
+        uv_close((uv_handle_t *)&list->timer, on_closed);
+}
