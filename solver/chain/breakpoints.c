@@ -20,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LOOK_AHEAD = 8, CANCEL_EVENTS = 1 << 20, EVENTS_OF_A_POSITION = 4 };
+enum { LOOK_AHEAD = 8, CANCEL_EVENTS = 1 << 18, EVENTS_OF_A_POSITION = 4 };
 
 typedef remat_breakpoint point;
 typedef remat_breakpoint_list list;
@@ -34,17 +34,6 @@ struct remat_breakpoints {
     uint64_t n_points;
     double events;
 };
-
-static size_t cell_index(uint32_t n, uint32_t s, uint32_t t)
-{
-    size_t before = (size_t)(s - 1) * (2 * (size_t)n - s + 2) / 2;
-    return before + (t - s);
-}
-
-static size_t n_cells(uint32_t n)
-{
-    return (size_t)n * ((size_t)n + 1) / 2;
-}
 
 /* Index of the last point with at most bytes, or -1. */
 static ptrdiff_t last_within(const list *cell, uint64_t bytes)
@@ -225,7 +214,7 @@ typedef struct run {
 
 static const list *cell(const remat_breakpoints *table, uint32_t s, uint32_t t)
 {
-    return &table->cells[cell_index(table->n, s, t)];
+    return &table->cells[remat_chain_cell(table->n, s, t)];
 }
 
 static bool build_envelope(const run *r, worker *w, uint32_t s, uint32_t t)
@@ -267,7 +256,7 @@ static void solve_cell(void *context, size_t index, unsigned worker_index)
             return;
         }
     }
-    list *target = &r->table->cells[cell_index(r->table->n, s, t)];
+    list *target = &r->table->cells[remat_chain_cell(r->table->n, s, t)];
     point *points = NULL;
     if (build_envelope(r, w, s, t))
         points = remat_arena_array(w->arena, w->n_envelope, sizeof *points);
@@ -321,7 +310,7 @@ static remat_breakpoints *table_allocate(uint32_t n, bool inputs_only, unsigned 
     table->n = n;
     table->inputs_only = inputs_only;
     table->n_workers = n_workers;
-    table->cells = calloc(n_cells(n), sizeof *table->cells);
+    table->cells = calloc(remat_chain_cells(n), sizeof *table->cells);
     table->arenas = calloc(n_workers, sizeof *table->arenas);
     if (table->cells && table->arenas)
         return table;
@@ -385,7 +374,8 @@ void remat_breakpoints_free(remat_breakpoints *table)
 
 uint64_t remat_breakpoints_bytes(const remat_breakpoints *table)
 {
-    return sizeof *table + n_cells(table->n) * sizeof(list) + table->n_points * sizeof(point);
+    return sizeof *table + remat_chain_cells(table->n) * sizeof(list) +
+           table->n_points * sizeof(point);
 }
 
 double remat_breakpoints_events(const remat_breakpoints *table)
@@ -498,7 +488,7 @@ remat_status remat_breakpoints_save(const remat_breakpoints *table, remat_buffer
                                     remat_error *error)
 {
     remat_status status = remat_buffer_put_u32(buffer, table->n);
-    for (size_t c = 0; c < n_cells(table->n) && !status; c++) {
+    for (size_t c = 0; c < remat_chain_cells(table->n) && !status; c++) {
         const list *points = &table->cells[c];
         status = remat_buffer_put_u64(buffer, points->count);
         for (size_t i = 0; i < points->count && !status; i++) {
@@ -539,14 +529,14 @@ remat_status remat_breakpoints_load(const remat_chain *chain, bool inputs_only,
 {
     uint32_t n = remat_reader_u32(reader);
     if (reader->failed || n != chain->n ||
-        n_cells(n) > (reader->length - reader->position) / (3 * sizeof(uint64_t)))
+        remat_chain_cells(n) > (reader->length - reader->position) / (3 * sizeof(uint64_t)))
         return remat_fail(error, REMAT_CORRUPT, NULL, "the table is not one of %u stages",
                           chain->n);
     remat_breakpoints *table = table_allocate(n, inputs_only, 1);
     if (!table)
         return remat_fail_memory(error);
     remat_status status = REMAT_OK;
-    for (size_t c = 0; c < n_cells(n) && !status; c++) {
+    for (size_t c = 0; c < remat_chain_cells(n) && !status; c++) {
         status = read_list(reader, &table->arenas[0], &table->cells[c]);
         table->n_points += table->cells[c].count;
     }

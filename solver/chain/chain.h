@@ -82,6 +82,17 @@ static inline int64_t remat_chain_leaf_ticks(const remat_chain *chain, uint32_t 
     return chain->backward[s] + (chain->direct[s] ? 0 : chain->forward[s]);
 }
 
+/* The number of sub-chains, and of (s,t) in the order (1,1) (1,2) .. (2,2) .. . */
+static inline size_t remat_chain_cells(uint32_t n)
+{
+    return (size_t)n * ((size_t)n + 1) / 2;
+}
+
+static inline size_t remat_chain_cell(uint32_t n, uint32_t s, uint32_t t)
+{
+    return (size_t)(s - 1) * (2 * (size_t)n - s + 2) / 2 + (t - s);
+}
+
 /* ---- operations; plain says that the input of the stage is stored alone and dies with its backward ---- */
 
 /* F_ck^s, F_none^{s+1} .. F_none^last. */

@@ -23,17 +23,13 @@ __attribute__((target("avx2,bmi2,popcnt"))) static inline __m128i lanes_of(uint3
 #define MIN(a, b) _mm256_min_epi32((a), (b))
 #define BELOW(a, b)                                                                                \
     ((uint32_t)_mm256_movemask_ps(_mm256_castsi256_ps(_mm256_cmpgt_epi32((b), (a)))))
-#define LOAD_FROM(p, first)                                                                        \
-    _mm256_blendv_epi8(                                                                            \
-        LOAD(p), SPLAT(REMAT_KERNEL_INFINITE),                                                     \
-        _mm256_cmpgt_epi32(SPLAT(first), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7)))
+#define TURN(a, b, n)                                                                              \
+    _mm256_blendv_epi8((b), (a),                                                                   \
+                       _mm256_cmpgt_epi32(SPLAT(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7)))
 #define FIRST(v) _mm256_cvtsi256_si32(v)
-#define PUT_BELOW(list, n, a, b, i)                                                                \
-    do {                                                                                           \
-        uint32_t below = BELOW(a, b);                                                              \
-        STORE((list) + (n),                                                                        \
-              _mm256_add_epi32(_mm256_cvtepu8_epi32(lanes_of(below)), SPLAT((int32_t)(i))));       \
-        (n) += (uint32_t)__builtin_popcount(below);                                                \
-    } while (0)
+#define NUMBERS _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7)
+#define PICK(a, b, x, y) _mm256_blendv_epi8((y), (x), _mm256_cmpgt_epi32((b), (a)))
+#define PUT(list, lanes, i)                                                                        \
+    STORE((list), _mm256_add_epi32(_mm256_cvtepu8_epi32(lanes_of(lanes)), SPLAT((int32_t)(i))))
 #include "chain/kernel_body.h"
 #endif

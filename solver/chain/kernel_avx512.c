@@ -15,20 +15,17 @@
 #define SUB(a, b) _mm512_sub_epi32((a), (b))
 #define MIN(a, b) _mm512_min_epi32((a), (b))
 #define BELOW(a, b) ((uint32_t)_mm512_cmplt_epi32_mask((a), (b)))
-#define LOAD_FROM(p, first)                                                                        \
+#define TURN(a, b, n)                                                                              \
     _mm512_mask_mov_epi32(                                                                         \
-        LOAD(p),                                                                                   \
-        _mm512_cmpgt_epi32_mask(SPLAT(first), _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10,  \
-                                                                11, 12, 13, 14, 15)),              \
-        SPLAT(REMAT_KERNEL_INFINITE))
+        (b),                                                                                       \
+        _mm512_cmpgt_epi32_mask(                                                                   \
+            SPLAT(n), _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)),    \
+        (a))
 #define FIRST(v) _mm_cvtsi128_si32(_mm512_castsi512_si128(v))
-#define PUT_BELOW(list, n, a, b, i)                                                                \
-    do {                                                                                           \
-        uint32_t below = BELOW(a, b);                                                              \
-        __m512i lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);   \
-        STORE((list) + (n), _mm512_maskz_compress_epi32(                                           \
-                                (__mmask16)below, _mm512_add_epi32(lanes, SPLAT((int32_t)(i)))));  \
-        (n) += (uint32_t)__builtin_popcount(below);                                                \
-    } while (0)
+#define NUMBERS _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)
+#define PICK(a, b, x, y) _mm512_mask_mov_epi32((y), _mm512_cmplt_epi32_mask((a), (b)), (x))
+#define PUT(list, lanes, i)                                                                        \
+    STORE((list), _mm512_maskz_compress_epi32((__mmask16)(lanes),                                  \
+                                              _mm512_add_epi32(NUMBERS, SPLAT((int32_t)(i)))))
 #include "chain/kernel_body.h"
 #endif

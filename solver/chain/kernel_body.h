@@ -4,153 +4,153 @@
  *   LOAD(p), STORE(p, v)         unaligned
  *   SPLAT(x), ADD(a, b), SUB(a, b), MIN(a, b)
  *   BELOW(a, b)                  bits of the lanes where a < b
- *   LOAD_FROM(p, first)          as LOAD, infinite in the lanes before `first`
+ *   TURN(a, b, n)                lanes before n of a, the others of b
  *   FIRST(v)                     lane 0
- *   PUT_BELOW(list, n, a, b, i)  list[n ..] := i + lane for the lanes where a < b, n counts them;
- * may write WIDTH entries */
+ *   NUMBERS                      0, 1, .. WIDTH - 1
+ *   PICK(a, b, x, y)             lanes where a < b of x, the others of y
+ *   PUT(list, lanes, i)          list[0 ..] := i + lane for the set of lanes; may write WIDTH
+ *                                entries */
+
+#include <string.h>
 
 #define LANES (REMAT_KERNEL_BLOCK / WIDTH)
 /* The vectors of a block stay in registers only if the loops over them are gone. */
 #define UNROLL _Pragma("GCC unroll 32")
 #define INLINE static inline __attribute__((always_inline))
 
-/* The same for candidates that begin inside the block, at slot from + first: what right holds
- * before is not theirs. left is the left part, or NULL where the constant cost stands for it. */
-KERNEL_TARGET INLINE void update_from(VEC *best, const int32_t *left, int32_t cost,
-                                      const int32_t *right, uint32_t first)
+KERNEL_TARGET INLINE VEC view_load(const remat_kernel_view *view, uint32_t i)
 {
+    int32_t turn = REMAT_KERNEL_BLOCK - (int32_t)view->turn, at = (int32_t)(i * WIDTH);
+    return TURN(LOAD(view->low + view->turn + at), LOAD(view->high + at - turn), turn - at);
+}
+
+KERNEL_TARGET INLINE void add_save(const remat_kernel_block *b, VEC *best)
+{
+    if (b->save_from >= b->from + REMAT_KERNEL_BLOCK)
+        return;
+    VEC cost = SPLAT(b->save_cost), none = SPLAT(REMAT_KERNEL_INFINITE);
+    if (b->save_from > b->from) {
+        int32_t first = (int32_t)(b->save_from - b->from);
+        UNROLL for (uint32_t i = 0; i < LANES; i++) best[i] = MIN(
+            best[i], ADD(TURN(none, view_load(&b->save, i), first - (int32_t)(i * WIDTH)), cost));
+        return;
+    }
+    UNROLL for (uint32_t i = 0; i < LANES; i++) best[i] =
+        MIN(best[i], ADD(view_load(&b->save, i), cost));
+}
+
+KERNEL_TARGET INLINE void add_pass(const remat_kernel_block *b, uint32_t index, VEC *best)
+{
+    const int32_t *left = b->left + (size_t)index * b->width;
+    const int32_t *right = b->right + (size_t)index * REMAT_KERNEL_BLOCK;
+    UNROLL for (uint32_t i = 0; i < LANES; i++) best[i] =
+        MIN(best[i], ADD(LOAD(left + i * WIDTH), LOAD(right + i * WIDTH)));
+}
+
+/* The same where the pass may begin inside the block or after it. */
+KERNEL_TARGET INLINE void add_late_pass(const remat_kernel_block *b, uint32_t index, VEC *best)
+{
+    const int32_t *left = b->left + (size_t)index * b->width;
+    const int32_t *right = b->right + (size_t)index * REMAT_KERNEL_BLOCK;
+    int32_t first = (int32_t)b->pass_from[index] - (int32_t)b->from;
+    VEC none = SPLAT(REMAT_KERNEL_INFINITE);
     UNROLL for (uint32_t i = 0; i < LANES; i++)
     {
-        VEC value = LOAD_FROM(right + i * WIDTH, (int32_t)first - (int32_t)(i * WIDTH));
-        best[i] = MIN(best[i], ADD(value, left ? LOAD(left + i * WIDTH) : SPLAT(cost)));
+        VEC value = TURN(none, LOAD(right + i * WIDTH), first - (int32_t)(i * WIDTH));
+        best[i] = MIN(best[i], ADD(value, LOAD(left + i * WIDTH)));
     }
-}
-
-KERNEL_TARGET INLINE void add_save(const remat_kernel_cell *cell, uint32_t from, VEC *best)
-{
-    uint32_t first = cell->save_shift > cell->save_from ? cell->save_shift : cell->save_from;
-    if (first >= from + REMAT_KERNEL_BLOCK)
-        return;
-    const int32_t *row = cell->save_row + ((ptrdiff_t)from - (ptrdiff_t)cell->save_shift);
-    if (first > from) {
-        update_from(best, NULL, cell->save_cost, row, first - from);
-        return;
-    }
-    VEC cost = SPLAT(cell->save_cost);
-    UNROLL for (uint32_t i = 0; i < LANES; i++) best[i] =
-        MIN(best[i], ADD(LOAD(row + i * WIDTH), cost));
-}
-
-/* best := min(best, the pass up to one position, which may begin inside the block or after it). */
-KERNEL_TARGET INLINE void add_late_pass(const remat_kernel_cell *cell, uint32_t from,
-                                        uint32_t index, VEC *best)
-{
-    uint32_t first = cell->shift[index];
-    if (cell->pass_from && cell->pass_from[index] > first)
-        first = cell->pass_from[index];
-    if (first >= from + REMAT_KERNEL_BLOCK)
-        return;
-    first = first > from ? first - from : 0;
-    const int32_t *left = cell->left + (size_t)index * cell->stride + from;
-    update_from(best, left, 0, cell->table + (cell->right[index] + (ptrdiff_t)from), first);
 }
 
 /* best := min(best, the passes up to the listed positions). */
-KERNEL_TARGET INLINE void add_passes(const remat_kernel_cell *cell, uint32_t from,
-                                     const int32_t *list, uint32_t count, VEC *best)
+KERNEL_TARGET INLINE void add_passes(const remat_kernel_block *b, const int32_t *list,
+                                     uint32_t count, VEC *best)
 {
-    if (cell->pass_from || cell->largest_shift > from) {
+    if (b->pass_from) {
         for (uint32_t i = 0; i < count; i++)
-            add_late_pass(cell, from, (uint32_t)list[i], best);
+            add_late_pass(b, (uint32_t)list[i], best);
         return;
     }
-    const int32_t *lefts = cell->left + from, *rights = cell->table + from;
-    for (uint32_t i = 0; i < count; i++) {
-        size_t index = (size_t)list[i];
-        const int32_t *left = lefts + index * cell->stride, *right = rights + cell->right[index];
-        UNROLL for (uint32_t j = 0; j < LANES; j++) best[j] =
-            MIN(best[j], ADD(LOAD(left + j * WIDTH), LOAD(right + j * WIDTH)));
-    }
+    for (uint32_t i = 0; i < count; i++)
+        add_pass(b, (uint32_t)list[i], best);
 }
 
-/* sums[i] := what position i costs at the block's last slot; returns the least. */
-KERNEL_TARGET INLINE int32_t sum_ends(uint32_t n_k, const int32_t *ends_left,
-                                      const int32_t *ends_right, int32_t *sums)
-{
-    VEC least = SPLAT(INT32_MAX);
-    for (uint32_t i = 0; i < n_k; i += WIDTH) {
-        VEC sum = ADD(LOAD(ends_left + i), LOAD(ends_right + i));
-        STORE(sums + i, sum);
-        least = MIN(least, sum);
-    }
-    int32_t values[WIDTH], result = INT32_MAX;
-    STORE(values, least);
-    for (uint32_t i = 0; i < WIDTH; i++)
-        result = values[i] < result ? values[i] : result;
-    return result;
-}
-
-KERNEL_TARGET INLINE uint32_t index_of(const int32_t *sums, int32_t value)
-{
-    uint32_t i = 0, found;
-    while ((found = BELOW(LOAD(sums + i), SPLAT(value + 1))) == 0)
-        i += WIDTH;
-    return i + (uint32_t)__builtin_ctz(found);
-}
-
-/* list := the positions below limit; returns how many. */
-KERNEL_TARGET INLINE uint32_t list_below(const int32_t *sums, uint32_t n_k, int32_t limit,
-                                         int32_t *list)
+/* list := the positions below limit at the block's last slot; returns how many. likely := the least
+ * of all there. */
+KERNEL_TARGET INLINE uint32_t list_below(remat_kernel_block *b, int32_t limit)
 {
     uint32_t count = 0;
-    VEC limits = SPLAT(limit);
-    for (uint32_t i = 0; i < n_k; i += WIDTH)
-        PUT_BELOW(list, count, LOAD(sums + i), limits, i);
+    VEC limits = SPLAT(limit), least = SPLAT(INT32_MAX), where = SPLAT(0), at = NUMBERS;
+    for (uint32_t i = 0; i < b->n_k; i += WIDTH) {
+        VEC sum = ADD(LOAD(b->ends_left + i), LOAD(b->ends_right + i));
+        where = PICK(sum, least, at, where);
+        least = MIN(least, sum);
+        at = ADD(at, SPLAT(WIDTH));
+        uint32_t below = BELOW(sum, limits);
+        if (below) {
+            PUT(b->list + count, below, i);
+            count += (uint32_t)__builtin_popcount(below);
+        }
+    }
+    int32_t values[WIDTH], positions[WIDTH];
+    STORE(values, least);
+    STORE(positions, where);
+    uint32_t best = 0;
+    for (uint32_t i = 1; i < WIDTH; i++)
+        best = values[i] < values[best] ? i : best;
+    b->likely = (uint32_t)positions[best];
     return count;
 }
 
 /* Positions whose sum at the block's end is not below this improve nothing: the best known value at
- * the first slot that can be feasible. */
-KERNEL_TARGET INLINE int32_t limit_of(const remat_kernel_cell *cell, uint32_t from, const VEC *best)
+ * the first slot that is feasible. */
+KERNEL_TARGET INLINE int32_t limit_of(const remat_kernel_block *b, const VEC *best)
 {
     int32_t limit = FIRST(best[0]);
-    if (cell->first > from) {
+    if (b->first > b->from) {
         int32_t values[REMAT_KERNEL_BLOCK];
         UNROLL for (uint32_t i = 0; i < LANES; i++) STORE(values + i * WIDTH, best[i]);
-        limit = values[cell->first - from];
+        limit = values[b->first - b->from];
     }
     return limit < REMAT_KERNEL_INFINITE ? limit : REMAT_KERNEL_INFINITE;
 }
 
-/* One position, which is then out of the way. */
-KERNEL_TARGET INLINE void take(const remat_kernel_cell *cell, uint32_t from, uint32_t index,
-                               VEC *best)
+KERNEL_TARGET INLINE uint32_t improve(remat_kernel_block *b, VEC *best)
 {
-    int32_t position = (int32_t)index;
-    add_passes(cell, from, &position, 1, best);
-    cell->sums[index] = REMAT_KERNEL_INFINITE;
+    int32_t likely = (int32_t)b->likely;
+    if (b->likely < b->n_k)
+        add_passes(b, &likely, 1, best);
+    uint32_t count = list_below(b, limit_of(b, best));
+    add_passes(b, b->list, count, best);
+    return count + 1;
 }
 
-KERNEL_TARGET uint32_t KERNEL_NAME(const remat_kernel_cell *cell, uint32_t from, uint32_t n_k,
-                                   const int32_t *ends_left, const int32_t *ends_right)
+/* Slots before the first feasible one hold sums with an infinite part: mark them. */
+KERNEL_TARGET INLINE void finish(const remat_kernel_block *b, VEC *best)
 {
-    VEC best[LANES], prefix = SPLAT(cell->prefix);
-    UNROLL for (uint32_t i = 0; i < LANES; i++) best[i] =
-        SPLAT(REMAT_KERNEL_INFINITE + cell->prefix);
-    if (cell->save_row)
-        add_save(cell, from, best);
-    uint32_t looked_at = 0;
-    int32_t least = sum_ends(n_k, ends_left, ends_right, cell->sums);
-    if (least < REMAT_KERNEL_INFINITE && least < FIRST(best[0])) {
-        uint32_t likely = index_of(cell->sums, least);
-        take(cell, from, likely, best);
-        if (cell->first > from && cell->first_index < n_k)
-            take(cell, from, cell->first_index, best); /* makes the first feasible slot finite */
-        uint32_t count = list_below(cell->sums, n_k, limit_of(cell, from, best), cell->list);
-        add_passes(cell, from, cell->list, count, best);
-        looked_at = count + 1;
+    VEC prefix = SPLAT(b->prefix), none = SPLAT(REMAT_KERNEL_INFINITE);
+    UNROLL for (uint32_t i = 0; i < LANES; i++) best[i] = SUB(best[i], prefix);
+    if (b->first > b->from) {
+        int32_t first = (int32_t)(b->first - b->from);
+        UNROLL for (uint32_t i = 0; i < LANES; i++) best[i] =
+            TURN(none, best[i], first - (int32_t)(i * WIDTH));
     }
-    int32_t *out = cell->out + from;
-    UNROLL for (uint32_t i = 0; i < LANES; i++) STORE(out + i * WIDTH, SUB(best[i], prefix));
+    if (b->width == REMAT_KERNEL_BLOCK) {
+        UNROLL for (uint32_t i = 0; i < LANES; i++) STORE(b->out + i * WIDTH, best[i]);
+    } else {
+        int32_t values[REMAT_KERNEL_BLOCK];
+        UNROLL for (uint32_t i = 0; i < LANES; i++) STORE(values + i * WIDTH, best[i]);
+        memcpy(b->out, values, b->width * sizeof *values);
+    }
+}
+
+KERNEL_TARGET uint32_t KERNEL_NAME(remat_kernel_block *b)
+{
+    VEC best[LANES];
+    UNROLL for (uint32_t i = 0; i < LANES; i++) best[i] = SPLAT(b->before + b->prefix);
+    uint32_t looked_at = 0;
+    add_save(b, best);
+    if (b->n_k > 0)
+        looked_at = improve(b, best);
+    finish(b, best);
     return looked_at;
 }

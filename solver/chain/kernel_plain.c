@@ -12,7 +12,9 @@
 #define SUB(a, b) ((a) - (b))
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
 #define BELOW(a, b) ((uint32_t)((a) < (b)))
-#define LOAD_FROM(p, first) ((first) > 0 ? REMAT_KERNEL_INFINITE : *(p))
+#define TURN(a, b, n) ((n) > 0 ? (a) : (b))
 #define FIRST(v) (v)
-#define PUT_BELOW(list, n, a, b, i) ((list)[n] = (int32_t)(i), (n) += (uint32_t)((a) < (b)))
+#define NUMBERS 0
+#define PICK(a, b, x, y) ((a) < (b) ? (x) : (y))
+#define PUT(list, lanes, i) ((list)[0] = (int32_t)(i))
 #include "chain/kernel_body.h"

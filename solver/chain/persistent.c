@@ -4,8 +4,8 @@
  * chain past them (hundreds of stages with sizes that never repeat) gets slots: the recurrence once
  * with sizes rounded down, which bounds every schedule of the class from below, and once rounded
  * up, which holds schedules; slots are doubled until the two agree within the option "gap" at the
- * largest budget, or the work or memory limit is reached. The table reaches beyond the largest
- * budget, to REACH of it: a schedule with a larger nominal budget may fit the true one once
+ * largest budget, or a limit of slots, work or memory is reached. The table reaches beyond the
+ * largest budget, to REACH of it: a schedule with a larger nominal budget may fit the true one once
  * liveness has freed what the backward does not read. */
 #include "chain/persistent.h"
 #include "chain/breakpoints.h"
@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FIRST_SLOTS = 500, MAX_SLOTS = 8000, MAX_SLOTS_OPTION = 65536, EXACT_BYTES = 256 << 20 };
+enum { FIRST_SLOTS = 500, MAX_SLOTS = 4000, MAX_SLOTS_OPTION = 65536, EXACT_BYTES = 128 << 20 };
 #define REACH 2.6
 #define EXACT_EVENTS 6e7   /* merge steps before breakpoints are given up: under a second */
 #define SLOTS_UPDATES 4e10 /* of n^3/6 slots: some seconds */
@@ -27,7 +27,8 @@ const remat_option remat_persistent_options[REMAT_PERSISTENT_OPTIONS] = {
      .type = REMAT_OPTION_INTEGER,
      .maximum = MAX_SLOTS_OPTION},
     {.name = "gap",
-     .summary = "without slots: relative distance from the lower bound to refine to",
+     .summary = "without slots: relative distance from the lower bound to refine to, "
+                "in at most 4000 slots",
      .type = REMAT_OPTION_NUMBER,
      .maximum = 1,
      .default_value = 0.01},
@@ -254,20 +255,43 @@ static double gap_at(const persistent *t, uint64_t max_budget)
     return bound > 0 ? best / bound - 1 : best > 0 ? INFINITY : 0;
 }
 
+/* The limits of work that end the automatic refinement. */
+static bool within_work(double n, uint32_t n_slots)
+{
+    return n_slots <= MAX_SLOTS && n * n * n / 6 * n_slots <= SLOTS_UPDATES;
+}
+
+static uint32_t last_slots(double n)
+{
+    uint32_t n_slots = FIRST_SLOTS;
+    while (within_work(n, 2 * n_slots))
+        n_slots *= 2;
+    return n_slots;
+}
+
 static bool may_refine(const persistent *t, uint32_t n_slots, const remat_host *host)
 {
-    double n = t->chain->n;
-    if (n_slots > MAX_SLOTS || n * n * n / 6 * n_slots > SLOTS_UPDATES)
-        return false;
     uint64_t peak = remat_slots_peak_bytes(t->chain->n, n_slots, remat_host_workers(host));
-    return !host || !host->memory_limit || peak <= host->memory_limit;
+    return within_work(t->chain->n, n_slots) &&
+           (!host || !host->memory_limit || peak <= host->memory_limit);
+}
+
+/* The gap falls somewhat faster than slots grow, so this never doubles too often. */
+static uint32_t refined(const persistent *t, uint32_t n_slots, double gap, double target,
+                        const remat_host *host)
+{
+    do {
+        n_slots *= 2;
+        gap /= 2;
+    } while (gap / 2 >= target && may_refine(t, 2 * n_slots, host));
+    return n_slots;
 }
 
 static remat_status solve_to_gap(persistent *t, const remat_problem *problem, bool inputs_only,
                                  const remat_host *host, remat_error *error)
 {
     uint64_t bytes = reach(t->chain, problem->max_budget);
-    double given = problem->options.values[0];
+    double given = problem->options.values[0], target = problem->options.values[1];
     uint32_t n_slots = given > 0 ? (uint32_t)given : FIRST_SLOTS;
     for (;;) {
         remat_status status = solve_slots(t, n_slots, bytes, inputs_only, host, error);
@@ -275,39 +299,49 @@ static remat_status solve_to_gap(persistent *t, const remat_problem *problem, bo
             free(t->steps);
             status = find_steps(t, host, error);
         }
-        if (status || given > 0 || gap_at(t, problem->max_budget) <= problem->options.values[1] ||
-            remat_slots_unit(t->slots) == 1 || !may_refine(t, n_slots * 2, host))
+        if (status || given > 0)
             return status;
-        n_slots *= 2;
+        double gap = gap_at(t, problem->max_budget);
+        if (gap <= target || remat_slots_unit(t->slots) == 1 || !may_refine(t, n_slots * 2, host))
+            return REMAT_OK;
+        n_slots = refined(t, n_slots, gap, target, host);
     }
 }
 
 /* ---- the table ---- */
 
-/* Points of the lists, from seeded chains of 50 to 150 stages with sizes that never repeat: 0.05
- * n^2 each. Real chains have a fifth of it. */
+/* Bytes and merge steps of the lists, from seeded chains of 50 to 150 stages with sizes that never
+ * repeat: 0.05 n^2 points each. Real chains have a fifth of it. */
 static double exact_bytes(double n)
 {
     return n * (n + 1) / 2 * (16 + 16 * fmax(4, 0.05 * n * n));
 }
 
+static double exact_events(double n)
+{
+    return 0.004 * pow(n, 5);
+}
+
+/* What the automatic form may come to: the lists where even seeded chains stay within their limits,
+ * else the most that breakpoints may take before they are given up or that the last slots do. */
 remat_status remat_persistent_estimate(const remat_problem *problem, remat_estimate *ret_estimate,
                                        remat_error *error)
 {
     (void)error;
     uint32_t n = problem->profile->n_nodes;
     double stages = n, given = problem->options.values[0];
-    uint32_t n_slots = given > 0 ? (uint32_t)given : FIRST_SLOTS;
+    double exact = exact_bytes(stages), events = exact_events(stages);
+    uint32_t n_slots = given > 0 ? (uint32_t)given : last_slots(stages);
     uint64_t others = sizeof(persistent) + remat_chain_bytes(n) +
                       ((uint64_t)n_slots + 1) * (sizeof(int32_t) + sizeof(slot_step));
-    uint64_t slots = remat_slots_peak_bytes(n, n_slots, 1) + others;
-    double updates = stages * stages * stages / 6 * n_slots * 2;
-    double exact = exact_bytes(stages);
-    if (given == 0 && exact < (double)slots) {
-        slots = (uint64_t)exact + others;
-        updates = fmin(0.004 * pow(stages, 5), EXACT_EVENTS);
+    uint64_t bytes = remat_slots_peak_bytes(n, n_slots, 1);
+    double updates = stages * stages * stages / 6 * n_slots * 2; /* rounded up, rounded down */
+    if (given == 0) {
+        bool listed = exact <= EXACT_BYTES && events <= EXACT_EVENTS;
+        bytes = listed ? (uint64_t)exact : remat_larger(bytes, EXACT_BYTES);
+        updates = listed ? events : 2 * updates + EXACT_EVENTS; /* all rungs together */
     }
-    *ret_estimate = (remat_estimate){.table_bytes = slots, .updates = updates};
+    *ret_estimate = (remat_estimate){.table_bytes = bytes + others, .updates = updates};
     return REMAT_OK;
 }
 

@@ -1,0 +1,54 @@
+/* How a slot table lies in memory; shared by slots.c, slots_tile.c, slots_trace.c, slots_save.c.
+ *
+ * Slots come in blocks. A block holds its slots of all sub-chains, (1,1) (1,2) .. (2,2) .., BLOCK
+ * entries each; in the last block as many, in eights, as there are. A solve works through one block
+ * of all sub-chains after the other, so what it reads again and again lies together. */
+#ifndef REMAT_CHAIN_SLOTS_TABLE_H
+#define REMAT_CHAIN_SLOTS_TABLE_H
+
+#include "chain/slots.h"
+
+enum { REMAT_SLOTS_INFINITE = REMAT_KERNEL_INFINITE, REMAT_SLOTS_BLOCK = REMAT_KERNEL_BLOCK };
+
+struct remat_slots {
+    uint32_t n, n_slots, n_blocks;
+    uint32_t last_width; /* slots that the last block holds, a multiple of 8 */
+    uint64_t unit;
+    int64_t divisor; /* ticks per unit of cost */
+    bool inputs_only;
+    int32_t *memory;     /* owns what the next two point into */
+    int32_t *impossible; /* BLOCK infinite entries, readable as a kernel's view */
+    int32_t *values;
+    int32_t *answer; /* row of (1,n), slot after slot */
+    uint64_t looked_at;
+};
+
+remat_slots *remat_slots_allocate(uint32_t n, uint32_t n_slots);
+void remat_slots_copy_answer(remat_slots *slots);
+
+/* Ticks per unit of cost, so that a value and two prefixes stay below INFINITE. */
+int64_t remat_slots_choose_divisor(const remat_chain *chain);
+
+static inline uint32_t remat_slots_width(const remat_slots *slots, uint32_t block)
+{
+    return block + 1 < slots->n_blocks ? REMAT_SLOTS_BLOCK : slots->last_width;
+}
+
+/* The slots of a block of sub-chain number `cell`. */
+static inline int32_t *remat_slots_block(const remat_slots *slots, size_t cell, uint32_t block)
+{
+    return slots->values + block * remat_chain_cells(slots->n) * REMAT_SLOTS_BLOCK +
+           cell * remat_slots_width(slots, block);
+}
+
+static inline int32_t *remat_slots_place(const remat_slots *slots, size_t cell, uint32_t slot)
+{
+    return remat_slots_block(slots, cell, slot / REMAT_SLOTS_BLOCK) + slot % REMAT_SLOTS_BLOCK;
+}
+
+static inline int32_t remat_slots_value(const remat_slots *slots, size_t cell, uint32_t slot)
+{
+    return *remat_slots_place(slots, cell, slot);
+}
+
+#endif

@@ -1,0 +1,113 @@
+/* Schedules out of a slot table: at every level the candidate that costs no more than the value. */
+#include "chain/slots_table.h"
+
+#include <stdlib.h>
+
+enum { INFINITE = REMAT_SLOTS_INFINITE };
+
+/* A sub-chain to be emitted, or the backward that closes a C_1. */
+typedef struct task {
+    uint64_t bytes;
+    uint32_t s, t;
+    bool plain, closes;
+} task;
+
+/* V of (s,t) in bytes, INFINITE when they are fewer than used. */
+static int32_t value_within(const remat_slots *slots, uint32_t s, uint32_t t, uint64_t bytes,
+                            uint64_t used)
+{
+    if (bytes < used)
+        return INFINITE;
+    uint64_t slot = (bytes - used) / slots->unit;
+    return remat_slots_value(slots, remat_chain_cell(slots->n, s, t),
+                             slot < slots->n_slots ? (uint32_t)slot : slots->n_slots);
+}
+
+typedef struct tracer {
+    const remat_slots *slots;
+    const remat_chain *chain;
+    const int32_t *prefix; /* forward costs of stages 1..i */
+    task *stack;
+    size_t depth;
+} tracer;
+
+static int32_t cost_of(const tracer *r, int64_t ticks)
+{
+    return (int32_t)(ticks / r->slots->divisor);
+}
+
+static bool is_save(const tracer *r, const task *at, int32_t value)
+{
+    uint32_t s = at->s;
+    if (r->slots->inputs_only || at->bytes < remat_chain_need_all(r->chain, s, at->t))
+        return false;
+    int32_t inner = value_within(r->slots, s + 1, at->t, at->bytes, r->chain->kept[s]);
+    return inner < INFINITE && inner + cost_of(r, r->chain->backward[s]) <= value;
+}
+
+/* A k of C_2 that costs at most value, or 0. */
+static uint32_t find_pass(const tracer *r, const task *at, int32_t value)
+{
+    const remat_chain *chain = r->chain;
+    uint32_t s = at->s, t = at->t;
+    for (uint32_t k = s + 1; k <= t; k++) {
+        if (remat_chain_need_forward(chain, s, k - 1, t) > at->bytes)
+            return 0;
+        int32_t left = value_within(r->slots, s, k - 1, at->bytes, 0);
+        if (left >= INFINITE)
+            continue;
+        int32_t right = value_within(r->slots, k, t, at->bytes, chain->output[k - 1]);
+        if (right < INFINITE && left + right - r->prefix[s - 1] <= value)
+            return k;
+    }
+    return 0;
+}
+
+static remat_status trace_task(tracer *r, task at, remat_operations *operations)
+{
+    if (at.closes)
+        return remat_chain_emit_backward(at.s, at.plain, operations);
+    int32_t value = value_within(r->slots, at.s, at.t, at.bytes, 0);
+    if (value >= INFINITE)
+        return REMAT_CORRUPT;
+    if (at.s == at.t)
+        return remat_chain_emit_leaf(r->chain, at.s, at.plain, operations);
+    if (is_save(r, &at, value)) {
+        r->stack[r->depth++] = (task){.s = at.s, .plain = at.plain, .closes = true};
+        r->stack[r->depth++] =
+            (task){.bytes = at.bytes - r->chain->kept[at.s], .s = at.s + 1, .t = at.t};
+        return remat_chain_emit_save(at.s, operations);
+    }
+    uint32_t k = find_pass(r, &at, value);
+    if (k == 0)
+        return REMAT_CORRUPT;
+    r->stack[r->depth++] = (task){.bytes = at.bytes, .s = at.s, .t = k - 1, .plain = at.plain};
+    r->stack[r->depth++] =
+        (task){.bytes = at.bytes - r->chain->output[k - 1], .s = k, .t = at.t, .plain = true};
+    return remat_chain_emit_pass(at.s, k - 1, operations);
+}
+
+remat_status remat_slots_trace(const remat_slots *slots, const remat_chain *chain, uint32_t slot,
+                               remat_operations *operations, remat_error *error)
+{
+    tracer r = {.slots = slots, .chain = chain};
+    int32_t *prefix = calloc((size_t)chain->n + 1, sizeof *prefix);
+    r.stack = malloc(((size_t)chain->n + 2) * sizeof *r.stack);
+    remat_status status = prefix && r.stack ? REMAT_OK : REMAT_NO_MEMORY;
+    if (!status) {
+        for (uint32_t i = 1; i <= chain->n; i++)
+            prefix[i] = prefix[i - 1] + cost_of(&r, chain->forward[i]);
+        r.prefix = prefix;
+        r.stack[r.depth++] =
+            (task){.bytes = slot * slots->unit, .s = 1, .t = chain->n, .plain = true};
+    }
+    while (r.depth > 0 && !status) {
+        task at = r.stack[--r.depth];
+        status = trace_task(&r, at, operations);
+    }
+    free(prefix);
+    free(r.stack);
+    if (status == REMAT_CORRUPT)
+        return remat_fail(error, status, NULL, "the table has no schedule in %u slots", slot);
+    return status ? remat_fail_memory(error) : REMAT_OK;
+}
