@@ -1,0 +1,183 @@
+/* Plans: schedules that have been replayed, with checked addresses. */
+#include "remat_exec.h"
+
+#include "api.h"
+#include "remat/table.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- making ---- */
+
+static remat_status copy_list(const remat_operations *from, remat_operations *to,
+                              remat_error *error)
+{
+    for (size_t i = 0; i < from->length; i++)
+        if (remat_operations_push(to, from->items[i]))
+            return remat_fail_memory(error);
+    return REMAT_OK;
+}
+
+static bool has_copies(const remat_operations *operations)
+{
+    for (size_t i = 0; i < operations->length; i++)
+        if (operations->items[i].kind == REMAT_O || operations->items[i].kind == REMAT_P)
+            return true;
+    return false;
+}
+
+/* Validity, makespan and peak of plan->operations. */
+static remat_status replay(remat_plan *plan, const remat_link *link, remat_error *error)
+{
+    remat_simulation simulation;
+    plan->linked = has_copies(&plan->operations);
+    remat_status status =
+        remat_simulate(plan->profile, &plan->operations, link, NULL, NULL, &simulation, error);
+    if (status)
+        return status;
+    if (!simulation.valid)
+        return remat_fail(error, REMAT_INVALID, "operations",
+                          "the schedule is not valid for \"%.100s\": operation %zu of %zu: %.300s",
+                          plan->profile->name, simulation.bad_operation, plan->operations.length,
+                          simulation.reason);
+    plan->makespan = simulation.makespan;
+    plan->peak = simulation.peak;
+    return REMAT_OK;
+}
+
+remat_status remat_plan_make(const remat_profile *profile, const remat_operations *operations,
+                             const remat_link *link, uint64_t alignment, remat_plan *ret_plan,
+                             remat_error *error)
+{
+    remat_plan plan = {.profile = profile};
+    remat_status status = copy_list(operations, &plan.operations, error);
+    if (!status)
+        status = replay(&plan, link, error);
+    if (!status)
+        status = remat_layout_new(profile, &plan.operations, alignment, &plan.layout, error);
+    if (!status)
+        status = remat_layout_check(profile, &plan.operations, &plan.layout, error);
+    if (status)
+        remat_plan_clear(&plan);
+    else
+        *ret_plan = plan;
+    return status;
+}
+
+/* ---- solving ---- */
+
+static size_t tabulate(const remat_problem *problem, remat_table *tables[REMAT_MAX_SOLVERS])
+{
+    const remat_solver *solvers[REMAT_MAX_SOLVERS];
+    size_t n_solvers = remat_auto_solvers(problem, 0, solvers), n = 0;
+    for (size_t i = 0; i < n_solvers; i++) {
+        remat_problem own = *problem;
+        own.options = remat_options_default(solvers[i]);
+        if (!remat_tabulate(solvers[i], &own, NULL, &tables[n], NULL))
+            n++;
+    }
+    return n;
+}
+
+remat_status remat_plan_solve(const remat_profile *profile, uint64_t budget, const remat_link *link,
+                              uint64_t alignment, remat_plan *ret_plan, remat_error *error)
+{
+    const remat_problem problem = {.profile = profile, .link = link, .max_budget = budget};
+    remat_table *tables[REMAT_MAX_SOLVERS];
+    remat_schedule schedule = {0};
+    size_t n = tabulate(&problem, tables);
+    remat_status status =
+        remat_best_schedule((const remat_table *const *)tables, n, "auto", &problem, budget,
+                            (uint32_t)alignment, &schedule, error);
+    if (!status)
+        status = remat_plan_make(profile, &schedule.operations, link, alignment, ret_plan, error);
+    remat_schedule_clear(&schedule);
+    for (size_t i = 0; i < n; i++)
+        remat_table_free(tables[i]);
+    return status;
+}
+
+void remat_plan_clear(remat_plan *plan)
+{
+    remat_operations_clear(&plan->operations);
+    remat_layout_clear(&plan->layout);
+    *plan = (remat_plan){0};
+}
+
+/* ---- reading ---- */
+
+/* Takes over the offsets of the answer. */
+static remat_status read_offsets(const json_t *allocations, remat_layout *layout,
+                                 remat_error *error)
+{
+    if (json_array_size(allocations) != layout->n)
+        return remat_fail(error, REMAT_INVALID, "allocations",
+                          "the schedule has %zu allocations; its operations make %zu",
+                          json_array_size(allocations), layout->n);
+    layout->arena = 0;
+    for (size_t i = 0; i < layout->n; i++) {
+        remat_allocation *one = &layout->items[i];
+        const json_t *item = json_array_get(allocations, i);
+        const char *kind = json_string_value(json_array_get(item, 1));
+        json_int_t first = json_integer_value(json_array_get(item, 0));
+        json_int_t index = json_integer_value(json_array_get(item, 2));
+        json_int_t offset = json_integer_value(json_array_get(item, 3));
+        const char *expected = remat_allocation_kind_name((remat_allocation_kind)one->kind);
+        if (!kind || strcmp(kind, expected) != 0 || first != one->first ||
+            index != (json_int_t)one->index || offset < 0 || offset >= (json_int_t)REMAT_MAX_BYTES)
+            return remat_fail(error, REMAT_INVALID, "allocations",
+                              "allocations[%zu] is not the %s of index %u at operation %d, with an "
+                              "offset",
+                              i, expected, one->index, one->first);
+        one->offset = (uint64_t)offset;
+        uint64_t end = one->offset + one->bytes;
+        layout->arena = end > layout->arena ? end : layout->arena;
+    }
+    return REMAT_OK;
+}
+
+static remat_status read_layout(const json_t *schedule, remat_plan *plan, remat_error *error)
+{
+    const json_t *allocations = json_object_get(schedule, "allocations");
+    json_int_t alignment = json_integer_value(json_object_get(schedule, "alignment"));
+    if (!allocations)
+        return remat_layout_new(plan->profile, &plan->operations, REMAT_DEFAULT_ALIGNMENT,
+                                &plan->layout, error);
+    if (alignment < 1 || alignment > (json_int_t)REMAT_MAX_ALIGNMENT)
+        return remat_fail(error, REMAT_INVALID, "alignment",
+                          "the alignment of the schedule is %lld", (long long)alignment);
+    remat_status status = remat_layout_new(plan->profile, &plan->operations, (uint64_t)alignment,
+                                           &plan->layout, error);
+    if (!status)
+        status = read_offsets(allocations, &plan->layout, error);
+    return status;
+}
+
+remat_status remat_plan_read(const remat_profile *profile, const json_t *schedule,
+                             remat_plan *ret_plan, remat_error *error)
+{
+    remat_plan plan = {.profile = profile};
+    remat_link link = {0};
+    const json_t *list = json_object_get(schedule, "operations");
+    const json_t *way = json_object_get(schedule, "link");
+    if (json_object_get(schedule, "model"))
+        return remat_fail(error, REMAT_INVALID, "model",
+                          "schedules of the pebble model cannot be executed");
+    if (!json_is_array(list))
+        return remat_fail(error, REMAT_INVALID, "operations",
+                          "this is not a schedule: it has no array \"operations\"");
+    remat_status status = way ? remat_link_decode(way, profile, &link, error) : REMAT_OK;
+    if (!status)
+        status = remat_operations_decode(list, profile, "operations", &plan.operations, error);
+    if (!status)
+        status = replay(&plan, way ? &link : NULL, error);
+    if (!status)
+        status = read_layout(schedule, &plan, error);
+    if (!status)
+        status = remat_layout_check(profile, &plan.operations, &plan.layout, error);
+    if (status)
+        remat_plan_clear(&plan);
+    else
+        *ret_plan = plan;
+    return status;
+}
