@@ -16,6 +16,10 @@
     X(bptt_msm)                                                                                    \
     X(butt)                                                                                        \
     X(rotor)                                                                                       \
+    X(offload_all)                                                                                 \
+    X(offload_conv)                                                                                \
+    X(offload_greedy)                                                                              \
+    X(pofo)                                                                                        \
     X(equiv_chain)                                                                                 \
     X(join)                                                                                        \
     X(chen_graph)                                                                                  \

@@ -4,8 +4,8 @@
  * not crash. */
 #include "../unit/chain_support.h"
 
-#include "remat/pebble.h"
 #include "join/pebble_rows.h"
+#include "remat/pebble.h"
 
 #include <string.h>
 

@@ -1,0 +1,97 @@
+"""Offloading over HTTP: links, presets, tables that belong to a link."""
+
+import pytest
+
+from conftest import profile
+
+
+def ask(service, profile_id, budget, **more):
+    return service.post("/v1/schedules", {"profile_id": profile_id, "budget": budget, **more})
+
+
+def replay(service, schedule):
+    body = {"profile_id": schedule["profile_id"], "operations": schedule["operations"], "link": schedule["link"]}
+    return service.post("/v1/simulations", body).json
+
+
+@pytest.mark.parametrize("name", ["resnet50.cpu.chain", "gpt.cpu.chain"])
+def test_combining_is_never_worse(rematd, name):
+    summary = rematd.push(name)
+    top = summary["store_all"]["peak"]
+    for percent in (30, 45, 60):
+        budget = top * percent // 100
+        # by peak: the arena of one list may fit where that of a faster one does not
+        more = {"link": {"preset": "pcie3-x16"}, "layout": False}
+        with_link = ask(rematd, summary["profile_id"], budget, solver="pofo", **more)
+        assert with_link.status == 200, with_link.body
+        schedule = with_link.json
+        times = []
+        for other in ("rotor", "offload-all", "offload-conv", "offload-greedy"):
+            answer = ask(rematd, summary["profile_id"], budget, solver=other, **more)
+            if answer.status == 200:
+                times.append(answer.json["makespan"])
+        assert times and schedule["makespan"] <= min(times) * (1 + 1e-9)
+        assert schedule["peak"] <= budget and schedule["lower_bound"] <= schedule["makespan"]
+        placed = ask(rematd, summary["profile_id"], budget, solver="pofo", link=more["link"]).json
+        assert placed["arena"] <= budget
+        again = replay(rematd, schedule)
+        assert again["valid"] and again["makespan"] == schedule["makespan"] and again["peak"] == schedule["peak"]
+        assert again["bytes_to_host"] > 0 and again["bytes_to_host"] >= again["bytes_to_device"]
+        timeline = rematd.get(f"/v1/schedules/{schedule['schedule_id']}/timeline").json
+        assert timeline["makespan"] == schedule["makespan"]
+    auto = ask(rematd, summary["profile_id"], budget, **more).json
+    assert auto["makespan"] <= schedule["makespan"] * (1 + 1e-9)
+    assert "pofo" in [c["solver"] for c in auto["candidates"]]
+
+
+def test_links_are_part_of_the_question(rematd):
+    summary = rematd.push("resnet50.cpu.chain")
+    budget = summary["store_all"]["peak"] * 2 // 5
+    links = [{"preset": "pcie3-x16"}, {"preset": "pcie5-x16"}, {"bandwidth": "2GB/s"}, {"bytes_per_time_unit": 900},
+             {"to_host": 900, "to_device": "1GB/s", "latency": 5, "shared": True}]
+    answers = [ask(rematd, summary["profile_id"], budget, solver="pofo", link=link) for link in links]
+    assert [a.status for a in answers] == [200] * len(links)
+    assert len({a.json["schedule_id"] for a in answers}) == len(links)
+    assert answers[1].json["makespan"] <= answers[0].json["makespan"]  # more bandwidth is never slower
+    for answer, link in zip(answers, links):
+        assert replay(rematd, answer.json)["makespan"] == answer.json["makespan"]
+        assert ask(rematd, summary["profile_id"], budget, solver="pofo", link=link).headers["X-Remat-Cache"] == "hit"
+    smaller = ask(rematd, summary["profile_id"], budget * 9 // 10, solver="pofo", link=links[0])
+    assert smaller.headers["X-Remat-Cache"] == "table" and smaller.json["arena"] <= budget * 9 // 10
+    presets = {p["preset"]: p for p in rematd.get("/v1/solvers").json["links"]}
+    assert presets["pcie3-x16"]["bytes_per_second"] == 12e9
+    assert answers[0].json["link"]["to_host"] == pytest.approx(12e9 * 1e-6)  # the profile counts microseconds
+
+
+def test_no_bandwidth_is_no_offloading(rematd):
+    summary = rematd.push("resnet50.cpu.chain")
+    budget = summary["store_all"]["peak"] // 2
+    still = ask(rematd, summary["profile_id"], budget, solver="pofo", link={"bytes_per_time_unit": 0}).json
+    rotor = ask(rematd, summary["profile_id"], budget, solver="rotor").json
+    assert still["operations"] == rotor["operations"] and still["makespan"] == rotor["makespan"]
+
+
+def test_wrong_links(rematd):
+    summary = rematd.push("resnet50.cpu.chain")
+    bare = ask(rematd, summary["profile_id"], "50%", solver="pofo")
+    assert bare.status == 422 and bare.json["field"] == "link"
+    for link, field in (({}, "link"), ({"preset": "floppy"}, "link.preset"), ({"bandwidth": "fast"}, "link.bandwidth"),
+                        ({"bytes_per_time_unit": -1}, "link.bytes_per_time_unit"), ({"to_host": 3}, "link"),
+                        ({"preset": "pcie3-x16", "bandwidth": "1GB/s"}, "link"), ({"speed": 3}, "link.speed"),
+                        ({"bytes_per_time_unit": 3, "latency": -1}, "link.latency")):
+        answer = ask(rematd, summary["profile_id"], "50%", solver="pofo", link=link)
+        assert answer.status == 400 and answer.json["field"] == field, (link, answer.body)
+    units = profile("join-4-10-12")
+    answer = rematd.post("/v1/schedules", {"profile": units, "budget": 30, "link": {"preset": "pcie3-x16"}})
+    assert answer.status == 400 and "units" in answer.json["detail"]
+
+
+def test_a_curve_with_a_link(rematd):
+    summary = rematd.push("resnet50.cpu.chain")
+    body = {"profile_id": summary["profile_id"], "solver": "pofo", "points": 20, "wait": 60,
+            "link": {"preset": "pcie3-x16"}}
+    points = rematd.post("/v1/tradeoffs", body).json
+    plain = rematd.post("/v1/tradeoffs", {"profile_id": summary["profile_id"], "solver": "rotor",
+                                          "budgets": [p["budget"] for p in points]}).json
+    for one, other in zip(points, plain):
+        assert not other["feasible"] or (one["feasible"] and one["makespan"] <= other["makespan"] * (1 + 1e-9))
