@@ -2,6 +2,7 @@
  * five; one thread) and in wall time with two workers. Seeded heterogeneous chains, slots over half
  * of what storing everything keeps; then the real chains, exactly; the curve; the estimates.
  * tests/bench/chain_results.txt is the output on a named CPU. */
+#include "bench.h"
 #include "chains.h"
 #include "plain_loop.h"
 
@@ -21,20 +22,6 @@
 #include <time.h>
 #include <unistd.h>
 
-static double cpu_seconds(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
-static double wall_seconds(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
 static double peak_rss_mb(void)
 {
     struct rusage usage;
@@ -44,15 +31,7 @@ static double peak_rss_mb(void)
 
 static void print_cpu(void)
 {
-    char line[256];
-    FILE *file = fopen("/proc/cpuinfo", "r");
-    while (file && fgets(line, sizeof line, file))
-        if (strncmp(line, "model name", 10) == 0) {
-            printf("CPU%s", strchr(line, ':'));
-            break;
-        }
-    if (file)
-        fclose(file);
+    printf("CPU: %s\n", bench_cpu_name());
     remat_kernel_version versions[3];
     size_t count = remat_kernel_versions(versions);
     printf("kernels:");
@@ -110,9 +89,9 @@ static double plain_seconds(const remat_chain *chain, const remat_slots_setting 
                          .need_pass = pass,
                          .forward = forward,
                          .backward = backward};
-    double start = cpu_seconds();
+    double start = bench_cpu_seconds();
     int failed = plain_loop_int32(&plain, answer);
-    double seconds = cpu_seconds() - start;
+    double seconds = bench_cpu_seconds() - start;
     free(output);
     free(kept);
     free(all);
@@ -203,7 +182,7 @@ static double solve_on_two(const remat_chain *chain, const remat_slots_setting *
     pthread_t thread;
     if (pthread_create(&thread, NULL, other_worker, &p))
         exit(1);
-    double seconds = solve_seconds(chain, setting, &host, wall_seconds, ret);
+    double seconds = solve_seconds(chain, setting, &host, bench_wall_seconds, ret);
     atomic_store(&p.stop, true);
     pthread_join(thread, NULL);
     return seconds;
@@ -214,14 +193,14 @@ static double trace_seconds(const remat_chain *chain, const remat_slots *slots)
     remat_operations operations = {0};
     remat_error error;
     int count = 0;
-    double start = cpu_seconds();
+    double start = bench_cpu_seconds();
     for (uint32_t m = 0; m <= remat_slots_count(slots); m++) {
         operations.length = 0;
         if (remat_slots_answer(slots)[m] < REMAT_KERNEL_INFINITE &&
             remat_slots_trace(slots, chain, m, &operations, &error) == REMAT_OK)
             count++;
     }
-    double seconds = cpu_seconds() - start;
+    double seconds = bench_cpu_seconds() - start;
     remat_operations_clear(&operations);
     return count ? seconds / count : 0;
 }
@@ -259,7 +238,7 @@ static void bench_seeded(uint32_t n, uint32_t n_slots)
         .unit = bytes / 2 / n_slots + 1, .n_slots = n_slots, .round_up = true};
     remat_slots *slots = NULL;
     double two = solve_on_two(chain, &setting, &slots);
-    double seconds = solve_seconds(chain, &setting, NULL, cpu_seconds, &slots);
+    double seconds = solve_seconds(chain, &setting, NULL, bench_cpu_seconds, &slots);
     double ideal = 4.0 * n_slots * n * n / 2;
     printf("%5u x %-5u %8.4f s %6.2f G/s  two %8.4f s  table %7.1f MB (%+.1f %%)  trace %5.1f us",
            n, n_slots, seconds, updates / seconds / 1e9, two,
@@ -294,22 +273,22 @@ static void bench_exact(const char *label, remat_profile *profile)
     for (int round = 0; round < 3; round++) {
         remat_breakpoints_free(table);
         table = NULL;
-        double start = cpu_seconds();
+        double start = bench_cpu_seconds();
         if (remat_breakpoints_new(chain, false, (remat_breakpoints_limits){0}, NULL, &table,
                                   &error))
             exit(1);
-        double seconds = cpu_seconds() - start;
+        double seconds = bench_cpu_seconds() - start;
         best = seconds < best ? seconds : best;
     }
     remat_breakpoint_list answer = remat_breakpoints_answer(table);
     remat_operations operations = {0};
-    double start = cpu_seconds();
+    double start = bench_cpu_seconds();
     for (size_t i = 0; i < answer.count; i++) {
         operations.length = 0;
         if (remat_breakpoints_trace(table, chain, answer.points[i].bytes, &operations, &error))
             exit(1);
     }
-    double traced = (cpu_seconds() - start) / (double)answer.count;
+    double traced = (bench_cpu_seconds() - start) / (double)answer.count;
     printf("%-22s %4u stages %9.3f ms  %5zu steps  table %7.2f MB  trace %5.1f us\n", label,
            chain->n, best * 1e3, answer.count, (double)remat_breakpoints_bytes(table) / 1e6,
            traced * 1e6);
@@ -326,7 +305,7 @@ static void bench_exact(const char *label, remat_profile *profile)
 
 static bool is_late(void *data)
 {
-    return cpu_seconds() > *(double *)data;
+    return bench_cpu_seconds() > *(double *)data;
 }
 
 static remat_problem problem_of(const remat_solver *solver, const remat_profile *profile,
@@ -355,10 +334,10 @@ static void bench_solvers(const char *label, remat_profile *profile)
         if (!(solvers[i]->accepts & REMAT_ACCEPTS_CHAIN) ||
             remat_solver_accepts(solvers[i], &problem, &error))
             continue;
-        double start = cpu_seconds(), until = start + STOP_SECONDS;
+        double start = bench_cpu_seconds(), until = start + STOP_SECONDS;
         remat_host host = {.data = &until, .cancelled = is_late};
         remat_status status = solvers[i]->tabulate(&problem, &host, &table, &error);
-        double seconds = cpu_seconds() - start;
+        double seconds = bench_cpu_seconds() - start;
         printf("%-22s %9.3f ms  ", solvers[i]->name, seconds * 1e3);
         if (status)
             printf("%s\n", error.message);
@@ -388,24 +367,24 @@ static void bench_curve(const char *label, remat_profile *profile, double slots)
         void *inner = NULL;
         remat_table *table = NULL;
         remat_schedule schedule;
-        double start = cpu_seconds();
+        double start = bench_cpu_seconds();
         if (rotor->tabulate(&problem, NULL, &inner, &error))
             exit(1);
-        double tabulated = cpu_seconds() - start;
+        double tabulated = bench_cpu_seconds() - start;
         rotor->table_free(inner);
-        start = cpu_seconds();
+        start = bench_cpu_seconds();
         if (remat_tabulate(rotor, &problem, NULL, &table, &error))
             exit(1);
         remat_table_frontier(table, &points);
         ptrdiff_t served = 0;
         for (uint64_t i = 1; i <= CURVE_BUDGETS; i++)
             served += remat_table_point(table, problem.max_budget / CURVE_BUDGETS * i) >= 0;
-        double seconds = cpu_seconds() - start;
+        double seconds = bench_cpu_seconds() - start;
         curve = served > 0 && seconds < curve ? seconds : curve;
-        start = cpu_seconds();
+        start = bench_cpu_seconds();
         if (remat_table_schedule(table, &problem, problem.max_budget / 2, &schedule, &error))
             exit(1);
-        tabulated += cpu_seconds() - start;
+        tabulated += bench_cpu_seconds() - start;
         solve = tabulated < solve ? tabulated : solve;
         remat_schedule_clear(&schedule);
         remat_table_free(table);
@@ -428,7 +407,7 @@ static void bench_estimate(const char *label, remat_profile *profile, double slo
         remat_estimate estimate;
         remat_error error = {0};
         void *table = NULL;
-        double before = peak_rss_mb(), start = cpu_seconds();
+        double before = peak_rss_mb(), start = bench_cpu_seconds();
         if (rotor->estimate(&problem, &estimate, &error) ||
             rotor->tabulate(&problem, NULL, &table, &error))
             _exit(1);
@@ -438,7 +417,7 @@ static void bench_estimate(const char *label, remat_profile *profile, double slo
             if ((double)rotor->step_budget(table, i) <= budget)
                 made = rotor->step_makespan(table, i);
         printf("%-22s %7.3f s  gap %.2f %% (aim 1)  estimate %7.1f MB, peak %7.1f MB: %+.1f %%\n",
-               label, cpu_seconds() - start,
+               label, bench_cpu_seconds() - start,
                (made / rotor->lower_bound(table, problem.max_budget) - 1) * 100, said, peak,
                (said / peak - 1) * 100);
         fflush(stdout);

@@ -5,13 +5,12 @@
  *
  * Tabulation is the solver's own work for every budget; verification traces and replays every step.
  * Both on one thread but where a row says otherwise; the shortest of three runs. */
+#include "bench.h"
 #include "graph_profiles.h"
 
 #include "graph/sets.h"
 #include "remat/table.h"
 
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,56 +20,7 @@ enum { RUNS = 3, COUNT_LIMIT = 1100000 };
 
 static double milliseconds(void)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
-}
-
-static const char *cpu_name(char *line, size_t size)
-{
-    FILE *file = fopen("/proc/cpuinfo", "r");
-    const char *name = "unknown";
-    while (file && fgets(line, (int)size, file))
-        if (strncmp(line, "model name", 10) == 0) {
-            line[strcspn(line, "\n")] = 0;
-            name = strchr(line, ':') + 2;
-            break;
-        }
-    if (file)
-        fclose(file);
-    return name;
-}
-
-/* ---- two workers ---- */
-
-typedef struct crew {
-    size_t count;
-    atomic_size_t next;
-    void (*body)(void *context, size_t index, unsigned worker);
-    void *context;
-} crew;
-
-static void work(crew *c, unsigned worker)
-{
-    for (size_t i; (i = atomic_fetch_add(&c->next, 1)) < c->count;)
-        c->body(c->context, i, worker);
-}
-
-static void *second(void *c)
-{
-    work(c, 1);
-    return NULL;
-}
-
-static void parallel_for(void *data, size_t count,
-                         void (*body)(void *context, size_t index, unsigned worker), void *context)
-{
-    crew c = {.count = count, .body = body, .context = context};
-    pthread_t thread;
-    bool started = pthread_create(&thread, NULL, second, &c) == 0;
-    work(&c, 0);
-    if (started)
-        pthread_join(thread, NULL);
+    return 1e3 * bench_wall_seconds();
 }
 
 /* ---- one solver on one profile ---- */
@@ -243,11 +193,10 @@ static void print_times(void)
 static void print_googlenet(void)
 {
     remat_profile *profile = bench_graph_googlenet();
-    remat_host host = {.parallel_for = parallel_for, .workers = 2};
     if (!profile)
         return;
     measured one = measure("lowerset-exact", NULL, profile, NULL, 1);
-    measured two = measure("lowerset-exact", NULL, profile, &host, 1);
+    measured two = measure("lowerset-exact", NULL, profile, bench_host(2), 1);
     printf("\nGoogLeNet's shape, %u nodes, %zu lower sets, lowerset-exact: %.2f s on one thread, "
            "%.2f s on two.\n",
            profile->n_nodes, remat_sets_count(profile, COUNT_LIMIT), one.tabulate / 1e3,
@@ -257,11 +206,11 @@ static void print_googlenet(void)
 
 int main(void)
 {
-    char line[256], date[32];
+    char date[32];
     time_t now = time(NULL);
     strftime(date, sizeof date, "%Y-%m-%d", gmtime(&now));
     printf("# Lower-set solvers\n\nWritten by tests/bench/graph_bench.c on %s; CPU: %s.\n\n", date,
-           cpu_name(line, sizeof line));
+           bench_cpu_name());
     print_peaks();
     print_times();
     print_googlenet();

@@ -1,58 +1,13 @@
 /* bench-join [--figures]: seconds and bytes of the join tables, pebbles and measured costs, on all
  * processors. --figures: what the report's figures 8 to 10 show, as tab-separated lines. */
+#include "bench.h"
+
 #include "join/tables.h"
 #include "remat/pebble.h"
 
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
-
-static double seconds(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
-/* ---- workers ---- */
-
-enum { MOST_WORKERS = 64 };
-
-typedef struct loop {
-    size_t count;
-    atomic_size_t next;
-    atomic_uint worker;
-    void (*body)(void *context, size_t index, unsigned worker);
-    void *context;
-} loop;
-
-static void *work(void *argument)
-{
-    loop *l = argument;
-    unsigned worker = atomic_fetch_add(&l->worker, 1);
-    for (size_t i; (i = atomic_fetch_add(&l->next, 1)) < l->count;)
-        l->body(l->context, i, worker);
-    return NULL;
-}
-
-static void parallel_for(void *data, size_t count,
-                         void (*body)(void *context, size_t index, unsigned worker), void *context)
-{
-    unsigned workers = *(unsigned *)data;
-    loop l = {.count = count, .body = body, .context = context};
-    pthread_t threads[MOST_WORKERS];
-    unsigned started = 0;
-    while (count > 8 && started + 1 < workers &&
-           pthread_create(&threads[started], NULL, work, &l) == 0)
-        started++;
-    work(&l);
-    for (unsigned i = 0; i < started; i++)
-        pthread_join(threads[i], NULL);
-}
 
 /* ---- pebbles ---- */
 
@@ -71,17 +26,17 @@ static void bench_pebbles(uint32_t k, uint32_t edge, uint32_t slots, const remat
 {
     double best = 1e9, again = 0;
     for (int round = 0; round < 3; round++) {
-        double start = seconds();
+        double start = bench_wall_seconds();
         remat_pebble_table *table = pebbles(k, edge, slots, host);
-        double time = seconds() - start;
+        double time = bench_wall_seconds() - start;
         best = time < best ? time : best;
         remat_pebble_join smaller = {.k = k};
         for (uint32_t j = 0; j < k; j++)
             smaller.length[j] = edge / 2;
         remat_pebble_operations list = {0};
-        start = seconds();
+        start = bench_wall_seconds();
         remat_pebble_trace(table, &smaller, 2 * k + 3, &list, NULL);
-        again = seconds() - start;
+        again = bench_wall_seconds() - start;
         remat_pebble_operations_clear(&list);
         remat_pebble_table_free(table);
     }
@@ -160,10 +115,10 @@ static void bench_costs(uint32_t k, uint32_t n, bool uses_output, uint32_t slots
     remat_join_tables_size(join, &cells, &updates);
     for (int round = 0; round < 3; round++) {
         remat_join_tables *tables = NULL;
-        double start = seconds();
+        double start = bench_wall_seconds();
         if (remat_join_tables_new(join, &setting, host, &tables, NULL))
             exit(1);
-        double time = seconds() - start;
+        double time = bench_wall_seconds() - start;
         best = time < best ? time : best;
         remat_join_tables_free(tables);
     }
@@ -213,21 +168,17 @@ static void print_figures(const remat_host *host)
 
 int main(int n_arguments, char **arguments)
 {
-    long processors = sysconf(_SC_NPROCESSORS_ONLN);
-    unsigned workers = processors < 1              ? 1
-                       : processors > MOST_WORKERS ? MOST_WORKERS
-                                                   : (unsigned)processors;
-    const remat_host host = {.data = &workers, .parallel_for = parallel_for, .workers = workers};
+    const remat_host *host = bench_host(bench_processors());
     if (n_arguments > 1 && strcmp(arguments[1], "--figures") == 0) {
-        print_figures(&host);
+        print_figures(host);
         return 0;
     }
-    printf("%u workers\n", workers);
-    bench_pebbles(3, 30, 93, &host);
-    bench_pebbles(3, 60, 64, &host);
-    bench_pebbles(2, 100, 202, &host);
-    bench_costs(2, 50, false, 500, &host);
-    bench_costs(2, 50, true, 500, &host);
-    bench_costs(3, 20, true, 500, &host);
+    printf("%s, %u workers\n", bench_cpu_name(), host->workers);
+    bench_pebbles(3, 30, 93, host);
+    bench_pebbles(3, 60, 64, host);
+    bench_pebbles(2, 100, 202, host);
+    bench_costs(2, 50, false, 500, host);
+    bench_costs(2, 50, true, 500, host);
+    bench_costs(3, 20, true, 500, host);
     return 0;
 }

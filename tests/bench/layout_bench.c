@@ -4,6 +4,7 @@
  *   ninja -C build tests/bench/bench-layout && build/tests/bench/bench-layout > tests/bench/layout_results.md
  *
  * Times are processor time of one thread, medians of five runs. */
+#include "bench.h"
 #include "graph_profiles.h"
 
 #include "remat/layout.h"
@@ -19,24 +20,7 @@ enum { BUDGETS = 20, RUNS = 5, MOST_PROFILES = 64, ALIGNMENT = REMAT_DEFAULT_ALI
 
 static double milliseconds(void)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
-}
-
-static const char *cpu_name(char *line, size_t size)
-{
-    FILE *file = fopen("/proc/cpuinfo", "r");
-    const char *name = "unknown";
-    while (file && fgets(line, (int)size, file))
-        if (strncmp(line, "model name", 10) == 0) {
-            line[strcspn(line, "\n")] = 0;
-            name = strchr(line, ':') + 2;
-            break;
-        }
-    if (file)
-        fclose(file);
-    return name;
+    return 1e3 * bench_cpu_seconds();
 }
 
 static void must(remat_status status, const remat_error *error)
@@ -45,19 +29,6 @@ static void must(remat_status status, const remat_error *error)
         return;
     fprintf(stderr, "%s: %s\n", error->field, error->message);
     exit(1);
-}
-
-static int compare_doubles(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-/* Sorts. */
-static double median(double *values, size_t n)
-{
-    qsort(values, n, sizeof *values, compare_doubles);
-    return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
 }
 
 /* ---- one schedule ---- */
@@ -87,8 +58,8 @@ static measured measure(const remat_profile *profile, const remat_operations *op
         result.to_aligned = (double)layout.arena / (double)layout.aligned_peak;
         remat_layout_clear(&layout);
     }
-    result.make = median(make, RUNS);
-    result.check = median(check, RUNS);
+    result.make = bench_median(make, RUNS);
+    result.check = bench_median(check, RUNS);
     return result;
 }
 
@@ -156,7 +127,7 @@ static void print_column(const measured *rows, size_t n, size_t offset, const ch
         exit(1);
     for (size_t i = 0; i < n; i++)
         memcpy(&values[i], (const char *)&rows[i] + offset, sizeof *values);
-    double middle = median(values, n);
+    double middle = bench_median(values, n);
     printf(format, middle);
     printf(format, values[n - 1]);
     free(values);
@@ -269,13 +240,13 @@ static void print_longs(void)
 
 int main(void)
 {
-    char line[256], date[32];
+    char date[32];
     time_t now = time(NULL);
     strftime(date, sizeof date, "%Y-%m-%d", gmtime(&now));
     printf(
         "# Layouts\n\nWritten by tests/bench/layout_bench.c on %s; CPU: %s. Processor time of one "
         "thread, medians of %d runs.\n\n",
-        date, cpu_name(line, sizeof line), RUNS);
+        date, bench_cpu_name(), RUNS);
     print_profiles();
     print_longs();
     return 0;

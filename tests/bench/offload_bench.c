@@ -5,6 +5,7 @@
  *   build/tests/bench/bench-offload > tests/bench/offload_results.md
  *
  * Times are wall times on two workers (label search: one), the median of three runs. */
+#include "bench.h"
 #include "chains.h"
 #include "graph_profiles.h"
 
@@ -13,8 +14,6 @@
 #include "remat/table.h"
 
 #include <math.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,71 +24,8 @@ enum { RUNS = 3, SEEDS = 10, SLOTS = 50 };
 
 static double milliseconds(void)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
+    return 1e3 * bench_wall_seconds();
 }
-
-static const char *cpu_name(char *line, size_t size)
-{
-    FILE *file = fopen("/proc/cpuinfo", "r");
-    const char *name = "unknown";
-    while (file && fgets(line, (int)size, file))
-        if (strncmp(line, "model name", 10) == 0) {
-            line[strcspn(line, "\n")] = 0;
-            name = strchr(line, ':') + 2;
-            break;
-        }
-    if (file)
-        fclose(file);
-    return name;
-}
-
-static int compare(const void *a, const void *b)
-{
-    const double *x = a, *y = b;
-    return (*x > *y) - (*x < *y);
-}
-
-static double median(double *values, size_t n)
-{
-    qsort(values, n, sizeof *values, compare);
-    return values[n / 2];
-}
-
-/* ---- two workers ---- */
-
-typedef struct crew {
-    size_t count;
-    atomic_size_t next;
-    void (*body)(void *context, size_t index, unsigned worker);
-    void *context;
-} crew;
-
-static void work(crew *c, unsigned worker)
-{
-    for (size_t i; (i = atomic_fetch_add(&c->next, 1)) < c->count;)
-        c->body(c->context, i, worker);
-}
-
-static void *second(void *c)
-{
-    work(c, 1);
-    return NULL;
-}
-
-static void parallel_for(void *data, size_t count,
-                         void (*body)(void *context, size_t index, unsigned worker), void *context)
-{
-    crew c = {.count = count, .body = body, .context = context};
-    pthread_t thread;
-    bool started = pthread_create(&thread, NULL, second, &c) == 0;
-    work(&c, 0);
-    if (started)
-        pthread_join(thread, NULL);
-}
-
-static const remat_host host = {.parallel_for = parallel_for, .workers = 2};
 
 /* ---- times ---- */
 
@@ -124,9 +60,10 @@ static void solve_program(program *p, const remat_profile *profile, const remat_
     remat_error error;
     check(remat_offload_model_init(&p->model, profile, chain, link, SLOTS, budget, true, &error),
           &error);
-    check(remat_backward_init(&p->backward, &p->model, budget, SLOTS, relaxed, &host, &error),
-          &error);
-    check(remat_forward_init(&p->forward, &p->backward, &host, &error), &error);
+    check(
+        remat_backward_init(&p->backward, &p->model, budget, SLOTS, relaxed, bench_host(2), &error),
+        &error);
+    check(remat_forward_init(&p->forward, &p->backward, bench_host(2), &error), &error);
 }
 
 static void clear_program(program *p)
@@ -167,7 +104,7 @@ static double pofo_time(const remat_profile *profile, const remat_link *link, ui
     void *table;
     problem.options.values[0] = slots;
     double start = milliseconds();
-    check(pofo->tabulate(&problem, &host, &table, &error), &error);
+    check(pofo->tabulate(&problem, bench_host(2), &table, &error), &error);
     double end = milliseconds();
     pofo->table_free(table);
     return end - start;
@@ -199,13 +136,14 @@ static void print_slots_times(void)
             solve[run] = pofo_time(profile, &link, peak / 2, SLOTS);
             by_default[run] = pofo_time(profile, &link, peak / 2, 0);
         }
-        printf("| %u | %.0f | %.0f |", rows[r].n, median(cpu, RUNS) / 2, median(tables, RUNS));
+        printf("| %u | %.0f | %.0f |", rows[r].n, bench_median(cpu, RUNS) / 2,
+               bench_median(tables, RUNS));
         if (rows[r].limit > 0)
             printf(" %.0f |", rows[r].limit);
         else
             printf(" |");
-        printf(" %.0f | %.0f | %.0f |\n", (double)bytes / 1e6, median(solve, RUNS),
-               median(by_default, RUNS));
+        printf(" %.0f | %.0f | %.0f |\n", (double)bytes / 1e6, bench_median(solve, RUNS),
+               bench_median(by_default, RUNS));
         fflush(stdout);
         remat_profile_free(profile);
     }
@@ -265,7 +203,7 @@ static void print_label_times(void)
             labels = result.labels > labels ? result.labels : labels;
             work = fmax(work, result.work);
         }
-        double middle = median(times, SEEDS);
+        double middle = bench_median(times, SEEDS);
         printf("| %u | %d of %d | %.1f | %.0f | %llu | %.2g |\n", n, finished, SEEDS, middle,
                times[SEEDS - 1], (unsigned long long)labels, work);
         fflush(stdout);
@@ -320,7 +258,7 @@ static int print_chain(const char *name)
                                        .options = remat_options_default(solver),
                                        .max_budget = peak};
         time = milliseconds();
-        check(remat_tabulate(solver, &problem, &host, &tables[s], &error), &error);
+        check(remat_tabulate(solver, &problem, bench_host(2), &tables[s], &error), &error);
         time = milliseconds() - time;
     }
     for (size_t k = 0; k < PERCENTS; k++) {
@@ -360,12 +298,12 @@ static int print_makespans(void)
 /* With an argument only one of the parts: slots, labels or chains. */
 int main(int argc, char **argv)
 {
-    char line[256], date[32];
+    char date[32];
     const char *part = argc > 1 ? argv[1] : "";
     time_t now = time(NULL);
     strftime(date, sizeof date, "%Y-%m-%d", gmtime(&now));
     printf("# Offloading\n\nWritten by tests/bench/offload_bench.c on %s; CPU: %s, two cores.\n\n",
-           date, cpu_name(line, sizeof line));
+           date, bench_cpu_name());
     if (!*part || strcmp(part, "slots") == 0)
         print_slots_times();
     if (!*part || strcmp(part, "labels") == 0)
