@@ -1,6 +1,7 @@
 #include "config.h"
 
 #include "api.h"
+#include "storage.h"
 
 #include <getopt.h>
 #include <stdio.h>
@@ -23,9 +24,10 @@ typedef struct setting {
 static const setting settings[] = {
     {"listen", "ADDRESS:PORT", "where to listen (default 127.0.0.1:7070; port 0: any free port)",
      TEXT, AT(listen), sizeof((config *)0)->listen, 0, 0, false},
-    {"store", "PATH",
-     "the store (default $XDG_STATE_HOME/remat/store.db; /var/lib/remat/store.db as root)", TEXT,
-     AT(store), sizeof((config *)0)->store, 0, 0, false},
+    {"store", "PATH|URL",
+     "the store (default $XDG_STATE_HOME/remat/store.db; /var/lib/remat/store.db as root);\n"
+     "                              postgresql://USER@HOST/DATABASE is one that daemons share",
+     TEXT, AT(store), sizeof((config *)0)->store, 0, 0, false},
     {"workers", "N", "solves at a time (default: the machine's cores)", COUNT, AT(workers), 0, 1,
      1024, false},
     {"memory-limit", "BYTES", "largest table of one solve (default: a quarter of the memory)",
@@ -36,6 +38,8 @@ static const setting settings[] = {
      AT(max_body), 0, 1024, 1 << 30, false},
     {"max-nodes", "N", "nodes of one profile (default 200000)", COUNT, AT(max_nodes), 0, 1,
      REMAT_MAX_NODES, false},
+    {"max-edges", "N", "edges of one profile (default 2000000)", COUNT, AT(max_edges), 0, 1, 1e8,
+     false},
     {"queue-limit", "N", "solves that may wait (default 1000)", COUNT, AT(queue_limit), 0, 1, 1e6,
      false},
     {"max-connections", "N", "connections at a time (default 4000)", COUNT, AT(max_connections), 0,
@@ -46,6 +50,8 @@ static const setting settings[] = {
      AT(receive_seconds), 0, 1, 86400, false},
     {"solve-seconds", "S", "limit of one solve (default 600)", COUNT, AT(solve_seconds), 0, 1,
      86400, false},
+    {"lease-seconds", "S", "on a shared store: how long a dead daemon keeps its jobs (default 10)",
+     COUNT, AT(lease_seconds), 0, 2, 3600, false},
     {"stop-seconds", "S", "grace of running solves at SIGTERM (default 20)", COUNT,
      AT(stop_seconds), 0, 0, 86400, false},
     {"log-level", "LEVEL", "error, warning, info or debug (default info)", LEVEL, AT(log_level), 0,
@@ -77,6 +83,11 @@ static void print_help(void)
          "       rematd check [--store PATH]  integrity of the store and of every record in it\n"
          "       rematd backup FILE [--store PATH]\n"
          "                                    a consistent copy, also while a daemon is running\n"
+         "       rematd migrate [--store PATH|URL]\n"
+         "                                    brings the store to this version\n"
+         "       rematd prune --keep-bytes BYTES [--store PATH|URL]\n"
+         "                                    drops what was longest not used: tables, then\n"
+         "                                    schedules, then profiles\n"
          "       rematd token add NAME read,solve,admin [rate=N] [jobs=N] --tokens FILE\n"
          "                                    makes a bearer token and prints it, this once\n"
          "       rematd token list|revoke NAME --tokens FILE\n"
@@ -147,11 +158,13 @@ static void set_defaults(config *c)
     *c = (config){.cache_bytes = UINT64_C(256) << 20,
                   .max_body = UINT64_C(64) << 20,
                   .max_nodes = 200000,
+                  .max_edges = 2000000,
                   .queue_limit = 1000,
                   .max_connections = 4000,
                   .idle_seconds = 60,
                   .receive_seconds = 30,
                   .solve_seconds = 600,
+                  .lease_seconds = 10,
                   .stop_seconds = 20,
                   .log_level = LOG_INFO,
                   .listen = "127.0.0.1:7070"};
@@ -242,12 +255,32 @@ void config_take(config *c, const config *fresh)
     }
 }
 
+bool config_bytes(const char *where, const char *text, uint64_t *ret_bytes)
+{
+    static const setting any = {.flag = "bytes", .type = BYTES, .maximum = 9e15};
+    return set_number(&any, where, text, ret_bytes);
+}
+
+/* Without the password that a URL may hold. */
+static void print_store(const config *c)
+{
+    char *name = NULL;
+    remat_error error;
+    if (remat_store_place_name(c->store, &name, &error))
+        printf("store = (%s)\n", error.message);
+    else
+        printf("store = %s\n", name);
+    free(name);
+}
+
 static void print_config(const config *c)
 {
     for (int i = 0; i < N_SETTINGS; i++) {
         const void *value = (const char *)c + settings[i].offset;
         static const char *const levels[] = {"error", "warning", "info", "debug"};
-        if (settings[i].type == TEXT)
+        if (settings[i].offset == AT(store))
+            print_store(c);
+        else if (settings[i].type == TEXT)
             printf("%s = %s\n", settings[i].flag, (const char *)value);
         else if (settings[i].type == LEVEL)
             printf("%s = %s\n", settings[i].flag, levels[*(const log_level *)value]);

@@ -10,17 +10,19 @@
 
 typedef struct config {
     char listen[256];      /* ADDRESS:PORT; port 0 lets the system choose */
-    char store[1024];      /* path */
+    char store[1024];      /* path, or URL of PostgreSQL */
     unsigned workers;      /* solves at a time */
     uint64_t memory_limit; /* bytes of one table */
     uint64_t cache_bytes;  /* of answers in memory; tables get as much again */
     uint64_t max_body;     /* bytes of a request body, also after decoding */
     unsigned max_nodes;    /* of one profile */
-    unsigned queue_limit;  /* solves that may wait */
+    unsigned max_edges;
+    unsigned queue_limit; /* solves that may wait */
     unsigned max_connections;
     unsigned idle_seconds;    /* before a silent connection is closed */
     unsigned receive_seconds; /* to send a request, beyond that */
     unsigned solve_seconds;   /* limit of one solve */
+    unsigned lease_seconds;   /* that a dead process keeps what it held, on a shared store */
     unsigned stop_seconds;    /* grace of running solves at SIGTERM */
     log_level log_level;
     char config[1024];   /* file that was read; "": none */
@@ -39,6 +41,9 @@ typedef enum config_outcome { CONFIG_RUN, CONFIG_DONE, CONFIG_BAD } config_outco
 /* Reads the file of --config, variables and flags (argv as main got it, from its first argument
  * on). CONFIG_DONE: --help or --version was printed. CONFIG_BAD: a message was printed on stderr. */
 config_outcome config_read(config *ret_config, int argc, char **argv);
+
+/* A size as settings have it, "64MiB"; false: a message about `where` was printed. */
+bool config_bytes(const char *where, const char *text, uint64_t *ret_bytes);
 
 /* The settings that may change while the daemon runs: from fresh into c. Names that changed and
  * need a restart are logged. */

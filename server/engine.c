@@ -89,6 +89,10 @@ static remat_status check_limits(const engine *e, const remat_profile *profile, 
         return remat_fail(error, REMAT_TOO_LARGE, "nodes",
                           "the profile has %u nodes; this server takes %u", profile->n_nodes,
                           e->config.max_nodes);
+    if (profile->n_edges > e->config.max_edges)
+        return remat_fail(error, REMAT_TOO_LARGE, "nodes",
+                          "the profile has %u edges; this server takes %u", profile->n_edges,
+                          e->config.max_edges);
     return REMAT_OK;
 }
 
@@ -287,6 +291,13 @@ remat_status engine_subject(engine *e, const remat_subject *subject, known_profi
 void engine_forget_profile(engine *e, const char *id)
 {
     cache_drop(e->profiles, id);
+    cache_clear(e->tables);
+    cache_clear(e->answers);
+}
+
+void engine_forget_everything(engine *e)
+{
+    cache_clear(e->profiles);
     cache_clear(e->tables);
     cache_clear(e->answers);
 }

@@ -79,6 +79,8 @@ remat_status engine_timeline(engine *e, const char *schedule_id, body **ret_body
 
 /* Forgets what memory holds of a profile that has been deleted. */
 void engine_forget_profile(engine *e, const char *id);
+/* The same of all: some may have been deleted unheard. */
+void engine_forget_everything(engine *e);
 
 /* Remembers that a request body (its SHA-256) asks for a schedule. */
 void engine_remember_request(engine *e, const char *request_hash, const char *schedule_id);

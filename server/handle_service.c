@@ -6,9 +6,47 @@
 
 /* ---- jobs ---- */
 
+static bool lists_job(const json_t *list, const char *id)
+{
+    size_t i;
+    const json_t *job;
+    json_array_foreach(list, i, job)
+    {
+        if (strcmp(json_string_value(json_object_get(job, "job_id")), id) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* To the jobs of this process those that others have, out of the store. */
+static void list_shared_jobs_work(request *r)
+{
+    enum { MOST = 1000 };
+    json_t *answer = r->context, *list = json_object_get(answer, "jobs");
+    remat_job_list stored;
+    remat_error error;
+    r->context = NULL;
+    remat_page page = {.limit = MOST};
+    if (remat_store_list_jobs(r->service->store, false, page, &stored, &error)) {
+        json_decref(answer);
+        reply_error(r, &error);
+        return;
+    }
+    for (size_t i = 0; i < stored.length; i++)
+        if (!lists_job(list, stored.items[i].id))
+            json_array_append_new(list, jobs_describe_record(&stored.items[i]));
+    remat_job_list_clear(&stored);
+    reply_body(r, 200, body_from_json(answer, true));
+}
+
 bool list_jobs(request *r)
 {
-    reply_body(r, 200, body_from_json(jobs_describe_all(r->service->jobs), true));
+    json_t *answer = jobs_describe_all(r->service->jobs);
+    if (remat_store_is_shared(r->service->store)) {
+        r->context = answer;
+        return start_work(r, list_shared_jobs_work, NULL);
+    }
+    reply_body(r, 200, body_from_json(answer, true));
     return true;
 }
 
@@ -69,10 +107,20 @@ bool get_job_events(request *r)
     return true;
 }
 
+/* Another process has it, or nobody. */
+static void delete_job_work(request *r)
+{
+    remat_error error;
+    if (remat_store_cancel_job(r->service->store, r->id, &error))
+        reply_error(r, &error);
+    else
+        get_job_work(r);
+}
+
 bool delete_job(request *r)
 {
     if (!jobs_cancel(r->service->jobs, r->id))
-        return start_work(r, get_job_work, NULL);
+        return start_work(r, delete_job_work, NULL);
     reply_body(r, 200, body_from_json(jobs_describe(r->service->jobs, r->id), false));
     return true;
 }

@@ -309,8 +309,10 @@ static void add_headers(const request *r, struct MHD_Response *response)
     char number[16];
     MHD_add_response_header(response, "X-Request-Id", r->request_id);
     MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
-    MHD_add_response_header(response, "Cache-Control",
-                            out->immutable ? "public, max-age=31536000, immutable" : "no-store");
+    /* what needs a token must not be handed on by a cache that asks for none */
+    const char *kept = r->service->config.tokens[0] ? "private, max-age=31536000, immutable"
+                                                    : "public, max-age=31536000, immutable";
+    MHD_add_response_header(response, "Cache-Control", out->immutable ? kept : "no-store");
     if (out->etag[0])
         MHD_add_response_header(response, "ETag", out->etag);
     if (out->location[0])

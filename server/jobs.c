@@ -3,6 +3,7 @@
 #include "routes.h"
 #include "service.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,6 +34,10 @@ typedef struct job {
     request *waiters;
     atomic_bool cancel;
     bool interrupted; /* cancelled by the stop of the daemon */
+    bool elsewhere;   /* result: another process has the question */
+    bool found;       /* result: the answer was there */
+    bool parked;      /* neither queued nor running: woken from time to time */
+    bool second;      /* of a question that this process had another job of */
     atomic_uint permille;
     uint64_t begun; /* uv_hrtime of the asking */
     int64_t created, ended;
@@ -141,10 +146,12 @@ static void fill_reply(request *r, const job *one)
 {
     metrics *counters = &r->service->metrics;
     if (one->state == DONE && one->question.text) {
-        cache_result result = one->solve.tabulated ? CACHE_MISS : CACHE_TABLE;
+        static const char *const names[] = {"hit", "table", "miss"};
+        cache_result result = one->found             ? CACHE_HIT
+                              : one->solve.tabulated ? CACHE_MISS
+                                                     : CACHE_TABLE;
         atomic_fetch_add(&counters->schedules[result], 1);
-        reply_schedule(r, body_retain(one->body), one->question.schedule_id,
-                       result == CACHE_MISS ? "miss" : "table");
+        reply_schedule(r, body_retain(one->body), one->question.schedule_id, names[result]);
     } else if (one->state == DONE) {
         reply_body(r, 200, body_retain(one->body));
     } else {
@@ -225,6 +232,11 @@ static void job_free(job *one)
     free(one);
 }
 
+static bool is_unsaved(const job *one)
+{
+    return one->acknowledged && one->saved_state != (int)one->state;
+}
+
 static void forget_oldest(jobs *j)
 {
     job *one, *next;
@@ -232,7 +244,7 @@ static void forget_oldest(jobs *j)
     {
         if (j->n_ended <= ENDED_KEPT)
             return;
-        if (one->saving)
+        if (one->saving || is_unsaved(one))
             continue;
         DL_DELETE(j->ended, one);
         j->n_ended--;
@@ -269,7 +281,7 @@ static void save_done(task *t)
 /* Brings the job's record up to date, if anybody was told of it. */
 static void save_job(job *one)
 {
-    if (!one->acknowledged || one->saving || one->saved_state == (int)one->state)
+    if (one->saving || !is_unsaved(one))
         return;
     char *problem = NULL;
     if (one->state == FAILED || one->state == CANCELLED) {
@@ -280,6 +292,7 @@ static void save_job(job *one)
     one->record =
         (remat_job_record){.id = one->id,
                            .state = (char *)state_names[one->state],
+                           .profile_id = one->question.asked.profile_id,
                            .question = {one->question.text, strlen(one->question.text)},
                            .schedule_id = one->state == DONE ? one->question.schedule_id : NULL,
                            .problem = {problem, problem ? strlen(problem) : 0},
@@ -307,21 +320,54 @@ static bool on_cancelled(void *data)
     return atomic_load(&((job *)data)->cancel);
 }
 
-static void run_work(task *t)
+static void solve_job(job *one)
 {
-    job *one = (job *)t;
     service *s = one->jobs->service;
     one->solve.deadline = uv_hrtime() + s->config.solve_seconds * UINT64_C(1000000000);
-    if (atomic_load(&one->cancel)) {
-        one->status = remat_fail(&one->error, REMAT_CANCELLED, NULL, "the job was cancelled");
-        return;
-    }
     atomic_fetch_add(&s->metrics.solves, 1);
     if (one->tradeoff)
         one->status = engine_tradeoff(s->engine, one->profile, one->tradeoff, &one->solve,
                                       &one->body, &one->error);
     else
         one->status = engine_solve(s->engine, &one->question, &one->solve, &one->body, &one->error);
+}
+
+/* The answer may have come while the job waited. True: it has, or looking for it failed. */
+static bool find_answer(job *one)
+{
+    if (one->tradeoff)
+        return false;
+    one->status = engine_schedule(one->jobs->service->engine, one->question.schedule_id, &one->body,
+                                  NULL, &one->error);
+    one->found = one->status == REMAT_OK;
+    return one->status != REMAT_NOT_FOUND;
+}
+
+/* Of processes on one store one solves a question; the others find its answer. */
+static void run_shared(job *one)
+{
+    service *s = one->jobs->service;
+    const char *name = one->tradeoff ? one->key : one->question.schedule_id;
+    bool taken;
+    one->status = remat_store_take_lease(s->store, name, &taken, &one->error);
+    one->elsewhere = !one->status && !taken;
+    if (one->status || one->elsewhere)
+        return;
+    if (!find_answer(one))
+        solve_job(one);
+    fleet_release(s->fleet, name);
+}
+
+static void run_work(task *t)
+{
+    job *one = (job *)t;
+    one->elsewhere = false;
+    if (atomic_load(&one->cancel))
+        one->status = remat_fail(&one->error, REMAT_CANCELLED, NULL, "the job was cancelled");
+    else if (remat_store_is_shared(one->jobs->service->store))
+        run_shared(one);
+    else if (!one->second || !find_answer(one))
+        solve_job(one);
 }
 
 static void end_job(job *one, job_state state)
@@ -351,9 +397,27 @@ static void end_job(job *one, job_state state)
     forget_oldest(j);
 }
 
+/* Whether the job has to be run again later: another process solves its question, or the store is
+ * away, and somebody relies on the job. */
+static bool park(job *one)
+{
+    if (!one->elsewhere && !(one->status == REMAT_IO && one->acknowledged))
+        return false;
+    if (atomic_load(&one->cancel) || one->jobs->stopping) {
+        one->interrupted |= !atomic_load(&one->cancel);
+        one->status = remat_fail(&one->error, REMAT_CANCELLED, NULL, "the job was cancelled");
+        return false;
+    }
+    one->state = QUEUED;
+    one->parked = true;
+    return true;
+}
+
 static void run_done(task *t)
 {
     job *one = (job *)t;
+    if (park(one))
+        return;
     if (one->status == REMAT_CANCELLED && one->interrupted) {
         /* By the stop of the daemon, not by a client: an acknowledged job stays unfinished in the
          * store. */
@@ -384,6 +448,7 @@ static void expire(job *one, request *r)
     }
     r->awaits_acknowledgement = true;
     one->acknowledged = true;
+    refresh_state(one); /* which is what other processes will say of it */
     if (one->saved_state >= 0)
         acknowledge(one, r);
     else
@@ -452,19 +517,30 @@ static job *job_new(jobs *j, const char *id, const char *key, double cost)
     return one;
 }
 
+/* False: out of memory, and nobody knows it. */
+static bool job_know(job *one)
+{
+    jobs *j = one->jobs;
+    HASH_ADD(by_id, j->by_id, id, strlen(one->id), one);
+    if (one->unhashed)
+        return false;
+    HASH_ADD(by_key, j->by_key, key, strlen(one->key), one);
+    if (!one->unhashed)
+        return true;
+    HASH_DELETE(by_id, j->by_id, one);
+    return false;
+}
+
 /* Makes the job known and queues it; frees it when it cannot. */
 static bool job_start(job *one)
 {
     jobs *j = one->jobs;
-    HASH_ADD(by_id, j->by_id, id, strlen(one->id), one);
-    if (!one->unhashed) {
-        HASH_ADD(by_key, j->by_key, key, strlen(one->key), one);
-        if (!one->unhashed && queue_submit(j->service->queue, &one->task)) {
+    if (job_know(one)) {
+        if (queue_submit(j->service->queue, &one->task)) {
             j->n_unfinished++;
             return true;
         }
-        if (!one->unhashed)
-            HASH_DELETE(by_key, j->by_key, one);
+        HASH_DELETE(by_key, j->by_key, one);
         HASH_DELETE(by_id, j->by_id, one);
     }
     job_free(one);
@@ -570,6 +646,49 @@ void jobs_ask_tradeoff(jobs *j, request *r, known_profile *profile,
         add_waiter(one, r, wait);
 }
 
+/* ---- parked ones ---- */
+
+/* Takes the job back from where it waits; false when it runs. */
+static bool withdraw(job *one)
+{
+    bool parked = one->parked;
+    one->parked = false;
+    return parked || queue_withdraw(one->jobs->service->queue, &one->task);
+}
+
+static void wake(job *one)
+{
+    if (!one->parked || (one->second && find_key(one->jobs, one->question.schedule_id)))
+        return;
+    one->parked = !queue_submit(one->jobs->service->queue, &one->task);
+}
+
+void jobs_wake(jobs *j, const char *key)
+{
+    if (j->stopping)
+        return;
+    if (key) {
+        job *one = NULL;
+        HASH_FIND(by_key, j->by_key, key, strlen(key), one);
+        if (one)
+            wake(one);
+        return;
+    }
+    for (job *one = j->by_key, *after; one; one = after) {
+        after = one->by_key.next;
+        wake(one);
+    }
+}
+
+void jobs_save_again(jobs *j)
+{
+    for (job *one = j->by_id, *after; one; one = after) {
+        after = one->by_id.next;
+        if (one->state >= DONE)
+            save_job(one);
+    }
+}
+
 /* ---- the rest ---- */
 
 bool jobs_cancel(jobs *j, const char *job_id)
@@ -581,7 +700,7 @@ bool jobs_cancel(jobs *j, const char *job_id)
     if (one->state >= DONE)
         return true;
     atomic_store(&one->cancel, true);
-    if (queue_withdraw(j->service->queue, &one->task)) {
+    if (withdraw(one)) {
         remat_fail(&one->error, REMAT_CANCELLED, NULL, "the job was cancelled");
         end_job(one, CANCELLED);
     }
@@ -599,43 +718,61 @@ jobs *jobs_new(service *s)
     return j;
 }
 
-static remat_status resume(jobs *j, const remat_job_record *record, remat_error *error)
+/* A stored job that this process now has. It waits for its turn among the parked, whatever the queue
+ * holds. */
+static remat_status adopt(jobs *j, const remat_job_record *record, remat_error *error)
 {
     question q;
+    job *one = NULL;
+    HASH_FIND(by_id, j->by_id, record->id, strlen(record->id), one);
+    if (one)
+        return REMAT_OK;
     remat_status status = question_read(&q, record->question.data, record->question.length, error);
     if (status)
         return status;
-    job *one = find_key(j, q.schedule_id) ? NULL : job_new(j, record->id, q.schedule_id, 0);
+    bool second = find_key(j, q.schedule_id) != NULL;
+    one = job_new(j, record->id, second ? record->id : q.schedule_id, INFINITY);
     if (!one) {
         question_clear(&q);
-        return REMAT_OK;
+        return remat_fail_memory(error);
     }
     one->question = q;
+    one->second = second;
     one->created = record->created;
     one->acknowledged = true;
     one->saved_state = QUEUED;
-    return job_start(one) ? REMAT_OK
-                          : remat_fail(error, REMAT_TOO_LARGE, NULL, "the queue is full");
+    one->parked = true;
+    if (!job_know(one)) {
+        job_free(one);
+        return remat_fail_memory(error);
+    }
+    j->n_unfinished++;
+    wake(one);
+    return REMAT_OK;
+}
+
+void jobs_adopt(jobs *j, const remat_job_record *record)
+{
+    remat_error error;
+    if (adopt(j, record, &error))
+        log_line(LOG_WARNING, "a stored job cannot be read and is left",
+                 json_pack("{s:s, s:s}", "job_id", record->id, "why", error.message));
 }
 
 remat_status jobs_resume(jobs *j, remat_error *error)
 {
-    remat_job_list list = {0};
-    remat_page page = {.limit = 1000};
-    char cursor[64] = "";
+    enum { AT_ONCE = 1000 };
+    size_t claimed;
     do {
-        page.cursor = cursor;
-        remat_status status = remat_store_list_jobs(j->service->store, true, page, &list, error);
+        remat_job_list list = {0};
+        remat_status status = remat_store_claim_jobs(j->service->store, AT_ONCE, &list, error);
         if (status)
             return status;
         for (size_t i = 0; i < list.length; i++)
-            if (resume(j, &list.items[i], error))
-                log_line(
-                    LOG_WARNING, "a stored job cannot be read and is left",
-                    json_pack("{s:s, s:s}", "job_id", list.items[i].id, "why", error->message));
-        snprintf(cursor, sizeof cursor, "%s", list.next ? list.next : "");
+            jobs_adopt(j, &list.items[i]);
+        claimed = list.length;
         remat_job_list_clear(&list);
-    } while (cursor[0]);
+    } while (claimed == AT_ONCE);
     return REMAT_OK;
 }
 
@@ -644,12 +781,13 @@ void jobs_stop(jobs *j, bool now)
     j->stopping = true;
     for (job *one = j->by_key, *after; one; one = after) {
         after = one->by_key.next;
-        bool waiting = queue_withdraw(j->service->queue, &one->task);
+        bool waiting = withdraw(one);
         if (!waiting && !now)
             continue;
         one->interrupted = !atomic_exchange(&one->cancel, true);
         if (!waiting)
             continue;
+        one->elsewhere = false;
         one->status = remat_fail(&one->error, REMAT_CANCELLED, NULL, "the server is stopping");
         run_done(&one->task);
     }

@@ -14,8 +14,16 @@ typedef struct jobs jobs;
 jobs *jobs_new(struct service *s);
 void jobs_free(jobs *j); /* accepts NULL; no job may be unfinished */
 
-/* Goes on with the unfinished jobs of the store. */
+/* Goes on with the unfinished jobs of the store that no other process has. */
 remat_status jobs_resume(jobs *j, remat_error *error);
+/* Goes on with one that remat_store_claim_jobs gave. */
+void jobs_adopt(jobs *j, const remat_job_record *record);
+
+/* Runs jobs again whose question another process had, or whose store was away: that of a key, or
+ * all (NULL). */
+void jobs_wake(jobs *j, const char *key);
+/* Writes what could not be written when it came about. */
+void jobs_save_again(jobs *j);
 
 /* Solves q (taken) for r, which waits that many seconds. cost orders the queue. */
 void jobs_ask(jobs *j, request *r, question *q, double cost, double wait);

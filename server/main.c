@@ -11,38 +11,87 @@ static int report(const remat_error *error)
     return 1;
 }
 
-static int check(const config *settings)
+/* ---- commands on the store ---- */
+
+static remat_status check(const char *operand, remat_store *store, remat_error *error)
 {
-    remat_store *store = NULL;
-    remat_error error;
     remat_store_statistics statistics;
-    remat_status status = service_open_store(settings, true, &store, &error);
+    remat_status status = remat_store_check(store, error);
     if (!status)
-        status = remat_store_check(store, &error);
+        status = remat_store_statistics_get(store, &statistics, error);
     if (!status)
-        status = remat_store_statistics_get(store, &statistics, &error);
-    remat_store_close(store);
-    if (status)
-        return report(&error);
-    printf("%s is sound: %llu profiles, %llu schedules, %llu tables, %llu unfinished jobs\n",
-           settings->store, (unsigned long long)statistics.profiles,
-           (unsigned long long)statistics.schedules, (unsigned long long)statistics.tables,
-           (unsigned long long)statistics.unfinished_jobs);
-    return 0;
+        printf("%s is sound: %llu profiles, %llu schedules, %llu tables, %llu unfinished jobs\n",
+               remat_store_name(store), (unsigned long long)statistics.profiles,
+               (unsigned long long)statistics.schedules, (unsigned long long)statistics.tables,
+               (unsigned long long)statistics.unfinished_jobs);
+    return status;
 }
 
-static int backup(const config *settings, const char *path)
+static remat_status backup(const char *path, remat_store *store, remat_error *error)
+{
+    remat_status status = remat_store_backup(store, path, error);
+    if (!status)
+        printf("%s is a copy of %s\n", path, remat_store_name(store));
+    return status;
+}
+
+/* Opening it to write has done it. */
+static remat_status migrate(const char *operand, remat_store *store, remat_error *error)
+{
+    remat_store_statistics statistics;
+    remat_status status = remat_store_statistics_get(store, &statistics, error);
+    if (!status)
+        printf("%s has schema version %d\n", remat_store_name(store), statistics.schema_version);
+    return status;
+}
+
+static remat_status prune(const char *keep, remat_store *store, remat_error *error)
+{
+    uint64_t keep_bytes;
+    remat_store_pruned pruned;
+    if (!config_bytes("--keep-bytes", keep, &keep_bytes))
+        return remat_fail(error, REMAT_INVALID, NULL, "nothing was pruned");
+    remat_status status = remat_store_prune(store, keep_bytes, &pruned, error);
+    if (!status)
+        printf("%s: dropped %llu tables, %llu schedules, %llu profiles\n", remat_store_name(store),
+               (unsigned long long)pruned.tables, (unsigned long long)pruned.schedules,
+               (unsigned long long)pruned.profiles);
+    return status;
+}
+
+/* words: of the command, of which the last is its operand. */
+typedef struct command {
+    const char *name, *flag;
+    int words;
+    bool writes;
+    remat_status (*run)(const char *operand, remat_store *store, remat_error *error);
+    const char *needs;
+} command;
+
+static const command commands[] = {
+    {"check", NULL, 1, false, check, NULL},
+    {"backup", NULL, 2, false, backup, "the FILE to write"},
+    {"migrate", NULL, 1, true, migrate, NULL},
+    {"prune", "--keep-bytes", 3, true, prune, "--keep-bytes BYTES"},
+};
+
+static const command *find_command(int argc, char **argv)
+{
+    for (size_t i = 0; argc > 1 && i < sizeof commands / sizeof *commands; i++)
+        if (strcmp(argv[1], commands[i].name) == 0)
+            return &commands[i];
+    return NULL;
+}
+
+static int run_command(const command *c, const config *settings, const char *operand)
 {
     remat_store *store = NULL;
     remat_error error;
-    remat_status status = service_open_store(settings, true, &store, &error);
+    remat_status status = service_open_store(settings, !c->writes, NULL, &store, &error);
     if (!status)
-        status = remat_store_backup(store, path, &error);
+        status = c->run(operand, store, &error);
     remat_store_close(store);
-    if (status)
-        return report(&error);
-    printf("%s is a copy of %s\n", path, settings->store);
-    return 0;
+    return status ? report(&error) : 0;
 }
 
 /* --check-config: what the settings name must be readable. */
@@ -82,23 +131,20 @@ int main(int argc, char **argv)
     config settings;
     if (argc > 1 && strcmp(argv[1], "token") == 0)
         return token_command(argc, argv);
-    bool is_check = argc > 1 && strcmp(argv[1], "check") == 0;
-    bool is_backup = argc > 2 && strcmp(argv[1], "backup") == 0;
-    int words = is_backup ? 2 : is_check ? 1 : 0;
-    const char *target = is_backup ? argv[2] : NULL;
-    if (argc == 2 && strcmp(argv[1], "backup") == 0) {
-        fprintf(stderr, "rematd: backup needs the FILE to write; see rematd --help\n");
+    const command *c = find_command(argc, argv);
+    int words = c ? c->words : 0;
+    if (c && (argc <= words || (c->flag && strcmp(argv[2], c->flag) != 0))) {
+        fprintf(stderr, "rematd: %s needs %s; see rematd --help\n", c->name, c->needs);
         return 2;
     }
+    const char *operand = words > 1 ? argv[words] : NULL;
     argv[words] = argv[0];
     config_outcome outcome = config_read(&settings, argc - words, argv + words);
     if (outcome != CONFIG_RUN)
         return outcome == CONFIG_DONE ? 0 : 2;
     log_set_level(settings.log_level);
-    if (is_check)
-        return check(&settings);
-    if (is_backup)
-        return backup(&settings, target);
+    if (c)
+        return run_command(c, &settings, operand);
     if (settings.check_only)
         return check_files(&settings);
     return service_run(&settings, argc - words, argv + words);

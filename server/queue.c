@@ -22,7 +22,7 @@ queue *queue_new(uv_loop_t *loop, unsigned heavy, unsigned heavy_limit)
     char size[16];
     if (!q)
         return NULL;
-    snprintf(size, sizeof size, "%u", heavy + LIGHT_THREADS);
+    snprintf(size, sizeof size, "%u", heavy + QUICK_THREADS + LIGHT_THREADS);
     setenv("UV_THREADPOOL_SIZE", size, 1);
     q->loop = loop;
     q->lanes[LANE_LIGHT] = (lane_state){.threads = LIGHT_THREADS, .limit = UINT32_MAX};
@@ -56,9 +56,18 @@ static void pool_done(uv_work_t *request, int status)
     start_waiting(q, lane);
 }
 
+/* Whether the first task that waits may run: the cheapest, where cost counts. */
+static bool may_start(const queue *q, const lane_state *lane)
+{
+    if (!lane->waiting)
+        return false;
+    bool quick = lane == &q->lanes[LANE_HEAVY] && lane->waiting->cost <= QUICK_COST;
+    return lane->n_running < lane->threads + (quick ? (unsigned)QUICK_THREADS : 0u);
+}
+
 static void start_waiting(queue *q, lane_state *lane)
 {
-    while (lane->waiting && lane->n_running < lane->threads) {
+    while (may_start(q, lane)) {
         task *t = lane->waiting;
         DL_DELETE(lane->waiting, t);
         lane->n_waiting--;

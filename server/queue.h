@@ -1,6 +1,7 @@
 /* Tasks for the libuv worker pool, in two lanes. Light tasks (parsing, look-ups, encoding) always
  * find a thread; heavy ones (solves) have as many threads as the configuration says, and wait in
- * order of their expected cost, bounded. libuv's own queue never holds more than the pool has
+ * order of their expected cost, bounded. Cheap solves have one thread more, so that they need not
+ * wait until a long one ends. libuv's own queue never holds more than the pool has
  * threads.
  *
  * Everything here is called on the loop thread; only a task's work runs on the pool. */
@@ -26,9 +27,13 @@ typedef struct task {
 
 typedef struct queue queue;
 
-enum { LIGHT_THREADS = 2 };
+enum { LIGHT_THREADS = 2, QUICK_THREADS = 1 };
 
-/* Call before the process first uses libuv's pool: its size becomes heavy + LIGHT_THREADS. */
+/* Inner updates of a solve that counts as cheap: some tens of milliseconds. */
+#define QUICK_COST 1e8
+
+/* Call before the process first uses libuv's pool: its size becomes heavy + QUICK_THREADS +
+ * LIGHT_THREADS. */
 queue *queue_new(uv_loop_t *loop, unsigned heavy, unsigned heavy_limit);
 void queue_free(queue *q); /* nothing may be queued or running */
 

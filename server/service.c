@@ -45,11 +45,17 @@ static bool make_folders(const char *path)
     return true;
 }
 
-remat_status service_open_store(const config *settings, bool read_only, remat_store **ret_store,
-                                remat_error *error)
+remat_status service_open_store(const config *settings, bool read_only, fleet *f,
+                                remat_store **ret_store, remat_error *error)
 {
-    const remat_store_options options = {.log = on_store_log, .read_only = read_only};
-    if (!read_only && !make_folders(settings->store))
+    const remat_store_options options = {.log = on_store_log,
+                                         .event = f ? fleet_hear : NULL,
+                                         .data = f,
+                                         .read_only = read_only,
+                                         .connections =
+                                             settings->workers + QUICK_THREADS + LIGHT_THREADS,
+                                         .lease_seconds = settings->lease_seconds};
+    if (!read_only && !remat_store_is_url(settings->store) && !make_folders(settings->store))
         return remat_fail(error, REMAT_IO, "store", "cannot make the folder of %s: %s",
                           settings->store, strerror(errno));
     return remat_store_open(settings->store, &options, ret_store, error);
@@ -86,6 +92,8 @@ static void on_signal(uv_signal_t *handle, int number)
     listen_notify("STOPPING=1");
     http_quiesce(s->http);
     streams_stop(s->streams);
+    fleet_stop(s->fleet);
+    retention_stop(s->retention);
     jobs_stop(s->jobs, false);
     stop->deadline = uv_hrtime() + s->config.stop_seconds * UINT64_C(1000000000);
     uv_timer_start(&stop->timer, on_stop_tick, 0, STOP_TICK_MILLISECONDS);
@@ -150,8 +158,11 @@ static void watch_signals(stopper *stop, service *s)
 static remat_status start(service *s, remat_error *error)
 {
     remat_status status = load_files(s, error);
+    s->fleet = fleet_new(s);
+    if (!status && !s->fleet)
+        status = remat_fail_memory(error);
     if (!status)
-        status = service_open_store(&s->config, false, &s->store, error);
+        status = service_open_store(&s->config, false, s->fleet, &s->store, error);
     if (status)
         return status;
     s->limits = limits_new();
@@ -160,7 +171,8 @@ static remat_status start(service *s, remat_error *error)
     s->team = team_new(s->config.workers);
     s->engine = engine_new(&s->config, s->store, &s->metrics, s->team);
     s->jobs = jobs_new(s);
-    if (!s->limits || !s->streams || !s->queue || !s->engine || !s->jobs)
+    s->retention = retention_new(s);
+    if (!s->limits || !s->streams || !s->queue || !s->engine || !s->jobs || !s->retention)
         return remat_fail_memory(error);
     uv_timeval64_t now;
     uint64_t forgotten;
@@ -197,10 +209,11 @@ int service_run(const config *settings, int argc, char **argv)
     remat_status status = start(&s, &error);
     if (!status) {
         watch_signals(&stop, &s);
+        fleet_start(s.fleet);
         log_line(LOG_INFO, "listening",
                  json_pack("{s:s, s:i, s:b, s:s, s:i, s:s}", "address", s.config.listen, "port",
                            (int)http_port(s.http), "tls", s.config.tls_cert[0] != '\0', "store",
-                           s.config.store, "workers", (int)s.config.workers, "version",
+                           remat_store_name(s.store), "workers", (int)s.config.workers, "version",
                            REMAT_VERSION));
         listen_notify("READY=1");
         uv_run(&loop, UV_RUN_DEFAULT);
@@ -216,7 +229,12 @@ int service_run(const config *settings, int argc, char **argv)
         }
     }
     jobs_free(s.jobs);
+    s.jobs = NULL; /* for news that still comes in */
     streams_free(s.streams);
+    retention_free(s.retention);
+    uv_run(&loop, UV_RUN_DEFAULT);
+    remat_store_close(s.store);
+    fleet_free(s.fleet);
     uv_run(&loop, UV_RUN_DEFAULT);
     engine_free(s.engine);
     team_free(s.team);
@@ -224,7 +242,6 @@ int service_run(const config *settings, int argc, char **argv)
     limits_free(s.limits);
     tokens_clear(&s.tokens);
     tls_free();
-    remat_store_close(s.store);
     uv_loop_close(&loop);
     uv_library_shutdown();
     log_line(LOG_INFO, "stopped", NULL);

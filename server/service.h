@@ -4,11 +4,13 @@
 
 #include "config.h"
 #include "engine.h"
+#include "fleet.h"
 #include "http.h"
 #include "jobs.h"
 #include "limits.h"
 #include "metrics.h"
 #include "queue.h"
+#include "retention.h"
 #include "storage.h"
 #include "streams.h"
 #include "team.h"
@@ -25,10 +27,12 @@ typedef struct service {
     engine *engine;
     queue *queue;
     jobs *jobs;
+    fleet *fleet;
     http *http;
     tokens tokens; /* of config.tokens */
     limits *limits;
     streams *streams;
+    retention *retention;
     uint64_t started; /* uv_hrtime */
     bool stopping;
 } service;
@@ -37,9 +41,9 @@ typedef struct service {
  * and argv as config_read got them). Returns the exit status of the process. */
 int service_run(const config *settings, int argc, char **argv);
 
-/* Opens the configured store. To serve, making its folder if it is not there; read_only beside a
- * daemon that may be serving it. */
-remat_status service_open_store(const config *settings, bool read_only, remat_store **ret_store,
-                                remat_error *error);
+/* Opens the configured store. To serve or change it, making its folder if it is not there; read_only
+ * beside a daemon that may be serving it. f hears of its events, unless NULL. */
+remat_status service_open_store(const config *settings, bool read_only, fleet *f,
+                                remat_store **ret_store, remat_error *error);
 
 #endif

@@ -58,8 +58,9 @@ static remat_status check_pair(const identity *one, const char *path, remat_erro
     if (code == 0)
         code = gnutls_pubkey_verify_data2(
             one->chain[0].pubkey,
-            gnutls_pk_to_sign(gnutls_privkey_get_pk_algorithm(one->key, NULL), digest), 0, &probe,
-            &signature);
+            gnutls_pk_to_sign(
+                (gnutls_pk_algorithm_t)gnutls_privkey_get_pk_algorithm(one->key, NULL), digest),
+            0, &probe, &signature);
     gnutls_free(signature.data);
     if (code >= 0)
         return REMAT_OK;

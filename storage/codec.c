@@ -129,16 +129,16 @@ uint64_t storage_checksum(const char *types, ...)
     return hash;
 }
 
-uint64_t storage_row_checksum(sqlite3_stmt *row, int first, const char *types)
+uint64_t storage_row_checksum(const storage_rows *rows, int first, const char *types)
 {
     uint64_t hash = 0;
     for (int i = 0; types[i]; i++) {
         if (types[i] == 't')
-            hash = hash_text((const char *)sqlite3_column_text(row, first + i), hash);
+            hash = hash_text(storage_text(rows, first + i), hash);
         else if (types[i] == 'r')
-            hash = hash_real(sqlite3_column_double(row, first + i), hash);
+            hash = hash_real(storage_real(rows, first + i), hash);
         else
-            hash = hash_number('i', (uint64_t)sqlite3_column_int64(row, first + i), hash);
+            hash = hash_number('i', (uint64_t)storage_integer(rows, first + i), hash);
     }
     return hash;
 }

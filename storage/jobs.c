@@ -1,6 +1,9 @@
 #include "private.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
+
+enum { CLAIM_MAX = 1000 };
 
 enum { ID = COLUMN_FIRST, STATE, SCHEDULE_ID, CREATED, ENDED, QUESTION, PROBLEM };
 #define CHECKED "tttii" /* ID to ENDED */
@@ -15,23 +18,23 @@ static uint64_t problem_owner(const char *id)
     return storage_checksum("tt", "job problem", id);
 }
 
-static remat_status read_job(sqlite3_stmt *row, void *item, remat_error *error)
+static remat_status read_job(const storage_rows *rows, void *item, remat_error *error)
 {
     remat_job_record *job = item;
-    if ((uint64_t)sqlite3_column_int64(row, COLUMN_CHECKSUM) !=
-        storage_row_checksum(row, COLUMN_FIRST, CHECKED))
-        return remat_fail(error, REMAT_CORRUPT, NULL, "its checksum does not match");
-    *job = (remat_job_record){.created = sqlite3_column_int64(row, CREATED),
-                              .ended = sqlite3_column_int64(row, ENDED)};
-    remat_status status = storage_take_text(row, ID, &job->id, error);
+    remat_status status = storage_check_row(rows, CHECKED, error);
+    if (status != REMAT_OK)
+        return status;
+    *job = (remat_job_record){.created = storage_integer(rows, CREATED),
+                              .ended = storage_integer(rows, ENDED)};
+    status = storage_take_text(rows, ID, &job->id, error);
     if (status == REMAT_OK)
-        status = storage_take_text(row, STATE, &job->state, error);
+        status = storage_take_text(rows, STATE, &job->state, error);
     if (status == REMAT_OK)
-        status = storage_take_text(row, SCHEDULE_ID, &job->schedule_id, error);
+        status = storage_take_text(rows, SCHEDULE_ID, &job->schedule_id, error);
     if (status == REMAT_OK)
-        status = storage_take_blob(row, QUESTION, question_owner(job->id), &job->question, error);
+        status = storage_take_blob(rows, QUESTION, question_owner(job->id), &job->question, error);
     if (status == REMAT_OK)
-        status = storage_take_blob(row, PROBLEM, problem_owner(job->id), &job->problem, error);
+        status = storage_take_blob(rows, PROBLEM, problem_owner(job->id), &job->problem, error);
     if (status != REMAT_OK)
         remat_job_record_clear(job);
     return status;
@@ -50,9 +53,10 @@ static remat_status run_put(storage_connection *connection, void *argument, rema
     const remat_job_record *job = put->job;
     uint64_t checksum =
         storage_checksum(CHECKED, job->id, job->state, job->schedule_id, job->created, job->ended);
-    return storage_run(connection, SQL_PUT_JOB, error, "tttiiibb", job->id, job->state,
+    return storage_run(connection, SQL_PUT_JOB, error, "tttiiibbtt", job->id, job->state,
                        job->schedule_id, job->created, job->ended, (int64_t)checksum,
-                       &put->question, &put->problem);
+                       &put->question, &put->problem, job->profile_id ? job->profile_id : "",
+                       connection->store->owner);
 }
 
 remat_status remat_store_put_job(remat_store *store, const remat_job_record *job,
@@ -81,7 +85,7 @@ static remat_status run_forget(storage_connection *connection, void *argument, r
     forgetting *forget = argument;
     remat_status status = storage_run(connection, SQL_FORGET_JOBS, error, "i", forget->before);
     if (status == REMAT_OK)
-        forget->count = (uint64_t)sqlite3_changes64(connection->db);
+        forget->count = connection->backend->changes(connection);
     return status;
 }
 
@@ -100,19 +104,19 @@ remat_status remat_store_forget_jobs(remat_store *store, int64_t ended_before, u
 static remat_status get(storage_connection *connection, const char *id, remat_job_record *ret_job,
                         storage_damage *ret_damage, remat_error *error)
 {
-    sqlite3_stmt *query;
+    storage_rows rows;
     bool row;
-    remat_status status = storage_query(connection, SQL_GET_JOB, &query, error, "t", id);
+    remat_status status = storage_query(connection, SQL_GET_JOB, &rows, error, "t", id);
     if (status != REMAT_OK)
         return status;
-    status = storage_step(connection, query, &row, error);
+    status = storage_step(&rows, &row, error);
     if (status == REMAT_OK && !row)
         status = remat_fail(error, REMAT_NOT_FOUND, NULL, "there is no job %s", id);
     if (status == REMAT_OK) {
-        *ret_damage = storage_damage_of(query);
-        status = read_job(query, ret_job, error);
+        *ret_damage = storage_damage_of(&rows);
+        status = read_job(&rows, ret_job, error);
     }
-    storage_done(query);
+    storage_done(&rows);
     return status;
 }
 
@@ -120,14 +124,14 @@ remat_status remat_store_get_job(remat_store *store, const char *id, remat_job_r
                                  remat_error *error)
 {
     storage_connection *connection;
-    remat_status status = storage_read_begin(store, &connection, error);
+    remat_status status = store->backend->read_begin(store, &connection, error);
     if (status != REMAT_OK)
         return status;
     storage_damage damage = {0};
     remat_error why = {0};
     remat_job_record job;
     status = get(connection, id, &job, &damage, &why);
-    storage_read_end(store, connection);
+    store->backend->read_end(store, connection);
     if (status == REMAT_OK)
         *ret_job = job;
     else if (error)
@@ -141,6 +145,7 @@ void remat_job_record_clear(remat_job_record *job)
 {
     free(job->id);
     free(job->state);
+    free(job->profile_id);
     free(job->schedule_id);
     free(job->question.data);
     free(job->problem.data);
@@ -152,42 +157,125 @@ static void clear(void *item)
     remat_job_record_clear(item);
 }
 
+static const storage_items items = {sizeof(remat_job_record), read_job, clear};
+
 remat_status remat_store_list_jobs(remat_store *store, bool unfinished_only, remat_page page,
                                    remat_job_list *ret_list, remat_error *error)
 {
-    storage_list list = {.kind = KIND_JOB,
+    storage_list list = {.items = &items,
+                         .kind = KIND_JOB,
                          .statement = unfinished_only ? SQL_LIST_UNFINISHED_JOBS : SQL_LIST_JOBS,
                          .letter = unfinished_only ? 'u' : 'j',
-                         .oldest_first = unfinished_only,
-                         .item_size = sizeof(remat_job_record),
-                         .read = read_job,
-                         .clear = clear};
-    remat_job_list found;
-    void *items;
-    remat_status status =
-        storage_list_page(store, &list, page, &items, &found.length, &found.next, error);
-    if (status != REMAT_OK)
-        return status;
-    found.items = items;
-    *ret_list = found;
-    return REMAT_OK;
+                         .oldest_first = unfinished_only};
+    storage_page found;
+    remat_status status = storage_list_page(store, &list, page, &found, error);
+    if (status == REMAT_OK)
+        *ret_list = (remat_job_list){found.items, found.length, found.next};
+    return status;
 }
 
 void remat_job_list_clear(remat_job_list *list)
 {
-    for (size_t i = 0; i < list->length; i++)
-        remat_job_record_clear(&list->items[i]);
-    free(list->items);
-    free(list->next);
+    storage_page_clear((storage_page){list->items, list->length, list->next}, &items);
     *list = (remat_job_list){0};
+}
+
+/* ---- claim, cancel ---- */
+
+typedef struct claiming {
+    uint32_t limit;
+    remat_job_list list; /* items has room for limit */
+} claiming;
+
+/* Nobody can finish a damaged one, and nothing but its row is lost with it. */
+static remat_status drop_claimed(storage_connection *connection, storage_damage damage,
+                                 remat_error *error)
+{
+    storage_log(connection->store, "dropped the damaged unfinished job %" PRId64, damage.seq);
+    return storage_run(connection, SQL_DROP_JOB, error, "in", damage.seq, damage.guard);
+}
+
+static void clear_claimed(claiming *claim)
+{
+    while (claim->list.length > 0)
+        remat_job_record_clear(&claim->list.items[--claim->list.length]);
+}
+
+static int compare_created(const void *a, const void *b)
+{
+    const remat_job_record *x = a, *y = b;
+    return (x->created > y->created) - (x->created < y->created);
+}
+
+static remat_status run_claim(storage_connection *connection, void *argument, remat_error *error)
+{
+    claiming *claim = argument;
+    storage_damage damaged[CLAIM_MAX];
+    size_t damaged_count = 0;
+    storage_rows rows;
+    bool row;
+    clear_claimed(claim);
+    remat_status status = storage_query(connection, SQL_CLAIM_JOBS, &rows, error, "ti",
+                                        connection->store->owner, (int64_t)claim->limit);
+    if (status != REMAT_OK)
+        return status;
+    while ((status = storage_step(&rows, &row, error)) == REMAT_OK && row) {
+        status = read_job(&rows, &claim->list.items[claim->list.length], error);
+        if (status == REMAT_OK)
+            claim->list.length++;
+        else if (status == REMAT_CORRUPT)
+            damaged[damaged_count++] = storage_damage_of(&rows);
+        else
+            break;
+    }
+    storage_done(&rows);
+    for (size_t i = 0; status == REMAT_OK && i < damaged_count; i++)
+        status = drop_claimed(connection, damaged[i], error);
+    return status;
+}
+
+remat_status remat_store_claim_jobs(remat_store *store, uint32_t limit, remat_job_list *ret_list,
+                                    remat_error *error)
+{
+    if (limit < 1 || limit > CLAIM_MAX)
+        return remat_fail(error, REMAT_INVALID, "limit", "limit is %" PRIu32 "; it is 1 to %d",
+                          limit, CLAIM_MAX);
+    claiming claim = {.limit = limit, .list.items = calloc(limit, sizeof *claim.list.items)};
+    if (!claim.list.items)
+        return remat_fail_memory(error);
+    remat_status status = storage_submit(store, run_claim, &claim, error);
+    if (status != REMAT_OK) {
+        clear_claimed(&claim);
+        free(claim.list.items);
+        return status;
+    }
+    qsort(claim.list.items, claim.list.length, sizeof *claim.list.items, compare_created);
+    *ret_list = claim.list;
+    return REMAT_OK;
+}
+
+static remat_status run_cancel(storage_connection *connection, void *argument, remat_error *error)
+{
+    const char *id = argument;
+    const storage_backend *backend = connection->backend;
+    remat_status status = storage_run(connection, SQL_CANCEL_JOB, error, "t", id);
+    if (status != REMAT_OK || backend->changes(connection) == 0)
+        return status;
+    return backend->notify(connection, REMAT_STORE_CANCELLED, id, error);
+}
+
+remat_status remat_store_cancel_job(remat_store *store, const char *id, remat_error *error)
+{
+    return storage_submit(store, run_cancel, (void *)(uintptr_t)id, error);
 }
 
 /* ---- check ---- */
 
-static remat_status verify(storage_connection *connection, sqlite3_stmt *row, remat_error *error)
+static remat_status verify(storage_connection *connection, const storage_rows *rows,
+                           remat_error *error)
 {
     remat_job_record job;
-    remat_status status = read_job(row, &job, error);
+    remat_status status = read_job(rows, &job, error);
     if (status == REMAT_OK)
         remat_job_record_clear(&job);
     return status;

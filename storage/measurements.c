@@ -10,16 +10,16 @@ static uint64_t body_owner(const char *schedule_id, int64_t created)
     return storage_checksum("tti", "measurement", schedule_id, created);
 }
 
-static remat_status read_measurement(sqlite3_stmt *row, void *item, remat_error *error)
+static remat_status read_measurement(const storage_rows *rows, void *item, remat_error *error)
 {
     remat_measurement_record *measurement = item;
-    if ((uint64_t)sqlite3_column_int64(row, COLUMN_CHECKSUM) !=
-        storage_row_checksum(row, COLUMN_FIRST, CHECKED))
-        return remat_fail(error, REMAT_CORRUPT, NULL, "its checksum does not match");
-    *measurement = (remat_measurement_record){.id = sqlite3_column_int64(row, COLUMN_SEQ),
-                                              .created = sqlite3_column_int64(row, CREATED)};
-    const char *schedule_id = (const char *)sqlite3_column_text(row, SCHEDULE_ID);
-    return storage_take_blob(row, BODY, body_owner(schedule_id, measurement->created),
+    remat_status status = storage_check_row(rows, CHECKED, error);
+    if (status != REMAT_OK)
+        return status;
+    *measurement = (remat_measurement_record){.id = storage_integer(rows, COLUMN_SEQ),
+                                              .created = storage_integer(rows, CREATED)};
+    const char *schedule_id = storage_text(rows, SCHEDULE_ID);
+    return storage_take_blob(rows, BODY, body_owner(schedule_id, measurement->created),
                              &measurement->body, error);
 }
 
@@ -34,26 +34,19 @@ typedef struct put_measurement {
 static remat_status run_put(storage_connection *connection, void *argument, remat_error *error)
 {
     put_measurement *put = argument;
-    sqlite3_stmt *query;
-    bool row;
-    int64_t schedule = 0;
+    int64_t schedule, seq;
     remat_status status =
-        storage_query(connection, SQL_FIND_SCHEDULE, &query, error, "t", put->schedule_id);
-    if (status != REMAT_OK)
-        return status;
-    status = storage_step(connection, query, &row, error);
-    if (status == REMAT_OK && row)
-        schedule = sqlite3_column_int64(query, 0);
-    storage_done(query);
+        storage_numbers(connection, SQL_FIND_SCHEDULE, 1, &schedule, error, "t", put->schedule_id);
     if (status == REMAT_OK && !schedule)
         status =
             remat_fail(error, REMAT_NOT_FOUND, NULL, "there is no schedule %s", put->schedule_id);
     if (status != REMAT_OK)
         return status;
     uint64_t checksum = storage_checksum(CHECKED, put->schedule_id, put->created);
-    status = storage_run(connection, SQL_PUT_MEASUREMENT, error, "iiib", schedule, put->created,
-                         (int64_t)checksum, &put->body);
-    put->id = sqlite3_last_insert_rowid(connection->db);
+    status = storage_numbers(connection, SQL_PUT_MEASUREMENT, 1, &seq, error, "iiib", schedule,
+                             put->created, (int64_t)checksum, &put->body);
+    if (status == REMAT_OK)
+        put->id = seq;
     return status;
 }
 
@@ -81,43 +74,37 @@ static void clear(void *item)
     *measurement = (remat_measurement_record){0};
 }
 
+static const storage_items items = {sizeof(remat_measurement_record), read_measurement, clear};
+
 remat_status remat_store_list_measurements(remat_store *store, const char *schedule_id,
                                            remat_page page, remat_measurement_list *ret_list,
                                            remat_error *error)
 {
-    storage_list list = {.kind = KIND_MEASUREMENT,
+    storage_list list = {.items = &items,
+                         .kind = KIND_MEASUREMENT,
                          .statement = SQL_LIST_MEASUREMENTS,
                          .letter = 'm',
-                         .filters = {schedule_id},
-                         .item_size = sizeof(remat_measurement_record),
-                         .read = read_measurement,
-                         .clear = clear};
-    remat_measurement_list found;
-    void *items;
-    remat_status status =
-        storage_list_page(store, &list, page, &items, &found.length, &found.next, error);
-    if (status != REMAT_OK)
-        return status;
-    found.items = items;
-    *ret_list = found;
-    return REMAT_OK;
+                         .filters = {schedule_id}};
+    storage_page found;
+    remat_status status = storage_list_page(store, &list, page, &found, error);
+    if (status == REMAT_OK)
+        *ret_list = (remat_measurement_list){found.items, found.length, found.next};
+    return status;
 }
 
 void remat_measurement_list_clear(remat_measurement_list *list)
 {
-    for (size_t i = 0; i < list->length; i++)
-        clear(&list->items[i]);
-    free(list->items);
-    free(list->next);
+    storage_page_clear((storage_page){list->items, list->length, list->next}, &items);
     *list = (remat_measurement_list){0};
 }
 
 /* ---- check ---- */
 
-static remat_status verify(storage_connection *connection, sqlite3_stmt *row, remat_error *error)
+static remat_status verify(storage_connection *connection, const storage_rows *rows,
+                           remat_error *error)
 {
     remat_measurement_record measurement = {0};
-    remat_status status = read_measurement(row, &measurement, error);
+    remat_status status = read_measurement(rows, &measurement, error);
     clear(&measurement);
     return status;
 }

@@ -16,38 +16,38 @@ static uint64_t summary_owner(const char *id)
 }
 
 /* Without its blobs. */
-static remat_status read_fields(sqlite3_stmt *row, void *item, remat_error *error)
+static remat_status read_fields(const storage_rows *rows, void *item, remat_error *error)
 {
     remat_profile_record *profile = item;
-    if ((uint64_t)sqlite3_column_int64(row, COLUMN_CHECKSUM) !=
-        storage_row_checksum(row, COLUMN_FIRST, CHECKED))
-        return remat_fail(error, REMAT_CORRUPT, NULL, "its checksum does not match");
+    remat_status status = storage_check_row(rows, CHECKED, error);
+    if (status != REMAT_OK)
+        return status;
     *profile = (remat_profile_record){
-        .nodes = (uint32_t)sqlite3_column_int64(row, NODES),
-        .edges = (uint32_t)sqlite3_column_int64(row, EDGES),
-        .created = sqlite3_column_int64(row, CREATED),
-        .last_used = sqlite3_column_int64(row, LAST_USED),
-        .schedules = (uint64_t)sqlite3_column_int64(row, SCHEDULES),
+        .nodes = (uint32_t)storage_integer(rows, NODES),
+        .edges = (uint32_t)storage_integer(rows, EDGES),
+        .created = storage_integer(rows, CREATED),
+        .last_used = storage_integer(rows, LAST_USED),
+        .schedules = (uint64_t)storage_integer(rows, SCHEDULES),
     };
-    remat_status status = storage_take_text(row, ID, &profile->id, error);
+    status = storage_take_text(rows, ID, &profile->id, error);
     if (status == REMAT_OK)
-        status = storage_take_text(row, NAME, &profile->name, error);
+        status = storage_take_text(rows, NAME, &profile->name, error);
     if (status == REMAT_OK)
-        status = storage_take_text(row, KIND, &profile->kind, error);
+        status = storage_take_text(rows, KIND, &profile->kind, error);
     if (status != REMAT_OK)
         remat_profile_record_clear(profile);
     return status;
 }
 
-static remat_status read_profile(storage_connection *connection, sqlite3_stmt *row,
+static remat_status read_profile(storage_connection *connection, const storage_rows *rows,
                                  remat_profile_record *profile, remat_error *error)
 {
-    remat_status status = read_fields(row, profile, error);
+    remat_status status = read_fields(rows, profile, error);
     if (status != REMAT_OK)
         return status;
-    status = storage_take_blob(row, SUMMARY, summary_owner(profile->id), &profile->summary, error);
+    status = storage_take_blob(rows, SUMMARY, summary_owner(profile->id), &profile->summary, error);
     if (status == REMAT_OK)
-        status = storage_load_blob(connection, sqlite3_column_int64(row, COLUMN_GUARD),
+        status = storage_load_blob(connection, storage_integer(rows, COLUMN_GUARD),
                                    document_owner(profile->id), &profile->document, error);
     if (status != REMAT_OK)
         remat_profile_record_clear(profile);
@@ -62,30 +62,15 @@ typedef struct put_profile {
     bool created;
 } put_profile;
 
-/* *ret_seq is 0 when there is none; *ret_document when it has been dropped. */
-static remat_status find(storage_connection *connection, const char *id, int64_t *ret_document,
-                         remat_error *error)
-{
-    sqlite3_stmt *query;
-    bool row;
-    remat_status status = storage_query(connection, SQL_FIND_PROFILE, &query, error, "t", id);
-    if (status != REMAT_OK)
-        return status;
-    status = storage_step(connection, query, &row, error);
-    if (status == REMAT_OK)
-        *ret_document = row ? sqlite3_column_int64(query, 1) : 0;
-    storage_done(query);
-    return status;
-}
-
 static remat_status run_put(storage_connection *connection, void *argument, remat_error *error)
 {
     put_profile *put = argument;
     const remat_profile_record *profile = put->profile;
-    int64_t document, nodes = profile->nodes, edges = profile->edges;
+    int64_t known[2], document, nodes = profile->nodes, edges = profile->edges;
     put->created = false;
-    remat_status status = find(connection, profile->id, &document, error);
-    if (status != REMAT_OK || document)
+    remat_status status =
+        storage_numbers(connection, SQL_FIND_PROFILE, 2, known, error, "t", profile->id);
+    if (status != REMAT_OK || known[1]) /* its document; 0: dropped */
         return status;
     status = storage_save_blob(connection, &put->document, &document, error);
     if (status != REMAT_OK)
@@ -131,26 +116,26 @@ remat_status remat_store_get_profile(remat_store *store, const char *id,
                                      remat_profile_record *ret_profile, remat_error *error)
 {
     storage_connection *connection;
-    remat_status status = storage_read_begin(store, &connection, error);
+    remat_status status = store->backend->read_begin(store, &connection, error);
     if (status != REMAT_OK)
         return status;
-    sqlite3_stmt *query;
+    storage_rows rows;
     remat_profile_record profile = {0};
     storage_damage damage = {0};
     remat_error why = {0};
-    status = storage_query(connection, SQL_GET_PROFILE, &query, &why, "t", id);
+    status = storage_query(connection, SQL_GET_PROFILE, &rows, &why, "t", id);
     if (status == REMAT_OK) {
         bool row;
-        status = storage_step(connection, query, &row, &why);
+        status = storage_step(&rows, &row, &why);
         if (status == REMAT_OK && !row)
             status = remat_fail(&why, REMAT_NOT_FOUND, NULL, "there is no profile %s", id);
         if (status == REMAT_OK) {
-            damage = storage_damage_of(query);
-            status = read_profile(connection, query, &profile, &why);
+            damage = storage_damage_of(&rows);
+            status = read_profile(connection, &rows, &profile, &why);
         }
-        storage_done(query);
+        storage_done(&rows);
     }
-    storage_read_end(store, connection);
+    store->backend->read_end(store, connection);
     if (status == REMAT_OK)
         *ret_profile = profile;
     else if (error)
@@ -163,10 +148,12 @@ remat_status remat_store_get_profile(remat_store *store, const char *id,
 static remat_status run_delete(storage_connection *connection, void *argument, remat_error *error)
 {
     const char *id = argument;
+    const storage_backend *backend = connection->backend;
     remat_status status = storage_run(connection, SQL_DELETE_PROFILE, error, "t", id);
-    if (status == REMAT_OK && sqlite3_changes(connection->db) == 0)
-        status = remat_fail(error, REMAT_NOT_FOUND, NULL, "there is no profile %s", id);
-    return status;
+    if (status == REMAT_OK && backend->changes(connection) == 0)
+        return remat_fail(error, REMAT_NOT_FOUND, NULL, "there is no profile %s", id);
+    return status != REMAT_OK ? status
+                              : backend->notify(connection, REMAT_STORE_DELETED, id, error);
 }
 
 remat_status remat_store_delete_profile(remat_store *store, const char *id, remat_error *error)
@@ -189,42 +176,36 @@ static void clear(void *item)
     remat_profile_record_clear(item);
 }
 
+static const storage_items items = {sizeof(remat_profile_record), read_fields, clear};
+
 remat_status remat_store_list_profiles(remat_store *store, const char *name, remat_page page,
                                        remat_profile_list *ret_list, remat_error *error)
 {
-    storage_list list = {.kind = KIND_PROFILE,
-                         .statement = SQL_LIST_PROFILES,
+    storage_list list = {.items = &items,
+                         .kind = KIND_PROFILE,
+                         .statement = name ? SQL_LIST_PROFILES_NAMED : SQL_LIST_PROFILES,
                          .letter = 'p',
-                         .filters = {name},
-                         .item_size = sizeof(remat_profile_record),
-                         .read = read_fields,
-                         .clear = clear};
-    remat_profile_list found;
-    void *items;
-    remat_status status =
-        storage_list_page(store, &list, page, &items, &found.length, &found.next, error);
-    if (status != REMAT_OK)
-        return status;
-    found.items = items;
-    *ret_list = found;
-    return REMAT_OK;
+                         .filters = {name}};
+    storage_page found;
+    remat_status status = storage_list_page(store, &list, page, &found, error);
+    if (status == REMAT_OK)
+        *ret_list = (remat_profile_list){found.items, found.length, found.next};
+    return status;
 }
 
 void remat_profile_list_clear(remat_profile_list *list)
 {
-    for (size_t i = 0; i < list->length; i++)
-        remat_profile_record_clear(&list->items[i]);
-    free(list->items);
-    free(list->next);
+    storage_page_clear((storage_page){list->items, list->length, list->next}, &items);
     *list = (remat_profile_list){0};
 }
 
 /* ---- check ---- */
 
-static remat_status verify(storage_connection *connection, sqlite3_stmt *row, remat_error *error)
+static remat_status verify(storage_connection *connection, const storage_rows *rows,
+                           remat_error *error)
 {
     remat_profile_record profile;
-    remat_status status = read_profile(connection, row, &profile, error);
+    remat_status status = read_profile(connection, rows, &profile, error);
     if (status == REMAT_OK)
         remat_profile_record_clear(&profile);
     return status;

@@ -6,56 +6,118 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* ---- statements ---- */
+
+remat_status storage_query(storage_connection *connection, storage_statement statement,
+                           storage_rows *rows, remat_error *error, const char *types, ...)
+{
+    va_list values;
+    va_start(values, types);
+    remat_status status =
+        connection->backend->query(connection, statement, rows, error, types, values);
+    va_end(values);
+    return status;
+}
+
+remat_status storage_run(storage_connection *connection, storage_statement statement,
+                         remat_error *error, const char *types, ...)
+{
+    storage_rows rows;
+    bool row;
+    va_list values;
+    va_start(values, types);
+    remat_status status =
+        connection->backend->query(connection, statement, &rows, error, types, values);
+    va_end(values);
+    if (status != REMAT_OK)
+        return status;
+    status = storage_step(&rows, &row, error);
+    storage_done(&rows);
+    return status;
+}
+
+remat_status storage_numbers(storage_connection *connection, storage_statement statement, int count,
+                             int64_t numbers[], remat_error *error, const char *types, ...)
+{
+    storage_rows rows;
+    bool row;
+    va_list values;
+    va_start(values, types);
+    remat_status status =
+        connection->backend->query(connection, statement, &rows, error, types, values);
+    va_end(values);
+    if (status != REMAT_OK)
+        return status;
+    status = storage_step(&rows, &row, error);
+    for (int i = 0; status == REMAT_OK && i < count; i++)
+        numbers[i] = row ? storage_integer(&rows, i) : 0;
+    storage_done(&rows);
+    return status;
+}
+
 /* ---- columns ---- */
 
-remat_status storage_take_text(sqlite3_stmt *row, int column, char **ret_text, remat_error *error)
+remat_status storage_check_row(const storage_rows *rows, const char *types, remat_error *error)
 {
-    if (sqlite3_column_type(row, column) == SQLITE_NULL) {
-        *ret_text = NULL;
-        return REMAT_OK;
-    }
-    const unsigned char *text = sqlite3_column_text(row, column);
-    size_t size = (size_t)sqlite3_column_bytes(row, column) + 1;
-    char *copy = text ? malloc(size) : NULL;
-    if (!copy)
-        return remat_fail_memory(error);
-    *ret_text = memcpy(copy, text, size);
+    if ((uint64_t)storage_integer(rows, COLUMN_CHECKSUM) !=
+        storage_row_checksum(rows, COLUMN_FIRST, types))
+        return remat_fail(error, REMAT_CORRUPT, NULL, "its checksum does not match");
     return REMAT_OK;
 }
 
-remat_status storage_take_blob(sqlite3_stmt *row, int column, uint64_t owner, remat_blob *ret_blob,
+remat_status storage_take_text(const storage_rows *rows, int column, char **ret_text,
                                remat_error *error)
 {
-    const void *stored = sqlite3_column_blob(row, column);
-    int length = sqlite3_column_bytes(row, column);
-    if (!stored && sqlite3_errcode(sqlite3_db_handle(row)) == SQLITE_NOMEM)
+    if (storage_is_null(rows, column)) {
+        *ret_text = NULL;
+        return REMAT_OK;
+    }
+    const char *text = storage_text(rows, column);
+    char *copy = text ? strdup(text) : NULL;
+    if (!copy)
         return remat_fail_memory(error);
-    return storage_decode(owner, stored, stored ? (size_t)length : 0, ret_blob, error);
+    *ret_text = copy;
+    return REMAT_OK;
+}
+
+remat_status storage_take_blob(const storage_rows *rows, int column, uint64_t owner,
+                               remat_blob *ret_blob, remat_error *error)
+{
+    const void *stored;
+    size_t length;
+    remat_status status = rows->connection->backend->bytes(rows, column, &stored, &length, error);
+    return status != REMAT_OK ? status : storage_decode(owner, stored, length, ret_blob, error);
 }
 
 remat_status storage_load_blob(storage_connection *connection, int64_t id, uint64_t owner,
                                remat_blob *ret_blob, remat_error *error)
 {
-    sqlite3_stmt *query;
+    storage_rows rows;
     bool row = false;
-    remat_status status = storage_query(connection, SQL_GET_BLOB, &query, error, "i", id);
+    remat_status status = storage_query(connection, SQL_GET_BLOB, &rows, error, "i", id);
     if (status != REMAT_OK)
         return status;
-    status = storage_step(connection, query, &row, error);
+    status = storage_step(&rows, &row, error);
     if (status == REMAT_OK && !row)
         status = remat_fail(error, REMAT_CORRUPT, NULL, "a blob is missing");
     if (status == REMAT_OK)
-        status = storage_take_blob(query, 0, owner, ret_blob, error);
-    storage_done(query);
+        status = storage_take_blob(&rows, 0, owner, ret_blob, error);
+    storage_done(&rows);
     return status;
 }
 
 remat_status storage_save_blob(storage_connection *connection, const remat_blob *stored,
                                int64_t *ret_id, remat_error *error)
 {
-    remat_status status = storage_run(connection, SQL_PUT_BLOB, error, "b", stored);
+    storage_rows rows;
+    bool row;
+    remat_status status = storage_query(connection, SQL_PUT_BLOB, &rows, error, "b", stored);
+    if (status != REMAT_OK)
+        return status;
+    status = storage_step(&rows, &row, error);
     if (status == REMAT_OK)
-        *ret_id = sqlite3_last_insert_rowid(connection->db);
+        *ret_id = storage_integer(&rows, 0);
+    storage_done(&rows);
     return status;
 }
 
@@ -80,10 +142,9 @@ typedef struct dropping {
     storage_damage damage;
 } dropping;
 
-storage_damage storage_damage_of(sqlite3_stmt *row)
+storage_damage storage_damage_of(const storage_rows *rows)
 {
-    return (storage_damage){sqlite3_column_int64(row, COLUMN_SEQ),
-                            sqlite3_column_int64(row, COLUMN_GUARD)};
+    return (storage_damage){storage_integer(rows, COLUMN_SEQ), storage_integer(rows, COLUMN_GUARD)};
 }
 
 static remat_status run_drop(storage_connection *connection, void *argument, remat_error *error)
@@ -100,7 +161,7 @@ static remat_status run_drop(storage_connection *connection, void *argument, rem
 void storage_drop(remat_store *store, storage_kind kind, storage_damage damage, const char *id,
                   const char *why)
 {
-    if (!store->thread_runs) /* read_only: reported, not repaired */
+    if (store->options.read_only) /* reported, not repaired */
         return;
     dropping argument = {kind, damage};
     remat_error error;
@@ -152,27 +213,27 @@ static char *make_cursor(const storage_list *list, int64_t seq)
     return cursor;
 }
 
-static remat_status read_rows(storage_connection *connection, sqlite3_stmt *query,
-                              const storage_list *list, uint32_t limit, page_state *page,
-                              remat_error *error)
+static remat_status read_rows(storage_rows *rows, const storage_list *list, uint32_t limit,
+                              page_state *page, remat_error *error)
 {
+    const storage_items *items = list->items;
     for (uint32_t count = 0;; count++) {
         bool row;
-        remat_status status = storage_step(connection, query, &row, error);
+        remat_status status = storage_step(rows, &row, error);
         if (status != REMAT_OK || !row)
             return status;
         if (count == limit) {
             page->more = true;
             return REMAT_OK;
         }
-        page->last = sqlite3_column_int64(query, COLUMN_SEQ);
-        status = list->read(query, page->items + page->length * list->item_size, error);
+        page->last = storage_integer(rows, COLUMN_SEQ);
+        status = items->read(rows, page->items + page->length * items->size, error);
         if (status == REMAT_OK)
             page->length++;
         else if (status != REMAT_CORRUPT)
             return status;
         else if (page->damaged_count < DAMAGED_MAX)
-            page->damaged[page->damaged_count++] = storage_damage_of(query);
+            page->damaged[page->damaged_count++] = storage_damage_of(rows);
     }
 }
 
@@ -180,25 +241,24 @@ static remat_status read_page(remat_store *store, const storage_list *list, int6
                               uint32_t limit, page_state *page, remat_error *error)
 {
     storage_connection *connection;
-    remat_status status = storage_read_begin(store, &connection, error);
+    remat_status status = store->backend->read_begin(store, &connection, error);
     if (status != REMAT_OK)
         return status;
     /* Bound from the front: a list without filters has two parameters. */
     const char *types = list->filters[1] ? "iitt" : list->filters[0] ? "iit" : "ii";
-    sqlite3_stmt *query;
-    status = storage_query(connection, list->statement, &query, error, types, from,
+    storage_rows rows;
+    status = storage_query(connection, list->statement, &rows, error, types, from,
                            (int64_t)limit + 1, list->filters[0], list->filters[1]);
     if (status == REMAT_OK) {
-        status = read_rows(connection, query, list, limit, page, error);
-        storage_done(query);
+        status = read_rows(&rows, list, limit, page, error);
+        storage_done(&rows);
     }
-    storage_read_end(store, connection);
+    store->backend->read_end(store, connection);
     return status;
 }
 
 remat_status storage_list_page(remat_store *store, const storage_list *list, remat_page page,
-                               void **ret_items, size_t *ret_length, char **ret_next,
-                               remat_error *error)
+                               storage_page *ret_page, remat_error *error)
 {
     int64_t from = 0;
     if (page.limit < 1 || page.limit > LIMIT_MAX)
@@ -207,54 +267,82 @@ remat_status storage_list_page(remat_store *store, const storage_list *list, rem
     remat_status status = parse_cursor(list, page.cursor, &from, error);
     if (status != REMAT_OK)
         return status;
-    page_state state = {.items = calloc(page.limit, list->item_size)};
+    page_state state = {.items = calloc(page.limit, list->items->size)};
     if (!state.items)
         return remat_fail_memory(error);
     status = read_page(store, list, from, page.limit, &state, error);
-    char *next = NULL;
-    if (status == REMAT_OK && state.more && !(next = make_cursor(list, state.last)))
+    storage_page found = {state.items, state.length, NULL};
+    if (status == REMAT_OK && state.more && !(found.next = make_cursor(list, state.last)))
         status = remat_fail_memory(error);
     if (status != REMAT_OK) {
-        for (size_t i = 0; i < state.length; i++)
-            list->clear(state.items + i * list->item_size);
-        free(state.items);
+        storage_page_clear(found, list->items);
         return status;
     }
     for (size_t i = 0; i < state.damaged_count; i++)
         storage_drop(store, list->kind, state.damaged[i], "of a list",
                      "its checksum does not match");
-    *ret_items = state.items;
-    *ret_length = state.length;
-    *ret_next = next;
+    *ret_page = found;
     return REMAT_OK;
+}
+
+void storage_page_clear(storage_page page, const storage_items *items)
+{
+    for (size_t i = 0; i < page.length; i++)
+        items->clear((char *)page.items + i * items->size);
+    free(page.items);
+    free(page.next);
 }
 
 /* ---- check ---- */
 
-remat_status storage_verify_rows(storage_connection *connection, storage_statement statement,
-                                 const char *what,
-                                 remat_status (*verify)(storage_connection *connection,
-                                                        sqlite3_stmt *row, remat_error *error),
-                                 uint64_t *damaged, remat_error *error)
+enum { CHECK_ROWS = 500 };
+
+/* Verifies the rows of one part of a table; *seq becomes that of the last. */
+static remat_status verify_part(storage_rows *rows, const char *what,
+                                remat_status (*verify)(storage_connection *connection,
+                                                       const storage_rows *rows,
+                                                       remat_error *error),
+                                int64_t *seq, int *ret_count, uint64_t *damaged, remat_error *error)
 {
-    sqlite3_stmt *query;
     bool row;
-    remat_status status = storage_query(connection, statement, &query, error, "");
-    if (status != REMAT_OK)
-        return status;
-    while ((status = storage_step(connection, query, &row, error)) == REMAT_OK && row) {
+    remat_status status;
+    *ret_count = 0;
+    while ((status = storage_step(rows, &row, error)) == REMAT_OK && row) {
         remat_error why = {0};
-        status = verify(connection, query, &why);
+        status = verify(rows->connection, rows, &why);
         if (status == REMAT_CORRUPT) {
             if ((*damaged)++ == 0)
                 remat_fail(error, REMAT_CORRUPT, NULL, "%s %s: %s", what,
-                           sqlite3_column_text(query, COLUMN_FIRST), why.message);
+                           storage_text(rows, COLUMN_FIRST), why.message);
         } else if (status != REMAT_OK) {
             if (error)
                 *error = why;
-            break;
+            return status;
         }
+        *seq = storage_integer(rows, COLUMN_SEQ);
+        (*ret_count)++;
     }
-    storage_done(query);
     return status;
+}
+
+remat_status
+storage_verify_rows(storage_connection *connection, storage_statement statement, const char *what,
+                    remat_status (*verify)(storage_connection *connection, const storage_rows *rows,
+                                           remat_error *error),
+                    uint64_t *damaged, remat_error *error)
+{
+    int64_t seq = 0;
+    int count = CHECK_ROWS;
+    while (count == CHECK_ROWS) {
+        storage_rows rows;
+        remat_status status =
+            storage_query(connection, statement, &rows, error, "ii", seq, (int64_t)CHECK_ROWS);
+        if (status != REMAT_OK)
+            return status;
+        status = verify_part(&rows, what, verify, &seq, &count, damaged, error);
+        storage_done(&rows);
+        if (status != REMAT_OK)
+            return status;
+    }
+    return REMAT_OK;
 }

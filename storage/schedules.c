@@ -29,53 +29,53 @@ static uint64_t body_owner(const char *id)
 }
 
 /* Without its blobs. */
-static remat_status read_fields(sqlite3_stmt *row, void *item, remat_error *error)
+static remat_status read_fields(const storage_rows *rows, void *item, remat_error *error)
 {
     remat_schedule_record *schedule = item;
-    if ((uint64_t)sqlite3_column_int64(row, COLUMN_CHECKSUM) !=
-        storage_row_checksum(row, COLUMN_FIRST, CHECKED))
-        return remat_fail(error, REMAT_CORRUPT, NULL, "its checksum does not match");
+    remat_status status = storage_check_row(rows, CHECKED, error);
+    if (status != REMAT_OK)
+        return status;
     *schedule = (remat_schedule_record){
-        .budget = (uint64_t)sqlite3_column_int64(row, BUDGET),
-        .peak = (uint64_t)sqlite3_column_int64(row, PEAK),
-        .makespan = sqlite3_column_double(row, MAKESPAN),
-        .overhead = sqlite3_column_double(row, OVERHEAD),
-        .created = sqlite3_column_int64(row, CREATED),
-        .last_used = sqlite3_column_int64(row, LAST_USED),
+        .budget = (uint64_t)storage_integer(rows, BUDGET),
+        .peak = (uint64_t)storage_integer(rows, PEAK),
+        .makespan = storage_real(rows, MAKESPAN),
+        .overhead = storage_real(rows, OVERHEAD),
+        .created = storage_integer(rows, CREATED),
+        .last_used = storage_integer(rows, LAST_USED),
     };
-    remat_status status = storage_take_text(row, ID, &schedule->id, error);
+    status = storage_take_text(rows, ID, &schedule->id, error);
     if (status == REMAT_OK)
-        status = storage_take_text(row, PROFILE_ID, &schedule->profile_id, error);
+        status = storage_take_text(rows, PROFILE_ID, &schedule->profile_id, error);
     if (status == REMAT_OK)
-        status = storage_take_text(row, SOLVER, &schedule->solver, error);
+        status = storage_take_text(rows, SOLVER, &schedule->solver, error);
     if (status == REMAT_OK)
-        status = storage_take_text(row, REQUESTED_SOLVER, &schedule->requested_solver, error);
+        status = storage_take_text(rows, REQUESTED_SOLVER, &schedule->requested_solver, error);
     if (status != REMAT_OK)
         remat_schedule_record_clear(schedule);
     return status;
 }
 
 /* All but the body. */
-static remat_status read_question(sqlite3_stmt *row, remat_schedule_record *schedule,
+static remat_status read_question(const storage_rows *rows, remat_schedule_record *schedule,
                                   remat_error *error)
 {
-    remat_status status = read_fields(row, schedule, error);
+    remat_status status = read_fields(rows, schedule, error);
     if (status != REMAT_OK)
         return status;
     status =
-        storage_take_blob(row, QUESTION, question_owner(schedule->id), &schedule->question, error);
+        storage_take_blob(rows, QUESTION, question_owner(schedule->id), &schedule->question, error);
     if (status != REMAT_OK)
         remat_schedule_record_clear(schedule);
     return status;
 }
 
-static remat_status read_body(storage_connection *connection, sqlite3_stmt *row,
+static remat_status read_body(storage_connection *connection, const storage_rows *rows,
                               remat_schedule_record *schedule, remat_error *error)
 {
-    if (sqlite3_column_type(row, COLUMN_GUARD) == SQLITE_NULL)
+    if (storage_is_null(rows, COLUMN_GUARD))
         return remat_fail(error, REMAT_CORRUPT, NULL,
                           "the body of schedule %s was damaged and has been dropped", schedule->id);
-    return storage_load_blob(connection, sqlite3_column_int64(row, COLUMN_GUARD),
+    return storage_load_blob(connection, storage_integer(rows, COLUMN_GUARD),
                              body_owner(schedule->id), &schedule->body, error);
 }
 
@@ -86,24 +86,6 @@ typedef struct put_schedule {
     remat_blob body, question; /* encoded */
     bool created;
 } put_schedule;
-
-/* Two numbers of the record of that id; 0 for NULL and when there is none. */
-static remat_status find(storage_connection *connection, storage_statement statement,
-                         const char *id, int64_t *ret_seq, int64_t *ret_blob, remat_error *error)
-{
-    sqlite3_stmt *query;
-    bool row;
-    remat_status status = storage_query(connection, statement, &query, error, "t", id);
-    if (status != REMAT_OK)
-        return status;
-    status = storage_step(connection, query, &row, error);
-    if (status == REMAT_OK) {
-        *ret_seq = row ? sqlite3_column_int64(query, 0) : 0;
-        *ret_blob = row ? sqlite3_column_int64(query, 1) : 0;
-    }
-    storage_done(query);
-    return status;
-}
 
 static remat_status insert(storage_connection *connection, const put_schedule *put, int64_t profile,
                            int64_t body, remat_error *error)
@@ -122,20 +104,20 @@ static remat_status run_put(storage_connection *connection, void *argument, rema
 {
     put_schedule *put = argument;
     const remat_schedule_record *schedule = put->schedule;
-    int64_t profile, document, seq, body;
+    int64_t profile[2], known[2], body; /* seq and blob */
     put->created = false;
     remat_status status =
-        find(connection, SQL_FIND_PROFILE, schedule->profile_id, &profile, &document, error);
-    if (status == REMAT_OK && !document)
+        storage_numbers(connection, SQL_FIND_PROFILE, 2, profile, error, "t", schedule->profile_id);
+    if (status == REMAT_OK && !profile[1])
         status = remat_fail(error, REMAT_NOT_FOUND, NULL, "there is no profile %s",
                             schedule->profile_id);
     if (status == REMAT_OK)
-        status = find(connection, SQL_FIND_SCHEDULE, schedule->id, &seq, &body, error);
-    if (status != REMAT_OK || body)
+        status = storage_numbers(connection, SQL_FIND_SCHEDULE, 2, known, error, "t", schedule->id);
+    if (status != REMAT_OK || known[1])
         return status;
     status = storage_save_blob(connection, &put->body, &body, error);
     if (status == REMAT_OK)
-        status = insert(connection, put, profile, body, error);
+        status = insert(connection, put, profile[0], body, error);
     put->created = status == REMAT_OK;
     return status;
 }
@@ -188,24 +170,24 @@ typedef struct found_schedule {
 static remat_status get(storage_connection *connection, const char *id, found_schedule *found,
                         remat_error *error)
 {
-    sqlite3_stmt *query;
+    storage_rows rows;
     bool row;
-    remat_status status = storage_query(connection, SQL_GET_SCHEDULE, &query, error, "t", id);
+    remat_status status = storage_query(connection, SQL_GET_SCHEDULE, &rows, error, "t", id);
     if (status != REMAT_OK)
         return status;
-    status = storage_step(connection, query, &row, error);
+    status = storage_step(&rows, &row, error);
     if (status == REMAT_OK && !row)
         status = remat_fail(error, REMAT_NOT_FOUND, NULL, "there is no schedule %s", id);
     if (status == REMAT_OK) {
-        found->damage = storage_damage_of(query);
+        found->damage = storage_damage_of(&rows);
         found->kind = KIND_SCHEDULE;
-        status = read_question(query, &found->schedule, error);
+        status = read_question(&rows, &found->schedule, error);
         if (status == REMAT_OK) {
             found->kind = KIND_SCHEDULE_BODY;
-            status = read_body(connection, query, &found->schedule, error);
+            status = read_body(connection, &rows, &found->schedule, error);
         }
     }
-    storage_done(query);
+    storage_done(&rows);
     return status;
 }
 
@@ -213,7 +195,7 @@ remat_status remat_store_get_schedule(remat_store *store, const char *id,
                                       remat_schedule_record *ret_schedule, remat_error *error)
 {
     storage_connection *connection;
-    remat_status status = storage_read_begin(store, &connection, error);
+    remat_status status = store->backend->read_begin(store, &connection, error);
     if (status != REMAT_OK) {
         if (status == REMAT_CORRUPT)
             *ret_schedule = (remat_schedule_record){0};
@@ -222,7 +204,7 @@ remat_status remat_store_get_schedule(remat_store *store, const char *id,
     found_schedule found = {0};
     remat_error why = {0};
     status = get(connection, id, &found, &why);
-    storage_read_end(store, connection);
+    store->backend->read_end(store, connection);
     if (status == REMAT_OK || status == REMAT_CORRUPT)
         *ret_schedule = found.schedule;
     else
@@ -251,51 +233,45 @@ static void clear(void *item)
     remat_schedule_record_clear(item);
 }
 
+static const storage_items items = {sizeof(remat_schedule_record), read_fields, clear};
+
 remat_status remat_store_list_schedules(remat_store *store, const char *profile_id,
                                         const char *solver, remat_page page,
                                         remat_schedule_list *ret_list, remat_error *error)
 {
-    storage_list list = {.kind = KIND_SCHEDULE,
+    storage_list list = {.items = &items,
+                         .kind = KIND_SCHEDULE,
                          .statement = profile_id && solver ? SQL_LIST_SCHEDULES_OF_BOTH
                                       : profile_id         ? SQL_LIST_SCHEDULES_OF_PROFILE
                                       : solver             ? SQL_LIST_SCHEDULES_OF_SOLVER
                                                            : SQL_LIST_SCHEDULES,
                          .letter = 's',
-                         .filters = {profile_id, solver},
-                         .item_size = sizeof(remat_schedule_record),
-                         .read = read_fields,
-                         .clear = clear};
-    remat_schedule_list found;
-    void *items;
-    remat_status status =
-        storage_list_page(store, &list, page, &items, &found.length, &found.next, error);
-    if (status != REMAT_OK)
-        return status;
-    found.items = items;
-    *ret_list = found;
-    return REMAT_OK;
+                         .filters = {profile_id, solver}};
+    storage_page found;
+    remat_status status = storage_list_page(store, &list, page, &found, error);
+    if (status == REMAT_OK)
+        *ret_list = (remat_schedule_list){found.items, found.length, found.next};
+    return status;
 }
 
 void remat_schedule_list_clear(remat_schedule_list *list)
 {
-    for (size_t i = 0; i < list->length; i++)
-        remat_schedule_record_clear(&list->items[i]);
-    free(list->items);
-    free(list->next);
+    storage_page_clear((storage_page){list->items, list->length, list->next}, &items);
     *list = (remat_schedule_list){0};
 }
 
 /* ---- check ---- */
 
 /* A body that was dropped is not damage: its question is there to be solved again. */
-static remat_status verify(storage_connection *connection, sqlite3_stmt *row, remat_error *error)
+static remat_status verify(storage_connection *connection, const storage_rows *rows,
+                           remat_error *error)
 {
     remat_schedule_record schedule;
-    remat_status status = read_question(row, &schedule, error);
+    remat_status status = read_question(rows, &schedule, error);
     if (status != REMAT_OK)
         return status;
-    if (sqlite3_column_type(row, COLUMN_GUARD) != SQLITE_NULL)
-        status = read_body(connection, row, &schedule, error);
+    if (!storage_is_null(rows, COLUMN_GUARD))
+        status = read_body(connection, rows, &schedule, error);
     remat_schedule_record_clear(&schedule);
     return status;
 }

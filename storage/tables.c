@@ -19,26 +19,21 @@ static uint64_t table_owner(table_key key)
     return storage_checksum("tttt", "table", key.profile_id, key.solver, key.options);
 }
 
-/* ---- put, delete, trim ---- */
+/* ---- put, delete ---- */
 
 /* 0: of no profile. */
 static remat_status profile_seq(storage_connection *connection, const char *id, int64_t *ret_seq,
                                 remat_error *error)
 {
+    int64_t known[2]; /* seq and document */
     *ret_seq = 0;
     if (!id[0])
         return REMAT_OK;
-    sqlite3_stmt *query;
-    bool row;
-    remat_status status = storage_query(connection, SQL_FIND_PROFILE, &query, error, "t", id);
-    if (status != REMAT_OK)
-        return status;
-    status = storage_step(connection, query, &row, error);
-    if (status == REMAT_OK && (!row || sqlite3_column_type(query, 1) == SQLITE_NULL))
+    remat_status status = storage_numbers(connection, SQL_FIND_PROFILE, 2, known, error, "t", id);
+    if (status == REMAT_OK && !known[1])
         status = remat_fail(error, REMAT_NOT_FOUND, NULL, "there is no profile %s", id);
     if (status == REMAT_OK)
-        *ret_seq = sqlite3_column_int64(query, 0);
-    storage_done(query);
+        *ret_seq = known[0];
     return status;
 }
 
@@ -86,85 +81,38 @@ remat_status remat_store_delete_table(remat_store *store, const char *profile_id
     return storage_submit(store, run_delete, &key, error);
 }
 
-typedef struct trimming {
-    uint64_t keep_bytes, count;
-} trimming;
-
-static remat_status first_numbers(storage_connection *connection, storage_statement statement,
-                                  int64_t numbers[2], remat_error *error)
-{
-    sqlite3_stmt *query;
-    bool row;
-    remat_status status = storage_query(connection, statement, &query, error, "");
-    if (status != REMAT_OK)
-        return status;
-    status = storage_step(connection, query, &row, error);
-    for (int i = 0; status == REMAT_OK && i < 2; i++)
-        numbers[i] = row ? sqlite3_column_int64(query, i) : 0;
-    storage_done(query);
-    return status;
-}
-
-static remat_status run_trim(storage_connection *connection, void *argument, remat_error *error)
-{
-    trimming *trim = argument;
-    int64_t total[2], oldest[2]; /* bytes, -; seq, bytes */
-    trim->count = 0;
-    remat_status status = first_numbers(connection, SQL_TABLE_BYTES, total, error);
-    while (status == REMAT_OK && total[0] > 0 && (uint64_t)total[0] > trim->keep_bytes) {
-        status = first_numbers(connection, SQL_OLDEST_TABLE, oldest, error);
-        if (status != REMAT_OK || !oldest[0])
-            break;
-        status = storage_run(connection, SQL_EVICT_TABLE, error, "i", oldest[0]);
-        total[0] -= oldest[1];
-        trim->count++;
-    }
-    return status;
-}
-
-remat_status remat_store_trim_tables(remat_store *store, uint64_t keep_bytes, uint64_t *ret_count,
-                                     remat_error *error)
-{
-    trimming trim = {.keep_bytes = keep_bytes};
-    remat_status status = storage_submit(store, run_trim, &trim, error);
-    if (status == REMAT_OK)
-        *ret_count = trim.count;
-    return status;
-}
-
 /* ---- get ---- */
 
-static remat_status read_table(storage_connection *connection, sqlite3_stmt *row,
+static remat_status read_table(storage_connection *connection, const storage_rows *rows,
                                remat_blob *ret_table, remat_error *error)
 {
-    if ((uint64_t)sqlite3_column_int64(row, COLUMN_CHECKSUM) !=
-        storage_row_checksum(row, COLUMN_FIRST, CHECKED))
-        return remat_fail(error, REMAT_CORRUPT, NULL, "its checksum does not match");
-    table_key key = {(const char *)sqlite3_column_text(row, PROFILE_ID),
-                     (const char *)sqlite3_column_text(row, SOLVER),
-                     (const char *)sqlite3_column_text(row, OPTIONS)};
-    return storage_load_blob(connection, sqlite3_column_int64(row, COLUMN_GUARD), table_owner(key),
+    remat_status status = storage_check_row(rows, CHECKED, error);
+    if (status != REMAT_OK)
+        return status;
+    table_key key = {storage_text(rows, PROFILE_ID), storage_text(rows, SOLVER),
+                     storage_text(rows, OPTIONS)};
+    return storage_load_blob(connection, storage_integer(rows, COLUMN_GUARD), table_owner(key),
                              ret_table, error);
 }
 
 static remat_status get(storage_connection *connection, table_key key, remat_blob *ret_table,
                         storage_damage *ret_damage, remat_error *error)
 {
-    sqlite3_stmt *query;
+    storage_rows rows;
     bool row;
-    remat_status status = storage_query(connection, SQL_GET_TABLE, &query, error, "ttt",
+    remat_status status = storage_query(connection, SQL_GET_TABLE, &rows, error, "ttt",
                                         key.profile_id, key.solver, key.options);
     if (status != REMAT_OK)
         return status;
-    status = storage_step(connection, query, &row, error);
+    status = storage_step(&rows, &row, error);
     if (status == REMAT_OK && !row)
         status = remat_fail(error, REMAT_NOT_FOUND, NULL, "profile %s has no table of %s",
                             key.profile_id, key.solver);
     if (status == REMAT_OK) {
-        *ret_damage = storage_damage_of(query);
-        status = read_table(connection, query, ret_table, error);
+        *ret_damage = storage_damage_of(&rows);
+        status = read_table(connection, &rows, ret_table, error);
     }
-    storage_done(query);
+    storage_done(&rows);
     return status;
 }
 
@@ -172,14 +120,14 @@ remat_status remat_store_get_table(remat_store *store, const char *profile_id, c
                                    const char *options, remat_blob *ret_table, remat_error *error)
 {
     storage_connection *connection;
-    remat_status status = storage_read_begin(store, &connection, error);
+    remat_status status = store->backend->read_begin(store, &connection, error);
     if (status != REMAT_OK)
         return status;
     storage_damage damage = {0};
     remat_error why = {0};
     table_key key = {profile_id, solver, options};
     status = get(connection, key, ret_table, &damage, &why);
-    storage_read_end(store, connection);
+    store->backend->read_end(store, connection);
     if (status != REMAT_OK && error)
         *error = why;
     if (status == REMAT_CORRUPT && damage.seq)
@@ -189,10 +137,11 @@ remat_status remat_store_get_table(remat_store *store, const char *profile_id, c
 
 /* ---- check ---- */
 
-static remat_status verify(storage_connection *connection, sqlite3_stmt *row, remat_error *error)
+static remat_status verify(storage_connection *connection, const storage_rows *rows,
+                           remat_error *error)
 {
     remat_blob table = {0};
-    remat_status status = read_table(connection, row, &table, error);
+    remat_status status = read_table(connection, rows, &table, error);
     free(table.data);
     return status;
 }

@@ -28,8 +28,7 @@ enum {
 };
 
 /* BLOCK slots of a row that begin anywhere: from low[turn] to the end of that block, then high; and
- * the distances to those of the next sub-chain. BLOCK entries before high and behind low may be
- * read; they are not used. */
+ * the distances to those of the next sub-chain. */
 typedef struct remat_kernel_view {
     const int32_t *low, *high;
     uint32_t turn, low_step, high_step;

@@ -26,6 +26,10 @@ __attribute__((target("avx2,bmi2,popcnt"))) static inline __m128i lanes_of(uint3
 #define TURN(a, b, n)                                                                              \
     _mm256_blendv_epi8((b), (a),                                                                   \
                        _mm256_cmpgt_epi32(SPLAT(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7)))
+#define OR(a, b) _mm256_or_si256((a), (b))
+#define LOAD_SOME(p, from, to)                                                                     \
+    _mm256_maskload_epi32((p), _mm256_and_si256(_mm256_cmpgt_epi32(NUMBERS, SPLAT((from)-1)),      \
+                                                _mm256_cmpgt_epi32(SPLAT(to), NUMBERS)))
 #define FIRST(v) _mm256_cvtsi256_si32(v)
 #define NUMBERS _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7)
 #define PICK(a, b, x, y) _mm256_blendv_epi8((y), (x), _mm256_cmpgt_epi32((b), (a)))

@@ -21,6 +21,11 @@
         _mm512_cmpgt_epi32_mask(                                                                   \
             SPLAT(n), _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)),    \
         (a))
+#define OR(a, b) _mm512_or_si512((a), (b))
+#define LOAD_SOME(p, from, to)                                                                     \
+    _mm512_maskz_loadu_epi32(_mm512_cmpgt_epi32_mask(NUMBERS, SPLAT((from)-1)) &                   \
+                                 _mm512_cmpgt_epi32_mask(SPLAT(to), NUMBERS),                      \
+                             (p))
 #define FIRST(v) _mm_cvtsi128_si32(_mm512_castsi512_si128(v))
 #define NUMBERS _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)
 #define PICK(a, b, x, y) _mm512_mask_mov_epi32((y), _mm512_cmplt_epi32_mask((a), (b)), (x))

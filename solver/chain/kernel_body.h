@@ -5,6 +5,9 @@
  *   SPLAT(x), ADD(a, b), SUB(a, b), MIN(a, b)
  *   BELOW(a, b)                  bits of the lanes where a < b
  *   TURN(a, b, n)                lanes before n of a, the others of b
+ *   OR(a, b)                     bit by bit
+ *   LOAD_SOME(p, from, to)       the lanes from <= lane < to of p, 0 in the others, which are not
+ *                                read
  *   FIRST(v)                     lane 0
  *   NUMBERS                      0, 1, .. WIDTH - 1
  *   PICK(a, b, x, y)             lanes where a < b of x, the others of y
@@ -18,10 +21,19 @@
 #define UNROLL _Pragma("GCC unroll 32")
 #define INLINE static inline __attribute__((always_inline))
 
-KERNEL_TARGET INLINE VEC view_load(const remat_kernel_view *view, uint32_t i)
+/* Vector i of the view. Not an entry beyond the two blocks is touched: another worker may be writing
+ * there. */
+KERNEL_TARGET INLINE VEC view_load(const remat_kernel_view *view, uint32_t width, uint32_t i)
 {
-    int32_t turn = REMAT_KERNEL_BLOCK - (int32_t)view->turn, at = (int32_t)(i * WIDTH);
-    return TURN(LOAD(view->low + view->turn + at), LOAD(view->high + at - turn), turn - at);
+    int32_t at = (int32_t)(i * WIDTH), until = (int32_t)width - at;
+    int32_t turn = REMAT_KERNEL_BLOCK - (int32_t)view->turn - at;
+    const int32_t *low = view->low + view->turn + at, *high = view->high - turn;
+    if (until >= WIDTH && turn >= WIDTH)
+        return LOAD(low);
+    if (until >= WIDTH && turn <= 0)
+        return LOAD(high);
+    return OR(LOAD_SOME(low, 0, turn < until ? turn : until),
+              LOAD_SOME(high, turn > 0 ? turn : 0, until));
 }
 
 KERNEL_TARGET INLINE void add_save(const remat_kernel_block *b, VEC *best)
@@ -32,11 +44,12 @@ KERNEL_TARGET INLINE void add_save(const remat_kernel_block *b, VEC *best)
     if (b->save_from > b->from) {
         int32_t first = (int32_t)(b->save_from - b->from);
         UNROLL for (uint32_t i = 0; i < LANES; i++) best[i] = MIN(
-            best[i], ADD(TURN(none, view_load(&b->save, i), first - (int32_t)(i * WIDTH)), cost));
+            best[i],
+            ADD(TURN(none, view_load(&b->save, b->width, i), first - (int32_t)(i * WIDTH)), cost));
         return;
     }
     UNROLL for (uint32_t i = 0; i < LANES; i++) best[i] =
-        MIN(best[i], ADD(view_load(&b->save, i), cost));
+        MIN(best[i], ADD(view_load(&b->save, b->width, i), cost));
 }
 
 KERNEL_TARGET INLINE void add_pass(const remat_kernel_block *b, uint32_t index, VEC *best)

@@ -13,6 +13,8 @@
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
 #define BELOW(a, b) ((uint32_t)((a) < (b)))
 #define TURN(a, b, n) ((n) > 0 ? (a) : (b))
+#define OR(a, b) ((a) | (b))
+#define LOAD_SOME(p, from, to) ((from) <= 0 && (to) > 0 ? *(p) : 0)
 #define FIRST(v) (v)
 #define NUMBERS 0
 #define PICK(a, b, x, y) ((a) < (b) ? (x) : (y))

@@ -1,4 +1,4 @@
-/* kill -9 of a process that writes under load, at 25 random moments: whatever it was told is stored
+/* On both engines. kill -9 of a process that writes under load, at 25 random moments: whatever it was told is stored
  * is there afterwards, byte for byte, and the store passes its check. */
 #include "unit/storage_support.h"
 
@@ -31,7 +31,7 @@ static void child(int pipe, int first)
     remat_store *store;
     pthread_t thread;
     writer writers[WRITERS];
-    if (remat_store_open(store_path, NULL, &store, NULL) != REMAT_OK ||
+    if (remat_store_open(store_place, NULL, &store, NULL) != REMAT_OK ||
         put_profile(store, 1, 1000, NULL, NULL) != REMAT_OK)
         _exit(2);
     for (int i = 0; i < WRITERS; i++) {
@@ -88,7 +88,8 @@ static void killed_writers(void **state)
                 assert_schedule(store, i, LENGTH);
         remat_store_close(store);
     }
-    assert_non_null(strstr(log_text, "recovered from its log"));
+    if (!on_postgres())
+        assert_non_null(strstr(log_text, "recovered from its log"));
     print_message("# %d acknowledged writes, all there\n", total);
     assert_true(total > ROUNDS);
 }
@@ -96,7 +97,7 @@ static void killed_writers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(killed_writers, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(killed_writers, set_up_any, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,7 +11,7 @@ import pytest
 
 from conftest import SLOW, profile
 
-KILLS = 25
+KILLS = int(os.environ.get("REMAT_ROUNDS", "25"))
 
 
 def variant(i):
@@ -159,6 +159,31 @@ def test_damaged_table_is_made_again(make_service):
     answer = service.post("/v1/schedules", {"profile_id": summary["profile_id"], "budget": "50%", "solver": "rotor"})
     assert answer.status == 200 and answer.headers["X-Remat-Cache"] == "miss"
     assert any(line["level"] == "warning" for line in service.log_lines())
+
+
+def test_a_store_is_kept_below_its_size(make_service):
+    """--store-bytes: tables go first, then schedules; what is asked again is solved again."""
+    service = make_service()
+    for name in ("resnet50.chain", "vgg19.chain", "gpt.cpu.chain"):
+        summary = service.push(name)
+        for percent in (60, 80):
+            body = {"profile_id": summary["profile_id"], "budget": f"{percent}%", "solver": "rotor"}
+            if name.startswith("vgg"):
+                body["budget"] = "100%"
+            assert service.post("/v1/schedules", body).status == 200
+    tables, schedules = service.metric("remat_store_tables"), service.metric("remat_store_schedules")
+    assert tables >= 3 and schedules >= 5
+    service.stop()
+    service.arguments += ["--store-bytes", "20000"]
+    service.start()
+    deadline = time.monotonic() + 30 * SLOW
+    while not any(line["message"] == "the store was pruned" for line in service.log_lines()):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert service.metric("remat_store_tables") < tables
+    assert service.post("/v1/schedules", body).status == 200
+    service.stop()
+    assert service.command("check").returncode == 0
 
 
 def test_newer_store_is_refused(make_service):

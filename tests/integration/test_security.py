@@ -146,6 +146,17 @@ def test_limits_of_an_address(make_service):
     assert 1 <= alive <= 5
 
 
+def test_limits_of_a_profile(make_service):
+    service = make_service("--max-nodes", "100", "--max-edges", "150")
+    assert service.post("/v1/profiles", big_chain(100)).status == 201
+    answer = service.post("/v1/profiles", big_chain(101))
+    assert answer.status == 413 and "101 nodes" in answer.json["detail"] and "100" in answer.json["detail"]
+    wide = {"format": "remat-profile/1", "name": "wide", "nodes": [
+        {"id": f"n{i}", "inputs": [f"n{k}" for k in range(i)], "forward_time": 1, "output_bytes": 1} for i in range(19)]}
+    answer = service.post("/v1/profiles", wide)
+    assert answer.status == 413 and f"{19 * 18 // 2} edges" in answer.json["detail"]
+
+
 def test_a_client_that_trickles_is_cut_off(make_service):
     """A byte now and then keeps a connection from being silent, not from being slow."""
     service = make_service("--idle-seconds", "2", "--receive-seconds", "2")

@@ -379,6 +379,21 @@ def test_front_answers_while_solvers_run(make_service):
         service.call("DELETE", f"/v1/jobs/{job['job_id']}")
 
 
+def test_small_solves_do_not_wait_for_large_ones(make_service):
+    """Every worker has a solve of seconds; a small question is answered meanwhile."""
+    service = make_service("--workers", "2")
+    large = [service.post("/v1/schedules", {"profile": big_chain(400, seed), "budget": "50%", "solver": "rotor",
+                                            "options": {"slots": 3000}, "wait": 0}).json["job_id"] for seed in range(3)]
+    start = time.monotonic()
+    answer = service.post("/v1/schedules", {"profile": profile("unet.flops"), "budget": "100%", "solver": "chen-graph",
+                                            "layout": False})
+    assert answer.status == 200 and time.monotonic() - start < 3 * SLOW
+    states = [service.get(f"/v1/jobs/{job}").json["state"] for job in large]
+    assert states.count("running") == 2 and states.count("queued") == 1
+    for job in large:
+        service.call("DELETE", f"/v1/jobs/{job}")
+
+
 def test_document_lists_every_route(rematd):
     served = rematd.get("/openapi.json").json
     assert served == OPENAPI

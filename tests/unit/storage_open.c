@@ -1,7 +1,7 @@
 /* What may be opened and what is refused; migrations; a second process; backups. */
 #include "unit/storage_support.h"
 
-#include "private.h"
+#include "sqlite/sqlite.h"
 
 #include <sys/wait.h>
 
@@ -31,7 +31,7 @@ static void assert_refused(remat_status status, bool read_only)
 static void newer_refused(void **state)
 {
     remat_store_close(open_store());
-    sql(store_path, "PRAGMA user_version = 3");
+    sql("PRAGMA user_version = 99");
     assert_refused(REMAT_NEWER, false);
     assert_refused(REMAT_NEWER, true);
 }
@@ -44,7 +44,7 @@ static void newer_log_untouched(void **state)
     if (child == 0) {
         sqlite3 *db;
         sqlite3_open(store_path, &db);
-        sqlite3_exec(db, "PRAGMA user_version = 3; UPDATE pulse SET beat = 5", NULL, NULL, NULL);
+        sqlite3_exec(db, "PRAGMA user_version = 99; UPDATE pulse SET beat = 5", NULL, NULL, NULL);
         _exit(0);
     }
     waitpid(child, NULL, 0);
@@ -69,7 +69,7 @@ static void other_files_refused(void **state)
     write_whole(store_path, "hello", 5);
     assert_refused(REMAT_INVALID, false);
     unlink(store_path);
-    sql(store_path, "CREATE TABLE theirs (x)");
+    sql("CREATE TABLE theirs (x)");
     assert_refused(REMAT_INVALID, false);
     assert_refused(REMAT_INVALID, true);
     free(garbage);
@@ -175,16 +175,16 @@ static void backups(void **state)
 
 /* ---- migrations ---- */
 
-static int64_t number(storage_connection *connection, const char *text)
+static int64_t number(sqlite_connection *connection, const char *text)
 {
     int64_t result = -1;
-    assert_ok(storage_number(connection, text, &result, error));
+    assert_ok(sqlite_number(connection, text, &result, error));
     return result;
 }
 
 static void migrations(void **state)
 {
-    static const storage_migration good[] = {
+    static const sqlite_migration good[] = {
         {"CREATE TABLE a (n INTEGER PRIMARY KEY);"
          "CREATE TABLE b (a INTEGER REFERENCES a (n) ON DELETE CASCADE);"
          "INSERT INTO a VALUES (1); INSERT INTO b VALUES (1)"},
@@ -193,26 +193,26 @@ static void migrations(void **state)
          "DROP TABLE a; ALTER TABLE c RENAME TO a"},
         {"ALTER TABLE b ADD COLUMN d"},
     };
-    storage_connection *connection;
-    assert_ok(storage_connection_open(store_path, STORAGE_CREATE, &connection, error));
-    assert_ok(storage_migrate(connection, 0, good, 1, error));
+    sqlite_connection *connection;
+    assert_ok(sqlite_connection_open(NULL, store_path, SQLITE_CREATE, &connection, error));
+    assert_ok(sqlite_migrate(connection, 0, good, 1, error));
     assert_int_equal(number(connection, "PRAGMA user_version"), 1);
-    assert_ok(storage_migrate(connection, 1, good, 3, error));
+    assert_ok(sqlite_migrate(connection, 1, good, 3, error));
     assert_int_equal(number(connection, "PRAGMA user_version"), 3);
     assert_int_equal(number(connection, "SELECT count(*) FROM b JOIN a ON a.n = b.a"), 1);
-    assert_ok(storage_migrate(connection, 3, good, 3, error));
+    assert_ok(sqlite_migrate(connection, 3, good, 3, error));
 
     /* What fails half-way, or leaves a reference to nothing, has not happened. */
-    static const storage_migration bad[] = {
+    static const sqlite_migration bad[] = {
         {""}, {""}, {""}, {"CREATE TABLE e (n); INSERT INTO nowhere VALUES (1)"}};
-    static const storage_migration dangling[] = {
+    static const sqlite_migration dangling[] = {
         {""}, {""}, {""}, {"CREATE TABLE e (n); DELETE FROM a"}};
-    assert_status(storage_migrate(connection, 3, bad, 4, error), REMAT_INTERNAL);
-    assert_status(storage_migrate(connection, 3, dangling, 4, error), REMAT_CORRUPT);
+    assert_status(sqlite_migrate(connection, 3, bad, 4, error), REMAT_INTERNAL);
+    assert_status(sqlite_migrate(connection, 3, dangling, 4, error), REMAT_CORRUPT);
     assert_int_equal(number(connection, "PRAGMA user_version"), 3);
     assert_int_equal(number(connection, "SELECT count(*) FROM sqlite_schema WHERE name = 'e'"), 0);
     assert_int_equal(number(connection, "SELECT count(*) FROM a"), 1);
-    storage_connection_close(connection);
+    sqlite_connection_close(connection);
 }
 
 /* ---- checksums ---- */

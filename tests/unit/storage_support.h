@@ -1,4 +1,5 @@
-/* What the tests of the store share. */
+/* What the tests of the store share. The suites that know only storage.h run on both engines: on
+ * SQLite, and on the PostgreSQL whose URL REMAT_TEST_POSTGRES gives (tests/with_postgres). */
 #ifndef REMAT_STORAGE_SUPPORT_H
 #define REMAT_STORAGE_SUPPORT_H
 
@@ -22,9 +23,59 @@
 
 #include "storage.h"
 
-/* A directory for the test, with the paths of a store in it. */
-static char directory[64], store_path[80], wal_path[96];
+#ifdef STORAGE_POSTGRES
+#include <libpq-fe.h>
+#endif
 
+/* A directory for the test, with the paths of a store in it; store_place is what is opened: the path
+ * or the URL. */
+static char directory[64], store_path[80], wal_path[96];
+static const char *store_place = store_path;
+
+static inline bool on_postgres(void)
+{
+    return store_place != store_path;
+}
+
+/* One statement behind the store's back, on the file or in the database. */
+#ifdef STORAGE_POSTGRES
+static inline void sql_on_postgres(const char *text)
+{
+    PGconn *db = PQconnectdb(store_place);
+    PGresult *result = PQexec(db, "SET search_path = remat; SET client_min_messages = error");
+    PQclear(result);
+    result = PQexec(db, text);
+    ExecStatusType kind = PQresultStatus(result);
+    if (kind != PGRES_COMMAND_OK && kind != PGRES_TUPLES_OK)
+        fail_msg("%s: %s", text, PQerrorMessage(db));
+    PQclear(result);
+    PQfinish(db);
+}
+#endif
+
+static inline void sql_on_sqlite(const char *path, const char *text)
+{
+    sqlite3 *db;
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    sqlite3_busy_timeout(db, 10000);
+    char *message = NULL;
+    if (sqlite3_exec(db, text, NULL, NULL, &message) != SQLITE_OK)
+        fail_msg("%s: %s", text, message);
+    sqlite3_close(db);
+}
+
+static inline void sql(const char *text)
+{
+#ifdef STORAGE_POSTGRES
+    if (on_postgres()) {
+        sql_on_postgres(text);
+        return;
+    }
+#endif
+    sql_on_sqlite(store_path, text);
+}
+
+/* A new place for the suites of one engine. */
 static inline int set_up(void **state)
 {
     strcpy(directory, "/tmp/remat-storage-XXXXXX");
@@ -33,6 +84,24 @@ static inline int set_up(void **state)
     snprintf(store_path, sizeof store_path, "%s/store.db", directory);
     snprintf(wal_path, sizeof wal_path, "%s-wal", store_path);
     return 0;
+}
+
+/* The same for the suites of both. */
+static inline int set_up_any(void **state)
+{
+    if (getenv("REMAT_TEST_POSTGRES")) {
+        store_place = getenv("REMAT_TEST_POSTGRES");
+        sql("DROP SCHEMA IF EXISTS remat CASCADE");
+    }
+    return set_up(state);
+}
+
+/* All tests, or on PostgreSQL all but the last of_files. */
+static inline int run_store_tests(const struct CMUnitTest *tests, size_t count, size_t of_files)
+{
+    if (getenv("REMAT_TEST_POSTGRES"))
+        count -= of_files;
+    return _cmocka_run_group_tests("tests", tests, count, NULL, NULL);
 }
 
 static inline int tear_down(void **state)
@@ -62,7 +131,7 @@ static inline remat_store *open_store(void)
     remat_store *store = NULL;
     remat_error error = {0};
     remat_store_options options = {.log = log_line};
-    if (remat_store_open(store_path, &options, &store, &error) != REMAT_OK)
+    if (remat_store_open(store_place, &options, &store, &error) != REMAT_OK)
         fail_msg("open: %s", error.message);
     return store;
 }
@@ -172,16 +241,19 @@ static inline void assert_schedule(remat_store *store, int n, size_t length)
     remat_schedule_record_clear(&schedule);
 }
 
-/* One statement on the file, behind the store's back. */
-static inline void sql(const char *path, const char *text)
+/* Until the profile was used later than the given time: marks are on their way for a second. */
+static inline void wait_for_marks(remat_store *store, const char *id, int64_t before)
 {
-    sqlite3 *db;
-    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
-    sqlite3_busy_timeout(db, 10000);
-    char *message = NULL;
-    if (sqlite3_exec(db, text, NULL, NULL, &message) != SQLITE_OK)
-        fail_msg("%s: %s", text, message);
-    sqlite3_close(db);
+    for (int i = 0; i < 200; i++) {
+        remat_profile_record profile;
+        usleep(50000);
+        assert_ok(remat_store_get_profile(store, id, &profile, error));
+        int64_t last_used = profile.last_used;
+        remat_profile_record_clear(&profile);
+        if (last_used > before)
+            return;
+    }
+    fail_msg("the mark of %s was not written", id);
 }
 
 static inline void *read_whole(const char *path, size_t *ret_length)

@@ -1,5 +1,5 @@
 /* The schema: every version of it, and whether a file is a store at all. */
-#include "private.h"
+#include "sqlite.h"
 
 #include <stdio.h>
 
@@ -119,23 +119,29 @@ static const char version_2[] = "CREATE TABLE tables_2 ("
                                 "CREATE TRIGGER table_deleted AFTER DELETE ON tables BEGIN"
                                 "  DELETE FROM blobs WHERE id = OLD.data; END;";
 
+/* Who has a job, whether it is to be cancelled, and the profile that must stay for it. */
+static const char version_3[] = "ALTER TABLE jobs ADD COLUMN owner TEXT NOT NULL DEFAULT '';"
+                                "ALTER TABLE jobs ADD COLUMN cancelling INTEGER NOT NULL DEFAULT 0;"
+                                "ALTER TABLE jobs ADD COLUMN profile_id TEXT NOT NULL DEFAULT '';";
+
 /* The nth brings a store from version n - 1 to n. Never changed once released: a change of the
  * schema is one more entry. */
-const storage_migration storage_migrations[] = {
+const sqlite_migration sqlite_migrations[] = {
     {version_1},
     {version_2},
+    {version_3},
 };
-const int storage_version = (int)(sizeof storage_migrations / sizeof *storage_migrations);
+const int sqlite_version = (int)(sizeof sqlite_migrations / sizeof *sqlite_migrations);
 
-remat_status storage_inspect(storage_connection *connection, int *ret_version, remat_error *error)
+remat_status sqlite_inspect(sqlite_connection *connection, int *ret_version, remat_error *error)
 {
     int64_t application = 0, version = 0, entries = 0;
     remat_error why;
-    remat_status status = storage_number(connection, "PRAGMA application_id", &application, &why);
+    remat_status status = sqlite_number(connection, "PRAGMA application_id", &application, &why);
     if (status == REMAT_OK)
-        status = storage_number(connection, "PRAGMA user_version", &version, &why);
+        status = sqlite_number(connection, "PRAGMA user_version", &version, &why);
     if (status == REMAT_OK)
-        status = storage_number(connection, "SELECT count(*) FROM sqlite_schema", &entries, &why);
+        status = sqlite_number(connection, "SELECT count(*) FROM sqlite_schema", &entries, &why);
     if (sqlite3_errcode(connection->db) == SQLITE_NOTADB)
         return remat_fail(error, REMAT_INVALID, NULL,
                           "%s is not a remat store, or its first page is damaged",
@@ -147,23 +153,22 @@ remat_status storage_inspect(storage_connection *connection, int *ret_version, r
         return remat_fail(error, REMAT_INVALID, NULL,
                           "%s is a database of another application, not a remat store",
                           connection->path);
-    if (version > storage_version)
+    if (version > sqlite_version)
         return remat_fail(error, REMAT_NEWER, NULL,
                           "%s was written by a newer version of remat (schema version %lld; this "
                           "one knows up to %d)",
-                          connection->path, (long long)version, storage_version);
+                          connection->path, (long long)version, sqlite_version);
     *ret_version = (int)version;
     return REMAT_OK;
 }
 
 /* Inside the transaction of a migration: what it left must be whole. */
-static remat_status check_references(storage_connection *connection, int version,
-                                     remat_error *error)
+static remat_status check_references(sqlite_connection *connection, int version, remat_error *error)
 {
     sqlite3_stmt *query;
     if (sqlite3_prepare_v2(connection->db, "PRAGMA foreign_key_check", -1, &query, NULL) !=
         SQLITE_OK)
-        return storage_fail(connection, error, "migrate");
+        return sqlite_fail(connection, error, "migrate");
     int code = sqlite3_step(query);
     remat_status status = REMAT_OK;
     if (code == SQLITE_ROW)
@@ -172,38 +177,38 @@ static remat_status check_references(storage_connection *connection, int version
                             "record that is not there",
                             connection->path, version, sqlite3_column_text(query, 0));
     else if (code != SQLITE_DONE)
-        status = storage_fail(connection, error, "migrate");
+        status = sqlite_fail(connection, error, "migrate");
     sqlite3_finalize(query);
     return status;
 }
 
-static remat_status migrate_once(storage_connection *connection, int version, const char *sql,
+static remat_status migrate_once(sqlite_connection *connection, int version, const char *sql,
                                  remat_error *error)
 {
     char mark[48];
     snprintf(mark, sizeof mark, "PRAGMA user_version = %d", version);
-    remat_status status = storage_exec(connection, "BEGIN IMMEDIATE", error);
+    remat_status status = sqlite_exec(connection, "BEGIN IMMEDIATE", error);
     if (status != REMAT_OK)
         return status;
-    status = storage_exec(connection, sql, error);
+    status = sqlite_exec(connection, sql, error);
     if (status == REMAT_OK)
         status = check_references(connection, version, error);
     if (status == REMAT_OK)
-        status = storage_exec(connection, mark, error);
+        status = sqlite_exec(connection, mark, error);
     if (status == REMAT_OK)
-        status = storage_exec(connection, "COMMIT", error);
+        status = sqlite_exec(connection, "COMMIT", error);
     if (status != REMAT_OK)
         sqlite3_exec(connection->db, "ROLLBACK", NULL, NULL, NULL);
     return status;
 }
 
-remat_status storage_migrate(storage_connection *connection, int version,
-                             const storage_migration *migrations, int count, remat_error *error)
+remat_status sqlite_migrate(sqlite_connection *connection, int version,
+                            const sqlite_migration *migrations, int count, remat_error *error)
 {
     /* A migration may rebuild a table; that must not cascade. Each is checked as a whole instead.
      */
     remat_status status =
-        storage_exec(connection, "PRAGMA synchronous = FULL; PRAGMA foreign_keys = OFF", error);
+        sqlite_exec(connection, "PRAGMA synchronous = FULL; PRAGMA foreign_keys = OFF", error);
     for (int next = version + 1; status == REMAT_OK && next <= count; next++)
         status = migrate_once(connection, next, migrations[next - 1].sql, error);
     return status;

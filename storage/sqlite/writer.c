@@ -1,11 +1,10 @@
 /* The writer thread: every write of a store in order, as many as wait in one transaction, so that
  * 32 writers pay for little more than one flush of the disk. Marks of use are kept in a table, one
  * per record, and join the next transaction, or make one of their own after a second. */
-#include "private.h"
+#include "sqlite.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define BATCH_MAX 256
 /* Pages of 4096 bytes in the log: when to move them to the database; from when on to wait for
@@ -14,13 +13,10 @@
 #define CHECKPOINT_PAGES 1000
 #define RESTART_PAGES 16000
 #define RESTART_MILLISECONDS 100
-
-#define TOUCHES_MAX 1024 /* half of the slots, so that probing is short */
-#define TOUCH_SLOTS 2048
 #define TOUCH_SECONDS 1
 
-struct storage_write {
-    storage_write *next;
+struct sqlite_write {
+    sqlite_write *next;
     storage_write_run *run;
     void *argument;
     remat_status status;
@@ -29,133 +25,44 @@ struct storage_write {
     pthread_cond_t settled;
 };
 
-typedef struct touch {
-    uint64_t hash;
-    int64_t when;
-    const char *texts[4]; /* profile, schedule, solver, options; into memory behind this struct */
-} touch;
-
-struct storage_touches {
-    touch *slots[TOUCH_SLOTS];
-    size_t count;
-    struct timespec due; /* of the first mark */
-};
-
 /* ---- marks of use ---- */
 
-static void touches_free(storage_touches *touches)
+void sqlite_touch(remat_store *base, const char *const texts[4])
 {
-    if (!touches)
-        return;
-    for (size_t i = 0; i < TOUCH_SLOTS; i++)
-        free(touches->slots[i]);
-    free(touches);
-}
-
-static touch *touch_new(const char *const texts[4], uint64_t hash)
-{
-    size_t lengths[4], total = 0;
-    for (int i = 0; i < 4; i++)
-        total += lengths[i] = texts[i] ? strlen(texts[i]) + 1 : 0;
-    touch *mark = malloc(sizeof *mark + total);
-    if (!mark)
-        return NULL;
-    mark->hash = hash;
-    char *end = (char *)(mark + 1);
-    for (int i = 0; i < 4; i++) {
-        mark->texts[i] = texts[i] ? memcpy(end, texts[i], lengths[i]) : NULL;
-        end += lengths[i];
-    }
-    return mark;
-}
-
-/* The slot of that mark, or the empty one where it belongs. Two marks of one 64-bit hash would lose
- * one of them, which is harmless. */
-static touch **touch_slot(storage_touches *touches, uint64_t hash)
-{
-    size_t i = hash % TOUCH_SLOTS;
-    while (touches->slots[i] && touches->slots[i]->hash != hash)
-        i = (i + 1) % TOUCH_SLOTS;
-    return &touches->slots[i];
-}
-
-/* Whether the writer has to be woken. */
-static bool touch_add(remat_store *store, const char *const texts[4], uint64_t hash)
-{
-    if (!store->touches && !(store->touches = calloc(1, sizeof *store->touches)))
-        return false;
-    storage_touches *touches = store->touches;
-    touch **slot = touch_slot(touches, hash);
-    if (!*slot) {
-        if (touches->count == TOUCHES_MAX || !(*slot = touch_new(texts, hash)))
-            return false;
-        touches->count++;
-    }
-    (*slot)->when = storage_now();
-    if (touches->count > 1)
-        return false;
-    clock_gettime(CLOCK_MONOTONIC, &touches->due);
-    touches->due.tv_sec += TOUCH_SECONDS;
-    return true;
-}
-
-void remat_store_touch(remat_store *store, const char *profile_id, const char *schedule_id,
-                       const char *solver, const char *options)
-{
-    if (!store->thread_runs || !profile_id)
-        return;
-    const char *const texts[4] = {profile_id, schedule_id, solver, options};
-    uint64_t hash = storage_checksum("tttt", profile_id, schedule_id, solver, options);
+    sqlite_store *store = (sqlite_store *)base;
     pthread_mutex_lock(&store->queue_lock);
-    if (touch_add(store, texts, hash))
+    if (storage_touches_add(&store->touches, texts)) {
+        clock_gettime(CLOCK_MONOTONIC, &store->touches_due);
+        store->touches_due.tv_sec += TOUCH_SECONDS;
         pthread_cond_signal(&store->queue_filled);
-    pthread_mutex_unlock(&store->queue_lock);
-}
-
-static remat_status run_touches(storage_connection *connection, void *argument, remat_error *error)
-{
-    const storage_touches *touches = argument;
-    remat_status status = REMAT_OK;
-    for (size_t i = 0; i < TOUCH_SLOTS && status == REMAT_OK; i++) {
-        const touch *mark = touches->slots[i];
-        if (!mark)
-            continue;
-        const char *profile = mark->texts[0], *schedule = mark->texts[1];
-        const char *solver = mark->texts[2], *options = mark->texts[3];
-        status = storage_run(connection, SQL_TOUCH_PROFILE, error, "ti", profile, mark->when);
-        if (status == REMAT_OK && schedule)
-            status = storage_run(connection, SQL_TOUCH_SCHEDULE, error, "ti", schedule, mark->when);
-        if (status == REMAT_OK && solver && options)
-            status = storage_run(connection, SQL_TOUCH_TABLE, error, "ttti", profile, solver,
-                                 options, mark->when);
     }
-    return status;
+    pthread_mutex_unlock(&store->queue_lock);
 }
 
 /* ---- transactions ---- */
 
 /* One write inside the transaction of its batch; what it did is undone if it fails. False when
  * SQLite gave up the whole transaction, as it does when the disk is full. */
-static bool run_one(storage_connection *connection, storage_write *write)
+static bool run_one(sqlite_connection *connection, sqlite_write *write)
 {
     remat_error *error = &write->error;
-    write->status = storage_run(connection, SQL_SAVEPOINT, error, "");
+    write->status = sqlite_run(connection, SQLITE_SAVEPOINT_ONE, error);
     if (write->status != REMAT_OK)
         return !sqlite3_get_autocommit(connection->db);
-    write->status = write->run(connection, write->argument, error);
+    write->status = write->run(&connection->base, write->argument, error);
     if (sqlite3_get_autocommit(connection->db))
         return false;
     if (write->status != REMAT_OK) /* keeps its own reason, whatever else fails */
-        return storage_run(connection, SQL_ROLLBACK_TO, NULL, "") == REMAT_OK &&
-               storage_run(connection, SQL_RELEASE, NULL, "") == REMAT_OK;
-    write->status = storage_run(connection, SQL_RELEASE, error, "");
+        return sqlite_run(connection, SQLITE_ROLLBACK_TO, NULL) == REMAT_OK &&
+               sqlite_run(connection, SQLITE_RELEASE, NULL) == REMAT_OK;
+    write->status = sqlite_run(connection, SQLITE_RELEASE, error);
     return write->status == REMAT_OK;
 }
 
-static void fail_all(storage_write *batch, const storage_write *end, remat_status status,
+static void fail_all(sqlite_write *batch, const sqlite_write *end, remat_status status,
                      const remat_error *error)
 {
-    for (storage_write *write = batch; write != end; write = write->next) {
+    for (sqlite_write *write = batch; write != end; write = write->next) {
         if (write->status != REMAT_OK)
             continue; /* it has a reason of its own */
         write->status = status;
@@ -163,26 +70,26 @@ static void fail_all(storage_write *batch, const storage_write *end, remat_statu
     }
 }
 
-static void roll_back(storage_connection *connection)
+static void roll_back(sqlite_connection *connection)
 {
     if (!sqlite3_get_autocommit(connection->db))
-        storage_run(connection, SQL_ROLLBACK, NULL, "");
+        sqlite_run(connection, SQLITE_ROLLBACK_ALL, NULL);
 }
 
 /* The writes from batch up to end in one transaction. False when the transaction failed, not (only)
  * a write of it: then none is stored, and each says why. */
-static bool commit(storage_connection *connection, storage_write *batch, const storage_write *end)
+static bool commit(sqlite_connection *connection, sqlite_write *batch, const sqlite_write *end)
 {
     remat_error error = {0};
-    for (storage_write *write = batch; write != end; write = write->next)
+    for (sqlite_write *write = batch; write != end; write = write->next)
         write->status = REMAT_OK;
     roll_back(connection); /* what could not be for want of memory the last time */
-    remat_status status = storage_run(connection, SQL_BEGIN_WRITE, &error, "");
+    remat_status status = sqlite_run(connection, SQLITE_BEGIN_WRITE, &error);
     if (status != REMAT_OK) {
         fail_all(batch, end, status, &error);
         return true; /* the lock, the disk: each alone would fare no better */
     }
-    for (storage_write *write = batch; write != end; write = write->next) {
+    for (sqlite_write *write = batch; write != end; write = write->next) {
         if (run_one(connection, write))
             continue;
         status = write->status;
@@ -194,7 +101,7 @@ static bool commit(storage_connection *connection, storage_write *batch, const s
         fail_all(batch, end, status, &error);
         return false;
     }
-    status = storage_run(connection, SQL_COMMIT, &error, "");
+    status = sqlite_run(connection, SQLITE_COMMIT, &error);
     if (status == REMAT_OK)
         return true;
     roll_back(connection);
@@ -204,11 +111,11 @@ static bool commit(storage_connection *connection, storage_write *batch, const s
 
 /* One write that does not fit on the disk must not fail those it happened to meet in a transaction.
  */
-static void commit_batch(storage_connection *connection, storage_write *batch)
+static void commit_batch(sqlite_connection *connection, sqlite_write *batch)
 {
     if (commit(connection, batch, NULL) || !batch->next)
         return;
-    for (storage_write *write = batch; write; write = write->next)
+    for (sqlite_write *write = batch; write; write = write->next)
         commit(connection, write, write->next);
 }
 
@@ -216,15 +123,15 @@ static void commit_batch(storage_connection *connection, storage_write *batch)
 
 static int committed(void *data, sqlite3 *db, const char *name, int pages)
 {
-    remat_store *store = data;
+    sqlite_store *store = data;
     store->wal_pages = pages;
     return SQLITE_OK;
 }
 
 /* Between two batches, not inside a commit as SQLite would: nobody waits for it then. */
-static void checkpoint(remat_store *store)
+static void checkpoint(sqlite_store *store)
 {
-    storage_connection *writer = store->writer;
+    sqlite_connection *writer = store->writer;
     if (store->wal_pages < CHECKPOINT_PAGES)
         return;
     bool restart = store->wal_pages >= store->restart_at;
@@ -234,51 +141,51 @@ static void checkpoint(remat_store *store)
         writer->db, NULL, restart ? SQLITE_CHECKPOINT_RESTART : SQLITE_CHECKPOINT_PASSIVE, NULL,
         NULL);
     if (restart) {
-        sqlite3_busy_timeout(writer->db, STORAGE_BUSY_MILLISECONDS);
+        sqlite3_busy_timeout(writer->db, SQLITE_BUSY_MILLISECONDS);
         /* A reader stays long (a backup): try again when the log has grown as much again. */
         store->restart_at = code == SQLITE_BUSY ? store->wal_pages + RESTART_PAGES : RESTART_PAGES;
     }
     bool failed = code != SQLITE_OK && code != SQLITE_BUSY;
     if (failed && !store->checkpoint_failed) {
         remat_error error;
-        storage_fail(writer, &error, "move the log into");
-        storage_log(store, "%s; nothing is lost, the log grows until it succeeds", error.message);
+        sqlite_fail(writer, &error, "move the log into");
+        storage_log(&store->base, "%s; nothing is lost, the log grows until it succeeds",
+                    error.message);
     } else if (!failed && store->checkpoint_failed) {
-        storage_log(store, "the log of %s is moved again", store->path);
+        storage_log(&store->base, "the log of %s is moved again", store->base.name);
     }
     store->checkpoint_failed = failed;
 }
 
 /* ---- the thread ---- */
 
-static bool is_due(const storage_touches *touches)
+static bool is_due(const struct timespec *due)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec > touches->due.tv_sec ||
-           (now.tv_sec == touches->due.tv_sec && now.tv_nsec >= touches->due.tv_nsec);
+    return now.tv_sec > due->tv_sec || (now.tv_sec == due->tv_sec && now.tv_nsec >= due->tv_nsec);
 }
 
 /* Waits, with the lock held, for something to write. False: there is nothing, and the store closes.
  */
-static bool wait_for_work(remat_store *store)
+static bool wait_for_work(sqlite_store *store)
 {
     for (;;) {
-        if (store->first || (store->touches && (store->stopping || is_due(store->touches))))
+        if (store->first || (store->touches && (store->stopping || is_due(&store->touches_due))))
             return true;
         if (store->stopping)
             return false;
         if (store->touches)
-            pthread_cond_timedwait(&store->queue_filled, &store->queue_lock, &store->touches->due);
+            pthread_cond_timedwait(&store->queue_filled, &store->queue_lock, &store->touches_due);
         else
             pthread_cond_wait(&store->queue_filled, &store->queue_lock);
     }
 }
 
 /* Up to BATCH_MAX writes off the queue, as a list of their own. */
-static storage_write *take_batch(remat_store *store)
+static sqlite_write *take_batch(sqlite_store *store)
 {
-    storage_write *batch = store->first, **end = &store->first;
+    sqlite_write *batch = store->first, **end = &store->first;
     for (int i = 0; i < BATCH_MAX && *end; i++)
         end = &(*end)->next;
     store->first = *end;
@@ -289,10 +196,10 @@ static storage_write *take_batch(remat_store *store)
 }
 
 /* Under the lock: a write is its caller's memory, and gone as soon as that has seen done. */
-static void settle(storage_write *batch)
+static void settle(sqlite_write *batch)
 {
     while (batch) {
-        storage_write *next = batch->next;
+        sqlite_write *next = batch->next;
         batch->done = true;
         pthread_cond_signal(&batch->settled);
         batch = next;
@@ -301,11 +208,11 @@ static void settle(storage_write *batch)
 
 static void *writer_main(void *data)
 {
-    remat_store *store = data;
+    sqlite_store *store = data;
     pthread_mutex_lock(&store->queue_lock);
     while (wait_for_work(store)) {
-        storage_write marks = {.run = run_touches, .argument = store->touches};
-        storage_write *batch = take_batch(store);
+        sqlite_write marks = {.run = storage_touches_run, .argument = store->touches};
+        sqlite_write *batch = take_batch(store);
         storage_touches *touches = store->touches;
         store->touches = NULL;
         pthread_mutex_unlock(&store->queue_lock);
@@ -313,7 +220,7 @@ static void *writer_main(void *data)
         if (touches)
             marks.next = batch;
         commit_batch(store->writer, touches ? &marks : batch);
-        touches_free(touches);
+        storage_touches_free(touches);
 
         pthread_mutex_lock(&store->queue_lock);
         settle(batch);
@@ -325,13 +232,11 @@ static void *writer_main(void *data)
     return NULL;
 }
 
-remat_status storage_submit(remat_store *store, storage_write_run *run, void *argument,
-                            remat_error *error)
+remat_status sqlite_submit(remat_store *base, storage_write_run *run, void *argument,
+                           remat_error *error)
 {
-    if (!store->thread_runs)
-        return remat_fail(error, REMAT_INVALID, NULL, "%s was opened for reading only",
-                          store->path);
-    storage_write write = {.run = run, .argument = argument};
+    sqlite_store *store = (sqlite_store *)base;
+    sqlite_write write = {.run = run, .argument = argument};
     pthread_cond_init(&write.settled, NULL);
     pthread_mutex_lock(&store->queue_lock);
     *store->last = &write;
@@ -346,7 +251,7 @@ remat_status storage_submit(remat_store *store, storage_write_run *run, void *ar
     return write.status;
 }
 
-remat_status storage_writer_start(remat_store *store, remat_error *error)
+remat_status sqlite_writer_start(sqlite_store *store, remat_error *error)
 {
     store->last = &store->first;
     store->restart_at = RESTART_PAGES;
@@ -369,7 +274,7 @@ remat_status storage_writer_start(remat_store *store, remat_error *error)
     return REMAT_OK;
 }
 
-void storage_writer_stop(remat_store *store)
+void sqlite_writer_stop(sqlite_store *store)
 {
     if (!store->thread_runs)
         return;
@@ -379,7 +284,7 @@ void storage_writer_stop(remat_store *store)
     pthread_mutex_unlock(&store->queue_lock);
     pthread_join(store->thread, NULL);
     store->thread_runs = false;
-    touches_free(store->touches);
+    storage_touches_free(store->touches);
     pthread_cond_destroy(&store->queue_filled);
     pthread_mutex_destroy(&store->queue_lock);
 }

@@ -1,0 +1,441 @@
+/* Opening and closing, connections, the pool of readers, and SQLite's failures in our words. */
+#include "sqlite.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Readers are short; more of them than cores would only wait for each other. */
+#define CONNECTIONS_MAX 16
+
+/* ---- failures ---- */
+
+static remat_status status_of(int code)
+{
+    if (code == SQLITE_IOERR_NOMEM)
+        return REMAT_NO_MEMORY;
+    if (code == SQLITE_CONSTRAINT_NOTNULL)
+        return REMAT_INVALID;
+    switch (code & 0xff) {
+    case SQLITE_OK:
+    case SQLITE_ROW:
+    case SQLITE_DONE:
+        return REMAT_OK;
+    case SQLITE_NOMEM:
+        return REMAT_NO_MEMORY;
+    case SQLITE_CORRUPT:
+    case SQLITE_NOTADB:
+        return REMAT_CORRUPT;
+    case SQLITE_TOOBIG:
+        return REMAT_TOO_LARGE;
+    case SQLITE_FULL:
+    case SQLITE_IOERR:
+    case SQLITE_READONLY:
+    case SQLITE_CANTOPEN:
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+    case SQLITE_PROTOCOL:
+    case SQLITE_NOLFS:
+    case SQLITE_PERM:
+    case SQLITE_AUTH:
+        return REMAT_IO;
+    default:
+        return REMAT_INTERNAL;
+    }
+}
+
+remat_status sqlite_fail_code(int code, int system_error, const char *detail, const char *path,
+                              remat_error *error, const char *act)
+{
+    remat_status status = status_of(code);
+    if (status == REMAT_OK) /* a failure that SQLite has no code for is not a success */
+        status = REMAT_INTERNAL;
+    if (status == REMAT_NO_MEMORY)
+        return remat_fail_memory(error);
+    const char *why = (code & 0xff) == SQLITE_FULL   ? "the disk is full"
+                      : (code & 0xff) == SQLITE_BUSY ? "another process holds its lock"
+                                                     : detail;
+    bool system = status == REMAT_IO && system_error != 0 && (code & 0xff) != SQLITE_BUSY;
+    return remat_fail(error, status, NULL, "cannot %s %s: %s%s%s (SQLite code %d)", act, path, why,
+                      system ? ": " : "", system ? strerror(system_error) : "", code);
+}
+
+remat_status sqlite_fail(sqlite_connection *connection, remat_error *error, const char *act)
+{
+    sqlite3 *db = connection->db;
+    return sqlite_fail_code(sqlite3_extended_errcode(db), sqlite3_system_errno(db),
+                            sqlite3_errmsg(db), connection->path, error, act);
+}
+
+/* ---- pragmas ---- */
+
+remat_status sqlite_exec(sqlite_connection *connection, const char *sql, remat_error *error)
+{
+    if (sqlite3_exec(connection->db, sql, NULL, NULL, NULL) != SQLITE_OK)
+        return sqlite_fail(connection, error, "set up");
+    return REMAT_OK;
+}
+
+remat_status sqlite_number(sqlite_connection *connection, const char *sql, int64_t *ret_number,
+                           remat_error *error)
+{
+    sqlite3_stmt *query;
+    if (sqlite3_prepare_v2(connection->db, sql, -1, &query, NULL) != SQLITE_OK)
+        return sqlite_fail(connection, error, "read");
+    remat_status status = REMAT_OK;
+    if (sqlite3_step(query) == SQLITE_ROW)
+        *ret_number = sqlite3_column_int64(query, 0);
+    else
+        status = sqlite_fail(connection, error, "read");
+    sqlite3_finalize(query);
+    return status;
+}
+
+/* ---- connections ---- */
+
+/* synchronous=FULL: the log is flushed at every commit. NORMAL would flush it only at checkpoints,
+ * and a power failure could then undo what a client was told is stored. The price is one flush per
+ * commit, which the writer thread spreads over all the writes that wait. */
+static const char set_up[] = "PRAGMA synchronous = FULL;"
+                             "PRAGMA foreign_keys = ON;"
+                             "PRAGMA cell_size_check = ON;"
+                             "PRAGMA temp_store = MEMORY;"
+                             "PRAGMA journal_size_limit = 67108864;";
+
+remat_status sqlite_connection_open(const remat_store *store, const char *path, int mode,
+                                    sqlite_connection **ret_connection, remat_error *error)
+{
+    sqlite_connection *connection = calloc(1, sizeof *connection);
+    if (!connection)
+        return remat_fail_memory(error);
+    connection->base = (storage_connection){&storage_sqlite, store};
+    connection->path = path;
+    /* Readers too are opened for writing: the first process that finds the log of a killed one has
+     * to recover it. query_only keeps them from more. */
+    int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX |
+                (mode == SQLITE_CREATE ? SQLITE_OPEN_CREATE : 0);
+    remat_status status = REMAT_OK;
+    if (sqlite3_open_v2(path, &connection->db, flags, NULL) != SQLITE_OK)
+        status = connection->db ? sqlite_fail(connection, error, "open") : remat_fail_memory(error);
+    if (status == REMAT_OK) {
+        sqlite3_extended_result_codes(connection->db, 1);
+        sqlite3_busy_timeout(connection->db, SQLITE_BUSY_MILLISECONDS);
+        /* Not for CREATE: nothing is to touch the file before it is known to be ours. */
+        if (mode != SQLITE_CREATE)
+            status = sqlite_exec(connection, set_up, error);
+        if (status == REMAT_OK && mode == SQLITE_READ_ONLY)
+            status = sqlite_exec(connection, "PRAGMA query_only = ON", error);
+    }
+    if (status != REMAT_OK)
+        sqlite_connection_close(connection);
+    else
+        *ret_connection = connection;
+    return status;
+}
+
+void sqlite_connection_close(sqlite_connection *connection)
+{
+    if (!connection)
+        return;
+    for (int i = 0; i < SQLITE_STATEMENT_COUNT; i++)
+        sqlite3_finalize(connection->statements[i]);
+    sqlite3_close(connection->db);
+    free(connection);
+}
+
+static void forget_reader(sqlite_store *store)
+{
+    pthread_mutex_lock(&store->pool_lock);
+    store->connections--;
+    pthread_cond_signal(&store->pool_free);
+    pthread_mutex_unlock(&store->pool_lock);
+}
+
+/* An idle connection, or a new one while there are few, or the next that comes free. */
+static remat_status take_reader(sqlite_store *store, sqlite_connection **ret_connection,
+                                remat_error *error)
+{
+    pthread_mutex_lock(&store->pool_lock);
+    while (!store->idle && store->connections == CONNECTIONS_MAX)
+        pthread_cond_wait(&store->pool_free, &store->pool_lock);
+    sqlite_connection *connection = store->idle;
+    if (connection)
+        store->idle = connection->next;
+    else
+        store->connections++;
+    pthread_mutex_unlock(&store->pool_lock);
+    if (connection) {
+        *ret_connection = connection;
+        return REMAT_OK;
+    }
+    remat_status status = sqlite_connection_open(&store->base, store->base.name, SQLITE_READ_ONLY,
+                                                 ret_connection, error);
+    if (status != REMAT_OK)
+        forget_reader(store);
+    return status;
+}
+
+static void return_reader(sqlite_store *store, sqlite_connection *connection)
+{
+    pthread_mutex_lock(&store->pool_lock);
+    connection->next = store->idle;
+    store->idle = connection;
+    pthread_cond_signal(&store->pool_free);
+    pthread_mutex_unlock(&store->pool_lock);
+}
+
+static remat_status read_begin(remat_store *base, storage_connection **ret_connection,
+                               remat_error *error)
+{
+    sqlite_store *store = (sqlite_store *)base;
+    sqlite_connection *connection;
+    remat_status status = take_reader(store, &connection, error);
+    if (status != REMAT_OK)
+        return status;
+    status = sqlite_run(connection, SQLITE_BEGIN_READ, error);
+    if (status != REMAT_OK) {
+        return_reader(store, connection);
+        return status;
+    }
+    *ret_connection = &connection->base;
+    return REMAT_OK;
+}
+
+static void read_end(remat_store *base, storage_connection *ended)
+{
+    sqlite_store *store = (sqlite_store *)base;
+    sqlite_connection *connection = (sqlite_connection *)ended;
+    /* Ending a transaction that only read fails for want of memory alone. A connection that stayed
+     * in it would hold the log for ever. */
+    if (sqlite3_get_autocommit(connection->db) ||
+        sqlite_run(connection, SQLITE_COMMIT, NULL) == REMAT_OK) {
+        return_reader(store, connection);
+        return;
+    }
+    sqlite_connection_close(connection);
+    forget_reader(store);
+}
+
+/* ---- open and close ---- */
+
+/* SQLite takes ":memory:" and "file:.." for something else than a file of that name: an absolute
+ * path is neither. */
+static remat_status absolute_path(const char *path, char **ret_path, remat_error *error)
+{
+    if (!path[0])
+        return remat_fail(error, REMAT_INVALID, NULL, "the path of the store is empty");
+    char *directory = NULL;
+    if (path[0] != '/' && !(directory = getcwd(NULL, 0)))
+        return remat_fail(error, REMAT_IO, NULL, "cannot find the current directory: %s",
+                          strerror(errno));
+    size_t size = (directory ? strlen(directory) : 0) + strlen(path) + 2;
+    char *absolute = malloc(size);
+    if (absolute)
+        snprintf(absolute, size, "%s%s%s", directory ? directory : "", directory ? "/" : "", path);
+    free(directory);
+    if (!absolute)
+        return remat_fail_memory(error);
+    *ret_path = absolute;
+    return REMAT_OK;
+}
+
+/* One daemon per store: a second would be safe for the data, but neither would know of the other's
+ * jobs and drops. The lock is on a file beside the store, since closing any descriptor of the store
+ * itself would release SQLite's own locks. It stays behind, empty, and means nothing without its
+ * holder. */
+static remat_status lock(sqlite_store *store, remat_error *error)
+{
+    size_t size = strlen(store->base.name) + sizeof ".lock";
+    char *path = malloc(size);
+    if (!path)
+        return remat_fail_memory(error);
+    snprintf(path, size, "%s.lock", store->base.name);
+    remat_status status = REMAT_OK;
+    store->lock_file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    if (store->lock_file < 0)
+        status = remat_fail(error, REMAT_IO, NULL, "cannot open %s: %s", path, strerror(errno));
+    else if (flock(store->lock_file, LOCK_EX | LOCK_NB) != 0)
+        status =
+            errno == EWOULDBLOCK
+                ? remat_fail(error, REMAT_IO, NULL, "%s is in use by another process",
+                             store->base.name)
+                : remat_fail(error, REMAT_IO, NULL, "cannot lock %s: %s", path, strerror(errno));
+    free(path);
+    return status;
+}
+
+static bool has_log(const sqlite_store *store)
+{
+    size_t size = strlen(store->base.name) + sizeof "-wal";
+    char *path = malloc(size);
+    if (!path)
+        return false;
+    snprintf(path, size, "%s-wal", store->base.name);
+    struct stat entry;
+    bool found = stat(path, &entry) == 0 && entry.st_size > 0;
+    free(path);
+    return found;
+}
+
+static remat_status use_wal(sqlite_connection *connection, remat_error *error)
+{
+    sqlite3_stmt *query;
+    if (sqlite3_prepare_v2(connection->db, "PRAGMA journal_mode = WAL", -1, &query, NULL) !=
+        SQLITE_OK)
+        return sqlite_fail(connection, error, "open");
+    remat_status status = REMAT_OK;
+    if (sqlite3_step(query) != SQLITE_ROW)
+        status = sqlite_fail(connection, error, "open");
+    else if (strcmp((const char *)sqlite3_column_text(query, 0), "wal") != 0)
+        status = remat_fail(error, REMAT_IO, NULL,
+                            "cannot open %s: its file system cannot share memory between "
+                            "processes, which a write-ahead log needs",
+                            connection->path);
+    sqlite3_finalize(query);
+    return status;
+}
+
+/* The writer's connection, on a store that is of this version when this returns. */
+static remat_status open_to_write(sqlite_store *store, remat_error *error)
+{
+    bool unclean = has_log(store);
+    remat_status status = sqlite_connection_open(&store->base, store->base.name, SQLITE_CREATE,
+                                                 &store->writer, error);
+    if (status != REMAT_OK)
+        return status;
+    sqlite_connection *writer = store->writer;
+    /* Until the file is known to be ours even its log is left alone. */
+    sqlite3_db_config(writer->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
+    int version = 0;
+    status = sqlite_inspect(writer, &version, error);
+    if (status == REMAT_OK)
+        status = use_wal(writer, error);
+    if (status == REMAT_OK)
+        status = sqlite_migrate(writer, version, sqlite_migrations, sqlite_version, error);
+    if (status == REMAT_OK)
+        status = sqlite_exec(writer, set_up, error);
+    if (status != REMAT_OK)
+        return status;
+    sqlite3_db_config(writer->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, NULL);
+    if (unclean)
+        storage_log(&store->base, "%s was not closed the last time; recovered from its log",
+                    store->base.name);
+    return REMAT_OK;
+}
+
+static remat_status open_to_read(sqlite_store *store, remat_error *error)
+{
+    sqlite_connection *connection;
+    remat_status status = take_reader(store, &connection, error);
+    if (status == REMAT_CORRUPT)
+        return remat_fail(error, REMAT_INVALID, NULL,
+                          "%s is not a remat store, or its first page is damaged",
+                          store->base.name);
+    if (status != REMAT_OK)
+        return status;
+    sqlite3_db_config(connection->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
+    int version = 0;
+    status = sqlite_inspect(connection, &version, error);
+    return_reader(store, connection);
+    if (status == REMAT_OK && version < sqlite_version)
+        return remat_fail(error, REMAT_INVALID, NULL,
+                          "%s has schema version %d and this program reads %d: the daemon brings "
+                          "it up to date when it opens it",
+                          store->base.name, version, sqlite_version);
+    return status;
+}
+
+static remat_status open_store(sqlite_store *store, const char *path,
+                               const remat_store_options *options, remat_error *error)
+{
+    remat_status status = storage_init(&store->base, &storage_sqlite, path, options, error);
+    if (status != REMAT_OK)
+        return status;
+    if (store->base.options.read_only)
+        return open_to_read(store, error);
+    status = lock(store, error);
+    if (status == REMAT_OK)
+        status = open_to_write(store, error);
+    if (status == REMAT_OK)
+        status = sqlite_writer_start(store, error);
+    return status;
+}
+
+static void close_store(remat_store *base)
+{
+    sqlite_store *store = (sqlite_store *)base;
+    sqlite_writer_stop(store);
+    while (store->idle) {
+        sqlite_connection *connection = store->idle;
+        store->idle = connection->next;
+        sqlite_connection_close(connection);
+    }
+    /* The last connection to close moves the log into the database. */
+    sqlite_connection_close(store->writer);
+    if (store->lock_file >= 0)
+        close(store->lock_file);
+    pthread_cond_destroy(&store->pool_free);
+    pthread_mutex_destroy(&store->pool_lock);
+    free(store->base.name);
+    free(store);
+}
+
+static remat_status open_new(const char *path, const remat_store_options *options,
+                             remat_store **ret_store, remat_error *error)
+{
+    sqlite_store *store = calloc(1, sizeof *store);
+    if (!store)
+        return remat_fail_memory(error);
+    store->lock_file = -1;
+    pthread_mutex_init(&store->pool_lock, NULL);
+    pthread_cond_init(&store->pool_free, NULL);
+    remat_status status = open_store(store, path, options, error);
+    if (status != REMAT_OK)
+        close_store(&store->base);
+    else
+        *ret_store = &store->base;
+    return status;
+}
+
+static int schema_version(void)
+{
+    return sqlite_version;
+}
+
+/* One process has the store: nobody else is to be told. */
+static remat_status notify(storage_connection *connection, remat_store_event event,
+                           const char *name, remat_error *error)
+{
+    return REMAT_OK;
+}
+
+const storage_backend storage_sqlite = {
+    .name = absolute_path,
+    .open = open_new,
+    .close = close_store,
+    .read_begin = read_begin,
+    .read_end = read_end,
+    .submit = sqlite_submit,
+    .touch = sqlite_touch,
+    .notify = notify,
+    .query = sqlite_query,
+    .step = sqlite_step,
+    .done = sqlite_done,
+    .changes = sqlite_changes,
+    .is_null = sqlite_is_null,
+    .integer = sqlite_integer,
+    .real = sqlite_real,
+    .text = sqlite_text,
+    .bytes = sqlite_bytes,
+    .size = sqlite_size,
+    .schema_version = schema_version,
+    .check_begin = sqlite_check_begin,
+    .check_end = sqlite_check_end,
+    .backup = sqlite_backup,
+};
