@@ -73,7 +73,7 @@ bool get_job(request *r)
     return true;
 }
 
-/* A job that memory does not know has ended, or is another process's: one event says what it is. */
+/* A job that memory does not know has ended, or is another daemon's: the store knows. */
 static void stored_job_events(request *r)
 {
     json_t *job = r->context;

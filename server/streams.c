@@ -22,6 +22,9 @@ struct stream {
     uint64_t told;   /* uv_hrtime */
     bool suspended;  /* nothing to send for now */
     bool last_event; /* after it the stream ends */
+    task look;       /* into the store, for a job of another daemon */
+    bool looking, abandoned;
+    json_t *found;
 };
 
 struct streams {
@@ -69,14 +72,54 @@ static void tell(stream *one, json_t *job)
     memcpy(one->seen, news, sizeof news);
 }
 
+/* Goes on with the connection if there is something to send. */
 static void wake(stream *one)
 {
-    if (!one->suspended)
+    if (!one->suspended || (!one->last_event && one->sent == one->length))
         return;
     one->suspended = false;
     MHD_resume_connection(one->connection);
     http_wake(one->list->service->http);
 }
+
+/* ---- jobs of other daemons ---- */
+
+static void look_work(task *t)
+{
+    stream *one = (stream *)((char *)t - offsetof(stream, look));
+    remat_job_record record = {0};
+    if (!remat_store_get_job(one->list->service->store, one->job, &record, NULL))
+        one->found = jobs_describe_record(&record);
+    remat_job_record_clear(&record);
+}
+
+static void look_done(task *t)
+{
+    stream *one = (stream *)((char *)t - offsetof(stream, look));
+    json_t *job = one->found;
+    one->found = NULL;
+    one->looking = false;
+    if (one->abandoned) {
+        json_decref(job);
+        free(one);
+        return;
+    }
+    if (job)
+        tell(one, job);
+    else
+        one->last_event = true;
+    wake(one);
+}
+
+static void look(stream *one)
+{
+    if (one->looking || uv_hrtime() - one->told < REPEAT_NANOSECONDS)
+        return;
+    one->look = (task){.work = look_work, .done = look_done, .lane = LANE_LIGHT};
+    one->looking = queue_submit(one->list->service->queue, &one->look);
+}
+
+/* ---- the clock ---- */
 
 static void on_tick(uv_timer_t *timer)
 {
@@ -90,9 +133,8 @@ static void on_tick(uv_timer_t *timer)
         if (job)
             tell(one, job);
         else
-            one->last_event = true;
-        if (one->last_event || one->sent < one->length)
-            wake(one);
+            look(one);
+        wake(one);
     }
 }
 
@@ -123,7 +165,10 @@ static void close_stream(void *data)
     if (--list->n == 0)
         uv_timer_stop(&list->timer);
     free(one->text);
-    free(one);
+    if (one->looking)
+        one->abandoned = true; /* look_done frees it */
+    else
+        free(one);
 }
 
 struct MHD_Response *stream_response(stream *one)

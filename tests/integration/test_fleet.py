@@ -14,6 +14,7 @@ import pytest
 
 from conftest import BUILD, ROOT, SLOW, Service
 from test_durability import variant
+from test_security import events
 from test_service import big_chain
 
 ROUNDS = int(os.environ.get("REMAT_ROUNDS", "10"))
@@ -176,6 +177,15 @@ def test_jobs_of_others_are_listed_and_cancelled(make_replica):
         wait_until(lambda: state_of(b, job) == "cancelled", 5)
     assert b.call("DELETE", f"/v1/jobs/{jobs[0]}").json["state"] == "cancelled"
     assert b.call("DELETE", "/v1/jobs/" + 32 * "0").status == 404
+
+
+def test_events_of_a_job_of_another_replica(make_replica):
+    one, other = make_replica("--workers", "1"), make_replica("--workers", "1")
+    job = one.post("/v1/schedules", {**slow_question(seed=9), "wait": 0}).json["job_id"]
+    seen = list(events(other, job))  # ends when the job ends there
+    assert len(seen) >= 2 and [name for name, _ in seen] == ["progress"] * (len(seen) - 1) + ["end"]
+    assert seen[-1][1]["state"] == "done"
+    assert other.get(f"/v1/schedules/{seen[-1][1]['schedule_id']}").status == 200
 
 
 def test_a_stopped_replica_leaves_its_jobs_to_the_others(make_replica):
