@@ -402,25 +402,45 @@ remat_status engine_schedule(engine *e, const char *schedule_id, body **ret_body
     return status;
 }
 
-static remat_status store_answer(engine *e, const question *q, const remat_schedule_answer *answer,
-                                 body *b, remat_error *error)
+/* Stores the answer *b to q and remembers it. Where another thread or daemon has answered meanwhile,
+ * its answer stays: an id has one, to the byte. */
+remat_status engine_keep_answer(engine *e, const question *q, const remat_schedule_record *facts,
+                                body **b, remat_error *error)
 {
     bool created;
+    remat_schedule_record record = *facts;
+    record.id = (char *)q->schedule_id;
+    record.profile_id = (char *)q->asked.profile_id;
+    record.requested_solver = (char *)remat_question_solver(&q->asked);
+    record.budget = q->asked.budget;
+    record.last_used = facts->created;
+    record.question = (remat_blob){q->text, strlen(q->text)};
+    record.body = (remat_blob){(*b)->data[BODY_IDENTITY], (*b)->length[BODY_IDENTITY]};
+    remat_status status = remat_store_put_schedule(e->store, &record, &created, error);
+    if (status)
+        return status;
+    if (created) {
+        cache_put(e->answers, q->schedule_id, *b, body_cost(*b));
+        return REMAT_OK;
+    }
+    body_release(*b);
+    *b = NULL;
+    return engine_schedule(e, q->schedule_id, b, NULL, error);
+}
+
+static remat_status store_answer(engine *e, const question *q, const remat_schedule_answer *answer,
+                                 body **b, remat_error *error)
+{
     double store_all = remat_store_all_makespan(answer->profile);
     double makespan = answer->schedule->simulation.makespan;
-    remat_schedule_record record = {.id = (char *)q->schedule_id,
-                                    .profile_id = (char *)q->asked.profile_id,
-                                    .solver = (char *)answer->schedule->solver->name,
-                                    .requested_solver = (char *)remat_question_solver(&q->asked),
-                                    .budget = q->asked.budget,
-                                    .peak = answer->schedule->simulation.peak,
-                                    .makespan = makespan,
-                                    .overhead = store_all > 0 ? makespan / store_all - 1 : 0,
-                                    .created = answer->created,
-                                    .last_used = answer->created,
-                                    .question = {q->text, strlen(q->text)},
-                                    .body = {b->data[BODY_IDENTITY], b->length[BODY_IDENTITY]}};
-    return remat_store_put_schedule(e->store, &record, &created, error);
+    const remat_schedule_record facts = {
+        .solver = (char *)answer->schedule->solver->name,
+        .peak = answer->schedule->simulation.peak,
+        .makespan = makespan,
+        .overhead = store_all > 0 ? makespan / store_all - 1 : 0,
+        .created = answer->created,
+    };
+    return engine_keep_answer(e, q, &facts, b, error);
 }
 
 /* Traces, encodes, stores and remembers. */
@@ -448,13 +468,12 @@ static remat_status answer(engine *e, const question *q, known_profile *known, c
                                    .solve_seconds = engine_seconds_since(start),
                                    .created = engine_now()};
     body *b = body_from_json(remat_schedule_encode(&whole), true);
-    status = b ? store_answer(e, q, &whole, b, error) : remat_fail_memory(error);
+    status = b ? store_answer(e, q, &whole, &b, error) : remat_fail_memory(error);
     remat_schedule_clear(&schedule);
     if (status) {
         body_release(b);
         return status;
     }
-    cache_put(e->answers, q->schedule_id, b, body_cost(b));
     *ret_body = b;
     return REMAT_OK;
 }

@@ -115,7 +115,6 @@ static remat_status answer(engine *e, const question *q, const known_profile *kn
                            const remat_pebble_schedule *schedule, uint64_t start, body **ret_body,
                            remat_error *error)
 {
-    bool created;
     double store_all = schedule->store_all_makespan;
     const remat_pebble_answer whole = {.schedule_id = q->schedule_id,
                                        .profile_id = q->asked.profile_id,
@@ -128,25 +127,17 @@ static remat_status answer(engine *e, const question *q, const known_profile *kn
     body *b = body_from_json(remat_pebble_schedule_encode(&whole), true);
     if (!b)
         return remat_fail_memory(error);
-    const remat_schedule_record record = {
-        .id = (char *)q->schedule_id,
-        .profile_id = (char *)q->asked.profile_id,
-        .solver = (char *)solver_name,
-        .requested_solver = (char *)solver_name,
-        .budget = q->asked.budget,
-        .peak = schedule->replay.peak,
-        .makespan = schedule->makespan,
-        .overhead = store_all > 0 ? schedule->makespan / store_all - 1 : 0,
-        .created = whole.created,
-        .last_used = whole.created,
-        .question = {q->text, strlen(q->text)},
-        .body = {b->data[BODY_IDENTITY], b->length[BODY_IDENTITY]}};
-    remat_status status = remat_store_put_schedule(e->store, &record, &created, error);
+    const remat_schedule_record facts = {.solver = (char *)solver_name,
+                                         .peak = schedule->replay.peak,
+                                         .makespan = schedule->makespan,
+                                         .overhead =
+                                             store_all > 0 ? schedule->makespan / store_all - 1 : 0,
+                                         .created = whole.created};
+    remat_status status = engine_keep_answer(e, q, &facts, &b, error);
     if (status) {
         body_release(b);
         return status;
     }
-    cache_put(e->answers, q->schedule_id, b, body_cost(b));
     *ret_body = b;
     return REMAT_OK;
 }

@@ -60,6 +60,11 @@ remat_host lend_host(const engine *e, const solve *s, lent_host *room);
 remat_status engine_solve_pebbles(engine *e, const question *q, const known_profile *known,
                                   solve *s, uint64_t start, body **ret_body, remat_error *error);
 
+/* Stores the answer *b to q and remembers it; facts: solver, peak, makespan, overhead, created. Where
+ * another thread or daemon has answered meanwhile, *b becomes that answer. On failure *b may be NULL. */
+remat_status engine_keep_answer(engine *e, const question *q, const remat_schedule_record *facts,
+                                body **b, remat_error *error);
+
 int64_t engine_now(void); /* milliseconds since 1970 */
 double engine_seconds_since(uint64_t start);
 
