@@ -32,6 +32,7 @@ struct http {
     uv_timer_t timer;
     uv_idle_t idle;
     unsigned port, connections;
+    bool again; /* libmicrohttpd has to be run again though nothing has happened */
     uint64_t request_prefix, request_count;
     unsigned open_handles;
     peers *peers;
@@ -51,9 +52,11 @@ static void run(http *h)
     MHD_run(h->daemon);
     uv_timer_stop(&h->timer);
     uv_idle_stop(&h->idle);
-    if (MHD_get_timeout(h->daemon, &timeout) != MHD_YES)
+    bool at_once = h->again;
+    h->again = false;
+    if (MHD_get_timeout(h->daemon, &timeout) != MHD_YES && !at_once)
         return;
-    if (timeout == 0)
+    if (at_once || timeout == 0)
         uv_idle_start(&h->idle, on_idle);
     else
         uv_timer_start(&h->timer, on_timer, timeout, 0);
@@ -442,7 +445,8 @@ static void on_connection(void *data, struct MHD_Connection *connection, void **
         h->connections++;
         *context = peers_add(h->peers, connection);
     } else {
-        h->connections--;
+        /* at its limit libmicrohttpd accepts again only when it is run after this */
+        h->again |= h->connections-- >= h->service->config.max_connections;
         peers_remove(h->peers, *context);
     }
 }

@@ -51,6 +51,14 @@ static inline double remat_chain_time(const remat_chain *chain, int64_t ticks)
     return (double)ticks / chain->ticks_per_time;
 }
 
+/* The same from above, for a whole schedule: where times were rounded down, each of its operations (at
+ * most n (n + 1) / 2 forwards and n backwards) takes less than a tick more. */
+static inline double remat_chain_makespan(const remat_chain *chain, int64_t ticks)
+{
+    int64_t n = chain->n, most = n * (n + 3) / 2;
+    return remat_chain_time(chain, chain->exact_ticks ? ticks : ticks + most);
+}
+
 static inline uint64_t remat_larger(uint64_t a, uint64_t b)
 {
     return a > b ? a : b;

@@ -65,7 +65,7 @@ static remat_status measure_steps(const remat_chain *chain, remat_family_emit em
         remat_chain_measure(chain, &operations, &bytes, &ticks);
         table->steps[i] = (family_step){.budget = bytes,
                                         .parameter = parameters[i],
-                                        .makespan = remat_chain_time(chain, ticks)};
+                                        .makespan = remat_chain_makespan(chain, ticks)};
         remat_host_progress(host, (double)(i + 1) / (double)table->n_steps);
     }
     remat_operations_clear(&operations);

@@ -106,7 +106,7 @@ double remat_persistent_step_makespan(const void *table, size_t step)
     const persistent *t = table;
     int64_t ticks = t->breakpoints ? remat_breakpoints_answer(t->breakpoints).points[step].ticks
                                    : t->steps[step].ticks;
-    return remat_chain_time(t->chain, ticks);
+    return remat_chain_makespan(t->chain, ticks);
 }
 
 remat_status remat_persistent_trace(const void *table, const remat_problem *problem, size_t step,
