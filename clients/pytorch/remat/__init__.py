@@ -1,0 +1,13 @@
+"""remat: train a model within a memory budget, at the least cost in time.
+
+    model = remat.fit(model, example_inputs, budget="8GiB", server="http://127.0.0.1:7070")
+
+and nothing else changes. remat.profile measures only; remat.compare measures a table of budgets.
+"""
+
+from .comparison import Comparison, compare
+from .errors import BudgetError, CaptureError, MismatchError, RematError, ServiceError
+from .fitting import fit, profile, remove, reserved
+
+__all__ = ["BudgetError", "CaptureError", "Comparison", "MismatchError", "RematError", "ServiceError", "compare",
+           "fit", "profile", "remove", "reserved"]

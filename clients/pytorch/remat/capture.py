@@ -1,0 +1,218 @@
+"""From a module to steps: a Sequential is unrolled, anything else is traced by torch.fx.
+
+One run of the steps on the example inputs, without gradients, shows what a trace does not say: which results share
+storage with which arguments, what is changed in place, who draws random numbers, which values are not tensors at all.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+from typing import Any, Dict, List, Sequence, Set, Tuple
+
+import torch
+import torch.fx
+
+from .errors import CaptureError
+from .graph import Environment, Slot, Step, storage_of, tensors_of
+from .states import Everything, Watch
+from .trace import is_sequential, trace, unroll
+
+CONSTANT = -1  # the storage class of parameters, buffers and constants
+
+# What of a tensor is known from its metadata. Any other value that is not a tensor depends on data.
+_METADATA = {"size", "dim", "numel", "nelement", "stride", "storage_offset", "element_size", "is_contiguous",
+             "ndimension", "is_floating_point", "type", "get_device", "__len__"}
+_ATTRIBUTES = {"shape", "dtype", "device", "ndim", "requires_grad", "is_cuda", "layout", "itemsize"}
+
+
+@dataclasses.dataclass
+class Program:
+    """Steps in the order of the plain forward, and what was seen of each. Storage classes are numbered; that of a
+    placeholder is its slot."""
+
+    placeholders: List[Tuple[str, int]]
+    steps: List[Step]
+    output: Any
+    alone: List[str]  # modules that could not be traced and stay single nodes
+    storages: Dict[int, Set[int]] = dataclasses.field(default_factory=dict)  # slot -> storage classes
+    owners: Dict[int, int] = dataclasses.field(default_factory=dict)  # storage class -> slot that made it
+    mutations: Dict[int, Set[int]] = dataclasses.field(default_factory=dict)  # step -> classes it changes
+    random: Set[int] = dataclasses.field(default_factory=set)  # steps that draw random numbers
+    buffers: Dict[int, Dict[int, Tuple[torch.nn.Module, List[str]]]] = dataclasses.field(default_factory=dict)
+    sizes: Dict[int, int] = dataclasses.field(default_factory=dict)  # slot -> bytes
+
+    def step_at(self) -> Dict[int, Step]:
+        return {step.index: step for step in self.steps}
+
+
+def capture(model: torch.nn.Module, args: Sequence[Any], kwargs: Dict[str, Any], device: torch.device,
+            blocks: Tuple[type, ...] = ()) -> Program:
+    """Steps of one forward. The model's buffers and the generators end as they began.
+
+    blocks: classes of modules that stay single nodes. Raises CaptureError naming what cannot be captured.
+    """
+    bound = bind(model, args, kwargs)
+    with Everything(model, device), torch.no_grad():
+        if is_sequential(model):
+            graph, alone = unroll(model), []
+        else:
+            graph, alone = trace(model, bound, blocks)
+    with Everything(model, device), torch.no_grad():
+        return _Observer(model, device, alone).observe(graph, bound)
+
+
+def bind(model: torch.nn.Module, args: Sequence[Any], kwargs: Dict[str, Any]) -> Dict[str, Any]:
+    """Arguments by the name of the parameter of forward."""
+    signature = inspect.signature(functools.partial(type(model).forward, model))
+    for parameter in signature.parameters.values():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            raise CaptureError(f"the forward of {type(model).__name__} takes *{parameter.name}: name its arguments")
+    try:
+        bound = signature.bind(*args, **kwargs)
+    except TypeError as error:
+        raise CaptureError(f"{type(model).__name__}: {error}") from error
+    bound.apply_defaults()
+    return dict(bound.arguments)
+
+
+# ---- watching one run ----
+
+def _call_method(name: str, owner: Any, *args: Any, **kwargs: Any) -> Any:
+    return getattr(owner, name)(*args, **kwargs)
+
+
+class _Observer:
+    def __init__(self, model: torch.nn.Module, device: torch.device, alone: List[str]) -> None:
+        self.model, self.device = model, device
+        self.program = Program([], [], None, alone)
+        self.known: Dict[torch.fx.Node, Any] = {}  # constants, and Slots
+        self.values: Environment = {}
+        self.classes: Dict[int, int] = {}  # address -> storage class, of storages alive
+
+    def observe(self, graph: torch.fx.Graph, bound: Dict[str, Any]) -> Program:
+        last = {argument: node for node in graph.nodes for argument in node.all_input_nodes}
+        ends: Dict[torch.fx.Node, List[torch.fx.Node]] = {}
+        for argument, node in last.items():
+            ends.setdefault(node, []).append(argument)
+        for index, node in enumerate(graph.nodes):
+            self._visit(index, node, bound)
+            for argument in ends.get(node, ()):
+                slot = self.known[argument]
+                if isinstance(slot, Slot):
+                    self.values.pop(slot.index, None)
+        return self.program
+
+    def _visit(self, index: int, node: torch.fx.Node, bound: Dict[str, Any]) -> None:
+        if node.op == "placeholder":
+            self._placeholder(index, node, bound)
+        elif node.op == "get_attr":
+            self.known[node] = functools.reduce(getattr, node.target.split("."), self.model)
+        elif node.op == "output":
+            self.program.output = self._plain(node.args[0], "output")
+        else:
+            self._step(index, node)
+
+    def _placeholder(self, index: int, node: torch.fx.Node, bound: Dict[str, Any]) -> None:
+        name = node.target
+        value = bound[name]
+        self.known[node] = Slot(index)
+        self.values[index] = value
+        self.program.placeholders.append((name, index))
+        self.program.storages[index] = {index}
+        self.program.owners[index] = index
+
+    def _plain(self, argument: Any, name: str) -> Any:
+        """An argument of fx with Slots and constants for its nodes, in plain containers."""
+        if isinstance(argument, torch.fx.Node):
+            return self.known[argument]
+        if isinstance(argument, slice):
+            parts = [self._plain(part, name) for part in (argument.start, argument.stop, argument.step)]
+            if any(isinstance(part, Slot) for part in parts):
+                raise CaptureError(f"{name}: a slice bound is a tensor; its value depends on data")
+            return slice(*parts)
+        if isinstance(argument, dict):
+            return {key: self._plain(part, name) for key, part in argument.items()}
+        if isinstance(argument, tuple) and hasattr(argument, "_fields"):
+            return type(argument)(*(self._plain(part, name) for part in argument))
+        if isinstance(argument, (list, tuple)):
+            parts = [self._plain(part, name) for part in argument]
+            return tuple(parts) if isinstance(argument, tuple) else parts
+        return argument
+
+    def _make(self, index: int, node: torch.fx.Node) -> Step:
+        modules: Tuple[torch.nn.Module, ...] = ()
+        name, call = node.name, node.target
+        if node.op == "call_module":
+            call = self.model.get_submodule(node.target)
+            modules, name = (call,), node.target
+        elif node.op == "call_method":
+            call = functools.partial(_call_method, node.target)
+        op = type(call).__name__ if modules else getattr(node.target, "__name__", str(node.target))
+        args = tuple(self._plain(argument, name) for argument in node.args)
+        kwargs = {key: self._plain(argument, name) for key, argument in node.kwargs.items()}
+        return Step(index, name, op, call, args, kwargs, modules)
+
+    def _step(self, index: int, node: torch.fx.Node) -> None:
+        step = self._make(index, node)
+        arguments = [t for slot in step.reads() for t in tensors_of(self.values[slot])] + step.constants()
+        versions = [t._version for t in arguments]
+        addresses = self._addresses(step)
+        watch = Watch(self.device, ((owner, name) for module in step.modules for owner in module.modules()
+                                    for name, buffer in owner._buffers.items() if buffer is not None))
+        value = step.run(self.values)
+        if not tensors_of(value):
+            self._constant(step, node, value, bool(step.reads()))
+            return
+        changed = {addresses[storage_of(t)] for t, v in zip(arguments, versions) if t._version != v}
+        self._record(step, value, changed, addresses)
+        moved, buffers = watch.changed()
+        if moved:
+            self.program.random.add(index)
+        if buffers:
+            self.program.buffers[index] = buffers
+        self.known[node] = Slot(index)
+        self.values[index] = value
+
+    def _addresses(self, step: Step) -> Dict[int, int]:
+        """Address -> storage class of what the step can reach."""
+        constants = step.constants()
+        for module in step.modules:
+            constants += [*module.parameters(), *module.buffers()]
+        found = {storage_of(t): CONSTANT for t in constants}
+        for slot in step.reads():
+            for tensor in tensors_of(self.values[slot]):
+                found.setdefault(storage_of(tensor), self.classes.get(storage_of(tensor), slot))
+        found.pop(0, None)
+        return {**found, 0: CONSTANT}
+
+    def _constant(self, step: Step, node: torch.fx.Node, value: Any, depends: bool) -> None:
+        attribute = node.target is getattr and step.args[1] in _ATTRIBUTES
+        if depends and not attribute and step.op not in _METADATA and step.call is not len:
+            raise CaptureError(f"{step.name} ({step.op}) turns tensors into {type(value).__name__}, which depends on "
+                               "data or cannot be followed; give the module around it in blocks=")
+        self.known[node] = value
+
+    def _record(self, step: Step, value: Any, changed: Set[int], addresses: Dict[int, int]) -> None:
+        program = self.program
+        program.steps.append(step)
+        for name, slot in program.placeholders:
+            if slot in changed:
+                raise CaptureError(f"{step.name} ({step.op}) changes the graph input \"{name}\" in place, so nothing "
+                                   "after it can be recomputed; use the operation that is not in place")
+        if CONSTANT in changed:
+            raise CaptureError(f"{step.name} ({step.op}) changes a parameter, buffer or constant in place; do it in a "
+                               "module that is a single node (blocks=)")
+        if changed:
+            program.mutations[step.index] = changed
+        classes: Set[int] = set()
+        for tensor in tensors_of(value):
+            address = storage_of(tensor)
+            if address not in addresses:
+                addresses[address] = step.index
+                self.classes[address] = step.index
+                program.owners[step.index] = step.index
+            classes.add(addresses[address])
+        program.storages[step.index] = classes
+        program.sizes[step.index] = sum(t.numel() * t.element_size() for t in tensors_of(value))

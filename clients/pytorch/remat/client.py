@@ -1,0 +1,216 @@
+"""Asks the service: by identity first, with the profile only where the service does not know it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import re
+import struct
+import time
+import urllib.error
+import urllib.request
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Dict, Iterable, Optional, Union
+
+from .errors import BudgetError, ServiceError
+
+Budget = Union[int, str]
+
+_UNITS = ("s", "ms", "us", "ns", "units")
+_SUFFIXES = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12,
+             "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
+_WAIT = 30  # seconds that one request waits for a solve
+
+
+# ---- identity ----
+
+class _Encoder:
+    """The canonical encoding of the service: 64-bit little-endian numbers, texts and lists with their length first."""
+
+    def __init__(self) -> None:
+        self.sha = hashlib.sha256()
+
+    def number(self, value: int) -> None:
+        self.sha.update(struct.pack("<Q", value))
+
+    def time(self, value: float) -> None:
+        self.sha.update(struct.pack("<d", value + 0.0))
+
+    def text(self, value: str) -> None:
+        encoded = value.encode()
+        self.number(len(encoded))
+        self.sha.update(encoded)
+
+    def list(self, values: Iterable[int]) -> None:
+        values = list(dict.fromkeys(values))
+        self.number(len(values))
+        for value in values:
+            self.number(value)
+
+
+def profile_id(profile: Dict[str, Any]) -> str:
+    """SHA-256 of everything in a profile that can change an answer, as the service computes it.
+
+    The profile's nodes must be in topological order, and without alternatives: such are those of this package.
+    """
+    e = _Encoder()
+    e.text("remat-profile/1")
+    e.number(_UNITS.index(profile.get("time_unit", "us")))
+    nodes, inputs, states = profile["nodes"], profile["inputs"], profile.get("states", [])
+    e.number(len(inputs))
+    for entry in inputs:
+        e.text(entry["id"])
+        e.number(entry["bytes"])
+        e.number(entry.get("gradient_bytes", 0))
+    e.number(len(states))
+    for entry in states:
+        e.text(entry["id"])
+        e.number(entry["bytes"])
+    values = {entry["id"]: i for i, entry in enumerate([*nodes, *inputs])}
+    state_index = {entry["id"]: k for k, entry in enumerate(states)}
+    e.number(len(nodes))
+    for node in nodes:
+        _encode_node(e, node, values, state_index)
+    return e.sha.hexdigest()
+
+
+def _encode_node(e: _Encoder, node: Dict[str, Any], values: Dict[str, int], states: Dict[str, int]) -> None:
+    e.text(node["id"])
+    e.text(node.get("op", ""))
+    e.list(values[name] for name in node["inputs"])
+    e.time(node["forward_time"])
+    e.time(node.get("backward_time", 2 * node["forward_time"]))
+    e.number(node["output_bytes"])
+    e.number(node.get("saved_bytes", 0))
+    e.number(node.get("gradient_bytes", node["output_bytes"]))
+    e.number(node.get("forward_workspace_bytes", 0))
+    e.number(node.get("backward_workspace_bytes", 0))
+    e.number(node.get("save_workspace_bytes", node.get("forward_workspace_bytes", 0)))
+    e.number(node.get("backward_uses_inputs", True) | node.get("backward_uses_output", True) << 1
+             | node.get("in_place", False) << 2)
+    e.list(states[name] for name in node.get("reads", ()))
+    e.list(states[name] for name in node.get("writes", ()))
+    e.number(0)
+
+
+# ---- budgets ----
+
+def parse_budget(budget: Budget) -> Budget:
+    """Bytes, or a percentage of the store-all peak as it is. Raises BudgetError naming the budget."""
+    if isinstance(budget, bool) or not isinstance(budget, (int, float, str)):
+        raise BudgetError(f"the budget is {budget!r}; it must be bytes, or a text: \"8GiB\", \"60%\", \"auto\"")
+    if not isinstance(budget, str):
+        if not math.isfinite(budget) or budget < 0 or budget != int(budget):
+            raise BudgetError(f"the budget is {budget!r}; it must be a whole number of bytes, 0 or more")
+        return int(budget)
+    match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*|%)\s*", budget)
+    if not match or match[2].lower() not in (*_SUFFIXES, "%"):
+        raise BudgetError(f"the budget is {budget!r}; such as \"8GiB\", \"500MB\", \"60%\" or \"auto\" are understood")
+    return f"{match[1]}%" if match[2] == "%" else int(Decimal(match[1]) * _SUFFIXES[match[2].lower()])
+
+
+# ---- the service ----
+
+class Client:
+    """One service. Thread-safe: it holds nothing but the address and the token."""
+
+    def __init__(self, server: Optional[str] = None, token: Optional[str] = None,
+                 timeout: float = 600.0) -> None:
+        """server: its URL, or REMAT_SERVER, or http://127.0.0.1:7070; token: or REMAT_TOKEN; timeout: seconds that a
+        schedule may take."""
+        self.server = (server or os.environ.get("REMAT_SERVER") or "http://127.0.0.1:7070").rstrip("/")
+        self.token = token or os.environ.get("REMAT_TOKEN")
+        self.timeout = timeout
+
+    def schedule(self, profile: Dict[str, Any], budget: Budget, solver: str = "auto",
+                 link: Optional[Dict[str, Any]] = None, reserved: int = 0) -> Dict[str, Any]:
+        """The schedule of a profile. reserved: bytes taken off the budget first.
+
+        Raises BudgetError (with minimum_budget) or ServiceError."""
+        question: Dict[str, Any] = {"profile_id": profile_id(profile), "budget": budget, "solver": solver,
+                                    "reserved": reserved, "layout": False, "wait": _WAIT}
+        if link is not None:
+            question["link"] = link
+        try:
+            answer = self._call("POST", "/v1/schedules", question)
+        except ServiceError as error:
+            if error.status != 404:
+                raise
+            posted = self._call("POST", "/v1/profiles", profile)
+            if posted["profile_id"] != question["profile_id"]:
+                raise ServiceError(f"{self.server} calls the profile {posted['profile_id']}; computed here it is "
+                                   f"{question['profile_id']}") from error
+            answer = self._call("POST", "/v1/schedules", question)
+        return self._wait(answer) if "job_id" in answer else answer
+
+    def _wait(self, job: Dict[str, Any]) -> Dict[str, Any]:
+        deadline = time.monotonic() + self.timeout
+        pause = 0.05
+        while job["state"] in ("queued", "running"):
+            if time.monotonic() > deadline:
+                raise ServiceError(f"{self.server}: no schedule after {self.timeout:g} s (job {job['job_id']} is "
+                                   f"{job['state']}, {100 * job['progress']:.0f} % done)")
+            time.sleep(pause)
+            pause = min(2 * pause, 2.0)
+            job = self._call("GET", f"/v1/jobs/{job['job_id']}")
+        if "schedule_id" not in job:
+            raise _failure(self.server, job.get("problem", {}).get("status", 0), job.get("problem", {}))
+        return self._call("GET", f"/v1/schedules/{job['schedule_id']}")
+
+    def _call(self, method: str, path: str, body: Any = None) -> Dict[str, Any]:
+        request = urllib.request.Request(self.server + path, method=method)
+        if body is not None:
+            request.data = json.dumps(body).encode()
+            request.add_header("Content-Type", "application/json")
+        if self.token:
+            request.add_header("Authorization", f"Bearer {self.token}")
+        try:
+            with urllib.request.urlopen(request, timeout=_WAIT + 30) as response:
+                return json.load(response)
+        except urllib.error.HTTPError as error:
+            raise _failure(self.server, error.code, _problem(error.read())) from None
+        except (OSError, ValueError) as error:
+            raise ServiceError(f"{self.server} does not answer: {getattr(error, 'reason', error)}") from error
+
+
+def _problem(body: bytes) -> Dict[str, Any]:
+    try:
+        found = json.loads(body)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _failure(server: str, status: int, problem: Dict[str, Any]) -> Exception:
+    detail = problem.get("detail") or problem.get("title") or "no reason was given"
+    if problem.get("type") == "/problems/infeasible-budget" or problem.get("field") == "budget":
+        return BudgetError(detail, problem.get("minimum_budget"))
+    return ServiceError(f"{server} answers {status}: {detail}", status, problem.get("field"))
+
+
+# ---- the cache ----
+
+class Cache:
+    """Plans (profile, schedule and what goes with them) in a directory, by a key; written whole or not at all."""
+
+    def __init__(self, folder: Optional[Union[str, Path]] = None) -> None:
+        """folder: or $XDG_CACHE_HOME/remat, or ~/.cache/remat."""
+        home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+        self.folder = Path(folder) if folder is not None else Path(home) / "remat"
+
+    def get(self, key: str) -> Optional[Dict[str, Any]]:
+        """What was put, or None. A damaged file is as none."""
+        try:
+            entry = json.loads((self.folder / f"{key}.json").read_text())
+        except (OSError, ValueError):
+            return None
+        return entry if isinstance(entry, dict) and {"profile", "schedule", "wanted"} <= entry.keys() else None
+
+    def put(self, key: str, entry: Dict[str, Any]) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        part = self.folder / f"{key}.{os.getpid()}.part"
+        part.write_text(json.dumps(entry))
+        part.replace(self.folder / f"{key}.json")

@@ -1,0 +1,149 @@
+"""The captured graph: steps (single calls), and the nodes into which they are grouped.
+
+A *slot* is one value of the program: a placeholder (graph input) or the result of a step. Its value is a tensor, or a
+tuple, list or dict of tensors. A *node* is what the schedule speaks of: steps that run together, the slots they read
+from outside and the slots they hand on.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Callable, Dict, Iterable, List, Sequence, Tuple
+
+import torch
+from torch.utils._pytree import tree_flatten, tree_unflatten
+
+Environment = Dict[int, Any]
+Leaf = Tuple[int, int]  # a tensor of the program: slot, and its place among the tensors of that slot
+
+
+@dataclasses.dataclass(frozen=True)
+class Slot:
+    """Stands in the arguments of a step for the value of a slot."""
+
+    index: int
+
+
+@dataclasses.dataclass
+class Step:
+    """One call. Its result is the value of slot `index`."""
+
+    index: int
+    name: str  # path of the module, or name of the operation; unique
+    op: str
+    call: Callable[..., Any]
+    args: Tuple[Any, ...]
+    kwargs: Dict[str, Any]
+    modules: Tuple[torch.nn.Module, ...] = ()
+
+    def reads(self) -> List[int]:
+        """Slots among the arguments, each once, in order."""
+        leaves, _ = tree_flatten((self.args, self.kwargs))
+        return list(dict.fromkeys(leaf.index for leaf in leaves if isinstance(leaf, Slot)))
+
+    def constants(self) -> List[torch.Tensor]:
+        """Tensors among the arguments: parameters, buffers and constants."""
+        leaves, _ = tree_flatten((self.args, self.kwargs))
+        return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+
+    def run(self, environment: Environment) -> Any:
+        leaves, spec = tree_flatten((self.args, self.kwargs))
+        args, kwargs = tree_unflatten(
+            [environment[leaf.index] if isinstance(leaf, Slot) else leaf for leaf in leaves], spec)
+        return self.call(*args, **kwargs)
+
+
+@dataclasses.dataclass
+class Node:
+    """Steps that run together. `inputs` and `outputs` are slots."""
+
+    name: str
+    op: str
+    steps: List[Step]
+    inputs: List[int]
+    outputs: List[int]
+    random: bool = False  # draws from the default generators
+    # buffers that a run changes: identity of the module -> the module, their names
+    changed: Dict[int, Tuple[torch.nn.Module, List[str]]] = dataclasses.field(default_factory=dict)
+    last_use: Dict[int, List[int]] = dataclasses.field(default_factory=dict)  # step -> slots that end with it
+
+    def __post_init__(self) -> None:
+        last: Dict[int, int] = {}
+        for position, step in enumerate(self.steps):
+            last[step.index] = position
+            for slot in step.reads():
+                last[slot] = position
+        for slot, position in last.items():
+            if slot not in self.outputs:
+                self.last_use.setdefault(position, []).append(slot)
+
+    def run(self, values: Sequence[Any]) -> List[Any]:
+        """Values of `inputs` in, values of `outputs` out. Nothing else of it stays alive."""
+        environment = dict(zip(self.inputs, values))
+        for position, step in enumerate(self.steps):
+            environment[step.index] = step.run(environment)
+            for slot in self.last_use.get(position, ()):
+                del environment[slot]
+        return [environment[slot] for slot in self.outputs]
+
+    def parameters(self) -> List[torch.nn.Parameter]:
+        """Trainable parameters that the steps can reach, each once."""
+        found: Dict[int, torch.nn.Parameter] = {}
+        for step in self.steps:
+            candidates = [p for module in step.modules for p in module.parameters()]
+            candidates += [t for t in step.constants() if isinstance(t, torch.nn.Parameter)]
+            found.update((id(p), p) for p in candidates if p.requires_grad)
+        return list(found.values())
+
+    def constants(self) -> List[torch.Tensor]:
+        """Parameters, buffers and constants: alive whatever the schedule does."""
+        found = [t for step in self.steps for t in step.constants()]
+        for step in self.steps:
+            for module in step.modules:
+                found += [*module.parameters(), *module.buffers()]
+        return found
+
+
+@dataclasses.dataclass
+class Graph:
+    """A program in nodes, in an order in which it can run."""
+
+    placeholders: List[Tuple[str, int]]  # name and slot of the graph inputs that hold tensors
+    nodes: List[Node]
+    output: Any  # what the model returns, with Slots for values
+
+    def output_slots(self) -> List[int]:
+        leaves, _ = tree_flatten(self.output)
+        return list(dict.fromkeys(leaf.index for leaf in leaves if isinstance(leaf, Slot)))
+
+    def producers(self) -> Dict[int, int]:
+        """Slot -> node."""
+        return {slot: v for v, node in enumerate(self.nodes) for slot in node.outputs}
+
+
+def tensors_of(value: Any) -> List[torch.Tensor]:
+    """The tensors of a value, in order; one that appears twice appears twice."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    leaves, _ = tree_flatten(value)
+    return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+
+
+def map_tensors(value: Any, change: Callable[[torch.Tensor], Any]) -> Any:
+    """The value with every tensor replaced."""
+    if isinstance(value, torch.Tensor):
+        return change(value)
+    leaves, spec = tree_flatten(value)
+    return tree_unflatten([change(leaf) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves], spec)
+
+
+def storage_of(tensor: torch.Tensor) -> int:
+    """Address of the bytes behind a tensor; 0 where there are none."""
+    return tensor.storage().data_ptr() if tensor.numel() or tensor.storage().size() else 0
+
+
+def storage_bytes(tensors: Iterable[torch.Tensor]) -> Dict[int, int]:
+    """Bytes of each storage behind the tensors, aliases counted once."""
+    found = {storage_of(t): t.storage().nbytes() for t in tensors}
+    found.pop(0, None)
+    return found

@@ -1,0 +1,97 @@
+"""Bytes that the allocator hands out, between marks: on CPU from the events of the profiler, on CUDA from its own
+statistics."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, List, Tuple
+
+import torch
+from torch.autograd import profiler
+
+_MARK = 7_368_787  # bytes of the block whose allocation is the mark among the events; no tensor has this size
+
+
+@dataclasses.dataclass
+class Segment:
+    """Between two marks; bytes above the level at which the recorder began."""
+
+    start: int
+    peak: int
+    end: int
+
+
+class Recorder:
+    """with Recorder(device) as r: r.mark() ...; then r.segments(), one for each mark but the last.
+
+    Single-threaded. On CPU a block that was allocated before the recorder began is not seen to be freed.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._segments: List[Segment] = []
+        self._profile: Any = None
+        self._level = 0
+
+    def __enter__(self) -> "Recorder":
+        if self._device.type == "cuda":
+            self._base = torch.cuda.memory_allocated(self._device)
+            self._first = True
+        else:
+            self._profile = profiler.profile(profile_memory=True)
+            self._profile.__enter__()
+        return self
+
+    def mark(self) -> None:
+        if self._device.type == "cuda":
+            self._mark_cuda()
+        else:
+            torch.empty(_MARK, dtype=torch.uint8)
+
+    def _mark_cuda(self) -> None:
+        level = torch.cuda.memory_allocated(self._device) - self._base
+        if not self._first:
+            peak = torch.cuda.max_memory_allocated(self._device) - self._base
+            self._segments.append(Segment(self._level, peak, level))
+        self._first, self._level = False, level
+        torch.cuda.reset_peak_memory_stats(self._device)
+
+    def __exit__(self, *error: Any) -> None:
+        if self._profile is not None:
+            self._profile.__exit__(*error)
+            if error[0] is None:
+                self._segments = _between_marks(self._profile.kineto_results.events())
+            self._profile = None
+
+    def segments(self) -> List[Segment]:
+        return self._segments
+
+
+def _between_marks(events: Any) -> List[Segment]:
+    segments: List[Segment] = []
+    level, marked = 0, False
+    for event in events:
+        if event.name() != "[memory]":
+            continue
+        nbytes = event.nbytes()
+        if nbytes == _MARK:
+            if segments:
+                segments[-1].end = level
+            segments.append(Segment(level, level, level))
+            marked = True
+        elif nbytes != -_MARK:
+            level += nbytes
+            if marked:
+                segments[-1].peak = max(segments[-1].peak, level)
+    return segments[:-1]
+
+
+def free_bytes(device: torch.device) -> Tuple[int, str]:
+    """Memory that is free for this process, and where the number comes from."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0], "torch.cuda.mem_get_info"
+    with open("/proc/meminfo", encoding="ascii") as file:
+        for line in file:
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024, "MemAvailable of /proc/meminfo"
+    raise OSError("/proc/meminfo has no MemAvailable")

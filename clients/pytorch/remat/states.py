@@ -1,0 +1,91 @@
+"""Mutable states that recomputation must see unchanged: random generators, and buffers such as running statistics."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Iterable, List, Sequence, Tuple
+
+import torch
+
+RNG = "rng"
+
+
+class Generators:
+    """The default generators of the CPU and of one CUDA device."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+
+    def save(self) -> List[torch.Tensor]:
+        saved = [torch.get_rng_state()]
+        if self.device.type == "cuda":
+            saved.append(torch.cuda.get_rng_state(self.device))
+        return saved
+
+    def restore(self, saved: Sequence[torch.Tensor]) -> None:
+        torch.set_rng_state(saved[0])
+        if self.device.type == "cuda":
+            torch.cuda.set_rng_state(saved[1], self.device)
+
+
+class Buffers:
+    """Buffers of one module, by name."""
+
+    def __init__(self, owner: torch.nn.Module, names: Iterable[str]) -> None:
+        self.owner = owner
+        self.names = list(names)
+
+    def save(self) -> List[torch.Tensor]:
+        return [self.owner._buffers[name].detach().clone() for name in self.names]
+
+    def restore(self, saved: Sequence[torch.Tensor]) -> None:
+        with torch.no_grad():
+            for name, value in zip(self.names, saved):
+                self.owner._buffers[name].copy_(value)
+
+
+State = Any  # Generators or Buffers
+
+
+def state_bytes(saved: Sequence[torch.Tensor]) -> int:
+    return sum(t.numel() * t.element_size() for t in saved)
+
+
+def same(a: Sequence[torch.Tensor], b: Sequence[torch.Tensor]) -> bool:
+    return all(x.shape == y.shape and torch.equal(x, y) for x, y in zip(a, b))
+
+
+class Everything:
+    """All generators and buffers of a model, put back at the end of a with block."""
+
+    def __init__(self, model: torch.nn.Module, device: torch.device) -> None:
+        self.states: List[State] = [Generators(device)]
+        for module in model.modules():
+            names = [name for name, buffer in module._buffers.items() if buffer is not None]
+            if names:
+                self.states.append(Buffers(module, names))
+
+    def __enter__(self) -> "Everything":
+        self._saved = [state.save() for state in self.states]
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        for state, saved in zip(self.states, self._saved):
+            state.restore(saved)
+
+
+class Watch:
+    """Sees which states one call of a step changes."""
+
+    def __init__(self, device: torch.device, buffers: Iterable[Tuple[torch.nn.Module, str]]) -> None:
+        self._generators = Generators(device)
+        self._before = self._generators.save()
+        self._buffers = [(owner, name, owner._buffers[name].clone()) for owner, name in buffers]
+
+    def changed(self) -> Tuple[bool, Dict[int, Tuple[torch.nn.Module, List[str]]]]:
+        """Whether a generator moved, and by identity of the module the names of buffers that changed."""
+        moved = not same(self._before, self._generators.save())
+        found: Dict[int, Tuple[torch.nn.Module, List[str]]] = {}
+        for owner, name, before in self._buffers:
+            if not same([before], [owner._buffers[name]]):
+                found.setdefault(id(owner), (owner, []))[1].append(name)
+        return moved, found

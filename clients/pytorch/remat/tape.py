@@ -1,0 +1,222 @@
+"""One node's piece of the autograd graph, which keeps alive only what belongs to saved(v).
+
+Autograd holds on to inputs and outputs in three ways: a leaf holds its value, and an operation saves values for its
+backward, among them inputs and outputs of the node. A schedule may drop those and make them again. So
+
+- inputs enter through a Gate, which remembers no value and hands the gradient out;
+- outputs leave through a Root, which remembers none either and hands the seeds in;
+- hooks on saved tensors replace whatever lies in the storage of an input or output by its geometry. It is looked up
+  again when the backward reads it.
+
+The Root also passes the gradients summed so far of the inputs and of shared parameters. It is the first to run in the
+backward, so later consumers are added first: the order, and with it the bits, of a plain backward.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+import torch
+from torch.utils._pytree import tree_flatten, tree_unflatten
+
+from .graph import Node, storage_of, tensors_of
+
+Gradient = Optional[torch.Tensor]
+
+
+class _Gate(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, received: List[Gradient], place: int, anchor: torch.Tensor, value: torch.Tensor):
+        ctx.received, ctx.place = received, place
+        ctx.set_materialize_grads(False)
+        return value.detach()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Gradient):
+        ctx.received[ctx.place] = gradient
+        return None, None, None, None
+
+
+class _Root(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, seeds: List[Gradient], *tensors: torch.Tensor) -> torch.Tensor:
+        ctx.seeds = seeds
+        return tensors[0].new_empty(0, dtype=torch.float32)
+
+    @staticmethod
+    def backward(ctx: Any, _: torch.Tensor):
+        seeds = tuple(ctx.seeds)
+        ctx.seeds.clear()
+        return (None, *seeds)
+
+
+class _Geometry:
+    """Where a saved tensor lies in the storage of an input or output."""
+
+    __slots__ = ("output", "place", "size", "stride", "offset")
+
+    def __init__(self, output: bool, place: int, tensor: torch.Tensor) -> None:
+        self.output, self.place = output, place
+        self.size, self.stride, self.offset = tensor.size(), tensor.stride(), tensor.storage_offset()
+
+
+class _Cell:
+    """What a saved-tensor hook hands to autograd: the tensor itself, or its geometry."""
+
+    __slots__ = ("content",)
+
+    def __init__(self, content: Any) -> None:
+        self.content = content
+
+
+class _Sources:
+    """Tensors in which geometries are looked up; filled while a backward runs."""
+
+    __slots__ = ("inputs", "outputs")
+
+    def __init__(self) -> None:
+        self.inputs: Sequence[torch.Tensor] = ()
+        self.outputs: Sequence[torch.Tensor] = ()
+
+
+def _look_up(geometry: _Geometry, sources: _Sources) -> torch.Tensor:
+    source = (sources.outputs if geometry.output else sources.inputs)[geometry.place]
+    return source.detach().as_strided(geometry.size, geometry.stride, geometry.offset)
+
+
+class Tape:
+    """saved(v): made by record(), used once by backward()."""
+
+    def __init__(self) -> None:
+        self.root: Optional[torch.Tensor] = None  # None: nothing in the node has a gradient
+        self.cells: List[_Cell] = []
+        self.uses_inputs = False
+        self.uses_outputs = False
+        self.differentiable: List[int] = []  # places of the output tensors that have a gradient
+        self.gated: List[int] = []  # places of the input tensors that have one
+        self.seeds: List[Gradient] = []
+        self._received: List[Gradient] = []
+        self._anchors: List[torch.Tensor] = []
+        self._sources = _Sources()
+
+    # ---- forward ----
+
+    def record(self, node: Node, values: Sequence[Any], wanted: Sequence[bool],
+               shared: Sequence[torch.Tensor]) -> List[Any]:
+        """Runs the node with grad enabled. Returns its outputs, cut from the graph.
+
+        values: of the node's inputs; wanted: for each of their tensors, whether it has a gradient;
+        shared: parameters whose gradients are passed on from node to node.
+        """
+        tensors = [t for value in values for t in tensors_of(value)]
+        constant = {storage_of(t) for t in node.constants()}
+        hooks = torch.autograd.graph.saved_tensors_hooks(self._pack(tensors, constant), self._unpack())
+        with torch.enable_grad(), hooks:
+            gated = self._enter(values, wanted)
+            outputs = node.run(gated)
+            entered = [t for value in gated for t in tensors_of(value)]
+            del gated
+            self._leave(outputs, [entered[place] for place in self.gated], shared)
+            del entered
+        leaves, spec = tree_flatten(outputs)
+        cut = [leaf.detach() if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
+        self._release(tensors_of(cut))
+        return tree_unflatten(cut, spec)
+
+    def _enter(self, values: Sequence[Any], wanted: Sequence[bool]) -> List[Any]:
+        leaves, spec = tree_flatten(list(values))
+        place = 0
+        for i, leaf in enumerate(leaves):
+            if not isinstance(leaf, torch.Tensor):
+                continue
+            if wanted[place]:
+                anchor = leaf.new_empty(0).requires_grad_()
+                leaves[i] = _Gate.apply(self._received, len(self.gated), anchor, leaf)
+                self._anchors.append(anchor)
+                self.gated.append(place)
+                self._received.append(None)
+            place += 1
+        return tree_unflatten(leaves, spec)
+
+    def _leave(self, outputs: Sequence[Any], gated: Sequence[torch.Tensor], shared: Sequence[torch.Tensor]) -> None:
+        tensors = tensors_of(list(outputs))
+        self.differentiable = [place for place, tensor in enumerate(tensors) if tensor.requires_grad]
+        if self.differentiable:
+            self.root = _Root.apply(self.seeds, *(tensors[p] for p in self.differentiable), *gated, *shared)
+
+    def _pack(self, inputs: Sequence[torch.Tensor], constant: set) -> Any:
+        places: Dict[int, int] = {}
+        for place, tensor in enumerate(inputs):
+            places.setdefault(storage_of(tensor), place)
+        places.pop(0, None)
+        cells = self.cells
+
+        def pack(tensor: torch.Tensor) -> _Cell:
+            storage = storage_of(tensor)
+            if storage in places:
+                self.uses_inputs = True
+                return _Cell(_Geometry(False, places[storage], tensor))
+            cell = _Cell(tensor.detach())
+            if storage not in constant:
+                cells.append(cell)
+            return cell
+
+        return pack
+
+    def _unpack(self) -> Any:
+        sources = self._sources  # not self: the graph must not hold the tape that holds the graph
+
+        def unpack(cell: _Cell) -> torch.Tensor:
+            content = cell.content
+            return _look_up(content, sources) if isinstance(content, _Geometry) else content
+
+        return unpack
+
+    def _release(self, outputs: Sequence[torch.Tensor]) -> None:
+        """Saved tensors that turn out to be outputs are not held."""
+        places: Dict[int, int] = {}
+        for place, tensor in enumerate(outputs):
+            places.setdefault(storage_of(tensor), place)
+        places.pop(0, None)
+        for cell in self.cells:
+            storage = storage_of(cell.content)
+            if storage in places:
+                cell.content = _Geometry(True, places[storage], cell.content)
+                self.uses_outputs = True
+        self.cells = [cell for cell in self.cells if isinstance(cell.content, torch.Tensor)]
+
+    # ---- backward ----
+
+    def backward(self, parameters: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor],
+                 outputs: Sequence[torch.Tensor]) -> Tuple[List[Gradient], List[Gradient]]:
+        """Sums of gradients of the gated inputs and of the parameters.
+
+        The caller has appended to `seeds`, and kept no reference, so that autograd can add in place: gradients of the
+        differentiable outputs; sums so far of the gated inputs; sums so far of the shared parameters.
+        inputs and outputs: the node's tensors, or nothing where the backward does not use them.
+        """
+        assert self.root is not None
+        self._sources.inputs, self._sources.outputs = inputs, outputs
+        root, self.root = self.root, None
+        try:
+            gradients = torch.autograd.grad(root, [*self._anchors, *parameters], root.new_empty(0), allow_unused=True)
+        finally:
+            self._sources.inputs = self._sources.outputs = ()
+            self.seeds.clear()
+        received = list(self._received)
+        self._received.clear()
+        return received, list(gradients[len(self._anchors):])
+
+    def saved_tensors(self) -> List[torch.Tensor]:
+        """Intermediates alive, as the graph holds them."""
+        return [cell.content for cell in self.cells]
+
+    def empty(self) -> None:
+        """Lets go of the intermediates, of which there are copies elsewhere."""
+        for cell in self.cells:
+            cell.content = None
+
+    def fill(self, tensors: Sequence[torch.Tensor]) -> None:
+        """Takes them back, in the order of saved_tensors()."""
+        for cell, tensor in zip(self.cells, tensors):
+            cell.content = tensor

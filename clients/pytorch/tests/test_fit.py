@@ -1,0 +1,248 @@
+"""remat.fit as a training script uses it, and what it says when it cannot."""
+
+import copy
+import json
+import math
+import subprocess
+
+import pytest
+import torch
+from conftest import BUILD
+from models import GPT, MODELS, mlp, vgg
+from steps import Bench, assert_same, loss_of, step
+from torch import nn
+
+import remat
+from remat.client import Client, parse_budget, profile_id
+
+
+def train(model, inputs, steps=4):
+    torch.manual_seed(7)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        loss_of(model(*inputs)).backward()
+        optimizer.step()
+    return [*model.state_dict().values(), torch.get_rng_state()]
+
+
+@pytest.mark.parametrize("name", ["vgg", "gpt", "triplet"])
+def test_training_is_the_plain_training(name, server):
+    torch.manual_seed(0)
+    model, inputs = MODELS[name]()
+    plain = copy.deepcopy(model)
+    before = copy.deepcopy(model.state_dict()), torch.get_rng_state()
+    assert remat.fit(model, inputs, "90%", server=server) is model
+    assert_same([*model.state_dict().values(), torch.get_rng_state()], [*before[0].values(), before[1]])
+    assert_same(train(model, inputs), train(plain, inputs))
+    assert model.forward.schedule["recomputed_time"] > 0
+    model.eval(), plain.eval()
+    with torch.no_grad():
+        assert_same(list(map(loss_of, [model(*inputs)])), list(map(loss_of, [plain(*inputs)])))
+    assert_same(step(model, inputs, 3), step(plain, inputs, 3))  # eval mode with gradients: plain
+
+
+def test_input_gradients_two_forwards_and_noise_between(server):
+    model, inputs = vgg()
+    plain, x = copy.deepcopy(model), inputs[0].requires_grad_()
+    remat.fit(model, x, "90%", server=server)
+    found = []
+    for each in (model, plain):
+        torch.manual_seed(1)
+        first = each(x)
+        torch.rand(3)
+        second = each(2 * x)
+        torch.rand(3)
+        (loss_of(first) + loss_of(second)).backward()
+        found.append([*(p.grad for p in each.parameters()), x.grad, *each.buffers(), torch.get_rng_state()])
+        x.grad = None
+    assert_same(*found)
+
+
+def test_keyword_arguments_and_loss_in_the_model(server):
+    model = GPT()
+    ids = torch.randint(97, (2, 24))
+    remat.fit(model, {"ids": ids, "targets": ids}, "85%", server=server)
+    loss = model(ids=ids, targets=ids)["loss"]
+    loss.backward()
+    assert loss.dim() == 0 and model.head.weight.grad is model.tokens.weight.grad is not None
+    with pytest.raises(remat.MismatchError, match="targets"):
+        model(ids)
+
+
+def test_autocast(server):
+    model, inputs = mlp()
+    plain = copy.deepcopy(model)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        remat.fit(model, inputs, "60%", server=server)
+    found = []
+    for each in (model, plain):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            out = each(*inputs)
+        assert out.dtype == torch.bfloat16
+        loss_of(out).backward()
+        found.append([p.grad for p in each.parameters()])
+    assert_same(*found)
+
+
+def test_an_exception_in_the_middle_leaves_the_model_usable(server):
+    class Fails(nn.Module):
+        broken = False
+
+        def forward(self, x):
+            if self.broken and torch.is_grad_enabled():
+                raise KeyError("broken")
+            return torch.tanh(x)
+
+    fails = Fails()
+    model = nn.Sequential(*(part for _ in range(4) for part in (nn.Linear(64, 64), nn.BatchNorm1d(64), nn.Dropout(0.1),
+                                                               fails)))
+    x, plain = torch.randn(32, 64), copy.deepcopy(model)
+    remat.fit(model, x, "70%", server=server)
+    loss = loss_of(model(x))
+    state = [*(b.clone() for b in model.buffers()), torch.get_rng_state()]
+    fails.broken = True
+    with pytest.raises(KeyError, match="broken"):
+        loss.backward()
+    assert_same([*model.buffers(), torch.get_rng_state()], state)
+    with pytest.raises(KeyError, match="broken"):
+        model(x)
+    fails.broken = False
+    model.load_state_dict(plain.state_dict())
+    assert_same(step(model, (x,), 5), step(plain, (x,), 5))
+
+
+def test_misuse_is_an_error(server):
+    model, (x,) = mlp()
+    remat.fit(model, x, "60%", server=server)
+    loss = loss_of(model(x))
+    loss.backward(retain_graph=True)
+    with pytest.raises(RuntimeError, match="second time"):
+        loss.backward()
+    with pytest.raises(remat.MismatchError, match=r"input.*\(3, 64\).*\(256, 64\)"):
+        model(torch.randn(3, 64))
+    with pytest.raises(remat.CaptureError, match="remat.remove"):
+        remat.fit(model, x, "60%", server=server)
+    loss, y = model(x), x
+    y.add_(1)
+    with pytest.raises(RuntimeError, match="\"input\" was changed in place"):
+        loss.sum().backward()
+    assert "forward" not in remat.remove(model).__dict__
+
+
+def test_models_that_cannot_be_captured(server):
+    class Data(nn.Module):
+        def forward(self, x):
+            return x * 2 if x.sum() > 0 else x * 3
+
+    class Around(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.data, self.last = nn.Linear(64, 64), Data(), nn.Linear(64, 8)
+
+        def forward(self, x):
+            return self.last(self.data(self.first(x)))
+
+    x = torch.randn(16, 64)
+    with pytest.raises(remat.CaptureError, match="forward of Data cannot be traced"):
+        remat.fit(Data(), x, "1GiB", server=server)
+    with pytest.raises(remat.CaptureError, match="0 \\(ReLU\\) changes the graph input \"input\" in place"):
+        remat.fit(nn.Sequential(nn.ReLU(inplace=True), nn.Linear(64, 2)), x, "1GiB", server=server)
+    model = Around()
+    plain = copy.deepcopy(model)
+    remat.fit(model, x, "1GiB", server=server)
+    assert model.forward.alone == ["data"]
+    assert_same(step(model, (x,), 0), step(plain, (x,), 0))
+
+
+@pytest.mark.parametrize("budget", [-1, math.nan, math.inf, 0.5, "many", "-3GiB", "12XB", None, True])
+def test_bad_budgets(budget, server):
+    model, x = mlp()
+    with pytest.raises(remat.BudgetError, match="the budget is"):
+        remat.fit(model, x, budget, server=server)
+
+
+def test_a_budget_too_small_names_the_least(server):
+    model, x = mlp()
+    with pytest.raises(remat.BudgetError, match="[0-9]+ bytes") as caught:
+        remat.fit(model, x, 1000, server=server)
+    assert caught.value.minimum_budget > 1000
+    remat.fit(model, x, caught.value.minimum_budget, server=server, repeats=1)
+
+
+def test_amounts():
+    assert [parse_budget(b) for b in ("1KiB", "1.001KB", "2 GB", 5, "60%")] == [1024, 1001, 2 * 10**9, 5, "60%"]
+
+
+def test_a_plan_outlives_the_service(server, tmp_path):
+    nowhere = "http://127.0.0.1:9"
+    torch.manual_seed(0)
+    model, inputs = mlp()
+    twin = copy.deepcopy(model)
+    with pytest.raises(remat.ServiceError, match="127.0.0.1:9 does not answer"):
+        remat.fit(model, inputs, "60%", server=nowhere)
+    assert "forward" not in remat.fit(model, inputs, "60%", server=nowhere, offline="plain").__dict__
+    remat.fit(model, inputs, "60%", server=server)
+    remat.fit(twin, inputs, "60%", server=nowhere)  # out of the cache
+    assert twin.forward.schedule == model.forward.schedule
+    with pytest.raises(remat.ServiceError):
+        remat.fit(mlp()[0], inputs, "61%", server=nowhere)
+
+
+@pytest.mark.parametrize("name", ["gpt", "vgg"])
+def test_identity_is_that_of_the_service(name, server, tmp_path, service):
+    model, inputs = MODELS[name]()
+    path = tmp_path / "profile.json"
+    profile = remat.profile(model, inputs, path)
+    assert json.loads(path.read_text()) == profile
+    command = [str(BUILD / "clients" / "cli" / "remat"), "profile", "check", str(path), "--json"]
+    checked = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    assert checked["profile_id"] == profile_id(profile)
+    Client(server).schedule(profile, "100%")
+    assert service.get(f"/v1/profiles/{profile_id(profile)}").status == 200
+
+
+def test_compare(server):
+    model, inputs = vgg()
+    table = remat.compare(model, inputs, ["100%", "90%"], steps=2, server=server)
+    assert [row.solver for row in table.rows][:2] == ["", "store-all"] and len(str(table).splitlines()) == 5
+    assert table.rows[2].measured_peak < table.rows[1].measured_peak and "forward" not in model.__dict__
+
+
+def test_two_thousand_blocks(server):
+    model, x = nn.Sequential(*(nn.Linear(8, 8) for _ in range(2000))), torch.randn(4, 8)
+    plain = copy.deepcopy(model)
+    remat.fit(model, x, "30%", server=server, repeats=1)
+    assert len(model.forward.profile["nodes"]) == 2001
+    assert_same(step(model, (x,), 0), step(plain, (x,), 0))
+
+
+def test_five_hundred_branches(server):
+    class Branches(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.parts = nn.ModuleList([nn.Sequential(nn.Linear(8, 8), nn.Tanh()) for _ in range(500)])
+
+        def forward(self, x):
+            return torch.stack([part(x).sum() for part in self.parts]).sum()
+
+    model, x = Branches(), torch.randn(64, 8)
+    plain = copy.deepcopy(model)
+    remat.fit(model, x, "60%", server=server, repeats=1)
+    assert_same(step(model, (x,), 0), step(plain, (x,), 0))
+
+
+def test_offloading_by_hand(server):
+    """Every output and every intermediate goes to the host after its node and comes back for the backward."""
+    bench = Bench(vgg, server)
+    expected = bench.steps(None)
+    schedule = bench.schedule("1000%", "store-all")
+    operations = [op for op in schedule["operations"] if op[0] in "AFBSR"]
+    first = next(i for i, op in enumerate(operations) if op[0] == "B")
+    n = len(bench.profile["nodes"]) - 1
+    saved = [v for v in range(n) if bench.profile["nodes"][v]["saved_bytes"] > 0]
+    values = [*(["out", v] for v in range(n - 1)), *(["saved", v] for v in saved)]
+    away = [[kind, *value] for kind in "OD" for value in values]
+    back = [["P", *value] for value in values]
+    schedule["operations"] = operations[:first] + away + back + operations[first:]
+    assert_same(bench.steps(schedule), expected)

@@ -1,0 +1,99 @@
+"""Bytes are freed where the schedule says, and the peak is the predicted one."""
+
+import gc
+import weakref
+
+import pytest
+import torch
+from models import MODELS
+from steps import Bench, loss_of
+from torch import nn
+
+import remat
+from remat.graph import tensors_of
+from remat.memory import Recorder
+
+
+def watch(bench, schedule):
+    """Runs a step; looks after every D of an output whether its tensors are gone."""
+    program = bench.region(schedule)._program
+    graph, gone, pending = program.graph, [], []
+    run_values = []
+
+    def observer(operation):
+        while pending:
+            gone.extend(reference() is None for reference in pending.pop())
+        if operation.kind == "D" and operation.target == "out" and operation.index < program.loss:
+            frame = [v for v in run_values if graph.nodes[operation.index].outputs[0] in v][-1]
+            pending.append([weakref.ref(t) for slot in graph.nodes[operation.index].outputs
+                            for t in tensors_of(frame[slot])])
+
+    from remat import execute
+    original = execute._Run.__init__
+
+    def remember(self, *args):
+        original(self, *args)
+        run_values.append(self.values)
+
+    execute._Run.__init__ = remember
+    gc.disable()  # a drop is at the operation, not at some later collection
+    try:
+        loss_of(program(bench.captured.values(), observer)).backward()
+    finally:
+        gc.enable()
+        execute._Run.__init__ = original
+    return gone
+
+
+@pytest.mark.parametrize("name", list(MODELS))
+def test_dropped_values_are_freed_at_the_operation(name, server):
+    bench = Bench(MODELS[name], server)
+    gone = watch(bench, bench.schedule(bench.least("auto")))
+    assert len(gone) > len(bench.profile["nodes"]) // 4 and all(gone)
+
+
+def measured_peak(bench, schedule):
+    """By the allocator: above the level before the step, with the inputs."""
+    torch.manual_seed(0)
+    run = bench.region(schedule)
+    with Recorder(torch.device("cpu")) as recorder:
+        recorder.mark()
+        run(*bench.inputs).sum().backward()
+        recorder.mark()
+    bench.model.zero_grad(set_to_none=True)
+    return recorder.segments()[0].peak + sum(i["bytes"] for i in bench.profile["inputs"])
+
+
+def chain():
+    """Activations of 256 KiB; parameters, whose gradients no budget counts, of 1 KiB."""
+    layers = [part for _ in range(8) for part in (nn.Linear(16, 16), nn.Tanh(), nn.LayerNorm(16))]
+    return nn.Sequential(*layers), (torch.randn(4096, 16),)
+
+
+def convolutions():
+    layers = [part for _ in range(5) for part in (nn.Conv2d(8, 8, 3, padding=1), nn.BatchNorm2d(8),
+                                                  nn.ReLU(inplace=True))]
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 2)), (torch.randn(8, 8, 32, 32),)
+
+
+@pytest.mark.parametrize("make", [chain, convolutions])
+def test_peak_is_the_predicted_one(make, server):
+    bench = Bench(make, server)
+    for budget in bench.budgets("auto"):
+        schedule = bench.schedule(budget)
+        found = measured_peak(bench, schedule)
+        print(make.__name__, budget, schedule["solver"], schedule["peak"], found, found / schedule["peak"])
+        assert found == pytest.approx(schedule["peak"], rel=0.02)
+
+
+def test_a_forward_without_backward_leaves_nothing(server):
+    bench = Bench(chain, server)
+    region = bench.region(bench.schedule("60%"))
+    gc.disable()
+    try:
+        out = region(*bench.inputs)
+        run = weakref.ref(out.grad_fn.run)
+        del out
+        assert run() is None
+    finally:
+        gc.enable()
