@@ -1,0 +1,106 @@
+/* Any bytes as POST /v1/schedules, all the way but the sockets: read, decoded, resolved, solved,
+ * encoded; and the answer that leaves is parsed and replayed again. Problems must encode too. */
+#include "fuzz.h"
+
+#include <string.h>
+
+enum { MOST_NODES = 12, MOST_UPDATES = 200000 };
+static const uint64_t most_memory = 16 << 20;
+
+/* The tables of the solver asked for, or of those that auto asks. */
+static size_t tabulate(const remat_question *question, remat_problem *problem,
+                       remat_table *tables[REMAT_MAX_SOLVERS], remat_error *error)
+{
+    const remat_solver *solvers[REMAT_MAX_SOLVERS] = {question->solver};
+    size_t n = 1, made = 0;
+    if (!question->solver)
+        n = remat_auto_solvers(problem, most_memory, solvers);
+    for (size_t i = 0; i < n; i++) {
+        remat_estimate estimate;
+        problem->options = question->solver ? question->options : remat_options_default(solvers[i]);
+        if (remat_solver_accepts(solvers[i], problem, error) ||
+            solvers[i]->estimate(problem, &estimate, error) || estimate.updates > MOST_UPDATES ||
+            estimate.table_bytes > most_memory)
+            continue;
+        remat_status status = remat_tabulate(solvers[i], problem, NULL, &tables[made], error);
+        if (status == REMAT_INTERNAL) /* what the simulator rejects is a bug of the solver */
+            abort();
+        made += status == REMAT_OK;
+    }
+    return made;
+}
+
+static void answer(const remat_question *question, const remat_problem *problem, uint64_t peak,
+                   const remat_table *const *tables, size_t n)
+{
+    const char id[REMAT_ID_SIZE] = "0";
+    remat_schedule schedule;
+    remat_error error;
+    json_t *again = NULL, *timeline = NULL;
+    remat_status status = remat_best_schedule(tables, n, "fuzz", problem, question->budget,
+                                              question->alignment, &schedule, &error);
+    if (status) {
+        json_decref(remat_problem_encode(remat_problem_of(&error), &error));
+        return;
+    }
+    json_t *json = remat_schedule_encode(&(remat_schedule_answer){.schedule_id = id,
+                                                                  .question = question,
+                                                                  .profile = problem->profile,
+                                                                  .schedule = &schedule,
+                                                                  .store_all_peak = peak,
+                                                                  .candidates = tables,
+                                                                  .n_candidates = n});
+    char *text = json ? remat_json_text(json) : NULL;
+    if (!text || schedule.simulation.peak > question->budget ||
+        remat_json_parse(text, strlen(text), &again, &error) ||
+        remat_answer_timeline(again, problem->profile, &timeline, &error))
+        abort();
+    free(text);
+    json_decref(json);
+    json_decref(again);
+    json_decref(timeline);
+    remat_schedule_clear(&schedule);
+}
+
+static void solve(const remat_schedule_request *request, const remat_profile *profile)
+{
+    remat_question question;
+    remat_error error;
+    remat_table *tables[REMAT_MAX_SOLVERS];
+    char id[REMAT_ID_SIZE];
+    uint64_t peak;
+    remat_profile_id(profile, id);
+    if (profile->n_nodes > MOST_NODES || remat_store_all_peak(profile, &peak, &error) ||
+        remat_question_resolve(request, id, profile, peak, &question, &error) ||
+        remat_pebbles_asked(question.solver, &question.options))
+        return;
+    remat_problem problem = {.profile = profile,
+                             .link = question.way.given ? &question.way.link : NULL,
+                             .max_budget = question.budget};
+    size_t n = tabulate(&question, &problem, tables, &error);
+    answer(&question, &problem, peak, (const remat_table *const *)tables, n);
+    for (size_t i = 0; i < n; i++)
+        remat_table_free(tables[i]);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    json_t *json = NULL;
+    remat_schedule_request request;
+    remat_error error = {0};
+    remat_profile *profile = NULL;
+    if (!remat_json_parse((const char *)data, size, &json, &error) &&
+        !remat_schedule_request_decode(json, &request, &error)) {
+        if (!request.subject.profile)
+            profile = fuzz_profile();
+        else
+            remat_profile_decode(request.subject.profile, "profile.", &profile, &error);
+        if (profile)
+            solve(&request, profile);
+        remat_profile_free(profile);
+    }
+    if (error.status)
+        json_decref(remat_problem_encode(remat_problem_of(&error), &error));
+    json_decref(json);
+    return 0;
+}
