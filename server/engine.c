@@ -165,8 +165,8 @@ static bool past_deadline(void *deadline)
 
 /* Least budgets of the solvers that are quick to ask. Returns how many. Their tables are not kept:
  * a profile is posted once, and most of its questions name one solver or auto. */
-static size_t find_minima(const engine *e, const known_profile *known, remat_minimum *minima,
-                          size_t room)
+static remat_status find_minima(const engine *e, const known_profile *known, remat_minimum *minima,
+                                size_t room, size_t *ret_n, remat_error *error)
 {
     uint64_t deadline;
     uint32_t alignment = remat_default_alignment(known->store_all_peak);
@@ -180,28 +180,56 @@ static size_t find_minima(const engine *e, const known_profile *known, remat_min
         remat_estimate estimate;
         remat_table *table = NULL;
         deadline = uv_hrtime() + MINIMUM_NANOSECONDS;
-        if (remat_solver_accepts(solvers[i], &problem, NULL) ||
-            solvers[i]->estimate(&problem, &estimate, NULL) || estimate.updates > MINIMUM_UPDATES ||
-            remat_tabulate(solvers[i], &problem, &host, &table, NULL))
+        remat_status status = remat_solver_accepts(solvers[i], &problem, error);
+        if (!status)
+            status = solvers[i]->estimate(&problem, &estimate, error);
+        if (!status && estimate.updates > MINIMUM_UPDATES)
             continue;
+        if (!status)
+            status = remat_tabulate(solvers[i], &problem, &host, &table, error);
         const remat_table *one = table;
         uint64_t peak, least;
-        if (!remat_least_budget(&one, 1, &problem, alignment, &peak, &least, NULL) && peak > 0)
+        if (!status)
+            status = remat_least_budget(&one, 1, &problem, alignment, &peak, &least, error);
+        if (!status && peak > 0)
             minima[n++] = (remat_minimum){solvers[i], least};
         remat_table_free(table);
+        if (status == REMAT_NO_MEMORY) /* others only say that this solver has no answer */
+            return status;
     }
-    return n;
+    *ret_n = n;
+    return REMAT_OK;
+}
+
+/* Whether text still says what the profile is: a text that memory ran out for may lack a part. */
+static remat_status check_document(const known_profile *known, const char *text, remat_error *error)
+{
+    json_t *json = NULL;
+    remat_profile *profile = NULL;
+    char id[REMAT_ID_SIZE] = "";
+    remat_status status = remat_json_parse(text, strlen(text), &json, NULL);
+    if (!status)
+        status = remat_profile_decode(json, "", &profile, NULL);
+    if (!status)
+        remat_profile_id(profile, id);
+    json_decref(json);
+    remat_profile_free(profile);
+    return strcmp(id, known->id) == 0 ? REMAT_OK : remat_fail_memory(error);
 }
 
 static remat_status store_profile(engine *e, const json_t *json, known_profile *known,
                                   bool *ret_created, body **ret_summary, remat_error *error)
 {
     remat_minimum minima[REMAT_MAX_SOLVERS];
-    size_t n = find_minima(e, known, minima, REMAT_MAX_SOLVERS);
+    size_t n = 0;
+    remat_status status = find_minima(e, known, minima, REMAT_MAX_SOLVERS, &n, error);
+    if (status)
+        return status;
     char *document = remat_json_text(json);
     body *summary = body_from_json(
         remat_profile_summary(known->profile, known->store_all_peak, minima, n), false);
-    remat_status status = document && summary ? REMAT_OK : remat_fail_memory(error);
+    status =
+        document && summary ? check_document(known, document, error) : remat_fail_memory(error);
     if (!status) {
         int64_t now = engine_now();
         remat_profile_record record = {

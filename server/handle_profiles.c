@@ -71,18 +71,23 @@ static void get_profile_work(request *r)
     if (status) {
         if (status == REMAT_CORRUPT)
             atomic_fetch_add(&r->service->metrics.damaged_records, 1);
-        remat_fail(&error, REMAT_NOT_FOUND, "id", "there is no profile %s", r->id);
+        if (status == REMAT_CORRUPT || status == REMAT_NOT_FOUND)
+            remat_fail(&error, REMAT_NOT_FOUND, "id", "there is no profile %s", r->id);
         reply_error(r, &error);
         return;
     }
     json_t *json = json_loadb(record.summary.data, record.summary.length, 0, NULL);
     json_t *document = json_loadb(record.document.data, record.document.length, 0, NULL);
-    if (json && document)
-        json_object_set_new(json, "profile", document);
     remat_store_touch(r->service->store, r->id, NULL, NULL, NULL);
     remat_profile_record_clear(&record);
+    if (!json || !document || json_object_set(json, "profile", document)) {
+        json_decref(json);
+        json = NULL;
+    }
+    json_decref(document);
     reply_body(r, 200, body_from_json(json, true));
-    make_immutable(r, r->id);
+    if (r->reply.status == 200)
+        make_immutable(r, r->id);
 }
 
 bool get_profile(request *r)

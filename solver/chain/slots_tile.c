@@ -3,6 +3,7 @@
 #include "chain/slots_solve.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 enum { INFINITE = REMAT_SLOTS_INFINITE, BLOCK = REMAT_SLOTS_BLOCK, TILE = REMAT_SLOTS_TILE };
 
@@ -252,19 +253,20 @@ static uint64_t solve_row(const remat_slots_solve *r, remat_slots_worker *w, uin
 /* The shifted copies of (s,t0) .. (s,t1-1): all at once, when the stores they read have settled. */
 static void shift_row(const remat_slots_solve *r, uint32_t s, uint32_t t0, uint32_t t1)
 {
-    int32_t end = (int32_t)remat_slots_width(r->slots, r->block) - 1;
+    int32_t width = (int32_t)remat_slots_width(r->slots, r->block);
     remat_kernel_view own =
         view_row(r, remat_chain_cell(r->slots->n, s, t0), r->stages[s - 1].shift);
-    int32_t turn = BLOCK - (int32_t)own.turn;
+    int32_t turn = BLOCK - (int32_t)own.turn, lower = turn < width ? turn : width;
     for (uint32_t t = t0; t < t1; t++) {
         size_t column = column_start(t) + s - 1;
         int32_t *shifted = r->right + column * BLOCK;
-        const int32_t *low = own.low + own.turn, *high = own.high - turn;
-        for (int32_t i = 0; i < BLOCK; i++) {
-            int32_t a = low[i], b = high[i]; /* both, so that the loop has no branch */
-            shifted[i] = i < turn ? a : b;
-        }
-        r->ends_right[column] = end < turn ? low[end] : high[end];
+        /* no more than its own entries: beside them another worker may be writing */
+        memcpy(shifted, own.low + own.turn, (size_t)lower * sizeof *shifted);
+        if (width > turn)
+            memcpy(shifted + turn, own.high, (size_t)(width - turn) * sizeof *shifted);
+        for (int32_t i = width; i < BLOCK; i++)
+            shifted[i] = REMAT_KERNEL_INFINITE;
+        r->ends_right[column] = shifted[width - 1];
         view_next(&own);
     }
 }
