@@ -113,14 +113,14 @@ static remat_status train(const remat_profile *profile, uint64_t budget, remat_e
         net.wanted[i] = sinf(3 * x[i]);
     }
     for (int i = 0; i < LAYERS * WIDTH * WIDTH; i++)
-        weights[i] = 0.22f * cosf((float)(i * i));
+        weights[i] = 0.22f * cosf((float)i * (float)i);
     if (!status)
         printf("arena %llu bytes, %zu operations, losses", (unsigned long long)plan.layout.arena,
                plan.operations.length);
     for (int step = 0; step < STEPS && !status; step++) {
         status = remat_runner_step(runner, error);
         for (int i = 0; i < LAYERS * WIDTH * WIDTH; i++) /* gradient descent */
-            weights[i] -= 0.5f * learnt[i];
+            weights[i] -= 0.1f * learnt[i];
         printf(" %.9g", net.loss);
     }
     putchar('\n');
