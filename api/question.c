@@ -67,6 +67,11 @@ static remat_status resolve_pebbles(const remat_schedule_request *request,
     status =
         resolve_budget(request, remat_pebble_most_slots(&problem.join), &question->budget, error);
     remat_pebble_problem_clear(&problem);
+    if (!status && question->budget > REMAT_PEBBLE_SLOTS)
+        status = remat_fail(error, REMAT_INVALID, "budget",
+                            "in the pebble model the budget is a number of slots, at most %d, not "
+                            "%llu",
+                            REMAT_PEBBLE_SLOTS, (unsigned long long)question->budget);
     return status;
 }
 

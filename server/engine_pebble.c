@@ -148,11 +148,6 @@ static remat_status solve_problem(engine *e, const question *q, const known_prof
 {
     shared_table *shared = NULL;
     remat_pebble_schedule schedule;
-    if (q->asked.budget > REMAT_PEBBLE_SLOTS)
-        return remat_fail(error, REMAT_INVALID, "budget",
-                          "in the pebble model the budget is a number of slots, at most %d, not "
-                          "%llu",
-                          REMAT_PEBBLE_SLOTS, (unsigned long long)q->asked.budget);
     uint32_t slots = (uint32_t)q->asked.budget;
     remat_status status = get_table(e, &problem->join, slots, s, &shared, error);
     if (status || !shared)

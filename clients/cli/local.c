@@ -164,8 +164,7 @@ static remat_status solve_pebbles(room *r, const remat_question *asked, const ch
         remat_pebble_problem_of(r->subject->profile, &asked->options, &problem, error);
     if (status)
         return status;
-    uint32_t slots =
-        asked->budget < REMAT_PEBBLE_SLOTS ? (uint32_t)asked->budget : (uint32_t)REMAT_PEBBLE_SLOTS;
+    uint32_t slots = (uint32_t)asked->budget;
     remat_pebble_table_plan(NULL, &problem.join, slots, host.memory_limit, &edge, &depth, &updates);
     status = remat_pebble_table_new(problem.join.k, edge, depth, &host, &table, error);
     if (!status)

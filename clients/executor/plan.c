@@ -18,19 +18,10 @@ static remat_status copy_list(const remat_operations *from, remat_operations *to
     return REMAT_OK;
 }
 
-static bool has_copies(const remat_operations *operations)
-{
-    for (size_t i = 0; i < operations->length; i++)
-        if (operations->items[i].kind == REMAT_O || operations->items[i].kind == REMAT_P)
-            return true;
-    return false;
-}
-
 /* Validity, makespan and peak of plan->operations. */
 static remat_status replay(remat_plan *plan, const remat_link *link, remat_error *error)
 {
     remat_simulation simulation;
-    plan->linked = has_copies(&plan->operations);
     remat_status status =
         remat_simulate(plan->profile, &plan->operations, link, NULL, NULL, &simulation, error);
     if (status)
@@ -66,17 +57,21 @@ remat_status remat_plan_make(const remat_profile *profile, const remat_operation
 
 /* ---- solving ---- */
 
-static size_t tabulate(const remat_problem *problem, remat_table *tables[REMAT_MAX_SOLVERS])
+/* A solver that passes its own limits leaves the answer to the others. */
+static remat_status tabulate(const remat_problem *problem, remat_table *tables[REMAT_MAX_SOLVERS],
+                             size_t *ret_n, remat_error *error)
 {
     const remat_solver *solvers[REMAT_MAX_SOLVERS];
-    size_t n_solvers = remat_auto_solvers(problem, 0, solvers), n = 0;
+    size_t n_solvers = remat_auto_solvers(problem, 0, solvers);
     for (size_t i = 0; i < n_solvers; i++) {
         remat_problem own = *problem;
         own.options = remat_options_default(solvers[i]);
-        if (!remat_tabulate(solvers[i], &own, NULL, &tables[n], NULL))
-            n++;
+        remat_status status = remat_tabulate(solvers[i], &own, NULL, &tables[*ret_n], error);
+        if (status && status != REMAT_TOO_LARGE)
+            return status;
+        *ret_n += !status;
     }
-    return n;
+    return REMAT_OK;
 }
 
 remat_status remat_plan_solve(const remat_profile *profile, uint64_t budget, const remat_link *link,
@@ -85,10 +80,11 @@ remat_status remat_plan_solve(const remat_profile *profile, uint64_t budget, con
     const remat_problem problem = {.profile = profile, .link = link, .max_budget = budget};
     remat_table *tables[REMAT_MAX_SOLVERS];
     remat_schedule schedule = {0};
-    size_t n = tabulate(&problem, tables);
-    remat_status status =
-        remat_best_schedule((const remat_table *const *)tables, n, "auto", &problem, budget,
-                            (uint32_t)alignment, &schedule, error);
+    size_t n = 0;
+    remat_status status = tabulate(&problem, tables, &n, error);
+    if (!status)
+        status = remat_best_schedule((const remat_table *const *)tables, n, "auto", &problem,
+                                     budget, (uint32_t)alignment, &schedule, error);
     if (!status)
         status = remat_plan_make(profile, &schedule.operations, link, alignment, ret_plan, error);
     remat_schedule_clear(&schedule);

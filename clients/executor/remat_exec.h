@@ -27,7 +27,6 @@ typedef struct remat_plan {
     remat_layout layout;
     double makespan; /* of the replay, link given or not; in the profile's unit */
     uint64_t peak;   /* bytes, replayed */
-    bool linked;     /* has O or P */
 } remat_plan;
 
 /* From an operation list; the offsets are found here. link: as in remat_simulate. REMAT_INVALID names
