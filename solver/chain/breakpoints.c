@@ -32,7 +32,6 @@ struct remat_breakpoints {
     list *cells; /* (s,t), s <= t: row s after row s-1 */
     remat_arena *arenas;
     uint64_t n_points;
-    double events;
 };
 
 /* Index of the last point with at most bytes, or -1. */
@@ -284,7 +283,6 @@ static remat_status gather(run *r)
         events += r->workers[i].events;
     }
     r->table->n_points = n_points;
-    r->table->events = events;
     return n_points > r->points_limit || events > r->events_limit ? REMAT_TOO_LARGE : REMAT_OK;
 }
 
@@ -376,11 +374,6 @@ uint64_t remat_breakpoints_bytes(const remat_breakpoints *table)
 {
     return sizeof *table + remat_chain_cells(table->n) * sizeof(list) +
            table->n_points * sizeof(point);
-}
-
-double remat_breakpoints_events(const remat_breakpoints *table)
-{
-    return table->events;
 }
 
 list remat_breakpoints_answer(const remat_breakpoints *table)

@@ -31,7 +31,6 @@ remat_status remat_breakpoints_new(const remat_chain *chain, bool inputs_only,
                                    remat_breakpoints **ret, remat_error *error);
 void remat_breakpoints_free(remat_breakpoints *breakpoints); /* accepts NULL */
 uint64_t remat_breakpoints_bytes(const remat_breakpoints *breakpoints);
-double remat_breakpoints_events(const remat_breakpoints *breakpoints);
 
 /* The list of the whole chain. */
 remat_breakpoint_list remat_breakpoints_answer(const remat_breakpoints *breakpoints);

@@ -139,11 +139,6 @@ uint64_t remat_plans_model_peak(const void *table, size_t step)
     return plans->plans[step].model_peak;
 }
 
-const uint32_t *remat_plans_segments(const remat_plans *plans, size_t step)
-{
-    return plans->plans[step].segment;
-}
-
 /* ---- members of remat_solver ---- */
 
 void remat_plans_free(void *table)

@@ -33,8 +33,6 @@ remat_status remat_plans_add(remat_plans *plans, const remat_graph *graph, remat
 /* Sorts the plans and drops doubles. */
 remat_status remat_plans_finish(remat_plans *plans, remat_error *error);
 
-const uint32_t *remat_plans_segments(const remat_plans *plans, size_t step);
-
 /* ---- members of remat_solver ---- */
 
 void remat_plans_free(void *table);
