@@ -83,6 +83,14 @@ static const command *find_command(int argc, char **argv)
     return NULL;
 }
 
+/* An operand is no option: `rematd backup --store PATH` forgot its file. */
+static bool lacks_operand(const command *c, int argc, char **argv)
+{
+    if (argc <= c->words || (c->flag && strcmp(argv[2], c->flag) != 0))
+        return true;
+    return c->words > 1 && strncmp(argv[c->words], "--", 2) == 0;
+}
+
 static int run_command(const command *c, const config *settings, const char *operand)
 {
     remat_store *store = NULL;
@@ -132,8 +140,9 @@ int main(int argc, char **argv)
     if (argc > 1 && strcmp(argv[1], "token") == 0)
         return token_command(argc, argv);
     const command *c = find_command(argc, argv);
-    int words = c ? c->words : 0;
-    if (c && (argc <= words || (c->flag && strcmp(argv[2], c->flag) != 0))) {
+    bool help = c && argc > 2 && strcmp(argv[2], "--help") == 0;
+    int words = help ? 1 : c ? c->words : 0;
+    if (c && !help && lacks_operand(c, argc, argv)) {
         fprintf(stderr, "rematd: %s needs %s; see rematd --help\n", c->name, c->needs);
         return 2;
     }

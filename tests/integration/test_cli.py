@@ -16,6 +16,7 @@ import pytest
 from conftest import BUILD, PROFILES, ROOT, SLOW
 
 REMAT = BUILD / "clients" / "cli" / "remat"
+REMATD = BUILD / "server" / "rematd"
 CLI = ROOT / "clients" / "cli"
 CHAIN = PROFILES / "resnet50.chain.json"
 GRAPH = PROFILES / "unet.flops.json"
@@ -369,14 +370,11 @@ def help_options():
     return set(re.findall(r"--[a-z-]+", "".join(remat(c, "--help").stdout for c in COMMANDS)))
 
 
-def test_manual_page_renders_and_names_every_option():
-    page = CLI / "remat.1"
+def check_manual_page(page, words):
     source = page.read_text().replace("\\-", "-")
-    for word in help_options() | {"REMAT_SERVER", "REMAT_TOKEN", "NO_COLOR", "EXIT STATUS", "EXAMPLES"}:
+    for word in words | {"EXIT STATUS", "EXAMPLES"}:
         assert word in source, word
-    for command in COMMANDS:
-        assert command in source
-    assert re.match(r'(\.\\".*\n)*\.TH REMAT 1 ', page.read_text())
+    assert re.match(r'(\.\\".*\n)*\.TH %s 1 ' % page.stem.upper(), page.read_text())
     assert re.findall(r"^\.SH (.*)$", source, re.M)[:3] == ["NAME", "SYNOPSIS", "DESCRIPTION"]
     assert not re.search(r"[^\x00-\x7f]|[ \t]$", page.read_text(), re.M)
     renderers = [["groff", "-man", "-ww", "-Tutf8"], ["man", "--warnings", "-l"], ["mandoc", "-Wwarning"]]
@@ -385,6 +383,23 @@ def test_manual_page_renders_and_names_every_option():
             done = subprocess.run([*renderer, str(page)], capture_output=True, text=True, timeout=60,
                                   env=dict(os.environ, LC_ALL="C.UTF-8", MANWIDTH="100"))
             assert done.returncode == 0 and done.stderr == "", (renderer, done.stderr)
+
+
+def test_manual_page_renders_and_names_every_option():
+    check_manual_page(CLI / "remat.1", help_options() | {*COMMANDS, "REMAT_SERVER", "REMAT_TOKEN", "NO_COLOR"})
+
+
+def test_manual_page_of_the_daemon_and_its_help():
+    def rematd(*arguments):
+        return subprocess.run([REMATD, *arguments], capture_output=True, text=True, timeout=60)
+
+    said = rematd("--help").stdout
+    commands = {"check", "backup", "migrate", "prune", "token"}
+    check_manual_page(ROOT / "server" / "rematd.1", set(re.findall(r"--[a-z-]+", said)) | commands)
+    for command in commands:
+        assert rematd(command, "--help").stdout == said, command
+    for wrong in (["backup", "--store", "x.db"], ["backup"], ["prune"], ["prune", "--keep-bytes", "--store"]):
+        assert rematd(*wrong).returncode == 2 and "needs" in rematd(*wrong).stderr, wrong
 
 
 def complete(*words):

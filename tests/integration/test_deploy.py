@@ -254,8 +254,8 @@ def test_package(tmp_path):
     assert code == 0, said
     (package,) = tmp_path.glob("remat_*.deb")
     listed = run("dpkg", "-c", package)[1]
-    for path in ("/usr/bin/rematd", "/usr/bin/remat", "/usr/share/man/man1/remat.1.gz", "/etc/remat/rematd.conf",
-                 "/usr/share/bash-completion/completions/remat", "/usr/lib/sysusers.d/remat.conf",
+    for path in ("/usr/bin/rematd", "/usr/bin/remat", "/usr/share/man/man1/remat.1.gz",
+                 "/usr/share/man/man1/rematd.1.gz", "/etc/remat/rematd.conf", "/usr/share/bash-completion/completions/remat", "/usr/lib/sysusers.d/remat.conf",
                  "system/rematd.service", "system/rematd.socket"):
         assert path + "\n" in listed, path
     needs = run("dpkg", "-f", package, "Depends")[1]
