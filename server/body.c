@@ -101,26 +101,21 @@ size_t body_cost(const body *b)
 
 /* ---- requests ---- */
 
+/* Where decoded bytes go. A first pass counts them, in a buffer of fixed size that is written over
+ * and over, so that a bomb takes no memory; a second keeps them. */
 typedef struct sink {
     char *data;
-    size_t length, capacity, limit;
+    size_t at, room, total, limit;
+    bool keeps;
 } sink;
 
-/* Room for at least one more byte; false when out of memory or past the limit (of which one byte
- * more is allowed, so that reaching it can be told from passing it). */
-static bool sink_grow(sink *s)
+enum { COUNTING_ROOM = 65536 };
+
+/* Takes note of n bytes written at data + at. */
+static void sink_take(sink *s, size_t n)
 {
-    if (s->length < s->capacity)
-        return true;
-    size_t capacity = s->capacity ? s->capacity * 2 : 65536;
-    if (capacity > s->limit + 1)
-        capacity = s->limit + 1;
-    char *data = capacity > s->capacity ? realloc(s->data, capacity) : NULL;
-    if (!data)
-        return false;
-    s->data = data;
-    s->capacity = capacity;
-    return true;
+    s->total += n;
+    s->at = s->keeps ? s->at + n : 0;
 }
 
 static bool gunzip(const char *data, size_t length, sink *s)
@@ -129,15 +124,12 @@ static bool gunzip(const char *data, size_t length, sink *s)
     if (length > UINT32_MAX / 2 || inflateInit2(&z, GZIP_WINDOW) != Z_OK)
         return false;
     int result = Z_OK;
-    while (result == Z_OK && sink_grow(s)) {
-        z.next_out = (Bytef *)s->data + s->length;
-        z.avail_out = (uInt)(s->capacity - s->length);
+    while (result == Z_OK && s->total <= s->limit) {
+        z.next_out = (Bytef *)s->data + s->at;
+        z.avail_out = (uInt)(s->room - s->at);
+        size_t before = z.avail_out;
         result = inflate(&z, Z_NO_FLUSH);
-        s->length = s->capacity - z.avail_out;
-        if (result == Z_BUF_ERROR && z.avail_in == 0)
-            break;
-        if (result == Z_BUF_ERROR)
-            result = Z_OK;
+        sink_take(s, before - z.avail_out);
     }
     bool whole = result == Z_STREAM_END && z.avail_in == 0;
     inflateEnd(&z);
@@ -152,14 +144,13 @@ static bool unzstd(const char *data, size_t length, sink *s)
     ZSTD_DCtx_setParameter(stream, ZSTD_d_windowLogMax, 23); /* 8 MiB, as RFC 9659 asks */
     ZSTD_inBuffer in = {data, length, 0};
     size_t left = 1;
-    while (left != 0 && !ZSTD_isError(left) && sink_grow(s)) {
-        ZSTD_outBuffer out = {s->data, s->capacity, s->length};
+    bool stuck = false;
+    while (left != 0 && !ZSTD_isError(left) && !stuck && s->total <= s->limit) {
+        ZSTD_outBuffer out = {s->data, s->room, s->at};
         size_t before = in.pos;
         left = ZSTD_decompressStream(stream, &out, &in);
-        bool stuck = in.pos == before && out.pos == s->length;
-        s->length = out.pos;
-        if (stuck)
-            break;
+        stuck = in.pos == before && out.pos == s->at;
+        sink_take(s, out.pos - s->at);
     }
     ZSTD_freeDStream(stream);
     return left == 0 && in.pos == length;
@@ -168,23 +159,27 @@ static bool unzstd(const char *data, size_t length, sink *s)
 remat_status body_decode(const char *coding, const char *data, size_t length, size_t limit,
                          char **ret_data, size_t *ret_length, remat_error *error)
 {
-    sink s = {.limit = limit};
     bool gzip = strcasecmp(coding, "gzip") == 0;
     if (!gzip && strcasecmp(coding, "zstd") != 0)
         return remat_fail(error, REMAT_INVALID, "Content-Encoding",
                           "Content-Encoding is \"%.40s\"; gzip and zstd are read", coding);
-    bool whole = gzip ? gunzip(data, length, &s) : unzstd(data, length, &s);
-    if (s.length > limit) {
-        free(s.data);
+    bool (*decode)(const char *, size_t, sink *) = gzip ? gunzip : unzstd;
+    char counted[COUNTING_ROOM];
+    sink count = {.data = counted, .room = sizeof counted, .limit = limit};
+    bool whole = decode(data, length, &count);
+    if (count.total > limit)
         return remat_fail(error, REMAT_TOO_LARGE, NULL, "the decoded body is larger than %zu bytes",
                           limit);
-    }
-    if (!whole) {
-        free(s.data);
+    if (!whole)
         return remat_fail(error, REMAT_INVALID, NULL, "the body is not whole %s data",
                           gzip ? "gzip" : "zstd");
+    sink keep = {.room = count.total + 1, .limit = limit, .keeps = true};
+    keep.data = malloc(keep.room);
+    if (!keep.data || !decode(data, length, &keep)) {
+        free(keep.data);
+        return remat_fail_memory(error);
     }
-    *ret_data = s.data;
-    *ret_length = s.length;
+    *ret_data = keep.data;
+    *ret_length = keep.total;
     return REMAT_OK;
 }

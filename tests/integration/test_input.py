@@ -1,6 +1,9 @@
 """Bad input: always a 4xx problem that names the place; the process lives and leaks nothing."""
 
 import copy
+import ctypes
+import ctypes.util
+import gzip
 import http.client
 import json
 import random
@@ -176,6 +179,32 @@ def test_large_bodies(make_service):
     assert len(bomb) < 1 << 20
     assert service.post("/v1/profiles", bomb, headers={"Content-Encoding": "gzip"}).status == 413
     assert service.get("/healthz").status == 200
+
+
+def zstd(data):
+    library = ctypes.CDLL(ctypes.util.find_library("zstd"))
+    library.ZSTD_compressBound.restype = library.ZSTD_compress.restype = ctypes.c_size_t
+    out = ctypes.create_string_buffer(2 * len(data) + 1000)
+    n = library.ZSTD_compress(out, ctypes.c_size_t(len(out)), data, ctypes.c_size_t(len(data)), 3)
+    return out.raw[:n]
+
+
+@pytest.mark.parametrize("coding, encode", [("gzip", gzip.compress), ("zstd", zstd)])
+def test_encoded_bodies_up_to_the_limit(make_service, coding, encode):
+    limit = 1 << 20
+    service = make_service("--max-body", str(limit))
+    text = json.dumps(profile("resnet50.chain")).encode()
+
+    def send(body):
+        return service.post("/v1/profiles", body, headers={"Content-Encoding": coding}).status
+
+    assert send(encode(text.ljust(limit))) in (200, 201)
+    assert send(encode(text.ljust(limit + 1))) == 413
+    whole = encode(text)
+    for n in (1, 10, len(whole) // 2, len(whole) - 1):
+        assert send(whole[:n]) == 400
+    assert send(whole + b"x") == 400
+    assert send(whole) in (200, 201)
 
 
 def test_hundred_megabytes(rematd):
