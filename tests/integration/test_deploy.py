@@ -46,6 +46,13 @@ def test_units(tmp_path):
     assert "PrivateTmq" in run(tool("systemd-analyze"), "verify", "--man=no", tmp_path / "rematd.service")[1]
 
 
+def test_unit_needs_only_what_is_there():
+    """Programs of the package or of every Debian, and the socket before the service."""
+    text = (DEPLOY / "systemd" / "rematd.service").read_text()
+    assert set(re.findall(r"^Exec\w+=[-+!@:]*(\S+)", text, re.M)) == {"/usr/bin/rematd", "/bin/sh"}
+    assert re.search(r"^Requires=rematd.socket$", text, re.M) and re.search(r"^After=.*\brematd.socket", text, re.M)
+
+
 def test_unit_is_confined():
     """systemd's own measure, 0 (safe) to 10; what is left of it is the network and threads."""
     code, said = run(tool("systemd-analyze"), "security", "--offline=true", "--threshold=15",
