@@ -1,16 +1,23 @@
-"""What each budget costs, predicted and measured, in one run on the user's device."""
+"""What each budget costs, predicted and measured, beside torch.utils.checkpoint, in one run on the user's device."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import functools
 import gc
+import math
 import statistics
 import time
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple, Union
 
 import torch
+from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 
+from . import plot
 from .client import Budget
+from .errors import BudgetError
 from .fitting import arguments_of, device_of, fit, remove
 from .graph import tensors_of
 from .memory import Recorder
@@ -18,8 +25,9 @@ from .memory import Recorder
 
 @dataclasses.dataclass
 class Row:
-    """One budget; budget None is plain execution, without this package. Bytes and seconds."""
+    """One way to run a step; budget None: without this package. Bytes and seconds."""
 
+    name: str  # "plain", "checkpoint per block", "checkpoint sqrt(n)", the budget asked for, "at the peak of" another
     budget: Optional[int]
     solver: str
     predicted_peak: Optional[int]
@@ -37,84 +45,159 @@ class Comparison:
     parameter_gradient_bytes: int
 
     def __str__(self) -> str:
-        lines = [f"{'budget':>14} {'solver':<16} {'peak predicted':>15} {'measured':>14} "
+        wide = max(len(row.name) for row in self.rows)
+        lines = [f"{'':<{wide}} {'budget':>12} {'solver':<16} {'peak predicted':>15} {'measured':>14} "
                  f"{'overhead pred.':>15} {'measured':>9} {'step':>10}"]
         for row in self.rows:
-            lines.append(f"{_text(row.budget, 'd', 'plain'):>14} {row.solver:<16} "
+            lines.append(f"{row.name:<{wide}} {_text(row.budget, 'd'):>12} {row.solver:<16} "
                          f"{_text(row.predicted_peak, 'd'):>15} {row.measured_peak:>14d} "
                          f"{_text(row.predicted_overhead, '.1%'):>15} {row.measured_overhead:>9.1%} "
                          f"{1e3 * row.seconds:>7.1f} ms")
         lines.append(f"measured with the gradients of parameters, {self.parameter_gradient_bytes} bytes")
         return "\n".join(lines)
 
+    def plot(self, path: Union[str, Path]) -> None:
+        """Step time against measured peak, as SVG."""
+        Path(path).write_text(plot.svg([(row.name, row.measured_peak, row.seconds) for row in self.rows]))
 
-def _text(value: Any, form: str, none: str = "-") -> str:
-    return none if value is None else format(value, form)
+
+def _text(value: Any, form: str) -> str:
+    return "-" if value is None else format(value, form)
 
 
 def compare(model: torch.nn.Module, example_inputs: Any, budgets: Sequence[Budget] = ("100%", "75%", "50%"), *,
-            loss: Optional[Callable[[Any], torch.Tensor]] = None, steps: int = 5, **more: Any) -> Comparison:
-    """Plain execution and each budget: `steps` steps (forward, loss, backward) of each, in turns, and their medians.
+            loss: Optional[Callable[[Any], torch.Tensor]] = None, steps: int = 5,
+            checkpointed: Tuple[type, ...] = (), **more: Any) -> Comparison:
+    """Several ways to run a step (forward, loss, backward), `steps` times each, in turns; medians.
+
+    They are plain execution, torch.utils.checkpoint of every module of the classes `checkpointed` (of every part of a
+    Sequential if there are none) and, for a Sequential, of sqrt(n) segments, each budget, and the budget with which
+    the step takes no more than each of the checkpointed ones was measured to take.
 
     loss: makes one number of the model's result; default the sum of its tensors. more: as for fit. Measured peaks are
     those of the allocator above the level before the step, which starts without gradients, with the inputs added. The
     model ends without a schedule; the gradients of its parameters are set to None. Raises as fit does.
     """
     args, kwargs = arguments_of(example_inputs)
-    device = device_of(model, (args, kwargs))
-    run = _Step(model, args, kwargs, loss or _sum, device)
-    fitted: List[Optional[Any]] = [None]
-    for budget in budgets:
-        fitted.append(fit(model, example_inputs, budget, **more).forward)
-        remove(model)
-    peaks: List[int] = []
-    seconds: List[List[float]] = [[] for _ in fitted]
-    for turn in range(steps + 1):
-        for i, forward in enumerate(fitted):
-            _use(model, forward)
-            if turn == 0:
-                run.seconds()
-                peaks.append(run.peak())
-            else:
-                seconds[i].append(run.seconds())
-    remove(model)
+    run = _Step(model, args, kwargs, loss or _sum, device_of(model, (args, kwargs)))
+    ways = [_Way("plain")]
+    if checkpointed or isinstance(model, torch.nn.Sequential):
+        ways.append(_Way("checkpoint per block", blocks=_blocks(model, checkpointed)))
+    if isinstance(model, torch.nn.Sequential) and not kwargs:
+        ways.append(_Way("checkpoint sqrt(n)", segments=max(1, round(math.sqrt(len(model))))))
+    fitted = functools.partial(_fitted, model, example_inputs, more)
+    ways += [_Way(str(budget), forward=fitted(budget)) for budget in budgets]
+    for way in ways:
+        way.peak = run.peak(way)
+    for other in [way for way in ways if way.name.startswith("checkpoint")]:
+        ways += _at_the_peak_of(other, run, fitted)
+    for _ in range(steps):
+        for way in ways:
+            way.seconds.append(run.seconds(way))
     model.zero_grad(set_to_none=True)
-    medians = [statistics.median(s) for s in seconds]
-    rows = [_row(forward, peak, s, medians[0]) for forward, peak, s in zip(fitted, peaks, medians)]
-    return Comparison(rows, sum(p.numel() * p.element_size() for p in model.parameters() if p.requires_grad))
+    plain = statistics.median(ways[0].seconds)
+    return Comparison([way.row(plain) for way in ways], run.gradient_bytes)
+
+
+def _fitted(model: torch.nn.Module, example_inputs: Any, more: Dict[str, Any], budget: Budget) -> Any:
+    forward = fit(model, example_inputs, budget, **more).forward
+    remove(model)
+    return forward
+
+
+@dataclasses.dataclass
+class _Way:
+    name: str
+    forward: Optional[Any] = None  # of a fitted model
+    blocks: Sequence[torch.nn.Module] = ()
+    segments: int = 0
+    peak: int = 0
+    seconds: List[float] = dataclasses.field(default_factory=list)
+
+    @contextlib.contextmanager
+    def on(self, model: torch.nn.Module) -> Iterator[None]:
+        changed = {block: functools.partial(checkpoint, block.forward, use_reentrant=False) for block in self.blocks}
+        if self.segments:
+            changed[model] = functools.partial(_in_segments, tuple(model), self.segments)
+        if self.forward is not None:
+            changed[model] = self.forward
+        for module, forward in changed.items():
+            module.forward = forward
+        try:
+            yield
+        finally:
+            for module in changed:
+                del module.__dict__["forward"]
+
+    def row(self, plain: float) -> Row:
+        seconds = statistics.median(self.seconds)
+        if self.forward is None:
+            return Row(self.name, None, "", None, self.peak, None, seconds / plain - 1, seconds)
+        schedule = self.forward.schedule
+        return Row(self.name, schedule["budget"], schedule["solver"], schedule["peak"], self.peak,
+                   schedule["overhead"], seconds / plain - 1, seconds)
+
+
+def _blocks(model: torch.nn.Module, classes: Tuple[type, ...]) -> List[torch.nn.Module]:
+    found = [m for m in model.modules() if isinstance(m, classes)] if classes else list(model.children())
+    if not found:
+        raise ValueError(f"{type(model).__name__} has no module of the classes checkpointed")
+    return found
+
+
+def _in_segments(parts: Sequence[torch.nn.Module], segments: int, x: torch.Tensor) -> Any:
+    # checkpoint_sequential is of the reentrant kind, which passes gradients only to inputs that want one
+    return checkpoint_sequential(parts, segments, x if x.requires_grad else x.detach().requires_grad_())
+
+
+def _at_the_peak_of(other: _Way, run: "_Step", fitted: Callable[[Budget], Any]) -> List[_Way]:
+    """The largest budget, in a few trials, whose measured peak is not above the other's; none if none is found."""
+    budget, found = other.peak, []
+    for _ in range(4):
+        try:
+            way = _Way(f"at the peak of {other.name}", forward=fitted(budget))
+        except BudgetError:
+            break
+        way.peak = run.peak(way)
+        room = other.peak - way.peak
+        if room >= 0:
+            found = [way]
+        if 0 <= room <= other.peak // 100:
+            break
+        budget += room
+    return found
 
 
 def _sum(result: Any) -> torch.Tensor:
     return sum(t.float().sum() for t in tensors_of(result) if t.requires_grad)
 
 
-def _use(model: torch.nn.Module, forward: Optional[Any]) -> None:
-    remove(model)
-    if forward is not None:
-        model.forward = forward
-
-
 class _Step:
     def __init__(self, model: torch.nn.Module, args: Tuple[Any, ...], kwargs: Dict[str, Any],
                  loss: Callable[[Any], torch.Tensor], device: torch.device) -> None:
         self.model, self.args, self.kwargs, self.loss, self.device = model, args, kwargs, loss, device
+        self.gradient_bytes = sum(p.numel() * p.element_size() for p in model.parameters() if p.requires_grad)
         self.input_bytes = sum(t.numel() * t.element_size() for t in tensors_of((args, kwargs)))
 
     def run(self) -> None:
         self.loss(self.model(*self.args, **self.kwargs)).backward()
 
-    def seconds(self) -> float:
-        begin = self._clock()
-        self.run()
-        return self._clock() - begin
-
-    def peak(self) -> int:
-        self.model.zero_grad(set_to_none=True)
-        gc.collect()
-        with Recorder(self.device) as recorder:
-            recorder.mark()
+    def seconds(self, way: _Way) -> float:
+        with way.on(self.model):
+            begin = self._clock()
             self.run()
-            recorder.mark()
+            return self._clock() - begin
+
+    def peak(self, way: _Way) -> int:
+        """Of the way's second step: what is made once is there."""
+        with way.on(self.model):
+            self.run()
+            self.model.zero_grad(set_to_none=True)
+            gc.collect()
+            with Recorder(self.device) as recorder:
+                recorder.mark()
+                self.run()
+                recorder.mark()
         segment = recorder.segments()[0]
         return segment.peak - segment.start + self.input_bytes
 
@@ -122,11 +205,3 @@ class _Step:
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
         return time.perf_counter()
-
-
-def _row(forward: Optional[Any], peak: int, seconds: float, plain: float) -> Row:
-    if forward is None:
-        return Row(None, "", None, peak, None, 0.0, seconds)
-    schedule = forward.schedule
-    return Row(schedule["budget"], schedule["solver"], schedule["peak"], peak, schedule["overhead"],
-               seconds / plain - 1, seconds)

@@ -4,11 +4,12 @@ import copy
 import json
 import math
 import subprocess
+import xml.etree.ElementTree
 
 import pytest
 import torch
 from conftest import BUILD
-from models import GPT, MODELS, mlp, vgg
+from models import GPT, MODELS, Block, gpt, mlp, vgg
 from steps import Bench, assert_same, loss_of, step
 from torch import nn
 
@@ -202,11 +203,33 @@ def test_identity_is_that_of_the_service(name, server, tmp_path, service):
     assert service.get(f"/v1/profiles/{profile_id(profile)}").status == 200
 
 
-def test_compare(server):
+def test_compare(server, tmp_path):
     model, inputs = vgg()
     table = remat.compare(model, inputs, ["100%", "90%"], steps=2, server=server)
-    assert [row.solver for row in table.rows][:2] == ["", "store-all"] and len(str(table).splitlines()) == 5
-    assert table.rows[2].measured_peak < table.rows[1].measured_peak and "forward" not in model.__dict__
+    names = [row.name for row in table.rows]
+    assert names[:5] == ["plain", "checkpoint per block", "checkpoint sqrt(n)", "100%", "90%"]
+    rows = dict(zip(names, table.rows))
+    assert rows["100%"].solver == "store-all" and len(str(table).splitlines()) == len(names) + 2
+    assert rows["90%"].measured_peak < rows["100%"].measured_peak and "forward" not in model.__dict__
+    assert all("forward" not in part.__dict__ for part in model)
+    for name in names[5:]:  # of those there are only such as were found
+        assert rows[name].measured_peak <= rows[name.replace("at the peak of ", "")].measured_peak
+    table.plot(tmp_path / "plot.svg")
+    drawn = xml.etree.ElementTree.parse(tmp_path / "plot.svg").getroot()
+    assert len(drawn.findall("{http://www.w3.org/2000/svg}circle")) == len(names)
+
+
+def test_compare_with_checkpointed_blocks(server):
+    """A GPT's blocks: the checkpointed step takes less than the plain one, and ours no more than that."""
+    model, inputs = gpt()
+    table = remat.compare(model, inputs, ["100%"], steps=1, server=server, loss=lambda y: y["loss"],
+                          checkpointed=(Block,))
+    rows = {row.name: row for row in table.rows}
+    checkpointed = rows["checkpoint per block"]
+    assert checkpointed.measured_peak < rows["plain"].measured_peak
+    assert rows["at the peak of checkpoint per block"].measured_peak <= checkpointed.measured_peak
+    with pytest.raises(ValueError, match="GPT has no module"):
+        remat.compare(model, inputs, server=server, checkpointed=(nn.Conv3d,))
 
 
 def test_two_thousand_blocks(server):
