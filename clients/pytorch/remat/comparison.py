@@ -17,7 +17,7 @@ from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 
 from . import plot
 from .client import Budget
-from .errors import BudgetError
+from .errors import BudgetError, CaptureError
 from .fitting import arguments_of, device_of, fit, remove
 from .graph import tensors_of
 from .memory import Recorder
@@ -102,6 +102,8 @@ def compare(model: torch.nn.Module, example_inputs: Any, budgets: Sequence[Budge
 def _fitted(model: torch.nn.Module, example_inputs: Any, more: Dict[str, Any], budget: Budget) -> Any:
     forward = fit(model, example_inputs, budget, **more).forward
     remove(model)
+    if not hasattr(forward, "schedule"):
+        raise CaptureError(f"{type(model).__name__} was fitted in parts, or not at all; compare them one by one")
     return forward
 
 

@@ -13,6 +13,10 @@ class CaptureError(RematError):
     """A module cannot be turned into a graph; the message names it."""
 
 
+class UntraceableError(CaptureError):
+    """The forward of the model itself cannot be followed; its submodules may be."""
+
+
 class MismatchError(RematError):
     """The model or its inputs are not those that were captured."""
 

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
+import warnings
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
 
 import torch
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from . import costs
+from . import costs, parts
 from .autocast import Autocast
 from .capture import bind, capture
 from .client import Budget, Cache, Client, parse_budget
-from .errors import BudgetError, CaptureError, MismatchError, ServiceError
+from .errors import BudgetError, CaptureError, MismatchError, ServiceError, UntraceableError
 from .execute import Observer, Program
 from .graph import Environment, Graph, tensors_of
 from .group import group
@@ -103,32 +106,103 @@ def fit(model: Blocks, example_inputs: Any, budget: Budget = "auto", *, server: 
     mismatch: "error" or "plain" when a forward gets inputs unlike example_inputs. With torch.distributed, rank 0 asks
     and all ranks get its plan.
 
+    Where the model's own forward cannot be followed, the largest of its modules that can are fitted, and a warning
+    says which: the budget is theirs, shared in proportion to what they store; what runs outside them is not counted.
+
     Under no_grad, and in another mode (train or eval) than now, the model runs as without a schedule.
     Raises CaptureError, BudgetError (with minimum_budget), ServiceError, MismatchError.
     """
     _check_choice("offline", offline)
     _check_choice("mismatch", mismatch)
     wanted_budget = budget if budget == "auto" else parse_budget(budget)
-    captured = Captured(model, example_inputs, blocks)
-    bytes_wanted = _auto_budget(captured) if wanted_budget == "auto" else wanted_budget
-    question = {"budget": bytes_wanted, "solver": solver, "link": link, "reserved": reserved}
-    key = _fingerprint(captured, {**question, "budget": wanted_budget})
-    with Autocast(captured.device).again():
-        try:
-            client = Client(server, token)
-            entry = _on_rank_0(lambda: _find_plan(captured, question, key, Cache(cache), client, repeats))
-        except ServiceError as error:
-            if offline == "plain" and error.status == 0:
-                return captured.model
-            raise
-    captured.model.forward = Region(captured, entry, mismatch)
+    request = _Request(Client(server, token), solver, link, blocks, Cache(cache), offline, mismatch, repeats)
+    try:
+        captured = Captured(model, example_inputs, blocks)
+    except UntraceableError as error:
+        return _fit_parts(_as_module(model), arguments_of(example_inputs), wanted_budget, reserved, request, error)
+    _fit_region(captured, wanted_budget, reserved, request)
     return captured.model
 
 
+@dataclasses.dataclass
+class _Request:
+    """What is the same for all parts of a model."""
+
+    client: Client
+    solver: str
+    link: Optional[Dict[str, Any]]
+    blocks: Tuple[type, ...]
+    cache: Cache
+    offline: str
+    mismatch: str
+    repeats: int
+
+
+def _fit_region(captured: Captured, budget: Budget, reserved: int, request: _Request) -> Optional[Region]:
+    """Gives the captured model a schedule; None: plain, for there is no service."""
+    bytes_wanted = _auto_budget(captured.model, captured.device) if budget == "auto" else budget
+    question = {"budget": bytes_wanted, "solver": request.solver, "link": request.link, "reserved": reserved}
+    key = _fingerprint(captured, {**question, "budget": budget})
+    with Autocast(captured.device).again():
+        try:
+            entry = _on_rank_0(lambda: _find_plan(captured, question, key, request.cache, request.client,
+                                                  request.repeats))
+        except ServiceError as error:
+            if request.offline == "plain" and error.status == 0:
+                return None
+            raise
+    region = Region(captured, entry, request.mismatch)
+    captured.model.forward = region
+    return region
+
+
+def _fit_parts(model: torch.nn.Module, example: parts.Call, budget: Budget, reserved: int, request: _Request,
+               reason: UntraceableError) -> torch.nn.Module:
+    captures: Dict[str, Captured] = {}
+
+    def follows(part: parts.Part) -> bool:
+        try:
+            examples = [bind(part.module, *example) for example in part.examples]
+            captures[part.name] = Captured(part.module, examples[0], request.blocks)
+        except CaptureError:
+            return False
+        if any(_shape(example) != _shape(examples[0]) for example in examples):
+            return False  # one plan would not do for all calls
+        return len(captures[part.name].graph.nodes) > 1
+
+    def fit_part(part: parts.Part, share: Budget) -> Dict[str, Any]:
+        remove(part.module)
+        region = _fit_region(captures[part.name], share, 0, request)
+        if region is None:
+            raise ServiceError("the service does not answer")
+        return region.schedule
+
+    device = device_of(model, example)
+    found = parts.find(model, example, device, follows)
+    if not found:
+        raise reason
+    amount = _auto_budget(model, device) if budget == "auto" else budget
+    try:
+        parts.share(found, lambda whole: _bytes_of(amount, whole) - reserved, fit_part)
+    except BaseException as error:
+        remove(model)
+        if isinstance(error, ServiceError) and request.offline == "plain" and error.status == 0:
+            return model
+        raise
+    warnings.warn(f"{reason} It runs as it is, outside the budget; scheduled are: "
+                  f"{', '.join(part.name for part in found)}", stacklevel=3)
+    return model
+
+
+def _bytes_of(budget: Budget, whole: int) -> int:
+    return int(whole * Decimal(budget[:-1]) / 100) if isinstance(budget, str) else int(budget)
+
+
 def remove(model: torch.nn.Module) -> torch.nn.Module:
-    """Takes the schedule off a model again."""
-    if isinstance(model.__dict__.get("forward"), Region):
-        del model.forward
+    """Takes the schedule, or those of its parts, off a model again."""
+    for module in model.modules():
+        if isinstance(module.__dict__.get("forward"), Region):
+            del module.forward
     return model
 
 
@@ -137,10 +211,9 @@ def _check_choice(name: str, value: str) -> None:
         raise ValueError(f"{name} is {value!r}; there are \"error\" and \"plain\"")
 
 
-def _auto_budget(captured: Captured) -> int:
-    free, source = free_bytes(captured.device)
-    missing = sum(p.numel() * p.element_size() for p in captured.model.parameters()
-                  if p.requires_grad and p.grad is None)
+def _auto_budget(model: torch.nn.Module, device: torch.device) -> int:
+    free, source = free_bytes(device)
+    missing = sum(p.numel() * p.element_size() for p in model.parameters() if p.requires_grad and p.grad is None)
     budget = int(AUTO_SHARE * free) - missing
     if budget <= 0:
         raise BudgetError(f"budget \"auto\": {free} bytes are free ({source}); gradients of parameters need {missing}")

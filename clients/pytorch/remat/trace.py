@@ -15,7 +15,7 @@ import torch
 import torch.fx
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from .errors import CaptureError
+from .errors import UntraceableError
 from .graph import tensors_of
 
 _FACTORIES = ("arange", "empty", "eye", "full", "linspace", "normal", "ones", "rand", "randint", "randn", "randperm",
@@ -47,7 +47,7 @@ def trace(model: torch.nn.Module, bound: Dict[str, Any],
     """The graph, and the paths of submodules that cannot be traced and are single nodes in it.
 
     bound: arguments of forward by name. Runs the forward; where a submodule fails, all is tried again without it.
-    Raises CaptureError when it is the model's own forward that fails.
+    Raises UntraceableError when it is the model's own forward that fails.
     """
     alone: Set[str] = set()
     while True:
@@ -57,8 +57,7 @@ def trace(model: torch.nn.Module, bound: Dict[str, Any],
                 return tracer.trace(model), sorted(alone)
         except Exception as error:  # whatever the user's forward raises under tracing
             if not tracer.path:
-                raise CaptureError(f"the forward of {type(model).__name__} cannot be traced: {error}; fit its parts "
-                                   "(submodules that can), or write the model as a Sequential") from error
+                raise UntraceableError(f"the forward of {type(model).__name__} cannot be traced: {error}.") from error
             alone.add(tracer.path[-1])
 
 

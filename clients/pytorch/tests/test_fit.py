@@ -4,6 +4,7 @@ import copy
 import json
 import math
 import subprocess
+import warnings
 import xml.etree.ElementTree
 
 import pytest
@@ -154,6 +155,49 @@ def test_models_that_cannot_be_captured(server):
     remat.fit(model, x, "1GiB", server=server)
     assert model.forward.alone == ["data"]
     assert_same(step(model, (x,), 0), step(plain, (x,), 0))
+
+
+class Deciding(nn.Module):
+    """Its forward depends on data; two parts of it do not, one of which is used twice."""
+
+    def __init__(self):
+        super().__init__()
+        self.encoder = nn.Sequential(*(nn.Sequential(nn.Linear(32, 32), nn.Tanh(), nn.Dropout(0.1)) for _ in range(6)))
+        self.middle, self.inner = nn.Linear(32, 32), nn.ModuleDict()
+        self.inner["head"] = nn.Sequential(nn.Linear(32, 32), nn.Tanh(), nn.Linear(32, 32), nn.Tanh(), nn.Linear(32, 4))
+
+    def forward(self, x, direct=False):
+        y = self.encoder(x if direct else self.middle(x))
+        if y.sum() > 1e9:
+            return y
+        y = self.encoder(self.middle(y))
+        return self.inner["head"](y)
+
+
+@pytest.mark.parametrize("budget", ["80%", 220000])
+def test_parts_of_a_model_that_cannot_be_followed(budget, server):
+    model, x = Deciding(), torch.randn(64, 32)
+    plain = copy.deepcopy(model)
+    with pytest.warns(UserWarning, match="forward of Deciding cannot be traced.*: encoder, inner.head"):
+        remat.fit(model, x, budget, server=server)
+    assert "forward" not in model.__dict__
+    regions = [model.encoder.forward, model.inner["head"].forward]
+    if isinstance(budget, int):
+        assert 2 * regions[0].schedule["budget"] + regions[1].schedule["budget"] <= budget
+    assert all(region.schedule["peak"] < region.schedule["store_all_peak"] for region in regions)
+    for seed in range(2):
+        assert_same(step(model, (x,), seed), step(plain, (x,), seed))
+    remat.remove(model)
+    assert all("forward" not in module.__dict__ for module in model.modules())
+    with pytest.raises(remat.BudgetError, match="at least: \"encoder\" [0-9]+"):
+        remat.fit(model, x, 30000, server=server)
+    assert all("forward" not in module.__dict__ for module in model.modules())
+    with pytest.warns(UserWarning, match="scheduled are: encoder.1, .*, inner.head"):  # the encoder's calls are not alike
+        remat.fit(model, (x, True), "100%", server=server)
+    remat.remove(model)
+    with pytest.raises(remat.CaptureError, match="fitted in parts"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        remat.compare(model, x, ["90%"], server=server)
 
 
 @pytest.mark.parametrize("budget", [-1, math.nan, math.inf, 0.5, "many", "-3GiB", "12XB", None, True])
