@@ -104,7 +104,8 @@ json_t *remat_schedule_encode(const remat_schedule_answer *answer)
     set(json, "gap", json_real(excess(simulation->makespan, schedule->lower_bound)), &failed);
     set(json, "verified", json_boolean(simulation->valid), &failed);
     set(json, "nodes", remat_node_ids_encode(answer->profile), &failed);
-    set(json, "operations", remat_operations_encode(&schedule->operations), &failed);
+    set(json, "operations", remat_operations_encode(&schedule->operations, answer->profile),
+        &failed);
     if (answer->question->way.given)
         set(json, "link", remat_link_encode(&answer->question->way.link), &failed);
     if (answer->question->alignment) {
@@ -140,12 +141,28 @@ json_t *remat_timeline_encode(const char *schedule_id, uint64_t budget,
     set(json, "peak", bytes(simulation->peak), &failed);
     set(json, "peak_operation", json_integer((json_int_t)simulation->peak_operation), &failed);
     set(json, "nodes", remat_node_ids_encode(profile), &failed);
-    set(json, "operations", remat_operations_encode(operations), &failed);
+    set(json, "operations", remat_operations_encode(operations, profile), &failed);
     set(json, "start", start, &failed);
     set(json, "end", end, &failed);
     set(json, "memory_during", during, &failed);
     set(json, "memory_after", after, &failed);
     return finish(json, failed);
+}
+
+json_t *remat_values_encode(const remat_layout *layout)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; list && i < layout->n; i++) {
+        const remat_allocation *a = &layout->items[i];
+        json_t *item =
+            json_pack("[s, I, I, i, i]", remat_allocation_kind_name((remat_allocation_kind)a->kind),
+                      (json_int_t)a->index, (json_int_t)a->bytes, (int)a->first, (int)a->last);
+        if (json_array_append_new(list, item)) {
+            json_decref(list);
+            return NULL;
+        }
+    }
+    return list;
 }
 
 static json_t *recomputed_encode(const remat_profile *profile, const double *node_recomputed)
@@ -198,10 +215,12 @@ json_t *remat_tradeoff_point(const remat_profile *profile, uint64_t budget,
         return json_pack("{s:I, s:b, s:n, s:n, s:n}", "budget", (json_int_t)budget, "feasible", 0,
                          "makespan", "overhead", "peak");
     const remat_point *point = &frontier[index];
-    return json_pack("{s:I, s:b, s:f, s:f, s:I, s:s}", "budget", (json_int_t)budget, "feasible", 1,
-                     "makespan", point->makespan, "overhead",
+    return json_pack("{s:I, s:b, s:f, s:f, s:I, s:s, s:f}", "budget", (json_int_t)budget,
+                     "feasible", 1, "makespan", point->makespan, "overhead",
                      excess(point->makespan, remat_store_all_makespan(profile)), "peak",
-                     (json_int_t)point->peak, "solver", remat_table_solver(table)->name);
+                     (json_int_t)point->peak, "solver", remat_table_solver(table)->name,
+                     "lower_bound",
+                     remat_table_lower_bound(table, profile, budget, point->makespan));
 }
 
 /* ---- solvers ---- */

@@ -170,12 +170,14 @@ json_t *remat_options_encode(const remat_solver *solver, const remat_options *op
 
 /* ---- operations ---- */
 
-/* [["F", 0], ["X", 3], ["D", "input", 0], ["S", 1, 4], ..]; indices are checked against the
- * profile. The list is cleared by the caller; *ret_operations is untouched on failure. */
+/* [["F", 0], ["B", 2, "winograd"], ["X", 3], ["D", "input", 0], ["S", 1, 4], ..]; F, A and B name
+ * the alternative that they run, unless it is the node's own implementation. Indices and names are
+ * checked against the profile. The list is cleared by the caller; *ret_operations is untouched on
+ * failure. */
 remat_status remat_operations_decode(const json_t *json, const remat_profile *profile,
                                      const char *field, remat_operations *ret_operations,
                                      remat_error *error);
-json_t *remat_operations_encode(const remat_operations *operations);
+json_t *remat_operations_encode(const remat_operations *operations, const remat_profile *profile);
 
 /* [[operation, kind, node, offset], ..] in the order in which they are made: operation is the index
  * of the one that allocates, -1 for a graph input that is there from the start; kind is a
@@ -223,10 +225,15 @@ json_t *remat_timeline_encode(const char *schedule_id, uint64_t budget,
                               const remat_profile *profile, const remat_operations *operations,
                               const remat_moment *moments, const remat_simulation *simulation);
 
+/* Every allocation in the order in which they are made: kind, index, bytes, first and last operation
+ * of its life. */
+json_t *remat_values_encode(const remat_layout *layout);
+
 json_t *remat_simulation_encode(const remat_profile *profile, const remat_simulation *simulation,
                                 const double *node_recomputed);
 
-/* One {budget, feasible, makespan, overhead, peak}. table NULL: infeasible. */
+/* One {budget, feasible, makespan, overhead, peak}; where feasible also solver and lower_bound. table
+ * NULL: infeasible. */
 json_t *remat_tradeoff_point(const remat_profile *profile, uint64_t budget,
                              const remat_table *table);
 

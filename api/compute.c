@@ -52,10 +52,18 @@ static remat_status replay(const json_t *schedule, const remat_profile *profile,
                           profile->name, simulation.bad_operation, simulation.reason);
     const char *id = json_string_value(json_object_get(schedule, "schedule_id"));
     double budget = json_number_value(json_object_get(schedule, "budget"));
+    remat_layout layout = {0};
+    status = remat_layout_new(profile, operations, 1, &layout, error); /* for the lives in it */
+    if (status)
+        return status;
     json_t *answer = remat_timeline_encode(id ? id : "", budget >= 0 ? (uint64_t)budget : 0,
                                            profile, operations, moments, &simulation);
-    if (!answer)
+    bool whole = !json_object_set_new(answer, "values", remat_values_encode(&layout));
+    remat_layout_clear(&layout);
+    if (!whole) {
+        json_decref(answer);
         return remat_fail_memory(error);
+    }
     *ret_answer = answer;
     return REMAT_OK;
 }

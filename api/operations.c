@@ -58,6 +58,29 @@ static remat_status read_target(const reading *r, const json_t *json, remat_oper
                       input ? "graph input" : "node", &operation->index);
 }
 
+/* ["F", v], ["F", v, "winograd"]; likewise A and B. */
+static remat_status read_computation(const reading *r, const json_t *json,
+                                     remat_operation *operation)
+{
+    remat_status status =
+        read_index(r, json_array_get(json, 1), r->profile->n_nodes, "node", &operation->index);
+    if (status || json_array_size(json) == 2)
+        return status;
+    const char *name = json_string_value(json_array_get(json, 2));
+    if (json_array_size(json) != 3 || !name)
+        return bad(r, "F, A and B have the node's number, then the name of one of its alternatives "
+                      "or nothing");
+    const remat_node *node = &r->profile->nodes[operation->index];
+    for (uint32_t k = 1; k <= node->n_alternatives; k++)
+        if (strcmp(remat_implementation(node, k).name, name) == 0) {
+            operation->alternative = (uint16_t)k;
+            return REMAT_OK;
+        }
+    return remat_fail(r->error, REMAT_INVALID, r->field,
+                      "%s: node \"%.100s\" has no alternative \"%.100s\"", r->field, node->id,
+                      name);
+}
+
 static remat_status read_operation(const reading *r, const json_t *json, remat_operation *operation)
 {
     static const char letters[] = "FABDOPSR";
@@ -76,9 +99,7 @@ static remat_status read_operation(const reading *r, const json_t *json, remat_o
         return read_state(r, json, operation);
     if (operation->kind == REMAT_D || operation->kind == REMAT_O || operation->kind == REMAT_P)
         return read_target(r, json, operation);
-    if (json_array_size(json) != 2)
-        return bad(r, "F, A and B have one number: the node");
-    return read_index(r, json_array_get(json, 1), r->profile->n_nodes, "node", &operation->index);
+    return read_computation(r, json, operation);
 }
 
 remat_status remat_operations_decode(const json_t *json, const remat_profile *profile,
@@ -104,7 +125,7 @@ remat_status remat_operations_decode(const json_t *json, const remat_profile *pr
     return REMAT_OK;
 }
 
-static json_t *encode(const remat_operation *operation)
+static json_t *encode(const remat_operation *operation, const remat_profile *profile)
 {
     const char *name = remat_operation_name((remat_operation_kind)operation->kind);
     int index = (int)operation->index;
@@ -116,14 +137,17 @@ static json_t *encode(const remat_operation *operation)
         return json_pack("[s, i]", "X", index);
     if (operation->target == REMAT_SAVED)
         return json_pack("[s, s, i]", name, "saved", index);
+    if (operation->alternative > 0)
+        return json_pack("[s, i, s]", name, index,
+                         remat_implementation(&profile->nodes[index], operation->alternative).name);
     return json_pack("[s, i]", name, index);
 }
 
-json_t *remat_operations_encode(const remat_operations *operations)
+json_t *remat_operations_encode(const remat_operations *operations, const remat_profile *profile)
 {
     json_t *list = json_array();
     for (size_t i = 0; list && i < operations->length; i++)
-        if (json_array_append_new(list, encode(&operations->items[i]))) {
+        if (json_array_append_new(list, encode(&operations->items[i], profile))) {
             json_decref(list);
             return NULL;
         }

@@ -182,7 +182,7 @@ static remat_status find_minima(const engine *e, const known_profile *known, rem
         deadline = uv_hrtime() + MINIMUM_NANOSECONDS;
         remat_status status = remat_solver_accepts(solvers[i], &problem, error);
         if (!status)
-            status = solvers[i]->estimate(&problem, &estimate, error);
+            status = remat_estimate_table(solvers[i], &problem, &estimate, error);
         if (!status && estimate.updates > MINIMUM_UPDATES)
             continue;
         if (!status)

@@ -155,7 +155,7 @@ static remat_status make_table(engine *e, known_profile *known, const remat_solv
                                remat_table **ret_table, remat_error *error)
 {
     remat_estimate estimate;
-    remat_status status = solver->estimate(problem, &estimate, error);
+    remat_status status = remat_estimate_table(solver, problem, &estimate, error);
     if (status)
         return status;
     if (s->tables_only) {
@@ -286,7 +286,7 @@ static size_t count_quick(const round_of_inquiries *r, size_t n)
                                        .options = one->options,
                                        .max_budget = r->asked->budget};
         remat_estimate estimate;
-        if (one->solver->estimate(&problem, &estimate, NULL) ||
+        if (remat_estimate_table(one->solver, &problem, &estimate, NULL) ||
             estimate.updates > SIDE_BY_SIDE_UPDATES)
             break;
     }

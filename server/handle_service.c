@@ -224,12 +224,3 @@ bool get_openapi(request *r)
     reply_body(r, 200, copy ? body_new(copy, length, true) : NULL);
     return true;
 }
-
-bool get_root(request *r)
-{
-    char *text = strdup("remat " REMAT_VERSION ": rematerialization schedules over HTTP.\n"
-                        "The page is not in this build. The API is described by /openapi.json.\n");
-    reply_body(r, 200, text ? body_new(text, strlen(text), false) : NULL);
-    r->reply.content_type = "text/plain; charset=utf-8";
-    return true;
-}

@@ -46,5 +46,6 @@ bool get_ready(request *r);
 bool get_metrics(request *r);
 bool get_openapi(request *r);
 bool get_root(request *r);
+bool get_page_file(request *r);
 
 #endif

@@ -306,6 +306,18 @@ static struct MHD_Response *make_response(request *r, size_t *ret_sent)
     return add_type(response, out->content_type ? out->content_type : "application/json");
 }
 
+/* No script, style or connection but the daemon's own files, no inline script, in no frame. */
+static void add_policy(struct MHD_Response *response)
+{
+    MHD_add_response_header(
+        response, "Content-Security-Policy",
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
+        "connect-src 'self'; worker-src 'self'; base-uri 'none'; form-action 'none'; "
+        "frame-ancestors 'none'");
+    MHD_add_response_header(response, "Referrer-Policy", "no-referrer");
+    MHD_add_response_header(response, "Cross-Origin-Opener-Policy", "same-origin");
+}
+
 static void add_headers(const request *r, struct MHD_Response *response)
 {
     const reply *out = &r->reply;
@@ -316,6 +328,8 @@ static void add_headers(const request *r, struct MHD_Response *response)
     const char *kept = r->service->config.tokens[0] ? "private, max-age=31536000, immutable"
                                                     : "public, max-age=31536000, immutable";
     MHD_add_response_header(response, "Cache-Control", out->immutable ? kept : "no-store");
+    if (out->page)
+        add_policy(response);
     if (out->etag[0])
         MHD_add_response_header(response, "ETag", out->etag);
     if (out->location[0])

@@ -28,6 +28,7 @@ typedef struct reply {
     const char *allow;    /* NULL: none */
     unsigned retry_after; /* seconds; 0: none */
     bool authenticate;    /* WWW-Authenticate: Bearer */
+    bool page;            /* a file of the page: with what a browser may do in it */
     stream *stream;       /* events instead of a body (streams.h) */
 } reply;
 

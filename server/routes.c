@@ -106,7 +106,7 @@ remat_status parse_content(request *r, json_t **ret_json, remat_error *error)
 
 typedef bool (*handler)(request *r);
 
-typedef enum id_kind { NO_ID, HEX_64, HEX_32 } id_kind;
+typedef enum id_kind { NO_ID, HEX_64, HEX_32, FILE_NAME } id_kind;
 
 typedef struct route {
     const char *prefix, *suffix; /* around the id */
@@ -122,6 +122,7 @@ static const route routes[] = {
     {"/metrics", "", "/metrics", NO_ID, get_metrics, NULL, NULL, false},
     {"/openapi.json", "", "/openapi.json", NO_ID, get_openapi, NULL, NULL, false},
     {"/", "", "/", NO_ID, get_root, NULL, NULL, true},
+    {"/page/", "", "/page/{file}", FILE_NAME, get_page_file, NULL, NULL, true},
     {"/v1/profiles", "", "/v1/profiles", NO_ID, list_profiles, post_profile, NULL, false},
     {"/v1/profiles/", "", "/v1/profiles/{id}", HEX_64, get_profile, NULL, delete_profile, false},
     {"/v1/schedules", "", "/v1/schedules", NO_ID, list_schedules, post_schedule, NULL, false},
@@ -150,11 +151,25 @@ const char *const *routes_names(size_t *ret_count)
     return names;
 }
 
+/* The same for a route whose id is the name of a file. */
+static bool matches_file(const route *one, const char *path, char id[REMAT_ID_SIZE])
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+    size_t prefix = strlen(one->prefix), length = strlen(path);
+    if (length <= prefix || length - prefix >= REMAT_ID_SIZE ||
+        memcmp(path, one->prefix, prefix) != 0 || strspn(path + prefix, plain) != length - prefix)
+        return false;
+    memcpy(id, path + prefix, length - prefix + 1);
+    return true;
+}
+
 /* Whether path is of the route, and the id in it. */
 static bool matches(const route *one, const char *path, char id[REMAT_ID_SIZE])
 {
     size_t prefix = strlen(one->prefix), length = strlen(path), suffix = strlen(one->suffix);
     size_t digits = one->id == HEX_64 ? 64 : one->id == HEX_32 ? 32 : 0;
+    if (one->id == FILE_NAME)
+        return matches_file(one, path, id);
     if (length != prefix + digits + suffix || memcmp(path, one->prefix, prefix) != 0 ||
         memcmp(path + length - suffix, one->suffix, suffix) != 0)
         return false;

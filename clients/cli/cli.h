@@ -171,8 +171,9 @@ void summary_line(const struct cli *cli, const char *name, const char *format, .
 typedef struct trace_step {
     char letter;
     bool saved, input;
-    bool again;  /* an F or A of a node that ran before */
-    bool pebble; /* of the pebble model: S copies, D and b (Db) drop, T is the turn */
+    bool again;              /* an F or A of a node that ran before */
+    const char *alternative; /* of an F, A or B: the implementation; "" for the node's own */
+    bool pebble;             /* of the pebble model: S copies, D and b (Db) drop, T is the turn */
     uint32_t index, version;
     const char *id; /* of node, or "" */
     double start, end;

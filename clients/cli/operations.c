@@ -25,7 +25,8 @@ static bool is_drop(const trace_step *step)
 static bool continues(const run *r, const trace *t, const trace_step *next)
 {
     const trace_step *begin = &t->steps[r->first];
-    if (next->letter != begin->letter || next->again != begin->again)
+    if (next->letter != begin->letter || next->again != begin->again ||
+        strcmp(next->alternative, begin->alternative) != 0)
         return false;
     if (next->letter == 'F' || next->letter == 'A')
         return next->index == r->to + 1;
@@ -115,6 +116,10 @@ static void print_run(const struct cli *cli, const trace *t, const run *r)
     if (r->count > 1) {
         fputs(" .. ", stdout);
         text_safe(stdout, end->id);
+    }
+    if (begin->alternative[0]) {
+        fputs("  with ", stdout);
+        text_safe(stdout, begin->alternative);
     }
     putchar('\n');
 }

@@ -27,7 +27,7 @@ static bool is_index(const json_t *json)
            json_integer_value(json) <= UINT32_MAX;
 }
 
-/* Letter, target and numbers: ["F", 0], ["D", "saved", 3], ["S", 1, 4]. */
+/* Letter, target and numbers: ["F", 0], ["B", 2, "winograd"], ["D", "saved", 3], ["S", 1, 4]. */
 static remat_status read_shape(const reading *r, const json_t *json, trace_step *step)
 {
     const char *letter = json_string_value(json_array_get(json, 0));
@@ -41,6 +41,12 @@ static remat_status read_shape(const reading *r, const json_t *json, trace_step 
     if (!is_index(json_array_get(json, first)))
         return bad_operation(r, "has no index");
     step->index = (uint32_t)json_integer_value(json_array_get(json, first));
+    const json_t *alternative = json_array_get(json, 2);
+    if (strchr("FAB", step->letter) && alternative) {
+        if (!json_is_string(alternative))
+            return bad_operation(r, "names no implementation");
+        step->alternative = json_string_value(alternative);
+    }
     if (step->letter != 'S' && step->letter != 'R')
         return REMAT_OK;
     if (!is_index(json_array_get(json, 2)))
@@ -72,7 +78,7 @@ static remat_status read_pebble(const reading *r, const json_t *json, trace_step
 
 static remat_status read_step(const reading *r, const json_t *json, trace_step *step)
 {
-    *step = (trace_step){.id = ""};
+    *step = (trace_step){.id = "", .alternative = ""};
     remat_status status = r->branches ? read_pebble(r, json, step) : read_shape(r, json, step);
     if (status || step->input || (!step->pebble && (step->letter == 'S' || step->letter == 'R')))
         return status;

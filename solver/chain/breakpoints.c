@@ -7,6 +7,12 @@
  *   C_2(k)   = sum of u_f over s..k-1 + C(k,t, m - a_{k-1}) + C(s,k-1, m)
  *                                                                  if m >= m_fwd(s,j,t), s <= j < k
  *
+ * A stage may have several ways to run (implementations, as in section 5.4.2 of Shilova's thesis):
+ * C(s,s,.) and C_1 are the least over the ways to run F_all and B, and the pass of C_2 is a step
+ * function of m: at F^j it takes the fastest way whose workspace fits,
+ *
+ *   P(s,k,t,m) = sum over s <= j < k of min { u_f,j,w : m >= m_fwd(s,j,t) with o_f,j,w }
+ *
  * Corrected: the paper tests F_all^s of C_1 with delta_s through the leaf, where delta_t is alive;
  * and it tests the whole pass up to t for every k. Not in the paper: memory is not cut into slots,
  * C(s,t,.) is kept as the sorted list of its breakpoints.
@@ -15,7 +21,7 @@
  * are at least those of computing nothing else twice, so it matters only left of where the envelope
  * has got there; both lists decrease, so the sum eight breakpoints ahead bounds everything before;
  * and most k improve nothing, so the envelope is rebuilt only when one does. */
-#include "chain/breakpoints.h"
+#include "chain/breakpoints_table.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -25,34 +31,12 @@ enum { LOOK_AHEAD = 8, CANCEL_EVENTS = 1 << 18, EVENTS_OF_A_POSITION = 4 };
 typedef remat_breakpoint point;
 typedef remat_breakpoint_list list;
 
-struct remat_breakpoints {
-    uint32_t n;
-    bool inputs_only;
-    unsigned n_workers;
-    list *cells; /* (s,t), s <= t: row s after row s-1 */
-    remat_arena *arenas;
-    uint64_t n_points;
-};
-
-/* Index of the last point with at most bytes, or -1. */
-static ptrdiff_t last_within(const list *cell, uint64_t bytes)
-{
-    size_t low = 0, high = cell->count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (cell->points[middle].bytes <= bytes)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return (ptrdiff_t)low - 1;
-}
-
 /* ---- one cell: the envelope of its candidates ---- */
 
 typedef struct worker {
     point *envelope, *found, *merged; /* lists under construction, of one capacity */
-    size_t n_envelope, n_found, capacity;
+    point *pass, *longer;             /* the step function of a pass, of another capacity */
+    size_t n_envelope, n_found, capacity, n_pass, pass_capacity;
     uint64_t n_points;
     double events, events_seen;
     remat_status status;
@@ -73,20 +57,6 @@ static bool reserve(worker *w, size_t capacity)
     }
     w->capacity = capacity;
     return true;
-}
-
-/* envelope := candidates of C_1. */
-static void start_with_save(worker *w, const remat_chain *chain, const list *next, uint32_t s,
-                            uint32_t t)
-{
-    uint64_t need = remat_chain_need_all(chain, s, t);
-    int64_t cost = chain->forward[s] + chain->backward[s];
-    for (size_t i = 0; i < next->count; i++) {
-        uint64_t bytes = remat_larger(need, next->points[i].bytes + chain->kept[s]);
-        if (w->n_envelope > 0 && w->envelope[w->n_envelope - 1].bytes == bytes)
-            w->n_envelope--;
-        w->envelope[w->n_envelope++] = (point){bytes, next->points[i].ticks + cost};
-    }
 }
 
 /* Bytes from which on the envelope costs at most ticks. */
@@ -115,10 +85,11 @@ static void find_improvements(worker *w, const list *right, uint64_t shift, cons
 {
     const point *f = right->points, *g = left->points, *envelope = w->envelope;
     size_t nf = right->count, ng = left->count, ne = w->n_envelope, e = 0;
-    size_t i = (size_t)last_within(right, from - shift), j = (size_t)last_within(left, from);
+    size_t i = (size_t)remat_breakpoints_last(right, from - shift),
+           j = (size_t)remat_breakpoints_last(left, from);
     size_t steps = 0;
     list so_far = {w->envelope, ne};
-    e = (size_t)(last_within(&so_far, from) + 1); /* the envelope's next point */
+    e = (size_t)(remat_breakpoints_last(&so_far, from) + 1); /* the envelope's next point */
     uint64_t at = from;
     while (at < until) {
         steps++;
@@ -177,25 +148,130 @@ static void merge_found(worker *w)
     w->n_envelope = count;
 }
 
+/* ---- C_1 and leaves ---- */
+
+/* Candidates of C_1 with one way to run F_all and B; returns how many. */
+static size_t list_save(const remat_chain *chain, const remat_double_way *save, const list *next,
+                        uint32_t t, point *to)
+{
+    uint64_t need = remat_chain_need_save(chain, save, t);
+    size_t count = 0;
+    for (size_t i = 0; i < next->count; i++) {
+        uint64_t bytes = remat_larger(need, next->points[i].bytes + save->kept);
+        if (count > 0 && to[count - 1].bytes == bytes)
+            count--;
+        to[count++] = (point){bytes, next->points[i].ticks + save->ticks};
+    }
+    return count;
+}
+
+static bool start_with_saves(worker *w, const remat_chain *chain, const list *next, uint32_t s,
+                             uint32_t t)
+{
+    const remat_stage_ways *stage = &chain->stages[s];
+    if (!reserve(w, (stage->n_saves + 1) * next->count))
+        return false;
+    w->n_envelope = list_save(chain, &stage->saves[0], next, t, w->envelope);
+    for (uint32_t i = 1; i < stage->n_saves; i++) {
+        w->n_found = list_save(chain, &stage->saves[i], next, t, w->found);
+        merge_found(w);
+    }
+    return true;
+}
+
+static void offer(worker *w, uint64_t bytes, int64_t ticks)
+{
+    w->n_found = 0;
+    push_found(w, bytes, ticks);
+    merge_found(w);
+}
+
+/* envelope := the sub-chain of one stage. */
+static bool start_with_leaf(worker *w, const remat_chain *chain, uint32_t s)
+{
+    const remat_stage_ways *stage = &chain->stages[s];
+    if (!reserve(w, (size_t)stage->n_saves + stage->n_directs))
+        return false;
+    for (uint32_t i = 0; i < stage->n_saves; i++)
+        offer(w, remat_chain_need_save(chain, &stage->saves[i], s), stage->saves[i].ticks);
+    for (uint32_t i = 0; i < stage->n_directs; i++)
+        offer(w, stage->directs[i].bytes, stage->directs[i].ticks);
+    return true;
+}
+
+/* ---- C_2 ---- */
+
+static bool reserve_pass(worker *w, size_t capacity)
+{
+    if (capacity <= w->pass_capacity)
+        return true;
+    capacity += capacity / 2;
+    point **lists[] = {&w->pass, &w->longer};
+    for (int i = 0; i < 2; i++) {
+        point *grown = realloc(*lists[i], capacity * sizeof *grown);
+        if (!grown)
+            return false;
+        *lists[i] = grown;
+    }
+    w->pass_capacity = capacity;
+    return true;
+}
+
+/* pass := the pass with F^j at its end, the sum of two step functions. */
+static bool extend_pass(worker *w, const remat_chain *chain, uint32_t s, uint32_t j, uint32_t t)
+{
+    const remat_stage_ways *stage = &chain->stages[j];
+    const remat_single_way *ways = stage->passes;
+    uint64_t base = remat_chain_need_pass(chain, s, j, t);
+    if (!reserve_pass(w, w->n_pass + stage->n_passes + 1))
+        return false;
+    if (w->n_pass == 0)
+        w->pass[w->n_pass++] = (point){0, 0};
+    size_t count = 0, i = 0, k = 0;
+    uint64_t at = remat_larger(w->pass[0].bytes, base + ways[0].bytes);
+    while (at < UINT64_MAX) {
+        while (i + 1 < w->n_pass && w->pass[i + 1].bytes <= at)
+            i++;
+        while (k + 1 < stage->n_passes && base + ways[k + 1].bytes <= at)
+            k++;
+        w->longer[count++] = (point){at, w->pass[i].ticks + ways[k].ticks};
+        uint64_t next = i + 1 < w->n_pass ? w->pass[i + 1].bytes : UINT64_MAX;
+        at = k + 1 < stage->n_passes && base + ways[k + 1].bytes < next ? base + ways[k + 1].bytes
+                                                                        : next;
+    }
+    point *swap = w->pass;
+    w->pass = w->longer;
+    w->longer = swap;
+    w->n_pass = count;
+    w->events += (double)(count - 1);
+    return true;
+}
+
+/* Candidates of C_2 for the k whose pass is in w->pass: piece by piece of its step function. */
 static bool add_pass(worker *w, const remat_chain *chain, const list *right, const list *left,
-                     uint32_t s, uint32_t k, uint64_t pass_bytes)
+                     uint32_t k)
 {
     w->events += EVENTS_OF_A_POSITION;
     if (right->count == 0 || left->count == 0)
         return true;
     uint64_t shift = chain->output[k - 1];
-    int64_t cost = chain->forward_sum[k - 1] - chain->forward_sum[s - 1];
-    int64_t least =
-        cost + right->points[right->count - 1].ticks + left->points[left->count - 1].ticks;
-    uint64_t until = reached(w, least);
-    uint64_t from = remat_larger(pass_bytes, right->points[0].bytes + shift);
-    from = remat_larger(from, left->points[0].bytes);
-    if (from >= until)
-        return true;
-    if (!reserve(w, w->n_envelope + right->count + left->count))
-        return false;
+    uint64_t first = remat_larger(right->points[0].bytes + shift, left->points[0].bytes);
+    int64_t rest = right->points[right->count - 1].ticks + left->points[left->count - 1].ticks;
+    const list pass = {w->pass, w->n_pass};
+    ptrdiff_t piece = remat_breakpoints_last(&pass, first);
     w->n_found = 0;
-    find_improvements(w, right, shift, left, cost, from, until);
+    for (size_t i = piece < 0 ? 0 : (size_t)piece; i < pass.count; i++) {
+        uint64_t from = remat_larger(first, pass.points[i].bytes);
+        uint64_t until = reached(w, pass.points[i].ticks + rest);
+        if (i + 1 < pass.count && pass.points[i + 1].bytes < until)
+            until = pass.points[i + 1].bytes;
+        w->events += i > 0;
+        if (from >= until)
+            continue;
+        if (!reserve(w, w->n_envelope + w->n_found + right->count + left->count))
+            return false;
+        find_improvements(w, right, shift, left, pass.points[i].ticks, from, until);
+    }
     if (w->n_found > 0)
         merge_found(w);
     return true;
@@ -211,31 +287,19 @@ typedef struct run {
     double events_limit;
 } run;
 
-static const list *cell(const remat_breakpoints *table, uint32_t s, uint32_t t)
-{
-    return &table->cells[remat_chain_cell(table->n, s, t)];
-}
-
 static bool build_envelope(const run *r, worker *w, uint32_t s, uint32_t t)
 {
     const remat_chain *chain = r->chain;
-    w->n_envelope = 0;
-    if (s == t) {
-        if (!reserve(w, 1))
-            return false;
-        w->envelope[w->n_envelope++] =
-            (point){remat_chain_leaf_bytes(chain, s), remat_chain_leaf_ticks(chain, s)};
-        return true;
-    }
-    const list *next = cell(r->table, s + 1, t);
-    if (!reserve(w, next->count))
+    w->n_envelope = w->n_pass = 0;
+    if (s == t)
+        return start_with_leaf(w, chain, s);
+    const list *next = remat_breakpoints_cell(r->table, s + 1, t);
+    if (!r->table->inputs_only && !start_with_saves(w, chain, next, s, t))
         return false;
-    if (!r->table->inputs_only)
-        start_with_save(w, chain, next, s, t);
-    uint64_t pass_bytes = 0;
     for (uint32_t k = s + 1; k <= t; k++) {
-        pass_bytes = remat_larger(pass_bytes, remat_chain_need_forward(chain, s, k - 1, t));
-        if (!add_pass(w, chain, cell(r->table, k, t), cell(r->table, s, k - 1), s, k, pass_bytes))
+        const list *right = remat_breakpoints_cell(r->table, k, t);
+        const list *left = remat_breakpoints_cell(r->table, s, k - 1);
+        if (!extend_pass(w, chain, s, k - 1, t) || !add_pass(w, chain, right, left, k))
             return false;
     }
     return true;
@@ -300,7 +364,7 @@ static remat_status run_diagonals(run *r)
     return status;
 }
 
-static remat_breakpoints *table_allocate(uint32_t n, bool inputs_only, unsigned n_workers)
+remat_breakpoints *remat_breakpoints_allocate(uint32_t n, bool inputs_only, unsigned n_workers)
 {
     remat_breakpoints *table = calloc(1, sizeof *table);
     if (!table)
@@ -337,7 +401,7 @@ remat_status remat_breakpoints_new(const remat_chain *chain, bool inputs_only,
              .points_limit = limits.bytes ? limits.bytes / sizeof(point) : UINT64_MAX,
              .events_limit = limits.events > 0 ? limits.events : 1e300};
     unsigned n_workers = remat_host_workers(host);
-    r.table = table_allocate(chain->n, inputs_only, n_workers);
+    r.table = remat_breakpoints_allocate(chain->n, inputs_only, n_workers);
     r.workers = calloc(n_workers, sizeof *r.workers);
     remat_status status = r.table && r.workers ? REMAT_OK : REMAT_NO_MEMORY;
     if (!status) {
@@ -349,6 +413,8 @@ remat_status remat_breakpoints_new(const remat_chain *chain, bool inputs_only,
         free(r.workers[i].envelope);
         free(r.workers[i].found);
         free(r.workers[i].merged);
+        free(r.workers[i].pass);
+        free(r.workers[i].longer);
     }
     free(r.workers);
     if (status) {
@@ -378,167 +444,5 @@ uint64_t remat_breakpoints_bytes(const remat_breakpoints *table)
 
 list remat_breakpoints_answer(const remat_breakpoints *table)
 {
-    return *cell(table, 1, table->n);
-}
-
-/* ---- trace ---- */
-
-/* A sub-chain to be emitted, or the backward that closes a C_1. */
-typedef struct task {
-    uint64_t bytes;
-    uint32_t s, t;
-    bool plain, closes;
-} task;
-
-static bool cost_within(const remat_breakpoints *table, uint32_t s, uint32_t t, uint64_t bytes,
-                        int64_t *ret_ticks)
-{
-    const list *points = cell(table, s, t);
-    ptrdiff_t i = last_within(points, bytes);
-    if (i < 0)
-        return false;
-    *ret_ticks = points->points[i].ticks;
-    return true;
-}
-
-static bool is_save(const remat_breakpoints *table, const remat_chain *chain, const task *at,
-                    int64_t ticks)
-{
-    uint32_t s = at->s;
-    int64_t inner;
-    return !table->inputs_only && at->bytes >= remat_chain_need_all(chain, s, at->t) &&
-           at->bytes >= chain->kept[s] &&
-           cost_within(table, s + 1, at->t, at->bytes - chain->kept[s], &inner) &&
-           inner + chain->forward[s] + chain->backward[s] == ticks;
-}
-
-/* The k of C_2 that costs ticks, or 0. */
-static uint32_t find_pass(const remat_breakpoints *table, const remat_chain *chain, const task *at,
-                          int64_t ticks)
-{
-    for (uint32_t k = at->s + 1; k <= at->t; k++) {
-        int64_t cost = chain->forward_sum[k - 1] - chain->forward_sum[at->s - 1];
-        if (remat_chain_need_forward(chain, at->s, k - 1, at->t) > at->bytes)
-            return 0;
-        int64_t right, left;
-        if (at->bytes >= chain->output[k - 1] &&
-            cost_within(table, at->s, k - 1, at->bytes, &left) &&
-            cost_within(table, k, at->t, at->bytes - chain->output[k - 1], &right) &&
-            cost + right + left == ticks)
-            return k;
-    }
-    return 0;
-}
-
-static remat_status trace_task(const remat_breakpoints *table, const remat_chain *chain, task at,
-                               task *stack, size_t *depth, remat_operations *operations)
-{
-    if (at.closes)
-        return remat_chain_emit_backward(at.s, at.plain, operations);
-    int64_t ticks;
-    if (!cost_within(table, at.s, at.t, at.bytes, &ticks))
-        return REMAT_CORRUPT;
-    if (at.s == at.t)
-        return remat_chain_emit_leaf(chain, at.s, at.plain, operations);
-    if (is_save(table, chain, &at, ticks)) {
-        stack[(*depth)++] = (task){.s = at.s, .plain = at.plain, .closes = true};
-        stack[(*depth)++] = (task){.bytes = at.bytes - chain->kept[at.s], .s = at.s + 1, .t = at.t};
-        return remat_chain_emit_save(at.s, operations);
-    }
-    uint32_t k = find_pass(table, chain, &at, ticks);
-    if (k == 0)
-        return REMAT_CORRUPT;
-    stack[(*depth)++] = (task){.bytes = at.bytes, .s = at.s, .t = k - 1, .plain = at.plain};
-    stack[(*depth)++] =
-        (task){.bytes = at.bytes - chain->output[k - 1], .s = k, .t = at.t, .plain = true};
-    return remat_chain_emit_pass(at.s, k - 1, operations);
-}
-
-remat_status remat_breakpoints_trace(const remat_breakpoints *table, const remat_chain *chain,
-                                     uint64_t bytes, remat_operations *operations,
-                                     remat_error *error)
-{
-    task *stack = malloc(((size_t)chain->n + 2) * sizeof *stack);
-    if (!stack)
-        return remat_fail_memory(error);
-    size_t depth = 0;
-    stack[depth++] = (task){.bytes = bytes, .s = 1, .t = chain->n, .plain = true};
-    remat_status status = REMAT_OK;
-    while (depth > 0 && !status) {
-        task at = stack[--depth];
-        status = trace_task(table, chain, at, stack, &depth, operations);
-    }
-    free(stack);
-    if (status == REMAT_CORRUPT)
-        return remat_fail(error, status, NULL, "the table has no schedule in %llu bytes",
-                          (unsigned long long)bytes);
-    return status ? remat_fail_memory(error) : REMAT_OK;
-}
-
-/* ---- bytes on disk ---- */
-
-remat_status remat_breakpoints_save(const remat_breakpoints *table, remat_buffer *buffer,
-                                    remat_error *error)
-{
-    remat_status status = remat_buffer_put_u32(buffer, table->n);
-    for (size_t c = 0; c < remat_chain_cells(table->n) && !status; c++) {
-        const list *points = &table->cells[c];
-        status = remat_buffer_put_u64(buffer, points->count);
-        for (size_t i = 0; i < points->count && !status; i++) {
-            status = remat_buffer_put_u64(buffer, points->points[i].bytes);
-            if (!status)
-                status = remat_buffer_put_u64(buffer, (uint64_t)points->points[i].ticks);
-        }
-    }
-    return status ? remat_fail_memory(error) : REMAT_OK;
-}
-
-/* REMAT_CORRUPT unless the list increases in bytes and decreases in ticks, all of a possible size.
- */
-static remat_status read_list(remat_reader *reader, remat_arena *arena, list *ret)
-{
-    uint64_t count = remat_reader_u64(reader);
-    if (reader->failed || count == 0 ||
-        count > (reader->length - reader->position) / (2 * sizeof(uint64_t)))
-        return REMAT_CORRUPT;
-    point *points = remat_arena_array(arena, (size_t)count, sizeof *points);
-    if (!points)
-        return REMAT_NO_MEMORY;
-    for (size_t i = 0; i < count; i++) {
-        uint64_t bytes = remat_reader_u64(reader), ticks = remat_reader_u64(reader);
-        points[i] = (point){bytes, (int64_t)ticks};
-        if (bytes > UINT64_MAX / 4 || ticks > (uint64_t)INT64_MAX / 4)
-            return REMAT_CORRUPT;
-        if (i > 0 && (bytes <= points[i - 1].bytes || points[i].ticks >= points[i - 1].ticks))
-            return REMAT_CORRUPT;
-    }
-    *ret = (list){points, (size_t)count};
-    return REMAT_OK;
-}
-
-remat_status remat_breakpoints_load(const remat_chain *chain, bool inputs_only,
-                                    remat_reader *reader, remat_breakpoints **ret,
-                                    remat_error *error)
-{
-    uint32_t n = remat_reader_u32(reader);
-    if (reader->failed || n != chain->n ||
-        remat_chain_cells(n) > (reader->length - reader->position) / (3 * sizeof(uint64_t)))
-        return remat_fail(error, REMAT_CORRUPT, NULL, "the table is not one of %u stages",
-                          chain->n);
-    remat_breakpoints *table = table_allocate(n, inputs_only, 1);
-    if (!table)
-        return remat_fail_memory(error);
-    remat_status status = REMAT_OK;
-    for (size_t c = 0; c < remat_chain_cells(n) && !status; c++) {
-        status = read_list(reader, &table->arenas[0], &table->cells[c]);
-        table->n_points += table->cells[c].count;
-    }
-    if (status) {
-        remat_breakpoints_free(table);
-        return status == REMAT_CORRUPT
-                   ? remat_fail(error, status, NULL, "a list of the table is damaged")
-                   : remat_fail_memory(error);
-    }
-    *ret = table;
-    return REMAT_OK;
+    return *remat_breakpoints_cell(table, 1, table->n);
 }

@@ -35,6 +35,7 @@ const remat_solver remat_solver_butt = {
     .table_version = 1,
     .options = remat_persistent_options,
     .n_options = REMAT_PERSISTENT_OPTIONS,
+    .chooses = remat_persistent_chooses,
     .estimate = remat_persistent_estimate,
     .tabulate = tabulate,
     .table_free = remat_persistent_free,

@@ -3,6 +3,8 @@
  * power of two so small that the costliest schedule of the dynamic program stays below 2^60. */
 #include "chain/chain.h"
 
+#include "chain/ways.h"
+
 #include <math.h>
 #include <stdlib.h>
 
@@ -13,9 +15,15 @@ enum { TICK_BITS = 60 }; /* the costliest schedule takes fewer than 2^60 ticks *
 static double costliest(const remat_profile *profile)
 {
     double sum = 0;
-    for (uint32_t v = 0; v < profile->n_nodes; v++)
-        sum += profile->nodes[v].forward_time * (double)(profile->n_nodes - v) +
-               profile->nodes[v].backward_time;
+    for (uint32_t v = 0; v < profile->n_nodes; v++) {
+        double forward = 0, backward = 0;
+        for (uint32_t k = 0; k <= profile->nodes[v].n_alternatives; k++) {
+            const remat_alternative cost = remat_implementation(&profile->nodes[v], k);
+            forward = fmax(forward, cost.forward_time);
+            backward = fmax(backward, cost.backward_time);
+        }
+        sum += forward * (double)(profile->n_nodes - v) + backward;
+    }
     return sum;
 }
 
@@ -25,8 +33,10 @@ static int costliest_exponent(const remat_profile *profile)
 {
     double largest = 0;
     for (uint32_t v = 0; v < profile->n_nodes; v++)
-        largest =
-            fmax(largest, fmax(profile->nodes[v].forward_time, profile->nodes[v].backward_time));
+        for (uint32_t k = 0; k <= profile->nodes[v].n_alternatives; k++) {
+            const remat_alternative cost = remat_implementation(&profile->nodes[v], k);
+            largest = fmax(largest, fmax(cost.forward_time, cost.backward_time));
+        }
     int of_time = 0, of_count = 0;
     (void)frexp(largest, &of_time);
     (void)frexp((double)profile->n_nodes + 1, &of_count);
@@ -42,9 +52,12 @@ static bool is_integer_at(double time, double scale)
 static bool all_integer_at(const remat_profile *profile, double scale)
 {
     for (uint32_t v = 0; v < profile->n_nodes; v++)
-        if (!is_integer_at(profile->nodes[v].forward_time, scale) ||
-            !is_integer_at(profile->nodes[v].backward_time, scale))
-            return false;
+        for (uint32_t k = 0; k <= profile->nodes[v].n_alternatives; k++) {
+            const remat_alternative cost = remat_implementation(&profile->nodes[v], k);
+            if (!is_integer_at(cost.forward_time, scale) ||
+                !is_integer_at(cost.backward_time, scale))
+                return false;
+        }
     return true;
 }
 
@@ -86,6 +99,7 @@ typedef struct columns {
     uint64_t *output, *kept, *forward_workspace, *save_workspace, *held, *backward_bytes;
     int64_t *forward, *backward, *forward_sum, *total_sum;
     bool *direct;
+    remat_stage_ways *stages;
 } columns;
 
 static bool columns_new(remat_arena *arena, size_t length, columns *ret)
@@ -93,7 +107,8 @@ static bool columns_new(remat_arena *arena, size_t length, columns *ret)
     uint64_t *bytes = remat_arena_array(arena, length, 6 * sizeof *bytes);
     int64_t *ticks = remat_arena_array(arena, length, 4 * sizeof *ticks);
     bool *direct = remat_arena_array(arena, length, sizeof *direct);
-    if (!bytes || !ticks || !direct)
+    remat_stage_ways *stages = remat_arena_array(arena, length, sizeof *stages);
+    if (!bytes || !ticks || !direct || !stages)
         return false;
     *ret = (columns){.output = bytes,
                      .kept = bytes + length,
@@ -105,8 +120,25 @@ static bool columns_new(remat_arena *arena, size_t length, columns *ret)
                      .backward = ticks + length,
                      .forward_sum = ticks + 2 * length,
                      .total_sum = ticks + 3 * length,
-                     .direct = direct};
+                     .direct = direct,
+                     .stages = stages};
     return true;
+}
+
+static void show(remat_chain *chain, const columns *c)
+{
+    chain->output = c->output;
+    chain->kept = c->kept;
+    chain->forward_workspace = c->forward_workspace;
+    chain->save_workspace = c->save_workspace;
+    chain->held = c->held;
+    chain->backward_bytes = c->backward_bytes;
+    chain->forward = c->forward;
+    chain->backward = c->backward;
+    chain->forward_sum = c->forward_sum;
+    chain->total_sum = c->total_sum;
+    chain->direct = c->direct;
+    chain->stages = c->stages;
 }
 
 static void fill_stage(const remat_profile *profile, const remat_chain *chain, columns *c,
@@ -141,9 +173,11 @@ static void fill_gradients(const remat_profile *profile, columns *c, uint32_t n)
     c->held[0] = later;
 }
 
-uint64_t remat_chain_bytes(uint32_t n)
+uint64_t remat_chain_bytes(uint32_t n, uint32_t n_alternatives)
 {
-    return sizeof(remat_chain) + (uint64_t)(n + 1) * (10 * sizeof(uint64_t) + sizeof(bool)) + 16384;
+    uint64_t way = sizeof(remat_way) + 2 * sizeof(remat_single_way) + sizeof(remat_double_way);
+    uint64_t stage = 10 * sizeof(uint64_t) + sizeof(bool) + sizeof(remat_stage_ways) + way;
+    return sizeof(remat_chain) + ((uint64_t)n + 1) * stage + n_alternatives * way + 16384;
 }
 
 remat_status remat_chain_new(const remat_profile *profile, remat_chain **ret_chain,
@@ -165,17 +199,12 @@ remat_status remat_chain_new(const remat_profile *profile, remat_chain **ret_cha
         fill_stage(profile, chain, &c, i);
     input_gradients(profile, c.held);
     fill_gradients(profile, &c, chain->n);
-    chain->output = c.output;
-    chain->kept = c.kept;
-    chain->forward_workspace = c.forward_workspace;
-    chain->save_workspace = c.save_workspace;
-    chain->held = c.held;
-    chain->backward_bytes = c.backward_bytes;
-    chain->forward = c.forward;
-    chain->backward = c.backward;
-    chain->forward_sum = c.forward_sum;
-    chain->total_sum = c.total_sum;
-    chain->direct = c.direct;
+    show(chain, &c);
+    chain->chooses = profile->n_alternatives > 0;
+    if (remat_ways_find(profile, chain, c.stages, ticks_of)) {
+        remat_chain_free(chain);
+        return remat_fail_memory(error);
+    }
     *ret_chain = chain;
     return REMAT_OK;
 }
@@ -216,18 +245,21 @@ remat_status remat_chain_emit_backward(uint32_t s, bool plain, remat_operations 
     return status;
 }
 
-remat_status remat_chain_emit_leaf(const remat_chain *chain, uint32_t s, bool plain,
-                                   remat_operations *operations)
+remat_status remat_chain_emit_direct(uint32_t s, bool plain, remat_operations *operations)
 {
-    remat_status status;
-    if (!chain->direct[s]) {
-        status = remat_chain_emit_save(s, operations);
-        return status ? status : remat_chain_emit_backward(s, plain, operations);
-    }
-    status = remat_push(operations, REMAT_B, s - 1);
+    remat_status status = remat_push(operations, REMAT_B, s - 1);
     if (!status && plain && s > 1)
         status = remat_push(operations, REMAT_D, s - 2);
     return status;
+}
+
+remat_status remat_chain_emit_leaf(const remat_chain *chain, uint32_t s, bool plain,
+                                   remat_operations *operations)
+{
+    if (chain->direct[s])
+        return remat_chain_emit_direct(s, plain, operations);
+    remat_status status = remat_chain_emit_save(s, operations);
+    return status ? status : remat_chain_emit_backward(s, plain, operations);
 }
 
 void remat_chain_measure(const remat_chain *chain, const remat_operations *operations,
@@ -238,22 +270,23 @@ void remat_chain_measure(const remat_chain *chain, const remat_operations *opera
     for (size_t k = 0; k < operations->length; k++) {
         const remat_operation *operation = &operations->items[k];
         uint32_t i = operation->index + 1;
+        const remat_way *way = &chain->stages[i].ways[operation->alternative];
         switch (operation->kind) {
         case REMAT_F:
             values += chain->output[i];
-            peak = remat_larger(peak, values + gradients + chain->forward_workspace[i]);
-            ticks += chain->forward[i];
+            peak = remat_larger(peak, values + gradients + way->forward_workspace);
+            ticks += way->forward;
             break;
         case REMAT_A:
-            values += chain->kept[i];
-            peak = remat_larger(peak, values + gradients + chain->save_workspace[i]);
-            ticks += chain->forward[i];
+            values += way->kept;
+            peak = remat_larger(peak, values + gradients + way->save_workspace);
+            ticks += way->forward;
             break;
         case REMAT_B:
-            peak = remat_larger(peak, values + chain->backward_bytes[i]);
-            values -= chain->kept[i] - chain->output[i];
+            peak = remat_larger(peak, values + way->backward_bytes);
+            values -= way->kept - chain->output[i];
             gradients = chain->held[i - 1];
-            ticks += chain->backward[i];
+            ticks += way->backward;
             break;
         default:
             values -= chain->output[i];

@@ -23,8 +23,42 @@
 #include "core/arena.h"
 #include "remat/solver.h"
 
+/* One implementation of a stage. */
+typedef struct remat_way {
+    uint64_t kept, forward_workspace, save_workspace;
+    uint64_t backward_bytes;   /* with its workspace, as remat_chain has it */
+    int64_t forward, backward; /* ticks */
+    bool keeps;                /* it saves bytes */
+} remat_way;
+
+/* Running a stage forward in a pass, or its backward directly: number of the way. */
+typedef struct remat_single_way {
+    uint64_t bytes; /* of the pass: workspace; of the direct backward: all it needs */
+    int64_t ticks;
+    uint32_t way;
+} remat_single_way;
+
+/* F_all with one way and the B that reads what it kept with another, which is the same one unless
+ * nothing is kept. */
+typedef struct remat_double_way {
+    uint64_t kept, save_workspace, backward_bytes;
+    int64_t ticks; /* of both */
+    uint32_t forward, backward;
+} remat_double_way;
+
+/* The implementations of a stage that none of the others beats in every respect. passes and directs
+ * increase in bytes and decrease in ticks. */
+typedef struct remat_stage_ways {
+    const remat_way *ways; /* [0] is the node's own, as in the arrays of remat_chain */
+    const remat_single_way *passes, *directs;
+    const remat_double_way *saves;
+    uint32_t n_ways, n_passes, n_directs, n_saves;
+    bool reads_input_only; /* the backward, where nothing is saved, and the stage is not the loss */
+} remat_stage_ways;
+
 typedef struct remat_chain {
     uint32_t n;
+    bool chooses; /* some stage has several ways; what follows knows the nodes' own ones only */
     uint64_t input_bytes;                   /* a_0, resident */
     double ticks_per_time;                  /* a power of ten or of two */
     bool exact_ticks;                       /* no time was rounded; else all were rounded down */
@@ -37,14 +71,17 @@ typedef struct remat_chain {
     const int64_t *forward, *backward;      /* u_f,i and u_b,i in ticks */
     const int64_t *forward_sum, *total_sum; /* over 1..i of u_f, and of u_f + u_b */
     const bool *direct;
+    const remat_stage_ways *stages; /* all ways */
     remat_arena arena;
 } remat_chain;
 
 /* The profile is a chain (the solver's accepts says so). The caller frees. */
 remat_status remat_chain_new(const remat_profile *profile, remat_chain **ret_chain,
                              remat_error *error);
+
 void remat_chain_free(remat_chain *chain); /* accepts NULL */
-uint64_t remat_chain_bytes(uint32_t n);    /* memory of a chain of n stages, about */
+/* Memory of a chain of n stages with so many alternatives in all, about. */
+uint64_t remat_chain_bytes(uint32_t n, uint32_t n_alternatives);
 
 static inline double remat_chain_time(const remat_chain *chain, int64_t ticks)
 {
@@ -71,12 +108,25 @@ static inline uint64_t remat_chain_need_all(const remat_chain *chain, uint32_t s
            remat_larger(chain->held[t] + chain->save_workspace[s], chain->backward_bytes[s]);
 }
 
-/* m_fwd(s,k,t): bytes for F^k in a pass that started at stage s, while delta_t is held. */
+/* m_fwd(s,k,t) without its workspace: bytes for F^k in a pass that started at stage s, while delta_t
+ * is held. */
+static inline uint64_t remat_chain_need_pass(const remat_chain *chain, uint32_t s, uint32_t k,
+                                             uint32_t t)
+{
+    return chain->held[t] + chain->output[k] + (k > s ? chain->output[k - 1] : 0);
+}
+
 static inline uint64_t remat_chain_need_forward(const remat_chain *chain, uint32_t s, uint32_t k,
                                                 uint32_t t)
 {
-    return chain->held[t] + chain->output[k] + chain->forward_workspace[k] +
-           (k > s ? chain->output[k - 1] : 0);
+    return remat_chain_need_pass(chain, s, k, t) + chain->forward_workspace[k];
+}
+
+/* m_all(s,t) for one of several ways. */
+static inline uint64_t remat_chain_need_save(const remat_chain *chain, const remat_double_way *save,
+                                             uint32_t t)
+{
+    return save->kept + remat_larger(chain->held[t] + save->save_workspace, save->backward_bytes);
 }
 
 /* The sub-chain of one stage: bytes and ticks. */
@@ -109,11 +159,14 @@ remat_status remat_chain_emit_pass(uint32_t s, uint32_t last, remat_operations *
 remat_status remat_chain_emit_save(uint32_t s, remat_operations *operations);
 /* B^s after F_all^s. */
 remat_status remat_chain_emit_backward(uint32_t s, bool plain, remat_operations *operations);
+/* The direct B^s: after no F_all^s. */
+remat_status remat_chain_emit_direct(uint32_t s, bool plain, remat_operations *operations);
 /* F_all^s, B^s; or the direct B^s. */
 remat_status remat_chain_emit_leaf(const remat_chain *chain, uint32_t s, bool plain,
                                    remat_operations *operations);
 
-/* Bytes (a_0 included) and ticks that the model counts for a list of F, A, B and D. */
+/* Bytes (a_0 included) and ticks that the model counts for a list of F, A, B and D, with the
+ * implementations that it names. */
 void remat_chain_measure(const remat_chain *chain, const remat_operations *operations,
                          uint64_t *ret_bytes, int64_t *ret_ticks);
 

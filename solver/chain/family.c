@@ -186,7 +186,7 @@ remat_estimate remat_family_estimate(uint32_t n, size_t n_parameters, double n_o
 {
     double list = n_operations * (double)sizeof(remat_operation);
     return (remat_estimate){.table_bytes = n_parameters * (sizeof(family_step) + sizeof(uint64_t)) +
-                                           remat_chain_bytes(n) +
+                                           remat_chain_bytes(n, 0) +
                                            (list < 1e18 ? (uint64_t)list : UINT64_C(1) << 60),
                             .updates = n_operations * (double)n_parameters};
 }

@@ -23,8 +23,8 @@
 enum {
     REMAT_KERNEL_INFINITE = 0x3f3f3f3f, /* bytes alike: memset may write it */
     REMAT_KERNEL_BLOCK = 32,            /* slots */
-    REMAT_KERNEL_PAD = 16               /* entries that may be read past the end of ends_*; in
-                                           ends_left they must be infinite */
+    REMAT_KERNEL_PAD = 16               /* entries that may be read past the end of ends_*; none
+                                           of them is looked at */
 };
 
 /* BLOCK slots of a row that begin anywhere: from low[turn] to the end of that block, then high; and
@@ -54,8 +54,8 @@ typedef struct remat_kernel_block {
     int32_t *list;   /* scratch, n_k + REMAT_KERNEL_PAD */
 } remat_kernel_block;
 
-/* Fills out and likely; returns the positions looked at. */
-typedef uint32_t remat_kernel(remat_kernel_block *block);
+/* Fills out and likely. */
+typedef void remat_kernel(remat_kernel_block *block);
 
 remat_kernel remat_kernel_plain, remat_kernel_avx2, remat_kernel_avx512;
 

@@ -99,6 +99,8 @@ KERNEL_TARGET INLINE uint32_t list_below(remat_kernel_block *b, int32_t limit)
         least = MIN(least, sum);
         at = ADD(at, SPLAT(WIDTH));
         uint32_t below = BELOW(sum, limits);
+        if (b->n_k - i < WIDTH) /* beyond n_k are sub-chains not yet solved */
+            below &= (1u << (b->n_k - i)) - 1;
         if (below) {
             PUT(b->list + count, below, i);
             count += (uint32_t)__builtin_popcount(below);
@@ -127,14 +129,13 @@ KERNEL_TARGET INLINE int32_t limit_of(const remat_kernel_block *b, const VEC *be
     return limit < REMAT_KERNEL_INFINITE ? limit : REMAT_KERNEL_INFINITE;
 }
 
-KERNEL_TARGET INLINE uint32_t improve(remat_kernel_block *b, VEC *best)
+KERNEL_TARGET INLINE void improve(remat_kernel_block *b, VEC *best)
 {
     int32_t likely = (int32_t)b->likely;
     if (b->likely < b->n_k)
         add_passes(b, &likely, 1, best);
     uint32_t count = list_below(b, limit_of(b, best));
     add_passes(b, b->list, count, best);
-    return count + 1;
 }
 
 /* Slots before the first feasible one hold sums with an infinite part: mark them. */
@@ -156,14 +157,12 @@ KERNEL_TARGET INLINE void finish(const remat_kernel_block *b, VEC *best)
     }
 }
 
-KERNEL_TARGET uint32_t KERNEL_NAME(remat_kernel_block *b)
+KERNEL_TARGET void KERNEL_NAME(remat_kernel_block *b)
 {
     VEC best[LANES];
     UNROLL for (uint32_t i = 0; i < LANES; i++) best[i] = SPLAT(b->before + b->prefix);
-    uint32_t looked_at = 0;
     add_save(b, best);
     if (b->n_k > 0)
-        looked_at = improve(b, best);
+        improve(b, best);
     finish(b, best);
-    return looked_at;
 }

@@ -6,7 +6,11 @@
  * up, which holds schedules; slots are doubled until the two agree within the option "gap" at the
  * largest budget, or a limit of slots, work or memory is reached. The table reaches beyond the
  * largest budget, to REACH of it: a schedule with a larger nominal budget may fit the true one once
- * liveness has freed what the backward does not read. */
+ * liveness has freed what the backward does not read.
+ *
+ * Where stages have several ways to run, costs depend on the room at every forward, which the kernel
+ * of the slots does not know. Breakpoints do: remat_persistent_chooses says of which chains they are
+ * few enough; the table of any other is made of two views with one way each (remat/table.h). */
 #include "chain/persistent.h"
 #include "chain/breakpoints.h"
 #include "chain/slots.h"
@@ -15,10 +19,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FIRST_SLOTS = 500, MAX_SLOTS = 4000, MAX_SLOTS_OPTION = 65536, EXACT_BYTES = 128 << 20 };
+enum {
+    LEAST_SLOTS = 50,
+    FIRST_SLOTS = 500,
+    MAX_SLOTS = 4000,
+    MAX_SLOTS_OPTION = 65536,
+
+    EXACT_BYTES = 128 << 20
+};
 #define REACH 2.6
-#define EXACT_EVENTS 6e7   /* merge steps before breakpoints are given up: under a second */
-#define SLOTS_UPDATES 4e10 /* of n^3/6 slots: some seconds */
+#define CHOOSING_EVENTS 3e8 /* the most that is expected where stages have several ways */
+#define EXACT_EVENTS 6e7    /* merge steps before breakpoints are given up: under a second */
+#define SLOTS_UPDATES 4e10  /* of n^3/6 slots: some seconds */
 
 const remat_option remat_persistent_options[REMAT_PERSISTENT_OPTIONS] = {
     {.name = "slots",
@@ -69,7 +81,7 @@ void remat_persistent_free(void *table)
 uint64_t remat_persistent_bytes(const void *table)
 {
     const persistent *t = table;
-    uint64_t bytes = sizeof *t + remat_chain_bytes(t->chain->n) + t->n_steps * sizeof *t->steps;
+    uint64_t bytes = sizeof *t + remat_chain_bytes(t->chain->n, 0) + t->n_steps * sizeof *t->steps;
     if (t->breakpoints)
         return bytes + remat_breakpoints_bytes(t->breakpoints);
     return bytes + remat_slots_bytes(t->slots) +
@@ -212,34 +224,38 @@ static void push_step(persistent *t, slot_step step)
         t->steps[t->n_steps++] = step;
 }
 
-/* A step for each slot where the answer changes, measured on its list: rounding hides bytes and
- * ticks. */
+/* Appends the step of so many slots, measured on its list: rounding hides bytes and ticks. */
+static remat_status find_step(persistent *t, uint32_t slot, remat_operations *operations,
+                              const remat_host *host, remat_error *error)
+{
+    if (remat_host_cancelled(host))
+        return remat_fail(error, REMAT_CANCELLED, NULL, "cancelled");
+    operations->length = 0;
+    remat_status status = remat_slots_trace(t->slots, t->chain, slot, operations, error);
+    if (status)
+        return status;
+    slot_step step = {.slot = slot};
+    remat_chain_measure(t->chain, operations, &step.bytes, &step.ticks);
+    push_step(t, step);
+    return REMAT_OK;
+}
+
+/* A step for each slot where the answer changes. */
 static remat_status find_steps(persistent *t, const remat_host *host, remat_error *error)
 {
     const int32_t *answer = remat_slots_answer(t->slots);
     uint32_t n_slots = remat_slots_count(t->slots);
     remat_operations operations = {0};
-    remat_status status = REMAT_OK;
-    t->n_steps = 0;
     t->serves_all = n_slots * remat_slots_unit(t->slots) >= store_all_bytes(t->chain);
+    remat_status status = REMAT_OK;
+    free(t->steps);
+    t->n_steps = 0;
     t->steps = malloc(((size_t)n_slots + 1) * sizeof *t->steps);
     if (!t->steps)
         return remat_fail_memory(error);
-    for (uint32_t m = 0; m <= n_slots && !status; m++) {
-        if (answer[m] >= REMAT_KERNEL_INFINITE || (m > 0 && answer[m] == answer[m - 1]))
-            continue;
-        if (remat_host_cancelled(host)) {
-            status = remat_fail(error, REMAT_CANCELLED, NULL, "cancelled");
-            break;
-        }
-        operations.length = 0;
-        status = remat_slots_trace(t->slots, t->chain, m, &operations, error);
-        slot_step step = {.slot = m};
-        if (status)
-            break;
-        remat_chain_measure(t->chain, &operations, &step.bytes, &step.ticks);
-        push_step(t, step);
-    }
+    for (uint32_t m = 0; m <= n_slots && !status; m++)
+        if (answer[m] < REMAT_KERNEL_INFINITE && (m == 0 || answer[m] != answer[m - 1]))
+            status = find_step(t, m, &operations, host, error);
     remat_operations_clear(&operations);
     return status;
 }
@@ -269,11 +285,25 @@ static uint32_t last_slots(double n)
     return n_slots;
 }
 
+static bool fits_limit(const persistent *t, uint32_t n_slots, const remat_host *host)
+{
+    return !host || !host->memory_limit ||
+           remat_slots_peak_bytes(t->chain->n, n_slots, remat_host_workers(host)) <=
+               host->memory_limit;
+}
+
+/* Fewer where memory is short. */
+static uint32_t first_slots(const persistent *t, const remat_host *host)
+{
+    uint32_t n_slots = FIRST_SLOTS;
+    while (n_slots > LEAST_SLOTS && !fits_limit(t, n_slots, host))
+        n_slots = n_slots / 2 > LEAST_SLOTS ? n_slots / 2 : LEAST_SLOTS;
+    return n_slots;
+}
+
 static bool may_refine(const persistent *t, uint32_t n_slots, const remat_host *host)
 {
-    uint64_t peak = remat_slots_peak_bytes(t->chain->n, n_slots, remat_host_workers(host));
-    return within_work(t->chain->n, n_slots) &&
-           (!host || !host->memory_limit || peak <= host->memory_limit);
+    return within_work(t->chain->n, n_slots) && fits_limit(t, n_slots, host);
 }
 
 /* The gap falls somewhat faster than slots grow, so this never doubles too often. */
@@ -292,13 +322,11 @@ static remat_status solve_to_gap(persistent *t, const remat_problem *problem, bo
 {
     uint64_t bytes = reach(t->chain, problem->max_budget);
     double given = problem->options.values[0], target = problem->options.values[1];
-    uint32_t n_slots = given > 0 ? (uint32_t)given : FIRST_SLOTS;
+    uint32_t n_slots = given > 0 ? (uint32_t)given : first_slots(t, host);
     for (;;) {
         remat_status status = solve_slots(t, n_slots, bytes, inputs_only, host, error);
-        if (!status) {
-            free(t->steps);
+        if (!status)
             status = find_steps(t, host, error);
-        }
         if (status || given > 0)
             return status;
         double gap = gap_at(t, problem->max_budget);
@@ -322,6 +350,14 @@ static double exact_events(double n)
     return 0.004 * pow(n, 5);
 }
 
+/* Whether breakpoints can be expected to stay within limits where stages have several ways. */
+bool remat_persistent_chooses(const remat_problem *problem)
+{
+    double n = problem->profile->n_nodes, ways = n + problem->profile->n_alternatives;
+    return problem->options.values[0] == 0 && exact_bytes(n) <= EXACT_BYTES &&
+           exact_events(n) * ways / n <= CHOOSING_EVENTS;
+}
+
 /* What the automatic form may come to: the lists where even seeded chains stay within their limits,
  * else the most that breakpoints may take before they are given up or that the last slots do. */
 remat_status remat_persistent_estimate(const remat_problem *problem, remat_estimate *ret_estimate,
@@ -330,18 +366,23 @@ remat_status remat_persistent_estimate(const remat_problem *problem, remat_estim
     (void)error;
     uint32_t n = problem->profile->n_nodes;
     double stages = n, given = problem->options.values[0];
-    double exact = exact_bytes(stages), events = exact_events(stages);
+    double ways = stages + problem->profile->n_alternatives;
+    double exact = exact_bytes(stages), events = exact_events(stages) * ways / stages;
+    bool choosing = problem->profile->n_alternatives > 0 && remat_persistent_chooses(problem);
     uint32_t n_slots = given > 0 ? (uint32_t)given : last_slots(stages);
-    uint64_t others = sizeof(persistent) + remat_chain_bytes(n) +
+    uint64_t others = sizeof(persistent) + remat_chain_bytes(n, problem->profile->n_alternatives) +
                       ((uint64_t)n_slots + 1) * (sizeof(int32_t) + sizeof(slot_step));
     uint64_t bytes = remat_slots_peak_bytes(n, n_slots, 1);
     double updates = stages * stages * stages / 6 * n_slots * 2; /* rounded up, rounded down */
     if (given == 0) {
-        bool listed = exact <= EXACT_BYTES && events <= EXACT_EVENTS;
+        bool listed = choosing || (exact <= EXACT_BYTES && events <= EXACT_EVENTS);
         bytes = listed ? (uint64_t)exact : remat_larger(bytes, EXACT_BYTES);
         updates = listed ? events : 2 * updates + EXACT_EVENTS; /* all rungs together */
     }
+    uint64_t least = remat_slots_peak_bytes(n, LEAST_SLOTS, 1) + others;
     *ret_estimate = (remat_estimate){.table_bytes = bytes + others, .updates = updates};
+    if (given == 0 && !choosing && least < ret_estimate->table_bytes)
+        ret_estimate->least_bytes = least;
     return REMAT_OK;
 }
 
@@ -351,6 +392,10 @@ static remat_status solve(persistent *t, const remat_problem *problem, bool inpu
     if (problem->options.values[0] > 0)
         return solve_to_gap(t, problem, inputs_only, host, error);
     remat_breakpoints_limits limits = {.bytes = EXACT_BYTES, .events = EXACT_EVENTS};
+    if (t->chain->chooses) {
+        limits = (remat_breakpoints_limits){.bytes = host ? host->memory_limit : 0};
+        return remat_breakpoints_new(t->chain, inputs_only, limits, host, &t->breakpoints, error);
+    }
     if (host && host->memory_limit && host->memory_limit < limits.bytes)
         limits.bytes = host->memory_limit;
     remat_error refusal = {0};
@@ -421,7 +466,7 @@ static remat_status load_form(persistent *t, bool inputs_only, remat_reader *rea
     uint32_t form = remat_reader_u32(reader);
     if (form == FORM_BREAKPOINTS)
         return remat_breakpoints_load(t->chain, inputs_only, reader, &t->breakpoints, error);
-    if (form != FORM_SLOTS)
+    if (form != FORM_SLOTS || t->chain->chooses)
         return remat_fail(error, REMAT_CORRUPT, NULL, "the table has the unknown form %u", form);
     remat_status status = remat_slots_load(t->chain, inputs_only, reader, &t->slots, error);
     if (!status)

@@ -11,6 +11,9 @@ extern const remat_option remat_persistent_options[REMAT_PERSISTENT_OPTIONS];
 
 remat_status remat_persistent_estimate(const remat_problem *problem, remat_estimate *ret_estimate,
                                        remat_error *error);
+/* Whether the table of the problem chooses among alternatives by itself. */
+bool remat_persistent_chooses(const remat_problem *problem);
+
 remat_status remat_persistent_tabulate(const remat_problem *problem, bool inputs_only,
                                        const remat_host *host, void **ret_table,
                                        remat_error *error);

@@ -37,11 +37,6 @@ int64_t remat_slots_divisor(const remat_slots *slots)
     return slots->divisor;
 }
 
-uint64_t remat_slots_looked_at(const remat_slots *slots)
-{
-    return slots->looked_at;
-}
-
 const int32_t *remat_slots_answer(const remat_slots *slots)
 {
     return slots->answer;
@@ -268,7 +263,6 @@ static remat_status run_blocks(remat_slots_solve *r)
         }
         remat_host_progress(r->host, (double)(r->block + 1) / r->slots->n_blocks);
     }
-    r->slots->looked_at = remat_slots_workers_looked_at(r);
     remat_slots_copy_answer(r->slots);
     return REMAT_OK;
 }

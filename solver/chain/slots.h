@@ -29,7 +29,6 @@ void remat_slots_free(remat_slots *slots); /* accepts NULL */
 uint64_t remat_slots_peak_bytes(uint32_t n, uint32_t n_slots, unsigned n_workers);
 uint64_t remat_slots_table_bytes(uint32_t n, uint32_t n_slots);
 uint64_t remat_slots_bytes(const remat_slots *slots);
-uint64_t remat_slots_looked_at(const remat_slots *slots); /* positions not pruned, in blocks */
 
 uint64_t remat_slots_unit(const remat_slots *slots);
 uint32_t remat_slots_count(const remat_slots *slots);

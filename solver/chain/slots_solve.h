@@ -46,7 +46,6 @@ void remat_slots_solve_tile(void *context, size_t index, unsigned worker);
 remat_slots_worker *remat_slots_workers_new(const remat_slots_solve *r); /* NULL without memory */
 void remat_slots_workers_free(remat_slots_worker *workers, unsigned n_workers);
 remat_status remat_slots_workers_status(const remat_slots_solve *r);
-uint64_t remat_slots_workers_looked_at(const remat_slots_solve *r);
 uint64_t remat_slots_worker_bytes(uint32_t n);
 
 #endif

@@ -20,7 +20,6 @@ struct remat_slots {
     int32_t *impossible; /* BLOCK infinite entries, readable as a kernel's view */
     int32_t *values;
     int32_t *answer; /* row of (1,n), slot after slot */
-    uint64_t looked_at;
 };
 
 remat_slots *remat_slots_allocate(uint32_t n, uint32_t n_slots);

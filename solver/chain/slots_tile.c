@@ -10,7 +10,6 @@ enum { INFINITE = REMAT_SLOTS_INFINITE, BLOCK = REMAT_SLOTS_BLOCK, TILE = REMAT_
 struct remat_slots_worker {
     int32_t *list;
     uint32_t *late; /* with each_pass: one cell's least slots for the pass up to k-1 */
-    uint64_t looked_at;
     remat_status status;
 };
 
@@ -47,14 +46,6 @@ remat_status remat_slots_workers_status(const remat_slots_solve *r)
         if (r->workers[i].status)
             return r->workers[i].status;
     return REMAT_OK;
-}
-
-uint64_t remat_slots_workers_looked_at(const remat_slots_solve *r)
-{
-    uint64_t sum = 0;
-    for (unsigned i = 0; i < r->n_workers; i++)
-        sum += r->workers[i].looked_at;
-    return sum;
 }
 
 uint64_t remat_slots_worker_bytes(uint32_t n)
@@ -194,9 +185,9 @@ static void view_next(remat_kernel_view *view)
     view->high += view->high_step;
 }
 
-/* Fills in what (s,t) has of its own and runs the kernel. Returns the positions looked at. */
-static uint32_t solve_cell(const remat_slots_solve *r, remat_slots_worker *w, remat_kernel_block *b,
-                           uint32_t s, uint32_t t)
+/* Fills in what (s,t) has of its own and runs the kernel. */
+static void solve_cell(const remat_slots_solve *r, remat_slots_worker *w, remat_kernel_block *b,
+                       uint32_t s, uint32_t t)
 {
     size_t cell = remat_chain_cell(r->chain->n, s, t), column = column_start(t) + s;
     int32_t *end = r->ends_left + left_start(r, s) + (t - s), most = saturated(r, s, t);
@@ -215,15 +206,14 @@ static uint32_t solve_cell(const remat_slots_solve *r, remat_slots_worker *w, re
         if (!r->slots->inputs_only)
             b->save_from = r->save_from[cell];
     }
-    uint32_t looked_at = r->kernel(b);
+    r->kernel(b);
     r->likely[cell] = b->likely;
     *end = b->out[b->width - 1];
-    return looked_at;
 }
 
 /* (s,t0) .. (s,t1-1). */
-static uint64_t solve_row(const remat_slots_solve *r, remat_slots_worker *w, uint32_t s,
-                          uint32_t t0, uint32_t t1)
+static void solve_row(const remat_slots_solve *r, remat_slots_worker *w, uint32_t s, uint32_t t0,
+                      uint32_t t1)
 {
     const remat_slots *slots = r->slots;
     const remat_slots_stage *stage = &r->stages[s];
@@ -238,16 +228,14 @@ static uint64_t solve_row(const remat_slots_solve *r, remat_slots_worker *w, uin
     b.list = w->list;
     if (next < t1)
         b.save = view_row(r, remat_chain_cell(n, s + 1, next), stage->save_shift);
-    uint64_t looked_at = 0;
     for (uint32_t t = t0; t < t1; t++) {
         if (r->block == 0)
             keep_first(r, w, s, t);
-        looked_at += solve_cell(r, w, &b, s, t);
+        solve_cell(r, w, &b, s, t);
         if (t > s)
             view_next(&b.save);
         b.out += b.width;
     }
-    return looked_at;
 }
 
 /* The shifted copies of (s,t0) .. (s,t1-1): all at once, when the stores they read have settled. */
@@ -282,7 +270,6 @@ void remat_slots_solve_tile(void *context, size_t index, unsigned worker_index)
     uint32_t end = r->chain->n + 1;
     uint32_t s0 = (uint32_t)index * TILE + 1, s1 = s0 + TILE < end ? s0 + TILE : end;
     uint32_t t0 = s0 + r->diagonal * TILE, t1 = t0 + TILE < end ? t0 + TILE : end;
-    uint64_t looked_at = 0;
     for (uint32_t s = s1; s-- > s0;) {
         /* so often because the first touch of fresh memory can take milliseconds a row */
         if (remat_host_cancelled(r->host)) {
@@ -290,8 +277,7 @@ void remat_slots_solve_tile(void *context, size_t index, unsigned worker_index)
             return;
         }
         uint32_t start = t0 > s ? t0 : s;
-        looked_at += solve_row(r, w, s, start, t1);
+        solve_row(r, w, s, start, t1);
         shift_row(r, s, start, t1);
     }
-    w->looked_at += looked_at; /* once a tile: other workers' counts are on the same cache line */
 }

@@ -26,7 +26,8 @@ typedef struct judge {
     uint32_t *versions, *last_restore;          /* by version: item alive; its last R in the list */
     uint32_t *first_version;                    /* by state: where its versions begin */
     uint32_t *taker;                            /* by node: an F that would overwrite its output */
-    bool *overwrites;                           /* by operation: an F does, its first input */
+    uint64_t *saved_bytes, *host_bytes; /* by node: of saved(v) as it was made, copied out */
+    bool *overwrites;                   /* by operation: an F does, its first input */
     extent *alive;
     uint32_t n_alive;
     uint32_t next;              /* item to come */
@@ -47,9 +48,11 @@ static bool allocate(judge *j)
     j->memory = malloc(total * sizeof *j->memory);
     j->overwrites = calloc(j->operations->length + 1, sizeof *j->overwrites);
     j->alive = malloc((j->layout->n + 1) * sizeof *j->alive);
-    if (!j->memory || !j->overwrites || !j->alive)
+    j->saved_bytes = calloc(2 * n, sizeof *j->saved_bytes);
+    if (!j->memory || !j->overwrites || !j->alive || !j->saved_bytes)
         return false;
     memset(j->memory, 0xff, total * sizeof *j->memory); /* NOTHING */
+    j->host_bytes = j->saved_bytes + n;
     j->out = j->memory;
     j->saved = j->out + n;
     j->taker = j->saved + n;
@@ -84,7 +87,9 @@ static bool known(const judge *j, const remat_operation *o)
     bool moves = o->kind == REMAT_D || o->kind == REMAT_O || o->kind == REMAT_P;
     if (o->kind > REMAT_R || o->target > (moves ? REMAT_INPUT : REMAT_OUT))
         return false;
-    return o->index < (o->target == REMAT_INPUT ? p->n_inputs : p->n_nodes);
+    if (o->index >= (o->target == REMAT_INPUT ? p->n_inputs : p->n_nodes))
+        return false;
+    return moves || o->alternative <= p->nodes[o->index].n_alternatives;
 }
 
 /* Somebody reads an output: the F that would have overwritten it before could not. */
@@ -296,17 +301,22 @@ static remat_status end_operation(judge *j, uint32_t lost)
 
 /* ---- operations ---- */
 
-static remat_status forward(judge *j, uint32_t v, bool save)
+static remat_status forward(judge *j, const remat_operation *o)
 {
+    uint32_t v = o->index;
     const remat_node *node = &j->profile->nodes[v];
+    const remat_alternative cost = remat_implementation(node, o->alternative);
+    bool save = o->kind == REMAT_A;
     uint32_t nobody = NOTHING, *taken = j->overwrites[j->at] ? &j->out[node->inputs[0]] : &nobody;
     uint32_t lost = *taken;
     remat_status status = make(j, REMAT_ALLOCATION_OUT, v, node->output_bytes, lost, &j->out[v]);
+    if (save)
+        j->saved_bytes[v] = cost.saved_bytes;
     if (!status && save)
-        status = make(j, REMAT_ALLOCATION_SAVED, v, node->saved_bytes, NOTHING, &j->saved[v]);
+        status = make(j, REMAT_ALLOCATION_SAVED, v, cost.saved_bytes, NOTHING, &j->saved[v]);
     if (!status)
         status =
-            make_workspace(j, v, save ? node->save_workspace_bytes : node->forward_workspace_bytes);
+            make_workspace(j, v, save ? cost.save_workspace_bytes : cost.forward_workspace_bytes);
     die(j, taken);
     return status ? status : end_operation(j, lost);
 }
@@ -322,8 +332,9 @@ static remat_status make_gradient(judge *j, uint32_t value, uint32_t lost)
     return make(j, REMAT_ALLOCATION_INPUT_GRADIENT, k, p->inputs[k].gradient_bytes, lost, slot);
 }
 
-static remat_status backward(judge *j, uint32_t v)
+static remat_status backward(judge *j, const remat_operation *o)
 {
+    uint32_t v = o->index;
     const remat_node *node = &j->profile->nodes[v];
     remat_status status = REMAT_OK;
     if (node->n_consumers == 0) /* the loss */
@@ -333,7 +344,8 @@ static remat_status backward(judge *j, uint32_t v)
         if (j->gradients[node->inputs[i]] == NOTHING)
             status = make_gradient(j, node->inputs[i], i == 0 && node->in_place ? own : NOTHING);
     if (!status)
-        status = make_workspace(j, v, node->backward_workspace_bytes);
+        status = make_workspace(
+            j, v, remat_implementation(node, o->alternative).backward_workspace_bytes);
     die(j, &j->gradients[v]);
     die(j, &j->saved[v]);
     return status ? status : end_operation(j, own);
@@ -346,8 +358,10 @@ static remat_status fetch(judge *j, const remat_operation *o)
         return make(j, REMAT_ALLOCATION_INPUT, i, j->profile->inputs[i].bytes, NOTHING,
                     &j->inputs[i]);
     const remat_node *node = &j->profile->nodes[i];
-    if (o->target == REMAT_SAVED)
-        return make(j, REMAT_ALLOCATION_SAVED, i, node->saved_bytes, NOTHING, &j->saved[i]);
+    if (o->target == REMAT_SAVED) {
+        j->saved_bytes[i] = j->host_bytes[i];
+        return make(j, REMAT_ALLOCATION_SAVED, i, j->saved_bytes[i], NOTHING, &j->saved[i]);
+    }
     return make(j, REMAT_ALLOCATION_OUT, i, node->output_bytes, NOTHING, &j->out[i]);
 }
 
@@ -357,15 +371,17 @@ static remat_status replay(judge *j, const remat_operation *o)
     switch ((remat_operation_kind)o->kind) {
     case REMAT_F:
     case REMAT_A:
-        return forward(j, i, o->kind == REMAT_A);
+        return forward(j, o);
     case REMAT_B:
-        return backward(j, i);
+        return backward(j, o);
     case REMAT_D:
         die(j, o->target == REMAT_OUT     ? &j->out[i]
                : o->target == REMAT_SAVED ? &j->saved[i]
                                           : &j->inputs[i]);
         return end_operation(j, NOTHING);
     case REMAT_O:
+        if (o->target == REMAT_SAVED)
+            j->host_bytes[i] = j->saved_bytes[i];
         return REMAT_OK;
     case REMAT_P:
         return fetch(j, o);
@@ -419,5 +435,6 @@ remat_status remat_layout_check(const remat_profile *profile, const remat_operat
     free(j.memory);
     free(j.overwrites);
     free(j.alive);
+    free(j.saved_bytes);
     return status;
 }

@@ -17,6 +17,7 @@ typedef struct walk {
     uint32_t *first_version; /* by state: slot of its version 0; one more at the end */
     uint32_t *alive;         /* by slot: item, or NONE */
     uint32_t *last_restore;  /* by slot of a version: its last R, or NONE */
+    uint16_t *maker;         /* by node: implementation that made saved(v); then of its host copy */
     bool *read_later;        /* by node */
     bool *overwrites;        /* by operation: this F takes over its first input's place */
     remat_lives lives;
@@ -40,9 +41,10 @@ static bool allocate(walk *w)
     w->first_version[p->n_states] = slots;
     w->alive = malloc(slots * sizeof *w->alive);
     w->last_restore = malloc(slots * sizeof *w->last_restore);
+    w->maker = calloc(2 * (size_t)w->n, sizeof *w->maker);
     w->read_later = calloc(w->n, sizeof *w->read_later);
     w->overwrites = calloc(w->operations->length + 1, sizeof *w->overwrites);
-    if (!w->alive || !w->last_restore || !w->read_later || !w->overwrites)
+    if (!w->alive || !w->last_restore || !w->maker || !w->read_later || !w->overwrites)
         return false;
     memset(w->alive, 0xff, slots * sizeof *w->alive);
     memset(w->last_restore, 0xff, slots * sizeof *w->last_restore);
@@ -54,6 +56,7 @@ static void release(walk *w)
     free(w->first_version);
     free(w->alive);
     free(w->last_restore);
+    free(w->maker);
     free(w->read_later);
     free(w->overwrites);
     free(w->lives.items);
@@ -142,13 +145,18 @@ static void make_workspace(walk *w, uint32_t v, uint64_t bytes)
     end(w, &workspace);
 }
 
-static void forward(walk *w, uint32_t v, bool save)
+static void forward(walk *w, const remat_operation *operation)
 {
+    uint32_t v = operation->index;
     const remat_node *node = &w->profile->nodes[v];
+    const remat_alternative cost = remat_implementation(node, operation->alternative);
+    bool save = operation->kind == REMAT_A;
     w->alive[v] = make(w, REMAT_ALLOCATION_OUT, v, node->output_bytes);
-    if (save)
-        w->alive[w->n + v] = make(w, REMAT_ALLOCATION_SAVED, v, node->saved_bytes);
-    make_workspace(w, v, save ? node->save_workspace_bytes : node->forward_workspace_bytes);
+    if (save) {
+        w->alive[w->n + v] = make(w, REMAT_ALLOCATION_SAVED, v, cost.saved_bytes);
+        w->maker[v] = operation->alternative;
+    }
+    make_workspace(w, v, save ? cost.save_workspace_bytes : cost.forward_workspace_bytes);
     if (w->overwrites[w->at]) {
         overwrite(w, w->alive[node->inputs[0]], w->alive[v]);
         end(w, &w->alive[node->inputs[0]]);
@@ -163,8 +171,9 @@ static uint32_t make_gradient(walk *w, uint32_t value)
     return make(w, REMAT_ALLOCATION_INPUT_GRADIENT, k, w->profile->inputs[k].gradient_bytes);
 }
 
-static void backward(walk *w, uint32_t v)
+static void backward(walk *w, const remat_operation *operation)
 {
+    uint32_t v = operation->index;
     const remat_node *node = &w->profile->nodes[v];
     uint32_t *gradients = &w->alive[w->first_gradient];
     if (node->n_consumers == 0) /* the loss */
@@ -177,7 +186,8 @@ static void backward(walk *w, uint32_t v)
         if (i == 0 && node->in_place)
             overwrite(w, gradients[v], *gradient);
     }
-    make_workspace(w, v, node->backward_workspace_bytes);
+    make_workspace(w, v,
+                   remat_implementation(node, operation->alternative).backward_workspace_bytes);
     end(w, &gradients[v]);
     end(w, &w->alive[w->n + v]);
 }
@@ -194,8 +204,11 @@ static uint32_t fetch(walk *w, const remat_operation *operation)
     uint32_t i = operation->index;
     if (operation->target == REMAT_INPUT)
         return make(w, REMAT_ALLOCATION_INPUT, i, w->profile->inputs[i].bytes);
-    if (operation->target == REMAT_SAVED)
-        return make(w, REMAT_ALLOCATION_SAVED, i, w->profile->nodes[i].saved_bytes);
+    if (operation->target == REMAT_SAVED) {
+        w->maker[i] = w->maker[w->n + i];
+        return make(w, REMAT_ALLOCATION_SAVED, i,
+                    remat_implementation(&w->profile->nodes[i], w->maker[i]).saved_bytes);
+    }
     return make(w, REMAT_ALLOCATION_OUT, i, w->profile->nodes[i].output_bytes);
 }
 
@@ -205,15 +218,17 @@ static void visit(walk *w, const remat_operation *operation)
     switch ((remat_operation_kind)operation->kind) {
     case REMAT_F:
     case REMAT_A:
-        forward(w, i, operation->kind == REMAT_A);
+        forward(w, operation);
         return;
     case REMAT_B:
-        backward(w, i);
+        backward(w, operation);
         return;
     case REMAT_D:
         end(w, target(w, operation));
         return;
     case REMAT_O:
+        if (operation->target == REMAT_SAVED)
+            w->maker[w->n + i] = w->maker[i];
         return;
     case REMAT_P:
         *target(w, operation) = fetch(w, operation);

@@ -31,8 +31,8 @@ size_t remat_auto_solvers(const remat_problem *problem, uint64_t memory_limit,
             REMAT_BASELINE |
             (problem->profile->kind == REMAT_CHAIN ? (unsigned)REMAT_BASELINE_ON_CHAINS : 0u);
         if ((solvers[i]->accepts & left_out) || remat_solver_accepts(solvers[i], &own, NULL) ||
-            solvers[i]->estimate(&own, &estimate, NULL) ||
-            (memory_limit > 0 && estimate.table_bytes > memory_limit))
+            remat_estimate_table(solvers[i], &own, &estimate, NULL) ||
+            (memory_limit > 0 && estimate.least_bytes > memory_limit))
             continue;
         candidates[n++] = (candidate){solvers[i], estimate.updates, i};
     }
@@ -202,7 +202,8 @@ remat_status remat_store_all_peak(const remat_profile *profile, uint64_t *ret_pe
         remat_tabulate(remat_solver_find("store-all"), &problem, NULL, &table, error);
     if (status)
         return status;
-    *ret_peak = remat_table_frontier(table, &n)[0].peak;
+    const remat_point *frontier = remat_table_frontier(table, &n);
+    *ret_peak = frontier[n - 1].peak;
     remat_table_free(table);
     return REMAT_OK;
 }

@@ -3,6 +3,7 @@
 
 #include "core/arena.h"
 #include "core/text.h"
+#include "core/views.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -269,6 +270,12 @@ static remat_status take_alternatives(builder *b, size_t v)
 {
     const remat_node_spec *from = &b->spec->nodes[v];
     remat_node *to = &b->nodes[v];
+    char field[64];
+    snprintf(field, sizeof field, "nodes[%zu].alternatives", v);
+    if (from->n_alternatives > REMAT_MAX_ALTERNATIVES)
+        return remat_fail(b->error, REMAT_INVALID, field,
+                          "%s: node \"%s\" has %zu alternatives; at most %u", field, from->id,
+                          from->n_alternatives, REMAT_MAX_ALTERNATIVES);
     remat_alternative *alternatives =
         remat_arena_array(&b->owned->arena, from->n_alternatives, sizeof *alternatives);
     id_entry *names = malloc((from->n_alternatives + 1) * sizeof *names);
@@ -281,8 +288,6 @@ static remat_status take_alternatives(builder *b, size_t v)
         status = take_alternative(b, v, a, &alternatives[a]);
         names[a] = (id_entry){alternatives[a].name, (uint32_t)a};
     }
-    char field[64];
-    snprintf(field, sizeof field, "nodes[%zu].alternatives", v);
     if (!status)
         status = sort_ids(names, from->n_alternatives, field, b->error);
     free(names);
@@ -496,46 +501,6 @@ static remat_status check_whole(builder *b)
     return REMAT_OK;
 }
 
-static bool same_costs(const remat_node *a, const remat_node *b)
-{
-    return a->forward_time == b->forward_time && a->backward_time == b->backward_time &&
-           a->output_bytes == b->output_bytes && a->gradient_bytes == b->gradient_bytes;
-}
-
-static bool bare(const remat_node *node)
-{
-    return node->saved_bytes == 0 && node->forward_workspace_bytes == 0 &&
-           node->backward_workspace_bytes == 0 && node->save_workspace_bytes == 0;
-}
-
-static void classify(remat_profile *profile)
-{
-    uint32_t n = profile->n_nodes;
-    profile->not_chain = profile->not_join = profile->not_homogeneous = n;
-    for (uint32_t v = 0; v < n; v++) {
-        const remat_node *node = &profile->nodes[v];
-        uint32_t from_nodes = 0;
-        for (uint32_t i = 0; i < node->n_inputs; i++)
-            from_nodes += node->inputs[i] < n;
-        bool single = from_nodes <= 1 && node->n_consumers <= 1, loss = v + 1 == n;
-        if (!single && profile->not_chain == n)
-            profile->not_chain = v;
-        if (!single && !loss && profile->not_join == n)
-            profile->not_join = v;
-        bool alike = bare(node) && (loss || same_costs(node, &profile->nodes[0]));
-        if (!alike && profile->not_homogeneous == n)
-            profile->not_homogeneous = v;
-        profile->forward_time += node->forward_time;
-        profile->backward_time += node->backward_time;
-    }
-    for (uint32_t k = 0; k < profile->n_inputs; k++)
-        profile->input_bytes += profile->inputs[k].bytes;
-    profile->kind = profile->not_chain == n  ? REMAT_CHAIN
-                    : profile->not_join == n ? REMAT_JOIN
-                                             : REMAT_GRAPH;
-    profile->homogeneous = profile->not_homogeneous == n;
-}
-
 static remat_status take_header(builder *b)
 {
     static const char *const units[] = {"s", "ms", "us", "ns", "units"};
@@ -602,7 +567,7 @@ static remat_status build(builder *b)
     profile->n_nodes = (uint32_t)b->spec->n_nodes;
     profile->n_inputs = (uint32_t)b->spec->n_inputs;
     profile->n_states = (uint32_t)b->spec->n_states;
-    classify(profile);
+    remat_profile_classify(profile);
     return REMAT_OK;
 }
 

@@ -18,6 +18,7 @@ typedef struct place {
     bool alive;       /* there for the operations */
     bool overwritten; /* its bytes were taken over in place; a D is still to come */
     bool on_host;
+    uint16_t maker, host_maker; /* of saved values: the implementation that made them */
 } place;
 
 typedef struct replay {
@@ -65,13 +66,18 @@ static bool well_formed(const replay *r, const remat_operation *operation)
     if (operation->kind > REMAT_R || operation->target > REMAT_INPUT)
         return false;
     if (operation->kind == REMAT_S || operation->kind == REMAT_R)
-        return operation->index < r->profile->n_states &&
+        return operation->index < r->profile->n_states && operation->alternative == 0 &&
                operation->version <= r->profile->states[operation->index].n_writers;
     bool targeted =
         operation->kind == REMAT_D || operation->kind == REMAT_O || operation->kind == REMAT_P;
     if (targeted && operation->target == REMAT_INPUT)
-        return operation->index < r->profile->n_inputs;
-    return operation->index < r->n && (targeted || operation->target == REMAT_OUT);
+        return operation->index < r->profile->n_inputs && operation->alternative == 0;
+    if (operation->index >= r->n)
+        return false;
+    if (targeted)
+        return operation->alternative == 0;
+    return operation->target == REMAT_OUT &&
+           operation->alternative <= r->profile->nodes[operation->index].n_alternatives;
 }
 
 /* Whether something reads out(u) between here and its next making: known at every in-place forward
@@ -211,6 +217,11 @@ __attribute__((format(printf, 2, 3))) static bool reject(replay *r, const char *
     return false;
 }
 
+static const char *implementation_name(const remat_node *node, uint16_t alternative)
+{
+    return alternative ? node->alternatives[alternative - 1].name : "its own implementation";
+}
+
 static const char *node_id(const replay *r, uint32_t v)
 {
     return r->profile->nodes[v].id;
@@ -263,6 +274,14 @@ static void make(replay *r, uint32_t index)
     r->memory += p->bytes;
 }
 
+/* saved(v) is what this implementation of v saves. */
+static void set_maker(replay *r, uint32_t v, uint16_t alternative)
+{
+    place *saved = &r->places[r->n + v];
+    saved->maker = alternative;
+    saved->bytes = remat_implementation(&r->profile->nodes[v], alternative).saved_bytes;
+}
+
 static bool judge_states(replay *r, uint32_t v)
 {
     const remat_node *node = &r->profile->nodes[v];
@@ -279,9 +298,10 @@ static bool judge_states(replay *r, uint32_t v)
     return true;
 }
 
-static bool forward(replay *r, uint32_t v, bool save)
+static bool forward(replay *r, uint32_t v, uint16_t alternative, bool save)
 {
     const remat_node *node = &r->profile->nodes[v];
+    const remat_alternative cost = remat_implementation(node, alternative);
     double start = r->now;
     if (r->places[v].alive)
         return reject(r, "the output of \"%.100s\" is in memory already", node->id);
@@ -300,23 +320,40 @@ static bool forward(replay *r, uint32_t v, bool save)
     }
     uint64_t shared = freed < node->output_bytes ? freed : node->output_bytes;
     make(r, v);
-    if (save)
+    if (save) {
+        set_maker(r, v, alternative);
         make(r, r->n + v);
+    }
     set_peak(r, r->memory - shared +
-                    (save ? node->save_workspace_bytes : node->forward_workspace_bytes));
+                    (save ? cost.save_workspace_bytes : cost.forward_workspace_bytes));
     r->memory -= freed;
-    run(r, start, node->forward_time);
+    run(r, start, cost.forward_time);
     if (r->runs[v]++ > 0) {
-        r->result->recomputed_time += node->forward_time;
+        r->result->recomputed_time += cost.forward_time;
         if (r->node_recomputed)
-            r->node_recomputed[v] += node->forward_time;
+            r->node_recomputed[v] += cost.forward_time;
     }
     return true;
 }
 
-static bool backward_may_run(replay *r, uint32_t v, double *start)
+/* Whether saved(v) is there and made by the implementation that is to read it. */
+static bool judge_saved(replay *r, uint32_t v, uint16_t alternative, double *start)
 {
     const remat_node *node = &r->profile->nodes[v];
+    if (!wait_for(r, r->n + v, start))
+        return reject(r, "the saved values of \"%.100s\" are not in memory", node->id);
+    uint16_t maker = r->places[r->n + v].maker;
+    if (maker != alternative)
+        return reject(
+            r, "the saved values of \"%.100s\" were made by %.100s and are read by %.100s",
+            node->id, implementation_name(node, maker), implementation_name(node, alternative));
+    return true;
+}
+
+static bool backward_may_run(replay *r, uint32_t v, uint16_t alternative, double *start)
+{
+    const remat_node *node = &r->profile->nodes[v];
+    bool saves = remat_implementation(node, alternative).saved_bytes > 0;
     if (r->done[v])
         return reject(r, "B of \"%.100s\" has run already", node->id);
     if (r->runs[v] == 0)
@@ -325,8 +362,8 @@ static bool backward_may_run(replay *r, uint32_t v, double *start)
         if (!r->done[node->consumers[i]])
             return reject(r, "B of \"%.100s\" comes before B of its consumer \"%.100s\"", node->id,
                           node_id(r, node->consumers[i]));
-    if (node->saved_bytes > 0 && !wait_for(r, r->n + v, start))
-        return reject(r, "the saved values of \"%.100s\" are not in memory", node->id);
+    if (saves && !judge_saved(r, v, alternative, start))
+        return false;
     if (node->backward_uses_output && !wait_for(r, v, start))
         return reject(r, "the output of \"%.100s\", which its backward reads, is not in memory",
                       node->id);
@@ -355,16 +392,17 @@ static uint64_t make_gradients(replay *r, const remat_node *node)
     return overlap;
 }
 
-static bool backward(replay *r, uint32_t v)
+static bool backward(replay *r, uint32_t v, uint16_t alternative)
 {
     const remat_node *node = &r->profile->nodes[v];
+    const remat_alternative cost = remat_implementation(node, alternative);
     double start = r->now;
-    if (!backward_may_run(r, v, &start))
+    if (!backward_may_run(r, v, alternative, &start))
         return false;
     if (node->n_consumers == 0) /* the loss: its gradient, the seed, appears now */
         r->memory += node->gradient_bytes;
     uint64_t overlap = make_gradients(r, node);
-    set_peak(r, r->memory - overlap + node->backward_workspace_bytes);
+    set_peak(r, r->memory - overlap + cost.backward_workspace_bytes);
     r->memory -= node->gradient_bytes;
     place *saved = &r->places[r->n + v];
     if (saved->alive) {
@@ -374,7 +412,7 @@ static bool backward(replay *r, uint32_t v)
         r->memory -= saved->bytes;
     }
     r->done[v] = true;
-    run(r, start, node->backward_time);
+    run(r, start, cost.backward_time);
     return true;
 }
 
@@ -435,9 +473,10 @@ static bool offload(replay *r, const remat_operation *operation)
                       describe(r, operation, text, sizeof text));
     double earliest = p->ready > r->now ? p->ready : r->now;
     p->copied = transfer(r, earliest, p->bytes, r->link->to_host, &r->to_host_free);
-    if (!p->on_host)
+    if (!p->on_host || p->host_maker != p->maker)
         r->result->host_peak += p->bytes;
     p->on_host = true;
+    p->host_maker = p->maker;
     r->result->bytes_to_host += p->bytes;
     return true;
 }
@@ -456,6 +495,8 @@ static bool prefetch(replay *r, const remat_operation *operation)
         return reject(r, "%s cannot be copied: the link to the device has no bandwidth",
                       describe(r, operation, text, sizeof text));
     double copied = p->copied;
+    if (operation->target == REMAT_SAVED)
+        set_maker(r, operation->index, p->host_maker);
     make(r, place_of(r, operation));
     p->copied = copied;
     double earliest = copied > r->now ? copied : r->now;
@@ -503,13 +544,13 @@ static bool judge(replay *r, const remat_operation *operation)
     bool good = false;
     switch ((remat_operation_kind)operation->kind) {
     case REMAT_F:
-        good = forward(r, index, false);
+        good = forward(r, index, operation->alternative, false);
         break;
     case REMAT_A:
-        good = forward(r, index, true);
+        good = forward(r, index, operation->alternative, true);
         break;
     case REMAT_B:
-        good = backward(r, index);
+        good = backward(r, index, operation->alternative);
         break;
     case REMAT_D:
         good = drop(r, operation);

@@ -60,6 +60,12 @@ static void start_gradients(remat_join *join, const uint32_t *branch_of, uint64_
     }
 }
 
+/* An A that saves nothing may take less workspace than the F that the model has in its place. */
+static bool forward_is_least(const remat_node *node)
+{
+    return node->saved_bytes > 0 || node->save_workspace_bytes >= node->forward_workspace_bytes;
+}
+
 static void fill_branch(const remat_profile *profile, const uint64_t *starts, remat_branch *b)
 {
     uint64_t later = 0;
@@ -80,7 +86,7 @@ static void fill_branch(const remat_profile *profile, const uint64_t *starts, re
         b->uses_output[i] = node->backward_uses_output;
         b->plain = b->plain && !node->in_place && node->backward_uses_inputs &&
                    !node->backward_uses_output && node->saved_bytes == 0 &&
-                   (i == 0 || starts[b->nodes[i]] == 0) &&
+                   forward_is_least(node) && (i == 0 || starts[b->nodes[i]] == 0) &&
                    b->output[i + 1] == b->output[b->length] &&
                    node->gradient_bytes == profile->nodes[b->nodes[b->length - 1]].gradient_bytes;
     }
@@ -232,7 +238,7 @@ bool remat_join_exact(const remat_join *join)
 {
     const remat_node *loss = &join->profile->nodes[join->loss];
     uint64_t backward = join->loss_kept + join->loss_backward;
-    if (join->shared_gradients || loss->in_place)
+    if (join->shared_gradients || loss->in_place || !forward_is_least(loss))
         return false;
     for (uint32_t j = 0; j < join->k; j++) {
         if (!join->branches[j].plain)

@@ -27,7 +27,8 @@ typedef struct remat_branch {
     bool *uses_output;
     uint32_t *nodes; /* [i * width + a]: node of the profile, or REMAT_JOIN_NONE */
     bool plain;      /* all its backwards read inputs, none is in place, no output is read, nothing
-                        saved, equal sizes: a candidate for the exact class */
+                        saved, no A leaner than the F, equal sizes: a candidate for the exact
+                        class */
 } remat_branch;
 
 typedef struct remat_join {

@@ -233,6 +233,7 @@ remat_status remat_join_others_estimate(const remat_problem *problem, remat_esti
         return status;
     uint64_t bytes =
         sets.table_bytes > sequential.table_bytes ? sets.table_bytes : sequential.table_bytes;
-    *ret_estimate = (remat_estimate){bytes, sets.updates + sequential.updates};
+    *ret_estimate =
+        (remat_estimate){.table_bytes = bytes, .updates = sets.updates + sequential.updates};
     return REMAT_OK;
 }

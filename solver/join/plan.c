@@ -358,8 +358,8 @@ static remat_status add_others(const remat_problem *problem, remat_join_steps *s
     return status == REMAT_TOO_LARGE ? REMAT_OK : status;
 }
 
-remat_status remat_join_plan_tabulate(const remat_problem *problem, bool merged,
-                                      const remat_host *host, void **ret_table, remat_error *error)
+static remat_status tabulate_within(const remat_problem *problem, bool merged,
+                                    const remat_host *host, void **ret_table, remat_error *error)
 {
     plan p = {0};
     const remat_host quiet = quiet_host(host);
@@ -384,6 +384,34 @@ remat_status remat_join_plan_tabulate(const remat_problem *problem, bool merged,
     }
     *ret_table = steps;
     return REMAT_OK;
+}
+
+/* Where nothing fits the largest budget, twice as much is tried until something does: an answer that
+ * refuses says what would do. What is too large then changes nothing. */
+remat_status remat_join_plan_tabulate(const remat_problem *problem, bool merged,
+                                      const remat_host *host, void **ret_table, remat_error *error)
+{
+    remat_problem larger = *problem;
+    remat_error refusal = {0};
+    const remat_host quiet = quiet_host(host);
+    void *table = NULL, *next = NULL;
+    remat_status status = tabulate_within(problem, merged, host, &table, error);
+    while (!status && remat_join_steps_count(table) == 0 &&
+           remat_join_steps_max_budget(table) < UINT64_MAX / 4) {
+        larger.max_budget = 2 * larger.max_budget + 1;
+        status = tabulate_within(&larger, merged, &quiet, &next, &refusal);
+        if (status == REMAT_TOO_LARGE) {
+            *ret_table = table;
+            return REMAT_OK;
+        }
+        remat_join_steps_free(table);
+        table = status ? NULL : next;
+        if (status && error)
+            *error = refusal;
+    }
+    if (!status)
+        *ret_table = table;
+    return status;
 }
 
 remat_status remat_join_plan_estimate(const remat_problem *problem, bool merged,

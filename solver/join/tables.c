@@ -27,10 +27,10 @@
  * stay to the end of the step.
  *
  * Exact: when, on every branch, all outputs have one size and all gradients another, that of x_0 is
- * no larger, nothing is saved, no backward reads its own output and no forward takes more than the
- * turn, canonical schedules are optimal among all. Otherwise they are a heuristic: persistence of
- * checkpoints, backward parts that do not overlap and the order of forwards can each fail
- * (tests/data/join_hetero_small.json has an instance of each).
+ * no larger, nothing is saved, no backward reads its own output, no F takes more workspace than an A
+ * and no forward more than the turn, canonical schedules are optimal among all. Otherwise they are a
+ * heuristic: persistence of checkpoints, backward parts that do not overlap and the order of forwards
+ * can each fail (tests/data/join_hetero_small.json has an instance of each).
  *
  * Sums are rounded together where they are compared together: with sizes rounded up a schedule's
  * bytes are at most its slots', with sizes rounded down no schedule is lost. */

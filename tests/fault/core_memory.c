@@ -267,7 +267,7 @@ static remat_status encoded(json_t *made, remat_error *error)
 
 static remat_status encode_operations(remat_error *error)
 {
-    return encoded(remat_operations_encode(&recomputing), error);
+    return encoded(remat_operations_encode(&recomputing, profile), error);
 }
 
 static remat_status encode_question(remat_error *error)

@@ -32,7 +32,7 @@ static void simulation(const json_t *json, const remat_profile *profile)
         return;
     remat_subject_link(&request.subject, profile, &way, &error);
     if (!remat_operations_decode(request.operations, profile, "operations", &operations, &error))
-        json_decref(remat_operations_encode(&operations));
+        json_decref(remat_operations_encode(&operations, profile));
     remat_operations_clear(&operations);
 }
 

@@ -173,6 +173,9 @@ def test_timeline(rematd):
     assert timeline["memory_during"][timeline["peak_operation"]] == schedule["peak"]
     assert timeline["end"][-1] == timeline["makespan"] == schedule["makespan"]
     assert len(timeline["start"]) == len(schedule["operations"])
+    assert [[v[3], *v[:2]] for v in timeline["values"]] == [a[:3] for a in schedule["allocations"]]
+    for i, during in enumerate(timeline["memory_during"]):  # the lives of the layout, the bytes of the simulator
+        assert during == sum(size for _, _, size, first, last in timeline["values"] if first <= i <= last)
 
 
 def test_measurements(rematd):
@@ -225,6 +228,7 @@ def test_tradeoff_agrees_with_schedules(rematd):
     for point in points[::5]:
         schedule = ask(rematd, summary["profile_id"], point["budget"]).json
         assert (schedule["makespan"], schedule["peak"]) == (point["makespan"], point["peak"])
+        assert schedule["lower_bound"] == point["lower_bound"] and schedule["solver"] == point["solver"]
     few = rematd.post("/v1/tradeoffs", {"profile_id": summary["profile_id"], "solver": "rotor",
                                         "budgets": [1000, "50%", "4GiB"]}).json
     assert [p["feasible"] for p in few] == [False, True, True]
@@ -398,7 +402,7 @@ def test_document_lists_every_route(rematd):
     served = rematd.get("/openapi.json").json
     assert served == OPENAPI
     for path, item in served["paths"].items():
-        real = path.replace("{id}", "0" * (32 if "jobs" in path else 64))
+        real = path.replace("{id}", "0" * (32 if "jobs" in path else 64)).replace("{file}", "main.js")
         for method in ("get", "post", "delete"):
             answer = rematd.call(method.upper(), real, {} if method == "post" else None)
             assert (answer.status == 405) == (method not in item), f"{method} {path}: {answer.status}"

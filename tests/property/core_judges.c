@@ -88,7 +88,7 @@ static void both_judges_agree(void **state)
     dice d = {SEED};
     tally t = {0};
     for (unsigned i = 0; i < PROFILES; i++) {
-        shape s = {.most_nodes = MOST_NODES, .states = chance(&d, 50)};
+        shape s = {.most_nodes = MOST_NODES, .states = chance(&d, 50), .alternatives = i % 2};
         remat_profile *p = random_profile(&d, &s);
         for (unsigned k = 0; k < LISTS; k++) {
             remat_link link = random_link(&d);

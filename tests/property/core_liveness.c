@@ -165,7 +165,8 @@ static void check_random_lists(unsigned seed, bool offloads)
 {
     dice d = {seed};
     for (unsigned i = 0; i < PROFILES; i++) {
-        shape s = {.most_nodes = MOST_NODES, .states = chance(&d, 30)};
+        shape s = {
+            .most_nodes = MOST_NODES, .states = chance(&d, 30), .alternatives = chance(&d, 50)};
         remat_profile *p = random_profile(&d, &s);
         for (unsigned k = 0; k < LISTS; k++) {
             remat_link link = random_link(&d);

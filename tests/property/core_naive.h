@@ -14,8 +14,9 @@ enum { NAIVE_MOST = 16 };
 /* One of the things that D, O and P act on. */
 typedef struct naive_value {
     bool alive, overwritten, on_host;
-    double ready;  /* when its copy back ends */
-    double copied; /* when its latest copy to the host ends */
+    double ready;               /* when its copy back ends */
+    double copied;              /* when its latest copy to the host ends */
+    uint16_t maker, host_maker; /* of saved values: implementation that made them, and the copy */
 } naive_value;
 
 typedef struct naive_world {
@@ -27,6 +28,8 @@ typedef struct naive_world {
     bool version_saved[NAIVE_MOST][NAIVE_MOST];
     uint32_t version[NAIVE_MOST], runs[NAIVE_MOST];
     double clock, host_stream, device_stream;
+    double recomputed;
+    uint64_t host_bytes;
 } naive_world;
 
 typedef struct naive_verdict {
@@ -44,6 +47,14 @@ static inline uint64_t naive_size(const remat_profile *p, unsigned target, uint3
                                    : p->inputs[i].bytes;
 }
 
+/* The same of values as they are now. */
+static inline uint64_t naive_size_of(const remat_profile *p, unsigned target, uint32_t i,
+                                     uint16_t maker)
+{
+    return target == REMAT_SAVED ? remat_implementation(&p->nodes[i], maker).saved_bytes
+                                 : naive_size(p, target, i);
+}
+
 static inline uint32_t naive_count(const remat_profile *p, unsigned target)
 {
     return target == REMAT_INPUT ? p->n_inputs : p->n_nodes;
@@ -57,7 +68,7 @@ static inline uint64_t naive_bytes(const naive_world *w)
     for (unsigned t = REMAT_OUT; t <= REMAT_INPUT; t++)
         for (uint32_t i = 0; i < naive_count(p, t); i++)
             if (w->values[t][i].alive && !w->values[t][i].overwritten)
-                sum += naive_size(p, t, i);
+                sum += naive_size_of(p, t, i, w->values[t][i].maker);
     for (uint32_t v = 0; v < p->n_nodes; v++)
         sum += w->gradient[v] ? p->nodes[v].gradient_bytes : 0;
     for (uint32_t k = 0; k < p->n_inputs; k++)
@@ -147,6 +158,9 @@ static inline bool naive_forward(naive_world *w, size_t i, remat_moment *m)
     const remat_node *node = &p->nodes[o->index];
     naive_value *out = &w->values[REMAT_OUT][o->index], *saved = &w->values[REMAT_SAVED][o->index];
     bool save = o->kind == REMAT_A;
+    if (o->alternative > node->n_alternatives)
+        return false;
+    const remat_alternative cost = remat_implementation(node, o->alternative);
     for (uint32_t j = 0; j < node->n_inputs; j++) {
         if (!naive_alive(naive_input(w, node->inputs[j])))
             return false;
@@ -161,10 +175,14 @@ static inline bool naive_forward(naive_world *w, size_t i, remat_moment *m)
         w->version[node->writes[j]] = naive_writers_before(p, o->index, node->writes[j]) + 1;
     m->memory_during =
         naive_bytes(w) + node->output_bytes +
-        (save ? node->saved_bytes + node->save_workspace_bytes : node->forward_workspace_bytes);
+        (save ? cost.saved_bytes + cost.save_workspace_bytes : cost.forward_workspace_bytes);
     *out = (naive_value){.alive = true, .on_host = out->on_host, .copied = out->copied};
     if (save)
-        *saved = (naive_value){.alive = true, .on_host = saved->on_host, .copied = saved->copied};
+        *saved = (naive_value){.alive = true,
+                               .on_host = saved->on_host,
+                               .copied = saved->copied,
+                               .maker = o->alternative,
+                               .host_maker = saved->host_maker};
     uint32_t first = node->n_inputs ? node->inputs[0] : UINT32_MAX;
     if (node->in_place && first < p->n_nodes && !naive_read_later(w, i, first)) {
         naive_value *lost = &w->values[REMAT_OUT][first];
@@ -173,8 +191,8 @@ static inline bool naive_forward(naive_world *w, size_t i, remat_moment *m)
         m->start = naive_later(m->start, lost->copied);
         lost->overwritten = true;
     }
-    m->end = m->start + node->forward_time;
-    w->runs[o->index]++;
+    m->end = m->start + cost.forward_time;
+    w->recomputed += w->runs[o->index]++ > 0 ? cost.forward_time : 0;
     return true;
 }
 
@@ -195,18 +213,23 @@ static inline uint64_t naive_give_gradient(naive_world *w, uint32_t value)
 static inline bool naive_backward(naive_world *w, size_t i, remat_moment *m)
 {
     const remat_profile *p = w->profile;
-    uint32_t v = w->list->items[i].index;
+    const remat_operation *o = &w->list->items[i];
+    uint32_t v = o->index;
     const remat_node *node = &p->nodes[v];
+    if (o->alternative > node->n_alternatives)
+        return false;
+    const remat_alternative cost = remat_implementation(node, o->alternative);
     naive_value *out = &w->values[REMAT_OUT][v], *saved = &w->values[REMAT_SAVED][v];
     if (w->backward_done[v] || w->runs[v] == 0)
         return false;
     for (uint32_t u = 0; u < p->n_nodes; u++)
         if (naive_has_input(&p->nodes[u], v) && !w->backward_done[u])
             return false;
-    if ((node->saved_bytes > 0 && !saved->alive) ||
+    bool reads_saved = cost.saved_bytes > 0;
+    if ((reads_saved && (!saved->alive || saved->maker != o->alternative)) ||
         (node->backward_uses_output && !naive_alive(out)))
         return false;
-    if (node->saved_bytes > 0)
+    if (reads_saved)
         m->start = naive_later(m->start, saved->ready);
     if (saved->alive) /* B frees it */
         m->start = naive_later(m->start, saved->copied);
@@ -219,7 +242,7 @@ static inline bool naive_backward(naive_world *w, size_t i, remat_moment *m)
     }
     if (v + 1 == p->n_nodes)
         w->gradient[v] = true;
-    m->memory_during = naive_bytes(w) + node->backward_workspace_bytes;
+    m->memory_during = naive_bytes(w) + cost.backward_workspace_bytes;
     for (uint32_t j = 0; j < node->n_inputs; j++) {
         uint64_t fresh = naive_give_gradient(w, node->inputs[j]);
         m->memory_during += fresh;
@@ -229,7 +252,7 @@ static inline bool naive_backward(naive_world *w, size_t i, remat_moment *m)
     w->gradient[v] = false;
     saved->alive = false;
     w->backward_done[v] = true;
-    m->end = m->start + node->backward_time;
+    m->end = m->start + cost.backward_time;
     return true;
 }
 
@@ -248,7 +271,10 @@ static inline bool naive_move(naive_world *w, size_t i, remat_moment *m)
 {
     const remat_operation *o = &w->list->items[i];
     naive_value *x = &w->values[o->target][o->index];
-    uint64_t size = naive_size(w->profile, o->target, o->index);
+    uint16_t maker = o->kind == REMAT_P ? x->host_maker : x->maker;
+    uint64_t size = naive_size_of(w->profile, o->target, o->index, maker);
+    if (o->alternative > 0)
+        return false;
     if (o->kind == REMAT_D) {
         if (!x->alive || (o->target == REMAT_INPUT && !x->on_host))
             return false;
@@ -260,12 +286,20 @@ static inline bool naive_move(naive_world *w, size_t i, remat_moment *m)
         return false;
     if (o->kind == REMAT_O) {
         naive_transfer(w, false, size, naive_later(m->start, x->ready), m);
+        if (!x->on_host || x->host_maker != x->maker)
+            w->host_bytes += size;
         x->on_host = true;
+        x->host_maker = x->maker;
         x->copied = m->end;
         return true;
     }
     naive_transfer(w, true, size, naive_later(m->start, x->copied), m);
-    *x = (naive_value){.alive = true, .on_host = true, .copied = x->copied, .ready = m->end};
+    *x = (naive_value){.alive = true,
+                       .on_host = true,
+                       .copied = x->copied,
+                       .ready = m->end,
+                       .maker = maker,
+                       .host_maker = maker};
     return true;
 }
 
@@ -331,9 +365,10 @@ static inline naive_verdict naive_judge(const remat_profile *p, const remat_oper
             r.compute_time += m->end - m->start;
             w.clock = m->end;
         }
-        uint64_t size = kind == REMAT_O || kind == REMAT_P
-                            ? naive_size(p, list->items[i].target, list->items[i].index)
-                            : 0;
+        const remat_operation *o = &list->items[i];
+        uint64_t size = 0;
+        if (kind == REMAT_O || kind == REMAT_P)
+            size = naive_size_of(p, o->target, o->index, w.values[o->target][o->index].maker);
         r.bytes_to_host += kind == REMAT_O ? size : 0;
         r.bytes_to_device += kind == REMAT_P ? size : 0;
         if (i == 0 || m->memory_during > r.peak) {
@@ -344,11 +379,8 @@ static inline naive_verdict naive_judge(const remat_profile *p, const remat_oper
     r.bad_operation = list->length;
     r.valid = naive_finished(&w);
     r.makespan = w.clock;
-    for (uint32_t v = 0; v < p->n_nodes; v++)
-        r.recomputed_time += w.runs[v] > 1 ? (double)(w.runs[v] - 1) * p->nodes[v].forward_time : 0;
-    for (unsigned t = REMAT_OUT; t <= REMAT_INPUT; t++)
-        for (uint32_t i = 0; i < naive_count(p, t); i++)
-            r.host_peak += w.values[t][i].on_host ? naive_size(p, t, i) : 0;
+    r.recomputed_time = w.recomputed;
+    r.host_peak = w.host_bytes;
     return r;
 }
 

@@ -19,7 +19,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_NODES = 7, MOST_INPUTS = 2, MOST_STATES = 2, MOST_OPERATIONS = 400 };
+enum {
+    MOST_NODES = 7,
+    MOST_INPUTS = 2,
+    MOST_STATES = 2,
+    MOST_ALTERNATIVES = 3,
+    MOST_OPERATIONS = 400
+};
 
 typedef struct dice {
     uint64_t state;
@@ -48,6 +54,7 @@ static inline bool chance(dice *d, uint32_t percent)
 typedef struct shape {
     uint32_t most_nodes;
     bool states, any_times; /* any_times: doubles of full precision */
+    bool alternatives;
 } shape;
 
 static inline remat_number random_bytes(dice *d)
@@ -69,6 +76,7 @@ typedef struct random_names {
     char node[MOST_NODES][16], input[MOST_INPUTS][16], state[MOST_STATES][16];
     const char *inputs[MOST_NODES][MOST_NODES + MOST_INPUTS];
     const char *reads[MOST_NODES][MOST_STATES], *writes[MOST_NODES][MOST_STATES];
+    remat_alternative_spec alternatives[MOST_NODES][MOST_ALTERNATIVES];
 } random_names;
 
 static inline size_t random_states(dice *d, random_names *names, size_t n_states, const char **list)
@@ -123,6 +131,29 @@ static inline remat_node_spec random_node(dice *d, const shape *s)
                              .in_place = chance(d, 40)};
 }
 
+static inline remat_number random_field(dice *d, remat_number number)
+{
+    return chance(d, 50) ? number : (remat_number){0};
+}
+
+/* Up to MOST_ALTERNATIVES, each with some fields of its own. */
+static inline void random_alternatives(dice *d, const shape *s, random_names *names, uint32_t v,
+                                       remat_node_spec *node)
+{
+    static const char *const called[] = {"gemm", "fft", "winograd"};
+    node->alternatives = names->alternatives[v];
+    node->n_alternatives = chance(d, 60) ? below(d, MOST_ALTERNATIVES + 1) : 0;
+    for (size_t a = 0; a < node->n_alternatives; a++)
+        names->alternatives[v][a] = (remat_alternative_spec){
+            .name = called[a],
+            .forward_time = random_field(d, random_time(d, s)),
+            .backward_time = random_field(d, random_time(d, s)),
+            .saved_bytes = chance(d, 60) ? (remat_number){0} : random_bytes(d),
+            .forward_workspace_bytes = random_field(d, random_bytes(d)),
+            .backward_workspace_bytes = random_field(d, random_bytes(d)),
+            .save_workspace_bytes = random_field(d, random_bytes(d))};
+}
+
 static inline remat_profile *random_profile(dice *d, const shape *s)
 {
     random_names names;
@@ -143,6 +174,8 @@ static inline remat_profile *random_profile(dice *d, const shape *s)
     for (uint32_t v = 0; v < n; v++) {
         snprintf(names.node[v], sizeof names.node[v], "v%u", v);
         nodes[v] = random_node(d, s);
+        if (s->alternatives)
+            random_alternatives(d, s, &names, v, &nodes[v]);
         nodes[v].id = names.node[v];
         nodes[v].reads = names.reads[v];
         nodes[v].writes = names.writes[v];
@@ -186,6 +219,7 @@ typedef struct walker {
     uint32_t drop_rate; /* percent */
     bool alive[3][NAIVE_MOST], on_host[3][NAIVE_MOST];
     unsigned held[3][NAIVE_MOST];
+    uint16_t maker[NAIVE_MOST], host_maker[NAIVE_MOST]; /* of saved values, of their host copies */
     bool done[NAIVE_MOST];
 } walker;
 
@@ -196,6 +230,25 @@ static inline void emit(walker *w, unsigned kind, unsigned target, uint32_t inde
         fail_msg("the random list grew past %d operations", MOST_OPERATIONS);
 }
 
+/* Any implementation of the node; with `bare` one that saves nothing (node UINT16_MAX: none does). */
+static inline uint16_t any_way(walker *w, uint32_t v, bool bare)
+{
+    const remat_node *node = &w->p->nodes[v];
+    uint32_t n = node->n_alternatives + 1, from = n > 1 ? below(w->d, n) : 0;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t k = (from + i) % n;
+        if (!bare || remat_implementation(node, k).saved_bytes == 0)
+            return (uint16_t)k;
+    }
+    return UINT16_MAX;
+}
+
+/* The implementation of the operation just emitted. */
+static inline void run_with(walker *w, uint16_t way)
+{
+    w->list.items[w->list.length - 1].alternative = way;
+}
+
 static inline void wander(walker *w)
 {
     for (unsigned t = REMAT_OUT; t <= REMAT_INPUT; t++)
@@ -203,6 +256,8 @@ static inline void wander(walker *w)
             if (w->link && w->alive[t][i] && chance(w->d, 12)) {
                 emit(w, REMAT_O, t, i);
                 w->on_host[t][i] = true;
+                if (t == REMAT_SAVED)
+                    w->host_maker[i] = w->maker[i];
             }
             bool may = t != REMAT_INPUT || w->on_host[t][i];
             if (w->alive[t][i] && !w->held[t][i] && may && chance(w->d, w->drop_rate)) {
@@ -212,6 +267,8 @@ static inline void wander(walker *w)
             if (w->link && !w->alive[t][i] && w->on_host[t][i] && chance(w->d, 8)) {
                 emit(w, REMAT_P, t, i);
                 w->alive[t][i] = true;
+                if (t == REMAT_SAVED)
+                    w->maker[i] = w->host_maker[i];
             }
         }
 }
@@ -248,6 +305,9 @@ static inline void compute(walker *w, uint32_t v, bool save)
     }
     save = save && !w->alive[REMAT_SAVED][v];
     emit(w, save ? REMAT_A : REMAT_F, REMAT_OUT, v);
+    run_with(w, any_way(w, v, false));
+    if (save)
+        w->maker[v] = w->list.items[w->list.length - 1].alternative;
     w->alive[REMAT_OUT][v] = true;
     w->alive[REMAT_SAVED][v] |= save;
     release_inputs(w, &w->p->nodes[v]);
@@ -273,10 +333,13 @@ static inline void backward(walker *w, uint32_t v)
     const remat_node *node = &w->p->nodes[v];
     if (node->backward_uses_inputs)
         provide_inputs(w, node);
-    if (node->saved_bytes > 0 && !w->alive[REMAT_SAVED][v]) {
+    bool bare =
+        any_way(w, v, true) != UINT16_MAX && (node->n_alternatives == 0 || chance(w->d, 30));
+    if (!bare && !w->alive[REMAT_SAVED][v]) {
         if (w->link && w->on_host[REMAT_SAVED][v] && chance(w->d, 60)) {
             emit(w, REMAT_P, REMAT_SAVED, v);
             w->alive[REMAT_SAVED][v] = true;
+            w->maker[v] = w->host_maker[v];
         } else {
             compute(w, v, true);
         }
@@ -290,6 +353,7 @@ static inline void backward(walker *w, uint32_t v)
     else
         wander(w);
     emit(w, REMAT_B, REMAT_OUT, v);
+    run_with(w, bare ? any_way(w, v, true) : w->maker[v]);
     w->held[REMAT_OUT][v] = 0;
     w->held[REMAT_SAVED][v] = 0;
     w->alive[REMAT_SAVED][v] = false;
@@ -356,6 +420,8 @@ static inline remat_operation random_operation(dice *d, const remat_profile *p)
     if (moves)
         o.target = (uint8_t)below(d, p->n_inputs > 0 ? 3 : 2);
     o.index = below(d, naive_count(p, o.target));
+    if (!moves && p->nodes[o.index].n_alternatives > 0)
+        o.alternative = (uint16_t)below(d, p->nodes[o.index].n_alternatives + 2);
     return o;
 }
 
@@ -412,7 +478,7 @@ static inline void print_list(const remat_operations *list)
                 : o->target == REMAT_INPUT ? "input "
                                            : "",
                 o->index);
-        fprintf(stderr, state ? " %u\n" : "\n", o->version);
+        fprintf(stderr, state ? " %u\n" : " with %u\n", state ? o->version : o->alternative);
     }
 }
 

@@ -74,7 +74,7 @@ static void layouts_hold_what_the_simulator_counts(void **state)
 {
     (void)state;
     dice d = {SEED};
-    shape s = {.most_nodes = MOST_NODES, .states = true};
+    shape s = {.most_nodes = MOST_NODES, .states = true, .alternatives = true};
     for (unsigned i = 0; i < PROFILES; i++) {
         remat_profile *p = random_profile(&d, &s);
         remat_link link = random_link(&d);
@@ -344,7 +344,7 @@ static void damaged_layouts_are_refused(void **state)
 {
     (void)state;
     dice d = {SEED + 3};
-    shape s = {.most_nodes = MOST_NODES, .states = true};
+    shape s = {.most_nodes = MOST_NODES, .states = true, .alternatives = true};
     unsigned refused[8] = {0};
     for (unsigned i = 0; i < PROFILES; i++) {
         remat_profile *p = random_profile(&d, &s);
@@ -371,7 +371,7 @@ static void lists_of_another_layout_do_no_harm(void **state)
 {
     (void)state;
     dice d = {SEED + 4};
-    shape s = {.most_nodes = MOST_NODES, .states = true};
+    shape s = {.most_nodes = MOST_NODES, .states = true, .alternatives = true};
     unsigned refused = 0;
     for (unsigned i = 0; i < PROFILES; i++) {
         remat_profile *p = random_profile(&d, &s);

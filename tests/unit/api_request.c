@@ -351,7 +351,7 @@ static void operations_go_there_and_back(void **state)
     assert_int_equal(remat_operations_decode(json, p, "operations", &list, NULL), REMAT_OK);
     ASSERT_OPERATIONS(&list, OP_F(0), OP_A(1), OP_B(1), OP_D(0), OP_X(1), OP_DI(0), OP_O(0),
                       OP_OX(1), OP_OI(0), OP_P(1), OP_PX(0), OP_PI(0), OP_S(0, 1), OP_R(0, 0));
-    back = remat_operations_encode(&list);
+    back = remat_operations_encode(&list, p);
     char *spelled = remat_json_text(back);
     assert_string_equal(spelled, text);
     free(spelled);
@@ -363,6 +363,49 @@ static void operations_go_there_and_back(void **state)
     ASSERT_OPERATIONS(&list, OP_X(1), OP_D(0));
     json_decref(json);
     remat_operations_clear(&list);
+    remat_profile_free(p);
+}
+
+/* Alternatives go by their names; the node's own implementation has none. */
+static void operations_name_alternatives(void **state)
+{
+    (void)state;
+    static const char *const text = "[[\"F\",0,\"slow\"],[\"A\",0,\"fast\"],[\"B\",0],[\"B\",1]]";
+    static const char *const bad[][2] = {
+        {"[[\"F\",0,\"fas\"]]", "operations[0]: node \"a\" has no alternative \"fas\""},
+        {"[[\"B\",1,\"fast\"]]", "operations[0]: node \"b\" has no alternative \"fast\""},
+        {"[[\"F\",0,1]]", "operations[0]: F, A and B have"},
+        {"[[\"F\",0,\"fast\",1]]", "operations[0]: F, A and B have"},
+        {"[[\"F\",0,\"\"]]", "operations[0]: node \"a\" has no alternative \"\""},
+        {"[[\"D\",0,\"fast\"]]", "operations[0]: it must be"}};
+    remat_profile_spec spec = {
+        HEADER,
+        NODES({.id = "a",
+               .forward_time = NUMBER(1),
+               .output_bytes = NUMBER(1),
+               .alternatives = (const remat_alternative_spec[]){{.name = "fast"}, {.name = "slow"}},
+               .n_alternatives = 2},
+              {.id = "b", .forward_time = NUMBER(1), .output_bytes = NUMBER(0), INPUTS("a")})};
+    remat_profile *p = make_profile(&spec);
+    json_t *json = parsed(text);
+    remat_operations list = {0};
+    assert_int_equal(remat_operations_decode(json, p, "operations", &list, NULL), REMAT_OK);
+    ASSERT_OPERATIONS(&list, {.kind = REMAT_F, .alternative = 2},
+                      {.kind = REMAT_A, .alternative = 1}, OP_B(0), OP_B(1));
+    json_t *back = remat_operations_encode(&list, p);
+    assert_true(json_equal(back, json));
+    json_decref(back);
+    json_decref(json);
+    remat_operations_clear(&list);
+    for (size_t i = 0; i < COUNT(bad); i++) {
+        remat_error error = {0};
+        json = parsed(bad[i][0]);
+        assert_int_equal(remat_operations_decode(json, p, "operations", &list, &error),
+                         REMAT_INVALID);
+        if (strncmp(error.message, bad[i][1], strlen(bad[i][1])) != 0)
+            fail_msg("%s: %s", bad[i][0], error.message);
+        json_decref(json);
+    }
     remat_profile_free(p);
 }
 
@@ -489,6 +532,7 @@ int main(void)
         cmocka_unit_test(tradeoff_requests_are_read),
         cmocka_unit_test(questions_have_one_spelling),
         cmocka_unit_test(operations_go_there_and_back),
+        cmocka_unit_test(operations_name_alternatives),
         cmocka_unit_test(wrong_operations_are_refused),
         cmocka_unit_test(problems_have_a_type_and_a_status),
         cmocka_unit_test(times_are_rfc_3339),

@@ -116,11 +116,41 @@ static void automatic_is_cancelled(void **state)
     cancel_everywhere(0, 0.05, 4);
 }
 
+/* The automatic form makes do with the memory there is: a table within the limit whose schedules are
+ * verified and whose bound holds; only where the fewest slots do not fit is it refused. */
+static void little_memory_makes_a_coarser_table(void **state)
+{
+    (void)state;
+    const remat_solver *rotor = remat_solver_find("rotor");
+    uint64_t bytes;
+    remat_profile *profile = long_chain(&bytes);
+    remat_problem problem = support_problem("rotor", profile, bytes / 2);
+    remat_estimate estimate;
+    remat_error error = {0};
+    assert_int_equal(rotor->estimate(&problem, &estimate, &error), REMAT_OK);
+    assert_true(estimate.least_bytes > 0 && estimate.least_bytes < estimate.table_bytes / 8);
+    remat_table *table = NULL;
+    remat_host host = {.memory_limit = estimate.least_bytes - 1};
+    assert_int_equal(remat_tabulate(rotor, &problem, &host, &table, &error), REMAT_TOO_LARGE);
+    host.memory_limit = estimate.least_bytes;
+    if (remat_tabulate(rotor, &problem, &host, &table, &error))
+        fail_msg("%s", error.message);
+    assert_true(remat_table_bytes(table) <= host.memory_limit);
+    remat_schedule schedule;
+    assert_int_equal(remat_table_schedule(table, &problem, bytes / 2, &schedule, &error), REMAT_OK);
+    assert_true(schedule.simulation.valid && schedule.simulation.peak <= bytes / 2);
+    assert_true(schedule.lower_bound <= schedule.simulation.makespan);
+    remat_schedule_clear(&schedule);
+    remat_table_free(table);
+    remat_profile_free(profile);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(slots_are_cancelled),
         cmocka_unit_test(automatic_is_cancelled),
+        cmocka_unit_test(little_memory_makes_a_coarser_table),
     };
     /* meson has malloc fill what it hands out, which for such tables takes a second */
     mallopt(M_PERTURB, 0);

@@ -1,47 +1,9 @@
 /* tests/data/chain_small.json: optima of small chains found by exhaustive search (its "about" says
  * of what). rotor must reproduce every number exactly; the other chain solvers must not beat them.
  */
-#include "../unit/chain_support.h"
+#include "../unit/chain_json.h"
 
-#include <jansson.h>
-#include <math.h>
 #include <string.h>
-
-enum { MAX_STAGES = 16 };
-
-static uint64_t integer(const json_t *object, const char *key)
-{
-    return (uint64_t)json_integer_value(json_object_get(object, key));
-}
-
-static double number(const json_t *object, const char *key)
-{
-    return json_number_value(json_object_get(object, key));
-}
-
-static void read_chain(const json_t *instance, support_chain *chain, support_stage *stages)
-{
-    const json_t *list = json_object_get(instance, "stages");
-    *chain = (support_chain){.n = (uint32_t)json_array_size(list), .n_inputs = 1, .stages = stages};
-    chain->input_bytes[0] = integer(instance, "input_bytes");
-    chain->input_gradient[0] = integer(instance, "input_grad_bytes");
-    assert_true(chain->n <= MAX_STAGES);
-    for (uint32_t i = 0; i < chain->n; i++) {
-        const json_t *stage = json_array_get(list, i);
-        uint64_t a = i + 1 < chain->n ? integer(stage, "a") : 0;
-        stages[i] = (support_stage){
-            .a = a,
-            .saved = integer(stage, "abar") - a,
-            .delta = integer(stage, "delta"),
-            .of = integer(stage, "of"),
-            .os = integer(stage, json_object_get(stage, "os") ? "os" : "of"),
-            .ob = integer(stage, "ob"),
-            .uf = number(stage, "uf"),
-            .ub = number(stage, "ub"),
-            .uses_output = true,
-        };
-    }
-}
 
 /* Last step within budget, or -1. */
 static ptrdiff_t step_within(const remat_solver *solver, const void *table, uint64_t budget)
@@ -127,8 +89,7 @@ static void check_instance(const json_t *instance)
 {
     support_stage stages[MAX_STAGES];
     support_chain chain;
-    read_chain(instance, &chain, stages);
-    remat_profile *profile = support_profile(&chain);
+    remat_profile *profile = read_chain(instance, &chain, stages);
     remat_problem problem = support_problem("rotor", profile, integer(instance, "budget"));
     const remat_solver *rotor = remat_solver_find("rotor");
     void *table = NULL;

@@ -34,6 +34,27 @@ static inline remat_number support_number(double value)
     return (remat_number){.value = value, .given = true};
 }
 
+static inline remat_node_spec support_node(const support_stage *stage, const char *id,
+                                           const char *const *inputs, size_t n_inputs)
+{
+    return (remat_node_spec){
+        .id = id,
+        .inputs = inputs,
+        .n_inputs = n_inputs,
+        .forward_time = support_number(stage->uf),
+        .backward_time = support_number(stage->ub),
+        .output_bytes = support_number((double)stage->a),
+        .saved_bytes = support_number((double)stage->saved),
+        .gradient_bytes = support_number((double)stage->delta),
+        .forward_workspace_bytes = support_number((double)stage->of),
+        .backward_workspace_bytes = support_number((double)stage->ob),
+        .save_workspace_bytes = support_number((double)stage->os),
+        .backward_uses_inputs = true,
+        .backward_uses_output = stage->uses_output,
+        .in_place = stage->in_place,
+    };
+}
+
 static inline remat_profile *support_profile(const support_chain *chain)
 {
     uint32_t n = chain->n;
@@ -59,22 +80,7 @@ static inline remat_profile *support_profile(const support_chain *chain)
                 inputs[i][count++] = input_ids[k];
         if (i && stage->reads_input[0])
             inputs[i][count++] = input_ids[0];
-        nodes[i] = (remat_node_spec){
-            .id = ids[i],
-            .inputs = inputs[i],
-            .n_inputs = count,
-            .forward_time = support_number(stage->uf),
-            .backward_time = support_number(stage->ub),
-            .output_bytes = support_number((double)stage->a),
-            .saved_bytes = support_number((double)stage->saved),
-            .gradient_bytes = support_number((double)stage->delta),
-            .forward_workspace_bytes = support_number((double)stage->of),
-            .backward_workspace_bytes = support_number((double)stage->ob),
-            .save_workspace_bytes = support_number((double)stage->os),
-            .backward_uses_inputs = true,
-            .backward_uses_output = stage->uses_output,
-            .in_place = stage->in_place,
-        };
+        nodes[i] = support_node(stage, ids[i], inputs[i], count);
     }
     remat_profile_spec spec = {.format = "remat-profile/1",
                                .name = "test",

@@ -100,28 +100,6 @@ static void an_empty_list_stays_empty(void **state)
 
 /* ---- states ---- */
 
-/* draw reads and writes rng; mix writes it without reading; look reads it. */
-static remat_profile *drawing(void)
-{
-    remat_profile_spec spec = {HEADER, STATES({.id = "rng", .bytes = NUMBER(16)}),
-                               NODES({.id = "draw",
-                                      .forward_time = NUMBER(1),
-                                      .output_bytes = NUMBER(0),
-                                      READS("rng"),
-                                      WRITES("rng")},
-                                     {.id = "mix",
-                                      .forward_time = NUMBER(1),
-                                      .output_bytes = NUMBER(0),
-                                      INPUTS("draw"),
-                                      WRITES("rng")},
-                                     {.id = "look",
-                                      .forward_time = NUMBER(1),
-                                      .output_bytes = NUMBER(0),
-                                      INPUTS("mix"),
-                                      READS("rng")})};
-    return make_profile(&spec);
-}
-
 #define WITH_STATES(p, list, ...)                                                                  \
     do {                                                                                           \
         remat_operations whole_ = {0};                                                             \

@@ -382,28 +382,6 @@ static void copies_need_a_link_with_bandwidth(void **state)
 
 /* ---- states ---- */
 
-/* draw reads and writes rng (16 bytes), mix writes it without reading, look reads it. */
-static remat_profile *drawing(void)
-{
-    remat_profile_spec spec = {HEADER, STATES({.id = "rng", .bytes = NUMBER(16)}),
-                               NODES({.id = "draw",
-                                      .forward_time = NUMBER(1),
-                                      .output_bytes = NUMBER(0),
-                                      READS("rng"),
-                                      WRITES("rng")},
-                                     {.id = "mix",
-                                      .forward_time = NUMBER(1),
-                                      .output_bytes = NUMBER(0),
-                                      INPUTS("draw"),
-                                      WRITES("rng")},
-                                     {.id = "look",
-                                      .forward_time = NUMBER(1),
-                                      .output_bytes = NUMBER(0),
-                                      INPUTS("mix"),
-                                      READS("rng")})};
-    return make_profile(&spec);
-}
-
 static void states_are_saved_and_restored(void **state)
 {
     (void)state;
@@ -531,6 +509,94 @@ static void operations_that_name_nothing(void **state)
     remat_profile_free(p);
 }
 
+/* ---- alternatives ---- */
+
+/* conv -> loss; conv keeps 4 bytes by itself and 6 with fft, direct keeps none; B conv reads nothing
+ * else. */
+static remat_profile *convolution(void)
+{
+    remat_profile_spec spec = {
+        HEADER,
+        NODES({.id = "conv",
+               .forward_time = NUMBER(8),
+               .backward_time = NUMBER(16),
+               .output_bytes = NUMBER(10),
+               .saved_bytes = NUMBER(4),
+               .forward_workspace_bytes = NUMBER(1),
+               .backward_workspace_bytes = NUMBER(2),
+               .alternatives =
+                   (const remat_alternative_spec[]){{.name = "fft",
+                                                     .forward_time = NUMBER(3),
+                                                     .backward_time = NUMBER(5),
+                                                     .saved_bytes = NUMBER(6),
+                                                     .forward_workspace_bytes = NUMBER(20),
+                                                     .backward_workspace_bytes = NUMBER(30)},
+                                                    {.name = "direct", .saved_bytes = NUMBER(0)}},
+               .n_alternatives = 2},
+              {.id = "loss",
+               .forward_time = NUMBER(1),
+               .backward_time = NUMBER(1),
+               .output_bytes = NUMBER(0),
+               .gradient_bytes = NUMBER(0),
+               INPUTS("conv")})};
+    return make_profile(&spec);
+}
+
+#define WITH(operation, k)                                                                         \
+    ((remat_operation){.kind = (operation).kind, .index = (operation).index, .alternative = (k)})
+
+static void implementations_have_their_own_costs(void **state)
+{
+    (void)state;
+    remat_profile *p = convolution();
+    remat_operations fast =
+        OPERATIONS(WITH(OP_A(0), 1), OP_F(1), OP_D(0), OP_B(1), WITH(OP_B(0), 1));
+    remat_simulation simulation = replay_valid(p, &fast, NULL);
+    assert_true(simulation.makespan == 3 + 1 + 1 + 5);
+    /* A: 10 + 6 and 20 (save_workspace_bytes is that of fft's forward); B conv: 6, its gradient 10, 30 */
+    ASSERT_MEMORY({36, 16}, {16, 16}, {16, 6}, {16, 16}, {46, 0});
+    remat_operations mixed = OPERATIONS(WITH(OP_F(0), 1), OP_D(0), WITH(OP_F(0), 2), OP_F(1),
+                                        OP_D(0), OP_B(1), WITH(OP_B(0), 2));
+    simulation = replay_valid(p, &mixed, NULL);
+    assert_true(simulation.makespan == 3 + 8 + 1 + 1 + 16);
+    assert_true(simulation.recomputed_time == 8); /* the second forward's own time */
+    ASSERT_MEMORY({30, 10}, {10, 0}, {11, 10}, {10, 10}, {10, 0}, {10, 10}, {12, 0});
+    remat_profile_free(p);
+}
+
+static void saved_values_are_read_by_their_own_implementation(void **state)
+{
+    (void)state;
+    remat_profile *p = convolution();
+    REJECTED(p, NULL, 4, "made by fft and are read by its own implementation", WITH(OP_A(0), 1),
+             OP_F(1), OP_D(0), OP_B(1), OP_B(0));
+    REJECTED(p, NULL, 4, "made by its own implementation and are read by fft", OP_A(0), OP_F(1),
+             OP_D(0), OP_B(1), WITH(OP_B(0), 1));
+    REJECTED(p, NULL, 3, "saved values of \"conv\" are not in memory", WITH(OP_F(0), 1), OP_F(1),
+             OP_B(1), WITH(OP_B(0), 1));
+    REJECTED(p, NULL, 0, "names nothing", WITH(OP_F(0), 3));
+    REJECTED(p, NULL, 0, "names nothing", WITH(OP_F(1), 1));
+    /* direct reads nothing that was saved: any A will do */
+    remat_operations list = OPERATIONS(OP_A(0), OP_F(1), OP_D(0), OP_B(1), WITH(OP_B(0), 2));
+    replay_valid(p, &list, NULL);
+    remat_profile_free(p);
+}
+
+/* What comes back from the host is what went there. */
+static void copies_remember_their_implementation(void **state)
+{
+    (void)state;
+    const remat_link link = {.to_host = 1, .to_device = 1};
+    remat_profile *p = convolution();
+    remat_operations list =
+        OPERATIONS(WITH(OP_A(0), 1), OP_OX(0), OP_X(0), OP_D(0), OP_A(0), OP_X(0), OP_PX(0),
+                   OP_F(1), OP_D(0), OP_B(1), WITH(OP_B(0), 1));
+    remat_simulation simulation = replay_valid(p, &list, &link);
+    assert_true(simulation.bytes_to_host == 6 && simulation.bytes_to_device == 6);
+    assert_true(moments[6].memory_after == 16);
+    remat_profile_free(p);
+}
+
 /* Reasons name ids of 200 four-byte characters: cut at a character, never in one. */
 static void reasons_stay_well_formed(void **state)
 {
@@ -578,6 +644,9 @@ int main(void)
         cmocka_unit_test(what_the_list_leaves_undone),
         cmocka_unit_test(inputs_and_the_host),
         cmocka_unit_test(operations_that_name_nothing),
+        cmocka_unit_test(implementations_have_their_own_costs),
+        cmocka_unit_test(saved_values_are_read_by_their_own_implementation),
+        cmocka_unit_test(copies_remember_their_implementation),
         cmocka_unit_test(reasons_stay_well_formed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -48,6 +48,28 @@ static inline remat_profile *make_profile(const remat_profile_spec *spec)
     return profile;
 }
 
+/* draw reads and writes rng (16 bytes), mix writes it without reading, look reads it. */
+static inline remat_profile *drawing(void)
+{
+    remat_profile_spec spec = {HEADER, STATES({.id = "rng", .bytes = NUMBER(16)}),
+                               NODES({.id = "draw",
+                                      .forward_time = NUMBER(1),
+                                      .output_bytes = NUMBER(0),
+                                      READS("rng"),
+                                      WRITES("rng")},
+                                     {.id = "mix",
+                                      .forward_time = NUMBER(1),
+                                      .output_bytes = NUMBER(0),
+                                      INPUTS("draw"),
+                                      WRITES("rng")},
+                                     {.id = "look",
+                                      .forward_time = NUMBER(1),
+                                      .output_bytes = NUMBER(0),
+                                      INPUTS("mix"),
+                                      READS("rng")})};
+    return make_profile(&spec);
+}
+
 /* Operations in one line each. */
 #define OP_F(v) ((remat_operation){.kind = REMAT_F, .index = (v)})
 #define OP_A(v) ((remat_operation){.kind = REMAT_A, .index = (v)})
@@ -67,7 +89,7 @@ static inline remat_profile *make_profile(const remat_profile_spec *spec)
 static inline bool same_operation(const remat_operation *a, const remat_operation *b)
 {
     return a->kind == b->kind && a->target == b->target && a->index == b->index &&
-           a->version == b->version;
+           a->version == b->version && a->alternative == b->alternative;
 }
 
 /* What must be so: list[i] are exactly these. */

@@ -13,27 +13,6 @@ typedef struct support_join {
     support_stage loss;
 } support_join;
 
-static inline remat_node_spec support_node(const support_stage *stage, const char *id,
-                                           const char *const *inputs, size_t n_inputs)
-{
-    return (remat_node_spec){
-        .id = id,
-        .inputs = inputs,
-        .n_inputs = n_inputs,
-        .forward_time = support_number(stage->uf),
-        .backward_time = support_number(stage->ub),
-        .output_bytes = support_number((double)stage->a),
-        .saved_bytes = support_number((double)stage->saved),
-        .gradient_bytes = support_number((double)stage->delta),
-        .forward_workspace_bytes = support_number((double)stage->of),
-        .backward_workspace_bytes = support_number((double)stage->ob),
-        .save_workspace_bytes = support_number((double)stage->os),
-        .backward_uses_inputs = true,
-        .backward_uses_output = stage->uses_output,
-        .in_place = stage->in_place,
-    };
-}
-
 static inline remat_profile *support_join_profile(const support_join *join)
 {
     static char ids[JOIN_BRANCHES][JOIN_NODES + 1][16];

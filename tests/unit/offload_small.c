@@ -2,56 +2,15 @@
  * independent implementation and exhaustive search (its "about" says of what). The program over
  * slots must give every value, the label search every optimum, and the lists of pofo must be no
  * slower than the reference. */
+#include "../unit/chain_json.h"
 #include "../unit/offload_support.h"
 
-#include <jansson.h>
-
-enum { MAX_STAGES = 24 };
 #define SAME 1e-9 /* relative: the file's own tolerance */
-
-static uint64_t integer(const json_t *object, const char *key)
-{
-    return (uint64_t)json_integer_value(json_object_get(object, key));
-}
-
-/* null: INFINITY. */
-static double number(const json_t *object, const char *key)
-{
-    const json_t *value = json_object_get(object, key);
-    assert_non_null(value);
-    return json_is_null(value) ? INFINITY : json_number_value(value);
-}
 
 static void assert_same(const char *name, const char *what, double found, double expected)
 {
     if (isinf(expected) ? !isinf(found) : !(fabs(found - expected) <= SAME * expected))
         fail_msg("%s, %s: %.17g, expected %.17g", name, what, found, expected);
-}
-
-static remat_profile *read_profile(const json_t *instance)
-{
-    support_stage stages[MAX_STAGES];
-    const json_t *list = json_object_get(instance, "stages");
-    support_chain chain = {.n = (uint32_t)json_array_size(list), .n_inputs = 1, .stages = stages};
-    chain.input_bytes[0] = integer(instance, "input_bytes");
-    chain.input_gradient[0] = integer(instance, "input_grad_bytes");
-    assert_true(chain.n <= MAX_STAGES);
-    for (uint32_t i = 0; i < chain.n; i++) {
-        const json_t *stage = json_array_get(list, i);
-        uint64_t a = i + 1 < chain.n ? integer(stage, "a") : 0;
-        stages[i] = (support_stage){
-            .a = a,
-            .saved = integer(stage, "abar") - a,
-            .delta = integer(stage, "delta"),
-            .of = integer(stage, "of"),
-            .os = integer(stage, json_object_get(stage, "os") ? "os" : "of"),
-            .ob = integer(stage, "ob"),
-            .uf = json_number_value(json_object_get(stage, "uf")),
-            .ub = json_number_value(json_object_get(stage, "ub")),
-            .uses_output = true,
-        };
-    }
-    return support_profile(&chain);
 }
 
 static void check_slots(const json_t *instance, const char *name, const remat_profile *profile,
@@ -128,7 +87,9 @@ static void expected_values(void **state)
     json_array_foreach(instances, index, instance)
     {
         const char *name = json_string_value(json_object_get(instance, "name"));
-        remat_profile *profile = read_profile(instance);
+        support_stage stages[MAX_STAGES];
+        support_chain chain;
+        remat_profile *profile = read_chain(instance, &chain, stages);
         remat_link link = support_link(number(instance, "bandwidth"));
         check_slots(instance, name, profile, &link);
         check_labels(instance, name, profile, &link);

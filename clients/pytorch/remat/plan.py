@@ -36,7 +36,7 @@ class Plan:
 
 
 def read_operations(operations: Sequence[Sequence[Any]]) -> List[Operation]:
-    """From the JSON of a schedule."""
+    """From the JSON of a schedule. Raises MismatchError where it names an alternative of a node."""
     found = []
     for item in operations:
         kind, rest = item[0], list(item[1:])
@@ -44,6 +44,9 @@ def read_operations(operations: Sequence[Sequence[Any]]) -> List[Operation]:
             found.append(Operation("D", rest[0], SAVED))
         elif kind in ("S", "R"):
             found.append(Operation(kind, rest[0], version=rest[1]))
+        elif kind in ("F", "A", "B") and len(rest) == 2:
+            raise MismatchError(f"the schedule runs node {rest[0]} with its implementation {rest[1]!r}; this package has "
+                                "one implementation of each node and never posts others")
         elif len(rest) == 2:
             found.append(Operation(kind, rest[1], rest[0]))
         else:

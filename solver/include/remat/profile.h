@@ -19,6 +19,7 @@
 #define REMAT_MAX_BYTES (UINT64_C(1) << 53) /* sizes and their sums stay below this */
 #define REMAT_MAX_NODES 1000000u
 #define REMAT_MAX_ID_CHARACTERS 200u
+#define REMAT_MAX_ALTERNATIVES 64u /* of one node */
 
 /* ---- the claim ---- */
 
@@ -28,7 +29,9 @@ typedef struct remat_number {
     bool given;
 } remat_number;
 
-/* Another implementation of a node; numbers that are not given are the node's own. */
+/* Another implementation of a node; numbers that are not given are the node's own. Where only
+ * forward_workspace_bytes is given, and neither the node nor the alternative gives
+ * save_workspace_bytes, the latter is the same. */
 typedef struct remat_alternative_spec {
     const char *name;
     remat_number forward_time, backward_time;
@@ -95,8 +98,9 @@ typedef enum remat_kind {
     REMAT_GRAPH  /* any other DAG with one sink */
 } remat_kind;
 
+/* What one implementation of a node costs. */
 typedef struct remat_alternative {
-    const char *name;
+    const char *name; /* "" for the node's own one */
     double forward_time, backward_time;
     uint64_t saved_bytes;
     uint64_t forward_workspace_bytes, backward_workspace_bytes, save_workspace_bytes;
@@ -136,11 +140,12 @@ typedef struct remat_profile {
     const remat_input *inputs;
     const remat_state *states;
     uint32_t n_nodes, n_inputs, n_states;
-    uint32_t n_edges; /* node to node */
+    uint32_t n_edges;        /* node to node */
+    uint32_t n_alternatives; /* of all nodes */
     remat_kind kind;
     bool homogeneous;                   /* see remat_profile_not_homogeneous */
     uint64_t input_bytes;               /* sum over the graph inputs: resident through the step */
-    double forward_time, backward_time; /* sums: their sum is the makespan of storing everything */
+    double forward_time, backward_time; /* sums over the nodes' own implementations */
     uint32_t not_chain; /* first node that breaks the chain / the join, n_nodes when none does */
     uint32_t not_join;
     uint32_t not_homogeneous;
@@ -155,6 +160,20 @@ remat_status remat_profile_new(const remat_profile_spec *spec, remat_profile **r
 
 /* Accepts NULL. */
 void remat_profile_free(remat_profile *profile);
+
+/* Implementation 0 of a node is its own, implementation k > 0 is alternatives[k - 1]. */
+static inline remat_alternative remat_implementation(const remat_node *node, uint32_t k)
+{
+    if (k > 0)
+        return node->alternatives[k - 1];
+    return (remat_alternative){.name = "",
+                               .forward_time = node->forward_time,
+                               .backward_time = node->backward_time,
+                               .saved_bytes = node->saved_bytes,
+                               .forward_workspace_bytes = node->forward_workspace_bytes,
+                               .backward_workspace_bytes = node->backward_workspace_bytes,
+                               .save_workspace_bytes = node->save_workspace_bytes};
+}
 
 /* The canonical encoding: every fact that can change an answer and nothing else (no name, no
  * source), in one order, little endian. write gets it piece by piece; its digest is the profile's

@@ -6,6 +6,9 @@
  *   D x   frees a value        O x   starts its copy to the host      P x   starts its copy back
  *   S k n saves version n of state k                        R k n restores it
  *
+ * F, A and B run one implementation of the node: its own, or an alternative of the profile. What A
+ * saved with one implementation only B with the same one can read.
+ *
  * D, O and P act on out(v), on saved(v) or on graph input k; "X v" on the wire is D of saved(v).
  * remat/simulate.h says exactly what each operation needs and does. */
 #ifndef REMAT_SCHEDULE_H
@@ -27,10 +30,11 @@ typedef enum remat_operation_kind {
 typedef enum remat_target { REMAT_OUT, REMAT_SAVED, REMAT_INPUT } remat_target;
 
 typedef struct remat_operation {
-    uint8_t kind;     /* remat_operation_kind */
-    uint8_t target;   /* remat_target: of D, O and P; REMAT_OUT otherwise */
-    uint32_t index;   /* node; graph input where target is REMAT_INPUT; state for S and R */
-    uint32_t version; /* S and R only; 0 otherwise */
+    uint8_t kind;         /* remat_operation_kind */
+    uint8_t target;       /* remat_target: of D, O and P; REMAT_OUT otherwise */
+    uint16_t alternative; /* F, A and B: see remat_implementation; 0 otherwise */
+    uint32_t index;       /* node; graph input where target is REMAT_INPUT; state for S and R */
+    uint32_t version;     /* S and R only; 0 otherwise */
 } remat_operation;
 
 /* A growing list; {0} is the empty one. Owns items. */

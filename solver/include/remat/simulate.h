@@ -5,12 +5,14 @@
  * workspace of the running operation, saved versions of states. Before the list starts the graph
  * inputs are there and nothing else. Operations run in order on one compute stream.
  *
+ * F, A and B take times, workspaces and saved bytes of the implementation they name.
+ *
  *   F v   needs the outputs of v's inputs; out(v) must not be alive. Allocates out(v), and
  *         forward_workspace_bytes during it. Reads and writes v's states.
  *   A v   the same with saved(v) and save_workspace_bytes; saved(v) must not be alive.
- *   B v   once per node, after an F or A of it and the B of all consumers. Needs saved(v) when
- *         saved_bytes > 0, the inputs' values when backward_uses_inputs, out(v) when
- *         backward_uses_output. Allocates the gradient of each input that has none yet (graph
+ *   B v   once per node, after an F or A of it and the B of all consumers. Needs saved(v), made by
+ *         an A of the same implementation, when saved_bytes > 0, the inputs' values when
+ *         backward_uses_inputs, out(v) when backward_uses_output. Allocates the gradient of each input that has none yet (graph
  *         inputs: when gradient_bytes > 0), else accumulates into it; backward_workspace_bytes
  *         during it; then frees grad(v) and saved(v). The loss's own gradient is alive from the
  *         start of B loss. Gradients of graph inputs stay.
@@ -19,6 +21,8 @@
  *         host copy stays to the end of the step.
  *   P x   x not alive, host copy there; allocates x and queues the copy back. The copy waits for
  *         the O to end; the first operation that needs x waits for it.
+ *         saved(v) is afterwards what the implementation saved whose copy it is; an O of saved values
+ *         of another implementation than the copy there makes a copy of its own, the one P fetches.
  *   S k n state k holds version n, which is not saved; adds the state's bytes until the last R of
  *         it in the list.
  *   R k n version n of state k is saved; the state holds it afterwards.

@@ -85,6 +85,7 @@ typedef struct remat_problem {
 typedef struct remat_estimate {
     uint64_t table_bytes; /* most memory that tabulate holds at once, within 10 % where it can be
                              known */
+    uint64_t least_bytes; /* with which tabulate can do by making a coarser table; 0: table_bytes */
     double updates;       /* inner updates of the recurrence */
 } remat_estimate;
 
@@ -143,6 +144,10 @@ typedef struct remat_solver {
 
     /* NULL, or a check beyond the shape: REMAT_NOT_ACCEPTED naming the node. */
     remat_status (*check)(const remat_problem *problem, remat_error *error);
+
+    /* Whether tabulate chooses among the alternatives of nodes by itself; otherwise (NULL: never) it
+     * is shown profiles without alternatives only (remat/table.h). */
+    bool (*chooses)(const remat_problem *problem);
 
     /* Allocates nothing that grows with the table. */
     remat_status (*estimate)(const remat_problem *problem, remat_estimate *ret_estimate,

@@ -6,6 +6,14 @@
  * feasible budget is the first point's peak, and the trade-off curve is the frontier itself. Larger
  * budgets never give slower schedules, by construction.
  *
+ * Alternatives. Most solvers know one implementation of each node. Where a profile has alternatives
+ * they tabulate it twice: with the nodes' own implementations, and with every cost of a node at its
+ * least. For each list of either table, implementations are chosen within several rooms
+ * (core/choices.h), and all of that is replayed. So no budget is served slower than without the
+ * alternatives, and bounds come from the second table, which is at most as slow as any choice.
+ * Where a solver chooses by itself (remat_solver.chooses) it tabulates once; its lists get the same
+ * choices on top.
+ *
  * A table does not hold its profile: pass the same one (or an equal one) with every call. Functions
  * with a const table may be called from several threads at once. */
 #ifndef REMAT_TABLE_H
@@ -19,7 +27,9 @@ typedef struct remat_table remat_table;
 typedef struct remat_point {
     uint64_t peak;   /* bytes, replayed: increasing along the frontier */
     double makespan; /* replayed: strictly decreasing */
-    uint32_t step;
+    uint64_t room;   /* bytes within which every operation of the list has its fastest
+                        implementation; 0: the implementations are the solver's */
+    uint32_t step;   /* of the solver's table; of a second one, counted on from the first */
 } remat_point;
 
 typedef struct remat_schedule {
@@ -50,8 +60,12 @@ const remat_point *remat_table_frontier(const remat_table *table, size_t *ret_co
 /* Index of the last frontier point that fits budget, or -1 when none does. */
 ptrdiff_t remat_table_point(const remat_table *table, uint64_t budget);
 
-/* The best schedule within budget, replayed again now; options are those the table was made with. REMAT_INFEASIBLE carries the least budget in
- * error->number (0 when the table has no schedule at all). *ret_schedule is written on success
+/* The lower_bound that a schedule of this makespan at this budget carries. */
+double remat_table_lower_bound(const remat_table *table, const remat_profile *profile,
+                               uint64_t budget, double makespan);
+
+/* The best schedule within budget, replayed again now; options are those the table was made with.
+ * REMAT_INFEASIBLE carries the least budget in error->number (0 when the table has no schedule at all). *ret_schedule is written on success
  * only; clear it with remat_schedule_clear. */
 remat_status remat_table_schedule(const remat_table *table, const remat_problem *problem,
                                   uint64_t budget, remat_schedule *ret_schedule,
@@ -75,7 +89,13 @@ remat_status remat_table_load(const remat_solver *solver, const remat_problem *p
                               const void *bytes, size_t length, remat_table **ret_table,
                               remat_error *error);
 
-/* The least makespan any schedule of the profile can have: every node forward and backward once. */
+/* remat_solver.estimate of all that remat_tabulate computes: for most solvers two tables where the
+ * profile has alternatives. */
+remat_status remat_estimate_table(const remat_solver *solver, const remat_problem *problem,
+                                  remat_estimate *ret_estimate, remat_error *error);
+
+/* The least makespan any schedule of the profile can have: every node forward and backward once, with
+ * the implementations that take the least time together. */
 double remat_store_all_makespan(const remat_profile *profile);
 
 /* ---- several solvers, one question ---- */
@@ -111,7 +131,7 @@ remat_status remat_least_budget(const remat_table *const *tables, size_t n,
 remat_status remat_fail_infeasible(const char *solver, const remat_problem *problem,
                                    uint64_t budget, uint64_t least, remat_error *error);
 
-/* Peak of storing everything, by replay. */
+/* Peak of storing everything, at the makespan of remat_store_all_makespan, by replay. */
 remat_status remat_store_all_peak(const remat_profile *profile, uint64_t *ret_peak,
                                   remat_error *error);
 

@@ -1,0 +1,72 @@
+// Bundles the page and writes it as C: build.mjs NODE_MODULES OUTPUT DEPFILE
+// Every file but index.html has a hash of its content in its name. OUTPUT holds the entries of an
+// array of {name, media type, bytes, gzipped bytes, length, gzipped length}.
+
+import { readFileSync, writeFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { dirname, join, relative, resolve } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { gzipSync } from 'node:zlib';
+
+const [modules, output, depfile] = process.argv.slice(2);
+const here = dirname(fileURLToPath(import.meta.url));
+const esbuild = createRequire(resolve(modules, 'here.js'))('esbuild');
+
+const common = {
+  absWorkingDir: here,
+  bundle: true,
+  minify: true,
+  format: 'esm',
+  target: ['chrome109', 'firefox115', 'safari16'],
+  legalComments: 'none',
+  nodePaths: [resolve(modules)],
+  jsx: 'automatic',
+  jsxImportSource: 'preact',
+  outdir: 'page',
+  publicPath: '/page',
+  entryNames: '[name]-[hash]',
+  chunkNames: '[name]-[hash]',
+  write: false,
+  metafile: true,
+};
+
+/** The name under /page/ of the output that an entry point became. */
+function nameOf(result, entry) {
+  const found = Object.entries(result.metafile.outputs).find(([, one]) => one.entryPoint === entry);
+  return found[0].slice('page/'.length);
+}
+
+const worker = await esbuild.build({ ...common, entryPoints: ['src/layout_worker.ts'] });
+const page = await esbuild.build({
+  ...common,
+  entryPoints: ['src/main.tsx', 'style.css'],
+  splitting: true,
+  define: { LAYOUT_WORKER: JSON.stringify(`/page/${nameOf(worker, 'src/layout_worker.ts')}`) },
+});
+
+const index = readFileSync(join(here, 'index.html'), 'utf8')
+  .replace('main.js', nameOf(page, 'src/main.tsx'))
+  .replace('style.css', nameOf(page, 'style.css'));
+const types = {
+  js: 'text/javascript; charset=utf-8',
+  css: 'text/css; charset=utf-8',
+  html: 'text/html; charset=utf-8',
+};
+const files = [
+  { name: 'index.html', contents: Buffer.from(index) },
+  ...[...page.outputFiles, ...worker.outputFiles].map((file) => ({
+    name: relative(join(here, 'page'), file.path),
+    contents: Buffer.from(file.contents),
+  })),
+];
+
+const array = (bytes) => `(const unsigned char[]){${bytes.join(',')}}`;
+const entry = ({ name, contents }) => {
+  const zipped = gzipSync(contents, { level: 9 });
+  const type = types[name.split('.').pop()];
+  return `{"${name}", "${type}", ${array(contents)}, ${array(zipped)}, ${contents.length}, ${zipped.length}},\n`;
+};
+writeFileSync(output, files.map(entry).join(''));
+
+const read = [page, worker].flatMap((result) => Object.keys(result.metafile.inputs));
+writeFileSync(depfile, `${output}: ${[...new Set(read)].map((path) => resolve(here, path)).join(' ')}\n`);

@@ -1,0 +1,176 @@
+/** Calls to the service. A token, where one is needed, lives as long as the tab. */
+
+import type { Job, Point, ProblemBody, Schedule } from './types';
+
+const TOKEN = 'remat-token';
+
+/** An answer that is no success, as RFC 9457 has it. */
+export class Problem extends Error {
+  constructor(
+    readonly body: ProblemBody,
+    readonly retryAfter = 0,
+  ) {
+    super(body.detail ?? body.title);
+  }
+
+  get status(): number {
+    return this.body.status;
+  }
+}
+
+export interface Answer<T> {
+  status: number;
+  data: T;
+}
+
+const wanting = new Set<() => void>();
+
+/** Calls listener whenever the service asks for another token than there is; returns how to stop. */
+export function onTokenWanted(listener: () => void): () => void {
+  wanting.add(listener);
+  return () => wanting.delete(listener);
+}
+
+export function setToken(token: string): void {
+  if (token) sessionStorage.setItem(TOKEN, token);
+  else sessionStorage.removeItem(TOKEN);
+}
+
+export function hasToken(): boolean {
+  return sessionStorage.getItem(TOKEN) !== null;
+}
+
+/** A value as its JSON, or a text that is JSON already. */
+type Body = { json: unknown } | { text: string };
+
+interface Ask {
+  body?: Body | undefined;
+  accept?: string;
+  signal?: AbortSignal | undefined;
+}
+
+async function problemOf(response: Response): Promise<Problem> {
+  let body: ProblemBody = {
+    type: 'about:blank',
+    title: `${response.status} ${response.statusText}`,
+    status: response.status,
+  };
+  try {
+    body = { ...body, ...((await response.json()) as ProblemBody) };
+  } catch {
+    // not of the service itself: a proxy answers with what it likes
+  }
+  return new Problem(body, Number(response.headers.get('Retry-After') ?? 0));
+}
+
+/** Any call; throws a Problem unless it succeeds. */
+export async function request(method: string, path: string, ask: Ask = {}): Promise<Response> {
+  const headers: Record<string, string> = { Accept: ask.accept ?? 'application/json' };
+  const token = sessionStorage.getItem(TOKEN);
+  if (token) headers['Authorization'] = `Bearer ${token}`;
+  const init: RequestInit = { method, headers };
+  if (ask.body) {
+    headers['Content-Type'] = 'application/json';
+    init.body = 'text' in ask.body ? ask.body.text : JSON.stringify(ask.body.json);
+  }
+  if (ask.signal) init.signal = ask.signal;
+  let response;
+  try {
+    response = await fetch(path, init);
+  } catch (error) {
+    if (ask.signal?.aborted) throw error;
+    throw new Problem({ type: 'about:blank', title: 'The service does not answer.', status: 0 });
+  }
+  if (response.ok) return response;
+  if (response.status === 401) for (const listener of wanting) listener();
+  throw await problemOf(response);
+}
+
+async function call<T>(method: string, path: string, ask: Ask): Promise<Answer<T>> {
+  const response = await request(method, path, ask);
+  return { status: response.status, data: (await response.json()) as T };
+}
+
+export async function get<T>(path: string, signal?: AbortSignal): Promise<T> {
+  return (await call<T>('GET', path, { signal })).data;
+}
+
+export function post<T>(path: string, json: unknown, signal?: AbortSignal): Promise<Answer<T>> {
+  return call<T>('POST', path, { body: { json }, signal });
+}
+
+export function postText<T>(path: string, text: string): Promise<Answer<T>> {
+  return call<T>('POST', path, { body: { text } });
+}
+
+export async function cancelJob(id: string): Promise<Job> {
+  return (await call<Job>('DELETE', `/v1/jobs/${id}`, {})).data;
+}
+
+/** path with its query; what is empty is left out. */
+export function withQuery(path: string, query: Record<string, string | number | undefined>): string {
+  const given = Object.entries(query).filter(([, value]) => value !== undefined && value !== '');
+  const text = new URLSearchParams(given.map(([name, value]) => [name, String(value)])).toString();
+  return text ? `${path}?${text}` : path;
+}
+
+/* ---- jobs ---- */
+
+/** The events of a job until it ends, read from the response as it comes: a browser's own reader of
+ * server-sent events could not send a token. */
+export async function* watchJob(id: string, signal: AbortSignal): AsyncGenerator<Job> {
+  const response = await request('GET', `/v1/jobs/${id}/events`, { accept: 'text/event-stream', signal });
+  if (!response.body) return;
+  const reader = response.body.getReader();
+  const decoder = new TextDecoder();
+  let text = '';
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    text += decoder.decode(value, { stream: true });
+    const events = text.split('\n\n');
+    text = events.pop() ?? '';
+    for (const event of events) {
+      const data = event.split('\n').find((line) => line.startsWith('data: '));
+      if (data) yield JSON.parse(data.slice('data: '.length)) as Job;
+    }
+  }
+}
+
+export interface Question {
+  profile_id: string;
+  solver?: string;
+  options?: Record<string, unknown>;
+  link?: Record<string, unknown>;
+}
+
+/** A schedule, or the job that is going to find it. */
+export async function askSchedule(
+  question: Question & { budget: number | string; layout?: boolean },
+  signal?: AbortSignal,
+): Promise<{ schedule: Schedule } | { job: Job }> {
+  const answer = await post<Schedule & Job>('/v1/schedules', { ...question, wait: 0 }, signal);
+  return answer.status === 202 ? { job: answer.data } : { schedule: answer.data };
+}
+
+/** Seconds for which one call waits for its tables; while they are being made it is made again. */
+const PATIENCE = 20;
+
+function pause(seconds: number, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(resolve, 1000 * seconds);
+    signal.addEventListener('abort', () => (clearTimeout(timer), reject(signal.reason as Error)), { once: true });
+  });
+}
+
+/** The trade-off curve, however long it takes. */
+export async function askTradeoff(question: Question & { points: number }, signal: AbortSignal): Promise<Point[]> {
+  for (;;) {
+    try {
+      return (await post<Point[]>('/v1/tradeoffs', { ...question, wait: PATIENCE }, signal)).data;
+    } catch (problem) {
+      if (!(problem instanceof Problem) || problem.status !== 503) throw problem;
+      await pause(Math.max(1, problem.retryAfter), signal);
+    }
+  }
+}

@@ -1,0 +1,84 @@
+/** A solve: how far it is, live; cancelling it. */
+
+import type { VNode } from 'preact';
+import { useEffect, useState } from 'preact/hooks';
+
+import { cancelJob, watchJob } from './api';
+import { percent, seconds } from './format';
+import type { ViewProps } from './main';
+import { goInstead, href } from './route';
+import type { Job } from './types';
+import { Facts, Id, ProblemBox, Title } from './ui';
+
+export function isOver(job: Job): boolean {
+  return job.state !== 'queued' && job.state !== 'running';
+}
+
+function useJob(id: string): { job?: Job; problem?: unknown } {
+  const [state, setState] = useState<{ job?: Job; problem?: unknown }>({});
+  useEffect(() => {
+    const abort = new AbortController();
+    const follow = async () => {
+      for await (const job of watchJob(id, abort.signal)) {
+        setState({ job });
+        if (job.state === 'done' && job.schedule_id) goInstead(`schedule/${job.schedule_id}`);
+      }
+    };
+    follow().catch((problem: unknown) => !abort.signal.aborted && setState({ problem }));
+    return () => abort.abort();
+  }, [id]);
+  return state;
+}
+
+function Progress({ job, onProblem }: { job: Job; onProblem: (problem: unknown) => void }): VNode {
+  const [cancelling, setCancelling] = useState(false);
+  const cancel = () => {
+    setCancelling(true);
+    cancelJob(job.job_id).catch(onProblem);
+  };
+  return (
+    <>
+      <Facts
+        list={[
+          ['state', <span role="status">{job.state}</span>],
+          ['elapsed', seconds(job.elapsed_seconds ?? 0)],
+          ...(job.queue_position ? [['place in the queue', job.queue_position] as [string, number]] : []),
+        ]}
+      />
+      <p>
+        <progress max={1} value={job.progress} aria-label="Progress of the solve" /> {percent(job.progress)}
+      </p>
+      {!isOver(job) && (
+        <p>
+          <button type="button" disabled={cancelling} onClick={cancel}>
+            {cancelling ? 'Cancelling…' : 'Cancel the solve'}
+          </button>
+        </p>
+      )}
+      {job.problem && <ProblemBox problem={job.problem.detail ?? job.problem.title} />}
+    </>
+  );
+}
+
+export function JobView({ route }: ViewProps): VNode {
+  const id = route.path[1] ?? '';
+  const profile = route.query.get('profile');
+  const { job, problem } = useJob(id);
+  const [failure, setFailure] = useState<unknown>();
+  return (
+    <>
+      {profile && (
+        <p class="crumbs">
+          <a href={href('profiles')}>Profiles</a> / <a href={href(`profile/${profile}/ask`)}>the profile</a>
+        </p>
+      )}
+      <Title plain="Solve">
+        Solve <Id id={id} />
+      </Title>
+      {job && <Progress job={job} onProblem={setFailure} />}
+      {!job && problem === undefined && <p class="quiet">Loading…</p>}
+      {problem !== undefined && <ProblemBox problem={problem} />}
+      {failure !== undefined && <ProblemBox problem={failure} />}
+    </>
+  );
+}

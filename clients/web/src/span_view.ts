@@ -1,0 +1,108 @@
+/** The part of the axis that the charts of a schedule show together, the operation that is looked
+ * at, and the one under the pointer. */
+
+import { operationAt, spansOn, type Axis, type Replay, type Spans } from './replay';
+
+/** Room for labels left of every chart, and right of it. */
+export const GUTTER = 84;
+export const RIGHT = 10;
+
+export class SpanView {
+  axis: Axis;
+  from = 0;
+  to: number;
+  step: number;
+  hover = -1;
+  /** Where the pointer is over the charts, and the value under it (-1: none). */
+  pointer = { x: 0, width: 0, value: -1 };
+  /** As memory sees operations. */
+  spans: Spans;
+  private readonly listeners = new Set<() => void>();
+
+  constructor(
+    readonly replay: Replay,
+    axis: Axis,
+    step: number,
+    /** The end of the axis, where it is not the schedule's own. */
+    private readonly until = 0,
+  ) {
+    this.axis = axis;
+    this.step = Math.max(0, Math.min(replay.n - 1, step));
+    this.spans = spansOn(replay, axis, false);
+    this.to = this.end;
+  }
+
+  get end(): number {
+    return Math.max(this.axis === 'time' ? this.replay.makespan : this.replay.n, this.until, 1e-9);
+  }
+
+  listen(listener: () => void): () => void {
+    this.listeners.add(listener);
+    return () => this.listeners.delete(listener);
+  }
+
+  private tell(): void {
+    for (const listener of this.listeners) listener();
+  }
+
+  setAxis(axis: Axis): void {
+    this.axis = axis;
+    this.spans = spansOn(this.replay, axis, false);
+    this.all();
+  }
+
+  setStep(step: number): void {
+    this.step = Math.max(0, Math.min(this.replay.n - 1, step));
+    this.reveal();
+    this.tell();
+  }
+
+  setHover(operation: number, pointer = this.pointer): void {
+    this.hover = operation;
+    this.pointer = pointer;
+    this.tell();
+  }
+
+  show(from: number, to: number): void {
+    const least = this.end / Math.max(1000, this.replay.n * 2);
+    const length = Math.min(this.end, Math.max(least, to - from));
+    this.from = Math.max(0, Math.min(this.end - length, from));
+    this.to = this.from + length;
+    this.tell();
+  }
+
+  all(): void {
+    this.show(0, this.end);
+  }
+
+  zoom(factor: number, around = (this.from + this.to) / 2): void {
+    this.show(around - (around - this.from) / factor, around + (this.to - around) / factor);
+  }
+
+  move(fraction: number): void {
+    const by = (this.to - this.from) * fraction;
+    this.show(this.from + by, this.to + by);
+  }
+
+  /** Moves so that the operation looked at is seen. */
+  private reveal(): void {
+    const at = this.spans.from[this.step] ?? 0;
+    const end = this.spans.to[this.step] ?? at;
+    if (at >= this.from && end <= this.to) return;
+    const half = (this.to - this.from) / 2;
+    this.show(at - half, at + half);
+  }
+
+  /** Where x is in a chart of a width, and back. */
+  position(x: number, width: number): number {
+    return GUTTER + ((x - this.from) / (this.to - this.from)) * (width - GUTTER - RIGHT);
+  }
+
+  value(position: number, width: number): number {
+    return this.from + ((position - GUTTER) / (width - GUTTER - RIGHT)) * (this.to - this.from);
+  }
+
+  operationAt(position: number, width: number): number {
+    return operationAt(this.spans, this.value(position, width));
+  }
+}

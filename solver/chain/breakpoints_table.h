@@ -1,0 +1,39 @@
+/* How a table of breakpoints lies in memory; shared by breakpoints.c, breakpoints_trace.c and
+ * breakpoints_save.c. */
+#ifndef REMAT_CHAIN_BREAKPOINTS_TABLE_H
+#define REMAT_CHAIN_BREAKPOINTS_TABLE_H
+
+#include "chain/breakpoints.h"
+
+struct remat_breakpoints {
+    uint32_t n;
+    bool inputs_only;
+    unsigned n_workers;
+    remat_breakpoint_list *cells; /* (s,t), s <= t: row s after row s-1 */
+    remat_arena *arenas;
+    uint64_t n_points;
+};
+
+remat_breakpoints *remat_breakpoints_allocate(uint32_t n, bool inputs_only, unsigned n_workers);
+
+static inline const remat_breakpoint_list *remat_breakpoints_cell(const remat_breakpoints *table,
+                                                                  uint32_t s, uint32_t t)
+{
+    return &table->cells[remat_chain_cell(table->n, s, t)];
+}
+
+/* Index of the last point with at most bytes, or -1. */
+static inline ptrdiff_t remat_breakpoints_last(const remat_breakpoint_list *cell, uint64_t bytes)
+{
+    size_t low = 0, high = cell->count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (cell->points[middle].bytes <= bytes)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return (ptrdiff_t)low - 1;
+}
+
+#endif

@@ -1,0 +1,106 @@
+#include "chain/ways.h"
+
+/* Puts one into a list that increases in bytes and decreases in ticks, unless another is as good. */
+static void put_single(remat_single_way *list, uint32_t *n, remat_single_way one)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < *n; i++)
+        if (list[i].bytes <= one.bytes && list[i].ticks <= one.ticks)
+            return;
+    for (uint32_t i = 0; i < *n; i++)
+        if (list[i].bytes < one.bytes || list[i].ticks < one.ticks)
+            list[kept++] = list[i];
+    uint32_t at = kept;
+    for (; at > 0 && list[at - 1].bytes > one.bytes; at--)
+        list[at] = list[at - 1];
+    list[at] = one;
+    *n = kept + 1;
+}
+
+static bool as_good(const remat_double_way *a, const remat_double_way *b)
+{
+    return a->kept <= b->kept && a->save_workspace <= b->save_workspace &&
+           a->backward_bytes <= b->backward_bytes && a->ticks <= b->ticks;
+}
+
+static void put_double(remat_double_way *list, uint32_t *n, remat_double_way one)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < *n; i++)
+        if (as_good(&list[i], &one))
+            return;
+    for (uint32_t i = 0; i < *n; i++)
+        if (!as_good(&one, &list[i]))
+            list[kept++] = list[i];
+    list[kept++] = one;
+    *n = kept;
+}
+
+/* F_all with way f, B with way b. */
+static remat_double_way pair_of(const remat_way *ways, uint32_t f, uint32_t b)
+{
+    return (remat_double_way){.kept = ways[f].kept,
+                              .save_workspace = ways[f].save_workspace,
+                              .backward_bytes = ways[b].backward_bytes,
+                              .ticks = ways[f].forward + ways[b].backward,
+                              .forward = f,
+                              .backward = b};
+}
+
+/* passes, directs and saves out of ways. */
+static remat_status sift(remat_arena *arena, remat_stage_ways *stage)
+{
+    uint32_t n = stage->n_ways;
+    remat_single_way *passes = remat_arena_array(arena, n, sizeof *passes);
+    remat_single_way *directs = remat_arena_array(arena, n, sizeof *directs);
+    remat_double_way *saves = remat_arena_array(arena, (size_t)n * n, sizeof *saves);
+    if (!passes || !directs || !saves)
+        return REMAT_NO_MEMORY;
+    for (uint32_t f = 0; f < n; f++) {
+        const remat_way *way = &stage->ways[f];
+        put_single(passes, &stage->n_passes,
+                   (remat_single_way){way->forward_workspace, way->forward, f});
+        if (stage->reads_input_only && !way->keeps)
+            put_single(directs, &stage->n_directs,
+                       (remat_single_way){way->backward_bytes, way->backward, f});
+        for (uint32_t b = 0; b < n; b++)
+            if (f == b || (!way->keeps && !stage->ways[b].keeps))
+                put_double(saves, &stage->n_saves, pair_of(stage->ways, f, b));
+    }
+    stage->passes = passes;
+    stage->directs = directs;
+    stage->saves = saves;
+    return REMAT_OK;
+}
+
+remat_status remat_ways_find(const remat_profile *profile, remat_chain *chain,
+                             remat_stage_ways *stages,
+                             int64_t (*ticks)(const remat_chain *chain, double time))
+{
+    for (uint32_t i = 1; i <= chain->n; i++) {
+        const remat_node *node = &profile->nodes[i - 1];
+        remat_stage_ways *stage = &stages[i];
+        uint32_t n = node->n_alternatives + 1;
+        remat_way *ways = remat_arena_array(&chain->arena, n, sizeof *ways);
+        if (!ways)
+            return REMAT_NO_MEMORY;
+        for (uint32_t k = 0; k < n; k++) {
+            const remat_alternative cost = remat_implementation(node, k);
+            ways[k] = (remat_way){.kept = node->output_bytes + cost.saved_bytes,
+                                  .keeps = cost.saved_bytes > 0,
+                                  .forward_workspace = cost.forward_workspace_bytes,
+                                  .save_workspace = cost.save_workspace_bytes,
+                                  .backward_bytes = chain->backward_bytes[i] -
+                                                    node->backward_workspace_bytes +
+                                                    cost.backward_workspace_bytes,
+                                  .forward = ticks(chain, cost.forward_time),
+                                  .backward = ticks(chain, cost.backward_time)};
+        }
+        stage->ways = ways;
+        stage->n_ways = n;
+        stage->reads_input_only = i < chain->n && !node->backward_uses_output;
+        if (sift(&chain->arena, stage))
+            return REMAT_NO_MEMORY;
+    }
+    return REMAT_OK;
+}
