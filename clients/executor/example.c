@@ -104,7 +104,7 @@ static remat_status train(const remat_profile *profile, uint64_t budget, remat_e
     remat_plan plan = {0};
     remat_runner *runner = NULL;
     remat_status status =
-        remat_plan_solve(profile, budget, NULL, REMAT_DEFAULT_ALIGNMENT, &plan, error);
+        remat_plan_solve(profile, NULL, budget, NULL, REMAT_DEFAULT_ALIGNMENT, &plan, error);
     status =
         status ? status
                : remat_runner_new(&plan, &network, remat_exec_memory_backend(), 0, &runner, error);

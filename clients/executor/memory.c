@@ -48,6 +48,11 @@ static int fill(void *data, void *device, int byte, uint64_t bytes)
     return 0;
 }
 
+static int copy(void *data, void *device, const void *from, uint64_t bytes)
+{
+    return copy_in(data, device, from, bytes);
+}
+
 static int finish(void *data)
 {
     (void)data;
@@ -66,6 +71,7 @@ const remat_exec_backend *remat_exec_memory_backend(void)
                                                .start_in = start_copy,
                                                .wait = wait_for,
                                                .fill = fill,
+                                               .copy = copy,
                                                .finish = finish};
     return &backend;
 }

@@ -57,34 +57,40 @@ remat_status remat_plan_make(const remat_profile *profile, const remat_operation
 
 /* ---- solving ---- */
 
-/* A solver that passes its own limits leaves the answer to the others. */
-static remat_status tabulate(const remat_problem *problem, remat_table *tables[REMAT_MAX_SOLVERS],
-                             size_t *ret_n, remat_error *error)
+/* One solver's table, or of auto all its solvers': one that passes its own limits leaves the answer
+ * to the others. */
+static remat_status tabulate(const remat_problem *problem, const char *name,
+                             remat_table *tables[REMAT_MAX_SOLVERS], size_t *ret_n,
+                             remat_error *error)
 {
-    const remat_solver *solvers[REMAT_MAX_SOLVERS];
-    size_t n_solvers = remat_auto_solvers(problem, 0, solvers);
+    const remat_solver *solvers[REMAT_MAX_SOLVERS] = {name ? remat_solver_find(name) : NULL};
+    size_t n_solvers = name ? 1 : remat_auto_solvers(problem, 0, solvers);
+    if (name && !solvers[0])
+        return remat_fail(error, REMAT_NOT_FOUND, "solver", "there is no solver \"%.60s\"", name);
     for (size_t i = 0; i < n_solvers; i++) {
         remat_problem own = *problem;
         own.options = remat_options_default(solvers[i]);
         remat_status status = remat_tabulate(solvers[i], &own, NULL, &tables[*ret_n], error);
-        if (status && status != REMAT_TOO_LARGE)
+        if (status && (status != REMAT_TOO_LARGE || name))
             return status;
         *ret_n += !status;
     }
     return REMAT_OK;
 }
 
-remat_status remat_plan_solve(const remat_profile *profile, uint64_t budget, const remat_link *link,
-                              uint64_t alignment, remat_plan *ret_plan, remat_error *error)
+remat_status remat_plan_solve(const remat_profile *profile, const char *solver, uint64_t budget,
+                              const remat_link *link, uint64_t alignment, remat_plan *ret_plan,
+                              remat_error *error)
 {
     const remat_problem problem = {.profile = profile, .link = link, .max_budget = budget};
     remat_table *tables[REMAT_MAX_SOLVERS];
     remat_schedule schedule = {0};
     size_t n = 0;
-    remat_status status = tabulate(&problem, tables, &n, error);
+    remat_status status = tabulate(&problem, solver, tables, &n, error);
     if (!status)
-        status = remat_best_schedule((const remat_table *const *)tables, n, "auto", &problem,
-                                     budget, (uint32_t)alignment, &schedule, error);
+        status =
+            remat_best_schedule((const remat_table *const *)tables, n, solver ? solver : "auto",
+                                &problem, budget, (uint32_t)alignment, &schedule, error);
     if (!status)
         status = remat_plan_make(profile, &schedule.operations, link, alignment, ret_plan, error);
     remat_schedule_clear(&schedule);
@@ -149,6 +155,27 @@ static remat_status read_layout(const json_t *schedule, remat_plan *plan, remat_
     return status;
 }
 
+/* A schedule that says which nodes it was made for must mean these. */
+static remat_status check_nodes(const remat_profile *profile, const json_t *nodes,
+                                remat_error *error)
+{
+    if (!nodes)
+        return REMAT_OK;
+    if (json_array_size(nodes) != profile->n_nodes)
+        return remat_fail(error, REMAT_INVALID, "nodes",
+                          "the schedule is for another network: it has %zu nodes, \"%.100s\" %u",
+                          json_array_size(nodes), profile->name, profile->n_nodes);
+    for (uint32_t v = 0; v < profile->n_nodes; v++) {
+        const char *id = json_string_value(json_array_get(nodes, v));
+        if (!id || strcmp(id, profile->nodes[v].id) != 0)
+            return remat_fail(error, REMAT_INVALID, "nodes",
+                              "the schedule is for another network: its node %u is \"%.100s\", not "
+                              "\"%.100s\"",
+                              v, id ? id : "", profile->nodes[v].id);
+    }
+    return REMAT_OK;
+}
+
 remat_status remat_plan_read(const remat_profile *profile, const json_t *schedule,
                              remat_plan *ret_plan, remat_error *error)
 {
@@ -162,7 +189,9 @@ remat_status remat_plan_read(const remat_profile *profile, const json_t *schedul
     if (!json_is_array(list))
         return remat_fail(error, REMAT_INVALID, "operations",
                           "this is not a schedule: it has no array \"operations\"");
-    remat_status status = way ? remat_link_decode(way, profile, &link, error) : REMAT_OK;
+    remat_status status = check_nodes(profile, json_object_get(schedule, "nodes"), error);
+    if (!status && way)
+        status = remat_link_decode(way, profile, &link, error);
     if (!status)
         status = remat_operations_decode(list, profile, "operations", &plan.operations, error);
     if (!status)

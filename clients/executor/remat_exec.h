@@ -35,10 +35,12 @@ remat_status remat_plan_make(const remat_profile *profile, const remat_operation
                              const remat_link *link, uint64_t alignment, remat_plan *ret_plan,
                              remat_error *error);
 
-/* Solved here, as auto does: the fastest schedule whose arena fits budget. REMAT_INFEASIBLE carries
- * in error->number a budget that would do. */
-remat_status remat_plan_solve(const remat_profile *profile, uint64_t budget, const remat_link *link,
-                              uint64_t alignment, remat_plan *ret_plan, remat_error *error);
+/* Solved here: the fastest schedule of a solver whose arena fits budget. solver: its name; NULL:
+ * of all, as auto does. REMAT_INFEASIBLE carries in error->number a budget that would do;
+ * REMAT_NOT_FOUND: there is no such solver; REMAT_NOT_ACCEPTED: it does not take the profile. */
+remat_status remat_plan_solve(const remat_profile *profile, const char *solver, uint64_t budget,
+                              const remat_link *link, uint64_t alignment, remat_plan *ret_plan,
+                              remat_error *error);
 
 /* From the answer of POST /v1/schedules (or `remat solve -o`): its operations and, if it has them,
  * its allocations. REMAT_INVALID when it is truncated, not valid for this profile (another network's,
@@ -54,6 +56,7 @@ void remat_plan_clear(remat_plan *plan);
  * those that the profile says it does not read. Inputs stand in the order of the profile's node. */
 typedef struct remat_exec_call {
     uint32_t node;
+    uint32_t alternative;         /* which implementation: see remat_implementation */
     bool save;                    /* forward: fill saved too */
     bool again;                   /* forward: has run before in this step */
     const void *const *inputs;    /* [n_inputs] */
@@ -97,6 +100,7 @@ typedef struct remat_exec_backend {
     int (*start_in)(void *data, void *device, const void *host, uint64_t bytes, uint32_t ticket);
     int (*wait)(void *data, uint32_t ticket); /* the compute stream waits for the copy */
     int (*fill)(void *data, void *device, int byte, uint64_t bytes);
+    int (*copy)(void *data, void *device, const void *from, uint64_t bytes); /* on the device */
     int (*finish)(void *data); /* everything is done on return */
 } remat_exec_backend;
 

@@ -168,14 +168,15 @@ static remat_status end_items(remat_runner *r, remat_error *error)
 
 /* ---- the guard ---- */
 
+/* Whether from .. to - 1 is poison still; else *ret_at is the first byte that is not. */
 static bool untouched(const uint8_t *bytes, uint64_t from, uint64_t to, uint64_t *ret_at)
 {
-    for (uint64_t i = from; i < to; i++)
-        if (bytes[i] != POISON) {
-            *ret_at = i;
-            return false;
-        }
-    return true;
+    if (from >= to ||
+        (bytes[from] == POISON && memcmp(bytes + from, bytes + from + 1, to - from - 1) == 0))
+        return true;
+    for (*ret_at = from; bytes[*ret_at] == POISON;)
+        ++*ret_at;
+    return false;
 }
 
 /* Between the items that are alive after the operation nothing may have been written. */
@@ -192,7 +193,7 @@ static remat_status guard(const remat_runner *r, remat_error *error)
         end = item->offset + item->bytes > end ? item->offset + item->bytes : end;
     }
     if (clean)
-        clean = untouched(r->arena, end, layout->arena + RUNNER_GUARD_BYTES, &at);
+        clean = untouched(r->arena, end, runner_bytes(r), &at);
     if (clean)
         return REMAT_OK;
     const remat_operation *operation = &r->plan->operations.items[r->at];
@@ -286,6 +287,7 @@ static remat_status forward(remat_runner *r, const remat_operation *operation, u
 {
     uint32_t v = operation->index;
     const remat_node *node = &r->plan->profile->nodes[v];
+    const remat_alternative costs = remat_implementation(node, operation->alternative);
     remat_status status = gather_inputs(r, node, error);
     if (!status)
         status = let_leave(r, error);
@@ -293,14 +295,15 @@ static remat_status forward(remat_runner *r, const remat_operation *operation, u
         return status;
     bool save = operation->kind == REMAT_A;
     const remat_exec_call call = {.node = v,
+                                  .alternative = operation->alternative,
                                   .save = save,
                                   .again = r->ran[v],
                                   .inputs = r->inputs,
                                   .output = address(r, v),
                                   .saved = save ? address(r, r->n + v) : NULL,
                                   .workspace = place_of(r, workspace),
-                                  .workspace_bytes = save ? node->save_workspace_bytes
-                                                          : node->forward_workspace_bytes};
+                                  .workspace_bytes = save ? costs.save_workspace_bytes
+                                                          : costs.forward_workspace_bytes};
     r->ran[v] = true;
     return check(r, r->network->forward(r->network->data, &call), error);
 }
@@ -315,8 +318,10 @@ static void gather_gradients(const remat_runner *r, const remat_node *node)
     }
 }
 
-static remat_status backward(remat_runner *r, uint32_t v, uint32_t workspace, remat_error *error)
+static remat_status backward(remat_runner *r, const remat_operation *operation, uint32_t workspace,
+                             remat_error *error)
 {
+    uint32_t v = operation->index;
     const remat_node *node = &r->plan->profile->nodes[v];
     remat_status status = REMAT_OK;
     for (uint32_t i = 0; i < node->n_inputs; i++)
@@ -332,15 +337,18 @@ static remat_status backward(remat_runner *r, uint32_t v, uint32_t workspace, re
     if (status)
         return status;
     gather_gradients(r, node);
-    const remat_exec_call call = {.node = v,
-                                  .inputs = r->inputs,
-                                  .output = node->backward_uses_output ? address(r, v) : NULL,
-                                  .saved = address(r, r->n + v),
-                                  .gradient = address(r, r->first_gradient + v),
-                                  .input_gradients = r->gradients,
-                                  .accumulate = r->accumulate,
-                                  .workspace = place_of(r, workspace),
-                                  .workspace_bytes = node->backward_workspace_bytes};
+    const remat_exec_call call = {
+        .node = v,
+        .alternative = operation->alternative,
+        .inputs = r->inputs,
+        .output = node->backward_uses_output ? address(r, v) : NULL,
+        .saved = address(r, r->n + v),
+        .gradient = address(r, r->first_gradient + v),
+        .input_gradients = r->gradients,
+        .accumulate = r->accumulate,
+        .workspace = place_of(r, workspace),
+        .workspace_bytes =
+            remat_implementation(node, operation->alternative).backward_workspace_bytes};
     return check(r, r->network->backward(r->network->data, &call), error);
 }
 
@@ -379,7 +387,7 @@ static remat_status run_operation(remat_runner *r, remat_error *error)
     case REMAT_A:
         return forward(r, operation, workspace, error);
     case REMAT_B:
-        return backward(r, operation->index, workspace, error);
+        return backward(r, operation, workspace, error);
     case REMAT_D:
         return left(r, runner_slot_of_target(r, operation), error);
     case REMAT_O:
@@ -405,7 +413,7 @@ static remat_status begin_step(remat_runner *r, remat_error *error)
     memset(r->ran, 0, r->n * sizeof *r->ran);
     r->at = 0;
     r->ended = r->ticket = r->n_versions = 0;
-    remat_status status = poison(r, 0, layout->arena + RUNNER_GUARD_BYTES, error);
+    remat_status status = poison(r, 0, runner_bytes(r), error);
     for (r->begun = 0; r->begun < layout->n && layout->items[r->begun].first < 0 && !status;
          r->begun++) {
         const remat_allocation *item = &layout->items[r->begun];

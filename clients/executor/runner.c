@@ -84,9 +84,14 @@ static remat_status take_host(remat_runner *r, remat_error *error)
     return REMAT_OK;
 }
 
+uint64_t runner_bytes(const remat_runner *r)
+{
+    return r->plan->layout.arena + (r->flags & REMAT_EXEC_GUARD ? RUNNER_GUARD_BYTES : 0);
+}
+
 static remat_status take_memory(remat_runner *r, remat_error *error)
 {
-    uint64_t bytes = r->plan->layout.arena + RUNNER_GUARD_BYTES;
+    uint64_t bytes = runner_bytes(r);
     r->arena = r->backend->allocate(r->backend->data, bytes);
     if (!r->arena)
         return remat_fail(error, REMAT_TOO_LARGE, NULL, "%s has no %llu bytes for the arena",

@@ -4,7 +4,7 @@
 
 #include "remat_exec.h"
 
-enum { RUNNER_GUARD_BYTES = 4096 }; /* behind the arena */
+enum { RUNNER_GUARD_BYTES = 4096 }; /* behind the arena, with REMAT_EXEC_GUARD */
 
 /* Slots of what can be alive: out(v) is v, saved(v) is n + v, gradients follow by value (nodes, then
  * graph inputs), then the graph inputs themselves. */
@@ -33,6 +33,8 @@ struct remat_runner {
     uint32_t ticket;
 };
 
+/* Bytes of the arena and what is watched behind it. */
+uint64_t runner_bytes(const remat_runner *r);
 uint32_t runner_slot_of_target(const remat_runner *r, const remat_operation *operation);
 /* Id of the node, graph input or state of an operation. */
 const char *runner_name_of(const remat_runner *r, const remat_operation *operation);

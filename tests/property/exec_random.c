@@ -388,9 +388,10 @@ static void faults_are_named(void **state)
 
 static json_t *encode(const remat_profile *p, const remat_plan *plan)
 {
-    json_t *json = json_pack(
-        "{s:o, s:i, s:o}", "operations", remat_operations_encode(&plan->operations), "alignment",
-        (int)plan->layout.alignment, "allocations", remat_allocations_encode(&plan->layout));
+    json_t *json = json_pack("{s:o, s:i, s:o}", "operations",
+                             remat_operations_encode(&plan->operations, plan->profile), "alignment",
+                             (int)plan->layout.alignment, "allocations",
+                             remat_allocations_encode(&plan->layout));
     assert_non_null(json);
     (void)p;
     return json;

@@ -1,0 +1,96 @@
+/* The CPU backend: one thread, but for the products of matrices where more are asked for. */
+#include "cpu.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+/* What this process has computed: other programs do not count. */
+static double process_clock(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static double wall_clock(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static int copy_out(void *host, const void *device, uint64_t bytes)
+{
+    memcpy(host, device, (size_t)bytes);
+    return 0;
+}
+
+static int update(float *weights, float *velocity, const float *slopes, size_t count,
+                  uint32_t lanes, float rate, float momentum)
+{
+    for (size_t i = 0; i < count; i++) {
+        float slope = slopes[i];
+        for (uint32_t lane = 1; lane < lanes; lane++)
+            slope += slopes[lane * count + i];
+        velocity[i] = momentum * velocity[i] + slope;
+        weights[i] -= rate * velocity[i];
+    }
+    return 0;
+}
+
+/* The model name in /proc/cpuinfo. */
+static void describe(char *text, size_t size)
+{
+    char line[256];
+    FILE *file = fopen("/proc/cpuinfo", "r");
+    snprintf(text, size, "CPU");
+    while (file && fgets(line, sizeof line, file)) {
+        const char *colon = strchr(line, ':');
+        if (strncmp(line, "model name", 10) != 0 || !colon)
+            continue;
+        line[strcspn(line, "\n")] = '\0';
+        snprintf(text, size, "%s", colon + 2);
+        break;
+    }
+    if (file)
+        fclose(file);
+}
+
+static const kernel *const kernels[NET_KINDS] = {[NET_CONV] = &cpu_conv,
+                                                 [NET_UP_CONV] = &cpu_up_conv,
+                                                 [NET_LINEAR] = &cpu_linear,
+                                                 [NET_BATCH_NORM] = &cpu_batch_norm,
+                                                 [NET_LAYER_NORM] = &cpu_layer_norm,
+                                                 [NET_RELU] = &cpu_relu,
+                                                 [NET_GELU] = &cpu_gelu,
+                                                 [NET_MAX_POOL] = &cpu_max_pool,
+                                                 [NET_AVERAGE_POOL] = &cpu_average_pool,
+                                                 [NET_ADD] = &cpu_add,
+                                                 [NET_CONCAT] = &cpu_concat,
+                                                 [NET_EMBEDDING] = &cpu_embedding,
+                                                 [NET_ATTENTION] = &cpu_attention,
+                                                 [NET_DROPOUT] = &cpu_dropout,
+                                                 [NET_LSTM] = &cpu_lstm,
+                                                 [NET_CROSS_ENTROPY] = &cpu_cross_entropy,
+                                                 [NET_TRIPLET] = &cpu_triplet,
+                                                 [NET_CONTRASTIVE] = &cpu_contrastive};
+
+remat_status backend_find(const char *name, uint32_t threads, kernel_backend *ret_backend,
+                          remat_error *error)
+{
+    if (strcmp(name, "cuda") == 0)
+        return remat_fail(error, REMAT_NOT_FOUND, "backend", "this build has no CUDA backend");
+    if (strcmp(name, "cpu") != 0)
+        return remat_fail(error, REMAT_NOT_FOUND, "backend",
+                          "there is no backend \"%.40s\"; there is cpu", name);
+    cpu_multiply_threads(threads);
+    *ret_backend = (kernel_backend){.name = "cpu",
+                                    .memory = remat_exec_memory_backend(),
+                                    .kernels = kernels,
+                                    .clock = threads == 1 ? process_clock : wall_clock,
+                                    .copy_out = copy_out,
+                                    .update = update,
+                                    .describe = describe};
+    return REMAT_OK;
+}

@@ -1,0 +1,181 @@
+/* remat-train: trains a network under a schedule and says how it went. */
+#include "train.h"
+
+#include <errno.h>
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- failing ---- */
+
+static int exit_code(remat_status status)
+{
+    switch (status) {
+    case REMAT_OK:
+        return CLI_OK;
+    case REMAT_INFEASIBLE:
+        return CLI_NO;
+    case REMAT_INVALID:
+    case REMAT_NOT_ACCEPTED:
+    case REMAT_TOO_LARGE:
+    case REMAT_NOT_FOUND:
+        return CLI_INPUT;
+    case REMAT_IO:
+    case REMAT_CANCELLED:
+        return CLI_SERVER;
+    case REMAT_NO_MEMORY:
+    case REMAT_CORRUPT:
+    case REMAT_NEWER:
+    case REMAT_INTERNAL:
+        break;
+    }
+    return CLI_INTERNAL;
+}
+
+int train_fail(const train *t)
+{
+    char bytes[TEXT_SIZE];
+    fflush(stdout);
+    fputs("remat-train: ", stderr);
+    text_safe(stderr, t->error.message);
+    putc('\n', stderr);
+    if (t->error.status == REMAT_INFEASIBLE && t->error.number > 0)
+        fprintf(stderr, "The least budget that can be served: --budget %llu (%s).\n",
+                (unsigned long long)t->error.number, text_bytes((double)t->error.number, bytes));
+    return exit_code(t->error.status);
+}
+
+/* ---- training ---- */
+
+typedef struct bar {
+    struct progress progress;
+    char label[64];
+    uint32_t steps;
+} bar;
+
+static bool on_step(void *data, uint32_t done, double loss)
+{
+    bar *b = data;
+    snprintf(b->label, sizeof b->label, "step %u, loss %.4g", done, loss);
+    progress_draw(&b->progress, b->label, (double)done / b->steps);
+    return true;
+}
+
+/* Trains from the start. */
+remat_status train_run_plan(train *t, const remat_plan *plan, uint32_t steps,
+                            training_outcome *ret_outcome)
+{
+    bar b = {.steps = steps};
+    const training_settings settings = {.steps = steps,
+                                        .rate = (float)t->options->rate,
+                                        .momentum = (float)t->options->momentum,
+                                        .seed = (uint64_t)t->options->seed,
+                                        .flags = t->options->guard ? REMAT_EXEC_GUARD : 0,
+                                        .text = &t->text,
+                                        .progress = on_step,
+                                        .data = &b};
+    progress_begin(&b.progress, &t->terminal);
+    remat_status status = training_run(&t->model, plan, &settings, ret_outcome, &t->error);
+    progress_end(&b.progress);
+    return status;
+}
+
+/* Gets a plan and trains; the caller clears the run, on failure too. */
+remat_status train_run_solver(train *t, const char *solver, bool least, train_run *r)
+{
+    remat_status status = train_plan_get(t, solver, least, &r->plan);
+    return status ? status : train_run_plan(t, &r->plan.plan, t->options->steps, &r->outcome);
+}
+
+void train_run_clear(train_run *r)
+{
+    train_plan_clear(&r->plan);
+    free(r->outcome.losses);
+}
+
+/* ---- output ---- */
+
+int train_write_json(train *t, json_t *json)
+{
+    char *text = json ? remat_json_text(json) : NULL;
+    remat_status status = text ? REMAT_OK : remat_fail_memory(&t->error);
+    if (!status && t->options->output)
+        status = file_write_text(t->options->output, text, &t->error);
+    else if (!status)
+        puts(text);
+    free(text);
+    json_decref(json);
+    return status ? train_fail(t) : CLI_OK;
+}
+
+/* ---- what it does ---- */
+
+static int list_networks(void)
+{
+    size_t n;
+    const network *const *all = networks(&n);
+    for (size_t i = 0; i < n; i++)
+        printf("%-12s %s\n", all[i]->name, all[i]->summary);
+    return CLI_OK;
+}
+
+static int train_once(train *t)
+{
+    train_run r = {0};
+    int code = CLI_OK;
+    bool failed = train_run_solver(t, NULL, false, &r) != REMAT_OK;
+    if (!failed && t->options->json)
+        code = train_write_json(t, train_run_json(t, &r));
+    else if (!failed) {
+        train_print_network(t);
+        train_print_run(t, &r);
+    }
+    if (!failed && t->budget > 0 && r.outcome.arena > t->budget) {
+        (void)remat_fail(&t->error, REMAT_INTERNAL, NULL,
+                         "%llu bytes were taken; the budget is %llu",
+                         (unsigned long long)r.outcome.arena, (unsigned long long)t->budget);
+        failed = true;
+    }
+    failed = failed || train_post(t, &r.plan, &r.outcome) != REMAT_OK;
+    train_run_clear(&r);
+    return failed ? train_fail(t) : code;
+}
+
+static int train_all(train *t)
+{
+    if (train_prepare(t))
+        return train_fail(t);
+    if (t->options->profile_only)
+        return train_write_json(t, json_incref(t->document));
+    return t->options->compare ? train_compare(t) : train_once(t);
+}
+
+int main(int argc, char **argv)
+{
+    train_options options;
+    signal(SIGPIPE, SIG_IGN); /* a reader that goes away is an error of writing, not a death */
+    if (!train_options_parse(argc, argv, &options))
+        return CLI_USAGE;
+    int code = CLI_OK;
+    if (options.help)
+        train_help();
+    else if (options.version)
+        puts("remat-train " REMAT_VERSION);
+    else if (options.list)
+        code = list_networks();
+    else {
+        train t = {.options = &options};
+        const char *term = getenv("TERM");
+        t.terminal.show_progress =
+            !options.quiet && isatty(STDERR_FILENO) && term && strcmp(term, "dumb") != 0;
+        code = train_all(&t);
+        train_clear(&t);
+    }
+    if ((fflush(stdout) || ferror(stdout)) && code == CLI_OK) {
+        fprintf(stderr, "remat-train: cannot write the output: %s\n", strerror(errno));
+        code = CLI_INTERNAL;
+    }
+    return code;
+}

@@ -1,0 +1,208 @@
+/* The command line of remat-train. */
+#include "train.h"
+
+#include <getopt.h>
+#include <math.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef enum option_kind { TEXT, COUNT, NUMBER, FLAG } option_kind;
+
+static const struct {
+    const char *name;
+    char letter; /* 0: none */
+    option_kind kind;
+    size_t offset;
+    double least, most; /* of COUNT and NUMBER */
+} options[] = {
+    {"model", 'm', TEXT, offsetof(train_options, model), 0, 0},
+    {"batch", 0, COUNT, offsetof(train_options, settings.batch), 1, 1 << 20},
+    {"image", 0, COUNT, offsetof(train_options, settings.image), 1, 1 << 14},
+    {"time", 0, COUNT, offsetof(train_options, settings.time), 1, 1 << 16},
+    {"classes", 0, COUNT, offsetof(train_options, settings.classes), 2, 1 << 20},
+    {"width", 0, NUMBER, offsetof(train_options, settings.width), 1.0 / 64, 16},
+    {"budget", 'b', TEXT, offsetof(train_options, budget), 0, 0},
+    {"server", 0, TEXT, offsetof(train_options, server), 0, 0},
+    {"timeout", 0, NUMBER, offsetof(train_options, timeout), 0.001, 1e6},
+    {"local", 0, FLAG, offsetof(train_options, local), 0, 0},
+    {"schedule", 0, TEXT, offsetof(train_options, schedule), 0, 0},
+    {"profile", 0, TEXT, offsetof(train_options, profile), 0, 0},
+    {"profile-only", 0, FLAG, offsetof(train_options, profile_only), 0, 0},
+    {"rounds", 0, COUNT, offsetof(train_options, rounds), 1, 1000},
+    {"solver", 0, TEXT, offsetof(train_options, solver), 0, 0},
+    {"compare", 0, FLAG, offsetof(train_options, compare), 0, 0},
+    {"exact", 0, FLAG, offsetof(train_options, exact), 0, 0},
+    {"steps", 0, COUNT, offsetof(train_options, steps), 1, 1 << 30},
+    {"rate", 0, NUMBER, offsetof(train_options, rate), 0, 1e6},
+    {"momentum", 0, NUMBER, offsetof(train_options, momentum), 0, 1},
+    {"seed", 0, NUMBER, offsetof(train_options, seed), 0, 9007199254740992.0},
+    {"data", 0, TEXT, offsetof(train_options, data), 0, 0},
+    {"backend", 0, TEXT, offsetof(train_options, backend), 0, 0},
+    {"threads", 0, COUNT, offsetof(train_options, threads), 1, 1024},
+    {"guard", 0, FLAG, offsetof(train_options, guard), 0, 0},
+    {"json", 0, FLAG, offsetof(train_options, json), 0, 0},
+    {"quiet", 'q', FLAG, offsetof(train_options, quiet), 0, 0},
+    {"output", 'o', TEXT, offsetof(train_options, output), 0, 0},
+    {"list", 0, FLAG, offsetof(train_options, list), 0, 0},
+    {"help", 'h', FLAG, offsetof(train_options, help), 0, 0},
+    {"version", 'V', FLAG, offsetof(train_options, version), 0, 0},
+};
+
+enum { N_OPTIONS = sizeof options / sizeof *options };
+
+static bool usage(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+static bool usage(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    fputs("remat-train: ", stderr);
+    vfprintf(stderr, format, arguments);
+    fputs("\n'remat-train --help' says more.\n", stderr);
+    va_end(arguments);
+    return false;
+}
+
+static bool take(size_t i, const char *text, train_options *o)
+{
+    void *to = (char *)o + options[i].offset;
+    char *end;
+    if (options[i].kind == FLAG) {
+        *(bool *)to = true;
+        return true;
+    }
+    if (options[i].kind == TEXT) {
+        *(const char **)to = text;
+        return true;
+    }
+    double number = strtod(text, &end);
+    bool whole = options[i].kind == NUMBER || number == floor(number);
+    if (end == text || *end || !whole || !(number >= options[i].least && number <= options[i].most))
+        return usage("--%s is \"%.60s\"; it must be %s from %.10g to %.10g", options[i].name, text,
+                     options[i].kind == COUNT ? "a whole number" : "a number", options[i].least,
+                     options[i].most);
+    if (options[i].kind == COUNT)
+        *(uint32_t *)to = (uint32_t)number;
+    else
+        *(double *)to = number;
+    return true;
+}
+
+/* What goes together and what does not. */
+static bool check(const train_options *o)
+{
+    if (o->help || o->version || o->list)
+        return true;
+    if (!o->model)
+        return usage("which network? --model NAME; --list names them");
+    if ((o->schedule != NULL) + o->local + (o->server != NULL) > 1)
+        return usage("a schedule comes from --schedule, --local or --server; give one of them");
+    if (o->schedule && (o->compare || o->solver || o->budget))
+        return usage("--schedule is a schedule already: no --budget, --solver or --compare");
+    if (!o->schedule && !o->budget && !o->profile_only)
+        return usage("how much memory? --budget BYTES, as 4GiB or 50%%");
+    if (o->compare && o->profile_only)
+        return usage("--profile-only trains nothing that could be compared");
+    if (o->exact && o->profile)
+        return usage("--exact is about measuring; --profile is measured already");
+    if (o->output && !o->json && !o->profile_only)
+        return usage("--output is for --json and --profile-only");
+    return true;
+}
+
+bool train_options_parse(int argc, char **argv, train_options *ret_options)
+{
+    train_options o = {.backend = "cpu",
+                       .steps = 10,
+                       .rounds = 5,
+                       .threads = 1,
+                       .rate = 0.01,
+                       .momentum = 0.9,
+                       .seed = 1};
+    struct option longs[N_OPTIONS + 1] = {0};
+    char shorts[2 * N_OPTIONS + 2] = ":";
+    for (size_t i = 0; i < N_OPTIONS; i++) {
+        int needs = options[i].kind == FLAG ? no_argument : required_argument;
+        longs[i] = (struct option){options[i].name, needs, NULL, 256 + (int)i};
+        if (options[i].letter)
+            snprintf(shorts + strlen(shorts), 3, "%c%s", options[i].letter, needs ? ":" : "");
+    }
+    for (int found; (found = getopt_long(argc, argv, shorts, longs, NULL)) != -1;) {
+        size_t i = found >= 256 ? (size_t)found - 256 : 0;
+        while (found < 256 && i < N_OPTIONS && options[i].letter != found)
+            i++;
+        if (found == ':')
+            return usage("%s needs a value", argv[optind - 1]);
+        if (found == '?' || i == N_OPTIONS)
+            return usage("there is no option %s", argv[optind - 1]);
+        if (!take(i, optarg, &o))
+            return false;
+    }
+    if (optind < argc)
+        return usage("\"%.60s\" is one word too many", argv[optind]);
+    if (!check(&o))
+        return false;
+    *ret_options = o;
+    return true;
+}
+
+void train_help(void)
+{
+    fputs("remat-train: trains a real network inside a memory budget\n"
+          "\n"
+          "usage: remat-train --model NAME --budget BYTES [OPTIONS]\n"
+          "       remat-train --model NAME --schedule FILE [OPTIONS]\n"
+          "       remat-train --model NAME --profile-only [-o FILE]\n"
+          "       remat-train --list\n"
+          "\n"
+          "Measures the network on this device, asks for the fastest schedule that fits the\n"
+          "budget, and trains under it: values, their gradients and all workspaces lie in one\n"
+          "block of at most that many bytes. Parameters, their gradients and momenta lie\n"
+          "beside it.\n"
+          "\n"
+          "The network:\n"
+          "  -m, --model NAME     one of --list\n"
+          "  --batch N            examples of a step\n"
+          "  --image N            height and width of images\n"
+          "  --time N             length of sequences\n"
+          "  --classes N          of images\n"
+          "  --width F            of every layer; 1 is as published, 0.25 a quarter\n"
+          "  --data FILE          text for networks on sequences, read byte by byte; without\n"
+          "                       it, and for images, data are made up by a rule\n"
+          "\n"
+          "The schedule:\n"
+          "  -b, --budget BYTES   4294967296, 4GiB, or 50% of what storing everything takes\n"
+          "  --server URL         the rematd to ask (default: $REMAT_SERVER, then\n"
+          "                       http://127.0.0.1:7070); its token is $REMAT_TOKEN\n"
+          "  --timeout SECONDS    longest time of one request (default 60)\n"
+          "  --local              solve in this process\n"
+          "  --schedule FILE      one that was solved before: 'remat solve -o FILE'\n"
+          "  --solver NAME        instead of auto\n"
+          "  --profile FILE       do not measure: take the times of this profile\n"
+          "  --profile-only       print the measured profile and stop\n"
+          "  --rounds N           steps that measuring takes, each way (default 5)\n"
+          "  --exact              one implementation of each node: schedules cannot choose,\n"
+          "                       and all of them give the same bits\n"
+          "\n"
+          "Training:\n"
+          "  --steps N            default 10\n"
+          "  --rate F, --momentum F, --seed N\n"
+          "                       of gradient descent; 0.01, 0.9 and 1\n"
+          "  --compare            train storing everything, by Chen's square root and by auto,\n"
+          "                       and compare what they learnt\n"
+          "  --guard              fill what is dropped with NaN and watch for stray writes\n"
+          "  --backend NAME       cpu\n"
+          "  --threads N          of products of matrices (default 1)\n"
+          "\n"
+          "  --json               the result as JSON on stdout\n"
+          "  -o, --output FILE    write that, or the profile, to FILE\n"
+          "  -q, --quiet          no progress bar\n"
+          "  -h, --help; -V, --version\n"
+          "\n"
+          "exit codes: 0 done; 1 the answer is no (nothing fits the budget, the results of a\n"
+          "comparison differ); 2 wrong command line; 3 bad input (network, file, profile,\n"
+          "schedule, too little memory); 4 the server cannot be reached or has no answer;\n"
+          "5 internal (memory, output, a bug)\n",
+          stdout);
+}

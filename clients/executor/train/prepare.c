@@ -1,0 +1,187 @@
+/* From the command line to a network on a device with its profile. */
+#include "train.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- text ---- */
+
+static remat_status read_text(train *t)
+{
+    enum { MOST = 64 << 20 };
+    const char *path = t->options->data;
+    FILE *file = fopen(path, "rb");
+    if (!file)
+        return remat_fail(&t->error, REMAT_INVALID, "data", "cannot open %.200s: %s", path,
+                          strerror(errno));
+    t->text.bytes = malloc(MOST);
+    t->text.length = t->text.bytes ? fread(t->text.bytes, 1, MOST, file) : 0;
+    bool failed = ferror(file) != 0;
+    fclose(file);
+    if (!t->text.bytes)
+        return remat_fail_memory(&t->error);
+    if (failed || t->text.length == 0)
+        return remat_fail(&t->error, REMAT_INVALID, "data", "%.200s %s", path,
+                          failed ? "cannot be read" : "is empty");
+    return REMAT_OK;
+}
+
+/* ---- profiles ---- */
+
+static bool same_costs(const remat_node *a, const remat_node *b)
+{
+    return strcmp(a->id, b->id) == 0 && a->n_inputs == b->n_inputs &&
+           a->output_bytes == b->output_bytes && a->saved_bytes == b->saved_bytes &&
+           a->gradient_bytes == b->gradient_bytes &&
+           a->forward_workspace_bytes == b->forward_workspace_bytes &&
+           a->save_workspace_bytes == b->save_workspace_bytes &&
+           a->backward_workspace_bytes == b->backward_workspace_bytes &&
+           a->backward_uses_inputs == b->backward_uses_inputs &&
+           a->backward_uses_output == b->backward_uses_output && a->in_place == b->in_place &&
+           memcmp(a->inputs, b->inputs, a->n_inputs * sizeof *a->inputs) == 0;
+}
+
+/* A profile from a file may differ from that of the network in its times only. */
+static remat_status check_profile(train *t, const remat_profile *read)
+{
+    const remat_profile *own = t->profile;
+    if (read->n_nodes != own->n_nodes || read->n_inputs != own->n_inputs ||
+        read->n_states != own->n_states)
+        return remat_fail(&t->error, REMAT_INVALID, "profile",
+                          "the profile \"%.60s\" has %u nodes, %u inputs and %u states; \"%.60s\" "
+                          "has %u, %u and %u",
+                          read->name, read->n_nodes, read->n_inputs, read->n_states, own->name,
+                          own->n_nodes, own->n_inputs, own->n_states);
+    for (uint32_t v = 0; v < own->n_nodes; v++)
+        if (!same_costs(&read->nodes[v], &own->nodes[v]))
+            return remat_fail(&t->error, REMAT_INVALID, "profile",
+                              "node %u of the profile, \"%.60s\", is not \"%.60s\" of the network "
+                              "with its sizes",
+                              v, read->nodes[v].id, own->nodes[v].id);
+    for (uint32_t k = 0; k < own->n_inputs; k++)
+        if (read->inputs[k].bytes != own->inputs[k].bytes)
+            return remat_fail(&t->error, REMAT_INVALID, "profile",
+                              "input \"%.60s\" of the profile has another size",
+                              read->inputs[k].id);
+    return REMAT_OK;
+}
+
+static void replace_profile(train *t, json_t *document, remat_profile *profile)
+{
+    json_decref(t->document);
+    remat_profile_free(t->profile);
+    t->document = document;
+    t->profile = profile;
+    t->measured = true;
+}
+
+static remat_status read_profile(train *t)
+{
+    json_t *document = NULL;
+    remat_profile *profile = NULL;
+    remat_status status = file_read_json(t->options->profile, &document, &t->error);
+    if (!status)
+        status = remat_profile_decode(document, "", &profile, &t->error);
+    if (!status)
+        status = check_profile(t, profile);
+    if (!status) {
+        replace_profile(t, document, profile);
+        return REMAT_OK;
+    }
+    json_decref(document);
+    remat_profile_free(profile);
+    return status;
+}
+
+static void on_progress(void *data, double fraction)
+{
+    progress_draw(data, "measuring", fraction);
+}
+
+static remat_status measure(train *t)
+{
+    struct progress bar;
+    json_t *document = NULL;
+    remat_profile *profile = NULL;
+    const training_settings settings = {.seed = (uint64_t)t->options->seed, .text = &t->text};
+    const bool exact = t->options->exact;
+    node_times *times = calloc(t->net.n_nodes, sizeof *times);
+    uint32_t *first = calloc(t->net.n_nodes, sizeof *first); /* implementation of each: 0 */
+    if (!times || !first) {
+        free(times);
+        free(first);
+        return remat_fail_memory(&t->error);
+    }
+    progress_begin(&bar, &t->terminal);
+    uint64_t budget = t->budget > 0 ? t->budget : 2 * t->store_all;
+    remat_status status = training_measure(&t->model, budget, t->options->rounds, exact, &settings,
+                                           on_progress, &bar, times, &t->error);
+    progress_end(&bar);
+    if (!status)
+        status = training_profile(&t->net, &t->backend, times, exact ? first : NULL, &document,
+                                  &profile, &t->error);
+    if (!status)
+        replace_profile(t, document, profile);
+    free(times);
+    free(first);
+    return status;
+}
+
+/* ---- everything ---- */
+
+static remat_status read_budget(train *t)
+{
+    remat_amount amount;
+    json_t *text = json_string(t->options->budget);
+    if (!text)
+        return remat_fail_memory(&t->error);
+    remat_status status = remat_amount_decode(text, "budget", true, &amount, &t->error);
+    json_decref(text);
+    if (status)
+        return status;
+    t->budget = amount.percent ? (uint64_t)((double)t->store_all * amount.value / 100)
+                               : (uint64_t)amount.value;
+    return REMAT_OK;
+}
+
+/* The network and what is known of it without a device. */
+static remat_status describe(train *t)
+{
+    const train_options *o = t->options;
+    remat_status status = network_build(o->model, &o->settings, &t->net, &t->error);
+    if (!status)
+        status = backend_find(o->backend, o->threads, &t->backend, &t->error);
+    if (!status)
+        status = training_profile(&t->net, &t->backend, NULL, NULL, &t->document, &t->profile,
+                                  &t->error);
+    if (!status)
+        status = remat_store_all_peak(t->profile, &t->store_all, &t->error);
+    if (!status && o->budget)
+        status = read_budget(t);
+    if (!status && o->data)
+        status = read_text(t);
+    return status;
+}
+
+remat_status train_prepare(train *t)
+{
+    remat_status status = describe(t);
+    if (status)
+        return status;
+    t->backend.describe(t->device, sizeof t->device);
+    status = model_init(&t->model, &t->net, &t->backend, &t->error);
+    if (!status && t->options->profile)
+        return read_profile(t);
+    return status || t->options->schedule ? status : measure(t);
+}
+
+void train_clear(train *t)
+{
+    model_clear(&t->model);
+    net_clear(&t->net);
+    free(t->text.bytes);
+    json_decref(t->document);
+    remat_profile_free(t->profile);
+    remat_client_free(t->client);
+}

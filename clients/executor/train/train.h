@@ -1,0 +1,97 @@
+/* remat-train, the command. Private to clients/executor/train. Numbers for people, files and the
+ * progress bar are those of clients/cli. */
+#ifndef REMAT_EXECUTOR_TRAIN_H
+#define REMAT_EXECUTOR_TRAIN_H
+
+#include "cli.h"
+#include "networks.h"
+#include "training.h"
+
+/* The command line. */
+typedef struct train_options {
+    const char *model, *budget, *server, *schedule, *profile, *solver, *data, *backend, *output;
+    network_settings settings;
+    uint32_t steps, rounds, threads;
+    double rate, momentum, seed, timeout;
+    bool local, profile_only, compare, exact, guard, json, quiet, list, help, version;
+} train_options;
+
+/* Parses; false: wrong usage, which has been said. */
+bool train_options_parse(int argc, char **argv, train_options *ret_options);
+void train_help(void);
+
+/* A network on a device, ready to train. */
+typedef struct train {
+    const train_options *options;
+    net_graph net;
+    kernel_backend backend;
+    model model;
+    training_text text;
+    char device[128];
+    json_t *document; /* the profile, and what it says */
+    remat_profile *profile;
+    bool measured;       /* its times were measured, here or where it was made */
+    uint64_t store_all;  /* peak, bytes */
+    uint64_t budget;     /* bytes */
+    struct cli terminal; /* for the progress bar */
+    remat_client *client;
+    remat_error error;
+} train;
+
+/* Reads and measures whatever the options ask for. */
+remat_status train_prepare(train *t);
+void train_clear(train *t);
+
+/* ---- plans.c: where schedules come from ---- */
+
+typedef struct train_plan {
+    remat_plan plan;
+    char solver[64];
+    char schedule_id[REMAT_ID_SIZE]; /* "": no server knows it */
+    double predicted;                /* seconds of a step; NAN: not known */
+} train_plan;
+
+/* From --schedule, from this process with --local, or from the server. solver: NULL: as the options
+ * say. least: where nothing fits the budget, take the least that does. */
+remat_status train_plan_get(train *t, const char *solver, bool least, train_plan *ret_plan);
+void train_plan_clear(train_plan *plan);
+
+/* Tells the server what was measured; nothing where the schedule is not its own. */
+remat_status train_post(train *t, const train_plan *plan, const training_outcome *outcome);
+
+/* One training, as it went. */
+typedef struct train_run {
+    train_plan plan;
+    training_outcome outcome;
+    bool compared;
+    bool faithful;                  /* the difference is what it may be */
+    training_difference difference; /* from the first of a comparison */
+} train_run;
+
+/* ---- main.c ---- */
+
+/* Says t->error; the exit code that goes with it. */
+int train_fail(const train *t);
+/* To stdout or --output; takes json over. The exit code. */
+int train_write_json(train *t, json_t *json);
+
+/* Trains from the start; the caller frees the outcome's losses. */
+remat_status train_run_plan(train *t, const remat_plan *plan, uint32_t steps,
+                            training_outcome *ret_outcome);
+/* Gets a plan and trains; the caller clears the run, on failure too. */
+remat_status train_run_solver(train *t, const char *solver, bool least, train_run *run);
+void train_run_clear(train_run *run);
+
+/* ---- compare.c ---- */
+
+int train_compare(train *t);
+
+/* ---- report.c ---- */
+
+void train_print_network(const train *t);
+void train_print_run(const train *t, const train_run *run);
+void train_print_comparison(const train *t, const train_run *runs, size_t n);
+/* NULL: out of memory. */
+json_t *train_run_json(const train *t, const train_run *run);
+
+#endif

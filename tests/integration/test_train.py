@@ -1,0 +1,203 @@
+"""remat-train, as a user runs it: here, with a server, and where something is wrong."""
+
+import http.server
+import json
+import resource
+import subprocess
+import threading
+
+import pytest
+from conftest import BUILD, ROOT, SLOW
+
+TRAIN = BUILD / "clients" / "executor" / "remat-train"
+REMAT = BUILD / "clients" / "cli" / "remat"
+SMALL = ["--batch", "8", "--image", "32", "--width", "0.125", "--classes", "10", "--rounds", "1"]
+RESNET = ["--model", "resnet18", *SMALL]
+
+
+def train(*words, code=0, **more):
+    done = subprocess.run([str(TRAIN), *map(str, words)], capture_output=True, text=True, timeout=300 * SLOW, **more)
+    assert done.returncode == code, (done.returncode, done.stdout, done.stderr)
+    return done
+
+
+def solve(profile, output, *words):
+    subprocess.run([str(REMAT), "solve", "--local", str(profile), "-o", str(output), *words], check=True,
+                   capture_output=True, timeout=300 * SLOW)
+    return json.loads(output.read_text())
+
+
+@pytest.fixture(scope="module")
+def profile(tmp_path_factory):
+    path = tmp_path_factory.mktemp("train") / "profile.json"
+    train(*RESNET, "--profile-only", "-o", path)
+    return path
+
+
+def test_help_and_list():
+    text = train("--help").stdout
+    for word in ("--model", "--budget", "--compare", "--schedule", "--backend", "exit codes"):
+        assert word in text
+    names = [line.split()[0] for line in train("--list").stdout.splitlines()]
+    assert len(names) == 13 and {"vgg19", "resnet50", "gpt", "lstm", "unet", "siamese", "crossmodal"} <= set(names)
+    assert train("--version").stdout.startswith("remat-train ")
+
+
+def test_manual_page_covers_every_option():
+    page = (ROOT / "clients" / "executor" / "remat-train.1").read_text().replace("\\-", "-")
+    for line in train("--help").stdout.splitlines():
+        for word in line.replace(",", " ").split():
+            if word.startswith("--") and line.startswith("  "):
+                assert word.rstrip(".;") in page, word
+    warned = subprocess.run(["groff", "-man", "-Tutf8", "-ww", "-z",
+                             str(ROOT / "clients" / "executor" / "remat-train.1")], capture_output=True, text=True)
+    assert warned.returncode == 0 and warned.stderr == ""
+
+
+def test_profile_is_measured(profile):
+    nodes = json.loads(profile.read_text())["nodes"]
+    assert all(node["forward_time"] > 0 and node["backward_time"] >= 0 for node in nodes)
+    assert any("alternatives" in node for node in nodes)
+
+
+def test_local_within_the_budget():
+    answer = json.loads(train(*RESNET, "--budget", "80%", "--local", "--steps", "3", "--json", "--guard").stdout)
+    assert answer["arena"] <= answer["budget"] < answer["store_all_peak"]
+    assert len(answer["losses"]) == 3 and answer["predicted_step"] > 0 and answer["step"] > 0
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_compare_says_what_differs(exact):
+    runs = json.loads(train(*RESNET, "--budget", "80%", "--local", "--steps", "3", "--compare", "--json",
+                            *(["--exact"] if exact else [])).stdout)
+    assert [run["solver"] for run in runs] == ["store-all", "chen-graph", "auto"]
+    assert all(run["faithful"] for run in runs[1:]) and runs[2]["arena"] <= runs[2]["budget"] < runs[0]["arena"]
+    for run in runs[1:]:
+        assert run["relative_difference"] < 1e-3
+        if exact:
+            assert run["equal"] and run["losses"] == runs[0]["losses"]
+
+
+def test_schedule_of_a_file(profile, tmp_path):
+    schedule = solve(profile, tmp_path / "schedule.json", "--budget", "80%")
+    answer = json.loads(train(*RESNET, "--schedule", tmp_path / "schedule.json", "--steps", "2", "--json").stdout)
+    assert answer["arena"] == schedule["arena"] and answer["solver"] == schedule["solver"]
+    same = json.loads(train(*RESNET, "--schedule", tmp_path / "schedule.json", "--profile", profile, "--steps", "2",
+                            "--json").stdout)
+    assert same["losses"] == answer["losses"] and same["predicted_step"] > 0
+
+
+def test_text_is_data():
+    learnt = json.loads(train("--model", "lstm", "--batch", "16", "--time", "20", "--width", "0.125", "--rounds", "1",
+                              "--budget", "60%", "--local", "--steps", "60", "--rate", "1", "--json", "--data",
+                              ROOT / "LICENSE").stdout)["losses"]
+    assert learnt[-1] < 0.8 * learnt[0]
+
+
+def test_with_a_server(rematd):
+    words = [*RESNET, "--budget", "80%", "--server", rematd.url, "--steps", "3", "--json"]
+    answer = json.loads(train(*words).stdout)
+    assert answer["arena"] <= answer["budget"] and answer["schedule_id"]
+    kept = rematd.get(f"/v1/schedules/{answer['schedule_id']}/measurements").json
+    measured = kept["measurements"][-1]
+    assert measured["peak"] == answer["arena"] and measured["steps"] == 2
+    assert measured["step_time"] == pytest.approx(answer["step"] * 1e6)
+
+
+# ---- what goes wrong ----
+
+@pytest.mark.parametrize("words, code, said", [
+    ([], 2, "which network"),
+    (["--model", "resnet18"], 2, "how much memory"),
+    (["--model", "resnet18", "--budget", "1GiB", "--local", "--server", "http://x"], 2, "one of them"),
+    (["--model", "resnet18", "--budget"], 2, "needs a value"),
+    (["--model", "resnet18", "--batch", "0"], 2, "--batch is \"0\""),
+    (["--colour"], 2, "no option --colour"),
+    (["--model", "alexnet", "--budget", "1GiB"], 3, "no network \"alexnet\""),
+    (["--model", "vgg19", "--image", "8", "--budget", "1GiB"], 3, "too small"),
+    ([*RESNET, "--budget", "lots", "--local"], 3, "budget"),
+    ([*RESNET, "--budget", "1GiB", "--local", "--backend", "cuda"], 3, "this build has no CUDA backend"),
+    ([*RESNET, "--budget", "1KiB", "--local"], 1, "least budget"),
+    ([*RESNET, "--budget", "1GiB", "--local", "--solver", "magic"], 3, "no solver \"magic\""),
+    ([*RESNET, "--budget", "1GiB", "--server", "http://127.0.0.1:1"], 4, "no server can be reached"),
+    ([*RESNET, "--schedule", "/nowhere.json"], 3, "No such file"),
+    ([*RESNET, "--budget", "1GiB", "--local", "--data", "/nowhere.txt"], 3, "No such file"),
+])
+def test_refused(words, code, said):
+    done = train(*words, code=code)
+    assert said in done.stderr and done.stdout == ""
+
+
+def test_schedules_that_do_not_belong(profile, tmp_path):
+    schedule = solve(profile, tmp_path / "schedule.json", "--budget", "80%")
+    path = tmp_path / "bad.json"
+
+    def refused(document, *network):
+        path.write_text(document if isinstance(document, str) else json.dumps(document))
+        return train(*(network or RESNET), "--schedule", path, code=3).stderr
+
+    assert "another network" in refused(schedule, "--model", "resnet50", *SMALL)
+    renamed = ["conv1", *schedule["nodes"][1:]]
+    assert "\"conv1\", not \"stem.conv2d.0\"" in refused({**schedule, "nodes": renamed})
+    larger = [word if word != "8" else "16" for word in SMALL]
+    assert "overlap" in refused(schedule, "--model", "resnet18", *larger)
+    assert "not valid" in refused({**schedule, "operations": schedule["operations"][:-5]})
+    assert "allocations" in refused({**schedule, "allocations": schedule["allocations"][:-5]})
+    assert "bad.json" in refused(json.dumps(schedule)[:2000])
+    assert "not a schedule" in refused({})
+
+
+def test_profile_of_another_network(profile):
+    done = train("--model", "resnet50", *SMALL, "--profile", profile, "--budget", "1GiB", "--local", code=3)
+    assert "nodes" in done.stderr
+    done = train("--model", "resnet18", *SMALL, "--batch", "9", "--profile", profile, "--budget", "1GiB", "--local",
+                 code=3)
+    assert "node 0" in done.stderr or "input" in done.stderr
+
+
+@pytest.mark.skipif(SLOW > 1, reason="sanitizers reserve address space of their own")
+def test_too_little_memory():
+    def limit():
+        resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
+    done = train("--model", "resnet18", "--batch", "64", "--budget", "100%", "--local", "--rounds", "1", code=3,
+                 preexec_fn=limit)
+    assert "bytes for" in done.stderr
+
+
+class Vanishing(http.server.BaseHTTPRequestHandler):
+    """Passes questions on to a real server, and is gone when the measurement comes."""
+    real = None
+
+    def pass_on(self, method):
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        if self.path.endswith("/measurements"):
+            threading.Thread(target=lambda: (self.server.shutdown(), self.server.server_close())).start()
+            self.close_connection = True
+            return
+        answer = self.real.call(method, self.path, json.loads(body) if body else None, check=False)
+        self.send_response(answer.status)
+        for name in ("Content-Type", "Location"):
+            if answer.headers[name]:
+                self.send_header(name, answer.headers[name])
+        self.send_header("Content-Length", str(len(answer.body)))
+        self.end_headers()
+        self.wfile.write(answer.body)
+
+    def do_GET(self):
+        self.pass_on("GET")
+
+    def do_POST(self):
+        self.pass_on("POST")
+
+    def log_message(self, *_):
+        pass
+
+
+def test_server_that_goes_away(rematd, tmp_path):
+    handler = type("Handler", (Vanishing,), {"real": rematd})
+    server = http.server.HTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever).start()
+    done = train(*RESNET, "--budget", "90%", "--server", f"http://127.0.0.1:{server.server_port}", "--steps", "3",
+                 "--timeout", "5", code=4, cwd=tmp_path)
+    assert "after 3 steps" in done.stdout, "the training itself is told"
+    assert "server" in done.stderr and list(tmp_path.iterdir()) == []
