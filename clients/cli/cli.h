@@ -66,6 +66,11 @@ int options_parse(struct cli *cli, int argc, char **argv, bool *ret_help);
  * wrong usage. */
 int options_parse_global(struct cli *cli, int argc, char **argv, bool *ret_help, bool *ret_version);
 
+/* ---- exit_code.c ---- */
+
+/* The one that goes with a failure. */
+int exit_code_of(remat_status status);
+
 /* ---- report.c ---- */
 
 /* Says cli->error on stderr and returns the exit code that goes with it. */

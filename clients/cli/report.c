@@ -5,32 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int exit_code(const struct cli *cli)
-{
-    if (cli->bad_usage)
-        return CLI_USAGE;
-    switch (cli->error.status) {
-    case REMAT_OK:
-        return CLI_OK;
-    case REMAT_INFEASIBLE:
-        return CLI_NO;
-    case REMAT_INVALID:
-    case REMAT_NOT_ACCEPTED:
-    case REMAT_TOO_LARGE:
-    case REMAT_NOT_FOUND:
-        return CLI_INPUT;
-    case REMAT_IO:
-    case REMAT_CANCELLED:
-        return CLI_SERVER;
-    case REMAT_NO_MEMORY:
-    case REMAT_CORRUPT:
-    case REMAT_NEWER:
-    case REMAT_INTERNAL:
-        break;
-    }
-    return CLI_INTERNAL;
-}
-
 /* A problem of the command's own, which no server described. */
 static json_t *own_problem(const struct cli *cli)
 {
@@ -76,7 +50,7 @@ int cli_failed(struct cli *cli)
         print_problem(cli);
     else
         print_message(cli);
-    return exit_code(cli);
+    return cli->bad_usage ? CLI_USAGE : exit_code_of(cli->error.status);
 }
 
 int cli_usage(struct cli *cli, const char *format, ...)

@@ -10,30 +10,6 @@
 
 /* ---- failing ---- */
 
-static int exit_code(remat_status status)
-{
-    switch (status) {
-    case REMAT_OK:
-        return CLI_OK;
-    case REMAT_INFEASIBLE:
-        return CLI_NO;
-    case REMAT_INVALID:
-    case REMAT_NOT_ACCEPTED:
-    case REMAT_TOO_LARGE:
-    case REMAT_NOT_FOUND:
-        return CLI_INPUT;
-    case REMAT_IO:
-    case REMAT_CANCELLED:
-        return CLI_SERVER;
-    case REMAT_NO_MEMORY:
-    case REMAT_CORRUPT:
-    case REMAT_NEWER:
-    case REMAT_INTERNAL:
-        break;
-    }
-    return CLI_INTERNAL;
-}
-
 int train_fail(const train *t)
 {
     char bytes[TEXT_SIZE];
@@ -44,7 +20,7 @@ int train_fail(const train *t)
     if (t->error.status == REMAT_INFEASIBLE && t->error.number > 0)
         fprintf(stderr, "The least budget that can be served: --budget %llu (%s).\n",
                 (unsigned long long)t->error.number, text_bytes((double)t->error.number, bytes));
-    return exit_code(t->error.status);
+    return exit_code_of(t->error.status);
 }
 
 /* ---- training ---- */
