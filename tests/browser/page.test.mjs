@@ -245,6 +245,16 @@ test('the pointer names the values alive and their bytes', async () => {
   await closePage(page);
 });
 
+test('an operation tells the implementation it runs', async () => {
+  const profile = readFileSync(join(process.env.REMAT_ROOT, 'tests', 'data', 'convolutions.json'), 'utf8');
+  const { profile_id } = await service.post('v1/profiles', profile);
+  const schedule = await service.post('v1/schedules', { profile_id, budget: '70%' });
+  assert.deepEqual(schedule.operations[0], ['F', 0, 'im2col']);
+  const page = await open(`#/schedule/${schedule.schedule_id}/operations`);
+  await page.getByText('forward of conv1 by im2col').waitFor();
+  await closePage(page);
+});
+
 test('two schedules are compared', async () => {
   const id = await service.push('resnet50.chain');
   const first = await service.post('v1/schedules', { profile_id: id, budget: '50%' });
