@@ -215,6 +215,8 @@ static void random_join(uint64_t *seed, uint32_t nodes, uint32_t most, bool save
 static void make_exact(support_join *join)
 {
     uint64_t turn = join->loss.delta + join->loss.ob + (join->loss.uses_output ? join->loss.a : 0);
+    if (join->loss.os < join->loss.of)
+        join->loss.os = join->loss.of;
     for (uint32_t j = 0; j < join->k; j++)
         turn += join->steps[j][0].delta;
     for (uint32_t j = 0; j < join->k; j++)
@@ -224,6 +226,8 @@ static void make_exact(support_join *join)
             step->delta = join->steps[j][0].delta;
             if ((i ? step->a : 0) + step->of > turn)
                 step->of = 0;
+            if (step->os < step->of)
+                step->os = step->of;
             if (i && step->a > turn) /* still too much: the loss's backward takes it */
                 join->loss.ob += step->a - turn;
         }
