@@ -19,6 +19,7 @@
 enum {
     CONNECTION_MEMORY = 32768,
     FIRST_BODY_BUFFER = 4096,
+    LARGE_BODY = 1 << 20,
     DRAIN_FACTOR =
         4, /* a body past the limit is read to this many limits, so that its sender reads 413 */
     RECEIVE_SECONDS = 30, /* to send a request, beyond the time a connection may be silent */
@@ -170,11 +171,11 @@ static bool framing_is_clear(request *r)
     return true;
 }
 
-/* A body so large that it is not even read to its end. */
-static bool announces_too_much(const request *r)
+/* Bytes of the body; 0: it does not say. */
+static uint64_t announced_length(const request *r)
 {
     const char *length = header(r, "Content-Length");
-    return length && strtoull(length, NULL, 10) > DRAIN_FACTOR * r->service->config.max_body;
+    return length ? strtoull(length, NULL, 10) : 0;
 }
 
 /* What can be said before the body is read. False: r->reply is the answer. */
@@ -409,8 +410,12 @@ static enum MHD_Result on_request(void *data, struct MHD_Connection *connection,
     request *r = *context;
     if (!r) {
         *context = r = begin(data, connection, url, method);
-        if (!r || !announces_too_much(r))
-            return r ? MHD_YES : MHD_NO;
+        if (!r)
+            return MHD_NO;
+        uint64_t length = announced_length(r), limit = r->service->config.max_body;
+        r->too_large = !r->refused && length > limit; /* nothing of it is kept */
+        if (length <= DRAIN_FACTOR * limit)
+            return MHD_YES;
         refuse_large(r);
         r->refused = true;
         return send_reply(r);
@@ -436,6 +441,40 @@ static enum MHD_Result on_request(void *data, struct MHD_Connection *connection,
     return MHD_YES;
 }
 
+/* ---- what is freed beside the loop ---- */
+
+typedef struct leftover {
+    task task;
+    char *content;
+} leftover;
+
+static void free_work(task *t)
+{
+    leftover *one = (leftover *)t;
+    free(one->content);
+    one->content = NULL;
+}
+
+static void free_done(task *t)
+{
+    free(t);
+}
+
+/* The kernel takes milliseconds to take large memory back, in which the loop would answer nobody. */
+static void free_content(request *r)
+{
+    service *s = r->service;
+    leftover *one = r->capacity >= LARGE_BODY && !s->stopping ? calloc(1, sizeof *one) : NULL;
+    if (one) {
+        one->content = r->content;
+        one->task = (task){.work = free_work, .done = free_done, .lane = LANE_LIGHT};
+        if (queue_submit(s->queue, &one->task))
+            return;
+    }
+    free(one);
+    free(r->content);
+}
+
 static void on_completed(void *data, struct MHD_Connection *connection, void **context,
                          enum MHD_RequestTerminationCode code)
 {
@@ -446,7 +485,7 @@ static void on_completed(void *data, struct MHD_Connection *connection, void **c
     if (!r)
         return;
     body_release(r->reply.body);
-    free(r->content);
+    free_content(r);
     free(r);
     *context = NULL;
 }

@@ -113,6 +113,16 @@ def post(port, body, coding=None):
             return None
 
 
+def prefer(pid):
+    """Real-time priority for a thread: it does not wait for processors that the hostile clients of this test use and
+    would not use elsewhere. False where that is not allowed."""
+    try:
+        os.sched_setscheduler(pid, os.SCHED_FIFO, os.sched_param(1))
+    except PermissionError:
+        return False
+    return True
+
+
 def hostile(port, attack, done, statuses, kind):
     """One hostile client, in a process of its own; it pauses while attack is not set."""
     # Elsewhere it would not take the processor from the daemon and its good client.
@@ -168,6 +178,7 @@ def test_good_clients_are_answered_beside_hostile_ones(make_service):
     for one in crowd:
         one.start()
     quiet, loud, seen = [], [], collections.Counter()
+    preferred = prefer(service.process.pid) and prefer(0)  # the daemon's loop, and this good client
     connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=60 * SLOW)
     try:
         deadline = time.monotonic() + 60 * SLOW
@@ -192,8 +203,9 @@ def test_good_clients_are_answered_beside_hostile_ones(make_service):
                     seen[statuses.get()] += 1
                 one.join(0.1)
         connection.close()
+        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
     usual, disturbed = statistics.median(quiet), statistics.median(loud)
-    print(f"p99 of a cached GET: {usual:.3f} ms, beside hostile clients {disturbed:.3f} ms; {dict(seen)}")
+    print(f"{'preferred' if preferred else 'not preferred'}: p99 of a cached GET: {usual:.3f} ms, beside hostile clients {disturbed:.3f} ms; {dict(seen)}")
     assert {kind: {s for k, s in seen if k == kind} - {None} for kind in kinds} == \
         {"oversized": {413}, "nested": {400}, "gzip": {413}, "zstd": {413}, "trickle": {0}}
     # The two figures depend on what else the machine does: they are for people to compare.
