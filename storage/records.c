@@ -19,39 +19,41 @@ remat_status storage_query(storage_connection *connection, storage_statement sta
     return status;
 }
 
-remat_status storage_run(storage_connection *connection, storage_statement statement,
-                         remat_error *error, const char *types, ...)
+static remat_status run_for_numbers(storage_connection *connection, storage_statement statement,
+                                    int count, int64_t numbers[], remat_error *error,
+                                    const char *types, va_list values)
 {
     storage_rows rows;
     bool row;
-    va_list values;
-    va_start(values, types);
     remat_status status =
         connection->backend->query(connection, statement, &rows, error, types, values);
-    va_end(values);
-    if (status != REMAT_OK)
-        return status;
-    status = storage_step(&rows, &row, error);
-    storage_done(&rows);
-    return status;
-}
-
-remat_status storage_numbers(storage_connection *connection, storage_statement statement, int count,
-                             int64_t numbers[], remat_error *error, const char *types, ...)
-{
-    storage_rows rows;
-    bool row;
-    va_list values;
-    va_start(values, types);
-    remat_status status =
-        connection->backend->query(connection, statement, &rows, error, types, values);
-    va_end(values);
     if (status != REMAT_OK)
         return status;
     status = storage_step(&rows, &row, error);
     for (int i = 0; status == REMAT_OK && i < count; i++)
         numbers[i] = row ? storage_integer(&rows, i) : 0;
     storage_done(&rows);
+    return status;
+}
+
+remat_status storage_run(storage_connection *connection, storage_statement statement,
+                         remat_error *error, const char *types, ...)
+{
+    va_list values;
+    va_start(values, types);
+    remat_status status = run_for_numbers(connection, statement, 0, NULL, error, types, values);
+    va_end(values);
+    return status;
+}
+
+remat_status storage_numbers(storage_connection *connection, storage_statement statement, int count,
+                             int64_t numbers[], remat_error *error, const char *types, ...)
+{
+    va_list values;
+    va_start(values, types);
+    remat_status status =
+        run_for_numbers(connection, statement, count, numbers, error, types, values);
+    va_end(values);
     return status;
 }
 
