@@ -1,6 +1,7 @@
 """remat-train, as a user runs it: here, with a server, and where something is wrong."""
 
 import http.server
+import copy
 import json
 import resource
 import subprocess
@@ -153,6 +154,23 @@ def test_profile_of_another_network(profile):
     done = train("--model", "resnet18", *SMALL, "--batch", "9", "--profile", profile, "--budget", "1GiB", "--local",
                  code=3)
     assert "node 0" in done.stderr or "input" in done.stderr
+
+
+def test_profile_with_other_alternatives(profile, tmp_path):
+    """Kernels take the workspace they need: a profile that promises less is refused, one without alternatives is not."""
+    given = json.loads(profile.read_text())
+    at = next(v for v, node in enumerate(given["nodes"]) if node.get("alternatives"))
+    path = tmp_path / "changed.json"
+    for field, value in (("name", "winograd"), ("forward_workspace_bytes", 1), ("backward_workspace_bytes", 1)):
+        changed = copy.deepcopy(given)
+        changed["nodes"][at]["alternatives"][-1][field] = value
+        path.write_text(json.dumps(changed))
+        done = train(*RESNET, "--profile", path, "--budget", "1GiB", "--local", code=3)
+        assert f"node {at} of the profile" in done.stderr
+    for node in given["nodes"]:
+        node.pop("alternatives", None)
+    path.write_text(json.dumps(given))
+    train(*RESNET, "--profile", path, "--budget", "1GiB", "--local", "--steps", "1")
 
 
 @pytest.mark.skipif(SLOW > 1, reason="sanitizers reserve address space of their own")

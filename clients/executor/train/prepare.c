@@ -17,13 +17,16 @@ static remat_status read_text(train *t)
                           strerror(errno));
     t->text.bytes = malloc(MOST);
     t->text.length = t->text.bytes ? fread(t->text.bytes, 1, MOST, file) : 0;
-    bool failed = ferror(file) != 0;
+    bool failed = ferror(file) != 0, more = t->text.length == MOST && fgetc(file) != EOF;
     fclose(file);
     if (!t->text.bytes)
         return remat_fail_memory(&t->error);
     if (failed || t->text.length == 0)
         return remat_fail(&t->error, REMAT_INVALID, "data", "%.200s %s", path,
                           failed ? "cannot be read" : "is empty");
+    if (more)
+        return remat_fail(&t->error, REMAT_TOO_LARGE, "data", "%.200s is larger than %d bytes",
+                          path, MOST);
     return REMAT_OK;
 }
 
@@ -42,6 +45,23 @@ static bool same_costs(const remat_node *a, const remat_node *b)
            memcmp(a->inputs, b->inputs, a->n_inputs * sizeof *a->inputs) == 0;
 }
 
+/* The kernels write as much workspace as they need: it must be what the profile plans. A profile may
+ * leave the alternatives out. */
+static bool same_alternatives(const remat_node *read, const remat_node *own)
+{
+    if (read->n_alternatives > 0 && read->n_alternatives != own->n_alternatives)
+        return false;
+    for (uint32_t k = 0; k < read->n_alternatives; k++) {
+        const remat_alternative *a = &read->alternatives[k], *b = &own->alternatives[k];
+        if (strcmp(a->name, b->name) != 0 || a->saved_bytes != b->saved_bytes ||
+            a->forward_workspace_bytes != b->forward_workspace_bytes ||
+            a->save_workspace_bytes != b->save_workspace_bytes ||
+            a->backward_workspace_bytes != b->backward_workspace_bytes)
+            return false;
+    }
+    return true;
+}
+
 /* A profile from a file may differ from that of the network in its times only. */
 static remat_status check_profile(train *t, const remat_profile *read)
 {
@@ -54,7 +74,8 @@ static remat_status check_profile(train *t, const remat_profile *read)
                           read->name, read->n_nodes, read->n_inputs, read->n_states, own->name,
                           own->n_nodes, own->n_inputs, own->n_states);
     for (uint32_t v = 0; v < own->n_nodes; v++)
-        if (!same_costs(&read->nodes[v], &own->nodes[v]))
+        if (!same_costs(&read->nodes[v], &own->nodes[v]) ||
+            !same_alternatives(&read->nodes[v], &own->nodes[v]))
             return remat_fail(&t->error, REMAT_INVALID, "profile",
                               "node %u of the profile, \"%.60s\", is not \"%.60s\" of the network "
                               "with its sizes",
