@@ -53,7 +53,7 @@ static remat_status replay(const json_t *schedule, const remat_profile *profile,
     const char *id = json_string_value(json_object_get(schedule, "schedule_id"));
     double budget = json_number_value(json_object_get(schedule, "budget"));
     remat_layout layout = {0};
-    status = remat_layout_new(profile, operations, 1, &layout, error); /* for the lives in it */
+    status = remat_layout_unplaced(profile, operations, 1, &layout, error);
     if (status)
         return status;
     json_t *answer = remat_timeline_encode(id ? id : "", budget >= 0 ? (uint64_t)budget : 0,

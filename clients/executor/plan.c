@@ -148,8 +148,8 @@ static remat_status read_layout(const json_t *schedule, remat_plan *plan, remat_
     if (alignment < 1 || alignment > (json_int_t)REMAT_MAX_ALIGNMENT)
         return remat_fail(error, REMAT_INVALID, "alignment",
                           "the alignment of the schedule is %lld", (long long)alignment);
-    remat_status status = remat_layout_new(plan->profile, &plan->operations, (uint64_t)alignment,
-                                           &plan->layout, error);
+    remat_status status = remat_layout_unplaced(plan->profile, &plan->operations,
+                                                (uint64_t)alignment, &plan->layout, error);
     if (!status)
         status = read_offsets(allocations, &plan->layout, error);
     return status;

@@ -84,24 +84,48 @@ static remat_status lay_out(const remat_lives *lives, size_t length, remat_layou
     return status;
 }
 
-remat_status remat_layout_new(const remat_profile *profile, const remat_operations *operations,
-                              uint64_t alignment, remat_layout *ret_layout, remat_error *error)
+/* The allocations without offsets; ret_next is the caller's to free. */
+static remat_status begin(const remat_profile *profile, const remat_operations *operations,
+                          uint64_t alignment, remat_layout *ret_layout, uint32_t **ret_next,
+                          remat_error *error)
 {
     if (alignment == 0 || (alignment & (alignment - 1)) || alignment > REMAT_MAX_ALIGNMENT)
         return remat_fail(error, REMAT_INVALID, "alignment",
                           "an alignment of %llu is not a power of two from 1 to %llu",
                           (unsigned long long)alignment, (unsigned long long)REMAT_MAX_ALIGNMENT);
-    remat_layout layout = {.alignment = alignment};
+    uint64_t peak;
     remat_lives lives;
-    remat_status status = replay(profile, operations, &layout.peak, error);
+    remat_status status = replay(profile, operations, &peak, error);
     if (!status)
         status = remat_layout_lives(profile, operations, &lives, error);
     if (status)
         return status;
+    *ret_layout =
+        (remat_layout){.items = lives.items, .n = lives.n, .alignment = alignment, .peak = peak};
+    *ret_next = lives.next;
+    return REMAT_OK;
+}
+
+remat_status remat_layout_unplaced(const remat_profile *profile, const remat_operations *operations,
+                                   uint64_t alignment, remat_layout *ret_layout, remat_error *error)
+{
+    uint32_t *next = NULL;
+    remat_status status = begin(profile, operations, alignment, ret_layout, &next, error);
+    free(next);
+    return status;
+}
+
+remat_status remat_layout_new(const remat_profile *profile, const remat_operations *operations,
+                              uint64_t alignment, remat_layout *ret_layout, remat_error *error)
+{
+    remat_layout layout = {0};
+    uint32_t *next = NULL;
+    remat_status status = begin(profile, operations, alignment, &layout, &next, error);
+    if (status)
+        return status;
+    const remat_lives lives = {layout.items, next, (uint32_t)layout.n};
     status = lay_out(&lives, operations->length, &layout);
-    free(lives.next);
-    layout.items = lives.items;
-    layout.n = lives.n;
+    free(next);
     if (status) {
         remat_layout_clear(&layout);
         return remat_fail_memory(error);

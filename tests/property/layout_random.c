@@ -70,6 +70,22 @@ static void compare_with_simulator(const remat_profile *p, const remat_operation
         }
 }
 
+/* Without places the same allocations are listed. */
+static void compare_unplaced(const remat_profile *p, const remat_operations *list,
+                             const remat_layout *layout)
+{
+    remat_layout bare = {0};
+    assert_int_equal(remat_layout_unplaced(p, list, layout->alignment, &bare, NULL), REMAT_OK);
+    assert_int_equal(bare.n, layout->n);
+    assert_true(bare.peak == layout->peak && bare.arena == 0);
+    for (size_t i = 0; i < bare.n; i++) {
+        const remat_allocation *a = &bare.items[i], *b = &layout->items[i];
+        assert_true(a->bytes == b->bytes && a->first == b->first && a->last == b->last &&
+                    a->index == b->index && a->kind == b->kind && a->offset == 0);
+    }
+    remat_layout_clear(&bare);
+}
+
 static void layouts_hold_what_the_simulator_counts(void **state)
 {
     (void)state;
@@ -84,6 +100,7 @@ static void layouts_hold_what_the_simulator_counts(void **state)
         assert_true(layout.arena >= layout.peak && layout.aligned_peak >= layout.peak);
         assert_true(layout.arena > layout.aligned_peak - alignment || layout.n == 0);
         compare_with_simulator(p, &list, &link, &layout);
+        compare_unplaced(p, &list, &layout);
         remat_layout again = lay_out(p, &list, alignment);
         for (size_t k = 0; k < layout.n; k++)
             assert_int_equal(again.items[k].offset, layout.items[k].offset);

@@ -69,6 +69,13 @@ typedef struct remat_layout {
 remat_status remat_layout_new(const remat_profile *profile, const remat_operations *operations,
                               uint64_t alignment, remat_layout *ret_layout, remat_error *error);
 
+/* The allocations and their lives alone, as remat_layout_new lists them, for whom the places do not
+ * matter or come from elsewhere: offsets, arena and aligned_peak are 0. Almost linear; the same
+ * errors. Thread-safe. */
+remat_status remat_layout_unplaced(const remat_profile *profile, const remat_operations *operations,
+                                   uint64_t alignment, remat_layout *ret_layout,
+                                   remat_error *error);
+
 /* Frees the items and makes the layout empty. Accepts an empty one. */
 void remat_layout_clear(remat_layout *layout);
 
