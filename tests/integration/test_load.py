@@ -125,13 +125,14 @@ def prefer(pid):
 
 def hostile(port, attack, done, statuses, kind):
     """One hostile client, in a process of its own; it pauses while attack is not set."""
-    # Elsewhere it would not take the processor from the daemon and its good client.
-    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     deep = b'{"format":' + b"[" * 500000 + b"]" * 500000 + b"}"
     large, packed, rle = b" " * (65 << 20), gzip.compress(b" " * (200 << 20), 9), zstd_bomb(200 << 20)
     acts = {"oversized": lambda: post(port, large), "nested": lambda: post(port, deep),
             "gzip": lambda: post(port, packed, "gzip"), "zstd": lambda: post(port, rle, "zstd")}
     trickling = []
+    # Elsewhere it would not take the processor from the daemon and its good client. Not before all is at hand: on a
+    # busy machine the idle get next to nothing.
+    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     while not done.is_set():
         if not attack.wait(0.1):
             continue
@@ -181,11 +182,11 @@ def test_good_clients_are_answered_beside_hostile_ones(make_service):
     preferred = prefer(service.process.pid) and prefer(0)  # the daemon's loop, and this good client
     connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=60 * SLOW)
     try:
-        deadline = time.monotonic() + 60 * SLOW
+        deadline = time.monotonic() + 240 * SLOW
         attack.set()
         while len({kind for kind, _ in seen}) < len(kinds):  # all of them are at it
             assert time.monotonic() < deadline, seen
-            seen[statuses.get(timeout=60 * SLOW)] += 1
+            seen[statuses.get(timeout=240 * SLOW)] += 1
         p99(connection, path, 500)
         for _ in range(9):
             attack.clear()
