@@ -269,8 +269,8 @@ def test_database_restarts_under_load(make_replica, database):
     time.sleep(1)
     database.control("restart")
     time.sleep(1)
+    wait_until(lambda: load.refused > 0 and len(load.acknowledged) > 20 and load.jobs, 60)
     load.stop()
-    assert load.refused > 0 and len(load.acknowledged) > 20 and load.jobs
     load.check(replicas[0])
     load.check(replicas[1])
     lines = [line for replica in replicas for line in replica.log_lines()]
