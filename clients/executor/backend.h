@@ -29,7 +29,7 @@ typedef struct kernel_call {
     float *slopes[4];        /* and their gradients */
     void *state;             /* of the node: its bytes */
     void *workspace;
-    double *loss; /* of a loss: on the host */
+    double *loss; /* of a loss: on the host, pinned where that exists; valid after finish */
 } kernel_call;
 
 /* Bytes. */
@@ -45,23 +45,39 @@ typedef struct kernel {
     int (*backward)(const kernel_call *call);
 } kernel;
 
+/* A moment: when what was enqueued before it has been done. {0} at first; may be set again. */
+typedef struct kernel_mark {
+    double seconds;
+    void *event;
+} kernel_mark;
+
 typedef struct kernel_backend {
     const char *name;
     const remat_exec_backend *memory;
     const kernel *const *kernels; /* [NET_KINDS] */
-    /* Seconds since some moment, of this device's work alone where that can be known: what the
-     * process has computed. Waits for what has been enqueued. */
-    double (*clock)(void);
-    int (*copy_out)(void *host, const void *device, uint64_t bytes); /* done on return */
+    /* Marks wait for nothing; between: seconds of this device's work alone where that can be known,
+     * when both moments have passed (after finish). On a CPU with one thread: what the process has
+     * computed. */
+    int (*mark)(kernel_mark *mark);
+    int (*between)(const kernel_mark *from, const kernel_mark *to, double *ret_seconds);
+    void (*unmark)(kernel_mark *mark); /* accepts {0} */
     /* Momentum: v = momentum v + sum of the lanes of the gradient; w = w - rate v. */
     int (*update)(float *weights, float *velocity, const float *slopes, size_t count,
                   uint32_t lanes, float rate, float momentum);
     /* Name of the processor. */
     void (*describe)(char *text, size_t size);
+    void (*close)(void); /* gives the device back; NULL: nothing to give */
 } kernel_backend;
 
-/* By name: "cpu"; threads: of matrix products. REMAT_NOT_FOUND: this build has none of the name. */
+/* By name: "cpu" or "cuda"; threads: of matrix products on the CPU. REMAT_NOT_FOUND: this build has
+ * none of the name, or there is no device: the message says what is missing. The one device of cuda
+ * is open until close. Not thread-safe. */
 remat_status backend_find(const char *name, uint32_t threads, kernel_backend *ret_backend,
                           remat_error *error);
+
+/* ---- what backend_find finds ---- */
+
+void cpu_backend(uint32_t threads, kernel_backend *ret_backend);
+remat_status cuda_backend(kernel_backend *ret_backend, remat_error *error); /* with REMAT_CUDA */
 
 #endif

@@ -26,6 +26,11 @@ static int copy_in(void *data, void *device, const void *host, uint64_t bytes)
     return 0;
 }
 
+static int copy_out(void *data, void *host, const void *device, uint64_t bytes)
+{
+    return copy_in(data, host, device, bytes);
+}
+
 static int start_copy(void *data, void *to, const void *from, uint64_t bytes, uint32_t ticket)
 {
     (void)data;
@@ -67,6 +72,7 @@ const remat_exec_backend *remat_exec_memory_backend(void)
                                                .allocate_host = allocate,
                                                .release_host = release,
                                                .copy_in = copy_in,
+                                               .copy_out = copy_out,
                                                .start_out = start_copy,
                                                .start_in = start_copy,
                                                .wait = wait_for,

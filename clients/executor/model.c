@@ -24,6 +24,18 @@ static int set_parameters(const model *m, const net_node *node, bool backward, k
     return 0;
 }
 
+/* NULL: the call is not timed. */
+static timed_call *next_call(const model *m, uint32_t node, bool backward)
+{
+    model_timing *t = m->timing;
+    if (!t || t->n_calls == t->room)
+        return NULL;
+    timed_call *call = &t->calls[t->n_calls++];
+    call->node = node;
+    call->backward = backward;
+    return call;
+}
+
 static int run(model *m, const remat_exec_call *call, bool backward)
 {
     const net_node *node = &m->net->nodes[call->node];
@@ -39,20 +51,35 @@ static int run(model *m, const remat_exec_call *call, bool backward)
                      .accumulate = call->accumulate,
                      .state = node->state == NET_NONE ? NULL : m->states[node->state],
                      .workspace = call->workspace,
-                     .loss = &m->loss};
-    double start = m->samples ? m->backend->clock() : 0;
-    int failed = set_parameters(m, node, backward, &k);
+                     .loss = m->loss};
+    timed_call *timed = next_call(m, call->node, backward);
+    int failed = timed ? m->backend->mark(&timed->from) : 0;
+    if (!failed)
+        failed = set_parameters(m, node, backward, &k);
     if (!failed)
         failed = backward ? own->backward(&k) : own->forward(&k);
-    if (!m->samples)
-        return failed;
-    node_samples *samples = &m->samples[call->node];
-    double took = m->backend->clock() - start;
-    if (backward)
-        samples->backward[samples->n_backward++ % MODEL_SAMPLES] = took;
-    else
-        samples->forward[samples->n_forward++ % MODEL_SAMPLES] = took;
+    if (!failed && timed)
+        failed = m->backend->mark(&timed->to);
     return failed;
+}
+
+int model_collect(model *m)
+{
+    model_timing *t = m->timing;
+    for (uint32_t i = 0; i < t->n_calls; i++) {
+        const timed_call *call = &t->calls[i];
+        node_samples *s = &t->samples[call->node];
+        double took;
+        int failed = m->backend->between(&call->from, &call->to, &took);
+        if (failed)
+            return failed;
+        if (call->backward)
+            s->backward[s->n_backward++ % MODEL_SAMPLES] = took;
+        else
+            s->forward[s->n_forward++ % MODEL_SAMPLES] = took;
+    }
+    t->n_calls = 0;
+    return 0;
 }
 
 static int forward(void *data, const remat_exec_call *call)
@@ -88,8 +115,21 @@ static remat_status take(const model *m, uint64_t bytes, void **ret_memory, rema
     if (*ret_memory)
         return REMAT_OK;
     return remat_fail(error, REMAT_TOO_LARGE, NULL,
-                      "%s has no %llu bytes for parameters, gradients or states", memory->name,
-                      (unsigned long long)bytes);
+                      "%s has no %llu bytes for parameters, gradients or states%s", memory->name,
+                      (unsigned long long)bytes, remat_exec_fault(memory));
+}
+
+/* Of the host, cleared. */
+static remat_status take_host(const model *m, uint64_t bytes, void **ret_memory, remat_error *error)
+{
+    const remat_exec_backend *memory = m->backend->memory;
+    *ret_memory = memory->allocate_host(memory->data, bytes);
+    if (*ret_memory) {
+        memset(*ret_memory, 0, (size_t)bytes);
+        return REMAT_OK;
+    }
+    return remat_fail(error, REMAT_TOO_LARGE, NULL, "the host has no %llu bytes for inputs%s",
+                      (unsigned long long)bytes, remat_exec_fault(memory));
 }
 
 static remat_status take_parameters(model *m, remat_error *error)
@@ -118,10 +158,12 @@ static remat_status take_states_and_inputs(model *m, remat_error *error)
     remat_status status = REMAT_OK;
     for (uint32_t k = 0; k < net->n_states && !status; k++)
         status = take(m, net->states[k].bytes, &m->states[k], error);
-    for (uint32_t k = 0; k < net->n_inputs && !status; k++) {
-        m->inputs[k] = calloc(1, net_input_bytes(&net->inputs[k]));
-        status = m->inputs[k] ? REMAT_OK : remat_fail_memory(error);
-    }
+    for (uint32_t k = 0; k < net->n_inputs && !status; k++)
+        status = take_host(m, net_input_bytes(&net->inputs[k]), &m->inputs[k], error);
+    void *loss = NULL;
+    if (!status)
+        status = take_host(m, sizeof *m->loss, &loss, error);
+    m->loss = loss;
     return status;
 }
 
@@ -154,7 +196,8 @@ void model_clear(model *m)
     for (uint32_t k = 0; m->states && k < m->net->n_states; k++)
         memory->release(memory->data, m->states[k]);
     for (uint32_t k = 0; m->inputs && k < m->net->n_inputs; k++)
-        free(m->inputs[k]);
+        memory->release_host(memory->data, m->inputs[k]);
+    memory->release_host(memory->data, m->loss);
     free(m->states);
     free(m->inputs);
     free(m->used);
@@ -186,29 +229,33 @@ static float normal(uint64_t seed, uint64_t n)
     return (float)(sum - 2 * 0xffff) * (1.7320508f / 0xffff);
 }
 
-static remat_status copied(int code, remat_error *error)
+static remat_status copied(const model *m, int code, remat_error *error)
 {
-    return code ? remat_fail(error, REMAT_INTERNAL, NULL, "a copy to the device returned %d", code)
+    return code ? remat_fail(error, REMAT_INTERNAL, NULL, "a copy to the device returned %d%s",
+                             code, remat_exec_fault(m->backend->memory))
                 : REMAT_OK;
 }
 
 static remat_status reset_weights(model *m, uint64_t seed, remat_error *error)
 {
     const remat_exec_backend *memory = m->backend->memory;
-    float *host = malloc((m->net->weights + 1) * sizeof *host);
+    float *host = calloc(m->net->weights + 1, sizeof *host);
+    uint64_t number = 0;
     if (!host)
         return remat_fail_memory(error);
     for (uint32_t i = 0; i < m->net->n_parameters; i++) {
         const net_parameter *p = &m->net->parameters[i];
-        for (size_t j = 0; j < p->count; j++)
+        for (size_t j = 0; j < p->count; j++, number++)
             host[p->offset + j] =
-                p->mean + (p->deviation > 0 ? p->deviation * normal(seed, p->offset + j) : 0);
+                p->mean + (p->deviation > 0 ? p->deviation * normal(seed, number) : 0);
     }
     int code = memory->copy_in(memory->data, m->weights, host, m->net->weights * sizeof *host);
     free(host);
     if (!code)
         code = memory->fill(memory->data, m->velocity, 0, m->net->weights * sizeof(float));
-    return copied(code, error);
+    if (!code)
+        code = memory->fill(memory->data, m->slopes, 0, m->net->slopes * sizeof(float));
+    return copied(m, code, error);
 }
 
 /* Means 0 and variances 1; a generator at its first number. */
@@ -225,7 +272,7 @@ static remat_status reset_state(model *m, uint32_t k, uint64_t seed, remat_error
         ((float *)host)[i] = 1;
     int code = memory->copy_in(memory->data, m->states[k], host, state->bytes);
     free(host);
-    return copied(code, error);
+    return copied(m, code, error);
 }
 
 remat_status model_reset(model *m, uint64_t seed, remat_error *error)
@@ -250,8 +297,9 @@ remat_status model_update(model *m, float rate, float momentum, remat_error *err
         int code = m->backend->update(m->weights + p->offset, m->velocity + p->offset,
                                       m->slopes + p->slope, p->count, p->lanes, rate, momentum);
         if (code)
-            return remat_fail(error, REMAT_INTERNAL, NULL, "the update of parameter %u returned %d",
-                              i, code);
+            return remat_fail(error, REMAT_INTERNAL, NULL,
+                              "the update of parameter %u returned %d%s", i, code,
+                              remat_exec_fault(m->backend->memory));
     }
     return REMAT_OK;
 }

@@ -32,6 +32,20 @@ typedef struct node_samples {
     uint32_t n_forward, n_backward;
 } node_samples;
 
+/* A call of a step, between two moments of the device. */
+typedef struct timed_call {
+    kernel_mark from, to;
+    uint32_t node;
+    bool backward;
+} timed_call;
+
+/* Times the calls of a step where they happen, so that the device waits for none of them. */
+typedef struct model_timing {
+    node_samples *samples; /* by node */
+    timed_call *calls;
+    uint32_t n_calls, room;
+} model_timing;
+
 typedef struct model {
     const net_graph *net;
     const kernel_backend *backend;
@@ -40,9 +54,9 @@ typedef struct model {
     void **inputs;                      /* of the host */
     bool *used;                         /* by parameter and lane: its gradient has begun */
     const uint32_t *chosen;             /* implementation by node; NULL: what the schedule says */
-    node_samples *samples;              /* NULL: nothing is timed */
+    model_timing *timing;               /* NULL: nothing is timed */
     remat_exec_network calls;           /* for remat_runner_new */
-    double loss;
+    double *loss;                       /* of the last step; of the host */
 } model;
 
 /* Takes parameters, gradients, momenta and states from the device. REMAT_TOO_LARGE says how many
@@ -58,6 +72,9 @@ remat_status model_reset(model *model, uint64_t seed, remat_error *error);
 void model_begin(model *model);
 /* After it: w = w - rate v with v = momentum v + gradient. */
 remat_status model_update(model *model, float rate, float momentum, remat_error *error);
+
+/* After a step that was timed: its calls become samples. 0, or what the device returned. */
+int model_collect(model *model);
 
 /* Bytes of parameters, gradients and momenta: outside of the arena. */
 uint64_t model_bytes(const net_graph *net);

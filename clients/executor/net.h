@@ -108,7 +108,7 @@ typedef struct net_graph {
     net_parameter *parameters;
     uint32_t n_nodes, n_inputs, n_states, n_parameters;
     uint32_t node_room, input_room, state_room, parameter_room;
-    size_t weights, slopes; /* numbers in all parameters, in all gradients of them */
+    size_t weights, slopes; /* room for all parameters, for all gradients of them: numbers */
     uint32_t n_gradients;   /* lanes of all parameters */
     uint32_t generator;     /* state of the dropouts; NET_NONE: none */
     uint32_t next, lane;    /* parameter that is asked for next; lane of what is made */

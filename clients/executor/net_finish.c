@@ -191,6 +191,14 @@ static remat_status check_sums(net_graph *net)
 
 /* ---- the end ---- */
 
+/* Libraries of devices choose their kernels by alignment: parameters begin at multiples of 256
+ * bytes, their further lanes where they fall. */
+static size_t aligned(size_t count)
+{
+    enum { GRAIN = 256 / sizeof(float) };
+    return (count + GRAIN - 1) / GRAIN * GRAIN;
+}
+
 static void place_parameters(net_graph *net)
 {
     for (uint32_t i = 0; i < net->n_parameters; i++) {
@@ -198,8 +206,8 @@ static void place_parameters(net_graph *net)
         p->offset = net->weights;
         p->slope = net->slopes;
         p->gradient = net->n_gradients;
-        net->weights += p->count;
-        net->slopes += p->count * p->lanes;
+        net->weights += aligned(p->count);
+        net->slopes += aligned(p->count * p->lanes);
         net->n_gradients += p->lanes;
     }
 }

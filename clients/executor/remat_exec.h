@@ -94,7 +94,9 @@ typedef struct remat_exec_backend {
     void (*release)(void *data, void *memory);          /* accepts NULL */
     void *(*allocate_host)(void *data, uint64_t bytes); /* pinned, where that exists */
     void (*release_host)(void *data, void *memory);
-    int (*copy_in)(void *data, void *device, const void *host, uint64_t bytes); /* done on return */
+    /* Done on return, after what the compute stream did before. */
+    int (*copy_in)(void *data, void *device, const void *host, uint64_t bytes);
+    int (*copy_out)(void *data, void *host, const void *device, uint64_t bytes);
     /* On the copy streams. Each follows what the compute stream did before it. */
     int (*start_out)(void *data, void *host, const void *device, uint64_t bytes, uint32_t ticket);
     int (*start_in)(void *data, void *device, const void *host, uint64_t bytes, uint32_t ticket);
@@ -102,7 +104,12 @@ typedef struct remat_exec_backend {
     int (*fill)(void *data, void *device, int byte, uint64_t bytes);
     int (*copy)(void *data, void *device, const void *from, uint64_t bytes); /* on the device */
     int (*finish)(void *data); /* everything is done on return */
+    /* What the last failure was, after a colon; "" where nothing is known. NULL: nothing ever is. */
+    const char *(*fault)(void *data);
 } remat_exec_backend;
+
+/* What the device said of its last failure, after a colon, or "". */
+const char *remat_exec_fault(const remat_exec_backend *backend);
 
 /* The memory of this process; copies are done when they return. Static. */
 const remat_exec_backend *remat_exec_memory_backend(void);
@@ -115,8 +122,8 @@ enum {
     REMAT_EXEC_POISON =
         1, /* fill what is freed and what is new with 0xff bytes (NaN), so that nothing
                               dropped is read unseen */
-    REMAT_EXEC_GUARD = 2 /* with memory the process can read: after every call check that all bytes
-                              of the arena that belong to nothing, and some behind it, are untouched;
+    REMAT_EXEC_GUARD = 2 /* after every call check that all bytes of the arena that belong to
+                              nothing, and some behind it, are untouched: copied out for that;
                               implies POISON */
 };
 

@@ -62,17 +62,15 @@ const char *runner_name_of(const remat_runner *r, const remat_operation *operati
                                             : profile->nodes[operation->index].id;
 }
 
-static remat_status fail(const remat_runner *r, const char *what, int code, remat_error *error)
-{
-    const remat_operation *operation = &r->plan->operations.items[r->at];
-    return remat_fail(error, REMAT_INTERNAL, NULL, "operation %zu (%s of \"%.100s\"): %s %d", r->at,
-                      remat_operation_name((remat_operation_kind)operation->kind),
-                      runner_name_of(r, operation), what, code);
-}
-
 static remat_status check(const remat_runner *r, int code, remat_error *error)
 {
-    return code ? fail(r, "the call returned", code, error) : REMAT_OK;
+    if (!code)
+        return REMAT_OK;
+    const remat_operation *operation = &r->plan->operations.items[r->at];
+    return remat_fail(error, REMAT_INTERNAL, NULL,
+                      "operation %zu (%s of \"%.100s\"): the call returned %d%s", r->at,
+                      remat_operation_name((remat_operation_kind)operation->kind),
+                      runner_name_of(r, operation), code, remat_exec_fault(r->backend));
 }
 
 /* ---- items come and go ---- */
@@ -168,15 +166,20 @@ static remat_status end_items(remat_runner *r, remat_error *error)
 
 /* ---- the guard ---- */
 
-/* Whether from .. to - 1 is poison still; else *ret_at is the first byte that is not. */
-static bool untouched(const uint8_t *bytes, uint64_t from, uint64_t to, uint64_t *ret_at)
+/* Whether bytes from .. to - 1 of the arena are poison still; else *ret_at is the first that is
+ * not. */
+static remat_status untouched(const remat_runner *r, uint64_t from, uint64_t to, bool *ret_clean,
+                              uint64_t *ret_at, remat_error *error)
 {
-    if (from >= to ||
-        (bytes[from] == POISON && memcmp(bytes + from, bytes + from + 1, to - from - 1) == 0))
-        return true;
-    for (*ret_at = from; bytes[*ret_at] == POISON;)
+    uint8_t *bytes = r->watched;
+    if (from >= to)
+        return REMAT_OK;
+    int code = r->backend->copy_out(r->backend->data, bytes + from, r->arena + from, to - from);
+    *ret_clean = !code && bytes[from] == POISON &&
+                 memcmp(bytes + from, bytes + from + 1, to - from - 1) == 0;
+    for (*ret_at = from; !code && !*ret_clean && bytes[*ret_at] == POISON;)
         ++*ret_at;
-    return false;
+    return check(r, code, error);
 }
 
 /* Between the items that are alive after the operation nothing may have been written. */
@@ -185,17 +188,18 @@ static remat_status guard(const remat_runner *r, remat_error *error)
     const remat_layout *layout = &r->plan->layout;
     uint64_t end = 0, at = 0;
     bool clean = true;
-    for (uint32_t i = 0; i < layout->n && clean; i++) {
+    remat_status status = REMAT_OK;
+    for (uint32_t i = 0; i < layout->n && clean && !status; i++) {
         const remat_allocation *item = &layout->items[r->by_offset[i]];
         if (item->first > (int32_t)r->at || item->last <= (int32_t)r->at)
             continue;
-        clean = item->offset <= end || untouched(r->arena, end, item->offset, &at);
+        status = untouched(r, end, item->offset, &clean, &at, error);
         end = item->offset + item->bytes > end ? item->offset + item->bytes : end;
     }
-    if (clean)
-        clean = untouched(r->arena, end, runner_bytes(r), &at);
-    if (clean)
-        return REMAT_OK;
+    if (clean && !status)
+        status = untouched(r, end, runner_bytes(r), &clean, &at, error);
+    if (clean || status)
+        return status;
     const remat_operation *operation = &r->plan->operations.items[r->at];
     return remat_fail(
         error, REMAT_INTERNAL, NULL,

@@ -78,10 +78,16 @@ static remat_status take_host(remat_runner *r, remat_error *error)
             r->host[slot] = r->backend->allocate_host(r->backend->data, bytes);
         if (!r->host[slot])
             return remat_fail(error, REMAT_TOO_LARGE, NULL,
-                              "the host has no %llu bytes for the copy of \"%.100s\"",
-                              (unsigned long long)bytes, runner_name_of(r, operation));
+                              "the host has no %llu bytes for the copy of \"%.100s\"%s",
+                              (unsigned long long)bytes, runner_name_of(r, operation),
+                              remat_exec_fault(r->backend));
     }
     return REMAT_OK;
+}
+
+const char *remat_exec_fault(const remat_exec_backend *backend)
+{
+    return backend->fault ? backend->fault(backend->data) : "";
 }
 
 uint64_t runner_bytes(const remat_runner *r)
@@ -94,9 +100,13 @@ static remat_status take_memory(remat_runner *r, remat_error *error)
     uint64_t bytes = runner_bytes(r);
     r->arena = r->backend->allocate(r->backend->data, bytes);
     if (!r->arena)
-        return remat_fail(error, REMAT_TOO_LARGE, NULL, "%s has no %llu bytes for the arena",
-                          r->backend->name, (unsigned long long)bytes);
-    return take_host(r, error);
+        return remat_fail(error, REMAT_TOO_LARGE, NULL, "%s has no %llu bytes for the arena%s",
+                          r->backend->name, (unsigned long long)bytes,
+                          remat_exec_fault(r->backend));
+    if (r->flags & REMAT_EXEC_GUARD)
+        r->watched = malloc(bytes);
+    return r->flags & REMAT_EXEC_GUARD && !r->watched ? remat_fail_memory(error)
+                                                      : take_host(r, error);
 }
 
 static remat_status check_network(const remat_plan *plan, const remat_exec_network *network,
@@ -151,6 +161,7 @@ void remat_runner_free(remat_runner *r)
     for (uint32_t slot = 0; r->host && slot < r->n_slots; slot++)
         if (r->host[slot])
             r->backend->release_host(r->backend->data, r->host[slot]);
+    free(r->watched);
     free(r->alive);
     free(r->leaving);
     free(r->arriving);

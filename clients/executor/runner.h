@@ -14,6 +14,7 @@ struct remat_runner {
     const remat_exec_backend *backend;
     unsigned flags;
     uint8_t *arena;
+    uint8_t *watched; /* with REMAT_EXEC_GUARD: bytes of the arena, on the host */
     uint32_t n, first_gradient, first_input, n_slots;
     uint32_t *alive;              /* by slot: item of the layout, or NONE */
     uint32_t *ending;             /* items in the order of their last operations */

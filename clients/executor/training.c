@@ -32,23 +32,41 @@ static double median(double *values, size_t n)
 
 /* ---- steps ---- */
 
-/* Times of the steps, one array after the other. */
+/* Times of the steps, one array after the other; the moments at their ends. */
 typedef struct step_times {
     double *steps, *walls;
+    kernel_mark from, to;
 } step_times;
+
+static remat_status timed(const model *m, int code, remat_error *error)
+{
+    return code ? remat_fail(error, REMAT_INTERNAL, NULL, "measuring returned %d%s", code,
+                             remat_exec_fault(m->backend->memory))
+                : REMAT_OK;
+}
 
 static remat_status one_step(model *m, remat_runner *runner, const training_settings *s,
                              uint32_t step, step_times *t, remat_error *error)
 {
+    const kernel_backend *backend = m->backend;
     model_fill(m, s->text, s->seed, step);
     model_begin(m);
-    double wall = wall_clock(), start = m->backend->clock();
-    remat_status status = remat_runner_step(runner, error);
-    t->steps[step] = m->backend->clock() - start;
+    double wall = wall_clock();
+    remat_status status = timed(m, backend->mark(&t->from), error);
+    if (!status)
+        status = remat_runner_step(runner, error);
     t->walls[step] = wall_clock() - wall;
-    if (!status && !isfinite(m->loss))
+    if (!status)
+        status = timed(m, backend->mark(&t->to), error);
+    if (!status)
+        status = timed(m, backend->memory->finish(backend->memory->data), error);
+    if (!status)
+        status = timed(m, backend->between(&t->from, &t->to, &t->steps[step]), error);
+    if (!status && m->timing)
+        status = timed(m, model_collect(m), error);
+    if (!status && !isfinite(*m->loss))
         return remat_fail(error, REMAT_INTERNAL, NULL, "the loss of step %u is %g", step + 1,
-                          m->loss);
+                          *m->loss);
     return status ? status : model_update(m, s->rate, s->momentum, error);
 }
 
@@ -58,8 +76,8 @@ static remat_status all_steps(model *m, remat_runner *runner, const training_set
     remat_status status = model_reset(m, s->seed, error);
     for (uint32_t step = 0; step < s->steps && !status; step++) {
         status = one_step(m, runner, s, step, t, error);
-        losses[step] = m->loss;
-        if (!status && s->progress && !s->progress(s->data, step + 1, m->loss))
+        losses[step] = *m->loss;
+        if (!status && s->progress && !s->progress(s->data, step + 1, *m->loss))
             status = remat_fail(error, REMAT_CANCELLED, NULL, "stopped after step %u", step + 1);
     }
     return status;
@@ -69,7 +87,8 @@ remat_status training_run(model *m, const remat_plan *plan, const training_setti
                           training_outcome *ret_outcome, remat_error *error)
 {
     remat_runner *runner = NULL;
-    step_times t = {calloc(s->steps + 1, sizeof(double)), calloc(s->steps + 1, sizeof(double))};
+    step_times t = {.steps = calloc(s->steps + 1, sizeof(double)),
+                    .walls = calloc(s->steps + 1, sizeof(double))};
     double *losses = calloc(s->steps + 1, sizeof *losses);
     remat_status status = t.steps && t.walls && losses ? REMAT_OK : remat_fail_memory(error);
     if (!status)
@@ -85,6 +104,8 @@ remat_status training_run(model *m, const remat_plan *plan, const training_setti
     } else
         free(losses);
     remat_runner_free(runner);
+    m->backend->unmark(&t.from);
+    m->backend->unmark(&t.to);
     free(t.steps);
     free(t.walls);
     return status;
@@ -143,7 +164,7 @@ typedef struct survey {
     uint64_t budget;
     const training_settings *settings;
     uint32_t *chosen; /* by node */
-    node_samples *samples;
+    model_timing timing;
     void (*progress)(void *data, double fraction);
     void *data;
     uint32_t rounds, which, most;
@@ -154,27 +175,48 @@ static bool survey_step(void *data, uint32_t done, double loss)
     survey *s = data;
     (void)loss;
     if (done == 1) /* of the first step nothing is kept */
-        memset(s->samples, 0, s->model->net->n_nodes * sizeof *s->samples);
+        memset(s->timing.samples, 0, s->model->net->n_nodes * sizeof *s->timing.samples);
     if (s->progress)
         s->progress(s->data, (s->which + done / (s->rounds + 1.0)) / s->most);
     return true;
 }
 
+/* One moment before and one after each operation of the plan. */
+static remat_status take_calls(model_timing *t, const remat_plan *plan, remat_error *error)
+{
+    t->n_calls = 0;
+    t->room = (uint32_t)plan->operations.length;
+    t->calls = calloc(t->room + 1, sizeof *t->calls);
+    return t->calls ? REMAT_OK : remat_fail_memory(error);
+}
+
+static void clear_calls(const model *m, model_timing *t)
+{
+    for (uint32_t i = 0; t->calls && i < t->room; i++) {
+        m->backend->unmark(&t->calls[i].from);
+        m->backend->unmark(&t->calls[i].to);
+    }
+    free(t->calls);
+    t->calls = NULL;
+}
+
 static remat_status survey_steps(survey *s, const remat_plan *plan, remat_error *error)
 {
     training_settings settings = *s->settings;
-    training_outcome outcome;
+    training_outcome outcome = {0};
     settings.steps = s->rounds + 1;
     settings.rate = 0; /* the numbers stay as they are at the start */
     settings.progress = survey_step;
     settings.data = s;
     s->model->chosen = s->chosen;
-    s->model->samples = s->samples;
-    remat_status status = training_run(s->model, plan, &settings, &outcome, error);
-    s->model->chosen = NULL;
-    s->model->samples = NULL;
+    s->model->timing = &s->timing;
+    remat_status status = take_calls(&s->timing, plan, error);
     if (!status)
-        free(outcome.losses);
+        status = training_run(s->model, plan, &settings, &outcome, error);
+    clear_calls(s->model, &s->timing);
+    s->model->chosen = NULL;
+    s->model->timing = NULL;
+    free(outcome.losses);
     return status;
 }
 
@@ -194,7 +236,7 @@ static remat_status survey_one(survey *s, node_times *times, remat_error *error)
     if (!status)
         status = survey_steps(s, &plan, error);
     if (!status)
-        take_medians(net, s->samples, s->chosen, s->which, times);
+        take_medians(net, s->timing.samples, s->chosen, s->which, times);
     remat_plan_clear(&plan);
     remat_profile_free(profile);
     json_decref(document);
@@ -210,7 +252,7 @@ remat_status training_measure(model *m, uint64_t budget, uint32_t rounds, bool e
                 .budget = budget,
                 .settings = settings,
                 .chosen = calloc(m->net->n_nodes, sizeof *s.chosen),
-                .samples = calloc(m->net->n_nodes, sizeof *s.samples),
+                .timing.samples = calloc(m->net->n_nodes, sizeof *s.timing.samples),
                 .progress = progress,
                 .data = data,
                 .rounds = rounds,
@@ -219,28 +261,34 @@ remat_status training_measure(model *m, uint64_t budget, uint32_t rounds, bool e
         uint32_t n = model_implementations(m->backend, &m->net->nodes[v]);
         s.most = n > s.most ? n : s.most;
     }
-    remat_status status = s.chosen && s.samples ? REMAT_OK : remat_fail_memory(error);
+    remat_status status = s.chosen && s.timing.samples ? REMAT_OK : remat_fail_memory(error);
     for (; s.which < s.most && !status; s.which++)
         status = survey_one(&s, ret_times, error);
     free(s.chosen);
-    free(s.samples);
+    free(s.timing.samples);
     return status;
 }
 
 /* ---- comparing ---- */
 
+static int copy_out(const model *m, void *to, const void *from, uint64_t bytes)
+{
+    const remat_exec_backend *memory = m->backend->memory;
+    return memory->copy_out(memory->data, to, from, bytes);
+}
+
 static int copy_numbers(const model *m, float *to)
 {
     const net_graph *net = m->net;
-    return m->backend->copy_out(to, m->weights, net->weights * sizeof *to) ||
-           m->backend->copy_out(to + net->weights, m->velocity, net->weights * sizeof *to) ||
-           m->backend->copy_out(to + 2 * net->weights, m->slopes, net->slopes * sizeof *to);
+    return copy_out(m, to, m->weights, net->weights * sizeof *to) ||
+           copy_out(m, to + net->weights, m->velocity, net->weights * sizeof *to) ||
+           copy_out(m, to + 2 * net->weights, m->slopes, net->slopes * sizeof *to);
 }
 
 static int copy_states(const model *m, uint8_t *to)
 {
     for (uint32_t k = 0; k < m->net->n_states; k++) {
-        if (m->backend->copy_out(to, m->states[k], m->net->states[k].bytes))
+        if (copy_out(m, to, m->states[k], m->net->states[k].bytes))
             return 1;
         to += m->net->states[k].bytes;
     }
@@ -256,7 +304,8 @@ remat_status training_result_take(const model *m, training_result *ret_result, r
     r.states = malloc(r.state_bytes + 1);
     remat_status status = r.numbers && r.states ? REMAT_OK : remat_fail_memory(error);
     if (!status && (copy_numbers(m, r.numbers) || copy_states(m, r.states)))
-        status = remat_fail(error, REMAT_INTERNAL, NULL, "a copy from the device failed");
+        status = remat_fail(error, REMAT_INTERNAL, NULL, "a copy from the device failed%s",
+                            remat_exec_fault(m->backend->memory));
     if (status)
         training_result_clear(&r);
     else

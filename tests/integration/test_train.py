@@ -88,6 +88,13 @@ def test_schedule_of_a_file(profile, tmp_path):
     assert same["losses"] == answer["losses"] and same["predicted_step"] > 0
 
 
+def test_copies_to_the_host():
+    words = [*RESNET, "--local", "--steps", "2", "--json", "--exact"]
+    kept = json.loads(train(*words, "--budget", "110%", "--solver", "store-all").stdout)
+    moved = json.loads(train(*words, "--budget", "100%", "--solver", "offload-all", "--link", "1TB/s").stdout)
+    assert moved["losses"] == kept["losses"] and moved["arena"] < kept["arena"]
+
+
 def test_text_is_data():
     learnt = json.loads(train("--model", "lstm", "--batch", "16", "--time", "20", "--width", "0.125", "--rounds", "1",
                               "--budget", "60%", "--local", "--steps", "60", "--rate", "1", "--json", "--data",
@@ -117,7 +124,9 @@ def test_with_a_server(rematd):
     (["--model", "alexnet", "--budget", "1GiB"], 3, "no network \"alexnet\""),
     (["--model", "vgg19", "--image", "8", "--budget", "1GiB"], 3, "too small"),
     ([*RESNET, "--budget", "lots", "--local"], 3, "budget"),
-    ([*RESNET, "--budget", "1GiB", "--local", "--backend", "cuda"], 3, "this build has no CUDA backend"),
+    ([*RESNET, "--budget", "1GiB", "--local", "--backend", "abacus"], 3, "there are cpu and cuda"),
+    ([*RESNET, "--budget", "1GiB", "--local", "--link", "string"], 3, "link.preset is \"string\""),
+    ([*RESNET, "--schedule", "x", "--link", "12GB/s"], 2, "no --budget, --solver, --link"),
     ([*RESNET, "--budget", "1KiB", "--local"], 1, "least budget"),
     ([*RESNET, "--budget", "1GiB", "--local", "--solver", "magic"], 3, "no solver \"magic\""),
     ([*RESNET, "--budget", "1GiB", "--server", "http://127.0.0.1:1"], 4, "no server can be reached"),

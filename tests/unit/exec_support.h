@@ -52,10 +52,10 @@ static remat_profile *profile_of(const bench *b, bool in_place)
 }
 
 /* net: finished. implementation: its name, taken where a node has one of it; NULL: the first. */
-static void bench_open(bench *b, const char *implementation)
+static void bench_open_on(bench *b, const char *backend, const char *implementation)
 {
     remat_error error;
-    assert_ok(backend_find("cpu", 1, &b->backend, &error), error);
+    assert_ok(backend_find(backend, 1, &b->backend, &error), error);
     assert_ok(model_init(&b->model, &b->net, &b->backend, &error), error);
     b->chosen = calloc(b->net.n_nodes, sizeof *b->chosen);
     for (uint32_t v = 0; v < b->net.n_nodes && implementation; v++) {
@@ -70,23 +70,29 @@ static void bench_open(bench *b, const char *implementation)
     assert_ok(remat_store_all_peak(b->profile, &b->peak, &error), error);
 }
 
+__attribute__((unused)) static void bench_open(bench *b, const char *implementation)
+{
+    bench_open_on(b, "cpu", implementation);
+}
+
 static void bench_close(bench *b)
 {
     model_clear(&b->model);
+    if (b->backend.close)
+        b->backend.close();
     remat_profile_free(b->profile);
     free(b->chosen);
     net_clear(&b->net);
 }
 
-/* Trains under a plan, every byte watched. */
-static training_result train(bench *b, const remat_plan *plan, uint32_t steps, float rate,
-                             double *ret_loss)
+static training_result train_with(bench *b, const remat_plan *plan, uint32_t steps, float rate,
+                                  unsigned flags, double *ret_loss)
 {
     remat_error error;
     training_result result;
     training_outcome outcome;
     const training_settings settings = {
-        .steps = steps, .rate = rate, .momentum = 0.9f, .seed = 7, .flags = REMAT_EXEC_GUARD};
+        .steps = steps, .rate = rate, .momentum = 0.9f, .seed = 7, .flags = flags};
     assert_ok(training_run(&b->model, plan, &settings, &outcome, &error), error);
     assert_ok(training_result_take(&b->model, &result, &error), error);
     assert_int_equal(outcome.arena, plan->layout.arena);
@@ -94,6 +100,13 @@ static training_result train(bench *b, const remat_plan *plan, uint32_t steps, f
         *ret_loss = outcome.losses[steps - 1];
     free(outcome.losses);
     return result;
+}
+
+/* Trains under a plan, every byte watched. */
+static training_result train(bench *b, const remat_plan *plan, uint32_t steps, float rate,
+                             double *ret_loss)
+{
+    return train_with(b, plan, steps, rate, REMAT_EXEC_GUARD, ret_loss);
 }
 
 /* Storing everything, with nothing in place: every value has bytes of its own through the step. */

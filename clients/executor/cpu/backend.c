@@ -20,10 +20,27 @@ static double wall_clock(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-static int copy_out(void *host, const void *device, uint64_t bytes)
+static int mark_process(kernel_mark *mark)
 {
-    memcpy(host, device, (size_t)bytes);
+    mark->seconds = process_clock();
     return 0;
+}
+
+static int mark_wall(kernel_mark *mark)
+{
+    mark->seconds = wall_clock();
+    return 0;
+}
+
+static int between(const kernel_mark *from, const kernel_mark *to, double *ret_seconds)
+{
+    *ret_seconds = to->seconds - from->seconds;
+    return 0;
+}
+
+static void unmark(kernel_mark *mark)
+{
+    (void)mark;
 }
 
 static int update(float *weights, float *velocity, const float *slopes, size_t count,
@@ -76,21 +93,15 @@ static const kernel *const kernels[NET_KINDS] = {[NET_CONV] = &cpu_conv,
                                                  [NET_TRIPLET] = &cpu_triplet,
                                                  [NET_CONTRASTIVE] = &cpu_contrastive};
 
-remat_status backend_find(const char *name, uint32_t threads, kernel_backend *ret_backend,
-                          remat_error *error)
+void cpu_backend(uint32_t threads, kernel_backend *ret_backend)
 {
-    if (strcmp(name, "cuda") == 0)
-        return remat_fail(error, REMAT_NOT_FOUND, "backend", "this build has no CUDA backend");
-    if (strcmp(name, "cpu") != 0)
-        return remat_fail(error, REMAT_NOT_FOUND, "backend",
-                          "there is no backend \"%.40s\"; there is cpu", name);
     cpu_multiply_threads(threads);
     *ret_backend = (kernel_backend){.name = "cpu",
                                     .memory = remat_exec_memory_backend(),
                                     .kernels = kernels,
-                                    .clock = threads == 1 ? process_clock : wall_clock,
-                                    .copy_out = copy_out,
+                                    .mark = threads == 1 ? mark_process : mark_wall,
+                                    .between = between,
+                                    .unmark = unmark,
                                     .update = update,
                                     .describe = describe};
-    return REMAT_OK;
 }

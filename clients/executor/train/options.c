@@ -31,6 +31,7 @@ static const struct {
     {"profile-only", 0, FLAG, offsetof(train_options, profile_only), 0, 0},
     {"rounds", 0, COUNT, offsetof(train_options, rounds), 1, 1000},
     {"solver", 0, TEXT, offsetof(train_options, solver), 0, 0},
+    {"link", 0, TEXT, offsetof(train_options, link), 0, 0},
     {"compare", 0, FLAG, offsetof(train_options, compare), 0, 0},
     {"exact", 0, FLAG, offsetof(train_options, exact), 0, 0},
     {"steps", 0, COUNT, offsetof(train_options, steps), 1, 1 << 30},
@@ -98,8 +99,9 @@ static bool check(const train_options *o)
         return usage("which network? --model NAME; --list names them");
     if ((o->schedule != NULL) + o->local + (o->server != NULL) > 1)
         return usage("a schedule comes from --schedule, --local or --server; give one of them");
-    if (o->schedule && (o->compare || o->solver || o->budget))
-        return usage("--schedule is a schedule already: no --budget, --solver or --compare");
+    if (o->schedule && (o->compare || o->solver || o->budget || o->link))
+        return usage(
+            "--schedule is a schedule already: no --budget, --solver, --link or --compare");
     if (!o->schedule && !o->budget && !o->profile_only)
         return usage("how much memory? --budget BYTES, as 4GiB or 50%%");
     if (o->compare && o->profile_only)
@@ -179,6 +181,8 @@ void train_help(void)
           "  --local              solve in this process\n"
           "  --schedule FILE      one that was solved before: 'remat solve -o FILE'\n"
           "  --solver NAME        instead of auto\n"
+          "  --link LINK          values may also be copied to the host, that fast: pcie4-x16\n"
+          "                       or 24GB/s, each way\n"
           "  --profile FILE       do not measure: take the times of this profile\n"
           "  --profile-only       print the measured profile and stop\n"
           "  --rounds N           steps that measuring takes, each way (default 5)\n"
@@ -192,8 +196,8 @@ void train_help(void)
           "  --compare            train storing everything, by Chen's square root and by auto,\n"
           "                       and compare what they learnt\n"
           "  --guard              fill what is dropped with NaN and watch for stray writes\n"
-          "  --backend NAME       cpu\n"
-          "  --threads N          of products of matrices (default 1)\n"
+          "  --backend NAME       cpu (the default) or cuda\n"
+          "  --threads N          of products of matrices on the CPU (default 1)\n"
           "\n"
           "  --json               the result as JSON on stdout\n"
           "  -o, --output FILE    write that, or the profile, to FILE\n"

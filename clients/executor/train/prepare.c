@@ -166,11 +166,25 @@ static remat_status read_budget(train *t)
     return REMAT_OK;
 }
 
+/* A preset's name or a bandwidth. */
+static remat_status read_link(train *t)
+{
+    const char *text = t->options->link;
+    remat_link link;
+    t->link = json_pack("{s:s}", strchr(text, '/') ? "bandwidth" : "preset", text);
+    return t->link ? remat_link_decode(t->link, t->profile, &link, &t->error)
+                   : remat_fail_memory(&t->error);
+}
+
 /* The network and what is known of it without a device. */
 static remat_status describe(train *t)
 {
     const train_options *o = t->options;
-    remat_status status = network_build(o->model, &o->settings, &t->net, &t->error);
+    remat_status status = REMAT_OK;
+    if (!o->local && !o->schedule && !o->profile_only)
+        status = train_can_ask(t);
+    if (!status)
+        status = network_build(o->model, &o->settings, &t->net, &t->error);
     if (!status)
         status = backend_find(o->backend, o->threads, &t->backend, &t->error);
     if (!status)
@@ -180,6 +194,8 @@ static remat_status describe(train *t)
         status = remat_store_all_peak(t->profile, &t->store_all, &t->error);
     if (!status && o->budget)
         status = read_budget(t);
+    if (!status && o->link)
+        status = read_link(t);
     if (!status && o->data)
         status = read_text(t);
     return status;
@@ -203,6 +219,9 @@ void train_clear(train *t)
     net_clear(&t->net);
     free(t->text.bytes);
     json_decref(t->document);
+    json_decref(t->link);
     remat_profile_free(t->profile);
-    remat_client_free(t->client);
+    train_disconnect(t);
+    if (t->backend.close)
+        t->backend.close();
 }

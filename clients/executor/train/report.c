@@ -83,7 +83,7 @@ json_t *train_run_json(const train *t, const train_run *run)
 {
     const training_outcome *o = &run->outcome;
     char profile_id[REMAT_ID_SIZE];
-    remat_profile_id(t->profile, profile_id);
+    train_profile_id(t, profile_id);
     json_t *json = json_pack(
         "{s:s, s:s, s:s, s:I, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o}", "model",
         t->net.name, "backend", t->backend.name, "device", t->device, "threads",

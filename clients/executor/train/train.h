@@ -9,7 +9,8 @@
 
 /* The command line. */
 typedef struct train_options {
-    const char *model, *budget, *server, *schedule, *profile, *solver, *data, *backend, *output;
+    const char *model, *budget, *server, *schedule, *profile, *solver, *link, *data, *backend,
+        *output;
     network_settings settings;
     uint32_t steps, rounds, threads;
     double rate, momentum, seed, timeout;
@@ -33,6 +34,7 @@ typedef struct train {
     bool measured;       /* its times were measured, here or where it was made */
     uint64_t store_all;  /* peak, bytes */
     uint64_t budget;     /* bytes */
+    json_t *link;        /* the way to the host as a request has it; NULL: not given */
     struct cli terminal; /* for the progress bar */
     remat_client *client;
     remat_error error;
@@ -56,8 +58,19 @@ typedef struct train_plan {
 remat_status train_plan_get(train *t, const char *solver, bool least, train_plan *ret_plan);
 void train_plan_clear(train_plan *plan);
 
+/* The answer of a server, or what `remat solve -o` wrote of it. */
+remat_status train_schedule_read(train *t, const json_t *json, train_plan *plan);
+
+/* ---- server.c, or no_server.c in a build without libcurl ---- */
+
+/* REMAT_NOT_FOUND: this build knows no server. */
+remat_status train_can_ask(train *t);
+remat_status train_ask_server(train *t, const char *solver, uint64_t budget, train_plan *plan);
 /* Tells the server what was measured; nothing where the schedule is not its own. */
 remat_status train_post(train *t, const train_plan *plan, const training_outcome *outcome);
+void train_disconnect(train *t);
+/* As a server knows the profile; "" in a build that knows none. */
+void train_profile_id(const train *t, char ret_id[REMAT_ID_SIZE]);
 
 /* One training, as it went. */
 typedef struct train_run {
