@@ -22,7 +22,7 @@ def join(lengths, name="join", **more):
 
 def ask(service, document, slots, **options):
     more = {key: options.pop(key) for key in ("layout", "link", "reserved") if key in options}
-    return service.post("/v1/schedules", {"profile": document, "budget": slots, "solver": "join", "wait": 30 * SLOW,
+    return service.post("/v1/schedules", {"profile": document, "budget": slots, "solver": "join", "wait": 55 * SLOW,
                                           "options": {"model": "pebble", **options}, **more})
 
 
