@@ -228,3 +228,13 @@ def test_server_that_goes_away(rematd, tmp_path):
                  "--timeout", "5", code=4, cwd=tmp_path)
     assert "after 3 steps" in done.stdout, "the training itself is told"
     assert "server" in done.stderr and list(tmp_path.iterdir()) == []
+
+
+def test_threads():
+    """Products on two threads: schedules still give the bits of storing everything, and the loss is one thread's."""
+    words = ["--budget", "80%", "--local", "--steps", "2", "--exact", "--json"]
+    one, two = (json.loads(train(*RESNET, *words, "--compare", "--threads", n).stdout) for n in (1, 2))
+    assert all(run["equal"] and run["losses"] == two[0]["losses"] for run in two[1:])
+    assert two[0]["losses"] == pytest.approx(one[0]["losses"], rel=1e-3)
+    done = train(*RESNET, *words, "--threads", "0", code=2)
+    assert "--threads" in done.stderr
