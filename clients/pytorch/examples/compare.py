@@ -1,8 +1,11 @@
 """ResNet-50 and a GPT on this device: plain, torch.utils.checkpoint of every block, and schedules of equal peak.
 
-    python3 examples/compare.py http://127.0.0.1:7070 [threads]
+    python3 examples/compare.py http://127.0.0.1:7070 [threads [folder for plots]]
+
+On a GPU this is the command that measures the table of the README there.
 """
 
+import datetime
 import pathlib
 import sys
 
@@ -15,20 +18,41 @@ import models  # noqa: E402  the networks of the tests
 import remat  # noqa: E402
 
 
-def main(server, threads="1"):
+def main(server, threads="1", plots=None):
     torch.set_num_threads(int(threads))
     torch.manual_seed(0)
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    resnet = models.ResNet([3, 4, 6, 3]).to(device)
-    gpt = models.GPT(words=512, width=256, heads=8, length=128, depth=8).to(device)
-    ids = torch.randint(0, 512, (8, 128), device=device)
-    print(f"torch {torch.__version__}, {device}, {threads} threads\n")
-    print("ResNet-50, batch 4, 128 pixels")
-    print(remat.compare(resnet, torch.randn(4, 3, 128, 128, device=device), ["100%", "50%"], steps=3, server=server,
-                        loss=lambda y: y.square().mean(), checkpointed=(models.Bottleneck,)))
-    print("\nGPT, 8 blocks of width 256, batch 8, length 128")
-    print(remat.compare(gpt, (ids, ids), ["100%", "50%"], steps=3, server=server, loss=lambda y: y["loss"],
-                        checkpointed=(models.Block,)))
+    name = torch.cuda.get_device_name() if device == "cuda" else f"CPU, {threads} threads"
+    print(f"torch {torch.__version__}, {name}, {datetime.date.today()}")
+    for title, model, inputs, loss, block in networks(device):
+        print(f"\n{title}")
+        table = remat.compare(model, inputs, ["100%", "75%"], steps=7, server=server, loss=loss, checkpointed=(block,),
+                              compiled=(1, 0.5, 0.2) if has_compiler() else ())
+        print(table)
+        if plots:
+            table.plot(pathlib.Path(plots) / f"{title.split()[0]}.svg".lower())
+
+
+def networks(device):
+    """On a GPU sizes that keep it busy."""
+    large = device == "cuda"
+    batch, pixels = (64, 224) if large else (4, 128)
+    yield (f"ResNet-50, batch {batch}, {pixels} pixels", models.ResNet([3, 4, 6, 3]).to(device),
+           torch.randn(batch, 3, pixels, pixels, device=device), lambda y: y.square().mean(), models.Bottleneck)
+    depth, width, batch, length = (12, 768, 16, 512) if large else (8, 256, 8, 128)
+    gpt = models.GPT(words=512, width=width, heads=width // 32, length=length, depth=depth).to(device)
+    ids = torch.randint(0, 512, (batch, length), device=device)
+    yield (f"GPT, {depth} blocks of width {width}, batch {batch}, length {length}", gpt, (ids, ids),
+           lambda y: y["loss"], models.Block)
+
+
+def has_compiler():
+    """Whether torch.compile has an activation memory budget."""
+    try:
+        from torch._functorch import config
+    except ImportError:
+        return False
+    return hasattr(config, "activation_memory_budget")
 
 
 if __name__ == "__main__":

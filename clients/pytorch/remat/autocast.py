@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Iterator
+from typing import Iterator, Tuple
 
 import torch
+
+
+def _setting(kind: str) -> Tuple[str, bool, torch.dtype]:
+    if hasattr(torch, "get_autocast_dtype"):  # torch 2.4
+        return kind, torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)
+    if kind == "cpu":
+        return kind, torch.is_autocast_cpu_enabled(), torch.get_autocast_cpu_dtype()
+    return kind, torch.is_autocast_enabled(), torch.get_autocast_gpu_dtype()
 
 
 class Autocast:
@@ -13,13 +21,11 @@ class Autocast:
     nodes share would tie their pieces of the autograd graph together."""
 
     def __init__(self, device: torch.device) -> None:
-        self._settings = [("cpu", torch.is_autocast_cpu_enabled(), torch.get_autocast_cpu_dtype())]
-        if device.type == "cuda":
-            self._settings.append(("cuda", torch.is_autocast_enabled(), torch.get_autocast_gpu_dtype()))
+        self.settings = [_setting(kind) for kind in dict.fromkeys(("cpu", device.type))]
 
     @contextlib.contextmanager
     def again(self) -> Iterator[None]:
         with contextlib.ExitStack() as stack:
-            for kind, enabled, dtype in self._settings:
+            for kind, enabled, dtype in self.settings:
                 stack.enter_context(torch.autocast(kind, dtype=dtype, enabled=enabled, cache_enabled=False))
             yield

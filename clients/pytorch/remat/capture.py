@@ -1,4 +1,4 @@
-"""From a module to steps: a Sequential is unrolled, anything else is traced by torch.fx.
+"""From a module to steps: a Sequential is unrolled, anything else is traced by torch.fx, else by torch.export.
 
 One run of the steps on the example inputs, without gradients, shows what a trace does not say: which results share
 storage with which arguments, what is changed in place, who draws random numbers, which values are not tensors at all.
@@ -9,12 +9,13 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
-from typing import Any, Dict, List, Sequence, Set, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 
 import torch
 import torch.fx
 
-from .errors import CaptureError
+from .errors import CaptureError, UntraceableError
+from .exported import export
 from .graph import Environment, Slot, Step, storage_of, tensors_of
 from .states import Everything, Watch
 from .trace import is_sequential, trace, unroll
@@ -55,26 +56,43 @@ def capture(model: torch.nn.Module, args: Sequence[Any], kwargs: Dict[str, Any],
     """
     bound = bind(model, args, kwargs)
     with Everything(model, device), torch.no_grad():
-        if is_sequential(model):
-            graph, alone = unroll(model), []
-        else:
-            graph, alone = trace(model, bound, blocks)
-    with Everything(model, device), torch.no_grad():
-        return _Observer(model, device, alone).observe(graph, bound)
+        graph, alone, reason = _follow(model, bound, blocks)
+    try:
+        with Everything(model, device), torch.no_grad():
+            return _Observer(model, device, alone).observe(graph, bound)
+    except CaptureError as error:
+        raise reason or error
+
+
+def _follow(model: torch.nn.Module, bound: Dict[str, Any],
+            blocks: Tuple[type, ...]) -> Tuple[torch.fx.Graph, List[str], Optional[UntraceableError]]:
+    """The graph, the modules left alone, and why torch.fx could not follow, if it is of torch.export."""
+    if is_sequential(model):
+        return unroll(model), [], None
+    try:
+        return (*trace(model, bound, blocks), None)
+    except UntraceableError as error:
+        graph = None if blocks else export(model, bound)  # which knows no modules
+        if graph is None:
+            raise
+        return graph, [], error
 
 
 def bind(model: torch.nn.Module, args: Sequence[Any], kwargs: Dict[str, Any]) -> Dict[str, Any]:
     """Arguments by the name of the parameter of forward."""
-    signature = inspect.signature(functools.partial(type(model).forward, model))
+    signature = _signature(type(model).forward)
     for parameter in signature.parameters.values():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             raise CaptureError(f"the forward of {type(model).__name__} takes *{parameter.name}: name its arguments")
     try:
-        bound = signature.bind(*args, **kwargs)
+        bound = signature.bind(model, *args, **kwargs)
     except TypeError as error:
         raise CaptureError(f"{type(model).__name__}: {error}") from error
     bound.apply_defaults()
-    return dict(bound.arguments)
+    return dict(list(bound.arguments.items())[1:])  # without self
+
+
+_signature = functools.lru_cache(maxsize=None)(inspect.signature)
 
 
 # ---- watching one run ----
@@ -161,7 +179,7 @@ class _Observer:
         addresses = self._addresses(step)
         watch = Watch(self.device, ((owner, name) for module in step.modules for owner in module.modules()
                                     for name, buffer in owner._buffers.items() if buffer is not None))
-        value = step.run(self.values)
+        value = step.bind()(self.values)
         if not tensors_of(value):
             self._constant(step, node, value, bool(step.reads()))
             return

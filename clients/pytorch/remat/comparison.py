@@ -8,26 +8,31 @@ import functools
 import gc
 import math
 import statistics
-import time
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple, Union
 
 import torch
-from torch.utils.checkpoint import checkpoint, checkpoint_sequential
+from torch.utils.checkpoint import checkpoint
 
 from . import plot
+from .captured import arguments_of, device_of
 from .client import Budget
-from .errors import BudgetError, CaptureError
-from .fitting import arguments_of, device_of, fit, remove
+from .compiled import compiled_forward
+from .costs import clock
+from .errors import BudgetError
+from .fitting import regions
 from .graph import tensors_of
 from .memory import Recorder
+from .region import Region
+
+TRIALS = 8  # of budgets, for the peak of another way
 
 
 @dataclasses.dataclass
 class Row:
     """One way to run a step; budget None: without this package. Bytes and seconds."""
 
-    name: str  # "plain", "checkpoint per block", "checkpoint sqrt(n)", the budget asked for, "at the peak of" another
+    name: str  # "plain", "checkpoint ...", "torch.compile, ...", the budget asked for, "at the peak of" another
     budget: Optional[int]
     solver: str
     predicted_peak: Optional[int]
@@ -39,7 +44,7 @@ class Row:
 
 @dataclasses.dataclass
 class Comparison:
-    """Measured peaks include the gradients of the parameters; predicted ones do not."""
+    """Peaks, predicted and measured, include the gradients of the parameters."""
 
     rows: List[Row]
     parameter_gradient_bytes: int
@@ -53,7 +58,7 @@ class Comparison:
                          f"{_text(row.predicted_peak, 'd'):>15} {row.measured_peak:>14d} "
                          f"{_text(row.predicted_overhead, '.1%'):>15} {row.measured_overhead:>9.1%} "
                          f"{1e3 * row.seconds:>7.1f} ms")
-        lines.append(f"measured with the gradients of parameters, {self.parameter_gradient_bytes} bytes")
+        lines.append(f"with the gradients of parameters, {self.parameter_gradient_bytes} bytes")
         return "\n".join(lines)
 
     def plot(self, path: Union[str, Path]) -> None:
@@ -67,16 +72,19 @@ def _text(value: Any, form: str) -> str:
 
 def compare(model: torch.nn.Module, example_inputs: Any, budgets: Sequence[Budget] = ("100%", "75%", "50%"), *,
             loss: Optional[Callable[[Any], torch.Tensor]] = None, steps: int = 5,
-            checkpointed: Tuple[type, ...] = (), **more: Any) -> Comparison:
+            checkpointed: Tuple[type, ...] = (), compiled: Sequence[float] = (), **more: Any) -> Comparison:
     """Several ways to run a step (forward, loss, backward), `steps` times each, in turns; medians.
 
     They are plain execution, torch.utils.checkpoint of every module of the classes `checkpointed` (of every part of a
-    Sequential if there are none) and, for a Sequential, of sqrt(n) segments, each budget, and the budget with which
-    the step takes no more than each of the checkpointed ones was measured to take.
+    Sequential if there are none) and, for a Sequential, of sqrt(n) segments, torch.compile with each of the activation
+    memory budgets `compiled`, each budget, and the budget with which the step takes no more than each of the
+    checkpointed ones was measured to take.
 
-    loss: makes one number of the model's result; default the sum of its tensors. more: as for fit. Measured peaks are
-    those of the allocator above the level before the step, which starts without gradients, with the inputs added. The
-    model ends without a schedule; the gradients of its parameters are set to None. Raises as fit does.
+    loss: makes one number of the model's result; default the sum of its tensors. more: as for fit; gradients is True
+    by default, for what is measured has the gradients of the parameters too. Times are as in profiles: on one CPU
+    thread those in which it ran. Measured peaks are those of the allocator above the level before the step, which
+    starts without gradients, with the inputs added. The model ends without a schedule; the gradients of its parameters
+    are set to None. Raises as fit does, and ValueError where this torch has no compiler with a budget.
     """
     args, kwargs = arguments_of(example_inputs)
     run = _Step(model, args, kwargs, loss or _sum, device_of(model, (args, kwargs)))
@@ -85,7 +93,8 @@ def compare(model: torch.nn.Module, example_inputs: Any, budgets: Sequence[Budge
         ways.append(_Way("checkpoint per block", blocks=_blocks(model, checkpointed)))
     if isinstance(model, torch.nn.Sequential) and not kwargs:
         ways.append(_Way("checkpoint sqrt(n)", segments=max(1, round(math.sqrt(len(model))))))
-    fitted = functools.partial(_fitted, model, example_inputs, more)
+    ways += [_Way(f"torch.compile, budget {share:g}", forward=compiled_forward(model, share)) for share in compiled]
+    fitted = regions(model, example_inputs, **{"gradients": True, **more})
     ways += [_Way(str(budget), forward=fitted(budget)) for budget in budgets]
     for way in ways:
         way.peak = run.peak(way)
@@ -99,18 +108,10 @@ def compare(model: torch.nn.Module, example_inputs: Any, budgets: Sequence[Budge
     return Comparison([way.row(plain) for way in ways], run.gradient_bytes)
 
 
-def _fitted(model: torch.nn.Module, example_inputs: Any, more: Dict[str, Any], budget: Budget) -> Any:
-    forward = fit(model, example_inputs, budget, **more).forward
-    remove(model)
-    if not hasattr(forward, "schedule"):
-        raise CaptureError(f"{type(model).__name__} was fitted in parts, or not at all; compare them one by one")
-    return forward
-
-
 @dataclasses.dataclass
 class _Way:
     name: str
-    forward: Optional[Any] = None  # of a fitted model
+    forward: Optional[Any] = None  # a Region, or what torch.compile made
     blocks: Sequence[torch.nn.Module] = ()
     segments: int = 0
     peak: int = 0
@@ -133,7 +134,7 @@ class _Way:
 
     def row(self, plain: float) -> Row:
         seconds = statistics.median(self.seconds)
-        if self.forward is None:
+        if not isinstance(self.forward, Region):
             return Row(self.name, None, "", None, self.peak, None, seconds / plain - 1, seconds)
         schedule = self.forward.schedule
         return Row(self.name, schedule["budget"], schedule["solver"], schedule["peak"], self.peak,
@@ -148,26 +149,39 @@ def _blocks(model: torch.nn.Module, classes: Tuple[type, ...]) -> List[torch.nn.
 
 
 def _in_segments(parts: Sequence[torch.nn.Module], segments: int, x: torch.Tensor) -> Any:
-    # checkpoint_sequential is of the reentrant kind, which passes gradients only to inputs that want one
-    return checkpoint_sequential(parts, segments, x if x.requires_grad else x.detach().requires_grad_())
+    """As torch.utils.checkpoint.checkpoint_sequential, which in torch 1.13 has the reentrant kind only."""
+    size = len(parts) // segments
+    for k in range(segments - 1):
+        x = checkpoint(_run, parts[k * size:(k + 1) * size], x, use_reentrant=False)
+    return _run(parts[(segments - 1) * size:], x)
+
+
+def _run(parts: Sequence[torch.nn.Module], x: torch.Tensor) -> Any:
+    for part in parts:
+        x = part(x)
+    return x
 
 
 def _at_the_peak_of(other: _Way, run: "_Step", fitted: Callable[[Budget], Any]) -> List[_Way]:
-    """The largest budget, in a few trials, whose measured peak is not above the other's; none if none is found."""
-    budget, found = other.peak, []
-    for _ in range(4):
+    """The schedule of the least makespan, in a few trials, whose measured peak is not above the other's."""
+    found: List[_Way] = []
+    low, budget, high = 0, other.peak, 2 * other.peak  # low: within the other's peak, or infeasible; high: above
+    for _ in range(TRIALS):
         try:
             way = _Way(f"at the peak of {other.name}", forward=fitted(budget))
+            way.peak = run.peak(way)
         except BudgetError:
-            break
-        way.peak = run.peak(way)
+            low, budget = budget, (budget + high) // 2
+            continue
         room = other.peak - way.peak
         if room >= 0:
-            found = [way]
+            found.append(way)
         if 0 <= room <= other.peak // 100:
             break
-        budget += room
-    return found
+        low, high = (budget, high) if room >= 0 else (low, budget)
+        near = budget + room  # where the rest is the same, such as the gradients of parameters
+        budget = near if low < near < high else (low + high) // 2
+    return [min(found, key=lambda way: way.forward.schedule["makespan"])] if found else []
 
 
 def _sum(result: Any) -> torch.Tensor:
@@ -186,9 +200,9 @@ class _Step:
 
     def seconds(self, way: _Way) -> float:
         with way.on(self.model):
-            begin = self._clock()
+            begin = clock(self.device)
             self.run()
-            return self._clock() - begin
+            return clock(self.device) - begin
 
     def peak(self, way: _Way) -> int:
         """Of the way's second step: what is made once is there."""
@@ -202,8 +216,3 @@ class _Step:
                 recorder.mark()
         segment = recorder.segments()[0]
         return segment.peak - segment.start + self.input_bytes
-
-    def _clock(self) -> float:
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
-        return time.perf_counter()

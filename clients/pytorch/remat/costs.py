@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import statistics
 import time
-from typing import Any, Callable, Dict, List, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 import torch
 
@@ -43,18 +44,25 @@ class _Costs:
 
 
 def measure(graph: Graph, model: torch.nn.Module, inputs: Environment, device: torch.device, name: str,
-            repeats: int = 3) -> Measured:
+            repeats: int = 3, times: Optional[List[Tuple[float, float]]] = None) -> Measured:
     """Profiles a graph. inputs: values of the placeholders. The model's buffers and the generators end as they began.
+    times: forward and backward by node, in microseconds, where they are known.
 
     Times are medians of `repeats` runs after one that warms up. saved_bytes of a node with a backward is at least 1:
     its piece of the autograd graph, which only a save-all forward makes.
     """
     meter = _Meter(graph, inputs, device)
     with Everything(model, device):
+        if device.type == "cuda":  # what libraries allocate at their first call and keep is no node's workspace
+            with Recorder(device) as unused:
+                _Meter(graph, inputs, device).measure_bytes(unused)
         with Recorder(device) as recorder:
             meter.measure_bytes(recorder)
         meter.take_workspaces(recorder)
-        meter.measure_times(repeats)
+        if times is None:
+            meter.measure_times(repeats)
+        else:
+            meter.take_times(times)
     states, reads = find_states(graph, model, device)
     return Measured(_document(graph, meter, inputs, states, reads, device, name), [s for _, s in states], meter.wanted)
 
@@ -67,8 +75,11 @@ class _Meter:
         for _, slot in graph.placeholders:
             for place, tensor in enumerate(tensors_of(inputs[slot])):
                 self.wanted[slot, place] = tensor.requires_grad
-        self.shared = shared_parameters(graph)
+        shared = shared_parameters(graph)
+        self._shared = [[p for p in node.parameters() if id(p) in shared] for node in graph.nodes]
         self._retained: List[int] = []  # by node: bytes that B leaves, those of the gradients it makes
+        self._last_user = {id(p): v for v, node in enumerate(graph.nodes) for p in node.parameters()}
+        self._readers = collections.Counter(slot for node in graph.nodes for slot in node.inputs)
         self._last_reader = {slot: v for v, node in enumerate(graph.nodes) for slot in node.inputs}
 
     def _walk(self, visit: Callable[[int, Node, List[Any]], List[Any]]) -> None:
@@ -95,13 +106,13 @@ class _Meter:
                 node.run(values)
             recorder.mark()
             tape = Tape()
-            outputs = tape.record(node, values, self.flags(node.inputs, values), ())
+            outputs = tape.record(node, values, self.flags(node.inputs, values), self._shared[v])
             recorder.mark()
             self._take_sizes(v, node, values, outputs, tape)
             summed = self._earlier_sums(v, node, values, tape)
             seeds = _seeds(tape, outputs)
             recorder.mark()
-            kept = self._run_backward(node, tape, values, outputs, seeds, summed)
+            kept = self._run_backward(node, tape, values, outputs, seeds, summed, self._shared[v])
             recorder.mark()
             self._retained.append(sum(t.numel() * t.element_size() for t in kept))
             return outputs
@@ -112,7 +123,7 @@ class _Meter:
 
     def _take_sizes(self, v: int, node: Node, values: List[Any], outputs: List[Any], tape: Tape) -> None:
         costs = self.costs[v]
-        there = storage_bytes([t for value in values for t in tensors_of(value)] + node.constants())
+        there = storage_bytes([t for value in values for t in tensors_of(value)] + node.constants)
         made = storage_bytes(tensors_of(outputs))
         costs.output = sum(size for storage, size in made.items() if storage not in there)
         if tape.root is not None:
@@ -127,23 +138,30 @@ class _Meter:
                 place += 1
 
     def _earlier_sums(self, v: int, node: Node, values: List[Any], tape: Tape) -> List[Any]:
-        """Gradients that later consumers have left, for the node's backward to add to."""
+        """Gradients that other users of the inputs and parameters have left, for the node's backward to add to. Which
+        reader of a value runs backward first is the schedule's choice: all are measured as if another had. Parameters
+        are shared by parts that follow each other: there the last user is the first."""
         slots = [slot for slot, value in zip(node.inputs, values) for _ in tensors_of(value)]
         tensors = [t for value in values for t in tensors_of(value)]
-        return [torch.zeros_like(tensors[p]) if self._last_reader[slots[p]] > v else None for p in tape.gated]
+        sums = [torch.zeros_like(tensors[p]) if self._readers[slots[p]] > 1 else None for p in tape.gated]
+        return sums + [torch.zeros_like(p) if self._last_user[id(p)] > v else None for p in self._shared[v]]
 
     def _run_backward(self, node: Node, tape: Tape, values: List[Any], outputs: List[Any], seeds: List[Any],
-                      summed: List[Any]) -> List[torch.Tensor]:
+                      summed: List[Any], shared: Sequence[torch.Tensor]) -> List[torch.Tensor]:
+        """Gradients that were not there before."""
         if tape.root is None:
             return []
         tape.seeds.extend(seeds)
         tape.seeds.extend(summed)
-        new = [gradient is None for gradient in summed]
+        there = [gradient is not None for gradient in summed]
         seeds.clear()
         summed.clear()
-        received, gradients = tape.backward(node.parameters(), tensors_of(values), tensors_of(outputs))
-        made = [g for g, fresh in zip(received, new) if fresh]
-        return [g for g in [*made, *gradients] if g is not None]
+        parameters = node.parameters()
+        received, gradients = tape.backward(parameters, tensors_of(values), tensors_of(outputs))
+        summed_up = {id(p) for p, known in zip(shared, there[len(received):]) if known}
+        made = [g for g, known in zip(received, there) if not known]
+        made += [g for p, g in zip(parameters, gradients) if id(p) not in summed_up]
+        return [g for g in made if g is not None]
 
     def take_workspaces(self, recorder: Recorder) -> None:
         segments = recorder.segments()
@@ -169,7 +187,7 @@ class _Meter:
                 outputs = tape.record(node, values, self.flags(node.inputs, values), ())
                 seeds, summed = _seeds(tape, outputs), [None] * len(tape.gated)
                 begin = self._clock()
-                self._run_backward(node, tape, values, outputs, seeds, summed)
+                self._run_backward(node, tape, values, outputs, seeds, summed, ())
                 backward.append(self._clock() - begin)
             self.costs[v].forward_time = 1e6 * statistics.median(forward[1:])
             self.costs[v].backward_time = 1e6 * statistics.median(backward[1:])
@@ -177,10 +195,21 @@ class _Meter:
 
         self._walk(visit)
 
+    def take_times(self, times: Sequence[Tuple[float, float]]) -> None:
+        for costs, (forward, backward) in zip(self.costs, times):
+            costs.forward_time, costs.backward_time = forward, backward
+
     def _clock(self) -> float:
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
-        return time.perf_counter()
+        return clock(self.device)
+
+
+def clock(device: torch.device) -> float:
+    """Seconds. On one CPU thread those in which it ran: other processes do not count."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    elif torch.get_num_threads() == 1:
+        return time.thread_time()
+    return time.perf_counter()
 
 
 def shared_parameters(graph: Graph) -> Set[int]:
@@ -203,6 +232,30 @@ def _seeds(tape: Tape, outputs: List[Any]) -> List[Any]:
 
 
 # ---- the document ----
+
+def with_parameter_gradients(measured: Measured, graph: Graph) -> Measured:
+    """The same, the gradients of the parameters counted, each from the first backward that makes it to the end of the
+    step: in the profile the gradient of a graph input of no bytes, one for all parameters that the same nodes use."""
+    users: Dict[int, List[int]] = {}
+    parameters: Dict[int, torch.Tensor] = {}
+    for v, node in enumerate(graph.nodes):
+        for parameter in node.parameters():
+            users.setdefault(id(parameter), []).append(v)
+            parameters[id(parameter)] = parameter
+    amounts: Dict[Tuple[int, ...], int] = {}
+    for key, used_by in users.items():
+        amounts[tuple(used_by)] = amounts.get(tuple(used_by), 0) + _bytes(parameters[key])
+    inputs, nodes = list(measured.profile["inputs"]), list(measured.profile["nodes"])
+    for k, (used_by, amount) in enumerate(amounts.items()):
+        inputs.append({"id": f"parameters {k}", "bytes": 0, "gradient_bytes": amount})
+        for v in used_by:
+            nodes[v] = {**nodes[v], "inputs": [*nodes[v]["inputs"], f"parameters {k}"]}
+    return dataclasses.replace(measured, profile={**measured.profile, "inputs": inputs, "nodes": nodes})
+
+
+def _bytes(tensor: torch.Tensor) -> int:
+    return tensor.numel() * tensor.element_size()
+
 
 def find_states(graph: Graph, model: torch.nn.Module,
                 device: torch.device) -> Tuple[List[Tuple[str, State]], List[List[str]]]:

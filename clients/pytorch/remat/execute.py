@@ -140,7 +140,7 @@ class _Run:
         try:
             for k, saved in self.at_split.items():
                 program.states[k].restore(saved)
-            with torch.no_grad(), self.autocast.again():
+            with self.autocast.again():
                 for operation in program.plan.backward:
                     self._do(operation)
         finally:
@@ -196,19 +196,20 @@ class _Run:
         elif kind == "S":
             self.versions[index, operation.version] = self.program.states[index].save()
         else:
-            self.program.states[index].restore(self.versions[index, operation.version])
+            take = self.versions.pop if operation.last else self.versions.get
+            self.program.states[index].restore(take((index, operation.version)))
 
     def _read(self, v: int) -> List[Any]:
         """Values of a node's inputs."""
+        slots, values = self.program.graph.nodes[v].inputs, self.values
         if self.host is not None:
-            for slot in self.program.graph.nodes[v].inputs:
+            for slot in slots:
                 self.host.arrive(self.program.places[slot])
-        return [self.values[slot] for slot in self.program.graph.nodes[v].inputs]
+        return [values[slot] for slot in slots]
 
     def _forward(self, v: int) -> None:
-        node = self.program.graph.nodes[v]
-        with torch.no_grad():
-            outputs = node.run(self._read(v))
+        node = self.program.graph.nodes[v]  # grad is off in both parts of the Region
+        outputs = node.run(self._read(v))
         self.values.update(zip(node.outputs, [map_tensors(value, torch.Tensor.detach) for value in outputs]))
 
     def _forward_and_save(self, v: int) -> None:
@@ -229,7 +230,7 @@ class _Run:
         tape.seeds.extend(self.gradients.pop(inputs[place], None) for place in tape.gated)
         tape.seeds.extend(self.totals.pop(id(p), None) for p in shared)
         if self.host is not None:
-            self.host.arrive((SAVED, v))
+            self.host.leave((SAVED, v))
             self.host.arrive((OUT, v))
         there = [t for value in self._read(v) for t in tensors_of(value)] if tape.uses_inputs else ()
         made = [t for slot in node.outputs for t in tensors_of(self.values[slot])] if tape.uses_outputs else ()
@@ -245,6 +246,8 @@ class _Run:
 
     def _drop(self, operation: Operation) -> None:
         key = (operation.target, operation.index)
+        if self.host is not None:
+            self.host.leave(key)
         if operation.target == SAVED:
             if self.host is not None and key in self.host:
                 self.tapes[operation.index].empty()
@@ -256,8 +259,8 @@ class _Run:
 
     def _slots(self, operation: Operation) -> List[int]:
         graph = self.program.graph
-        if operation.target == INPUT:
-            return [graph.placeholders[operation.index][1]]
+        if operation.target == INPUT:  # one after the placeholders stands for parameters
+            return [slot for _, slot in graph.placeholders[operation.index:operation.index + 1]]
         return graph.nodes[operation.index].outputs if operation.index < self.program.loss else []
 
     def _content(self, operation: Operation) -> List[torch.Tensor]:

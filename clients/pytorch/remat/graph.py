@@ -8,6 +8,7 @@ from outside and the slots they hand on.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any, Callable, Dict, Iterable, List, Sequence, Tuple
 
 import torch
@@ -46,11 +47,24 @@ class Step:
         leaves, _ = tree_flatten((self.args, self.kwargs))
         return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
 
-    def run(self, environment: Environment) -> Any:
+    def bind(self) -> Callable[[Environment], Any]:
+        """The call as a function of the values of the slots: what is done in every run is as little as can be."""
         leaves, spec = tree_flatten((self.args, self.kwargs))
-        args, kwargs = tree_unflatten(
-            [environment[leaf.index] if isinstance(leaf, Slot) else leaf for leaf in leaves], spec)
-        return self.call(*args, **kwargs)
+        call, args, kwargs = self.call, list(self.args), self.kwargs
+        places = [(i, arg.index) for i, arg in enumerate(args) if isinstance(arg, Slot)]
+        if len(places) < sum(isinstance(leaf, Slot) for leaf in leaves):  # some are within lists, or keywords
+            def run_any(environment: Environment) -> Any:
+                values = [environment[leaf.index] if isinstance(leaf, Slot) else leaf for leaf in leaves]
+                own, named = tree_unflatten(values, spec)
+                return call(*own, **named)
+            return run_any
+
+        def run(environment: Environment) -> Any:
+            own = args.copy()
+            for i, slot in places:
+                own[i] = environment[slot]
+            return call(*own, **kwargs)
+        return run
 
 
 @dataclasses.dataclass
@@ -65,7 +79,6 @@ class Node:
     random: bool = False  # draws from the default generators
     # buffers that a run changes: identity of the module -> the module, their names
     changed: Dict[int, Tuple[torch.nn.Module, List[str]]] = dataclasses.field(default_factory=dict)
-    last_use: Dict[int, List[int]] = dataclasses.field(default_factory=dict)  # step -> slots that end with it
 
     def __post_init__(self) -> None:
         last: Dict[int, int] = {}
@@ -73,16 +86,18 @@ class Node:
             last[step.index] = position
             for slot in step.reads():
                 last[slot] = position
+        ends: List[List[int]] = [[] for _ in self.steps]  # slots that nobody reads after the step
         for slot, position in last.items():
             if slot not in self.outputs:
-                self.last_use.setdefault(position, []).append(slot)
+                ends[position].append(slot)
+        self._calls = [(step.bind(), step.index, end) for step, end in zip(self.steps, ends)]
 
     def run(self, values: Sequence[Any]) -> List[Any]:
         """Values of `inputs` in, values of `outputs` out. Nothing else of it stays alive."""
         environment = dict(zip(self.inputs, values))
-        for position, step in enumerate(self.steps):
-            environment[step.index] = step.run(environment)
-            for slot in self.last_use.get(position, ()):
+        for call, index, ends in self._calls:
+            environment[index] = call(environment)
+            for slot in ends:
                 del environment[slot]
         return [environment[slot] for slot in self.outputs]
 
@@ -95,6 +110,7 @@ class Node:
             found.update((id(p), p) for p in candidates if p.requires_grad)
         return list(found.values())
 
+    @functools.cached_property
     def constants(self) -> List[torch.Tensor]:
         """Parameters, buffers and constants: alive whatever the schedule does."""
         found = [t for step in self.steps for t in step.constants()]
@@ -137,13 +153,17 @@ def map_tensors(value: Any, change: Callable[[torch.Tensor], Any]) -> Any:
     return tree_unflatten([change(leaf) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves], spec)
 
 
+# The untyped storage; renamed in torch 2.0.
+bytes_behind = getattr(torch.Tensor, "untyped_storage", None) or torch.Tensor._storage
+
+
 def storage_of(tensor: torch.Tensor) -> int:
     """Address of the bytes behind a tensor; 0 where there are none."""
-    return tensor.storage().data_ptr() if tensor.numel() or tensor.storage().size() else 0
+    return bytes_behind(tensor).data_ptr()
 
 
 def storage_bytes(tensors: Iterable[torch.Tensor]) -> Dict[int, int]:
     """Bytes of each storage behind the tensors, aliases counted once."""
-    found = {storage_of(t): t.storage().nbytes() for t in tensors}
+    found = {storage_of(t): bytes_behind(t).nbytes() for t in tensors}
     found.pop(0, None)
     return found

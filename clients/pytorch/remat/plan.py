@@ -16,6 +16,7 @@ class Operation:
     index: int  # node, graph input or state
     target: str = OUT
     version: int = 0
+    last: bool = False  # of an R: nothing reads the version again
 
 
 @dataclasses.dataclass
@@ -51,6 +52,9 @@ def read_operations(operations: Sequence[Sequence[Any]]) -> List[Operation]:
             found.append(Operation(kind, rest[1], rest[0]))
         else:
             found.append(Operation(kind, rest[0]))
+    last = {(o.index, o.version): i for i, o in enumerate(found) if o.kind == "R"}
+    for i in last.values():
+        found[i] = dataclasses.replace(found[i], last=True)
     return found
 
 

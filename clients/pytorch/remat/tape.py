@@ -3,7 +3,7 @@
 Autograd holds on to inputs and outputs in three ways: a leaf holds its value, and an operation saves values for its
 backward, among them inputs and outputs of the node. A schedule may drop those and make them again. So
 
-- inputs enter through a Gate, which remembers no value and hands the gradient out;
+- inputs enter through a Gate, which remembers no value and hands the gradients out;
 - outputs leave through a Root, which remembers none either and hands the seeds in;
 - hooks on saved tensors replace whatever lies in the storage of an input or output by its geometry. It is looked up
   again when the backward reads it.
@@ -17,24 +17,32 @@ from __future__ import annotations
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import torch
-from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from .graph import Node, storage_of, tensors_of
+from .graph import Node, bytes_behind, map_tensors, storage_of, tensors_of
 
 Gradient = Optional[torch.Tensor]
 
 
 class _Gate(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, received: List[Gradient], place: int, anchor: torch.Tensor, value: torch.Tensor):
-        ctx.received, ctx.place = received, place
+    def forward(ctx: Any, received: List[Gradient], anchor: torch.Tensor, *values: torch.Tensor):
+        ctx.received = received
         ctx.set_materialize_grads(False)
-        return value.detach()
+        return tuple([value.detach() for value in values])
 
     @staticmethod
-    def backward(ctx: Any, gradient: Gradient):
-        ctx.received[ctx.place] = gradient
-        return None, None, None, None
+    def backward(ctx: Any, *gradients: Gradient):
+        ctx.received.extend(map(_own, gradients))
+        return (None,) * (2 + len(gradients))
+
+
+def _own(gradient: Gradient) -> Gradient:
+    """The gradient without what it is a view of, or autograd could not add to it in place; a copy where it is a part of
+    more, such as of a concatenation's, that it would keep alive."""
+    if gradient is None:
+        return None
+    whole = bytes_behind(gradient).nbytes()
+    return gradient.clone() if whole > gradient.numel() * gradient.element_size() else gradient.detach()
 
 
 class _Root(torch.autograd.Function):
@@ -84,6 +92,13 @@ def _look_up(geometry: _Geometry, sources: _Sources) -> torch.Tensor:
     return source.detach().as_strided(geometry.size, geometry.stride, geometry.offset)
 
 
+def _places(tensors: Sequence[torch.Tensor]) -> Dict[int, int]:
+    """By address: the first tensor whose bytes are there."""
+    places = {storage_of(tensor): place for place, tensor in reversed(list(enumerate(tensors)))}
+    places.pop(0, None)
+    return places
+
+
 class Tape:
     """saved(v): made by record(), used once by backward()."""
 
@@ -96,7 +111,7 @@ class Tape:
         self.gated: List[int] = []  # places of the input tensors that have one
         self.seeds: List[Gradient] = []
         self._received: List[Gradient] = []
-        self._anchors: List[torch.Tensor] = []
+        self._anchor: List[torch.Tensor] = []  # the one leaf behind the Gate, if there is one
         self._sources = _Sources()
 
     # ---- forward ----
@@ -109,47 +124,35 @@ class Tape:
         shared: parameters whose gradients are passed on from node to node.
         """
         tensors = [t for value in values for t in tensors_of(value)]
-        constant = {storage_of(t) for t in node.constants()}
-        hooks = torch.autograd.graph.saved_tensors_hooks(self._pack(tensors, constant), self._unpack())
+        hooks = torch.autograd.graph.saved_tensors_hooks(self._pack(tensors, node.constants), self._unpack())
         with torch.enable_grad(), hooks:
-            gated = self._enter(values, wanted)
-            outputs = node.run(gated)
-            entered = [t for value in gated for t in tensors_of(value)]
-            del gated
+            entered = self._enter(tensors, wanted)
+            rest = iter(entered)
+            outputs = node.run([map_tensors(value, lambda _: next(rest)) for value in values])
             self._leave(outputs, [entered[place] for place in self.gated], shared)
-            del entered
-        leaves, spec = tree_flatten(outputs)
-        cut = [leaf.detach() if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
-        self._release(tensors_of(cut))
-        return tree_unflatten(cut, spec)
+        cut = [map_tensors(value, torch.Tensor.detach) for value in outputs]
+        self._release([t for value in cut for t in tensors_of(value)])
+        return cut
 
-    def _enter(self, values: Sequence[Any], wanted: Sequence[bool]) -> List[Any]:
-        leaves, spec = tree_flatten(list(values))
-        place = 0
-        for i, leaf in enumerate(leaves):
-            if not isinstance(leaf, torch.Tensor):
-                continue
-            if wanted[place]:
-                anchor = leaf.new_empty(0).requires_grad_()
-                leaves[i] = _Gate.apply(self._received, len(self.gated), anchor, leaf)
-                self._anchors.append(anchor)
-                self.gated.append(place)
-                self._received.append(None)
-            place += 1
-        return tree_unflatten(leaves, spec)
+    def _enter(self, tensors: Sequence[torch.Tensor], wanted: Sequence[bool]) -> List[torch.Tensor]:
+        entered = list(tensors)
+        self.gated = [place for place, flag in enumerate(wanted) if flag]
+        if self.gated:
+            self._anchor.append(tensors[self.gated[0]].new_empty(0).requires_grad_())
+            behind = _Gate.apply(self._received, self._anchor[0], *[tensors[place] for place in self.gated])
+            for place, tensor in zip(self.gated, behind):
+                entered[place] = tensor
+        return entered
 
     def _leave(self, outputs: Sequence[Any], gated: Sequence[torch.Tensor], shared: Sequence[torch.Tensor]) -> None:
-        tensors = tensors_of(list(outputs))
+        tensors = [t for value in outputs for t in tensors_of(value)]
         self.differentiable = [place for place, tensor in enumerate(tensors) if tensor.requires_grad]
         if self.differentiable:
-            self.root = _Root.apply(self.seeds, *(tensors[p] for p in self.differentiable), *gated, *shared)
+            self.root = _Root.apply(self.seeds, *[tensors[p] for p in self.differentiable], *gated, *shared)
 
-    def _pack(self, inputs: Sequence[torch.Tensor], constant: set) -> Any:
-        places: Dict[int, int] = {}
-        for place, tensor in enumerate(inputs):
-            places.setdefault(storage_of(tensor), place)
-        places.pop(0, None)
-        cells = self.cells
+    def _pack(self, inputs: Sequence[torch.Tensor], constants: Sequence[torch.Tensor]) -> Any:
+        places, cells = _places(inputs), self.cells
+        constant = {storage_of(tensor) for tensor in constants}
 
         def pack(tensor: torch.Tensor) -> _Cell:
             storage = storage_of(tensor)
@@ -174,10 +177,7 @@ class Tape:
 
     def _release(self, outputs: Sequence[torch.Tensor]) -> None:
         """Saved tensors that turn out to be outputs are not held."""
-        places: Dict[int, int] = {}
-        for place, tensor in enumerate(outputs):
-            places.setdefault(storage_of(tensor), place)
-        places.pop(0, None)
+        places = _places(outputs)
         for cell in self.cells:
             storage = storage_of(cell.content)
             if storage in places:
@@ -199,13 +199,13 @@ class Tape:
         self._sources.inputs, self._sources.outputs = inputs, outputs
         root, self.root = self.root, None
         try:
-            gradients = torch.autograd.grad(root, [*self._anchors, *parameters], root.new_empty(0), allow_unused=True)
+            gradients = torch.autograd.grad(root, [*self._anchor, *parameters], root.new_empty(0), allow_unused=True)
         finally:
             self._sources.inputs = self._sources.outputs = ()
             self.seeds.clear()
-        received = list(self._received)
+        received = self._received.copy() or [None] * len(self.gated)
         self._received.clear()
-        return received, list(gradients[len(self._anchors):])
+        return received, [_own(gradient) for gradient in gradients[len(self._anchor):]]
 
     def saved_tensors(self) -> List[torch.Tensor]:
         """Intermediates alive, as the graph holds them."""

@@ -56,9 +56,10 @@ def trace(model: torch.nn.Module, bound: Dict[str, Any],
             with tracer.factories():
                 return tracer.trace(model), sorted(alone)
         except Exception as error:  # whatever the user's forward raises under tracing
-            if not tracer.path:
+            inner = [path for path in tracer.path if path not in alone]
+            if not inner:  # its own code fails, or what it hands to a module that is run as it is
                 raise UntraceableError(f"the forward of {type(model).__name__} cannot be traced: {error}.") from error
-            alone.add(tracer.path[-1])
+            alone.add(inner[-1])
 
 
 class _Proxy(torch.fx.Proxy):

@@ -183,3 +183,12 @@ def triplet():
 
 
 MODELS = {"mlp": mlp, "vgg": vgg, "resnet50": resnet50, "unet": unet, "gpt": gpt, "lstm": lstm, "triplet": triplet}
+
+# Activations of which are large beside the state of a generator, 5 KB.
+LARGER = {
+    "gpt": lambda: (GPT(width=64, length=64, depth=2), (torch.randint(97, (8, 64)),)),
+    "unet": lambda: (UNet(16), (torch.randn(4, 3, 64, 64),)),
+    "triplet": lambda: (Triplet(), tuple(torch.randn(32, 3, 16, 16) for _ in range(3))),
+    "resnet": lambda: (ResNet((1, 1, 1, 1), 16), (torch.randn(8, 3, 64, 64),)),
+    "lstm": lambda: (LSTM(64), (torch.randn(10, 256, 16),)),
+}

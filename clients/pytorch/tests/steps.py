@@ -5,9 +5,12 @@ import copy
 import torch
 
 import remat
-from remat import costs, fitting
+from remat import costs
+from remat.captured import Captured
 from remat.client import Client
 from remat.graph import tensors_of
+from remat.memory import Recorder
+from remat.region import Region
 
 
 def loss_of(result):
@@ -22,7 +25,11 @@ def step(model, inputs, seed, loss=loss_of):
     value = loss(model(*inputs))
     value.backward()
     return [value.detach(), *(p.grad for p in model.parameters()), *(t.grad for t in inputs),
-            *(b.clone() for b in model.buffers()), torch.get_rng_state()]
+            *(b.clone() for b in model.buffers()), torch.get_rng_state(), *_cuda_generator(model)]
+
+
+def _cuda_generator(model):
+    return [torch.cuda.get_rng_state()] if next(model.parameters()).is_cuda else []
 
 
 def assert_same(found, expected, what=""):
@@ -31,16 +38,50 @@ def assert_same(found, expected, what=""):
         assert (a is None) == (b is None) and (a is None or torch.equal(a, b)), f"{what}: value {i} of {len(found)}"
 
 
-class Bench:
-    """A model captured and measured once, to be run under many schedules."""
+def total(result):
+    return sum(t.sum() for t in tensors_of(result))
 
-    def __init__(self, make, server, seed=0, **more):
+
+def measured_peak(bench, schedule):
+    """By the allocator: above the level before the step, with the inputs."""
+    torch.manual_seed(0)
+    run = bench.region(schedule)
+    with Recorder(bench.captured.device) as recorder:
+        recorder.mark()
+        total(run(*bench.inputs)).backward()
+        recorder.mark()
+    bench.model.zero_grad(set_to_none=True)
+    return recorder.segments()[0].peak + sum(i["bytes"] for i in bench.profile["inputs"])
+
+
+def offload_everything(bench):
+    """A schedule in which every output and every intermediate goes to the host after its node and comes back for the
+    backward."""
+    schedule = bench.schedule("1000%", "store-all")
+    operations = [op for op in schedule["operations"] if op[0] in "AFBSR"]
+    first = next(i for i, op in enumerate(operations) if op[0] == "B")
+    n = len(bench.profile["nodes"]) - 1
+    saved = [v for v in range(n) if bench.profile["nodes"][v]["saved_bytes"] > 0]
+    values = [*(["out", v] for v in range(n - 1)), *(["saved", v] for v in saved)]
+    away = [[kind, *value] for kind in "OD" for value in values]
+    back = [["P", *value] for value in values]
+    schedule["operations"] = operations[:first] + away + back + operations[first:]
+    return schedule
+
+
+class Bench:
+    """A model captured and measured once, to be run under many schedules. staged: its stages, as a chain; gradients:
+    those of the parameters count."""
+
+    def __init__(self, make, server, seed=0, staged=False, gradients=False):
         torch.manual_seed(seed)
         self.model, self.inputs = make()
-        self.client = Client(server)
-        self.captured = fitting.Captured(self.model, self.inputs, more.get("blocks", ()))
-        self.measured = costs.measure(self.captured.graph, self.model, self.captured.values(), self.captured.device,
-                                      "bench", 1)
+        self.client, self.staged = Client(server), staged
+        self.captured = Captured(self.model, self.inputs, ())
+        self.measured = self.captured.measure_stages(1) if staged else self.captured.measure(1)
+        if gradients:
+            graph = self.captured.stages.graph if staged else self.captured.graph
+            self.measured = costs.with_parameter_gradients(self.measured, graph)
         self.profile = self.measured.profile
         self.start = copy.deepcopy(self.model.state_dict())
 
@@ -69,7 +110,8 @@ class Bench:
 
     def region(self, schedule):
         wanted = [[*leaf, flag] for leaf, flag in self.measured.wanted.items()]
-        return fitting.Region(self.captured, {"profile": self.profile, "wanted": wanted, "schedule": schedule}, "error")
+        entry = {"profile": self.profile, "wanted": wanted, "schedule": schedule, "staged": self.staged}
+        return Region(self.captured, entry, "error")
 
     def steps(self, schedule, count=2, **more):
         """`count` steps from the same start, plain where the schedule is None."""

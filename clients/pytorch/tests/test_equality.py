@@ -6,6 +6,7 @@ from steps import Bench, assert_same
 
 CHAINS = {"mlp", "vgg"}
 SOLVERS = ["auto", "store-all", "lowerset", "lowerset-approx", "chen-graph"]
+STAGED = ["resnet50", "unet", "gpt"]  # those of the networks that have stages
 CHAIN_SOLVERS = ["rotor", "chen-sqrt", "chen-greedy", "butt", "bptt-hsm", "bptt-ism", "bptt-msm", "equiv-chain", "join"]
 
 
@@ -13,11 +14,12 @@ CHAIN_SOLVERS = ["rotor", "chen-sqrt", "chen-greedy", "butt", "bptt-hsm", "bptt-
 def benches(service):
     made = {}
 
-    def bench(name):
-        if name not in made:
-            made[name] = Bench(MODELS[name], service.url)
-            made[name].expected = made[name].steps(None)
-        return made[name]
+    def bench(name, **more):
+        key = (name, *more)
+        if key not in made:
+            made[key] = Bench(MODELS[name], service.url, **more)
+            made[key].expected = made[key].steps(None)
+        return made[key]
 
     return bench
 
@@ -27,7 +29,23 @@ CASES = [(name, solver) for name in MODELS for solver in SOLVERS + CHAIN_SOLVERS
 
 @pytest.mark.parametrize("name,solver", CASES)
 def test_five_budgets(benches, name, solver):
-    bench = benches(name)
+    check(benches(name), name, solver)
+
+
+@pytest.mark.parametrize("solver", ["auto", "rotor", "chen-greedy"])
+@pytest.mark.parametrize("name", STAGED)
+def test_five_budgets_of_stages(benches, name, solver):
+    bench = benches(name, staged=True)
+    assert len(bench.profile["nodes"]) < len(benches(name).profile["nodes"])
+    check(bench, name, solver)
+
+
+@pytest.mark.parametrize("name", ["gpt", "triplet"])
+def test_five_budgets_with_parameter_gradients(benches, name):
+    check(benches(name, gradients=True), name, "auto")
+
+
+def check(bench, name, solver):
     for budget in bench.budgets(solver):
         schedule = bench.schedule(budget, solver)
         assert schedule["peak"] <= budget

@@ -4,14 +4,13 @@ import copy
 import json
 import math
 import subprocess
-import warnings
 import xml.etree.ElementTree
 
 import pytest
 import torch
 from conftest import BUILD
-from models import GPT, MODELS, Block, gpt, mlp, vgg
-from steps import Bench, assert_same, loss_of, step
+from models import GPT, MODELS, Block, mlp, vgg
+from steps import Bench, assert_same, loss_of, offload_everything, step
 from torch import nn
 
 import remat
@@ -157,6 +156,59 @@ def test_models_that_cannot_be_captured(server):
     assert_same(step(model, (x,), 0), step(plain, (x,), 0))
 
 
+class Asking(nn.Module):
+    """Its forward asks what its argument is, which torch.fx cannot answer; tied weights, dropout, a view in place."""
+
+    def __init__(self):
+        super().__init__()
+        self.parts = nn.ModuleList([nn.Linear(48, 48) for _ in range(6)])
+        self.parts[5].weight = self.parts[0].weight
+        self.norm, self.drop = nn.LayerNorm(48), nn.Dropout(0.1)
+        self.register_buffer("scale", torch.linspace(0.5, 1.5, 48))
+
+    def forward(self, x, deep=True):
+        if not isinstance(x, torch.Tensor):
+            raise TypeError("x is no tensor")
+        for part in self.parts if deep else self.parts[:2]:
+            x = x + self.drop(torch.relu_(part(self.norm(x)).view(-1, 48)) * self.scale)
+        return {"out": x, "sums": [x.sum(1)]}
+
+
+@pytest.mark.skipif(not hasattr(torch, "export"), reason=f"torch {torch.__version__} has no torch.export")
+def test_export_where_fx_cannot_follow(server):
+    model, x = Asking(), torch.randn(64, 48)
+    plain = copy.deepcopy(model)
+    remat.fit(model, x, "70%", server=server)
+    assert model.forward.schedule["peak"] < model.forward.schedule["store_all_peak"]
+    for seed in range(2):
+        assert_same(step(model, (x,), seed), step(plain, (x,), seed))
+    assert list(model(x)) == ["out", "sums"]
+
+
+def test_what_export_shows_changing_buffers_is_fitted_in_parts(server):
+    """Under torch.fx it fails in a module that is run as it is: that must end, too."""
+    class Around(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm = nn.BatchNorm1d(48)
+            self.body = nn.Sequential(*(part for _ in range(3) for part in (nn.Linear(48, 48), nn.BatchNorm1d(48))))
+
+        def forward(self, x):
+            return self.body(self.norm(x if isinstance(x, torch.Tensor) else x[0])) * 2
+
+    model, x = Around(), torch.randn(64, 48)
+    plain = copy.deepcopy(model)
+    with pytest.warns(UserWarning, match="forward of Around cannot be traced.*: body"):
+        remat.fit(model, x, "100%", server=server)
+    assert_same(step(model, (x,), 0), step(plain, (x,), 0))
+
+
+@pytest.mark.skipif(hasattr(torch, "export"), reason="torch.export follows the model")
+def test_no_export_is_an_error_that_names_the_model(server):
+    with pytest.raises(remat.CaptureError, match="forward of Asking cannot be traced"):
+        remat.fit(Asking(), torch.randn(64, 48), "70%", server=server)
+
+
 class Deciding(nn.Module):
     """Its forward depends on data; two parts of it do not, one of which is used twice."""
 
@@ -195,8 +247,7 @@ def test_parts_of_a_model_that_cannot_be_followed(budget, server):
     with pytest.warns(UserWarning, match="scheduled are: encoder.1, .*, inner.head"):  # the encoder's calls are not alike
         remat.fit(model, (x, True), "100%", server=server)
     remat.remove(model)
-    with pytest.raises(remat.CaptureError, match="fitted in parts"), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with pytest.raises(remat.CaptureError, match="forward of Deciding cannot be traced"):
         remat.compare(model, x, ["90%"], server=server)
 
 
@@ -249,12 +300,12 @@ def test_identity_is_that_of_the_service(name, server, tmp_path, service):
 
 def test_compare(server, tmp_path):
     model, inputs = vgg()
-    table = remat.compare(model, inputs, ["100%", "90%"], steps=2, server=server)
+    table = remat.compare(model, inputs, ["100%", "95%"], steps=2, server=server)
     names = [row.name for row in table.rows]
-    assert names[:5] == ["plain", "checkpoint per block", "checkpoint sqrt(n)", "100%", "90%"]
+    assert names[:5] == ["plain", "checkpoint per block", "checkpoint sqrt(n)", "100%", "95%"]
     rows = dict(zip(names, table.rows))
     assert rows["100%"].solver == "store-all" and len(str(table).splitlines()) == len(names) + 2
-    assert rows["90%"].measured_peak < rows["100%"].measured_peak and "forward" not in model.__dict__
+    assert rows["95%"].measured_peak < rows["100%"].measured_peak and "forward" not in model.__dict__
     assert all("forward" not in part.__dict__ for part in model)
     for name in names[5:]:  # of those there are only such as were found
         assert rows[name].measured_peak <= rows[name.replace("at the peak of ", "")].measured_peak
@@ -265,15 +316,41 @@ def test_compare(server, tmp_path):
 
 def test_compare_with_checkpointed_blocks(server):
     """A GPT's blocks: the checkpointed step takes less than the plain one, and ours no more than that."""
-    model, inputs = gpt()
-    table = remat.compare(model, inputs, ["100%"], steps=1, server=server, loss=lambda y: y["loss"],
+    model, ids = GPT(width=64, length=64, depth=4), torch.randint(97, (4, 64))
+    table = remat.compare(model, (ids, ids), ["100%"], steps=1, server=server, loss=lambda y: y["loss"],
                           checkpointed=(Block,))
     rows = {row.name: row for row in table.rows}
     checkpointed = rows["checkpoint per block"]
     assert checkpointed.measured_peak < rows["plain"].measured_peak
     assert rows["at the peak of checkpoint per block"].measured_peak <= checkpointed.measured_peak
     with pytest.raises(ValueError, match="GPT has no module"):
-        remat.compare(model, inputs, server=server, checkpointed=(nn.Conv3d,))
+        remat.compare(model, (ids, ids), server=server, checkpointed=(nn.Conv3d,))
+
+
+def has_memory_budget():
+    try:
+        from torch._functorch import config
+    except ImportError:
+        return False
+    return hasattr(config, "activation_memory_budget")
+
+
+@pytest.mark.skipif(not has_memory_budget(), reason=f"torch {torch.__version__}: no activation memory budget")
+def test_compare_with_the_compiler(server):
+    model, x = nn.Sequential(*(part for _ in range(4) for part in (nn.Linear(64, 64), nn.GELU()))), torch.randn(512, 64)
+    table = remat.compare(model, x, ["100%"], steps=1, server=server, compiled=(1, 0.3))
+    rows = {row.name: row for row in table.rows}
+    low, high = rows["torch.compile, budget 0.3"], rows["torch.compile, budget 1"]
+    assert low.budget is None and low.measured_peak < high.measured_peak
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        remat.compare(model, x, ["100%"], server=server, compiled=(1.5,))
+
+
+@pytest.mark.skipif(has_memory_budget(), reason="this torch has an activation memory budget")
+def test_compare_without_the_compiler(server):
+    model, (x,) = mlp()
+    with pytest.raises(ValueError, match="has no activation memory budget"):
+        remat.compare(model, x, ["100%"], server=server, compiled=(0.5,))
 
 
 def test_two_thousand_blocks(server):
@@ -300,16 +377,5 @@ def test_five_hundred_branches(server):
 
 
 def test_offloading_by_hand(server):
-    """Every output and every intermediate goes to the host after its node and comes back for the backward."""
     bench = Bench(vgg, server)
-    expected = bench.steps(None)
-    schedule = bench.schedule("1000%", "store-all")
-    operations = [op for op in schedule["operations"] if op[0] in "AFBSR"]
-    first = next(i for i, op in enumerate(operations) if op[0] == "B")
-    n = len(bench.profile["nodes"]) - 1
-    saved = [v for v in range(n) if bench.profile["nodes"][v]["saved_bytes"] > 0]
-    values = [*(["out", v] for v in range(n - 1)), *(["saved", v] for v in saved)]
-    away = [[kind, *value] for kind in "OD" for value in values]
-    back = [["P", *value] for value in values]
-    schedule["operations"] = operations[:first] + away + back + operations[first:]
-    assert_same(bench.steps(schedule), expected)
+    assert_same(bench.steps(offload_everything(bench)), bench.steps(None))

@@ -1,0 +1,84 @@
+"""A model with its graph, and the example that it was captured with."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Optional, Sequence, Tuple, Union
+
+import torch
+from torch.utils._pytree import tree_flatten, tree_unflatten
+
+from . import costs
+from .capture import bind, capture
+from .errors import CaptureError
+from .graph import Environment, Graph, tensors_of
+from .group import group
+from .stages import Stages, stages_of
+
+Blocks = Union[torch.nn.Module, Sequence[torch.nn.Module]]
+
+
+class Captured:
+    """What is measured of it is measured once."""
+
+    def __init__(self, model: Blocks, example_inputs: Any, blocks: Tuple[type, ...]) -> None:
+        self.model = as_module(model)
+        if hasattr(self.model.__dict__.get("forward"), "schedule"):
+            raise CaptureError(f"{type(self.model).__name__} has a schedule already; remat.remove it first")
+        self.args, self.kwargs = arguments_of(example_inputs)
+        self.device = device_of(self.model, (self.args, self.kwargs))
+        self.bound = bind(self.model, self.args, self.kwargs)
+        program = capture(self.model, self.args, self.kwargs, self.device, blocks)
+        self.alone = program.alone
+        self.graph: Graph = group(program)
+        self.stages: Optional[Stages] = stages_of(self.graph)
+        self._fine: Optional[costs.Measured] = None
+        self._staged: Optional[costs.Measured] = None
+
+    def values(self) -> Environment:
+        return {slot: self.bound[name] for name, slot in self.graph.placeholders}
+
+    def measure(self, repeats: int, name: Optional[str] = None) -> costs.Measured:
+        """The costs of the nodes."""
+        if self._fine is None:
+            self._fine = self._measure(self.graph, repeats, name, None)
+        return self._fine
+
+    def measure_stages(self, repeats: int) -> Optional[costs.Measured]:
+        """The costs of the stages: their own bytes, and the times of their nodes. None where there are no stages."""
+        if self.stages is not None and self._staged is None:
+            times = self.stages.times(self.measure(repeats).profile)
+            self._staged = self._measure(self.stages.graph, repeats, None, times)
+        return self._staged
+
+    def _measure(self, graph: Graph, repeats: int, name: Optional[str], times: Any) -> costs.Measured:
+        return costs.measure(graph, self.model, self.values(), self.device, name or type(self.model).__name__, repeats,
+                             times)
+
+
+def as_module(model: Blocks) -> torch.nn.Module:
+    if isinstance(model, torch.nn.ModuleList) or not isinstance(model, torch.nn.Module):
+        return torch.nn.Sequential(*model)
+    return model
+
+
+def arguments_of(example: Any) -> Tuple[Tuple[Any, ...], Dict[str, Any]]:
+    if isinstance(example, dict):
+        return (), dict(example)
+    return (example if isinstance(example, tuple) else (example,)), {}
+
+
+def device_of(model: torch.nn.Module, example: Any) -> torch.device:
+    for tensor in [*model.parameters(), *tensors_of(example)]:
+        return tensor.device
+    raise CaptureError(f"{type(model).__name__} has no parameters, and there is no tensor among its inputs")
+
+
+def shape(value: Any) -> str:
+    """Metadata of the tensors of an argument, and the rest as it is."""
+    leaves, spec = tree_flatten(value)
+    described = [str(metadata(leaf)) if isinstance(leaf, torch.Tensor) else repr(leaf) for leaf in leaves]
+    return str(tree_unflatten(described, spec))
+
+
+def metadata(tensor: torch.Tensor) -> Tuple[Any, ...]:
+    return tuple(tensor.shape), str(tensor.dtype), str(tensor.device), tensor.requires_grad

@@ -1,0 +1,125 @@
+"""Where a plan comes from: the cache, or the service, asked by one rank for all."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import math
+from decimal import Decimal
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+import torch
+from torch.utils._pytree import tree_flatten
+
+from . import costs
+from .autocast import Autocast
+from .captured import Captured, metadata
+from .client import Budget, Cache, Client
+from .errors import BudgetError
+from .graph import Graph
+
+MARGIN = 0.02  # of the makespan: what the Python of many nodes costs at least beside that of few stages
+Entry = Dict[str, Any]  # profile, schedule, wanted (the tensors that have a gradient), staged
+
+
+@dataclasses.dataclass
+class Request:
+    """What is the same for all parts of a model."""
+
+    client: Client
+    solver: str
+    link: Optional[Dict[str, Any]]
+    reserved: int
+    gradients: bool  # those of the parameters count
+    blocks: Tuple[type, ...]
+    cache: Cache
+    offline: str
+    mismatch: str
+    repeats: int
+
+
+def find_plan(captured: Captured, budget: Budget, bytes_wanted: Budget, request: Request) -> Entry:
+    """budget: as the user gave it, by which the plan is kept; bytes_wanted: what is asked for.
+
+    Raises BudgetError, ServiceError."""
+    question = {"budget": bytes_wanted, "solver": request.solver, "link": request.link, "reserved": request.reserved}
+    key = _fingerprint(captured, {**question, "budget": budget, "gradients": request.gradients})
+
+    def find() -> Entry:
+        entry = request.cache.get(key)
+        if entry is None:
+            entry = _best(captured, question, request)
+            request.cache.put(key, entry)
+        return entry
+
+    with Autocast(captured.device).again():
+        return _on_rank_0(find)
+
+
+def bytes_of(budget: Budget, whole: int) -> int:
+    """A budget in bytes, where storing everything takes `whole`."""
+    return int(whole * Decimal(budget[:-1]) / 100) if isinstance(budget, str) else int(budget)
+
+
+def _best(captured: Captured, question: Dict[str, Any], request: Request) -> Entry:
+    """The nodes' schedule, or that of the stages if it is not longer by more than MARGIN."""
+    client, count = request.client, costs.with_parameter_gradients if request.gradients else _as_it_is
+    fine = count(captured.measure(request.repeats), captured.graph)
+    if request.solver != "auto" or request.link is not None or captured.stages is None:
+        return _ask(client, fine, question, False)
+    staged = count(captured.measure_stages(request.repeats), captured.stages.graph)
+    if isinstance(question["budget"], str):
+        whole = client.schedule(fine.profile, "100%", "store-all")["store_all_peak"]
+        question = {**question, "budget": bytes_of(question["budget"], whole)}
+    answers: List[Entry] = []
+    errors: List[BudgetError] = []
+    for measured in (staged, fine):
+        try:
+            answers.append(_ask(client, measured, question, measured is staged))
+        except BudgetError as error:
+            errors.append(error)
+    if not answers:
+        raise min(errors, key=lambda error: error.minimum_budget or math.inf)
+    return min(answers, key=lambda a: a["schedule"]["makespan"] * (1 if a["staged"] else 1 + MARGIN))
+
+
+def _as_it_is(measured: costs.Measured, _: Graph) -> costs.Measured:
+    return measured
+
+
+def _ask(client: Client, measured: costs.Measured, question: Dict[str, Any], staged: bool) -> Entry:
+    return {"profile": measured.profile, "wanted": [[*leaf, wanted] for leaf, wanted in measured.wanted.items()],
+            "schedule": client.schedule(measured.profile, **question), "staged": staged}
+
+
+def _on_rank_0(find: Callable[[], Entry]) -> Entry:
+    """The plan that rank 0 finds, on every rank; its error too."""
+    distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
+    if not distributed:
+        return find()
+    box: List[Any] = [None]
+    if torch.distributed.get_rank() == 0:
+        try:
+            box = [find()]
+        except Exception as error:  # every rank must hear of it, or the others wait for ever
+            box = [error]
+    torch.distributed.broadcast_object_list(box, 0)
+    if isinstance(box[0], Exception):
+        raise box[0]
+    return box[0]
+
+
+def _fingerprint(captured: Captured, question: Dict[str, Any]) -> str:
+    """A name for everything that the plan depends on but measured numbers."""
+    def describe(value: Any) -> Any:
+        leaves, spec = tree_flatten(value)
+        return [(metadata(leaf) if isinstance(leaf, torch.Tensor) else repr(leaf)) for leaf in leaves], repr(spec)
+
+    nodes = [(node.name, node.inputs, node.outputs, node.random,
+              [(step.name, step.op, describe((step.args, step.kwargs)), [repr(m) for m in step.modules])
+               for step in node.steps]) for node in captured.graph.nodes]
+    parts = (torch.__version__, str(captured.device), torch.get_num_threads(), question, nodes,
+             describe(captured.bound), [metadata(p) for p in captured.model.parameters()],
+             [m.training for m in captured.model.modules()],
+             Autocast(captured.device).settings, repr(captured.graph.output))
+    return hashlib.sha256(repr(parts).encode()).hexdigest()
