@@ -43,11 +43,6 @@ const char *cudnnGetErrorString(cudnnStatus_t status)
     return "CUDNN_UNKNOWN_STATUS";
 }
 
-size_t cudnnGetVersion(void)
-{
-    return 91900;
-}
-
 static cudnnStatus_t make(void *to, size_t size)
 {
     if (emulated_fault())
@@ -107,15 +102,6 @@ cudnnStatus_t cudnnSetTensor4dDescriptorEx(cudnnTensorDescriptor_t tensorDesc,
         {(size_t)n, (size_t)c, (size_t)h, (size_t)w},
         {(size_t)nStride, (size_t)cStride, (size_t)hStride, (size_t)wStride}};
     return CUDNN_STATUS_SUCCESS;
-}
-
-cudnnStatus_t cudnnSetTensor4dDescriptor(cudnnTensorDescriptor_t tensorDesc,
-                                         cudnnTensorFormat_t format, cudnnDataType_t dataType,
-                                         int n, int c, int h, int w)
-{
-    if (format != CUDNN_TENSOR_NCHW)
-        return CUDNN_STATUS_NOT_SUPPORTED;
-    return cudnnSetTensor4dDescriptorEx(tensorDesc, dataType, n, c, h, w, c * h * w, h * w, w, 1);
 }
 
 cudnnStatus_t cudnnCreateFilterDescriptor(cudnnFilterDescriptor_t *filterDesc)

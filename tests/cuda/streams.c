@@ -227,15 +227,6 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     return cudaSuccess;
 }
 
-cudaError_t cudaEventSynchronize(cudaEvent_t event)
-{
-    if (emulated_fault())
-        return cudaErrorLaunchFailure;
-    if (event->done < event->recorded)
-        emulated_drain(NULL);
-    return cudaSuccess;
-}
-
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end)
 {
     if (emulated_fault())

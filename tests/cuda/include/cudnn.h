@@ -58,15 +58,11 @@ typedef enum {
 } cudnnConvolutionBwdDataAlgo_t;
 
 const char *cudnnGetErrorString(cudnnStatus_t status);
-size_t cudnnGetVersion(void);
 cudnnStatus_t cudnnCreate(cudnnHandle_t *handle);
 cudnnStatus_t cudnnDestroy(cudnnHandle_t handle);
 cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t streamId);
 
 cudnnStatus_t cudnnCreateTensorDescriptor(cudnnTensorDescriptor_t *tensorDesc);
-cudnnStatus_t cudnnSetTensor4dDescriptor(cudnnTensorDescriptor_t tensorDesc,
-                                         cudnnTensorFormat_t format, cudnnDataType_t dataType,
-                                         int n, int c, int h, int w);
 cudnnStatus_t cudnnSetTensor4dDescriptorEx(cudnnTensorDescriptor_t tensorDesc,
                                            cudnnDataType_t dataType, int n, int c, int h, int w,
                                            int nStride, int cStride, int hStride, int wStride);
