@@ -152,8 +152,8 @@ def hostile(port, attack, done, statuses, kind):
         time.sleep(0.2)
 
 
-def p99(connection, path, n):
-    """Milliseconds within which 99 of 100 requests are answered, on one kept connection."""
+def times(connection, path, n):
+    """Milliseconds that each of n requests takes, one after the other on one kept connection."""
     took = []
     for _ in range(n):
         start = time.perf_counter()
@@ -163,11 +163,11 @@ def p99(connection, path, n):
         took.append(1e3 * (time.perf_counter() - start))
         assert answer.status == 200
         time.sleep(0.0005)
-    return statistics.quantiles(took, n=100)[98]
+    return took
 
 
 def test_good_clients_are_answered_beside_hostile_ones(make_service):
-    """Windows without and with the hostile ones in turn, so that what else the machine does meets both alike."""
+    """Short windows without and with the hostile ones in turn, so that what else the machine does meets both alike."""
     service = make_service("--idle-seconds", "3", "--receive-seconds", "3")
     summary = service.push("resnet50.chain")
     asked = service.post("/v1/schedules", {"profile_id": summary["profile_id"], "budget": "50%"})
@@ -179,7 +179,7 @@ def test_good_clients_are_answered_beside_hostile_ones(make_service):
     for one in crowd:
         one.start()
     quiet, loud, seen = [], [], collections.Counter()
-    preferred = prefer(service.process.pid) and prefer(0)  # the daemon's loop, and this good client
+    preferred = prefer(0)  # this good client: elsewhere it would have a processor of its own
     connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=60 * SLOW)
     try:
         deadline = time.monotonic() + 240 * SLOW
@@ -187,14 +187,14 @@ def test_good_clients_are_answered_beside_hostile_ones(make_service):
         while len({kind for kind, _ in seen}) < len(kinds):  # all of them are at it
             assert time.monotonic() < deadline, seen
             seen[statuses.get(timeout=240 * SLOW)] += 1
-        p99(connection, path, 500)
-        for _ in range(9):
+        times(connection, path, 500)
+        for _ in range(25):
             attack.clear()
-            time.sleep(0.3)
-            quiet.append(p99(connection, path, 1000))
+            time.sleep(0.2)
+            quiet += times(connection, path, 300)
             attack.set()
-            time.sleep(0.3)
-            loud.append(p99(connection, path, 1000))
+            time.sleep(0.2)
+            loud += times(connection, path, 300)
     finally:
         done.set()
         attack.set()
@@ -205,7 +205,7 @@ def test_good_clients_are_answered_beside_hostile_ones(make_service):
                 one.join(0.1)
         connection.close()
         os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
-    usual, disturbed = statistics.median(quiet), statistics.median(loud)
+    usual, disturbed = (statistics.quantiles(all_times, n=100)[98] for all_times in (quiet, loud))
     print(f"{'preferred' if preferred else 'not preferred'}: p99 of a cached GET: {usual:.3f} ms, beside hostile clients {disturbed:.3f} ms; {dict(seen)}")
     assert {kind: {s for k, s in seen if k == kind} - {None} for kind in kinds} == \
         {"oversized": {413}, "nested": {400}, "gzip": {413}, "zstd": {413}, "trickle": {0}}
