@@ -27,19 +27,20 @@ static float grating(uint32_t class, double phase, uint32_t x, uint32_t y)
     return (float)sin(0.6 * (x * cos(angle) + y * sin(angle)) + phase);
 }
 
-/* own: tells images of the same classes apart; shift: makes them of other classes. */
+/* own: tells images of the same classes apart; shift: makes them of other classes. A part of a
+ * batch has the images that the whole has in its place. */
 static void fill_image(const net_input *in, uint64_t key, uint64_t own, uint32_t shift,
                        uint32_t range, float *to)
 {
-    size_t pixel = 0;
-    for (uint32_t i = 0; i < in->n; i++) {
+    size_t pixel = (size_t)in->first * in->c * in->h * in->w;
+    for (uint32_t i = in->first; i < in->first + in->n; i++) {
         uint32_t class = (class_of(key, i, range) + shift) % CLASSES;
         double phase = 6.28318530717959 * uniform(key + own, SKIPPED + i);
         for (uint32_t c = 0; c < in->c; c++)
             for (uint32_t y = 0; y < in->h; y++)
                 for (uint32_t x = 0; x < in->w; x++, pixel++)
-                    to[pixel] = grating(class, phase + c, x, y) +
-                                (float)(uniform(key + own, 2 * SKIPPED + pixel) - 0.5);
+                    *to++ = grating(class, phase + c, x, y) +
+                            (float)(uniform(key + own, 2 * SKIPPED + pixel) - 0.5);
     }
 }
 

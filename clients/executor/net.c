@@ -126,6 +126,18 @@ net_tensor net_image(net_graph *net, const char *id, uint32_t n, uint32_t c, uin
     return input(net, id, NET_IMAGE, (const uint32_t[4]){n, c, h, w}, 0);
 }
 
+net_tensor net_image_part(net_graph *net, uint32_t part, uint32_t first, uint32_t n, uint32_t c,
+                          uint32_t size)
+{
+    char id[24] = "image";
+    if (part > 0)
+        snprintf(id, sizeof id, "image.%u", part);
+    net_tensor x = net_image(net, id, n, c, size, size);
+    if (!failed(net))
+        net->inputs[net->n_inputs - 1].first = first;
+    return x;
+}
+
 net_tensor net_ids(net_graph *net, const char *id, uint32_t n, uint32_t range)
 {
     return input(net, id, NET_IDS, (const uint32_t[4]){n, 1, 1, 1}, range);
@@ -381,6 +393,32 @@ net_tensor net_concat(net_graph *net, const net_tensor *parts, uint32_t n_parts)
                              "\"%s\": part %u has another shape than the first", made->id, i);
     }
     return done(net, made);
+}
+
+/* Rows that follow one another are the channels of a single row that do. */
+net_tensor net_stack(net_graph *net, const net_tensor *parts, uint32_t n_parts)
+{
+    net_tensor *rows = malloc(n_parts * sizeof *rows), whole = parts[0];
+    if (!rows)
+        (void)remat_fail_memory(&net->error);
+    whole.n = 0;
+    for (uint32_t i = 0; i < n_parts && !failed(net); i++) {
+        const net_tensor x = parts[i];
+        const size_t numbers = net_numbers(x);
+        if (x.c != whole.c || x.h != whole.h || x.w != whole.w || x.c != x.of)
+            (void)remat_fail(&net->error, REMAT_INVALID, NULL,
+                             "part %u of a batch has another shape than the first", i);
+        if (numbers > INT32_MAX)
+            (void)remat_fail(&net->error, REMAT_TOO_LARGE, "batch",
+                             "part %u of the batch has 2^31 numbers or more", i);
+        rows[i] = (net_tensor){.value = x.value, .n = 1, .c = (uint32_t)numbers, .h = 1, .w = 1};
+        rows[i].of = rows[i].c;
+        whole.n += x.n;
+    }
+    if (!failed(net))
+        whole.value = net_concat(net, rows, n_parts).value;
+    free(rows);
+    return failed(net) ? no_tensor : whole;
 }
 
 net_tensor net_embedding(net_graph *net, net_tensor ids, uint32_t width, uint32_t time)

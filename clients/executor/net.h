@@ -92,6 +92,7 @@ typedef struct net_input {
     net_input_kind kind;
     uint32_t n, c, h, w;
     uint32_t range; /* of ids: 0 .. range - 1 */
+    uint32_t first; /* of the batch's rows */
 } net_input;
 
 typedef struct net_state {
@@ -135,6 +136,9 @@ void net_reuse(net_graph *net, uint32_t mark, uint32_t lane);
 
 net_tensor net_image(net_graph *net, const char *id, uint32_t n, uint32_t c, uint32_t h,
                      uint32_t w);
+/* Square images first .. first + n - 1 of a batch; part 0 is called "image", part k "image.k". */
+net_tensor net_image_part(net_graph *net, uint32_t part, uint32_t first, uint32_t n, uint32_t c,
+                          uint32_t size);
 /* n whole numbers in 0 .. range - 1: tokens or labels. */
 net_tensor net_ids(net_graph *net, const char *id, uint32_t n, uint32_t range);
 
@@ -163,6 +167,8 @@ net_tensor net_average_pool(net_graph *net, net_tensor x, uint32_t kernel, uint3
 net_tensor net_global_pool(net_graph *net, net_tensor x); /* mean of h x w */
 net_tensor net_add(net_graph *net, net_tensor a, net_tensor b, bool relu);
 net_tensor net_concat(net_graph *net, const net_tensor *parts, uint32_t n_parts); /* of channels */
+/* Parts of a batch, one after the other. */
+net_tensor net_stack(net_graph *net, const net_tensor *parts, uint32_t n_parts);
 /* Rows of a table by id, plus rows of a table of positions: ids stand as [batch][time]. */
 net_tensor net_embedding(net_graph *net, net_tensor ids, uint32_t width, uint32_t time);
 /* Causal self-attention (Vaswani et al. 2017) of queries, keys and values side by side: c = 3

@@ -33,7 +33,8 @@ static remat_status check_settings(const network_settings *s, remat_error *error
     } limits[] = {{"batch", s->batch, 1u << 20},
                   {"image", s->image, 1u << 14},
                   {"time", s->time, 1u << 16},
-                  {"classes", s->classes, 1u << 20}};
+                  {"classes", s->classes, 1u << 20},
+                  {"parts", s->parts, s->batch < NETWORK_PARTS ? s->batch : NETWORK_PARTS}};
     for (size_t i = 0; i < sizeof limits / sizeof *limits; i++)
         if (limits[i].value > limits[i].most)
             return remat_fail(error, REMAT_INVALID, limits[i].name, "%s is %u; at most %u",
@@ -61,12 +62,18 @@ remat_status network_build(const char *name, const network_settings *settings, n
     s.time = s.time ? s.time : found->usual.time;
     s.classes = s.classes ? s.classes : found->usual.classes;
     s.width = s.width != 0 ? s.width : found->usual.width;
+    s.parts = s.parts ? s.parts : found->usual.parts;
     remat_status status = check_settings(&s, error);
     if (status)
         return status;
+    if (s.parts > 1 && found->usual.parts == 0)
+        return remat_fail(error, REMAT_INVALID, "parts",
+                          "\"%s\" does not run in parts of a batch; vgg19 does", name);
     char title[96];
-    snprintf(title, sizeof title, "%s-b%u-%u", name, s.batch,
-             found->usual.image ? s.image : s.time);
+    int length = snprintf(title, sizeof title, "%s-b%u-%u", name, s.batch,
+                          found->usual.image ? s.image : s.time);
+    if (s.parts > 1)
+        snprintf(title + length, sizeof title - (size_t)length, "-in%u", s.parts);
     net_begin(ret_net, title);
     found->build(ret_net, &s);
     return net_finish(ret_net, error);

@@ -10,14 +10,15 @@ typedef struct network_settings {
     uint32_t time;    /* of sequences */
     uint32_t classes; /* of images */
     double width;     /* of every layer, 1: as published */
+    uint32_t parts;   /* of the batch, in which the first stage runs; 1: the batch as one */
 } network_settings;
 
 /* Graph inputs have names that data.c knows: image, anchor, positive, negative, label, mask,
- * tokens, next, following, caption. */
+ * tokens, next, following, caption; image.1, image.2, ...: further parts of a batch. */
 typedef struct network {
     const char *name;
-    const char *summary; /* one line, with the source */
-    network_settings usual;
+    const char *summary;    /* one line, with the source */
+    network_settings usual; /* parts 0: the batch is always one */
     void (*build)(net_graph *net, const network_settings *settings);
 } network;
 
@@ -34,6 +35,8 @@ remat_status network_build(const char *name, const network_settings *settings, n
                            remat_error *error);
 
 /* ---- what networks share ---- */
+
+enum { NETWORK_PARTS = 64 }; /* at most */
 
 uint32_t network_channels(const network_settings *settings, uint32_t channels); /* by width */
 net_tensor network_conv_norm(net_graph *net, net_tensor x, uint32_t channels, uint32_t kernel,

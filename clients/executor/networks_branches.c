@@ -54,9 +54,9 @@ static void build_densenet161(net_graph *net, const network_settings *s)
 #define DENSENET "Huang, Liu, van der Maaten, Weinberger 2016"
 
 const network network_densenet121 = {
-    "densenet121", DENSENET, {8, 224, 0, 1000, 1}, build_densenet121};
+    "densenet121", DENSENET, {8, 224, 0, 1000, 1, 0}, build_densenet121};
 const network network_densenet161 = {
-    "densenet161", DENSENET, {8, 224, 0, 1000, 1}, build_densenet161};
+    "densenet161", DENSENET, {8, 224, 0, 1000, 1, 0}, build_densenet161};
 
 /* ---- GoogLeNet ---- */
 
@@ -111,7 +111,7 @@ static void build_googlenet(net_graph *net, const network_settings *s)
 const network network_googlenet = {
     "googlenet",
     "Szegedy et al. 2014; batch normalisation instead of the side classifiers",
-    {16, 224, 0, 1000, 1},
+    {16, 224, 0, 1000, 1, 0},
     build_googlenet};
 
 /* ---- three branches that share parameters ---- */
@@ -135,5 +135,5 @@ static void build_siamese(net_graph *net, const network_settings *s)
 const network network_siamese = {
     "siamese",
     "three ResNet-18 that share parameters, triplet loss: Schroff et al. 2015",
-    {8, 224, 0, 10, 1},
+    {8, 224, 0, 10, 1, 0},
     build_siamese};

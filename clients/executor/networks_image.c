@@ -10,18 +10,44 @@ static void classify(net_graph *net, net_tensor features, const network_settings
 
 /* ---- VGG ---- */
 
+static net_tensor vgg_stage(net_graph *net, net_tensor x, uint32_t layers, uint32_t channels)
+{
+    for (uint32_t j = 0; j < layers; j++)
+        x = net_relu(net, net_conv(net, x, channels, 3, 1, 1, 1, true));
+    return net_max_pool(net, x, 2, 2, 0);
+}
+
+/* The second convolution's backward holds its input and two gradients of that size, more than half
+ * of what storing everything takes: no schedule can do with less, but parts of the batch can. */
+static net_tensor first_stage(net_graph *net, const network_settings *s, uint32_t layers,
+                              uint32_t channels)
+{
+    net_tensor ends[NETWORK_PARTS];
+    const uint32_t mark = net_mark(net);
+    for (uint32_t k = 0; k < s->parts; k++) {
+        const uint32_t first = (uint32_t)((uint64_t)s->batch * k / s->parts);
+        const uint32_t end = (uint32_t)((uint64_t)s->batch * (k + 1) / s->parts);
+        net_tensor x = net_image_part(net, k, first, end - first, 3, s->image);
+        net_reuse(net, mark, k);
+        if (s->parts > 1)
+            net_scope(net, "stage1.%u", k);
+        ends[k] = vgg_stage(net, x, layers, channels);
+    }
+    net_reuse(net, net_mark(net), 0);
+    return s->parts > 1 ? net_stack(net, ends, s->parts) : ends[0];
+}
+
 static void build_vgg19(net_graph *net, const network_settings *s)
 {
     static const struct {
         uint32_t layers, channels;
     } stages[] = {{2, 64}, {2, 128}, {4, 256}, {4, 512}, {4, 512}};
-    net_tensor x = net_image(net, "image", s->batch, 3, s->image, s->image);
+    net_tensor x = {0};
     for (uint32_t i = 0; i < 5; i++) {
+        const uint32_t channels = network_channels(s, stages[i].channels);
         net_scope(net, "stage%u", i + 1);
-        for (uint32_t j = 0; j < stages[i].layers; j++)
-            x = net_relu(
-                net, net_conv(net, x, network_channels(s, stages[i].channels), 3, 1, 1, 1, true));
-        x = net_max_pool(net, x, 2, 2, 0);
+        x = i == 0 ? first_stage(net, s, stages[i].layers, channels)
+                   : vgg_stage(net, x, stages[i].layers, channels);
     }
     net_scope(net, "head");
     for (uint32_t j = 0; j < 2; j++) {
@@ -32,7 +58,7 @@ static void build_vgg19(net_graph *net, const network_settings *s)
 }
 
 const network network_vgg19 = {
-    "vgg19", "Simonyan, Zisserman 2014, configuration E", {8, 224, 0, 1000, 1}, build_vgg19};
+    "vgg19", "Simonyan, Zisserman 2014, configuration E", {8, 224, 0, 1000, 1, 1}, build_vgg19};
 
 /* ---- ResNet ---- */
 
@@ -107,10 +133,10 @@ static void build_resnet152(net_graph *net, const network_settings *s)
 
 #define RESNET "He, Zhang, Ren, Sun 2015; stride in the 3 x 3 convolution"
 
-const network network_resnet18 = {"resnet18", RESNET, {16, 224, 0, 1000, 1}, build_resnet18};
-const network network_resnet50 = {"resnet50", RESNET, {8, 224, 0, 1000, 1}, build_resnet50};
-const network network_resnet101 = {"resnet101", RESNET, {8, 224, 0, 1000, 1}, build_resnet101};
-const network network_resnet152 = {"resnet152", RESNET, {8, 224, 0, 1000, 1}, build_resnet152};
+const network network_resnet18 = {"resnet18", RESNET, {16, 224, 0, 1000, 1, 0}, build_resnet18};
+const network network_resnet50 = {"resnet50", RESNET, {8, 224, 0, 1000, 1, 0}, build_resnet50};
+const network network_resnet101 = {"resnet101", RESNET, {8, 224, 0, 1000, 1, 0}, build_resnet101};
+const network network_resnet152 = {"resnet152", RESNET, {8, 224, 0, 1000, 1, 0}, build_resnet152};
 
 /* ---- U-Net ---- */
 
@@ -144,5 +170,5 @@ static void build_unet(net_graph *net, const network_settings *s)
 
 const network network_unet = {"unet",
                               "Ronneberger, Fischer, Brox 2015; padded, with batch normalisation",
-                              {2, 256, 0, 4, 1},
+                              {2, 256, 0, 4, 1, 0},
                               build_unet};

@@ -36,7 +36,7 @@ static void build_gpt(net_graph *net, const network_settings *s)
 }
 
 const network network_gpt = {
-    "gpt", "GPT-2 small, Radford et al. 2019; on bytes", {8, 0, 256, 0, 1}, build_gpt};
+    "gpt", "GPT-2 small, Radford et al. 2019; on bytes", {8, 0, 256, 0, 1, 0}, build_gpt};
 
 /* ---- LSTM ---- */
 
@@ -58,7 +58,7 @@ static void build_lstm(net_graph *net, const network_settings *s)
 
 const network network_lstm = {"lstm",
                               "Hochreiter, Schmidhuber 1997; predicts the byte after so many",
-                              {64, 0, 100, 0, 1},
+                              {64, 0, 100, 0, 1, 0},
                               build_lstm};
 
 /* ---- two towers ---- */
@@ -84,5 +84,5 @@ static void build_crossmodal(net_graph *net, const network_settings *s)
 const network network_crossmodal = {
     "crossmodal",
     "ResNet-18 beside a transformer on captions, as in Radford et al. 2021",
-    {16, 224, 32, 10, 1},
+    {16, 224, 32, 10, 1, 0},
     build_crossmodal};

@@ -25,6 +25,7 @@ static const sample samples[] = {
     {"lstm", {.batch = 4, .time = 12, .width = 0.125}},
     {"siamese", {.batch = 4, .image = 32, .width = 0.125}},
     {"crossmodal", {.batch = 4, .image = 32, .time = 8, .width = 0.125}},
+    {"vgg19", {.batch = 5, .image = 32, .width = 0.0625, .classes = 10, .parts = 3}},
 };
 
 static void start_device(uint64_t seed)
@@ -228,9 +229,11 @@ int main(void)
     static char names[2 * N][64];
     for (size_t i = 0; i < N; i++) {
         void *sample_of = (void *)(uintptr_t)&samples[i];
-        snprintf(names[2 * i], sizeof names[0], "%s: the same bits in less memory",
-                 samples[i].name);
-        snprintf(names[2 * i + 1], sizeof names[0], "%s: the numbers of the CPU", samples[i].name);
+        const char *parts = samples[i].settings.parts > 1 ? " in parts" : "";
+        snprintf(names[2 * i], sizeof names[0], "%s%s: the same bits in less memory",
+                 samples[i].name, parts);
+        snprintf(names[2 * i + 1], sizeof names[0], "%s%s: the numbers of the CPU", samples[i].name,
+                 parts);
         tests[2 * i] = (struct CMUnitTest){
             .name = names[2 * i], .test_func = test_same_bits, .initial_state = sample_of};
         tests[2 * i + 1] = (struct CMUnitTest){

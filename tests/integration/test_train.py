@@ -123,6 +123,8 @@ def test_with_a_server(rematd):
     (["--colour"], 2, "no option --colour"),
     (["--model", "alexnet", "--budget", "1GiB"], 3, "no network \"alexnet\""),
     (["--model", "vgg19", "--image", "8", "--budget", "1GiB"], 3, "too small"),
+    (["--model", "vgg19", "--batch", "4", "--parts", "5", "--budget", "1GiB"], 3, "parts is 5; at most 4"),
+    ([*RESNET, "--parts", "2", "--budget", "1GiB"], 3, "does not run in parts"),
     ([*RESNET, "--budget", "lots", "--local"], 3, "budget"),
     ([*RESNET, "--budget", "1GiB", "--local", "--backend", "abacus"], 3, "there are cpu and cuda"),
     ([*RESNET, "--budget", "1GiB", "--local", "--link", "string"], 3, "link.preset is \"string\""),

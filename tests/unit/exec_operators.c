@@ -344,6 +344,16 @@ static void test_refused(void **state)
     assert_string_equal(error.field, "batch");
     const network_settings long_rows = {.batch = 1u << 20, .time = 1u << 16};
     assert_int_equal(network_build("gpt", &long_rows, &net, &error), REMAT_TOO_LARGE);
+    const network_settings parts = {.batch = 4, .parts = 5}, no_parts = {.parts = 2};
+    assert_int_equal(network_build("vgg19", &parts, &net, &error), REMAT_INVALID);
+    assert_string_equal(error.message, "parts is 5; at most 4");
+    assert_int_equal(network_build("resnet18", &no_parts, &net, &error), REMAT_INVALID);
+    assert_string_equal(error.field, "parts");
+    net_begin(&net, "parts of two shapes");
+    net_tensor whole = net_image_part(&net, 0, 0, 2, 3, 4);
+    end(&net, net_stack(&net, (const net_tensor[]){whole, net_image_part(&net, 1, 2, 2, 3, 5)}, 2));
+    assert_int_equal(net_finish(&net, &error), REMAT_INVALID);
+    assert_string_equal(error.message, "part 1 of a batch has another shape than the first");
     assert_int_equal(network_build("vgg20", &many, &net, &error), REMAT_NOT_FOUND);
     kernel_backend backend;
     assert_int_equal(backend_find("abacus", 1, &backend, &error), REMAT_NOT_FOUND);

@@ -22,6 +22,7 @@ static const struct {
     {"time", 0, COUNT, offsetof(train_options, settings.time), 1, 1 << 16},
     {"classes", 0, COUNT, offsetof(train_options, settings.classes), 2, 1 << 20},
     {"width", 0, NUMBER, offsetof(train_options, settings.width), 1.0 / 64, 16},
+    {"parts", 0, COUNT, offsetof(train_options, settings.parts), 1, NETWORK_PARTS},
     {"budget", 'b', TEXT, offsetof(train_options, budget), 0, 0},
     {"server", 0, TEXT, offsetof(train_options, server), 0, 0},
     {"timeout", 0, NUMBER, offsetof(train_options, timeout), 0.001, 1e6},
@@ -170,6 +171,8 @@ void train_help(void)
           "  --time N             length of sequences\n"
           "  --classes N          of images\n"
           "  --width F            of every layer; 1 is as published, 0.25 a quarter\n"
+          "  --parts N            runs the first stage of vgg19 on N parts of the batch in turn:\n"
+          "                       its largest convolution takes more than half of the memory\n"
           "  --data FILE          text for networks on sequences, read byte by byte; without\n"
           "                       it, and for images, data are made up by a rule\n"
           "\n"
