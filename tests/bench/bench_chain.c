@@ -351,7 +351,8 @@ static void bench_solvers(const char *label, remat_profile *profile)
 
 /* ---- the curve and the estimate ---- */
 
-enum { CURVE_BUDGETS = 200 };
+/* At least: the few ms of one curve are too short to tell 1.2 from 1.5. */
+enum { CURVE_BUDGETS = 200, CURVE_MILLISECONDS = 500 };
 
 /* One solve is a table and one schedule; a curve is a table, all its steps replayed, and a point of
  * the frontier for each budget. */
@@ -360,10 +361,10 @@ static void bench_curve(const char *label, remat_profile *profile, double slots)
     const remat_solver *rotor = remat_solver_find("rotor");
     remat_problem problem = problem_of(rotor, must(profile), 1);
     problem.options.values[0] = slots;
-    double solve = 1e300, curve = 1e300;
+    double solve = 1e300, curve = 1e300, spent = 0;
     size_t points = 0;
     remat_error error = {0};
-    for (int round = 0; round < ROUNDS; round++) {
+    for (int round = 0; round < ROUNDS || spent * 1e3 < CURVE_MILLISECONDS; round++) {
         void *inner = NULL;
         remat_table *table = NULL;
         remat_schedule schedule;
@@ -386,6 +387,7 @@ static void bench_curve(const char *label, remat_profile *profile, double slots)
             exit(1);
         tabulated += bench_cpu_seconds() - start;
         solve = tabulated < solve ? tabulated : solve;
+        spent += seconds;
         remat_schedule_clear(&schedule);
         remat_table_free(table);
     }
