@@ -75,20 +75,23 @@ static void choose_cuts(cutting *c, double threshold)
     }
 }
 
-static void assign_segments(const cutting *c, uint32_t *segment)
+static void assign_segments(const cutting *c, remat_boundary kind, const remat_plan *plan)
 {
+    uint32_t *segment = plan->segment;
     uint32_t n = c->graph->n, rank = 0;
     for (uint32_t v = n; v-- > 0;)
         c->owner[v] = c->cut[v] ? v : c->owner[c->parent[v]];
     for (uint32_t v = 0; v < n; v++)
         if (c->cut[v])
             segment[v] = rank++;
-    for (uint32_t v = 0; v < n; v++)
+    for (uint32_t v = 0; v < n; v++) {
         segment[v] = segment[c->owner[v]];
+        plan->lean[v] = kind == REMAT_BOUNDARY_LEAN;
+    }
 }
 
-static remat_status add_thresholds(cutting *c, remat_plans *plans, const remat_host *host,
-                                   remat_error *error)
+static remat_status add_thresholds(cutting *c, remat_plans *plans, remat_boundary kind,
+                                   const remat_host *host, remat_error *error)
 {
     double total = 1, least = INFINITY;
     for (uint32_t v = 0; v < c->graph->n; v++) {
@@ -99,20 +102,20 @@ static remat_status add_thresholds(cutting *c, remat_plans *plans, const remat_h
     least = fmin(least, total);
     remat_status status = REMAT_OK;
     for (int i = 0; i < THRESHOLDS && !status; i++) {
-        uint32_t *segment = remat_plans_room(plans);
-        if (!segment)
+        remat_plan plan;
+        if (!remat_plans_room(plans, &plan))
             return REMAT_OK;
         if (remat_host_cancelled(host))
             return remat_fail(error, REMAT_CANCELLED, NULL, "cancelled");
         choose_cuts(c, i > 0 ? least * pow(total / least, i / (THRESHOLDS - 1.0)) : 0);
-        assign_segments(c, segment);
+        assign_segments(c, kind, &plan);
         status = remat_plans_add(plans, c->graph, error);
     }
     return status;
 }
 
-remat_status remat_chen_add(remat_plans *plans, const remat_graph *graph, const remat_host *host,
-                            remat_error *error)
+remat_status remat_chen_add(remat_plans *plans, const remat_graph *graph, remat_boundary kind,
+                            const remat_host *host, remat_error *error)
 {
     uint32_t n = graph->n;
     cutting c = {.graph = graph};
@@ -125,7 +128,7 @@ remat_status remat_chen_add(remat_plans *plans, const remat_graph *graph, const 
         c.parent && c.point && c.cut && c.open && c.owner ? REMAT_OK : remat_fail_memory(error);
     if (!status) {
         find_points(&c, c.owner);
-        status = add_thresholds(&c, plans, host, error);
+        status = add_thresholds(&c, plans, kind, host, error);
     }
     free(c.parent);
     free(c.point);

@@ -25,7 +25,6 @@ const remat_solver remat_solver_chen_graph = {
               "Algorithm 3; on graphs as Kusumoto et al., 2019, Appendix B",
     .optimal_for = "",
     .accepts = REMAT_ACCEPTS_ANY_SHAPE | REMAT_BASELINE,
-    .table_version = 1,
     .estimate = estimate,
     .tabulate = tabulate,
     REMAT_PLANS_MEMBERS,

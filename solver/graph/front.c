@@ -10,8 +10,8 @@ static int compare_numbers(double a, double b)
 
 static int compare_ties(const remat_front_point *p, const remat_front_point *q)
 {
-    if (p->set != q->set)
-        return p->set < q->set ? -1 : 1;
+    if (p->step != q->step)
+        return p->step < q->step ? -1 : 1;
     return (p->entry > q->entry) - (p->entry < q->entry);
 }
 

@@ -2,7 +2,8 @@
  *
  * The step from L to L' needs max(X(L') - O(L), M(boundary of L' outside L) + b') bytes and costs
  * T(L') - T(L) - T(boundary of L' outside L) + t', where (b', t') is what L' continues with. When no
- * node of L is in the boundary of L' this is max(x - O(L), y) and z - T(L) with
+ * node of L is in the boundary of L' this is max(x - O(L), y) and z - T(L) with (M of a boundary:
+ * what it caches, full or lean; T of a boundary: what it spares)
  *
  *   x = X(L'),  y = M(boundary of L') + b',  z = T(L') - T(boundary of L') + t'
  *
@@ -17,8 +18,8 @@
 #include <stdint.h>
 
 typedef struct remat_front_point {
-    double x, y, z; /* bytes below 2^53 are exact as double */
-    uint32_t set, entry;
+    double x, y, z;       /* bytes below 2^53 are exact as double */
+    uint32_t step, entry; /* as in remat_entry */
 } remat_front_point;
 
 /* Sorted by y. Immutable once made. */

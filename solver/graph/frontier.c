@@ -13,7 +13,10 @@
  *             such that the bytes of the segment V' = L' \ L fit b,
  *
  * a staircase kept as the list of its corners; g({}, b) is the whole trade-off curve, its first
- * corner the least feasible budget. Times are real numbers, no table is quantised.
+ * corner the least feasible budget. Times are real numbers, no table is quantised. M(boundary) and
+ * the time that the boundary takes off T(V') are what the graph caches and spares. Beyond the paper:
+ * where the rules say so, each step from L to L' is taken twice, with the full boundary of L' and
+ * with the lean one (remat_boundary), which caches and spares less.
  *
  * Corrected: "replace min with max at line 15" (memory-centric) means line 17, and the skip rule of
  * section 4.2 holds for time-centric only: memory-centric needs its mirror, a larger t with no more
@@ -38,6 +41,7 @@ enum {
     OCTAVES = 16,
     MOST_CLASSES = OCTAVES << EXACT_BITS,
     BLOCK = 8,            /* entries tried one by one */
+    FEWEST = 1024,        /* candidates there is room for at first */
     COMPACT_FROM = 65536, /* candidates */
     PARALLEL_FROM = 8     /* sets of one group worth spreading over workers */
 };
@@ -89,7 +93,7 @@ static uint32_t class_of(const solving *s, double bytes)
 static remat_status push(scratch *to, remat_entry entry)
 {
     if (to->count == to->capacity) {
-        size_t capacity = to->capacity ? 2 * to->capacity : 1024;
+        size_t capacity = to->capacity ? 2 * to->capacity : FEWEST;
         remat_entry *grown = realloc(to->candidates, capacity * sizeof *grown);
         if (!grown)
             return REMAT_NO_MEMORY;
@@ -127,7 +131,7 @@ static bool before(const remat_entry *a, const remat_entry *b)
         return a->bytes < b->bytes;
     if (a->cost != b->cost)
         return a->cost < b->cost;
-    return a->set != b->set ? a->set < b->set : a->entry < b->entry;
+    return a->step != b->step ? a->step < b->step : a->entry < b->entry;
 }
 
 static int compare_entries(const void *left, const void *right)
@@ -222,7 +226,7 @@ static remat_status offer_last(const solving *s, scratch *to, const remat_set *f
     return offer(s, to,
                  (remat_entry){.bytes = (double)(all->bytes + from->entry - from->bytes),
                                .cost = cost,
-                               .set = (uint32_t)s->sets->count - 1});
+                               .step = remat_step(s->sets->count - 1, REMAT_BOUNDARY_FULL)});
 }
 
 static double front_bytes(const remat_front_point *point, double offset)
@@ -261,7 +265,7 @@ static remat_status offer_far(const solving *s, scratch *to, const remat_set *fr
         if (beaten || !(cost + s->noise < to->below[class]))
             continue;
         if (push(to, (remat_entry){
-                         .bytes = bytes, .cost = cost, .set = point->set, .entry = point->entry}))
+                         .bytes = bytes, .cost = cost, .step = point->step, .entry = point->entry}))
             return REMAT_NO_MEMORY;
     }
     return REMAT_OK;
@@ -269,32 +273,34 @@ static remat_status offer_far(const solving *s, scratch *to, const remat_set *fr
 
 /* The boundary of `next` as far as it is in `from`: those nodes are cached already. */
 static void shared_boundary(const solving *s, const uint64_t *from, const remat_set *next,
-                            uint64_t *ret_kept, double *ret_time)
+                            remat_boundary kind, uint64_t *ret_cached, double *ret_spared)
 {
     const uint32_t *boundary = s->sets->boundary + next->first;
-    *ret_kept = 0;
-    *ret_time = 0;
+    *ret_cached = 0;
+    *ret_spared = 0;
     for (uint32_t i = 0; i < next->n_boundary; i++)
         if (remat_bit(from, boundary[i])) {
-            *ret_kept += s->graph->kept[boundary[i]];
-            *ret_time += s->graph->time[boundary[i]];
+            *ret_cached += s->graph->cached[kind][boundary[i]];
+            *ret_spared += s->graph->spared[kind][boundary[i]];
         }
 }
 
 /* What the segment from one set to a near one needs and costs. */
 typedef struct pair {
     double segment, cached, cost;
+    uint32_t step;
 } pair;
 
-static pair pair_between(const solving *s, size_t from, size_t next)
+static pair pair_between(const solving *s, size_t from, size_t next, remat_boundary kind)
 {
     const remat_set *a = &s->sets->sets[from], *b = &s->sets->sets[next];
     uint64_t shared;
-    double shared_time;
-    shared_boundary(s, remat_sets_bits(s->sets, from), b, &shared, &shared_time);
+    double shared_spared;
+    shared_boundary(s, remat_sets_bits(s->sets, from), b, kind, &shared, &shared_spared);
     return (pair){.segment = (double)(b->bytes + b->leave + a->entry - a->bytes),
-                  .cached = (double)(b->boundary_kept - shared),
-                  .cost = s->sign * (b->time - b->boundary_time + shared_time - a->time)};
+                  .cached = (double)(b->boundary_cached[kind] - shared),
+                  .cost = s->sign * (b->time - b->boundary_spared[kind] + shared_spared - a->time),
+                  .step = remat_step(next, kind)};
 }
 
 static double pair_bytes(const pair *one, const remat_entry *entry)
@@ -327,35 +333,46 @@ static bool all_beaten(const solving *s, const scratch *work, const pair *one,
 }
 
 /* Entries first .. last of the next set, halved until they are beaten or few. */
-static remat_status offer_range(const solving *s, scratch *to, const pair *one, size_t next,
-                                uint32_t first, uint32_t last)
+static remat_status offer_range(const solving *s, scratch *to, const pair *one,
+                                const remat_entry *entries, uint32_t first, uint32_t last)
 {
-    const remat_entry *entries = s->frontier.entries[next];
     if (all_beaten(s, to, one, entries, first, last))
         return REMAT_OK;
     if (last - first >= BLOCK) {
         uint32_t middle = first + (last - first) / 2;
-        remat_status status = offer_range(s, to, one, next, first, middle);
-        return status ? status : offer_range(s, to, one, next, middle + 1, last);
+        remat_status status = offer_range(s, to, one, entries, first, middle);
+        return status ? status : offer_range(s, to, one, entries, middle + 1, last);
     }
     for (uint32_t i = first; i <= last; i++)
         if (offer(s, to,
                   (remat_entry){.bytes = pair_bytes(one, &entries[i]),
                                 .cost = one->cost + entries[i].cost,
-                                .set = (uint32_t)next,
+                                .step = one->step,
                                 .entry = i}))
             return REMAT_NO_MEMORY;
     return REMAT_OK;
+}
+
+/* Kinds of boundary worth trying for a set: the lean one only where it is another. */
+static int kinds_of(const solving *s, const remat_set *set)
+{
+    bool lean = s->rules->lean && set->boundary_cached[REMAT_BOUNDARY_LEAN] <
+                                      set->boundary_cached[REMAT_BOUNDARY_FULL];
+    return lean ? REMAT_BOUNDARIES : 1;
 }
 
 static remat_status offer_pair(const solving *s, scratch *to, size_t from, size_t next)
 {
     const remat_entry *entries = s->frontier.entries[next];
     uint32_t count = s->frontier.counts[next];
-    pair one = pair_between(s, from, next);
-    if (all_beaten(s, to, &one, entries, 0, count - 1))
-        return REMAT_OK;
-    return offer_range(s, to, &one, next, first_of_use(&one, entries, count), count - 1);
+    remat_status status = REMAT_OK;
+    for (int kind = 0; kind < kinds_of(s, &s->sets->sets[next]) && !status; kind++) {
+        pair one = pair_between(s, from, next, (remat_boundary)kind);
+        if (!all_beaten(s, to, &one, entries, 0, count - 1))
+            status =
+                offer_range(s, to, &one, entries, first_of_use(&one, entries, count), count - 1);
+    }
+    return status;
 }
 
 static remat_status offer_near(const solving *s, scratch *to, size_t from)
@@ -444,27 +461,36 @@ static remat_status solve_group(solving *s, size_t first, size_t end, remat_erro
     return note_statuses(s, error);
 }
 
+/* The points of one set; returns how many. */
+static size_t points_of(const solving *s, size_t index, remat_boundary kind,
+                        remat_front_point *points)
+{
+    const remat_set *set = &s->sets->sets[index];
+    const remat_entry *entries = s->frontier.entries[index];
+    double x = (double)(set->bytes + set->leave), y = (double)set->boundary_cached[kind];
+    double z = s->sign * (set->time - set->boundary_spared[kind]);
+    for (uint32_t e = 0; e < s->frontier.counts[index]; e++)
+        points[e] = (remat_front_point){.x = x,
+                                        .y = y + entries[e].bytes,
+                                        .z = z + entries[e].cost,
+                                        .step = remat_step(index, kind),
+                                        .entry = e};
+    return s->frontier.counts[index];
+}
+
 /* The front of a level: that of the level above and the points of its own sets. */
 static remat_status add_front(solving *s, uint32_t level, remat_error *error)
 {
     size_t first = s->first[level], end = s->first[level + 1], count = 0;
     for (size_t i = first; i < end; i++)
-        count += s->frontier.counts[i];
+        count += s->frontier.counts[i] * (size_t)kinds_of(s, &s->sets->sets[i]);
     remat_front_point *points = malloc((count + 1) * sizeof *points);
     if (!points)
         return remat_fail_memory(error);
     size_t k = 0;
-    for (size_t i = first; i < end; i++) {
-        const remat_set *set = &s->sets->sets[i];
-        double x = (double)(set->bytes + set->leave), y = (double)set->boundary_kept;
-        double z = s->sign * (set->time - set->boundary_time);
-        for (uint32_t e = 0; e < s->frontier.counts[i]; e++)
-            points[k++] = (remat_front_point){.x = x,
-                                              .y = y + s->frontier.entries[i][e].bytes,
-                                              .z = z + s->frontier.entries[i][e].cost,
-                                              .set = (uint32_t)i,
-                                              .entry = e};
-    }
+    for (size_t i = first; i < end; i++)
+        for (int kind = 0; kind < kinds_of(s, &s->sets->sets[i]); kind++)
+            k += points_of(s, i, (remat_boundary)kind, points + k);
     s->fronts[level] = remat_front_merge(s->fronts[s->front_level[level + 1]], points, count);
     free(points);
     if (!s->fronts[level])
@@ -609,6 +635,12 @@ remat_status remat_frontier_init(remat_frontier *ret_frontier, const remat_graph
     return REMAT_OK;
 }
 
+uint64_t remat_frontier_bytes(size_t n_sets)
+{
+    uint64_t entries = (uint64_t)n_sets * REMAT_FRONTIER_LIST + 2 * FEWEST;
+    return entries * sizeof(remat_entry) + sizeof(scratch);
+}
+
 void remat_frontier_clear(remat_frontier *frontier)
 {
     for (size_t i = 0; frontier->entries && i < frontier->n_sets; i++)
@@ -619,16 +651,20 @@ void remat_frontier_clear(remat_frontier *frontier)
 }
 
 void remat_frontier_path(const remat_frontier *frontier, const remat_sets *sets, uint32_t entry,
-                         uint32_t *segment)
+                         const remat_plan *plan)
 {
     size_t set = 0;
     for (uint32_t g = 0; set != sets->count - 1; g++) {
-        const remat_entry *step = &frontier->entries[set][entry];
-        const uint64_t *from = remat_sets_bits(sets, set), *to = remat_sets_bits(sets, step->set);
+        const remat_entry *one = &frontier->entries[set][entry];
+        size_t next = one->step / REMAT_BOUNDARIES;
+        const uint64_t *from = remat_sets_bits(sets, set), *to = remat_sets_bits(sets, next);
         for (uint32_t w = 0; w < sets->words; w++)
-            for (uint64_t added = to[w] & ~from[w]; added; added &= added - 1)
-                segment[w * 64 + (uint32_t)__builtin_ctzll(added)] = g;
-        set = step->set;
-        entry = step->entry;
+            for (uint64_t added = to[w] & ~from[w]; added; added &= added - 1) {
+                uint32_t v = w * 64 + (uint32_t)__builtin_ctzll(added);
+                plan->segment[v] = g;
+                plan->lean[v] = one->step % REMAT_BOUNDARIES == REMAT_BOUNDARY_LEAN;
+            }
+        set = next;
+        entry = one->entry;
     }
 }

@@ -3,11 +3,13 @@
 #ifndef REMAT_GRAPH_FRONTIER_H
 #define REMAT_GRAPH_FRONTIER_H
 
+#include "graph/plan.h"
 #include "graph/sets.h"
 
 typedef struct remat_frontier_rules {
     bool memory_centric;   /* the largest overhead that fits instead of the least */
     bool last_recomputed;  /* equation (1) literally: the last segment counts as recomputed */
+    bool lean;             /* a boundary is full or lean, whichever serves; else all are full */
     bool thinned;          /* of entries within about 2 % of the same bytes keep the cheapest */
     uint64_t memory_limit; /* bytes, 0: none */
 } remat_frontier_rules;
@@ -15,10 +17,17 @@ typedef struct remat_frontier_rules {
 /* One Pareto-optimal sequence of lower sets from here to V: none with fewer bytes costs as little.
  */
 typedef struct remat_entry {
-    double bytes;        /* least budget beyond what is cached already; exact below 2^53 */
-    double cost;         /* overhead; memory-centric: minus the overhead */
-    uint32_t set, entry; /* the first lower set of it and its entry there */
+    double bytes;   /* least budget beyond what is cached already; exact below 2^53 */
+    double cost;    /* overhead; memory-centric: minus the overhead */
+    uint32_t step;  /* remat_step of its first lower set */
+    uint32_t entry; /* of this set, with which it goes on */
 } remat_entry;
+
+/* A lower set and the kind of its boundary in one number. */
+static inline uint32_t remat_step(size_t set, remat_boundary kind)
+{
+    return (uint32_t)set * REMAT_BOUNDARIES + (uint32_t)kind;
+}
 
 typedef struct remat_frontier {
     size_t n_sets;
@@ -27,6 +36,12 @@ typedef struct remat_frontier {
     uint64_t table_bytes;
 } remat_frontier;
 
+/* Corners of one set, of the order of what real networks have. */
+enum { REMAT_FRONTIER_LIST = 128 };
+
+/* Bytes of computing the frontier of n_sets lower sets with lists of that length on one thread. */
+uint64_t remat_frontier_bytes(size_t n_sets);
+
 /* Entry i of the empty set, entries[0][i], is the cheapest sequence within entries[0][i].bytes.
  * REMAT_TOO_LARGE past the memory limit. The caller clears it, not after failure. */
 remat_status remat_frontier_init(remat_frontier *ret_frontier, const remat_graph *graph,
@@ -34,9 +49,9 @@ remat_status remat_frontier_init(remat_frontier *ret_frontier, const remat_graph
                                  const remat_host *host, remat_error *error);
 void remat_frontier_clear(remat_frontier *frontier);
 
-/* The segment of each node, 0 .. segments - 1, in the sequence of one entry of the empty set.
- * segment has room for n nodes. */
+/* The segment of each node, 0 .. segments - 1, in the sequence of one entry of the empty set, and
+ * whether its boundary is lean. plan has room for n nodes. */
 void remat_frontier_path(const remat_frontier *frontier, const remat_sets *sets, uint32_t entry,
-                         uint32_t *segment);
+                         const remat_plan *plan);
 
 #endif

@@ -5,8 +5,14 @@ static remat_status allocate(remat_graph *graph, remat_error *error)
     graph->time = remat_arena_array(&graph->arena, graph->n, sizeof *graph->time);
     graph->kept = remat_arena_array(&graph->arena, graph->n, sizeof *graph->kept);
     graph->gradient = remat_arena_array(&graph->arena, graph->n, sizeof *graph->gradient);
-    if (!graph->time || !graph->kept || !graph->gradient)
+    uint64_t *cached = remat_arena_array(&graph->arena, graph->n, sizeof *cached);
+    double *spared = remat_arena_array(&graph->arena, graph->n, sizeof *spared);
+    if (!graph->time || !graph->kept || !graph->gradient || !cached || !spared)
         return remat_fail_memory(error);
+    graph->cached[REMAT_BOUNDARY_FULL] = graph->kept;
+    graph->spared[REMAT_BOUNDARY_FULL] = graph->time;
+    graph->cached[REMAT_BOUNDARY_LEAN] = cached;
+    graph->spared[REMAT_BOUNDARY_LEAN] = spared;
     return REMAT_OK;
 }
 
@@ -49,6 +55,9 @@ remat_status remat_graph_init(remat_graph *graph, const remat_profile *profile,
         graph->time[v] = node->forward_time;
         graph->kept[v] = node->output_bytes + node->saved_bytes;
         graph->gradient[v] = model == REMAT_MODEL_SAFE ? node->gradient_bytes : graph->kept[v];
+        bool lean = remat_can_be_lean(node);
+        graph->cached[REMAT_BOUNDARY_LEAN][v] = lean ? node->output_bytes : graph->kept[v];
+        graph->spared[REMAT_BOUNDARY_LEAN][v] = lean ? 0 : node->forward_time;
     }
     graph->constant = model == REMAT_MODEL_SAFE ? constant_bytes(profile) : 0;
     return REMAT_OK;

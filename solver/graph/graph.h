@@ -19,6 +19,20 @@ typedef enum remat_graph_model {
     REMAT_MODEL_EQUATION_2
 } remat_graph_model;
 
+/* What a boundary keeps of its nodes: all that one run of them as A gives (the paper's canonical
+ * strategy), or, lean, of those of remat_can_be_lean the output alone. These run again, as A, with
+ * the rest of their segment. */
+typedef enum remat_boundary {
+    REMAT_BOUNDARY_FULL,
+    REMAT_BOUNDARY_LEAN,
+    REMAT_BOUNDARIES
+} remat_boundary;
+
+static inline bool remat_can_be_lean(const remat_node *node)
+{
+    return node->saved_bytes > 0;
+}
+
 typedef struct remat_graph {
     const remat_profile *profile;
     remat_graph_model model;
@@ -26,6 +40,8 @@ typedef struct remat_graph {
     double *time;      /* forward, by node */
     uint64_t *kept;    /* bytes of output and saved values */
     uint64_t *gradient;
+    uint64_t *cached[REMAT_BOUNDARIES]; /* bytes that a boundary keeps of a node, */
+    double *spared[REMAT_BOUNDARIES];   /* time of running it again that this spares */
     uint64_t constant; /* bytes that every segment holds besides: graph inputs, their gradients, the
                           largest workspace; 0 under equation (2) */
     remat_order order;

@@ -4,7 +4,11 @@
  * both, and Chen's segments, are candidates of one table and the replay of each decides: the least
  * true peak is now one's, now another's (specification, 9). The family is that of all lower sets
  * where they are few, else the enriched pruned one; graphs of very many nodes get Chen's segments
- * alone, so that there is always an answer. */
+ * alone, so that there is always an answer.
+ *
+ * Beyond the paper, whose nodes have an output and nothing else: of a node that also saves values
+ * for its backward a boundary may keep the output alone (remat_boundary). Where the nodes are whole
+ * blocks of a network, as the layers of a transformer, nearly all memory is saved values. */
 #include "graph/search.h"
 
 enum { EXACT_SETS = 600, MOST_NODES = 4000 };
@@ -12,8 +16,9 @@ enum { EXACT_SETS = 600, MOST_NODES = 4000 };
 static remat_search choose(const remat_problem *problem)
 {
     const remat_profile *profile = problem->profile;
-    remat_search search = {
-        .family = REMAT_FAMILY_EXACT, .candidates = REMAT_SEARCH_CHEN, .thinned = true};
+    remat_search search = {.family = REMAT_FAMILY_EXACT,
+                           .candidates = REMAT_SEARCH_CHEN | REMAT_SEARCH_LEAN,
+                           .thinned = true};
     if (profile->n_nodes > MOST_NODES)
         return search;
     search.candidates |= REMAT_SEARCH_TIME | REMAT_SEARCH_MEMORY;
@@ -44,12 +49,12 @@ static remat_status tabulate(const remat_problem *problem, const remat_host *hos
 const remat_solver remat_solver_lowerset = {
     .name = "lowerset",
     .summary = "Sequences of lower sets of any graph: time-centric, memory-centric and Chen's "
-               "segments, the best by replay.",
+               "segments, with what boundaries save or with their outputs alone, the best by "
+               "replay.",
     .source = "Kusumoto, Inoue, Watanabe, Akiba, Koyama: A graph theoretic framework of "
               "recomputation algorithms for memory-efficient backpropagation, 2019",
     .optimal_for = "",
     .accepts = REMAT_ACCEPTS_ANY_SHAPE,
-    .table_version = 1,
     .estimate = estimate,
     .tabulate = tabulate,
     REMAT_PLANS_MEMBERS,

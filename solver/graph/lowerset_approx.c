@@ -53,7 +53,6 @@ const remat_solver remat_solver_lowerset_approx = {
               "recomputation algorithms for memory-efficient backpropagation, 2019, section 4.3",
     .optimal_for = "",
     .accepts = REMAT_ACCEPTS_ANY_SHAPE | REMAT_BASELINE,
-    .table_version = 1,
     .options = options,
     .n_options = sizeof options / sizeof *options,
     .estimate = estimate,

@@ -75,7 +75,6 @@ const remat_solver remat_solver_lowerset_exact = {
               "recomputation algorithms for memory-efficient backpropagation, 2019",
     .optimal_for = "canonical strategies of a graph, before liveness",
     .accepts = REMAT_ACCEPTS_ANY_SHAPE | REMAT_BASELINE,
-    .table_version = 1,
     .options = options,
     .n_options = sizeof options / sizeof *options,
     .estimate = estimate,

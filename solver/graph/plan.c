@@ -5,18 +5,46 @@
  * frees. Beyond the paper: `B v` may read neither input nor output, so only those values are
  * computed again that something reads; saved(v) exists only after `A v`, so a node with saved bytes
  * runs as A the time its values are kept for the backward: the first time in the last segment and in
- * a boundary, the second time elsewhere. */
+ * a boundary, the second time elsewhere.
+ *
+ * Of a lean node the boundary keeps the output alone: its first run is F, and it runs again, as A,
+ * with its segment. Then nothing needs the output of the first run any more: its consumers are in
+ * later segments, which are done, or in this one, and come after it. So the two outputs are never
+ * there together, and in no segment is more alive than the graph's model counts. */
 #include "graph/plan.h"
 
 #include <stdlib.h>
 
-bool remat_plan_valid(const remat_order *order, const uint32_t *segment)
+/* Whether a node is in the boundary of its own lower set. */
+static bool in_boundary(const remat_profile *profile, const remat_plan *plan, uint32_t v)
 {
+    const remat_node *node = &profile->nodes[v];
+    for (uint32_t c = 0; c < node->n_consumers; c++)
+        if (plan->segment[node->consumers[c]] > plan->segment[v])
+            return true;
+    return false;
+}
+
+static bool may_be_lean(const remat_profile *profile, const remat_plan *plan, uint32_t v)
+{
+    return remat_can_be_lean(&profile->nodes[v]) && in_boundary(profile, plan, v);
+}
+
+void remat_plan_trim(const remat_profile *profile, const remat_plan *plan)
+{
+    for (uint32_t v = 0; v < profile->n_nodes; v++)
+        plan->lean[v] = plan->lean[v] && may_be_lean(profile, plan, v);
+}
+
+bool remat_plan_valid(const remat_graph *graph, const remat_plan *plan)
+{
+    const remat_order *order = &graph->order;
+    const uint32_t *segment = plan->segment;
     uint32_t n = order->n, last = segment[n - 1];
     bool *used = last < n ? calloc((size_t)last + 1, sizeof *used) : NULL;
     bool valid = used != NULL;
     for (uint32_t v = 0; v < n && valid; v++) {
-        valid = segment[v] <= last;
+        valid = segment[v] <= last && (!plan->lean[v] || may_be_lean(graph->profile, plan, v));
         if (valid)
             used[segment[v]] = true;
         for (uint32_t i = order->first_before[v]; i < order->first_before[v + 1] && valid; i++)
@@ -32,12 +60,12 @@ bool remat_plan_valid(const remat_order *order, const uint32_t *segment)
 
 typedef struct measuring {
     const remat_graph *graph;
-    const uint32_t *segment;
+    const remat_plan *plan;
     uint32_t last;
     uint64_t *inside;  /* by segment: kept and gradients of its nodes */
-    uint64_t *caching; /* by segment: kept bytes of its cached nodes */
+    uint64_t *caching; /* by segment: what its boundary keeps */
     uint64_t *beside;  /* by segment: bytes held for what lies outside, as differences */
-    double *again;     /* by segment: time of its nodes that are not cached */
+    double *again;     /* by segment: time of its nodes that its boundary does not spare */
 } measuring;
 
 /* Adds bytes to `beside` of the segments from .. to - 1; differences wrap around and back. */
@@ -52,10 +80,11 @@ static void add_beside(measuring *m, uint32_t from, uint32_t to, uint64_t bytes)
 static uint32_t last_consumer(const measuring *m, uint32_t v)
 {
     const remat_node *node = &m->graph->profile->nodes[v];
-    uint32_t last = m->segment[v];
+    const uint32_t *segment = m->plan->segment;
+    uint32_t last = segment[v];
     for (uint32_t c = 0; c < node->n_consumers; c++)
-        if (m->segment[node->consumers[c]] > last)
-            last = m->segment[node->consumers[c]];
+        if (segment[node->consumers[c]] > last)
+            last = segment[node->consumers[c]];
     return last;
 }
 
@@ -63,22 +92,23 @@ static uint32_t last_consumer(const measuring *m, uint32_t v)
 static uint32_t first_input(const measuring *m, uint32_t v)
 {
     const remat_node *node = &m->graph->profile->nodes[v];
-    uint32_t first = m->segment[v];
+    const uint32_t *segment = m->plan->segment;
+    uint32_t first = segment[v];
     for (uint32_t i = 0; i < node->n_inputs; i++)
-        if (node->inputs[i] < m->graph->n && m->segment[node->inputs[i]] < first)
-            first = m->segment[node->inputs[i]];
+        if (node->inputs[i] < m->graph->n && segment[node->inputs[i]] < first)
+            first = segment[node->inputs[i]];
     return first;
 }
 
 static void add_node(measuring *m, uint32_t v)
 {
     const remat_graph *graph = m->graph;
-    uint32_t own = m->segment[v], last = last_consumer(m, v);
+    uint32_t own = m->plan->segment[v], last = last_consumer(m, v);
+    remat_boundary kind = m->plan->lean[v] ? REMAT_BOUNDARY_LEAN : REMAT_BOUNDARY_FULL;
     m->inside[own] += graph->kept[v] + graph->gradient[v];
+    m->again[own] += last > own ? graph->time[v] - graph->spared[kind][v] : graph->time[v];
     if (last > own)
-        m->caching[own] += graph->kept[v];
-    else
-        m->again[own] += graph->time[v];
+        m->caching[own] += graph->cached[kind][v];
     if (graph->model == REMAT_MODEL_SAFE) { /* its gradient, while consumers run */
         add_beside(m, own + 1, last + 1, graph->gradient[v]);
         return;
@@ -109,10 +139,10 @@ static void add_up(const measuring *m, remat_plan_cost *cost)
     cost->bytes = most + m->graph->constant;
 }
 
-remat_status remat_plan_measure(const remat_graph *graph, const uint32_t *segment,
+remat_status remat_plan_measure(const remat_graph *graph, const remat_plan *plan,
                                 remat_plan_cost *ret_cost, remat_error *error)
 {
-    measuring m = {.graph = graph, .segment = segment, .last = segment[graph->n - 1]};
+    measuring m = {.graph = graph, .plan = plan, .last = plan->segment[graph->n - 1]};
     size_t count = (size_t)m.last + 2;
     m.inside = calloc(count, sizeof *m.inside);
     m.caching = calloc(count, sizeof *m.caching);
@@ -134,11 +164,12 @@ remat_status remat_plan_measure(const remat_graph *graph, const uint32_t *segmen
 
 typedef struct emitting {
     const remat_profile *profile;
-    const uint32_t *segment;
+    const remat_plan *plan;
     uint32_t last;
     uint32_t *start; /* by segment: where its nodes begin in order[] */
     uint32_t *order; /* nodes by segment, then index */
-    bool *cached, *again;
+    bool *cached;    /* by node: a boundary keeps all that its backward needs of it */
+    bool *again;
     remat_operations *operations;
 } emitting;
 
@@ -152,14 +183,12 @@ static remat_status arrange(emitting *e)
     if (!e->start || !e->order || !e->cached || !e->again)
         return REMAT_NO_MEMORY;
     for (uint32_t v = 0; v < n; v++)
-        e->start[e->segment[v] + 2]++;
+        e->start[e->plan->segment[v] + 2]++;
     for (uint32_t g = 2; g <= e->last + 1; g++)
         e->start[g] += e->start[g - 1];
     for (uint32_t v = 0; v < n; v++) {
-        const remat_node *node = &e->profile->nodes[v];
-        e->order[e->start[e->segment[v] + 1]++] = v;
-        for (uint32_t c = 0; c < node->n_consumers; c++)
-            e->cached[v] |= e->segment[node->consumers[c]] > e->segment[v];
+        e->order[e->start[e->plan->segment[v] + 1]++] = v;
+        e->cached[v] = in_boundary(e->profile, e->plan, v) && !e->plan->lean[v];
     }
     return REMAT_OK;
 }
@@ -169,8 +198,8 @@ static bool saves(const emitting *e, uint32_t v)
     return e->profile->nodes[v].saved_bytes > 0;
 }
 
-/* A node of an earlier segment that is not cached: all its consumers are in the segment and come
- * after it, so they have been looked at. */
+/* A node of an earlier segment that is not cached: it saves, or all its consumers are in the segment
+ * and come after it, so they have been looked at. */
 static bool needed_again(const emitting *e, uint32_t v)
 {
     const remat_node *node = &e->profile->nodes[v];
@@ -188,7 +217,7 @@ static remat_status emit_forwards(emitting *e)
     remat_status status = REMAT_OK;
     for (uint32_t i = 0; i < e->profile->n_nodes && !status; i++) {
         uint32_t v = e->order[i];
-        bool keeps = e->cached[v] || e->segment[v] == e->last;
+        bool keeps = e->cached[v] || e->plan->segment[v] == e->last;
         status = remat_push(e->operations, keeps && saves(e, v) ? REMAT_A : REMAT_F, v);
     }
     return status;
@@ -219,12 +248,12 @@ static remat_status emit_backwards(emitting *e)
     return status;
 }
 
-remat_status remat_plan_emit(const remat_profile *profile, const uint32_t *segment,
+remat_status remat_plan_emit(const remat_profile *profile, const remat_plan *plan,
                              remat_operations *operations, remat_error *error)
 {
     emitting e = {.profile = profile,
-                  .segment = segment,
-                  .last = segment[profile->n_nodes - 1],
+                  .plan = plan,
+                  .last = plan->segment[profile->n_nodes - 1],
                   .operations = operations};
     remat_status status = arrange(&e);
     if (!status)

@@ -4,19 +4,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_BYTES = 64 << 20 };
+enum { MOST_BYTES = 64 << 20 }; /* of segments */
 
-typedef struct plan {
+typedef struct planned {
     uint64_t budget, model_peak;
     double makespan;
-    uint32_t *segment; /* by node */
-} plan;
+    remat_plan plan;
+} planned;
 
 struct remat_plans {
     uint32_t n;
     size_t count, capacity;
-    plan *plans;
-    uint32_t *segments; /* capacity times n */
+    planned *steps;
+    uint32_t *segments; /* of the plans: capacity times n */
+    bool *lean;
     remat_bound *bound;
     remat_graph equation_2; /* of the profile, while plans are added; its arena is empty later */
 };
@@ -30,9 +31,9 @@ size_t remat_plans_limit(uint32_t n, size_t wanted)
 uint64_t remat_plans_estimate(const remat_profile *profile, size_t count)
 {
     uint64_t n = profile->n_nodes;
-    uint64_t one = n * sizeof(uint32_t) + sizeof(plan);
+    uint64_t one = n * (sizeof(uint32_t) + sizeof(bool)) + sizeof(planned);
     uint64_t operations = 4 * n * sizeof(remat_operation);
-    return count * one + operations + n * (2 * sizeof(double) + 64);
+    return count * one + operations + n * (2 * sizeof(double) + 96);
 }
 
 remat_status remat_plans_new(const remat_profile *profile, size_t capacity, remat_plans **ret_plans,
@@ -43,9 +44,11 @@ remat_status remat_plans_new(const remat_profile *profile, size_t capacity, rema
         return remat_fail_memory(error);
     plans->n = profile->n_nodes;
     plans->capacity = capacity;
-    plans->plans = calloc(capacity + 1, sizeof *plans->plans);
+    plans->steps = calloc(capacity + 1, sizeof *plans->steps);
     plans->segments = calloc((capacity + 1) * plans->n, sizeof *plans->segments);
-    remat_status status = plans->plans && plans->segments ? REMAT_OK : remat_fail_memory(error);
+    plans->lean = calloc((capacity + 1) * plans->n, sizeof *plans->lean);
+    remat_status status =
+        plans->steps && plans->segments && plans->lean ? REMAT_OK : remat_fail_memory(error);
     if (!status)
         status = remat_bound_new(profile, &plans->bound, error);
     if (!status)
@@ -58,9 +61,18 @@ remat_status remat_plans_new(const remat_profile *profile, size_t capacity, rema
     return REMAT_OK;
 }
 
-uint32_t *remat_plans_room(remat_plans *plans)
+static remat_plan plan_at(const remat_plans *plans, size_t i)
 {
-    return plans->count < plans->capacity ? plans->segments + plans->count * plans->n : NULL;
+    return (remat_plan){.segment = plans->segments + i * plans->n,
+                        .lean = plans->lean + i * plans->n};
+}
+
+bool remat_plans_room(remat_plans *plans, remat_plan *ret_plan)
+{
+    if (plans->count == plans->capacity)
+        return false;
+    *ret_plan = plan_at(plans, plans->count);
+    return true;
 }
 
 /* Time of the operations in the order in which they run. */
@@ -74,60 +86,73 @@ static double makespan_of(const remat_profile *profile, const remat_operations *
     return makespan;
 }
 
-static bool is_double(const remat_plans *plans, const uint32_t *segment)
+static bool is_double(const remat_plans *plans, const remat_plan *plan)
 {
-    for (size_t i = 0; i < plans->count; i++)
-        if (memcmp(plans->plans[i].segment, segment, plans->n * sizeof *segment) == 0)
+    for (size_t i = 0; i < plans->count; i++) {
+        const remat_plan *other = &plans->steps[i].plan;
+        if (memcmp(other->segment, plan->segment, plans->n * sizeof *plan->segment) == 0 &&
+            memcmp(other->lean, plan->lean, plans->n * sizeof *plan->lean) == 0)
             return true;
+    }
     return false;
 }
 
 remat_status remat_plans_add(remat_plans *plans, const remat_graph *graph, remat_error *error)
 {
-    uint32_t *segment = remat_plans_room(plans);
-    if (is_double(plans, segment))
+    remat_plan plan = plan_at(plans, plans->count);
+    remat_plan_trim(graph->profile, &plan);
+    if (is_double(plans, &plan))
         return REMAT_OK;
     remat_plan_cost cost, equation_2;
     remat_operations operations = {0};
-    remat_status status = remat_plan_measure(graph, segment, &cost, error);
+    remat_status status = remat_plan_measure(graph, &plan, &cost, error);
     if (!status)
-        status = remat_plan_measure(&plans->equation_2, segment, &equation_2, error);
+        status = remat_plan_measure(&plans->equation_2, &plan, &equation_2, error);
     if (!status)
-        status = remat_plan_emit(graph->profile, segment, &operations, error);
+        status = remat_plan_emit(graph->profile, &plan, &operations, error);
     if (!status)
-        plans->plans[plans->count++] = (plan){.budget = cost.bytes,
-                                              .model_peak = equation_2.bytes,
-                                              .makespan = makespan_of(graph->profile, &operations),
-                                              .segment = segment};
+        plans->steps[plans->count++] =
+            (planned){.budget = cost.bytes,
+                      .model_peak = equation_2.bytes,
+                      .makespan = makespan_of(graph->profile, &operations),
+                      .plan = plan};
     remat_operations_clear(&operations);
     return status;
 }
 
 static int compare_plans(const void *left, const void *right)
 {
-    const plan *a = left, *b = right;
+    const planned *a = left, *b = right;
     if (a->budget != b->budget)
         return a->budget < b->budget ? -1 : 1;
     if (a->makespan != b->makespan)
         return a->makespan < b->makespan ? -1 : 1;
-    return (a->segment > b->segment) - (a->segment < b->segment); /* the order of adding */
+    const uint32_t *first = a->plan.segment, *second = b->plan.segment;
+    return (first > second) - (first < second); /* the order of adding */
 }
 
 /* The segments follow the order of the plans; nothing more is kept than they need. */
 remat_status remat_plans_finish(remat_plans *plans, remat_error *error)
 {
     uint32_t *segments = malloc((plans->count * plans->n + 1) * sizeof *segments);
-    if (!segments)
+    bool *lean = malloc((plans->count * plans->n + 1) * sizeof *lean);
+    if (!segments || !lean) {
+        free(segments);
+        free(lean);
         return remat_fail_memory(error);
+    }
     if (plans->count > 0)
-        qsort(plans->plans, plans->count, sizeof *plans->plans, compare_plans);
+        qsort(plans->steps, plans->count, sizeof *plans->steps, compare_plans);
     for (size_t i = 0; i < plans->count; i++) {
-        uint32_t *to = segments + i * plans->n;
-        memcpy(to, plans->plans[i].segment, plans->n * sizeof *to);
-        plans->plans[i].segment = to;
+        remat_plan *plan = &plans->steps[i].plan;
+        memcpy(segments + i * plans->n, plan->segment, plans->n * sizeof *segments);
+        memcpy(lean + i * plans->n, plan->lean, plans->n * sizeof *lean);
+        *plan = (remat_plan){.segment = segments + i * plans->n, .lean = lean + i * plans->n};
     }
     free(plans->segments);
+    free(plans->lean);
     plans->segments = segments;
+    plans->lean = lean;
     plans->capacity = plans->count;
     remat_graph_clear(&plans->equation_2);
     return REMAT_OK;
@@ -136,7 +161,7 @@ remat_status remat_plans_finish(remat_plans *plans, remat_error *error)
 uint64_t remat_plans_model_peak(const void *table, size_t step)
 {
     const remat_plans *plans = table;
-    return plans->plans[step].model_peak;
+    return plans->steps[step].model_peak;
 }
 
 /* ---- members of remat_solver ---- */
@@ -146,8 +171,9 @@ void remat_plans_free(void *table)
     remat_plans *plans = table;
     if (!plans)
         return;
-    free(plans->plans);
+    free(plans->steps);
     free(plans->segments);
+    free(plans->lean);
     remat_bound_free(plans->bound);
     remat_graph_clear(&plans->equation_2);
     free(plans);
@@ -157,7 +183,7 @@ uint64_t remat_plans_bytes(const void *table)
 {
     const remat_plans *plans = table;
     return sizeof *plans + remat_bound_bytes(plans->bound) +
-           plans->count * (sizeof(plan) + plans->n * sizeof(uint32_t));
+           plans->count * (sizeof(planned) + plans->n * (sizeof(uint32_t) + sizeof(bool)));
 }
 
 uint64_t remat_plans_max_budget(const void *table)
@@ -173,19 +199,19 @@ size_t remat_plans_n_steps(const void *table)
 
 uint64_t remat_plans_step_budget(const void *table, size_t step)
 {
-    return ((const remat_plans *)table)->plans[step].budget;
+    return ((const remat_plans *)table)->steps[step].budget;
 }
 
 double remat_plans_step_makespan(const void *table, size_t step)
 {
-    return ((const remat_plans *)table)->plans[step].makespan;
+    return ((const remat_plans *)table)->steps[step].makespan;
 }
 
 remat_status remat_plans_trace(const void *table, const remat_problem *problem, size_t step,
                                remat_operations *operations, remat_error *error)
 {
     const remat_plans *plans = table;
-    return remat_plan_emit(problem->profile, plans->plans[step].segment, operations, error);
+    return remat_plan_emit(problem->profile, &plans->steps[step].plan, operations, error);
 }
 
 double remat_plans_lower_bound(const void *table, uint64_t budget)
@@ -198,25 +224,28 @@ remat_status remat_plans_save(const void *table, remat_buffer *buffer, remat_err
     const remat_plans *plans = table;
     remat_status status = remat_buffer_put_u64(buffer, plans->count);
     for (size_t i = 0; i < plans->count && !status; i++) {
-        const plan *one = &plans->plans[i];
+        const planned *one = &plans->steps[i];
         status = remat_buffer_put_u64(buffer, one->budget);
         status = status ? status : remat_buffer_put_u64(buffer, one->model_peak);
         status = status ? status : remat_buffer_put_f64(buffer, one->makespan);
         for (uint32_t v = 0; v < plans->n && !status; v++)
-            status = remat_buffer_put_u32(buffer, one->segment[v]);
+            status = remat_buffer_put_u32(buffer, 2 * one->plan.segment[v] + one->plan.lean[v]);
     }
     return status ? remat_fail_memory(error) : REMAT_OK;
 }
 
-static bool read_plan(const remat_order *order, remat_reader *reader, plan *one)
+static bool read_step(const remat_graph *graph, remat_reader *reader, planned *one)
 {
     one->budget = remat_reader_u64(reader);
     one->model_peak = remat_reader_u64(reader);
     one->makespan = remat_reader_f64(reader);
-    for (uint32_t v = 0; v < order->n; v++)
-        one->segment[v] = remat_reader_u32(reader);
+    for (uint32_t v = 0; v < graph->n; v++) {
+        uint32_t value = remat_reader_u32(reader);
+        one->plan.segment[v] = value / 2;
+        one->plan.lean[v] = value % 2;
+    }
     return !reader->failed && one->makespan >= 0 && isfinite(one->makespan) &&
-           remat_plan_valid(order, one->segment);
+           remat_plan_valid(graph, &one->plan);
 }
 
 remat_status remat_plans_load(const remat_problem *problem, remat_reader *reader, void **ret_table,
@@ -229,11 +258,9 @@ remat_status remat_plans_load(const remat_problem *problem, remat_reader *reader
     remat_plans *plans = NULL;
     remat_status status = remat_plans_new(profile, (size_t)count, &plans, error);
     for (uint64_t i = 0; i < count && !status; i++) {
-        plan *one = &plans->plans[plans->count];
-        one->segment = remat_plans_room(plans);
-        plans->count++;
-        if (!read_plan(&plans->equation_2.order, reader, one) ||
-            (i > 0 && one->budget < one[-1].budget))
+        planned *one = &plans->steps[plans->count];
+        one->plan = plan_at(plans, plans->count++);
+        if (!read_step(&plans->equation_2, reader, one) || (i > 0 && one->budget < one[-1].budget))
             status = remat_fail(error, REMAT_CORRUPT, NULL, "plan %llu of the table is damaged",
                                 (unsigned long long)i);
     }

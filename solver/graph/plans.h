@@ -14,7 +14,7 @@
 typedef struct remat_plans remat_plans;
 
 /* Steps a table may have for a profile of n nodes, at most `wanted`: a table of plans stays under
- * 64 MiB. */
+ * 80 MiB. */
 size_t remat_plans_limit(uint32_t n, size_t wanted);
 
 /* Bytes of a table of count plans and of building it. */
@@ -24,10 +24,10 @@ uint64_t remat_plans_estimate(const remat_profile *profile, size_t count);
 remat_status remat_plans_new(const remat_profile *profile, size_t capacity, remat_plans **ret_plans,
                              remat_error *error);
 
-/* Where the caller writes the segments of the next plan; NULL when the table is full. */
-uint32_t *remat_plans_room(remat_plans *plans);
+/* Where the caller writes the next plan; false when the table is full. */
+bool remat_plans_room(remat_plans *plans, remat_plan *ret_plan);
 
-/* Adds the plan written there. */
+/* Trims and adds the plan written there. */
 remat_status remat_plans_add(remat_plans *plans, const remat_graph *graph, remat_error *error);
 
 /* Sorts the plans and drops doubles. */
@@ -49,14 +49,17 @@ remat_status remat_plans_save(const void *table, remat_buffer *buffer, remat_err
 remat_status remat_plans_load(const remat_problem *problem, remat_reader *reader, void **ret_table,
                               remat_error *error);
 
+enum { REMAT_PLANS_VERSION = 2 }; /* of saved tables */
+
 #define REMAT_PLANS_CLASS "schedules without offloading"
 
 #define REMAT_PLANS_MEMBERS                                                                        \
-    .table_free = remat_plans_free, .table_bytes = remat_plans_bytes,                              \
-    .table_max_budget = remat_plans_max_budget, .n_steps = remat_plans_n_steps,                    \
-    .step_budget = remat_plans_step_budget, .step_makespan = remat_plans_step_makespan,            \
-    .model_peak = remat_plans_model_peak, .trace = remat_plans_trace,                              \
-    .lower_bound = remat_plans_lower_bound, .class_name = REMAT_PLANS_CLASS, .bounds_all = true,   \
-    .save = remat_plans_save, .load = remat_plans_load
+    .table_version = REMAT_PLANS_VERSION, .table_free = remat_plans_free,                          \
+    .table_bytes = remat_plans_bytes, .table_max_budget = remat_plans_max_budget,                  \
+    .n_steps = remat_plans_n_steps, .step_budget = remat_plans_step_budget,                        \
+    .step_makespan = remat_plans_step_makespan, .model_peak = remat_plans_model_peak,              \
+    .trace = remat_plans_trace, .lower_bound = remat_plans_lower_bound,                            \
+    .class_name = REMAT_PLANS_CLASS, .bounds_all = true, .save = remat_plans_save,                 \
+    .load = remat_plans_load
 
 #endif

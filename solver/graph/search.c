@@ -3,7 +3,11 @@
  * The recurrence gives every corner of the trade-off curve; as the true peak is the simulator's, which
  * frees more than the model knows, corners are taken all along the curve: time-centric ones from
  * the least feasible budget to no recomputation, memory-centric ones up to MEMORY_RANGE times the
- * least (beyond it they approach storing everything). */
+ * least (beyond it they approach storing everything).
+ *
+ * With REMAT_SEARCH_LEAN all this is done a second time: the recurrence with the choice of a lean
+ * boundary at every step, Chen's segments with lean ones alone. The candidates of the first time
+ * stay, as their replay may be the better one. */
 #include "graph/search.h"
 
 #include <math.h>
@@ -16,10 +20,10 @@ enum { TIME_STEPS = 72, MEMORY_STEPS = 40 };
 static remat_status add_corner(remat_plans *plans, const remat_graph *graph, const remat_sets *sets,
                                const remat_frontier *frontier, uint32_t entry, remat_error *error)
 {
-    uint32_t *segment = remat_plans_room(plans);
-    if (!segment)
+    remat_plan plan;
+    if (!remat_plans_room(plans, &plan))
         return REMAT_OK;
-    remat_frontier_path(frontier, sets, entry, segment);
+    remat_frontier_path(frontier, sets, entry, &plan);
     return remat_plans_add(plans, graph, error);
 }
 
@@ -45,15 +49,13 @@ static remat_status add_corners(remat_plans *plans, const remat_graph *graph,
     return status;
 }
 
-static remat_status add_frontier(const remat_search *search, remat_plans *plans,
-                                 const remat_graph *graph, const remat_sets *sets, bool memory,
+static remat_status add_frontier(const remat_frontier_rules *rules, remat_plans *plans,
+                                 const remat_graph *graph, const remat_sets *sets,
                                  const remat_host *host, remat_error *error)
 {
     remat_frontier frontier;
-    remat_frontier_rules rules = {.memory_centric = memory,
-                                  .thinned = search->thinned,
-                                  .memory_limit = host ? host->memory_limit : 0};
-    remat_status status = remat_frontier_init(&frontier, graph, sets, &rules, host, error);
+    bool memory = rules->memory_centric;
+    remat_status status = remat_frontier_init(&frontier, graph, sets, rules, host, error);
     if (status)
         return status;
     status = add_corners(plans, graph, sets, &frontier, memory ? MEMORY_RANGE : INFINITY,
@@ -62,53 +64,83 @@ static remat_status add_frontier(const remat_search *search, remat_plans *plans,
     return status;
 }
 
+/* The corners of one kind of boundary or, lean, of both. */
 static remat_status add_lower_sets(const remat_search *search, remat_plans *plans,
-                                   const remat_graph *graph, const remat_host *host,
-                                   remat_error *error)
+                                   const remat_graph *graph, const remat_sets *sets,
+                                   remat_boundary kind, const remat_host *host, remat_error *error)
 {
-    remat_sets sets;
-    remat_status status =
-        remat_sets_init(&sets, graph, search->family, search->most_sets, host, error);
-    if (status)
-        return status;
+    remat_frontier_rules rules = {.lean = kind == REMAT_BOUNDARY_LEAN,
+                                  .thinned = search->thinned,
+                                  .memory_limit = host ? host->memory_limit : 0};
+    remat_status status = REMAT_OK;
     if (search->candidates & REMAT_SEARCH_TIME)
-        status = add_frontier(search, plans, graph, &sets, false, host, error);
+        status = add_frontier(&rules, plans, graph, sets, host, error);
+    rules.memory_centric = true;
     if (!status && search->candidates & REMAT_SEARCH_MEMORY)
-        status = add_frontier(search, plans, graph, &sets, true, host, error);
-    remat_sets_clear(&sets);
+        status = add_frontier(&rules, plans, graph, sets, host, error);
     return status;
+}
+
+/* Kinds of boundary to search with: the lean one where a node that can be in one can be lean. */
+static int kinds_of(const remat_search *search, const remat_profile *profile)
+{
+    for (uint32_t v = 0; v < profile->n_nodes && search->candidates & REMAT_SEARCH_LEAN; v++)
+        if (profile->nodes[v].n_consumers > 0 && remat_can_be_lean(&profile->nodes[v]))
+            return REMAT_BOUNDARIES;
+    return 1;
+}
+
+static size_t steps_of(const remat_profile *profile, int kinds)
+{
+    return remat_plans_limit(profile->n_nodes, (size_t)kinds * REMAT_SEARCH_STEPS);
 }
 
 remat_estimate remat_search_estimate(const remat_search *search, const remat_profile *profile)
 {
-    enum { LIST = 128 }; /* corners of one set, of the order of what real networks have */
-    size_t steps = remat_plans_limit(profile->n_nodes, REMAT_SEARCH_STEPS);
+    int kinds = kinds_of(search, profile);
+    size_t steps = steps_of(profile, kinds);
     remat_estimate estimate = {.table_bytes = remat_plans_estimate(profile, steps),
                                .updates = (double)steps * profile->n_nodes};
     if (!(search->candidates & (REMAT_SEARCH_TIME | REMAT_SEARCH_MEMORY)))
         return estimate;
     uint64_t sets = search->most_sets;
     bool both = search->candidates & REMAT_SEARCH_TIME && search->candidates & REMAT_SEARCH_MEMORY;
-    estimate.table_bytes +=
-        remat_sets_bytes(profile->n_nodes, sets) + sets * LIST * sizeof(remat_entry);
-    estimate.updates += (both ? 2.0 : 1.0) * LIST * (double)sets * sqrt((double)sets);
+    estimate.table_bytes += remat_sets_bytes(profile->n_nodes, sets) + remat_frontier_bytes(sets);
+    double passes = (both ? 2 : 1) * (kinds > 1 ? 3 : 1); /* a step with a choice is two */
+    estimate.updates += passes * REMAT_FRONTIER_LIST * (double)sets * sqrt((double)sets);
     return estimate;
+}
+
+static remat_status add_candidates(const remat_search *search, remat_plans *plans,
+                                   const remat_graph *graph, int kinds, const remat_host *host,
+                                   remat_error *error)
+{
+    remat_sets sets = {0};
+    remat_status status = REMAT_OK;
+    if (search->candidates & (REMAT_SEARCH_TIME | REMAT_SEARCH_MEMORY))
+        status = remat_sets_init(&sets, graph, search->family, search->most_sets, host, error);
+    for (int kind = 0; kind < kinds && !status; kind++) {
+        if (search->candidates & REMAT_SEARCH_CHEN)
+            status = remat_chen_add(plans, graph, (remat_boundary)kind, host, error);
+        if (!status)
+            status = add_lower_sets(search, plans, graph, &sets, (remat_boundary)kind, host, error);
+    }
+    remat_sets_clear(&sets);
+    return status;
 }
 
 remat_status remat_search_tabulate(const remat_search *search, const remat_problem *problem,
                                    const remat_host *host, void **ret_table, remat_error *error)
 {
     const remat_profile *profile = problem->profile;
+    int kinds = kinds_of(search, profile);
     remat_plans *plans = NULL;
     remat_graph graph;
     remat_status status = remat_graph_init(&graph, profile, REMAT_MODEL_SAFE, error);
     if (!status)
-        status = remat_plans_new(profile, remat_plans_limit(profile->n_nodes, REMAT_SEARCH_STEPS),
-                                 &plans, error);
-    if (!status && search->candidates & REMAT_SEARCH_CHEN)
-        status = remat_chen_add(plans, &graph, host, error);
-    if (!status && search->candidates & (REMAT_SEARCH_TIME | REMAT_SEARCH_MEMORY))
-        status = add_lower_sets(search, plans, &graph, host, error);
+        status = remat_plans_new(profile, steps_of(profile, kinds), &plans, error);
+    if (!status)
+        status = add_candidates(search, plans, &graph, kinds, host, error);
     if (!status)
         status = remat_plans_finish(plans, error);
     remat_graph_clear(&graph);

@@ -8,7 +8,8 @@
 enum {
     REMAT_SEARCH_TIME = 1,   /* time-centric corners */
     REMAT_SEARCH_MEMORY = 2, /* memory-centric corners */
-    REMAT_SEARCH_CHEN = 4
+    REMAT_SEARCH_CHEN = 4,
+    REMAT_SEARCH_LEAN = 8 /* the same once more with lean boundaries too, where there can be any */
 };
 
 typedef struct remat_search {
@@ -18,7 +19,7 @@ typedef struct remat_search {
     bool thinned;        /* lists: remat_frontier_rules */
 } remat_search;
 
-enum { REMAT_SEARCH_STEPS = 160 };
+enum { REMAT_SEARCH_STEPS = 160 }; /* at most, with lean boundaries as many again */
 
 remat_estimate remat_search_estimate(const remat_search *search, const remat_profile *profile);
 
@@ -26,8 +27,8 @@ remat_estimate remat_search_estimate(const remat_search *search, const remat_pro
 remat_status remat_search_tabulate(const remat_search *search, const remat_problem *problem,
                                    const remat_host *host, void **ret_table, remat_error *error);
 
-/* Adds Chen's segments (chen_cuts.c) for a family of thresholds. */
-remat_status remat_chen_add(remat_plans *plans, const remat_graph *graph, const remat_host *host,
-                            remat_error *error);
+/* Adds Chen's segments (chen_cuts.c) for a family of thresholds, every boundary of this kind. */
+remat_status remat_chen_add(remat_plans *plans, const remat_graph *graph, remat_boundary kind,
+                            const remat_host *host, remat_error *error);
 
 #endif

@@ -339,8 +339,10 @@ static void describe(const remat_graph *graph, const uint64_t *bits, remat_set *
         if (c == 0)
             continue;
         boundary[set->n_boundary++] = v;
-        set->boundary_kept += graph->kept[v];
-        set->boundary_time += graph->time[v];
+        for (int kind = 0; kind < REMAT_BOUNDARIES; kind++) {
+            set->boundary_cached[kind] += graph->cached[kind][v];
+            set->boundary_spared[kind] += graph->spared[kind][v];
+        }
         if (graph->model == REMAT_MODEL_SAFE)
             set->entry += graph->gradient[v];
         if (set->far < node->consumers[node->n_consumers - 1] + 1)
@@ -388,7 +390,7 @@ remat_status remat_sets_init(remat_sets *ret_sets, const remat_graph *graph,
                              remat_error *error)
 {
     remat_sets sets = {.n = graph->n, .words = graph->words};
-    if (most >= UINT32_MAX)
+    if (most >= UINT32_MAX / REMAT_BOUNDARIES) /* see remat_step */
         return remat_fail(error, REMAT_TOO_LARGE, NULL, "%zu lower sets are too many", most);
     sets.bits = calloc(most * sets.words, sizeof *sets.bits);
     remat_status status = sets.bits ? REMAT_OK : remat_fail_memory(error);

@@ -17,13 +17,13 @@ typedef struct remat_set {
                      nodes is in the boundary of one */
     uint32_t first, n_boundary; /* into boundary[] of the family */
     uint64_t bytes;             /* kept and gradient of its nodes */
-    uint64_t boundary_kept;
+    uint64_t boundary_cached[REMAT_BOUNDARIES];
     uint64_t
         entry; /* bytes that a segment starting from it holds for it: gradients of the boundary;
                        0 under equation (2) */
     uint64_t leave; /* bytes that a segment ending in it holds outside: the last two terms of
                        equation (2); 0 under the safe model */
-    double time, boundary_time;
+    double time, boundary_spared[REMAT_BOUNDARIES];
 } remat_set;
 
 /* Ordered by level, then size, then members; the empty set is the first, V the last. No set twice.

@@ -1,0 +1,344 @@
+/* Lean boundaries: nodes with saved bytes of which a boundary keeps the output alone and which are
+ * run again. The recurrence over them is held against exhaustive search in graph_lowerset.c. */
+#include "../unit/graph_support.h"
+
+#include "graph/frontier.h"
+#include "graph/plans.h"
+#include "graph/search.h"
+
+#include <math.h>
+
+static bool saves_inside(const remat_profile *profile)
+{
+    for (uint32_t v = 0; v + 1 < profile->n_nodes; v++)
+        if (profile->nodes[v].saved_bytes > 0)
+            return true;
+    return false;
+}
+
+/* ---- one plan ---- */
+
+/* A valid plan: along every edge the segment stays or goes up by one. */
+static void random_plan(uint64_t *seed, const remat_graph *graph, const remat_plan *plan)
+{
+    const remat_order *order = &graph->order;
+    uint32_t *segment = plan->segment;
+    for (uint32_t v = 0; v < order->n; v++) {
+        segment[v] = v > 0 && order->first_before[v] == order->first_before[v + 1] &&
+                     support_below(seed, 3) == 0;
+        for (uint32_t i = order->first_before[v]; i < order->first_before[v + 1]; i++)
+            if (segment[order->before[i]] > segment[v])
+                segment[v] = segment[order->before[i]];
+        if (order->first_before[v] < order->first_before[v + 1])
+            segment[v] += support_below(seed, 2) == 0;
+        plan->lean[v] = support_below(seed, 3) > 0;
+    }
+    remat_plan_trim(graph->profile, plan);
+}
+
+static remat_simulation replay(const remat_profile *profile, const remat_operations *traced)
+{
+    remat_operations live = {0}, whole = {0};
+    remat_simulation simulation;
+    remat_error error = {0};
+    assert_int_equal(remat_liveness(profile, traced, &live, &error), REMAT_OK);
+    assert_int_equal(remat_insert_states(profile, &live, &whole, &error), REMAT_OK);
+    assert_int_equal(remat_simulate(profile, &whole, NULL, NULL, NULL, &simulation, &error), 0);
+    if (!simulation.valid)
+        fail_msg("operation %zu: %s", simulation.bad_operation, simulation.reason);
+    remat_operations_clear(&live);
+    remat_operations_clear(&whole);
+    return simulation;
+}
+
+/* What lean nodes save is not there while a later segment is done. */
+static void check_lean_nodes(const remat_profile *profile, const remat_plan *plan,
+                             const remat_operations *traced)
+{
+    bool saved[GRAPH_NODES] = {false};
+    for (size_t i = 0; i < traced->length; i++) {
+        const remat_operation *one = &traced->items[i];
+        if (one->kind == REMAT_A)
+            saved[one->index] = true;
+        for (uint32_t u = 0; one->kind == REMAT_B && u < profile->n_nodes; u++)
+            assert_false(saved[u] && plan->lean[u] && plan->segment[u] < plan->segment[one->index]);
+    }
+}
+
+/* The model bounds peak and recomputation of any plan. */
+static remat_plan_cost check_plan(const remat_graph *graph, const remat_plan *plan)
+{
+    remat_plan_cost cost;
+    remat_operations traced = {0};
+    remat_error error = {0};
+    assert_true(remat_plan_valid(graph, plan));
+    assert_int_equal(remat_plan_measure(graph, plan, &cost, &error), REMAT_OK);
+    assert_int_equal(remat_plan_emit(graph->profile, plan, &traced, &error), REMAT_OK);
+    remat_simulation simulation = replay(graph->profile, &traced);
+    if (simulation.peak > cost.bytes)
+        fail_msg("peak %llu, model %llu", (unsigned long long)simulation.peak,
+                 (unsigned long long)cost.bytes);
+    assert_true(simulation.recomputed_time <= cost.overhead + 1e-9);
+    check_lean_nodes(graph->profile, plan, &traced);
+    remat_operations_clear(&traced);
+    return cost;
+}
+
+static void any_plan_is_bounded(void **state)
+{
+    (void)state;
+    uint64_t seed = 11;
+    size_t leaner = 0;
+    for (int round = 0; round < 3000; round++) {
+        graph_kind kind = {.n = 2 + (uint32_t)support_below(&seed, 14),
+                           .density = 2 + support_below(&seed, 5),
+                           .real_times = support_below(&seed, 2)};
+        remat_profile *profile = graph_random(&seed, &kind);
+        remat_plan plan = {.segment = (uint32_t[GRAPH_NODES]){0}, .lean = (bool[GRAPH_NODES]){0}};
+        remat_graph graph;
+        remat_error error = {0};
+        assert_int_equal(remat_graph_init(&graph, profile, REMAT_MODEL_SAFE, &error), REMAT_OK);
+        random_plan(&seed, &graph, &plan);
+        remat_plan_cost lean = check_plan(&graph, &plan);
+        memset(plan.lean, 0, kind.n * sizeof *plan.lean);
+        remat_plan_cost full = check_plan(&graph, &plan);
+        assert_true(lean.bytes <= full.bytes && lean.overhead >= full.overhead);
+        leaner += lean.bytes < full.bytes;
+        remat_graph_clear(&graph);
+        remat_profile_free(profile);
+    }
+    assert_true(leaner > 100);
+}
+
+/* ---- the recurrence ---- */
+
+/* Every corner is what its sequence measures. */
+static void recurrence_measures_alike(void **state)
+{
+    (void)state;
+    uint64_t seed = 12;
+    for (int round = 0; round < 200; round++) {
+        graph_kind kind = {.n = 2 + (uint32_t)support_below(&seed, 9), .density = 3};
+        remat_profile *profile = graph_random(&seed, &kind);
+        remat_graph graph;
+        remat_sets sets;
+        remat_frontier frontier;
+        remat_error error = {0};
+        remat_frontier_rules rules = {.memory_centric = round % 2, .lean = true};
+        size_t most = remat_sets_most(profile, REMAT_FAMILY_EXACT, 5000);
+        assert_int_equal(remat_graph_init(&graph, profile, REMAT_MODEL_SAFE, &error), REMAT_OK);
+        assert_int_equal(remat_sets_init(&sets, &graph, REMAT_FAMILY_EXACT, most, NULL, &error), 0);
+        assert_int_equal(remat_frontier_init(&frontier, &graph, &sets, &rules, NULL, &error), 0);
+        for (uint32_t i = 0; i < frontier.counts[0]; i++) {
+            remat_plan plan = {.segment = (uint32_t[GRAPH_NODES]){0},
+                               .lean = (bool[GRAPH_NODES]){0}};
+            remat_plan_cost cost;
+            remat_frontier_path(&frontier, &sets, i, &plan);
+            remat_plan_trim(profile, &plan);
+            assert_int_equal(remat_plan_measure(&graph, &plan, &cost, &error), REMAT_OK);
+            assert_true((double)(cost.bytes - graph.constant) == frontier.entries[0][i].bytes);
+            assert_true(fabs(fabs(frontier.entries[0][i].cost) - cost.overhead) < 1e-9);
+        }
+        remat_frontier_clear(&frontier);
+        remat_sets_clear(&sets);
+        remat_graph_clear(&graph);
+        remat_profile_free(profile);
+    }
+}
+
+/* ---- the solver ---- */
+
+/* lowerset's search of small graphs, without the lean candidates. */
+static remat_status tabulate_full(const remat_problem *problem, const remat_host *host,
+                                  void **ret_table, remat_error *error)
+{
+    remat_search search = {.family = REMAT_FAMILY_EXACT,
+                           .candidates =
+                               REMAT_SEARCH_TIME | REMAT_SEARCH_MEMORY | REMAT_SEARCH_CHEN,
+                           .most_sets = remat_sets_most(problem->profile, REMAT_FAMILY_EXACT, 600),
+                           .thinned = true};
+    return remat_search_tabulate(&search, problem, host, ret_table, error);
+}
+
+static void save_table(const remat_solver *solver, const remat_problem *problem,
+                       remat_buffer *ret_buffer)
+{
+    void *table = NULL;
+    assert_int_equal(solver->tabulate(problem, NULL, &table, NULL), REMAT_OK);
+    assert_int_equal(solver->save(table, ret_buffer, NULL), REMAT_OK);
+    solver->table_free(table);
+}
+
+static void assert_same_table(const remat_solver *a, const remat_solver *b,
+                              const remat_problem *problem)
+{
+    remat_buffer one = {0}, two = {0};
+    save_table(a, problem, &one);
+    save_table(b, problem, &two);
+    assert_int_equal(one.length, two.length);
+    assert_memory_equal(one.data, two.data, one.length);
+    remat_buffer_clear(&one);
+    remat_buffer_clear(&two);
+}
+
+/* Every step of a table is within its nominal bytes and takes the time that it says. */
+static void check_steps(const remat_solver *solver, const remat_problem *problem)
+{
+    void *table = NULL;
+    remat_error error = {0};
+    assert_int_equal(solver->tabulate(problem, NULL, &table, &error), REMAT_OK);
+    for (size_t step = 0; step < solver->n_steps(table); step++) {
+        remat_operations traced = {0};
+        assert_int_equal(solver->trace(table, problem, step, &traced, &error), REMAT_OK);
+        remat_simulation simulation = replay(problem->profile, &traced);
+        assert_true(simulation.peak <= solver->step_budget(table, step));
+        assert_true(simulation.makespan == solver->step_makespan(table, step));
+        remat_operations_clear(&traced);
+    }
+    solver->table_free(table);
+}
+
+/* Every schedule of one is served by the other as fast in the same bytes. Returns at how many
+ * points it is faster or needs less than the least of the first. */
+static size_t compare_frontiers(const remat_table *full, const remat_table *both)
+{
+    size_t count, other, better = 0;
+    const remat_point *points = remat_table_frontier(full, &count);
+    const remat_point *others = remat_table_frontier(both, &other);
+    assert_true(count > 0 && other > 0);
+    for (size_t i = 0; i < count; i++) {
+        ptrdiff_t at = remat_table_point(both, points[i].peak);
+        assert_true(at >= 0 && others[at].makespan <= points[i].makespan);
+        better += others[at].makespan < points[i].makespan;
+    }
+    return better + (others[0].peak < points[0].peak);
+}
+
+static void adds_and_takes_nothing(void **state)
+{
+    (void)state;
+    uint64_t seed = 13;
+    size_t better = 0;
+    const remat_solver *solver = remat_solver_find("lowerset");
+    remat_solver before = *solver;
+    before.tabulate = tabulate_full;
+    for (int round = 0; round < 400; round++) {
+        graph_kind kind = {.n = 2 + (uint32_t)support_below(&seed, 8),
+                           .density = 2 + support_below(&seed, 3),
+                           .plain = round % 4 == 0,
+                           .real_times = support_below(&seed, 2)};
+        remat_profile *profile = graph_random(&seed, &kind);
+        remat_problem problem = support_problem("lowerset", profile, 1000000);
+        remat_table *full = NULL, *both = NULL;
+        remat_error error = {0};
+        assert_int_equal(remat_tabulate(&before, &problem, NULL, &full, &error), REMAT_OK);
+        assert_int_equal(remat_tabulate(solver, &problem, NULL, &both, &error), REMAT_OK);
+        better += compare_frontiers(full, both);
+        check_steps(solver, &problem);
+        if (!saves_inside(profile))
+            assert_same_table(&before, solver, &problem);
+        remat_table_free(full);
+        remat_table_free(both);
+        remat_profile_free(profile);
+    }
+    assert_true(better > 0);
+}
+
+/* ---- blocks ---- */
+
+/* Eight blocks (output 1, saved 20, gradient 1; F takes 1, B 2; B reads its input) and the loss
+ * (output 0; 1 and 1). During B of block 8 saved(8), grad(8), the gradient and the value of block 7
+ * are there, and those of blocks 1 to 6 or else an earlier segment has two blocks, whose saved
+ * values are 40: 20 + 1 + 1 + 1 + 6 = 29. All blocks but the 8th run again. A full boundary holds 20
+ * saved bytes, as does each block of the segment that is done, so in 29 + 21 they are of two blocks
+ * at most: a first segment of one or two, and one more. */
+static remat_profile *eight_blocks(void)
+{
+    support_stage stages[9];
+    for (int i = 0; i < 8; i++)
+        stages[i] = (support_stage){.a = 1, .saved = 20, .delta = 1, .uf = 1, .ub = 2};
+    stages[8] = (support_stage){.uf = 1, .ub = 1};
+    support_chain chain = {.n = 9, .n_inputs = 1, .stages = stages};
+    return support_profile(&chain);
+}
+
+static void blocks_fit(void **state)
+{
+    (void)state;
+    remat_profile *profile = eight_blocks();
+    remat_problem problem = support_problem("lowerset", profile, 1000000);
+    const remat_solver *solver = remat_solver_find("lowerset");
+    remat_solver before = *solver;
+    before.tabulate = tabulate_full;
+    remat_table *full = NULL, *both = NULL;
+    remat_error error = {0};
+    size_t count;
+    assert_int_equal(remat_tabulate(&before, &problem, NULL, &full, &error), REMAT_OK);
+    assert_int_equal(remat_tabulate(solver, &problem, NULL, &both, &error), REMAT_OK);
+    assert_true(remat_table_frontier(full, &count)->peak > 29 + 21);
+    const remat_point *point = remat_table_frontier(both, &count);
+    assert_int_equal(point->peak, 29);
+    assert_true(point->makespan == 8 * 3 + 2 + 7);
+    remat_table_free(full);
+    remat_table_free(both);
+    remat_profile_free(profile);
+}
+
+/* ---- storage ---- */
+
+/* As remat_plans_save writes it: bytes before the first plan; in a plan before the nodes, each of
+ * which is twice its segment and one more where it is lean. */
+enum { COUNT = 8, NODES_AT = 24 };
+
+static uint32_t number_at(const remat_buffer *buffer, size_t at)
+{
+    remat_reader reader = {.data = buffer->data, .length = buffer->length, .position = at};
+    return remat_reader_u32(&reader);
+}
+
+/* Lean nodes stay lean, and a node that is not in a boundary cannot be made so. */
+static void leanness_survives_storage(void **state)
+{
+    (void)state;
+    remat_profile *profile = eight_blocks();
+    const remat_solver *solver = remat_solver_find("lowerset");
+    remat_problem problem = support_problem("lowerset", profile, 1000000);
+    remat_buffer buffer = {0}, again = {0};
+    save_table(solver, &problem, &buffer);
+    size_t record = NODES_AT + sizeof(uint32_t) * profile->n_nodes, lean = 0, full = 0;
+    assert_int_equal((buffer.length - COUNT) % record, 0);
+    for (size_t at = COUNT; at < buffer.length; at += record) {
+        uint32_t first = number_at(&buffer, at + NODES_AT);
+        uint32_t second = number_at(&buffer, at + NODES_AT + sizeof first);
+        lean += first % 2;
+        full += first % 2 == 0 && second > first + 1;
+    }
+    assert_true(lean > 0 && full > 0);
+    remat_reader reader = {.data = buffer.data, .length = buffer.length};
+    void *table = NULL;
+    assert_int_equal(solver->load(&problem, &reader, &table, NULL), REMAT_OK);
+    assert_int_equal(solver->save(table, &again, NULL), REMAT_OK);
+    assert_int_equal(buffer.length, again.length);
+    assert_memory_equal(buffer.data, again.data, buffer.length);
+    solver->table_free(table);
+    for (size_t loss = COUNT + record - sizeof(uint32_t); loss < buffer.length; loss += record) {
+        remat_error error = {0};
+        reader.position = 0;
+        buffer.data[loss] ^= 1;
+        assert_int_equal(solver->load(&problem, &reader, &table, &error), REMAT_CORRUPT);
+        buffer.data[loss] ^= 1;
+    }
+    remat_buffer_clear(&buffer);
+    remat_buffer_clear(&again);
+    remat_profile_free(profile);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(any_plan_is_bounded),       cmocka_unit_test(recurrence_measures_alike),
+        cmocka_unit_test(adds_and_takes_nothing),    cmocka_unit_test(blocks_fit),
+        cmocka_unit_test(leanness_survives_storage),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
