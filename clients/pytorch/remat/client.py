@@ -13,7 +13,7 @@ import urllib.error
 import urllib.request
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Dict, Iterable, Optional, Union
+from typing import Any, Dict, Iterable, Optional, Sequence, Union
 
 from .errors import BudgetError, ServiceError
 
@@ -145,6 +145,17 @@ class Client:
                                    f"{question['profile_id']}") from error
             answer = self._call("POST", "/v1/schedules", question)
         return self._wait(answer) if "job_id" in answer else answer
+
+    def peak(self, profile: Dict[str, Any], operations: Sequence[Sequence[Any]],
+             link: Optional[Dict[str, Any]] = None) -> int:
+        """What the service's simulator finds for an operation list. Raises ServiceError, also where it is not valid."""
+        question: Dict[str, Any] = {"profile": profile, "operations": operations}
+        if link is not None:
+            question["link"] = link
+        found = self._call("POST", "/v1/simulations", question)
+        if not found["valid"]:
+            raise ServiceError(f"{self.server}: an operation list of its own is not valid here: {found['reason']}")
+        return found["peak"]
 
     def _wait(self, job: Dict[str, Any]) -> Dict[str, Any]:
         deadline = time.monotonic() + self.timeout

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import statistics
 import time
@@ -10,21 +9,27 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 import torch
 
+from .gradients import Readers, Sharing, lend, plain_order
 from .graph import Environment, Graph, Leaf, Node, map_tensors, storage_bytes, tensors_of
 from .memory import Recorder
 from .states import RNG, Buffers, Everything, Generators, State, state_bytes
-from .tape import Tape
+from .tape import Gradient, Tape
 
 LOSS = "<loss>"  # the artificial sink: its backward seeds the gradients of the model's outputs
 
 
 @dataclasses.dataclass
 class Measured:
-    """What the executor must know beside the graph."""
+    """What the executor must know beside the graph.
+
+    The profile is for schedules whose backwards run last node first, as in a plain step; for_order gives that of
+    another order, the loss first, or with None one that holds for all.
+    """
 
     profile: Dict[str, Any]
     states: List[State]  # in the order of the profile's states
     wanted: Dict[Leaf, bool]  # tensors that have a gradient
+    for_order: Callable[[Optional[Sequence[int]]], Dict[str, Any]]
 
 
 @dataclasses.dataclass
@@ -34,6 +39,7 @@ class _Costs:
     output: int = 0
     saved: int = 0
     gradient: int = 0
+    made_by: Dict[int, int] = dataclasses.field(default_factory=dict)  # of it, by the reader that makes a part
     forward_workspace: int = 0
     save_workspace: int = 0
     backward_workspace: int = 0
@@ -64,7 +70,17 @@ def measure(graph: Graph, model: torch.nn.Module, inputs: Environment, device: t
         else:
             meter.take_times(times)
     states, reads = find_states(graph, model, device)
-    return Measured(_document(graph, meter, inputs, states, reads, device, name), [s for _, s in states], meter.wanted)
+    outside = {"name": name[:200], "inputs": [_input_document(label, slot, inputs[slot], meter.wanted)
+                                              for label, slot in graph.placeholders],
+               "states": [{"id": key, "bytes": state_bytes(state.save())} for key, state in states],
+               "source": {"framework": f"pytorch {torch.__version__}", "device": str(device),
+                          "note": "measured by remat.profile"}}
+
+    def for_order(order: Optional[Sequence[int]]) -> Dict[str, Any]:
+        return {"format": "remat-profile/1", "time_unit": "us", **outside,
+                "nodes": _nodes_document(graph, meter.in_order(order), reads)}
+
+    return Measured(for_order(plain_order(graph)), [s for _, s in states], meter.wanted, for_order)
 
 
 class _Meter:
@@ -77,9 +93,11 @@ class _Meter:
                 self.wanted[slot, place] = tensor.requires_grad
         shared = shared_parameters(graph)
         self._shared = [[p for p in node.parameters() if id(p) in shared] for node in graph.nodes]
-        self._retained: List[int] = []  # by node: bytes that B leaves, those of the gradients it makes
+        self._readers, self._sharing = Readers(graph, plain_order(graph)), Sharing()
+        self._rise: List[int] = []  # by node: bytes that B takes beyond those before it
+        self._received: List[Dict[Leaf, int]] = []  # bytes of the gradients of inputs that it makes or adds to
+        self._made_of_parameters: List[int] = []  # bytes of those of parameters that it makes
         self._last_user = {id(p): v for v, node in enumerate(graph.nodes) for p in node.parameters()}
-        self._readers = collections.Counter(slot for node in graph.nodes for slot in node.inputs)
         self._last_reader = {slot: v for v, node in enumerate(graph.nodes) for slot in node.inputs}
 
     def _walk(self, visit: Callable[[int, Node, List[Any]], List[Any]]) -> None:
@@ -111,10 +129,16 @@ class _Meter:
             self._take_sizes(v, node, values, outputs, tape)
             summed = self._earlier_sums(v, node, values, tape)
             seeds = _seeds(tape, outputs)
+            known = {id(p) for p, s in zip(self._shared[v], summed[len(tape.gated):]) if s is not None}
             recorder.mark()
-            kept = self._run_backward(node, tape, values, outputs, seeds, summed, self._shared[v])
+            received, gradients = self._run_backward(node, tape, values, outputs, seeds, summed)
             recorder.mark()
-            self._retained.append(sum(t.numel() * t.element_size() for t in kept))
+            self._received.append({leaf: _bytes(g) for leaf, g in zip(_leaves(node, values, tape.gated), received)
+                                   if g is not None})
+            self._made_of_parameters.append(sum(_bytes(g) for p, g in zip(node.parameters(), gradients)
+                                                if g is not None and id(p) not in known))
+            del received, gradients
+            self._look_at_sharing(v, node, values)
             return outputs
 
         recorder.mark()
@@ -138,30 +162,32 @@ class _Meter:
                 place += 1
 
     def _earlier_sums(self, v: int, node: Node, values: List[Any], tape: Tape) -> List[Any]:
-        """Gradients that other users of the inputs and parameters have left, for the node's backward to add to. Which
-        reader of a value runs backward first is the schedule's choice: all are measured as if another had. Parameters
-        are shared by parts that follow each other: there the last user is the first."""
-        slots = [slot for slot, value in zip(node.inputs, values) for _ in tensors_of(value)]
+        """Gradients that other users of the inputs and parameters have left, for the node's backward to add to, where
+        backwards run last node first."""
         tensors = [t for value in values for t in tensors_of(value)]
-        sums = [torch.zeros_like(tensors[p]) if self._readers[slots[p]] > 1 else None for p in tape.gated]
+        sums = [None if self._readers.is_first(v, slot) else torch.zeros_like(tensors[place])
+                for place, (slot, _) in zip(tape.gated, _leaves(node, values, tape.gated))]
         return sums + [torch.zeros_like(p) if self._last_user[id(p)] > v else None for p in self._shared[v]]
 
     def _run_backward(self, node: Node, tape: Tape, values: List[Any], outputs: List[Any], seeds: List[Any],
-                      summed: List[Any], shared: Sequence[torch.Tensor]) -> List[torch.Tensor]:
-        """Gradients that were not there before."""
+                      summed: List[Any]) -> Tuple[List[Gradient], List[Gradient]]:
+        """Gradients of the gated inputs and of the parameters. Takes the seeds and the sums."""
         if tape.root is None:
-            return []
+            return [], []
         tape.seeds.extend(seeds)
         tape.seeds.extend(summed)
-        there = [gradient is not None for gradient in summed]
         seeds.clear()
         summed.clear()
-        parameters = node.parameters()
-        received, gradients = tape.backward(parameters, tensors_of(values), tensors_of(outputs))
-        summed_up = {id(p) for p, known in zip(shared, there[len(received):]) if known}
-        made = [g for g, known in zip(received, there) if not known]
-        made += [g for p, g in zip(parameters, gradients) if id(p) not in summed_up]
-        return [g for g in made if g is not None]
+        return tape.backward(node.parameters(), tensors_of(values), tensors_of(outputs))
+
+    def _look_at_sharing(self, v: int, node: Node, values: List[Any]) -> None:
+        tape = Tape()
+        outputs = tape.record(node, values, self.flags(node.inputs, values), ())
+        seeds = _seeds(tape, outputs)
+        held = list(seeds)  # or what is made later could lie where they were
+        received, _ = self._run_backward(node, tape, values, outputs, seeds, [None] * len(tape.gated))
+        self._sharing.look(_leaves(node, values, tape.gated), received)
+        del held
 
     def take_workspaces(self, recorder: Recorder) -> None:
         segments = recorder.segments()
@@ -170,7 +196,29 @@ class _Meter:
             forward, save, _, backward = segments[5 * v + 1:5 * v + 5]
             costs.forward_workspace = max(0, forward.peak - forward.start - costs.output)
             costs.save_workspace = max(0, save.peak - save.start - costs.output - costs.saved)
-            costs.backward_workspace = max(0, backward.peak - backward.start - self._retained[v])
+            self._rise.append(backward.peak - backward.start)
+
+    def in_order(self, order: Optional[Sequence[int]]) -> List[_Costs]:
+        """With gradients and workspaces of the backwards for one order of them, or for all. Who adds to a gradient has
+        a workspace for what it adds; who makes it takes as much, and leaves it."""
+        found = [dataclasses.replace(costs, made_by={}) for costs in self.costs]
+        readers = Readers(self.graph, order)
+        covered = self._sharing.covered(readers)
+        for v, costs in enumerate(found):
+            costs.backward_workspace = self._rise[v] - self._made_of_parameters[v]
+            for leaf, whole in self._received[v].items():
+                if not readers.is_first(v, leaf[0]):
+                    continue
+                counted = 0 if leaf in covered else self._sharing.written(leaf, whole, readers)
+                costs.backward_workspace -= counted
+                if leaf[0] in readers.producers:
+                    maker = found[readers.producers[leaf[0]]]
+                    maker.gradient -= whole - counted
+                    maker.made_by[v] = maker.made_by.get(v, 0) + counted
+        lend(self.graph, readers, found)
+        for costs in found:
+            costs.backward_workspace = max(0, costs.backward_workspace)
+        return found
 
     # ---- times ----
 
@@ -187,7 +235,7 @@ class _Meter:
                 outputs = tape.record(node, values, self.flags(node.inputs, values), ())
                 seeds, summed = _seeds(tape, outputs), [None] * len(tape.gated)
                 begin = self._clock()
-                self._run_backward(node, tape, values, outputs, seeds, summed, ())
+                self._run_backward(node, tape, values, outputs, seeds, summed)
                 backward.append(self._clock() - begin)
             self.costs[v].forward_time = 1e6 * statistics.median(forward[1:])
             self.costs[v].backward_time = 1e6 * statistics.median(backward[1:])
@@ -226,6 +274,12 @@ def _detached(value: Any) -> Any:
     return map_tensors(value, torch.Tensor.detach)
 
 
+def _leaves(node: Node, values: Sequence[Any], places: Sequence[int]) -> List[Leaf]:
+    """Of the tensors among a node's inputs, those at the places."""
+    found = [(slot, k) for slot, value in zip(node.inputs, values) for k in range(len(tensors_of(value)))]
+    return [found[place] for place in places]
+
+
 def _seeds(tape: Tape, outputs: List[Any]) -> List[Any]:
     tensors = tensors_of(outputs)
     return [torch.ones_like(tensors[place]) for place in tape.differentiable]
@@ -237,20 +291,38 @@ def with_parameter_gradients(measured: Measured, graph: Graph) -> Measured:
     """The same, the gradients of the parameters counted, each from the first backward that makes it to the end of the
     step: in the profile the gradient of a graph input of no bytes, one for all parameters that the same nodes use."""
     users: Dict[int, List[int]] = {}
-    parameters: Dict[int, torch.Tensor] = {}
+    sizes: Dict[int, int] = {}
     for v, node in enumerate(graph.nodes):
         for parameter in node.parameters():
             users.setdefault(id(parameter), []).append(v)
-            parameters[id(parameter)] = parameter
-    amounts: Dict[Tuple[int, ...], int] = {}
-    for key, used_by in users.items():
-        amounts[tuple(used_by)] = amounts.get(tuple(used_by), 0) + _bytes(parameters[key])
-    inputs, nodes = list(measured.profile["inputs"]), list(measured.profile["nodes"])
+            sizes[id(parameter)] = _bytes(parameter)
+
+    def for_order(order: Optional[Sequence[int]]) -> Dict[str, Any]:
+        position = {v: k for k, v in enumerate(order or range(len(graph.nodes)))}  # the reverse is the worst
+        amounts: Dict[Tuple[int, ...], int] = {}
+        for key, used_by in users.items():
+            apart = sums_late(sorted(used_by, key=position.get))
+            for nodes in [(v,) for v in used_by] if apart else [tuple(used_by)]:
+                amounts[nodes] = amounts.get(nodes, 0) + sizes[key]
+        return _with_inputs(measured.for_order(order), amounts)
+
+    return dataclasses.replace(measured, profile=for_order(plain_order(graph)), for_order=for_order)
+
+
+def sums_late(order: Sequence[int]) -> bool:
+    """Whether the gradients of a parameter, from nodes in the order of their backwards, are kept apart and summed at
+    the end. Plain order is last node first. Sums of two are the same either way; of three or more they are not, to the
+    bit."""
+    return len(order) > 2 and list(order) != sorted(order, reverse=True)
+
+
+def _with_inputs(profile: Dict[str, Any], amounts: Dict[Tuple[int, ...], int]) -> Dict[str, Any]:
+    inputs, nodes = list(profile["inputs"]), list(profile["nodes"])
     for k, (used_by, amount) in enumerate(amounts.items()):
         inputs.append({"id": f"parameters {k}", "bytes": 0, "gradient_bytes": amount})
         for v in used_by:
             nodes[v] = {**nodes[v], "inputs": [*nodes[v]["inputs"], f"parameters {k}"]}
-    return dataclasses.replace(measured, profile={**measured.profile, "inputs": inputs, "nodes": nodes})
+    return {**profile, "inputs": inputs, "nodes": nodes}
 
 
 def _bytes(tensor: torch.Tensor) -> int:
@@ -277,21 +349,15 @@ def find_states(graph: Graph, model: torch.nn.Module,
     return states, reads
 
 
-def _document(graph: Graph, meter: _Meter, inputs: Environment, states: List[Tuple[str, State]],
-              reads: List[List[str]], device: torch.device, name: str) -> Dict[str, Any]:
+def _nodes_document(graph: Graph, by_node: List[_Costs], reads: List[List[str]]) -> List[Dict[str, Any]]:
     producers, ids = graph.producers(), {slot: label for label, slot in graph.placeholders}
     ids.update({slot: graph.nodes[v].name for slot, v in producers.items()})
     nodes = [_node_document(node, costs, [ids[slot] for slot in node.inputs], touched)
-             for node, costs, touched in zip(graph.nodes, meter.costs, reads)]
+             for node, costs, touched in zip(graph.nodes, by_node, reads)]
     nodes.append({"id": LOSS, "op": "loss", "inputs": list(dict.fromkeys(ids[s] for s in graph.output_slots())),
                   "forward_time": 0, "backward_time": 0, "output_bytes": 0, "gradient_bytes": 0,
                   "backward_uses_inputs": True, "backward_uses_output": False})
-    return {"format": "remat-profile/1", "name": name[:200], "time_unit": "us",
-            "source": {"framework": f"pytorch {torch.__version__}", "device": str(device),
-                       "note": "measured by remat.profile"},
-            "inputs": [_input_document(label, slot, inputs[slot], meter.wanted)
-                       for label, slot in graph.placeholders],
-            "states": [{"id": key, "bytes": state_bytes(state.save())} for key, state in states], "nodes": nodes}
+    return nodes
 
 
 def _input_document(label: str, slot: int, value: Any, wanted: Dict[Leaf, bool]) -> Dict[str, Any]:

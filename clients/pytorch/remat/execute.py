@@ -13,8 +13,9 @@ from .autocast import Autocast
 from .graph import Environment, Graph, Leaf, Slot, map_tensors, tensors_of
 from .offload import Host
 from .plan import INPUT, OUT, SAVED, Operation, Plan
-from .costs import Measured, shared_parameters
-from .tape import Gradient, Tape
+from .costs import shared_parameters, sums_late
+from .states import State
+from .tape import Gradient, Tape, own
 
 Observer = Callable[[Operation], None]
 
@@ -22,12 +23,13 @@ Observer = Callable[[Operation], None]
 class Program:
     """A graph with its plan: what is the same in every step."""
 
-    def __init__(self, graph: Graph, measured: Measured, plan: Plan, device: torch.device) -> None:
+    def __init__(self, graph: Graph, states: Sequence[State], wanted: Dict[Leaf, bool], plan: Plan,
+                 device: torch.device) -> None:
         self.graph, self.plan, self.device = graph, plan, device
         self.places = {slot: (OUT, v) for slot, v in graph.producers().items()}
         self.places.update((slot, (INPUT, k)) for k, (_, slot) in enumerate(graph.placeholders))
         self.read_by_nodes = {slot for node in graph.nodes for slot in node.inputs}
-        self.states, self.wanted = measured.states, measured.wanted
+        self.states, self.wanted = states, wanted
         self.loss = len(graph.nodes)
         counts: Dict[int, int] = {}
         for slot, place in self.wanted:
@@ -44,13 +46,17 @@ class Program:
         self.input_leaves = [(slot, p) for _, slot in graph.placeholders for p in range(counts[slot])
                              if self.wanted[slot, p]]
         self.output_leaves = [(slot, p) for slot in graph.output_slots() for p in range(counts[slot])]
+        self.ends = [leaf for leaf in self.output_leaves if self.wanted[leaf]]
 
     def __call__(self, values: Environment, observer: Optional[Observer] = None) -> Any:
         """One forward. values: of the placeholders. Returns what the model returns."""
         run = _Run(self, {slot: map_tensors(value, torch.Tensor.detach) for slot, value in values.items()}, observer)
         tensors = {slot: tensors_of(value) for slot, value in values.items()}
         outputs = _Region.apply(run, *(tensors[slot][p] for slot, p in self.input_leaves), *self.all_parameters)
-        return _rebuild(self.graph.output, run.structures, dict(zip(self.output_leaves, outputs)))
+        results = dict(zip(self.output_leaves, outputs))
+        if self.ends:
+            results.update(zip(self.ends, _Ends.apply(run.arrived, *(results[leaf] for leaf in self.ends))))
+        return _rebuild(self.graph.output, run.structures, results)
 
 
 def _rebuild(output: Any, structures: Dict[int, Any], tensors: Dict[Leaf, torch.Tensor]) -> Any:
@@ -68,15 +74,31 @@ def _versions(value: Any) -> List[int]:
 
 
 def _out_of_order(plan: Plan, parameters: Sequence[Sequence[torch.Tensor]], shared: Set[int], loss: int) -> Set[int]:
-    """Shared parameters whose nodes' backwards do not run in the order of a plain backward, last node first. Sums of
-    two are the same either way; of three or more they are not, to the bit."""
+    """Shared parameters whose nodes' backwards do not run in the order of a plain backward."""
     order: Dict[int, List[int]] = {key: [] for key in shared}
     for operation in plan.backward:
         if operation.kind == "B" and operation.index != loss:
             for parameter in parameters[operation.index]:
                 if id(parameter) in shared:
                     order[id(parameter)].append(operation.index)
-    return {key for key, nodes in order.items() if nodes != sorted(nodes, reverse=True) and len(nodes) > 2}
+    return {key for key, nodes in order.items() if sums_late(nodes)}
+
+
+class _Ends(torch.autograd.Function):
+    """Takes the gradients of the outputs and sends on empty ones: autograd holds what it hands to a function until that
+    function returns, which would be the whole backward."""
+
+    @staticmethod
+    def forward(ctx: Any, arrived: List[Gradient], *tensors: torch.Tensor) -> Tuple[torch.Tensor, ...]:
+        ctx.arrived = arrived
+        ctx.set_materialize_grads(False)
+        return tuple([tensor.detach() for tensor in tensors])
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Gradient) -> Tuple[Gradient, ...]:
+        ctx.arrived[:] = gradients
+        return (None, *(None if g is None else g.new_empty(()).expand(g.shape) for g in gradients))
 
 
 class _Region(torch.autograd.Function):
@@ -91,11 +113,11 @@ class _Region(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *gradients: Gradient) -> Tuple[Gradient, ...]:
+    def backward(ctx: Any, *_: Gradient) -> Tuple[Gradient, ...]:
         run, ctx.run = ctx.run, None
         if run is None:
             raise RuntimeError("remat: backward a second time through one forward; a schedule frees what it has used")
-        return (None, *run.backward(gradients))
+        return (None, *run.backward())
 
 
 class _Run:
@@ -104,6 +126,7 @@ class _Run:
     def __init__(self, program: Program, values: Environment, observer: Optional[Observer]) -> None:
         self.program, self.values, self.observer = program, values, observer
         self.tapes: Dict[int, Tape] = {}
+        self.arrived: List[Gradient] = []  # of the differentiable outputs
         self.gradients: Dict[Leaf, Gradient] = {}
         self.totals: Dict[int, Gradient] = {}  # gradients of parameters, by identity
         self.parts: Dict[int, List[Tuple[int, torch.Tensor]]] = {}  # of deferred sums: node and gradient
@@ -131,24 +154,24 @@ class _Run:
             states[k].restore(saved)
         return self._results()
 
-    def backward(self, gradients: Sequence[Gradient]) -> List[Gradient]:
+    def backward(self) -> List[Gradient]:
         program = self.program
         self._check_unchanged()
-        self.gradients.update((leaf, g) for leaf, g in zip(program.output_leaves, gradients) if g is not None)
-        del gradients
+        self.gradients.update((leaf, own(g)) for leaf, g in zip(program.ends, self.arrived) if g is not None)
+        self.arrived.clear()
         before = {k: program.states[k].save() for k in program.plan.touched}
         try:
-            for k, saved in self.at_split.items():
-                program.states[k].restore(saved)
+            for k in list(self.at_split):
+                program.states[k].restore(self.at_split.pop(k))
             with self.autocast.again():
                 for operation in program.plan.backward:
                     self._do(operation)
         finally:
             for k, saved in before.items():
                 program.states[k].restore(saved)
-        for key, parts in self.parts.items():
-            self.totals[key] = functools.reduce(torch.add, [g for _, g in sorted(parts, key=lambda part: -part[0])])
-        self.parts.clear()
+        for key in list(self.parts):
+            parts = sorted(self.parts.pop(key), key=lambda part: -part[0])
+            self.totals[key] = functools.reduce(torch.add, [gradient for _, gradient in parts])
         inputs = [self.gradients.pop(leaf, None) for leaf in program.input_leaves]
         return inputs + [self.totals.pop(id(p), None) for p in program.all_parameters]
 

@@ -4,6 +4,7 @@ statistics."""
 from __future__ import annotations
 
 import dataclasses
+import gc
 from typing import Any, List, Tuple
 
 import torch
@@ -31,7 +32,8 @@ class _Profile(profiler.profile):
 class Recorder:
     """with Recorder(device) as r: r.mark() ...; then r.segments(), one for each mark but the last.
 
-    Single-threaded. On CPU a block that was allocated before the recorder began is not seen to be freed.
+    Single-threaded. On CPU a block that was allocated before the recorder began should not be freed while it records:
+    its bytes are not known, or are those of a block that an earlier recorder saw there.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -41,6 +43,7 @@ class Recorder:
         self._level = 0
 
     def __enter__(self) -> "Recorder":
+        gc.collect()
         if self._device.type == "cuda":
             self._base = torch.cuda.memory_allocated(self._device)
             self._first = True

@@ -14,11 +14,13 @@ from torch.utils._pytree import tree_flatten
 from . import costs
 from .autocast import Autocast
 from .captured import Captured, metadata
-from .client import Budget, Cache, Client
+from .client import Budget, Cache, Client, profile_id
 from .errors import BudgetError
 from .graph import Graph
 
 MARGIN = 0.02  # of the makespan: what the Python of many nodes costs at least beside that of few stages
+Answer = Tuple[Dict[str, Any], Dict[str, Any]]  # the profile for a schedule's own order of backwards; the schedule
+TRIALS = 3  # of profiles, each for the order of backwards that the schedule before had
 Entry = Dict[str, Any]  # profile, schedule, wanted (the tensors that have a gradient), staged
 
 
@@ -88,8 +90,50 @@ def _as_it_is(measured: costs.Measured, _: Graph) -> costs.Measured:
 
 
 def _ask(client: Client, measured: costs.Measured, question: Dict[str, Any], staged: bool) -> Entry:
-    return {"profile": measured.profile, "wanted": [[*leaf, wanted] for leaf, wanted in measured.wanted.items()],
-            "schedule": client.schedule(measured.profile, **question), "staged": staged}
+    profile, schedule = ask(client, measured, **question)
+    return {"profile": profile, "wanted": [[*leaf, wanted] for leaf, wanted in measured.wanted.items()],
+            "schedule": schedule, "staged": staged}
+
+
+def ask(client: Client, measured: costs.Measured, budget: Budget, solver: str = "auto", **question: Any) -> Answer:
+    """The schedule of a budget. Its peak is that for the order of backwards that it has. Raises as Client.schedule."""
+    try:
+        found = _settle(client, measured, budget, solver, question)
+    except BudgetError as error:
+        if error.minimum_budget is None or _settle(client, measured, error.minimum_budget, solver,
+                                                   {**question, "reserved": 0}):
+            raise
+        found = None
+    if found:
+        return found
+    schedule = client.schedule(measured.for_order(None), budget, solver, **question)
+    return _in_its_order(client, measured, schedule, question)
+
+
+def _settle(client: Client, measured: costs.Measured, budget: Budget, solver: str,
+            question: Dict[str, Any]) -> Optional[Answer]:
+    """A schedule that fits in its own order of backwards, asked for with the usual one, then with that of the answer
+    before. Raises BudgetError where the first question has no answer."""
+    profile = measured.profile
+    for trial in range(TRIALS):
+        try:
+            schedule = client.schedule(profile, budget, solver, **question)
+        except BudgetError:
+            if trial == 0:
+                raise
+            return None
+        profile, schedule = _in_its_order(client, measured, schedule, question)
+        if schedule["peak"] <= schedule["budget"]:
+            return profile, schedule
+    return None
+
+
+def _in_its_order(client: Client, measured: costs.Measured, schedule: Dict[str, Any],
+                  question: Dict[str, Any]) -> Answer:
+    own = measured.for_order([rest[0] for kind, *rest in schedule["operations"] if kind == "B"])
+    if profile_id(own) == schedule["profile_id"]:
+        return own, schedule
+    return own, {**schedule, "peak": client.peak(own, schedule["operations"], question.get("link"))}
 
 
 def _on_rank_0(find: Callable[[], Entry]) -> Entry:

@@ -29,8 +29,7 @@ class Region:
         graph = captured.stages.graph if entry.get("staged") else captured.graph
         states = [state for _, state in costs.find_states(graph, captured.model, captured.device)[0]]
         wanted = {(slot, place): flag for slot, place, flag in entry["wanted"]}
-        measured = costs.Measured(self.profile, states, wanted)
-        self._program = Program(graph, measured, make_plan(self.profile, self.schedule), captured.device)
+        self._program = Program(graph, states, wanted, make_plan(self.profile, self.schedule), captured.device)
         self._expected = {name: shape(value) for name, value in captured.bound.items()}
         self._modules = list(self.model.modules())
         self._modes = [module.training for module in self._modules]

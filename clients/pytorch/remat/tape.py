@@ -32,11 +32,11 @@ class _Gate(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Gradient):
-        ctx.received.extend(map(_own, gradients))
+        ctx.received.extend(map(own, gradients))
         return (None,) * (2 + len(gradients))
 
 
-def _own(gradient: Gradient) -> Gradient:
+def own(gradient: Gradient) -> Gradient:
     """The gradient without what it is a view of, or autograd could not add to it in place; a copy where it is a part of
     more, such as of a concatenation's, that it would keep alive."""
     if gradient is None:
@@ -205,7 +205,7 @@ class Tape:
             self.seeds.clear()
         received = self._received.copy() or [None] * len(self.gated)
         self._received.clear()
-        return received, [_own(gradient) for gradient in gradients[len(self._anchor):]]
+        return received, [own(gradient) for gradient in gradients[len(self._anchor):]]
 
     def saved_tensors(self) -> List[torch.Tensor]:
         """Intermediates alive, as the graph holds them."""

@@ -186,6 +186,9 @@ MODELS = {"mlp": mlp, "vgg": vgg, "resnet50": resnet50, "unet": unet, "gpt": gpt
 
 # Activations of which are large beside the state of a generator, 5 KB.
 LARGER = {
+    "mlp": lambda: (mlp()[0], (torch.randn(2048, 64),)),
+    "vgg": lambda: (vgg()[0], (torch.randn(16, 3, 32, 32),)),
+    "resnet50": lambda: (resnet50()[0], (torch.randn(8, 3, 64, 64),)),
     "gpt": lambda: (GPT(width=64, length=64, depth=2), (torch.randint(97, (8, 64)),)),
     "unet": lambda: (UNet(16), (torch.randn(4, 3, 64, 64),)),
     "triplet": lambda: (Triplet(), tuple(torch.randn(32, 3, 16, 16) for _ in range(3))),

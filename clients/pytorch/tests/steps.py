@@ -10,6 +10,7 @@ from remat.captured import Captured
 from remat.client import Client
 from remat.graph import tensors_of
 from remat.memory import Recorder
+from remat.planning import ask
 from remat.region import Region
 
 
@@ -38,8 +39,20 @@ def assert_same(found, expected, what=""):
         assert (a is None) == (b is None) and (a is None or torch.equal(a, b)), f"{what}: value {i} of {len(found)}"
 
 
+class Written(torch.autograd.Function):
+    """The identity; its gradient has bytes of its own, as those that losses make, where a sum's is one number."""
+
+    @staticmethod
+    def forward(ctx, tensor):
+        return tensor.detach()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient.contiguous()
+
+
 def total(result):
-    return sum(t.sum() for t in tensors_of(result))
+    return sum(Written.apply(t).sum() for t in tensors_of(result))
 
 
 def measured_peak(bench, schedule):
@@ -86,7 +99,7 @@ class Bench:
         self.start = copy.deepcopy(self.model.state_dict())
 
     def schedule(self, budget, solver="auto"):
-        return self.client.schedule(self.profile, budget, solver)
+        return ask(self.client, self.measured, budget, solver)[1]
 
     def least(self, solver):
         """The least budget that a solver can use: as it says, or to 1 % of storing everything where it does not."""
@@ -107,6 +120,16 @@ class Bench:
         """From the least that the solver can use to what storing everything takes."""
         least, top = self.least(solver), self.schedule("1000%", "store-all")["peak"]
         return [least + (max(top, least) - least) * i // (count - 1) for i in range(count)]
+
+    def in_order(self, order):
+        """Everything kept, the backwards in an order, with the peak for it and that for all orders, as the service's
+        simulator sees them."""
+        schedule = self.schedule("1000%", "store-all")
+        nodes = range(len(self.profile["nodes"]))
+        schedule["operations"] = [*(["A", v] for v in nodes), *(["B", v] for v in order)]
+        schedule["peak"], schedule["bound"] = (self.client.peak(self.measured.for_order(known), schedule["operations"])
+                                               for known in (order, None))
+        return schedule
 
     def region(self, schedule):
         wanted = [[*leaf, flag] for leaf, flag in self.measured.wanted.items()]

@@ -1,6 +1,7 @@
 """Bytes are freed where the schedule says, and the peak is the predicted one."""
 
 import gc
+import random
 import weakref
 
 import pytest
@@ -72,22 +73,47 @@ def test_peak_is_the_predicted_one(make, server):
         assert found == pytest.approx(schedule["peak"], rel=0.02)
 
 
-COUNTED_TWICE = ("gpt", "resnet", "lstm")
-
-
 @pytest.mark.parametrize("name,staged", [*((name, False) for name in LARGER), ("gpt", True), ("unet", True),
-                                         ("resnet", True)])
-def test_peak_of_branches_is_the_predicted_one(name, staged, server):
-    """With the gradients of the parameters, which count here. An addition hands one tensor to both its inputs, which
-    the profile counts twice, and of several readers of a value the first has no sum to add to, which it counts: where
-    such nodes stand alone the peak may be less than predicted, never more."""
+                                         ("resnet", True), ("resnet50", True)])
+def test_peak_of_networks_is_the_predicted_one(name, staged, server):
+    """With the gradients of the parameters, which count here."""
     bench = Bench(LARGER[name], server, staged=staged, gradients=True)
     for budget in bench.budgets("auto"):
         schedule = bench.schedule(budget)
         found = measured_peak(bench, schedule)
         print(name, staged, budget, schedule["solver"], schedule["peak"], found, found / schedule["peak"])
-        assert found <= 1.02 * schedule["peak"]
-        assert found >= 0.98 * schedule["peak"] or name in COUNTED_TWICE and not staged
+        assert found == pytest.approx(schedule["peak"], rel=0.02)
+
+
+def drawn(nodes, generator):
+    """Nodes with every consumer before what it reads, the loss first; among those ready any."""
+    waiting = {node["id"]: 0 for node in nodes}
+    for node in nodes:
+        for name in node["inputs"]:
+            if name in waiting:
+                waiting[name] += 1
+    index = {node["id"]: v for v, node in enumerate(nodes)}
+    ready, order = [len(nodes) - 1], []
+    while ready:
+        order.append(ready.pop(generator.randrange(len(ready))))
+        for name in nodes[order[-1]]["inputs"]:
+            if name in waiting:
+                waiting[name] -= 1
+                ready += [index[name]] * (waiting[name] == 0)
+    return order
+
+
+@pytest.mark.parametrize("name", ["gpt", "unet", "triplet", "resnet", "lstm"])
+def test_peak_is_the_predicted_one_in_any_order_of_backwards(name, server):
+    """Everything kept. The profile of an order is exact for it, that of all orders never below. The gradient of an
+    LSTM's cell counts whole from when a head has made the hidden state's half: early, where heads go before cells."""
+    bench, generator = Bench(LARGER[name], server, gradients=True), random.Random(0)
+    for _ in range(4):
+        schedule = bench.in_order(drawn(bench.profile["nodes"], generator))
+        found = measured_peak(bench, schedule)
+        print(name, schedule["peak"], schedule["bound"], found, found / schedule["peak"])
+        assert found <= 1.02 * schedule["peak"] and found <= 1.02 * schedule["bound"]
+        assert found >= 0.98 * schedule["peak"] or name == "lstm"
 
 
 def test_a_forward_without_backward_leaves_nothing(server):
@@ -96,7 +122,7 @@ def test_a_forward_without_backward_leaves_nothing(server):
     gc.disable()
     try:
         out = region(*bench.inputs)
-        run = weakref.ref(out.grad_fn.run)
+        run = weakref.ref(out.grad_fn.next_functions[0][0].run)
         del out
         assert run() is None
     finally:
