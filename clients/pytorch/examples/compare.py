@@ -26,7 +26,7 @@ def main(server, threads="1", plots=None):
     print(f"torch {torch.__version__}, {name}, {datetime.date.today()}")
     for title, model, inputs, loss, block in networks(device):
         print(f"\n{title}")
-        table = remat.compare(model, inputs, ["100%", "75%"], steps=7, server=server, loss=loss, checkpointed=(block,),
+        table = remat.compare(model, inputs, ["100%", "75%"], steps=25, server=server, loss=loss, checkpointed=(block,),
                               compiled=(1, 0.5, 0.2) if has_compiler() else ())
         print(table)
         if plots:
