@@ -113,11 +113,11 @@ def post(port, body, coding=None):
             return None
 
 
-def prefer(pid):
-    """Real-time priority for a thread: it does not wait for processors that the hostile clients of this test use and
-    would not use elsewhere. False where that is not allowed."""
+def prefer():
+    """Real-time priority for this good client: it does not wait for processors that the hostile ones of this test use
+    and would not use elsewhere. False where that is not allowed."""
     try:
-        os.sched_setscheduler(pid, os.SCHED_FIFO, os.sched_param(1))
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
     except PermissionError:
         return False
     return True
@@ -179,7 +179,7 @@ def test_good_clients_are_answered_beside_hostile_ones(make_service):
     for one in crowd:
         one.start()
     quiet, loud, seen = [], [], collections.Counter()
-    preferred = prefer(0)  # this good client: elsewhere it would have a processor of its own
+    preferred = prefer()
     connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=60 * SLOW)
     try:
         deadline = time.monotonic() + 240 * SLOW

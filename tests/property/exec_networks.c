@@ -1,8 +1,8 @@
 /* Every network trains for 3 steps in half of what storing everything takes (VGG-19 in parts of the
- * batch; as one in 0.7 of it, see clients/executor/results.md), and in other budgets, under several solvers, with each
- * implementation of its convolutions: parameters, gradients, momenta and states are those of storing
- * everything apart, to the last bit. What is dropped becomes NaN, and bytes that belong to nothing
- * are watched (REMAT_EXEC_GUARD). */
+ * batch; as one in 0.7 of it, see clients/executor/results.md), and in other budgets, under several
+ * solvers, with each implementation of its convolutions: parameters, gradients, momenta and states
+ * are those of storing everything apart, to the last bit. What is dropped becomes NaN, and bytes
+ * that belong to nothing are watched (REMAT_EXEC_GUARD). */
 #include "unit/exec_support.h"
 
 enum { STEPS = 3, BUDGETS = 3 };
