@@ -8,6 +8,9 @@
 /* Past so many allocations one pass over pairs of them takes longer than it may. */
 enum { MANY = 20000 };
 
+/* Comparisons of two items; about two nanoseconds each. */
+#define MOST_WORK UINT64_C(20000000)
+
 /* Largest sum of sizes, rounded up, alive at once; of one that overwrites another the larger. The
  * highest of those alive then need not be rounded up: what no arena is below. */
 static remat_status find_aligned_peak(const remat_lives *lives, size_t length, uint64_t alignment,
@@ -76,12 +79,42 @@ static remat_status lay_out(const remat_lives *lives, size_t length, remat_layou
     if (!status)
         status = remat_layout_pack_online(lives, layout->alignment, &arena);
     if (!status && arena > least && lives->n <= MANY)
-        status = remat_layout_pack(lives, layout->alignment, layout->aligned_peak, least, arena);
+        status = remat_layout_pack(lives, layout->alignment, layout->aligned_peak, least, arena,
+                                   MOST_WORK);
     for (uint32_t i = 0; i < lives->n && !status; i++) {
         uint64_t end = lives->items[i].offset + lives->items[i].bytes;
         layout->arena = end > layout->arena ? end : layout->arena;
     }
     return status;
+}
+
+remat_status remat_layout_arena(const remat_profile *profile, const remat_operations *operations,
+                                uint64_t alignment, uint64_t enough, uint64_t work,
+                                uint64_t *ret_arena, remat_error *error)
+{
+    remat_lives lives;
+    uint64_t peak = 0, least = 0, arena = 0;
+    remat_status status = remat_layout_lives(profile, operations, &lives, error);
+    if (status)
+        return status;
+    status = find_aligned_peak(&lives, operations->length, alignment, &peak, &least);
+    if (!status)
+        status = remat_layout_pack_online(&lives, alignment, &arena);
+    uint64_t target = peak > enough ? peak : enough;
+    if (!status && arena > target && lives.n <= MANY)
+        status = remat_layout_pack(&lives, alignment, target, UINT64_MAX, arena,
+                                   work ? work : MOST_WORK);
+    arena = 0;
+    for (uint32_t i = 0; i < lives.n; i++) {
+        uint64_t end = lives.items[i].offset + lives.items[i].bytes;
+        arena = end > arena ? end : arena;
+    }
+    free(lives.items);
+    free(lives.next);
+    if (status)
+        return remat_fail_memory(error);
+    *ret_arena = arena;
+    return REMAT_OK;
 }
 
 /* The allocations without offsets; ret_next is the caller's to free. */

@@ -24,9 +24,17 @@ remat_status remat_layout_pack_online(const remat_lives *lives, uint64_t alignme
 
 /* Writes better offsets if it finds an arena below the one there is. Stops at least; between target
  * (the peak of rounded sizes) and least, which only a fortunate choice of the highest reaches, it
- * looks for a short while. Quadratic in the number of items. Fails with REMAT_NO_MEMORY only. */
+ * looks for a short while. Quadratic in the number of items; work: comparisons of two items, at most.
+ * Fails with REMAT_NO_MEMORY only. */
 remat_status remat_layout_pack(const remat_lives *lives, uint64_t alignment, uint64_t target,
-                               uint64_t least, uint64_t arena);
+                               uint64_t least, uint64_t arena, uint64_t work);
+
+/* The arena that remat_layout_new would find for a valid list with that much work, or any up to
+ * enough: for whom a list is one of many. With the work of remat_layout_new (0 stands for it) and
+ * an arena of more than enough, it is the same. */
+remat_status remat_layout_arena(const remat_profile *profile, const remat_operations *operations,
+                                uint64_t alignment, uint64_t enough, uint64_t work,
+                                uint64_t *ret_arena, remat_error *error);
 
 static inline uint64_t remat_layout_align(uint64_t bytes, uint64_t alignment)
 {

@@ -16,7 +16,6 @@
 #define NONE REMAT_LAYOUT_NONE
 
 /* Comparisons of two items; about two nanoseconds each. */
-#define MOST_WORK UINT64_C(20000000)
 #define WORK_BELOW_TARGET UINT64_C(1000000)
 
 /* One move in so many may go backwards in the order, so that the search cannot be caught. */
@@ -301,17 +300,18 @@ static void make_blocks(packing *k, const remat_lives *lives, uint64_t alignment
 }
 
 remat_status remat_layout_pack(const remat_lives *lives, uint64_t alignment, uint64_t target,
-                               uint64_t least, uint64_t arena)
+                               uint64_t least, uint64_t arena, uint64_t work)
 {
     packing k = {.arena = UINT64_MAX};
     remat_status status = allocate(&k, lives->n) ? REMAT_OK : REMAT_NO_MEMORY;
     if (!status) {
         make_blocks(&k, lives, alignment);
-        for (criterion by = 0; by < BY_ROUNDING && k.arena > target && k.work < MOST_WORK; by++)
+        for (criterion by = 0; by < BY_ROUNDING && k.arena > target && k.work < work; by++)
             try_order(&k, by);
-        while (k.arena > target && k.work < MOST_WORK)
+        while (k.arena > target && k.work < work)
             improve(&k);
-        look_below_target(&k, least);
+        if (k.arena > least)
+            look_below_target(&k, least);
         for (uint32_t b = 0; b < k.n_blocks && k.arena < arena; b++)
             for (uint32_t i = k.blocks[b].head; i != NONE; i = lives->next[i])
                 lives->items[i].offset = k.best[b];

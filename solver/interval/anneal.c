@@ -1,0 +1,162 @@
+/* Simulated annealing over runs. The budget is a penalty whose weight, the price of a byte past it
+ * during one run, rises while the list is over the budget and falls while it fits, so that the search
+ * walks along the edge of what fits (strategic oscillation). */
+#include "interval/search.h"
+
+#include <math.h>
+
+#define NONE INTERVAL_NONE
+
+enum { TRIES = 8, PERIOD = 64, LOOK = 30000 };
+
+static uint32_t random_run(interval_search *s)
+{
+    return s->timeline->live[interval_random(s, s->timeline->n_live)];
+}
+
+/* Makes something again just before a reader of it. */
+static bool insert_somewhere(interval_search *s)
+{
+    interval_timeline *t = s->timeline;
+    const interval_tasks *tasks = t->tasks;
+    for (int k = 0; k < TRIES; k++) {
+        uint32_t reader = random_run(s), task = t->runs[reader].task;
+        uint32_t slot = t->runs[reader].slot, first = tasks->reads.first[task];
+        uint32_t reads = tasks->reads.first[task + 1] - first;
+        bool saved = task >= tasks->n_nodes && t->spans[task].start != NONE;
+        if (reads + saved == 0)
+            continue;
+        uint32_t pick = interval_random(s, reads + saved), again, last;
+        if (pick == reads) {
+            again = interval_partner(tasks, task);
+            last = t->tail[again];
+        } else {
+            uint32_t value = tasks->reads.items[first + pick];
+            again = tasks->maker[value];
+            last = interval_last_read(t, interval_serving(t, again, slot), value, slot);
+        }
+        if (tasks->once[again] || interval_run_from(t, t->runs[last].slot + 1) == reader)
+            continue;
+        interval_remake(s, again, reader, 0.3);
+        return true;
+    }
+    return false;
+}
+
+static bool drop_somewhere(interval_search *s)
+{
+    for (int k = 0; k < TRIES; k++) {
+        uint32_t run = random_run(s);
+        if (interval_removable(s->timeline, run)) {
+            interval_drop(s, run);
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool shift_somewhere(interval_search *s)
+{
+    interval_timeline *t = s->timeline;
+    for (int k = 0; k < TRIES; k++) {
+        uint32_t run = random_run(s), low, high;
+        interval_window(t, run, &low, &high);
+        if (high <= low + 1)
+            continue;
+        uint32_t anchor = interval_run_from(t, low + 1 + interval_random(s, high - low - 1));
+        if (anchor == NONE || anchor == run)
+            continue;
+        interval_shift(t, run, anchor);
+        return true;
+    }
+    return false;
+}
+
+static bool change_way(interval_search *s)
+{
+    interval_timeline *t = s->timeline;
+    for (int k = 0; k < TRIES; k++) {
+        uint32_t run = random_run(s), task = t->runs[run].task;
+        uint32_t ways = t->tasks->ways_of.first[task + 1] - t->tasks->ways_of.first[task];
+        if (ways < 2)
+            continue;
+        uint32_t way = interval_random(s, ways - 1);
+        interval_set_way(t, run, (uint16_t)(way + (way >= t->runs[run].way)));
+        return true;
+    }
+    return false;
+}
+
+static bool move(interval_search *s)
+{
+    const interval_tasks *tasks = s->timeline->tasks;
+    uint32_t roll = interval_random(s, 100);
+    if (tasks->profile->n_alternatives > 0 && interval_random(s, 10) == 0)
+        return change_way(s);
+    if (roll < 40)
+        return insert_somewhere(s);
+    if (roll < 65)
+        return drop_somewhere(s);
+    if (roll < 85)
+        return shift_somewhere(s);
+    return drop_somewhere(s) && insert_somewhere(s);
+}
+
+/* (cold / hot) to the share of the work that is done, by products alone: pow differs between
+ * libraries. */
+static double cool(double hot, double cold, double share)
+{
+    double power = 1, root = cold / hot;
+    for (int bit = 0; bit < 10; bit++) {
+        root = sqrt(root);
+        share *= 2;
+        if (share >= 1) {
+            power *= root;
+            share -= 1;
+        }
+    }
+    return hot * power;
+}
+
+/* One move; true if the timeline fits afterwards. */
+static bool step(interval_search *s, double temperature)
+{
+    interval_timeline *t = s->timeline;
+    double time = t->time, excess = t->excess;
+    if (!move(s))
+        return excess == 0;
+    double cost = (t->time - time) + s->price * (t->excess - excess);
+    if (cost > 0 && cost >= temperature * interval_random_exponential(s)) {
+        interval_undo(t);
+        return excess == 0;
+    }
+    interval_commit(t);
+    if (t->excess == 0 && t->time < s->best_time * (1 - 1e-12))
+        interval_keep_best(s);
+    if (t->excess == 0 && t->time < s->wanted && t->work >= s->next_look) {
+        s->next_look = t->work + LOOK;
+        s->found(s->context);
+    }
+    return t->excess == 0;
+}
+
+void interval_anneal(interval_search *s, uint64_t work, double hot, double cold)
+{
+    interval_timeline *t = s->timeline;
+    double lightest = s->price / 64, heaviest = s->price * 4096;
+    uint64_t begin = t->work;
+    for (uint64_t period = 1; t->work < begin + work && !t->failed; period++) {
+        double temperature = cool(hot, cold, (double)(t->work - begin) / (double)work);
+        int fits = 0;
+        for (int i = 0; i < PERIOD && !t->failed; i++)
+            fits += step(s, temperature);
+        t->work += PERIOD;
+        s->price *= fits > PERIOD / 2 ? 0.97 : 1.03;
+        s->price = s->price < lightest ? lightest : s->price > heaviest ? heaviest : s->price;
+        if (period % PERIOD == 0) {
+            t->time = interval_time(t); /* what many small changes left behind */
+            if (remat_host_cancelled(s->host))
+                return;
+        }
+    }
+}

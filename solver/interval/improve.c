@@ -1,0 +1,493 @@
+/* The improver: independent searches (chains), each from its own start with its own seed, in epochs
+ * between which those that lag behind take over the best list. A chain anneals, searches
+ * neighbourhoods of its best list and then makes that one fit with its layout: a list whose arena is
+ * above the budget is varied without becoming slower until another order of the same runs fits, and
+ * failing that the chain goes on in a little less than the budget. */
+#include "remat/improve.h"
+
+#include "core/layout.h"
+#include "interval/search.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_CHAINS = 8, MANY_NODES = 600, WALKS = 100, WALK_SHIFTS = 4, PATIENCE = 2 };
+
+#define QUICK_LAYOUT UINT64_C(60000) /* comparisons, of each list on a walk */
+#define WORK_OF_LOOK 20000u          /* what that is worth in edits */
+#define SLIGHT 2e-4                  /* of the makespan: not worth a walk */
+
+typedef struct strength {
+    const char *name;
+    uint32_t chains, epochs;
+    uint64_t anneal, neighbourhoods; /* work of a chain in an epoch, for each node up to many */
+} strength;
+
+/* By remat_effort. */
+static const strength EFFORTS[] = {{"quick", 4, 8, 15000, 15000},
+                                   {"thorough", 8, 24, 24000, 24000}};
+
+typedef struct improvement improvement;
+
+typedef struct chain {
+    const improvement *of;
+    interval_search search;
+    remat_operations passing; /* room for a list that is looked at */
+    uint32_t seed;
+    bool from_start;
+    int patience;             /* how often more before slack is given */
+    double slack;             /* bytes of the budget that the search leaves to the layout */
+    remat_operations fitting; /* whole, with layout within the budget */
+    remat_operations runs;    /* the same, F, A and B alone */
+    double fitting_time;
+    size_t fitting_runs;
+    remat_status status;
+} chain;
+
+struct improvement {
+    const remat_profile *profile;
+    const interval_tasks *tasks;
+    const remat_host *host;
+    remat_operations everything; /* store-all: F, A and B */
+    const remat_operations *start;
+    uint64_t budget;
+    uint32_t alignment;
+    const strength *effort;
+    double hot, cold, price, enough;
+    chain chains[MOST_CHAINS];
+};
+
+const char *remat_effort_name(remat_effort effort)
+{
+    return EFFORTS[effort].name;
+}
+
+static bool copy_list(const remat_operations *from, remat_operations *to)
+{
+    to->length = 0;
+    for (size_t i = 0; i < from->length; i++)
+        if (remat_operations_push(to, from->items[i]))
+            return false;
+    return true;
+}
+
+/* ---- from runs to a list that is judged ---- */
+
+/* With its D, S and R. */
+static remat_status complete(const remat_profile *profile, const remat_operations *runs,
+                             remat_operations *ret_list)
+{
+    remat_operations alive = {0};
+    remat_status status = remat_liveness(profile, runs, &alive, NULL);
+    if (!status && profile->n_states > 0)
+        status = remat_insert_states(profile, &alive, ret_list, NULL);
+    else if (!status)
+        *ret_list = alive;
+    if (profile->n_states > 0)
+        remat_operations_clear(&alive);
+    return status;
+}
+
+/* Bytes that the list takes, its layout included; work of the layout, 0 for as much as it gets in
+ * the end. */
+static remat_status measure(const improvement *m, const remat_operations *list, uint64_t work,
+                            uint64_t *ret_bytes)
+{
+    remat_simulation simulation;
+    remat_error error;
+    remat_status status = remat_simulate(m->profile, list, NULL, NULL, NULL, &simulation, &error);
+    if (status)
+        return status;
+    if (!simulation.valid)
+        return REMAT_INTERNAL;
+    *ret_bytes = simulation.peak;
+    if (!m->alignment || simulation.peak > m->budget)
+        return REMAT_OK;
+    return remat_layout_arena(m->profile, list, m->alignment, m->budget, work, ret_bytes, NULL);
+}
+
+/* Keeps the list as the one that fits, if it does. */
+static remat_status consider(const improvement *m, chain *c, const remat_operations *runs,
+                             double time, size_t n_runs, uint64_t work, uint64_t *ret_bytes)
+{
+    remat_operations list = {0};
+    remat_status status = complete(m->profile, runs, &list);
+    if (!status)
+        status = measure(m, &list, work, ret_bytes);
+    bool fits = !status && *ret_bytes <= m->budget;
+    bool better = time < c->fitting_time || (time == c->fitting_time && n_runs < c->fitting_runs);
+    if (fits && better) {
+        remat_operations old = c->fitting;
+        c->fitting = list;
+        list = old;
+        c->fitting_time = time;
+        c->fitting_runs = n_runs;
+        if (!copy_list(runs, &c->runs))
+            status = REMAT_NO_MEMORY;
+    }
+    remat_operations_clear(&list);
+    return status;
+}
+
+/* A list that the annealing comes by: it may fit where the fastest one does not. */
+static void look_at(void *context)
+{
+    chain *c = context;
+    interval_timeline *t = c->search.timeline;
+    uint64_t bytes;
+    c->passing.length = 0;
+    remat_status status = interval_timeline_list(t, &c->passing);
+    if (!status)
+        status = consider(c->of, c, &c->passing, interval_time(t), t->n_live, QUICK_LAYOUT, &bytes);
+    t->work += WORK_OF_LOOK;
+    c->status = c->status ? c->status : status;
+    c->search.wanted = c->fitting_time * (1 - 1e-12);
+}
+
+/* ---- making the best list fit with its layout ---- */
+
+/* A few runs moved, none of them over the budget. */
+static void vary(interval_search *s)
+{
+    interval_timeline *t = s->timeline;
+    uint32_t many = 1 + interval_random(s, WALK_SHIFTS);
+    for (uint32_t tries = 0; many > 0 && tries < 64 && !t->failed; tries++) {
+        uint32_t run = t->live[interval_random(s, t->n_live)], low, high;
+        interval_window(t, run, &low, &high);
+        if (high <= low + 1)
+            continue;
+        uint32_t anchor = interval_run_from(t, low + 1 + interval_random(s, high - low - 1));
+        if (anchor == INTERVAL_NONE || anchor == run)
+            continue;
+        interval_shift(t, run, anchor);
+        if (t->excess > 0) {
+            interval_undo(t);
+            continue;
+        }
+        interval_commit(t);
+        many--;
+    }
+}
+
+/* Another order of the best list's runs that fits, reached through orders of ever smaller arenas. */
+static remat_status walk(const improvement *m, chain *c, uint64_t *bytes)
+{
+    interval_search *s = &c->search;
+    interval_timeline *t = s->timeline;
+    double time = s->best_time;
+    remat_operations here = {0}, there = {0};
+    remat_status status = copy_list(&s->best, &here) ? REMAT_OK : REMAT_NO_MEMORY;
+    bool moved = true;
+    for (int i = 0; i < WALKS && !status && *bytes > m->budget; i++) {
+        if (moved)
+            status = interval_timeline_load(t, &here, NULL);
+        if (!status)
+            vary(s);
+        uint64_t other = UINT64_MAX;
+        there.length = 0;
+        if (!status)
+            status = t->failed ? REMAT_NO_MEMORY : interval_timeline_list(t, &there);
+        if (!status)
+            status = consider(m, c, &there, time, s->best_runs, QUICK_LAYOUT, &other);
+        moved = other > *bytes;
+        if (!moved) {
+            *bytes = other;
+            remat_operations old = here;
+            here = there;
+            there = old;
+        }
+        if (remat_host_cancelled(m->host))
+            status = REMAT_CANCELLED;
+    }
+    if (!status && !copy_list(&here, &s->best))
+        status = REMAT_NO_MEMORY;
+    remat_operations_clear(&here);
+    remat_operations_clear(&there);
+    return status;
+}
+
+/* The search goes on in the budget less the slack, from the list that fits, or from the best one
+ * with more evicted. */
+static void resume(const improvement *m, chain *c)
+{
+    interval_search *s = &c->search;
+    const remat_operations *from = c->fitting.length > 0 ? &c->runs : &s->best;
+    if (interval_timeline_load(s->timeline, from, NULL))
+        s->timeline->failed = true;
+    interval_set_budget(s->timeline, (double)m->budget - c->slack);
+    s->best_time = INFINITY;
+    s->best_runs = SIZE_MAX;
+    s->best.length = 0;
+    interval_greedy(s, 0);
+}
+
+/* The best list made to fit. Where it does not, the next epoch goes on from the smallest arena, and
+ * once that helps no more in a smaller budget. */
+static remat_status settle(const improvement *m, chain *c)
+{
+    interval_search *s = &c->search;
+    if (s->best.length == 0 || s->best_time > c->fitting_time ||
+        (s->best_time == c->fitting_time && s->best_runs >= c->fitting_runs))
+        return REMAT_OK;
+    uint64_t bytes = 0;
+    double best = s->best_time;
+    remat_status status = consider(m, c, &s->best, best, s->best_runs, 0, &bytes);
+    uint64_t before = bytes;
+    if (!status && bytes > m->budget && best < c->fitting_time * (1 - SLIGHT))
+        status = walk(m, c, &bytes);
+    if (status || best >= c->fitting_time * (1 - SLIGHT))
+        return status;
+    if (c->fitting_time <= best) {
+        c->slack /= 2;
+        return REMAT_OK;
+    }
+    if (before - bytes > (before - m->budget) / 8)
+        return REMAT_OK;
+    double over = (double)(bytes - m->budget), most = 0.01 * (double)m->budget;
+    if (c->patience-- > 0 || (c->fitting.length > 0 && c->slack > 0))
+        return REMAT_OK;
+    c->slack += over < most ? over : most;
+    resume(m, c);
+    return REMAT_OK;
+}
+
+/* ---- a chain ---- */
+
+static remat_status begin(const improvement *m, chain *c)
+{
+    interval_search *s = &c->search;
+    const remat_operations *list = c->from_start ? m->start : &m->everything;
+    s->best_time = c->fitting_time = INFINITY;
+    s->best_runs = c->fitting_runs = SIZE_MAX;
+    s->random = UINT64_C(0x9E3779B97F4A7C15) * (2 * (uint64_t)c->seed + 1);
+    s->host = m->host;
+    s->found = look_at;
+    s->context = c;
+    remat_status status =
+        interval_timeline_new(m->tasks, list, (double)m->budget, &s->timeline, NULL);
+    if (status)
+        return status;
+    interval_greedy(s, c->seed < 2 ? 0 : 1.0);
+    s->price = m->price;
+    return s->timeline->failed ? REMAT_NO_MEMORY : settle(m, c);
+}
+
+static remat_status go_on(const improvement *m, chain *c)
+{
+    interval_search *s = &c->search;
+    uint64_t nodes = m->profile->n_nodes < MANY_NODES ? m->profile->n_nodes : MANY_NODES;
+    interval_timeline *t = s->timeline;
+    if (s->best.length > 0 && interval_timeline_load(t, &s->best, NULL))
+        return REMAT_NO_MEMORY;
+    s->price = m->price;
+    s->wanted = m->alignment ? c->fitting_time * (1 - 1e-12) : 0;
+    interval_anneal(s, m->effort->anneal * nodes, s->best.length > 0 ? m->hot : 10 * m->hot,
+                    m->cold);
+    interval_neighbourhoods(s, m->effort->neighbourhoods * nodes);
+    return t->failed ? REMAT_NO_MEMORY : settle(m, c);
+}
+
+static void run_chain(void *context, size_t index, unsigned worker)
+{
+    improvement *m = context;
+    chain *c = &m->chains[index];
+    (void)worker;
+    remat_status status = c->search.timeline ? go_on(m, c) : begin(m, c);
+    c->status = c->status ? c->status : status;
+}
+
+/* ---- all of them ---- */
+
+static const chain *best_chain(const improvement *m)
+{
+    const chain *best = NULL;
+    for (uint32_t i = 0; i < m->effort->chains; i++) {
+        const chain *c = &m->chains[i];
+        if (c->fitting.length > 0 &&
+            (!best || c->fitting_time < best->fitting_time ||
+             (c->fitting_time == best->fitting_time && c->fitting_runs < best->fitting_runs)))
+            best = c;
+    }
+    return best;
+}
+
+/* Every second chain takes the best list over, where its own is behind. */
+static remat_status share(improvement *m)
+{
+    const chain *best = best_chain(m);
+    for (uint32_t i = 1; best && i < m->effort->chains; i += 2) {
+        chain *c = &m->chains[i];
+        if (c->fitting_time <= best->fitting_time)
+            continue;
+        if (!copy_list(&best->fitting, &c->fitting) || !copy_list(&best->runs, &c->runs))
+            return REMAT_NO_MEMORY;
+        c->fitting_time = best->fitting_time;
+        c->fitting_runs = best->fitting_runs;
+        resume(m, c);
+    }
+    return REMAT_OK;
+}
+
+static remat_status search(improvement *m)
+{
+    uint32_t epochs = m->effort->epochs;
+    for (uint32_t epoch = 0; epoch <= epochs || (epoch <= 3 * epochs && !best_chain(m)); epoch++) {
+        remat_host_parallel_for(m->host, m->effort->chains, run_chain, m);
+        for (uint32_t i = 0; i < m->effort->chains; i++)
+            if (m->chains[i].status)
+                return m->chains[i].status;
+        if (remat_host_cancelled(m->host))
+            return REMAT_CANCELLED;
+        remat_host_progress(m->host, fmin(1, (double)(epoch + 1) / (epochs + 1)));
+        const chain *best = best_chain(m);
+        if (best && best->fitting_time <= m->enough)
+            return REMAT_OK;
+        remat_status status = epoch > 0 ? share(m) : REMAT_OK;
+        if (status)
+            return status;
+    }
+    return REMAT_OK;
+}
+
+static bool moves_to_host(const remat_operations *list)
+{
+    for (size_t i = 0; i < list->length; i++)
+        if (list->items[i].kind == REMAT_O || list->items[i].kind == REMAT_P)
+            return true;
+    return false;
+}
+
+/* Every node with its fastest implementation. */
+static remat_status store_everything(const remat_profile *p, remat_operations *list)
+{
+    for (uint32_t i = 0; i < 2 * p->n_nodes; i++) {
+        uint32_t v = i < p->n_nodes ? i : 2 * p->n_nodes - 1 - i;
+        const remat_node *node = &p->nodes[v];
+        uint16_t fastest = 0;
+        double least = node->forward_time + node->backward_time;
+        for (uint32_t k = 1; k <= node->n_alternatives; k++) {
+            remat_alternative cost = remat_implementation(node, k);
+            if (cost.forward_time + cost.backward_time < least) {
+                least = cost.forward_time + cost.backward_time;
+                fastest = (uint16_t)k;
+            }
+        }
+        bool saves = remat_implementation(node, fastest).saved_bytes > 0;
+        remat_operation operation = {.kind = i >= p->n_nodes ? REMAT_B
+                                             : saves         ? REMAT_A
+                                                             : REMAT_F,
+                                     .index = v,
+                                     .alternative = fastest};
+        if (remat_operations_push(list, operation))
+            return REMAT_NO_MEMORY;
+    }
+    return REMAT_OK;
+}
+
+/* What a byte past the budget during one run is worth, to begin with: the time of a typical run for
+ * what it typically removes. */
+static double first_price(const improvement *m)
+{
+    const interval_tasks *t = m->tasks;
+    double bytes = 1;
+    for (uint32_t v = 0; v < t->n_values; v++)
+        bytes += t->bytes[v];
+    return t->total_time / (3 * bytes * t->n_nodes);
+}
+
+static void release(improvement *m)
+{
+    for (uint32_t i = 0; i < MOST_CHAINS; i++) {
+        interval_timeline_free(m->chains[i].search.timeline);
+        remat_operations_clear(&m->chains[i].search.best);
+        remat_operations_clear(&m->chains[i].fitting);
+        remat_operations_clear(&m->chains[i].runs);
+        remat_operations_clear(&m->chains[i].passing);
+    }
+    remat_operations_clear(&m->everything);
+}
+
+/* The best chain's list if it beats the start; the start otherwise. */
+static remat_status choose(improvement *m, const remat_operations *start,
+                           remat_operations *ret_list, remat_error *error)
+{
+    chain *best = (chain *)best_chain(m);
+    remat_simulation old = {.makespan = INFINITY};
+    remat_status status =
+        start ? remat_simulate(m->profile, start, NULL, NULL, NULL, &old, error) : REMAT_OK;
+    if (status)
+        return status;
+    if (best && (!start || best->fitting_time < old.makespan * (1 - 1e-12))) {
+        *ret_list = best->fitting;
+        best->fitting = (remat_operations){0};
+        return REMAT_OK;
+    }
+    if (!start)
+        return remat_fail(error, REMAT_INFEASIBLE, "budget",
+                          "no schedule of \"%.100s\" within %llu bytes was found", m->profile->name,
+                          (unsigned long long)m->budget);
+    return copy_list(start, ret_list) ? REMAT_OK : remat_fail_memory(error);
+}
+
+remat_status remat_improve(const remat_profile *profile, const remat_operations *start,
+                           uint64_t budget, uint32_t alignment, remat_effort effort,
+                           double lower_bound, const remat_host *host, remat_operations *ret_list,
+                           remat_error *error)
+{
+    interval_tasks *tasks = NULL;
+    remat_status status = interval_tasks_new(profile, alignment ? alignment : 1, &tasks, error);
+    if (status == REMAT_TOO_LARGE && start)
+        return copy_list(start, ret_list) ? REMAT_OK : remat_fail_memory(error);
+    if (status)
+        return status;
+    remat_operations quick = {0};
+    if (effort == REMAT_THOROUGH) { /* from what quick finds, so never slower */
+        status = remat_improve(profile, start, budget, alignment, REMAT_QUICK, lower_bound, host,
+                               &quick, error);
+        if (status && status != REMAT_INFEASIBLE) {
+            interval_tasks_free(tasks);
+            return status;
+        }
+        start = status ? start : &quick;
+    }
+    improvement *m = calloc(1, sizeof *m);
+    if (!m) {
+        remat_operations_clear(&quick);
+        interval_tasks_free(tasks);
+        return remat_fail_memory(error);
+    }
+    double mean = tasks->total_time / (3.0 * profile->n_nodes);
+    *m = (improvement){.profile = profile,
+                       .tasks = tasks,
+                       .host = host,
+                       .start = start && !moves_to_host(start) ? start : NULL,
+                       .budget = budget,
+                       .alignment = alignment,
+                       .effort = &EFFORTS[effort],
+                       .hot = 0.1 * mean,
+                       .cold = 0.003 * mean,
+                       .enough = lower_bound * (1 + 1e-9)};
+    m->price = first_price(m);
+    for (uint32_t i = 0; i < m->effort->chains; i++) {
+        m->chains[i].of = m;
+        m->chains[i].seed = i;
+        m->chains[i].patience = PATIENCE;
+        m->chains[i].from_start = m->start && i % 2 == 1;
+    }
+    status = store_everything(profile, &m->everything);
+    if (!status)
+        status = search(m);
+    if (status == REMAT_CANCELLED)
+        remat_fail(error, REMAT_CANCELLED, NULL, "cancelled");
+    else if (status)
+        remat_fail(error, status, NULL, "the improver failed on \"%.100s\": %s", profile->name,
+                   remat_status_text(status));
+    else
+        status = choose(m, start, ret_list, error);
+    release(m);
+    free(m);
+    remat_operations_clear(&quick);
+    interval_tasks_free(tasks);
+    return status;
+}

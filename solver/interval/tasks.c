@@ -1,0 +1,220 @@
+#include "interval/tasks.h"
+
+#include <stdlib.h>
+
+#define LARGEST 0x1p51
+
+static bool index_new(interval_tasks *t, interval_index *index, uint32_t n, size_t items)
+{
+    index->first = remat_arena_array(&t->arena, (size_t)n + 1, sizeof *index->first);
+    index->items = remat_arena_array(&t->arena, items, sizeof *index->items);
+    return index->first && index->items;
+}
+
+static double round_up(uint64_t bytes, uint64_t alignment)
+{
+    return (double)((bytes + alignment - 1) / alignment * alignment);
+}
+
+/* The reverse of a relation: for each of n targets, who has it among its items. */
+static bool index_reverse(interval_tasks *t, const interval_index *from, uint32_t n_from,
+                          interval_index *to, uint32_t n_to)
+{
+    uint32_t items = from->first[n_from];
+    if (!index_new(t, to, n_to, items))
+        return false;
+    for (uint32_t i = 0; i < items; i++)
+        to->first[from->items[i] + 1]++;
+    for (uint32_t i = 0; i < n_to; i++)
+        to->first[i + 1] += to->first[i];
+    for (uint32_t i = 0; i < n_from; i++)
+        for (uint32_t k = from->first[i]; k < from->first[i + 1]; k++)
+            to->items[to->first[from->items[k]]++] = i;
+    for (uint32_t i = n_to; i > 0; i--)
+        to->first[i] = to->first[i - 1];
+    to->first[0] = 0;
+    return true;
+}
+
+static void push(interval_index *index, uint32_t *n, uint32_t item)
+{
+    index->items[(*n)++] = item;
+}
+
+static bool list_ways(interval_tasks *t, uint64_t alignment)
+{
+    const remat_profile *p = t->profile;
+    uint32_t n = p->n_nodes, at = 0;
+    size_t ways = 2 * ((size_t)n + p->n_alternatives);
+    t->ways = remat_arena_array(&t->arena, ways, sizeof *t->ways);
+    if (!t->ways || !index_new(t, &t->ways_of, t->n_tasks, ways))
+        return false;
+    for (uint32_t task = 0; task < 2 * n; task++) {
+        const remat_node *node = &p->nodes[task < n ? task : task - n];
+        t->ways_of.first[task] = at;
+        for (uint32_t k = 0; k <= node->n_alternatives; k++, at++) {
+            const remat_alternative cost = remat_implementation(node, k);
+            t->ways_of.items[at] = at;
+            t->ways[at] =
+                (interval_way){.time = task < n ? cost.forward_time : cost.backward_time,
+                               .workspace = round_up(task < n ? cost.forward_workspace_bytes
+                                                              : cost.backward_workspace_bytes,
+                                                     alignment),
+                               .saving = round_up(cost.save_workspace_bytes, alignment),
+                               .saved = round_up(cost.saved_bytes, alignment)};
+        }
+    }
+    t->ways_of.first[t->n_tasks] = at;
+    return true;
+}
+
+static bool list_reads(interval_tasks *t)
+{
+    const remat_profile *p = t->profile;
+    uint32_t n = p->n_nodes, at = 0;
+    if (!index_new(t, &t->reads, t->n_tasks, 2 * (size_t)p->n_edges + n))
+        return false;
+    for (uint32_t task = 0; task < 2 * n; task++) {
+        uint32_t v = task < n ? task : task - n;
+        const remat_node *node = &p->nodes[v];
+        t->reads.first[task] = at;
+        for (uint32_t i = 0; i < node->n_inputs; i++)
+            if (node->inputs[i] < n && (task < n || node->backward_uses_inputs))
+                push(&t->reads, &at, node->inputs[i]);
+        if (task >= n && node->backward_uses_output)
+            push(&t->reads, &at, v);
+    }
+    t->reads.first[t->n_tasks] = at;
+    return true;
+}
+
+static bool list_values(interval_tasks *t, uint64_t alignment)
+{
+    const remat_profile *p = t->profile;
+    uint32_t n = p->n_nodes;
+    t->maker = remat_arena_array(&t->arena, n, sizeof *t->maker);
+    t->bytes = remat_arena_array(&t->arena, n, sizeof *t->bytes);
+    if (!t->maker || !t->bytes || !index_new(t, &t->makes, t->n_tasks, n))
+        return false;
+    for (uint32_t v = 0; v < n; v++) {
+        t->maker[v] = t->makes.items[v] = t->makes.first[v] = v;
+        t->bytes[v] = round_up(p->nodes[v].output_bytes, alignment);
+    }
+    for (uint32_t task = n; task <= t->n_tasks; task++)
+        t->makes.first[task] = n;
+    return true;
+}
+
+/* Gradients: of v, from the first backward of a consumer to B v; of a graph input, to the end. */
+static bool list_spans(interval_tasks *t, uint64_t alignment)
+{
+    const remat_profile *p = t->profile;
+    uint32_t n = p->n_nodes, at = 0;
+    size_t touches = n;
+    for (uint32_t v = 0; v < n; v++)
+        touches += p->nodes[v].n_consumers;
+    for (uint32_t k = 0; k < p->n_inputs; k++)
+        touches += p->inputs[k].n_consumers;
+    t->span_bytes = remat_arena_array(&t->arena, t->n_spans, sizeof *t->span_bytes);
+    t->overlaps = remat_arena_array(&t->arena, t->n_tasks, sizeof *t->overlaps);
+    t->overwrites = remat_arena_array(&t->arena, t->n_tasks, sizeof *t->overwrites);
+    if (!t->span_bytes || !t->overlaps || !t->overwrites ||
+        !index_new(t, &t->touches, t->n_spans, touches))
+        return false;
+    for (uint32_t v = 0; v < n; v++) {
+        const remat_node *node = &p->nodes[v];
+        t->touches.first[v] = at;
+        t->span_bytes[v] = round_up(node->gradient_bytes, alignment);
+        for (uint32_t c = 0; c < node->n_consumers; c++)
+            push(&t->touches, &at, n + node->consumers[c]);
+        push(&t->touches, &at, n + v);
+        bool overlap = node->in_place && node->n_inputs > 0;
+        uint32_t input = overlap ? node->inputs[0] : 0;
+        t->overwrites[v] = overlap && input < n ? input : INTERVAL_NONE;
+        t->overwrites[n + v] = t->overlaps[v] = INTERVAL_NONE;
+        t->overlaps[n + v] = overlap ? (input < n ? input : n + input) : INTERVAL_NONE;
+    }
+    for (uint32_t v = 0; v < n; v++)
+        t->touches.first[n + v] = at;
+    for (uint32_t k = 0; k < p->n_inputs; k++) {
+        t->touches.first[2 * n + k] = at;
+        t->span_bytes[2 * n + k] = round_up(p->inputs[k].gradient_bytes, alignment);
+        for (uint32_t c = 0; p->inputs[k].gradient_bytes && c < p->inputs[k].n_consumers; c++)
+            push(&t->touches, &at, n + p->inputs[k].consumers[c]);
+    }
+    t->touches.first[t->n_spans] = at;
+    return index_reverse(t, &t->touches, t->n_spans, &t->spans_of, t->n_tasks);
+}
+
+/* The first backward comes after the loss; another one after those of its consumers. */
+static bool list_order(interval_tasks *t)
+{
+    const remat_profile *p = t->profile;
+    uint32_t n = p->n_nodes, at = 0;
+    if (!index_new(t, &t->after, t->n_tasks, (size_t)p->n_edges + 1))
+        return false;
+    for (uint32_t task = n; task < 2 * n; task++) {
+        const remat_node *node = &p->nodes[task - n];
+        t->after.first[task] = at;
+        for (uint32_t c = 0; c < node->n_consumers; c++)
+            push(&t->after, &at, n + node->consumers[c]);
+        if (node->n_consumers == 0)
+            push(&t->after, &at, task - n);
+    }
+    t->after.first[t->n_tasks] = at;
+    return index_reverse(t, &t->after, t->n_tasks, &t->before, t->n_tasks);
+}
+
+static remat_status check_sizes(const interval_tasks *t, remat_error *error)
+{
+    double bytes = t->resident;
+    for (uint32_t v = 0; v < t->n_values; v++)
+        bytes += t->bytes[v];
+    for (uint32_t s = 0; s < t->n_spans; s++)
+        bytes += t->span_bytes[s];
+    for (uint32_t w = 0; w < t->ways_of.first[t->n_tasks]; w++)
+        bytes += t->ways[w].workspace + t->ways[w].saving + t->ways[w].saved;
+    if (bytes < LARGEST)
+        return REMAT_OK;
+    return remat_fail(error, REMAT_TOO_LARGE, NULL, "the sizes of \"%.100s\" add up to 2^51 bytes",
+                      t->profile->name);
+}
+
+remat_status interval_tasks_new(const remat_profile *profile, uint64_t alignment,
+                                interval_tasks **ret_tasks, remat_error *error)
+{
+    interval_tasks *t = calloc(1, sizeof *t);
+    if (!t)
+        return remat_fail_memory(error);
+    uint32_t n = profile->n_nodes;
+    t->profile = profile;
+    t->n_nodes = t->n_values = n;
+    t->n_tasks = 2 * n;
+    t->n_spans = 2 * n + profile->n_inputs;
+    t->total_time = profile->forward_time + profile->backward_time;
+    for (uint32_t k = 0; k < profile->n_inputs; k++)
+        t->resident += round_up(profile->inputs[k].bytes, alignment);
+    t->once = remat_arena_array(&t->arena, t->n_tasks, sizeof *t->once);
+    remat_status status = REMAT_OK;
+    if (!t->once || !list_ways(t, alignment) || !list_reads(t) || !list_values(t, alignment) ||
+        !index_reverse(t, &t->reads, t->n_tasks, &t->uses, t->n_values) ||
+        !list_spans(t, alignment) || !list_order(t))
+        status = remat_fail_memory(error);
+    for (uint32_t v = 0; !status && v < n; v++)
+        t->once[n + v] = true;
+    if (!status)
+        status = check_sizes(t, error);
+    if (status)
+        interval_tasks_free(t);
+    else
+        *ret_tasks = t;
+    return status;
+}
+
+void interval_tasks_free(interval_tasks *tasks)
+{
+    if (!tasks)
+        return;
+    remat_arena_clear(&tasks->arena);
+    free(tasks);
+}

@@ -1,0 +1,69 @@
+/* A profile as the search sees it: tasks that run and values that runs make and read.
+ *
+ * Of a forward profile of n nodes, task v < n is the forward of node v, which may run any number of
+ * times before the backward of v, and task n + v that backward, which runs once. Value v is out(v).
+ * What is not made anew by running again is a *span*: it is there from the first to the last of the
+ * runs that touch it. Span v < n is the gradient of node v, span n + v what v saves for its backward
+ * (from the last forward of v on), span 2n + k the gradient of graph input k.
+ *
+ * Sizes are doubles that hold whole numbers below 2^51, so that sums of them are exact in any order,
+ * and may be rounded up to an alignment. Read-only after interval_tasks_new: any thread. */
+#ifndef REMAT_INTERVAL_TASKS_H
+#define REMAT_INTERVAL_TASKS_H
+
+#include "core/arena.h"
+#include "remat/profile.h"
+
+#define INTERVAL_NONE UINT32_MAX
+
+/* One implementation of a task. Of a forward: saving is what A needs beyond out and saved(v), and
+ * saved is what it saves; of a backward: saved is what it reads. */
+typedef struct interval_way {
+    double time;
+    double workspace, saving;
+    double saved;
+} interval_way;
+
+/* Indices first[i] .. first[i + 1] - 1 of items belong to i. */
+typedef struct interval_index {
+    uint32_t *first;
+    uint32_t *items;
+} interval_index;
+
+typedef struct interval_tasks {
+    const remat_profile *profile;
+    uint32_t n_nodes, n_tasks, n_values, n_spans;
+    double resident;        /* bytes that are there throughout: graph inputs */
+    double total_time;      /* each task once, its own implementation */
+    interval_index ways_of; /* items: indices of ways, of a task; the first is its own */
+    interval_way *ways;
+    bool *once;              /* by task: it runs exactly once */
+    interval_index reads;    /* by task: values */
+    interval_index makes;    /* by task: values, consecutive */
+    interval_index uses;     /* by value: tasks that read it */
+    interval_index after;    /* by task: tasks whose first run comes before any run of it */
+    interval_index before;   /* the reverse */
+    interval_index touches;  /* by span: tasks, none for what is saved */
+    interval_index spans_of; /* by task: the spans of touches */
+    uint32_t *maker;         /* by value */
+    double *bytes;           /* by value */
+    double *span_bytes;      /* by span; of saved values the way says */
+    uint32_t *overwrites;    /* by task: the value a forward may overwrite, or NONE */
+    uint32_t *overlaps;      /* by task: the span that a backward may put where its own gradient
+                                   is, or NONE */
+    remat_arena arena;
+} interval_tasks;
+
+/* alignment: a power of two, 1 for none. REMAT_TOO_LARGE for sums past 2^51 bytes. The profile must
+ * outlive the tasks. */
+remat_status interval_tasks_new(const remat_profile *profile, uint64_t alignment,
+                                interval_tasks **ret_tasks, remat_error *error);
+void interval_tasks_free(interval_tasks *tasks);
+
+/* The backward of a forward task that may save for it, and the other way round; NONE otherwise. */
+static inline uint32_t interval_partner(const interval_tasks *t, uint32_t task)
+{
+    return task < t->n_nodes ? task + t->n_nodes : task - t->n_nodes;
+}
+
+#endif
