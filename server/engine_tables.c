@@ -204,12 +204,12 @@ static remat_status get_table(engine *e, known_profile *known, const remat_solve
     if (status)
         return status;
     shared_table *shared = cache_get(e->tables, key);
-    if (shared && remat_table_max_budget(shared->table) < max_budget) {
+    if (shared && !remat_table_serves(shared->table, max_budget)) {
         release_table(shared);
         shared = NULL;
     } else if (!shared) {
         table = load_table(e, known->id, options_text, solver, &problem);
-        if (table && remat_table_max_budget(table) < max_budget) {
+        if (table && !remat_table_serves(table, max_budget)) {
             remat_table_free(table);
             table = NULL;
         }

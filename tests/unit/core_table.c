@@ -84,7 +84,7 @@ static void every_budget_has_its_answer(void **state)
             }
             assert_ptr_equal(remat_table_solver(table), solvers[i]);
             assert_true(remat_table_bytes(table) > 0);
-            assert_true(remat_table_max_budget(table) >= points[n - 1].peak);
+            assert_true(remat_table_serves(table, problem.max_budget));
             check_budgets(table, &problem);
             remat_table_free(table);
         }
@@ -153,8 +153,15 @@ static void cancelled_work_stops(void **state)
 
 static void check_round_trip(const char *solver)
 {
+    static const remat_link link = {4, 3, 0.5, false};
     remat_profile *p = chain(1);
     remat_problem problem = problem_of(solver, p);
+    if (remat_solver_find(solver)->accepts & REMAT_NEEDS_LINK)
+        problem.link = &link;
+    if (remat_solver_accepts(remat_solver_find(solver), &problem, NULL)) {
+        remat_profile_free(p);
+        return;
+    }
     remat_table *table = tabulated(solver, &problem), *back = NULL;
     remat_buffer saved = {0}, again = {0};
     remat_error error;
@@ -165,7 +172,7 @@ static void check_round_trip(const char *solver)
     assert_int_equal(remat_table_save(back, &again, &error), REMAT_OK);
     assert_int_equal(again.length, saved.length);
     assert_memory_equal(again.data, saved.data, saved.length);
-    assert_true(remat_table_max_budget(back) == remat_table_max_budget(table));
+    assert_true(remat_table_serves(back, problem.max_budget));
     check_budgets(back, &problem);
     remat_buffer_clear(&saved);
     remat_buffer_clear(&again);
@@ -177,9 +184,10 @@ static void check_round_trip(const char *solver)
 static void what_is_saved_comes_back(void **state)
 {
     (void)state;
-    check_round_trip("store-all");
-    check_round_trip("chen-sqrt");
-    check_round_trip("rotor");
+    size_t n;
+    const remat_solver *const *solvers = remat_solvers(&n);
+    for (size_t i = 0; i < n; i++)
+        check_round_trip(solvers[i]->name);
 }
 
 /* A table of a solver, saved; what a test needs to load it. */
