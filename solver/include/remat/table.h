@@ -106,11 +106,6 @@ double remat_store_all_makespan(const remat_profile *profile);
 
 #define REMAT_MAX_SOLVERS 64
 
-/* The solvers that auto asks about a problem, cheapest first: those that accept it, are no mere
- * baselines and whose estimate is within memory_limit (0: none). Returns how many. */
-size_t remat_auto_solvers(const remat_problem *problem, uint64_t memory_limit,
-                          const remat_solver *ret_solvers[REMAT_MAX_SOLVERS]);
-
 /* Index of the table whose schedule within budget is fastest, then smallest, then earliest; -1 when
  * none has one. *ret_least: the least budget that any of them can serve, 0 if none can any. */
 ptrdiff_t remat_best_table(const remat_table *const *tables, size_t n, uint64_t budget,
