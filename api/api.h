@@ -7,6 +7,7 @@
 #ifndef REMAT_API_H
 #define REMAT_API_H
 
+#include "remat/improve.h"
 #include "remat/pebble.h"
 #include "remat/table.h"
 
@@ -95,6 +96,7 @@ typedef struct remat_schedule_request {
     remat_subject subject;
     remat_amount budget, reserved;
     remat_layout_wish layout; /* default: wanted */
+    remat_effort effort;      /* default: quick; only where answers are improved */
 } remat_schedule_request;
 
 remat_status remat_schedule_request_decode(const json_t *json, remat_schedule_request *ret_request,
@@ -145,6 +147,7 @@ typedef struct remat_question {
                            subtracted */
     uint32_t alignment; /* of the layout; 0: none wanted */
     remat_way way;
+    remat_effort effort; /* of auto and other solvers whose answers are improved */
 } remat_question;
 
 /* "auto" or the solver's name. */
@@ -158,8 +161,13 @@ remat_status remat_question_resolve(const remat_schedule_request *request, const
                                     const remat_profile *profile, uint64_t store_all_peak,
                                     remat_question *ret_question, remat_error *error);
 
-/* The question in one spelling: {"budget", "layout", "link", "options", "profile_id", "solver"} with
- * every default written out and keys sorted. Its SHA-256 is the schedule id, so one question has one
+/* Whether answers go through the improver. */
+bool remat_question_improved(const remat_question *question);
+
+/* The question in one spelling: {"budget", "effort", "layout", "link", "options", "profile_id",
+ * "solver", "version"} with every default written out and keys sorted; effort only where the answer
+ * is improved. version is that of who answers, so that an answer of an older one is not taken for
+ * today's. remat_question_decode does not read it: who answers now answers with its own. Its SHA-256 is the schedule id, so one question has one
  * answer. */
 json_t *remat_question_encode(const remat_question *question);
 remat_status remat_question_decode(const json_t *json, remat_question *ret_question,

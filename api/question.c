@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "remat/pebble.h"
+#include "remat/portfolio.h"
 
 /* ---- resolving ---- */
 
@@ -80,7 +81,8 @@ remat_status remat_question_resolve(const remat_schedule_request *request, const
                                     remat_question *ret_question, remat_error *error)
 {
     const remat_subject *subject = &request->subject;
-    remat_question question = {.solver = subject->solver, .options = subject->options};
+    remat_question question = {
+        .solver = subject->solver, .options = subject->options, .effort = request->effort};
     memcpy(question.profile_id, profile_id, REMAT_ID_SIZE);
     remat_status status;
     if (remat_pebbles_asked(question.solver, &question.options)) {
@@ -101,6 +103,11 @@ remat_status remat_question_resolve(const remat_schedule_request *request, const
 const char *remat_question_solver(const remat_question *question)
 {
     return question->solver ? question->solver->name : "auto";
+}
+
+bool remat_question_improved(const remat_question *question)
+{
+    return !question->solver || question->solver->improved;
 }
 
 static json_t *option_value(const remat_option *option, double value)
@@ -159,22 +166,32 @@ json_t *remat_question_encode(const remat_question *question)
     json_t *link = way->given ? remat_link_encode(&way->link) : NULL;
     if (way->given && !link)
         return NULL;
-    return json_pack("{s:I, s:o, s:o*, s:o, s:s, s:s}", "budget", (json_int_t)question->budget,
-                     "layout", layout_encode(question->alignment), "link", link, "options",
-                     remat_options_encode(question->solver, &question->options), "profile_id",
-                     question->profile_id, "solver", remat_question_solver(question));
+    unsigned version = question->solver ? question->solver->version : REMAT_PORTFOLIO_VERSION;
+    const char *effort =
+        remat_question_improved(question) ? remat_effort_name(question->effort) : NULL;
+    return json_pack(
+        "{s:I, s:s*, s:o, s:o*, s:o, s:s, s:s, s:i}", "budget", (json_int_t)question->budget,
+        "effort", effort, "layout", layout_encode(question->alignment), "link", link, "options",
+        remat_options_encode(question->solver, &question->options), "profile_id",
+        question->profile_id, "solver", remat_question_solver(question), "version", (int)version);
 }
 
 remat_status remat_question_decode(const json_t *json, remat_question *ret_question,
                                    remat_error *error)
 {
     remat_schedule_request request;
-    remat_status status = remat_schedule_request_decode(json, &request, error);
+    json_t *asked = json_copy((json_t *)json);
+    if (!asked)
+        return remat_fail_memory(error);
+    json_object_del(asked, "version");
+    remat_status status = remat_schedule_request_decode(asked, &request, error);
+    json_decref(asked);
     if (status)
         return status;
     const remat_subject *subject = &request.subject;
     remat_question question = {.solver = subject->solver,
                                .options = subject->options,
+                               .effort = request.effort,
                                .alignment = resolve_alignment(&request.layout, UINT64_MAX)};
     memcpy(question.profile_id, subject->profile_id, REMAT_ID_SIZE);
     status = remat_subject_link(subject, NULL, &question.way, error);

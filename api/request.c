@@ -114,16 +114,35 @@ static remat_status read_layout(const json_t *json, remat_layout_wish *ret_wish,
     return REMAT_OK;
 }
 
+static remat_status read_effort(const char *name, remat_schedule_request *request,
+                                remat_error *error)
+{
+    const remat_solver *solver = request->subject.solver;
+    if (solver && !solver->improved)
+        return remat_fail(error, REMAT_INVALID, "effort",
+                          "effort is for auto and interval; the lists of %s are not improved",
+                          solver->name);
+    for (int k = REMAT_QUICK; k <= REMAT_THOROUGH; k++)
+        if (strcmp(name, remat_effort_name((remat_effort)k)) == 0) {
+            request->effort = (remat_effort)k;
+            return REMAT_OK;
+        }
+    return remat_fail(error, REMAT_INVALID, "effort",
+                      "effort is \"%.40s\"; it is quick or thorough", name);
+}
+
 remat_status remat_schedule_request_decode(const json_t *json, remat_schedule_request *ret_request,
                                            remat_error *error)
 {
     raw_subject raw = {0};
     const json_t *budget = NULL, *reserved = NULL, *layout = NULL;
+    const char *effort = NULL;
     remat_schedule_request request = {0};
     const field_rule rules[] = {SUBJECT_RULES(raw),
                                 {"budget", FIELD_ANY, true, &budget},
                                 {"reserved", FIELD_ANY, false, &reserved},
-                                {"layout", FIELD_ANY, false, &layout}};
+                                {"layout", FIELD_ANY, false, &layout},
+                                {"effort", FIELD_STRING, false, &effort}};
     remat_status status = fields_read(json, "", rules, sizeof rules / sizeof *rules, error);
     if (!status)
         status = read_subject(&raw, &request.subject, error);
@@ -133,6 +152,8 @@ remat_status remat_schedule_request_decode(const json_t *json, remat_schedule_re
         status = remat_amount_decode(reserved, "reserved", false, &request.reserved, error);
     if (!status)
         status = read_layout(layout, &request.layout, error);
+    if (!status && effort)
+        status = read_effort(effort, &request, error);
     if (!status)
         *ret_request = request;
     return status;

@@ -471,17 +471,26 @@ static remat_status store_answer(engine *e, const question *q, const remat_sched
     return engine_keep_answer(e, q, &facts, b, error);
 }
 
+/* Of an improvement, in inner updates: so that it goes to the pool. */
+#define IMPROVEMENT_COST 1e8
+
 /* Traces, encodes, stores and remembers. */
-static remat_status answer(engine *e, const question *q, known_profile *known, const gathered *g,
-                           uint64_t start, body **ret_body, remat_error *error)
+static remat_status answer(engine *e, const question *q, known_profile *known,
+                           const remat_portfolio *p, const solve *s, uint64_t start,
+                           body **ret_body, remat_error *error)
 {
     const remat_question *asked = &q->asked;
+    lent_host lent;
+    const remat_host host = lend_host(e, s, &lent);
     const remat_problem problem = {
         .profile = known->profile, .link = way_link(&asked->way), .max_budget = asked->budget};
     remat_schedule schedule;
-    remat_status status =
-        remat_best_schedule(g->tables, g->n, remat_question_solver(asked), &problem, asked->budget,
-                            asked->alignment, &schedule, error);
+    remat_status status = remat_portfolio_schedule(p, &problem, asked->budget, asked->alignment,
+                                                   asked->effort, &host, &schedule, error);
+    if (status == REMAT_CANCELLED && s->deadline && uv_hrtime() > s->deadline)
+        status = remat_fail(error, REMAT_TOO_LARGE, NULL,
+                            "improving took longer than this server's limit of %u s for a solve",
+                            e->config.solve_seconds);
     if (status == REMAT_INTERNAL)
         atomic_fetch_add(&e->metrics->verification_failures, 1);
     if (status)
@@ -491,8 +500,8 @@ static remat_status answer(engine *e, const question *q, known_profile *known, c
                                    .profile = known->profile,
                                    .schedule = &schedule,
                                    .store_all_peak = known->store_all_peak,
-                                   .candidates = asked->solver ? NULL : g->tables,
-                                   .n_candidates = g->n,
+                                   .candidates = asked->solver ? NULL : p->tables,
+                                   .n_candidates = p->n,
                                    .solve_seconds = engine_seconds_since(start),
                                    .created = engine_now()};
     body *b = body_from_json(remat_schedule_encode(&whole), true);
@@ -511,7 +520,7 @@ remat_status engine_solve(engine *e, const question *q, solve *s, body **ret_bod
 {
     uint64_t start = uv_hrtime();
     known_profile *known = NULL;
-    gathered g = {.n = 0};
+    remat_portfolio p = {.n = 0};
     remat_status status = engine_schedule(e, q->schedule_id, ret_body, NULL, error);
     if (status != REMAT_NOT_FOUND)
         return status;
@@ -523,10 +532,14 @@ remat_status engine_solve(engine *e, const question *q, solve *s, body **ret_bod
         engine_profile_release(known);
         return status;
     }
-    status = gather_tables(e, known, &q->asked, s, &g, error);
+    status = gather_tables(e, known, &q->asked, s, &p, error);
+    if (!status && s->tables_only && p.improved) { /* no work for a thread that others wait for */
+        s->needs_solve = true;
+        s->cost += IMPROVEMENT_COST;
+    }
     if (!status && !s->needs_solve)
-        status = answer(e, q, known, &g, start, ret_body, error);
-    release_gathered(&g);
+        status = answer(e, q, known, &p, s, start, ret_body, error);
+    remat_portfolio_release(&p);
     engine_profile_release(known);
     return status;
 }
@@ -536,17 +549,17 @@ remat_status engine_solve(engine *e, const question *q, solve *s, body **ret_bod
 remat_status engine_tradeoff(engine *e, known_profile *known, const remat_tradeoff_request *request,
                              solve *s, body **ret_body, remat_error *error)
 {
-    gathered g = {.n = 0};
+    remat_portfolio p = {.n = 0};
     const remat_question asked = {.solver = request->subject.solver,
                                   .options = request->subject.options,
                                   .budget = known->store_all_peak,
                                   .way = request->way};
-    remat_status status = gather_tables(e, known, &asked, s, &g, error);
+    remat_status status = gather_tables(e, known, &asked, s, &p, error);
     if (status || s->needs_solve)
         return status;
     *ret_body = body_from_json(
-        remat_answer_tradeoff(request, known->profile, known->store_all_peak, g.tables, g.n), true);
-    release_gathered(&g);
+        remat_answer_tradeoff(request, known->profile, known->store_all_peak, p.tables, p.n), true);
+    remat_portfolio_release(&p);
     return *ret_body ? REMAT_OK : remat_fail_memory(error);
 }
 

@@ -4,6 +4,7 @@
 
 #include "cache.h"
 #include "engine.h"
+#include "remat/portfolio.h"
 
 struct engine {
     config config;
@@ -30,19 +31,10 @@ void *retain_table(void *thing);
 void release_table(void *thing);
 
 /* The tables that answer a question: that of its solver, or of every solver auto asks, cheapest
- * first. */
-typedef struct gathered {
-    shared_table *shared[REMAT_MAX_SOLVERS];
-    const remat_table *tables[REMAT_MAX_SOLVERS];
-    size_t n;
-} gathered;
-
-void release_gathered(gathered *g);
-
-/* Each table from memory, from the store, or made now. On failure, and with s->needs_solve, none is
- * held. */
+ * first; each from memory, from the store, or made now. On failure, and with s->needs_solve, none is
+ * held; else remat_portfolio_release. */
 remat_status gather_tables(engine *e, known_profile *known, const remat_question *asked, solve *s,
-                           gathered *g, remat_error *error);
+                           remat_portfolio *ret_portfolio, remat_error *error);
 
 /* The link of a question, NULL where none is given. */
 const remat_link *way_link(const remat_way *way);

@@ -1,6 +1,7 @@
 /* Tables: from memory, from the store, or made now. */
 #include "engine_private.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -150,203 +151,111 @@ remat_host lend_host(const engine *e, const solve *s, lent_host *room)
 
 /* ---- making one ---- */
 
-static remat_status make_table(engine *e, known_profile *known, const remat_solver *solver,
-                               const remat_problem *problem, solve *s, const char *options,
-                               remat_table **ret_table, remat_error *error)
+/* What the hook of one gathering knows. */
+typedef struct asking {
+    engine *e;
+    const known_profile *known;
+    solve *s;
+    const remat_host *host;
+    atomic_bool tabulated;
+} asking;
+
+static remat_status make_table(asking *a, const remat_solver *solver, const remat_problem *problem,
+                               const char *options, remat_table **ret_table, remat_error *error)
 {
-    remat_estimate estimate;
-    remat_status status = remat_estimate_table(solver, problem, &estimate, error);
-    if (status)
-        return status;
-    if (s->tables_only) {
-        s->needs_solve = true;
-        s->cost += estimate.updates;
-        return REMAT_OK;
-    }
-    lent_host lent;
-    const remat_host host = lend_host(e, s, &lent);
+    engine *e = a->e;
     uint64_t start = uv_hrtime();
+    remat_estimate estimate;
     remat_table *table = NULL;
-    status = remat_tabulate(solver, problem, &host, &table, error);
+    remat_status status = remat_estimate_table(solver, problem, &estimate, error);
+    if (!status)
+        status = remat_tabulate(solver, problem, a->host, &table, error);
     if (status == REMAT_INTERNAL)
         atomic_fetch_add(&e->metrics->verification_failures, 1);
-    if (status == REMAT_CANCELLED && s->deadline && uv_hrtime() > s->deadline)
+    if (status == REMAT_CANCELLED && a->s->deadline && uv_hrtime() > a->s->deadline)
         status = remat_fail(error, REMAT_TOO_LARGE, NULL,
                             "%s took longer than this server's limit of %u s for a solve",
                             solver->name, e->config.solve_seconds);
     if (status)
         return status;
-    s->tabulated = true;
+    atomic_store(&a->tabulated, true);
     atomic_fetch_add(&e->metrics->tabulations, 1);
     metrics_solver(e->metrics, solver->name, (double)(uv_hrtime() - start) / 1e9);
     if (estimate.updates >= STORE_TABLE_FROM)
-        store_table(e, known->id, options, table);
+        store_table(e, a->known->id, options, table);
     *ret_table = table;
     return REMAT_OK;
 }
 
-/* A table that serves max_budget: from memory, from the store, or made now. With s->tables_only a
- * missing one gives REMAT_OK, s->needs_solve and no table. */
-static remat_status get_table(engine *e, known_profile *known, const remat_solver *solver,
-                              const remat_options *options, const remat_question *asked, solve *s,
-                              shared_table **ret_table, remat_error *error)
+/* A table that is kept in memory or in the store, else NULL. */
+static shared_table *find_table(asking *a, const char *key, const char *options,
+                                const remat_solver *solver, const remat_problem *problem,
+                                remat_table **ret_loaded)
 {
-    uint64_t max_budget = asked->budget;
-    remat_problem problem = {
-        .profile = known->profile, .options = *options, .max_budget = max_budget};
-    if (solver->accepts & REMAT_NEEDS_LINK)
-        problem.link = way_link(&asked->way);
-    char *key = NULL, *options_text = NULL;
-    remat_table *table = NULL;
-    remat_status status = remat_solver_accepts(solver, &problem, error);
-    if (!status)
-        status = table_key(known->id, solver, &problem, &key, &options_text, error);
-    if (status)
-        return status;
-    shared_table *shared = cache_get(e->tables, key);
-    if (shared && remat_table_max_budget(shared->table) < max_budget) {
+    shared_table *shared = cache_get(a->e->tables, key);
+    *ret_loaded = shared ? NULL : load_table(a->e, a->known->id, options, solver, problem);
+    if (shared && !remat_table_serves(shared->table, problem->max_budget)) {
         release_table(shared);
         shared = NULL;
-    } else if (!shared) {
-        table = load_table(e, known->id, options_text, solver, &problem);
-        if (table && remat_table_max_budget(table) < max_budget) {
-            remat_table_free(table);
-            table = NULL;
-        }
     }
-    if (!shared && !table)
-        status = make_table(e, known, solver, &problem, s, options_text, &table, error);
+    if (*ret_loaded && !remat_table_serves(*ret_loaded, problem->max_budget)) {
+        remat_table_free(*ret_loaded);
+        *ret_loaded = NULL;
+    }
+    return shared;
+}
+
+/* The portfolio's hook: from memory, from the store, or made now unless only kept ones will do. */
+static remat_status get_table(void *data, const remat_solver *solver, const remat_problem *problem,
+                              remat_held_table *ret_held, remat_error *error)
+{
+    asking *a = data;
+    char *key = NULL, *options = NULL;
+    remat_table *table = NULL;
+    remat_status status = table_key(a->known->id, solver, problem, &key, &options, error);
+    if (status)
+        return status;
+    shared_table *shared = find_table(a, key, options, solver, problem, &table);
+    if (!shared && !table && !a->s->tables_only)
+        status = make_table(a, solver, problem, options, &table, error);
     if (!status && table)
-        status = share_table(e, key, table, &shared, error);
+        status = share_table(a->e, key, table, &shared, error);
     free(key);
-    free(options_text);
-    if (!status)
-        *ret_table = shared;
+    free(options);
+    if (!status && shared)
+        *ret_held = (remat_held_table){shared->table, shared};
     return status;
 }
 
-/* ---- several ---- */
-
-void release_gathered(gathered *g)
+static void release_held(void *data, remat_held_table held)
 {
-    while (g->n > 0)
-        release_table(g->shared[--g->n]);
-}
-
-static remat_status gather_one(engine *e, known_profile *known, const remat_question *asked,
-                               solve *s, gathered *g, remat_error *error)
-{
-    shared_table *shared = NULL;
-    remat_status status =
-        get_table(e, known, asked->solver, &asked->options, asked, s, &shared, error);
-    if (!status && shared) {
-        g->tables[g->n] = shared->table;
-        g->shared[g->n++] = shared;
-    }
-    return status;
-}
-
-/* Solvers of fewer updates are asked side by side; larger ones one by one, each with the whole team. */
-#define SIDE_BY_SIDE_UPDATES 1e8
-
-/* What auto asks of one solver. */
-typedef struct inquiry {
-    const remat_solver *solver;
-    remat_options options;
-    solve s; /* of its own: several run at once */
-    shared_table *shared;
-    remat_status status;
-    remat_error error;
-} inquiry;
-
-typedef struct round_of_inquiries {
-    engine *e;
-    known_profile *known;
-    const remat_question *asked;
-    inquiry *inquiries;
-} round_of_inquiries;
-
-static void inquire(void *context, size_t index, unsigned worker)
-{
-    (void)worker;
-    round_of_inquiries *r = context;
-    inquiry *one = &r->inquiries[index];
-    one->status = get_table(r->e, r->known, one->solver, &one->options, r->asked, &one->s,
-                            &one->shared, &one->error);
-}
-
-/* The first inquiries are of quick solvers: how many. */
-static size_t count_quick(const round_of_inquiries *r, size_t n)
-{
-    size_t quick = 0;
-    for (; quick < n; quick++) {
-        const inquiry *one = &r->inquiries[quick];
-        const remat_problem problem = {.profile = r->known->profile,
-                                       .link = way_link(&r->asked->way),
-                                       .options = one->options,
-                                       .max_budget = r->asked->budget};
-        remat_estimate estimate;
-        if (remat_estimate_table(one->solver, &problem, &estimate, NULL) ||
-            estimate.updates > SIDE_BY_SIDE_UPDATES)
-            break;
-    }
-    return quick;
-}
-
-/* One that passes a limit while it runs leaves the answer to the others. */
-static remat_status collect(const inquiry *inquiries, size_t n, solve *s, gathered *g,
-                            remat_error *error)
-{
-    remat_status failure = REMAT_OK;
-    for (size_t i = 0; i < n; i++) {
-        const inquiry *one = &inquiries[i];
-        s->tabulated |= one->s.tabulated;
-        s->needs_solve |= one->s.needs_solve;
-        s->cost += one->s.cost;
-        if (!one->status && one->shared) {
-            g->tables[g->n] = one->shared->table;
-            g->shared[g->n++] = one->shared;
-        }
-        if (one->status && (!failure || failure == REMAT_TOO_LARGE)) {
-            failure = one->status;
-            if (error)
-                *error = one->error;
-        }
-    }
-    return failure == REMAT_TOO_LARGE && g->n > 0 ? REMAT_OK : failure;
-}
-
-static remat_status gather_auto(engine *e, known_profile *known, const remat_question *asked,
-                                solve *s, gathered *g, remat_error *error)
-{
-    const remat_solver *solvers[REMAT_MAX_SOLVERS];
-    const remat_problem problem = {
-        .profile = known->profile, .link = way_link(&asked->way), .max_budget = asked->budget};
-    size_t n = remat_auto_solvers(&problem, e->config.memory_limit, solvers);
-    inquiry *inquiries = calloc(n + 1, sizeof *inquiries);
-    if (!inquiries)
-        return remat_fail_memory(error);
-    for (size_t i = 0; i < n; i++)
-        inquiries[i] = (inquiry){
-            .solver = solvers[i],
-            .options = remat_options_default(solvers[i]),
-            .s = {.host = s->host, .deadline = s->deadline, .tables_only = s->tables_only}};
-    round_of_inquiries r = {e, known, asked, inquiries};
-    size_t quick = count_quick(&r, n);
-    team_parallel_for(e->team, quick, inquire, &r);
-    for (size_t i = quick; i < n; i++)
-        inquire(&r, i, 0);
-    remat_status status = collect(inquiries, n, s, g, error);
-    free(inquiries);
-    return status;
+    (void)data;
+    release_table(held.handle);
 }
 
 remat_status gather_tables(engine *e, known_profile *known, const remat_question *asked, solve *s,
-                           gathered *g, remat_error *error)
+                           remat_portfolio *ret_portfolio, remat_error *error)
 {
-    remat_status status = asked->solver ? gather_one(e, known, asked, s, g, error)
-                                        : gather_auto(e, known, asked, s, g, error);
-    if (status || s->needs_solve)
-        release_gathered(g);
-    return status;
+    lent_host lent;
+    const remat_host host = lend_host(e, s, &lent);
+    asking a = {.e = e, .known = known, .s = s, .host = &host};
+    remat_table_source source = {.data = &a, .get = get_table, .release = release_held};
+    const remat_problem problem = {.profile = known->profile,
+                                   .link = way_link(&asked->way),
+                                   .options = asked->options,
+                                   .max_budget = asked->budget};
+    remat_portfolio p;
+    remat_status status =
+        remat_portfolio_gather(asked->solver, &problem, &host, &source, &p, error);
+    s->tabulated |= atomic_load(&a.tabulated);
+    if (status)
+        return status;
+    s->needs_solve = p.missing > 0;
+    s->cost += p.missing;
+    if (s->needs_solve)
+        remat_portfolio_release(&p);
+    static const remat_table_source held = {.release = release_held};
+    p.source = &held;
+    *ret_portfolio = p;
+    return REMAT_OK;
 }

@@ -1,7 +1,7 @@
-/* --local: the answers of the server, computed in this process. auto is chosen as there: of every
- * solver that accepts the profile and is not a mere baseline, the fastest schedule, then the
- * smallest peak. */
+/* --local: the answers of the server, computed in this process by the same portfolio. */
 #include "cli.h"
+
+#include "remat/portfolio.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -11,8 +11,8 @@
 /* The tables that answer a question. */
 typedef struct room {
     const struct subject *subject;
-    remat_table *tables[REMAT_MAX_SOLVERS];
-    size_t n;
+    remat_portfolio portfolio;
+    remat_table_source source;
     struct progress progress;
     const char *label;
     double start;
@@ -34,13 +34,7 @@ static void room_open(room *r, const struct cli *cli, const struct subject *subj
 static void room_close(room *r)
 {
     progress_end(&r->progress);
-    for (size_t i = 0; i < r->n; i++)
-        remat_table_free(r->tables[i]);
-}
-
-static const remat_table *const *tables_of(const room *r)
-{
-    return (const remat_table *const *)r->tables;
+    remat_portfolio_release(&r->portfolio);
 }
 
 static void on_progress(void *data, double fraction)
@@ -56,34 +50,34 @@ static uint64_t memory_limit(void)
     return pages > 0 && size > 0 ? (uint64_t)pages / 4 * 3 * (uint64_t)size : 0;
 }
 
-static remat_status add_table(room *r, const remat_solver *solver, const remat_problem *problem,
-                              remat_error *error)
+/* The portfolio's hook: each table is made, and the progress line names its solver. */
+static remat_status make_table(void *data, const remat_solver *solver, const remat_problem *problem,
+                               remat_held_table *ret_held, remat_error *error)
 {
+    room *r = data;
+    remat_table *table = NULL;
     const remat_host host = {.data = r, .progress = on_progress, .memory_limit = memory_limit()};
     r->label = solver->name;
-    remat_status status = remat_tabulate(solver, problem, &host, &r->tables[r->n], error);
-    r->n += !status;
+    remat_status status = remat_tabulate(solver, problem, &host, &table, error);
+    ret_held->table = table;
     return status;
+}
+
+static void free_table(void *data, remat_held_table held)
+{
+    (void)data;
+    remat_table_free((remat_table *)held.table);
 }
 
 static remat_status gather(room *r, const remat_question *asked, remat_error *error)
 {
-    remat_problem problem = {.profile = r->subject->profile,
-                             .link = asked->way.given ? &asked->way.link : NULL,
-                             .max_budget = asked->budget};
-    if (asked->solver) {
-        problem.options = asked->options;
-        return add_table(r, asked->solver, &problem, error);
-    }
-    const remat_solver *solvers[REMAT_MAX_SOLVERS];
-    size_t n_solvers = remat_auto_solvers(&problem, memory_limit(), solvers);
-    for (size_t i = 0; i < n_solvers; i++) {
-        problem.options = remat_options_default(solvers[i]);
-        remat_status status = add_table(r, solvers[i], &problem, error);
-        if (status && (status != REMAT_TOO_LARGE || r->n == 0))
-            return status;
-    }
-    return REMAT_OK;
+    const remat_host host = {.memory_limit = memory_limit()};
+    const remat_problem problem = {.profile = r->subject->profile,
+                                   .link = asked->way.given ? &asked->way.link : NULL,
+                                   .options = asked->options,
+                                   .max_budget = asked->budget};
+    r->source = (remat_table_source){.data = r, .get = make_table, .release = free_table};
+    return remat_portfolio_gather(asked->solver, &problem, &host, &r->source, &r->portfolio, error);
 }
 
 /* The question with its subject in it, as the decoders of requests want it. */
@@ -130,10 +124,12 @@ static remat_status solve_bytes(room *r, const remat_question *asked, const char
     remat_schedule schedule;
     const remat_problem problem = {.profile = r->subject->profile,
                                    .link = asked->way.given ? &asked->way.link : NULL};
+    const remat_host host = {.data = r, .progress = on_progress};
     remat_status status = gather(r, asked, error);
+    r->label = "improving";
     if (!status)
-        status = remat_best_schedule(tables_of(r), r->n, remat_question_solver(asked), &problem,
-                                     asked->budget, asked->alignment, &schedule, error);
+        status = remat_portfolio_schedule(&r->portfolio, &problem, asked->budget, asked->alignment,
+                                          asked->effort, &host, &schedule, error);
     if (status)
         return status;
     const remat_schedule_answer answer = {.schedule_id = id,
@@ -141,8 +137,8 @@ static remat_status solve_bytes(room *r, const remat_question *asked, const char
                                           .profile = r->subject->profile,
                                           .schedule = &schedule,
                                           .store_all_peak = r->subject->store_all_peak,
-                                          .candidates = asked->solver ? NULL : tables_of(r),
-                                          .n_candidates = r->n,
+                                          .candidates = asked->solver ? NULL : r->portfolio.tables,
+                                          .n_candidates = r->portfolio.n,
                                           .solve_seconds =
                                               clock_seconds(CLOCK_MONOTONIC) - r->start,
                                           .created = now_milliseconds()};
@@ -234,9 +230,10 @@ static remat_status tradeoffs(const struct cli *cli, const struct subject *subje
                                   .budget = subject->store_all_peak,
                                   .way = request->way};
     remat_status status = gather(&r, &asked, error);
-    json_t *answer = status ? NULL
-                            : remat_answer_tradeoff(request, subject->profile,
-                                                    subject->store_all_peak, tables_of(&r), r.n);
+    json_t *answer = status
+                         ? NULL
+                         : remat_answer_tradeoff(request, subject->profile, subject->store_all_peak,
+                                                 r.portfolio.tables, r.portfolio.n);
     room_close(&r);
     if (status)
         return status;

@@ -2,7 +2,7 @@
 #include "remat_exec.h"
 
 #include "api.h"
-#include "remat/table.h"
+#include "remat/portfolio.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -57,45 +57,26 @@ remat_status remat_plan_make(const remat_profile *profile, const remat_operation
 
 /* ---- solving ---- */
 
-/* One solver's table, or of auto all its solvers': one that passes its own limits leaves the answer
- * to the others. */
-static remat_status tabulate(const remat_problem *problem, const char *name,
-                             remat_table *tables[REMAT_MAX_SOLVERS], size_t *ret_n,
-                             remat_error *error)
-{
-    const remat_solver *solvers[REMAT_MAX_SOLVERS] = {name ? remat_solver_find(name) : NULL};
-    size_t n_solvers = name ? 1 : remat_auto_solvers(problem, 0, solvers);
-    if (name && !solvers[0])
-        return remat_fail(error, REMAT_NOT_FOUND, "solver", "there is no solver \"%.60s\"", name);
-    for (size_t i = 0; i < n_solvers; i++) {
-        remat_problem own = *problem;
-        own.options = remat_options_default(solvers[i]);
-        remat_status status = remat_tabulate(solvers[i], &own, NULL, &tables[*ret_n], error);
-        if (status && (status != REMAT_TOO_LARGE || name))
-            return status;
-        *ret_n += !status;
-    }
-    return REMAT_OK;
-}
-
 remat_status remat_plan_solve(const remat_profile *profile, const char *solver, uint64_t budget,
                               const remat_link *link, uint64_t alignment, remat_plan *ret_plan,
                               remat_error *error)
 {
-    const remat_problem problem = {.profile = profile, .link = link, .max_budget = budget};
-    remat_table *tables[REMAT_MAX_SOLVERS];
+    remat_problem problem = {.profile = profile, .link = link, .max_budget = budget};
+    const remat_solver *named = solver ? remat_solver_find(solver) : NULL;
+    remat_portfolio portfolio = {.n = 0};
     remat_schedule schedule = {0};
-    size_t n = 0;
-    remat_status status = tabulate(&problem, solver, tables, &n, error);
+    if (solver && !named)
+        return remat_fail(error, REMAT_NOT_FOUND, "solver", "there is no solver \"%.60s\"", solver);
+    if (named)
+        problem.options = remat_options_default(named);
+    remat_status status = remat_portfolio_gather(named, &problem, NULL, NULL, &portfolio, error);
     if (!status)
-        status =
-            remat_best_schedule((const remat_table *const *)tables, n, solver ? solver : "auto",
-                                &problem, budget, (uint32_t)alignment, &schedule, error);
+        status = remat_portfolio_schedule(&portfolio, &problem, budget, (uint32_t)alignment,
+                                          REMAT_QUICK, NULL, &schedule, error);
     if (!status)
         status = remat_plan_make(profile, &schedule.operations, link, alignment, ret_plan, error);
     remat_schedule_clear(&schedule);
-    for (size_t i = 0; i < n; i++)
-        remat_table_free(tables[i]);
+    remat_portfolio_release(&portfolio);
     return status;
 }
 

@@ -30,11 +30,6 @@ typedef struct program {
     int32_t *choice;    /* y if a hidden state is kept, -y if an internal one */
 } program;
 
-typedef struct bptt_table {
-    void *family;
-    program program;
-} bptt_table;
-
 static const uint32_t impossible = UINT32_MAX / 4;
 
 static uint32_t ratio_of(const remat_profile *profile)
@@ -56,6 +51,11 @@ static uint32_t slots_of(bptt_policy policy, uint32_t n, uint32_t ratio)
 static uint32_t ratio_for(bptt_policy policy, const remat_profile *profile)
 {
     return policy == MIXED ? ratio_of(profile) : 1;
+}
+
+static uint64_t program_bytes(uint32_t n, uint32_t n_slots)
+{
+    return ((uint64_t)n + 1) * ((uint64_t)n_slots + 1) * (sizeof(uint32_t) + sizeof(int32_t));
 }
 
 static size_t entry(const program *dp, uint32_t t, uint32_t m)
@@ -167,9 +167,6 @@ static remat_status emit_schedule(const remat_chain *chain, const void *context,
                                   remat_operations *operations, remat_error *error)
 {
     const program *dp = context;
-    if (slots > dp->n_slots || dp->forwards[entry(dp, dp->n, (uint32_t)slots)] >= impossible)
-        return remat_fail(error, REMAT_CORRUPT, NULL, "no schedule of %u stages has %llu slots",
-                          dp->n, (unsigned long long)slots);
     task *stack = malloc(((size_t)chain->n + 2) * sizeof *stack);
     if (!stack)
         return remat_fail_memory(error);
@@ -202,8 +199,7 @@ static remat_status estimate(bptt_policy policy, const remat_problem *problem,
     uint32_t ratio = ratio_for(policy, problem->profile);
     double n_slots = slots_of(policy, problem->profile->n_nodes, ratio);
     *ret_estimate = remat_family_estimate(problem->profile->n_nodes, MAX_STEPS, n * n + 4 * n);
-    ret_estimate->table_bytes +=
-        (uint64_t)((n + 1) * (n_slots + 1)) * (sizeof(uint32_t) + sizeof(int32_t));
+    ret_estimate->table_bytes += program_bytes(problem->profile->n_nodes, (uint32_t)n_slots);
     ret_estimate->updates += n * n / 2 * n_slots * (policy == MIXED ? 2 : 1);
     return REMAT_OK;
 }
@@ -229,102 +225,24 @@ static size_t choose_slots(const program *dp, uint64_t *slots)
     return count;
 }
 
-static void table_free(void *table)
-{
-    bptt_table *t = table;
-    if (!t)
-        return;
-    remat_family_free(t->family);
-    program_clear(&t->program);
-    free(t);
-}
-
-static remat_status build(bptt_table *t, bptt_policy policy, const remat_problem *problem,
-                          const remat_host *host, remat_error *error)
+static remat_status solve(bptt_policy policy, const remat_problem *problem, const remat_host *host,
+                          const remat_sink *sink, remat_error *error)
 {
     uint64_t slots[MAX_STEPS + 1];
     remat_chain *chain = NULL;
-    remat_status status = program_init(&t->program, policy, problem->profile, host, error);
+    program dp = {0};
+    remat_status status = program_init(&dp, policy, problem->profile, host, error);
+    if (!status)
+        status = remat_sink_hold(sink, program_bytes(dp.n, dp.n_slots), error);
     if (!status)
         status = remat_chain_new(problem->profile, &chain, error);
-    if (!status)
-        status = remat_family_new(chain, emit_schedule, &t->program, slots,
-                                  choose_slots(&t->program, slots), NULL, &t->family, error);
+    if (!status) {
+        size_t count = choose_slots(&dp, slots);
+        status = remat_family_offer(chain, emit_schedule, &dp, slots, count, host, sink, error);
+    }
     remat_chain_free(chain);
+    program_clear(&dp);
     return status;
-}
-
-static remat_status tabulate(bptt_policy policy, const remat_problem *problem,
-                             const remat_host *host, void **ret_table, remat_error *error)
-{
-    bptt_table *t = calloc(1, sizeof *t);
-    if (!t)
-        return remat_fail_memory(error);
-    remat_status status = build(t, policy, problem, host, error);
-    if (status) {
-        table_free(t);
-        return status;
-    }
-    *ret_table = t;
-    return REMAT_OK;
-}
-
-static uint64_t table_bytes(const void *table)
-{
-    const bptt_table *t = table;
-    uint64_t entries = ((uint64_t)t->program.n + 1) * ((uint64_t)t->program.n_slots + 1);
-    return sizeof *t + remat_family_bytes(t->family) + entries * 2 * sizeof(uint32_t);
-}
-
-static uint64_t table_max_budget(const void *table)
-{
-    return remat_family_max_budget(((const bptt_table *)table)->family);
-}
-
-static size_t n_steps(const void *table)
-{
-    return remat_family_n_steps(((const bptt_table *)table)->family);
-}
-
-static uint64_t step_budget(const void *table, size_t step)
-{
-    return remat_family_step_budget(((const bptt_table *)table)->family, step);
-}
-
-static double step_makespan(const void *table, size_t step)
-{
-    return remat_family_step_makespan(((const bptt_table *)table)->family, step);
-}
-
-static remat_status trace(const void *table, const remat_problem *problem, size_t step,
-                          remat_operations *operations, remat_error *error)
-{
-    const bptt_table *t = table;
-    return remat_family_trace(t->family, problem, step, emit_schedule, &t->program, operations,
-                              error);
-}
-
-static remat_status save(const void *table, remat_buffer *buffer, remat_error *error)
-{
-    return remat_family_save(((const bptt_table *)table)->family, buffer, error);
-}
-
-/* The program follows from the profile and is computed again. */
-static remat_status load(bptt_policy policy, const remat_problem *problem, remat_reader *reader,
-                         void **ret_table, remat_error *error)
-{
-    bptt_table *t = calloc(1, sizeof *t);
-    if (!t)
-        return remat_fail_memory(error);
-    remat_status status = remat_family_load(problem, reader, &t->family, error);
-    if (!status)
-        status = program_init(&t->program, policy, problem->profile, NULL, error);
-    if (status) {
-        table_free(t);
-        return status;
-    }
-    *ret_table = t;
-    return REMAT_OK;
 }
 
 #define SOURCE                                                                                     \
@@ -339,15 +257,10 @@ static remat_status load(bptt_policy policy, const remat_problem *problem, remat
         (void)error;                                                                               \
         return estimate(which, problem, ret_estimate);                                             \
     }                                                                                              \
-    static remat_status id##_tabulate(const remat_problem *problem, const remat_host *host,        \
-                                      void **ret_table, remat_error *error)                        \
+    static remat_status id##_solve(const remat_problem *problem, const remat_host *host,           \
+                                   const remat_sink *sink, remat_error *error)                     \
     {                                                                                              \
-        return tabulate(which, problem, host, ret_table, error);                                   \
-    }                                                                                              \
-    static remat_status id##_load(const remat_problem *problem, remat_reader *reader,              \
-                                  void **ret_table, remat_error *error)                            \
-    {                                                                                              \
-        return load(which, problem, reader, ret_table, error);                                     \
+        return solve(which, problem, host, sink, error);                                           \
     }                                                                                              \
     const remat_solver remat_solver_##id = {                                                       \
         .name = label,                                                                             \
@@ -355,20 +268,9 @@ static remat_status load(bptt_policy policy, const remat_problem *problem, remat
         .source = SOURCE,                                                                          \
         .optimal_for = best,                                                                       \
         .accepts = REMAT_ACCEPTS_CHAIN | REMAT_BASELINE,                                           \
-        .table_version = 1,                                                                        \
         .check = check,                                                                            \
         .estimate = id##_estimate,                                                                 \
-        .tabulate = id##_tabulate,                                                                 \
-        .table_free = table_free,                                                                  \
-        .table_bytes = table_bytes,                                                                \
-        .table_max_budget = table_max_budget,                                                      \
-        .n_steps = n_steps,                                                                        \
-        .step_budget = step_budget,                                                                \
-        .step_makespan = step_makespan,                                                            \
-        .trace = trace,                                                                            \
-        .class_name = "",                                                                          \
-        .save = save,                                                                              \
-        .load = id##_load,                                                                         \
+        .solve = id##_solve,                                                                       \
     }
 
 BPTT(bptt_hsm, HIDDEN, "bptt-hsm",

@@ -364,7 +364,7 @@ static remat_status run_diagonals(run *r)
     return status;
 }
 
-remat_breakpoints *remat_breakpoints_allocate(uint32_t n, bool inputs_only, unsigned n_workers)
+static remat_breakpoints *breakpoints_allocate(uint32_t n, bool inputs_only, unsigned n_workers)
 {
     remat_breakpoints *table = calloc(1, sizeof *table);
     if (!table)
@@ -401,7 +401,7 @@ remat_status remat_breakpoints_new(const remat_chain *chain, bool inputs_only,
              .points_limit = limits.bytes ? limits.bytes / sizeof(point) : UINT64_MAX,
              .events_limit = limits.events > 0 ? limits.events : 1e300};
     unsigned n_workers = remat_host_workers(host);
-    r.table = remat_breakpoints_allocate(chain->n, inputs_only, n_workers);
+    r.table = breakpoints_allocate(chain->n, inputs_only, n_workers);
     r.workers = calloc(n_workers, sizeof *r.workers);
     remat_status status = r.table && r.workers ? REMAT_OK : REMAT_NO_MEMORY;
     if (!status) {

@@ -41,10 +41,4 @@ remat_status remat_breakpoints_trace(const remat_breakpoints *breakpoints, const
                                      uint64_t bytes, remat_operations *operations,
                                      remat_error *error);
 
-remat_status remat_breakpoints_save(const remat_breakpoints *breakpoints, remat_buffer *buffer,
-                                    remat_error *error);
-remat_status remat_breakpoints_load(const remat_chain *chain, bool inputs_only,
-                                    remat_reader *reader, remat_breakpoints **ret,
-                                    remat_error *error);
-
 #endif

@@ -1,5 +1,4 @@
-/* How a table of breakpoints lies in memory; shared by breakpoints.c, breakpoints_trace.c and
- * breakpoints_save.c. */
+/* How a table of breakpoints lies in memory; shared by breakpoints.c and breakpoints_trace.c. */
 #ifndef REMAT_CHAIN_BREAKPOINTS_TABLE_H
 #define REMAT_CHAIN_BREAKPOINTS_TABLE_H
 
@@ -13,8 +12,6 @@ struct remat_breakpoints {
     remat_arena *arenas;
     uint64_t n_points;
 };
-
-remat_breakpoints *remat_breakpoints_allocate(uint32_t n, bool inputs_only, unsigned n_workers);
 
 static inline const remat_breakpoint_list *remat_breakpoints_cell(const remat_breakpoints *table,
                                                                   uint32_t s, uint32_t t)

@@ -14,16 +14,10 @@
  * superfluous, the others as wrong. */
 #include "chain/persistent.h"
 
-static remat_status tabulate(const remat_problem *problem, const remat_host *host, void **ret_table,
-                             remat_error *error)
+static remat_status solve(const remat_problem *problem, const remat_host *host,
+                          const remat_sink *sink, remat_error *error)
 {
-    return remat_persistent_tabulate(problem, true, host, ret_table, error);
-}
-
-static remat_status load(const remat_problem *problem, remat_reader *reader, void **ret_table,
-                         remat_error *error)
-{
-    return remat_persistent_load(problem, true, reader, ret_table, error);
+    return remat_persistent_solve(problem, true, host, sink, error);
 }
 
 const remat_solver remat_solver_butt = {
@@ -32,21 +26,10 @@ const remat_solver remat_solver_butt = {
     .source = "Butt: Precise optimal checkpointing for memory-efficient deep learning (thesis)",
     .optimal_for = "persistent schedules that keep nothing but inputs of stages",
     .accepts = REMAT_ACCEPTS_CHAIN | REMAT_BASELINE,
-    .table_version = 1,
     .options = remat_persistent_options,
     .n_options = REMAT_PERSISTENT_OPTIONS,
+    .class_name = "persistent schedules that keep inputs only",
     .chooses = remat_persistent_chooses,
     .estimate = remat_persistent_estimate,
-    .tabulate = tabulate,
-    .table_free = remat_persistent_free,
-    .table_bytes = remat_persistent_bytes,
-    .table_max_budget = remat_persistent_max_budget,
-    .n_steps = remat_persistent_n_steps,
-    .step_budget = remat_persistent_step_budget,
-    .step_makespan = remat_persistent_step_makespan,
-    .trace = remat_persistent_trace,
-    .lower_bound = remat_persistent_lower_bound,
-    .class_name = "persistent schedules that keep inputs only",
-    .save = remat_persistent_save,
-    .load = load,
+    .solve = solve,
 };

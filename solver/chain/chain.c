@@ -295,3 +295,12 @@ void remat_chain_measure(const remat_chain *chain, const remat_operations *opera
     *ret_bytes = peak;
     *ret_ticks = ticks;
 }
+
+void remat_chain_model(const remat_chain *chain, const remat_operations *operations,
+                       remat_model *ret_model)
+{
+    int64_t ticks;
+    *ret_model = (remat_model){0};
+    remat_chain_measure(chain, operations, &ret_model->budget, &ticks);
+    ret_model->makespan = remat_chain_makespan(chain, ticks);
+}

@@ -170,4 +170,8 @@ remat_status remat_chain_emit_leaf(const remat_chain *chain, uint32_t s, bool pl
 void remat_chain_measure(const remat_chain *chain, const remat_operations *operations,
                          uint64_t *ret_bytes, int64_t *ret_ticks);
 
+/* The same as what a solver says of a list that it offers. */
+void remat_chain_model(const remat_chain *chain, const remat_operations *operations,
+                       remat_model *ret_model);
+
 #endif

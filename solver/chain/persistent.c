@@ -1,16 +1,19 @@
-/* Which form a persistent table takes.
+/* What the persistent program counts in: bytes or slots.
  *
  * Without the option "slots" exact breakpoints are tried first, within limits of bytes and work. A
  * chain past them (hundreds of stages with sizes that never repeat) gets slots: the recurrence once
  * with sizes rounded down, which bounds every schedule of the class from below, and once rounded
  * up, which holds schedules; slots are doubled until the two agree within the option "gap" at the
- * largest budget, or a limit of slots, work or memory is reached. The table reaches beyond the
+ * largest budget, or a limit of slots, work or memory is reached. The slots reach beyond the
  * largest budget, to REACH of it: a schedule with a larger nominal budget may fit the true one once
  * liveness has freed what the backward does not read.
  *
  * Where stages have several ways to run, costs depend on the room at every forward, which the kernel
  * of the slots does not know. Breakpoints do: remat_persistent_chooses says of which chains they are
- * few enough; the table of any other is made of two views with one way each (remat/table.h). */
+ * few enough; any other is solved in two views with one way each (remat/table.h).
+ *
+ * Breakpoints answer every budget. Slots depend on the largest budget, through their size and through
+ * the gap that is asked there, so that lists made of them are bound to it. */
 #include "chain/persistent.h"
 #include "chain/breakpoints.h"
 #include "chain/slots.h"
@@ -54,7 +57,7 @@ typedef struct slot_step {
 } slot_step;
 
 /* Either breakpoints or slots. bound: costs of the whole chain, sizes rounded down. */
-typedef struct persistent {
+struct remat_persistent {
     remat_chain *chain;
     remat_breakpoints *breakpoints;
     remat_slots *slots;
@@ -62,12 +65,12 @@ typedef struct persistent {
     size_t n_steps;
     int32_t *bound;
     int64_t bound_divisor;
-    bool serves_all; /* nothing is recomputed at the last slot */
-} persistent;
+};
 
-void remat_persistent_free(void *table)
+typedef remat_persistent persistent;
+
+void remat_persistent_free(persistent *t)
 {
-    persistent *t = table;
     if (!t)
         return;
     remat_breakpoints_free(t->breakpoints);
@@ -78,9 +81,8 @@ void remat_persistent_free(void *table)
     free(t);
 }
 
-uint64_t remat_persistent_bytes(const void *table)
+uint64_t remat_persistent_bytes(const persistent *t)
 {
-    const persistent *t = table;
     uint64_t bytes = sizeof *t + remat_chain_bytes(t->chain->n, 0) + t->n_steps * sizeof *t->steps;
     if (t->breakpoints)
         return bytes + remat_breakpoints_bytes(t->breakpoints);
@@ -88,71 +90,90 @@ uint64_t remat_persistent_bytes(const void *table)
            ((uint64_t)remat_slots_count(t->slots) + 1) * sizeof *t->bound;
 }
 
-static uint64_t slots_limit(const persistent *t)
-{
-    return t->chain->input_bytes + remat_slots_count(t->slots) * remat_slots_unit(t->slots);
-}
+/* ---- what is offered ---- */
 
-uint64_t remat_persistent_max_budget(const void *table)
+static size_t count_lists(const persistent *t)
 {
-    const persistent *t = table;
-    return t->breakpoints || t->serves_all ? UINT64_MAX : slots_limit(t);
-}
-
-size_t remat_persistent_n_steps(const void *table)
-{
-    const persistent *t = table;
     return t->breakpoints ? remat_breakpoints_answer(t->breakpoints).count : t->n_steps;
 }
 
-uint64_t remat_persistent_step_budget(const void *table, size_t step)
+static remat_model model_of(const persistent *t, size_t index)
 {
-    const persistent *t = table;
-    if (t->breakpoints)
-        return remat_breakpoints_answer(t->breakpoints).points[step].bytes + t->chain->input_bytes;
-    return t->steps[step].bytes;
-}
-
-double remat_persistent_step_makespan(const void *table, size_t step)
-{
-    const persistent *t = table;
-    int64_t ticks = t->breakpoints ? remat_breakpoints_answer(t->breakpoints).points[step].ticks
-                                   : t->steps[step].ticks;
-    return remat_chain_makespan(t->chain, ticks);
-}
-
-remat_status remat_persistent_trace(const void *table, const remat_problem *problem, size_t step,
-                                    remat_operations *operations, remat_error *error)
-{
-    (void)problem;
-    const persistent *t = table;
-    if (t->breakpoints)
-        return remat_breakpoints_trace(t->breakpoints, t->chain,
-                                       remat_breakpoints_answer(t->breakpoints).points[step].bytes,
-                                       operations, error);
-    return remat_slots_trace(t->slots, t->chain, t->steps[step].slot, operations, error);
-}
-
-double remat_persistent_lower_bound(const void *table, uint64_t budget)
-{
-    const persistent *t = table;
-    if (budget < t->chain->input_bytes)
-        return INFINITY;
-    uint64_t bytes = budget - t->chain->input_bytes;
-    if (t->slots) {
-        /* sums of sizes rounded down are at most the rounded sum */
-        uint64_t slot = bytes / remat_slots_unit(t->slots);
-        if (slot > remat_slots_count(t->slots))
-            return remat_chain_time(t->chain, t->chain->total_sum[t->chain->n]);
-        return t->bound[slot] >= REMAT_KERNEL_INFINITE
-                   ? INFINITY
-                   : remat_chain_time(t->chain, t->bound[slot] * t->bound_divisor);
+    uint64_t bytes;
+    int64_t ticks;
+    if (t->breakpoints) {
+        const remat_breakpoint *point = &remat_breakpoints_answer(t->breakpoints).points[index];
+        bytes = point->bytes + t->chain->input_bytes;
+        ticks = point->ticks;
+    } else {
+        bytes = t->steps[index].bytes;
+        ticks = t->steps[index].ticks;
     }
+    return (remat_model){.budget = bytes, .makespan = remat_chain_makespan(t->chain, ticks)};
+}
+
+static remat_status trace(void *context, size_t index, remat_operations *operations,
+                          remat_model *model, remat_error *error)
+{
+    const persistent *t = context;
+    *model = model_of(t, index);
+    if (!t->breakpoints)
+        return remat_slots_trace(t->slots, t->chain, t->steps[index].slot, operations, error);
+    uint64_t bytes = remat_breakpoints_answer(t->breakpoints).points[index].bytes;
+    return remat_breakpoints_trace(t->breakpoints, t->chain, bytes, operations, error);
+}
+
+remat_status remat_persistent_offer(const persistent *t, const remat_sink *sink, remat_error *error)
+{
+    return remat_offer_lists(sink, count_lists(t), trace, (void *)t, error);
+}
+
+double remat_persistent_best(const persistent *t, uint64_t budget)
+{
+    double best = INFINITY;
+    for (size_t i = 0; i < count_lists(t) && model_of(t, i).budget <= budget; i++)
+        best = model_of(t, i).makespan;
+    return best;
+}
+
+/* Least time in so many slots beyond a_0: sums of sizes rounded down are at most the rounded sum. */
+static double bound_in_slots(const persistent *t, uint64_t slot)
+{
+    if (slot > remat_slots_count(t->slots))
+        return remat_chain_time(t->chain, t->chain->total_sum[t->chain->n]);
+    return t->bound[slot] >= REMAT_KERNEL_INFINITE
+               ? INFINITY
+               : remat_chain_time(t->chain, t->bound[slot] * t->bound_divisor);
+}
+
+static remat_status offer_slot_bounds(const persistent *t, const remat_sink *sink,
+                                      remat_error *error)
+{
+    uint64_t budget = t->chain->input_bytes;
+    remat_status status = budget ? remat_offer_bound(sink, budget - 1, INFINITY, error) : REMAT_OK;
+    for (uint64_t m = 0; m <= remat_slots_count(t->slots) && !status; m++) {
+        budget += remat_slots_unit(t->slots);
+        status = remat_offer_bound(sink, budget - 1, bound_in_slots(t, m), error);
+    }
+    return status ? status
+                  : remat_offer_bound(sink, UINT64_MAX, bound_in_slots(t, UINT64_MAX), error);
+}
+
+remat_status remat_persistent_offer_bounds(const persistent *t, const remat_sink *sink,
+                                           remat_error *error)
+{
+    if (t->slots)
+        return offer_slot_bounds(t, sink, error);
     remat_breakpoint_list answer = remat_breakpoints_answer(t->breakpoints);
-    double bound = INFINITY;
-    for (size_t i = 0; i < answer.count && answer.points[i].bytes <= bytes; i++)
-        bound = remat_chain_time(t->chain, answer.points[i].ticks);
-    return bound;
+    double before = INFINITY;
+    remat_status status = REMAT_OK;
+    for (size_t i = 0; i < answer.count && !status; i++) {
+        uint64_t budget = answer.points[i].bytes + t->chain->input_bytes;
+        if (budget > 0)
+            status = remat_offer_bound(sink, budget - 1, before, error);
+        before = remat_chain_time(t->chain, answer.points[i].ticks);
+    }
+    return status ? status : remat_offer_bound(sink, UINT64_MAX, before, error);
 }
 
 /* ---- slots ---- */
@@ -246,7 +267,6 @@ static remat_status find_steps(persistent *t, const remat_host *host, remat_erro
     const int32_t *answer = remat_slots_answer(t->slots);
     uint32_t n_slots = remat_slots_count(t->slots);
     remat_operations operations = {0};
-    t->serves_all = n_slots * remat_slots_unit(t->slots) >= store_all_bytes(t->chain);
     remat_status status = REMAT_OK;
     free(t->steps);
     t->n_steps = 0;
@@ -263,9 +283,9 @@ static remat_status find_steps(persistent *t, const remat_host *host, remat_erro
 /* Relative distance of the answer at max_budget from its bound; 0 where nothing fits at all. */
 static double gap_at(const persistent *t, uint64_t max_budget)
 {
-    double best = INFINITY, bound = remat_persistent_lower_bound(t, max_budget);
-    for (size_t i = 0; i < t->n_steps && remat_persistent_step_budget(t, i) <= max_budget; i++)
-        best = remat_persistent_step_makespan(t, i);
+    uint64_t inputs = t->chain->input_bytes, unit = remat_slots_unit(t->slots);
+    double best = remat_persistent_best(t, max_budget);
+    double bound = max_budget < inputs ? INFINITY : bound_in_slots(t, (max_budget - inputs) / unit);
     if (isinf(bound))
         return 0;
     return bound > 0 ? best / bound - 1 : best > 0 ? INFINITY : 0;
@@ -336,7 +356,7 @@ static remat_status solve_to_gap(persistent *t, const remat_problem *problem, bo
     }
 }
 
-/* ---- the table ---- */
+/* ---- which ---- */
 
 /* Bytes and merge steps of the lists, from seeded chains of 50 to 150 stages with sizes that never
  * repeat: 0.05 n^2 points each. Real chains have a fifth of it. */
@@ -408,8 +428,9 @@ static remat_status solve(persistent *t, const remat_problem *problem, bool inpu
     return solve_to_gap(t, problem, inputs_only, host, error);
 }
 
-remat_status remat_persistent_tabulate(const remat_problem *problem, bool inputs_only,
-                                       const remat_host *host, void **ret_table, remat_error *error)
+remat_status remat_persistent_new(const remat_problem *problem, bool inputs_only,
+                                  const remat_host *host, const remat_sink *sink,
+                                  persistent **ret_persistent, remat_error *error)
 {
     persistent *t = calloc(1, sizeof *t);
     if (!t)
@@ -417,76 +438,28 @@ remat_status remat_persistent_tabulate(const remat_problem *problem, bool inputs
     remat_status status = remat_chain_new(problem->profile, &t->chain, error);
     if (!status)
         status = solve(t, problem, inputs_only, host, error);
+    if (!status)
+        status = remat_sink_hold(sink, remat_persistent_bytes(t), error);
     if (status) {
         remat_persistent_free(t);
         return status;
     }
-    *ret_table = t;
+    if (t->slots)
+        remat_sink_bind(sink);
+    *ret_persistent = t;
     return REMAT_OK;
 }
 
-/* ---- bytes on disk ---- */
-
-enum { FORM_BREAKPOINTS = 0, FORM_SLOTS = 1 };
-
-remat_status remat_persistent_save(const void *table, remat_buffer *buffer, remat_error *error)
+remat_status remat_persistent_solve(const remat_problem *problem, bool inputs_only,
+                                    const remat_host *host, const remat_sink *sink,
+                                    remat_error *error)
 {
-    const persistent *t = table;
-    if (remat_buffer_put_u32(buffer, t->breakpoints ? FORM_BREAKPOINTS : FORM_SLOTS))
-        return remat_fail_memory(error);
-    if (t->breakpoints)
-        return remat_breakpoints_save(t->breakpoints, buffer, error);
-    remat_status status = remat_slots_save(t->slots, buffer, error);
-    for (uint32_t m = 0; m <= remat_slots_count(t->slots) && !status; m++)
-        if (remat_buffer_put_u32(buffer, (uint32_t)t->bound[m]))
-            status = remat_fail_memory(error);
+    persistent *t = NULL;
+    remat_status status = remat_persistent_new(problem, inputs_only, host, sink, &t, error);
+    if (!status)
+        status = remat_persistent_offer(t, sink, error);
+    if (!status)
+        status = remat_persistent_offer_bounds(t, sink, error);
+    remat_persistent_free(t);
     return status;
-}
-
-static remat_status load_bound(persistent *t, remat_reader *reader, remat_error *error)
-{
-    uint32_t n_slots = remat_slots_count(t->slots), before = REMAT_KERNEL_INFINITE;
-    t->bound = malloc(((size_t)n_slots + 1) * sizeof *t->bound);
-    if (!t->bound)
-        return remat_fail_memory(error);
-    t->bound_divisor = remat_slots_divisor(t->slots);
-    for (uint32_t m = 0; m <= n_slots; m++) {
-        uint32_t value = remat_reader_u32(reader);
-        if (reader->failed || value > before)
-            return remat_fail(error, REMAT_CORRUPT, NULL, "the table's lower bound is damaged");
-        t->bound[m] = (int32_t)value;
-        before = value;
-    }
-    return REMAT_OK;
-}
-
-static remat_status load_form(persistent *t, bool inputs_only, remat_reader *reader,
-                              remat_error *error)
-{
-    uint32_t form = remat_reader_u32(reader);
-    if (form == FORM_BREAKPOINTS)
-        return remat_breakpoints_load(t->chain, inputs_only, reader, &t->breakpoints, error);
-    if (form != FORM_SLOTS || t->chain->chooses)
-        return remat_fail(error, REMAT_CORRUPT, NULL, "the table has the unknown form %u", form);
-    remat_status status = remat_slots_load(t->chain, inputs_only, reader, &t->slots, error);
-    if (!status)
-        status = load_bound(t, reader, error);
-    return status ? status : find_steps(t, NULL, error);
-}
-
-remat_status remat_persistent_load(const remat_problem *problem, bool inputs_only,
-                                   remat_reader *reader, void **ret_table, remat_error *error)
-{
-    persistent *t = calloc(1, sizeof *t);
-    if (!t)
-        return remat_fail_memory(error);
-    remat_status status = remat_chain_new(problem->profile, &t->chain, error);
-    if (!status)
-        status = load_form(t, inputs_only, reader, error);
-    if (status) {
-        remat_persistent_free(t);
-        return status;
-    }
-    *ret_table = t;
-    return REMAT_OK;
 }

@@ -152,9 +152,6 @@ static remat_status emit_intervals(const remat_chain *chain, const program *dp, 
 static remat_status emit_schedule(const remat_chain *chain, const void *context, uint64_t snapshots,
                                   remat_operations *operations, remat_error *error)
 {
-    if (snapshots == 0 || snapshots > chain->n)
-        return remat_fail(error, REMAT_CORRUPT, NULL, "%llu snapshots on a chain of %u stages",
-                          (unsigned long long)snapshots, chain->n);
     interval *stack = malloc(((size_t)chain->n + 1) * sizeof *stack);
     if (!stack)
         return remat_fail_memory(error);
@@ -219,8 +216,8 @@ static remat_status estimate(const remat_problem *problem, remat_estimate *ret_e
     return REMAT_OK;
 }
 
-static remat_status tabulate(const remat_problem *problem, const remat_host *host, void **ret_table,
-                             remat_error *error)
+static remat_status solve(const remat_problem *problem, const remat_host *host,
+                          const remat_sink *sink, remat_error *error)
 {
     uint64_t snapshots[MAX_STEPS];
     size_t count = choose_snapshots(problem->profile->n_nodes, snapshots);
@@ -232,22 +229,10 @@ static remat_status tabulate(const remat_problem *problem, const remat_host *hos
     if (by_program(problem) && !program_init(&dp, chain->n))
         status = remat_fail_memory(error);
     if (!status)
-        status = remat_family_new(chain, emit_schedule, dp.forwards ? &dp : NULL, snapshots, count,
-                                  host, ret_table, error);
+        status = remat_family_offer(chain, emit_schedule, dp.forwards ? &dp : NULL, snapshots,
+                                    count, host, sink, error);
     free(dp.forwards);
     remat_chain_free(chain);
-    return status;
-}
-
-static remat_status trace(const void *table, const remat_problem *problem, size_t step,
-                          remat_operations *operations, remat_error *error)
-{
-    program dp = {0};
-    if (by_program(problem) && !program_init(&dp, problem->profile->n_nodes))
-        return remat_fail_memory(error);
-    remat_status status = remat_family_trace(table, problem, step, emit_schedule,
-                                             dp.forwards ? &dp : NULL, operations, error);
-    free(dp.forwards);
     return status;
 }
 
@@ -265,20 +250,9 @@ const remat_solver remat_solver_revolve = {
     .source = "Griewank, Walther: Algorithm 799: Revolve, ACM TOMS 26(1), 2000",
     .optimal_for = "the number of forward steps, given a number of equal snapshots of stage inputs",
     .accepts = REMAT_ACCEPTS_CHAIN | REMAT_BASELINE | REMAT_HOMOGENEOUS_ONLY,
-    .table_version = 1,
     .options = options,
     .n_options = 1,
     .check = check,
     .estimate = estimate,
-    .tabulate = tabulate,
-    .table_free = remat_family_free,
-    .table_bytes = remat_family_bytes,
-    .table_max_budget = remat_family_max_budget,
-    .n_steps = remat_family_n_steps,
-    .step_budget = remat_family_step_budget,
-    .step_makespan = remat_family_step_makespan,
-    .trace = trace,
-    .class_name = "",
-    .save = remat_family_save,
-    .load = remat_family_load,
+    .solve = solve,
 };

@@ -87,7 +87,7 @@ static void *allocate_values(uint64_t bytes)
     return values;
 }
 
-remat_slots *remat_slots_allocate(uint32_t n, uint32_t n_slots)
+static remat_slots *slots_allocate(uint32_t n, uint32_t n_slots)
 {
     remat_slots *slots = calloc(1, sizeof *slots);
     if (!slots)
@@ -108,7 +108,7 @@ remat_slots *remat_slots_allocate(uint32_t n, uint32_t n_slots)
     return slots;
 }
 
-void remat_slots_copy_answer(remat_slots *slots)
+static void copy_answer(remat_slots *slots)
 {
     for (uint32_t m = 0; m <= slots->n_slots; m++)
         slots->answer[m] = remat_slots_value(slots, slots->n - 1, m);
@@ -125,7 +125,8 @@ void remat_slots_free(remat_slots *slots)
 
 /* ---- rounding ---- */
 
-int64_t remat_slots_choose_divisor(const remat_chain *chain)
+/* Ticks per unit of cost, so that a value and two prefixes stay below INFINITE. */
+static int64_t choose_divisor(const remat_chain *chain)
 {
     int64_t most = 2 * chain->forward_sum[chain->n];
     for (uint32_t i = 1; i <= chain->n; i++)
@@ -263,7 +264,7 @@ static remat_status run_blocks(remat_slots_solve *r)
         }
         remat_host_progress(r->host, (double)(r->block + 1) / r->slots->n_blocks);
     }
-    remat_slots_copy_answer(r->slots);
+    copy_answer(r->slots);
     return REMAT_OK;
 }
 
@@ -271,7 +272,7 @@ static remat_status run_solve(remat_slots_solve *r)
 {
     if (!allocate_solve(r))
         return REMAT_NO_MEMORY;
-    r->slots->divisor = remat_slots_choose_divisor(r->chain);
+    r->slots->divisor = choose_divisor(r->chain);
     round_stages(r);
     round_tests(r);
     r->workers = remat_slots_workers_new(r);
@@ -291,7 +292,7 @@ remat_status remat_slots_new(const remat_chain *chain, const remat_slots_setting
                           "%u stages with %u slots need %llu bytes, the limit is %llu", chain->n,
                           setting->n_slots, (unsigned long long)peak,
                           (unsigned long long)host->memory_limit);
-    remat_slots *slots = remat_slots_allocate(chain->n, setting->n_slots);
+    remat_slots *slots = slots_allocate(chain->n, setting->n_slots);
     if (!slots)
         return remat_fail_memory(error);
     slots->unit = setting->unit;

@@ -44,8 +44,4 @@ int64_t remat_slots_divisor(const remat_slots *slots);
 remat_status remat_slots_trace(const remat_slots *slots, const remat_chain *chain, uint32_t slot,
                                remat_operations *operations, remat_error *error);
 
-remat_status remat_slots_save(const remat_slots *slots, remat_buffer *buffer, remat_error *error);
-remat_status remat_slots_load(const remat_chain *chain, bool inputs_only, remat_reader *reader,
-                              remat_slots **ret, remat_error *error);
-
 #endif

@@ -1,4 +1,4 @@
-/* How a slot table lies in memory; shared by slots.c, slots_tile.c, slots_trace.c, slots_save.c.
+/* How a slot table lies in memory; shared by slots.c, slots_tile.c, slots_trace.c.
  *
  * Slots come in blocks. A block holds its slots of all sub-chains, (1,1) (1,2) .. (2,2) .., BLOCK
  * entries each; in the last block as many, in eights, as there are. A solve works through one block
@@ -21,12 +21,6 @@ struct remat_slots {
     int32_t *values;
     int32_t *answer; /* row of (1,n), slot after slot */
 };
-
-remat_slots *remat_slots_allocate(uint32_t n, uint32_t n_slots);
-void remat_slots_copy_answer(remat_slots *slots);
-
-/* Ticks per unit of cost, so that a value and two prefixes stay below INFINITE. */
-int64_t remat_slots_choose_divisor(const remat_chain *chain);
 
 static inline uint32_t remat_slots_width(const remat_slots *slots, uint32_t block)
 {

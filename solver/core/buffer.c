@@ -1,5 +1,5 @@
 /* Little-endian bytes, written and read. */
-#include "remat/solver.h"
+#include "remat/bytes.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,12 +1,19 @@
 /* Several solvers asked the same question. */
-#include "remat/table.h"
+#include "remat/portfolio.h"
 
+#include "bound/moments.h"
+
+#include <math.h>
 #include <stdlib.h>
 
 typedef struct candidate {
     const remat_solver *solver;
+    remat_problem problem;
     double updates;
     size_t position; /* in the registry */
+    remat_held_table held;
+    remat_status status;
+    remat_error error;
 } candidate;
 
 static int compare_cost(const void *a, const void *b)
@@ -17,33 +24,256 @@ static int compare_cost(const void *a, const void *b)
     return p->position < q->position ? -1 : 1;
 }
 
-size_t remat_auto_solvers(const remat_problem *problem, uint64_t memory_limit,
-                          const remat_solver *ret_solvers[REMAT_MAX_SOLVERS])
+/* The problem as a solver is asked it: a link only where the solver needs one. */
+static remat_problem problem_for(const remat_solver *solver, const remat_problem *problem)
 {
-    candidate candidates[REMAT_MAX_SOLVERS];
+    remat_problem own = *problem;
+    if (!(solver->accepts & REMAT_NEEDS_LINK))
+        own.link = NULL;
+    return own;
+}
+
+/* Baselines are asked too where that costs nothing to speak of. */
+#define BASELINE_UPDATES 1e7
+
+/* The solvers that auto asks, cheapest first. Returns how many. */
+static size_t find_candidates(const remat_problem *problem, const remat_host *host,
+                              candidate candidates[REMAT_MAX_SOLVERS])
+{
     size_t n_solvers, n = 0;
+    uint64_t limit = host ? host->memory_limit : 0;
+    bool chain = problem->profile->kind == REMAT_CHAIN;
+    unsigned left_out = REMAT_BASELINE | (chain ? (unsigned)REMAT_BASELINE_ON_CHAINS : 0u);
     const remat_solver *const *solvers = remat_solvers(&n_solvers);
     for (size_t i = 0; i < n_solvers && n < REMAT_MAX_SOLVERS; i++) {
-        remat_problem own = *problem;
+        remat_problem own = problem_for(solvers[i], problem);
         remat_estimate estimate;
         own.options = remat_options_default(solvers[i]);
-        unsigned left_out =
-            REMAT_BASELINE |
-            (problem->profile->kind == REMAT_CHAIN ? (unsigned)REMAT_BASELINE_ON_CHAINS : 0u);
-        if ((solvers[i]->accepts & left_out) || remat_solver_accepts(solvers[i], &own, NULL) ||
+        if (remat_solver_accepts(solvers[i], &own, NULL) ||
             remat_estimate_table(solvers[i], &own, &estimate, NULL) ||
-            (memory_limit > 0 && estimate.least_bytes > memory_limit))
+            ((solvers[i]->accepts & left_out) && estimate.updates > BASELINE_UPDATES) ||
+            (limit > 0 && estimate.least_bytes > limit))
             continue;
-        candidates[n++] = (candidate){solvers[i], estimate.updates, i};
+        candidates[n++] = (candidate){
+            .solver = solvers[i], .problem = own, .updates = estimate.updates, .position = i};
     }
     qsort(candidates, n, sizeof *candidates, compare_cost);
-    for (size_t i = 0; i < n; i++)
-        ret_solvers[i] = candidates[i].solver;
     return n;
+}
+
+/* ---- getting tables ---- */
+
+/* Solvers of fewer updates are asked side by side; larger ones one by one, each with all workers. */
+#define SIDE_BY_SIDE_UPDATES 1e8
+
+typedef struct gathering {
+    candidate *candidates;
+    const remat_host *host;
+    const remat_table_source *source;
+} gathering;
+
+static void get_one(void *context, size_t index, unsigned worker)
+{
+    (void)worker;
+    const gathering *g = context;
+    candidate *c = &g->candidates[index];
+    remat_table *table = NULL;
+    if (g->source) {
+        c->status = g->source->get(g->source->data, c->solver, &c->problem, &c->held, &c->error);
+    } else {
+        c->status = remat_tabulate(c->solver, &c->problem, g->host, &table, &c->error);
+        c->held.table = table;
+    }
+}
+
+/* One that passes a limit leaves the answer to the others. */
+static remat_status collect(const candidate *candidates, size_t n, remat_portfolio *p,
+                            remat_error *error)
+{
+    remat_status failure = REMAT_OK;
+    for (size_t i = 0; i < n; i++) {
+        const candidate *c = &candidates[i];
+        if (!c->status && c->held.table) {
+            p->tables[p->n] = c->held.table;
+            p->held[p->n++] = c->held;
+        } else if (!c->status) {
+            p->missing += c->updates;
+        } else if (!failure || failure == REMAT_TOO_LARGE) {
+            failure = c->status;
+            if (error)
+                *error = c->error;
+        }
+    }
+    return failure == REMAT_TOO_LARGE && (p->n > 0 || p->missing > 0) ? REMAT_OK : failure;
+}
+
+remat_status remat_portfolio_gather(const remat_solver *solver, const remat_problem *problem,
+                                    const remat_host *host, const remat_table_source *source,
+                                    remat_portfolio *ret_portfolio, remat_error *error)
+{
+    remat_estimate estimate;
+    candidate *candidates = calloc(REMAT_MAX_SOLVERS, sizeof *candidates);
+    if (!candidates)
+        return remat_fail_memory(error);
+    gathering g = {candidates, host, source};
+    remat_portfolio p = {.name = solver ? solver->name : "auto",
+                         .source = source,
+                         .improved = !solver || solver->improved};
+    remat_status status = REMAT_OK;
+    size_t n = 1, quick = 0;
+    if (solver) {
+        candidate *one = &candidates[0];
+        *one = (candidate){.solver = solver, .problem = problem_for(solver, problem)};
+        status = remat_solver_accepts(solver, &one->problem, error);
+        if (!status)
+            status = remat_estimate_table(solver, &one->problem, &estimate, error);
+        one->updates = status ? 0 : estimate.updates;
+        n = status ? 0 : 1;
+    } else {
+        n = find_candidates(problem, host, candidates);
+        while (quick < n && candidates[quick].updates <= SIDE_BY_SIDE_UPDATES)
+            quick++;
+    }
+    remat_host_parallel_for(host, quick, get_one, &g);
+    for (size_t i = quick; i < n; i++)
+        get_one(&g, i, 0);
+    if (!status)
+        status = collect(candidates, n, &p, error);
+    free(candidates);
+    if (status)
+        remat_portfolio_release(&p);
+    else
+        *ret_portfolio = p;
+    return status;
+}
+
+void remat_portfolio_release(remat_portfolio *portfolio)
+{
+    while (portfolio->n > 0) {
+        remat_held_table held = portfolio->held[--portfolio->n];
+        if (portfolio->source)
+            portfolio->source->release(portfolio->source->data, held);
+        else
+            remat_table_free((remat_table *)held.table);
+    }
+}
+
+/* ---- improving at the budget asked for ---- */
+
+/* The largest bound that holds for every schedule without O and P. */
+static remat_status find_bound(const remat_portfolio *p, const remat_problem *problem,
+                               uint64_t budget, double *ret_bound, remat_error *error)
+{
+    bound_moments *moments = NULL;
+    double bound = remat_store_all_makespan(problem->profile);
+    uint32_t n = problem->profile->n_nodes;
+    for (size_t i = 0; i < p->n; i++)
+        if (remat_table_solver(p->tables[i])->bounds_all)
+            bound = fmax(bound,
+                         remat_table_lower_bound(p->tables[i], problem->profile, budget, INFINITY));
+    remat_status status =
+        n <= REMAT_IMPROVED_NODES ? bound_moments_new(problem->profile, &moments, error) : REMAT_OK;
+    if (moments)
+        bound = fmax(bound, bound_moments_makespan(moments, budget, REMAT_MANY_MOMENTS(n)));
+    bound_moments_free(moments);
+    *ret_bound = bound;
+    return status;
 }
 
 /* Sums of the same times in another order differ by less. */
 #define SAME_TIME 1e-12
+
+static void claim(const remat_problem *problem, double bound, remat_schedule *schedule)
+{
+    double makespan = schedule->simulation.makespan;
+    schedule->class_name = problem->link ? "schedules without offloading" : "all schedules";
+    schedule->lower_bound = fmin(bound, makespan);
+    schedule->optimality = REMAT_HEURISTIC;
+    if (makespan <= bound * (1 + 1e-9))
+        schedule->optimality = problem->link ? REMAT_OPTIMAL_IN_CLASS : REMAT_OPTIMAL;
+}
+
+/* A list that was found instead: judged, and laid out. */
+static remat_status take(const remat_problem *problem, uint64_t budget, uint32_t alignment,
+                         remat_operations *list, remat_schedule *ret_schedule, remat_error *error)
+{
+    remat_schedule schedule = {.solver = remat_solver_find("interval"), .operations = *list};
+    *list = (remat_operations){0};
+    remat_status status = remat_simulate(problem->profile, &schedule.operations, problem->link,
+                                         NULL, NULL, &schedule.simulation, error);
+    if (!status && alignment)
+        status = remat_layout_new(problem->profile, &schedule.operations, alignment,
+                                  &schedule.layout, error);
+    if (!status && alignment)
+        status =
+            remat_layout_check(problem->profile, &schedule.operations, &schedule.layout, error);
+    const remat_simulation *replay = &schedule.simulation;
+    if (!status && (!replay->valid || replay->peak > budget || schedule.layout.arena > budget))
+        status = remat_fail(error, REMAT_INTERNAL, NULL,
+                            "a list of the improver is not what it should be: %.200s",
+                            replay->valid ? "it passes the budget" : replay->reason);
+    schedule.nominal_budget = schedule.model_peak = replay->peak;
+    if (status)
+        remat_schedule_clear(&schedule);
+    else
+        *ret_schedule = schedule;
+    return status;
+}
+
+remat_status remat_portfolio_schedule(const remat_portfolio *portfolio,
+                                      const remat_problem *problem, uint64_t budget,
+                                      uint32_t alignment, remat_effort effort,
+                                      const remat_host *host, remat_schedule *ret_schedule,
+                                      remat_error *error)
+{
+    remat_schedule schedule = {0};
+    remat_operations list = {0};
+    remat_error refusal = {0};
+    double bound = 0;
+    remat_status status = remat_best_schedule(portfolio->tables, portfolio->n, portfolio->name,
+                                              problem, budget, alignment, &schedule, &refusal);
+    bool found = !status;
+    if (!portfolio->improved || (status && status != REMAT_INFEASIBLE)) {
+        if (status && error)
+            *error = refusal;
+        if (!status)
+            *ret_schedule = schedule;
+        return status;
+    }
+    status = find_bound(portfolio, problem, budget, &bound, error);
+    if (!status && (bound == INFINITY || problem->profile->n_nodes > REMAT_IMPROVED_NODES))
+        status = REMAT_INFEASIBLE; /* proven, or not to be searched */
+    else if (!status)
+        status = remat_improve(problem->profile, found ? &schedule.operations : NULL, budget,
+                               alignment, effort, bound, host, &list, error);
+    if (status == REMAT_INFEASIBLE && !found && error)
+        *error = refusal;
+    if (status == REMAT_INFEASIBLE && found)
+        status = REMAT_OK;
+    remat_schedule better = {0};
+    bool another = !status && list.length > 0;
+    if (another)
+        status = take(problem, budget, alignment, &list, &better, error);
+    remat_operations_clear(&list);
+    double slack = found ? SAME_TIME * schedule.simulation.makespan : 0;
+    if (!status && another &&
+        (!found || better.simulation.makespan < schedule.simulation.makespan - slack)) {
+        remat_schedule old = schedule;
+        schedule = better;
+        better = old;
+    }
+    remat_schedule_clear(&better);
+    if (status) {
+        remat_schedule_clear(&schedule);
+        return status;
+    }
+    if (!problem->link || schedule.solver->improved)
+        claim(problem, bound, &schedule);
+    *ret_schedule = schedule;
+    return REMAT_OK;
+}
+
+/* ---- the best of several tables ---- */
 
 static bool better(const remat_point *a, const remat_point *b)
 {

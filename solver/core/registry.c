@@ -5,6 +5,11 @@
 #include <stdio.h>
 #include <string.h>
 
+/* A build may bring solvers of its own, named like those below. */
+#ifndef REMAT_MORE_SOLVERS
+#define REMAT_MORE_SOLVERS(X)
+#endif
+
 /* The registry, cheapest first. A new solver is one file and one line here. */
 #define SOLVERS(X)                                                                                 \
     X(store_all)                                                                                   \
@@ -25,7 +30,9 @@
     X(chen_graph)                                                                                  \
     X(lowerset_approx)                                                                             \
     X(lowerset)                                                                                    \
-    X(lowerset_exact)
+    X(interval)                                                                                    \
+    X(lowerset_exact)                                                                              \
+    REMAT_MORE_SOLVERS(X)
 
 #define X(name) extern const remat_solver remat_solver_##name;
 SOLVERS(X)

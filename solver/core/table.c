@@ -1,4 +1,5 @@
 /* Tables: what a solver found, and the schedules traced out of it. */
+#include "core/pack.h"
 #include "core/table_inside.h"
 
 #include <math.h>
@@ -47,10 +48,16 @@ static void add_fingerprint(void *context, const void *bytes, size_t length)
         *hash = (*hash ^ ((const uint8_t *)bytes)[i]) * UINT64_C(0x100000001b3);
 }
 
-static uint64_t fingerprint(const remat_profile *profile)
+/* Of all that the lists depend on. */
+static uint64_t fingerprint(const remat_problem *problem)
 {
+    static const remat_link none = {0};
+    const remat_link *link = problem->link ? problem->link : &none;
+    const double numbers[] = {link->to_host, link->to_device, link->latency, link->shared};
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
-    remat_profile_encode(profile, add_fingerprint, &hash);
+    remat_profile_encode(problem->profile, add_fingerprint, &hash);
+    add_fingerprint(&hash, numbers, sizeof numbers);
+    add_fingerprint(&hash, problem->options.values, sizeof problem->options.values);
     return hash;
 }
 
@@ -61,11 +68,53 @@ remat_status remat_table_new(const remat_solver *solver, const remat_problem *pr
     if (!table)
         return remat_fail_memory(error);
     table->solver = solver;
-    table->fingerprint = fingerprint(problem->profile);
-    table->options = problem->options;
-    table->chooses = problem->profile->n_alternatives > 0;
+    table->fingerprint = fingerprint(problem);
+    table->max_budget = problem->max_budget;
     *ret_table = table;
     return REMAT_OK;
+}
+
+/* ---- views ---- */
+
+static void views_clear(remat_table_views *views)
+{
+    for (unsigned i = 0; i < REMAT_VIEWS; i++)
+        remat_profile_view_free(views->owned[i]);
+    *views = (remat_table_views){0};
+}
+
+static remat_status views_init(const remat_solver *solver, const remat_problem *problem,
+                               remat_table_views *ret_views, remat_error *error)
+{
+    remat_table_views views = {.problems = {*problem}, .n = 1};
+    bool chooses = problem->profile->n_alternatives > 0;
+    if (chooses && !(solver->chooses && solver->chooses(problem))) {
+        remat_status status = REMAT_OK;
+        for (unsigned i = 0; i < REMAT_VIEWS && !status; i++) {
+            status =
+                remat_profile_view_new(problem->profile, (remat_view)i, &views.owned[i], error);
+            views.problems[i] = *problem;
+            views.problems[i].profile = views.owned[i];
+        }
+        if (status) {
+            views_clear(&views);
+            return status;
+        }
+        const remat_problem *least = &views.problems[REMAT_VIEW_LEAST];
+        views.n = remat_solver_accepts(solver, least, NULL) ? 1 : REMAT_VIEWS;
+    }
+    *ret_views = views;
+    return REMAT_OK;
+}
+
+/* ---- making one ---- */
+
+/* Of a solver that does not say: a list of one operation or two a node, and its copies. */
+static remat_estimate small_estimate(const remat_profile *profile)
+{
+    return (remat_estimate){.table_bytes =
+                                (uint64_t)profile->n_nodes * 16 * sizeof(remat_operation),
+                            .updates = profile->n_nodes};
 }
 
 static remat_status estimate_views(const remat_solver *solver, const remat_table_views *views,
@@ -73,7 +122,9 @@ static remat_status estimate_views(const remat_solver *solver, const remat_table
 {
     remat_estimate sum = {0}, one;
     for (unsigned i = 0; i < views->n; i++) {
-        remat_status status = solver->estimate(&views->problems[i], &one, error);
+        one = small_estimate(views->problems[i].profile);
+        remat_status status =
+            solver->estimate ? solver->estimate(&views->problems[i], &one, error) : REMAT_OK;
         if (status)
             return status;
         sum.table_bytes += one.table_bytes;
@@ -88,11 +139,11 @@ remat_status remat_estimate_table(const remat_solver *solver, const remat_proble
                                   remat_estimate *ret_estimate, remat_error *error)
 {
     remat_table_views views;
-    remat_status status = remat_table_views_init(solver, problem, &views, error);
+    remat_status status = views_init(solver, problem, &views, error);
     if (status)
         return status;
     status = estimate_views(solver, &views, ret_estimate, error);
-    remat_table_views_clear(&views);
+    views_clear(&views);
     return status;
 }
 
@@ -112,19 +163,16 @@ static remat_status refuse_by_estimate(const remat_solver *solver, const remat_t
     return REMAT_OK;
 }
 
-static remat_status tabulate_views(const remat_solver *solver, const remat_table_views *views,
-                                   const remat_problem *problem, const remat_host *host,
-                                   remat_table **ret_table, remat_error *error)
+static remat_status solve_views(const remat_solver *solver, const remat_table_views *views,
+                                const remat_problem *problem, const remat_host *host,
+                                remat_table **ret_table, remat_error *error)
 {
     remat_table *table = NULL;
     remat_status status = refuse_by_estimate(solver, views, host, error);
     if (status || (status = remat_table_new(solver, problem, &table, error)))
         return status;
-    table->own_view = views->owned[REMAT_VIEW_OWN] != NULL;
     for (unsigned i = 0; i < views->n && !status; i++)
-        status = solver->tabulate(&views->problems[i], host, &table->inner[i], error);
-    if (!status)
-        status = remat_table_build_frontier(table, views, problem, host, error);
+        status = remat_table_judge(table, views, i, problem, host, error);
     if (status) {
         remat_table_free(table);
         return status;
@@ -138,10 +186,10 @@ remat_status remat_tabulate(const remat_solver *solver, const remat_problem *pro
 {
     remat_table_views views;
     remat_status status = remat_solver_accepts(solver, problem, error);
-    if (status || (status = remat_table_views_init(solver, problem, &views, error)))
+    if (status || (status = views_init(solver, problem, &views, error)))
         return status;
-    status = tabulate_views(solver, &views, problem, host, ret_table, error);
-    remat_table_views_clear(&views);
+    status = solve_views(solver, &views, problem, host, ret_table, error);
+    views_clear(&views);
     if (!status)
         remat_host_progress(host, 1);
     return status;
@@ -151,10 +199,10 @@ void remat_table_free(remat_table *table)
 {
     if (!table)
         return;
-    for (unsigned i = 0; i < REMAT_VIEWS; i++)
-        if (table->inner[i])
-            table->solver->table_free(table->inner[i]);
+    for (size_t i = 0; i < table->n_frontier; i++)
+        free(table->frontier[i].list);
     free(table->frontier);
+    free(table->bounds);
     free(table);
 }
 
@@ -165,22 +213,13 @@ const remat_solver *remat_table_solver(const remat_table *table)
 
 uint64_t remat_table_bytes(const remat_table *table)
 {
-    uint64_t bytes = table->n_frontier * sizeof(remat_point) + sizeof *table;
-    for (unsigned i = 0; i < REMAT_VIEWS; i++)
-        if (table->inner[i])
-            bytes += table->solver->table_bytes(table->inner[i]);
-    return bytes;
+    return sizeof *table + table->capacity * sizeof *table->frontier +
+           table->bounds_capacity * sizeof *table->bounds + table->bytes;
 }
 
-uint64_t remat_table_max_budget(const remat_table *table)
+bool remat_table_serves(const remat_table *table, uint64_t max_budget)
 {
-    uint64_t budget = UINT64_MAX;
-    for (unsigned i = 0; i < REMAT_VIEWS; i++) {
-        uint64_t one =
-            table->inner[i] ? table->solver->table_max_budget(table->inner[i]) : UINT64_MAX;
-        budget = one < budget ? one : budget;
-    }
-    return budget;
+    return !table->bound_to_budget || table->max_budget == max_budget;
 }
 
 const remat_point *remat_table_frontier(const remat_table *table, size_t *ret_count)
@@ -204,12 +243,18 @@ ptrdiff_t remat_table_point(const remat_table *table, uint64_t budget)
 
 /* ---- schedules ---- */
 
-/* Least makespan of the solver's class within budget; 0 where the method gives no bound. The own
- * view bounds nothing: alternatives may be faster. */
+/* Least makespan of the solver's class within budget; 0 where the method gives no bound. */
 static double class_bound(const remat_table *table, uint64_t budget)
 {
-    const void *inner = table->inner[table->own_view ? REMAT_VIEW_LEAST : REMAT_VIEW_OWN];
-    return inner && table->solver->lower_bound ? table->solver->lower_bound(inner, budget) : 0;
+    size_t low = 0, high = table->n_bounds;
+    while (low < high) { /* the first bound of a budget that is no smaller */
+        size_t middle = low + (high - low) / 2;
+        if (table->bounds[middle].budget < budget)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < table->n_bounds ? table->bounds[low].makespan : 0;
 }
 
 double remat_table_lower_bound(const remat_table *table, const remat_profile *profile,
@@ -244,39 +289,28 @@ static void claim(const remat_table *table, const remat_problem *problem, uint64
     }
 }
 
-static void describe(const remat_table *table, size_t step, remat_schedule *schedule)
-{
-    const remat_solver *solver = table->solver;
-    const void *inner = table->inner[remat_table_view_of(table, &step)];
-    schedule->nominal_budget = solver->step_budget(inner, step);
-    schedule->model_peak =
-        solver->model_peak ? solver->model_peak(inner, step) : schedule->nominal_budget;
-}
-
 remat_status remat_table_trace(const remat_table *table, const remat_problem *problem, size_t index,
                                uint64_t budget, remat_schedule *ret_schedule, remat_error *error)
 {
     const remat_point *point = &table->frontier[index];
-    remat_schedule schedule = {.solver = table->solver};
-    remat_problem own = *problem;
-    remat_table_views views;
-    own.options = table->options;
-    remat_status status = remat_table_views_init(table->solver, &own, &views, error);
+    remat_schedule schedule = {.solver = table->solver,
+                               .nominal_budget = point->nominal_budget,
+                               .model_peak = point->model_peak};
+    remat_status status = remat_unpack(point->list, point->list_bytes, &schedule.operations, error);
     if (status)
         return status;
-    status = remat_table_realise(table, &views, &own, point, &schedule.operations,
-                                 &schedule.simulation, error);
-    remat_table_views_clear(&views);
-    if (status)
-        return status;
-    if (schedule.simulation.peak != point->peak ||
-        schedule.simulation.makespan != point->makespan) {
+    const remat_simulation *replay = &schedule.simulation;
+    status = remat_simulate(problem->profile, &schedule.operations, problem->link, NULL, NULL,
+                            &schedule.simulation, error);
+    if (!status &&
+        (!replay->valid || replay->peak != point->peak || replay->makespan != point->makespan))
+        status = remat_fail(error, REMAT_CORRUPT, NULL,
+                            "list %zu of a table of %s is not what was stored", index,
+                            table->solver->name);
+    if (status) {
         remat_schedule_clear(&schedule);
-        return remat_fail(error, REMAT_INTERNAL, NULL,
-                          "%s, step %u: a second replay differs from the first",
-                          table->solver->name, point->step);
+        return status;
     }
-    describe(table, point->step, &schedule);
     claim(table, problem, budget, &schedule);
     *ret_schedule = schedule;
     return REMAT_OK;

@@ -1,11 +1,12 @@
 /* Tables as bytes, and back. */
+#include "core/pack.h"
 #include "core/table_inside.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 static const uint8_t magic[8] = {'R', 'E', 'M', 'A', 'T', 'T', 'A', 'B'};
-enum { VERSION = 1, VERSION_CHOOSING = 2 };
+enum { VERSION = 3 }; /* 1 and 2: tables of the solvers' own */
 
 /* Eight bytes a step; every step is a bijection of the state, so one damaged word always shows. */
 static uint64_t checksum(const uint8_t *bytes, size_t length)
@@ -22,26 +23,30 @@ static uint64_t checksum(const uint8_t *bytes, size_t length)
     return hash;
 }
 
-/* Tables of profiles with alternatives have a form of their own: points with rooms, and views. */
-static uint32_t version_of(const remat_table *table)
-{
-    return table->chooses ? VERSION_CHOOSING : VERSION;
-}
-
 static remat_status put_header(const remat_table *table, remat_buffer *buffer)
 {
     const remat_solver *solver = table->solver;
     uint32_t name_length = (uint32_t)strlen(solver->name);
     remat_status status = remat_buffer_put(buffer, magic, sizeof magic);
     if (!status)
-        status = remat_buffer_put_u32(buffer, version_of(table));
+        status = remat_buffer_put_u32(buffer, VERSION);
     if (!status)
-        status = remat_buffer_put_u32(buffer, solver->table_version);
+        status = remat_buffer_put_u32(buffer, solver->version);
     if (!status)
         status = remat_buffer_put_u64(buffer, table->fingerprint);
     if (!status)
         status = remat_buffer_put_u32(buffer, name_length);
     return status ? status : remat_buffer_put(buffer, solver->name, name_length);
+}
+
+static remat_status put_bounds(const remat_table *table, remat_buffer *buffer)
+{
+    remat_status status = remat_buffer_put_u64(buffer, table->n_bounds);
+    for (size_t i = 0; i < table->n_bounds && !status; i++)
+        if (remat_buffer_put_u64(buffer, table->bounds[i].budget) ||
+            remat_buffer_put_f64(buffer, table->bounds[i].makespan))
+            status = REMAT_NO_MEMORY;
+    return status;
 }
 
 static remat_status put_frontier(const remat_table *table, remat_buffer *buffer)
@@ -51,8 +56,10 @@ static remat_status put_frontier(const remat_table *table, remat_buffer *buffer)
         const remat_point *point = &table->frontier[i];
         if (remat_buffer_put_u64(buffer, point->peak) ||
             remat_buffer_put_f64(buffer, point->makespan) ||
-            remat_buffer_put_u32(buffer, point->step) ||
-            (table->chooses && remat_buffer_put_u64(buffer, point->room)))
+            remat_buffer_put_u64(buffer, point->nominal_budget) ||
+            remat_buffer_put_u64(buffer, point->model_peak) ||
+            remat_buffer_put_u64(buffer, point->list_bytes) ||
+            remat_buffer_put(buffer, point->list, point->list_bytes))
             status = REMAT_NO_MEMORY;
     }
     return status;
@@ -60,18 +67,18 @@ static remat_status put_frontier(const remat_table *table, remat_buffer *buffer)
 
 remat_status remat_table_save(const remat_table *table, remat_buffer *buffer, remat_error *error)
 {
-    const remat_solver *solver = table->solver;
     remat_status status = put_header(table, buffer);
+    if (!status)
+        status = remat_buffer_put_u64(buffer, table->max_budget);
+    if (!status)
+        status = remat_buffer_put_u32(buffer, table->bound_to_budget);
+    if (!status)
+        status = put_bounds(table, buffer);
     if (!status)
         status = put_frontier(table, buffer);
     if (!status)
-        status = solver->save(table->inner[REMAT_VIEW_OWN], buffer, error);
-    const void *least = table->inner[REMAT_VIEW_LEAST];
-    if (!status && least)
-        status = solver->save(least, buffer, error);
-    if (!status)
         status = remat_buffer_put_u64(buffer, checksum(buffer->data, buffer->length));
-    return status == REMAT_NO_MEMORY ? remat_fail_memory(error) : status;
+    return status ? remat_fail_memory(error) : REMAT_OK;
 }
 
 static remat_status read_header(const remat_table *table, remat_reader *reader, remat_error *error)
@@ -81,11 +88,11 @@ static remat_status read_header(const remat_table *table, remat_reader *reader, 
     if (!start || memcmp(start, magic, sizeof magic) != 0)
         return remat_fail(error, REMAT_CORRUPT, NULL, "these bytes are not a table");
     uint32_t format = remat_reader_u32(reader), version = remat_reader_u32(reader);
-    if (format != version_of(table) || version != solver->table_version)
+    if (format != VERSION || version != solver->version)
         return remat_fail(error, REMAT_NEWER, NULL,
                           "table of format %u, version %u; this build reads format %u, version %u "
                           "of %s",
-                          format, version, version_of(table), solver->table_version, solver->name);
+                          format, version, VERSION, solver->version, solver->name);
     uint64_t found = remat_reader_u64(reader);
     uint32_t name_length = remat_reader_u32(reader);
     const uint8_t *name = remat_reader_bytes(reader, name_length);
@@ -93,62 +100,96 @@ static remat_status read_header(const remat_table *table, remat_reader *reader, 
         memcmp(name, solver->name, name_length) != 0)
         return remat_fail(error, REMAT_INVALID, NULL, "the table is not one of %s", solver->name);
     if (found != table->fingerprint)
-        return remat_fail(error, REMAT_INVALID, NULL, "the table belongs to another profile");
+        return remat_fail(error, REMAT_INVALID, NULL,
+                          "the table belongs to another profile, link or options");
     return REMAT_OK;
+}
+
+static remat_status read_bounds(remat_table *table, remat_reader *reader, remat_error *error)
+{
+    uint64_t n = remat_reader_u64(reader);
+    if (reader->failed || n > (reader->length - reader->position) / 16)
+        return remat_fail(error, REMAT_CORRUPT, NULL, "the table's bounds are damaged");
+    table->bounds = malloc(((size_t)n + 1) * sizeof *table->bounds);
+    if (!table->bounds)
+        return remat_fail_memory(error);
+    table->n_bounds = table->bounds_capacity = (size_t)n;
+    for (size_t i = 0; i < n; i++) {
+        remat_table_bound *bound = &table->bounds[i];
+        bound->budget = remat_reader_u64(reader);
+        bound->makespan = remat_reader_f64(reader);
+        if (!(bound->makespan >= 0) ||
+            (i > 0 && !(bound[-1].budget < bound->budget && bound[-1].makespan > bound->makespan)))
+            return remat_fail(error, REMAT_CORRUPT, NULL, "the table's bounds are not in order");
+    }
+    return REMAT_OK;
+}
+
+/* A list is unpacked once, to see that it is one. */
+static remat_status read_list(remat_point *point, remat_reader *reader, remat_error *error)
+{
+    remat_operations list = {0};
+    uint64_t length = remat_reader_u64(reader);
+    const uint8_t *bytes =
+        length < reader->length ? remat_reader_bytes(reader, (size_t)length) : NULL;
+    if (!bytes)
+        return remat_fail(error, REMAT_CORRUPT, NULL, "a list of the table is cut short");
+    remat_status status = remat_unpack(bytes, (size_t)length, &list, error);
+    remat_operations_clear(&list);
+    if (status)
+        return status;
+    point->list = malloc((size_t)length + 1);
+    if (!point->list)
+        return remat_fail_memory(error);
+    memcpy(point->list, bytes, (size_t)length);
+    point->list_bytes = (size_t)length;
+    return REMAT_OK;
+}
+
+static remat_status read_point(remat_table *table, remat_reader *reader, remat_error *error)
+{
+    remat_point *point = &table->frontier[table->n_frontier++];
+    *point = (remat_point){.peak = remat_reader_u64(reader)};
+    point->makespan = remat_reader_f64(reader);
+    point->nominal_budget = remat_reader_u64(reader);
+    point->model_peak = remat_reader_u64(reader);
+    if (table->n_frontier > 1 &&
+        !(point[-1].peak < point->peak && point[-1].makespan > point->makespan))
+        return remat_fail(error, REMAT_CORRUPT, NULL, "the table's frontier is not in order");
+    remat_status status = read_list(point, reader, error);
+    table->bytes += point->list_bytes;
+    return status;
 }
 
 static remat_status read_frontier(remat_table *table, remat_reader *reader, remat_error *error)
 {
     uint64_t n = remat_reader_u64(reader);
-    size_t each = table->chooses ? 28 : 20;
-    if (reader->failed || n > (reader->length - reader->position) / each)
+    if (reader->failed || n > (reader->length - reader->position) / 40)
         return remat_fail(error, REMAT_CORRUPT, NULL, "the table's frontier is damaged");
-    table->frontier = calloc((size_t)n + 1, sizeof *table->frontier);
+    table->frontier = malloc(((size_t)n + 1) * sizeof *table->frontier);
     if (!table->frontier)
         return remat_fail_memory(error);
-    table->n_frontier = (size_t)n;
-    for (size_t i = 0; i < n; i++) {
-        remat_point *point = &table->frontier[i];
-        point->peak = remat_reader_u64(reader);
-        point->makespan = remat_reader_f64(reader);
-        point->step = remat_reader_u32(reader);
-        point->room = table->chooses ? remat_reader_u64(reader) : 0;
-        if (i > 0 && !(point[-1].peak < point->peak && point[-1].makespan > point->makespan))
-            return remat_fail(error, REMAT_CORRUPT, NULL, "the table's frontier is not in order");
-    }
-    return REMAT_OK;
-}
-
-static remat_status read_views(remat_table *table, const remat_problem *problem,
-                               remat_reader *reader, remat_error *error)
-{
-    remat_table_views views;
-    remat_status status = remat_table_views_init(table->solver, problem, &views, error);
-    if (status)
-        return status;
-    table->own_view = views.owned[REMAT_VIEW_OWN] != NULL;
-    for (unsigned i = 0; i < views.n && !status; i++)
-        status = table->solver->load(&views.problems[i], reader, &table->inner[i], error);
-    remat_table_views_clear(&views);
+    table->capacity = (size_t)n;
+    remat_status status = REMAT_OK;
+    for (uint64_t i = 0; i < n && !status; i++)
+        status = read_point(table, reader, error);
     return status;
 }
 
-static remat_status read_table(remat_table *table, const remat_problem *problem,
-                               remat_reader *reader, remat_error *error)
+static remat_status read_table(remat_table *table, remat_reader *reader, remat_error *error)
 {
-    remat_status status;
-    if ((status = read_header(table, reader, error)) ||
-        (status = read_frontier(table, reader, error)) ||
-        (status = read_views(table, problem, reader, error)))
+    remat_status status = read_header(table, reader, error);
+    if (status)
         return status;
-    size_t steps = remat_table_steps(table);
-    for (size_t i = 0; i < table->n_frontier; i++)
-        if (table->frontier[i].step >= steps)
-            return remat_fail(error, REMAT_CORRUPT, NULL, "the table's frontier names step %u",
-                              table->frontier[i].step);
-    if (reader->position != reader->length)
-        return remat_fail(error, REMAT_CORRUPT, NULL, "bytes are left over after the table");
-    return REMAT_OK;
+    table->max_budget = remat_reader_u64(reader);
+    table->bound_to_budget = remat_reader_u32(reader) != 0;
+    if (!status)
+        status = read_bounds(table, reader, error);
+    if (!status)
+        status = read_frontier(table, reader, error);
+    if (!status && reader->position != reader->length)
+        status = remat_fail(error, REMAT_CORRUPT, NULL, "bytes are left over after the table");
+    return status;
 }
 
 remat_status remat_table_load(const remat_solver *solver, const remat_problem *problem,
@@ -165,7 +206,7 @@ remat_status remat_table_load(const remat_solver *solver, const remat_problem *p
     remat_status status = remat_table_new(solver, problem, &table, error);
     if (status)
         return status;
-    status = read_table(table, problem, &reader, error);
+    status = read_table(table, &reader, error);
     if (status) {
         remat_table_free(table);
         return status;

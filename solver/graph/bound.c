@@ -103,11 +103,6 @@ void remat_bound_free(remat_bound *bound)
     free(bound);
 }
 
-uint64_t remat_bound_bytes(const remat_bound *bound)
-{
-    return sizeof *bound + bound->count * sizeof *bound->items;
-}
-
 /* Most forward time whose values fit the capacity, fractions allowed. */
 static double held_time(const remat_bound *bound, double capacity)
 {
@@ -134,4 +129,39 @@ double remat_bound_makespan(const remat_bound *bound, uint64_t budget)
     double again = bound->total - held_time(bound, (double)(budget - bound->resident));
     again -= 1e-12 * bound->total; /* sums in another order */
     return bound->store_all + (again > 0 ? again : 0);
+}
+
+/* Least capacity, about, that holds so much forward time; *at: the item looked at first. */
+static double capacity_of(const remat_bound *bound, double time, size_t *at)
+{
+    while (*at + 1 < bound->count && bound->items[*at].time < time)
+        ++*at;
+    item next = bound->items[*at], whole = *at > 0 ? bound->items[*at - 1] : (item){0};
+    double share = (time - whole.time) / (next.time - whole.time);
+    return whole.bytes + (next.bytes - whole.bytes) * (share < 1 ? share : 1);
+}
+
+/* Steps of equal height: the bound itself at the budgets in which so much is still to be run again. */
+remat_status remat_bound_offer(const remat_profile *profile, const remat_sink *sink,
+                               remat_error *error)
+{
+    enum { STEPS = 1000 };
+    remat_bound *bound = NULL;
+    remat_status status = remat_bound_new(profile, &bound, error);
+    if (status)
+        return status;
+    uint64_t first = bound->least > bound->resident ? bound->least : bound->resident;
+    double held = held_time(bound, (double)(first - bound->resident));
+    size_t at = 0;
+    if (first > 0)
+        status = remat_offer_bound(sink, first - 1, INFINITY, error);
+    for (int k = 1; k < STEPS && held < bound->total && !status; k++) {
+        double time = held + (bound->total - held) * k / STEPS;
+        uint64_t budget = bound->resident + (uint64_t)capacity_of(bound, time, &at);
+        status = remat_offer_bound(sink, budget, remat_bound_makespan(bound, budget), error);
+    }
+    if (!status)
+        status = remat_offer_bound(sink, UINT64_MAX, bound->store_all, error);
+    remat_bound_free(bound);
+    return status;
 }

@@ -11,10 +11,13 @@ typedef struct remat_bound remat_bound;
 remat_status remat_bound_new(const remat_profile *profile, remat_bound **ret_bound,
                              remat_error *error);
 void remat_bound_free(remat_bound *bound); /* accepts NULL */
-uint64_t remat_bound_bytes(const remat_bound *bound);
 
 /* INFINITY when some backward alone does not fit. Decreasing in the budget, never below the
  * makespan of storing everything. */
 double remat_bound_makespan(const remat_bound *bound, uint64_t budget);
+
+/* Offers it as a staircase. */
+remat_status remat_bound_offer(const remat_profile *profile, const remat_sink *sink,
+                               remat_error *error);
 
 #endif

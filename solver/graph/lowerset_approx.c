@@ -39,11 +39,11 @@ static remat_status estimate(const remat_problem *problem, remat_estimate *ret_e
     return REMAT_OK;
 }
 
-static remat_status tabulate(const remat_problem *problem, const remat_host *host, void **ret_table,
-                             remat_error *error)
+static remat_status solve(const remat_problem *problem, const remat_host *host,
+                          const remat_sink *sink, remat_error *error)
 {
     remat_search search = choose(problem);
-    return remat_search_tabulate(&search, problem, host, ret_table, error);
+    return remat_search_solve(&search, problem, host, sink, error);
 }
 
 const remat_solver remat_solver_lowerset_approx = {
@@ -56,6 +56,7 @@ const remat_solver remat_solver_lowerset_approx = {
     .options = options,
     .n_options = sizeof options / sizeof *options,
     .estimate = estimate,
-    .tabulate = tabulate,
-    REMAT_PLANS_MEMBERS,
+    .class_name = REMAT_PLANS_CLASS,
+    .bounds_all = true,
+    .solve = solve,
 };

@@ -1,6 +1,7 @@
 #include "graph/plans.h"
 
-#include <math.h>
+#include "graph/bound.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,18 +9,17 @@ enum { MOST_BYTES = 64 << 20 }; /* of segments */
 
 typedef struct planned {
     uint64_t budget, model_peak;
-    double makespan;
     remat_plan plan;
 } planned;
 
 struct remat_plans {
+    const remat_profile *profile;
     uint32_t n;
     size_t count, capacity;
     planned *steps;
     uint32_t *segments; /* of the plans: capacity times n */
     bool *lean;
-    remat_bound *bound;
-    remat_graph equation_2; /* of the profile, while plans are added; its arena is empty later */
+    remat_graph equation_2; /* of the profile */
 };
 
 size_t remat_plans_limit(uint32_t n, size_t wanted)
@@ -28,10 +28,14 @@ size_t remat_plans_limit(uint32_t n, size_t wanted)
     return wanted < most ? wanted : most;
 }
 
+static uint64_t plan_bytes(uint64_t n)
+{
+    return n * (sizeof(uint32_t) + sizeof(bool)) + sizeof(planned);
+}
+
 uint64_t remat_plans_estimate(const remat_profile *profile, size_t count)
 {
-    uint64_t n = profile->n_nodes;
-    uint64_t one = n * (sizeof(uint32_t) + sizeof(bool)) + sizeof(planned);
+    uint64_t n = profile->n_nodes, one = plan_bytes(n);
     uint64_t operations = 4 * n * sizeof(remat_operation);
     return count * one + operations + n * (2 * sizeof(double) + 96);
 }
@@ -42,6 +46,7 @@ remat_status remat_plans_new(const remat_profile *profile, size_t capacity, rema
     remat_plans *plans = calloc(1, sizeof *plans);
     if (!plans)
         return remat_fail_memory(error);
+    plans->profile = profile;
     plans->n = profile->n_nodes;
     plans->capacity = capacity;
     plans->steps = calloc(capacity + 1, sizeof *plans->steps);
@@ -49,8 +54,6 @@ remat_status remat_plans_new(const remat_profile *profile, size_t capacity, rema
     plans->lean = calloc((capacity + 1) * plans->n, sizeof *plans->lean);
     remat_status status =
         plans->steps && plans->segments && plans->lean ? REMAT_OK : remat_fail_memory(error);
-    if (!status)
-        status = remat_bound_new(profile, &plans->bound, error);
     if (!status)
         status = remat_graph_init(&plans->equation_2, profile, REMAT_MODEL_EQUATION_2, error);
     if (status) {
@@ -104,171 +107,43 @@ remat_status remat_plans_add(remat_plans *plans, const remat_graph *graph, remat
     if (is_double(plans, &plan))
         return REMAT_OK;
     remat_plan_cost cost, equation_2;
-    remat_operations operations = {0};
     remat_status status = remat_plan_measure(graph, &plan, &cost, error);
     if (!status)
         status = remat_plan_measure(&plans->equation_2, &plan, &equation_2, error);
     if (!status)
-        status = remat_plan_emit(graph->profile, &plan, &operations, error);
-    if (!status)
         plans->steps[plans->count++] =
-            (planned){.budget = cost.bytes,
-                      .model_peak = equation_2.bytes,
-                      .makespan = makespan_of(graph->profile, &operations),
-                      .plan = plan};
-    remat_operations_clear(&operations);
+            (planned){.budget = cost.bytes, .model_peak = equation_2.bytes, .plan = plan};
     return status;
 }
 
-static int compare_plans(const void *left, const void *right)
+static remat_status trace(void *context, size_t index, remat_operations *operations,
+                          remat_model *model, remat_error *error)
 {
-    const planned *a = left, *b = right;
-    if (a->budget != b->budget)
-        return a->budget < b->budget ? -1 : 1;
-    if (a->makespan != b->makespan)
-        return a->makespan < b->makespan ? -1 : 1;
-    const uint32_t *first = a->plan.segment, *second = b->plan.segment;
-    return (first > second) - (first < second); /* the order of adding */
+    const remat_plans *plans = context;
+    const planned *one = &plans->steps[index];
+    remat_status status = remat_plan_emit(plans->profile, &one->plan, operations, error);
+    if (!status)
+        *model = (remat_model){.budget = one->budget,
+                               .model_peak = one->model_peak,
+                               .makespan = makespan_of(plans->profile, operations)};
+    return status;
 }
 
-/* The segments follow the order of the plans; nothing more is kept than they need. */
-remat_status remat_plans_finish(remat_plans *plans, remat_error *error)
+remat_status remat_plans_offer(const remat_plans *plans, const remat_sink *sink, remat_error *error)
 {
-    uint32_t *segments = malloc((plans->count * plans->n + 1) * sizeof *segments);
-    bool *lean = malloc((plans->count * plans->n + 1) * sizeof *lean);
-    if (!segments || !lean) {
-        free(segments);
-        free(lean);
-        return remat_fail_memory(error);
-    }
-    if (plans->count > 0)
-        qsort(plans->steps, plans->count, sizeof *plans->steps, compare_plans);
-    for (size_t i = 0; i < plans->count; i++) {
-        remat_plan *plan = &plans->steps[i].plan;
-        memcpy(segments + i * plans->n, plan->segment, plans->n * sizeof *segments);
-        memcpy(lean + i * plans->n, plan->lean, plans->n * sizeof *lean);
-        *plan = (remat_plan){.segment = segments + i * plans->n, .lean = lean + i * plans->n};
-    }
-    free(plans->segments);
-    free(plans->lean);
-    plans->segments = segments;
-    plans->lean = lean;
-    plans->capacity = plans->count;
-    remat_graph_clear(&plans->equation_2);
-    return REMAT_OK;
+    remat_status status = remat_sink_hold(sink, plans->capacity * plan_bytes(plans->n), error);
+    if (!status)
+        status = remat_offer_lists(sink, plans->count, trace, (void *)plans, error);
+    return status ? status : remat_bound_offer(plans->profile, sink, error);
 }
 
-uint64_t remat_plans_model_peak(const void *table, size_t step)
+void remat_plans_free(remat_plans *plans)
 {
-    const remat_plans *plans = table;
-    return plans->steps[step].model_peak;
-}
-
-/* ---- members of remat_solver ---- */
-
-void remat_plans_free(void *table)
-{
-    remat_plans *plans = table;
     if (!plans)
         return;
     free(plans->steps);
     free(plans->segments);
     free(plans->lean);
-    remat_bound_free(plans->bound);
     remat_graph_clear(&plans->equation_2);
     free(plans);
-}
-
-uint64_t remat_plans_bytes(const void *table)
-{
-    const remat_plans *plans = table;
-    return sizeof *plans + remat_bound_bytes(plans->bound) +
-           plans->count * (sizeof(planned) + plans->n * (sizeof(uint32_t) + sizeof(bool)));
-}
-
-uint64_t remat_plans_max_budget(const void *table)
-{
-    (void)table;
-    return UINT64_MAX;
-}
-
-size_t remat_plans_n_steps(const void *table)
-{
-    return ((const remat_plans *)table)->count;
-}
-
-uint64_t remat_plans_step_budget(const void *table, size_t step)
-{
-    return ((const remat_plans *)table)->steps[step].budget;
-}
-
-double remat_plans_step_makespan(const void *table, size_t step)
-{
-    return ((const remat_plans *)table)->steps[step].makespan;
-}
-
-remat_status remat_plans_trace(const void *table, const remat_problem *problem, size_t step,
-                               remat_operations *operations, remat_error *error)
-{
-    const remat_plans *plans = table;
-    return remat_plan_emit(problem->profile, &plans->steps[step].plan, operations, error);
-}
-
-double remat_plans_lower_bound(const void *table, uint64_t budget)
-{
-    return remat_bound_makespan(((const remat_plans *)table)->bound, budget);
-}
-
-remat_status remat_plans_save(const void *table, remat_buffer *buffer, remat_error *error)
-{
-    const remat_plans *plans = table;
-    remat_status status = remat_buffer_put_u64(buffer, plans->count);
-    for (size_t i = 0; i < plans->count && !status; i++) {
-        const planned *one = &plans->steps[i];
-        status = remat_buffer_put_u64(buffer, one->budget);
-        status = status ? status : remat_buffer_put_u64(buffer, one->model_peak);
-        status = status ? status : remat_buffer_put_f64(buffer, one->makespan);
-        for (uint32_t v = 0; v < plans->n && !status; v++)
-            status = remat_buffer_put_u32(buffer, 2 * one->plan.segment[v] + one->plan.lean[v]);
-    }
-    return status ? remat_fail_memory(error) : REMAT_OK;
-}
-
-static bool read_step(const remat_graph *graph, remat_reader *reader, planned *one)
-{
-    one->budget = remat_reader_u64(reader);
-    one->model_peak = remat_reader_u64(reader);
-    one->makespan = remat_reader_f64(reader);
-    for (uint32_t v = 0; v < graph->n; v++) {
-        uint32_t value = remat_reader_u32(reader);
-        one->plan.segment[v] = value / 2;
-        one->plan.lean[v] = value % 2;
-    }
-    return !reader->failed && one->makespan >= 0 && isfinite(one->makespan) &&
-           remat_plan_valid(graph, &one->plan);
-}
-
-remat_status remat_plans_load(const remat_problem *problem, remat_reader *reader, void **ret_table,
-                              remat_error *error)
-{
-    const remat_profile *profile = problem->profile;
-    uint64_t count = remat_reader_u64(reader), n = profile->n_nodes;
-    if (reader->failed || count > (reader->length - reader->position) / (24 + 4 * n))
-        return remat_fail(error, REMAT_CORRUPT, NULL, "the table's list of plans is damaged");
-    remat_plans *plans = NULL;
-    remat_status status = remat_plans_new(profile, (size_t)count, &plans, error);
-    for (uint64_t i = 0; i < count && !status; i++) {
-        planned *one = &plans->steps[plans->count];
-        one->plan = plan_at(plans, plans->count++);
-        if (!read_step(&plans->equation_2, reader, one) || (i > 0 && one->budget < one[-1].budget))
-            status = remat_fail(error, REMAT_CORRUPT, NULL, "plan %llu of the table is damaged",
-                                (unsigned long long)i);
-    }
-    if (status) {
-        remat_plans_free(plans);
-        return status;
-    }
-    remat_graph_clear(&plans->equation_2);
-    *ret_table = plans;
-    return REMAT_OK;
 }

@@ -1,4 +1,4 @@
-/* From the frontier of the recurrence to a table of plans.
+/* From the frontier of the recurrence to plans.
  *
  * The recurrence gives every corner of the trade-off curve; as the true peak is the simulator's, which
  * frees more than the model knows, corners are taken all along the curve: time-centric ones from
@@ -129,8 +129,8 @@ static remat_status add_candidates(const remat_search *search, remat_plans *plan
     return status;
 }
 
-remat_status remat_search_tabulate(const remat_search *search, const remat_problem *problem,
-                                   const remat_host *host, void **ret_table, remat_error *error)
+remat_status remat_search_solve(const remat_search *search, const remat_problem *problem,
+                                const remat_host *host, const remat_sink *sink, remat_error *error)
 {
     const remat_profile *profile = problem->profile;
     int kinds = kinds_of(search, profile);
@@ -142,12 +142,8 @@ remat_status remat_search_tabulate(const remat_search *search, const remat_probl
     if (!status)
         status = add_candidates(search, plans, &graph, kinds, host, error);
     if (!status)
-        status = remat_plans_finish(plans, error);
+        status = remat_plans_offer(plans, sink, error);
     remat_graph_clear(&graph);
-    if (status) {
-        remat_plans_free(plans);
-        return status;
-    }
-    *ret_table = plans;
-    return REMAT_OK;
+    remat_plans_free(plans);
+    return status;
 }

@@ -1,4 +1,4 @@
-/* Candidate plans for a table: corners of the recurrence's frontier, and Chen's segments. */
+/* Candidate plans: corners of the recurrence's frontier, and Chen's segments. */
 #ifndef REMAT_GRAPH_SEARCH_H
 #define REMAT_GRAPH_SEARCH_H
 
@@ -23,9 +23,9 @@ enum { REMAT_SEARCH_STEPS = 160 }; /* at most, with lean boundaries as many agai
 
 remat_estimate remat_search_estimate(const remat_search *search, const remat_profile *profile);
 
-/* A whole table, as remat_solver.tabulate. */
-remat_status remat_search_tabulate(const remat_search *search, const remat_problem *problem,
-                                   const remat_host *host, void **ret_table, remat_error *error);
+/* As remat_solver.solve. */
+remat_status remat_search_solve(const remat_search *search, const remat_problem *problem,
+                                const remat_host *host, const remat_sink *sink, remat_error *error);
 
 /* Adds Chen's segments (chen_cuts.c) for a family of thresholds, every boundary of this kind. */
 remat_status remat_chen_add(remat_plans *plans, const remat_graph *graph, remat_boundary kind,

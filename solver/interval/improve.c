@@ -358,33 +358,6 @@ static bool moves_to_host(const remat_operations *list)
     return false;
 }
 
-/* Every node with its fastest implementation. */
-static remat_status store_everything(const remat_profile *p, remat_operations *list)
-{
-    for (uint32_t i = 0; i < 2 * p->n_nodes; i++) {
-        uint32_t v = i < p->n_nodes ? i : 2 * p->n_nodes - 1 - i;
-        const remat_node *node = &p->nodes[v];
-        uint16_t fastest = 0;
-        double least = node->forward_time + node->backward_time;
-        for (uint32_t k = 1; k <= node->n_alternatives; k++) {
-            remat_alternative cost = remat_implementation(node, k);
-            if (cost.forward_time + cost.backward_time < least) {
-                least = cost.forward_time + cost.backward_time;
-                fastest = (uint16_t)k;
-            }
-        }
-        bool saves = remat_implementation(node, fastest).saved_bytes > 0;
-        remat_operation operation = {.kind = i >= p->n_nodes ? REMAT_B
-                                             : saves         ? REMAT_A
-                                                             : REMAT_F,
-                                     .index = v,
-                                     .alternative = fastest};
-        if (remat_operations_push(list, operation))
-            return REMAT_NO_MEMORY;
-    }
-    return REMAT_OK;
-}
-
 /* What a byte past the budget during one run is worth, to begin with: the time of a typical run for
  * what it typically removes. */
 static double first_price(const improvement *m)
@@ -436,7 +409,11 @@ remat_status remat_improve(const remat_profile *profile, const remat_operations 
                            remat_error *error)
 {
     interval_tasks *tasks = NULL;
-    remat_status status = interval_tasks_new(profile, alignment ? alignment : 1, &tasks, error);
+    remat_status status =
+        profile->n_nodes > REMAT_IMPROVED_NODES
+            ? remat_fail(error, REMAT_TOO_LARGE, NULL, "%u nodes are too many to search",
+                         profile->n_nodes)
+            : interval_tasks_new(profile, alignment ? alignment : 1, &tasks, error);
     if (status == REMAT_TOO_LARGE && start)
         return copy_list(start, ret_list) ? REMAT_OK : remat_fail_memory(error);
     if (status)
@@ -475,7 +452,7 @@ remat_status remat_improve(const remat_profile *profile, const remat_operations 
         m->chains[i].patience = PATIENCE;
         m->chains[i].from_start = m->start && i % 2 == 1;
     }
-    status = store_everything(profile, &m->everything);
+    status = interval_store_everything(profile, &m->everything);
     if (!status)
         status = search(m);
     if (status == REMAT_CANCELLED)

@@ -32,6 +32,9 @@ unsigned interval_remake(interval_search *search, uint32_t task, uint32_t before
 /* Removes a removable run and those before it that nobody reads any more. */
 void interval_drop(interval_search *search, uint32_t run);
 
+/* The F, A and B of storing everything, each node with its fastest implementation. */
+remat_status interval_store_everything(const remat_profile *profile, remat_operations *list);
+
 /* Takes the timeline as the best list if it fits the budget and is faster, or as fast with fewer
  * runs. */
 void interval_keep_best(interval_search *search);

@@ -6,13 +6,13 @@
 static remat_status estimate(const remat_problem *problem, remat_estimate *ret_estimate,
                              remat_error *error)
 {
-    return remat_join_plan_estimate(problem, true, ret_estimate, error);
+    return remat_join_estimate(problem, true, ret_estimate, error);
 }
 
-static remat_status tabulate(const remat_problem *problem, const remat_host *host, void **ret_table,
-                             remat_error *error)
+static remat_status solve(const remat_problem *problem, const remat_host *host,
+                          const remat_sink *sink, remat_error *error)
 {
-    return remat_join_plan_tabulate(problem, true, host, ret_table, error);
+    return remat_join_solve(problem, true, host, sink, error);
 }
 
 const remat_solver remat_solver_equiv_chain = {
@@ -23,19 +23,8 @@ const remat_solver remat_solver_equiv_chain = {
               "Join Networks, RR-9273, 2019, EQUIV-CHAIN",
     .optimal_for = "",
     .accepts = REMAT_ACCEPTS_CHAIN | REMAT_ACCEPTS_JOIN | REMAT_BASELINE,
-    .table_version = 2,
     .options = remat_join_options,
     .n_options = 1,
     .estimate = estimate,
-    .tabulate = tabulate,
-    .table_free = remat_join_steps_free,
-    .table_bytes = remat_join_steps_bytes,
-    .table_max_budget = remat_join_steps_max_budget,
-    .n_steps = remat_join_steps_count,
-    .step_budget = remat_join_steps_budget,
-    .step_makespan = remat_join_steps_makespan,
-    .trace = remat_join_steps_trace,
-    .class_name = "",
-    .save = remat_join_steps_save,
-    .load = remat_join_steps_load,
+    .solve = solve,
 };

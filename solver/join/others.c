@@ -168,48 +168,102 @@ static remat_status translate(const remat_profile *profile, const remat_operatio
     return status;
 }
 
-/* ---- adding ---- */
+/* ---- another solver's lists ---- */
 
-/* The steps of a solver on own (the join itself, or its chain), as steps of the join. */
-static remat_status add_steps(const remat_solver *solver, const remat_problem *problem,
-                              const remat_profile *own, remat_join_steps *steps,
-                              const remat_host *host, remat_error *error)
+/* A sink that offers what it is offered to another, as lists of the join. */
+typedef struct passing {
+    const remat_sink *sink;
+    const remat_profile *profile; /* of the join */
+    bool translates;              /* the lists are of its chain */
+} passing;
+
+typedef struct passed {
+    const passing *to;
+    remat_tracer *trace;
+    void *context;
+} passed;
+
+static remat_status trace_passed(void *context, size_t index, remat_operations *operations,
+                                 remat_model *model, remat_error *error)
 {
-    remat_problem theirs = *problem;
-    void *table = NULL;
-    theirs.profile = own;
-    theirs.options = remat_options_default(solver);
-    remat_status status = solver->tabulate(&theirs, host, &table, error);
-    size_t n = status ? 0 : solver->n_steps(table);
-    for (size_t step = 0; step < n && !status; step++) {
-        remat_operations traced = {0}, list = {0};
-        status = remat_host_cancelled(host) ? remat_fail(error, REMAT_CANCELLED, NULL, "cancelled")
-                                            : solver->trace(table, &theirs, step, &traced, error);
-        if (!status)
-            status = own == problem->profile ? remat_liveness(own, &traced, &list, error)
-                                             : translate(problem->profile, &traced, &list, error);
-        if (!status)
-            status = remat_join_steps_add(steps, problem->profile, &list, error);
-        remat_operations_clear(&traced);
-        remat_operations_clear(&list);
-    }
-    solver->table_free(table);
+    const passed *from = context;
+    const remat_profile *profile = from->to->profile;
+    remat_operations traced = {0};
+    remat_model theirs = {0};
+    remat_status status = from->trace(from->context, index, &traced, &theirs, error);
+    if (!status)
+        status = from->to->translates ? translate(profile, &traced, operations, error)
+                                      : remat_liveness(profile, &traced, operations, error);
+    if (!status)
+        status = remat_join_measure(profile, operations, &model->budget, &model->makespan, error);
+    remat_operations_clear(&traced);
     return status;
 }
 
-remat_status remat_join_add_lower_sets(const remat_problem *problem, remat_join_steps *steps,
-                                       const remat_host *host, remat_error *error)
+static remat_status pass_lists(void *data, size_t count, remat_tracer *trace, void *context,
+                               remat_error *error)
 {
-    return add_steps(&remat_solver_lowerset_approx, problem, problem->profile, steps, host, error);
+    passed from = {.to = data, .trace = trace, .context = context};
+    return remat_offer_lists(from.to->sink, count, trace_passed, &from, error);
 }
 
-remat_status remat_join_add_sequential(const remat_problem *problem, remat_join_steps *steps,
-                                       const remat_host *host, remat_error *error)
+/* What bounds the chain or the other solver's class is no bound of this one's. */
+static remat_status pass_bound(void *data, uint64_t budget, double makespan, remat_error *error)
+{
+    (void)data;
+    (void)budget;
+    (void)makespan;
+    (void)error;
+    return REMAT_OK;
+}
+
+static remat_status pass_hold(void *data, uint64_t bytes, remat_error *error)
+{
+    return remat_sink_hold(((const passing *)data)->sink, bytes, error);
+}
+
+static double pass_best(void *data, uint64_t budget)
+{
+    return remat_sink_best(((const passing *)data)->sink, budget);
+}
+
+static void pass_bind(void *data)
+{
+    remat_sink_bind(((const passing *)data)->sink);
+}
+
+/* The lists of a solver on own (the join itself, or its chain), as lists of the join. */
+static remat_status ask(const remat_solver *solver, const remat_problem *problem,
+                        const remat_profile *own, const remat_sink *sink, const remat_host *host,
+                        remat_error *error)
+{
+    passing to = {.sink = sink, .profile = problem->profile, .translates = own != problem->profile};
+    const remat_sink pass = {.data = &to,
+                             .offer = pass_lists,
+                             .bound = pass_bound,
+                             .hold = pass_hold,
+                             .best = pass_best,
+                             .bind = pass_bind};
+    remat_problem theirs = *problem;
+    theirs.profile = own;
+    theirs.options = remat_options_default(solver);
+    remat_status status = solver->solve(&theirs, host, &pass, error);
+    return status ? status : remat_sink_hold(sink, 0, error);
+}
+
+remat_status remat_join_offer_lower_sets(const remat_problem *problem, const remat_sink *sink,
+                                         const remat_host *host, remat_error *error)
+{
+    return ask(&remat_solver_lowerset_approx, problem, problem->profile, sink, host, error);
+}
+
+remat_status remat_join_offer_sequential(const remat_problem *problem, const remat_sink *sink,
+                                         const remat_host *host, remat_error *error)
 {
     remat_profile *chain = NULL;
     remat_status status = sequentialise(problem->profile, &chain, error);
     if (!status)
-        status = add_steps(&remat_solver_rotor, problem, chain, steps, host, error);
+        status = ask(&remat_solver_rotor, problem, chain, sink, host, error);
     remat_profile_free(chain);
     return status;
 }

@@ -5,7 +5,7 @@
  * MOST_BYTES and MOST_UPDATES; for that slots are halved, down to LEAST_SLOTS, for joins of up to
  * three branches. Beyond, the two shortest branches (or groups) are merged until the tables fit: a
  * group's values at the same distance from the turn are one value, as in EQUIV-CHAIN. The whole join
- * as one group, and storing everything, are always among the steps.
+ * as one group, and storing everything, are always among the lists.
  *
  * Bounds. Where canonical schedules are optimal (tables.c) the bound is the table's own value, or
  * that of a second table with sizes rounded down when slots are not exact. Otherwise the loss and,
@@ -251,8 +251,22 @@ static remat_status bound_branch(const plan *p, uint32_t j, uint32_t *group, con
     return status;
 }
 
-static remat_status set_bound(const plan *p, remat_join_steps *steps, const double *answer,
-                              const remat_host *host, remat_error *error)
+/* bound[m] holds in constant_bytes + (m + 1) * unit - 1 bytes. */
+static remat_status offer_bounds(const plan *p, const double *bound, const remat_sink *sink,
+                                 remat_error *error)
+{
+    double store_all = remat_store_all_makespan(p->fine->profile);
+    uint64_t budget = p->fine->constant_bytes;
+    remat_status status = budget ? remat_offer_bound(sink, budget - 1, INFINITY, error) : REMAT_OK;
+    for (size_t m = 0; m <= p->setting.n_slots && !status; m++) {
+        budget += p->setting.unit;
+        status = remat_offer_bound(sink, budget - 1, fmax(bound[m], store_all), error);
+    }
+    return status ? status : remat_offer_bound(sink, UINT64_MAX, store_all, error);
+}
+
+static remat_status find_bounds(const plan *p, const double *answer, const remat_sink *sink,
+                                const remat_host *host, remat_error *error)
 {
     size_t n = (size_t)p->setting.n_slots + 1;
     uint32_t *group = calloc((size_t)p->fine->k + 1, sizeof *group);
@@ -260,43 +274,55 @@ static remat_status set_bound(const plan *p, remat_join_steps *steps, const doub
     bool exact = !p->grouped && remat_join_exact(p->fine);
     remat_status status = group && bound ? REMAT_OK : remat_fail_memory(error);
     for (size_t m = 0; m < n && !status; m++)
-        bound[m] = exact && p->exact_slots ? answer[m] : p->fine->loss_time;
-    if (!status && exact && !p->exact_slots)
+        bound[m] = answer && exact ? answer[m] : p->fine->loss_time;
+    if (!status && exact && !answer)
         status = add_bound(p->fine, p->setting, host, bound, error);
     for (uint32_t j = 0; j < p->fine->k && !status && !exact; j++)
         status = bound_branch(p, j, group, host, bound, error);
+    if (!status)
+        status = offer_bounds(p, bound, sink, error);
     free(group);
-    if (status) {
-        free(bound);
-        return status;
-    }
-    steps->bound = bound;
-    steps->n_bound = n;
-    steps->unit = p->setting.unit;
-    steps->constant_bytes = p->fine->constant_bytes;
-    return REMAT_OK;
+    free(bound);
+    return status;
 }
 
-/* ---- the table ---- */
+/* ---- the lists ---- */
 
-/* A step for each slot where the answer changes. */
-static remat_status add_steps(const remat_join *join, const remat_join_tables *tables,
-                              uint32_t n_slots, remat_join_steps *steps, const remat_host *host,
-                              remat_error *error)
+typedef struct answers {
+    const remat_join_tables *tables;
+    const remat_profile *profile;
+    uint32_t *slots; /* where the answer changes */
+    size_t count;
+} answers;
+
+static remat_status measure(const remat_profile *profile, const remat_operations *list,
+                            remat_model *ret_model, remat_error *error)
+{
+    return remat_join_measure(profile, list, &ret_model->budget, &ret_model->makespan, error);
+}
+
+static remat_status trace(void *context, size_t index, remat_operations *operations,
+                          remat_model *model, remat_error *error)
+{
+    const answers *a = context;
+    remat_status status = remat_join_tables_trace(a->tables, a->slots[index], operations, error);
+    return status ? status : measure(a->profile, operations, model, error);
+}
+
+/* A list for each slot where the answer changes. */
+static remat_status offer_answers(const remat_join *join, const remat_join_tables *tables,
+                                  uint32_t n_slots, const remat_sink *sink, remat_error *error)
 {
     const double *answer = remat_join_tables_answer(tables);
-    remat_operations list = {0};
-    remat_status status = REMAT_OK;
-    for (uint32_t m = 0; m <= n_slots && !status; m++) {
-        if (isinf(answer[m]) || (m > 0 && !(answer[m] < answer[m - 1] * (1 - 1e-12))))
-            continue;
-        list.length = 0;
-        status = remat_host_cancelled(host) ? remat_fail(error, REMAT_CANCELLED, NULL, "cancelled")
-                                            : remat_join_tables_trace(tables, m, &list, error);
-        if (!status)
-            status = remat_join_steps_add(steps, join->profile, &list, error);
-    }
-    remat_operations_clear(&list);
+    answers a = {.tables = tables, .profile = join->profile};
+    a.slots = malloc(((size_t)n_slots + 1) * sizeof *a.slots);
+    if (!a.slots)
+        return remat_fail_memory(error);
+    for (uint32_t m = 0; m <= n_slots; m++)
+        if (!isinf(answer[m]) && (m == 0 || answer[m] < answer[m - 1] * (1 - 1e-12)))
+            a.slots[a.count++] = m;
+    remat_status status = remat_offer_lists(sink, a.count, trace, &a, error);
+    free(a.slots);
     return status;
 }
 
@@ -308,114 +334,116 @@ static remat_host quiet_host(const remat_host *host)
     return quiet;
 }
 
-static remat_status solve(const plan *p, bool bounded, remat_join_steps *steps,
-                          const remat_host *host, remat_error *error)
+static uint64_t tables_bytes(const remat_join *join, uint32_t n_slots)
+{
+    double cells, updates;
+    remat_join_tables_size(join, &cells, &updates);
+    double bytes = cells * (n_slots + 1.0) * sizeof(double);
+    return bytes < 1e18 ? (uint64_t)bytes : UINT64_C(1) << 60;
+}
+
+static remat_status solve_plan(const plan *p, bool bounded, const remat_sink *sink,
+                               const remat_host *host, remat_error *error)
 {
     const remat_join *join = p->grouped ? p->grouped : p->fine;
     remat_join_tables *tables = NULL;
     const remat_host quiet = quiet_host(host);
-    remat_status status = remat_join_tables_new(join, &p->setting, host, &tables, error);
+    const bool by_answer = p->grouped == NULL && p->exact_slots;
+    remat_status status = remat_sink_hold(sink, tables_bytes(join, p->setting.n_slots), error);
+    if (!status)
+        status = remat_join_tables_new(join, &p->setting, host, &tables, error);
     if (status)
         return status;
-    status = add_steps(join, tables, p->setting.n_slots, steps, host, error);
-    if (!status && bounded && p->grouped == NULL && p->exact_slots)
-        status = set_bound(p, steps, remat_join_tables_answer(tables), &quiet, error);
+    status = offer_answers(join, tables, p->setting.n_slots, sink, error);
+    if (!status && bounded && by_answer)
+        status = find_bounds(p, remat_join_tables_answer(tables), sink, &quiet, error);
     remat_join_tables_free(tables);
-    if (!status && bounded && !steps->bound)
-        status = set_bound(p, steps, NULL, &quiet, error);
-    return status;
+    if (!status && bounded && !by_answer)
+        status = find_bounds(p, NULL, sink, &quiet, error);
+    return status ? status : remat_sink_hold(sink, 0, error);
 }
 
-static remat_status add_store_all(const plan *p, remat_join_steps *steps, remat_error *error)
+static remat_status offer_store_all(const plan *p, const remat_sink *sink, remat_error *error)
 {
     remat_operations list = {0};
+    remat_model model = {0};
     remat_status status = store_all(p->fine, &list, error);
     if (!status)
-        status = remat_join_steps_add(steps, p->fine->profile, &list, error);
+        status = measure(p->fine->profile, &list, &model, error);
+    if (!status)
+        status = remat_offer(sink, &list, &model, error);
     remat_operations_clear(&list);
     return status;
 }
 
-/* The whole join as one group: the baseline's steps, so that join is never worse. */
-static remat_status add_merged(const remat_problem *problem, remat_join_steps *steps,
-                               const remat_host *host, remat_error *error)
+/* The whole join as one group: the baseline's lists, so that join is never worse. */
+static remat_status solve_merged(const remat_problem *problem, const remat_sink *sink,
+                                 const remat_host *host, remat_error *error)
 {
     plan p = {0};
     remat_status status = plan_new(problem, true, &p, error);
     if (!status && p.fine->k > 1)
-        status = solve(&p, false, steps, host, error);
+        status = solve_plan(&p, false, sink, host, error);
     plan_clear(&p);
     return status;
 }
 
 /* A method that passes the host's limit of memory is left out. */
-static remat_status add_others(const remat_problem *problem, remat_join_steps *steps,
-                               const remat_host *host, remat_error *error)
+static remat_status solve_others(const remat_problem *problem, const remat_sink *sink,
+                                 const remat_host *host, remat_error *error)
 {
-    remat_status status = remat_join_add_lower_sets(problem, steps, host, error);
+    remat_status status = remat_join_offer_lower_sets(problem, sink, host, error);
     if (!status || status == REMAT_TOO_LARGE)
-        status = remat_join_add_sequential(problem, steps, host, error);
+        status = remat_join_offer_sequential(problem, sink, host, error);
     return status == REMAT_TOO_LARGE ? REMAT_OK : status;
 }
 
-static remat_status tabulate_within(const remat_problem *problem, bool merged,
-                                    const remat_host *host, void **ret_table, remat_error *error)
+/* *ret_whole: the slots reached what storing everything takes. */
+static remat_status solve_within(const remat_problem *problem, bool merged, const remat_host *host,
+                                 const remat_sink *sink, bool *ret_whole, remat_error *error)
 {
     plan p = {0};
     const remat_host quiet = quiet_host(host);
-    remat_join_steps *steps = remat_join_steps_new(problem->profile);
-    remat_status status = steps ? plan_new(problem, merged, &p, error) : remat_fail_memory(error);
+    remat_status status = plan_new(problem, merged, &p, error);
+    if (!status && !p.whole)
+        remat_sink_bind(sink);
     if (!status)
-        status = solve(&p, !merged, steps, host, error);
+        status = solve_plan(&p, !merged, sink, host, error);
     if (!status && !merged)
-        status = add_merged(problem, steps, &quiet, error);
+        status = solve_merged(problem, sink, &quiet, error);
     if (!status && !merged && p.fine->k > 1)
-        status = add_others(problem, steps, &quiet, error);
+        status = solve_others(problem, sink, &quiet, error);
     if (!status && p.whole)
-        status = add_store_all(&p, steps, error);
-    if (!status) {
-        remat_join_steps_sort(steps);
-        steps->max_budget = p.whole ? UINT64_MAX : problem->max_budget;
-    }
+        status = offer_store_all(&p, sink, error);
+    *ret_whole = p.whole;
     plan_clear(&p);
-    if (status) {
-        remat_join_steps_free(steps);
-        return status;
-    }
-    *ret_table = steps;
-    return REMAT_OK;
+    return status;
 }
 
 /* Where nothing fits the largest budget, twice as much is tried until something does: an answer that
  * refuses says what would do. What is too large then changes nothing. */
-remat_status remat_join_plan_tabulate(const remat_problem *problem, bool merged,
-                                      const remat_host *host, void **ret_table, remat_error *error)
+remat_status remat_join_solve(const remat_problem *problem, bool merged, const remat_host *host,
+                              const remat_sink *sink, remat_error *error)
 {
     remat_problem larger = *problem;
-    remat_error refusal = {0};
     const remat_host quiet = quiet_host(host);
-    void *table = NULL, *next = NULL;
-    remat_status status = tabulate_within(problem, merged, host, &table, error);
-    while (!status && remat_join_steps_count(table) == 0 &&
-           remat_join_steps_max_budget(table) < UINT64_MAX / 4) {
+    bool whole;
+    remat_status status = solve_within(problem, merged, host, sink, &whole, error);
+    while (!status && !whole && isinf(remat_sink_best(sink, UINT64_MAX)) &&
+           larger.max_budget < UINT64_MAX / 4) {
+        remat_error refusal = {0};
         larger.max_budget = 2 * larger.max_budget + 1;
-        status = tabulate_within(&larger, merged, &quiet, &next, &refusal);
-        if (status == REMAT_TOO_LARGE) {
-            *ret_table = table;
+        status = solve_within(&larger, merged, &quiet, sink, &whole, &refusal);
+        if (status == REMAT_TOO_LARGE)
             return REMAT_OK;
-        }
-        remat_join_steps_free(table);
-        table = status ? NULL : next;
         if (status && error)
             *error = refusal;
     }
-    if (!status)
-        *ret_table = table;
     return status;
 }
 
-remat_status remat_join_plan_estimate(const remat_problem *problem, bool merged,
-                                      remat_estimate *ret_estimate, remat_error *error)
+remat_status remat_join_estimate(const remat_problem *problem, bool merged,
+                                 remat_estimate *ret_estimate, remat_error *error)
 {
     plan p = {0};
     double cells = 0, updates = 0;

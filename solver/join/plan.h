@@ -3,7 +3,7 @@
 #ifndef REMAT_JOIN_PLAN_H
 #define REMAT_JOIN_PLAN_H
 
-#include "join/steps.h"
+#include "join/tables.h"
 
 /* The options of join; equiv-chain has the first alone. */
 enum {
@@ -16,9 +16,10 @@ extern const remat_option remat_join_options[REMAT_JOIN_OPTIONS];
 extern const remat_solver remat_solver_join;
 
 /* merged: all branches as one (equiv-chain), and no bound but store-all. */
-remat_status remat_join_plan_estimate(const remat_problem *problem, bool merged,
-                                      remat_estimate *ret_estimate, remat_error *error);
-remat_status remat_join_plan_tabulate(const remat_problem *problem, bool merged,
-                                      const remat_host *host, void **ret_table, remat_error *error);
+remat_status remat_join_estimate(const remat_problem *problem, bool merged,
+                                 remat_estimate *ret_estimate, remat_error *error);
+/* As remat_solver.solve. */
+remat_status remat_join_solve(const remat_problem *problem, bool merged, const remat_host *host,
+                              const remat_sink *sink, remat_error *error);
 
 #endif

@@ -15,6 +15,7 @@
  * long enough to hide a transfer. */
 #include "offload/baselines.h"
 #include "offload/model.h"
+#include "offload/place.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -138,10 +139,11 @@ static remat_status place_prefix(const family *f, uint64_t budget, uint32_t part
     return status;
 }
 
-static remat_status make(void *context, size_t index, remat_operations *operations,
-                         remat_error *error)
+static remat_status trace(void *context, size_t index, remat_operations *operations,
+                          remat_model *model, remat_error *error)
 {
     const family *f = context;
+    model->tentative = true;
     size_t parts = f->order ? PREFIXES + 1 : 1, last = f->n_budgets > 1 ? f->n_budgets - 1 : 1;
     double share = (double)(index / parts) / (double)last;
     uint64_t budget = f->low + (uint64_t)(share * (double)(f->high - f->low));
@@ -184,15 +186,16 @@ static size_t count_budgets(const remat_profile *profile)
     return fitting < 4 ? 4 : fitting > MOST_BUDGETS ? MOST_BUDGETS : (size_t)fitting;
 }
 
-static remat_status gather_family(remat_lists *lists, const remat_problem *problem,
-                                  const remat_placing *placing, bool greedy, const remat_host *host,
-                                  remat_error *error)
+static remat_status offer_placed(const remat_problem *problem, const remat_placing *placing,
+                                 bool greedy, const remat_sink *sink, remat_error *error)
 {
     family f = {.placing = placing, .n_budgets = count_budgets(problem->profile)};
     for (size_t i = 0; i < placing->base.length; i++)
         f.high = remat_larger(f.high, placing->during[i]);
-    if (f.high > problem->max_budget)
+    if (f.high > problem->max_budget) {
         f.high = problem->max_budget;
+        remat_sink_bind(sink);
+    }
     f.order = greedy ? malloc((placing->n_spans + 1) * sizeof *f.order) : NULL;
     if (greedy && !f.order)
         return remat_fail_memory(error);
@@ -203,16 +206,16 @@ static remat_status gather_family(remat_lists *lists, const remat_problem *probl
     size_t parts = greedy ? PREFIXES + 1 : 1;
     remat_status status = find_low(&f, error);
     if (!status)
-        status = remat_lists_gather(lists, problem, host, f.n_budgets * parts, make, &f, error);
+        status = remat_offer_lists(sink, f.n_budgets * parts, trace, &f, error);
     free(f.order);
     return status;
 }
 
-remat_status remat_offload_family(remat_lists *lists, const remat_problem *problem,
-                                  remat_offload_choice choice, const remat_host *host,
-                                  remat_error *error)
+remat_status remat_offload_family(const remat_problem *problem, remat_offload_choice choice,
+                                  const remat_sink *sink, remat_error *error)
 {
     const remat_profile *profile = problem->profile;
+    const remat_model model = {.tentative = true};
     remat_operations compute = {0};
     remat_placing placing = {0};
     bool *moved = NULL;
@@ -224,10 +227,9 @@ remat_status remat_offload_family(remat_lists *lists, const remat_problem *probl
     if (!status)
         status = remat_placing_init(&placing, profile, &compute, moved, error);
     if (!status)
-        status = remat_lists_consider(lists, problem, &compute, error);
+        status = remat_offer(sink, &compute, &model, error);
     if (!status && remat_offload_possible(problem->link) && placing.n_spans > 0)
-        status =
-            gather_family(lists, problem, &placing, choice == REMAT_OFFLOAD_GREEDY, host, error);
+        status = offer_placed(problem, &placing, choice == REMAT_OFFLOAD_GREEDY, sink, error);
     remat_placing_clear(&placing);
     remat_operations_clear(&compute);
     free(moved);
@@ -253,65 +255,49 @@ static remat_status estimate(const remat_problem *problem, remat_estimate *ret_e
     return REMAT_OK;
 }
 
-static remat_status tabulate(const remat_problem *problem, remat_offload_choice choice,
-                             const remat_host *host, void **ret_table, remat_error *error)
+static remat_status solve_all(const remat_problem *problem, const remat_host *host,
+                              const remat_sink *sink, remat_error *error)
 {
-    remat_lists *lists = NULL;
-    remat_status status = remat_lists_new(problem, &lists, error);
-    if (!status)
-        status = remat_offload_family(lists, problem, choice, host, error);
-    if (status) {
-        remat_lists_free(lists);
-        return status;
-    }
-    *ret_table = lists;
-    return REMAT_OK;
+    (void)host;
+    return remat_offload_family(problem, REMAT_OFFLOAD_ALL, sink, error);
 }
 
-static remat_status tabulate_all(const remat_problem *problem, const remat_host *host,
-                                 void **ret_table, remat_error *error)
+static remat_status solve_conv(const remat_problem *problem, const remat_host *host,
+                               const remat_sink *sink, remat_error *error)
 {
-    return tabulate(problem, REMAT_OFFLOAD_ALL, host, ret_table, error);
+    (void)host;
+    return remat_offload_family(problem, REMAT_OFFLOAD_CONV, sink, error);
 }
 
-static remat_status tabulate_conv(const remat_problem *problem, const remat_host *host,
-                                  void **ret_table, remat_error *error)
+static remat_status solve_greedy(const remat_problem *problem, const remat_host *host,
+                                 const remat_sink *sink, remat_error *error)
 {
-    return tabulate(problem, REMAT_OFFLOAD_CONV, host, ret_table, error);
-}
-
-static remat_status tabulate_greedy(const remat_problem *problem, const remat_host *host,
-                                    void **ret_table, remat_error *error)
-{
-    return tabulate(problem, REMAT_OFFLOAD_GREEDY, host, ret_table, error);
+    (void)host;
+    return remat_offload_family(problem, REMAT_OFFLOAD_GREEDY, sink, error);
 }
 
 #define VDNN                                                                                       \
     "Rhu, Gimelshein, Clemons, Zulfiqar, Keckler: vDNN: virtualized deep neural networks for "     \
     "scalable, memory-efficient neural network design, 2016, "
 
-#define LISTS_MEMBERS                                                                              \
+#define FAMILY_MEMBERS                                                                             \
     .optimal_for = "", .accepts = REMAT_ACCEPTS_ANY_SHAPE | REMAT_BASELINE | REMAT_NEEDS_LINK,     \
-    .table_version = 1, .estimate = estimate, .table_free = remat_lists_free,                      \
-    .table_bytes = remat_lists_bytes, .table_max_budget = remat_lists_max_budget,                  \
-    .n_steps = remat_lists_n_steps, .step_budget = remat_lists_step_budget,                        \
-    .step_makespan = remat_lists_step_makespan, .trace = remat_lists_trace, .class_name = "",      \
-    .save = remat_lists_save, .load = remat_lists_load
+    .estimate = estimate
 
 const remat_solver remat_solver_offload_all = {
     .name = "offload-all",
     .summary = "Sends every value that the backward reads to the host; computes nothing twice.",
     .source = VDNN "vDNN_all",
-    .tabulate = tabulate_all,
-    LISTS_MEMBERS,
+    .solve = solve_all,
+    FAMILY_MEMBERS,
 };
 
 const remat_solver remat_solver_offload_conv = {
     .name = "offload-conv",
     .summary = "Sends the inputs of convolutions (op contains conv, or is block) to the host.",
     .source = VDNN "vDNN_conv",
-    .tabulate = tabulate_conv,
-    LISTS_MEMBERS,
+    .solve = solve_conv,
+    FAMILY_MEMBERS,
 };
 
 const remat_solver remat_solver_offload_greedy = {
@@ -319,6 +305,6 @@ const remat_solver remat_solver_offload_greedy = {
     .summary = "Sends as many values to the host as the budget asks, best bytes per exposed "
                "transfer time first.",
     .source = "the usual greedy choice, on the transfers of vDNN",
-    .tabulate = tabulate_greedy,
-    LISTS_MEMBERS,
+    .solve = solve_greedy,
+    FAMILY_MEMBERS,
 };

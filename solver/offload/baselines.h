@@ -3,7 +3,7 @@
 #ifndef REMAT_OFFLOAD_BASELINES_H
 #define REMAT_OFFLOAD_BASELINES_H
 
-#include "offload/lists.h"
+#include "remat/solver.h"
 
 typedef enum remat_offload_choice {
     REMAT_OFFLOAD_ALL,   /* every value that the backward reads */
@@ -11,10 +11,9 @@ typedef enum remat_offload_choice {
     REMAT_OFFLOAD_GREEDY /* as many as needed, in order of benefit */
 } remat_offload_choice;
 
-/* Adds the family's lists for budgets up to the problem's largest. */
-remat_status remat_offload_family(remat_lists *lists, const remat_problem *problem,
-                                  remat_offload_choice choice, const remat_host *host,
-                                  remat_error *error);
+/* Offers the family's lists for budgets up to the problem's largest. */
+remat_status remat_offload_family(const remat_problem *problem, remat_offload_choice choice,
+                                  const remat_sink *sink, remat_error *error);
 
 /* Memory and work of it. */
 remat_estimate remat_offload_family_estimate(const remat_profile *profile);

@@ -47,9 +47,10 @@ uint64_t remat_program_budget(const remat_forward *f, uint32_t slots)
 }
 
 static remat_status place_one(void *context, size_t index, remat_operations *operations,
-                              remat_error *error)
+                              remat_model *model, remat_error *error)
 {
     const planning *p = context;
+    model->tentative = true;
     size_t plan = index / PLACES;
     uint32_t slots = p->slots[plan], less = (uint32_t)(index % PLACES);
     if (less >= slots)
@@ -73,7 +74,7 @@ static size_t find_values(const remat_forward *f, uint32_t *slots)
     return count;
 }
 
-static remat_status make_plans(planning *p, remat_lists *lists, remat_error *error)
+static remat_status make_plans(planning *p, const remat_sink *sink, remat_error *error)
 {
     unsigned workers = remat_host_workers(p->host);
     remat_host_parallel_for(p->host, p->n_plans, plan_one, p);
@@ -85,12 +86,11 @@ static remat_status make_plans(planning *p, remat_lists *lists, remat_error *err
         }
     if (remat_host_cancelled(p->host))
         return remat_fail(error, REMAT_CANCELLED, NULL, "cancelled");
-    return remat_lists_gather(lists, p->problem, p->host, p->n_plans * PLACES, place_one, p, error);
+    return remat_offer_lists(sink, p->n_plans * PLACES, place_one, p, error);
 }
 
-remat_status remat_program_lists(remat_lists *lists, const remat_problem *problem,
-                                 const remat_forward *forward, const remat_host *host,
-                                 remat_error *error)
+remat_status remat_program_offer(const remat_problem *problem, const remat_forward *forward,
+                                 const remat_host *host, const remat_sink *sink, remat_error *error)
 {
     unsigned workers = remat_host_workers(host);
     planning p = {.forward = forward, .problem = problem, .host = host};
@@ -101,7 +101,7 @@ remat_status remat_program_lists(remat_lists *lists, const remat_problem *proble
     remat_status status = REMAT_NO_MEMORY;
     if (p.slots && p.placings && p.statuses && p.errors) {
         p.n_plans = find_values(forward, p.slots);
-        status = make_plans(&p, lists, error);
+        status = make_plans(&p, sink, error);
         for (size_t i = 0; i < p.n_plans; i++)
             remat_placing_clear(&p.placings[i]);
     } else {

@@ -3,7 +3,7 @@
 #define REMAT_OFFLOAD_SLOT_PLANS_H
 
 #include "offload/forward.h"
-#include "offload/lists.h"
+#include "offload/place.h"
 
 /* A program over slots with what it stands on; forward.model is NULL where there is none. {0} is
  * none. */
@@ -26,9 +26,9 @@ void remat_program_clear(remat_program *program);
 /* Bytes of that many slots, resident inputs included. */
 uint64_t remat_program_budget(const remat_forward *forward, uint32_t slots);
 
-/* Places the plan of every number of slots that has a value of its own and adds its lists. */
-remat_status remat_program_lists(remat_lists *lists, const remat_problem *problem,
-                                 const remat_forward *forward, const remat_host *host,
+/* Places the plan of every number of slots that has a value of its own and offers its lists. */
+remat_status remat_program_offer(const remat_problem *problem, const remat_forward *forward,
+                                 const remat_host *host, const remat_sink *sink,
                                  remat_error *error);
 
 /* A placing of the plan, which is cleared, on failure too. */

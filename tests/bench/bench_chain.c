@@ -330,21 +330,25 @@ static void bench_solvers(const char *label, remat_profile *profile)
     for (size_t i = 0; i < count; i++) {
         remat_problem problem = problem_of(solvers[i], profile, 0.5);
         remat_error error = {0};
-        void *table = NULL;
+        remat_table *table = NULL;
         if (!(solvers[i]->accepts & REMAT_ACCEPTS_CHAIN) ||
             remat_solver_accepts(solvers[i], &problem, &error))
             continue;
         double start = bench_cpu_seconds(), until = start + STOP_SECONDS;
         remat_host host = {.data = &until, .cancelled = is_late};
-        remat_status status = solvers[i]->tabulate(&problem, &host, &table, &error);
+        remat_status status = remat_tabulate(solvers[i], &problem, &host, &table, &error);
         double seconds = bench_cpu_seconds() - start;
         printf("%-22s %9.3f ms  ", solvers[i]->name, seconds * 1e3);
+        size_t points = 0;
+        if (!status)
+            remat_table_frontier(table, &points);
         if (status)
             printf("%s\n", error.message);
         else
-            printf("%5zu steps\n", solvers[i]->n_steps(table));
+            printf("%5zu points, %8llu bytes\n", points,
+                   (unsigned long long)remat_table_bytes(table));
         fflush(stdout);
-        solvers[i]->table_free(table);
+        remat_table_free(table);
     }
     remat_profile_free(profile);
 }
@@ -354,8 +358,8 @@ static void bench_solvers(const char *label, remat_profile *profile)
 /* At least: the few ms of one curve are too short to tell 1.2 from 1.5. */
 enum { CURVE_BUDGETS = 200, CURVE_MILLISECONDS = 500 };
 
-/* One solve is a table and one schedule; a curve is a table, all its steps replayed, and a point of
- * the frontier for each budget. */
+/* One solve is a table and one schedule; a curve is the same table and a point of its frontier for
+ * each budget. */
 static void bench_curve(const char *label, remat_profile *profile, double slots)
 {
     const remat_solver *rotor = remat_solver_find("rotor");
@@ -365,17 +369,12 @@ static void bench_curve(const char *label, remat_profile *profile, double slots)
     size_t points = 0;
     remat_error error = {0};
     for (int round = 0; round < ROUNDS || spent * 1e3 < CURVE_MILLISECONDS; round++) {
-        void *inner = NULL;
         remat_table *table = NULL;
         remat_schedule schedule;
         double start = bench_cpu_seconds();
-        if (rotor->tabulate(&problem, NULL, &inner, &error))
-            exit(1);
-        double tabulated = bench_cpu_seconds() - start;
-        rotor->table_free(inner);
-        start = bench_cpu_seconds();
         if (remat_tabulate(rotor, &problem, NULL, &table, &error))
             exit(1);
+        double tabulated = bench_cpu_seconds() - start;
         remat_table_frontier(table, &points);
         ptrdiff_t served = 0;
         for (uint64_t i = 1; i <= CURVE_BUDGETS; i++)
@@ -408,19 +407,19 @@ static void bench_estimate(const char *label, remat_profile *profile, double slo
         problem.options.values[0] = slots;
         remat_estimate estimate;
         remat_error error = {0};
-        void *table = NULL;
+        remat_table *table = NULL;
         double before = peak_rss_mb(), start = bench_cpu_seconds();
         if (rotor->estimate(&problem, &estimate, &error) ||
-            rotor->tabulate(&problem, NULL, &table, &error))
+            remat_tabulate(rotor, &problem, NULL, &table, &error))
             _exit(1);
         double peak = peak_rss_mb() - before, said = (double)estimate.table_bytes / 1e6;
-        double budget = (double)problem.max_budget, made = INFINITY;
-        for (size_t i = 0; i < rotor->n_steps(table); i++)
-            if ((double)rotor->step_budget(table, i) <= budget)
-                made = rotor->step_makespan(table, i);
+        size_t points;
+        ptrdiff_t at = remat_table_point(table, problem.max_budget);
+        double made = at < 0 ? INFINITY : remat_table_frontier(table, &points)[at].makespan;
+        double bound =
+            remat_table_lower_bound(table, problem.profile, problem.max_budget, INFINITY);
         printf("%-22s %7.3f s  gap %.2f %% (aim 1)  estimate %7.1f MB, peak %7.1f MB: %+.1f %%\n",
-               label, bench_cpu_seconds() - start,
-               (made / rotor->lower_bound(table, problem.max_budget) - 1) * 100, said, peak,
+               label, bench_cpu_seconds() - start, (made / bound - 1) * 100, said, peak,
                (said / peak - 1) * 100);
         fflush(stdout);
         _exit(0);

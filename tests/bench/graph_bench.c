@@ -26,9 +26,9 @@ static double milliseconds(void)
 /* ---- one solver on one profile ---- */
 
 typedef struct measured {
-    double tabulate, all; /* ms */
-    uint64_t least;       /* verified peak */
-    double overhead;      /* at that peak */
+    double all;      /* ms */
+    uint64_t least;  /* verified peak */
+    double overhead; /* at that peak */
     remat_status status;
 } measured;
 
@@ -39,23 +39,12 @@ static measured measure(const char *name, const char *centric, const remat_profi
     remat_problem problem = {.profile = profile,
                              .options = remat_options_default(solver),
                              .max_budget = REMAT_MAX_BYTES};
-    measured result = {.tabulate = 1e300, .all = 1e300};
+    measured result = {.all = 1e300};
     if (centric)
         remat_options_set(solver, &problem.options, "centric", 0, centric, NULL);
     for (int run = 0; run < runs && !result.status; run++) {
-        void *inner = NULL;
         remat_table *table = NULL;
-        remat_estimate estimate;
         double start = milliseconds();
-        result.status = solver->estimate(&problem, &estimate, NULL);
-        if (!result.status)
-            result.status = solver->tabulate(&problem, host, &inner, NULL);
-        double middle = milliseconds();
-        solver->table_free(inner);
-        if (result.status)
-            break;
-        result.tabulate = middle - start < result.tabulate ? middle - start : result.tabulate;
-        start = milliseconds();
         result.status = remat_tabulate(solver, &problem, host, &table, NULL);
         double end = milliseconds();
         if (result.status)
@@ -77,7 +66,7 @@ static void print_time(const measured *m)
     if (m->status)
         printf(" refused |");
     else
-        printf(" %.1f + %.1f |", m->tabulate, m->all > m->tabulate ? m->all - m->tabulate : 0);
+        printf(" %.1f |", m->all);
 }
 
 static void print_row(const char *name, remat_profile *profile)
@@ -199,8 +188,7 @@ static void print_googlenet(void)
     measured two = measure("lowerset-exact", NULL, profile, bench_host(2), 1);
     printf("\nGoogLeNet's shape, %u nodes, %zu lower sets, lowerset-exact: %.2f s on one thread, "
            "%.2f s on two.\n",
-           profile->n_nodes, remat_sets_count(profile, COUNT_LIMIT), one.tabulate / 1e3,
-           two.tabulate / 1e3);
+           profile->n_nodes, remat_sets_count(profile, COUNT_LIMIT), one.all / 1e3, two.all / 1e3);
     remat_profile_free(profile);
 }
 

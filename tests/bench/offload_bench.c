@@ -101,12 +101,12 @@ static double pofo_time(const remat_profile *profile, const remat_link *link, ui
                              .options = remat_options_default(pofo),
                              .max_budget = budget};
     remat_error error;
-    void *table;
+    remat_table *table;
     problem.options.values[0] = slots;
     double start = milliseconds();
-    check(pofo->tabulate(&problem, bench_host(2), &table, &error), &error);
+    check(remat_tabulate(pofo, &problem, bench_host(2), &table, &error), &error);
     double end = milliseconds();
-    pofo->table_free(table);
+    remat_table_free(table);
     return end - start;
 }
 

@@ -2,43 +2,46 @@
  * encoded; and the answer that leaves is parsed and replayed again. Problems must encode too. */
 #include "fuzz.h"
 
+#include "remat/portfolio.h"
+
 #include <string.h>
 
 enum { MOST_NODES = 12, MOST_UPDATES = 200000 };
 static const uint64_t most_memory = 16 << 20;
 
-/* The tables of the solver asked for, or of those that auto asks. */
-static size_t tabulate(const remat_question *question, remat_problem *problem,
-                       remat_table *tables[REMAT_MAX_SOLVERS], remat_error *error)
+/* The portfolio's hook: small questions only. */
+static remat_status make_table(void *data, const remat_solver *solver, const remat_problem *problem,
+                               remat_held_table *ret_held, remat_error *error)
 {
-    const remat_solver *solvers[REMAT_MAX_SOLVERS] = {question->solver};
-    size_t n = 1, made = 0;
-    if (!question->solver)
-        n = remat_auto_solvers(problem, most_memory, solvers);
-    for (size_t i = 0; i < n; i++) {
-        remat_estimate estimate;
-        problem->options = question->solver ? question->options : remat_options_default(solvers[i]);
-        if (remat_solver_accepts(solvers[i], problem, error) ||
-            solvers[i]->estimate(problem, &estimate, error) || estimate.updates > MOST_UPDATES ||
-            estimate.table_bytes > most_memory)
-            continue;
-        remat_status status = remat_tabulate(solvers[i], problem, NULL, &tables[made], error);
-        if (status == REMAT_INTERNAL) /* what the simulator rejects is a bug of the solver */
-            abort();
-        made += status == REMAT_OK;
-    }
-    return made;
+    remat_estimate estimate;
+    remat_table *table = NULL;
+    remat_status status = remat_estimate_table(solver, problem, &estimate, error);
+    if (!status && (estimate.updates > MOST_UPDATES || estimate.table_bytes > most_memory))
+        return REMAT_OK;
+    if (!status)
+        status = remat_tabulate(solver, problem, NULL, &table, error);
+    if (status == REMAT_INTERNAL) /* what the simulator rejects is a bug of the solver */
+        abort();
+    ret_held->table = table;
+    return status;
+}
+
+static void free_table(void *data, remat_held_table held)
+{
+    (void)data;
+    remat_table_free((remat_table *)held.table);
 }
 
 static void answer(const remat_question *question, const remat_problem *problem, uint64_t peak,
-                   const remat_table *const *tables, size_t n)
+                   const remat_portfolio *portfolio)
 {
     const char id[REMAT_ID_SIZE] = "0";
     remat_schedule schedule;
     remat_error error;
     json_t *again = NULL, *timeline = NULL;
-    remat_status status = remat_best_schedule(tables, n, "fuzz", problem, question->budget,
-                                              question->alignment, &schedule, &error);
+    remat_status status =
+        remat_portfolio_schedule(portfolio, problem, question->budget, question->alignment,
+                                 question->effort, NULL, &schedule, &error);
     if (status) {
         json_decref(remat_problem_encode(remat_problem_of(&error), &error));
         return;
@@ -48,8 +51,8 @@ static void answer(const remat_question *question, const remat_problem *problem,
                                                                   .profile = problem->profile,
                                                                   .schedule = &schedule,
                                                                   .store_all_peak = peak,
-                                                                  .candidates = tables,
-                                                                  .n_candidates = n});
+                                                                  .candidates = portfolio->tables,
+                                                                  .n_candidates = portfolio->n});
     char *text = json ? remat_json_text(json) : NULL;
     if (!text || schedule.simulation.peak > question->budget ||
         remat_json_parse(text, strlen(text), &again, &error) ||
@@ -66,7 +69,9 @@ static void solve(const remat_schedule_request *request, const remat_profile *pr
 {
     remat_question question;
     remat_error error;
-    remat_table *tables[REMAT_MAX_SOLVERS];
+    const remat_table_source source = {.get = make_table, .release = free_table};
+    const remat_host host = {.memory_limit = most_memory};
+    remat_portfolio portfolio;
     char id[REMAT_ID_SIZE];
     uint64_t peak;
     remat_profile_id(profile, id);
@@ -77,10 +82,12 @@ static void solve(const remat_schedule_request *request, const remat_profile *pr
     remat_problem problem = {.profile = profile,
                              .link = question.way.given ? &question.way.link : NULL,
                              .max_budget = question.budget};
-    size_t n = tabulate(&question, &problem, tables, &error);
-    answer(&question, &problem, peak, (const remat_table *const *)tables, n);
-    for (size_t i = 0; i < n; i++)
-        remat_table_free(tables[i]);
+    if (question.solver)
+        problem.options = question.options;
+    if (remat_portfolio_gather(question.solver, &problem, &host, &source, &portfolio, &error))
+        return;
+    answer(&question, &problem, peak, &portfolio);
+    remat_portfolio_release(&portfolio);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -1,6 +1,7 @@
-/* Any bytes as a saved table: whole, with header and checksum, and straight into each solver's
- * load. What loads can be traced or says that it is damaged; nothing crashes. */
+/* Any bytes as a saved table, and as one of its packed lists. What loads can be traced or says that it is damaged; nothing crashes. */
 #include "fuzz.h"
+
+#include "core/pack.h"
 
 #include <string.h>
 
@@ -26,20 +27,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     remat_problem problem = {.profile = profile, .max_budget = 1000};
     problem.options = remat_options_default(solver);
     remat_table *table = NULL;
-    void *inner = NULL;
-    remat_reader reader = {.data = data + 1, .length = size - 1};
+    remat_operations list = {0};
     if (!remat_table_load(solver, &problem, data + 1, size - 1, &table, NULL)) {
         trace_all(table, &problem);
         remat_table_free(table);
     }
-    if (!remat_solver_accepts(solver, &problem, NULL) &&
-        !solver->load(&problem, &reader, &inner, NULL)) {
-        for (size_t step = 0; step < solver->n_steps(inner) && step < 8; step++) {
-            remat_operations operations = {0};
-            solver->trace(inner, &problem, step, &operations, NULL);
-            remat_operations_clear(&operations);
-        }
-        solver->table_free(inner);
+    if (!remat_unpack(data + 1, size - 1, &list, NULL)) {
+        remat_simulation simulation;
+        remat_simulate(profile, &list, NULL, NULL, NULL, &simulation, NULL);
+        remat_operations_clear(&list);
     }
     remat_profile_free(profile);
     return 0;

@@ -50,6 +50,8 @@ class Answer:
 class Service:
     """A rematd process on a store of its own."""
 
+    program = BUILD / "server" / "rematd"
+
     def __init__(self, folder, *arguments, env=None):
         self.folder, self.arguments = pathlib.Path(folder), list(arguments)
         self.store = self.folder / "store.db"
@@ -62,7 +64,7 @@ class Service:
         self.logs.append(log)
         with log.open("wb") as stderr:
             self.process = subprocess.Popen(
-                [str(BUILD / "server" / "rematd"), "--listen", "127.0.0.1:0", "--store", str(self.store),
+                [str(self.program), "--listen", "127.0.0.1:0", "--store", str(self.store),
                  *self.arguments], stderr=stderr, env=self.env)
         deadline = time.monotonic() + 30 * SLOW
         while time.monotonic() < deadline:
@@ -142,7 +144,7 @@ class Service:
 
     def command(self, *words):
         """rematd check / backup on this store."""
-        return subprocess.run([str(BUILD / "server" / "rematd"), *words, "--store", str(self.store)],
+        return subprocess.run([str(self.program), *words, "--store", str(self.store)],
                               capture_output=True, text=True, timeout=60 * SLOW)
 
 

@@ -57,10 +57,24 @@ def test_links_are_part_of_the_question(rematd):
         assert replay(rematd, answer.json)["makespan"] == answer.json["makespan"]
         assert ask(rematd, summary["profile_id"], budget, solver="pofo", link=link).headers["X-Remat-Cache"] == "hit"
     smaller = ask(rematd, summary["profile_id"], budget * 9 // 10, solver="pofo", link=links[0])
-    assert smaller.headers["X-Remat-Cache"] == "table" and smaller.json["arena"] <= budget * 9 // 10
+    assert smaller.headers["X-Remat-Cache"] == "miss" and smaller.json["arena"] <= budget * 9 // 10  # slots of its own
     presets = {p["preset"]: p for p in rematd.get("/v1/solvers").json["links"]}
     assert presets["pcie3-x16"]["bytes_per_second"] == 12e9
     assert answers[0].json["link"]["to_host"] == pytest.approx(12e9 * 1e-6)  # the profile counts microseconds
+
+
+def test_answers_do_not_depend_on_what_was_asked_before(make_service):
+    """pofo and rotor cut slots of memory from the largest budget of a question: another one's table must not serve."""
+    answers = []
+    for before in ([], ["60%", "40%"]):
+        service = make_service()
+        profile_id, questions = service.push("gpt.chain")["profile_id"], [
+            {"solver": "pofo", "link": {"preset": "pcie3-x16"}}, {"solver": "rotor", "options": {"slots": 37}}]
+        for budget in before:
+            assert [ask(service, profile_id, budget, **q).status for q in questions] == [200, 200]
+        answers.append([ask(service, profile_id, budget, **q).json["operations"]
+                        for q in questions for budget in ("35%", "30%")])
+    assert answers[0] == answers[1]
 
 
 def test_no_bandwidth_is_no_offloading(rematd):

@@ -2,6 +2,7 @@
  * implementations; the choice of implementations for a fixed list against all choices; every solver's
  * table against what must hold of any. Lists are judged by the naive judge of core_naive.h. */
 #include "property/core_random.h"
+#include "unit/steps.h"
 
 #include "core/choices.h"
 
@@ -199,38 +200,34 @@ static remat_problem problem_of(const remat_solver *solver, const remat_profile 
 
 /* ---- rotor and butt ---- */
 
-static void compare(search *s, const remat_solver *solver, const void *table)
+static void compare(search *s, const char *name, const steps *found)
 {
     double before = INFINITY;
-    for (size_t i = 0; i < solver->n_steps(table); i++) {
-        uint64_t budget = solver->step_budget(table, i);
-        double here = exhaustive(s, budget);
-        if (here != solver->step_makespan(table, i))
-            fail_msg("%s, budget %llu: %g, exhaustive search %g", solver->name,
-                     (unsigned long long)budget, solver->step_makespan(table, i), here);
-        assert_true(solver->lower_bound(table, budget) == here);
+    for (size_t i = 0; i < found->n; i++) {
+        uint64_t budget = found->items[i].model.budget;
+        double here = exhaustive(s, budget), makespan = found->items[i].model.makespan;
+        if (here != makespan)
+            fail_msg("%s, budget %llu: %g, exhaustive search %g", name, (unsigned long long)budget,
+                     makespan, here);
+        assert_true(steps_bound(found, budget) == here);
         if (budget > 0)
             assert_true(exhaustive(s, budget - 1) == before);
         before = here;
     }
-    assert_true(solver->n_steps(table) > 0);
+    assert_true(found->n > 0);
     assert_true(s->inputs_only || before == exhaustive(s, 1000));
 }
 
-/* Every step just as traced: what was predicted, to the byte. */
-static void check_steps(const remat_solver *solver, const void *table, const remat_problem *problem)
+/* Every step just as offered: what was predicted, to the byte. */
+static void check_steps(const steps *found, const remat_problem *problem)
 {
     static remat_moment moments[MOST_OPERATIONS];
-    for (size_t i = 0; i < solver->n_steps(table); i++) {
-        remat_operations list = {0};
-        remat_error error;
-        if (solver->trace(table, problem, i, &list, &error))
-            fail_msg("%s, step %zu: %s", solver->name, i, error.message);
-        naive_verdict verdict = naive_judge(problem->profile, &list, NULL, moments);
+    for (size_t i = 0; i < found->n; i++) {
+        naive_verdict verdict =
+            naive_judge(problem->profile, &found->items[i].operations, NULL, moments);
         assert_true(verdict.valid);
-        assert_true(verdict.makespan == solver->step_makespan(table, i));
-        assert_true(verdict.peak == solver->step_budget(table, i));
-        remat_operations_clear(&list);
+        assert_true(verdict.makespan == found->items[i].model.makespan);
+        assert_true(verdict.peak == found->items[i].model.budget);
     }
 }
 
@@ -247,12 +244,11 @@ static void persistent_solvers_equal_exhaustive_search(void **state)
         for (unsigned k = 0; k < 2; k++) {
             const remat_solver *solver = remat_solver_find(names[k]);
             remat_problem problem = problem_of(solver, p, NULL);
-            void *table = NULL;
+            steps found = steps_of(names[k], &problem);
             s->inputs_only = k == 1;
-            assert_int_equal(solver->tabulate(&problem, NULL, &table, NULL), REMAT_OK);
-            compare(s, solver, table);
-            check_steps(solver, table, &problem);
-            solver->table_free(table);
+            compare(s, names[k], &found);
+            check_steps(&found, &problem);
+            steps_clear(&found);
         }
         remat_profile_free(p);
     }
@@ -447,7 +443,9 @@ static void check_saved(const remat_table *table, const remat_problem *problem)
     assert_int_equal(n, n_loaded);
     for (size_t i = 0; i < n; i++)
         assert_true(points[i].peak == again[i].peak && points[i].makespan == again[i].makespan &&
-                    points[i].step == again[i].step && points[i].room == again[i].room);
+                    points[i].nominal_budget == again[i].nominal_budget &&
+                    points[i].list_bytes == again[i].list_bytes &&
+                    memcmp(points[i].list, again[i].list, points[i].list_bytes) == 0);
     check_frontier(loaded, problem);
     remat_table_free(loaded);
     remat_buffer_clear(&buffer);
@@ -463,21 +461,18 @@ static void views_bound_the_exact_table(void **state)
     for (unsigned round = 0; round < 200; round++) {
         remat_profile *p = random_chain(&d, 7);
         remat_problem problem = problem_of(rotor, p, NULL), slotted = problem;
-        void *exact = NULL;
-        assert_int_equal(rotor->tabulate(&problem, NULL, &exact, NULL), REMAT_OK);
+        steps exact = steps_of("rotor", &problem);
         assert_int_equal(
             remat_options_set(rotor, &slotted.options, "slots", 1 + below(&d, 400), NULL, NULL),
             REMAT_OK);
         remat_table *table = tabulated(rotor, &slotted);
         check_frontier(table, &slotted);
         check_saved(table, &slotted);
-        for (size_t i = 0; i < rotor->n_steps(exact); i++, compared++) {
-            uint64_t budget = rotor->step_budget(exact, i);
-            assert_true(remat_table_lower_bound(table, p, budget, INFINITY) <=
-                        rotor->step_makespan(exact, i));
-        }
+        for (size_t i = 0; i < exact.n; i++, compared++)
+            assert_true(remat_table_lower_bound(table, p, exact.items[i].model.budget, INFINITY) <=
+                        exact.items[i].model.makespan);
         remat_table_free(table);
-        rotor->table_free(exact);
+        steps_clear(&exact);
         remat_profile_free(p);
     }
     assert_true(compared > 500);

@@ -263,28 +263,17 @@ static void search_start(search *s, const support_join *join)
 
 /* ---- comparisons ---- */
 
-static ptrdiff_t step_within(const remat_solver *solver, const void *table, uint64_t budget)
-{
-    ptrdiff_t found = -1;
-    for (size_t i = 0; i < solver->n_steps(table) && solver->step_budget(table, i) <= budget; i++)
-        found = (ptrdiff_t)i;
-    return found;
-}
-
 static void compare(search *s, const remat_profile *profile, double slots, bool exact)
 {
     enum { MOST = 48 };
-    const remat_solver *solver = remat_solver_find("join");
     remat_problem problem = support_problem("join", profile, MOST);
     problem.options.values[0] = slots;
-    void *table = NULL;
-    assert_int_equal(solver->tabulate(&problem, NULL, &table, NULL), REMAT_OK);
-    support_check_steps("join", table, &problem, true);
-    uint64_t from = solver->n_steps(table) ? solver->step_budget(table, 0) : 8;
+    steps offered = steps_of("join", &problem);
+    support_check_offers("join", &offered, &problem, true);
+    uint64_t from = offered.n ? steps_least(&offered) : 8;
     for (uint64_t m = from > 2 ? from - 2 : 0; m < from + 8; m++) {
-        double optimum = exhaustive(s, m), bound = solver->lower_bound(table, m);
-        ptrdiff_t step = step_within(solver, table, m);
-        double found = step < 0 ? INFINITY : solver->step_makespan(table, (size_t)step);
+        double optimum = exhaustive(s, m), bound = steps_bound(&offered, m);
+        double found = steps_best(&offered, m);
         if (bound > optimum || found < optimum)
             fail_msg("budget %llu: bound %g, optimum %g, found %g", (unsigned long long)m, bound,
                      optimum, found);
@@ -292,7 +281,7 @@ static void compare(search *s, const remat_profile *profile, double slots, bool 
             fail_msg("budget %llu: bound %g, optimum %g, found %g in the exact class",
                      (unsigned long long)m, bound, optimum, found);
     }
-    solver->table_free(table);
+    steps_clear(&offered);
 }
 
 static void tiny_joins(void **state)
@@ -324,49 +313,19 @@ static void tiny_joins(void **state)
 
 /* ---- larger joins ---- */
 
-static void check_load(const remat_solver *solver, const remat_problem *problem, const void *table,
-                       uint64_t *seed)
-{
-    remat_buffer buffer = {0};
-    void *again = NULL;
-    assert_int_equal(solver->save(table, &buffer, NULL), REMAT_OK);
-    remat_reader reader = {.data = buffer.data, .length = buffer.length};
-    assert_int_equal(solver->load(problem, &reader, &again, NULL), REMAT_OK);
-    assert_int_equal(solver->n_steps(again), solver->n_steps(table));
-    for (size_t i = 0; i < solver->n_steps(table); i++) {
-        assert_int_equal(solver->step_budget(again, i), solver->step_budget(table, i));
-        assert_true(solver->step_makespan(again, i) == solver->step_makespan(table, i));
-    }
-    solver->table_free(again);
-    for (int round = 0; round < 40; round++) {
-        size_t at = (size_t)support_below(seed, round % 2 ? 48 : buffer.length);
-        uint8_t before = buffer.data[at];
-        buffer.data[at] = (uint8_t)support_random(seed);
-        reader = (remat_reader){.data = buffer.data, .length = round % 3 ? buffer.length : at};
-        if (solver->load(problem, &reader, &again, NULL) == REMAT_OK)
-            solver->table_free(again);
-        buffer.data[at] = before;
-    }
-    remat_buffer_clear(&buffer);
-}
-
 static void check_larger(const char *name, const remat_profile *profile, uint64_t budget,
-                         double slots, uint64_t *seed)
+                         double slots)
 {
     const remat_solver *solver = remat_solver_find(name);
     remat_problem problem = support_problem(name, profile, budget);
     remat_estimate estimate = {0};
-    remat_error error = {0};
-    void *table = NULL;
     problem.options.values[0] = slots;
     assert_int_equal(solver->estimate(&problem, &estimate, NULL), REMAT_OK);
     assert_true(estimate.table_bytes < UINT64_C(2000000000));
-    if (solver->tabulate(&problem, NULL, &table, &error))
-        fail_msg("%s", error.message);
-    assert_true(solver->n_steps(table) > 0);
-    support_check_steps(name, table, &problem, true);
-    check_load(solver, &problem, table, seed);
-    solver->table_free(table);
+    steps offered = steps_of(name, &problem);
+    assert_true(offered.n > 0);
+    support_check_offers(name, &offered, &problem, true);
+    steps_clear(&offered);
 }
 
 static void larger_joins(void **state)
@@ -377,9 +336,9 @@ static void larger_joins(void **state)
     for (int n = 0; n < 24; n++) {
         random_join(&seed, 8 + (uint32_t)n, 1 + (uint32_t)n % JOIN_BRANCHES, n % 2, n % 3, &join);
         remat_profile *profile = support_join_profile(&join);
-        check_larger("join", profile, 400, 0, &seed);
-        check_larger("join", profile, 60, n % 5 ? 90 : 23, &seed);
-        check_larger("equiv-chain", profile, 400, 0, &seed);
+        check_larger("join", profile, 400, 0);
+        check_larger("join", profile, 60, n % 5 ? 90 : 23);
+        check_larger("equiv-chain", profile, 400, 0);
         remat_profile_free(profile);
     }
 }
@@ -400,7 +359,7 @@ static void many_branches(void **state)
                 (support_stage){.a = 10, .delta = 10, .uf = 1, .ub = 2, .uses_output = j % 2};
     }
     remat_profile *profile = support_join_profile(&join);
-    check_larger("join", profile, 2000, 60, &seed);
+    check_larger("join", profile, 2000, 60);
     remat_profile_free(profile);
 }
 
@@ -422,8 +381,8 @@ static void chains(void **state)
                                         .uses_output = true,
                                         .reads_input = {false, i % 2 == 1}};
         remat_profile *profile = support_profile(&chain);
-        check_larger("join", profile, 200, 0, &seed);
-        check_larger("equiv-chain", profile, 200, 0, &seed);
+        check_larger("join", profile, 200, 0);
+        check_larger("equiv-chain", profile, 200, 0);
         remat_profile_free(profile);
     }
 }
@@ -439,26 +398,30 @@ static void check_point(const remat_table *join, uint64_t peak, double makespan,
                  point < 0 ? -1.0 : frontier[point].makespan);
 }
 
+static remat_status solve_sequential(const remat_problem *problem, const remat_host *host,
+                                     const remat_sink *sink, remat_error *error)
+{
+    return remat_join_offer_sequential(problem, sink, host, error);
+}
+
 static size_t check_sequential(const remat_table *join, const remat_problem *problem)
 {
-    remat_join_steps *steps = remat_join_steps_new(problem->profile);
+    const remat_solver sequential = {.solve = solve_sequential};
+    steps offered;
     remat_error error = {0};
-    assert_non_null(steps);
-    if (remat_join_add_sequential(problem, steps, NULL, &error))
+    if (steps_try(&sequential, problem, NULL, &offered, &error))
         fail_msg("%s", error.message);
-    size_t n = remat_join_steps_count(steps);
+    size_t n = offered.n;
     for (size_t i = 0; i < n; i++) {
-        remat_operations list = {0};
         remat_simulation simulation;
-        assert_int_equal(remat_join_steps_trace(steps, problem, i, &list, NULL), REMAT_OK);
-        assert_int_equal(
-            remat_simulate(problem->profile, &list, NULL, NULL, NULL, &simulation, NULL), REMAT_OK);
+        assert_int_equal(remat_simulate(problem->profile, &offered.items[i].operations, NULL, NULL,
+                                        NULL, &simulation, NULL),
+                         REMAT_OK);
         if (!simulation.valid)
             fail_msg("operation %zu: %s", simulation.bad_operation, simulation.reason);
         check_point(join, simulation.peak, simulation.makespan, "rotor, sequentialised");
-        remat_operations_clear(&list);
     }
-    remat_join_steps_free(steps);
+    steps_clear(&offered);
     return n;
 }
 
@@ -510,9 +473,9 @@ static void cancelled(void **state)
     remat_problem problem = support_problem("join", profile, 100);
     for (int polls = 0; polls < 60; polls += 7) {
         int left = polls;
-        void *table = NULL;
+        remat_table *table = NULL;
         const remat_host host = {.data = &left, .cancelled = wish};
-        assert_int_equal(solver->tabulate(&problem, &host, &table, NULL), REMAT_CANCELLED);
+        assert_int_equal(remat_tabulate(solver, &problem, &host, &table, NULL), REMAT_CANCELLED);
         assert_null(table);
     }
     remat_profile_free(profile);

@@ -40,23 +40,12 @@ static void uniform(support_chain *chain, support_stage *stages, uint32_t n, uin
             .a = 4, .saved = saved, .delta = 4, .uf = 1, .ub = 1000, .uses_output = true};
 }
 
-static void *tabulate(const char *name, const remat_problem *problem)
+static bool has_makespan(const steps *s, double makespan)
 {
-    void *table = NULL;
-    remat_error error = {0};
-    const remat_solver *solver = remat_solver_find(name);
-    if (solver->tabulate(problem, NULL, &table, &error))
-        fail_msg("%s: %s", name, error.message);
-    return table;
-}
-
-/* Makespan of the best step within budget. */
-static double best_within(const remat_solver *solver, const void *table, uint64_t budget)
-{
-    double best = INFINITY;
-    for (size_t i = 0; i < solver->n_steps(table) && solver->step_budget(table, i) <= budget; i++)
-        best = solver->step_makespan(table, i);
-    return best;
+    for (size_t i = 0; i < s->n; i++)
+        if (s->items[i].model.makespan == makespan)
+            return true;
+    return false;
 }
 
 /* On a uniform chain bptt-hsm is Revolve: C(t,m) - t forward steps (Gruslys et al., section 3). */
@@ -69,68 +58,35 @@ static void hidden_states_are_revolve(void **state)
     uniform(&chain, stages, STAGES, 0);
     remat_profile *profile = support_profile(&chain);
     remat_problem problem = support_problem("revolve", profile, 1000);
-    const remat_solver *revolve = remat_solver_find("revolve"),
-                       *hsm = remat_solver_find("bptt-hsm");
-    void *by_form = tabulate("revolve", &problem);
+    steps by_form = steps_of("revolve", &problem);
     problem.options.values[0] = 1;
-    void *by_program = tabulate("revolve", &problem);
-    support_check_steps("revolve", by_program, &problem, true);
+    steps by_program = steps_of("revolve", &problem);
+    support_check_steps("revolve", &by_program, &problem, true);
     problem = support_problem("bptt-hsm", profile, 1000);
-    void *bptt = tabulate("bptt-hsm", &problem);
-    support_check_steps("bptt-hsm", bptt, &problem, true);
+    steps bptt = steps_of("bptt-hsm", &problem);
+    support_check_steps("bptt-hsm", &bptt, &problem, true);
     for (uint32_t c = 1; c < STAGES; c++) {
         double makespan = STAGES * 1001.0 + remat_revolve_forwards(STAGES, c);
-        bool in_form = false, in_program = false, in_bptt = false;
-        for (size_t i = 0; i < revolve->n_steps(by_form); i++)
-            in_form |= revolve->step_makespan(by_form, i) == makespan;
-        for (size_t i = 0; i < revolve->n_steps(by_program); i++)
-            in_program |= revolve->step_makespan(by_program, i) == makespan;
-        for (size_t i = 0; i < hsm->n_steps(bptt); i++)
-            in_bptt |= hsm->step_makespan(bptt, i) == makespan;
-        assert_true(in_form && in_program && in_bptt);
+        assert_true(has_makespan(&by_form, makespan) && has_makespan(&by_program, makespan) &&
+                    has_makespan(&bptt, makespan));
     }
-    revolve->table_free(by_form);
-    revolve->table_free(by_program);
-    hsm->table_free(bptt);
+    steps_clear(&by_form);
+    steps_clear(&by_program);
+    steps_clear(&bptt);
     remat_profile_free(profile);
 }
 
-static void check_family(const char *name, const remat_profile *profile, const void *optimal)
+static void check_family(const char *name, const remat_profile *profile, const steps *optimal)
 {
-    const remat_solver *rotor = remat_solver_find("rotor"), *solver = remat_solver_find(name);
     remat_problem problem = support_problem(name, profile, UINT64_C(1) << 40);
-    remat_error error = {0};
-    if (remat_solver_accepts(solver, &problem, &error))
+    if (remat_solver_accepts(remat_solver_find(name), &problem, NULL))
         return;
-    void *table = tabulate(name, &problem), *loaded = NULL;
-    assert_true(solver->n_steps(table) > 0);
-    support_check_steps(name, table, &problem, true);
-    for (size_t i = 0; i < solver->n_steps(table); i++) {
-        uint64_t budget = solver->step_budget(table, i);
-        assert_true(best_within(rotor, optimal, budget) <= solver->step_makespan(table, i));
-    }
-    remat_buffer buffer = {0};
-    assert_int_equal(solver->save(table, &buffer, &error), REMAT_OK);
-    remat_reader reader = {.data = buffer.data, .length = buffer.length};
-    assert_int_equal(solver->load(&problem, &reader, &loaded, &error), REMAT_OK);
-    support_check_steps(name, loaded, &problem, true);
-    for (size_t i = 0; i < buffer.length; i++) {
-        void *damaged = NULL;
-        buffer.data[i] ^= 16;
-        reader = (remat_reader){.data = buffer.data, .length = buffer.length};
-        if (solver->load(&problem, &reader, &damaged, &error) == REMAT_OK) {
-            for (size_t step = 0; step < solver->n_steps(damaged); step++) {
-                remat_operations operations = {0};
-                (void)solver->trace(damaged, &problem, step, &operations, &error);
-                remat_operations_clear(&operations);
-            }
-            solver->table_free(damaged);
-        }
-        buffer.data[i] ^= 16;
-    }
-    remat_buffer_clear(&buffer);
-    solver->table_free(loaded);
-    solver->table_free(table);
+    steps s = steps_of(name, &problem);
+    assert_true(s.n > 0);
+    support_check_steps(name, &s, &problem, true);
+    for (size_t i = 0; i < s.n; i++)
+        assert_true(steps_best(optimal, s.items[i].model.budget) <= s.items[i].model.makespan);
+    steps_clear(&s);
 }
 
 static void no_family_beats_rotor(void **state)
@@ -153,10 +109,10 @@ static void no_family_beats_rotor(void **state)
         }
         remat_profile *profile = support_profile(&chain);
         remat_problem problem = support_problem("rotor", profile, 100000);
-        void *optimal = tabulate("rotor", &problem);
+        steps optimal = steps_of("rotor", &problem);
         for (size_t k = 0; k < sizeof names / sizeof *names; k++)
-            check_family(names[k], profile, optimal);
-        remat_solver_find("rotor")->table_free(optimal);
+            check_family(names[k], profile, &optimal);
+        steps_clear(&optimal);
         remat_profile_free(profile);
     }
 }

@@ -6,34 +6,31 @@
 #include <string.h>
 
 /* Last step within budget, or -1. */
-static ptrdiff_t step_within(const remat_solver *solver, const void *table, uint64_t budget)
+static ptrdiff_t step_within(const steps *s, uint64_t budget)
 {
     ptrdiff_t found = -1;
-    for (size_t i = 0; i < solver->n_steps(table) && solver->step_budget(table, i) <= budget; i++)
+    for (size_t i = 0; i < s->n && s->items[i].model.budget <= budget; i++)
         found = (ptrdiff_t)i;
     return found;
 }
 
-static void check_numbers(const json_t *instance, const void *table)
+static void check_numbers(const json_t *instance, const steps *s)
 {
-    const remat_solver *rotor = remat_solver_find("rotor");
-    size_t count = rotor->n_steps(table);
     uint64_t budget = integer(instance, "budget");
-    assert_true(count > 0);
-    assert_int_equal(rotor->step_budget(table, 0), integer(instance, "min_feasible_budget"));
-    assert_int_equal(rotor->step_budget(table, count - 1),
-                     integer(instance, "no_recompute_budget"));
-    ptrdiff_t step = step_within(rotor, table, budget);
-    double bound = rotor->lower_bound(table, budget);
+    assert_true(s->n > 0);
+    assert_int_equal(s->items[0].model.budget, integer(instance, "min_feasible_budget"));
+    assert_int_equal(s->items[s->n - 1].model.budget, integer(instance, "no_recompute_budget"));
+    ptrdiff_t step = step_within(s, budget);
+    double bound = steps_bound(s, budget);
     if (json_is_null(json_object_get(instance, "optimal_makespan"))) {
         assert_int_equal(step, -1);
         assert_true(isinf(bound));
         return;
     }
     assert_true(step >= 0);
-    assert_true(rotor->step_makespan(table, (size_t)step) == number(instance, "optimal_makespan"));
+    assert_true(s->items[step].model.makespan == number(instance, "optimal_makespan"));
     assert_true(bound == number(instance, "optimal_makespan"));
-    assert_int_equal(rotor->step_budget(table, (size_t)step), integer(instance, "peak"));
+    assert_int_equal(s->items[step].model.budget, integer(instance, "peak"));
 }
 
 /* Through liveness, states and simulator: never slower, never larger than the model says. */
@@ -66,23 +63,18 @@ static void check_table(const json_t *instance, const remat_problem *problem)
 }
 
 /* A heuristic's or restricted solver's step never beats the optimum of its bytes. */
-static void check_other(const char *name, const remat_problem *problem, const void *optimal)
+static void check_other(const char *name, const remat_problem *problem, const steps *optimal)
 {
-    const remat_solver *rotor = remat_solver_find("rotor"), *solver = remat_solver_find(name);
-    void *table = NULL;
-    remat_error error = {0};
+    const remat_solver *solver = remat_solver_find(name);
     remat_problem own = *problem;
     own.options = remat_options_default(solver);
-    if (remat_solver_accepts(solver, &own, &error))
+    if (remat_solver_accepts(solver, &own, NULL))
         return;
-    assert_int_equal(solver->tabulate(&own, NULL, &table, &error), REMAT_OK);
-    support_check_steps(name, table, &own, true);
-    for (size_t i = 0; i < solver->n_steps(table); i++) {
-        ptrdiff_t step = step_within(rotor, optimal, solver->step_budget(table, i));
-        assert_true(step >= 0);
-        assert_true(rotor->step_makespan(optimal, (size_t)step) <= solver->step_makespan(table, i));
-    }
-    solver->table_free(table);
+    steps s = steps_of(name, &own);
+    support_check_steps(name, &s, &own, true);
+    for (size_t i = 0; i < s.n; i++)
+        assert_true(steps_best(optimal, s.items[i].model.budget) <= s.items[i].model.makespan);
+    steps_clear(&s);
 }
 
 static void check_instance(const json_t *instance)
@@ -91,17 +83,14 @@ static void check_instance(const json_t *instance)
     support_chain chain;
     remat_profile *profile = read_chain(instance, &chain, stages);
     remat_problem problem = support_problem("rotor", profile, integer(instance, "budget"));
-    const remat_solver *rotor = remat_solver_find("rotor");
-    void *table = NULL;
-    remat_error error = {0};
-    assert_int_equal(rotor->tabulate(&problem, NULL, &table, &error), REMAT_OK);
-    check_numbers(instance, table);
-    support_check_steps("rotor", table, &problem, true);
+    steps rotor = steps_of("rotor", &problem);
+    check_numbers(instance, &rotor);
+    support_check_steps("rotor", &rotor, &problem, true);
     check_table(instance, &problem);
     static const char *const others[] = {"chen-sqrt", "chen-greedy", "revolve"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        check_other(others[i], &problem, table);
-    rotor->table_free(table);
+        check_other(others[i], &problem, &rotor);
+    steps_clear(&rotor);
     remat_profile_free(profile);
 }
 

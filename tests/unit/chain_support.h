@@ -11,6 +11,8 @@
 
 #include "remat/table.h"
 
+#include "steps.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -120,37 +122,38 @@ static inline remat_problem support_problem(const char *solver, const remat_prof
                            .max_budget = max_budget};
 }
 
-/* Replays every step of a solver's table just as traced: valid, with exactly the nominal budget as
- * its peak (in_place: at most) and exactly the predicted makespan (integer times). Budgets increase
- * and makespans decrease. */
-static inline void support_check_steps(const char *name, const void *table,
-                                       const remat_problem *problem, bool exact_peak)
+/* Replays every step just as offered: valid, with exactly the nominal budget as its peak (in_place:
+ * at most) and exactly the predicted makespan (integer times). */
+static inline void support_check_offers(const char *name, const steps *s,
+                                        const remat_problem *problem, bool exact_peak)
 {
-    const remat_solver *solver = remat_solver_find(name);
-    for (size_t i = 0; i < solver->n_steps(table); i++) {
-        remat_operations operations = {0};
+    for (size_t i = 0; i < s->n; i++) {
         remat_error error = {0};
         remat_simulation simulation;
-        if (solver->trace(table, problem, i, &operations, &error))
-            fail_msg("%s: trace of step %zu: %s", name, i, error.message);
-        assert_int_equal(
-            remat_simulate(problem->profile, &operations, NULL, NULL, NULL, &simulation, &error),
-            REMAT_OK);
+        const remat_model *model = &s->items[i].model;
+        assert_int_equal(remat_simulate(problem->profile, &s->items[i].operations, NULL, NULL, NULL,
+                                        &simulation, &error),
+                         REMAT_OK);
         if (!simulation.valid)
             fail_msg("%s: step %zu: operation %zu: %s", name, i, simulation.bad_operation,
                      simulation.reason);
-        if (simulation.makespan != solver->step_makespan(table, i))
+        if (simulation.makespan != model->makespan)
             fail_msg("%s: step %zu: makespan %.17g, predicted %.17g", name, i, simulation.makespan,
-                     solver->step_makespan(table, i));
-        uint64_t nominal = solver->step_budget(table, i);
-        if (exact_peak ? simulation.peak != nominal : simulation.peak > nominal)
+                     model->makespan);
+        if (exact_peak ? simulation.peak != model->budget : simulation.peak > model->budget)
             fail_msg("%s: step %zu: peak %llu, nominal %llu", name, i,
-                     (unsigned long long)simulation.peak, (unsigned long long)nominal);
-        if (i > 0) {
-            assert_true(nominal > solver->step_budget(table, i - 1));
-            assert_true(solver->step_makespan(table, i) < solver->step_makespan(table, i - 1));
-        }
-        remat_operations_clear(&operations);
+                     (unsigned long long)simulation.peak, (unsigned long long)model->budget);
+    }
+}
+
+/* The same, and budgets increase and makespans decrease. */
+static inline void support_check_steps(const char *name, const steps *s,
+                                       const remat_problem *problem, bool exact_peak)
+{
+    support_check_offers(name, s, problem, exact_peak);
+    for (size_t i = 1; i < s->n; i++) {
+        assert_true(s->items[i].model.budget > s->items[i - 1].model.budget);
+        assert_true(s->items[i].model.makespan < s->items[i - 1].model.makespan);
     }
 }
 

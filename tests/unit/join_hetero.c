@@ -89,11 +89,10 @@ static double solved(const char *name, const remat_profile *profile, uint64_t bu
     remat_schedule schedule;
     remat_error error = {0};
     double makespan = INFINITY;
-    void *inner = NULL;
-    assert_int_equal(solver->tabulate(&problem, NULL, &inner, &error), REMAT_OK);
-    support_check_steps(name, inner, &problem, true);
-    *ret_bound = solver->lower_bound ? solver->lower_bound(inner, budget) : 0;
-    solver->table_free(inner);
+    steps offered = steps_of(name, &problem);
+    support_check_offers(name, &offered, &problem, true);
+    *ret_bound = steps_bound(&offered, budget);
+    steps_clear(&offered);
     if (remat_tabulate(solver, &problem, NULL, &table, &error))
         fail_msg("%s", error.message);
     remat_status status = remat_table_schedule(table, &problem, budget, &schedule, &error);

@@ -23,6 +23,9 @@ typedef enum remat_effort {
     REMAT_THOROUGH /* some seconds to a minute */
 } remat_effort;
 
+/* Past so many nodes a list is left as it is. */
+#define REMAT_IMPROVED_NODES 10000u
+
 /* "quick", "thorough". */
 const char *remat_effort_name(remat_effort effort);
 
@@ -31,7 +34,7 @@ const char *remat_effort_name(remat_effort effort);
  * makespan of any schedule within the budget; the search ends when it is reached (0: unknown).
  * *ret_list, which must be empty and is the caller's to clear, is a valid list with its D, S and R.
  * REMAT_INFEASIBLE when nothing was found that fits, which proves nothing; REMAT_CANCELLED;
- * REMAT_TOO_LARGE for sizes that add up to 2^51 bytes and no start. Thread-safe. */
+ * REMAT_TOO_LARGE for sizes that add up to 2^51 bytes or too many nodes, and no start. Thread-safe. */
 remat_status remat_improve(const remat_profile *profile, const remat_operations *start,
                            uint64_t budget, uint32_t alignment, remat_effort effort,
                            double lower_bound, const remat_host *host, remat_operations *ret_list,

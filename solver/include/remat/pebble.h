@@ -9,6 +9,7 @@
 #ifndef REMAT_JOIN_PEBBLE_H
 #define REMAT_JOIN_PEBBLE_H
 
+#include "remat/bytes.h"
 #include "remat/solver.h"
 
 enum { REMAT_PEBBLE_BRANCHES = 8, REMAT_PEBBLE_EDGE = 4096, REMAT_PEBBLE_SLOTS = 65535 };

@@ -1,20 +1,19 @@
 /* What a solver is, for those who write one, and the list of those there are.
  *
- * To add a solver: write one file under solver/ that ends in one `const remat_solver`, and add its
- * name to the list in solver/core/registry.c. Storage, api and server need no change.
+ * To add a solver: write one file under solver/ that ends in one `const remat_solver`, add its name
+ * to the list in core/registry.c and the file to solver/meson.build. That is all: storage, api,
+ * server and clients serve it with frontier, curve and restarts. chain/chen_sqrt.c is the one to copy.
  *
- * A solver computes a *table* once and traces schedules out of it. A table holds a finite family of
- * schedules, its *steps* 0 .. n_steps-1, in increasing order of nominal budget (the bytes the
- * solver's own model says a step needs); where the model is exact, with strictly decreasing predicted
- * makespan, elsewhere with makespans in any order, as the replay decides. The rest is
- * done for every solver alike (remat/table.h): each step is traced, passed through liveness and the
- * states pass, and replayed by the simulator; what counts afterwards is its replayed peak and
- * makespan. So a solver's model may count values longer than they are needed and no schedule is
- * lost by it, and no table promises what the simulator does not confirm.
+ * A solver offers operation lists, as many as it likes, for as many budgets as it likes, up to
+ * problem->max_budget. The rest is done for every solver alike (remat/table.h): each list is passed
+ * through liveness and the states pass, given implementations where nodes have alternatives, and
+ * replayed by the simulator; the table keeps those that no other beats in replayed peak and makespan.
+ * So a solver's model may count values longer than they are needed and no list is lost by it, and no
+ * table promises what the simulator does not confirm.
  *
  * A solver uses libc and libm, starts no thread, keeps no global state, prints nothing. Its
- * functions are called with a profile that remat_solver_accepts has accepted. Tables are read-only
- * after tabulate and may be traced by any number of threads at once. */
+ * functions are called with a profile that remat_solver_accepts has accepted. What it computes on
+ * the way is its own and is freed when solve returns. */
 #ifndef REMAT_SOLVER_H
 #define REMAT_SOLVER_H
 
@@ -36,7 +35,7 @@ typedef struct remat_host {
     void (*progress)(void *data,
                      double fraction); /* 0 to 1, not decreasing, at most some hundred */
     bool (*cancelled)(void *data);     /* polled at least every 10 ms; any thread */
-    uint64_t memory_limit;             /* bytes of one table; 0: none */
+    uint64_t memory_limit;             /* bytes of one solve, the table included; 0: none */
 } remat_host;
 
 /* Convenience for solvers; all accept a NULL host. */
@@ -72,20 +71,20 @@ typedef struct remat_options {
     double values[REMAT_MAX_OPTIONS];
 } remat_options;
 
-/* ---- the solver ---- */
+/* ---- the problem ---- */
 
 /* What is to be solved. The members outlive every call they are passed to. */
 typedef struct remat_problem {
     const remat_profile *profile;
     const remat_link *link; /* NULL: no offloading */
     remat_options options;  /* of the solver at hand */
-    uint64_t max_budget;    /* bytes; a table must serve every budget up to this one */
+    uint64_t max_budget;    /* bytes; lists are wanted for every budget up to this one */
 } remat_problem;
 
 typedef struct remat_estimate {
-    uint64_t table_bytes; /* most memory that tabulate holds at once, within 10 % where it can be
+    uint64_t table_bytes; /* most memory that solve holds at once, within 10 % where it can be
                              known */
-    uint64_t least_bytes; /* with which tabulate can do by making a coarser table; 0: table_bytes */
+    uint64_t least_bytes; /* with which solve can do by counting more coarsely; 0: table_bytes */
     double updates;       /* inner updates of the recurrence */
 } remat_estimate;
 
@@ -94,32 +93,6 @@ typedef enum remat_optimality {
     REMAT_OPTIMAL_IN_CLASS, /* none of the solver's class is */
     REMAT_HEURISTIC
 } remat_optimality;
-
-/* Bytes under construction; {0} is empty. Numbers are written little endian. Owns data. */
-typedef struct remat_buffer {
-    uint8_t *data;
-    size_t length, capacity;
-} remat_buffer;
-
-remat_status remat_buffer_put(remat_buffer *buffer, const void *bytes, size_t length);
-remat_status remat_buffer_put_u32(remat_buffer *buffer, uint32_t value);
-remat_status remat_buffer_put_u64(remat_buffer *buffer, uint64_t value);
-remat_status remat_buffer_put_f64(remat_buffer *buffer, double value);
-void remat_buffer_clear(remat_buffer *buffer);
-
-/* A cursor over bytes somebody else owns. A read past the end sets failed, yields 0 and stays
- * failed. */
-typedef struct remat_reader {
-    const uint8_t *data;
-    size_t length, position;
-    bool failed;
-} remat_reader;
-
-uint32_t remat_reader_u32(remat_reader *reader);
-uint64_t remat_reader_u64(remat_reader *reader);
-double remat_reader_f64(remat_reader *reader);
-/* The next length bytes, or NULL. */
-const uint8_t *remat_reader_bytes(remat_reader *reader, size_t length);
 
 enum {
     REMAT_ACCEPTS_CHAIN = 1,
@@ -132,60 +105,91 @@ enum {
     REMAT_BASELINE_ON_CHAINS = 64 /* the same, of chains only */
 };
 
+/* ---- where lists go ---- */
+
+/* What the solver's own model says of a list; every member may be 0: it says nothing. */
+typedef struct remat_model {
+    uint64_t budget;     /* nominal bytes; 0: the replayed peak */
+    uint64_t model_peak; /* peak by the paper's own equations; 0: budget */
+    double makespan;     /* predicted: a replay that is slower is a bug of the solver */
+    bool tentative;      /* the simulator may reject the list, which is then left out; of any other
+                            list that is a bug of the solver */
+} remat_model;
+
+/* Writes list number index into an empty list: F, A, B, O, P and D, where D may be left to the
+ * liveness pass; S and R are left to the states pass. REMAT_INFEASIBLE, without a message, where
+ * there is no such list. Runs on several workers of the host at once. */
+typedef remat_status remat_tracer(void *context, size_t index, remat_operations *operations,
+                                  remat_model *model, remat_error *error);
+
+/* The core's, or that of a solver that asks another one (join/others.c). */
+typedef struct remat_sink {
+    void *data; /* handed to each function below */
+    remat_status (*offer)(void *data, size_t count, remat_tracer *trace, void *context,
+                          remat_error *error);
+    remat_status (*bound)(void *data, uint64_t budget, double makespan, remat_error *error);
+    remat_status (*hold)(void *data, uint64_t bytes, remat_error *error);
+    double (*best)(void *data, uint64_t budget);
+    void (*bind)(void *data);
+} remat_sink;
+
+/* Offers count lists, traced and judged in parallel; of equal ones the first stays. On failure, and
+ * at the host's wish REMAT_CANCELLED, solve ends with that status. */
+remat_status remat_offer_lists(const remat_sink *sink, size_t count, remat_tracer *trace,
+                               void *context, remat_error *error);
+
+/* Offers one. model may be NULL: it says nothing. */
+remat_status remat_offer(const remat_sink *sink, const remat_operations *operations,
+                         const remat_model *model, remat_error *error);
+
+/* No schedule of the solver's class within budget bytes is faster than makespan (INFINITY: none is
+ * within it). What is said of a budget holds of every smaller one. */
+remat_status remat_offer_bound(const remat_sink *sink, uint64_t budget, double makespan,
+                               remat_error *error);
+
+/* The solver holds so many bytes beside the table from now on: REMAT_TOO_LARGE when both pass the
+ * host's limit. */
+remat_status remat_sink_hold(const remat_sink *sink, uint64_t bytes, remat_error *error);
+
+/* Replayed makespan of the best list so far that fits budget; INFINITY when there is none. */
+double remat_sink_best(const remat_sink *sink, uint64_t budget);
+
+/* For solvers whose lists depend on problem->max_budget (slots of memory are cut from it): the table
+ * answers questions up to that budget and no others, so that an answer never depends on what was
+ * asked before. Whoever reads max_budget calls this. */
+void remat_sink_bind(const remat_sink *sink);
+
+/* ---- the solver ---- */
+
 typedef struct remat_solver {
     const char *name;        /* "rotor" */
     const char *summary;     /* one sentence */
     const char *source;      /* the paper */
     const char *optimal_for; /* what it is optimal for; "" for a heuristic */
     unsigned accepts;        /* REMAT_ACCEPTS_..., REMAT_HOMOGENEOUS_ONLY, REMAT_NEEDS_LINK */
-    unsigned table_version;  /* counts up when saved tables change their meaning */
+    unsigned version;        /* counts up when its lists or bounds change */
     const remat_option *options;
     size_t n_options;
+    const char *class_name; /* of its bounds: "persistent schedules"; NULL where it offers none */
+    bool bounds_all;        /* they hold for every schedule without O and P */
+    bool improved; /* its answers go through the improver (remat/improve.h), as auto's do */
 
     /* NULL, or a check beyond the shape: REMAT_NOT_ACCEPTED naming the node. */
     remat_status (*check)(const remat_problem *problem, remat_error *error);
 
-    /* Whether tabulate chooses among the alternatives of nodes by itself; otherwise (NULL: never) it
+    /* Whether solve chooses among the alternatives of nodes by itself; otherwise (NULL: never) it
      * is shown profiles without alternatives only (remat/table.h). */
     bool (*chooses)(const remat_problem *problem);
 
-    /* Allocates nothing that grows with the table. */
+    /* Allocates nothing that grows with the work. NULL: it offers a list or two, in no time. */
     remat_status (*estimate)(const remat_problem *problem, remat_estimate *ret_estimate,
                              remat_error *error);
 
-    /* The expensive part. A profile that no budget up to max_budget can serve gives a table of no
-     * steps, not an error. REMAT_CANCELLED within 50 ms of the host's wish; REMAT_TOO_LARGE when
-     * the table would pass the host's memory limit. */
-    remat_status (*tabulate)(const remat_problem *problem, const remat_host *host, void **ret_table,
-                             remat_error *error);
-    void (*table_free)(void *table); /* accepts NULL */
-    uint64_t (*table_bytes)(const void *table);
-    /* Every larger budget is served by the last step up to this one: UINT64_MAX if there is no
-     * limit. */
-    uint64_t (*table_max_budget)(const void *table);
-
-    size_t (*n_steps)(const void *table);
-    uint64_t (*step_budget)(const void *table, size_t step); /* nominal, bytes */
-    double (*step_makespan)(const void *table, size_t step); /* predicted */
-    /* Peak by the paper's own equations, in bytes, where step_budget is another number; else NULL. */
-    uint64_t (*model_peak)(const void *table, size_t step);
-    /* predicted */
-    /* Appends the operations of a step to an empty list; D may be left to the liveness pass, S and
-     * R to the states pass. The caller clears the list, on failure too. */
-    remat_status (*trace)(const void *table, const remat_problem *problem, size_t step,
-                          remat_operations *operations, remat_error *error);
-
-    /* Least makespan that any schedule of the solver's class can have in budget bytes, INFINITY
-     * when none fits; NULL when the method gives no bound. */
-    double (*lower_bound)(const void *table, uint64_t budget);
-    const char *class_name; /* of lower_bound: "persistent schedules"; "" without one */
-    bool bounds_all;        /* lower_bound holds for every schedule without O and P */
-
-    /* The table without header or checksum (remat/table.h adds them). load must survive any bytes:
-     * REMAT_CORRUPT. */
-    remat_status (*save)(const void *table, remat_buffer *buffer, remat_error *error);
-    remat_status (*load)(const remat_problem *problem, remat_reader *reader, void **ret_table,
-                         remat_error *error);
+    /* The expensive part. A profile that no budget up to max_budget can serve gives no lists, not
+     * an error. REMAT_CANCELLED within 50 ms of the host's wish; REMAT_TOO_LARGE when it would pass
+     * the host's memory limit. */
+    remat_status (*solve)(const remat_problem *problem, const remat_host *host,
+                          const remat_sink *sink, remat_error *error);
 } remat_solver;
 
 /* All solvers, cheapest first; static, *ret_count of them. */

@@ -1,17 +1,18 @@
 /* From a problem to verified schedules.
  *
- * remat_tabulate runs a solver and replays every step of its table through the simulator. What
- * remains is the *frontier*: the steps no other step beats in both replayed peak and replayed
- * makespan. It answers every budget: the best schedule is the last point whose peak fits, the least
- * feasible budget is the first point's peak, and the trade-off curve is the frontier itself. Larger
- * budgets never give slower schedules, by construction.
+ * remat_tabulate runs a solver and replays every list it offers through the simulator. What remains
+ * is the *frontier*: the lists no other beats in both replayed peak and replayed makespan. It answers
+ * every budget: the best schedule is the last point whose peak fits, the least feasible budget is the
+ * first point's peak, and the trade-off curve is the frontier itself. Larger budgets never give
+ * slower schedules, by construction. A table is the frontier with its lists, packed, and the solver's
+ * lower bound as a staircase over budgets; it is the same kind for every solver.
  *
  * Alternatives. Most solvers know one implementation of each node. Where a profile has alternatives
- * they tabulate it twice: with the nodes' own implementations, and with every cost of a node at its
- * least. For each list of either table, implementations are chosen within several rooms
+ * they solve it twice: with the nodes' own implementations, and with every cost of a node at its
+ * least. For each list of either, implementations are chosen within several rooms
  * (core/choices.h), and all of that is replayed. So no budget is served slower than without the
- * alternatives, and bounds come from the second table, which is at most as slow as any choice.
- * Where a solver chooses by itself (remat_solver.chooses) it tabulates once; its lists get the same
+ * alternatives, and bounds come from the second solve, which is at most as slow as any choice.
+ * Where a solver chooses by itself (remat_solver.chooses) it solves once; its lists get the same
  * choices on top.
  *
  * A table does not hold its profile: pass the same one (or an equal one) with every call. Functions
@@ -19,17 +20,19 @@
 #ifndef REMAT_TABLE_H
 #define REMAT_TABLE_H
 
+#include "remat/bytes.h"
 #include "remat/layout.h"
 #include "remat/solver.h"
 
 typedef struct remat_table remat_table;
 
 typedef struct remat_point {
-    uint64_t peak;   /* bytes, replayed: increasing along the frontier */
-    double makespan; /* replayed: strictly decreasing */
-    uint64_t room;   /* bytes within which every operation of the list has its fastest
-                        implementation; 0: the implementations are the solver's */
-    uint32_t step;   /* of the solver's table; of a second one, counted on from the first */
+    uint64_t peak;           /* bytes, replayed: increasing along the frontier */
+    double makespan;         /* replayed: strictly decreasing */
+    uint64_t nominal_budget; /* as in remat_schedule */
+    uint64_t model_peak;
+    uint8_t *list; /* the table's own: packed operations */
+    size_t list_bytes;
 } remat_point;
 
 typedef struct remat_schedule {
@@ -45,16 +48,18 @@ typedef struct remat_schedule {
 } remat_schedule;
 
 /* Checks that the solver accepts the problem, refuses by the estimate (REMAT_TOO_LARGE names both
- * numbers) before anything is allocated, tabulates and verifies. A step that the simulator rejects
- * or whose replay is slower than predicted is a bug: REMAT_INTERNAL names solver and step. */
+ * numbers) before anything is allocated, solves and verifies. A list that the simulator rejects or
+ * whose replay is slower than predicted is a bug: REMAT_INTERNAL names solver and list. */
 remat_status remat_tabulate(const remat_solver *solver, const remat_problem *problem,
                             const remat_host *host, remat_table **ret_table, remat_error *error);
 
 void remat_table_free(remat_table *table); /* accepts NULL */
 
 const remat_solver *remat_table_solver(const remat_table *table);
-uint64_t remat_table_bytes(const remat_table *table);      /* memory it holds */
-uint64_t remat_table_max_budget(const remat_table *table); /* budgets it serves */
+uint64_t remat_table_bytes(const remat_table *table); /* memory it holds */
+/* Whether it answers questions up to max_budget as a table made for just that would: a table whose
+ * solver cut its slots from the problem's max_budget serves that one only. */
+bool remat_table_serves(const remat_table *table, uint64_t max_budget);
 const remat_point *remat_table_frontier(const remat_table *table, size_t *ret_count);
 
 /* Index of the last frontier point that fits budget, or -1 when none does. */
@@ -64,9 +69,9 @@ ptrdiff_t remat_table_point(const remat_table *table, uint64_t budget);
 double remat_table_lower_bound(const remat_table *table, const remat_profile *profile,
                                uint64_t budget, double makespan);
 
-/* The best schedule within budget, replayed again now; options are those the table was made with.
- * REMAT_INFEASIBLE carries the least budget in error->number (0 when the table has no schedule at all). *ret_schedule is written on success
- * only; clear it with remat_schedule_clear. */
+/* The best schedule within budget, replayed again now: REMAT_CORRUPT when it is not what it was.
+ * REMAT_INFEASIBLE carries the least budget in error->number (0 when the table has no schedule at
+ * all). *ret_schedule is written on success only; clear it with remat_schedule_clear. */
 remat_status remat_table_schedule(const remat_table *table, const remat_problem *problem,
                                   uint64_t budget, remat_schedule *ret_schedule,
                                   remat_error *error);
@@ -78,18 +83,17 @@ remat_status remat_table_trace(const remat_table *table, const remat_problem *pr
 
 void remat_schedule_clear(remat_schedule *schedule);
 
-/* The table as bytes: magic, versions, solver, fingerprint of the profile, payload, checksum;
- * little endian everywhere. buffer must be empty. */
+/* The table as bytes: magic, versions, solver, fingerprint of profile, link and options, bounds,
+ * frontier, checksum; little endian everywhere. buffer must be empty. */
 remat_status remat_table_save(const remat_table *table, remat_buffer *buffer, remat_error *error);
 
-/* Reads what remat_table_save wrote for the same solver, options and profile. REMAT_CORRUPT for
- * damaged bytes, REMAT_NEWER for another version of format or solver, REMAT_INVALID for another
- * profile. */
+/* Reads what remat_table_save wrote for the same solver and problem. REMAT_CORRUPT for damaged
+ * bytes, REMAT_NEWER for another version of format or solver, REMAT_INVALID for another problem. */
 remat_status remat_table_load(const remat_solver *solver, const remat_problem *problem,
                               const void *bytes, size_t length, remat_table **ret_table,
                               remat_error *error);
 
-/* remat_solver.estimate of all that remat_tabulate computes: for most solvers two tables where the
+/* remat_solver.estimate of all that remat_tabulate computes: for most solvers two solves where the
  * profile has alternatives. */
 remat_status remat_estimate_table(const remat_solver *solver, const remat_problem *problem,
                                   remat_estimate *ret_estimate, remat_error *error);
@@ -101,11 +105,6 @@ double remat_store_all_makespan(const remat_profile *profile);
 /* ---- several solvers, one question ---- */
 
 #define REMAT_MAX_SOLVERS 64
-
-/* The solvers that auto asks about a problem, cheapest first: those that accept it, are no mere
- * baselines and whose estimate is within memory_limit (0: none). Returns how many. */
-size_t remat_auto_solvers(const remat_problem *problem, uint64_t memory_limit,
-                          const remat_solver *ret_solvers[REMAT_MAX_SOLVERS]);
 
 /* Index of the table whose schedule within budget is fastest, then smallest, then earliest; -1 when
  * none has one. *ret_least: the least budget that any of them can serve, 0 if none can any. */

@@ -15,13 +15,13 @@ static remat_status check(const remat_problem *problem, remat_error *error)
 static remat_status estimate(const remat_problem *problem, remat_estimate *ret_estimate,
                              remat_error *error)
 {
-    return remat_join_plan_estimate(problem, false, ret_estimate, error);
+    return remat_join_estimate(problem, false, ret_estimate, error);
 }
 
-static remat_status tabulate(const remat_problem *problem, const remat_host *host, void **ret_table,
-                             remat_error *error)
+static remat_status solve(const remat_problem *problem, const remat_host *host,
+                          const remat_sink *sink, remat_error *error)
 {
-    return remat_join_plan_tabulate(problem, false, host, ret_table, error);
+    return remat_join_solve(problem, false, host, sink, error);
 }
 
 const remat_solver remat_solver_join = {
@@ -33,22 +33,11 @@ const remat_solver remat_solver_join = {
     .optimal_for = "joins whose branches have outputs of one size and gradients of one size, save "
                    "nothing and read no output in the backward; any times",
     .accepts = REMAT_ACCEPTS_CHAIN | REMAT_ACCEPTS_JOIN | REMAT_BASELINE_ON_CHAINS,
-    .table_version = 2,
     .options = remat_join_options,
     .n_options = REMAT_JOIN_OPTIONS,
     .check = check,
     .estimate = estimate,
-    .tabulate = tabulate,
-    .table_free = remat_join_steps_free,
-    .table_bytes = remat_join_steps_bytes,
-    .table_max_budget = remat_join_steps_max_budget,
-    .n_steps = remat_join_steps_count,
-    .step_budget = remat_join_steps_budget,
-    .step_makespan = remat_join_steps_makespan,
-    .trace = remat_join_steps_trace,
-    .lower_bound = remat_join_steps_lower_bound,
     .class_name = "schedules without offloading",
     .bounds_all = true,
-    .save = remat_join_steps_save,
-    .load = remat_join_steps_load,
+    .solve = solve,
 };

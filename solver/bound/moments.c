@@ -1,0 +1,358 @@
+#include "bound/moments.h"
+
+#include "bound/flow.h"
+#include "core/arena.h"
+#include "remat/table.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TANGENTS = 14, REFINED = 6 };
+
+#define MARGIN 1e-9 /* of what is summed: certifies against the rounding of flows */
+#define UNREACHED UINT32_MAX
+
+struct bound_moments {
+    const remat_profile *profile;
+    uint32_t n;
+    double total, store_all;                /* least times, forward alone and all */
+    double *time, *out, *saved, *workspace; /* by node: the least of any implementation */
+    uint8_t *role;                          /* by node, at the moment looked at */
+    uint32_t *from_source, *to_sink;        /* by node of the flow: its arcs */
+    double *weight;                         /* the same: what y = 1 costs */
+    double constant;                        /* cost that no y changes */
+    double capacity;                        /* of the moment: bytes for what is held */
+    bound_flow flow;
+    remat_arena arena;
+};
+
+/* Roles. */
+enum { ANCESTOR = 1, DESCENDANT = 2, NEEDED = 4, READ = 8 };
+
+/* A cut at one price: bound = value; as a line in the price, base + held * price. */
+typedef struct tangent {
+    double base, slope, value;
+} tangent;
+
+/* ---- setting up ---- */
+
+static void take_least(bound_moments *m, uint32_t v)
+{
+    const remat_node *node = &m->profile->nodes[v];
+    double forward = INFINITY, saved = INFINITY, workspace = INFINITY;
+    for (uint32_t k = 0; k <= node->n_alternatives; k++) {
+        const remat_alternative cost = remat_implementation(node, k);
+        forward = fmin(forward, cost.forward_time);
+        saved = fmin(saved, (double)cost.saved_bytes);
+        workspace = fmin(workspace, (double)cost.backward_workspace_bytes);
+    }
+    m->time[v] = forward;
+    m->out[v] = (double)node->output_bytes;
+    m->saved[v] = saved;
+    m->workspace[v] = workspace;
+}
+
+/* Flow nodes: y1_v is v, y2_v is n + v, then source and sink. */
+static void count_arc(bound_flow *f, uint32_t from, uint32_t to)
+{
+    f->first[from + 1]++;
+    f->first[to + 1]++;
+    f->n_arcs += 2;
+}
+
+static uint32_t add_arc(bound_flow *f, uint32_t from, uint32_t to)
+{
+    uint32_t a = f->current[from]++, b = f->current[to]++;
+    f->arcs[a] = (bound_arc){.to = to, .reverse = b};
+    f->arcs[b] = (bound_arc){.to = from, .reverse = a};
+    return a;
+}
+
+static void each_arc(bound_moments *m, bool counting)
+{
+    bound_flow *f = &m->flow;
+    for (uint32_t v = 0; v < m->n; v++) {
+        const remat_node *node = &m->profile->nodes[v];
+        if (counting)
+            count_arc(f, m->n + v, v);
+        else
+            add_arc(f, m->n + v, v);
+        for (uint32_t i = 0; i < node->n_inputs; i++)
+            if (node->inputs[i] < m->n) {
+                if (counting)
+                    count_arc(f, m->n + v, node->inputs[i]);
+                else
+                    add_arc(f, m->n + v, node->inputs[i]);
+            }
+    }
+    for (uint32_t y = 0; y < 2 * m->n; y++) {
+        if (counting) {
+            count_arc(f, f->source, y);
+            count_arc(f, y, f->sink);
+            continue;
+        }
+        m->from_source[y] = add_arc(f, f->source, y);
+        m->to_sink[y] = add_arc(f, y, f->sink);
+    }
+}
+
+static bool build_flow(bound_moments *m)
+{
+    bound_flow *f = &m->flow;
+    remat_arena *arena = &m->arena;
+    f->n_nodes = 2 * m->n + 2;
+    f->source = 2 * m->n;
+    f->sink = f->source + 1;
+    f->first = remat_arena_array(arena, f->n_nodes + 1, sizeof *f->first);
+    f->level = remat_arena_array(arena, f->n_nodes, sizeof *f->level);
+    f->current = remat_arena_array(arena, f->n_nodes, sizeof *f->current);
+    f->queue = remat_arena_array(arena, f->n_nodes, sizeof *f->queue);
+    f->path = remat_arena_array(arena, f->n_nodes, sizeof *f->path);
+    if (!f->first || !f->level || !f->current || !f->queue || !f->path)
+        return false;
+    each_arc(m, true);
+    for (uint32_t v = 0; v < f->n_nodes; v++)
+        f->first[v + 1] += f->first[v];
+    f->arcs = remat_arena_array(arena, f->n_arcs, sizeof *f->arcs);
+    if (!f->arcs)
+        return false;
+    memcpy(f->current, f->first, f->n_nodes * sizeof *f->current);
+    each_arc(m, false);
+    return true;
+}
+
+remat_status bound_moments_new(const remat_profile *profile, bound_moments **ret_moments,
+                               remat_error *error)
+{
+    bound_moments *m = calloc(1, sizeof *m);
+    if (!m)
+        return remat_fail_memory(error);
+    uint32_t n = profile->n_nodes;
+    m->profile = profile;
+    m->n = n;
+    m->time = remat_arena_array(&m->arena, n, sizeof *m->time);
+    m->out = remat_arena_array(&m->arena, n, sizeof *m->out);
+    m->saved = remat_arena_array(&m->arena, n, sizeof *m->saved);
+    m->workspace = remat_arena_array(&m->arena, n, sizeof *m->workspace);
+    m->role = remat_arena_array(&m->arena, n, sizeof *m->role);
+    m->weight = remat_arena_array(&m->arena, 2 * (size_t)n, sizeof *m->weight);
+    m->from_source = remat_arena_array(&m->arena, 2 * (size_t)n, sizeof *m->from_source);
+    m->to_sink = remat_arena_array(&m->arena, 2 * (size_t)n, sizeof *m->to_sink);
+    if (!m->time || !m->out || !m->saved || !m->workspace || !m->role || !m->weight ||
+        !m->from_source || !m->to_sink || !build_flow(m)) {
+        bound_moments_free(m);
+        return remat_fail_memory(error);
+    }
+    for (uint32_t v = 0; v < n; v++) {
+        take_least(m, v);
+        m->total += m->time[v];
+    }
+    m->store_all = remat_store_all_makespan(profile);
+    *ret_moments = m;
+    return REMAT_OK;
+}
+
+void bound_moments_free(bound_moments *moments)
+{
+    if (!moments)
+        return;
+    remat_arena_clear(&moments->arena);
+    free(moments);
+}
+
+/* ---- one moment ---- */
+
+static void find_roles(bound_moments *m, uint32_t b)
+{
+    const remat_node *nodes = m->profile->nodes;
+    memset(m->role, 0, m->n);
+    m->role[b] = ANCESTOR | DESCENDANT; /* both for the walks; taken back below */
+    for (uint32_t v = b; v-- > 0;)
+        for (uint32_t c = 0; c < nodes[v].n_consumers; c++)
+            m->role[v] |= m->role[nodes[v].consumers[c]] & ANCESTOR;
+    for (uint32_t v = b + 1; v < m->n; v++)
+        for (uint32_t i = 0; i < nodes[v].n_inputs; i++)
+            if (nodes[v].inputs[i] < m->n)
+                m->role[v] |= m->role[nodes[v].inputs[i]] & DESCENDANT;
+    m->role[b] = DESCENDANT; /* its backward is not to come any more */
+    for (uint32_t v = 0; v < m->n; v++) {
+        bool after = m->role[v] & ANCESTOR;
+        if (!after && v != b)
+            continue;
+        uint8_t mark = after ? NEEDED : READ;
+        if (nodes[v].backward_uses_output)
+            m->role[v] |= mark;
+        for (uint32_t i = 0; nodes[v].backward_uses_inputs && i < nodes[v].n_inputs; i++)
+            if (nodes[v].inputs[i] < m->n)
+                m->role[nodes[v].inputs[i]] |= mark;
+    }
+}
+
+static bool has_begun(const bound_moments *m, const uint32_t *consumers, uint32_t n)
+{
+    for (uint32_t c = 0; c < n; c++)
+        if (m->role[consumers[c]] & DESCENDANT)
+            return true;
+    return false;
+}
+
+/* Bytes for what is held: the budget less what is there during B b in every order. */
+static double find_capacity(const bound_moments *m, uint32_t b, double budget)
+{
+    const remat_profile *p = m->profile;
+    const remat_node *node = &p->nodes[b];
+    double left = budget - (double)p->input_bytes - m->workspace[b] - m->saved[b] -
+                  (double)node->gradient_bytes;
+    for (uint32_t v = 0; v < b; v++)
+        if ((m->role[v] & ANCESTOR) && has_begun(m, p->nodes[v].consumers, p->nodes[v].n_consumers))
+            left -= (double)p->nodes[v].gradient_bytes;
+    for (uint32_t k = 0; k < p->n_inputs; k++)
+        if (has_begun(m, p->inputs[k].consumers, p->inputs[k].n_consumers))
+            left -= (double)p->inputs[k].gradient_bytes;
+    if (node->in_place && node->n_inputs > 0) { /* that gradient may lie where grad(b) lies */
+        uint32_t input = node->inputs[0];
+        uint64_t other =
+            input < m->n ? p->nodes[input].gradient_bytes : p->inputs[input - m->n].gradient_bytes;
+        left += (double)(other < node->gradient_bytes ? other : node->gradient_bytes);
+    }
+    return left;
+}
+
+/* Weights of the closure at a price; times: whether time counts, or bytes alone. */
+static void weigh(bound_moments *m, double price, bool times)
+{
+    m->constant = 0;
+    for (uint32_t v = 0; v < m->n; v++) {
+        bool read = m->role[v] & READ, after = m->role[v] & ANCESTOR;
+        double out = price * m->out[v], saved = after ? price * m->saved[v] : 0;
+        m->constant += saved + (read ? out : 0);
+        m->weight[v] = read ? 0 : out;
+        m->weight[m->n + v] = (times ? m->time[v] : 0) - (read ? 0 : out) - saved;
+    }
+}
+
+/* The least cost at the weights, from below, and in *ret_held the bytes that the cut holds. */
+static double cut(bound_moments *m, double *ret_time, double *ret_held)
+{
+    bound_flow *f = &m->flow;
+    double sum = m->constant, size = fabs(m->constant);
+    for (uint32_t a = 0; a < f->n_arcs; a++)
+        f->arcs[a].left = 0;
+    for (uint32_t v = 0; v < m->n; v++)
+        for (uint32_t a = f->first[m->n + v]; a < f->first[m->n + v + 1]; a++)
+            if (f->arcs[a].to < m->n)
+                f->arcs[a].left = INFINITY;
+    for (uint32_t y = 0; y < 2 * m->n; y++) {
+        double w = m->weight[y];
+        bool forced = y < m->n && (m->role[y] & (NEEDED | READ));
+        size += fabs(w);
+        sum += forced ? w : fmin(w, 0);
+        if (forced)
+            f->arcs[m->from_source[y]].left = INFINITY;
+        else if (w < 0)
+            f->arcs[m->from_source[y]].left = -w;
+        else
+            f->arcs[m->to_sink[y]].left = w;
+    }
+    sum += bound_flow_run(f, 1e-14 * size);
+    *ret_time = *ret_held = 0;
+    for (uint32_t v = 0; v < m->n; v++) {
+        bool again = f->level[m->n + v] != UNREACHED, there = f->level[v] != UNREACHED || again;
+        bool read = m->role[v] & READ;
+        *ret_time += again ? m->time[v] : 0;
+        *ret_held += read || (there && !again) ? m->out[v] : 0;
+        *ret_held += (m->role[v] & ANCESTOR) && !again ? m->saved[v] : 0;
+    }
+    return sum - MARGIN * size;
+}
+
+static tangent solve_at(bound_moments *m, double price)
+{
+    double time, held;
+    weigh(m, price, true);
+    double least = cut(m, &time, &held);
+    return (tangent){.base = time,
+                     .slope = held - m->capacity,
+                     .value = least - price * m->capacity - MARGIN * price * fabs(m->capacity)};
+}
+
+/* Time beyond storing everything that this moment proves; *ret_price: where. */
+static double best_price(bound_moments *m, double *ret_price)
+{
+    double time, held, best = 0;
+    weigh(m, 1, false);
+    if (cut(m, &time, &held) > m->capacity)
+        return INFINITY; /* even with everything run later that can be */
+    tangent low = solve_at(m, 0);
+    if (low.slope <= 0)
+        return 0;
+    /* the line of the least bytes: everything that lowers what is held is run later */
+    tangent high = {.base = m->total, .slope = 0};
+    weigh(m, 1, false);
+    (void)cut(m, &high.base, &held);
+    high.slope = held - m->capacity;
+    for (int i = 0; i < TANGENTS && low.slope > 0 && high.slope < 0; i++) {
+        double price = (high.base - low.base) / (low.slope - high.slope);
+        if (!(price > 0))
+            break;
+        tangent here = solve_at(m, price);
+        if (here.value > best) {
+            best = here.value;
+            *ret_price = price;
+        }
+        double meet = low.base + low.slope * price;
+        if (here.value >= meet * (1 - 1e-7))
+            break;
+        if (here.slope > 0)
+            low = here;
+        else
+            high = here;
+    }
+    return best;
+}
+
+static void look_at(bound_moments *m, uint32_t b, uint64_t budget)
+{
+    find_roles(m, b);
+    m->capacity = find_capacity(m, b, (double)budget);
+}
+
+/* ---- the most promising moments ---- */
+
+typedef struct candidate {
+    double value;
+    uint32_t node;
+} candidate;
+
+static int by_value(const void *left, const void *right)
+{
+    const candidate *a = left, *b = right;
+    if (a->value != b->value)
+        return a->value > b->value ? -1 : 1;
+    return a->node < b->node ? -1 : 1;
+}
+
+double bound_moments_makespan(bound_moments *m, uint64_t budget, uint32_t most)
+{
+    candidate best[REFINED + 1];
+    uint32_t n_best = 0, loss = m->n - 1;
+    double price = 0;
+    look_at(m, loss, budget);
+    double bound = best_price(m, &price);
+    uint32_t step = most > 0 && m->n > most ? (m->n + most - 1) / most : 1;
+    for (uint32_t b = loss % step; b < loss && bound < INFINITY; b += step) {
+        double ignored;
+        look_at(m, b, budget);
+        double value = price > 0 ? solve_at(m, price).value : best_price(m, &ignored);
+        best[n_best++] = (candidate){value, b};
+        qsort(best, n_best, sizeof *best, by_value);
+        n_best = n_best > REFINED ? REFINED : n_best;
+    }
+    for (uint32_t i = 0; i < n_best && bound < INFINITY; i++) {
+        double ignored;
+        look_at(m, best[i].node, budget);
+        bound = fmax(bound, best_price(m, &ignored));
+    }
+    return m->store_all + bound;
+}

@@ -1,0 +1,35 @@
+/* A lower bound on the makespan of every schedule of a profile without O and P, in any order of
+ * backwards: one moment, exactly.
+ *
+ * At the moment tau_b, during B b, let y1_v say that out(v) is held or v runs later, and y2_v that v
+ * runs later. A later run finds its inputs held or run later (y2_c <= y1_u for u -> c, y2_v <= y1_v);
+ * y1_v = 1 where a backward still to come, or B b, reads out(v); saved(v) of a backward to come is
+ * held unless v runs later. What is held fits the budget beside the gradients, the workspace and
+ * what else is there in every order. The least sum of t_v y2_v is time beyond storing everything.
+ * With the capacity relaxed by a price mu >= 0 for each byte what remains is a closure problem
+ * (Picard 1976): a minimum cut, integral, concave in mu; the best price is where two tangents meet.
+ * "After" is the set of strict ancestors of b, whose backwards follow B b whatever the order.
+ *
+ * Where nodes have alternatives each takes the least time and the least bytes of any. */
+#ifndef REMAT_BOUND_MOMENTS_H
+#define REMAT_BOUND_MOMENTS_H
+
+#include "remat/profile.h"
+
+typedef struct bound_moments bound_moments;
+
+/* The profile must outlive it. */
+remat_status bound_moments_new(const remat_profile *profile, bound_moments **ret_moments,
+                               remat_error *error);
+void bound_moments_free(bound_moments *moments); /* accepts NULL */
+
+/* Least makespan within budget bytes: at least that of storing everything, INFINITY if no schedule
+ * fits at all. Looks at no more than so many moments, the loss's and the most promising first, by
+ * what each gives at one price. Deterministic. One thread at a time. */
+/* As many moments as are looked at for one answer, and for each budget of a curve. */
+#define REMAT_MANY_MOMENTS(n_nodes) (60000 / (n_nodes) + 8)
+#define REMAT_FEW_MOMENTS(n_nodes) (4000 / (n_nodes) + 4)
+
+double bound_moments_makespan(bound_moments *moments, uint64_t budget, uint32_t most);
+
+#endif

@@ -1,0 +1,62 @@
+/* One question, asked of one solver or of all that fit: `auto`. Server, CLI and executor answer by
+ * this and differ in one thing only, where a table comes from: each may keep tables and says so by a
+ * hook.
+ *
+ * auto asks every solver that accepts the problem, is no mere baseline and whose estimate is within
+ * the host's limit of memory. One that passes a limit while it runs is left out as well, as long as
+ * another has a table. Of all tables the fastest schedule within the budget answers, then the
+ * smallest, then that of the cheapest solver; then the improver (remat/improve.h) betters it at the
+ * very budget that was asked for. So the answer depends on the question alone. */
+#ifndef REMAT_PORTFOLIO_H
+#define REMAT_PORTFOLIO_H
+
+#include "remat/improve.h"
+#include "remat/table.h"
+
+/* Part of the identity of auto's questions: counts up when its answers change. */
+#define REMAT_PORTFOLIO_VERSION 2u
+
+typedef struct remat_held_table {
+    const remat_table *table;
+    void *handle; /* the source's own */
+} remat_held_table;
+
+/* Where tables come from; no source: each is made, and freed by the portfolio. */
+typedef struct remat_table_source {
+    void *data;
+    /* A table of the solver that serves the problem, kept or made now; none, with REMAT_OK, where
+     * none is kept and none may be made. REMAT_TOO_LARGE where it passes a limit, of time too. Several
+     * workers of the host call it at once. */
+    remat_status (*get)(void *data, const remat_solver *solver, const remat_problem *problem,
+                        remat_held_table *ret_held, remat_error *error);
+    void (*release)(void *data, remat_held_table held);
+} remat_table_source;
+
+typedef struct remat_portfolio {
+    const char *name; /* who answers: a solver or "auto" */
+    const remat_table_source *source;
+    const remat_table *tables[REMAT_MAX_SOLVERS]; /* of the cheapest solver first */
+    remat_held_table held[REMAT_MAX_SOLVERS];     /* the same, as they were got */
+    size_t n;
+    bool improved;  /* answers go through the improver */
+    double missing; /* expected updates of those that were not to be had */
+} remat_portfolio;
+
+/* The tables that answer a problem: of solver with the problem's options, or with NULL of auto's
+ * solvers with their defaults. On failure nothing is held. */
+remat_status remat_portfolio_gather(const remat_solver *solver, const remat_problem *problem,
+                                    const remat_host *host, const remat_table_source *source,
+                                    remat_portfolio *ret_portfolio, remat_error *error);
+void remat_portfolio_release(remat_portfolio *portfolio); /* accepts {0} */
+
+/* The schedule to hand out: that of remat_best_schedule and, where answers are improved, what the
+ * improver makes of it at this budget with that effort; the solver of a better list is `interval`.
+ * The lower bound is then the largest that holds for every schedule without offloading. host may be
+ * NULL. */
+remat_status remat_portfolio_schedule(const remat_portfolio *portfolio,
+                                      const remat_problem *problem, uint64_t budget,
+                                      uint32_t alignment, remat_effort effort,
+                                      const remat_host *host, remat_schedule *ret_schedule,
+                                      remat_error *error);
+
+#endif

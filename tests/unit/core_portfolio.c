@@ -1,0 +1,159 @@
+/* auto: one portfolio for server, CLI and executor. What a limit stops is left out, what is not kept
+ * is counted, what is held is given back, and the executor gets the schedule that the others get
+ * (server and CLI: integration/test_cli.py). */
+#include "unit/core_support.h"
+
+#include "api.h"
+#include "remat/portfolio.h"
+#include "remat_exec.h"
+
+/* A source that refuses the solvers named in `refuses`, has none of those in `lacks`. */
+typedef struct stock {
+    const char *refuses, *lacks;
+    int out; /* tables held now */
+    int asked;
+} stock;
+
+static remat_status get(void *data, const remat_solver *solver, const remat_problem *problem,
+                        remat_held_table *ret_held, remat_error *error)
+{
+    stock *s = data;
+    remat_table *table = NULL;
+    s->asked++;
+    assert_true(!problem->link || solver->accepts & REMAT_NEEDS_LINK);
+    if (strstr(s->refuses, solver->name))
+        return remat_fail(error, REMAT_TOO_LARGE, NULL, "%s is too large", solver->name);
+    if (strstr(s->lacks, solver->name))
+        return REMAT_OK;
+    remat_status status = remat_tabulate(solver, problem, NULL, &table, error);
+    *ret_held = (remat_held_table){table, s};
+    s->out += !status;
+    return status;
+}
+
+static void release(void *data, remat_held_table held)
+{
+    stock *s = data;
+    assert_ptr_equal(held.handle, s);
+    s->out--;
+    remat_table_free((remat_table *)held.table);
+}
+
+static remat_profile *load(const char *name)
+{
+    char path[512];
+    json_error_t wrong;
+    remat_profile *profile = NULL;
+    remat_error error = {0};
+    snprintf(path, sizeof path, TEST_PROFILES "/%s.json", name);
+    json_t *json = json_load_file(path, 0, &wrong);
+    if (remat_profile_decode(json, "", &profile, &error))
+        fail_msg("%s: %s", name, error.message);
+    json_decref(json);
+    return profile;
+}
+
+static remat_problem half(const remat_profile *profile)
+{
+    uint64_t peak;
+    assert_int_equal(remat_store_all_peak(profile, &peak, NULL), REMAT_OK);
+    return (remat_problem){.profile = profile, .max_budget = peak * 3 / 4};
+}
+
+static void limits_are_forgiven(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *refuses, *lacks;
+        remat_status status;
+        size_t held;
+        bool missing;
+    } rows[] = {{"", "", REMAT_OK, 4, false},
+                {"rotor", "", REMAT_OK, 3, false},
+                {"rotor store-all lowerset", "", REMAT_OK, 1, false},
+                {"rotor store-all lowerset chen-greedy", "", REMAT_TOO_LARGE, 0, false},
+                {"", "rotor", REMAT_OK, 3, true},
+                {"rotor", "store-all", REMAT_OK, 2, true}};
+    remat_profile *profile = load("vgg19.chain");
+    remat_problem problem = half(profile);
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        stock s = {.refuses = rows[i].refuses, .lacks = rows[i].lacks};
+        const remat_table_source source = {.data = &s, .get = get, .release = release};
+        remat_portfolio p = {.n = 0};
+        remat_error error = {0};
+        assert_int_equal(remat_portfolio_gather(NULL, &problem, NULL, &source, &p, &error),
+                         rows[i].status);
+        assert_int_equal(s.asked, 4); /* auto's solvers of a chain without a link */
+        assert_int_equal(p.n, rows[i].held);
+        assert_int_equal(s.out, rows[i].held);
+        assert_int_equal(p.missing > 0, rows[i].missing);
+        if (rows[i].status)
+            assert_non_null(strstr(error.message, "too large"));
+        remat_portfolio_release(&p);
+        assert_int_equal(s.out, 0);
+    }
+    remat_profile_free(profile);
+}
+
+/* A limit of memory below every estimate but the cheapest leaves those out; a named solver that does
+ * not fit is refused. */
+static void memory_is_forgiven(void **state)
+{
+    (void)state;
+    remat_profile *profile = load("vgg19.chain");
+    remat_problem problem = half(profile);
+    const remat_solver *rotor = remat_solver_find("rotor");
+    remat_estimate estimate;
+    remat_portfolio p = {.n = 0};
+    remat_error error = {0};
+    remat_problem own = problem;
+    own.options = remat_options_default(rotor);
+    assert_int_equal(rotor->estimate(&own, &estimate, NULL), REMAT_OK);
+    uint64_t least = estimate.least_bytes ? estimate.least_bytes : estimate.table_bytes;
+    const remat_host host = {.memory_limit = least - 1};
+    assert_int_equal(remat_portfolio_gather(NULL, &problem, &host, NULL, &p, &error), REMAT_OK);
+    assert_true(p.n > 0);
+    for (size_t i = 0; i < p.n; i++)
+        assert_string_not_equal(remat_table_solver(p.tables[i])->name, "rotor");
+    remat_portfolio_release(&p);
+    assert_int_equal(remat_portfolio_gather(rotor, &own, &host, NULL, &p, &error), REMAT_TOO_LARGE);
+    remat_profile_free(profile);
+}
+
+static void the_executor_gets_the_same(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"vgg19.chain", "unet.cpu", "resnet50.cpu"};
+    for (size_t i = 0; i < COUNT(names); i++) {
+        remat_profile *profile = load(names[i]);
+        remat_problem problem = half(profile);
+        remat_portfolio p = {.n = 0};
+        remat_schedule schedule;
+        remat_plan plan;
+        remat_error error = {0};
+        assert_int_equal(remat_portfolio_gather(NULL, &problem, NULL, NULL, &p, &error), REMAT_OK);
+        assert_int_equal(remat_portfolio_schedule(&p, &problem, problem.max_budget, 256,
+                                                  REMAT_QUICK, NULL, &schedule, &error),
+                         REMAT_OK);
+        assert_int_equal(
+            remat_plan_solve(profile, NULL, problem.max_budget, NULL, 256, &plan, &error),
+            REMAT_OK);
+        assert_true(plan.makespan == schedule.simulation.makespan);
+        assert_true(plan.peak == schedule.simulation.peak);
+        assert_true(plan.layout.arena == schedule.layout.arena);
+        remat_plan_clear(&plan);
+        remat_schedule_clear(&schedule);
+        remat_portfolio_release(&p);
+        remat_profile_free(profile);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(limits_are_forgiven),
+        cmocka_unit_test(memory_is_forgiven),
+        cmocka_unit_test(the_executor_gets_the_same),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
