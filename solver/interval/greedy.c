@@ -230,6 +230,7 @@ void interval_greedy(interval_search *s, double noise)
     double before;
     do {
         before = t->excess;
+        t->work += t->n_live;
         g.n = 0;
         for (uint32_t slot = 0; slot < t->n_slots && !t->failed; slot++)
             if (t->run_at[slot] != NONE && !push_reader(s, &g, t->run_at[slot], noise))

@@ -94,7 +94,7 @@ void interval_drop(interval_search *s, uint32_t run)
     const interval_index *reads = &t->tasks->reads;
     for (uint32_t i = reads->first[task]; i < reads->first[task + 1]; i++) {
         uint32_t serving = interval_serving(t, t->tasks->maker[reads->items[i]], slot);
-        if (interval_useless(t, serving) && interval_removable(t, serving))
+        if (serving != NONE && interval_useless(t, serving) && interval_removable(t, serving))
             interval_drop(s, serving);
     }
 }

@@ -41,6 +41,24 @@ static void push(interval_index *index, uint32_t *n, uint32_t item)
     index->items[(*n)++] = item;
 }
 
+static interval_way forward_way(const remat_alternative *cost, uint64_t alignment)
+{
+    interval_way way = {.time = cost->forward_time,
+                        .workspace = round_up(cost->forward_workspace_bytes, alignment),
+                        .saving = round_up(cost->save_workspace_bytes, alignment),
+                        .saved = round_up(cost->saved_bytes, alignment)};
+    way.passing = way.saving + way.saved;
+    way.passing = way.passing < way.workspace ? way.passing : way.workspace;
+    return way;
+}
+
+static interval_way backward_way(const remat_alternative *cost, uint64_t alignment)
+{
+    return (interval_way){.time = cost->backward_time,
+                          .workspace = round_up(cost->backward_workspace_bytes, alignment),
+                          .saved = round_up(cost->saved_bytes, alignment)};
+}
+
 static bool list_ways(interval_tasks *t, uint64_t alignment)
 {
     const remat_profile *p = t->profile;
@@ -55,13 +73,7 @@ static bool list_ways(interval_tasks *t, uint64_t alignment)
         for (uint32_t k = 0; k <= node->n_alternatives; k++, at++) {
             const remat_alternative cost = remat_implementation(node, k);
             t->ways_of.items[at] = at;
-            t->ways[at] =
-                (interval_way){.time = task < n ? cost.forward_time : cost.backward_time,
-                               .workspace = round_up(task < n ? cost.forward_workspace_bytes
-                                                              : cost.backward_workspace_bytes,
-                                                     alignment),
-                               .saving = round_up(cost.save_workspace_bytes, alignment),
-                               .saved = round_up(cost.saved_bytes, alignment)};
+            t->ways[at] = task < n ? forward_way(&cost, alignment) : backward_way(&cost, alignment);
         }
     }
     t->ways_of.first[t->n_tasks] = at;
@@ -146,13 +158,36 @@ static bool list_spans(interval_tasks *t, uint64_t alignment)
     return index_reverse(t, &t->touches, t->n_spans, &t->spans_of, t->n_tasks);
 }
 
+/* Whoever sees a state or changes it comes after who made it what it is. */
+static void order_states(interval_tasks *t, uint32_t v, uint32_t *writers, uint32_t *at)
+{
+    const remat_node *node = &t->profile->nodes[v];
+    for (uint32_t i = 0; i < node->n_reads + node->n_writes; i++) {
+        uint32_t k = i < node->n_reads ? node->reads[i] : node->writes[i - node->n_reads];
+        if (writers[k] != INTERVAL_NONE)
+            push(&t->after, at, writers[k]);
+    }
+    for (uint32_t i = 0; i < node->n_writes; i++)
+        writers[node->writes[i]] = v;
+}
+
 /* The first backward comes after the loss; another one after those of its consumers. */
 static bool list_order(interval_tasks *t)
 {
     const remat_profile *p = t->profile;
     uint32_t n = p->n_nodes, at = 0;
-    if (!index_new(t, &t->after, t->n_tasks, (size_t)p->n_edges + 1))
+    size_t touches = 0;
+    for (uint32_t v = 0; v < n; v++)
+        touches += p->nodes[v].n_reads + p->nodes[v].n_writes;
+    uint32_t *writers = remat_arena_array(&t->arena, p->n_states, sizeof *writers);
+    if (!writers || !index_new(t, &t->after, t->n_tasks, (size_t)p->n_edges + 1 + touches))
         return false;
+    for (uint32_t k = 0; k < p->n_states; k++)
+        writers[k] = INTERVAL_NONE;
+    for (uint32_t v = 0; v < n; v++) {
+        t->after.first[v] = at;
+        order_states(t, v, writers, &at);
+    }
     for (uint32_t task = n; task < 2 * n; task++) {
         const remat_node *node = &p->nodes[task - n];
         t->after.first[task] = at;

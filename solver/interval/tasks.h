@@ -16,11 +16,13 @@
 
 #define INTERVAL_NONE UINT32_MAX
 
-/* One implementation of a task. Of a forward: saving is what A needs beyond out and saved(v), and
- * saved is what it saves; of a backward: saved is what it reads. */
+/* One implementation of a task. Of a forward: workspace is what F needs beyond out, saving what A
+ * needs beyond out and saved(v), saved what it saves, and passing what a run needs from whose saved
+ * values nobody reads: as F, or as A where that takes less, what it saves freed at once. Of a
+ * backward: saved is what it reads. */
 typedef struct interval_way {
     double time;
-    double workspace, saving;
+    double workspace, saving, passing;
     double saved;
 } interval_way;
 

@@ -383,11 +383,17 @@ uint32_t interval_last_read(const interval_timeline *t, uint32_t serving, uint32
     return last;
 }
 
-static double saved_bytes(const interval_timeline *t, uint32_t v)
+/* The way of the backward that reads what a forward saves; while it is being moved, any. */
+static const interval_way *partner_way(const interval_timeline *t, uint32_t v)
 {
     uint32_t task = interval_partner(t->tasks, v), backward = t->head[task];
     uint32_t way = backward == NONE ? 0 : t->runs[backward].way;
-    return t->tasks->ways[t->tasks->ways_of.first[task] + way].saved;
+    return &t->tasks->ways[t->tasks->ways_of.first[v] + way];
+}
+
+static double saved_bytes(const interval_timeline *t, uint32_t v)
+{
+    return partner_way(t, v)->saved;
 }
 
 /* The bytes that a forward and what it overwrites share during it. */
@@ -414,6 +420,15 @@ static double overlapped_bytes(const interval_timeline *t, uint32_t run)
     return own < other ? own : other;
 }
 
+/* Whether what the forward would save as an A is freed at once: a later A saves again. What is saved
+ * last stays until the backward, read or not. */
+static bool passes(const interval_timeline *t, uint32_t run)
+{
+    const interval_run *r = &t->runs[run];
+    const interval_way *way = &t->tasks->ways[t->tasks->ways_of.first[r->task] + r->way];
+    return way->saved == 0 || (run != t->tail[r->task] && saved_bytes(t, r->task) > 0);
+}
+
 static void refresh_cost(interval_timeline *t, uint32_t run)
 {
     const interval_tasks *tasks = t->tasks;
@@ -425,11 +440,12 @@ static void refresh_cost(interval_timeline *t, uint32_t run)
     }
     double overwritten = overwritten_bytes(t, run);
     if (run == t->tail[r->task] && saved_bytes(t, r->task) > 0) {
-        const interval_way *way = &ways[t->runs[t->head[interval_partner(tasks, r->task)]].way];
+        const interval_way *way = partner_way(t, r->task);
         set_cost(t, run, way->saving - overwritten, way->time);
         return;
     }
-    set_cost(t, run, ways[r->way].workspace - overwritten, ways[r->way].time);
+    const interval_way *way = &ways[r->way];
+    set_cost(t, run, (passes(t, run) ? way->passing : way->workspace) - overwritten, way->time);
 }
 
 static void refresh_overwriter(interval_timeline *t, uint32_t run, uint32_t value)
@@ -474,9 +490,8 @@ static void refresh_saved(interval_timeline *t, uint32_t v)
     double bytes = saved_bytes(t, v);
     set_span(t, t->tasks->n_nodes + v,
              bytes > 0 ? (interval_span){last, backward, bytes} : (interval_span){NONE, NONE, 0});
-    refresh_cost(t, last);
-    if (t->runs[last].previous != NONE)
-        refresh_cost(t, t->runs[last].previous);
+    for (uint32_t run = last; run != NONE; run = t->runs[run].previous)
+        refresh_cost(t, run);
 }
 
 static void refresh_spans(interval_timeline *t, uint32_t task)
@@ -862,7 +877,9 @@ static remat_operation operation_of(const interval_timeline *t, uint32_t run)
     if (r->task >= n)
         return (remat_operation){.kind = REMAT_B, .index = r->task - n, .alternative = r->way};
     bool saves = run == t->tail[r->task] && saved_bytes(t, r->task) > 0;
-    return (remat_operation){.kind = saves ? REMAT_A : REMAT_F,
+    const interval_way *way = &t->tasks->ways[t->tasks->ways_of.first[r->task] + r->way];
+    bool passing = passes(t, run) && way->passing < way->workspace;
+    return (remat_operation){.kind = saves || passing ? REMAT_A : REMAT_F,
                              .index = r->task,
                              .alternative = saves ? t->runs[t->head[n + r->task]].way : r->way};
 }

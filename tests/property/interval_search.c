@@ -1,0 +1,319 @@
+/* The improver and the bound of single moments against exhaustive search: on small random graphs
+ * every operation list without O and P is reached by Dijkstra's algorithm over what is alive. The
+ * search shares no code with either and follows remat/simulate.h alone. */
+#include "property/core_random.h"
+
+#include "bound/moments.h"
+#include "remat/improve.h"
+
+#include <math.h>
+
+/* ---- the least makespan of any list ---- */
+
+/* A state: outputs alive, saved values alive, backwards done, and whether the loss has run. */
+typedef struct machine {
+    const remat_profile *p;
+    uint32_t n;
+    uint64_t budget;
+    double *least; /* by state */
+    uint32_t *heap, *place;
+    uint32_t size;
+} machine;
+
+static uint64_t gradient_of(const machine *m, uint32_t value)
+{
+    return value < m->n ? m->p->nodes[value].gradient_bytes
+                        : m->p->inputs[value - m->n].gradient_bytes;
+}
+
+static bool begun(const machine *m, const uint32_t *consumers, uint32_t count, uint32_t done)
+{
+    (void)m;
+    for (uint32_t c = 0; c < count; c++)
+        if (done >> consumers[c] & 1)
+            return true;
+    return false;
+}
+
+static uint64_t alive_bytes(const machine *m, uint32_t out, uint32_t saved, uint32_t done)
+{
+    uint64_t bytes = m->p->input_bytes;
+    for (uint32_t v = 0; v < m->n; v++) {
+        const remat_node *node = &m->p->nodes[v];
+        bytes += out >> v & 1 ? node->output_bytes : 0;
+        bytes += saved >> v & 1 ? node->saved_bytes : 0;
+        if (!(done >> v & 1) && begun(m, node->consumers, node->n_consumers, done))
+            bytes += node->gradient_bytes;
+    }
+    for (uint32_t k = 0; k < m->p->n_inputs; k++)
+        if (begun(m, m->p->inputs[k].consumers, m->p->inputs[k].n_consumers, done))
+            bytes += m->p->inputs[k].gradient_bytes;
+    return bytes;
+}
+
+static bool inputs_there(const machine *m, uint32_t v, uint32_t out)
+{
+    for (uint32_t i = 0; i < m->p->nodes[v].n_inputs; i++)
+        if (m->p->nodes[v].inputs[i] < m->n && !(out >> m->p->nodes[v].inputs[i] & 1))
+            return false;
+    return true;
+}
+
+static void sift_up(machine *m, uint32_t at)
+{
+    uint32_t state = m->heap[at];
+    for (; at > 0 && m->least[m->heap[(at - 1) / 2]] > m->least[state]; at = (at - 1) / 2) {
+        m->heap[at] = m->heap[(at - 1) / 2];
+        m->place[m->heap[at]] = at;
+    }
+    m->heap[at] = state;
+    m->place[state] = at;
+}
+
+static uint32_t take_first(machine *m)
+{
+    uint32_t first = m->heap[0], last = m->heap[--m->size], at = 0;
+    for (uint32_t child; (child = 2 * at + 1) < m->size; at = child) {
+        child += child + 1 < m->size && m->least[m->heap[child + 1]] < m->least[m->heap[child]];
+        if (m->least[m->heap[child]] >= m->least[last])
+            break;
+        m->heap[at] = m->heap[child];
+        m->place[m->heap[at]] = at;
+    }
+    m->heap[at] = last;
+    m->place[last] = at;
+    return first;
+}
+
+static void reach(machine *m, uint32_t out, uint32_t saved, uint32_t done, uint32_t ran,
+                  double time)
+{
+    uint32_t state = ((ran << m->n | done) << m->n | saved) << m->n | out;
+    if (time >= m->least[state])
+        return;
+    if (m->least[state] == INFINITY)
+        m->place[m->heap[m->size] = state] = m->size, m->size++;
+    m->least[state] = time;
+    sift_up(m, m->place[state]);
+}
+
+static void run_forward(machine *m, uint32_t v, uint32_t out, uint32_t saved, uint32_t done,
+                        uint32_t ran, double time)
+{
+    const remat_node *node = &m->p->nodes[v];
+    uint32_t bit = 1u << v, loss = v + 1 == m->n;
+    if ((out & bit) || !inputs_there(m, v, out))
+        return;
+    uint32_t over = node->in_place && node->n_inputs > 0 && node->inputs[0] < m->n ? node->inputs[0]
+                                                                                   : UINT32_MAX;
+    for (int saves = 0; saves <= 1; saves++) {
+        if (saves && ((saved & bit) || (done & bit)))
+            continue;
+        uint64_t during = alive_bytes(m, out | bit, saves ? saved | bit : saved, done) +
+                          (saves ? node->save_workspace_bytes : node->forward_workspace_bytes);
+        if (during <= m->budget)
+            reach(m, out | bit, saves ? saved | bit : saved, done, ran | loss,
+                  time + node->forward_time);
+        if (over == UINT32_MAX)
+            continue;
+        uint64_t in = m->p->nodes[over].output_bytes;
+        during -= in < node->output_bytes ? in : node->output_bytes;
+        if (during <= m->budget)
+            reach(m, (out | bit) & ~(1u << over), saves ? saved | bit : saved, done, ran | loss,
+                  time + node->forward_time);
+    }
+}
+
+static void run_backward(machine *m, uint32_t v, uint32_t out, uint32_t saved, uint32_t done,
+                         uint32_t ran, double time)
+{
+    const remat_node *node = &m->p->nodes[v];
+    uint32_t bit = 1u << v;
+    if ((done & bit) || !ran || (node->saved_bytes > 0 && !(saved & bit)) ||
+        (node->backward_uses_output && !(out & bit)) ||
+        (node->backward_uses_inputs && !inputs_there(m, v, out)))
+        return;
+    for (uint32_t c = 0; c < node->n_consumers; c++)
+        if (!(done >> node->consumers[c] & 1))
+            return;
+    uint64_t during = alive_bytes(m, out, saved, done) + node->backward_workspace_bytes +
+                      (node->n_consumers == 0 ? node->gradient_bytes : 0);
+    for (uint32_t i = 0; i < node->n_inputs; i++) {
+        uint32_t value = node->inputs[i];
+        bool there = value < m->n ? begun(m, m->p->nodes[value].consumers,
+                                          m->p->nodes[value].n_consumers, done)
+                                  : begun(m, m->p->inputs[value - m->n].consumers,
+                                          m->p->inputs[value - m->n].n_consumers, done);
+        uint64_t bytes = there ? 0 : gradient_of(m, value);
+        during += bytes;
+        if (i == 0 && node->in_place)
+            during -= bytes < node->gradient_bytes ? bytes : node->gradient_bytes;
+    }
+    if (during <= m->budget)
+        reach(m, out, saved & ~bit, done | bit, ran, time + node->backward_time);
+}
+
+static double least_makespan(const remat_profile *p, uint64_t budget)
+{
+    uint32_t n = p->n_nodes, states = 1u << (3 * n + 1), every = (1u << n) - 1;
+    machine m = {.p = p, .n = n, .budget = budget};
+    m.least = malloc(states * sizeof *m.least);
+    m.heap = malloc(states * sizeof *m.heap);
+    m.place = malloc(states * sizeof *m.place);
+    assert_true(m.least && m.heap && m.place);
+    for (uint32_t s = 0; s < states; s++)
+        m.least[s] = INFINITY;
+    double least = INFINITY;
+    if (p->input_bytes <= budget)
+        reach(&m, 0, 0, 0, 0, 0);
+    while (m.size > 0 && least == INFINITY) {
+        uint32_t state = take_first(&m), out = state & every, saved = state >> n & every;
+        uint32_t done = state >> 2 * n & every, ran = state >> 3 * n;
+        double time = m.least[state];
+        if (done == every)
+            least = time;
+        for (uint32_t v = 0; v < n; v++) {
+            run_forward(&m, v, out, saved, done, ran, time);
+            run_backward(&m, v, out, saved, done, ran, time);
+            if (out >> v & 1)
+                reach(&m, out & ~(1u << v), saved, done, ran, time);
+            if (saved >> v & 1)
+                reach(&m, out, saved & ~(1u << v), done, ran, time);
+        }
+    }
+    free(m.least);
+    free(m.heap);
+    free(m.place);
+    return least;
+}
+
+/* ---- the tests ---- */
+
+/* A budget between what the largest operation takes and storing everything. */
+static uint64_t random_budget(dice *d, const remat_profile *profile)
+{
+    uint64_t peak;
+    assert_int_equal(remat_store_all_peak(profile, &peak, NULL), REMAT_OK);
+    return peak * (40 + below(d, 65)) / 100;
+}
+
+static double improved(const remat_profile *profile, uint64_t budget, uint32_t alignment)
+{
+    remat_operations list = {0};
+    remat_simulation replay;
+    remat_error error = {0};
+    remat_status status =
+        remat_improve(profile, NULL, budget, alignment, REMAT_QUICK, 0, NULL, &list, &error);
+    if (status == REMAT_INFEASIBLE)
+        return INFINITY;
+    if (status)
+        fail_msg("%s", error.message);
+    assert_int_equal(remat_simulate(profile, &list, NULL, NULL, NULL, &replay, &error), REMAT_OK);
+    if (!replay.valid || replay.peak > budget)
+        fail_msg("%s: peak %llu of %llu", replay.reason, (unsigned long long)replay.peak,
+                 (unsigned long long)budget);
+    remat_layout layout = {0};
+    if (alignment) {
+        assert_int_equal(remat_layout_new(profile, &list, alignment, &layout, &error), REMAT_OK);
+        assert_true(layout.arena <= budget);
+    }
+    remat_layout_clear(&layout);
+    remat_operations_clear(&list);
+    return replay.makespan;
+}
+
+static unsigned graphs(unsigned usually)
+{
+    const char *asked = getenv("REMAT_GRAPHS");
+    return asked ? (unsigned)strtoul(asked, NULL, 10) : usually;
+}
+
+static void equals_exhaustive_search(void **state)
+{
+    (void)state;
+    dice d = {.state = 2611};
+    const shape s = {.most_nodes = MOST_NODES};
+    unsigned equal = 0, n = graphs(500);
+    for (unsigned i = 0; i < n; i++) {
+        remat_profile *profile = random_profile(&d, &s);
+        uint64_t budget = random_budget(&d, profile);
+        double least = least_makespan(profile, budget), found = improved(profile, budget, 0);
+        if (found < least)
+            fail_msg("graph %u: found %g, but the least is %g", i, found, least);
+        equal += found == least;
+        remat_profile_free(profile);
+    }
+    print_message("%u of %u graphs: the list equals exhaustive search\n", equal, n);
+    assert_true(equal * 100 >= n * 98);
+}
+
+static void bound_holds(void **state)
+{
+    (void)state;
+    dice d = {.state = 4711};
+    const shape s = {.most_nodes = 5};
+    unsigned proven = 0, n = graphs(10000);
+    for (unsigned i = 0; i < n; i++) {
+        remat_profile *profile = random_profile(&d, &s);
+        uint64_t budget = random_budget(&d, profile);
+        bound_moments *moments = NULL;
+        assert_int_equal(bound_moments_new(profile, &moments, NULL), REMAT_OK);
+        double bound = bound_moments_makespan(moments, budget, 100);
+        double least = least_makespan(profile, budget);
+        if (bound > least)
+            fail_msg("graph %u: bound %.17g, but the least is %.17g", i, bound, least);
+        proven += bound >= least * (1 - 1e-6);
+        bound_moments_free(moments);
+        remat_profile_free(profile);
+    }
+    print_message("%u of %u optima proven by one moment\n", proven, n);
+    assert_true(proven > 0);
+}
+
+/* States, alternatives and layout: valid, within the budget, never slower than the list given. */
+static void never_slower(void **state)
+{
+    (void)state;
+    dice d = {.state = 99};
+    const shape s = {.most_nodes = MOST_NODES, .states = true, .alternatives = true};
+    for (unsigned i = 0; i < graphs(300); i++) {
+        remat_profile *profile = random_profile(&d, &s);
+        uint64_t peak;
+        assert_int_equal(remat_store_all_peak(profile, &peak, NULL), REMAT_OK);
+        const remat_problem problem = {.profile = profile, .max_budget = peak};
+        remat_table *table = NULL;
+        remat_schedule start;
+        remat_error error = {0};
+        assert_int_equal(
+            remat_tabulate(remat_solver_find("lowerset"), &problem, NULL, &table, &error),
+            REMAT_OK);
+        uint64_t budget = random_budget(&d, profile);
+        if (!remat_table_schedule(table, &problem, budget, &start, &error)) {
+            remat_operations list = {0};
+            remat_simulation replay;
+            assert_int_equal(remat_improve(profile, &start.operations, budget, 0, REMAT_QUICK, 0,
+                                           NULL, &list, &error),
+                             REMAT_OK);
+            assert_int_equal(remat_simulate(profile, &list, NULL, NULL, NULL, &replay, &error),
+                             REMAT_OK);
+            if (!replay.valid || replay.peak > budget)
+                fail_msg("graph %u: %s", i, replay.reason);
+            assert_true(replay.makespan <= start.simulation.makespan);
+            remat_operations_clear(&list);
+            remat_schedule_clear(&start);
+        }
+        (void)improved(profile, budget, 16);
+        remat_table_free(table);
+        remat_profile_free(profile);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(equals_exhaustive_search),
+        cmocka_unit_test(bound_holds),
+        cmocka_unit_test(never_slower),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
