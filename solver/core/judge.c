@@ -14,7 +14,7 @@
 
 /* Where nodes have alternatives a list gives one for each of some rooms: so many of one list, and so
  * many operations in all, about. */
-enum { BATCH = 256, MOST_ROOMS = 64, MOST_OPERATIONS = 8000000 };
+enum { BATCH = 64, MOST_ROOMS = 64, MOST_OPERATIONS = 8000000 };
 
 typedef struct judge {
     remat_table *table;
@@ -241,7 +241,8 @@ static void judge_one(void *context, size_t index, unsigned worker)
     verdict *v = &b->verdicts[index];
     remat_operations traced = {0};
     remat_model model = {0};
-    *v = (verdict){0};
+    v->points = NULL;
+    v->n_points = v->capacity = 0;
     v->status = remat_host_cancelled(b->judge->host)
                     ? remat_fail(&v->error, REMAT_CANCELLED, NULL, "cancelled")
                     : b->trace(b->context, b->first + index, &traced, &model, &v->error);

@@ -19,7 +19,7 @@ enum {
     MOST_BYTES = 11, /* of one operation: five each for distance and extra */
     STREAMS = 32,    /* kinds and targets */
     LEAST_COPY = 4,
-    HASH_BITS = 12
+    HASH_BITS = 10
 };
 
 static remat_status put_number(remat_buffer *buffer, uint64_t value)
