@@ -11,6 +11,10 @@
  * So a solver's model may count values longer than they are needed and no list is lost by it, and no
  * table promises what the simulator does not confirm.
  *
+ * Lists are kept packed, some hundred bytes each, those of a homogeneous chain of any length too.
+ * Only where a recurrence answers what no list can is it kept raw: the pebble tables of all joins of
+ * k branches, by functions of their own (remat/pebble.h).
+ *
  * A solver uses libc and libm, starts no thread, keeps no global state, prints nothing. Its
  * functions are called with a profile that remat_solver_accepts has accepted. What it computes on
  * the way is its own and is freed when solve returns. */
