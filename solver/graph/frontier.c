@@ -651,7 +651,7 @@ void remat_frontier_clear(remat_frontier *frontier)
 }
 
 void remat_frontier_path(const remat_frontier *frontier, const remat_sets *sets, uint32_t entry,
-                         const remat_plan *plan)
+                         const graph_plan *plan)
 {
     size_t set = 0;
     for (uint32_t g = 0; set != sets->count - 1; g++) {

@@ -12,7 +12,7 @@
  * branch by branch, the least time of that branch alone in all the memory: by its own table if it
  * would be optimal alone, else each of its steps once. What a schedule does on one branch is a
  * schedule of that branch alone. */
-#include "join/plan.h"
+#include "join/solve.h"
 #include "join/others.h"
 #include "remat/table.h"
 
