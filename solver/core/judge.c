@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Where nodes have alternatives a list gives one for each of some rooms: so many of one list, and so
- * many operations in all, about. */
+/* Where nodes have alternatives a list gives one for each of some rooms: so many of one list, and
+ * so many operations in all, about. */
 enum { BATCH = 64, MOST_ROOMS = 64, MOST_OPERATIONS = 8000000 };
 
 typedef struct judge {
@@ -340,7 +340,8 @@ static int by_budget(const void *left, const void *right)
     return (a->makespan > b->makespan) - (a->makespan < b->makespan);
 }
 
-/* From the largest budget down: a bound that says no more than one of a larger budget is dropped. */
+/* From the largest budget down: a bound that says no more than one of a larger budget is dropped.
+ */
 static void sort_bounds(remat_table *table)
 {
     size_t kept = table->n_bounds;

@@ -1,11 +1,11 @@
 /* The canonical strategy as an operation list.
  *
  * Source: Kusumoto et al. 2019, section 3. A node is cached when it is in the boundary of its own
- * lower set, that is, when a consumer is in a later segment; what liveness finds unneeded earlier it
- * frees. Beyond the paper: `B v` may read neither input nor output, so only those values are
+ * lower set, that is, when a consumer is in a later segment; what liveness finds unneeded earlier
+ * it frees. Beyond the paper: `B v` may read neither input nor output, so only those values are
  * computed again that something reads; saved(v) exists only after `A v`, so a node with saved bytes
- * runs as A the time its values are kept for the backward: the first time in the last segment and in
- * a boundary, the second time elsewhere.
+ * runs as A the time its values are kept for the backward: the first time in the last segment and
+ * in a boundary, the second time elsewhere.
  *
  * Of a lean node the boundary keeps the output alone: its first run is F, and it runs again, as A,
  * with its segment. Then nothing needs the output of the first run any more: its consumers are in
@@ -178,8 +178,8 @@ static bool saves(const emitting *e, uint32_t v)
     return e->profile->nodes[v].saved_bytes > 0;
 }
 
-/* A node of an earlier segment that is not cached: it saves, or all its consumers are in the segment
- * and come after it, so they have been looked at. */
+/* A node of an earlier segment that is not cached: it saves, or all its consumers are in the
+ * segment and come after it, so they have been looked at. */
 static bool needed_again(const emitting *e, uint32_t v)
 {
     const remat_node *node = &e->profile->nodes[v];

@@ -1,7 +1,7 @@
 /* Chen's segments on a general graph.
  *
- * Source: Chen, Xu, Zhang, Guestrin 2016, Algorithm 3, as Kusumoto et al. 2019, Appendix B, apply it
- * to graphs: the only places to cut are articulation points, here those whose ancestor set has
+ * Source: Chen, Xu, Zhang, Guestrin 2016, Algorithm 3, as Kusumoto et al. 2019, Appendix B, apply
+ * it to graphs: the only places to cut are articulation points, here those whose ancestor set has
  * exactly that point as its boundary (then what comes after the cut depends on the cut alone). A
  * segment is closed at the first such point after its bytes pass a threshold; thresholds are in
  * geometric progression, and the replay of all of them decides. In parallel branches each point

@@ -1,5 +1,5 @@
-/* chen-graph: Chen's segments between articulation points; the method is at the head of chen_cuts.c.
- */
+/* chen-graph: Chen's segments between articulation points; the method is at the head of
+ * chen_cuts.c. */
 #include "graph/search.h"
 
 static const remat_search search = {.candidates = REMAT_SEARCH_CHEN};

@@ -1,6 +1,6 @@
 /* lowerset-exact: the recurrence (frontier.c) over all lower sets. Every step is optimal for its
- * nominal budget under the safe model (graph.h). A graph with more lower sets than the option allows
- * is refused by the estimate, before anything is allocated. */
+ * nominal budget under the safe model (graph.h). A graph with more lower sets than the option
+ * allows is refused by the estimate, before anything is allocated. */
 #include "graph/search.h"
 
 enum { CENTRIC, MOST_SETS };

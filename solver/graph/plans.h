@@ -1,5 +1,5 @@
-/* What every lower-set solver offers: plans (canonical.h), each with the bytes its model counts, equation
- * (2)'s bytes and its makespan, and the bound of bound.h.
+/* What every lower-set solver offers: plans (canonical.h), each with the bytes its model counts,
+ * equation (2)'s bytes and its makespan, and the bound of bound.h.
  *
  * Makespans need not decrease with nominal budgets. A plan that is slower with more nominal bytes
  * (memory-centric, Chen's segments) may be the one whose replayed peak is the least, and the replay
@@ -11,7 +11,8 @@
 
 typedef struct graph_plans graph_plans;
 
-/* How many plans of a profile of n nodes may be gathered, at most `wanted`: they stay under 80 MiB. */
+/* How many plans of a profile of n nodes may be gathered, at most `wanted`: they stay under 80 MiB.
+ */
 size_t graph_plans_limit(uint32_t n, size_t wanted);
 
 /* Bytes of count plans and of building them. */

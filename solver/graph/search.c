@@ -1,9 +1,9 @@
 /* From the frontier of the recurrence to plans.
  *
- * The recurrence gives every corner of the trade-off curve; as the true peak is the simulator's, which
- * frees more than the model knows, corners are taken all along the curve: time-centric ones from
- * the least feasible budget to no recomputation, memory-centric ones up to MEMORY_RANGE times the
- * least (beyond it they approach storing everything).
+ * The recurrence gives every corner of the trade-off curve; as the true peak is the simulator's,
+ * which frees more than the model knows, corners are taken all along the curve: time-centric ones
+ * from the least feasible budget to no recomputation, memory-centric ones up to MEMORY_RANGE times
+ * the least (beyond it they approach storing everything).
  *
  * With REMAT_SEARCH_LEAN all this is done a second time: the recurrence with the choice of a lean
  * boundary at every step, Chen's segments with lean ones alone. The candidates of the first time

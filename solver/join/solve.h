@@ -1,5 +1,5 @@
-/* Which tables answer a problem: how branches are grouped, how many slots there are, and which bound
- * may be claimed. Shared by the solvers join and equiv-chain. */
+/* Which tables answer a problem: how branches are grouped, how many slots there are, and which
+ * bound may be claimed. Shared by the solvers join and equiv-chain. */
 #ifndef REMAT_JOIN_SOLVE_H
 #define REMAT_JOIN_SOLVE_H
 

@@ -1,4 +1,5 @@
-/* Graphs for tests: random DAGs with every feature of a profile, and the replay of a whole table. */
+/* Graphs for tests: random DAGs with every feature of a profile, and the replay of a whole table.
+ */
 #ifndef TESTS_UNIT_GRAPH_SUPPORT_H
 #define TESTS_UNIT_GRAPH_SUPPORT_H
 
@@ -121,8 +122,8 @@ static inline void graph_check_table(const remat_solver *solver, const remat_pro
     remat_table_free(table);
 }
 
-/* Whether segments 0, 1, .. without a gap increase along every edge and lean are only nodes that save
- * something and that a later segment reads. */
+/* Whether segments 0, 1, .. without a gap increase along every edge and lean are only nodes that
+ * save something and that a later segment reads. */
 static inline bool graph_plan_valid(const remat_profile *profile, const graph_plan *plan)
 {
     uint32_t n = profile->n_nodes, last = plan->segment[n - 1], used = 0;
