@@ -160,8 +160,8 @@ remat_status remat_sink_hold(const remat_sink *sink, uint64_t bytes, remat_error
 double remat_sink_best(const remat_sink *sink, uint64_t budget);
 
 /* For solvers whose lists depend on problem->max_budget (slots of memory are cut from it): the
- * table answers questions up to that budget and no others, so that an answer never depends on what
- * was asked before. Whoever reads max_budget calls this. */
+ * table then answers questions of that very max_budget only, so that an answer never depends on
+ * what was asked before. Whoever reads max_budget calls this. */
 void remat_sink_bind(const remat_sink *sink);
 
 /* ---- the solver ---- */
