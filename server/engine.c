@@ -430,8 +430,8 @@ remat_status engine_schedule(engine *e, const char *schedule_id, body **ret_body
     return status;
 }
 
-/* Stores the answer *b to q and remembers it. Where another thread or daemon has answered meanwhile,
- * its answer stays: an id has one, to the byte. */
+/* Stores the answer *b to q and remembers it. Where another thread or daemon has answered
+ * meanwhile, its answer stays: an id has one, to the byte. */
 remat_status engine_keep_answer(engine *e, const question *q, const remat_schedule_record *facts,
                                 body **b, remat_error *error)
 {

@@ -31,8 +31,8 @@ void *retain_table(void *thing);
 void release_table(void *thing);
 
 /* The tables that answer a question: that of its solver, or of every solver auto asks, cheapest
- * first; each from memory, from the store, or made now. On failure, and with s->needs_solve, none is
- * held; else remat_portfolio_release. */
+ * first; each from memory, from the store, or made now. On failure, and with s->needs_solve, none
+ * is held; else remat_portfolio_release. */
 remat_status gather_tables(engine *e, known_profile *known, const remat_question *asked, solve *s,
                            remat_portfolio *ret_portfolio, remat_error *error);
 
@@ -52,8 +52,9 @@ remat_host lend_host(const engine *e, const solve *s, lent_host *room);
 remat_status engine_solve_pebbles(engine *e, const question *q, const known_profile *known,
                                   solve *s, uint64_t start, body **ret_body, remat_error *error);
 
-/* Stores the answer *b to q and remembers it; facts: solver, peak, makespan, overhead, created. Where
- * another thread or daemon has answered meanwhile, *b becomes that answer. On failure *b may be NULL. */
+/* Stores the answer *b to q and remembers it; facts: solver, peak, makespan, overhead, created.
+ * Where another thread or daemon has answered meanwhile, *b becomes that answer. On failure *b may
+ * be NULL. */
 remat_status engine_keep_answer(engine *e, const question *q, const remat_schedule_record *facts,
                                 body **b, remat_error *error);
 

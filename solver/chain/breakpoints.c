@@ -79,7 +79,12 @@ static void push_found(worker *w, uint64_t bytes, int64_t ticks)
 }
 
 /* found := the points of right (shifted) + left + cost, from bytes `from` on, below the envelope.
- */
+ *
+ * At each turn f[i] and g[j] are the values of right and left in `at` bytes and envelope[e-1] is
+ * that of the envelope; every breakpoint of the sum before `at` has been pushed or is no better
+ * than the envelope. All three step functions only fall with bytes: where the sum LOOK_AHEAD
+ * breakpoints ahead in both lists is no better than the envelope is already at `at`, nothing is
+ * until one of the lists has passed its own, and `at` goes there. */
 static void find_improvements(worker *w, const list *right, uint64_t shift, const list *left,
                               int64_t cost, uint64_t from, uint64_t until)
 {

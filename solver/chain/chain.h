@@ -88,8 +88,8 @@ static inline double remat_chain_time(const remat_chain *chain, int64_t ticks)
     return (double)ticks / chain->ticks_per_time;
 }
 
-/* The same from above, for a whole schedule: where times were rounded down, each of its operations (at
- * most n (n + 1) / 2 forwards and n backwards) takes less than a tick more. */
+/* The same from above, for a whole schedule: where times were rounded down, each of its operations
+ * (at most n (n + 1) / 2 forwards and n backwards) takes less than a tick more. */
 static inline double remat_chain_makespan(const remat_chain *chain, int64_t ticks)
 {
     int64_t n = chain->n, most = n * (n + 3) / 2;
@@ -108,8 +108,8 @@ static inline uint64_t remat_chain_need_all(const remat_chain *chain, uint32_t s
            remat_larger(chain->held[t] + chain->save_workspace[s], chain->backward_bytes[s]);
 }
 
-/* m_fwd(s,k,t) without its workspace: bytes for F^k in a pass that started at stage s, while delta_t
- * is held. */
+/* m_fwd(s,k,t) without its workspace: bytes for F^k in a pass that started at stage s, while
+ * delta_t is held. */
 static inline uint64_t remat_chain_need_pass(const remat_chain *chain, uint32_t s, uint32_t k,
                                              uint32_t t)
 {

@@ -8,12 +8,12 @@
  * largest budget, to REACH of it: a schedule with a larger nominal budget may fit the true one once
  * liveness has freed what the backward does not read.
  *
- * Where stages have several ways to run, costs depend on the room at every forward, which the kernel
- * of the slots does not know. Breakpoints do: remat_persistent_chooses says of which chains they are
- * few enough; any other is solved in two views with one way each (remat/table.h).
+ * Where stages have several ways to run, costs depend on the room at every forward, which the
+ * kernel of the slots does not know. Breakpoints do: remat_persistent_chooses says of which chains
+ * they are few enough; any other is solved in two views with one way each (remat/table.h).
  *
- * Breakpoints answer every budget. Slots depend on the largest budget, through their size and through
- * the gap that is asked there, so that lists made of them are bound to it. */
+ * Breakpoints answer every budget. Slots depend on the largest budget, through their size and
+ * through the gap that is asked there, so that lists made of them are bound to it. */
 #include "chain/persistent.h"
 #include "chain/breakpoints.h"
 #include "chain/slots.h"
@@ -136,7 +136,8 @@ double remat_persistent_best(const persistent *t, uint64_t budget)
     return best;
 }
 
-/* Least time in so many slots beyond a_0: sums of sizes rounded down are at most the rounded sum. */
+/* Least time in so many slots beyond a_0: sums of sizes rounded down are at most the rounded sum.
+ */
 static double bound_in_slots(const persistent *t, uint64_t slot)
 {
     if (slot > remat_slots_count(t->slots))

@@ -1,5 +1,5 @@
-/* Persistent schedules, for rotor and for butt: exact breakpoints where they are few, slots of memory
- * otherwise, with a bound from below in either case. The first functions fit the members of
+/* Persistent schedules, for rotor and for butt: exact breakpoints where they are few, slots of
+ * memory otherwise, with a bound from below in either case. The first functions fit the members of
  * remat_solver that they are named after; options are remat_persistent_options. */
 #ifndef REMAT_CHAIN_PERSISTENT_H
 #define REMAT_CHAIN_PERSISTENT_H
@@ -29,8 +29,8 @@ remat_status remat_persistent_new(const remat_problem *problem, bool inputs_only
 void remat_persistent_free(remat_persistent *persistent); /* accepts NULL */
 uint64_t remat_persistent_bytes(const remat_persistent *persistent);
 
-/* Least predicted makespan of a list whose nominal budget is within budget; INFINITY: there is none.
- */
+/* Least predicted makespan of a list whose nominal budget is within budget; INFINITY: there is
+ * none. */
 double remat_persistent_best(const remat_persistent *persistent, uint64_t budget);
 remat_status remat_persistent_offer(const remat_persistent *persistent, const remat_sink *sink,
                                     remat_error *error);

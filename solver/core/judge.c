@@ -12,9 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Where nodes have alternatives a list gives one for each of some rooms: so many of one list, and so
- * many operations in all, about. */
-enum { BATCH = 256, MOST_ROOMS = 64, MOST_OPERATIONS = 8000000 };
+/* Where nodes have alternatives a list gives one for each of some rooms: so many of one list, and
+ * so many operations in all, about. */
+enum { BATCH = 64, MOST_ROOMS = 64, MOST_OPERATIONS = 8000000 };
 
 typedef struct judge {
     remat_table *table;
@@ -241,7 +241,8 @@ static void judge_one(void *context, size_t index, unsigned worker)
     verdict *v = &b->verdicts[index];
     remat_operations traced = {0};
     remat_model model = {0};
-    *v = (verdict){0};
+    v->points = NULL;
+    v->n_points = v->capacity = 0;
     v->status = remat_host_cancelled(b->judge->host)
                     ? remat_fail(&v->error, REMAT_CANCELLED, NULL, "cancelled")
                     : b->trace(b->context, b->first + index, &traced, &model, &v->error);
@@ -339,7 +340,8 @@ static int by_budget(const void *left, const void *right)
     return (a->makespan > b->makespan) - (a->makespan < b->makespan);
 }
 
-/* From the largest budget down: a bound that says no more than one of a larger budget is dropped. */
+/* From the largest budget down: a bound that says no more than one of a larger budget is dropped.
+ */
 static void sort_bounds(remat_table *table)
 {
     size_t kept = table->n_bounds;

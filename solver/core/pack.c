@@ -1,8 +1,8 @@
 /* Packing in two steps. First each operation becomes a byte or some: what it is, and how far its
- * index lies from that of the operation before of the same kind; along a chain that is +1 forward and
- * -1 backward, wherever in the chain it happens. So what recurs in the list recurs byte by byte, and
- * the second step replaces it: "copy so many bytes from so far back", as in LZ77 (Ziv, Lempel 1977). A
- * copy may overlap what it writes, which makes runs of any length a few bytes. */
+ * index lies from that of the operation before of the same kind; along a chain that is +1 forward
+ * and -1 backward, wherever in the chain it happens. So what recurs in the list recurs byte by
+ * byte, and the second step replaces it: "copy so many bytes from so far back", as in LZ77 (Ziv,
+ * Lempel 1977). A copy may overlap what it writes, which makes runs of any length a few bytes. */
 #include "core/pack.h"
 
 #include <stdlib.h>
@@ -19,7 +19,7 @@ enum {
     MOST_BYTES = 11, /* of one operation: five each for distance and extra */
     STREAMS = 32,    /* kinds and targets */
     LEAST_COPY = 4,
-    HASH_BITS = 12
+    HASH_BITS = 10
 };
 
 static remat_status put_number(remat_buffer *buffer, uint64_t value)

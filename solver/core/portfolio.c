@@ -63,7 +63,8 @@ static size_t find_candidates(const remat_problem *problem, const remat_host *ho
 
 /* ---- getting tables ---- */
 
-/* Solvers of fewer updates are asked side by side; larger ones one by one, each with all workers. */
+/* Solvers of fewer updates are asked side by side; larger ones one by one, each with all workers.
+ */
 #define SIDE_BY_SIDE_UPDATES 1e8
 
 typedef struct gathering {

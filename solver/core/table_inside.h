@@ -39,7 +39,8 @@ typedef struct remat_table_views {
 remat_status remat_table_new(const remat_solver *solver, const remat_problem *problem,
                              remat_table **ret_table, remat_error *error);
 
-/* Lets the solver solve one view and keeps of what it offers what nothing else in the table beats. */
+/* Lets the solver solve one view and keeps of what it offers what nothing else in the table beats.
+ */
 remat_status remat_table_judge(remat_table *table, const remat_table_views *views, unsigned view,
                                const remat_problem *problem, const remat_host *host,
                                remat_error *error);

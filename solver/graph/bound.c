@@ -141,7 +141,8 @@ static double capacity_of(const remat_bound *bound, double time, size_t *at)
     return whole.bytes + (next.bytes - whole.bytes) * (share < 1 ? share : 1);
 }
 
-/* Steps of equal height: the bound itself at the budgets in which so much is still to be run again. */
+/* Steps of equal height: the bound itself at the budgets in which so much is still to be run again.
+ */
 remat_status remat_bound_offer(const remat_profile *profile, const remat_sink *sink,
                                remat_error *error)
 {

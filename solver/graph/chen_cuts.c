@@ -1,7 +1,7 @@
 /* Chen's segments on a general graph.
  *
- * Source: Chen, Xu, Zhang, Guestrin 2016, Algorithm 3, as Kusumoto et al. 2019, Appendix B, apply it
- * to graphs: the only places to cut are articulation points, here those whose ancestor set has
+ * Source: Chen, Xu, Zhang, Guestrin 2016, Algorithm 3, as Kusumoto et al. 2019, Appendix B, apply
+ * it to graphs: the only places to cut are articulation points, here those whose ancestor set has
  * exactly that point as its boundary (then what comes after the cut depends on the cut alone). A
  * segment is closed at the first such point after its bytes pass a threshold; thresholds are in
  * geometric progression, and the replay of all of them decides. In parallel branches each point
@@ -75,7 +75,7 @@ static void choose_cuts(cutting *c, double threshold)
     }
 }
 
-static void assign_segments(const cutting *c, remat_boundary kind, const remat_plan *plan)
+static void assign_segments(const cutting *c, remat_boundary kind, const graph_plan *plan)
 {
     uint32_t *segment = plan->segment;
     uint32_t n = c->graph->n, rank = 0;
@@ -90,7 +90,7 @@ static void assign_segments(const cutting *c, remat_boundary kind, const remat_p
     }
 }
 
-static remat_status add_thresholds(cutting *c, remat_plans *plans, remat_boundary kind,
+static remat_status add_thresholds(cutting *c, graph_plans *plans, remat_boundary kind,
                                    const remat_host *host, remat_error *error)
 {
     double total = 1, least = INFINITY;
@@ -102,19 +102,19 @@ static remat_status add_thresholds(cutting *c, remat_plans *plans, remat_boundar
     least = fmin(least, total);
     remat_status status = REMAT_OK;
     for (int i = 0; i < THRESHOLDS && !status; i++) {
-        remat_plan plan;
-        if (!remat_plans_room(plans, &plan))
+        graph_plan plan;
+        if (!graph_plans_room(plans, &plan))
             return REMAT_OK;
         if (remat_host_cancelled(host))
             return remat_fail(error, REMAT_CANCELLED, NULL, "cancelled");
         choose_cuts(c, i > 0 ? least * pow(total / least, i / (THRESHOLDS - 1.0)) : 0);
         assign_segments(c, kind, &plan);
-        status = remat_plans_add(plans, c->graph, error);
+        status = graph_plans_add(plans, c->graph, error);
     }
     return status;
 }
 
-remat_status remat_chen_add(remat_plans *plans, const remat_graph *graph, remat_boundary kind,
+remat_status remat_chen_add(graph_plans *plans, const remat_graph *graph, remat_boundary kind,
                             const remat_host *host, remat_error *error)
 {
     uint32_t n = graph->n;

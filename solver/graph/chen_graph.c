@@ -1,5 +1,5 @@
-/* chen-graph: Chen's segments between articulation points; the method is at the head of chen_cuts.c.
- */
+/* chen-graph: Chen's segments between articulation points; the method is at the head of
+ * chen_cuts.c. */
 #include "graph/search.h"
 
 static const remat_search search = {.candidates = REMAT_SEARCH_CHEN};
@@ -26,7 +26,7 @@ const remat_solver remat_solver_chen_graph = {
     .optimal_for = "",
     .accepts = REMAT_ACCEPTS_ANY_SHAPE | REMAT_BASELINE,
     .estimate = estimate,
-    .class_name = REMAT_PLANS_CLASS,
+    .class_name = GRAPH_PLANS_CLASS,
     .bounds_all = true,
     .solve = solve,
 };

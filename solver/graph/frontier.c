@@ -14,9 +14,9 @@
  *
  * a staircase kept as the list of its corners; g({}, b) is the whole trade-off curve, its first
  * corner the least feasible budget. Times are real numbers, no table is quantised. M(boundary) and
- * the time that the boundary takes off T(V') are what the graph caches and spares. Beyond the paper:
- * where the rules say so, each step from L to L' is taken twice, with the full boundary of L' and
- * with the lean one (remat_boundary), which caches and spares less.
+ * the time that the boundary takes off T(V') are what the graph caches and spares. Beyond the
+ * paper: where the rules say so, each step from L to L' is taken twice, with the full boundary of
+ * L' and with the lean one (remat_boundary), which caches and spares less.
  *
  * Corrected: "replace min with max at line 15" (memory-centric) means line 17, and the skip rule of
  * section 4.2 holds for time-centric only: memory-centric needs its mirror, a larger t with no more
@@ -324,7 +324,8 @@ static uint32_t first_of_use(const pair *one, const remat_entry *entries, uint32
     return low > 0 ? low - 1 : 0;
 }
 
-/* Whether entries first .. last are all beaten: the cheapest of them with the bytes of the least. */
+/* Whether entries first .. last are all beaten: the cheapest of them with the bytes of the least.
+ */
 static bool all_beaten(const solving *s, const scratch *work, const pair *one,
                        const remat_entry *entries, uint32_t first, uint32_t last)
 {
@@ -651,7 +652,7 @@ void remat_frontier_clear(remat_frontier *frontier)
 }
 
 void remat_frontier_path(const remat_frontier *frontier, const remat_sets *sets, uint32_t entry,
-                         const remat_plan *plan)
+                         const graph_plan *plan)
 {
     size_t set = 0;
     for (uint32_t g = 0; set != sets->count - 1; g++) {

@@ -3,7 +3,7 @@
 #ifndef REMAT_GRAPH_FRONTIER_H
 #define REMAT_GRAPH_FRONTIER_H
 
-#include "graph/plan.h"
+#include "graph/canonical.h"
 #include "graph/sets.h"
 
 typedef struct remat_frontier_rules {
@@ -52,6 +52,6 @@ void remat_frontier_clear(remat_frontier *frontier);
 /* The segment of each node, 0 .. segments - 1, in the sequence of one entry of the empty set, and
  * whether its boundary is lean. plan has room for n nodes. */
 void remat_frontier_path(const remat_frontier *frontier, const remat_sets *sets, uint32_t entry,
-                         const remat_plan *plan);
+                         const graph_plan *plan);
 
 #endif

@@ -56,7 +56,7 @@ const remat_solver remat_solver_lowerset = {
     .optimal_for = "",
     .accepts = REMAT_ACCEPTS_ANY_SHAPE,
     .estimate = estimate,
-    .class_name = REMAT_PLANS_CLASS,
+    .class_name = GRAPH_PLANS_CLASS,
     .bounds_all = true,
     .solve = solve,
 };

@@ -56,7 +56,7 @@ const remat_solver remat_solver_lowerset_approx = {
     .options = options,
     .n_options = sizeof options / sizeof *options,
     .estimate = estimate,
-    .class_name = REMAT_PLANS_CLASS,
+    .class_name = GRAPH_PLANS_CLASS,
     .bounds_all = true,
     .solve = solve,
 };

@@ -1,6 +1,6 @@
 /* lowerset-exact: the recurrence (frontier.c) over all lower sets. Every step is optimal for its
- * nominal budget under the safe model (graph.h). A graph with more lower sets than the option allows
- * is refused by the estimate, before anything is allocated. */
+ * nominal budget under the safe model (graph.h). A graph with more lower sets than the option
+ * allows is refused by the estimate, before anything is allocated. */
 #include "graph/search.h"
 
 enum { CENTRIC, MOST_SETS };
@@ -82,7 +82,7 @@ const remat_solver remat_solver_lowerset_exact = {
     .options = options,
     .n_options = sizeof options / sizeof *options,
     .estimate = estimate,
-    .class_name = REMAT_PLANS_CLASS,
+    .class_name = GRAPH_PLANS_CLASS,
     .bounds_all = true,
     .solve = solve,
 };

@@ -9,10 +9,10 @@ enum { MOST_BYTES = 64 << 20 }; /* of segments */
 
 typedef struct planned {
     uint64_t budget, model_peak;
-    remat_plan plan;
+    graph_plan plan;
 } planned;
 
-struct remat_plans {
+struct graph_plans {
     const remat_profile *profile;
     uint32_t n;
     size_t count, capacity;
@@ -22,7 +22,7 @@ struct remat_plans {
     remat_graph equation_2; /* of the profile */
 };
 
-size_t remat_plans_limit(uint32_t n, size_t wanted)
+size_t graph_plans_limit(uint32_t n, size_t wanted)
 {
     size_t most = MOST_BYTES / (n * sizeof(uint32_t)) + 1;
     return wanted < most ? wanted : most;
@@ -33,17 +33,17 @@ static uint64_t plan_bytes(uint64_t n)
     return n * (sizeof(uint32_t) + sizeof(bool)) + sizeof(planned);
 }
 
-uint64_t remat_plans_estimate(const remat_profile *profile, size_t count)
+uint64_t graph_plans_estimate(const remat_profile *profile, size_t count)
 {
     uint64_t n = profile->n_nodes, one = plan_bytes(n);
     uint64_t operations = 4 * n * sizeof(remat_operation);
     return count * one + operations + n * (2 * sizeof(double) + 96);
 }
 
-remat_status remat_plans_new(const remat_profile *profile, size_t capacity, remat_plans **ret_plans,
+remat_status graph_plans_new(const remat_profile *profile, size_t capacity, graph_plans **ret_plans,
                              remat_error *error)
 {
-    remat_plans *plans = calloc(1, sizeof *plans);
+    graph_plans *plans = calloc(1, sizeof *plans);
     if (!plans)
         return remat_fail_memory(error);
     plans->profile = profile;
@@ -57,20 +57,20 @@ remat_status remat_plans_new(const remat_profile *profile, size_t capacity, rema
     if (!status)
         status = remat_graph_init(&plans->equation_2, profile, REMAT_MODEL_EQUATION_2, error);
     if (status) {
-        remat_plans_free(plans);
+        graph_plans_free(plans);
         return status;
     }
     *ret_plans = plans;
     return REMAT_OK;
 }
 
-static remat_plan plan_at(const remat_plans *plans, size_t i)
+static graph_plan plan_at(const graph_plans *plans, size_t i)
 {
-    return (remat_plan){.segment = plans->segments + i * plans->n,
+    return (graph_plan){.segment = plans->segments + i * plans->n,
                         .lean = plans->lean + i * plans->n};
 }
 
-bool remat_plans_room(remat_plans *plans, remat_plan *ret_plan)
+bool graph_plans_room(graph_plans *plans, graph_plan *ret_plan)
 {
     if (plans->count == plans->capacity)
         return false;
@@ -89,10 +89,10 @@ static double makespan_of(const remat_profile *profile, const remat_operations *
     return makespan;
 }
 
-static bool is_double(const remat_plans *plans, const remat_plan *plan)
+static bool is_double(const graph_plans *plans, const graph_plan *plan)
 {
     for (size_t i = 0; i < plans->count; i++) {
-        const remat_plan *other = &plans->steps[i].plan;
+        const graph_plan *other = &plans->steps[i].plan;
         if (memcmp(other->segment, plan->segment, plans->n * sizeof *plan->segment) == 0 &&
             memcmp(other->lean, plan->lean, plans->n * sizeof *plan->lean) == 0)
             return true;
@@ -100,16 +100,16 @@ static bool is_double(const remat_plans *plans, const remat_plan *plan)
     return false;
 }
 
-remat_status remat_plans_add(remat_plans *plans, const remat_graph *graph, remat_error *error)
+remat_status graph_plans_add(graph_plans *plans, const remat_graph *graph, remat_error *error)
 {
-    remat_plan plan = plan_at(plans, plans->count);
-    remat_plan_trim(graph->profile, &plan);
+    graph_plan plan = plan_at(plans, plans->count);
+    graph_plan_trim(graph->profile, &plan);
     if (is_double(plans, &plan))
         return REMAT_OK;
-    remat_plan_cost cost, equation_2;
-    remat_status status = remat_plan_measure(graph, &plan, &cost, error);
+    graph_plan_cost cost, equation_2;
+    remat_status status = graph_plan_measure(graph, &plan, &cost, error);
     if (!status)
-        status = remat_plan_measure(&plans->equation_2, &plan, &equation_2, error);
+        status = graph_plan_measure(&plans->equation_2, &plan, &equation_2, error);
     if (!status)
         plans->steps[plans->count++] =
             (planned){.budget = cost.bytes, .model_peak = equation_2.bytes, .plan = plan};
@@ -119,9 +119,9 @@ remat_status remat_plans_add(remat_plans *plans, const remat_graph *graph, remat
 static remat_status trace(void *context, size_t index, remat_operations *operations,
                           remat_model *model, remat_error *error)
 {
-    const remat_plans *plans = context;
+    const graph_plans *plans = context;
     const planned *one = &plans->steps[index];
-    remat_status status = remat_plan_emit(plans->profile, &one->plan, operations, error);
+    remat_status status = graph_plan_emit(plans->profile, &one->plan, operations, error);
     if (!status)
         *model = (remat_model){.budget = one->budget,
                                .model_peak = one->model_peak,
@@ -129,7 +129,7 @@ static remat_status trace(void *context, size_t index, remat_operations *operati
     return status;
 }
 
-remat_status remat_plans_offer(const remat_plans *plans, const remat_sink *sink, remat_error *error)
+remat_status graph_plans_offer(const graph_plans *plans, const remat_sink *sink, remat_error *error)
 {
     remat_status status = remat_sink_hold(sink, plans->capacity * plan_bytes(plans->n), error);
     if (!status)
@@ -137,7 +137,7 @@ remat_status remat_plans_offer(const remat_plans *plans, const remat_sink *sink,
     return status ? status : remat_bound_offer(plans->profile, sink, error);
 }
 
-void remat_plans_free(remat_plans *plans)
+void graph_plans_free(graph_plans *plans)
 {
     if (!plans)
         return;

@@ -1,5 +1,5 @@
-/* What every lower-set solver offers: plans (plan.h), each with the bytes its model counts, equation
- * (2)'s bytes and its makespan, and the bound of bound.h.
+/* What every lower-set solver offers: plans (canonical.h), each with the bytes its model counts,
+ * equation (2)'s bytes and its makespan, and the bound of bound.h.
  *
  * Makespans need not decrease with nominal budgets. A plan that is slower with more nominal bytes
  * (memory-centric, Chen's segments) may be the one whose replayed peak is the least, and the replay
@@ -7,31 +7,32 @@
 #ifndef REMAT_GRAPH_PLANS_H
 #define REMAT_GRAPH_PLANS_H
 
-#include "graph/plan.h"
+#include "graph/canonical.h"
 
-typedef struct remat_plans remat_plans;
+typedef struct graph_plans graph_plans;
 
-/* How many plans of a profile of n nodes may be gathered, at most `wanted`: they stay under 80 MiB. */
-size_t remat_plans_limit(uint32_t n, size_t wanted);
+/* How many plans of a profile of n nodes may be gathered, at most `wanted`: they stay under 80 MiB.
+ */
+size_t graph_plans_limit(uint32_t n, size_t wanted);
 
 /* Bytes of count plans and of building them. */
-uint64_t remat_plans_estimate(const remat_profile *profile, size_t count);
+uint64_t graph_plans_estimate(const remat_profile *profile, size_t count);
 
-/* Room for capacity plans. Freed by remat_plans_free. */
-remat_status remat_plans_new(const remat_profile *profile, size_t capacity, remat_plans **ret_plans,
+/* Room for capacity plans. Freed by graph_plans_free. */
+remat_status graph_plans_new(const remat_profile *profile, size_t capacity, graph_plans **ret_plans,
                              remat_error *error);
-void remat_plans_free(remat_plans *plans); /* accepts NULL */
+void graph_plans_free(graph_plans *plans); /* accepts NULL */
 
 /* Where the caller writes the next plan; false when there is no room left. */
-bool remat_plans_room(remat_plans *plans, remat_plan *ret_plan);
+bool graph_plans_room(graph_plans *plans, graph_plan *ret_plan);
 
 /* Trims and adds the plan written there, unless it is there already. */
-remat_status remat_plans_add(remat_plans *plans, const remat_graph *graph, remat_error *error);
+remat_status graph_plans_add(graph_plans *plans, const remat_graph *graph, remat_error *error);
 
 /* Offers all plans, and the bounds of the profile. */
-remat_status remat_plans_offer(const remat_plans *plans, const remat_sink *sink,
+remat_status graph_plans_offer(const graph_plans *plans, const remat_sink *sink,
                                remat_error *error);
 
-#define REMAT_PLANS_CLASS "schedules without offloading"
+#define GRAPH_PLANS_CLASS "schedules without offloading"
 
 #endif

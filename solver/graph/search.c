@@ -1,9 +1,9 @@
 /* From the frontier of the recurrence to plans.
  *
- * The recurrence gives every corner of the trade-off curve; as the true peak is the simulator's, which
- * frees more than the model knows, corners are taken all along the curve: time-centric ones from
- * the least feasible budget to no recomputation, memory-centric ones up to MEMORY_RANGE times the
- * least (beyond it they approach storing everything).
+ * The recurrence gives every corner of the trade-off curve; as the true peak is the simulator's,
+ * which frees more than the model knows, corners are taken all along the curve: time-centric ones
+ * from the least feasible budget to no recomputation, memory-centric ones up to MEMORY_RANGE times
+ * the least (beyond it they approach storing everything).
  *
  * With REMAT_SEARCH_LEAN all this is done a second time: the recurrence with the choice of a lean
  * boundary at every step, Chen's segments with lean ones alone. The candidates of the first time
@@ -17,18 +17,18 @@ static const double MEMORY_RANGE = 2.6;
 enum { TIME_STEPS = 72, MEMORY_STEPS = 40 };
 
 /* Adds the corner of one entry. */
-static remat_status add_corner(remat_plans *plans, const remat_graph *graph, const remat_sets *sets,
+static remat_status add_corner(graph_plans *plans, const remat_graph *graph, const remat_sets *sets,
                                const remat_frontier *frontier, uint32_t entry, remat_error *error)
 {
-    remat_plan plan;
-    if (!remat_plans_room(plans, &plan))
+    graph_plan plan;
+    if (!graph_plans_room(plans, &plan))
         return REMAT_OK;
     remat_frontier_path(frontier, sets, entry, &plan);
-    return remat_plans_add(plans, graph, error);
+    return graph_plans_add(plans, graph, error);
 }
 
 /* Adds the first corner and about `most` more, of about equal ratio from one to the next. */
-static remat_status add_corners(remat_plans *plans, const remat_graph *graph,
+static remat_status add_corners(graph_plans *plans, const remat_graph *graph,
                                 const remat_sets *sets, const remat_frontier *frontier,
                                 double range, size_t most, remat_error *error)
 {
@@ -49,7 +49,7 @@ static remat_status add_corners(remat_plans *plans, const remat_graph *graph,
     return status;
 }
 
-static remat_status add_frontier(const remat_frontier_rules *rules, remat_plans *plans,
+static remat_status add_frontier(const remat_frontier_rules *rules, graph_plans *plans,
                                  const remat_graph *graph, const remat_sets *sets,
                                  const remat_host *host, remat_error *error)
 {
@@ -65,7 +65,7 @@ static remat_status add_frontier(const remat_frontier_rules *rules, remat_plans 
 }
 
 /* The corners of one kind of boundary or, lean, of both. */
-static remat_status add_lower_sets(const remat_search *search, remat_plans *plans,
+static remat_status add_lower_sets(const remat_search *search, graph_plans *plans,
                                    const remat_graph *graph, const remat_sets *sets,
                                    remat_boundary kind, const remat_host *host, remat_error *error)
 {
@@ -92,14 +92,14 @@ static int kinds_of(const remat_search *search, const remat_profile *profile)
 
 static size_t steps_of(const remat_profile *profile, int kinds)
 {
-    return remat_plans_limit(profile->n_nodes, (size_t)kinds * REMAT_SEARCH_STEPS);
+    return graph_plans_limit(profile->n_nodes, (size_t)kinds * REMAT_SEARCH_STEPS);
 }
 
 remat_estimate remat_search_estimate(const remat_search *search, const remat_profile *profile)
 {
     int kinds = kinds_of(search, profile);
     size_t steps = steps_of(profile, kinds);
-    remat_estimate estimate = {.table_bytes = remat_plans_estimate(profile, steps),
+    remat_estimate estimate = {.table_bytes = graph_plans_estimate(profile, steps),
                                .updates = (double)steps * profile->n_nodes};
     if (!(search->candidates & (REMAT_SEARCH_TIME | REMAT_SEARCH_MEMORY)))
         return estimate;
@@ -111,7 +111,7 @@ remat_estimate remat_search_estimate(const remat_search *search, const remat_pro
     return estimate;
 }
 
-static remat_status add_candidates(const remat_search *search, remat_plans *plans,
+static remat_status add_candidates(const remat_search *search, graph_plans *plans,
                                    const remat_graph *graph, int kinds, const remat_host *host,
                                    remat_error *error)
 {
@@ -134,16 +134,16 @@ remat_status remat_search_solve(const remat_search *search, const remat_problem 
 {
     const remat_profile *profile = problem->profile;
     int kinds = kinds_of(search, profile);
-    remat_plans *plans = NULL;
+    graph_plans *plans = NULL;
     remat_graph graph;
     remat_status status = remat_graph_init(&graph, profile, REMAT_MODEL_SAFE, error);
     if (!status)
-        status = remat_plans_new(profile, steps_of(profile, kinds), &plans, error);
+        status = graph_plans_new(profile, steps_of(profile, kinds), &plans, error);
     if (!status)
         status = add_candidates(search, plans, &graph, kinds, host, error);
     if (!status)
-        status = remat_plans_offer(plans, sink, error);
+        status = graph_plans_offer(plans, sink, error);
     remat_graph_clear(&graph);
-    remat_plans_free(plans);
+    graph_plans_free(plans);
     return status;
 }

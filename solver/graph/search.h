@@ -28,7 +28,7 @@ remat_status remat_search_solve(const remat_search *search, const remat_problem 
                                 const remat_host *host, const remat_sink *sink, remat_error *error);
 
 /* Adds Chen's segments (chen_cuts.c) for a family of thresholds, every boundary of this kind. */
-remat_status remat_chen_add(remat_plans *plans, const remat_graph *graph, remat_boundary kind,
+remat_status remat_chen_add(graph_plans *plans, const remat_graph *graph, remat_boundary kind,
                             const remat_host *host, remat_error *error);
 
 #endif

@@ -1,7 +1,7 @@
 /* equiv-chain: the baseline of the report (RR-9273). The structure is ignored: all values at the
  * same distance from the turn are one value, all steps at the same distance one step, and the chain
  * that results is solved as a join of one branch (tables.c). */
-#include "join/plan.h"
+#include "join/solve.h"
 
 static remat_status estimate(const remat_problem *problem, remat_estimate *ret_estimate,
                              remat_error *error)

@@ -1,7 +1,7 @@
 /* join: canonical schedules of k chains that meet in the loss, with measured costs. The recurrence
  * with paper and corrections is at the head of tables.c; grouping, slots and bounds at that of
- * plan.c. */
-#include "join/plan.h"
+ * solve.c. */
+#include "join/solve.h"
 #include "remat/pebble.h"
 
 static remat_status check(const remat_problem *problem, remat_error *error)

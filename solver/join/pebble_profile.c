@@ -1,6 +1,6 @@
 /* Profiles in pebbles, and schedules in pebbles that have been replayed. */
 #include "join/branches.h"
-#include "join/plan.h"
+#include "join/solve.h"
 #include "remat/pebble.h"
 
 #include <stdlib.h>

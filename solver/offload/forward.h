@@ -4,7 +4,7 @@
 #define REMAT_OFFLOAD_FORWARD_H
 
 #include "offload/backward.h"
-#include "offload/plan.h"
+#include "offload/phases.h"
 
 typedef struct remat_forward {
     const remat_offload_model *model;

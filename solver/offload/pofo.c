@@ -178,7 +178,8 @@ static remat_status search_labels(const solving *s, const remat_forward *relaxed
     return status;
 }
 
-/* The relaxed program over half the slots: a bound for every number of them, and for the searches. */
+/* The relaxed program over half the slots: a bound for every number of them, and for the searches.
+ */
 static remat_status bound_from_below(const solving *s, remat_error *error)
 {
     remat_program p = {0};

@@ -1,4 +1,5 @@
-/* Any bytes as a saved table, and as one of its packed lists. What loads can be traced or says that it is damaged; nothing crashes. */
+/* Any bytes as a saved table, and as one of its packed lists. What loads can be traced or says that
+ * it is damaged; nothing crashes. */
 #include "fuzz.h"
 
 #include "core/pack.h"

@@ -174,7 +174,7 @@ def test_a_store_is_kept_below_its_size(make_service):
     tables, schedules = service.metric("remat_store_tables"), service.metric("remat_store_schedules")
     assert tables >= 3 and schedules >= 5
     service.stop()
-    service.arguments += ["--store-bytes", "20000"]
+    service.arguments += ["--store-bytes", "12000"]
     service.start()
     deadline = time.monotonic() + 30 * SLOW
     while not any(line["message"] == "the store was pruned" for line in service.log_lines()):

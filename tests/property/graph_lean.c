@@ -19,7 +19,7 @@ static bool saves_inside(const remat_profile *profile)
 /* ---- one plan ---- */
 
 /* A valid plan: along every edge the segment stays or goes up by one. */
-static void random_plan(uint64_t *seed, const remat_graph *graph, const remat_plan *plan)
+static void random_plan(uint64_t *seed, const remat_graph *graph, const graph_plan *plan)
 {
     const remat_order *order = &graph->order;
     uint32_t *segment = plan->segment;
@@ -33,7 +33,7 @@ static void random_plan(uint64_t *seed, const remat_graph *graph, const remat_pl
             segment[v] += support_below(seed, 2) == 0;
         plan->lean[v] = support_below(seed, 3) > 0;
     }
-    remat_plan_trim(graph->profile, plan);
+    graph_plan_trim(graph->profile, plan);
 }
 
 static remat_simulation replay(const remat_profile *profile, const remat_operations *traced)
@@ -52,7 +52,7 @@ static remat_simulation replay(const remat_profile *profile, const remat_operati
 }
 
 /* What lean nodes save is not there while a later segment is done. */
-static void check_lean_nodes(const remat_profile *profile, const remat_plan *plan,
+static void check_lean_nodes(const remat_profile *profile, const graph_plan *plan,
                              const remat_operations *traced)
 {
     bool saved[GRAPH_NODES] = {false};
@@ -66,14 +66,14 @@ static void check_lean_nodes(const remat_profile *profile, const remat_plan *pla
 }
 
 /* The model bounds peak and recomputation of any plan. */
-static remat_plan_cost check_plan(const remat_graph *graph, const remat_plan *plan)
+static graph_plan_cost check_plan(const remat_graph *graph, const graph_plan *plan)
 {
-    remat_plan_cost cost;
+    graph_plan_cost cost;
     remat_operations traced = {0};
     remat_error error = {0};
-    assert_true(remat_plan_valid(graph, plan));
-    assert_int_equal(remat_plan_measure(graph, plan, &cost, &error), REMAT_OK);
-    assert_int_equal(remat_plan_emit(graph->profile, plan, &traced, &error), REMAT_OK);
+    assert_true(graph_plan_valid(graph->profile, plan));
+    assert_int_equal(graph_plan_measure(graph, plan, &cost, &error), REMAT_OK);
+    assert_int_equal(graph_plan_emit(graph->profile, plan, &traced, &error), REMAT_OK);
     remat_simulation simulation = replay(graph->profile, &traced);
     if (simulation.peak > cost.bytes)
         fail_msg("peak %llu, model %llu", (unsigned long long)simulation.peak,
@@ -94,14 +94,14 @@ static void any_plan_is_bounded(void **state)
                            .density = 2 + support_below(&seed, 5),
                            .real_times = support_below(&seed, 2)};
         remat_profile *profile = graph_random(&seed, &kind);
-        remat_plan plan = {.segment = (uint32_t[GRAPH_NODES]){0}, .lean = (bool[GRAPH_NODES]){0}};
+        graph_plan plan = {.segment = (uint32_t[GRAPH_NODES]){0}, .lean = (bool[GRAPH_NODES]){0}};
         remat_graph graph;
         remat_error error = {0};
         assert_int_equal(remat_graph_init(&graph, profile, REMAT_MODEL_SAFE, &error), REMAT_OK);
         random_plan(&seed, &graph, &plan);
-        remat_plan_cost lean = check_plan(&graph, &plan);
+        graph_plan_cost lean = check_plan(&graph, &plan);
         memset(plan.lean, 0, kind.n * sizeof *plan.lean);
-        remat_plan_cost full = check_plan(&graph, &plan);
+        graph_plan_cost full = check_plan(&graph, &plan);
         assert_true(lean.bytes <= full.bytes && lean.overhead >= full.overhead);
         leaner += lean.bytes < full.bytes;
         remat_graph_clear(&graph);
@@ -130,12 +130,12 @@ static void recurrence_measures_alike(void **state)
         assert_int_equal(remat_sets_init(&sets, &graph, REMAT_FAMILY_EXACT, most, NULL, &error), 0);
         assert_int_equal(remat_frontier_init(&frontier, &graph, &sets, &rules, NULL, &error), 0);
         for (uint32_t i = 0; i < frontier.counts[0]; i++) {
-            remat_plan plan = {.segment = (uint32_t[GRAPH_NODES]){0},
+            graph_plan plan = {.segment = (uint32_t[GRAPH_NODES]){0},
                                .lean = (bool[GRAPH_NODES]){0}};
-            remat_plan_cost cost;
+            graph_plan_cost cost;
             remat_frontier_path(&frontier, &sets, i, &plan);
-            remat_plan_trim(profile, &plan);
-            assert_int_equal(remat_plan_measure(&graph, &plan, &cost, &error), REMAT_OK);
+            graph_plan_trim(profile, &plan);
+            assert_int_equal(graph_plan_measure(&graph, &plan, &cost, &error), REMAT_OK);
             assert_true((double)(cost.bytes - graph.constant) == frontier.entries[0][i].bytes);
             assert_true(fabs(fabs(frontier.entries[0][i].cost) - cost.overhead) < 1e-9);
         }

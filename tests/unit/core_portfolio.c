@@ -1,6 +1,6 @@
-/* auto: one portfolio for server, CLI and executor. What a limit stops is left out, what is not kept
- * is counted, what is held is given back, and the executor gets the schedule that the others get
- * (server and CLI: integration/test_cli.py). */
+/* auto: one portfolio for server, CLI and executor. What a limit stops is left out, what is not
+ * kept is counted, what is held is given back, and the executor gets the schedule that the others
+ * get (server and CLI: integration/test_cli.py). */
 #include "unit/core_support.h"
 
 #include "api.h"
@@ -95,8 +95,8 @@ static void limits_are_forgiven(void **state)
     remat_profile_free(profile);
 }
 
-/* A limit of memory below every estimate but the cheapest leaves those out; a named solver that does
- * not fit is refused. */
+/* A limit of memory below every estimate but the cheapest leaves those out; a named solver that
+ * does not fit is refused. */
 static void memory_is_forgiven(void **state)
 {
     (void)state;

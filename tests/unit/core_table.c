@@ -368,6 +368,47 @@ static void tables_of_others_are_refused(void **state)
     clear(&s);
 }
 
+/* ---- workers ---- */
+
+/* Three workers take turns, the last index first. */
+static void backwards(void *data, size_t count,
+                      void (*body)(void *context, size_t index, unsigned worker), void *context)
+{
+    (void)data;
+    while (count-- > 0)
+        body(context, count, (unsigned)(count % 3));
+}
+
+/* To the byte: of equal lists the same one stays. */
+static void workers_change_nothing(void **state)
+{
+    (void)state;
+    static const remat_link link = {4, 3, 0.5, false};
+    const remat_host host = {.parallel_for = backwards, .workers = 3};
+    size_t n;
+    const remat_solver *const *solvers = remat_solvers(&n);
+    remat_profile *p = chain(1);
+    for (size_t i = 0; i < n; i++) {
+        remat_problem problem = problem_of(solvers[i]->name, p);
+        remat_table *alone = NULL, *shared = NULL;
+        remat_buffer one = {0}, other = {0};
+        problem.link = &link;
+        if (remat_solver_accepts(solvers[i], &problem, NULL))
+            continue;
+        assert_int_equal(remat_tabulate(solvers[i], &problem, NULL, &alone, NULL), REMAT_OK);
+        assert_int_equal(remat_tabulate(solvers[i], &problem, &host, &shared, NULL), REMAT_OK);
+        assert_int_equal(remat_table_save(alone, &one, NULL), REMAT_OK);
+        assert_int_equal(remat_table_save(shared, &other, NULL), REMAT_OK);
+        assert_int_equal(one.length, other.length);
+        assert_memory_equal(one.data, other.data, one.length);
+        remat_buffer_clear(&one);
+        remat_buffer_clear(&other);
+        remat_table_free(alone);
+        remat_table_free(shared);
+    }
+    remat_profile_free(p);
+}
+
 /* ---- packed lists ---- */
 
 static uint32_t draw(uint64_t *state, uint32_t bound)
@@ -456,6 +497,7 @@ int main(void)
         cmocka_unit_test(sealed_damage_does_no_harm),
         cmocka_unit_test(headers_say_what_is_wrong),
         cmocka_unit_test(tables_of_others_are_refused),
+        cmocka_unit_test(workers_change_nothing),
         cmocka_unit_test(packed_lists_come_back),
         cmocka_unit_test(runs_are_short),
     };

@@ -3,8 +3,8 @@
 #include "../unit/graph_support.h"
 
 #include "api.h"
+#include "graph/canonical.h"
 #include "graph/frontier.h"
-#include "graph/plan.h"
 
 #include <math.h>
 
@@ -95,15 +95,15 @@ static void check_case(const json_t *root, const json_t *one)
         found++;
     assert_int_equal(found >= 0, json_is_true(json_object_get(one, "feasible")));
     if (found >= 0) {
-        remat_plan plan = {.segment = (uint32_t[GRAPH_NODES]){0}, .lean = (bool[GRAPH_NODES]){0}};
-        remat_plan_cost cost;
+        graph_plan plan = {.segment = (uint32_t[GRAPH_NODES]){0}, .lean = (bool[GRAPH_NODES]){0}};
+        graph_plan_cost cost;
         remat_error error = {0};
         const json_t *range = json_object_get(one, "peak_eq2_range");
         double overhead = rules.memory_centric ? -entries[found].cost : entries[found].cost;
         assert_true(near(overhead, number(one, "overhead")));
         remat_frontier_path(&s.frontier, &s.sets, (uint32_t)found, &plan);
-        assert_true(remat_plan_valid(&s.graph, &plan));
-        assert_int_equal(remat_plan_measure(&s.graph, &plan, &cost, &error), 0);
+        assert_true(graph_plan_valid(s.graph.profile, &plan));
+        assert_int_equal(graph_plan_measure(&s.graph, &plan, &cost, &error), 0);
         assert_true(near(recomputed ? cost.recomputed : cost.overhead, overhead));
         assert_true((double)cost.bytes == entries[found].bytes);
         assert_true((double)cost.bytes >= json_number_value(json_array_get(range, 0)));
@@ -166,12 +166,12 @@ static void read_segments(const remat_profile *profile, const json_t *segments, 
 }
 
 /* The expected peak runs every uncached node again; ours only what is read, so no more. */
-static void check_replay(const remat_profile *profile, const remat_plan *plan, const json_t *one)
+static void check_replay(const remat_profile *profile, const graph_plan *plan, const json_t *one)
 {
     remat_operations traced = {0}, live = {0};
     remat_simulation simulation;
     remat_error error = {0};
-    assert_int_equal(remat_plan_emit(profile, plan, &traced, &error), REMAT_OK);
+    assert_int_equal(graph_plan_emit(profile, plan, &traced, &error), REMAT_OK);
     assert_int_equal(remat_liveness(profile, &traced, &live, &error), REMAT_OK);
     assert_int_equal(remat_simulate(profile, &live, NULL, NULL, NULL, &simulation, &error), 0);
     if (!simulation.valid)
@@ -192,12 +192,12 @@ static void expected_sequences(void **state)
         remat_profile *profile = find_profile(root, text(one, "profile"));
         remat_graph graph;
         remat_error error = {0};
-        remat_plan_cost cost;
-        remat_plan plan = {.segment = (uint32_t[GRAPH_NODES]){0}, .lean = (bool[GRAPH_NODES]){0}};
+        graph_plan_cost cost;
+        graph_plan plan = {.segment = (uint32_t[GRAPH_NODES]){0}, .lean = (bool[GRAPH_NODES]){0}};
         read_segments(profile, json_object_get(one, "segments"), plan.segment);
         assert_int_equal(remat_graph_init(&graph, profile, REMAT_MODEL_EQUATION_2, &error), 0);
-        assert_true(remat_plan_valid(&graph, &plan));
-        assert_int_equal(remat_plan_measure(&graph, &plan, &cost, &error), 0);
+        assert_true(graph_plan_valid(graph.profile, &plan));
+        assert_int_equal(graph_plan_measure(&graph, &plan, &cost, &error), 0);
         assert_true((double)cost.bytes == number(one, "peak_eq2"));
         assert_true(near(cost.recomputed, number(one, "overhead_eq1")));
         assert_true(near(cost.overhead, number(one, "overhead_last_kept")));

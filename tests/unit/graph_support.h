@@ -1,8 +1,11 @@
-/* Graphs for tests: random DAGs with every feature of a profile, and the replay of a whole table. */
+/* Graphs for tests: random DAGs with every feature of a profile, and the replay of a whole table.
+ */
 #ifndef TESTS_UNIT_GRAPH_SUPPORT_H
 #define TESTS_UNIT_GRAPH_SUPPORT_H
 
 #include "chain_support.h"
+
+#include "graph/canonical.h"
 
 #include <string.h>
 
@@ -117,6 +120,32 @@ static inline void graph_check_table(const remat_solver *solver, const remat_pro
         remat_schedule_clear(&schedule);
     }
     remat_table_free(table);
+}
+
+/* Whether segments 0, 1, .. without a gap increase along every edge and lean are only nodes that
+ * save something and that a later segment reads. */
+static inline bool graph_plan_valid(const remat_profile *profile, const graph_plan *plan)
+{
+    uint32_t n = profile->n_nodes, last = plan->segment[n - 1], used = 0;
+    for (uint32_t v = 0; v < n; v++) {
+        const remat_node *node = &profile->nodes[v];
+        bool read_later = false;
+        for (uint32_t c = 0; c < node->n_consumers; c++) {
+            uint32_t later = plan->segment[node->consumers[c]];
+            if (later < plan->segment[v])
+                return false;
+            read_later |= later > plan->segment[v];
+        }
+        if (plan->segment[v] > last || (plan->lean[v] && !(read_later && node->saved_bytes > 0)))
+            return false;
+    }
+    for (uint32_t g = 0; g <= last; g++)
+        for (uint32_t v = 0; v < n; v++)
+            if (plan->segment[v] == g) {
+                used++;
+                break;
+            }
+    return used == last + 1;
 }
 
 #endif

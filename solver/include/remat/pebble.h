@@ -1,11 +1,12 @@
 /* Joins of unit sizes with operations in place: the pebble model of the report.
  *
- * A join has k branches; branch j has length l_j and values x_0 .. x_{l_j}. One slot holds one value
- * or one gradient, and c of them may be taken at once. The k values x_0 are there at the start; at
- * the end the gradients at x_0 of the branches with keep[j] are there and nothing else. Backwards
- * run once each, so that makespan = forwards * u_f + sum(l) * u_b + u_t and a table holds forwards
- * alone: one table of k branches serves all lengths up to its edge, all slots up to its own and all
- * times. The mathematics, with what is corrected in it, is at the head of solver/join/pebble.c. */
+ * A join has k branches; branch j has length l_j and values x_0 .. x_{l_j}. One slot holds one
+ * value or one gradient, and c of them may be taken at once. The k values x_0 are there at the
+ * start; at the end the gradients at x_0 of the branches with keep[j] are there and nothing else.
+ * Backwards run once each, so that makespan = forwards * u_f + sum(l) * u_b + u_t and a table holds
+ * forwards alone: one table of k branches serves all lengths up to its edge, all slots up to its
+ * own and all times. The mathematics, with what is corrected in it, is at the head of
+ * solver/join/pebble.c. */
 #ifndef REMAT_JOIN_PEBBLE_H
 #define REMAT_JOIN_PEBBLE_H
 
@@ -63,8 +64,8 @@ typedef struct remat_pebble_table remat_pebble_table;
 uint64_t remat_pebble_table_bytes(uint32_t k, uint32_t edge, uint32_t slots);
 
 /* The size that a kept table should grow to so that it answers the join with this many slots: what
- * known (NULL: nothing) answers and the join together, each doubled as far as memory_limit (0: none)
- * allows. *ret_updates: inner updates of the recurrence. */
+ * known (NULL: nothing) answers and the join together, each doubled as far as memory_limit (0:
+ * none) allows. *ret_updates: inner updates of the recurrence. */
 void remat_pebble_table_plan(const remat_pebble_table *known, const remat_pebble_join *join,
                              uint32_t slots, uint64_t memory_limit, uint32_t *ret_edge,
                              uint32_t *ret_slots, double *ret_updates);

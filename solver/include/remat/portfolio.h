@@ -1,6 +1,6 @@
 /* One question, asked of one solver or of all that fit: `auto`. Server, CLI and executor answer by
- * this and differ in one thing only, where a table comes from: each may keep tables and says so by a
- * hook.
+ * this and differ in one thing only, where a table comes from: each may keep tables and says so by
+ * a hook.
  *
  * auto asks every solver that accepts the problem, is no mere baseline and whose estimate is within
  * the host's limit of memory. One that passes a limit while it runs is left out as well, as long as
@@ -25,8 +25,8 @@ typedef struct remat_held_table {
 typedef struct remat_table_source {
     void *data;
     /* A table of the solver that serves the problem, kept or made now; none, with REMAT_OK, where
-     * none is kept and none may be made. REMAT_TOO_LARGE where it passes a limit, of time too. Several
-     * workers of the host call it at once. */
+     * none is kept and none may be made. REMAT_TOO_LARGE where it passes a limit, of time too.
+     * Several workers of the host call it at once. */
     remat_status (*get)(void *data, const remat_solver *solver, const remat_problem *problem,
                         remat_held_table *ret_held, remat_error *error);
     void (*release)(void *data, remat_held_table held);

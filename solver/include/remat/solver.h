@@ -2,14 +2,19 @@
  *
  * To add a solver: write one file under solver/ that ends in one `const remat_solver`, add its name
  * to the list in core/registry.c and the file to solver/meson.build. That is all: storage, api,
- * server and clients serve it with frontier, curve and restarts. chain/chen_sqrt.c is the one to copy.
+ * server and clients serve it with frontier, curve and restarts. chain/chen_sqrt.c is the one to
+ * copy.
  *
  * A solver offers operation lists, as many as it likes, for as many budgets as it likes, up to
  * problem->max_budget. The rest is done for every solver alike (remat/table.h): each list is passed
  * through liveness and the states pass, given implementations where nodes have alternatives, and
- * replayed by the simulator; the table keeps those that no other beats in replayed peak and makespan.
- * So a solver's model may count values longer than they are needed and no list is lost by it, and no
- * table promises what the simulator does not confirm.
+ * replayed by the simulator; the table keeps those that no other beats in replayed peak and
+ * makespan. So a solver's model may count values longer than they are needed and no list is lost by
+ * it, and no table promises what the simulator does not confirm.
+ *
+ * Lists are kept packed, some hundred bytes each, those of a homogeneous chain of any length too.
+ * Only where a recurrence answers what no list can is it kept raw: the pebble tables of all joins
+ * of k branches, by functions of their own (remat/pebble.h).
  *
  * A solver uses libc and libm, starts no thread, keeps no global state, prints nothing. Its
  * functions are called with a profile that remat_solver_accepts has accepted. What it computes on
@@ -154,9 +159,9 @@ remat_status remat_sink_hold(const remat_sink *sink, uint64_t bytes, remat_error
 /* Replayed makespan of the best list so far that fits budget; INFINITY when there is none. */
 double remat_sink_best(const remat_sink *sink, uint64_t budget);
 
-/* For solvers whose lists depend on problem->max_budget (slots of memory are cut from it): the table
- * answers questions up to that budget and no others, so that an answer never depends on what was
- * asked before. Whoever reads max_budget calls this. */
+/* For solvers whose lists depend on problem->max_budget (slots of memory are cut from it): the
+ * table then answers questions of that very max_budget only, so that an answer never depends on
+ * what was asked before. Whoever reads max_budget calls this. */
 void remat_sink_bind(const remat_sink *sink);
 
 /* ---- the solver ---- */

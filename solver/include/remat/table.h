@@ -1,19 +1,18 @@
 /* From a problem to verified schedules.
  *
  * remat_tabulate runs a solver and replays every list it offers through the simulator. What remains
- * is the *frontier*: the lists no other beats in both replayed peak and replayed makespan. It answers
- * every budget: the best schedule is the last point whose peak fits, the least feasible budget is the
- * first point's peak, and the trade-off curve is the frontier itself. Larger budgets never give
- * slower schedules, by construction. A table is the frontier with its lists, packed, and the solver's
- * lower bound as a staircase over budgets; it is the same kind for every solver.
+ * is the *frontier*: the lists no other beats in both replayed peak and replayed makespan. It
+ * answers every budget: the best schedule is the last point whose peak fits, the least feasible
+ * budget is the first point's peak, and the trade-off curve is the frontier itself. Larger budgets
+ * never give slower schedules, by construction. A table is the frontier with its lists, packed, and
+ * the solver's lower bound as a staircase over budgets; it is the same kind for every solver.
  *
  * Alternatives. Most solvers know one implementation of each node. Where a profile has alternatives
  * they solve it twice: with the nodes' own implementations, and with every cost of a node at its
- * least. For each list of either, implementations are chosen within several rooms
- * (core/choices.h), and all of that is replayed. So no budget is served slower than without the
- * alternatives, and bounds come from the second solve, which is at most as slow as any choice.
- * Where a solver chooses by itself (remat_solver.chooses) it solves once; its lists get the same
- * choices on top.
+ * least. For each list of either, implementations are chosen within several rooms (core/choices.h),
+ * and all of that is replayed. So no budget is served slower than without the alternatives, and
+ * bounds come from the second solve, which is at most as slow as any choice. Where a solver chooses
+ * by itself (remat_solver.chooses) it solves once; its lists get the same choices on top.
  *
  * A table does not hold its profile: pass the same one (or an equal one) with every call. Functions
  * with a const table may be called from several threads at once. */
@@ -76,8 +75,8 @@ remat_status remat_table_schedule(const remat_table *table, const remat_problem 
                                   uint64_t budget, remat_schedule *ret_schedule,
                                   remat_error *error);
 
-/* The schedule of one frontier point, whose peak fits budget, replayed again now; what is claimed of
- * it is claimed at budget. */
+/* The schedule of one frontier point, whose peak fits budget, replayed again now; what is claimed
+ * of it is claimed at budget. */
 remat_status remat_table_trace(const remat_table *table, const remat_problem *problem, size_t index,
                                uint64_t budget, remat_schedule *ret_schedule, remat_error *error);
 
@@ -98,8 +97,8 @@ remat_status remat_table_load(const remat_solver *solver, const remat_problem *p
 remat_status remat_estimate_table(const remat_solver *solver, const remat_problem *problem,
                                   remat_estimate *ret_estimate, remat_error *error);
 
-/* The least makespan any schedule of the profile can have: every node forward and backward once, with
- * the implementations that take the least time together. */
+/* The least makespan any schedule of the profile can have: every node forward and backward once,
+ * with the implementations that take the least time together. */
 double remat_store_all_makespan(const remat_profile *profile);
 
 /* ---- several solvers, one question ---- */

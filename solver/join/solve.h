@@ -1,7 +1,7 @@
-/* Which tables answer a problem: how branches are grouped, how many slots there are, and which bound
- * may be claimed. Shared by the solvers join and equiv-chain. */
-#ifndef REMAT_JOIN_PLAN_H
-#define REMAT_JOIN_PLAN_H
+/* Which tables answer a problem: how branches are grouped, how many slots there are, and which
+ * bound may be claimed. Shared by the solvers join and equiv-chain. */
+#ifndef REMAT_JOIN_SOLVE_H
+#define REMAT_JOIN_SOLVE_H
 
 #include "join/tables.h"
 

@@ -1,4 +1,4 @@
-#include "offload/plan.h"
+#include "offload/phases.h"
 
 #include <stdlib.h>
 

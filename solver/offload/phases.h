@@ -1,7 +1,7 @@
 /* A plan: what is computed, in order, and what is moved to the host and back; when the transfers
  * run is left to placement (place.h). */
-#ifndef REMAT_OFFLOAD_PLAN_H
-#define REMAT_OFFLOAD_PLAN_H
+#ifndef REMAT_OFFLOAD_PHASES_H
+#define REMAT_OFFLOAD_PHASES_H
 
 #include "offload/model.h"
 

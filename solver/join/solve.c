@@ -4,15 +4,15 @@
  * Branches. Every branch has a position of its own in the tables as long as these stay within
  * MOST_BYTES and MOST_UPDATES; for that slots are halved, down to LEAST_SLOTS, for joins of up to
  * three branches. Beyond, the two shortest branches (or groups) are merged until the tables fit: a
- * group's values at the same distance from the turn are one value, as in EQUIV-CHAIN. The whole join
- * as one group, and storing everything, are always among the lists.
+ * group's values at the same distance from the turn are one value, as in EQUIV-CHAIN. The whole
+ * join as one group, and storing everything, are always among the lists.
  *
  * Bounds. Where canonical schedules are optimal (tables.c) the bound is the table's own value, or
  * that of a second table with sizes rounded down when slots are not exact. Otherwise the loss and,
  * branch by branch, the least time of that branch alone in all the memory: by its own table if it
  * would be optimal alone, else each of its steps once. What a schedule does on one branch is a
  * schedule of that branch alone. */
-#include "join/plan.h"
+#include "join/solve.h"
 #include "join/others.h"
 #include "remat/table.h"
 
@@ -420,8 +420,8 @@ static remat_status solve_within(const remat_problem *problem, bool merged, cons
     return status;
 }
 
-/* Where nothing fits the largest budget, twice as much is tried until something does: an answer that
- * refuses says what would do. What is too large then changes nothing. */
+/* Where nothing fits the largest budget, twice as much is tried until something does: an answer
+ * that refuses says what would do. What is too large then changes nothing. */
 remat_status remat_join_solve(const remat_problem *problem, bool merged, const remat_host *host,
                               const remat_sink *sink, remat_error *error)
 {

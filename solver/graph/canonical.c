@@ -1,22 +1,22 @@
 /* The canonical strategy as an operation list.
  *
  * Source: Kusumoto et al. 2019, section 3. A node is cached when it is in the boundary of its own
- * lower set, that is, when a consumer is in a later segment; what liveness finds unneeded earlier it
- * frees. Beyond the paper: `B v` may read neither input nor output, so only those values are
+ * lower set, that is, when a consumer is in a later segment; what liveness finds unneeded earlier
+ * it frees. Beyond the paper: `B v` may read neither input nor output, so only those values are
  * computed again that something reads; saved(v) exists only after `A v`, so a node with saved bytes
- * runs as A the time its values are kept for the backward: the first time in the last segment and in
- * a boundary, the second time elsewhere.
+ * runs as A the time its values are kept for the backward: the first time in the last segment and
+ * in a boundary, the second time elsewhere.
  *
  * Of a lean node the boundary keeps the output alone: its first run is F, and it runs again, as A,
  * with its segment. Then nothing needs the output of the first run any more: its consumers are in
  * later segments, which are done, or in this one, and come after it. So the two outputs are never
  * there together, and in no segment is more alive than the graph's model counts. */
-#include "graph/plan.h"
+#include "graph/canonical.h"
 
 #include <stdlib.h>
 
 /* Whether a node is in the boundary of its own lower set. */
-static bool in_boundary(const remat_profile *profile, const remat_plan *plan, uint32_t v)
+static bool in_boundary(const remat_profile *profile, const graph_plan *plan, uint32_t v)
 {
     const remat_node *node = &profile->nodes[v];
     for (uint32_t c = 0; c < node->n_consumers; c++)
@@ -25,42 +25,22 @@ static bool in_boundary(const remat_profile *profile, const remat_plan *plan, ui
     return false;
 }
 
-static bool may_be_lean(const remat_profile *profile, const remat_plan *plan, uint32_t v)
+static bool may_be_lean(const remat_profile *profile, const graph_plan *plan, uint32_t v)
 {
     return remat_can_be_lean(&profile->nodes[v]) && in_boundary(profile, plan, v);
 }
 
-void remat_plan_trim(const remat_profile *profile, const remat_plan *plan)
+void graph_plan_trim(const remat_profile *profile, const graph_plan *plan)
 {
     for (uint32_t v = 0; v < profile->n_nodes; v++)
         plan->lean[v] = plan->lean[v] && may_be_lean(profile, plan, v);
-}
-
-bool remat_plan_valid(const remat_graph *graph, const remat_plan *plan)
-{
-    const remat_order *order = &graph->order;
-    const uint32_t *segment = plan->segment;
-    uint32_t n = order->n, last = segment[n - 1];
-    bool *used = last < n ? calloc((size_t)last + 1, sizeof *used) : NULL;
-    bool valid = used != NULL;
-    for (uint32_t v = 0; v < n && valid; v++) {
-        valid = segment[v] <= last && (!plan->lean[v] || may_be_lean(graph->profile, plan, v));
-        if (valid)
-            used[segment[v]] = true;
-        for (uint32_t i = order->first_before[v]; i < order->first_before[v + 1] && valid; i++)
-            valid = segment[order->before[i]] <= segment[v];
-    }
-    for (uint32_t g = 0; g <= last && valid; g++)
-        valid = used[g];
-    free(used);
-    return valid;
 }
 
 /* ---- measuring ---- */
 
 typedef struct measuring {
     const remat_graph *graph;
-    const remat_plan *plan;
+    const graph_plan *plan;
     uint32_t last;
     uint64_t *inside;  /* by segment: kept and gradients of its nodes */
     uint64_t *caching; /* by segment: what its boundary keeps */
@@ -124,10 +104,10 @@ static void add_node(measuring *m, uint32_t v)
     add_beside(m, first, own, graph->kept[v]);
 }
 
-static void add_up(const measuring *m, remat_plan_cost *cost)
+static void add_up(const measuring *m, graph_plan_cost *cost)
 {
     uint64_t cached = 0, beside = 0, most = 0;
-    *cost = (remat_plan_cost){0};
+    *cost = (graph_plan_cost){0};
     for (uint32_t g = 0; g <= m->last; g++) {
         beside += m->beside[g];
         if (cached + m->inside[g] + beside > most)
@@ -139,8 +119,8 @@ static void add_up(const measuring *m, remat_plan_cost *cost)
     cost->bytes = most + m->graph->constant;
 }
 
-remat_status remat_plan_measure(const remat_graph *graph, const remat_plan *plan,
-                                remat_plan_cost *ret_cost, remat_error *error)
+remat_status graph_plan_measure(const remat_graph *graph, const graph_plan *plan,
+                                graph_plan_cost *ret_cost, remat_error *error)
 {
     measuring m = {.graph = graph, .plan = plan, .last = plan->segment[graph->n - 1]};
     size_t count = (size_t)m.last + 2;
@@ -164,7 +144,7 @@ remat_status remat_plan_measure(const remat_graph *graph, const remat_plan *plan
 
 typedef struct emitting {
     const remat_profile *profile;
-    const remat_plan *plan;
+    const graph_plan *plan;
     uint32_t last;
     uint32_t *start; /* by segment: where its nodes begin in order[] */
     uint32_t *order; /* nodes by segment, then index */
@@ -198,8 +178,8 @@ static bool saves(const emitting *e, uint32_t v)
     return e->profile->nodes[v].saved_bytes > 0;
 }
 
-/* A node of an earlier segment that is not cached: it saves, or all its consumers are in the segment
- * and come after it, so they have been looked at. */
+/* A node of an earlier segment that is not cached: it saves, or all its consumers are in the
+ * segment and come after it, so they have been looked at. */
 static bool needed_again(const emitting *e, uint32_t v)
 {
     const remat_node *node = &e->profile->nodes[v];
@@ -248,7 +228,7 @@ static remat_status emit_backwards(emitting *e)
     return status;
 }
 
-remat_status remat_plan_emit(const remat_profile *profile, const remat_plan *plan,
+remat_status graph_plan_emit(const remat_profile *profile, const graph_plan *plan,
                              remat_operations *operations, remat_error *error)
 {
     emitting e = {.profile = profile,
