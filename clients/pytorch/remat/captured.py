@@ -21,14 +21,17 @@ class Captured:
     """What is measured of it is measured once."""
 
     def __init__(self, model: Blocks, example_inputs: Any, blocks: Tuple[type, ...]) -> None:
-        self.model = as_module(model)
+        self.model, self.blocks = as_module(model), blocks
+        if isinstance(self.model, torch.jit.ScriptModule):
+            raise CaptureError(f"{type(self.model).__name__} is scripted: fit the module that it was made of; scripted "
+                               "modules within a model are single nodes")
         if hasattr(self.model.__dict__.get("forward"), "schedule"):
             raise CaptureError(f"{type(self.model).__name__} has a schedule already; remat.remove it first")
         self.args, self.kwargs = arguments_of(example_inputs)
         self.device = device_of(self.model, (self.args, self.kwargs))
         self.bound = bind(self.model, self.args, self.kwargs)
         program = capture(self.model, self.args, self.kwargs, self.device, blocks)
-        self.alone = program.alone
+        self.alone, self.reads = program.alone, program.reads
         self.graph: Graph = group(program)
         self.stages: Optional[Stages] = stages_of(self.graph)
         self._fine: Optional[costs.Measured] = None

@@ -326,6 +326,8 @@ def _with_inputs(profile: Dict[str, Any], amounts: Dict[Tuple[int, ...], int]) -
 
 
 def _bytes(tensor: torch.Tensor) -> int:
+    if tensor.layout == torch.sparse_coo:
+        return _bytes(tensor._indices()) + _bytes(tensor._values())
     return tensor.numel() * tensor.element_size()
 
 

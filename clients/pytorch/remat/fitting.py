@@ -117,6 +117,7 @@ def _fit_region(captured: Captured, budget: Budget, request: Request) -> Optiona
         captured.model.forward = _region(captured, budget, request)
     except ServiceError as error:
         if request.offline == "plain" and error.status == 0:
+            warnings.warn(f"{error}; {type(captured.model).__name__} trains without a schedule", stacklevel=4)
             return None
         raise
     return captured.model.forward
@@ -159,7 +160,7 @@ def _fit_parts(model: torch.nn.Module, example: parts.Call, budget: Budget, requ
     except BaseException as error:
         remove(model)
         if isinstance(error, ServiceError) and request.offline == "plain" and error.status == 0:
-            return model
+            return model  # which has been said
         raise
     warnings.warn(f"{reason} It runs as it is, outside the budget; scheduled are: "
                   f"{', '.join(part.name for part in found)}", stacklevel=3)

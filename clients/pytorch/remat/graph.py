@@ -14,6 +14,9 @@ from typing import Any, Callable, Dict, Iterable, List, Sequence, Tuple
 import torch
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
+from .autocast import Setting, under
+from .errors import MismatchError
+
 Environment = Dict[int, Any]
 Leaf = Tuple[int, int]  # a tensor of the program: slot, and its place among the tensors of that slot
 
@@ -36,6 +39,9 @@ class Step:
     args: Tuple[Any, ...]
     kwargs: Dict[str, Any]
     modules: Tuple[torch.nn.Module, ...] = ()
+    grad: bool = True  # False: under a no_grad of the forward
+    autocast: Sequence[Setting] = ()  # of the forward, where it is not the one around it
+    sizes: Any = None  # of the result, where the forward asked for them and they could be others
 
     def reads(self) -> List[int]:
         """Slots among the arguments, each once, in order."""
@@ -48,7 +54,22 @@ class Step:
         return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
 
     def bind(self) -> Callable[[Environment], Any]:
-        """The call as a function of the values of the slots: what is done in every run is as little as can be."""
+        """The step as a function of the values of the slots."""
+        call = self._bind_call()
+        if self.grad and not self.autocast and self.sizes is None:
+            return call
+
+        def run(environment: Environment) -> Any:
+            with torch.set_grad_enabled(self.grad and torch.is_grad_enabled()), under(self.autocast):
+                value = call(environment)
+            if self.sizes is not None and sizes_of(value) != self.sizes:
+                raise MismatchError(f"the result of {self.name} ({self.op}) has sizes {sizes_of(value)}; they were "
+                                    f"{self.sizes} when the model was captured, and its forward asks for them")
+            return value
+        return run
+
+    def _bind_call(self) -> Callable[[Environment], Any]:
+        """What is done in every run is as little as can be."""
         leaves, spec = tree_flatten((self.args, self.kwargs))
         call, args, kwargs = self.call, list(self.args), self.kwargs
         places = [(i, arg.index) for i, arg in enumerate(args) if isinstance(arg, Slot)]
@@ -119,6 +140,12 @@ class Node:
                 found += [*module.parameters(), *module.buffers()]
         return found
 
+    @functools.cached_property
+    def fixed(self) -> List[torch.Tensor]:
+        """Of the constants, those that no forward changes."""
+        changing = {id(module._buffers[name]) for module, names in self.changed.values() for name in names}
+        return [t for t in self.constants if id(t) not in changing]
+
 
 @dataclasses.dataclass
 class Graph:
@@ -143,6 +170,10 @@ def tensors_of(value: Any) -> List[torch.Tensor]:
         return [value]
     leaves, _ = tree_flatten(value)
     return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+
+
+def sizes_of(value: Any) -> List[Tuple[int, ...]]:
+    return [tuple(t.shape) for t in tensors_of(value)]
 
 
 def map_tensors(value: Any, change: Callable[[torch.Tensor], Any]) -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import sys
 from typing import Any, Dict, Iterable, List, Sequence, Tuple
 
 import torch
@@ -66,11 +68,47 @@ class Everything:
 
     def __enter__(self) -> "Everything":
         self._saved = [state.save() for state in self.states]
+        self._of_python = python_generators()
         return self
 
     def __exit__(self, *_: Any) -> None:
         for state, saved in zip(self.states, self._saved):
             state.restore(saved)
+        random.setstate(self._of_python[0])
+        if self._of_python[1] is not None:
+            sys.modules["numpy"].random.set_state(self._of_python[1])
+
+
+def python_generators() -> Tuple[Any, Any]:
+    """States of the generators of Python and, where it is there, numpy."""
+    numpy = sys.modules.get("numpy")
+    return random.getstate(), numpy.random.get_state() if numpy else None
+
+
+class Whole(Everything):
+    """Parameters and attributes of the modules too, for a forward of which nothing is known."""
+
+    def __init__(self, model: torch.nn.Module, device: torch.device) -> None:
+        super().__init__(model, device)
+        self._model = model
+
+    def __enter__(self) -> "Whole":
+        super().__enter__()
+        self._parameters = [(p, p.detach().clone()) for p in self._model.parameters()]
+        self._attributes = [(vars(module), {**vars(module)}) for module in self._model.modules()]
+        self._contents = [(held, held.copy()) for _, before in self._attributes for held in before.values()
+                          if type(held) in (list, dict, set)]
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        for held, before in self._contents + self._attributes:
+            held.clear()
+            held.extend(before) if isinstance(held, list) else held.update(before)
+        with torch.no_grad():
+            for parameter, before in self._parameters:
+                if not torch.equal(parameter, before):
+                    parameter.data.copy_(before)
+        super().__exit__(*error)
 
 
 class Watch:
