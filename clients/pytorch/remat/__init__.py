@@ -6,8 +6,8 @@ and nothing else changes. remat.profile measures only; remat.compare measures a 
 """
 
 from .comparison import Comparison, compare
-from .errors import BudgetError, CaptureError, MismatchError, RematError, ServiceError
+from .errors import BudgetError, CaptureError, CheckError, MismatchError, RematError, ServiceError
 from .fitting import fit, profile, remove, reserved
 
-__all__ = ["BudgetError", "CaptureError", "Comparison", "MismatchError", "RematError", "ServiceError", "compare",
+__all__ = ["BudgetError", "CaptureError", "CheckError", "Comparison", "MismatchError", "RematError", "ServiceError", "compare",
            "fit", "profile", "remove", "reserved"]

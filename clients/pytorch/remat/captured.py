@@ -8,6 +8,7 @@ import torch
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from . import costs
+from .autocast import settings_now
 from .capture import bind, capture
 from .errors import CaptureError
 from .graph import Environment, Graph, tensors_of
@@ -30,10 +31,12 @@ class Captured:
         self.args, self.kwargs = arguments_of(example_inputs)
         self.device = device_of(self.model, (self.args, self.kwargs))
         self.bound = bind(self.model, self.args, self.kwargs)
+        self.autocast = settings_now(self.device)
         program = capture(self.model, self.args, self.kwargs, self.device, blocks)
         self.alone, self.reads = program.alone, program.reads
         self.graph: Graph = group(program)
         self.stages: Optional[Stages] = stages_of(self.graph)
+        self.plain_peak: Optional[int] = None
         self._fine: Optional[costs.Measured] = None
         self._staged: Optional[costs.Measured] = None
 

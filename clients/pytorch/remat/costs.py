@@ -309,6 +309,19 @@ def with_parameter_gradients(measured: Measured, graph: Graph) -> Measured:
     return dataclasses.replace(measured, profile=for_order(plain_order(graph)), for_order=for_order)
 
 
+def with_loss(measured: Measured, forward: int, backward: int) -> Measured:
+    """The same, with the bytes that the loss and its backward take beside results and gradients of them. The two run
+    between the last operation of the forward and the first of the backward, so what the loss keeps is workspace too."""
+    def for_order(order: Optional[Sequence[int]]) -> Dict[str, Any]:
+        profile = measured.for_order(order)
+        loss = {**profile["nodes"][-1], "forward_workspace_bytes": forward, "save_workspace_bytes": forward,
+                "backward_workspace_bytes": backward}
+        return {**profile, "nodes": [*profile["nodes"][:-1], loss]}
+
+    order = [*range(len(measured.profile["nodes"]) - 1, -1, -1)]
+    return dataclasses.replace(measured, profile=for_order(order), for_order=for_order)
+
+
 def sums_late(order: Sequence[int]) -> bool:
     """Whether the gradients of a parameter, from nodes in the order of their backwards, are kept apart and summed at
     the end. Plain order is last node first. Sums of two are the same either way; of three or more they are not, to the

@@ -53,6 +53,11 @@ def digest(value: Any, depth: int = _DEPTH) -> Any:
     return type(value).__name__, id(value)
 
 
+def simple_state(module: Module) -> Dict[str, Any]:
+    """The plain values among the attributes of a module."""
+    return {name: value for name, value in vars(module).items() if isinstance(value, _ATOMS)}
+
+
 class Reads:
     """Python state that was read, as it was then."""
 
@@ -119,6 +124,12 @@ def _content(cell: Any) -> Any:
 def _code_text(code: types.CodeType) -> str:
     constants = [_code_text(c) if isinstance(c, types.CodeType) else repr(c) for c in code.co_consts]
     return repr((code.co_name, code.co_code, constants, code.co_names, code.co_varnames, code.co_freevars))
+
+
+def code_of(function: Any) -> str:
+    """A name for what a function, or an object that is called, says."""
+    code = getattr(function, "__code__", None) or getattr(getattr(type(function), "forward", None), "__code__", None)
+    return _code_text(code) if code is not None else repr(function)
 
 
 class Effects:

@@ -11,10 +11,11 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 import torch
 from torch.utils._pytree import tree_flatten
 
-from . import costs
+from . import costs, steps
 from .autocast import Autocast
 from .captured import Captured, metadata
 from .client import Budget, Cache, Client, profile_id
+from .effects import code_of
 from .errors import BudgetError
 from .graph import Graph
 
@@ -33,6 +34,8 @@ class Request:
     link: Optional[Dict[str, Any]]
     reserved: int
     gradients: bool  # those of the parameters count
+    loss: Optional[steps.Loss]
+    checked: bool
     blocks: Tuple[type, ...]
     cache: Cache
     offline: str
@@ -40,17 +43,19 @@ class Request:
     repeats: int
 
 
-def find_plan(captured: Captured, budget: Budget, bytes_wanted: Budget, request: Request) -> Entry:
-    """budget: as the user gave it, by which the plan is kept; bytes_wanted: what is asked for.
+def find_plan(captured: Captured, budget: Budget, amount: Callable[[], Budget], request: Request, whole: bool) -> Entry:
+    """budget: as the user gave it, by which the plan is kept; amount: what is asked for. whole: the model is, so that
+    a loss follows it.
 
     Raises BudgetError, ServiceError."""
-    question = {"budget": bytes_wanted, "solver": request.solver, "link": request.link, "reserved": request.reserved}
-    key = _fingerprint(captured, {**question, "budget": budget, "gradients": request.gradients})
+    question = {"solver": request.solver, "link": request.link, "reserved": request.reserved}
+    key = _fingerprint(captured, {**question, "budget": budget, "gradients": request.gradients, "whole": whole,
+                                  "loss": request.loss and code_of(request.loss)})
 
     def find() -> Entry:
         entry = request.cache.get(key)
         if entry is None:
-            entry = _best(captured, question, request)
+            entry = _best(captured, {**question, "budget": amount()}, request, whole)
             request.cache.put(key, entry)
         return entry
 
@@ -63,9 +68,14 @@ def bytes_of(budget: Budget, whole: int) -> int:
     return int(whole * Decimal(budget[:-1]) / 100) if isinstance(budget, str) else int(budget)
 
 
-def _best(captured: Captured, question: Dict[str, Any], request: Request) -> Entry:
+def _best(captured: Captured, question: Dict[str, Any], request: Request, whole: bool) -> Entry:
     """The nodes' schedule, or that of the stages if it is not longer by more than MARGIN."""
-    client, count = request.client, costs.with_parameter_gradients if request.gradients else _as_it_is
+    client, loss = request.client, steps.loss_bytes(captured, request.loss) if whole else (0, 0)
+
+    def count(measured: costs.Measured, graph: Graph) -> costs.Measured:
+        measured = costs.with_loss(measured, *loss)
+        return costs.with_parameter_gradients(measured, graph) if request.gradients else measured
+
     fine = count(captured.measure(request.repeats), captured.graph)
     if request.solver != "auto" or request.link is not None or captured.stages is None:
         return _ask(client, fine, question, False)
@@ -83,10 +93,6 @@ def _best(captured: Captured, question: Dict[str, Any], request: Request) -> Ent
     if not answers:
         raise min(errors, key=lambda error: error.minimum_budget or math.inf)
     return min(answers, key=lambda a: a["schedule"]["makespan"] * (1 if a["staged"] else 1 + MARGIN))
-
-
-def _as_it_is(measured: costs.Measured, _: Graph) -> costs.Measured:
-    return measured
 
 
 def _ask(client: Client, measured: costs.Measured, question: Dict[str, Any], staged: bool) -> Entry:
@@ -162,7 +168,7 @@ def _fingerprint(captured: Captured, question: Dict[str, Any]) -> str:
     nodes = [(node.name, node.inputs, node.outputs, node.random,
               [(step.name, step.op, describe((step.args, step.kwargs)), [repr(m) for m in step.modules])
                for step in node.steps]) for node in captured.graph.nodes]
-    parts = (torch.__version__, str(captured.device), torch.get_num_threads(), question, nodes,
+    parts = (torch.__version__, captured.reads.code(), str(captured.device), torch.get_num_threads(), question, nodes,
              describe(captured.bound), [metadata(p) for p in captured.model.parameters()],
              [m.training for m in captured.model.modules()],
              Autocast(captured.device).settings, repr(captured.graph.output))

@@ -20,7 +20,7 @@ class Region:
     """Runs a step of the model as its schedule says.
 
     profile, schedule: what it was measured to cost, and what the service answered. alone: modules that torch.fx could
-    not follow and that are single nodes. observer: called with every operation before it runs, or None.
+    not follow and that are single nodes. measured_peak: of a step in the check of fit. observer: called with every operation before it runs, or None.
 
     A copy, or what comes out of a pickle, captures its own model again, when it first runs.
     """
@@ -29,6 +29,7 @@ class Region:
         self.model, self.blocks = captured.model, captured.blocks
         self.profile, self.schedule = entry["profile"], entry["schedule"]
         self.observer: Optional[Observer] = None
+        self.measured_peak: Optional[int] = None
         self._entry, self._mismatch = entry, mismatch
         self._expected = {name: shape(value) for name, value in captured.bound.items()}
         self._told: Set[str] = set()

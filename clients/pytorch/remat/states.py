@@ -57,7 +57,8 @@ def same(a: Sequence[torch.Tensor], b: Sequence[torch.Tensor]) -> bool:
 
 
 class Everything:
-    """All generators and buffers of a model, put back at the end of a with block."""
+    """All generators and buffers of a model, put back at the end of a with block. Before and after it, autocast has no
+    casts of weights in its cache: those made without gradients would be used where these are wanted."""
 
     def __init__(self, model: torch.nn.Module, device: torch.device) -> None:
         self.states: List[State] = [Generators(device)]
@@ -67,11 +68,13 @@ class Everything:
                 self.states.append(Buffers(module, names))
 
     def __enter__(self) -> "Everything":
+        torch.clear_autocast_cache()
         self._saved = [state.save() for state in self.states]
         self._of_python = python_generators()
         return self
 
     def __exit__(self, *_: Any) -> None:
+        torch.clear_autocast_cache()
         for state, saved in zip(self.states, self._saved):
             state.restore(saved)
         random.setstate(self._of_python[0])

@@ -1,6 +1,7 @@
 """What a tracer could get wrong without a word: each is right, or refused with a message that names the line."""
 
 import copy
+import functools
 import io
 import math
 import random
@@ -12,7 +13,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from models import mlp, vgg
-from steps import assert_same, loss_of, step
+from steps import assert_same, fit_tightly, loss_of, step
 from torch import nn
 
 import remat
@@ -113,7 +114,7 @@ def test_right(middle, dtype, server):
     model, x = body(middle)
     plain = copy.deepcopy(model)
     with torch.autocast("cpu", dtype=torch.bfloat16, enabled=dtype is not None):
-        remat.fit(model, x, "85%", server=server)
+        fit_tightly(model, x, server=server)
         for seed in range(2):
             inputs = (torch.randn(8, 16, generator=torch.Generator().manual_seed(seed)),)
             assert_same(step(model, inputs, seed), step(plain, inputs, seed))
@@ -261,7 +262,7 @@ def rate(self, x):
 def test_python_state_that_changes_is_seen(middle, name, server, monkeypatch):
     model, x = body(middle)
     plain = copy.deepcopy(model)
-    remat.fit(model, x, "85%", server=server)
+    fit_tightly(model, x, server=server)
     assert_same(step(model, (x,), 0), step(plain, (x,), 0))
     loss = loss_of(model(x))
     for each in (model, plain):
@@ -305,16 +306,16 @@ def test_weights_changed_between_forward_and_backward(server):
 def test_another_autocast_is_a_mismatch(server):
     model, (x,) = mlp()
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        remat.fit(model, x, "85%", server=server)
+        fit_tightly(model, x, server=server)
     with pytest.raises(remat.MismatchError, match="autocast is .*False.*it was .*True"):
         model(x)
 
 
-@pytest.mark.parametrize("budget", ["90%", "100%"])
-def test_copies_and_pickles(budget, server):
+@pytest.mark.parametrize("fit", [fit_tightly, functools.partial(remat.fit, budget="120%")])
+def test_copies_and_pickles(fit, server):
     model, inputs = vgg()
     plain = copy.deepcopy(model)
-    remat.fit(model, inputs, budget, server=server)
+    fit(model, inputs, server=server)
     twin, file = copy.deepcopy(model), io.BytesIO()
     torch.save(model, file)
     file.seek(0)
@@ -334,7 +335,7 @@ def test_copies_and_pickles(budget, server):
 
 def test_a_schedule_that_is_off_says_so_once(server):
     model, inputs = vgg()
-    remat.fit(model, inputs, "90%", server=server)
+    fit_tightly(model, inputs, server=server)
     model[0][1].eval()
     with pytest.warns(UserWarning, match=r"\"0.1\" \(BatchNorm2d\) is in eval mode.*without its schedule"):
         model(*inputs)
@@ -360,7 +361,7 @@ class Words(nn.Module):
 def test_sparse_gradients(server):
     model, ids = Words(sparse=True), torch.randint(200, (16, 4))
     plain = copy.deepcopy(model)
-    remat.fit(model, ids, "90%", server=server)
+    fit_tightly(model, ids, server=server)
     found, expected = step(model, (ids,), 0), step(plain, (ids,), 0)
     assert found[1].is_sparse and expected[1].is_sparse
     assert_same([t.to_dense() if t is not None and t.is_sparse else t for t in found],
@@ -395,7 +396,7 @@ def hooked():
 
 def test_hooks_and_shared_weights(server):
     (model, x), (plain, _), seen = hooked(), hooked(), []
-    remat.fit(model, x, "85%", server=server)
+    fit_tightly(model, x, server=server)
     assert_same(step(model, (x,), 0), step(plain, (x,), 0))
     remat.remove(model)
     model[10].register_forward_hook(lambda module, inputs, output: seen.append(1))
