@@ -17,9 +17,9 @@ import torch.fx
 from .effects import Effects, Reads
 from .errors import CaptureError, EffectError, UntraceableError
 from .exported import export
-from .graph import Environment, Slot, Step, storage_of, tensors_of
+from .graph import Environment, Made, Slot, Step, storage_of, tensors_of
 from .states import Everything, Watch
-from .trace import is_sequential, known, trace, unroll
+from .trace import Maker, is_sequential, known, trace, unroll
 
 CONSTANT = -1  # the storage class of parameters, buffers and constants
 
@@ -52,6 +52,10 @@ def capture(model: torch.nn.Module, args: Sequence[Any], kwargs: Dict[str, Any],
     """
     bound, effects, before = bind(model, args, kwargs), Effects(model), set(vars(model))
     reason: Optional[UntraceableError] = None
+    for name, value in bound.items():
+        if name.startswith("*") and value:
+            raise CaptureError(f"the forward of {type(model).__name__} takes {name}, and the example has such arguments: "
+                               "name them in forward")
     try:
         with Everything(model, device):
             graph, alone, reason = _follow(model, bound, blocks, effects, device)
@@ -85,19 +89,18 @@ def _follow(model: torch.nn.Module, bound: Dict[str, Any], blocks: Tuple[type, .
 
 
 def bind(model: torch.nn.Module, args: Sequence[Any], kwargs: Dict[str, Any]) -> Dict[str, Any]:
-    """Arguments by the name of the parameter of forward."""
+    """Arguments by the name of the parameter of forward; "*name" and "**name" for those that gather what is left."""
     signature = _signature(type(model).forward)
-    for parameter in signature.parameters.values():
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            raise CaptureError(f"the forward of {type(model).__name__} takes *{parameter.name}: name its arguments")
     try:
         bound = signature.bind(model, *args, **kwargs)
     except TypeError as error:
         raise CaptureError(f"{type(model).__name__}: {error}") from error
     bound.apply_defaults()
-    return dict(list(bound.arguments.items())[1:])  # without self
+    return {_STARS.get(signature.parameters[name].kind, "") + name: value
+            for name, value in list(bound.arguments.items())[1:]}  # without self
 
 
+_STARS = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
 _signature = functools.lru_cache(maxsize=None)(inspect.signature)
 
 
@@ -139,6 +142,8 @@ class _Observer:
             self._placeholder(index, node, bound)
         elif node.op == "get_attr":
             self.known[node] = functools.reduce(getattr, node.target.split("."), self.model)
+        elif isinstance(node.target, Maker):
+            self.known[node] = Made(node.target.made, {k: self._plain(v, node.name) for k, v in node.kwargs.items()})
         elif node.op == "output":
             self.program.output = self._plain(node.args[0], "output")
         else:

@@ -159,7 +159,11 @@ class Effects:
             try:
                 yield
             finally:
-                sys.setprofile(previous)
+                sys.setprofile(None)
+                if hasattr(previous, "enable"):  # cProfile's
+                    previous.enable()
+                else:
+                    sys.setprofile(previous)
         if _generators() != generators:
             raise EffectError("random numbers of Python or numpy are drawn in the forward" + self._drawn + "; torch's "
                               "can be drawn again by a schedule, these cannot")

@@ -61,14 +61,17 @@ class Program:
         results = dict(zip(self.output_leaves, outputs))
         if self.ends:
             results.update(zip(self.ends, _Ends.apply(run.arrived, *(results[leaf] for leaf in self.ends))))
-        return _rebuild(self.graph.output, run.structures, results)
+        return _rebuild(self.graph.output, run.structures, results, values)
 
 
-def _rebuild(output: Any, structures: Dict[int, Any], tensors: Dict[Leaf, torch.Tensor]) -> Any:
-    """The model's result: its Slots replaced by their values, and tensors in these by those that have a gradient."""
+def _rebuild(output: Any, structures: Dict[int, Any], tensors: Dict[Leaf, torch.Tensor], given: Environment) -> Any:
+    """The model's result: its Slots replaced by their values, and tensors in these by those that have a gradient; graph
+    inputs are returned as they were given."""
     leaves, spec = tree_flatten(output)
     for i, leaf in enumerate(leaves):
-        if isinstance(leaf, Slot):
+        if isinstance(leaf, Slot) and leaf.index in given:
+            leaves[i] = given[leaf.index]
+        elif isinstance(leaf, Slot):
             parts, inner = structures[leaf.index]
             leaves[i] = _fill(parts, inner, [tensors[leaf.index, p] for p in range(_count(parts))])
     return tree_unflatten(leaves, spec)

@@ -63,11 +63,12 @@ def fit(model: Blocks, example_inputs: Any, budget: Budget = "auto", *, server: 
 
     budget: of a step, forward, loss and backward: bytes, "8GiB", "60%" of what a plain step is measured to take here,
     or "auto" (a share of the memory that is free). Activations, their gradients, intermediates and workspaces count and
-    so do the gradients of the parameters, each from the backward that makes it; with gradients=False they do not.
-    Parameters do not. loss: makes one number of what the model returns, as the training does; what it takes is
-    measured. Without it a model that returns one number is taken to return its loss, and of any other one the cross
-    entropy of every result is counted. reserved: bytes taken off the budget first. check: end with steps on the
-    example, and on another input, that must be the plain ones (CheckError); the plain step must fit the device. server,
+    so do the gradients of the parameters, each from the backward that makes it; parameters do not. gradients: False:
+    those of the parameters do not count, and a percentage is of what storing everything is predicted to take. loss:
+    makes one number of what the model returns, as the training does; what it takes is measured. Without it a model that
+    returns one number is taken to return its loss, and of any other one the cross entropy of every result is counted.
+    reserved: bytes taken off the budget first. check: end with steps on the example, and on another input, that must
+    be the plain ones (CheckError); for these, and for a percentage, the plain step must fit the device. server,
     token: or REMAT_SERVER, REMAT_TOKEN. solver, link: as the service understands them. cache: folder of plans.
     offline: "error" or "plain" when the service does not answer and there is no plan. mismatch: "error" or "plain" when
     a forward gets inputs unlike example_inputs. With torch.distributed, rank 0 asks and all ranks get its plan.
@@ -145,7 +146,7 @@ def _region(captured: Captured, budget: Budget, request: Request) -> Region:
     def amount() -> Budget:
         if budget == "auto":
             return _auto_budget(captured.model, captured.device)
-        if isinstance(budget, str):
+        if isinstance(budget, str) and request.gradients:
             return bytes_of(budget, _plain_peak(captured, request))
         return budget
 

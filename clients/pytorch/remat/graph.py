@@ -12,6 +12,7 @@ import functools
 from typing import Any, Callable, Dict, Iterable, List, Sequence, Tuple
 
 import torch
+from torch.utils import _pytree
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from .autocast import Setting, under
@@ -26,6 +27,18 @@ class Slot:
     """Stands in the arguments of a step for the value of a slot."""
 
     index: int
+
+
+class Made:
+    """Stands in what a model returns for an object of a dataclass: what it is made of."""
+
+    def __init__(self, made: type, parts: Dict[str, Any]) -> None:
+        self.made, self.parts = made, parts
+
+
+# Put together again it is the object.
+_pytree._register_pytree_node(Made, lambda value: (list(value.parts.values()), (value.made, list(value.parts))),
+                              lambda values, context: context[0](**dict(zip(context[1], values))))
 
 
 @dataclasses.dataclass
@@ -156,20 +169,36 @@ class Graph:
     output: Any  # what the model returns, with Slots for values
 
     def output_slots(self) -> List[int]:
-        leaves, _ = tree_flatten(self.output)
-        return list(dict.fromkeys(leaf.index for leaf in leaves if isinstance(leaf, Slot)))
+        """Those that nodes make; the rest are graph inputs."""
+        return slots_made(self.output, self.placeholders)
 
     def producers(self) -> Dict[int, int]:
         """Slot -> node."""
         return {slot: v for v, node in enumerate(self.nodes) for slot in node.outputs}
 
 
+def slots_made(output: Any, placeholders: Sequence[Tuple[str, int]]) -> List[int]:
+    given = {slot for _, slot in placeholders}
+    leaves, _ = tree_flatten(output)
+    return list(dict.fromkeys(leaf.index for leaf in leaves if isinstance(leaf, Slot) and leaf.index not in given))
+
+
 def tensors_of(value: Any) -> List[torch.Tensor]:
     """The tensors of a value, in order; one that appears twice appears twice."""
     if isinstance(value, torch.Tensor):
         return [value]
-    leaves, _ = tree_flatten(value)
-    return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    found: List[torch.Tensor] = []
+    for leaf in tree_flatten(value)[0]:
+        if isinstance(leaf, torch.Tensor):
+            found.append(leaf)
+        elif is_made(leaf):
+            found += tensors_of([getattr(leaf, field.name) for field in dataclasses.fields(leaf)])
+    return found
+
+
+def is_made(value: Any) -> bool:
+    """Whether it is an object of a dataclass."""
+    return dataclasses.is_dataclass(value) and not isinstance(value, (type, Slot))
 
 
 def sizes_of(value: Any) -> List[Tuple[int, ...]]:

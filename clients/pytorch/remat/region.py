@@ -14,6 +14,7 @@ from .errors import MismatchError
 from .execute import Observer, Program
 from .guard import Guard
 from .plan import make_plan
+from .trace import named
 
 
 class Region:
@@ -48,7 +49,7 @@ class Region:
     def _capture(self, bound: Dict[str, Any]) -> None:
         del self.model.forward
         try:
-            self._prepare(Captured(self.model, bound, self.blocks))
+            self._prepare(Captured(self.model, named(bound), self.blocks))
         finally:
             self.model.forward = self
 

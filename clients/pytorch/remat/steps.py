@@ -14,6 +14,7 @@ from .errors import CheckError
 from .graph import Environment, tensors_of
 from .memory import Recorder
 from .states import Everything, python_generators
+from .trace import named
 
 Forward = Callable[..., Any]
 Loss = Callable[[Any], torch.Tensor]
@@ -70,7 +71,7 @@ def peak(forward: Forward, captured: Captured, loss: Optional[Loss], gradients: 
             leaves, wanted = _leaves(captured.bound)
             with Recorder(captured.device) as recorder:
                 recorder.mark()
-                result = forward(**leaves)
+                result = forward(**named(leaves))
                 value = (loss or assumed_loss)(result)
                 value = tensors_of(result)[0] if value is None else value
                 del result
@@ -116,19 +117,19 @@ def _where(captured: Captured, seed: int) -> str:
 
 def _step(forward: Forward, captured: Captured, inputs: Environment, loss: Optional[Loss], seed: int) -> Found:
     model = captured.model
-    named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+    parameters = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
     with Everything(model, captured.device):
         torch.manual_seed(seed)
         leaves, wanted = _leaves(inputs)
-        result = forward(**leaves)
+        result = forward(**named(leaves))
         outputs = [result] if loss is None else [loss(result)]
         found: Found = [(f"result {i}", t.detach().clone()) for i, t in enumerate(tensors_of(outputs))]
         ends = [t for t in tensors_of(outputs) if t.requires_grad]
         generator = torch.Generator().manual_seed(seed)
         seeds = [torch.randn(t.shape, generator=generator).to(t) for t in ends]
-        gradients = torch.autograd.grad(ends, wanted + [p for _, p in named], seeds, allow_unused=True) if ends else ()
+        gradients = torch.autograd.grad(ends, wanted + [p for _, p in parameters], seeds, allow_unused=True) if ends else ()
         names = [f"the gradient of input {i}" for i in range(len(wanted))] + \
-            [f"the gradient of \"{name}\"" for name, _ in named]
+            [f"the gradient of \"{name}\"" for name, _ in parameters]
         found += zip(names, gradients)
         found += [(f"the buffer \"{name}\"", buffer.clone()) for name, buffer in model.named_buffers()]
         found += [("torch's generator", torch.get_rng_state()), ("Python's generators", repr(python_generators()))]

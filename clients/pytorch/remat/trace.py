@@ -12,7 +12,9 @@ the trace fails, naming the line. If that is within a module, the module is run 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
+import operator
 from typing import Any, Dict, Iterator, List, Set, Tuple
 
 import torch
@@ -23,7 +25,7 @@ from . import lines
 from .autocast import settings_now
 from .effects import Effects
 from .errors import CaptureError, EffectError, UntraceableError
-from .graph import sizes_of, tensors_of
+from .graph import is_made, sizes_of, tensors_of
 
 _FACTORIES = ("arange", "empty", "eye", "full", "linspace", "normal", "ones", "rand", "randint", "randn", "randperm",
               "tensor", "zeros")
@@ -32,6 +34,11 @@ _FACTORIES = ("arange", "empty", "eye", "full", "linspace", "normal", "ones", "r
 _SIZES = {"size", "numel", "nelement", "stride", "storage_offset", "is_contiguous", "__len__", "len", "shape"}
 _KNOWN = _SIZES | {"dim", "element_size", "ndimension", "is_floating_point", "is_complex", "type", "get_device", "dtype",
                    "device", "ndim", "is_cuda", "layout", "itemsize", "is_sparse", "names", "__class__"}
+
+
+def named(bound: Dict[str, Any]) -> Dict[str, Any]:
+    """Of arguments by name, those to call forward with: without what gathers the rest."""
+    return {name: value for name, value in bound.items() if not name.startswith("*")}
 
 
 def known(kind: str, target: Any, args: Any) -> str:
@@ -152,6 +159,11 @@ class _Tracer(torch.fx.Tracer):
         with self.effects.watched(), self._recorded(), torch.enable_grad():
             return self.trace(model)
 
+    def create_args_for_root(self, root_fn: Any, is_module: bool, concrete_args: Any = None) -> Any:
+        """By name, so that keywords and arguments that gather the rest do no harm."""
+        given = {name: self.create_proxy("placeholder", name, (), {}) for name in named(self.bound)}
+        return lambda root: root_fn(root, **given), [self.root]
+
     def is_leaf_module(self, m: torch.nn.Module, module_qualified_name: str) -> bool:
         return (isinstance(m, (*self.blocks, torch.jit.ScriptModule)) or module_qualified_name in self.alone
                 or bool(m._backward_hooks) or super().is_leaf_module(m, module_qualified_name))
@@ -185,11 +197,19 @@ class _Tracer(torch.fx.Tracer):
         made.value, made.loose = value, self._is_loose(kind, target, args, kwargs, value)
         return made
 
+    def create_arg(self, a: Any) -> Any:
+        if is_made(a):
+            fields = {field.name: self.create_arg(getattr(a, field.name)) for field in dataclasses.fields(a) if field.init}
+            return self.create_node("call_function", Maker(type(a)), (), fields)
+        return super().create_arg(a)
+
     # ---- what may be a value of Python ----
 
     def _check_known(self, kind: str, target: Any, args: Any, kwargs: Any, value: Any) -> None:
         asked = [leaf for leaf in tree_flatten((args, kwargs))[0] if isinstance(leaf, _Proxy)]
         name = known(kind, target, args)
+        if value is None and target is operator.getitem:  # a part of a result that is not there
+            name = "size"
         if asked and not name:
             raise CaptureError(f"{getattr(target, '__name__', target)} makes {type(value).__name__} of a tensor, which "
                                "depends on data")
@@ -281,6 +301,19 @@ class _Tracer(torch.fx.Tracer):
 
 
 _APPLY = torch.autograd.Function.__dict__.get("apply")  # from torch 2.0 on; before, of its base
+
+
+class Maker:
+    """Puts an object of a dataclass together, as the target of a call."""
+
+    def __init__(self, made: type) -> None:
+        self.made, self.__name__, self.__module__ = made, made.__name__, made.__module__
+
+    def __call__(self, **parts: Any) -> Any:
+        return self.made(**parts)
+
+    def __repr__(self) -> str:
+        return f"{self.__module__}.{self.__name__}"
 
 
 class Applied:

@@ -1,6 +1,7 @@
 """What a tracer could get wrong without a word: each is right, or refused with a message that names the line."""
 
 import copy
+import dataclasses
 import functools
 import io
 import math
@@ -403,3 +404,45 @@ def test_hooks_and_shared_weights(server):
     with pytest.raises(remat.CaptureError, match="changes \"seen\""):
         remat.fit(model, x, "85%", server=server)
     assert math.isfinite(loss_of(plain(x)))
+
+
+@dataclasses.dataclass
+class Answer:
+    logits: torch.Tensor
+    loss: torch.Tensor = None
+    given: tuple = ()
+
+
+class Attending(nn.Module):
+    """A module that returns what is not there; a dataclass, with an input in it; arguments that are not used."""
+
+    def __init__(self):
+        super().__init__()
+        self.attention = nn.ModuleList([nn.MultiheadAttention(16, 4, batch_first=True) for _ in range(4)])
+        self.out = nn.Linear(16, 16)
+
+    def forward(self, x, y=None, *more, scale=1.0, **others):
+        z = x
+        for part in self.attention:
+            z = z + part(z, z, z, need_weights=False)[0] * scale
+        z = self.out(z)
+        return Answer(z, loss=None if y is None else F.mse_loss(z, y), given=(x, {"out": self.out.weight}))
+
+
+def test_results_of_any_kind(server):
+    model, x, y = Attending(), torch.randn(4, 8, 16), torch.randn(4, 8, 16)
+    plain = copy.deepcopy(model)
+    fit_tightly(model, {"x": x, "y": y}, server=server)
+    assert model.forward.alone == []
+    found = []
+    for each in (model, plain):
+        answer = each(x, y)
+        assert type(answer) is Answer and answer.given[0] is x and answer.given[1]["out"] is each.out.weight
+        answer.loss.backward()
+        found.append([answer.logits, answer.loss, *(p.grad for p in each.parameters())])
+    assert_same(*found)
+    with pytest.raises(remat.MismatchError, match=r"input \"\*\*others\""):
+        model(x, y, other=1)
+    remat.remove(model)
+    with pytest.raises(remat.CaptureError, match=r"takes \*\*others"):
+        remat.fit(model, {"x": x, "y": y, "other": 1}, "100%", server=server)
