@@ -21,6 +21,7 @@ from .graph import Graph
 
 MARGIN = 0.02  # of the makespan: what the Python of many nodes costs at least beside that of few stages
 Answer = Tuple[Dict[str, Any], Dict[str, Any]]  # the profile for a schedule's own order of backwards; the schedule
+FORMAT = 2  # of entries in the cache, and of what they mean
 TRIALS = 3  # of profiles, each for the order of backwards that the schedule before had
 Entry = Dict[str, Any]  # profile, schedule, wanted (the tensors that have a gradient), staged
 
@@ -168,7 +169,7 @@ def _fingerprint(captured: Captured, question: Dict[str, Any]) -> str:
     nodes = [(node.name, node.inputs, node.outputs, node.random,
               [(step.name, step.op, describe((step.args, step.kwargs)), [repr(m) for m in step.modules])
                for step in node.steps]) for node in captured.graph.nodes]
-    parts = (torch.__version__, captured.reads.code(), str(captured.device), torch.get_num_threads(), question, nodes,
+    parts = (FORMAT, torch.__version__, captured.reads.code(), str(captured.device), torch.get_num_threads(), question, nodes,
              describe(captured.bound), [metadata(p) for p in captured.model.parameters()],
              [m.training for m in captured.model.modules()],
              Autocast(captured.device).settings, repr(captured.graph.output))
