@@ -61,8 +61,6 @@ def capture(model: torch.nn.Module, args: Sequence[Any], kwargs: Dict[str, Any],
             graph, alone, reason = _follow(model, bound, blocks, effects, device)
         with Everything(model, device), effects.watched(), torch.no_grad():
             program = _Observer(model, device, alone, effects).observe(graph, bound)
-    except EffectError:
-        raise
     except CaptureError as error:
         raise reason or error
     finally:

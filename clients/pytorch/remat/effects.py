@@ -12,6 +12,7 @@ import enum
 import functools
 import gc
 import hashlib
+import random
 import sys
 import types
 from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple
@@ -152,14 +153,17 @@ class Effects:
         buffers = {storage_of(b): f"the buffer \"{name}\"" for name, b in self._model.named_buffers()}
         parameters.pop(0, None), buffers.pop(0, None)
         generators = _generators()
-        previous = sys.getprofile()
+        previous, collects = sys.getprofile(), gc.isenabled()
         self._drawn = ""
-        with _Attributes(self._wrote, self._read), _Writes(self, parameters, buffers):
+        with _Attributes(self._wrote, self._read), _numpy_watched(self._drew), _Writes(self, parameters, buffers):
+            gc.disable()  # what is run to clean up elsewhere is not of the forward
             sys.setprofile(self._profiled)
             try:
                 yield
             finally:
                 sys.setprofile(None)
+                if collects:
+                    gc.enable()
                 if hasattr(previous, "enable"):  # cProfile's
                     previous.enable()
                 else:
@@ -174,9 +178,11 @@ class Effects:
     def _profiled(self, frame: types.FrameType, event: str, argument: Any) -> None:
         if event == "call" and lines.is_users(frame.f_code.co_filename):
             self.reads.see(frame)
-        elif event == "c_call" and not self._drawn and \
-                type(getattr(argument, "__self__", None)).__name__ in ("Random", "RandomState", "Generator"):
-            self._drawn = lines.current()
+        elif event == "c_call" and isinstance(getattr(argument, "__self__", None), random.Random):
+            self._drew()
+
+    def _drew(self) -> None:
+        self._drawn = self._drawn or lines.current()
 
     def _wrote(self, module: Module, name: str, by_torch: bool) -> None:
         path = self._paths.get(id(module))
@@ -199,6 +205,26 @@ class Effects:
 def _generators() -> Tuple[Any, ...]:
     python, numpy = python_generators()
     return python, numpy and (bytes(numpy[1]), numpy[2:])
+
+
+@contextlib.contextmanager
+def _numpy_watched(drew: Callable[[], None]) -> Iterator[None]:
+    """Tells of calls of numpy's random functions, which are no calls that a profiler of Python sees."""
+    space = vars(sys.modules["numpy"].random) if "numpy" in sys.modules else {}
+    originals = {name: call for name, call in space.items()
+                 if type(getattr(call, "__self__", None)).__name__ == "RandomState"}
+
+    def told(original: Any) -> Any:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            drew()
+            return original(*args, **kwargs)
+        return call
+
+    space.update({name: told(call) for name, call in originals.items() if name not in ("get_state", "set_state")})
+    try:
+        yield
+    finally:
+        space.update(originals)
 
 
 class _Attributes:

@@ -37,8 +37,9 @@ class Made:
 
 
 # Put together again it is the object.
-_pytree._register_pytree_node(Made, lambda value: (list(value.parts.values()), (value.made, list(value.parts))),
-                              lambda values, context: context[0](**dict(zip(context[1], values))))
+_register = getattr(_pytree, "register_pytree_node", None) or _pytree._register_pytree_node
+_register(Made, lambda value: (list(value.parts.values()), (value.made, list(value.parts))),
+          lambda values, context: context[0](**dict(zip(context[1], values))))
 
 
 @dataclasses.dataclass

@@ -13,6 +13,7 @@ import torch
 
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 _HERE = os.path.dirname(__file__) + os.sep
+_CAPTURE = os.path.join(_HERE, "capture.py")
 _STANDARD = sysconfig.get_paths()["stdlib"] + os.sep
 
 
@@ -32,6 +33,8 @@ def current() -> str:
     """ (file:line) of the innermost code of the user that runs, or nothing."""
     frame: Optional[FrameType] = sys._getframe(1)
     while frame is not None and not is_users(frame.f_code.co_filename):
+        if frame.f_code.co_filename == _CAPTURE:
+            return ""  # whoever asked for it
         frame = frame.f_back
     return "" if frame is None else f" ({frame.f_code.co_filename}:{frame.f_lineno})"
 

@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_flatten
 
 from . import costs, steps
 from .autocast import Autocast
-from .captured import Captured, metadata
+from .captured import Captured, Keep, metadata
 from .client import Budget, Cache, Client, profile_id
 from .effects import code_of
 from .errors import BudgetError
@@ -50,11 +50,12 @@ def find_plan(captured: Captured, budget: Budget, amount: Callable[[], Budget], 
 
     Raises BudgetError, ServiceError."""
     question = {"solver": request.solver, "link": request.link, "reserved": request.reserved}
+    loss = request.loss and code_of(request.loss)
     key = _fingerprint(captured, {**question, "budget": budget, "gradients": request.gradients, "whole": whole,
-                                  "loss": request.loss and code_of(request.loss)})
+                                  "loss": loss})
 
     def find() -> Entry:
-        entry = request.cache.get(key)
+        entry = request.cache.get(key, "profile", "schedule", "wanted")
         if entry is None:
             entry = _best(captured, {**question, "budget": amount()}, request, whole)
             request.cache.put(key, entry)
@@ -77,10 +78,11 @@ def _best(captured: Captured, question: Dict[str, Any], request: Request, whole:
         measured = costs.with_loss(measured, *loss)
         return costs.with_parameter_gradients(measured, graph) if request.gradients else measured
 
-    fine = count(captured.measure(request.repeats), captured.graph)
+    keep = keeper(captured, request)
+    fine = count(captured.measure(request.repeats, keep=keep), captured.graph)
     if request.solver != "auto" or request.link is not None or captured.stages is None:
         return _ask(client, fine, question, False)
-    staged = count(captured.measure_stages(request.repeats), captured.stages.graph)
+    staged = count(captured.measure_stages(request.repeats, keep), captured.stages.graph)
     if isinstance(question["budget"], str):
         whole = client.schedule(fine.profile, "100%", "store-all")["store_all_peak"]
         question = {**question, "budget": bytes_of(question["budget"], whole)}
@@ -158,6 +160,21 @@ def _on_rank_0(find: Callable[[], Entry]) -> Entry:
     if isinstance(box[0], Exception):
         raise box[0]
     return box[0]
+
+
+def keeper(captured: Captured, request: Request) -> Keep:
+    """What was measured of a model, once for all budgets."""
+    base = _fingerprint(captured, {"repeats": request.repeats})
+
+    def keep(name: str, make: Callable[[], Dict[str, Any]]) -> Dict[str, Any]:
+        key = hashlib.sha256(f"{base} {name}".encode()).hexdigest()
+        found = request.cache.get(key, "costs", "sharing")
+        if found is None:
+            found = make()
+            request.cache.put(key, found)
+        return found
+
+    return keep
 
 
 def _fingerprint(captured: Captured, question: Dict[str, Any]) -> str:

@@ -92,8 +92,8 @@ def trace(model: torch.nn.Module, bound: Dict[str, Any], blocks: Tuple[type, ...
     again = _Tracer(bound, blocks, alone, effects, device).follow(model)
     difference = _difference(graph, again, model)
     if difference:
-        raise UntraceableError(f"the forward of {type(model).__name__} cannot be traced: it is another one each time, "
-                               f"{difference}.")
+        raise EffectError(f"the forward of {type(model).__name__} cannot be traced: it is another one each time, "
+                          f"{difference}.")
     return graph, sorted(alone)
 
 

@@ -1,6 +1,7 @@
 """A budget is one of the whole step; and fit ends with steps that must be the plain ones."""
 
 import copy
+import json
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ from steps import assert_same, step
 from torch import nn
 
 import remat
-from remat import steps, tape
+from remat import costs, steps, tape
 from remat.captured import Captured
 
 
@@ -137,3 +138,24 @@ def test_the_check_leaves_nothing_behind(server):
     remat.fit(model, x, "150%", server=server)
     assert_same([*model.state_dict().values(), torch.get_rng_state()], [*before[0].values(), before[1]])
     assert all(p.grad is None for p in model.parameters())
+
+
+def test_a_model_is_measured_once_for_all_budgets(server, monkeypatch):
+    """By another process too: out of the cache. What comes of it is the same, schedules of stages included."""
+    torch.manual_seed(0)
+    model, inputs, loss = classifier()
+    runs = []
+    original = costs._run
+    monkeypatch.setattr(costs, "_run", lambda *args: (runs.append(1), original(*args))[1])
+    remat.fit(copy.deepcopy(model), inputs, "100%", server=server, repeats=1, loss=loss)
+    first, fitted = len(runs), copy.deepcopy(model)
+    remat.fit(fitted, inputs, "85%", server=server, repeats=1, loss=loss)
+    assert first == 2 and len(runs) == first  # nodes and stages
+    assert fitted.forward.measured_peak == pytest.approx(fitted.forward.schedule["peak"], rel=0.02)
+    captured = Captured(model, inputs, ())
+    measured = captured.measure(1)
+    again = costs.measure(captured.graph, model, captured.values(), captured.device, "ResNet",
+                          numbers=json.loads(json.dumps(measured.numbers)))
+    for order in (None, [*range(len(measured.profile["nodes"]) - 1, -1, -1)]):
+        assert again.for_order(order) == measured.for_order(order)
+    assert again.wanted == measured.wanted
