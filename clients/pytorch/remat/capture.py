@@ -133,6 +133,13 @@ class _Observer:
                 slot = self.known[argument]
                 if isinstance(slot, Slot):
                     self.values.pop(slot.index, None)
+        changing = {id(owner._buffers[name]): name for changed in self.program.buffers.values()
+                    for owner, names in changed.values() for name in names}
+        for step in self.program.steps:
+            found = [changing[id(t)] for t in step.constants() if id(t) in changing]
+            if found and step.index not in self.program.buffers:
+                raise CaptureError(f"{step.name} ({step.op}) reads the buffer \"{found[0]}\", which another operation "
+                                   "changes; give the module around both in blocks=")
         return self.program
 
     def _visit(self, index: int, node: torch.fx.Node, bound: Dict[str, Any]) -> None:

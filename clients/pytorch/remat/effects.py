@@ -152,7 +152,7 @@ class Effects:
         parameters = {storage_of(p): f"the parameter \"{name}\"" for name, p in self._model.named_parameters()}
         buffers = {storage_of(b): f"the buffer \"{name}\"" for name, b in self._model.named_buffers()}
         parameters.pop(0, None), buffers.pop(0, None)
-        generators = _generators()
+        generators, held = _generators(), self._held()
         previous, collects = sys.getprofile(), gc.isenabled()
         self._drawn = ""
         with _Attributes(self._wrote, self._read), _numpy_watched(self._drew), _Writes(self, parameters, buffers):
@@ -171,9 +171,22 @@ class Effects:
         if _generators() != generators:
             raise EffectError("random numbers of Python or numpy are drawn in the forward" + self._drawn + "; torch's "
                               "can be drawn again by a schedule, these cannot")
-        changed = self.reads.changed()
+        changed = self.reads.changed() or self._other(held)
         if changed:
             raise EffectError(f"the forward changes {changed}, which a schedule would do another number of times")
+
+    def _held(self) -> Dict[Tuple[int, str], int]:
+        """Identities of all attributes, buffers and parameters, for what is written past __setattr__."""
+        return {(id(module), name): id(value) for module in self._model.modules()
+                for held in (vars(module), module._buffers, module._parameters) for name, value in held.items()
+                if not name.startswith(_OTHERS)}
+
+    def _other(self, before: Dict[Tuple[int, str], int]) -> str:
+        now = self._held()
+        for module, name in {**before, **now}:
+            if (module, name) not in self._made_anew and before.get((module, name)) != now.get((module, name)):
+                return f"the attribute \"{name}\" of {self._paths.get(module) or 'the model'}"
+        return ""
 
     def _profiled(self, frame: types.FrameType, event: str, argument: Any) -> None:
         if event == "call" and lines.is_users(frame.f_code.co_filename):
@@ -277,6 +290,9 @@ class _Writes(TorchDispatchMode):
         if func not in self._written:
             self._written[func] = [i for i, argument in enumerate(func._schema.arguments)
                                    if argument.alias_info is not None and argument.alias_info.is_write]
+        if any(isinstance(argument, torch.Generator) for argument in (*args, *(kwargs or {}).values())):
+            raise EffectError("random numbers of a generator of its own are drawn in the forward" + lines.current() +
+                              "; only those of torch's default ones can be drawn again")
         for place in self._written[func]:
             if place < len(args) and isinstance(args[place], torch.Tensor):
                 self._check(storage_of(args[place]))

@@ -59,6 +59,8 @@ class Body(nn.Module):
         self.more = nn.ModuleList([nn.Linear(width, width) for _ in range(4)])
         self.tau, self.p, self.count, self.losses, self.settings = 1.0, 0.5, 0, [], {"scale": 3.0}
         self.register_buffer("queue", torch.zeros(4, width))
+        self.register_buffer("mean", torch.zeros(width))
+        self.register_buffer("variance", torch.ones(width))
 
     def forward(self, x):
         x = self.middle(torch.tanh(self.first(x)))
@@ -117,7 +119,11 @@ def test_right_by_export(server):
     assert_same(step(model, (x,), 0), step(plain, (x,), 0))
 
 
-@pytest.mark.parametrize("middle", [reverses, scales, half_without_gradients, distils, without_autocast, sparse_choice])
+def normalizes(self, x):
+    return F.batch_norm(x, self.mean, self.variance, training=True)
+
+
+@pytest.mark.parametrize("middle", [normalizes, reverses, scales, half_without_gradients, distils, without_autocast, sparse_choice])
 @pytest.mark.parametrize("dtype", [None, torch.bfloat16])
 def test_right(middle, dtype, server):
     model, x = body(middle)
@@ -203,8 +209,18 @@ def infers(self, x):
         return x * 2  # the line
 
 
+def past_setattr(self, x):
+    self.__dict__["aux"] = x.mean()
+    return x
+
+
+def with_a_generator(self, x, generator=torch.Generator()):
+    return x + torch.rand(x.shape, generator=generator)  # the line
+
+
 REFUSED = [item, length, bound, branches_on_a_size, branches, python_noise, numpy_noise, own_generator, counts,
-           keeps_a_loss, writes_a_buffer, changes_a_weight, appends, counts_in_a_global, infers]
+           keeps_a_loss, writes_a_buffer, changes_a_weight, appends, counts_in_a_global, infers, past_setattr,
+           with_a_generator]
 if not hasattr(torch, "export"):  # which knows
     REFUSED.append(asks_for_gradients)
 
@@ -224,9 +240,18 @@ def test_refused_naming_the_line(middle, server):
     before = copy.deepcopy(model.state_dict()), {**vars(model)}, random.getstate()
     with pytest.raises(remat.CaptureError, match=re.escape(line_of(middle))) as caught:
         remat.profile(model, x)
-    assert middle not in (appends, counts_in_a_global) or "changes" in str(caught.value)
+    assert middle not in (appends, counts_in_a_global, past_setattr) or "changes" in str(caught.value)
     assert {**vars(model)} == before[1]
     assert all(torch.equal(a, b) for a, b in zip(model.state_dict().values(), before[0].values()))
+
+
+def test_a_buffer_that_one_changes_and_another_reads_is_refused(server):
+    def middle(self, x):
+        return normalizes(self, x) + self.mean
+
+    model, x = body(middle)
+    with pytest.raises(remat.CaptureError, match="add .* reads the buffer \"mean\", which another"):
+        remat.profile(model, x)
 
 
 class Encoder(nn.Module):
