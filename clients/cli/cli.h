@@ -6,17 +6,7 @@
 #define REMAT_CLI_H
 
 #include "remat_client.h"
-
-#include <stdio.h>
-
-enum {
-    CLI_OK = 0,
-    CLI_NO = 1,      /* the answer is no: nothing fits the budget, the schedule is not valid */
-    CLI_USAGE = 2,   /* the command line is wrong */
-    CLI_INPUT = 3,   /* a file, a profile or a request is not accepted */
-    CLI_SERVER = 4,  /* the server cannot be reached or has no answer */
-    CLI_INTERNAL = 5 /* out of memory, the output cannot be written, a bug */
-};
+#include "terminal.h"
 
 struct cli {
     const char *command; /* "solve" */
@@ -66,11 +56,6 @@ int options_parse(struct cli *cli, int argc, char **argv, bool *ret_help);
  * wrong usage. */
 int options_parse_global(struct cli *cli, int argc, char **argv, bool *ret_help, bool *ret_version);
 
-/* ---- exit_code.c ---- */
-
-/* The one that goes with a failure. */
-int exit_code_of(remat_status status);
-
 /* ---- report.c ---- */
 
 /* Says cli->error on stderr and returns the exit code that goes with it. */
@@ -89,12 +74,6 @@ int cli_waiting(struct cli *cli, const remat_client_answer *answer);
 
 /* The client, made at the first call. */
 remat_status cli_connect(struct cli *cli);
-
-/* ---- files.c ---- */
-
-/* The JSON in a file, "-" being stdin. REMAT_INVALID names the file, whatever is wrong with it. */
-remat_status file_read_json(const char *path, json_t **ret_json, remat_error *error);
-remat_status file_write_text(const char *path, const char *text, remat_error *error);
 
 /* ---- subject.c ---- */
 
@@ -124,44 +103,6 @@ remat_status local_schedule(struct cli *cli, const struct subject *subject, cons
                             json_t **ret_answer, remat_error *error);
 remat_status local_tradeoffs(struct cli *cli, const struct subject *subject, const json_t *question,
                              json_t **ret_answer, remat_error *error);
-
-/* ---- progress.c ---- */
-
-/* A line on stderr that is drawn over and over; nothing where stderr is not a terminal. */
-struct progress {
-    bool enabled, shown, ascii;
-    double start, last; /* seconds */
-};
-
-void progress_begin(struct progress *progress, const struct cli *cli);
-void progress_draw(struct progress *progress, const char *label, double fraction);
-void progress_end(struct progress *progress);
-/* For remat_client_wait: draws how a job comes on; data is the struct progress. */
-void progress_of_job(void *data, const remat_client_progress *job);
-
-/* ---- text.c ---- */
-
-#define TEXT_SIZE 48
-
-/* "1.98 GiB": three significant digits. */
-const char *text_bytes(double bytes, char text[TEXT_SIZE]);
-/* "412345 us": a time in the profile's own unit. */
-const char *text_time(double time, const char *unit, char text[TEXT_SIZE]);
-/* "12.3 ms": seconds on a clock. */
-const char *text_seconds(double seconds, char text[TEXT_SIZE]);
-/* "8.41 %" of a fraction. */
-const char *text_percent(double fraction, char text[TEXT_SIZE]);
-
-/* Columns that UTF-8 text takes, one per character. */
-size_t text_columns(const char *text);
-/* Prints text, cut or padded to columns. */
-void text_cell(FILE *out, const char *text, size_t columns);
-/* Prints text without the control characters that could move the cursor. */
-void text_safe(FILE *out, const char *text);
-
-/* Members of JSON that may not be there. */
-double json_get_number(const json_t *object, const char *name);    /* NAN */
-const char *json_get_text(const json_t *object, const char *name); /* "" */
 
 /* ---- summary.c ---- */
 

@@ -128,7 +128,7 @@ static int curve_there(struct cli *cli, const struct subject *s, const json_t *q
 {
     remat_client_answer answer;
     struct progress bar;
-    progress_begin(&bar, cli);
+    progress_begin(&bar, cli->show_progress, cli->ascii);
     remat_client_wait wait = {.seconds = cli->wait,
                               .progress = cli->show_progress ? progress_of_job : NULL,
                               .data = &bar};

@@ -28,7 +28,7 @@ static double clock_seconds(clockid_t clock)
 static void room_open(room *r, const struct cli *cli, const struct subject *subject)
 {
     *r = (room){.subject = subject, .start = clock_seconds(CLOCK_MONOTONIC)};
-    progress_begin(&r->progress, cli);
+    progress_begin(&r->progress, cli->show_progress, cli->ascii);
 }
 
 static void room_close(room *r)

@@ -102,7 +102,7 @@ def test_what_is_asked_for_is_not_left_out(tmp_path, option, missing):
 
 
 def test_toolkit_that_is_not_there(tmp_path):
-    done = subprocess.run([str(ROOT / "clients" / "executor" / "cuda" / "find_toolkit"), str(tmp_path)],
+    done = subprocess.run([str(ROOT / "clients" / "executor" / "backends" / "cuda" / "find_toolkit"), str(tmp_path)],
                           capture_output=True, text=True)
     assert done.returncode == 1
     for name in ("nvcc", "cublas_v2.h", "cudnn.h", "libcudart.so"):

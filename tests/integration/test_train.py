@@ -45,13 +45,13 @@ def test_help_and_list():
 
 
 def test_manual_page_covers_every_option():
-    page = (ROOT / "clients" / "executor" / "remat-train.1").read_text().replace("\\-", "-")
+    page = (ROOT / "clients" / "executor" / "command" / "remat-train.1").read_text().replace("\\-", "-")
     for line in train("--help").stdout.splitlines():
         for word in line.replace(",", " ").split():
             if word.startswith("--") and line.startswith("  "):
                 assert word.rstrip(".;") in page, word
     warned = subprocess.run(["groff", "-man", "-Tutf8", "-ww", "-z",
-                             str(ROOT / "clients" / "executor" / "remat-train.1")], capture_output=True, text=True)
+                             str(ROOT / "clients" / "executor" / "command" / "remat-train.1")], capture_output=True, text=True)
     assert warned.returncode == 0 and warned.stderr == ""
 
 

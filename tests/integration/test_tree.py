@@ -39,6 +39,15 @@ def test_solver_uses_libc_and_libm_only():
                                             ("storage", ["api.h", "engine.h", "service.h"]),
                                             ("api", ["storage.h", "engine.h", "service.h", "remat_client.h"]),
                                             ("clients", ["storage.h", "engine.h", "service.h"]),
+                                            ("clients/terminal", ["cli.h"]),
+                                            ("clients/executor", ["cli.h"]),
+                                            ("clients/executor/runner", ["net.h", "networks.h", "backend.h",
+                                                                         "model.h", "training.h", "train.h"]),
+                                            ("clients/executor/networks", ["remat_exec.h", "backend.h", "model.h",
+                                                                           "training.h", "train.h"]),
+                                            ("clients/executor/backends", ["networks.h", "model.h", "training.h",
+                                                                           "train.h"]),
+                                            ("clients/executor/training", ["networks.h", "train.h", "terminal.h"]),
                                             ("server", ["remat_client.h", "cli.h"])])
 def test_arrows_run_one_way(room, forbidden):
     for path in sources(room):

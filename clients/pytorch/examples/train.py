@@ -33,7 +33,7 @@ def main(server, budget):
                 "GPT": (*models.gpt(), lambda y: y["loss"])}
     for name, (model, inputs, loss) in networks.items():
         plain = copy.deepcopy(model)
-        remat.fit(model, inputs, budget, server=server)
+        remat.fit(model, inputs, budget, server=server, loss=loss)
         schedule = model.forward.schedule
         found, expected = train(model, inputs, loss), train(plain, inputs, loss)
         same = all(torch.equal(a, b) for a, b in zip(model.state_dict().values(), plain.state_dict().values()))

@@ -6,8 +6,10 @@ and nothing else changes. remat.profile measures only; remat.compare measures a 
 """
 
 from .comparison import Comparison, compare
-from .errors import BudgetError, CaptureError, MismatchError, RematError, ServiceError
+from .errors import BudgetError, CaptureError, CheckError, MismatchError, RematError, ServiceError
 from .fitting import fit, profile, remove, reserved
 
-__all__ = ["BudgetError", "CaptureError", "Comparison", "MismatchError", "RematError", "ServiceError", "compare",
+__version__ = "0.1.0"
+
+__all__ = ["__version__", "BudgetError", "CaptureError", "CheckError", "Comparison", "MismatchError", "RematError", "ServiceError", "compare",
            "fit", "profile", "remove", "reserved"]

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Iterator, Tuple
+from typing import Iterator, List, Sequence, Tuple
 
 import torch
 
 
-def _setting(kind: str) -> Tuple[str, bool, torch.dtype]:
+Setting = Tuple[str, bool, torch.dtype]  # kind of device, whether it is on, to what
+
+
+def _setting(kind: str) -> Setting:
     if hasattr(torch, "get_autocast_dtype"):  # torch 2.4
         return kind, torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)
     if kind == "cpu":
@@ -16,16 +19,24 @@ def _setting(kind: str) -> Tuple[str, bool, torch.dtype]:
     return kind, torch.is_autocast_enabled(), torch.get_autocast_gpu_dtype()
 
 
+def settings_now(device: torch.device) -> List[Setting]:
+    return [_setting(kind) for kind in dict.fromkeys(("cpu", device.type))]
+
+
+@contextlib.contextmanager
+def under(settings: Sequence[Setting]) -> Iterator[None]:
+    with contextlib.ExitStack() as stack:
+        for kind, enabled, dtype in settings:
+            stack.enter_context(torch.autocast(kind, dtype=dtype, enabled=enabled, cache_enabled=False))
+        yield
+
+
 class Autocast:
     """The autocast of the forward, for recomputation in the backward. Its cache of weights is off: a cast that several
     nodes share would tie their pieces of the autograd graph together."""
 
     def __init__(self, device: torch.device) -> None:
-        self.settings = [_setting(kind) for kind in dict.fromkeys(("cpu", device.type))]
+        self.settings = settings_now(device)
 
-    @contextlib.contextmanager
-    def again(self) -> Iterator[None]:
-        with contextlib.ExitStack() as stack:
-            for kind, enabled, dtype in self.settings:
-                stack.enter_context(torch.autocast(kind, dtype=dtype, enabled=enabled, cache_enabled=False))
-            yield
+    def again(self) -> "contextlib.AbstractContextManager[None]":
+        return under(self.settings)

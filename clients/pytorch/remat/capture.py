@@ -14,19 +14,14 @@ from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 import torch
 import torch.fx
 
-from .errors import CaptureError, UntraceableError
+from .effects import Effects, Reads
+from .errors import CaptureError, EffectError, UntraceableError
 from .exported import export
-from .graph import Environment, Slot, Step, storage_of, tensors_of
+from .graph import Environment, Made, Slot, Step, storage_of, tensors_of
 from .states import Everything, Watch
-from .trace import is_sequential, trace, unroll
+from .trace import Maker, is_sequential, known, trace, unroll
 
 CONSTANT = -1  # the storage class of parameters, buffers and constants
-
-# What of a tensor is known from its metadata. Any other value that is not a tensor depends on data.
-_METADATA = {"size", "dim", "numel", "nelement", "stride", "storage_offset", "element_size", "is_contiguous",
-             "ndimension", "is_floating_point", "type", "get_device", "__len__"}
-_ATTRIBUTES = {"shape", "dtype", "device", "ndim", "requires_grad", "is_cuda", "layout", "itemsize"}
-
 
 @dataclasses.dataclass
 class Program:
@@ -43,6 +38,7 @@ class Program:
     random: Set[int] = dataclasses.field(default_factory=set)  # steps that draw random numbers
     buffers: Dict[int, Dict[int, Tuple[torch.nn.Module, List[str]]]] = dataclasses.field(default_factory=dict)
     sizes: Dict[int, int] = dataclasses.field(default_factory=dict)  # slot -> bytes
+    reads: Reads = dataclasses.field(default_factory=Reads)  # Python state that the forward reads
 
     def step_at(self) -> Dict[int, Step]:
         return {step.index: step for step in self.steps}
@@ -54,23 +50,35 @@ def capture(model: torch.nn.Module, args: Sequence[Any], kwargs: Dict[str, Any],
 
     blocks: classes of modules that stay single nodes. Raises CaptureError naming what cannot be captured.
     """
-    bound = bind(model, args, kwargs)
-    with Everything(model, device), torch.no_grad():
-        graph, alone, reason = _follow(model, bound, blocks)
+    bound, effects, before = bind(model, args, kwargs), Effects(model), set(vars(model))
+    reason: Optional[UntraceableError] = None
+    for name, value in bound.items():
+        if name.startswith("*") and value:
+            raise CaptureError(f"the forward of {type(model).__name__} takes {name}, and the example has such arguments: "
+                               "name them in forward")
     try:
-        with Everything(model, device), torch.no_grad():
-            return _Observer(model, device, alone).observe(graph, bound)
+        with Everything(model, device):
+            graph, alone, reason = _follow(model, bound, blocks, effects, device)
+        with Everything(model, device), effects.watched(), torch.no_grad():
+            program = _Observer(model, device, alone, effects).observe(graph, bound)
     except CaptureError as error:
         raise reason or error
+    finally:
+        for name in set(vars(model)) - before:  # constants, which torch.fx leaves with the model
+            delattr(model, name)
+    program.reads = effects.reads
+    return program
 
 
-def _follow(model: torch.nn.Module, bound: Dict[str, Any],
-            blocks: Tuple[type, ...]) -> Tuple[torch.fx.Graph, List[str], Optional[UntraceableError]]:
+def _follow(model: torch.nn.Module, bound: Dict[str, Any], blocks: Tuple[type, ...], effects: Effects,
+            device: torch.device) -> Tuple[torch.fx.Graph, List[str], Optional[UntraceableError]]:
     """The graph, the modules left alone, and why torch.fx could not follow, if it is of torch.export."""
     if is_sequential(model):
         return unroll(model), [], None
     try:
-        return (*trace(model, bound, blocks), None)
+        return (*trace(model, bound, blocks, effects, device), None)
+    except EffectError:
+        raise
     except UntraceableError as error:
         graph = None if blocks else export(model, bound)  # which knows no modules
         if graph is None:
@@ -79,31 +87,36 @@ def _follow(model: torch.nn.Module, bound: Dict[str, Any],
 
 
 def bind(model: torch.nn.Module, args: Sequence[Any], kwargs: Dict[str, Any]) -> Dict[str, Any]:
-    """Arguments by the name of the parameter of forward."""
+    """Arguments by the name of the parameter of forward; "*name" and "**name" for those that gather what is left."""
     signature = _signature(type(model).forward)
-    for parameter in signature.parameters.values():
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            raise CaptureError(f"the forward of {type(model).__name__} takes *{parameter.name}: name its arguments")
     try:
         bound = signature.bind(model, *args, **kwargs)
     except TypeError as error:
         raise CaptureError(f"{type(model).__name__}: {error}") from error
     bound.apply_defaults()
-    return dict(list(bound.arguments.items())[1:])  # without self
+    return {_STARS.get(signature.parameters[name].kind, "") + name: value
+            for name, value in list(bound.arguments.items())[1:]}  # without self
 
 
+_STARS = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
 _signature = functools.lru_cache(maxsize=None)(inspect.signature)
 
 
 # ---- watching one run ----
+
+_MODES = {getattr(torch._C, "_set_grad_enabled", None), getattr(torch.amp, "_enter_autocast", None),
+          getattr(torch.amp, "_exit_autocast", None), getattr(torch.amp.autocast_mode, "_enter_autocast", None)} - {None}
+
 
 def _call_method(name: str, owner: Any, *args: Any, **kwargs: Any) -> Any:
     return getattr(owner, name)(*args, **kwargs)
 
 
 class _Observer:
-    def __init__(self, model: torch.nn.Module, device: torch.device, alone: List[str]) -> None:
-        self.model, self.device = model, device
+    def __init__(self, model: torch.nn.Module, device: torch.device, alone: List[str], effects: Effects) -> None:
+        self.model, self.device, self.effects = model, device, effects
+        self.buffers = {id(buffer): (owner, name) for owner in model.modules()
+                        for name, buffer in owner._buffers.items() if buffer is not None}
         self.program = Program([], [], None, alone)
         self.known: Dict[torch.fx.Node, Any] = {}  # constants, and Slots
         self.values: Environment = {}
@@ -120,6 +133,13 @@ class _Observer:
                 slot = self.known[argument]
                 if isinstance(slot, Slot):
                     self.values.pop(slot.index, None)
+        changing = {id(owner._buffers[name]): name for changed in self.program.buffers.values()
+                    for owner, names in changed.values() for name in names}
+        for step in self.program.steps:
+            found = [changing[id(t)] for t in step.constants() if id(t) in changing]
+            if found and step.index not in self.program.buffers:
+                raise CaptureError(f"{step.name} ({step.op}) reads the buffer \"{found[0]}\", which another operation "
+                                   "changes; give the module around both in blocks=")
         return self.program
 
     def _visit(self, index: int, node: torch.fx.Node, bound: Dict[str, Any]) -> None:
@@ -127,6 +147,8 @@ class _Observer:
             self._placeholder(index, node, bound)
         elif node.op == "get_attr":
             self.known[node] = functools.reduce(getattr, node.target.split("."), self.model)
+        elif isinstance(node.target, Maker):
+            self.known[node] = Made(node.target.made, {k: self._plain(v, node.name) for k, v in node.kwargs.items()})
         elif node.op == "output":
             self.program.output = self._plain(node.args[0], "output")
         else:
@@ -170,18 +192,23 @@ class _Observer:
         op = type(call).__name__ if modules else getattr(node.target, "__name__", str(node.target))
         args = tuple(self._plain(argument, name) for argument in node.args)
         kwargs = {key: self._plain(argument, name) for key, argument in node.kwargs.items()}
-        return Step(index, name, op, call, args, kwargs, modules)
+        meta = node.meta
+        return Step(index, name, op, call, args, kwargs, modules, meta.get("grad", True), meta.get("autocast", ()),
+                    meta.get("sizes"))
 
     def _step(self, index: int, node: torch.fx.Node) -> None:
+        if node.target in _MODES:
+            raise CaptureError(f"the forward calls {node.target.__name__}, which torch.export does not keep in its place")
         step = self._make(index, node)
         arguments = [t for slot in step.reads() for t in tensors_of(self.values[slot])] + step.constants()
         versions = [t._version for t in arguments]
         addresses = self._addresses(step)
-        watch = Watch(self.device, ((owner, name) for module in step.modules for owner in module.modules()
-                                    for name, buffer in owner._buffers.items() if buffer is not None))
+        watch = Watch(self.device, self._buffers_of(step))
+        self.effects.within += bool(step.modules)
         value = step.bind()(self.values)
+        self.effects.within -= bool(step.modules)
         if not tensors_of(value):
-            self._constant(step, node, value, bool(step.reads()))
+            self._constant(step, node, value)
             return
         changed = {addresses[storage_of(t)] for t, v in zip(arguments, versions) if t._version != v}
         self._record(step, value, changed, addresses)
@@ -192,6 +219,12 @@ class _Observer:
             self.program.buffers[index] = buffers
         self.known[node] = Slot(index)
         self.values[index] = value
+
+    def _buffers_of(self, step: Step) -> List[Tuple[torch.nn.Module, str]]:
+        """Those that the step can change: its modules', and those that it is called with."""
+        within = [(owner, name) for module in step.modules for owner in module.modules()
+                  for name, buffer in owner._buffers.items() if buffer is not None]
+        return within + [self.buffers[id(t)] for t in step.constants() if id(t) in self.buffers]
 
     def _addresses(self, step: Step) -> Dict[int, int]:
         """Address -> storage class of what the step can reach."""
@@ -205,11 +238,11 @@ class _Observer:
         found.pop(0, None)
         return {**found, 0: CONSTANT}
 
-    def _constant(self, step: Step, node: torch.fx.Node, value: Any, depends: bool) -> None:
-        attribute = node.target is getattr and step.args[1] in _ATTRIBUTES
-        if depends and not attribute and step.op not in _METADATA and step.call is not len:
+    def _constant(self, step: Step, node: torch.fx.Node, value: Any) -> None:
+        if step.reads() and not known(node.op, node.target, step.args):
             raise CaptureError(f"{step.name} ({step.op}) turns tensors into {type(value).__name__}, which depends on "
-                               "data or cannot be followed; give the module around it in blocks=")
+                               f"data or cannot be followed{node.meta.get('line', '')}; give the module around it in "
+                               "blocks=")
         self.known[node] = value
 
     def _record(self, step: Step, value: Any, changed: Set[int], addresses: Dict[int, int]) -> None:

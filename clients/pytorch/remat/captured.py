@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
 import torch
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from . import costs
+from .autocast import settings_now
 from .capture import bind, capture
 from .errors import CaptureError
 from .graph import Environment, Graph, tensors_of
@@ -17,42 +18,65 @@ from .stages import Stages, stages_of
 Blocks = Union[torch.nn.Module, Sequence[torch.nn.Module]]
 
 
+Keep = Callable[[str, Callable[[], Dict[str, Any]]], Dict[str, Any]]  # what was kept by a name, or is made and kept
+
+
+def plain_keep(_: str, make: Callable[[], Dict[str, Any]]) -> Dict[str, Any]:
+    """Keeps nothing."""
+    return make()
+
+
 class Captured:
     """What is measured of it is measured once."""
 
     def __init__(self, model: Blocks, example_inputs: Any, blocks: Tuple[type, ...]) -> None:
-        self.model = as_module(model)
+        self.model, self.blocks = as_module(model), blocks
+        if isinstance(self.model, torch.jit.ScriptModule):
+            raise CaptureError(f"{type(self.model).__name__} is scripted: fit the module that it was made of; scripted "
+                               "modules within a model are single nodes")
         if hasattr(self.model.__dict__.get("forward"), "schedule"):
             raise CaptureError(f"{type(self.model).__name__} has a schedule already; remat.remove it first")
         self.args, self.kwargs = arguments_of(example_inputs)
         self.device = device_of(self.model, (self.args, self.kwargs))
         self.bound = bind(self.model, self.args, self.kwargs)
+        self.autocast = settings_now(self.device)
         program = capture(self.model, self.args, self.kwargs, self.device, blocks)
-        self.alone = program.alone
+        self.alone, self.reads = program.alone, program.reads
         self.graph: Graph = group(program)
         self.stages: Optional[Stages] = stages_of(self.graph)
+        self.plain_peak: Optional[int] = None
         self._fine: Optional[costs.Measured] = None
         self._staged: Optional[costs.Measured] = None
 
     def values(self) -> Environment:
         return {slot: self.bound[name] for name, slot in self.graph.placeholders}
 
-    def measure(self, repeats: int, name: Optional[str] = None) -> costs.Measured:
+    def measure(self, repeats: int, name: Optional[str] = None, keep: Keep = plain_keep) -> costs.Measured:
         """The costs of the nodes."""
         if self._fine is None:
-            self._fine = self._measure(self.graph, repeats, name, None)
+            self._fine = self._measure(self.graph, repeats, name, None, keep)
         return self._fine
 
-    def measure_stages(self, repeats: int) -> Optional[costs.Measured]:
+    def measure_stages(self, repeats: int, keep: Keep = plain_keep) -> Optional[costs.Measured]:
         """The costs of the stages: their own bytes, and the times of their nodes. None where there are no stages."""
         if self.stages is not None and self._staged is None:
-            times = self.stages.times(self.measure(repeats).profile)
-            self._staged = self._measure(self.stages.graph, repeats, None, times)
+            times = self.stages.times(self.measure(repeats, keep=keep).profile)
+            self._staged = self._measure(self.stages.graph, repeats, None, times, keep)
         return self._staged
 
-    def _measure(self, graph: Graph, repeats: int, name: Optional[str], times: Any) -> costs.Measured:
-        return costs.measure(graph, self.model, self.values(), self.device, name or type(self.model).__name__, repeats,
-                             times)
+    def _measure(self, graph: Graph, repeats: int, name: Optional[str], times: Any, keep: Keep) -> costs.Measured:
+        def measure(numbers: Optional[Dict[str, Any]] = None) -> costs.Measured:
+            return costs.measure(graph, self.model, self.values(), self.device, name or type(self.model).__name__,
+                                 repeats, times, numbers)
+
+        made: List[costs.Measured] = []
+
+        def numbers() -> Dict[str, Any]:
+            made.append(measure())
+            return made[0].numbers
+
+        found = keep("stages" if times is not None else "nodes", numbers)
+        return made[0] if made else measure(found)
 
 
 def as_module(model: Blocks) -> torch.nn.Module:

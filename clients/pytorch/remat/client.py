@@ -205,20 +205,21 @@ def _failure(server: str, status: int, problem: Dict[str, Any]) -> Exception:
 # ---- the cache ----
 
 class Cache:
-    """Plans (profile, schedule and what goes with them) in a directory, by a key; written whole or not at all."""
+    """Plans (profile, schedule and what goes with them) and what was measured, in a directory, by a key; written whole or
+    not at all."""
 
     def __init__(self, folder: Optional[Union[str, Path]] = None) -> None:
         """folder: or $XDG_CACHE_HOME/remat, or ~/.cache/remat."""
         home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
         self.folder = Path(folder) if folder is not None else Path(home) / "remat"
 
-    def get(self, key: str) -> Optional[Dict[str, Any]]:
-        """What was put, or None. A damaged file is as none."""
+    def get(self, key: str, *members: str) -> Optional[Dict[str, Any]]:
+        """What was put, or None. A damaged file, or one without the members, is as none."""
         try:
             entry = json.loads((self.folder / f"{key}.json").read_text())
         except (OSError, ValueError):
             return None
-        return entry if isinstance(entry, dict) and {"profile", "schedule", "wanted"} <= entry.keys() else None
+        return entry if isinstance(entry, dict) and entry.keys() >= {*members} else None
 
     def put(self, key: str, entry: Dict[str, Any]) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)

@@ -80,8 +80,7 @@ def compare(model: torch.nn.Module, example_inputs: Any, budgets: Sequence[Budge
     memory budgets `compiled`, each budget, and the budget with which the step takes no more than each of the
     checkpointed ones was measured to take.
 
-    loss: makes one number of the model's result; default the sum of its tensors. more: as for fit; gradients is True
-    by default, for what is measured has the gradients of the parameters too. Times are as in profiles: on one CPU
+    loss: makes one number of the model's result; default the sum of its tensors. more: as for fit. Times are as in profiles: on one CPU
     thread those in which it ran. Measured peaks are those of the allocator above the level before the step, which
     starts without gradients, with the inputs added. The model ends without a schedule; the gradients of its parameters
     are set to None. Raises as fit does, and ValueError where this torch has no compiler with a budget.
@@ -94,7 +93,7 @@ def compare(model: torch.nn.Module, example_inputs: Any, budgets: Sequence[Budge
     if isinstance(model, torch.nn.Sequential) and not kwargs:
         ways.append(_Way("checkpoint sqrt(n)", segments=max(1, round(math.sqrt(len(model))))))
     ways += [_Way(f"torch.compile, budget {share:g}", forward=compiled_forward(model, share)) for share in compiled]
-    fitted = regions(model, example_inputs, **{"gradients": True, **more})
+    fitted = regions(model, example_inputs, **{"loss": loss or _sum, **more})
     ways += [_Way(str(budget), forward=fitted(budget)) for budget in budgets]
     for way in ways:
         way.peak = run.peak(way)

@@ -12,6 +12,7 @@ import torch
 from .gradients import Readers, Sharing, lend, plain_order
 from .graph import Environment, Graph, Leaf, Node, map_tensors, storage_bytes, tensors_of
 from .memory import Recorder
+from .progress import Progress
 from .states import RNG, Buffers, Everything, Generators, State, state_bytes
 from .tape import Gradient, Tape
 
@@ -30,6 +31,7 @@ class Measured:
     states: List[State]  # in the order of the profile's states
     wanted: Dict[Leaf, bool]  # tensors that have a gradient
     for_order: Callable[[Optional[Sequence[int]]], Dict[str, Any]]
+    numbers: Dict[str, Any]  # what was measured, for measure() to make the same of it again
 
 
 @dataclasses.dataclass
@@ -50,25 +52,20 @@ class _Costs:
 
 
 def measure(graph: Graph, model: torch.nn.Module, inputs: Environment, device: torch.device, name: str,
-            repeats: int = 3, times: Optional[List[Tuple[float, float]]] = None) -> Measured:
+            repeats: int = 3, times: Optional[List[Tuple[float, float]]] = None,
+            numbers: Optional[Dict[str, Any]] = None) -> Measured:
     """Profiles a graph. inputs: values of the placeholders. The model's buffers and the generators end as they began.
-    times: forward and backward by node, in microseconds, where they are known.
+    times: forward and backward by node, in microseconds, where they are known. numbers: of an earlier Measured of the
+    same graph, instead of measuring.
 
     Times are medians of `repeats` runs after one that warms up. saved_bytes of a node with a backward is at least 1:
     its piece of the autograd graph, which only a save-all forward makes.
     """
     meter = _Meter(graph, inputs, device)
-    with Everything(model, device):
-        if device.type == "cuda":  # what libraries allocate at their first call and keep is no node's workspace
-            with Recorder(device) as unused:
-                _Meter(graph, inputs, device).measure_bytes(unused)
-        with Recorder(device) as recorder:
-            meter.measure_bytes(recorder)
-        meter.take_workspaces(recorder)
-        if times is None:
-            meter.measure_times(repeats)
-        else:
-            meter.take_times(times)
+    if numbers is not None:
+        meter.take_numbers(numbers)
+    else:
+        _run(meter, graph, model, inputs, device, repeats, times)
     states, reads = find_states(graph, model, device)
     outside = {"name": name[:200], "inputs": [_input_document(label, slot, inputs[slot], meter.wanted)
                                               for label, slot in graph.placeholders],
@@ -80,7 +77,22 @@ def measure(graph: Graph, model: torch.nn.Module, inputs: Environment, device: t
         return {"format": "remat-profile/1", "time_unit": "us", **outside,
                 "nodes": _nodes_document(graph, meter.in_order(order), reads)}
 
-    return Measured(for_order(plain_order(graph)), [s for _, s in states], meter.wanted, for_order)
+    return Measured(for_order(plain_order(graph)), [s for _, s in states], meter.wanted, for_order, meter.numbers())
+
+
+def _run(meter: "_Meter", graph: Graph, model: torch.nn.Module, inputs: Environment, device: torch.device, repeats: int,
+         times: Optional[List[Tuple[float, float]]]) -> None:
+    with Everything(model, device):
+        if device.type == "cuda":  # what libraries allocate at their first call and keep is no node's workspace
+            with Recorder(device) as unused:
+                _Meter(graph, inputs, device).measure_bytes(unused)
+        with Recorder(device) as recorder:
+            meter.measure_bytes(recorder)
+        meter.take_workspaces(recorder)
+        if times is None:
+            meter.measure_times(repeats)
+        else:
+            meter.take_times(times)
 
 
 class _Meter:
@@ -100,12 +112,31 @@ class _Meter:
         self._last_user = {id(p): v for v, node in enumerate(graph.nodes) for p in node.parameters()}
         self._last_reader = {slot: v for v, node in enumerate(graph.nodes) for slot in node.inputs}
 
-    def _walk(self, visit: Callable[[int, Node, List[Any]], List[Any]]) -> None:
+    def numbers(self) -> Dict[str, Any]:
+        """All that was measured, as JSON can have it."""
+        fields = [field.name for field in dataclasses.fields(_Costs) if field.name != "made_by"]
+        return {"costs": [{name: getattr(costs, name) for name in fields} for costs in self.costs],
+                "wanted": _listed(self.wanted), "rise": self._rise, "parameters": self._made_of_parameters,
+                "received": [_listed(one) for one in self._received], "sharing": self._sharing.numbers()}
+
+    def take_numbers(self, numbers: Dict[str, Any]) -> None:
+        self.costs = [_Costs(**costs) for costs in numbers["costs"]]
+        self.wanted = _unlisted(numbers["wanted"])
+        self._rise, self._made_of_parameters = numbers["rise"], numbers["parameters"]
+        self._received = [_unlisted(one) for one in numbers["received"]]
+        self._sharing = Sharing(numbers["sharing"])
+
+    def _walk(self, label: str, visit: Callable[[int, Node, List[Any]], List[Any]]) -> None:
         """Visits the nodes with the values of their inputs; visit returns those of their outputs."""
+        with Progress(label, len(self.graph.nodes)) as progress:
+            self._visit_all(visit, progress)
+
+    def _visit_all(self, visit: Callable[[int, Node, List[Any]], List[Any]], progress: Progress) -> None:
         environment = {slot: _detached(value) for slot, value in self.inputs.items()}
         keep = set(self.inputs)
         for v, node in enumerate(self.graph.nodes):
             outputs = visit(v, node, [environment[slot] for slot in node.inputs])
+            progress.step()
             environment.update(zip(node.outputs, outputs))
             for slot in [*node.inputs, *node.outputs]:
                 if self._last_reader.get(slot, v) <= v and slot not in keep:
@@ -142,7 +173,7 @@ class _Meter:
             return outputs
 
         recorder.mark()
-        self._walk(visit)
+        self._walk("measuring bytes", visit)
         recorder.mark()
 
     def _take_sizes(self, v: int, node: Node, values: List[Any], outputs: List[Any], tape: Tape) -> None:
@@ -241,7 +272,7 @@ class _Meter:
             self.costs[v].backward_time = 1e6 * statistics.median(backward[1:])
             return outputs
 
-        self._walk(visit)
+        self._walk("measuring times", visit)
 
     def take_times(self, times: Sequence[Tuple[float, float]]) -> None:
         for costs, (forward, backward) in zip(self.costs, times):
@@ -249,6 +280,14 @@ class _Meter:
 
     def _clock(self) -> float:
         return clock(self.device)
+
+
+def _listed(by_leaf: Dict[Leaf, Any]) -> List[List[Any]]:
+    return [[*leaf, value] for leaf, value in by_leaf.items()]
+
+
+def _unlisted(listed: List[List[Any]]) -> Dict[Leaf, Any]:
+    return {(slot, place): value for slot, place, value in listed}
 
 
 def clock(device: torch.device) -> float:
@@ -309,6 +348,19 @@ def with_parameter_gradients(measured: Measured, graph: Graph) -> Measured:
     return dataclasses.replace(measured, profile=for_order(plain_order(graph)), for_order=for_order)
 
 
+def with_loss(measured: Measured, forward: int, backward: int) -> Measured:
+    """The same, with the bytes that the loss and its backward take beside results and gradients of them. The two run
+    between the last operation of the forward and the first of the backward, so what the loss keeps is workspace too."""
+    def for_order(order: Optional[Sequence[int]]) -> Dict[str, Any]:
+        profile = measured.for_order(order)
+        loss = {**profile["nodes"][-1], "forward_workspace_bytes": forward, "save_workspace_bytes": forward,
+                "backward_workspace_bytes": backward}
+        return {**profile, "nodes": [*profile["nodes"][:-1], loss]}
+
+    order = [*range(len(measured.profile["nodes"]) - 1, -1, -1)]
+    return dataclasses.replace(measured, profile=for_order(order), for_order=for_order)
+
+
 def sums_late(order: Sequence[int]) -> bool:
     """Whether the gradients of a parameter, from nodes in the order of their backwards, are kept apart and summed at
     the end. Plain order is last node first. Sums of two are the same either way; of three or more they are not, to the
@@ -326,6 +378,8 @@ def _with_inputs(profile: Dict[str, Any], amounts: Dict[Tuple[int, ...], int]) -
 
 
 def _bytes(tensor: torch.Tensor) -> int:
+    if tensor.layout == torch.sparse_coo:
+        return _bytes(tensor._indices()) + _bytes(tensor._values())
     return tensor.numel() * tensor.element_size()
 
 

@@ -17,6 +17,14 @@ class UntraceableError(CaptureError):
     """The forward of the model itself cannot be followed; its submodules may be."""
 
 
+class EffectError(UntraceableError):
+    """The forward does something beside making its result, which must not be done again."""
+
+
+class CheckError(CaptureError):
+    """A step under the schedule was not the plain step, in the check with which fit ends."""
+
+
 class MismatchError(RematError):
     """The model or its inputs are not those that were captured."""
 

@@ -15,7 +15,7 @@ from .offload import Host
 from .plan import INPUT, OUT, SAVED, Operation, Plan
 from .costs import shared_parameters, sums_late
 from .states import State
-from .tape import Gradient, Tape, own
+from .tape import Gradient, Tape, changed_in_place, own
 
 Observer = Callable[[Operation], None]
 
@@ -24,8 +24,10 @@ class Program:
     """A graph with its plan: what is the same in every step."""
 
     def __init__(self, graph: Graph, states: Sequence[State], wanted: Dict[Leaf, bool], plan: Plan,
-                 device: torch.device) -> None:
-        self.graph, self.plan, self.device = graph, plan, device
+                 device: torch.device, changed: Callable[[], str]) -> None:
+        """changed: what of Python that the graph reads is not as it was, in words; asked before anything of the
+        forward is computed again."""
+        self.graph, self.plan, self.device, self.changed = graph, plan, device, changed
         self.places = {slot: (OUT, v) for slot, v in graph.producers().items()}
         self.places.update((slot, (INPUT, k)) for k, (_, slot) in enumerate(graph.placeholders))
         self.read_by_nodes = {slot for node in graph.nodes for slot in node.inputs}
@@ -47,6 +49,9 @@ class Program:
                              if self.wanted[slot, p]]
         self.output_leaves = [(slot, p) for slot in graph.output_slots() for p in range(counts[slot])]
         self.ends = [leaf for leaf in self.output_leaves if self.wanted[leaf]]
+        again = sorted({o.index for o in plan.backward if o.kind in ("F", "A") and o.index != self.loss})
+        self.reads_again = bool(again)
+        self.read_again = [(t, graph.nodes[v].name) for v in again for t in graph.nodes[v].fixed]
 
     def __call__(self, values: Environment, observer: Optional[Observer] = None) -> Any:
         """One forward. values: of the placeholders. Returns what the model returns."""
@@ -56,14 +61,17 @@ class Program:
         results = dict(zip(self.output_leaves, outputs))
         if self.ends:
             results.update(zip(self.ends, _Ends.apply(run.arrived, *(results[leaf] for leaf in self.ends))))
-        return _rebuild(self.graph.output, run.structures, results)
+        return _rebuild(self.graph.output, run.structures, results, values)
 
 
-def _rebuild(output: Any, structures: Dict[int, Any], tensors: Dict[Leaf, torch.Tensor]) -> Any:
-    """The model's result: its Slots replaced by their values, and tensors in these by those that have a gradient."""
+def _rebuild(output: Any, structures: Dict[int, Any], tensors: Dict[Leaf, torch.Tensor], given: Environment) -> Any:
+    """The model's result: its Slots replaced by their values, and tensors in these by those that have a gradient; graph
+    inputs are returned as they were given."""
     leaves, spec = tree_flatten(output)
     for i, leaf in enumerate(leaves):
-        if isinstance(leaf, Slot):
+        if isinstance(leaf, Slot) and leaf.index in given:
+            leaves[i] = given[leaf.index]
+        elif isinstance(leaf, Slot):
             parts, inner = structures[leaf.index]
             leaves[i] = _fill(parts, inner, [tensors[leaf.index, p] for p in range(_count(parts))])
     return tree_unflatten(leaves, spec)
@@ -137,6 +145,7 @@ class _Run:
         self.templates: Dict[Tuple[str, int], List[Any]] = {}  # of what is on the host
         self.autocast = Autocast(program.device)
         self.seen = {slot: _versions(value) for slot, value in values.items()}  # of what the user holds too
+        self.constants = [tensor._version for tensor, _ in program.read_again]
 
     # ---- the two parts ----
 
@@ -194,7 +203,13 @@ class _Run:
                         if reads_own or slot in self.program.read_by_nodes)
         for slot, seen in self.seen.items():
             if slot in self.values and slot in used and _versions(self.values[slot]) != seen:
-                raise RuntimeError(f"remat: {used[slot]} was changed in place between forward and backward")
+                raise changed_in_place(used[slot])
+        changed = self.program.changed() if self.program.reads_again else ""
+        if changed:
+            raise changed_in_place(changed)
+        for (tensor, name), version in zip(self.program.read_again, self.constants):
+            if tensor._version != version:
+                raise changed_in_place(f"a parameter or buffer of \"{name}\", which is computed again,")
 
     # ---- operations ----
 

@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, Optional, Tuple, Union
 
 import torch
 
-from . import parts
+from . import parts, steps
 from .autocast import Autocast
 from .capture import bind
 from .captured import Blocks, Captured, arguments_of, as_module, device_of, shape
@@ -20,8 +20,10 @@ from .graph import tensors_of
 from .memory import free_bytes
 from .planning import Request, bytes_of, find_plan
 from .region import Region
+from .steps import Loss
 
 AUTO_SHARE = 0.9  # of the memory that is free
+ALLOWED = 1.02  # of the budget, by which a measured peak may be above it without a word
 
 
 # ---- profile ----
@@ -55,13 +57,18 @@ def reserved(model: torch.nn.Module, optimizer: Optional[torch.optim.Optimizer] 
 def fit(model: Blocks, example_inputs: Any, budget: Budget = "auto", *, server: Optional[str] = None,
         token: Optional[str] = None, solver: str = "auto", link: Optional[Dict[str, Any]] = None,
         reserved: int = 0, blocks: Tuple[type, ...] = (), cache: Optional[Union[str, Path]] = None,
-        offline: str = "error", mismatch: str = "error", repeats: int = 3,
-        gradients: bool = False) -> torch.nn.Module:
+        offline: str = "error", mismatch: str = "error", repeats: int = 3, gradients: bool = True,
+        loss: Optional[Loss] = None, check: bool = True) -> torch.nn.Module:
     """Makes a model train within a budget. Returns the model, whose forward now follows a schedule.
 
-    budget: bytes, "8GiB", "60%" of what storing everything takes, or "auto" (a share of the memory that is free);
-    activations, their gradients, intermediates and workspaces count, parameters do not. gradients: those of the
-    parameters count too, each from the backward that makes it. reserved: bytes taken off the budget first. server,
+    budget: of a step, forward, loss and backward: bytes, "8GiB", "60%" of what a plain step is measured to take here,
+    or "auto" (a share of the memory that is free). Activations, their gradients, intermediates and workspaces count and
+    so do the gradients of the parameters, each from the backward that makes it; parameters do not. gradients: False:
+    those of the parameters do not count, and a percentage is of what storing everything is predicted to take. loss:
+    makes one number of what the model returns, as the training does; what it takes is measured. Without it a model that
+    returns one number is taken to return its loss, and of any other one the cross entropy of every result is counted.
+    reserved: bytes taken off the budget first. check: end with steps on the example, and on another input, that must
+    be the plain ones (CheckError); for these, and for a percentage, the plain step must fit the device. server,
     token: or REMAT_SERVER, REMAT_TOKEN. solver, link: as the service understands them. cache: folder of plans.
     offline: "error" or "plain" when the service does not answer and there is no plan. mismatch: "error" or "plain" when
     a forward gets inputs unlike example_inputs. With torch.distributed, rank 0 asks and all ranks get its plan.
@@ -73,11 +80,17 @@ def fit(model: Blocks, example_inputs: Any, budget: Budget = "auto", *, server: 
     fitted, and a warning says which: the budget is theirs, shared in proportion to what they store; what runs outside
     them is not counted.
 
-    Under no_grad, and in another mode (train or eval) than now, the model runs as without a schedule.
+    Under no_grad the model runs as without a schedule; in another mode (train or eval) than now too, with a warning.
     Raises CaptureError, BudgetError (with minimum_budget), ServiceError, MismatchError.
     """
     wanted = _amount(budget)
-    request = _request(server, token, solver, link, reserved, blocks, cache, offline, mismatch, repeats, gradients)
+    request = _request(server, token, solver, link, reserved, blocks, cache, offline, mismatch, repeats, gradients,
+                       loss, check)
+    if isinstance(model, torch.nn.parallel.DistributedDataParallel):
+        fit(model.module, example_inputs, budget, server=server, token=token, solver=solver, link=link,
+            reserved=reserved, blocks=blocks, cache=cache, offline=offline, mismatch=mismatch, repeats=repeats,
+            gradients=gradients, loss=loss, check=check)
+        return model
     try:
         captured = Captured(model, example_inputs, blocks)
     except UntraceableError as error:
@@ -91,7 +104,7 @@ def regions(model: Blocks, example_inputs: Any, **more: Any) -> Callable[[Budget
 
     more: as for fit. Raises as fit does, and CaptureError where fit would fit parts of the model.
     """
-    request = _request(**{**more, "offline": "error"})
+    request = _request(**{**more, "offline": "error", "check": False})
     captured = Captured(model, example_inputs, request.blocks)
     return lambda budget: _region(captured, _amount(budget), request)
 
@@ -99,32 +112,52 @@ def regions(model: Blocks, example_inputs: Any, **more: Any) -> Callable[[Budget
 def _request(server: Optional[str] = None, token: Optional[str] = None, solver: str = "auto",
              link: Optional[Dict[str, Any]] = None, reserved: int = 0, blocks: Tuple[type, ...] = (),
              cache: Optional[Union[str, Path]] = None, offline: str = "error", mismatch: str = "error",
-             repeats: int = 3, gradients: bool = False) -> Request:
+             repeats: int = 3, gradients: bool = True, loss: Optional[Loss] = None, check: bool = True) -> Request:
     for name, value in (("offline", offline), ("mismatch", mismatch)):
         if value not in ("error", "plain"):
             raise ValueError(f"{name} is {value!r}; there are \"error\" and \"plain\"")
-    return Request(Client(server, token), solver, link, reserved, gradients, blocks, Cache(cache), offline, mismatch,
-                   repeats)
+    return Request(Client(server, token), solver, link, reserved, gradients, loss, check, blocks, Cache(cache), offline,
+                   mismatch, repeats)
 
 
 def _amount(budget: Budget) -> Budget:
     return budget if budget == "auto" else parse_budget(budget)
 
 
-def _fit_region(captured: Captured, budget: Budget, request: Request) -> Optional[Region]:
-    """Gives the captured model a schedule; None: plain, for there is no service."""
+def _fit_region(captured: Captured, budget: Budget, request: Request) -> None:
+    """Gives the captured model a schedule, or says that there is no service."""
     try:
-        captured.model.forward = _region(captured, budget, request)
+        region = _region(captured, budget, request)
     except ServiceError as error:
         if request.offline == "plain" and error.status == 0:
-            return None
+            warnings.warn(f"{error}; {type(captured.model).__name__} trains without a schedule", stacklevel=3)
+            return
         raise
-    return captured.model.forward
+    if request.checked:
+        steps.check(captured, region, request.loss)
+        region.measured_peak = steps.peak(region, captured, request.loss, request.gradients)
+        if region.measured_peak > ALLOWED * region.schedule["budget"]:
+            warnings.warn(f"remat: the budget is {region.schedule['budget']} bytes, and a step was measured to take "
+                          f"{region.measured_peak} ({region.schedule['peak']} predicted)", stacklevel=3)
+    captured.model.forward = region
 
 
 def _region(captured: Captured, budget: Budget, request: Request) -> Region:
-    wanted = _auto_budget(captured.model, captured.device) if budget == "auto" else budget
-    return Region(captured, find_plan(captured, budget, wanted, request), request.mismatch)
+    def amount() -> Budget:
+        if budget == "auto":
+            return _auto_budget(captured.model, captured.device)
+        if isinstance(budget, str) and request.gradients:
+            return bytes_of(budget, _plain_peak(captured, request))
+        return budget
+
+    return Region(captured, find_plan(captured, budget, amount, request, True), request.mismatch)
+
+
+def _plain_peak(captured: Captured, request: Request) -> int:
+    if captured.plain_peak is None:
+        plain = steps.plain_forward(captured.model)
+        captured.plain_peak = steps.peak(plain, captured, request.loss, request.gradients)
+    return captured.plain_peak
 
 
 def _fit_parts(model: torch.nn.Module, example: parts.Call, budget: Budget, request: Request,
@@ -144,9 +177,9 @@ def _fit_parts(model: torch.nn.Module, example: parts.Call, budget: Budget, requ
 
     def fit_part(part: parts.Part, share: Budget) -> Dict[str, Any]:
         remove(part.module)
-        region = _fit_region(captures[part.name], share, for_parts)
-        if region is None:
-            raise ServiceError("the service does not answer")
+        captured = captures[part.name]
+        region = Region(captured, find_plan(captured, share, lambda: share, for_parts, False), "plain")
+        part.module.forward = region
         return region.schedule
 
     device = device_of(model, example)
@@ -159,8 +192,13 @@ def _fit_parts(model: torch.nn.Module, example: parts.Call, budget: Budget, requ
     except BaseException as error:
         remove(model)
         if isinstance(error, ServiceError) and request.offline == "plain" and error.status == 0:
+            warnings.warn(f"{error}; {type(model).__name__} trains without a schedule", stacklevel=3)
             return model
         raise
+    for part in found if request.checked else ():
+        region = part.module.__dict__.pop("forward")
+        steps.check(captures[part.name], region, None)
+        part.module.forward = region
     warnings.warn(f"{reason} It runs as it is, outside the budget; scheduled are: "
                   f"{', '.join(part.name for part in found)}", stacklevel=3)
     return model

@@ -61,9 +61,16 @@ class Readers:
 class Sharing:
     """Gradients that the backwards of nodes hand to several values at once, or never write out."""
 
-    def __init__(self) -> None:
-        self._groups: List[List[List[Leaf]]] = []  # by node: inputs whose gradients are one tensor
-        self._written: Dict[Leaf, int] = {}  # bytes behind a gradient, by the last node that makes it
+    def __init__(self, numbers: Sequence[Any] = ((), ())) -> None:
+        """numbers: as numbers() gave them; default: nothing is known."""
+        groups, written = numbers
+        # by node: inputs whose gradients are one tensor
+        self._groups: List[List[List[Leaf]]] = [[[(s, p) for s, p in group] for group in one] for one in groups]
+        # bytes behind a gradient, by the last node that makes it
+        self._written: Dict[Leaf, int] = {(slot, place): size for slot, place, size in written}
+
+    def numbers(self) -> List[Any]:
+        return [self._groups, [[*leaf, size] for leaf, size in self._written.items()]]
 
     def look(self, leaves: Sequence[Leaf], received: Sequence[Optional[torch.Tensor]]) -> None:
         """What the next node's backward makes of its inputs where nothing was there; all of it alive."""

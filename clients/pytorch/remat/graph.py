@@ -12,7 +12,11 @@ import functools
 from typing import Any, Callable, Dict, Iterable, List, Sequence, Tuple
 
 import torch
+from torch.utils import _pytree
 from torch.utils._pytree import tree_flatten, tree_unflatten
+
+from .autocast import Setting, under
+from .errors import MismatchError
 
 Environment = Dict[int, Any]
 Leaf = Tuple[int, int]  # a tensor of the program: slot, and its place among the tensors of that slot
@@ -23,6 +27,19 @@ class Slot:
     """Stands in the arguments of a step for the value of a slot."""
 
     index: int
+
+
+class Made:
+    """Stands in what a model returns for an object of a dataclass: what it is made of."""
+
+    def __init__(self, made: type, parts: Dict[str, Any]) -> None:
+        self.made, self.parts = made, parts
+
+
+# Put together again it is the object.
+_register = getattr(_pytree, "register_pytree_node", None) or _pytree._register_pytree_node
+_register(Made, lambda value: (list(value.parts.values()), (value.made, list(value.parts))),
+          lambda values, context: context[0](**dict(zip(context[1], values))))
 
 
 @dataclasses.dataclass
@@ -36,6 +53,9 @@ class Step:
     args: Tuple[Any, ...]
     kwargs: Dict[str, Any]
     modules: Tuple[torch.nn.Module, ...] = ()
+    grad: bool = True  # False: under a no_grad of the forward
+    autocast: Sequence[Setting] = ()  # of the forward, where it is not the one around it
+    sizes: Any = None  # of the result, where the forward asked for them and they could be others
 
     def reads(self) -> List[int]:
         """Slots among the arguments, each once, in order."""
@@ -48,7 +68,22 @@ class Step:
         return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
 
     def bind(self) -> Callable[[Environment], Any]:
-        """The call as a function of the values of the slots: what is done in every run is as little as can be."""
+        """The step as a function of the values of the slots."""
+        call = self._bind_call()
+        if self.grad and not self.autocast and self.sizes is None:
+            return call
+
+        def run(environment: Environment) -> Any:
+            with torch.set_grad_enabled(self.grad and torch.is_grad_enabled()), under(self.autocast):
+                value = call(environment)
+            if self.sizes is not None and sizes_of(value) != self.sizes:
+                raise MismatchError(f"the result of {self.name} ({self.op}) has sizes {sizes_of(value)}; they were "
+                                    f"{self.sizes} when the model was captured, and its forward asks for them")
+            return value
+        return run
+
+    def _bind_call(self) -> Callable[[Environment], Any]:
+        """What is done in every run is as little as can be."""
         leaves, spec = tree_flatten((self.args, self.kwargs))
         call, args, kwargs = self.call, list(self.args), self.kwargs
         places = [(i, arg.index) for i, arg in enumerate(args) if isinstance(arg, Slot)]
@@ -119,6 +154,12 @@ class Node:
                 found += [*module.parameters(), *module.buffers()]
         return found
 
+    @functools.cached_property
+    def fixed(self) -> List[torch.Tensor]:
+        """Of the constants, those that no forward changes."""
+        changing = {id(module._buffers[name]) for module, names in self.changed.values() for name in names}
+        return [t for t in self.constants if id(t) not in changing]
+
 
 @dataclasses.dataclass
 class Graph:
@@ -129,20 +170,40 @@ class Graph:
     output: Any  # what the model returns, with Slots for values
 
     def output_slots(self) -> List[int]:
-        leaves, _ = tree_flatten(self.output)
-        return list(dict.fromkeys(leaf.index for leaf in leaves if isinstance(leaf, Slot)))
+        """Those that nodes make; the rest are graph inputs."""
+        return slots_made(self.output, self.placeholders)
 
     def producers(self) -> Dict[int, int]:
         """Slot -> node."""
         return {slot: v for v, node in enumerate(self.nodes) for slot in node.outputs}
 
 
+def slots_made(output: Any, placeholders: Sequence[Tuple[str, int]]) -> List[int]:
+    given = {slot for _, slot in placeholders}
+    leaves, _ = tree_flatten(output)
+    return list(dict.fromkeys(leaf.index for leaf in leaves if isinstance(leaf, Slot) and leaf.index not in given))
+
+
 def tensors_of(value: Any) -> List[torch.Tensor]:
     """The tensors of a value, in order; one that appears twice appears twice."""
     if isinstance(value, torch.Tensor):
         return [value]
-    leaves, _ = tree_flatten(value)
-    return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    found: List[torch.Tensor] = []
+    for leaf in tree_flatten(value)[0]:
+        if isinstance(leaf, torch.Tensor):
+            found.append(leaf)
+        elif is_made(leaf):
+            found += tensors_of([getattr(leaf, field.name) for field in dataclasses.fields(leaf)])
+    return found
+
+
+def is_made(value: Any) -> bool:
+    """Whether it is an object of a dataclass."""
+    return dataclasses.is_dataclass(value) and not isinstance(value, (type, Slot))
+
+
+def sizes_of(value: Any) -> List[Tuple[int, ...]]:
+    return [tuple(t.shape) for t in tensors_of(value)]
 
 
 def map_tensors(value: Any, change: Callable[[torch.Tensor], Any]) -> Any:

@@ -11,11 +11,12 @@ from __future__ import annotations
 import heapq
 from typing import Any, Dict, Iterable, List, Set, Tuple
 
+import torch
 from torch.utils._pytree import tree_flatten
 
 from .capture import CONSTANT, Program
 from .errors import CaptureError
-from .graph import Graph, Node, Slot, Step
+from .graph import Graph, Node, Slot, Step, slots_made
 
 SMALL_CONSTANT = 1 << 16  # bytes; a call without inputs that makes more is a node
 
@@ -56,17 +57,13 @@ def group(program: Program) -> Graph:
 
 
 def _output_slots(program: Program) -> List[int]:
-    leaves, _ = tree_flatten(program.output)
-    slots = list(dict.fromkeys(leaf.index for leaf in leaves if isinstance(leaf, Slot)))
-    placeholders = {slot for _, slot in program.placeholders}
-    for leaf in leaves:
-        if not isinstance(leaf, (Slot, int, float, bool, str, type(None))) or \
-                isinstance(leaf, Slot) and leaf.index in placeholders:
-            what = "a graph input" if isinstance(leaf, Slot) else type(leaf).__name__
-            raise CaptureError("the model must return results of its operations in tuples, lists or dicts; there is "
-                               f"{what} among them")
+    for leaf in tree_flatten(program.output)[0]:
+        if not isinstance(leaf, (Slot, int, float, bool, str, type(None), torch.nn.Parameter)):
+            raise CaptureError("the model must return results of its operations, inputs and parameters in tuples, lists, "
+                               f"dicts or dataclasses; there is {type(leaf).__name__} among them")
+    slots = slots_made(program.output, program.placeholders)
     if not slots:
-        raise CaptureError("the model returns no tensor")
+        raise CaptureError("the model returns no tensor that it makes")
     return slots
 
 

@@ -15,7 +15,7 @@ import torch
 from torch.utils._pytree import tree_map
 
 from .errors import BudgetError
-from .states import Everything
+from .states import Whole
 
 Call = Tuple[Tuple[Any, ...], Dict[str, Any]]
 
@@ -80,7 +80,7 @@ def _record(model: torch.nn.Module, example: Call, device: torch.device) -> Dict
         calls.setdefault(module, []).append(tree_map(_leaf, (args, kwargs)))
         return plain(*args, **kwargs)
 
-    with Everything(model, device), _replaced(model, record):
+    with Whole(model, device), _replaced(model, record):
         model(*example[0], **example[1])
     return calls
 

@@ -58,10 +58,11 @@ def read_operations(operations: Sequence[Sequence[Any]]) -> List[Operation]:
     return found
 
 
-def make_plan(profile: Dict[str, Any], schedule: Dict[str, Any]) -> Plan:
-    """Raises MismatchError where the schedule is not one of this profile."""
+def make_plan(profile: Dict[str, Any], schedule: Dict[str, Any], names: Sequence[str]) -> Plan:
+    """names: of the nodes of the graph, the loss left out. Raises MismatchError where the schedule is not one of this
+    profile and graph."""
     ids = [node["id"] for node in profile["nodes"]]
-    if schedule["nodes"] != ids:
+    if schedule["nodes"] != ids or ids[:-1] != list(names):
         raise MismatchError(f"the schedule {schedule.get('schedule_id', '')} has other nodes than this model")
     operations = read_operations(schedule["operations"])
     split = next(i for i, operation in enumerate(operations) if operation.kind == "B")

@@ -11,15 +11,17 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 import torch
 from torch.utils._pytree import tree_flatten
 
-from . import costs
+from . import costs, steps
 from .autocast import Autocast
-from .captured import Captured, metadata
+from .captured import Captured, Keep, metadata
 from .client import Budget, Cache, Client, profile_id
+from .effects import code_of
 from .errors import BudgetError
 from .graph import Graph
 
 MARGIN = 0.02  # of the makespan: what the Python of many nodes costs at least beside that of few stages
 Answer = Tuple[Dict[str, Any], Dict[str, Any]]  # the profile for a schedule's own order of backwards; the schedule
+FORMAT = 2  # of entries in the cache, and of what they mean
 TRIALS = 3  # of profiles, each for the order of backwards that the schedule before had
 Entry = Dict[str, Any]  # profile, schedule, wanted (the tensors that have a gradient), staged
 
@@ -33,6 +35,8 @@ class Request:
     link: Optional[Dict[str, Any]]
     reserved: int
     gradients: bool  # those of the parameters count
+    loss: Optional[steps.Loss]
+    checked: bool
     blocks: Tuple[type, ...]
     cache: Cache
     offline: str
@@ -40,17 +44,20 @@ class Request:
     repeats: int
 
 
-def find_plan(captured: Captured, budget: Budget, bytes_wanted: Budget, request: Request) -> Entry:
-    """budget: as the user gave it, by which the plan is kept; bytes_wanted: what is asked for.
+def find_plan(captured: Captured, budget: Budget, amount: Callable[[], Budget], request: Request, whole: bool) -> Entry:
+    """budget: as the user gave it, by which the plan is kept; amount: what is asked for. whole: the model is, so that
+    a loss follows it.
 
     Raises BudgetError, ServiceError."""
-    question = {"budget": bytes_wanted, "solver": request.solver, "link": request.link, "reserved": request.reserved}
-    key = _fingerprint(captured, {**question, "budget": budget, "gradients": request.gradients})
+    question = {"solver": request.solver, "link": request.link, "reserved": request.reserved}
+    loss = request.loss and code_of(request.loss)
+    key = _fingerprint(captured, {**question, "budget": budget, "gradients": request.gradients, "whole": whole,
+                                  "loss": loss})
 
     def find() -> Entry:
-        entry = request.cache.get(key)
+        entry = request.cache.get(key, "profile", "schedule", "wanted")
         if entry is None:
-            entry = _best(captured, question, request)
+            entry = _best(captured, {**question, "budget": amount()}, request, whole)
             request.cache.put(key, entry)
         return entry
 
@@ -63,13 +70,19 @@ def bytes_of(budget: Budget, whole: int) -> int:
     return int(whole * Decimal(budget[:-1]) / 100) if isinstance(budget, str) else int(budget)
 
 
-def _best(captured: Captured, question: Dict[str, Any], request: Request) -> Entry:
+def _best(captured: Captured, question: Dict[str, Any], request: Request, whole: bool) -> Entry:
     """The nodes' schedule, or that of the stages if it is not longer by more than MARGIN."""
-    client, count = request.client, costs.with_parameter_gradients if request.gradients else _as_it_is
-    fine = count(captured.measure(request.repeats), captured.graph)
+    client, loss = request.client, steps.loss_bytes(captured, request.loss) if whole else (0, 0)
+
+    def count(measured: costs.Measured, graph: Graph) -> costs.Measured:
+        measured = costs.with_loss(measured, *loss)
+        return costs.with_parameter_gradients(measured, graph) if request.gradients else measured
+
+    keep = keeper(captured, request)
+    fine = count(captured.measure(request.repeats, keep=keep), captured.graph)
     if request.solver != "auto" or request.link is not None or captured.stages is None:
         return _ask(client, fine, question, False)
-    staged = count(captured.measure_stages(request.repeats), captured.stages.graph)
+    staged = count(captured.measure_stages(request.repeats, keep), captured.stages.graph)
     if isinstance(question["budget"], str):
         whole = client.schedule(fine.profile, "100%", "store-all")["store_all_peak"]
         question = {**question, "budget": bytes_of(question["budget"], whole)}
@@ -83,10 +96,6 @@ def _best(captured: Captured, question: Dict[str, Any], request: Request) -> Ent
     if not answers:
         raise min(errors, key=lambda error: error.minimum_budget or math.inf)
     return min(answers, key=lambda a: a["schedule"]["makespan"] * (1 if a["staged"] else 1 + MARGIN))
-
-
-def _as_it_is(measured: costs.Measured, _: Graph) -> costs.Measured:
-    return measured
 
 
 def _ask(client: Client, measured: costs.Measured, question: Dict[str, Any], staged: bool) -> Entry:
@@ -153,6 +162,21 @@ def _on_rank_0(find: Callable[[], Entry]) -> Entry:
     return box[0]
 
 
+def keeper(captured: Captured, request: Request) -> Keep:
+    """What was measured of a model, once for all budgets."""
+    base = _fingerprint(captured, {"repeats": request.repeats})
+
+    def keep(name: str, make: Callable[[], Dict[str, Any]]) -> Dict[str, Any]:
+        key = hashlib.sha256(f"{base} {name}".encode()).hexdigest()
+        found = request.cache.get(key, "costs", "sharing")
+        if found is None:
+            found = make()
+            request.cache.put(key, found)
+        return found
+
+    return keep
+
+
 def _fingerprint(captured: Captured, question: Dict[str, Any]) -> str:
     """A name for everything that the plan depends on but measured numbers."""
     def describe(value: Any) -> Any:
@@ -162,7 +186,7 @@ def _fingerprint(captured: Captured, question: Dict[str, Any]) -> str:
     nodes = [(node.name, node.inputs, node.outputs, node.random,
               [(step.name, step.op, describe((step.args, step.kwargs)), [repr(m) for m in step.modules])
                for step in node.steps]) for node in captured.graph.nodes]
-    parts = (torch.__version__, str(captured.device), torch.get_num_threads(), question, nodes,
+    parts = (FORMAT, torch.__version__, captured.reads.code(), str(captured.device), torch.get_num_threads(), question, nodes,
              describe(captured.bound), [metadata(p) for p in captured.model.parameters()],
              [m.training for m in captured.model.modules()],
              Autocast(captured.device).settings, repr(captured.graph.output))

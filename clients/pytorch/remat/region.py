@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Optional
+import warnings
+from typing import Any, Dict, Optional, Set
 
 import torch
 
@@ -11,51 +12,81 @@ from .capture import bind
 from .captured import Captured, shape
 from .errors import MismatchError
 from .execute import Observer, Program
+from .guard import Guard
 from .plan import make_plan
+from .trace import named
 
 
 class Region:
     """Runs a step of the model as its schedule says.
 
     profile, schedule: what it was measured to cost, and what the service answered. alone: modules that torch.fx could
-    not follow and that are single nodes. observer: called with every operation before it runs, or None.
+    not follow and that are single nodes. measured_peak: of a step in the check of fit. observer: called with every operation before it runs, or None.
+
+    A copy, or what comes out of a pickle, captures its own model again, when it first runs.
     """
 
     def __init__(self, captured: Captured, entry: Dict[str, Any], mismatch: str) -> None:
-        self.model, self.alone = captured.model, captured.alone
+        self.model, self.blocks = captured.model, captured.blocks
         self.profile, self.schedule = entry["profile"], entry["schedule"]
         self.observer: Optional[Observer] = None
-        self._mismatch = mismatch
-        graph = captured.stages.graph if entry.get("staged") else captured.graph
-        states = [state for _, state in costs.find_states(graph, captured.model, captured.device)[0]]
-        wanted = {(slot, place): flag for slot, place, flag in entry["wanted"]}
-        self._program = Program(graph, states, wanted, make_plan(self.profile, self.schedule), captured.device)
+        self.measured_peak: Optional[int] = None
+        self._entry, self._mismatch = entry, mismatch
         self._expected = {name: shape(value) for name, value in captured.bound.items()}
-        self._modules = list(self.model.modules())
-        self._modes = [module.training for module in self._modules]
-        self._parameters = list(self.model.parameters())
-        self._trainable = [p.requires_grad for p in self._parameters]
+        self._told: Set[str] = set()
+        self._prepare(captured)
+
+    def _prepare(self, captured: Captured) -> None:
+        self.alone = captured.alone
+        graph = captured.stages.graph if self._entry.get("staged") and captured.stages else captured.graph
+        states = [state for _, state in costs.find_states(graph, captured.model, captured.device)[0]]
+        wanted = {(slot, place): flag for slot, place, flag in self._entry["wanted"]}
+        plan = make_plan(self.profile, self.schedule, [node.name for node in graph.nodes])
+        self._program: Optional[Program] = Program(graph, states, wanted, plan, captured.device,
+                                                   captured.reads.changed)
+        self._guard = Guard(captured, graph)
+
+    def _capture(self, bound: Dict[str, Any]) -> None:
+        del self.model.forward
+        try:
+            self._prepare(Captured(self.model, named(bound), self.blocks))
+        finally:
+            self.model.forward = self
+
+    def __getstate__(self) -> Dict[str, Any]:
+        return {**self.__dict__, "_program": None, "_guard": None, "observer": None, "_told": set()}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         plain = type(self.model).forward
-        if not torch.is_grad_enabled() or [m.training for m in self._modules] != self._modes:
+        if not torch.is_grad_enabled():
             return plain(self.model, *args, **kwargs)
         bound = bind(self.model, args, kwargs)
-        difference = self._difference(bound)
+        if self._program is None and not self._shapes_differ(bound):
+            self._capture(bound)
+        disabled = self._guard.other_mode() if self._program is not None else ""
+        if disabled:
+            self._tell(disabled)
+            return plain(self.model, *args, **kwargs)
+        difference = self._shapes_differ(bound) or self._guard.difference()
         if difference and self._mismatch == "plain":
+            self._tell(difference)
             return plain(self.model, *args, **kwargs)
         if difference:
-            raise MismatchError(difference)
+            raise MismatchError(f"{type(self.model).__name__}: {difference}, unlike when the model was captured. Fit "
+                                "again, or give mismatch=\"plain\"")
         values = {slot: bound[name] for name, slot in self._program.graph.placeholders}
         return self._program(values, self.observer)
 
-    def _difference(self, bound: Dict[str, Any]) -> str:
-        """What is unlike the captured model, in a sentence; empty if nothing is."""
+    def _tell(self, reason: str) -> None:
+        """Once for each reason."""
+        if reason not in self._told:
+            self._told.add(reason)
+            warnings.warn(f"remat: {reason}: the step runs without its schedule, outside the budget", stacklevel=5)
+
+    def _shapes_differ(self, bound: Dict[str, Any]) -> str:
+        """Which input is unlike the captured one, in words; empty if none is."""
         for name, expected in self._expected.items():
             found = shape(bound.get(name))
             if found != expected:
-                return (f"{type(self.model).__name__}: input \"{name}\" is {found}; it was captured as {expected}. "
-                        "Fit again, or give mismatch=\"plain\"")
-        if [p.requires_grad for p in self._parameters] != self._trainable:
-            return f"{type(self.model).__name__}: other parameters are frozen than when it was captured; fit again"
+                return f"input \"{name}\" is {found}; it was {expected}"
         return ""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import sys
 from typing import Any, Dict, Iterable, List, Sequence, Tuple
 
 import torch
@@ -55,7 +57,8 @@ def same(a: Sequence[torch.Tensor], b: Sequence[torch.Tensor]) -> bool:
 
 
 class Everything:
-    """All generators and buffers of a model, put back at the end of a with block."""
+    """All generators and buffers of a model, put back at the end of a with block. Before and after it, autocast has no
+    casts of weights in its cache: those made without gradients would be used where these are wanted."""
 
     def __init__(self, model: torch.nn.Module, device: torch.device) -> None:
         self.states: List[State] = [Generators(device)]
@@ -65,12 +68,50 @@ class Everything:
                 self.states.append(Buffers(module, names))
 
     def __enter__(self) -> "Everything":
+        torch.clear_autocast_cache()
         self._saved = [state.save() for state in self.states]
+        self._of_python = python_generators()
         return self
 
     def __exit__(self, *_: Any) -> None:
+        torch.clear_autocast_cache()
         for state, saved in zip(self.states, self._saved):
             state.restore(saved)
+        random.setstate(self._of_python[0])
+        if self._of_python[1] is not None:
+            sys.modules["numpy"].random.set_state(self._of_python[1])
+
+
+def python_generators() -> Tuple[Any, Any]:
+    """States of the generators of Python and, where it is there, numpy."""
+    numpy = sys.modules.get("numpy")
+    return random.getstate(), numpy.random.get_state() if numpy else None
+
+
+class Whole(Everything):
+    """Parameters and attributes of the modules too, for a forward of which nothing is known."""
+
+    def __init__(self, model: torch.nn.Module, device: torch.device) -> None:
+        super().__init__(model, device)
+        self._model = model
+
+    def __enter__(self) -> "Whole":
+        super().__enter__()
+        self._parameters = [(p, p.detach().clone()) for p in self._model.parameters()]
+        self._attributes = [(vars(module), {**vars(module)}) for module in self._model.modules()]
+        self._contents = [(held, held.copy()) for _, before in self._attributes for held in before.values()
+                          if type(held) in (list, dict, set)]
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        for held, before in self._contents + self._attributes:
+            held.clear()
+            held.extend(before) if isinstance(held, list) else held.update(before)
+        with torch.no_grad():
+            for parameter, before in self._parameters:
+                if not torch.equal(parameter, before):
+                    parameter.data.copy_(before)
+        super().__exit__(*error)
 
 
 class Watch:

@@ -39,8 +39,8 @@ class _Gate(torch.autograd.Function):
 def own(gradient: Gradient) -> Gradient:
     """The gradient without what it is a view of, or autograd could not add to it in place; a copy where it is a part of
     more, such as of a concatenation's, that it would keep alive."""
-    if gradient is None:
-        return None
+    if gradient is None or gradient.layout != torch.strided:
+        return gradient
     whole = bytes_behind(gradient).nbytes()
     return gradient.clone() if whole > gradient.numel() * gradient.element_size() else gradient.detach()
 
@@ -58,6 +58,10 @@ class _Root(torch.autograd.Function):
         return (None, *seeds)
 
 
+def changed_in_place(what: str) -> RuntimeError:
+    return RuntimeError(f"remat: {what} was changed between forward and backward")
+
+
 class _Geometry:
     """Where a saved tensor lies in the storage of an input or output."""
 
@@ -69,12 +73,13 @@ class _Geometry:
 
 
 class _Cell:
-    """What a saved-tensor hook hands to autograd: the tensor itself, or its geometry."""
+    """What a saved-tensor hook hands to autograd: the tensor itself, or its geometry. version: of a tensor that must
+    not change until the backward reads it."""
 
-    __slots__ = ("content",)
+    __slots__ = ("content", "version")
 
-    def __init__(self, content: Any) -> None:
-        self.content = content
+    def __init__(self, content: Any, version: Optional[int] = None) -> None:
+        self.content, self.version = content, version
 
 
 class _Sources:
@@ -124,7 +129,7 @@ class Tape:
         shared: parameters whose gradients are passed on from node to node.
         """
         tensors = [t for value in values for t in tensors_of(value)]
-        hooks = torch.autograd.graph.saved_tensors_hooks(self._pack(tensors, node.constants), self._unpack())
+        hooks = torch.autograd.graph.saved_tensors_hooks(self._pack(tensors, node), self._unpack())
         with torch.enable_grad(), hooks:
             entered = self._enter(tensors, wanted)
             rest = iter(entered)
@@ -150,16 +155,17 @@ class Tape:
         if self.differentiable:
             self.root = _Root.apply(self.seeds, *[tensors[p] for p in self.differentiable], *gated, *shared)
 
-    def _pack(self, inputs: Sequence[torch.Tensor], constants: Sequence[torch.Tensor]) -> Any:
+    def _pack(self, inputs: Sequence[torch.Tensor], node: Node) -> Any:
         places, cells = _places(inputs), self.cells
-        constant = {storage_of(tensor) for tensor in constants}
+        constant = {storage_of(tensor) for tensor in node.constants}
+        fixed = {storage_of(tensor) for tensor in node.fixed}
 
         def pack(tensor: torch.Tensor) -> _Cell:
             storage = storage_of(tensor)
             if storage in places:
                 self.uses_inputs = True
                 return _Cell(_Geometry(False, places[storage], tensor))
-            cell = _Cell(tensor.detach())
+            cell = _Cell(tensor.detach(), tensor._version if storage in fixed else None)
             if storage not in constant:
                 cells.append(cell)
             return cell
@@ -171,6 +177,8 @@ class Tape:
 
         def unpack(cell: _Cell) -> torch.Tensor:
             content = cell.content
+            if cell.version is not None and content._version != cell.version:
+                raise changed_in_place(f"a parameter or buffer of shape {tuple(content.shape)}")
             return _look_up(content, sources) if isinstance(content, _Geometry) else content
 
         return unpack

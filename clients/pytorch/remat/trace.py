@@ -2,24 +2,49 @@
 
 A proxy carries its value, as long as the model itself holds it. So what is known of a tensor without its data (sizes,
 devices) is a plain Python value: loops over it end, calls take it. Calls that make tensors out of nothing are recorded
-too; a trace of torch.fx alone would keep their result, random or not, for ever.
+too; a trace of torch.fx alone would keep their result, random or not, for ever. Autograd functions are recorded as such,
+and with each call whether gradients and which autocast are on where it stands.
+
+What a tensor holds is never a value of Python here: where the forward makes one of it, or of a size that depends on it,
+the trace fails, naming the line. If that is within a module, the module is run as it is, as one node.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
+import operator
 from typing import Any, Dict, Iterator, List, Set, Tuple
 
 import torch
 import torch.fx
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from .errors import UntraceableError
-from .graph import tensors_of
+from . import lines
+from .autocast import settings_now
+from .effects import Effects
+from .errors import CaptureError, EffectError, UntraceableError
+from .graph import is_made, sizes_of, tensors_of
 
 _FACTORIES = ("arange", "empty", "eye", "full", "linspace", "normal", "ones", "rand", "randint", "randn", "randperm",
               "tensor", "zeros")
+
+# What of a tensor is known from its metadata. Any other value that is not a tensor depends on data.
+_SIZES = {"size", "numel", "nelement", "stride", "storage_offset", "is_contiguous", "__len__", "len", "shape"}
+_KNOWN = _SIZES | {"dim", "element_size", "ndimension", "is_floating_point", "is_complex", "type", "get_device", "dtype",
+                   "device", "ndim", "is_cuda", "layout", "itemsize", "is_sparse", "names", "__class__"}
+
+
+def named(bound: Dict[str, Any]) -> Dict[str, Any]:
+    """Of arguments by name, those to call forward with: without what gathers the rest."""
+    return {name: value for name, value in bound.items() if not name.startswith("*")}
+
+
+def known(kind: str, target: Any, args: Any) -> str:
+    """The name of what a call asks of a tensor's metadata; empty if it asks for anything else."""
+    name = args[1] if target is getattr else target if kind == "call_method" else getattr(target, "__name__", "")
+    return name if name in _KNOWN else ""
 
 
 def is_sequential(module: torch.nn.Module) -> bool:
@@ -42,32 +67,72 @@ def unroll(model: torch.nn.Module) -> torch.fx.Graph:
     return graph
 
 
-def trace(model: torch.nn.Module, bound: Dict[str, Any],
-          blocks: Tuple[type, ...]) -> Tuple[torch.fx.Graph, List[str]]:
-    """The graph, and the paths of submodules that cannot be traced and are single nodes in it.
+def trace(model: torch.nn.Module, bound: Dict[str, Any], blocks: Tuple[type, ...], effects: Effects,
+          device: torch.device) -> Tuple[torch.fx.Graph, List[str]]:
+    """The graph, and the paths of submodules that cannot be traced and are single nodes in it. In node.meta: "grad",
+    "autocast" and "sizes", as a Step has them.
 
-    bound: arguments of forward by name. Runs the forward; where a submodule fails, all is tried again without it.
-    Raises UntraceableError when it is the model's own forward that fails.
+    bound: arguments of forward by name. Runs the forward twice; where a submodule fails, all is tried again without it.
+    Raises UntraceableError when it is the model's own forward that fails, or when two traces are not the same.
     """
     alone: Set[str] = set()
     while True:
-        tracer = _Tracer(bound, blocks, alone)
+        tracer = _Tracer(bound, blocks, alone, effects, device)
         try:
-            with tracer.factories():
-                return tracer.trace(model), sorted(alone)
+            graph = tracer.follow(model)
+            break
+        except EffectError:
+            raise
         except Exception as error:  # whatever the user's forward raises under tracing
             inner = [path for path in tracer.path if path not in alone]
             if not inner:  # its own code fails, or what it hands to a module that is run as it is
-                raise UntraceableError(f"the forward of {type(model).__name__} cannot be traced: {error}.") from error
+                raise UntraceableError(f"the forward of {type(model).__name__} cannot be traced: {error}"
+                                       f"{lines.of_error(error)}.") from error
             alone.add(inner[-1])
+    again = _Tracer(bound, blocks, alone, effects, device).follow(model)
+    difference = _difference(graph, again, model)
+    if difference:
+        raise EffectError(f"the forward of {type(model).__name__} cannot be traced: it is another one each time, "
+                          f"{difference}.")
+    return graph, sorted(alone)
+
+
+def _difference(a: torch.fx.Graph, b: torch.fx.Graph, model: torch.nn.Module) -> str:
+    """Where two traces differ, in words."""
+    if len(a.nodes) != len(b.nodes):
+        return f"of {len(a.nodes)} and of {len(b.nodes)} calls"
+    positions = {node: position for graph in (a, b) for position, node in enumerate(graph.nodes)}
+    for one, other in zip(a.nodes, b.nodes):
+        constant = one.op == other.op == "get_attr"  # torch.fx numbers them through
+        texts = [repr((node.op, constant or node.target, torch.fx.node.map_arg((node.args, node.kwargs), positions.get)))
+                 for node in (one, other)]
+        if texts[0] != texts[1]:
+            return f"in {one.name}{one.meta.get('line', '')}"
+        if one.op == "get_attr" and not _same(_attribute(model, one.target), _attribute(model, other.target)):
+            return f"in a constant{one.meta.get('line', '')}"
+    return ""
+
+
+def _same(a: Any, b: Any) -> bool:
+    return a is b or isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor) and torch.equal(a, b)
+
+
+def _attribute(model: torch.nn.Module, path: str) -> Any:
+    return functools.reduce(getattr, path.split("."), model)
+
+
+_OF_AUTOGRAD = {"requires_grad", "grad_fn", "grad", "is_leaf", "_version", "data_ptr"}
 
 
 class _Proxy(torch.fx.Proxy):
-    """value: what it stands for, in this run."""
+    """value: what it stands for, in this run. loose: its sizes depend on data."""
 
     value: Any
+    loose: bool
 
     def __getattr__(self, name: str) -> Any:
+        if name in _OF_AUTOGRAD and self.node.op != "placeholder":
+            raise CaptureError(f"the forward asks for \"{name}\" of a tensor, which is not known while it is traced")
         found = getattr(self.value, name)
         if callable(found) and not isinstance(found, torch.Tensor):
             return super().__getattr__(name)
@@ -77,19 +142,31 @@ class _Proxy(torch.fx.Proxy):
         return self.tracer.iter(self)
 
     def __len__(self) -> int:
+        self.tracer.ask_sizes([self])
         return len(self.value)
 
 
 class _Tracer(torch.fx.Tracer):
-    def __init__(self, bound: Dict[str, Any], blocks: Tuple[type, ...], alone: Set[str]) -> None:
+    def __init__(self, bound: Dict[str, Any], blocks: Tuple[type, ...], alone: Set[str], effects: Effects,
+                 device: torch.device) -> None:
         super().__init__()
-        self.bound, self.blocks, self.alone = bound, blocks, alone
+        self.bound, self.blocks, self.alone, self.effects, self.device = bound, blocks, alone, effects, device
+        self.autocast = settings_now(device)
         self.path: List[str] = []  # modules being traced, outermost first; left as it was when one fails
         self.running = False  # a call is run for its value
 
+    def follow(self, model: torch.nn.Module) -> torch.fx.Graph:
+        with self.effects.watched(), self._recorded(), torch.enable_grad():
+            return self.trace(model)
+
+    def create_args_for_root(self, root_fn: Any, is_module: bool, concrete_args: Any = None) -> Any:
+        """By name, so that keywords and arguments that gather the rest do no harm."""
+        given = {name: self.create_proxy("placeholder", name, (), {}) for name in named(self.bound)}
+        return lambda root: root_fn(root, **given), [self.root]
+
     def is_leaf_module(self, m: torch.nn.Module, module_qualified_name: str) -> bool:
-        return (isinstance(m, self.blocks) or module_qualified_name in self.alone
-                or super().is_leaf_module(m, module_qualified_name))
+        return (isinstance(m, (*self.blocks, torch.jit.ScriptModule)) or module_qualified_name in self.alone
+                or bool(m._backward_hooks) or super().is_leaf_module(m, module_qualified_name))
 
     def call_module(self, m: torch.nn.Module, forward: Any, args: Any, kwargs: Any) -> Any:
         if self.running:
@@ -107,14 +184,58 @@ class _Tracer(torch.fx.Tracer):
 
     def create_proxy(self, kind: str, target: Any, args: Any, kwargs: Any, *rest: Any, **more: Any) -> Any:
         """A proxy with its value; the value itself where there is no tensor in it."""
+        if torch.is_inference_mode_enabled():
+            raise CaptureError("the forward enters inference_mode, of which nothing can be differentiated")
         value = self._value(kind, target, args, kwargs)
         if kind != "output" and not tensors_of(value):
+            self._check_known(kind, target, args, kwargs, value)
             return value
         made = super().create_proxy(kind, target, args, kwargs, *rest, **more)
-        made.value = value
+        settings = settings_now(self.device)
+        made.node.meta.update(grad=torch.is_grad_enabled(), line=lines.current(),
+                              autocast=settings if settings != self.autocast else ())
+        made.value, made.loose = value, self._is_loose(kind, target, args, kwargs, value)
         return made
 
+    def create_arg(self, a: Any) -> Any:
+        if is_made(a):
+            fields = {field.name: self.create_arg(getattr(a, field.name)) for field in dataclasses.fields(a) if field.init}
+            return self.create_node("call_function", Maker(type(a)), (), fields)
+        return super().create_arg(a)
+
+    # ---- what may be a value of Python ----
+
+    def _check_known(self, kind: str, target: Any, args: Any, kwargs: Any, value: Any) -> None:
+        asked = [leaf for leaf in tree_flatten((args, kwargs))[0] if isinstance(leaf, _Proxy)]
+        name = known(kind, target, args)
+        if value is None and target is operator.getitem:  # a part of a result that is not there
+            name = "size"
+        if asked and not name:
+            raise CaptureError(f"{getattr(target, '__name__', target)} makes {type(value).__name__} of a tensor, which "
+                               "depends on data")
+        if name in _SIZES:
+            self.ask_sizes(asked)
+
+    def ask_sizes(self, asked: List[_Proxy]) -> None:
+        """The forward learns the sizes of tensors: those of a module that runs as it is are compared in each step."""
+        for proxy in asked:
+            if proxy.loose:
+                raise CaptureError("the forward asks for a size that depends on data")
+            if proxy.node.op == "call_module":
+                proxy.node.meta["sizes"] = sizes_of(proxy.value)
+
+    def _is_loose(self, kind: str, target: Any, args: Any, kwargs: Any, value: Any) -> bool:
+        if kind == "output" or all(t.dim() == 0 for t in tensors_of(value)):
+            return False
+        given = [leaf for leaf in tree_flatten((args, kwargs))[0] if isinstance(leaf, _Proxy)]
+        if given and tensors_of(value)[0] is given[0].value:  # in place
+            return given[0].loose
+        return any(proxy.loose for proxy in given) or kind != "call_module" and self.effects.unknown_size
+
+    # ---- values ----
+
     def _value(self, kind: str, target: Any, args: Any, kwargs: Any) -> Any:
+        self.effects.unknown_size = False
         if kind == "placeholder":
             return self.bound[target]
         leaves, spec = tree_flatten((args, kwargs))
@@ -122,24 +243,34 @@ class _Tracer(torch.fx.Tracer):
         if kind == "output":
             return None
         self.running = True
+        self.effects.within += kind == "call_module"
         try:
-            if kind == "get_attr":
-                return functools.reduce(getattr, target.split("."), self.root)
-            if kind == "call_module":
-                return self.root.get_submodule(target)(*args, **kwargs)
-            if kind == "call_method":
-                return getattr(args[0], target)(*args[1:], **kwargs)
-            return target(*args, **kwargs)
+            with torch.no_grad():
+                return self._run(kind, target, args, kwargs)
         finally:
             self.running = False
+            self.effects.within -= kind == "call_module"
+
+    def _run(self, kind: str, target: Any, args: Any, kwargs: Any) -> Any:
+        if kind == "get_attr":
+            return functools.reduce(getattr, target.split("."), self.root)
+        if kind == "call_module":
+            return self.root.get_submodule(target)(*args, **kwargs)
+        if kind == "call_method":
+            return getattr(args[0], target)(*args[1:], **kwargs)
+        return target(*args, **kwargs)
 
     def iter(self, obj: torch.fx.Proxy) -> Iterator[Any]:
+        self.ask_sizes([obj])
         return iter([obj[i] for i in range(len(obj.value))])
 
+    # ---- calls that torch.fx does not see ----
+
     @contextlib.contextmanager
-    def factories(self) -> Iterator[None]:
-        """Records the calls of torch that make tensors out of nothing."""
+    def _recorded(self) -> Iterator[None]:
+        """Records the calls of torch that make tensors out of nothing, and autograd functions."""
         originals = {name: getattr(torch, name) for name in _FACTORIES}
+        base = torch.autograd.Function
 
         def record(original: Any) -> Any:
             @functools.wraps(original)
@@ -149,18 +280,61 @@ class _Tracer(torch.fx.Tracer):
                 return self.create_proxy("call_function", original, args, kwargs)
             return call
 
+        def record_function(function: Any, *args: Any, **kwargs: Any) -> Any:
+            real = Applied(function)
+            if self.running or not any(isinstance(leaf, _Proxy) for leaf in tree_flatten((args, kwargs))[0]):
+                return real(*args, **kwargs)
+            return self.create_proxy("call_function", real, args, kwargs)
+
         for name, original in originals.items():
             setattr(torch, name, record(original))
+        base.apply = classmethod(record_function)
         try:
             yield
         finally:
             for name, original in originals.items():
                 setattr(torch, name, original)
+            if _APPLY is None:
+                del base.apply
+            else:
+                base.apply = _APPLY
+
+
+_APPLY = torch.autograd.Function.__dict__.get("apply")  # from torch 2.0 on; before, of its base
+
+
+class Maker:
+    """Puts an object of a dataclass together, as the target of a call."""
+
+    def __init__(self, made: type) -> None:
+        self.made, self.__name__, self.__module__ = made, made.__name__, made.__module__
+
+    def __call__(self, **parts: Any) -> Any:
+        return self.made(**parts)
+
+    def __repr__(self) -> str:
+        return f"{self.__module__}.{self.__name__}"
+
+
+class Applied:
+    """The apply of an autograd function, as the target of a call."""
+
+    def __init__(self, function: Any) -> None:
+        self.function, self.__name__ = function, function.__name__
+        self.__module__, self.__qualname__ = function.__module__, function.__qualname__
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if _APPLY is None:
+            return super(torch.autograd.Function, self.function).apply(*args, **kwargs)
+        return _APPLY.__get__(None, self.function)(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"{self.__module__}.{self.__qualname__}.apply"
 
 
 def _value_of(leaf: Any) -> Any:
     if isinstance(leaf, torch.fx.Proxy):
         return leaf.value
-    if isinstance(leaf, slice):
-        return slice(_value_of(leaf.start), _value_of(leaf.stop), _value_of(leaf.step))
+    if isinstance(leaf, slice) and any(isinstance(p, torch.fx.Proxy) for p in (leaf.start, leaf.stop, leaf.step)):
+        raise CaptureError("a slice bound is a tensor; its value depends on data")
     return leaf

@@ -2,6 +2,7 @@
 
 import copy
 
+import pytest
 import torch
 
 import remat
@@ -37,6 +38,13 @@ def assert_same(found, expected, what=""):
     assert len(found) == len(expected)
     for i, (a, b) in enumerate(zip(found, expected)):
         assert (a is None) == (b is None) and (a is None or torch.equal(a, b)), f"{what}: value {i} of {len(found)}"
+
+
+def fit_tightly(model, inputs, **more):
+    """With little more than the least budget that there is a schedule for: something is computed twice."""
+    with pytest.raises(remat.BudgetError) as caught:
+        remat.fit(model, inputs, 1, **more)
+    return remat.fit(model, inputs, int(1.02 * caught.value.minimum_budget), **more)
 
 
 class Written(torch.autograd.Function):

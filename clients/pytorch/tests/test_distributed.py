@@ -1,4 +1,5 @@
-"""Two processes with DistributedDataParallel: one plan, and the gradients of the plain model."""
+"""Two processes with DistributedDataParallel, made before or after fit: one plan, and the gradients of the plain
+model."""
 
 import copy
 
@@ -18,11 +19,16 @@ def work(rank, server, folder):
     torch.manual_seed(0)
     model, inputs = vgg()
     plain = DistributedDataParallel(copy.deepcopy(model))
-    remat.fit(model, inputs, "90%", server=server, cache=f"{folder}/{rank}")
+    wrapped = DistributedDataParallel(copy.deepcopy(model))
+    for fitted in (model, wrapped):
+        assert remat.fit(fitted, inputs, "95%", server=server, cache=f"{folder}/{rank}") is fitted
     plans = [None, None]
     distributed.all_gather_object(plans, model.forward.schedule["operations"])
     assert plans[0] == plans[1]
-    assert_same(step(DistributedDataParallel(model), inputs, rank), step(plain, inputs, rank))
+    expected = step(plain, inputs, rank)
+    assert_same(step(DistributedDataParallel(model), inputs, rank), expected)
+    assert hasattr(wrapped.module.forward, "schedule")
+    assert_same(step(wrapped, inputs, rank), expected)
 
 
 def test_two_ranks(server, tmp_path):

@@ -134,7 +134,7 @@ static remat_status measure(train *t)
         free(first);
         return remat_fail_memory(&t->error);
     }
-    progress_begin(&bar, &t->terminal);
+    progress_begin(&bar, t->show_progress, false);
     uint64_t budget = t->budget > 0 ? t->budget : 2 * t->store_all;
     remat_status status = training_measure(&t->model, budget, t->options->rounds, exact, &settings,
                                            on_progress, &bar, times, &t->error);

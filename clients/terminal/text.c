@@ -1,5 +1,5 @@
 /* Numbers and text for people. */
-#include "cli.h"
+#include "terminal.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "cli.h"
+#include "terminal.h"
 
 #include <string.h>
 #include <time.h>
@@ -14,9 +14,9 @@ static double now(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-void progress_begin(struct progress *p, const struct cli *cli)
+void progress_begin(struct progress *p, bool enabled, bool ascii)
 {
-    *p = (struct progress){.enabled = cli->show_progress, .ascii = cli->ascii, .start = now()};
+    *p = (struct progress){.enabled = enabled, .ascii = ascii, .start = now()};
 }
 
 static void draw_bar(const struct progress *p, double fraction)

@@ -52,7 +52,7 @@ remat_status train_run_plan(train *t, const remat_plan *plan, uint32_t steps,
                                         .text = &t->text,
                                         .progress = on_step,
                                         .data = &b};
-    progress_begin(&b.progress, &t->terminal);
+    progress_begin(&b.progress, t->show_progress, false);
     remat_status status = training_run(&t->model, plan, &settings, ret_outcome, &t->error);
     progress_end(&b.progress);
     return status;
@@ -144,7 +144,7 @@ int main(int argc, char **argv)
     else {
         train t = {.options = &options};
         const char *term = getenv("TERM");
-        t.terminal.show_progress =
+        t.show_progress =
             !options.quiet && isatty(STDERR_FILENO) && term && strcmp(term, "dumb") != 0;
         code = train_all(&t);
         train_clear(&t);

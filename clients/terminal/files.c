@@ -1,5 +1,5 @@
 /* Files in and out. */
-#include "cli.h"
+#include "terminal.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* Networks, described once: nodes with their shapes, parameters and states, in the order of the
  * forward pass. What a node computes is a backend's (backend.h); what it costs is measured
- * (profile.h); which networks there are says networks.h.
+ * (model_profile.c); which networks there are says networks.h.
  *
  *     net_tensor x = net_image(net, "image", 8, 3, 224, 224);
  *     x = net_relu(net, net_conv(net, x, 64, 7, 2, 3, 1, true));

@@ -1,10 +1,10 @@
-/* remat-train, the command. Private to clients/executor/train. Numbers for people, files and the
- * progress bar are those of clients/cli. */
+/* remat-train, the command. Private to clients/executor/command. */
 #ifndef REMAT_EXECUTOR_TRAIN_H
 #define REMAT_EXECUTOR_TRAIN_H
 
-#include "cli.h"
 #include "networks.h"
+#include "remat_client.h"
+#include "terminal.h"
 #include "training.h"
 
 /* The command line. */
@@ -31,11 +31,11 @@ typedef struct train {
     char device[128];
     json_t *document; /* the profile, and what it says */
     remat_profile *profile;
-    bool measured;       /* its times were measured, here or where it was made */
-    uint64_t store_all;  /* peak, bytes */
-    uint64_t budget;     /* bytes */
-    json_t *link;        /* the way to the host as a request has it; NULL: not given */
-    struct cli terminal; /* for the progress bar */
+    bool measured;      /* its times were measured, here or where it was made */
+    uint64_t store_all; /* peak, bytes */
+    uint64_t budget;    /* bytes */
+    json_t *link;       /* the way to the host as a request has it; NULL: not given */
+    bool show_progress; /* stderr is a terminal */
     remat_client *client;
     remat_error error;
 } train;

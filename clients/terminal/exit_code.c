@@ -1,5 +1,5 @@
 /* What the commands tell their caller. */
-#include "cli.h"
+#include "terminal.h"
 
 int exit_code_of(remat_status status)
 {

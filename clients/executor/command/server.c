@@ -28,7 +28,7 @@ remat_status train_ask_server(train *t, const char *solver, uint64_t budget, tra
         question = NULL;
     }
     remat_status status = question ? connect_server(t) : remat_fail_memory(&t->error);
-    progress_begin(&bar, &t->terminal);
+    progress_begin(&bar, t->show_progress, false);
     if (!status)
         status = remat_client_schedule(t->client, question, t->document, &wait, &answer, &t->error);
     progress_end(&bar);

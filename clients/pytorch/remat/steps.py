@@ -1,0 +1,193 @@
+"""Whole steps of a model: what one takes, and whether one under a schedule is the plain one."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+import torch
+from torch.utils._pytree import tree_map
+
+from .captured import Captured
+from .effects import simple_state
+from .errors import CheckError
+from .graph import Environment, tensors_of
+from .memory import Recorder
+from .states import Everything, python_generators
+from .trace import named
+
+Forward = Callable[..., Any]
+Loss = Callable[[Any], torch.Tensor]
+Found = List[Tuple[str, Any]]  # what a step made, with names
+
+# How far two steps may be apart, beside the largest number of a tensor: sums in another order differ in the last bits.
+_NEAR = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 2e-2, torch.bfloat16: 2e-2}
+_FLOOR = 1e-3  # of that, beside the largest gradient of all: one that is zero but for rounding is only that
+
+
+def plain_forward(model: torch.nn.Module) -> Forward:
+    return functools.partial(type(model).forward, model)
+
+
+# ---- what a step takes ----
+
+def assumed_loss(result: Any) -> Optional[torch.Tensor]:
+    """Stands for a loss that nobody gave: the cross entropy of every result, over its last dimension. None where the
+    model returns one number, which is the loss."""
+    tensors = [t for t in tensors_of(result) if t.requires_grad]
+    if len(tensors) == 1 and tensors[0].numel() == 1:
+        return None
+    return sum(-torch.log_softmax(t, -1).select(-1, 0).mean() if t.dim() else t for t in tensors)
+
+
+def loss_bytes(captured: Captured, loss: Optional[Loss]) -> Tuple[int, int]:
+    """What the loss, and its backward, take beside the results and their gradients."""
+    with Everything(captured.model, captured.device), torch.no_grad():
+        result = plain_forward(captured.model)(*captured.args, **captured.kwargs)
+    wanted = [t.requires_grad_() for t in tensors_of(result) if t.is_floating_point()]
+    with Everything(captured.model, captured.device):
+        for _ in range(2):  # the first one's caches are no loss's
+            with Recorder(captured.device) as recorder:
+                recorder.mark()
+                value = (loss or assumed_loss)(result)
+                if value is None:
+                    return 0, 0
+                recorder.mark()
+                gradients = torch.autograd.grad(value, wanted, allow_unused=True)
+                recorder.mark()
+            made = sum(g.numel() * g.element_size() for g in gradients if g is not None)
+            del value, gradients
+    forward, backward = recorder.segments()
+    rise = forward.peak - forward.start
+    return rise, max(0, rise - made, backward.peak - forward.start - made)
+
+
+def peak(forward: Forward, captured: Captured, loss: Optional[Loss], gradients: bool) -> int:
+    """Measured, of a step with the example: activations, what the loss takes, inputs and, with gradients, those of the
+    parameters."""
+    parameters = [p for p in captured.model.parameters() if p.requires_grad]
+    with Everything(captured.model, captured.device):
+        for _ in range(2 if captured.device.type == "cuda" else 1):
+            leaves, wanted = _leaves(captured.bound)
+            with Recorder(captured.device) as recorder:
+                recorder.mark()
+                result = forward(**named(leaves))
+                value = (loss or assumed_loss)(result)
+                value = tensors_of(result)[0] if value is None else value
+                del result
+                made = torch.autograd.grad(value, wanted + parameters, allow_unused=True)
+                recorder.mark()
+            own = sum(g.numel() * g.element_size() for g in made[len(wanted):] if g is not None)
+            del value, made
+    segment = recorder.segments()[0]
+    inputs = sum(t.numel() * t.element_size() for t in tensors_of(captured.bound))
+    return segment.peak - segment.start + inputs - (0 if gradients else own)
+
+
+# ---- whether it is the plain one ----
+
+def check(captured: Captured, forward: Forward, loss: Optional[Loss]) -> None:
+    """Two steps, with other random numbers and, in the second, another input. Raises CheckError with the first
+    difference."""
+    for seed in range(2):
+        inputs = captured.bound if seed == 0 else _other(captured.bound)
+        try:
+            expected = _step(plain_forward(captured.model), captured, inputs, loss, seed)
+        except Exception:  # an input that is none
+            if seed == 0:
+                raise
+            inputs = captured.bound
+            expected = _step(plain_forward(captured.model), captured, inputs, loss, seed)
+        found = _step(forward, captured, inputs, loss, seed)
+        names = [name for name, _ in expected]
+        if names != [name for name, _ in found]:
+            raise CheckError(f"{_where(captured, seed)} has other results than the plain one")
+        largest = max((float(value.abs().max()) for name, value in expected if name.startswith("the gradient")
+                       and isinstance(value, torch.Tensor) and value.numel() and not value.is_sparse), default=0.0)
+        for (name, a), (_, b) in zip(expected, found):
+            if not _agree(a, b, largest, captured):
+                raise CheckError(f"{_where(captured, seed)} is not the plain one: {name} is {_short(b)}; of the plain "
+                                 f"step it is {_short(a)}{_apart(a, b)}. Please report the model; remat.fit(..., "
+                                 "blocks=) leaves modules whole")
+
+
+def _where(captured: Captured, seed: int) -> str:
+    return f"{type(captured.model).__name__}: a step under its schedule, with {'another' if seed else 'the example'} input,"
+
+
+def _step(forward: Forward, captured: Captured, inputs: Environment, loss: Optional[Loss], seed: int) -> Found:
+    model = captured.model
+    parameters = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+    with Everything(model, captured.device):
+        torch.manual_seed(seed)
+        leaves, wanted = _leaves(inputs)
+        result = forward(**named(leaves))
+        outputs = [result] if loss is None else [loss(result)]
+        found: Found = [(f"result {i}", t.detach().clone()) for i, t in enumerate(tensors_of(outputs))]
+        ends = [t for t in tensors_of(outputs) if t.requires_grad]
+        generator = torch.Generator().manual_seed(seed)
+        seeds = [torch.randn(t.shape, generator=generator).to(t) for t in ends]
+        gradients = torch.autograd.grad(ends, wanted + [p for _, p in parameters], seeds, allow_unused=True) if ends else ()
+        names = [f"the gradient of input {i}" for i in range(len(wanted))] + \
+            [f"the gradient of \"{name}\"" for name, _ in parameters]
+        found += zip(names, gradients)
+        found += [(f"the buffer \"{name}\"", buffer.clone()) for name, buffer in model.named_buffers()]
+        found += [("torch's generator", torch.get_rng_state()), ("Python's generators", repr(python_generators()))]
+        if captured.device.type == "cuda":
+            found.append(("the generator of the device", torch.cuda.get_rng_state(captured.device)))
+        found += [(f"the attributes of \"{path}\"", simple_state(module)) for path, module in model.named_modules()]
+    return found
+
+
+def _leaves(inputs: Environment) -> Tuple[Dict[str, Any], List[torch.Tensor]]:
+    """Arguments, and those of their tensors that want a gradient."""
+    leaves = tree_map(lambda v: v.detach().requires_grad_(v.requires_grad) if isinstance(v, torch.Tensor) else v,
+                      dict(inputs))
+    return leaves, [t for t in tensors_of(leaves) if t.requires_grad]
+
+
+def _other(inputs: Environment) -> Environment:
+    """Of the same sizes, each number one of the lower half of the tensor's own: so it is one that may be there, and
+    sums, lengths and largest values are others."""
+    generator = torch.Generator().manual_seed(1)
+
+    def change(tensor: torch.Tensor) -> torch.Tensor:
+        if tensor.numel() < 2 or tensor.is_complex():
+            return tensor
+        numbers = tensor.detach().flatten()
+        numbers = numbers.sort().values[:(tensor.numel() + 1) // 2] if tensor.dtype != torch.bool else numbers
+        drawn = torch.randint(len(numbers), (tensor.numel(),), generator=generator).to(tensor.device)
+        return numbers[drawn].view(tensor.shape).requires_grad_(tensor.requires_grad)
+
+    return {name: tree_map(lambda v: change(v) if isinstance(v, torch.Tensor) else v, value)
+            for name, value in inputs.items()}
+
+
+def _agree(a: Any, b: Any, largest: float, captured: Captured) -> bool:
+    if not isinstance(a, torch.Tensor) or not isinstance(b, torch.Tensor):
+        return type(a) is type(b) and (a is b or a == b)
+    if a.shape != b.shape or a.dtype != b.dtype or a.layout != b.layout:
+        return False
+    a, b = (a.to_dense(), b.to_dense()) if a.layout != torch.strided else (a, b)
+    if torch.equal(a, b) or a.numel() == 0:
+        return True
+    if not a.is_floating_point():
+        return False
+    known = a.isfinite()
+    if not torch.equal(known, b.isfinite()) or not torch.equal(a[~known].isnan(), b[~known].isnan()):
+        return False
+    apart = (a[known].double() - b[known].double()).abs().max() if known.any() else torch.zeros(())
+    near = max([_NEAR[a.dtype]] + [_NEAR[dtype] for _, enabled, dtype in captured.autocast if enabled])
+    return float(apart) <= near * max(float(a[known].abs().max()) if known.any() else 0.0, _FLOOR * largest)
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, torch.Tensor):
+        return f"of norm {float(value.float().norm()):.6g}" if value.numel() > 1 else f"{float(value):.6g}"
+    return "not there" if value is None else "another"
+
+
+def _apart(a: Any, b: Any) -> str:
+    if not isinstance(a, torch.Tensor) or not isinstance(b, torch.Tensor) or a.shape != b.shape or a.is_sparse:
+        return ""
+    return f", and they are {float((a.float() - b.float()).norm()):.6g} apart"

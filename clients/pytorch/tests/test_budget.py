@@ -1,0 +1,161 @@
+"""A budget is one of the whole step; and fit ends with steps that must be the plain ones."""
+
+import copy
+import json
+
+import pytest
+import torch
+import torch.nn.functional as F
+from models import GPT, ResNet, unet
+from steps import assert_same, step
+from torch import nn
+
+import remat
+from remat import costs, steps, tape
+from remat.captured import Captured
+
+
+def gpt():
+    ids = torch.randint(97, (8, 64))
+    return GPT(width=64, length=64, depth=2), (ids,), lambda logits: F.cross_entropy(logits.flatten(0, 1), ids.flatten())
+
+
+def classifier():
+    labels = torch.randint(10, (8,))
+    return ResNet((1, 1, 1, 1), 16), (torch.randn(8, 3, 64, 64),), lambda y: F.cross_entropy(y, labels)
+
+
+def segments():
+    return *unet(), lambda y: (y.sigmoid() - 0.5).abs().pow(3).mean()
+
+
+def inside():
+    ids = torch.randint(97, (8, 64))
+    return GPT(width=64, length=64, depth=2), (ids, ids), lambda result: result["loss"]
+
+
+NETWORKS = [gpt, classifier, segments, inside]
+
+
+@pytest.mark.parametrize("make", NETWORKS)
+@pytest.mark.parametrize("given", [True, False])
+def test_the_budget_is_that_of_the_step(make, given, server):
+    """60 to 100 % of what the plain step is measured to take, the loss outside of the model in three of them."""
+    torch.manual_seed(0)
+    model, inputs, loss = make()
+    plain = steps.peak(model.forward, Captured(model, inputs, ()), loss, True)
+    for percent in (100, 90, 75):
+        fitted = copy.deepcopy(model)
+        try:
+            remat.fit(fitted, inputs, f"{percent}%", server=server, repeats=1, loss=loss if given else None)
+        except remat.BudgetError as error:
+            assert percent < 100 and error.minimum_budget > plain * percent / 100
+            continue
+        schedule = fitted.forward.schedule
+        if given:
+            assert schedule["budget"] == pytest.approx(plain * percent / 100, rel=0.005)
+        found = measured_step(fitted, inputs, loss)
+        print(make.__name__, given, percent, plain, schedule["budget"], schedule["peak"], found)
+        assert found <= 1.005 * schedule["budget"]
+        assert found <= 1.02 * schedule["peak"]
+
+
+def measured_step(fitted, inputs, loss):
+    region = fitted.forward
+    captured = Captured(remat.remove(copy.deepcopy(fitted)), inputs, ())
+    captured.model = fitted
+    return steps.peak(region, captured, loss, True)
+
+
+def test_gradients_of_parameters_count_unless_told(server):
+    model, x = nn.Sequential(*(nn.Linear(256, 256) for _ in range(6))), torch.randn(8, 256)
+    with pytest.raises(remat.BudgetError) as caught:
+        remat.fit(model, x, 1000, server=server)
+    assert caught.value.minimum_budget > sum(4 * p.numel() for p in model.parameters())
+    with pytest.raises(remat.BudgetError) as caught:
+        remat.fit(model, x, 1000, server=server, gradients=False)
+    assert caught.value.minimum_budget < 256 * 256 * 4 * 3
+
+
+def test_a_loss_that_takes_more_is_counted(server):
+    """Ten times the model's own memory."""
+    model, x = nn.Sequential(*(nn.Linear(32, 32) for _ in range(4))), torch.randn(64, 32)
+    peaks = []
+    for loss in (lambda y: y.sum(), lambda y: torch.exp(y.repeat(1, 40)).square().sum()):
+        fitted = copy.deepcopy(model)
+        remat.fit(fitted, x, "100%", server=server, loss=loss)
+        peaks.append(fitted.forward.schedule["peak"])
+        assert fitted.forward.measured_peak == pytest.approx(peaks[-1], rel=0.02)
+    assert peaks[1] - peaks[0] > 2 * 40 * 64 * 32 * 4
+
+
+class Scaled(nn.Module):
+    def forward(self, x):
+        return x * 2
+
+
+def test_the_cache_knows_edited_code(server, monkeypatch):
+    """One node, which is run as it is, with other code."""
+    model, x = nn.Sequential(*(nn.Linear(32, 32) for _ in range(4)), Scaled()), torch.randn(64, 32)
+    remat.fit(model, x, "100%", server=server)
+    remat.remove(model)
+    again = remat.fit(copy.deepcopy(model), x, "100%", server="http://127.0.0.1:9")  # out of the cache
+    monkeypatch.setattr(Scaled, "forward", lambda self, x: torch.cat([x.repeat(1, 100).exp().sum(1, True)] * 2, 1))
+    with pytest.raises(remat.ServiceError):
+        remat.fit(model, x, "100%", server="http://127.0.0.1:9")
+    remat.fit(model, x, "100%", server=server)
+    assert model.forward.schedule["peak"] > 3 * again.forward.schedule["peak"]
+
+
+# ---- the check at the end of fit ----
+
+def test_the_check_finds_a_wrong_gradient(server, monkeypatch):
+    model, x = nn.Sequential(*(part for _ in range(3) for part in (nn.Linear(16, 16), nn.Tanh()))), torch.randn(8, 16)
+    plain, right = copy.deepcopy(model), tape.own
+    monkeypatch.setattr(tape, "own", lambda gradient: gradient * 1.001 if gradient is not None else None)
+    with pytest.raises(remat.CheckError, match="the gradient of \"0.weight\" is of norm .* apart"):
+        remat.fit(model, x, "120%", server=server)
+    assert "forward" not in model.__dict__
+    remat.fit(model, x, "120%", server=server, check=False)
+    monkeypatch.setattr(tape, "own", right)
+    assert_same(step(model, (x,), 0), step(plain, (x,), 0))
+
+
+def test_the_check_uses_another_input_and_other_random_numbers(server, monkeypatch):
+    model, x = nn.Sequential(nn.Linear(16, 16), nn.Dropout(0.5), nn.Linear(16, 16)), torch.randn(8, 16)
+    seen = []
+    original = steps._step
+    monkeypatch.setattr(steps, "_step", lambda forward, captured, inputs, *rest: (
+        seen.append(inputs["input"].clone()), original(forward, captured, inputs, *rest))[1])
+    remat.fit(model, x, "120%", server=server)
+    assert len(seen) == 4 and torch.equal(seen[0], x) and torch.equal(seen[2], seen[3])
+    assert not torch.equal(seen[2], x) and seen[2].max() <= x.max() and torch.isin(seen[2], x).all()
+
+
+def test_the_check_leaves_nothing_behind(server):
+    model, x = nn.Sequential(nn.Linear(16, 16), nn.BatchNorm1d(16), nn.Dropout(0.5)), torch.randn(8, 16)
+    before = copy.deepcopy(model.state_dict()), torch.get_rng_state()
+    remat.fit(model, x, "150%", server=server)
+    assert_same([*model.state_dict().values(), torch.get_rng_state()], [*before[0].values(), before[1]])
+    assert all(p.grad is None for p in model.parameters())
+
+
+def test_a_model_is_measured_once_for_all_budgets(server, monkeypatch):
+    """By another process too: out of the cache. What comes of it is the same, schedules of stages included."""
+    torch.manual_seed(0)
+    model, inputs, loss = classifier()
+    runs = []
+    original = costs._run
+    monkeypatch.setattr(costs, "_run", lambda *args: (runs.append(1), original(*args))[1])
+    remat.fit(copy.deepcopy(model), inputs, "100%", server=server, repeats=1, loss=loss)
+    first, fitted = len(runs), copy.deepcopy(model)
+    remat.fit(fitted, inputs, "85%", server=server, repeats=1, loss=loss)
+    assert first == 2 and len(runs) == first  # nodes and stages
+    assert fitted.forward.measured_peak == pytest.approx(fitted.forward.schedule["peak"], rel=0.02)
+    captured = Captured(model, inputs, ())
+    measured = captured.measure(1)
+    again = costs.measure(captured.graph, model, captured.values(), captured.device, "ResNet",
+                          numbers=json.loads(json.dumps(measured.numbers)))
+    for order in (None, [*range(len(measured.profile["nodes"]) - 1, -1, -1)]):
+        assert again.for_order(order) == measured.for_order(order)
+    assert again.wanted == measured.wanted

@@ -1,0 +1,71 @@
+/* What commands share that people type and read: exit codes, files in and out, numbers as text, a
+ * progress bar. Used by remat and remat-train.
+ *
+ * Not thread-safe where it writes to stderr. */
+#ifndef REMAT_TERMINAL_H
+#define REMAT_TERMINAL_H
+
+#include "remat_client.h"
+
+#include <stdio.h>
+
+/* ---- exit_code.c: what a command tells its caller ---- */
+
+enum {
+    CLI_OK = 0,
+    CLI_NO = 1,      /* the answer is no: nothing fits the budget, the schedule is not valid */
+    CLI_USAGE = 2,   /* the command line is wrong */
+    CLI_INPUT = 3,   /* a file, a profile or a request is not accepted */
+    CLI_SERVER = 4,  /* the server cannot be reached or has no answer */
+    CLI_INTERNAL = 5 /* out of memory, the output cannot be written, a bug */
+};
+
+/* The one that goes with a failure. */
+int exit_code_of(remat_status status);
+
+/* ---- files.c ---- */
+
+/* The JSON in a file, "-" being stdin. REMAT_INVALID names the file, whatever is wrong with it. */
+remat_status file_read_json(const char *path, json_t **ret_json, remat_error *error);
+remat_status file_write_text(const char *path, const char *text, remat_error *error);
+
+/* ---- progress.c ---- */
+
+/* A line on stderr that is drawn over and over; nothing unless enabled, as it should be where stderr
+ * is a terminal. */
+struct progress {
+    bool enabled, shown, ascii;
+    double start, last; /* seconds */
+};
+
+void progress_begin(struct progress *progress, bool enabled, bool ascii);
+void progress_draw(struct progress *progress, const char *label, double fraction);
+void progress_end(struct progress *progress);
+/* For remat_client_wait: draws how a job comes on; data is the struct progress. */
+void progress_of_job(void *data, const remat_client_progress *job);
+
+/* ---- text.c ---- */
+
+#define TEXT_SIZE 48
+
+/* "1.98 GiB": three significant digits. */
+const char *text_bytes(double bytes, char text[TEXT_SIZE]);
+/* "412345 us": a time in the profile's own unit. */
+const char *text_time(double time, const char *unit, char text[TEXT_SIZE]);
+/* "12.3 ms": seconds on a clock. */
+const char *text_seconds(double seconds, char text[TEXT_SIZE]);
+/* "8.41 %" of a fraction. */
+const char *text_percent(double fraction, char text[TEXT_SIZE]);
+
+/* Columns that UTF-8 text takes, one per character. */
+size_t text_columns(const char *text);
+/* Prints text, cut or padded to columns. */
+void text_cell(FILE *out, const char *text, size_t columns);
+/* Prints text without the control characters that could move the cursor. */
+void text_safe(FILE *out, const char *text);
+
+/* Members of JSON that may not be there. */
+double json_get_number(const json_t *object, const char *name);    /* NAN */
+const char *json_get_text(const json_t *object, const char *name); /* "" */
+
+#endif
