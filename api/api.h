@@ -23,6 +23,43 @@
 remat_status remat_json_parse(const char *text, size_t length, json_t **ret_json,
                               remat_error *error);
 
+/* How much a text may hold. */
+typedef struct remat_json_limits {
+    uint64_t values; /* objects, arrays, strings, numbers and literals; keys are none */
+    uint64_t nodes;  /* objects in an array that is named "nodes" */
+} remat_json_limits;
+
+typedef struct remat_json_level {
+    uint64_t items;
+    bool array, nodes; /* nodes: the array has that name */
+} remat_json_level;
+
+/* A text that is looked through piece by piece, in constant memory, before anything is built of it.
+ * What it finds holds for text that is JSON; other text it may take for anything, and the parser
+ * refuses it. */
+typedef struct remat_json_scan {
+    remat_json_limits limits;
+    uint64_t values, nodes;
+    uint64_t tree_bytes; /* that remat_json_load will allocate, about */
+    /* Its own. */
+    remat_json_level levels[REMAT_MAX_JSON_DEPTH];
+    unsigned depth;
+    bool quoted, escaped, scalar, named; /* named: the last string was "nodes" */
+    uint64_t string_length;
+    char start[8]; /* of the string under way */
+} remat_json_scan;
+
+void remat_json_scan_init(remat_json_scan *scan, const remat_json_limits *limits);
+
+/* The next piece. REMAT_INVALID: nested deeper than REMAT_MAX_JSON_DEPTH; REMAT_TOO_LARGE: past a
+ * limit. Feed no more after either. */
+remat_status remat_json_scan_feed(remat_json_scan *scan, const char *text, size_t length,
+                                  remat_error *error);
+
+/* remat_json_parse of a text that was scanned: without looking at its depth again. */
+remat_status remat_json_load(const char *text, size_t length, json_t **ret_json,
+                             remat_error *error);
+
 /* Compact text of a JSON value, keys in insertion order, numbers exact. NULL: out of memory. */
 char *remat_json_text(const json_t *json);
 

@@ -3,7 +3,7 @@
 #ifndef REMAT_SERVER_BODY_H
 #define REMAT_SERVER_BODY_H
 
-#include "remat/status.h"
+#include "api.h"
 
 #include <jansson.h>
 #include <stdatomic.h>
@@ -29,9 +29,14 @@ body *body_retain(body *b);
 void body_release(body *b); /* accepts NULL */
 size_t body_cost(const body *b);
 
-/* Decodes a request body of coding "gzip" or "zstd" into malloc'ed bytes, at most limit of them:
- * REMAT_TOO_LARGE beyond, REMAT_INVALID for damaged data or another coding. */
-remat_status body_decode(const char *coding, const char *data, size_t length, size_t limit,
-                         char **ret_data, size_t *ret_length, remat_error *error);
+/* Looks through a request body of coding "gzip" or "zstd" in constant memory: its decoded length, at
+ * most limit (REMAT_TOO_LARGE beyond; REMAT_INVALID for damaged data or another coding), and what
+ * scan finds in it. */
+remat_status body_measure(const char *coding, const char *data, size_t length, size_t limit,
+                          remat_json_scan *scan, size_t *ret_length, remat_error *error);
+
+/* Decodes such a body, of which body_measure said how long it is, into malloc'ed bytes. */
+remat_status body_decode(const char *coding, const char *data, size_t length, size_t decoded,
+                         char **ret_data, remat_error *error);
 
 #endif

@@ -20,6 +20,7 @@ typedef struct setting {
     bool lively; /* takes effect at SIGHUP */
 } setting;
 
+#define LEAST_BODY_MEMORY (UINT64_C(192) << 20)
 #define AT(member) offsetof(config, member)
 static const setting settings[] = {
     {"listen", "ADDRESS:PORT", "where to listen (default 127.0.0.1:7070; port 0: any free port)",
@@ -36,6 +37,10 @@ static const setting settings[] = {
      BYTES, AT(cache_bytes), 0, 0, 9e15, false},
     {"max-body", "BYTES", "largest request body, also after decoding (default 64MiB)", BYTES,
      AT(max_body), 0, 1024, 1 << 30, false},
+    {"body-memory", "BYTES",
+     "request bodies and what is read out of them, of all connections together\n"
+     "                              (default: a quarter of memory-limit, at least 192MiB)",
+     BYTES, AT(body_memory), 0, 1 << 20, 9e15, false},
     {"max-nodes", "N", "nodes of one profile (default 200000)", COUNT, AT(max_nodes), 0, 1,
      REMAT_MAX_NODES, false},
     {"max-edges", "N", "edges of one profile (default 2000000)", COUNT, AT(max_edges), 0, 1, 1e8,
@@ -350,6 +355,9 @@ config_outcome config_read(config *ret_config, int argc, char **argv)
         fputs("rematd: --tls-cert and --tls-key belong together\n", stderr);
         return CONFIG_BAD;
     }
+    if (c.body_memory == 0)
+        c.body_memory =
+            c.memory_limit / 4 > LEAST_BODY_MEMORY ? c.memory_limit / 4 : LEAST_BODY_MEMORY;
     if (c.check_only)
         print_config(&c);
     *ret_config = c;

@@ -15,6 +15,7 @@ typedef struct config {
     uint64_t memory_limit; /* bytes of one table */
     uint64_t cache_bytes;  /* of answers in memory; tables get as much again */
     uint64_t max_body;     /* bytes of a request body, also after decoding */
+    uint64_t body_memory;  /* bytes of all request bodies and of what is read out of them */
     unsigned max_nodes;    /* of one profile */
     unsigned max_edges;
     unsigned queue_limit; /* solves that may wait */

@@ -19,6 +19,7 @@
 enum {
     CONNECTION_MEMORY = 32768,
     FIRST_BODY_BUFFER = 4096,
+    SMALL_UPLOAD = 65536,
     LARGE_BODY = 1 << 20,
     DRAIN_FACTOR =
         4, /* a body past the limit is read to this many limits, so that its sender reads 413 */
@@ -206,32 +207,58 @@ static void refuse_large(request *r)
     remat_error error;
     body_release(r->reply.body);
     remat_fail(&error, REMAT_TOO_LARGE, NULL, "the body is larger than %llu bytes",
-               (unsigned long long)r->service->config.max_body);
+               (unsigned long long)routes_body_limit(r));
     reply_problem(r, REMAT_PROBLEM_TOO_LARGE, &error);
+}
+
+/* The answer to a request whose body was not kept. */
+static void refuse_body(request *r)
+{
+    if (r->busy)
+        reply_busy(r);
+    else
+        refuse_large(r);
+}
+
+/* Room for size bytes more. False: memory is short; r->busy if other requests have it. */
+static bool make_room(request *r, size_t size)
+{
+    uint64_t limit = routes_body_limit(r);
+    size_t capacity = r->capacity ? r->capacity : FIRST_BODY_BUFFER;
+    while (capacity - r->length < size)
+        capacity *= 2;
+    if (capacity > limit)
+        capacity = limit;
+    memory_use use = capacity <= SMALL_UPLOAD ? MEMORY_SMALL_UPLOAD : MEMORY_UPLOAD;
+    if (!memory_take(r->service->memory, use, capacity - r->capacity)) {
+        r->busy = true;
+        return false;
+    }
+    r->held += capacity - r->capacity;
+    char *content = realloc(r->content, capacity);
+    if (!content)
+        return false;
+    r->content = content;
+    r->capacity = capacity;
+    return true;
 }
 
 /* Appends to the body. False: the connection should be closed. */
 static bool receive(request *r, const char *data, size_t size)
 {
-    uint64_t limit = r->service->config.max_body;
-    if (r->refused || r->too_large || r->length + size > limit) {
-        r->too_large = r->too_large || !r->refused;
-        r->length += size;
-        return r->length <= DRAIN_FACTOR * limit;
-    }
-    if (r->capacity - r->length < size) {
-        size_t capacity = r->capacity ? r->capacity : FIRST_BODY_BUFFER;
-        while (capacity - r->length < size)
-            capacity *= 2;
-        char *content = realloc(r->content, capacity);
-        if (!content)
+    uint64_t limit = r->refused ? r->service->config.max_body : routes_body_limit(r);
+    bool fits = !r->refused && !r->too_large && !r->busy && size <= limit - r->length;
+    if (fits && r->capacity - r->length < size && !make_room(r, size)) {
+        if (!r->busy)
             return false;
-        r->content = content;
-        r->capacity = capacity;
+        fits = false;
+        http_forget_body(r);
     }
-    memcpy(r->content + r->length, data, size);
+    if (fits)
+        memcpy(r->content + r->length, data, size);
+    r->too_large |= !fits && !r->refused && !r->busy;
     r->length += size;
-    return true;
+    return fits || r->length <= DRAIN_FACTOR * limit;
 }
 
 /* ---- sending ---- */
@@ -366,7 +393,7 @@ static enum MHD_Result send_reply(request *r)
     if (!response)
         return MHD_NO;
     add_headers(r, response);
-    if (r->service->stopping || r->too_large || r->refused)
+    if (r->service->stopping || r->too_large || r->refused || r->busy)
         MHD_add_response_header(response, "Connection", "close");
     double seconds = (double)(uv_hrtime() - r->start) / 1e9;
     metrics_request(&r->service->metrics, r->route, r->reply.status, seconds);
@@ -412,11 +439,13 @@ static enum MHD_Result on_request(void *data, struct MHD_Connection *connection,
         *context = r = begin(data, connection, url, method);
         if (!r)
             return MHD_NO;
-        uint64_t length = announced_length(r), limit = r->service->config.max_body;
+        uint64_t length = announced_length(r);
+        uint64_t limit = r->refused ? r->service->config.max_body : routes_body_limit(r);
         r->too_large = !r->refused && length > limit; /* nothing of it is kept */
         if (length <= DRAIN_FACTOR * limit)
             return MHD_YES;
-        refuse_large(r);
+        if (!r->refused)
+            refuse_large(r);
         r->refused = true;
         return send_reply(r);
     }
@@ -431,8 +460,8 @@ static enum MHD_Result on_request(void *data, struct MHD_Connection *connection,
     if (r->dispatched) /* a spurious wake-up while it is suspended cannot be; be safe */
         return MHD_YES;
     r->dispatched = true;
-    if (r->too_large) {
-        refuse_large(r);
+    if (r->too_large || r->busy) {
+        refuse_body(r);
         return send_reply(r);
     }
     if (routes_dispatch(r))
@@ -461,18 +490,21 @@ static void free_done(task *t)
 }
 
 /* The kernel takes milliseconds to take large memory back, in which the loop would answer nobody. */
-static void free_content(request *r)
+void http_forget_body(request *r)
 {
     service *s = r->service;
     leftover *one = r->capacity >= LARGE_BODY && !s->stopping ? calloc(1, sizeof *one) : NULL;
+    memory_give(s->memory, r->held);
+    r->held = 0;
     if (one) {
         one->content = r->content;
         one->task = (task){.work = free_work, .done = free_done, .lane = LANE_LIGHT};
-        if (queue_submit(s->queue, &one->task))
-            return;
+        queue_submit(s->queue, &one->task);
+    } else {
+        free(r->content);
     }
-    free(one);
-    free(r->content);
+    r->content = NULL;
+    r->capacity = 0;
 }
 
 static void on_completed(void *data, struct MHD_Connection *connection, void **context,
@@ -485,7 +517,7 @@ static void on_completed(void *data, struct MHD_Connection *connection, void **c
     if (!r)
         return;
     body_release(r->reply.body);
-    free_content(r);
+    http_forget_body(r);
     free(r);
     *context = NULL;
 }

@@ -48,8 +48,10 @@ typedef struct request {
     unsigned limit;
     char *content;
     size_t length, capacity;
-    bool too_large, refused;
-    char coding[16]; /* Content-Encoding of the request; "": none */
+    uint64_t held;           /* bytes counted against the memory of all requests */
+    bool too_large, refused; /* of the body nothing is kept */
+    bool busy;               /* other requests have the memory */
+    char coding[16];         /* Content-Encoding of the request; "": none */
     uint64_t start;
     bool dispatched, answered;
     reply reply;
@@ -74,6 +76,9 @@ unsigned http_connections(const http *h);
 /* Answers a request that was not answered in its handler. Call once per request; it may be gone
  * after. */
 void http_answer(request *r);
+
+/* Frees the request's body and gives back what was counted for it. */
+void http_forget_body(request *r);
 
 /* A suspended connection was resumed: it is served in this turn of the loop. */
 void http_wake(http *h);

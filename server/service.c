@@ -52,8 +52,8 @@ remat_status service_open_store(const config *settings, bool read_only, fleet *f
                                          .event = f ? fleet_hear : NULL,
                                          .data = f,
                                          .read_only = read_only,
-                                         .connections =
-                                             settings->workers + QUICK_THREADS + LIGHT_THREADS,
+                                         .connections = settings->workers + QUICK_THREADS +
+                                                        LIGHT_THREADS + LARGE_THREADS,
                                          .lease_seconds = settings->lease_seconds};
     if (!read_only && !remat_store_is_url(settings->store) && !make_folders(settings->store))
         return remat_fail(error, REMAT_IO, "store", "cannot make the folder of %s: %s",
@@ -168,11 +168,13 @@ static remat_status start(service *s, remat_error *error)
     s->limits = limits_new();
     s->streams = streams_new(s);
     s->queue = queue_new(s->loop, s->config.workers, s->config.queue_limit);
+    s->memory = memory_new(s->loop, s->queue, s->config.body_memory);
     s->team = team_new(s->config.workers);
     s->engine = engine_new(&s->config, s->store, &s->metrics, s->team);
     s->jobs = jobs_new(s);
     s->retention = retention_new(s);
-    if (!s->limits || !s->streams || !s->queue || !s->engine || !s->jobs || !s->retention)
+    if (!s->limits || !s->streams || !s->queue || !s->memory || !s->engine || !s->jobs ||
+        !s->retention)
         return remat_fail_memory(error);
     uv_timeval64_t now;
     uint64_t forgotten;
@@ -232,6 +234,7 @@ int service_run(const config *settings, int argc, char **argv)
     s.jobs = NULL; /* for news that still comes in */
     streams_free(s.streams);
     retention_free(s.retention);
+    memory_free(s.memory);
     uv_run(&loop, UV_RUN_DEFAULT);
     remat_store_close(s.store);
     fleet_free(s.fleet);

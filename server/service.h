@@ -8,6 +8,7 @@
 #include "http.h"
 #include "jobs.h"
 #include "limits.h"
+#include "memory.h"
 #include "metrics.h"
 #include "queue.h"
 #include "retention.h"
@@ -26,6 +27,7 @@ typedef struct service {
     team *team;
     engine *engine;
     queue *queue;
+    memory *memory;
     jobs *jobs;
     fleet *fleet;
     http *http;
