@@ -7,7 +7,7 @@
 enum {
     SMALL_BODY = 1 << 20, /* bytes of a body that holds no profile and no operations */
     SMALL_BODY_VALUES = 100000,
-    LARGE_WORK = 1 << 20, /* bytes of a body whose work takes long; compressed: a 256th of it */
+    LARGE_WORK = 1 << 20, /* bytes of a body whose work takes long; compressed: a 1024th of it */
     TREES = 2,            /* a profile's tree, and again while it is checked as it will be stored */
     BUSY_RETRY_SECONDS = 2
 };
@@ -104,7 +104,7 @@ bool start_work(request *r, void (*work)(request *r), void (*after)(request *r))
 {
     r->work = work;
     r->after = after;
-    bool large = r->length > LARGE_WORK || (r->coding[0] && r->length > LARGE_WORK / 256);
+    bool large = r->length > LARGE_WORK || (r->coding[0] && r->length > LARGE_WORK / 1024);
     r->task =
         (task){.work = light_work, .done = light_done, .lane = large ? LANE_LARGE : LANE_LIGHT};
     queue_submit(r->service->queue, &r->task);
