@@ -298,21 +298,27 @@ void remat_time_text(int64_t milliseconds, char ret_text[32]);
 /* The kinds of problem, their HTTP status and title. */
 #define REMAT_PROBLEM_MAP(X)                                                                       \
     X(INVALID_REQUEST, "invalid-request", 400, "The request is not valid")                         \
+    X(MALFORMED, "malformed", 400, "The request is not well-formed HTTP")                          \
     X(INVALID_PROFILE, "invalid-profile", 400, "The profile is not valid")                         \
     X(UNAUTHORIZED, "unauthorized", 401, "A token is required")                                    \
     X(FORBIDDEN, "forbidden", 403, "The token is not for this")                                    \
+    X(FOREIGN_ORIGIN, "foreign-origin", 403, "Pages of other origins may only read")               \
     X(NOT_FOUND, "not-found", 404, "There is no such thing")                                       \
     X(METHOD_NOT_ALLOWED, "method-not-allowed", 405, "The method is not allowed here")             \
     X(CANCELLED, "cancelled", 409, "The job was cancelled")                                        \
     X(TOO_LARGE, "too-large", 413, "The work is past a limit of this server")                      \
     X(UNSUPPORTED_MEDIA_TYPE, "unsupported-media-type", 415, "Only application/json is read")      \
+    X(EXPECTATION, "expectation-failed", 417, "What is expected cannot be met")                    \
+    X(MISDIRECTED, "misdirected", 421, "The request is for another host")                          \
     X(INFEASIBLE_BUDGET, "infeasible-budget", 422, "No schedule fits the budget")                  \
     X(NOT_ACCEPTED, "solver-does-not-accept", 422, "The solver does not accept this profile")      \
     X(RATE_LIMITED, "rate-limited", 429, "The client asks too much")                               \
+    X(HEAD_TOO_LARGE, "head-too-large", 431, "The head of the request is too large")               \
     X(INTERNAL, "internal", 500, "The server failed")                                              \
     X(STORAGE, "storage", 500, "The store failed")                                                 \
     X(BUSY, "busy", 503, "The server is busy")                                                     \
-    X(STOPPING, "stopping", 503, "The server is stopping")
+    X(STOPPING, "stopping", 503, "The server is stopping")                                         \
+    X(VERSION, "version", 505, "The version of HTTP is not spoken here")
 
 typedef enum remat_problem_type {
 #define X(name, path, status, title) REMAT_PROBLEM_##name,

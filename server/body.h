@@ -16,6 +16,9 @@ typedef struct body {
     atomic_uint references;
     char *data[BODY_CODINGS]; /* NULL where there is none */
     size_t length[BODY_CODINGS];
+    /* of body_file */
+    unsigned sent[BODY_CODINGS];
+    int files[BODY_CODINGS]; /* descriptor + 1; 0: none */
 } body;
 
 /* Takes text (malloc'ed, freed on failure too). Bodies over 1 KiB are compressed as well, each
@@ -28,6 +31,10 @@ body *body_from_json(json_t *json, bool compress);
 body *body_retain(body *b);
 void body_release(body *b); /* accepts NULL */
 size_t body_cost(const body *b);
+
+/* For a large body that is sent again and again: a file in memory that holds it, so that it can be
+ * sent without a copy (sendfile). -1: not yet, or not for this one. Loop thread only. */
+int body_file(body *b, body_coding coding);
 
 /* Looks through a request body of coding "gzip" or "zstd" in constant memory: its decoded length, at
  * most limit (REMAT_TOO_LARGE beyond; REMAT_INVALID for damaged data or another coding), and what

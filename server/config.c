@@ -25,6 +25,10 @@ typedef struct setting {
 static const setting settings[] = {
     {"listen", "ADDRESS:PORT", "where to listen (default 127.0.0.1:7070; port 0: any free port)",
      TEXT, AT(listen), sizeof((config *)0)->listen, 0, 0, false},
+    {"host", "NAME,NAME",
+     "more names that requests may be for; * is any (default: addresses, localhost\n"
+     "                              and the name of --listen; with --tokens: any)",
+     TEXT, AT(hosts), sizeof((config *)0)->hosts, 0, 0, true},
     {"store", "PATH|URL",
      "the store (default $XDG_STATE_HOME/remat/store.db; /var/lib/remat/store.db as root);\n"
      "                              postgresql://USER@HOST/DATABASE is one that daemons share",

@@ -10,6 +10,7 @@
 
 typedef struct config {
     char listen[256];      /* ADDRESS:PORT; port 0 lets the system choose */
+    char hosts[1024];      /* names that requests may be for beside the usual ones, by commas */
     char store[1024];      /* path, or URL of PostgreSQL */
     unsigned workers;      /* solves at a time */
     uint64_t memory_limit; /* bytes of one table */

@@ -157,3 +157,222 @@ def test_bodies_by_route(make_service, rematd):
             assert rematd.post(path, body, headers=headers).status == 413
     good = json.dumps(profile("vgg19.chain")).encode()
     assert rematd.post("/v1/profiles", good + padding).status in (200, 201)
+
+
+# ---- framing ----
+
+HOST = b"Host: localhost\r\n"
+JSON = b"Content-Type: application/json\r\n"
+GET = b"GET /healthz HTTP/1.1\r\n" + HOST
+POST = b"POST /v1/snapshots HTTP/1.1\r\n" + HOST + JSON
+SMUGGLED = b"GET /healthz HTTP/1.1\r\n" + HOST + b"\r\n"
+L = str(len(SMUGGLED)).encode()
+
+DOUBTFUL = {
+    "space before the colon": POST + b"Content-Length : " + L + b"\r\n\r\n" + SMUGGLED,
+    "tab before the colon": POST + b"Content-Length\t: " + L + b"\r\n\r\n" + SMUGGLED,
+    "folded length": POST + b"Content-Length:\r\n " + L + b"\r\n\r\n" + SMUGGLED,
+    "folded after a field": POST + b"X: y\r\n Content-Length: " + L + b"\r\n\r\n" + SMUGGLED,
+    "first field folded": b"GET /healthz HTTP/1.1\r\n X: y\r\n" + HOST + b"\r\n",
+    "bare CR before a length": POST + b"X: y\rContent-Length: " + L + b"\r\n\r\n" + SMUGGLED,
+    "bare CR in a length": POST + b"Content-Length: 2\r9\r\n\r\n" + SMUGGLED,
+    "bare LF ends a line": POST + b"X: y\nContent-Length: " + L + b"\r\n\r\n" + SMUGGLED,
+    "bare LF ends the head": GET + b"\n" + SMUGGLED,
+    "bare LF after the first line": b"GET /healthz HTTP/1.1\n" + HOST + b"\r\n",
+    "coding with a space before the colon": POST + b"Transfer-Encoding : chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n",
+    "length and coding": POST + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + SMUGGLED,
+    "coding and length": POST + b"Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n" + SMUGGLED,
+    "two lengths": POST + b"Content-Length: 0\r\nContent-Length: " + L + b"\r\n\r\n" + SMUGGLED,
+    "two equal lengths": POST + b"Content-Length: 2\r\nContent-Length: 2\r\n\r\n{}",
+    "list of lengths": POST + b"Content-Length: 2, 2\r\n\r\n{}",
+    "NUL in a length": POST + b"Content-Length: 29\x00 5\r\n\r\n" + SMUGGLED,
+    "NUL in the target": b"GET /healthz\x00x HTTP/1.1\r\n" + HOST + b"\r\n",
+    "NUL in a name": GET + b"X\x00: y\r\n\r\n",
+    "negative length": POST + b"Content-Length: -1\r\n\r\n" + SMUGGLED,
+    "signed length": POST + b"Content-Length: +2\r\n\r\n{}",
+    "hexadecimal length": POST + b"Content-Length: 0x2\r\n\r\n{}",
+    "empty length": POST + b"Content-Length:\r\n\r\n" + SMUGGLED,
+    "length past 64 bits": POST + b"Content-Length: 18446744073709551618\r\n\r\n{}",
+    "length with a space in it": POST + b"Content-Length: 1 0\r\n\r\n",
+    "two hosts": b"GET /healthz HTTP/1.1\r\n" + HOST + HOST + b"\r\n",
+    "no host": b"GET /healthz HTTP/1.1\r\n\r\n",
+    "xchunked": POST + b"Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n",
+    "gzip, chunked": POST + b"Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+    "chunked, chunked": POST + b"Transfer-Encoding: chunked, chunked\r\n\r\n0\r\n\r\n",
+    "two codings": POST + b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "identity": POST + b"Transfer-Encoding: identity\r\n\r\n" + SMUGGLED,
+    "chunked in quotes": POST + b'Transfer-Encoding: "chunked"\r\n\r\n0\r\n\r\n',
+    "vertical tab before chunked": POST + b"Transfer-Encoding: \x0bchunked\r\n\r\n0\r\n\r\n",
+    "chunked in HTTP/1.0": b"POST /v1/snapshots HTTP/1.0\r\n" + HOST + JSON + b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "space in the target": b"GET /healthz x HTTP/1.1\r\n" + HOST + b"\r\n",
+    "two spaces": b"GET  /healthz HTTP/1.1\r\n" + HOST + b"\r\n",
+    "tab for a space": b"GET\t/healthz\tHTTP/1.1\r\n" + HOST + b"\r\n",
+    "no version": b"GET /healthz\r\n" + HOST + b"\r\n",
+    "a space before": b" GET /healthz HTTP/1.1\r\n" + HOST + b"\r\n",
+    "three empty lines before": b"\r\n\r\n\r\n" + SMUGGLED,
+    "odd method": b"G@T /healthz HTTP/1.1\r\n" + HOST + b"\r\n",
+    "no colon": GET + b"nonsense\r\n\r\n",
+    "empty name": GET + b": y\r\n\r\n",
+    "delete in a value": GET + b"X: \x7f\r\n\r\n",
+    "no slash": b"GET healthz HTTP/1.1\r\n" + HOST + b"\r\n",
+}
+
+BAD_CHUNKS = {"extension": b"2;x=y\r\n{}\r\n0\r\n\r\n", "trailer": b"2\r\n{}\r\n0\r\nX: y\r\n\r\n", "bare LF": b"2\n{}\n0\n\n",
+              "0x": b"0x2\r\n{}\r\n0\r\n\r\n", "space": b"2 \r\n{}\r\n0\r\n\r\n", "too long": b"2\r\n{}x\r\n0\r\n\r\n",
+              "negative": b"-2\r\n{}\r\n0\r\n\r\n", "huge": b"f" * 17 + b"\r\n{}", "empty": b"\r\n{}\r\n0\r\n\r\n",
+              "no CRLF after": b"2\r\n{}0\r\n\r\n"}
+
+
+def whole_answer(service, data, seconds=5, pieces=1):
+    """All that comes back for these bytes until the connection is closed; fails when it is not."""
+    with socket.create_connection(("127.0.0.1", service.port), timeout=seconds * SLOW) as raw:
+        raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for i in range(pieces):
+            raw.sendall(data[len(data) * i // pieces:len(data) * (i + 1) // pieces])
+            if pieces > 1:
+                time.sleep(0.002)
+        came = b""
+        while piece := raw.recv(65536):
+            came += piece
+    return came
+
+
+def refused_once(came):
+    """One answer, a 400 that closes; nothing after its body."""
+    head, _, body = came.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 Bad Request\r\n") and came.count(b"HTTP/1.1 ") == 1, came
+    fields = dict(line.split(b": ", 1) for line in head.split(b"\r\n")[1:])
+    assert len(fields) == head.count(b"\r\n") and fields[b"Connection"] == b"close" and fields[b"X-Request-Id"]
+    assert int(fields[b"Content-Length"]) == len(body) and json.loads(body)["type"] == "/problems/malformed", came
+
+
+@pytest.mark.parametrize("name", DOUBTFUL)
+def test_a_doubtful_head_is_refused_and_the_connection_closed(rematd, name):
+    refused_once(whole_answer(rematd, DOUBTFUL[name] + SMUGGLED))
+    refused_once(whole_answer(rematd, DOUBTFUL[name] + SMUGGLED, pieces=7))
+
+
+@pytest.mark.parametrize("name", BAD_CHUNKS)
+def test_doubtful_chunks_are_refused_and_the_connection_closed(rematd, name):
+    head = POST + b"Transfer-Encoding: chunked\r\n\r\n"
+    refused_once(whole_answer(rematd, head + BAD_CHUNKS[name] + SMUGGLED))
+    refused_once(whole_answer(rematd, head + BAD_CHUNKS[name] + SMUGGLED, pieces=9))
+
+
+GOOD = {
+    "one empty line before": (b"\r\n" + GET + b"\r\n", 200),
+    "absolute target": (b"GET http://127.0.0.1/healthz HTTP/1.1\r\n" + HOST + b"\r\n", 200),
+    "no space after the colon": (b"GET /healthz HTTP/1.1\r\nHost:localhost\r\n\r\n", 200),
+    "space around a value": (b"GET /healthz HTTP/1.1\r\nHost: \t localhost \t \r\n\r\n", 200),
+    "many parameters": (b"GET /v1/jobs?" + b"a=b&" * 2000 + b" HTTP/1.1\r\n" + HOST + b"\r\n", 200),
+    "chunks of one byte": (POST + b"Transfer-Encoding: Chunked\r\n\r\n1\r\n{\r\n01\r\n}\r\n0\r\n\r\n", 400),
+    "leading zeros": (POST + b"Content-Length: 0002\r\n\r\n{}", 400),
+    "a body where none is wanted": (GET + b"Content-Length: 5\r\n\r\nhello", 200),
+    "chunks where none are wanted": (GET + b"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n", 200),
+    "nothing there": (b"GET /none HTTP/1.1\r\n" + HOST + b"\r\n", 404),
+    "head only": (b"HEAD /v1/solvers HTTP/1.1\r\n" + HOST + b"\r\n", 200),
+}
+
+
+@pytest.mark.parametrize("name", GOOD)
+@pytest.mark.parametrize("pieces", [1, 11])
+def test_requests_one_after_another(rematd, name, pieces):
+    """Sent at once on one connection, each is answered, in order, and each ends where it ends."""
+    request, status = GOOD[name]
+    last = b"GET /healthz HTTP/1.1\r\n" + HOST + b"Connection: close\r\n\r\n"
+    came = whole_answer(rematd, request * 3 + last, pieces=pieces)
+    statuses = [int(part.split(b" ", 1)[0]) for part in came.split(b"HTTP/1.1 ")[1:]]
+    assert statuses == [status] * 3 + [200], came
+
+
+def test_pipelines(rematd):
+    """A thousand requests in one piece, solves between them; answers come in order."""
+    bad = POST + b"Content-Length: 2\r\n\r\n{}"
+    count = 1000
+    came = whole_answer(rematd, (SMUGGLED + bad) * (count // 2) + GET + b"Connection: close\r\n\r\n", seconds=60)
+    statuses = [int(part.split(b" ", 1)[0]) for part in came.split(b"HTTP/1.1 ")[1:]]
+    assert statuses == [200, 400] * (count // 2) + [200]
+
+
+def test_expectations(rematd):
+    """A body is asked for only where it will be read."""
+    def first_line(head):
+        with socket.create_connection(("127.0.0.1", rematd.port), timeout=5 * SLOW) as raw:
+            raw.sendall(head)
+            return raw.recv(4096).split(b"\r\n")[0]
+
+    wish = b"Content-Length: 2\r\nExpect: 100-continue\r\n\r\n"
+    assert first_line(POST + wish) == b"HTTP/1.1 100 Continue"
+    assert first_line(POST.replace(b"snapshots", b"nothing") + wish) == b"HTTP/1.1 404 Not Found"
+    assert first_line(POST.replace(b"application/json", b"text/html") + wish) == b"HTTP/1.1 415 Unsupported Media Type"
+    assert first_line(POST + wish.replace(b" 2", b" 2000000")) == b"HTTP/1.1 413 Content Too Large"
+    assert first_line(POST + wish.replace(b"100-continue", b"200-ok")) == b"HTTP/1.1 417 Expectation Failed"
+    assert first_line(GET.replace(b"1.1", b"2.0") + b"\r\n") == b"HTTP/1.1 505 HTTP Version Not Supported"
+    assert first_line(GET + b"X: y\r\n" * 200 + b"\r\n") == b"HTTP/1.1 431 Request Header Fields Too Large"
+    assert first_line(GET + b"X: " + b"y" * 40000) == b"HTTP/1.1 431 Request Header Fields Too Large"
+
+
+# ---- time ----
+
+def test_a_reader_that_takes_its_time_is_cut_off(make_service):
+    """A byte now and then of a large answer: the connection is closed, others are served."""
+    service = make_service("--idle-seconds", "2", "--receive-seconds", "2")
+    known = service.post("/v1/profiles", big_chain(30000)).json["profile_id"]
+    with socket.create_connection(("127.0.0.1", service.port)) as raw:
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        raw.sendall(f"GET /v1/profiles/{known} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode() * 4)
+        start = time.monotonic()
+        while service.metric("remat_connections") > 1 and time.monotonic() - start < 60 * SLOW:
+            raw.settimeout(0.5)
+            try:
+                raw.recv(1)
+            except OSError:
+                break
+            time.sleep(0.5)
+    assert time.monotonic() - start < 30 * SLOW
+    assert service.metric("remat_connections") == 1
+
+
+@pytest.mark.parametrize("begun", [b"", b"GET", GET, POST + b"Content-Length: 10\r\n\r\n{",
+                                   POST + b"Transfer-Encoding: chunked\r\n\r\n5\r\n{"])
+def test_a_silent_connection_is_closed(make_service, begun):
+    service = make_service("--idle-seconds", "1", "--receive-seconds", "1")
+    with socket.create_connection(("127.0.0.1", service.port), timeout=10 * SLOW) as raw:
+        raw.sendall(begun)
+        assert raw.recv(100) == b""
+
+
+# ---- other people's pages ----
+
+def test_hosts(make_service, tmp_path):
+    """A name that was rebound to this address is not served, whatever is asked; addresses and own names are."""
+    service = make_service()
+    known = service.push("vgg19.chain")["profile_id"]
+    for host in ("evil.example", "evil.example:7070", "localhost.evil.example", "127.0.0.1.evil.example", "xlocalhost",
+                 "[::1", "", "a b", "localhost@evil.example", "localhost:x"):
+        for method, path in (("GET", "/v1/profiles"), ("GET", "/healthz"), ("GET", "/"), ("DELETE", f"/v1/profiles/{known}")):
+            answer = service.call(method, path, headers={"Host": host})
+            assert answer.status == 421 and answer.json["type"] == "/problems/misdirected", host
+    assert whole_answer(service, b"GET http://evil.example/healthz HTTP/1.1\r\n" + HOST + b"Connection: close\r\n\r\n") \
+        .startswith(b"HTTP/1.1 421 ")
+    for host in ("localhost", "LOCALHOST:1", "127.0.0.1", "127.0.0.1:7070", "[::1]:7070", "10.1.2.3", "remat.localhost", "localhost."):
+        assert service.get("/v1/profiles", headers={"Host": host}).status == 200, host
+    named = make_service("--host", "remat.example,other.example")
+    for host, status in (("remat.example:443", 200), ("OTHER.example", 200), ("evil.example", 421), ("localhost", 200)):
+        assert named.get("/v1/profiles", headers={"Host": host}).status == status
+    assert make_service("--host", "*").get("/v1/profiles", headers={"Host": "any.example"}).status == 200
+
+
+def test_origins(make_service):
+    """Pages of other origins may read what browsers let them, and change nothing."""
+    service = make_service("--host", "remat.example")
+    own = f"http://127.0.0.1:{service.port}"
+    known = service.push("vgg19.chain")["profile_id"]
+    for origin in ("http://evil.example", "null", "", f"http://localhost:{service.port}", "http://127.0.0.1:1", "127.0.0.1",
+                   "http://10.0.0.1", f"{own}.evil.example", f"http://evil.example/{own}"):
+        for method, path, body in (("POST", "/v1/profiles", profile("vgg19.chain")), ("DELETE", f"/v1/profiles/{known}", None)):
+            answer = service.call(method, path, body, headers={"Origin": origin})
+            assert answer.status == 403 and answer.json["type"] == "/problems/foreign-origin", origin
+        assert service.get("/v1/profiles", headers={"Origin": origin}).status == 200
+    for origin in (own, "https://remat.example", "https://REMAT.example:8443"):
+        assert service.post("/v1/profiles", profile("vgg19.chain"), headers={"Origin": origin}).status == 200

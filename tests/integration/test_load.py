@@ -73,7 +73,7 @@ def test_burst_of_one_cold_question(make_service, most):
         service = make_service("--max-connections", str(most), "--receive-seconds", "120", "--idle-seconds", "120")
         chain = service.post("/v1/profiles", big_chain(150)).json["profile_id"]
         body = json.dumps({"profile_id": chain, "budget": "50%", "solver": "rotor", "wait": 300}).encode()
-        request = (b"POST /v1/schedules HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\n"
+        request = (b"POST /v1/schedules HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n"
                    b"Content-Length: %d\r\n\r\n" % len(body)) + body
         answers = burst(service.port, request, BURST, 120 * SLOW)
         counts = collections.Counter(status for status, _, _ in answers)
@@ -101,7 +101,7 @@ def zstd_bomb(size):
 def post(port, body, coding=None):
     """One hostile POST; the status of its answer."""
     with socket.create_connection(("127.0.0.1", port), timeout=60 * SLOW) as raw:
-        head = f"POST /v1/profiles HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\n" \
+        head = f"POST /v1/profiles HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n" \
                f"Content-Length: {len(body)}\r\n" + (f"Content-Encoding: {coding}\r\n" if coding else "")
         try:
             raw.sendall(head.encode() + b"\r\n" + body)
@@ -142,7 +142,7 @@ def hostile(port, attack, done, statuses, kind):
             continue
         while len(trickling) < 200:
             trickling.append(socket.create_connection(("127.0.0.1", port)))
-            trickling[-1].sendall(b"POST /v1/profiles HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\nX-Slow: ")
+            trickling[-1].sendall(b"POST /v1/profiles HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\nX-Slow: ")
         for one in list(trickling):
             try:
                 one.sendall(b"a")
