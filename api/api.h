@@ -316,6 +316,7 @@ void remat_time_text(int64_t milliseconds, char ret_text[32]);
     X(HEAD_TOO_LARGE, "head-too-large", 431, "The head of the request is too large")               \
     X(INTERNAL, "internal", 500, "The server failed")                                              \
     X(STORAGE, "storage", 500, "The store failed")                                                 \
+    X(STORAGE_AWAY, "storage-away", 503, "The store cannot be reached or written now")             \
     X(BUSY, "busy", 503, "The server is busy")                                                     \
     X(STOPPING, "stopping", 503, "The server is stopping")                                         \
     X(VERSION, "version", 505, "The version of HTTP is not spoken here")

@@ -9,7 +9,8 @@ enum {
     SMALL_BODY_VALUES = 100000,
     LARGE_WORK = 1 << 20, /* bytes of a body whose work takes long; compressed: a 1024th of it */
     TREES = 2,            /* a profile's tree, and again while it is checked as it will be stored */
-    BUSY_RETRY_SECONDS = 2
+    BUSY_RETRY_SECONDS = 2,
+    AWAY_RETRY_SECONDS = 2
 };
 
 /* ---- replies ---- */
@@ -30,7 +31,8 @@ void reply_problem(request *r, remat_problem_type type, const remat_error *error
 {
     r->reply = (reply){.status = remat_problem_status(type),
                        .body = body_from_json(remat_problem_encode(type, error), false),
-                       .content_type = "application/problem+json"};
+                       .content_type = "application/problem+json",
+                       .retry_after = type == REMAT_PROBLEM_STORAGE_AWAY ? AWAY_RETRY_SECONDS : 0};
 }
 
 void reply_error(request *r, const remat_error *error)

@@ -51,6 +51,7 @@ static remat_status status_of_type(remat_problem_type type)
     case REMAT_PROBLEM_RATE_LIMITED:
     case REMAT_PROBLEM_INTERNAL:
     case REMAT_PROBLEM_STORAGE:
+    case REMAT_PROBLEM_STORAGE_AWAY:
     case REMAT_PROBLEM_BUSY:
     case REMAT_PROBLEM_STOPPING:
         break;
