@@ -4,7 +4,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-enum { LOOK_MILLISECONDS = 1000, STIRRING = 1 << 20 };
+enum { LOOK_MILLISECONDS = 1000, STIRRING = 1 << 20, MAPPED_FROM = 1 << 18 };
 
 struct memory {
     queue *queue;
@@ -42,6 +42,10 @@ static void on_look(uv_timer_t *timer)
 
 memory *memory_new(uv_loop_t *loop, queue *q, uint64_t budget)
 {
+#ifdef __GLIBC__
+    /* Else the threshold follows what was freed, and tables come to lie among small things that stay. */
+    mallopt(M_MMAP_THRESHOLD, MAPPED_FROM);
+#endif
     memory *m = calloc(1, sizeof *m);
     if (!m)
         return NULL;

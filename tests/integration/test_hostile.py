@@ -4,6 +4,7 @@ things, connections that are never finished. Memory is that of the process, meas
 import gzip
 import http.client
 import json
+import os
 import socket
 import threading
 import time
@@ -376,3 +377,66 @@ def test_origins(make_service):
         assert service.get("/v1/profiles", headers={"Origin": origin}).status == 200
     for origin in (own, "https://remat.example", "https://REMAT.example:8443"):
         assert service.post("/v1/profiles", profile("vgg19.chain"), headers={"Origin": origin}).status == 200
+
+
+# ---- solves ----
+
+def joined(branches, length):
+    nodes = [{"id": f"b{i}_{k}", "inputs": [f"b{i}_{k - 1}"] if k else [], "forward_time": 1 + k % 3,
+              "output_bytes": 1000 + 37 * i + k} for i in range(branches) for k in range(length)]
+    loss = {"id": "loss", "inputs": [f"b{i}_{length - 1}" for i in range(branches)], "forward_time": 1, "output_bytes": 0}
+    return {"format": "remat-profile/1", "name": "joined", "nodes": [*nodes, loss]}
+
+
+def wide(n):
+    """A graph with very many lower sets."""
+    nodes = [{"id": "x", "forward_time": 1, "output_bytes": 100}]
+    nodes += [{"id": f"n{i}", "inputs": ["x"], "forward_time": 1 + i % 5, "output_bytes": 100 + 13 * i} for i in range(n)]
+    nodes += [{"id": "loss", "inputs": [f"n{i}" for i in range(n)], "forward_time": 1, "output_bytes": 0}]
+    return {"format": "remat-profile/1", "name": "wide", "nodes": nodes}
+
+
+def extremes(rematd):
+    """(solver, options, profile): every option of every solver at its least and its largest, on what is hard for it."""
+    shapes = [big_chain(100), big_chain(339), joined(8, 8), wide(200)]
+    if os.environ.get("REMAT_LONG"):
+        shapes += [big_chain(30), big_chain(2000), joined(3, 40), wide(24)]
+    for solver in rematd.get("/v1/solvers").json["solvers"]:
+        choices = [{}]
+        for option in solver["options"]:
+            ends = option.get("values") or option.get("choices") or [option.get("minimum", 0), option.get("maximum", 1)]
+            choices += [{option["name"]: end} for end in ends]
+        if solver["name"] == "pofo":
+            choices += [{"slots": 200}, {"slots": 400}]
+        for options in choices:
+            for shape in shapes:
+                yield solver["name"], options, shape
+
+
+def test_no_option_of_a_solver_passes_the_memory_limit(make_service):
+    """The daemon with one worker stays within its limit and 256 MiB, whatever is asked; nothing is a 500."""
+    limit = 256 * MIB
+    service = make_service("--workers", "1", "--memory-limit", str(limit), "--solve-seconds", "3", "--cache-bytes", "16MiB")
+    start, statuses = rss(service), {}
+    link = {"bytes_per_time_unit": 900, "latency": 0.1}
+    for name, options, shape in extremes(service):
+        with Watch(service) as watch:
+            answer = service.post("/v1/schedules", {"profile": shape, "budget": "70%", "solver": name, "options": options,
+                                                    "link": link, "wait": 20})
+        story = (name, options, shape["name"], len(shape["nodes"]), answer.status, answer.body[:200])
+        assert answer.status in (200, 400, 409, 413, 422), story
+        assert SLOW > 1 or watch.most < start + limit + 256 * MIB, (watch.most / MIB, story)
+        statuses[answer.status] = statuses.get(answer.status, 0) + 1
+    print(statuses)
+    assert statuses[200] > 20 and statuses[413] > 2
+    assert SLOW > 1 or falls_back(service, start, 60), (rss(service) - start) / MIB
+
+
+@pytest.mark.parametrize("nodes, slots", [(100, 500), (30, 200)])
+def test_slots_that_do_not_fit_are_refused_before_they_are_taken(make_service, nodes, slots):
+    service = make_service("--memory-limit", "300MiB")
+    with Watch(service) as watch:
+        answer = service.post("/v1/schedules", {"profile": big_chain(nodes), "budget": "60%", "solver": "pofo",
+                                                "options": {"slots": slots}, "link": {"bytes_per_time_unit": 900}})
+    assert answer.status == 413 and str(300 * MIB) in answer.json["detail"], answer.body
+    assert SLOW > 1 or watch.most < 100 * MIB
