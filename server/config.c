@@ -124,6 +124,14 @@ static bool bad(const char *where, const char *value, const char *why)
     return false;
 }
 
+/* A count has digits alone, and bytes no fraction without a unit: 1.5GiB are bytes, 1.5 is not. */
+static bool is_whole(const setting *s, const char *text)
+{
+    size_t digits = strspn(text, "0123456789"), length = strlen(text);
+    return s->type == COUNT ? digits == length
+                            : strspn(text, "0123456789.") < length || digits == length;
+}
+
 static bool set_number(const setting *s, const char *where, const char *text, void *target)
 {
     remat_amount amount = {0};
@@ -134,6 +142,8 @@ static bool set_number(const setting *s, const char *where, const char *text, vo
     json_decref(json);
     if (status)
         return bad(where, text, "is not a number");
+    if (!is_whole(s, text))
+        return bad(where, text, "is not a whole number");
     if (amount.value < s->minimum || amount.value > s->maximum) {
         fprintf(stderr, "rematd: %s: %s is not from %.0f to %.0f\n", where, text, s->minimum,
                 s->maximum);

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 enum { STOP_TICK_MILLISECONDS = 20, FORGET_JOBS_DAYS = 7 };
 
@@ -59,6 +60,49 @@ remat_status service_open_store(const config *settings, bool read_only, fleet *f
         return remat_fail(error, REMAT_IO, "store", "cannot make the folder of %s: %s",
                           settings->store, strerror(errno));
     return remat_store_open(settings->store, &options, ret_store, error);
+}
+
+static remat_status fail_store(const char *path, const char *why, remat_error *error)
+{
+    return remat_fail(error, REMAT_INVALID, "store", "store %s: %s", path, why);
+}
+
+/* The folder that is there already, of those above path. */
+static void folder_above(char *path)
+{
+    do {
+        char *slash = strrchr(path, '/');
+        if (!slash)
+            snprintf(path, 2, ".");
+        else
+            slash[slash == path] = '\0';
+    } while (access(path, F_OK) != 0 && errno == ENOENT && strlen(path) > 1);
+}
+
+remat_status service_check_store(const config *settings, remat_error *error)
+{
+    const char *path = settings->store;
+    char folder[sizeof settings->store], *name = NULL;
+    struct stat entry;
+    if (remat_store_is_url(path)) {
+        remat_status status = remat_store_place_name(path, &name, error);
+        free(name);
+        return status;
+    }
+    if (stat(path, &entry) == 0) {
+        if (!S_ISREG(entry.st_mode))
+            return fail_store(path, "it is there and not a file", error);
+        return access(path, R_OK | W_OK) == 0 ? REMAT_OK : fail_store(path, strerror(errno), error);
+    }
+    if (errno != ENOENT)
+        return fail_store(path, strerror(errno), error);
+    if (path[strlen(path) - 1] == '/')
+        return fail_store(path, "a file is needed, not a folder", error);
+    snprintf(folder, sizeof folder, "%s", path);
+    folder_above(folder);
+    if (stat(folder, &entry) != 0 || access(folder, W_OK | X_OK) != 0)
+        return fail_store(path, strerror(errno), error);
+    return S_ISDIR(entry.st_mode) ? REMAT_OK : fail_store(path, strerror(ENOTDIR), error);
 }
 
 /* ---- stopping ---- */

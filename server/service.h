@@ -43,6 +43,9 @@ typedef struct service {
  * and argv as config_read got them). Returns the exit status of the process. */
 int service_run(const config *settings, int argc, char **argv);
 
+/* Whether the configured store could be opened to serve it; nothing is opened or made. */
+remat_status service_check_store(const config *settings, remat_error *error);
+
 /* Opens the configured store. To serve or change it, making its folder if it is not there; read_only
  * beside a daemon that may be serving it. f hears of its events, unless NULL. */
 remat_status service_open_store(const config *settings, bool read_only, fleet *f,

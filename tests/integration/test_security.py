@@ -372,3 +372,29 @@ def test_large_bodies_over_tls(make_service, tmp_path):
         answer = connection.getresponse()
         assert json.loads(answer.read())["profile"]["nodes"] == document["nodes"]
     connection.close()
+
+
+def test_check_config_refuses_nonsense(tmp_path):
+    """What would fail, or mean something else than it says, at the start."""
+    file, good = tmp_path / "file", ["--listen", "127.0.0.1:0", "--store", str(tmp_path / "new" / "store.db")]
+    file.write_text("text")
+
+    def check(*words):
+        return subprocess.run([str(REMATD), "--check-config", *good, *words], capture_output=True, text=True, timeout=60 * SLOW)
+
+    assert check().returncode == 0 and not (tmp_path / "new").exists()
+    for words, said in ((["--listen", "127.0.0.1"], "ADDRESS:PORT"), (["--listen", "127.0.0.1:"], "ADDRESS:PORT"),
+                        (["--listen", "127.0.0.1:99999"], "65535"), (["--listen", "127.0.0.1:65536"], "65535"),
+                        (["--listen", "127.0.0.1:-1"], "ADDRESS:PORT"), (["--listen", "127.0.0.1:http"], "ADDRESS:PORT"),
+                        (["--listen", "300.1.2.3:80"], "300.1.2.3"), (["--listen", "no such name:80"], "no such name"),
+                        (["--store", str(tmp_path)], "not a file"), (["--store", f"{file}/store.db"], "store"),
+                        (["--store", "/dev/null/x"], "store"), (["--store", "/dev/null"], "not a file"),
+                        (["--store", f"{tmp_path}/none/"], "folder"),
+                        (["--workers", "1.5"], "whole"), (["--workers", "4KB"], "whole"), (["--workers", "1e2"], "1e2"),
+                        (["--workers", "0"], "0"), (["--max-nodes", "12.0"], "whole"), (["--memory-limit", "1048576.5"], "whole"),
+                        (["--memory-limit", "-1"], "-1"), (["--memory-limit", "50%"], "50%"), (["--cache-bytes", "inf"], "inf")):
+        done = check(*words)
+        assert done.returncode in (1, 2) and said in done.stderr and not done.stdout.startswith("Traceback"), (words, done)
+    for words in (["--memory-limit", "1.5GiB"], ["--listen", "[::1]:65535"], ["--listen", "localhost:0"], ["--listen", ":0"],
+                  ["--store", str(file)]):
+        assert check(*words).returncode == 0, (words, check(*words).stderr)
