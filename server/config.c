@@ -1,13 +1,13 @@
 #include "config.h"
 
 #include "api.h"
+#include "machine.h"
 #include "storage.h"
 
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/sysinfo.h>
 #include <unistd.h>
 
 typedef enum setting_type { TEXT, BYTES, COUNT, LEVEL } setting_type;
@@ -33,9 +33,9 @@ static const setting settings[] = {
      "the store (default $XDG_STATE_HOME/remat/store.db; /var/lib/remat/store.db as root);\n"
      "                              postgresql://USER@HOST/DATABASE is one that daemons share",
      TEXT, AT(store), sizeof((config *)0)->store, 0, 0, false},
-    {"workers", "N", "solves at a time (default: the machine's cores)", COUNT, AT(workers), 0, 1,
-     1024, false},
-    {"memory-limit", "BYTES", "largest table of one solve (default: a quarter of the memory)",
+    {"workers", "N", "solves at a time (default: the cores that it may use)", COUNT, AT(workers), 0,
+     1, 1024, false},
+    {"memory-limit", "BYTES", "largest table of one solve (default: a quarter of what it may use)",
      BYTES, AT(memory_limit), 0, 1 << 20, 9e15, false},
     {"cache-bytes", "BYTES", "answers kept in memory, and as much for tables (default 256MiB)",
      BYTES, AT(cache_bytes), 0, 0, 9e15, false},
@@ -173,7 +173,6 @@ static bool set(config *c, const setting *s, const char *where, const char *text
 
 static void set_defaults(config *c)
 {
-    struct sysinfo info;
     *c = (config){.cache_bytes = UINT64_C(256) << 20,
                   .max_body = UINT64_C(64) << 20,
                   .max_nodes = 200000,
@@ -187,10 +186,8 @@ static void set_defaults(config *c)
                   .stop_seconds = 20,
                   .log_level = LOG_INFO,
                   .listen = "127.0.0.1:7070"};
-    long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    c->workers = cores > 0 ? (unsigned)cores : 1;
-    c->memory_limit =
-        sysinfo(&info) == 0 ? (uint64_t)info.totalram * info.mem_unit / 4 : UINT64_C(1) << 30;
+    c->workers = machine_cores();
+    c->memory_limit = machine_memory() / 4;
     const char *state = getenv("STATE_DIRECTORY"), *xdg = getenv("XDG_STATE_HOME"),
                *home = getenv("HOME");
     if (state && state[0])

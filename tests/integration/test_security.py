@@ -3,6 +3,8 @@
 import http.client
 import json
 import os
+import pathlib
+import re
 import signal
 import socket
 import ssl
@@ -398,3 +400,27 @@ def test_check_config_refuses_nonsense(tmp_path):
     for words in (["--memory-limit", "1.5GiB"], ["--listen", "[::1]:65535"], ["--listen", "localhost:0"], ["--listen", ":0"],
                   ["--store", str(file)]):
         assert check(*words).returncode == 0, (words, check(*words).stderr)
+
+
+def test_workers_are_those_of_the_control_group(tmp_path):
+    """In a container the machine's cores are not all to be had."""
+    def setting(name, before=""):
+        said = subprocess.run(["sh", "-c", f"{before} exec {REMATD} --check-config --store {tmp_path}/store.db"],
+                              capture_output=True, text=True, check=True).stdout
+        return int(re.search(f"^{name} = (.*)$", said, re.M)[1])
+
+    assert 1 <= setting("workers") <= len(os.sched_getaffinity(0))
+    assert setting("workers", "taskset -cp 0 $$ >/dev/null;") == 1
+    group = pathlib.Path("/sys/fs/cgroup") / ("cpu" if pathlib.Path("/sys/fs/cgroup/cpu").is_dir() else "") / f"remat-{os.getpid()}"
+    try:
+        group.mkdir()
+        if (group / "cpu.max").exists():
+            (group / "cpu.max").write_text("100000 100000")
+        else:
+            (group / "cpu.cfs_quota_us").write_text("100000")
+    except OSError:
+        pytest.skip("control groups cannot be made here")
+    try:
+        assert setting("workers", f"echo $$ >{group}/cgroup.procs;") == 1
+    finally:
+        group.rmdir()
