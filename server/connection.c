@@ -428,7 +428,7 @@ void connection_send(connection *c, const char *text, size_t length, const body 
         c->body = body_retain((body *)b);
         c->body_data = b->data[coding];
         c->body_length = b->length[coding];
-        c->file = c->tls ? -1 : body_file(c->body, coding);
+        c->file = c->tls ? -1 : body_file(b, coding);
     }
     if (!put_out(c, text, length)) {
         close_connection(c);

@@ -273,10 +273,13 @@ typedef struct head_text {
 
 static void put(head_text *to, const char *name, const char *value)
 {
-    size_t left = sizeof to->text - to->length;
-    int n = snprintf(to->text + to->length, left, "%s: %s\r\n", name, value);
-    if (n > 0 && (size_t)n < left)
-        to->length += (size_t)n;
+    size_t names = strlen(name), values = strlen(value);
+    if (names + values + 6 > sizeof to->text - to->length)
+        return;
+    char *at = mempcpy(to->text + to->length, name, names);
+    at = mempcpy(mempcpy(at, ": ", 2), value, values);
+    at = mempcpy(at, "\r\n", 2);
+    to->length = (size_t)(at - to->text);
 }
 
 static const char *reason(int status)
@@ -420,6 +423,43 @@ static void send_stream(request *r)
     streams_begin(one);
 }
 
+/* ---- files of bodies ---- */
+
+typedef struct filing {
+    task task;
+    body *body;
+    body_coding coding;
+    int file;
+} filing;
+
+static void file_work(task *t)
+{
+    filing *one = (filing *)t;
+    one->file = body_make_file(one->body, one->coding);
+}
+
+static void file_done(task *t)
+{
+    filing *one = (filing *)t;
+    body_set_file(one->body, one->coding, one->file);
+    body_release(one->body);
+    free(one);
+}
+
+/* A disk can keep its caller waiting, so a pool thread writes the file. */
+static void make_file(service *s, body *b, body_coding coding)
+{
+    filing *one = s->stopping ? NULL : calloc(1, sizeof *one);
+    if (!one)
+        return;
+    one->body = body_retain(b);
+    one->coding = coding;
+    one->task = (task){.work = file_work, .done = file_done, .lane = LANE_LIGHT};
+    queue_submit(s->queue, &one->task);
+}
+
+/* ---- replies ---- */
+
 /* The client has what was asked for. */
 static void become_unmodified(request *r)
 {
@@ -455,6 +495,8 @@ static void send_reply(request *r)
     put_body(r, &to, coding);
     put_reply(r, &to);
     memcpy(to.text + to.length, "\r\n", 2);
+    if (b && !bare && !s->config.tls_cert[0] && body_wants_file(b, coding))
+        make_file(s, b, coding);
     connection_send(r->connection, to.text, to.length + 2, bare ? NULL : b, coding, keep);
 }
 

@@ -5,7 +5,10 @@ import gzip
 import http.client
 import json
 import os
+import random
+import shutil
 import socket
+import subprocess
 import threading
 import time
 
@@ -440,3 +443,108 @@ def test_slots_that_do_not_fit_are_refused_before_they_are_taken(make_service, n
                                                 "options": {"slots": slots}, "link": {"bytes_per_time_unit": 900}})
     assert answer.status == 413 and str(300 * MIB) in answer.json["detail"], answer.body
     assert SLOW > 1 or watch.most < 100 * MIB
+
+
+# ---- a second reader ----
+
+NGINX = """
+worker_processes 1; daemon off; pid {folder}/nginx.pid; error_log {folder}/error.log crit;
+events {{ worker_connections 256; }}
+http {{
+    access_log off; keepalive_requests 100000; client_max_body_size 64m;
+    client_body_temp_path {folder}/b; proxy_temp_path {folder}/p; fastcgi_temp_path {folder}/f;
+    uwsgi_temp_path {folder}/u; scgi_temp_path {folder}/s;
+    upstream rematd {{ server 127.0.0.1:{port}; keepalive 8; }}
+    server {{
+        listen unix:{folder}/socket;
+        location / {{ proxy_pass http://rematd; proxy_http_version 1.1; proxy_set_header Connection "";
+                      proxy_set_header Host localhost; proxy_request_buffering off; }}
+    }}
+}}
+"""
+
+
+@pytest.fixture
+def proxied(make_service, tmp_path):
+    if not shutil.which("nginx"):
+        pytest.skip("nginx is not here")
+    service = make_service()
+    tmp_path.chmod(0o755)
+    (tmp_path / "nginx.conf").write_text(NGINX.format(folder=tmp_path, port=service.port))
+    nginx = subprocess.Popen(["nginx", "-c", tmp_path / "nginx.conf", "-e", tmp_path / "error.log"])
+    deadline = time.monotonic() + 20 * SLOW
+    while not (tmp_path / "socket").exists():
+        assert time.monotonic() < deadline and nginx.poll() is None
+        time.sleep(0.02)
+    yield service, str(tmp_path / "socket")
+    nginx.terminate()
+    nginx.wait()
+
+
+def framed(draw):
+    """A request of which every part of the framing may be odd, and another one in its body or after it."""
+    inner = draw.choice([b"", b"{}", SMUGGLED, b"0\r\n\r\n", b"x" * 50])
+    size = len(inner)
+    lengths = [b"Content-Length: %d" % size] * 12 + [b"Content-Length: %d" % draw.randrange(2 * size + 3),
+               b"content-length:%d" % size, b"Content-Length: 00%d" % size, b"Content-Length : %d" % size,
+               b"Content-Length: +%d" % size, b"Content-Length: %d, %d" % (size, size), b"Content-Length: 0x%x" % size,
+               b"Content-Length:\t%d\t" % size, b"Content-Length: %d\r\n x" % size, b"Content-Length: %d x" % size]
+    codings = [b"Transfer-Encoding: chunked"] * 12 + [b"transfer-encoding:CHUNKED", b"Transfer-Encoding: xchunked",
+               b"Transfer-Encoding : chunked", b"Transfer-Encoding: identity", b"Transfer-Encoding: gzip, chunked",
+               b"Transfer-Encoding: chunked ", b"Transfer-Encoding:\tchunked", b"Transfer-Encoding: chunked;x"]
+    cut = draw.randrange(size + 1)
+    chunk = b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in (inner[:cut], inner[cut:]) if part) + b"0\r\n\r\n"
+    chunk = draw.choice([chunk] * 12 + [b"0" + chunk, chunk[:-2] + b"X: y\r\n\r\n", chunk.replace(b"\r\n", b";a=b\r\n", 1),
+                                       chunk.replace(b"\r\n", b"\n", 1), chunk.upper()])
+    kind = draw.choice([0, 0, 0, 1, 1, 2, 2, 2, 3, 3, 4])
+    fields = [HOST.strip(), JSON.strip(), draw.choice([b"X-A: b", b"X-A:", b"X-A: \xff", b"x" * 300 + b": y"])]
+    fields += [draw.choice(lengths)] if kind in (0, 1, 4) else []
+    fields += [draw.choice(codings)] if kind in (2, 3, 4) else []
+    fields += [draw.choice([b"Content-Length: 0", b"Host: localhost", b"Transfer-Encoding: chunked"])] if draw.random() < 0.1 else []
+    draw.shuffle(fields)
+    ends = [b"\r\n"] * 150 + [b"\n", b"\r", b"\r\r\n"]
+    first = draw.choice([b"POST /v1/snapshots HTTP/1.1"] * 8 + [b"GET /healthz HTTP/1.1"] * 2 + [b"POST /v1/snapshots HTTP/1.0",
+                        b"POST  /v1/snapshots HTTP/1.1"])
+    head = b"".join(line + draw.choice(ends) for line in (first, *fields))
+    return draw.choice([b""] * 9 + [b"\r\n"]) + head + b"\r\n" + (chunk if kind in (2, 3) else inner)
+
+
+def answers_of(address, family, data):
+    """(status, whether it is a refusal of the bytes, not of the request) of each answer until the connection is closed."""
+    came = b""
+    with socket.socket(family, socket.SOCK_STREAM) as raw:
+        raw.settimeout(20 * SLOW)
+        raw.connect(address)
+        try:
+            raw.sendall(data)
+            while piece := raw.recv(65536):
+                came += piece
+        except ConnectionError:
+            pass
+    parts = came.split(b"HTTP/1.1 ")[1:]
+    return [(int(part[:3]), b"/problems/malformed" in part or b"<center>nginx" in part) for part in parts
+            if not part.startswith(b"100")]
+
+
+def test_two_readers_agree_where_requests_end(proxied):
+    """A thousand shapes to rematd and through nginx: what rematd takes as requests, nginx takes as the same ones. What
+    rematd refuses ends the connection, so that it cannot be taken for anything else."""
+    service, unix = proxied
+    draw, last, agreed, refused = random.Random(19), (GET + b"Connection: close\r\n\r\n") * 3, 0, 0
+    for number in range(1000):
+        data = framed(draw)
+        ours = answers_of(("127.0.0.1", service.port), socket.AF_INET, data + last)
+        taken = [status for status, malformed in ours if not malformed]
+        story = (number, data, ours)
+        assert len(ours) - len(taken) <= 1 and not any(malformed for _, malformed in ours[:-1]), story
+        assert len(ours) >= 1, story
+        if len(taken) < len(ours):
+            refused += 1
+        else:
+            theirs = answers_of(unix, socket.AF_UNIX, data + last)
+            well = [status for status, malformed in theirs if not malformed]
+            assert well == taken[:len(well)] and len(theirs) <= len(taken), (story, theirs)
+            assert len(well) == len(taken) or theirs[-1][1], (story, theirs)  # or nginx refused what may be refused
+            agreed += len(well) == len(taken)
+    print(f"{agreed} agreed, {refused} refused")
+    assert agreed > 200 and refused > 200
