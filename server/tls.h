@@ -7,6 +7,7 @@
 #include "remat/status.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <sys/types.h>
 
 /* Reads both files (PEM; the certificate with its chain) and takes them if they fit together;
