@@ -24,6 +24,43 @@
 remat_status remat_json_parse(const char *text, size_t length, json_t **ret_json,
                               remat_error *error);
 
+/* How much a text may hold. */
+typedef struct remat_json_limits {
+    uint64_t values; /* objects, arrays, strings, numbers and literals; keys are none */
+    uint64_t nodes;  /* objects in an array that is named "nodes" */
+} remat_json_limits;
+
+typedef struct remat_json_level {
+    uint64_t items;
+    bool array, nodes; /* nodes: the array has that name */
+} remat_json_level;
+
+/* A text that is looked through piece by piece, in constant memory, before anything is built of it.
+ * What it finds holds for text that is JSON; other text it may take for anything, and the parser
+ * refuses it. */
+typedef struct remat_json_scan {
+    remat_json_limits limits;
+    uint64_t values, nodes;
+    uint64_t tree_bytes; /* that remat_json_load will allocate, about */
+    /* Its own. */
+    remat_json_level levels[REMAT_MAX_JSON_DEPTH];
+    unsigned depth;
+    bool quoted, escaped, scalar, named; /* named: the last string was "nodes" */
+    uint64_t string_length;
+    char start[8]; /* of the string under way */
+} remat_json_scan;
+
+void remat_json_scan_init(remat_json_scan *scan, const remat_json_limits *limits);
+
+/* The next piece. REMAT_INVALID: nested deeper than REMAT_MAX_JSON_DEPTH; REMAT_TOO_LARGE: past a
+ * limit. Feed no more after either. */
+remat_status remat_json_scan_feed(remat_json_scan *scan, const char *text, size_t length,
+                                  remat_error *error);
+
+/* remat_json_parse of a text that was scanned: without looking at its depth again. */
+remat_status remat_json_load(const char *text, size_t length, json_t **ret_json,
+                             remat_error *error);
+
 /* Compact text of a JSON value, keys in insertion order, numbers exact. NULL: out of memory. */
 char *remat_json_text(const json_t *json);
 
@@ -269,21 +306,28 @@ void remat_time_text(int64_t milliseconds, char ret_text[32]);
 /* The kinds of problem, their HTTP status and title. */
 #define REMAT_PROBLEM_MAP(X)                                                                       \
     X(INVALID_REQUEST, "invalid-request", 400, "The request is not valid")                         \
+    X(MALFORMED, "malformed", 400, "The request is not well-formed HTTP")                          \
     X(INVALID_PROFILE, "invalid-profile", 400, "The profile is not valid")                         \
     X(UNAUTHORIZED, "unauthorized", 401, "A token is required")                                    \
     X(FORBIDDEN, "forbidden", 403, "The token is not for this")                                    \
+    X(FOREIGN_ORIGIN, "foreign-origin", 403, "Pages of other origins may only read")               \
     X(NOT_FOUND, "not-found", 404, "There is no such thing")                                       \
     X(METHOD_NOT_ALLOWED, "method-not-allowed", 405, "The method is not allowed here")             \
     X(CANCELLED, "cancelled", 409, "The job was cancelled")                                        \
     X(TOO_LARGE, "too-large", 413, "The work is past a limit of this server")                      \
     X(UNSUPPORTED_MEDIA_TYPE, "unsupported-media-type", 415, "Only application/json is read")      \
+    X(EXPECTATION, "expectation-failed", 417, "What is expected cannot be met")                    \
+    X(MISDIRECTED, "misdirected", 421, "The request is for another host")                          \
     X(INFEASIBLE_BUDGET, "infeasible-budget", 422, "No schedule fits the budget")                  \
     X(NOT_ACCEPTED, "solver-does-not-accept", 422, "The solver does not accept this profile")      \
     X(RATE_LIMITED, "rate-limited", 429, "The client asks too much")                               \
+    X(HEAD_TOO_LARGE, "head-too-large", 431, "The head of the request is too large")               \
     X(INTERNAL, "internal", 500, "The server failed")                                              \
     X(STORAGE, "storage", 500, "The store failed")                                                 \
+    X(STORAGE_AWAY, "storage-away", 503, "The store cannot be reached or written now")             \
     X(BUSY, "busy", 503, "The server is busy")                                                     \
-    X(STOPPING, "stopping", 503, "The server is stopping")
+    X(STOPPING, "stopping", 503, "The server is stopping")                                         \
+    X(VERSION, "version", 505, "The version of HTTP is not spoken here")
 
 typedef enum remat_problem_type {
 #define X(name, path, status, title) REMAT_PROBLEM_##name,

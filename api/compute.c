@@ -22,6 +22,10 @@ remat_status remat_answer_simulation(const remat_simulation_request *request,
     if (!status)
         status = remat_simulate(profile, &operations, way.given ? &way.link : NULL, NULL,
                                 recomputed, &simulation, error);
+    if (!status && !isfinite(simulation.makespan))
+        status = remat_fail(error, REMAT_INVALID, "operations",
+                            "the times of the operations add up to %g, which is past all numbers",
+                            simulation.makespan);
     json_t *answer = status ? NULL : remat_simulation_encode(profile, &simulation, recomputed);
     remat_operations_clear(&operations);
     free(recomputed);

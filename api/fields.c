@@ -4,36 +4,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Depth of nesting is checked before the parser recurses. */
-static bool too_deep(const char *text, size_t length)
-{
-    int depth = 0;
-    bool quoted = false;
-    for (size_t i = 0; i < length; i++) {
-        char c = text[i];
-        if (quoted) {
-            if (c == '\\')
-                i++;
-            else if (c == '"')
-                quoted = false;
-        } else if (c == '"') {
-            quoted = true;
-        } else if (c == '[' || c == '{') {
-            if (++depth > REMAT_MAX_JSON_DEPTH)
-                return true;
-        } else if (c == ']' || c == '}') {
-            depth--;
-        }
-    }
-    return false;
-}
-
 remat_status remat_json_parse(const char *text, size_t length, json_t **ret_json,
                               remat_error *error)
 {
-    if (too_deep(text, length))
-        return remat_fail(error, REMAT_INVALID, NULL, "the JSON is nested more than %d deep",
-                          REMAT_MAX_JSON_DEPTH);
+    static const remat_json_limits any = {UINT64_MAX, UINT64_MAX};
+    remat_json_scan scan;
+    remat_json_scan_init(&scan, &any);
+    remat_status status = remat_json_scan_feed(&scan, text, length, error);
+    return status ? status : remat_json_load(text, length, ret_json, error);
+}
+
+remat_status remat_json_load(const char *text, size_t length, json_t **ret_json, remat_error *error)
+{
     json_error_t where;
     json_t *json = json_loadb(text, length, JSON_REJECT_DUPLICATES, &where);
     if (!json) {

@@ -58,6 +58,19 @@ json_t *remat_link_encode(const remat_link *link)
                      "to_device", link->to_device, "to_host", link->to_host);
 }
 
+/* 2^53 bytes at this rate, or this latency, many times over are still a finite time. */
+#define LEAST_RATE 1e-200
+#define MOST_LATENCY 1e200
+
+static remat_status check_rate(double rate, const char *field, remat_error *error)
+{
+    if (rate == 0 || (rate >= LEAST_RATE && isfinite(rate)))
+        return REMAT_OK;
+    return remat_fail(error, REMAT_INVALID, field,
+                      "%s is %g; it must be finite, and 0 or at least %g bytes per time unit",
+                      field, rate, LEAST_RATE);
+}
+
 /* Bytes per time unit of the profile: a number as it is, "12GB/s" by the profile's unit. */
 static remat_status rate_decode(const json_t *json, const char *field, const remat_profile *profile,
                                 double *ret_rate, remat_error *error)
@@ -86,11 +99,8 @@ static remat_status rate_decode(const json_t *json, const char *field, const rem
         return remat_fail(error, REMAT_INVALID, field, "%s must be a number or like \"12GB/s\"",
                           field);
     }
-    if (!(rate >= 0) || isinf(rate))
-        return remat_fail(error, REMAT_INVALID, field,
-                          "%s is %g; it must be finite and not negative", field, rate);
     *ret_rate = rate;
-    return REMAT_OK;
+    return check_rate(rate, field, error);
 }
 
 remat_status remat_link_decode(const json_t *json, const remat_profile *profile,
@@ -134,15 +144,14 @@ remat_status remat_link_decode(const json_t *json, const remat_profile *profile,
         status = rate_decode(to_device, "link.to_device", profile, &link.to_device, error);
     if (status)
         return status;
-    if (!(link.to_host >= 0) || isinf(link.to_host))
-        return remat_fail(error, REMAT_INVALID, "link.bytes_per_time_unit",
-                          "link.bytes_per_time_unit is %g; it must be finite and not negative",
-                          link.to_host);
+    if (per_unit.given && (status = check_rate(link.to_host, "link.bytes_per_time_unit", error)))
+        return status;
     if (latency.given)
         link.latency = latency.value;
-    if (!(link.latency >= 0) || isinf(link.latency))
+    if (!(link.latency >= 0 && link.latency <= MOST_LATENCY))
         return remat_fail(error, REMAT_INVALID, "link.latency",
-                          "link.latency is %g; it must be finite and not negative", link.latency);
+                          "link.latency is %g; it must be from 0 to %g", link.latency,
+                          MOST_LATENCY);
     *ret_link = link;
     return REMAT_OK;
 }

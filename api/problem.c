@@ -32,6 +32,7 @@ remat_problem_type remat_problem_of(const remat_error *error)
     case REMAT_NOT_FOUND:
         return REMAT_PROBLEM_NOT_FOUND;
     case REMAT_IO:
+        return REMAT_PROBLEM_STORAGE_AWAY;
     case REMAT_CORRUPT:
     case REMAT_NEWER:
         return REMAT_PROBLEM_STORAGE;

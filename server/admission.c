@@ -3,23 +3,9 @@
 #include "routes.h"
 #include "service.h"
 
-#include <netdb.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
-
-static void name_address(request *r)
-{
-    const union MHD_ConnectionInfo *info =
-        MHD_get_connection_info(r->connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
-    const struct sockaddr *address = info ? info->client_addr : NULL;
-    char host[INET6_ADDRSTRLEN + 1] = "unknown";
-    socklen_t length = address && address->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6)
-                                                                 : sizeof(struct sockaddr_in);
-    if (address && (address->sa_family == AF_INET || address->sa_family == AF_INET6))
-        getnameinfo(address, length, host, sizeof host, NULL, 0, NI_NUMERICHOST);
-    snprintf(r->client, sizeof r->client, "address %s", host);
-}
 
 static bool refuse(request *r, remat_problem_type type, const char *why)
 {
@@ -33,8 +19,7 @@ static bool refuse(request *r, remat_problem_type type, const char *why)
 /* The token of the request; NULL: r->reply says that there is none. */
 static const token *authenticate(request *r)
 {
-    const char *given =
-        MHD_lookup_connection_value(r->connection, MHD_HEADER_KIND, "Authorization");
+    const char *given = http_header(r, "Authorization");
     const token *one = NULL;
     if (given && strncasecmp(given, "Bearer ", 7) == 0) {
         given += 7 + strspn(given + 7, " ");
@@ -52,7 +37,7 @@ bool admission_allow(request *r, unsigned needed)
     const config *c = &r->service->config;
     double rate = c->address_rate;
     unsigned seconds = 1;
-    name_address(r);
+    snprintf(r->client, sizeof r->client, "address %s", connection_address(r->connection));
     if (needed == SCOPE_NONE)
         return true;
     r->most_jobs = c->address_jobs;

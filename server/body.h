@@ -3,7 +3,7 @@
 #ifndef REMAT_SERVER_BODY_H
 #define REMAT_SERVER_BODY_H
 
-#include "remat/status.h"
+#include "api.h"
 
 #include <jansson.h>
 #include <stdatomic.h>
@@ -16,6 +16,8 @@ typedef struct body {
     atomic_uint references;
     char *data[BODY_CODINGS]; /* NULL where there is none */
     size_t length[BODY_CODINGS];
+    unsigned sent[BODY_CODINGS];
+    int files[BODY_CODINGS]; /* descriptor + 1; 0: none */
 } body;
 
 /* Takes text (malloc'ed, freed on failure too). Bodies over 1 KiB are compressed as well, each
@@ -29,9 +31,23 @@ body *body_retain(body *b);
 void body_release(body *b); /* accepts NULL */
 size_t body_cost(const body *b);
 
-/* Decodes a request body of coding "gzip" or "zstd" into malloc'ed bytes, at most limit of them:
- * REMAT_TOO_LARGE beyond, REMAT_INVALID for damaged data or another coding. */
-remat_status body_decode(const char *coding, const char *data, size_t length, size_t limit,
-                         char **ret_data, size_t *ret_length, remat_error *error);
+/* A large body that is sent again and again lies in an unnamed file, so that it can be sent without a
+ * copy (sendfile). Loop thread only: whether the file should be made now, told once, and the file,
+ * which becomes the body's; -1: none. */
+bool body_wants_file(body *b, body_coding coding);
+void body_set_file(body *b, body_coding coding, int file);
+int body_file(const body *b, body_coding coding);
+/* Makes it; -1: it cannot be made. Blocks; any thread. */
+int body_make_file(const body *b, body_coding coding);
+
+/* Looks through a request body of coding "gzip" or "zstd" in constant memory: its decoded length, at
+ * most limit (REMAT_TOO_LARGE beyond; REMAT_INVALID for damaged data or another coding), and what
+ * scan finds in it. */
+remat_status body_measure(const char *coding, const char *data, size_t length, size_t limit,
+                          remat_json_scan *scan, size_t *ret_length, remat_error *error);
+
+/* Decodes such a body, of which body_measure said how long it is, into malloc'ed bytes. */
+remat_status body_decode(const char *coding, const char *data, size_t length, size_t decoded,
+                         char **ret_data, remat_error *error);
 
 #endif

@@ -1,13 +1,13 @@
 #include "config.h"
 
 #include "api.h"
+#include "machine.h"
 #include "storage.h"
 
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/sysinfo.h>
 #include <unistd.h>
 
 typedef enum setting_type { TEXT, BYTES, COUNT, LEVEL } setting_type;
@@ -20,22 +20,31 @@ typedef struct setting {
     bool lively; /* takes effect at SIGHUP */
 } setting;
 
+#define LEAST_BODY_MEMORY (UINT64_C(192) << 20)
 #define AT(member) offsetof(config, member)
 static const setting settings[] = {
     {"listen", "ADDRESS:PORT", "where to listen (default 127.0.0.1:7070; port 0: any free port)",
      TEXT, AT(listen), sizeof((config *)0)->listen, 0, 0, false},
+    {"host", "NAME,NAME",
+     "more names that requests may be for; * is any (default: addresses, localhost\n"
+     "                              and the name of --listen; with --tokens: any)",
+     TEXT, AT(hosts), sizeof((config *)0)->hosts, 0, 0, true},
     {"store", "PATH|URL",
      "the store (default $XDG_STATE_HOME/remat/store.db; /var/lib/remat/store.db as root);\n"
      "                              postgresql://USER@HOST/DATABASE is one that daemons share",
      TEXT, AT(store), sizeof((config *)0)->store, 0, 0, false},
-    {"workers", "N", "solves at a time (default: the machine's cores)", COUNT, AT(workers), 0, 1,
-     1024, false},
-    {"memory-limit", "BYTES", "largest table of one solve (default: a quarter of the memory)",
+    {"workers", "N", "solves at a time (default: the cores that it may use)", COUNT, AT(workers), 0,
+     1, 1024, false},
+    {"memory-limit", "BYTES", "largest table of one solve (default: a quarter of what it may use)",
      BYTES, AT(memory_limit), 0, 1 << 20, 9e15, false},
     {"cache-bytes", "BYTES", "answers kept in memory, and as much for tables (default 256MiB)",
      BYTES, AT(cache_bytes), 0, 0, 9e15, false},
     {"max-body", "BYTES", "largest request body, also after decoding (default 64MiB)", BYTES,
      AT(max_body), 0, 1024, 1 << 30, false},
+    {"body-memory", "BYTES",
+     "request bodies and what is read out of them, of all connections together\n"
+     "                              (default: a quarter of memory-limit, at least 192MiB)",
+     BYTES, AT(body_memory), 0, 1 << 20, 9e15, false},
     {"max-nodes", "N", "nodes of one profile (default 200000)", COUNT, AT(max_nodes), 0, 1,
      REMAT_MAX_NODES, false},
     {"max-edges", "N", "edges of one profile (default 2000000)", COUNT, AT(max_edges), 0, 1, 1e8,
@@ -115,6 +124,14 @@ static bool bad(const char *where, const char *value, const char *why)
     return false;
 }
 
+/* A count has digits alone, and bytes no fraction without a unit: 1.5GiB are bytes, 1.5 is not. */
+static bool is_whole(const setting *s, const char *text)
+{
+    size_t digits = strspn(text, "0123456789"), length = strlen(text);
+    return s->type == COUNT ? digits == length
+                            : strspn(text, "0123456789.") < length || digits == length;
+}
+
 static bool set_number(const setting *s, const char *where, const char *text, void *target)
 {
     remat_amount amount = {0};
@@ -125,6 +142,8 @@ static bool set_number(const setting *s, const char *where, const char *text, vo
     json_decref(json);
     if (status)
         return bad(where, text, "is not a number");
+    if (!is_whole(s, text))
+        return bad(where, text, "is not a whole number");
     if (amount.value < s->minimum || amount.value > s->maximum) {
         fprintf(stderr, "rematd: %s: %s is not from %.0f to %.0f\n", where, text, s->minimum,
                 s->maximum);
@@ -154,7 +173,6 @@ static bool set(config *c, const setting *s, const char *where, const char *text
 
 static void set_defaults(config *c)
 {
-    struct sysinfo info;
     *c = (config){.cache_bytes = UINT64_C(256) << 20,
                   .max_body = UINT64_C(64) << 20,
                   .max_nodes = 200000,
@@ -168,10 +186,8 @@ static void set_defaults(config *c)
                   .stop_seconds = 20,
                   .log_level = LOG_INFO,
                   .listen = "127.0.0.1:7070"};
-    long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    c->workers = cores > 0 ? (unsigned)cores : 1;
-    c->memory_limit =
-        sysinfo(&info) == 0 ? (uint64_t)info.totalram * info.mem_unit / 4 : UINT64_C(1) << 30;
+    c->workers = machine_cores();
+    c->memory_limit = machine_memory() / 4;
     const char *state = getenv("STATE_DIRECTORY"), *xdg = getenv("XDG_STATE_HOME"),
                *home = getenv("HOME");
     if (state && state[0])
@@ -350,6 +366,9 @@ config_outcome config_read(config *ret_config, int argc, char **argv)
         fputs("rematd: --tls-cert and --tls-key belong together\n", stderr);
         return CONFIG_BAD;
     }
+    if (c.body_memory == 0)
+        c.body_memory =
+            c.memory_limit / 4 > LEAST_BODY_MEMORY ? c.memory_limit / 4 : LEAST_BODY_MEMORY;
     if (c.check_only)
         print_config(&c);
     *ret_config = c;

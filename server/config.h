@@ -10,11 +10,13 @@
 
 typedef struct config {
     char listen[256];      /* ADDRESS:PORT; port 0 lets the system choose */
+    char hosts[1024];      /* names that requests may be for beside the usual ones, by commas */
     char store[1024];      /* path, or URL of PostgreSQL */
     unsigned workers;      /* solves at a time */
     uint64_t memory_limit; /* bytes of one table */
     uint64_t cache_bytes;  /* of answers in memory; tables get as much again */
     uint64_t max_body;     /* bytes of a request body, also after decoding */
+    uint64_t body_memory;  /* bytes of all request bodies and of what is read out of them */
     unsigned max_nodes;    /* of one profile */
     unsigned max_edges;
     unsigned queue_limit; /* solves that may wait */

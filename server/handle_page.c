@@ -59,7 +59,7 @@ static void reply_file(request *r, const page_file *file)
 
 bool get_root(request *r)
 {
-    const char *accept = MHD_lookup_connection_value(r->connection, MHD_HEADER_KIND, "Accept");
+    const char *accept = http_header(r, "Accept");
     bool browser = accept && strstr(accept, "text/html");
     if (browser && files[0].name) {
         reply_file(r, &files[0]);

@@ -84,7 +84,8 @@ static void after_inquiry(request *r)
     inquiry *in = r->context;
     r->context = NULL;
     if (in->open && in->tradeoff) {
-        jobs_ask_tradeoff(r->service->jobs, r, in->profile, in->tradeoff, in->cost, in->wait);
+        jobs_ask_tradeoff(r->service->jobs, r, in->profile, in->hash, in->tradeoff, in->cost,
+                          in->wait);
     } else if (in->open) {
         jobs_ask(r->service->jobs, r, &in->q, in->cost, in->wait);
     } else {
@@ -230,6 +231,7 @@ static remat_status tradeoff_work(request *r, inquiry *in, const json_t *json, r
     in->cost = s.cost;
     in->wait = in->tradeoff->subject.wait;
     in->tradeoff->subject.profile = in->tradeoff->subject.link = NULL; /* the JSON is about to go */
+    remat_sha256_hex(r->content, r->length, in->hash);
     if (!in->open)
         reply_body(r, 200, b);
     return REMAT_OK;

@@ -2,83 +2,34 @@
 
 #include "admission.h"
 #include "listen.h"
-#include "peers.h"
-
+#include "origin.h"
 #include "routes.h"
 #include "service.h"
-#include "tls.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/socket.h>
-#include <unistd.h>
+#include <time.h>
 
 enum {
-    CONNECTION_MEMORY = 32768,
     FIRST_BODY_BUFFER = 4096,
+    SMALL_UPLOAD = 65536,
     LARGE_BODY = 1 << 20,
-    DRAIN_FACTOR =
-        4, /* a body past the limit is read to this many limits, so that its sender reads 413 */
-    RECEIVE_SECONDS = 30, /* to send a request, beyond the time a connection may be silent */
-    WATCH_MILLISECONDS = 1000
+    UNWANTED_BODY = 65536, /* of a request whose route takes none: read and dropped */
+    DRAIN_FACTOR = 4,      /* a body past the limit is read to this many limits, so that its sender
+                              reads 413 */
+    HEAD_SIZE = 2048       /* of an answer; its longest is half of that */
 };
 
 struct http {
     service *service;
-    struct MHD_Daemon *daemon;
-    uv_poll_t poll;
-    uv_timer_t timer;
-    uv_idle_t idle;
-    unsigned port, connections;
-    bool again; /* libmicrohttpd has to be run again though nothing has happened */
+    connections *connections;
+    unsigned port;
     uint64_t request_prefix, request_count;
-    unsigned open_handles;
-    peers *peers;
+    time_t second; /* of date */
+    char date[40];
 };
-
-/* ---- the loop ---- */
-
-static void on_timer(uv_timer_t *timer);
-static void on_idle(uv_idle_t *idle);
-
-/* libmicrohttpd's sockets are edge-triggered inside its epoll: after every run it must be asked
- * whether more is to be done at once. That is done from uv_idle: a zero timer re-armed in its own
- * callback would never leave the timer phase (libuv 1.44). */
-static void run(http *h)
-{
-    MHD_UNSIGNED_LONG_LONG timeout;
-    MHD_run(h->daemon);
-    uv_timer_stop(&h->timer);
-    uv_idle_stop(&h->idle);
-    bool at_once = h->again;
-    h->again = false;
-    if (MHD_get_timeout(h->daemon, &timeout) != MHD_YES && !at_once)
-        return;
-    if (at_once || timeout == 0)
-        uv_idle_start(&h->idle, on_idle);
-    else
-        uv_timer_start(&h->timer, on_timer, timeout, 0);
-}
-
-static void on_poll(uv_poll_t *poll, int status, int events)
-{
-    (void)status;
-    (void)events;
-    run(poll->data);
-}
-
-static void on_timer(uv_timer_t *timer)
-{
-    run(timer->data);
-}
-
-static void on_idle(uv_idle_t *idle)
-{
-    run(idle->data);
-}
 
 /* ---- receiving ---- */
 
@@ -87,20 +38,40 @@ static void copy_text(char *to, size_t size, const char *from)
     snprintf(to, size, "%s", from ? from : "");
 }
 
-static const char *header(const request *r, const char *name)
+const char *http_header(const request *r, const char *name)
 {
-    return MHD_lookup_connection_value(r->connection, MHD_HEADER_KIND, name);
+    return head_value(connection_head(r->connection), name);
 }
 
-static const char *query(const request *r, const char *name)
+static int hex(char c)
 {
-    return MHD_lookup_connection_value(r->connection, MHD_GET_ARGUMENT_KIND, name);
+    return c >= '0' && c <= '9'   ? c - '0'
+           : c >= 'a' && c <= 'f' ? c - 'a' + 10
+           : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                  : -1;
+}
+
+/* In place. What is not of two hex digits stays, and so does text with %00, which would end early:
+ * it matches nothing. */
+static void unescape(char *text, bool plus_is_space)
+{
+    if (strstr(text, "%00"))
+        return;
+    char *to = text;
+    for (const char *s = text; *s; s++) {
+        bool escaped = s[0] == '%' && hex(s[1]) >= 0 && hex(s[2]) >= 0;
+        *to++ = escaped                      ? (char)(hex(s[1]) * 16 + hex(s[2]))
+                : plus_is_space && *s == '+' ? ' '
+                                             : *s;
+        s += escaped ? 2 : 0;
+    }
+    *to = '\0';
 }
 
 /* A client's own request id is kept if it is plain; else one is made. */
 static void name_request(http *h, request *r)
 {
-    const char *given = header(r, "X-Request-Id");
+    const char *given = http_header(r, "X-Request-Id");
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
     size_t length = given ? strlen(given) : 0;
     if (length > 0 && length < sizeof r->request_id && strspn(given, plain) == length)
@@ -119,13 +90,9 @@ static bool invalid(request *r, const char *field, const char *message)
     return false;
 }
 
-static bool read_limit(request *r)
+static bool read_limit(request *r, const char *text)
 {
-    const char *text = query(r, "limit");
     char *end;
-    r->limit = 100;
-    if (!text)
-        return true;
     unsigned long limit = strtoul(text, &end, 10);
     if (text[0] < '0' || text[0] > '9' || *end || limit < 1 || limit > 1000)
         return invalid(r, "limit", "limit must be an integer from 1 to 1000");
@@ -133,105 +100,140 @@ static bool read_limit(request *r)
     return true;
 }
 
-static bool read_query(request *r)
+/* One parameter; unknown ones mean nothing, and of two the first counts. */
+static bool read_parameter(request *r, const char *name, const char *value, unsigned *seen)
 {
-    static const char *const known[] = {"cursor", "name", "profile_id", "solver"};
-    char *const targets[] = {r->cursor, r->name, r->profile_id, r->solver};
+    static const char *const known[] = {"cursor", "name", "profile_id", "solver", "limit"};
+    char *const targets[] = {r->cursor, r->name, r->profile_id, r->solver, NULL};
     const size_t sizes[] = {sizeof r->cursor, sizeof r->name, sizeof r->profile_id,
-                            sizeof r->solver};
-    for (size_t i = 0; i < 4; i++) {
-        const char *value = query(r, known[i]);
-        if (value && strlen(value) >= sizes[i])
-            return invalid(r, known[i], "a query parameter is too long");
-        copy_text(targets[i], sizes[i], value);
-    }
-    return read_limit(r);
-}
-
-static enum MHD_Result count_header(void *count, enum MHD_ValueKind kind, const char *name,
-                                    const char *value)
-{
-    (void)kind;
-    (void)value;
-    if (strcasecmp(name, "Content-Length") == 0)
-        ((unsigned *)count)[0]++;
-    if (strcasecmp(name, "Transfer-Encoding") == 0)
-        ((unsigned *)count)[1]++;
-    return MHD_YES;
-}
-
-/* Framing that two readers could understand differently is refused (request smuggling). */
-static bool framing_is_clear(request *r)
-{
-    unsigned counts[2] = {0, 0};
-    MHD_get_connection_values(r->connection, MHD_HEADER_KIND, count_header, counts);
-    if (counts[0] > 1 || counts[0] + counts[1] > 1)
-        return invalid(r, "Content-Length",
-                       "Content-Length and Transfer-Encoding may be given once, and not both");
+                            sizeof r->solver, SIZE_MAX};
+    unsigned i = 0;
+    while (i < 5 && strcmp(name, known[i]) != 0)
+        i++;
+    if (i == 5 || *seen & 1u << i)
+        return true;
+    *seen |= 1u << i;
+    if (strlen(value) >= sizes[i])
+        return invalid(r, known[i], "a query parameter is too long");
+    if (!targets[i])
+        return read_limit(r, value);
+    copy_text(targets[i], sizes[i], value);
     return true;
 }
 
-/* Bytes of the body; 0: it does not say. */
-static uint64_t announced_length(const request *r)
+/* Cuts the query up: NULL there is none. */
+static bool read_query(request *r, char *text)
 {
-    const char *length = header(r, "Content-Length");
-    return length ? strtoull(length, NULL, 10) : 0;
+    unsigned seen = 0;
+    r->limit = 100;
+    while (text && *text) {
+        char *next = strchr(text, '&');
+        if (next)
+            *next++ = '\0';
+        char *value = strchr(text, '=');
+        if (value)
+            *value++ = '\0';
+        unescape(text, true);
+        if (value)
+            unescape(value, true);
+        if (!read_parameter(r, text, value ? value : "", &seen))
+            return false;
+        text = next;
+    }
+    return true;
+}
+
+static bool check_type(request *r)
+{
+    const char *type = http_header(r, "Content-Type");
+    size_t length = type ? strcspn(type, "; ") : 0;
+    if (length == 16 && strncasecmp(type, "application/json", 16) == 0)
+        return true;
+    remat_error error;
+    remat_fail(&error, REMAT_INVALID, "Content-Type",
+               "Content-Type is \"%.60s\"; it must be application/json", type ? type : "");
+    reply_problem(r, REMAT_PROBLEM_UNSUPPORTED_MEDIA_TYPE, &error);
+    return false;
 }
 
 /* What can be said before the body is read. False: r->reply is the answer. */
-static bool admit(request *r, const char *url)
+static bool admit(request *r, char *target)
 {
-    if (!routes_find(r, url) || !admission_allow(r, routes_scope(r)) || !framing_is_clear(r) ||
-        !read_query(r))
+    char *parameters = strchr(target, '?');
+    if (parameters)
+        *parameters++ = '\0';
+    unescape(target, false);
+    if (!origin_allow(r) || !routes_find(r, target) || !admission_allow(r, routes_scope(r)) ||
+        !read_query(r, parameters))
         return false;
     if (!routes_takes_body(r))
         return true;
-    const char *type = header(r, "Content-Type");
-    size_t length = type ? strcspn(type, "; ") : 0;
-    if (length != 16 || strncasecmp(type, "application/json", 16) != 0) {
-        remat_error error;
-        remat_fail(&error, REMAT_INVALID, "Content-Type",
-                   "Content-Type is \"%.60s\"; it must be application/json", type ? type : "");
-        reply_problem(r, REMAT_PROBLEM_UNSUPPORTED_MEDIA_TYPE, &error);
+    if (!check_type(r))
         return false;
-    }
-    const char *coding = header(r, "Content-Encoding");
+    const char *coding = http_header(r, "Content-Encoding");
     if (coding && strcasecmp(coding, "identity") != 0)
         copy_text(r->coding, sizeof r->coding, coding);
     return true;
 }
 
+static uint64_t body_limit(const request *r)
+{
+    return routes_takes_body(r) ? routes_body_limit(r) : UNWANTED_BODY;
+}
+
 static void refuse_large(request *r)
 {
     remat_error error;
-    body_release(r->reply.body);
     remat_fail(&error, REMAT_TOO_LARGE, NULL, "the body is larger than %llu bytes",
-               (unsigned long long)r->service->config.max_body);
+               (unsigned long long)body_limit(r));
     reply_problem(r, REMAT_PROBLEM_TOO_LARGE, &error);
 }
 
-/* Appends to the body. False: the connection should be closed. */
-static bool receive(request *r, const char *data, size_t size)
+/* Room for size bytes more. False: memory is short; r->busy if other requests have it. */
+static bool make_room(request *r, size_t size)
 {
-    uint64_t limit = r->service->config.max_body;
-    if (r->refused || r->too_large || r->length + size > limit) {
-        r->too_large = r->too_large || !r->refused;
-        r->length += size;
-        return r->length <= DRAIN_FACTOR * limit;
+    uint64_t limit = routes_body_limit(r);
+    size_t capacity = r->capacity ? r->capacity : FIRST_BODY_BUFFER;
+    while (capacity - r->length < size)
+        capacity *= 2;
+    if (capacity > limit)
+        capacity = limit;
+    memory_use use = capacity <= SMALL_UPLOAD ? MEMORY_SMALL_UPLOAD : MEMORY_UPLOAD;
+    if (!memory_take(r->service->memory, use, capacity - r->capacity)) {
+        r->busy = true;
+        return false;
     }
-    if (r->capacity - r->length < size) {
-        size_t capacity = r->capacity ? r->capacity : FIRST_BODY_BUFFER;
-        while (capacity - r->length < size)
-            capacity *= 2;
-        char *content = realloc(r->content, capacity);
-        if (!content)
-            return false;
-        r->content = content;
-        r->capacity = capacity;
-    }
-    memcpy(r->content + r->length, data, size);
-    r->length += size;
+    r->held += capacity - r->capacity;
+    char *content = realloc(r->content, capacity);
+    if (!content)
+        return false;
+    r->content = content;
+    r->capacity = capacity;
     return true;
+}
+
+static void send_reply(request *r);
+
+/* The next bytes of a body. One that cannot be kept is answered at once: the connection reads the
+ * rest of it and closes. */
+static void on_receive(void *data, const char *bytes, size_t size)
+{
+    request *r = data;
+    bool fits = size <= body_limit(r) - r->length, kept = routes_takes_body(r);
+    if (fits && (!kept || r->capacity - r->length >= size || make_room(r, size))) {
+        if (kept)
+            memcpy(r->content + r->length, bytes, size);
+        r->length += size;
+        return;
+    }
+    if (!fits)
+        refuse_large(r);
+    else if (r->busy)
+        reply_busy(r);
+    else
+        reply_body(r, 200, NULL);
+    http_forget_body(r);
+    send_reply(r);
 }
 
 /* ---- sending ---- */
@@ -254,7 +256,7 @@ static bool accepts_coding(const char *list, const char *coding)
 
 static body_coding choose_coding(const request *r)
 {
-    const char *accepted = header(r, "Accept-Encoding");
+    const char *accepted = http_header(r, "Accept-Encoding");
     const body *b = r->reply.body;
     if (b->data[BODY_ZSTD] && accepts_coding(accepted, "zstd"))
         return BODY_ZSTD;
@@ -263,88 +265,125 @@ static body_coding choose_coding(const request *r)
     return BODY_IDENTITY;
 }
 
-static void free_body(void *data)
+/* A head under way. What does not fit is left out, and nothing is as long as that. */
+typedef struct head_text {
+    char text[HEAD_SIZE];
+    size_t length;
+} head_text;
+
+static void put(head_text *to, const char *name, const char *value)
 {
-    body_release(data);
+    size_t names = strlen(name), values = strlen(value);
+    if (names + values + 6 > sizeof to->text - to->length)
+        return;
+    char *at = mempcpy(to->text + to->length, name, names);
+    at = mempcpy(mempcpy(at, ": ", 2), value, values);
+    at = mempcpy(at, "\r\n", 2);
+    to->length = (size_t)(at - to->text);
 }
 
-static struct MHD_Response *add_type(struct MHD_Response *response, const char *type)
+static const char *reason(int status)
 {
-    if (response)
-        MHD_add_response_header(response, "Content-Type", type);
-    return response;
+    static const struct {
+        int status;
+        const char *reason;
+    } reasons[] = {{200, "OK"},
+                   {201, "Created"},
+                   {202, "Accepted"},
+                   {204, "No Content"},
+                   {304, "Not Modified"},
+                   {400, "Bad Request"},
+                   {401, "Unauthorized"},
+                   {403, "Forbidden"},
+                   {404, "Not Found"},
+                   {405, "Method Not Allowed"},
+                   {409, "Conflict"},
+                   {413, "Content Too Large"},
+                   {415, "Unsupported Media Type"},
+                   {417, "Expectation Failed"},
+                   {421, "Misdirected Request"},
+                   {422, "Unprocessable Content"},
+                   {429, "Too Many Requests"},
+                   {431, "Request Header Fields Too Large"},
+                   {500, "Internal Server Error"},
+                   {503, "Service Unavailable"},
+                   {505, "HTTP Version Not Supported"}};
+    for (size_t i = 0; i < sizeof reasons / sizeof *reasons; i++)
+        if (reasons[i].status == status)
+            return reasons[i].reason;
+    return "Unknown";
 }
 
-static struct MHD_Response *make_response(request *r, size_t *ret_sent)
+static const char *date_now(http *h)
 {
-    static const char *const codings[] = {NULL, "gzip", "zstd"};
-    reply *out = &r->reply;
-    const char *match = header(r, "If-None-Match");
-    if (out->status == 200 && out->etag[0] && match &&
-        (strstr(match, out->etag) || strcmp(match, "*") == 0)) {
-        out->status = 304;
-        body_release(out->body);
-        out->body = NULL;
+    time_t now = time(NULL);
+    struct tm parts;
+    if (now != h->second && gmtime_r(&now, &parts)) {
+        strftime(h->date, sizeof h->date, "%a, %d %b %Y %H:%M:%S GMT", &parts);
+        h->second = now;
     }
-    *ret_sent = 0;
-    if (out->stream)
-        return add_type(stream_response(out->stream), out->content_type);
-    if (!out->body)
-        return MHD_create_response_from_buffer(0, (void *)"", MHD_RESPMEM_PERSISTENT);
-    body_coding coding = choose_coding(r);
-    body *b = body_retain(out->body);
-    struct MHD_Response *response = MHD_create_response_from_buffer_with_free_callback_cls(
-        b->length[coding], b->data[coding], free_body, b);
-    if (!response) {
-        body_release(b);
-        return NULL;
-    }
-    *ret_sent = b->length[coding];
-    if (codings[coding])
-        MHD_add_response_header(response, "Content-Encoding", codings[coding]);
-    if (b->data[BODY_ZSTD] || b->data[BODY_GZIP])
-        MHD_add_response_header(response, "Vary", "Accept-Encoding");
-    return add_type(response, out->content_type ? out->content_type : "application/json");
+    return h->date;
 }
 
 /* No script, style or connection but the daemon's own files, no inline script, in no frame. */
-static void add_policy(struct MHD_Response *response)
+static void put_policy(head_text *to)
 {
-    MHD_add_response_header(
-        response, "Content-Security-Policy",
+    put(to, "Content-Security-Policy",
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
         "connect-src 'self'; worker-src 'self'; base-uri 'none'; form-action 'none'; "
         "frame-ancestors 'none'");
-    MHD_add_response_header(response, "Referrer-Policy", "no-referrer");
-    MHD_add_response_header(response, "Cross-Origin-Opener-Policy", "same-origin");
+    put(to, "Referrer-Policy", "no-referrer");
+    put(to, "Cross-Origin-Opener-Policy", "same-origin");
 }
 
-static void add_headers(const request *r, struct MHD_Response *response)
+static void put_number(head_text *to, const char *name, uint64_t number)
+{
+    char text[24];
+    snprintf(text, sizeof text, "%llu", (unsigned long long)number);
+    put(to, name, text);
+}
+
+/* What the reply says of itself. */
+static void put_reply(const request *r, head_text *to)
 {
     const reply *out = &r->reply;
-    char number[16];
-    MHD_add_response_header(response, "X-Request-Id", r->request_id);
-    MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
     /* what needs a token must not be handed on by a cache that asks for none */
     const char *kept = r->service->config.tokens[0] ? "private, max-age=31536000, immutable"
                                                     : "public, max-age=31536000, immutable";
-    MHD_add_response_header(response, "Cache-Control", out->immutable ? kept : "no-store");
+    put(to, "X-Request-Id", r->request_id);
+    put(to, "X-Content-Type-Options", "nosniff");
+    put(to, "Cache-Control", out->immutable ? kept : "no-store");
     if (out->page)
-        add_policy(response);
+        put_policy(to);
     if (out->etag[0])
-        MHD_add_response_header(response, "ETag", out->etag);
+        put(to, "ETag", out->etag);
     if (out->location[0])
-        MHD_add_response_header(response, "Location", out->location);
+        put(to, "Location", out->location);
     if (out->cache)
-        MHD_add_response_header(response, "X-Remat-Cache", out->cache);
+        put(to, "X-Remat-Cache", out->cache);
     if (out->allow)
-        MHD_add_response_header(response, "Allow", out->allow);
+        put(to, "Allow", out->allow);
     if (out->authenticate)
-        MHD_add_response_header(response, "WWW-Authenticate", "Bearer");
-    if (out->retry_after) {
-        snprintf(number, sizeof number, "%u", out->retry_after);
-        MHD_add_response_header(response, "Retry-After", number);
+        put(to, "WWW-Authenticate", "Bearer");
+    if (out->retry_after)
+        put_number(to, "Retry-After", out->retry_after);
+}
+
+/* Of the body, in the coding in which it is sent. */
+static void put_body(const request *r, head_text *to, body_coding coding)
+{
+    static const char *const codings[] = {NULL, "gzip", "zstd"};
+    const reply *out = &r->reply;
+    const body *b = out->body;
+    if (b) {
+        put(to, "Content-Type", out->content_type ? out->content_type : "application/json");
+        if (codings[coding])
+            put(to, "Content-Encoding", codings[coding]);
+        if (b->data[BODY_ZSTD] || b->data[BODY_GZIP])
+            put(to, "Vary", "Accept-Encoding");
     }
+    if (out->status != 204 && out->status != 304)
+        put_number(to, "Content-Length", b ? b->length[coding] : 0);
 }
 
 static void log_request(const request *r, size_t sent, double seconds)
@@ -359,86 +398,165 @@ static void log_request(const request *r, size_t sent, double seconds)
                        (json_int_t)r->length, "sent", (json_int_t)sent));
 }
 
-static enum MHD_Result send_reply(request *r)
+static void begin_head(request *r, head_text *to, bool keep)
 {
-    size_t sent;
-    struct MHD_Response *response = make_response(r, &sent);
-    if (!response)
-        return MHD_NO;
-    add_headers(r, response);
-    if (r->service->stopping || r->too_large || r->refused)
-        MHD_add_response_header(response, "Connection", "close");
-    double seconds = (double)(uv_hrtime() - r->start) / 1e9;
-    metrics_request(&r->service->metrics, r->route, r->reply.status, seconds);
-    log_request(r, sent, seconds);
-    enum MHD_Result result = MHD_queue_response(r->connection, (unsigned)r->reply.status, response);
-    MHD_destroy_response(response);
-    return result;
+    bool old = connection_head(r->connection)->http_1_0;
+    to->length = (size_t)snprintf(to->text, sizeof to->text, "HTTP/1.1 %d %s\r\n", r->reply.status,
+                                  reason(r->reply.status));
+    put(to, "Date", date_now(r->service->http));
+    if (!keep || old)
+        put(to, "Connection", keep ? "keep-alive" : "close");
 }
 
-/* ---- libmicrohttpd's callbacks ---- */
-
-static request *begin(http *h, struct MHD_Connection *connection, const char *url,
-                      const char *method)
+static void send_stream(request *r)
 {
+    head_text to;
+    const head *asked = connection_head(r->connection);
+    begin_head(r, &to, !asked->http_1_0 && asked->keep_alive);
+    put(&to, "Content-Type", r->reply.content_type);
+    if (!asked->http_1_0)
+        put(&to, "Transfer-Encoding", "chunked");
+    put_reply(r, &to);
+    memcpy(to.text + to.length, "\r\n", 2);
+    stream *one = r->reply.stream;
+    connection_stream(r->connection, to.text, to.length + 2);
+    streams_begin(one);
+}
+
+/* ---- files of bodies ---- */
+
+typedef struct filing {
+    task task;
+    body *body;
+    body_coding coding;
+    int file;
+} filing;
+
+static void file_work(task *t)
+{
+    filing *one = (filing *)t;
+    one->file = body_make_file(one->body, one->coding);
+}
+
+static void file_done(task *t)
+{
+    filing *one = (filing *)t;
+    body_set_file(one->body, one->coding, one->file);
+    body_release(one->body);
+    free(one);
+}
+
+/* A disk can keep its caller waiting, so a pool thread writes the file. */
+static void make_file(service *s, body *b, body_coding coding)
+{
+    filing *one = s->stopping ? NULL : calloc(1, sizeof *one);
+    if (!one)
+        return;
+    one->body = body_retain(b);
+    one->coding = coding;
+    one->task = (task){.work = file_work, .done = file_done, .lane = LANE_LIGHT};
+    queue_submit(s->queue, &one->task);
+}
+
+/* ---- replies ---- */
+
+/* The client has what was asked for. */
+static void become_unmodified(request *r)
+{
+    reply *out = &r->reply;
+    const char *match = http_header(r, "If-None-Match");
+    if (out->status != 200 || !out->etag[0] || !match ||
+        (!strstr(match, out->etag) && strcmp(match, "*") != 0))
+        return;
+    out->status = 304;
+    body_release(out->body);
+    out->body = NULL;
+}
+
+/* r may be gone after. */
+static void send_reply(request *r)
+{
+    head_text to;
+    service *s = r->service;
+    double seconds = (double)(uv_hrtime() - r->start) / 1e9;
+    become_unmodified(r);
+    body *b = r->reply.body;
+    body_coding coding = b ? choose_coding(r) : BODY_IDENTITY;
+    bool bare = strcmp(r->method, "HEAD") == 0;
+    metrics_request(&s->metrics, r->route, r->reply.status, seconds);
+    log_request(r, b && !bare ? b->length[coding] : 0, seconds);
+    if (r->reply.stream && !bare) {
+        send_stream(r);
+        return;
+    }
+    /* of a request whose body has not come the connection knows that it cannot be kept */
+    bool keep = connection_keeps(r->connection) && !s->stopping;
+    begin_head(r, &to, keep);
+    put_body(r, &to, coding);
+    put_reply(r, &to);
+    memcpy(to.text + to.length, "\r\n", 2);
+    if (b && !bare && !s->config.tls_cert[0] && body_wants_file(b, coding))
+        make_file(s, b, coding);
+    connection_send(r->connection, to.text, to.length + 2, bare ? NULL : b, coding, keep);
+}
+
+/* ---- what the connections tell ---- */
+
+static void *on_open(void *data, connection *c)
+{
+    http *h = data;
     request *r = calloc(1, sizeof *r);
     if (!r)
         return NULL;
     r->service = h->service;
-    r->connection = connection;
+    r->connection = c;
     r->start = uv_hrtime();
-    copy_text(r->method, sizeof r->method, method);
+    copy_text(r->method, sizeof r->method, connection_head(c)->method);
     name_request(h, r);
-    r->refused = !admit(r, url);
     return r;
 }
 
-/* libmicrohttpd would let %00 end a path or a parameter early; such text stays escaped and matches
- * nothing. */
-static size_t unescape(void *data, struct MHD_Connection *connection, char *text)
+/* A head or a body that cannot be read. */
+static void refuse(request *r, int status, const char *why)
 {
-    (void)data;
-    (void)connection;
-    return strstr(text, "%00") ? strlen(text) : MHD_http_unescape(text);
+    remat_problem_type type = status == 417   ? REMAT_PROBLEM_EXPECTATION
+                              : status == 431 ? REMAT_PROBLEM_HEAD_TOO_LARGE
+                              : status == 505 ? REMAT_PROBLEM_VERSION
+                                              : REMAT_PROBLEM_MALFORMED;
+    remat_error error;
+    remat_fail(&error, REMAT_INVALID, NULL, "%s", why);
+    reply_problem(r, type, &error);
+    send_reply(r);
 }
 
-static enum MHD_Result on_request(void *data, struct MHD_Connection *connection, const char *url,
-                                  const char *method, const char *version, const char *upload,
-                                  size_t *upload_size, void **context)
+static void on_begin(void *data, int refusal, const char *why)
 {
-    (void)version;
-    request *r = *context;
-    if (!r) {
-        *context = r = begin(data, connection, url, method);
-        if (!r)
-            return MHD_NO;
-        uint64_t length = announced_length(r), limit = r->service->config.max_body;
-        r->too_large = !r->refused && length > limit; /* nothing of it is kept */
-        if (length <= DRAIN_FACTOR * limit)
-            return MHD_YES;
+    request *r = data;
+    if (refusal) {
+        refuse(r, refusal, why);
+        return;
+    }
+    bool admitted = admit(r, connection_target(r->connection));
+    if (admitted && connection_head(r->connection)->length > body_limit(r)) {
         refuse_large(r);
-        r->refused = true;
-        return send_reply(r);
+        admitted = false;
     }
-    if (*upload_size > 0) {
-        bool good = receive(r, upload, *upload_size);
-        *upload_size = 0;
-        return good ? MHD_YES : MHD_NO;
-    }
-    if (r->answered || r->refused)
-        return send_reply(r);
-    peers_waiting(connection, false);
-    if (r->dispatched) /* a spurious wake-up while it is suspended cannot be; be safe */
-        return MHD_YES;
-    r->dispatched = true;
-    if (r->too_large) {
-        refuse_large(r);
-        return send_reply(r);
-    }
+    if (!admitted)
+        send_reply(r);
+}
+
+static void on_whole(void *data)
+{
+    request *r = data;
     if (routes_dispatch(r))
-        return send_reply(r);
-    MHD_suspend_connection(connection);
-    return MHD_YES;
+        send_reply(r);
+}
+
+static void on_broken(void *data, const char *why)
+{
+    request *r = data;
+    http_forget_body(r);
+    refuse(r, 400, why);
 }
 
 /* ---- what is freed beside the loop ---- */
@@ -461,88 +579,54 @@ static void free_done(task *t)
 }
 
 /* The kernel takes milliseconds to take large memory back, in which the loop would answer nobody. */
-static void free_content(request *r)
+void http_forget_body(request *r)
 {
     service *s = r->service;
     leftover *one = r->capacity >= LARGE_BODY && !s->stopping ? calloc(1, sizeof *one) : NULL;
+    memory_give(s->memory, r->held);
+    r->held = 0;
     if (one) {
         one->content = r->content;
         one->task = (task){.work = free_work, .done = free_done, .lane = LANE_LIGHT};
-        if (queue_submit(s->queue, &one->task))
-            return;
-    }
-    free(one);
-    free(r->content);
-}
-
-static void on_completed(void *data, struct MHD_Connection *connection, void **context,
-                         enum MHD_RequestTerminationCode code)
-{
-    (void)data;
-    (void)code;
-    request *r = *context;
-    peers_waiting(connection, true);
-    if (!r)
-        return;
-    body_release(r->reply.body);
-    free_content(r);
-    free(r);
-    *context = NULL;
-}
-
-static void on_connection(void *data, struct MHD_Connection *connection, void **context,
-                          enum MHD_ConnectionNotificationCode code)
-{
-    http *h = data;
-    if (code == MHD_CONNECTION_NOTIFY_STARTED) {
-        h->connections++;
-        *context = peers_add(h->peers, connection);
+        queue_submit(s->queue, &one->task);
     } else {
-        /* at its limit libmicrohttpd accepts again only when it is run after this */
-        h->again |= h->connections-- >= h->service->config.max_connections;
-        peers_remove(h->peers, *context);
+        free(r->content);
     }
+    r->content = NULL;
+    r->capacity = 0;
 }
 
-static void on_mhd_log(void *data, const char *format, va_list arguments)
+static void on_end(void *data)
 {
-    (void)data;
-    char text[512];
-    vsnprintf(text, sizeof text, format, arguments);
-    text[strcspn(text, "\n")] = '\0';
-    log_line(LOG_DEBUG, "libmicrohttpd", json_pack("{s:s}", "text", text));
-}
-
-/* Resuming signals nothing in external mode; the daemon is run in this turn of the loop. */
-void http_wake(http *h)
-{
-    uv_idle_start(&h->idle, on_idle);
+    request *r = data;
+    if (r->reply.stream)
+        streams_closed(r->reply.stream);
+    body_release(r->reply.body);
+    http_forget_body(r);
+    free(r);
 }
 
 void http_answer(request *r)
 {
-    r->answered = true;
-    MHD_resume_connection(r->connection);
-    http_wake(r->service->http);
+    send_reply(r);
 }
 
 /* ---- starting and stopping ---- */
 
-static remat_status watch(http *h, remat_error *error)
-{
-    const union MHD_DaemonInfo *info = MHD_get_daemon_info(h->daemon, MHD_DAEMON_INFO_EPOLL_FD);
-    if (!info || uv_poll_init(h->service->loop, &h->poll, info->epoll_fd) != 0)
-        return remat_fail(error, REMAT_IO, NULL, "libmicrohttpd has no epoll here");
-    uv_timer_init(h->service->loop, &h->timer);
-    uv_idle_init(h->service->loop, &h->idle);
-    h->poll.data = h->timer.data = h->idle.data = h;
-    uv_poll_start(&h->poll, UV_READABLE, on_poll);
-    run(h);
-    return REMAT_OK;
-}
-
 http *http_new(service *s, remat_error *error)
 {
+    static const connection_events events = {.open = on_open,
+                                             .begin = on_begin,
+                                             .receive = on_receive,
+                                             .whole = on_whole,
+                                             .broken = on_broken,
+                                             .end = on_end};
+    const connection_limits limits = {.connections = s->config.max_connections,
+                                      .address_connections = s->config.address_connections,
+                                      .idle_seconds = s->config.idle_seconds,
+                                      .receive_seconds = s->config.receive_seconds,
+                                      .drain_bytes = DRAIN_FACTOR * s->config.max_body,
+                                      .tls = s->config.tls_cert[0] != '\0'};
     http *h = calloc(1, sizeof *h);
     if (!h) {
         remat_fail_memory(error);
@@ -552,38 +636,12 @@ http *http_new(service *s, remat_error *error)
     if (uv_random(NULL, NULL, &h->request_prefix, sizeof h->request_prefix, 0, NULL) != 0)
         h->request_prefix = uv_hrtime();
     int fd = listen_open(s->config.listen, &h->port, error);
-    if (fd < 0) {
-        free(h);
-        return NULL;
-    }
-    h->peers = peers_new(s->loop, s->config.idle_seconds + s->config.receive_seconds);
-    bool tls = s->config.tls_cert[0] != '\0';
-    const struct MHD_OptionItem secure[] = {
-        {tls ? MHD_OPTION_HTTPS_CERT_CALLBACK : MHD_OPTION_END, 0, tls ? tls_callback() : NULL},
-        {MHD_OPTION_END, 0, NULL}};
-    h->daemon = MHD_start_daemon(
-        MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG | (tls ? MHD_USE_TLS : 0), 0,
-        NULL, NULL, on_request, h, MHD_OPTION_ARRAY, secure, MHD_OPTION_PER_IP_CONNECTION_LIMIT,
-        s->config.address_connections, MHD_OPTION_UNESCAPE_CALLBACK, unescape, NULL,
-        MHD_OPTION_EXTERNAL_LOGGER, on_mhd_log, h, MHD_OPTION_LISTEN_SOCKET, fd,
-        MHD_OPTION_NOTIFY_COMPLETED, on_completed, h, MHD_OPTION_NOTIFY_CONNECTION, on_connection,
-        h, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY,
-        MHD_OPTION_CONNECTION_LIMIT, s->config.max_connections, MHD_OPTION_CONNECTION_TIMEOUT,
-        s->config.idle_seconds, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_END);
-    if (!h->daemon) {
-        remat_fail(error, REMAT_IO, "listen", "libmicrohttpd could not start");
-        close(fd);
-        peers_free(h->peers);
-        free(h);
-        return NULL;
-    }
-    if (watch(h, error)) {
-        MHD_stop_daemon(h->daemon);
-        peers_free(h->peers);
-        free(h);
-        return NULL;
-    }
-    return h;
+    if (fd >= 0)
+        h->connections = connections_new(s->loop, fd, &limits, &events, h, error);
+    if (h->connections)
+        return h;
+    free(h);
+    return NULL;
 }
 
 unsigned http_port(const http *h)
@@ -593,31 +651,16 @@ unsigned http_port(const http *h)
 
 unsigned http_connections(const http *h)
 {
-    return h->connections;
+    return connections_count(h->connections);
 }
 
 void http_quiesce(http *h)
 {
-    MHD_socket fd = MHD_quiesce_daemon(h->daemon);
-    if (fd != MHD_INVALID_SOCKET)
-        close(fd);
-}
-
-static void on_closed(uv_handle_t *handle)
-{
-    http *h = handle->data;
-    if (--h->open_handles == 0)
-        free(h);
+    connections_quiesce(h->connections);
 }
 
 void http_free(http *h)
 {
-    MHD_run(h->daemon);
-    uv_poll_stop(&h->poll);
-    h->open_handles = 3;
-    uv_close((uv_handle_t *)&h->poll, on_closed);
-    uv_close((uv_handle_t *)&h->timer, on_closed);
-    uv_close((uv_handle_t *)&h->idle, on_closed);
-    MHD_stop_daemon(h->daemon);
-    peers_free(h->peers);
+    connections_free(h->connections);
+    free(h);
 }

@@ -1,15 +1,12 @@
-/* The HTTP front: libmicrohttpd in external epoll mode on the libuv loop. It receives requests,
- * hands them to routes.h, and sends replies; it never blocks. One thread, the loop's, calls
- * everything here. */
+/* The HTTP front: takes requests off connections (connection.h), hands them to routes.h, and sends
+ * replies; it never blocks. One thread, the loop's, calls everything here. */
 #ifndef REMAT_SERVER_HTTP_H
 #define REMAT_SERVER_HTTP_H
 
 #include "api.h"
-#include "body.h"
+#include "connection.h"
 #include "limits.h"
 #include "queue.h"
-
-#include <microhttpd.h>
 
 typedef struct http http;
 typedef struct stream stream;
@@ -37,7 +34,7 @@ enum { QUERY_SIZE = 512 };
 /* One request from its first line to its answer. */
 typedef struct request {
     struct service *service;
-    struct MHD_Connection *connection;
+    connection *connection;
     char method[8];
     unsigned route;
     char id[REMAT_ID_SIZE]; /* of the resource, from the path */
@@ -48,10 +45,10 @@ typedef struct request {
     unsigned limit;
     char *content;
     size_t length, capacity;
-    bool too_large, refused;
+    uint64_t held;   /* bytes counted against the memory of all requests */
+    bool busy;       /* other requests have the memory */
     char coding[16]; /* Content-Encoding of the request; "": none */
     uint64_t start;
-    bool dispatched, answered;
     reply reply;
     /* While a pool thread works for it. */
     task task;
@@ -71,15 +68,15 @@ http *http_new(struct service *s, remat_error *error);
 unsigned http_port(const http *h);
 unsigned http_connections(const http *h);
 
+/* A field of the request's head; NULL: none. */
+const char *http_header(const request *r, const char *name);
+
 /* Answers a request that was not answered in its handler. Call once per request; it may be gone
  * after. */
 void http_answer(request *r);
 
-/* A suspended connection was resumed: it is served in this turn of the loop. */
-void http_wake(http *h);
-
-/* The response of a stream; NULL: out of memory. streams.c has it. */
-struct MHD_Response *stream_response(stream *one);
+/* Frees the request's body and gives back what was counted for it. */
+void http_forget_body(request *r);
 
 /* Stops accepting; answers go on. */
 void http_quiesce(http *h);

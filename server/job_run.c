@@ -99,6 +99,7 @@ void job_end(job *one, job_state state)
     body_release(one->body);
     one->body = NULL;
     job_forget_oldest(j);
+    memory_stir(j->service->memory);
 }
 
 /* Whether the job has to be run again later: another process solves its question, or the store is

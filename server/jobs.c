@@ -282,12 +282,11 @@ void jobs_ask(jobs *j, request *r, question *q, double cost, double wait)
     add_waiter(one, r, wait);
 }
 
-void jobs_ask_tradeoff(jobs *j, request *r, known_profile *profile,
+void jobs_ask_tradeoff(jobs *j, request *r, known_profile *profile, const char *hash,
                        remat_tradeoff_request *tradeoff, double cost, double wait)
 {
-    char key[2 * REMAT_ID_SIZE], hash[REMAT_ID_SIZE];
+    char key[2 * REMAT_ID_SIZE];
     bool refused = refuse_while_stopping(j, r);
-    remat_sha256_hex(r->content, r->length, hash);
     snprintf(key, sizeof key, "tradeoff %s", hash);
     job *one = refused ? NULL : job_of_key(j, key);
     if (one)

@@ -29,8 +29,8 @@ void jobs_save_again(jobs *j);
 void jobs_ask(jobs *j, request *r, question *q, double cost, double wait);
 
 /* The same for a trade-off; both are taken. Its asker is answered or told to come again; it is not
- * durable. */
-void jobs_ask_tradeoff(jobs *j, request *r, known_profile *profile,
+ * durable. hash: of the request's body. */
+void jobs_ask_tradeoff(jobs *j, request *r, known_profile *profile, const char *hash,
                        remat_tradeoff_request *tradeoff, double cost, double wait);
 
 /* NULL: memory knows no such job (the store may). */

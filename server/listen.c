@@ -29,7 +29,8 @@ static unsigned port_of(int fd)
 static bool split_address(const char *listen_text, char *host, size_t size, const char **ret_port)
 {
     const char *colon = strrchr(listen_text, ':');
-    if (!colon || !colon[1] || strspn(colon + 1, "0123456789") != strlen(colon + 1))
+    size_t digits = colon ? strspn(colon + 1, "0123456789") : 0;
+    if (digits == 0 || digits > 5 || colon[1 + digits] || strtoul(colon + 1, NULL, 10) > 65535)
         return false;
     size_t length = (size_t)(colon - listen_text);
     const char *start = listen_text;
@@ -45,22 +46,38 @@ static bool split_address(const char *listen_text, char *host, size_t size, cons
     return true;
 }
 
-static int open_socket(const char *listen_text, remat_error *error)
+/* The caller frees *ret_found. */
+static remat_status find_address(const char *listen_text, struct addrinfo **ret_found,
+                                 remat_error *error)
 {
     char host[256];
     const char *port;
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE}, *found = NULL;
-    if (!split_address(listen_text, host, sizeof host, &port)) {
-        remat_fail(error, REMAT_INVALID, "listen", "listen is \"%s\"; it must be ADDRESS:PORT",
-                   listen_text);
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
+    if (!split_address(listen_text, host, sizeof host, &port))
+        return remat_fail(error, REMAT_INVALID, "listen",
+                          "listen is \"%s\"; it must be ADDRESS:PORT, and a port is at most 65535",
+                          listen_text);
+    int code = getaddrinfo(host[0] ? host : NULL, port, &hints, ret_found);
+    if (code != 0)
+        return remat_fail(error, REMAT_INVALID, "listen", "listen \"%s\": %s", listen_text,
+                          gai_strerror(code));
+    return REMAT_OK;
+}
+
+remat_status listen_check(const char *address, remat_error *error)
+{
+    struct addrinfo *found = NULL;
+    remat_status status = find_address(address, &found, error);
+    if (!status)
+        freeaddrinfo(found);
+    return status;
+}
+
+static int open_socket(const char *listen_text, remat_error *error)
+{
+    struct addrinfo *found = NULL;
+    if (find_address(listen_text, &found, error))
         return -1;
-    }
-    int code = getaddrinfo(host[0] ? host : NULL, port, &hints, &found);
-    if (code != 0) {
-        remat_fail(error, REMAT_INVALID, "listen", "listen \"%s\": %s", listen_text,
-                   gai_strerror(code));
-        return -1;
-    }
     int fd = socket(found->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), on = 1;
     if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0 ||
         bind(fd, found->ai_addr, found->ai_addrlen) != 0 || listen(fd, SOMAXCONN) != 0) {

@@ -1,4 +1,5 @@
 /* rematd: serve, or take care of a store. */
+#include "listen.h"
 #include "service.h"
 #include "tls.h"
 
@@ -102,13 +103,15 @@ static int run_command(const command *c, const config *settings, const char *ope
     return status ? report(&error) : 0;
 }
 
-/* --check-config: what the settings name must be readable. */
+/* --check-config: what the settings name must be there, or could be made. */
 static int check_files(const config *settings)
 {
     tokens t = {0};
     remat_error error;
-    remat_status status = REMAT_OK;
-    if (settings->tokens[0])
+    remat_status status = listen_check(settings->listen, &error);
+    if (!status)
+        status = service_check_store(settings, &error);
+    if (!status && settings->tokens[0])
         status = tokens_load(settings->tokens, &t, &error);
     if (!status && settings->tls_cert[0])
         status = tls_load(settings->tls_cert, settings->tls_key, &error);

@@ -13,7 +13,7 @@ typedef struct lane_state {
 
 struct queue {
     uv_loop_t *loop;
-    lane_state lanes[2];
+    lane_state lanes[LANES];
 };
 
 queue *queue_new(uv_loop_t *loop, unsigned heavy, unsigned heavy_limit)
@@ -22,10 +22,11 @@ queue *queue_new(uv_loop_t *loop, unsigned heavy, unsigned heavy_limit)
     char size[16];
     if (!q)
         return NULL;
-    snprintf(size, sizeof size, "%u", heavy + QUICK_THREADS + LIGHT_THREADS);
+    snprintf(size, sizeof size, "%u", heavy + QUICK_THREADS + LIGHT_THREADS + LARGE_THREADS);
     setenv("UV_THREADPOOL_SIZE", size, 1);
     q->loop = loop;
     q->lanes[LANE_LIGHT] = (lane_state){.threads = LIGHT_THREADS, .limit = UINT32_MAX};
+    q->lanes[LANE_LARGE] = (lane_state){.threads = LARGE_THREADS, .limit = UINT32_MAX};
     q->lanes[LANE_HEAVY] = (lane_state){.threads = heavy, .limit = heavy_limit};
     return q;
 }
@@ -132,6 +133,8 @@ unsigned queue_position(const queue *q, const task *t)
 
 queue_counts queue_count(const queue *q)
 {
-    return (queue_counts){q->lanes[LANE_LIGHT].n_waiting, q->lanes[LANE_LIGHT].n_running,
-                          q->lanes[LANE_HEAVY].n_waiting, q->lanes[LANE_HEAVY].n_running};
+    const lane_state *light = &q->lanes[LANE_LIGHT], *large = &q->lanes[LANE_LARGE],
+                     *heavy = &q->lanes[LANE_HEAVY];
+    return (queue_counts){light->n_waiting + large->n_waiting, light->n_running + large->n_running,
+                          heavy->n_waiting, heavy->n_running};
 }

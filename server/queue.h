@@ -1,5 +1,6 @@
-/* Tasks for the libuv worker pool, in two lanes. Light tasks (parsing, look-ups, encoding) always
- * find a thread; heavy ones (solves) have as many threads as the configuration says, and wait in
+/* Tasks for the libuv worker pool, in three lanes. Light tasks (parsing, look-ups, encoding) always
+ * find a thread; large ones (parsing of large bodies) have one of their own, so that light ones need
+ * not wait for them; heavy ones (solves) have as many threads as the configuration says, and wait in
  * order of their expected cost, bounded. Cheap solves have one thread more, so that they need not
  * wait until a long one ends. libuv's own queue never holds more than the pool has
  * threads.
@@ -11,7 +12,7 @@
 #include <stdbool.h>
 #include <uv.h>
 
-typedef enum lane_kind { LANE_LIGHT, LANE_HEAVY } lane_kind;
+typedef enum lane_kind { LANE_LIGHT, LANE_LARGE, LANE_HEAVY, LANES } lane_kind;
 
 typedef struct task {
     void (*work)(struct task *task); /* on a pool thread */
@@ -27,13 +28,13 @@ typedef struct task {
 
 typedef struct queue queue;
 
-enum { LIGHT_THREADS = 2, QUICK_THREADS = 1 };
+enum { LIGHT_THREADS = 2, LARGE_THREADS = 1, QUICK_THREADS = 1 };
 
 /* Inner updates of a solve that counts as cheap: some tens of milliseconds. */
 #define QUICK_COST 1e8
 
 /* Call before the process first uses libuv's pool: its size becomes heavy + QUICK_THREADS +
- * LIGHT_THREADS. */
+ * LIGHT_THREADS + LARGE_THREADS. */
 queue *queue_new(uv_loop_t *loop, unsigned heavy, unsigned heavy_limit);
 void queue_free(queue *q); /* nothing may be queued or running */
 
@@ -47,7 +48,8 @@ bool queue_withdraw(queue *q, task *t);
 unsigned queue_position(const queue *q, const task *t);
 
 typedef struct queue_counts {
-    unsigned light_waiting, light_running, heavy_waiting, heavy_running;
+    unsigned light_waiting, light_running; /* of both short lanes */
+    unsigned heavy_waiting, heavy_running;
 } queue_counts;
 
 queue_counts queue_count(const queue *q);

@@ -4,6 +4,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum {
+    SMALL_BODY = 1 << 20, /* bytes of a body that holds no profile and no operations */
+    SMALL_BODY_VALUES = 100000,
+    LARGE_WORK = 1 << 20, /* bytes of a body whose work takes long; compressed: a 1024th of it */
+    TREES = 2,            /* a profile's tree, and again while it is checked as it will be stored */
+    BUSY_RETRY_SECONDS = 2,
+    AWAY_RETRY_SECONDS = 2
+};
+
 /* ---- replies ---- */
 
 void reply_body(request *r, int status, body *b)
@@ -22,7 +31,8 @@ void reply_problem(request *r, remat_problem_type type, const remat_error *error
 {
     r->reply = (reply){.status = remat_problem_status(type),
                        .body = body_from_json(remat_problem_encode(type, error), false),
-                       .content_type = "application/problem+json"};
+                       .content_type = "application/problem+json",
+                       .retry_after = type == REMAT_PROBLEM_STORAGE_AWAY ? AWAY_RETRY_SECONDS : 0};
 }
 
 void reply_error(request *r, const remat_error *error)
@@ -68,9 +78,22 @@ static void light_work(task *t)
     r->work(r);
 }
 
+void reply_busy(request *r)
+{
+    remat_error error;
+    body_release(r->reply.body);
+    remat_fail(&error, REMAT_TOO_LARGE, NULL,
+               "the bodies of other requests take the memory that there is for them");
+    reply_problem(r, REMAT_PROBLEM_BUSY, &error);
+    r->reply.retry_after = BUSY_RETRY_SECONDS;
+}
+
 static void light_done(task *t)
 {
     request *r = (request *)((char *)t - offsetof(request, task));
+    http_forget_body(r);
+    if (r->busy)
+        reply_busy(r);
     if (r->after)
         r->after(r);
     else
@@ -83,23 +106,11 @@ bool start_work(request *r, void (*work)(request *r), void (*after)(request *r))
 {
     r->work = work;
     r->after = after;
-    r->task = (task){.work = light_work, .done = light_done, .lane = LANE_LIGHT};
+    bool large = r->length > LARGE_WORK || (r->coding[0] && r->length > LARGE_WORK / 1024);
+    r->task =
+        (task){.work = light_work, .done = light_done, .lane = large ? LANE_LARGE : LANE_LIGHT};
     queue_submit(r->service->queue, &r->task);
     return false;
-}
-
-remat_status parse_content(request *r, json_t **ret_json, remat_error *error)
-{
-    if (!r->coding[0])
-        return remat_json_parse(r->content ? r->content : "", r->length, ret_json, error);
-    char *text = NULL;
-    size_t length = 0;
-    remat_status status = body_decode(r->coding, r->content ? r->content : "", r->length,
-                                      r->service->config.max_body, &text, &length, error);
-    if (!status)
-        status = remat_json_parse(text, length, ret_json, error);
-    free(text);
-    return status;
 }
 
 /* ---- the table ---- */
@@ -113,31 +124,34 @@ typedef struct route {
     const char *name;            /* for metrics and the OpenAPI document */
     id_kind id;
     handler get, post, delete;
-    bool open; /* to everybody, without a token */
+    bool open;  /* to everybody, without a token */
+    bool large; /* its bodies hold profiles or operations */
 } route;
 
 static const route routes[] = {
-    {"/healthz", "", "/healthz", NO_ID, get_health, NULL, NULL, true},
-    {"/readyz", "", "/readyz", NO_ID, get_ready, NULL, NULL, true},
-    {"/metrics", "", "/metrics", NO_ID, get_metrics, NULL, NULL, false},
-    {"/openapi.json", "", "/openapi.json", NO_ID, get_openapi, NULL, NULL, false},
-    {"/", "", "/", NO_ID, get_root, NULL, NULL, true},
-    {"/page/", "", "/page/{file}", FILE_NAME, get_page_file, NULL, NULL, true},
-    {"/v1/profiles", "", "/v1/profiles", NO_ID, list_profiles, post_profile, NULL, false},
-    {"/v1/profiles/", "", "/v1/profiles/{id}", HEX_64, get_profile, NULL, delete_profile, false},
-    {"/v1/schedules", "", "/v1/schedules", NO_ID, list_schedules, post_schedule, NULL, false},
-    {"/v1/schedules/", "", "/v1/schedules/{id}", HEX_64, get_schedule, NULL, NULL, false},
-    {"/v1/schedules/", "/timeline", "/v1/schedules/{id}/timeline", HEX_64, get_timeline, NULL, NULL,
+    {"/healthz", "", "/healthz", NO_ID, get_health, NULL, NULL, true, false},
+    {"/readyz", "", "/readyz", NO_ID, get_ready, NULL, NULL, true, false},
+    {"/metrics", "", "/metrics", NO_ID, get_metrics, NULL, NULL, false, false},
+    {"/openapi.json", "", "/openapi.json", NO_ID, get_openapi, NULL, NULL, false, false},
+    {"/", "", "/", NO_ID, get_root, NULL, NULL, true, false},
+    {"/page/", "", "/page/{file}", FILE_NAME, get_page_file, NULL, NULL, true, false},
+    {"/v1/profiles", "", "/v1/profiles", NO_ID, list_profiles, post_profile, NULL, false, true},
+    {"/v1/profiles/", "", "/v1/profiles/{id}", HEX_64, get_profile, NULL, delete_profile, false,
      false},
+    {"/v1/schedules", "", "/v1/schedules", NO_ID, list_schedules, post_schedule, NULL, false, true},
+    {"/v1/schedules/", "", "/v1/schedules/{id}", HEX_64, get_schedule, NULL, NULL, false, false},
+    {"/v1/schedules/", "/timeline", "/v1/schedules/{id}/timeline", HEX_64, get_timeline, NULL, NULL,
+     false, false},
     {"/v1/schedules/", "/measurements", "/v1/schedules/{id}/measurements", HEX_64,
-     list_measurements, post_measurement, NULL, false},
-    {"/v1/tradeoffs", "", "/v1/tradeoffs", NO_ID, NULL, post_tradeoff, NULL, false},
-    {"/v1/simulations", "", "/v1/simulations", NO_ID, NULL, post_simulation, NULL, false},
-    {"/v1/snapshots", "", "/v1/snapshots", NO_ID, NULL, post_snapshots, NULL, false},
-    {"/v1/solvers", "", "/v1/solvers", NO_ID, get_solvers, NULL, NULL, false},
-    {"/v1/jobs", "", "/v1/jobs", NO_ID, list_jobs, NULL, NULL, false},
-    {"/v1/jobs/", "", "/v1/jobs/{id}", HEX_32, get_job, NULL, delete_job, false},
-    {"/v1/jobs/", "/events", "/v1/jobs/{id}/events", HEX_32, get_job_events, NULL, NULL, false},
+     list_measurements, post_measurement, NULL, false, false},
+    {"/v1/tradeoffs", "", "/v1/tradeoffs", NO_ID, NULL, post_tradeoff, NULL, false, true},
+    {"/v1/simulations", "", "/v1/simulations", NO_ID, NULL, post_simulation, NULL, false, true},
+    {"/v1/snapshots", "", "/v1/snapshots", NO_ID, NULL, post_snapshots, NULL, false, false},
+    {"/v1/solvers", "", "/v1/solvers", NO_ID, get_solvers, NULL, NULL, false, false},
+    {"/v1/jobs", "", "/v1/jobs", NO_ID, list_jobs, NULL, NULL, false, false},
+    {"/v1/jobs/", "", "/v1/jobs/{id}", HEX_32, get_job, NULL, delete_job, false, false},
+    {"/v1/jobs/", "/events", "/v1/jobs/{id}/events", HEX_32, get_job_events, NULL, NULL, false,
+     false},
 };
 enum { N_ROUTES = sizeof routes / sizeof *routes };
 
@@ -227,7 +241,73 @@ bool routes_takes_body(const request *r)
     return strcmp(r->method, "POST") == 0;
 }
 
+uint64_t routes_body_limit(const request *r)
+{
+    uint64_t limit = r->service->config.max_body;
+    return routes[r->route - 1].large || limit < SMALL_BODY ? limit : SMALL_BODY;
+}
+
 bool routes_dispatch(request *r)
 {
     return handler_of(&routes[r->route - 1], r->method)(r);
+}
+
+/* ---- bodies ---- */
+
+/* What a body of this route may hold. A node has some 17 fields and alternatives have more; an edge
+ * is a string, and an operation four values. */
+static remat_json_limits limits_of(const request *r)
+{
+    const config *c = &r->service->config;
+    uint64_t many = UINT64_C(64) * c->max_nodes + UINT64_C(4) * c->max_edges;
+    bool large = routes[r->route - 1].large;
+    return (remat_json_limits){.values = large ? many : SMALL_BODY_VALUES, .nodes = c->max_nodes};
+}
+
+/* Counts bytes against the budget of all requests. */
+static remat_status take_memory(request *r, uint64_t bytes, remat_error *error)
+{
+    memory *m = r->service->memory;
+    if (bytes > memory_budget(m))
+        return remat_fail(error, REMAT_TOO_LARGE, NULL,
+                          "reading the body takes %llu bytes; this server has %llu for that",
+                          (unsigned long long)bytes, (unsigned long long)memory_budget(m));
+    if (!memory_take(m, MEMORY_WORK, bytes)) {
+        r->busy = true;
+        return remat_fail(error, REMAT_TOO_LARGE, NULL,
+                          "the bodies of other requests take too much memory now");
+    }
+    r->held += bytes;
+    return REMAT_OK;
+}
+
+static remat_status decode_content(request *r, remat_json_scan *scan, char **ret_text,
+                                   size_t *ret_length, remat_error *error)
+{
+    const char *content = r->content ? r->content : "";
+    remat_status status =
+        body_measure(r->coding, content, r->length, routes_body_limit(r), scan, ret_length, error);
+    if (!status)
+        status = take_memory(r, *ret_length, error);
+    if (!status)
+        status = body_decode(r->coding, content, r->length, *ret_length, ret_text, error);
+    return status;
+}
+
+remat_status parse_content(request *r, json_t **ret_json, remat_error *error)
+{
+    const remat_json_limits allowed = limits_of(r);
+    remat_json_scan scan;
+    char *decoded = NULL;
+    const char *text = r->content ? r->content : "";
+    size_t length = r->length;
+    remat_json_scan_init(&scan, &allowed);
+    remat_status status = r->coding[0] ? decode_content(r, &scan, &decoded, &length, error)
+                                       : remat_json_scan_feed(&scan, text, length, error);
+    if (!status)
+        status = take_memory(r, TREES * (scan.tree_bytes + length), error);
+    if (!status)
+        status = remat_json_load(decoded ? decoded : text, length, ret_json, error);
+    free(decoded);
+    return status;
 }

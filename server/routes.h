@@ -14,6 +14,9 @@ unsigned routes_scope(const request *r);
 /* Whether the route takes a body. */
 bool routes_takes_body(const request *r);
 
+/* Bytes of a body that the route takes, also after decoding; of a route that was found. */
+uint64_t routes_body_limit(const request *r);
+
 /* Starts the work of a request whose body is there. Either r->reply is filled and true is returned,
  * or http_answer is called later. */
 bool routes_dispatch(request *r);
@@ -25,6 +28,8 @@ const char *const *routes_names(size_t *ret_count);
 void reply_problem(request *r, remat_problem_type type, const remat_error *error);
 /* The problem that a failed call amounts to. */
 void reply_error(request *r, const remat_error *error);
+/* 503: other requests have the memory. What reply there was is dropped. */
+void reply_busy(request *r);
 /* Takes the body; NULL becomes a problem. */
 void reply_body(request *r, int status, body *b);
 /* A schedule, with what caches need to know. Takes the body. */

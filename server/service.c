@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 enum { STOP_TICK_MILLISECONDS = 20, FORGET_JOBS_DAYS = 7 };
 
@@ -52,13 +53,56 @@ remat_status service_open_store(const config *settings, bool read_only, fleet *f
                                          .event = f ? fleet_hear : NULL,
                                          .data = f,
                                          .read_only = read_only,
-                                         .connections =
-                                             settings->workers + QUICK_THREADS + LIGHT_THREADS,
+                                         .connections = settings->workers + QUICK_THREADS +
+                                                        LIGHT_THREADS + LARGE_THREADS,
                                          .lease_seconds = settings->lease_seconds};
     if (!read_only && !remat_store_is_url(settings->store) && !make_folders(settings->store))
         return remat_fail(error, REMAT_IO, "store", "cannot make the folder of %s: %s",
                           settings->store, strerror(errno));
     return remat_store_open(settings->store, &options, ret_store, error);
+}
+
+static remat_status fail_store(const char *path, const char *why, remat_error *error)
+{
+    return remat_fail(error, REMAT_INVALID, "store", "store %s: %s", path, why);
+}
+
+/* The folder that is there already, of those above path. */
+static void folder_above(char *path)
+{
+    do {
+        char *slash = strrchr(path, '/');
+        if (!slash)
+            snprintf(path, 2, ".");
+        else
+            slash[slash == path] = '\0';
+    } while (access(path, F_OK) != 0 && errno == ENOENT && strlen(path) > 1);
+}
+
+remat_status service_check_store(const config *settings, remat_error *error)
+{
+    const char *path = settings->store;
+    char folder[sizeof settings->store], *name = NULL;
+    struct stat entry;
+    if (remat_store_is_url(path)) {
+        remat_status status = remat_store_place_name(path, &name, error);
+        free(name);
+        return status;
+    }
+    if (stat(path, &entry) == 0) {
+        if (!S_ISREG(entry.st_mode))
+            return fail_store(path, "it is there and not a file", error);
+        return access(path, R_OK | W_OK) == 0 ? REMAT_OK : fail_store(path, strerror(errno), error);
+    }
+    if (errno != ENOENT)
+        return fail_store(path, strerror(errno), error);
+    if (path[strlen(path) - 1] == '/')
+        return fail_store(path, "a file is needed, not a folder", error);
+    snprintf(folder, sizeof folder, "%s", path);
+    folder_above(folder);
+    if (stat(folder, &entry) != 0 || access(folder, W_OK | X_OK) != 0)
+        return fail_store(path, strerror(errno), error);
+    return S_ISDIR(entry.st_mode) ? REMAT_OK : fail_store(path, strerror(ENOTDIR), error);
 }
 
 /* ---- stopping ---- */
@@ -168,11 +212,13 @@ static remat_status start(service *s, remat_error *error)
     s->limits = limits_new();
     s->streams = streams_new(s);
     s->queue = queue_new(s->loop, s->config.workers, s->config.queue_limit);
+    s->memory = memory_new(s->loop, s->queue, s->config.body_memory);
     s->team = team_new(s->config.workers);
     s->engine = engine_new(&s->config, s->store, &s->metrics, s->team);
     s->jobs = jobs_new(s);
     s->retention = retention_new(s);
-    if (!s->limits || !s->streams || !s->queue || !s->engine || !s->jobs || !s->retention)
+    if (!s->limits || !s->streams || !s->queue || !s->memory || !s->engine || !s->jobs ||
+        !s->retention)
         return remat_fail_memory(error);
     uv_timeval64_t now;
     uint64_t forgotten;
@@ -232,6 +278,7 @@ int service_run(const config *settings, int argc, char **argv)
     s.jobs = NULL; /* for news that still comes in */
     streams_free(s.streams);
     retention_free(s.retention);
+    memory_free(s.memory);
     uv_run(&loop, UV_RUN_DEFAULT);
     remat_store_close(s.store);
     fleet_free(s.fleet);

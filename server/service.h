@@ -8,6 +8,7 @@
 #include "http.h"
 #include "jobs.h"
 #include "limits.h"
+#include "memory.h"
 #include "metrics.h"
 #include "queue.h"
 #include "retention.h"
@@ -26,6 +27,7 @@ typedef struct service {
     team *team;
     engine *engine;
     queue *queue;
+    memory *memory;
     jobs *jobs;
     fleet *fleet;
     http *http;
@@ -40,6 +42,9 @@ typedef struct service {
 /* Serves until SIGTERM or SIGINT; at SIGHUP reads tokens, certificate and configuration again (argc
  * and argv as config_read got them). Returns the exit status of the process. */
 int service_run(const config *settings, int argc, char **argv);
+
+/* Whether the configured store could be opened to serve it; nothing is opened or made. */
+remat_status service_check_store(const config *settings, remat_error *error);
 
 /* Opens the configured store. To serve or change it, making its folder if it is not there; read_only
  * beside a daemon that may be serving it. f hears of its events, unless NULL. */

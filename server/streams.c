@@ -8,19 +8,19 @@
 #include <string.h>
 #include <utlist.h>
 
-enum { TICK_MILLISECONDS = 100, BUFFER = 4096 };
+enum { TICK_MILLISECONDS = 100 };
 #define REPEAT_NANOSECONDS UINT64_C(1000000000)
 
 struct stream {
     streams *list;
-    struct MHD_Connection *connection;
+    connection *connection;
     struct stream *prev, *next;
     char job[REMAT_ID_SIZE];
-    char *text; /* of the event under way */
-    size_t length, sent;
+    char *text; /* of the event that is to be sent; NULL: none */
+    size_t length;
     char seen[96];   /* what was told last, but for the clock */
     uint64_t told;   /* uv_hrtime */
-    bool suspended;  /* nothing to send for now */
+    bool begun;      /* its head has gone */
     bool last_event; /* after it the stream ends */
     task look;       /* into the store, for a job of another daemon */
     bool looking, abandoned;
@@ -67,19 +67,26 @@ static void tell(stream *one, json_t *job)
     free(one->text);
     one->text = text;
     one->length = (size_t)length;
-    one->sent = 0;
     one->told = now;
     memcpy(one->seen, news, sizeof news);
 }
 
-/* Goes on with the connection if there is something to send. */
-static void wake(stream *one)
+/* Sends what there is to send. The stream may be gone after. */
+static void push(stream *one)
 {
-    if (!one->suspended || (!one->last_event && one->sent == one->length))
+    if (!one->begun)
         return;
-    one->suspended = false;
-    MHD_resume_connection(one->connection);
-    http_wake(one->list->service->http);
+    char *text = one->text;
+    bool last = one->last_event;
+    connection *c = one->connection;
+    one->text = NULL;
+    one->begun = !last;
+    streams *list = one->list;
+    unsigned n = list->n;
+    if (text)
+        connection_stream_piece(c, text, one->length);
+    if (last && list->n == n)
+        connection_stream_end(c);
 }
 
 /* ---- jobs of other daemons ---- */
@@ -104,11 +111,13 @@ static void look_done(task *t)
         free(one);
         return;
     }
-    if (job)
+    if (one->begun && !connection_drained(one->connection))
+        json_decref(job); /* it is looked for again */
+    else if (job)
         tell(one, job);
     else
         one->last_event = true;
-    wake(one);
+    push(one);
 }
 
 static void look(stream *one)
@@ -127,39 +136,27 @@ static void on_tick(uv_timer_t *timer)
     stream *one, *next;
     DL_FOREACH_SAFE(list->open, one, next)
     {
-        if (one->last_event || one->sent < one->length)
+        if (!one->begun || !connection_drained(one->connection))
             continue;
         json_t *job = jobs_describe(list->service->jobs, one->job);
         if (job)
             tell(one, job);
         else
             look(one);
-        wake(one);
+        push(one);
     }
 }
 
-/* ---- libmicrohttpd's callbacks ---- */
+/* ---- the connection ---- */
 
-static ssize_t read_stream(void *data, uint64_t position, char *buffer, size_t size)
+void streams_begin(stream *one)
 {
-    (void)position;
-    stream *one = data;
-    size_t left = one->length - one->sent, n = left < size ? left : size;
-    if (n > 0) {
-        memcpy(buffer, one->text + one->sent, n);
-        one->sent += n;
-        return (ssize_t)n;
-    }
-    if (one->last_event)
-        return MHD_CONTENT_READER_END_OF_STREAM;
-    one->suspended = true;
-    MHD_suspend_connection(one->connection);
-    return 0;
+    one->begun = true;
+    push(one);
 }
 
-static void close_stream(void *data)
+void streams_closed(stream *one)
 {
-    stream *one = data;
     streams *list = one->list;
     DL_DELETE(list->open, one);
     if (--list->n == 0)
@@ -169,15 +166,6 @@ static void close_stream(void *data)
         one->abandoned = true; /* look_done frees it */
     else
         free(one);
-}
-
-struct MHD_Response *stream_response(stream *one)
-{
-    struct MHD_Response *response =
-        MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BUFFER, read_stream, one, close_stream);
-    if (!response)
-        close_stream(one);
-    return response;
 }
 
 /* ---- the list ---- */
@@ -206,11 +194,11 @@ void streams_open(request *r, json_t *first)
 
 void streams_stop(streams *list)
 {
-    stream *one;
-    DL_FOREACH(list->open, one)
+    stream *one, *next;
+    DL_FOREACH_SAFE(list->open, one, next)
     {
         one->last_event = true;
-        wake(one);
+        push(one);
     }
 }
 

@@ -27,6 +27,10 @@ static remat_status status_of_type(remat_problem_type type)
     switch (type) {
     case REMAT_PROBLEM_INVALID_REQUEST:
     case REMAT_PROBLEM_INVALID_PROFILE:
+    case REMAT_PROBLEM_MALFORMED:
+    case REMAT_PROBLEM_EXPECTATION:
+    case REMAT_PROBLEM_MISDIRECTED:
+    case REMAT_PROBLEM_VERSION:
     case REMAT_PROBLEM_METHOD_NOT_ALLOWED:
     case REMAT_PROBLEM_UNSUPPORTED_MEDIA_TYPE:
         return REMAT_INVALID;
@@ -35,6 +39,7 @@ static remat_status status_of_type(remat_problem_type type)
     case REMAT_PROBLEM_CANCELLED:
         return REMAT_CANCELLED;
     case REMAT_PROBLEM_TOO_LARGE:
+    case REMAT_PROBLEM_HEAD_TOO_LARGE:
         return REMAT_TOO_LARGE;
     case REMAT_PROBLEM_INFEASIBLE_BUDGET:
         return REMAT_INFEASIBLE;
@@ -42,9 +47,11 @@ static remat_status status_of_type(remat_problem_type type)
         return REMAT_NOT_ACCEPTED;
     case REMAT_PROBLEM_UNAUTHORIZED:
     case REMAT_PROBLEM_FORBIDDEN:
+    case REMAT_PROBLEM_FOREIGN_ORIGIN:
     case REMAT_PROBLEM_RATE_LIMITED:
     case REMAT_PROBLEM_INTERNAL:
     case REMAT_PROBLEM_STORAGE:
+    case REMAT_PROBLEM_STORAGE_AWAY:
     case REMAT_PROBLEM_BUSY:
     case REMAT_PROBLEM_STOPPING:
         break;

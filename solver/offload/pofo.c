@@ -88,7 +88,9 @@ static remat_status estimate(const remat_problem *problem, remat_estimate *ret_e
         return status;
     if (remat_offload_possible(problem->link)) {
         uint32_t n = problem->profile->n_nodes, slots = choose_slots(problem);
-        sum.table_bytes += lists.table_bytes + (slots ? slot_bytes(n, slots) : 0);
+        uint64_t bytes = lists.table_bytes + (slots ? slot_bytes(n, slots) : 0);
+        sum.table_bytes += bytes;
+        sum.least_bytes += sum.least_bytes ? bytes : 0; /* rotor's part alone can be coarser */
         sum.updates += 3 * lists.updates + slot_updates(n, slots);
     }
     *ret_estimate = sum;

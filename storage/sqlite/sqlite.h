@@ -41,7 +41,7 @@ typedef struct sqlite_write sqlite_write;
 
 typedef struct sqlite_store {
     remat_store base;
-    int lock_file; /* -1 when read_only */
+    int lock_file, own_lock; /* of the file beside the store and of itself; -1 when read_only */
 
     pthread_mutex_t pool_lock; /* of the three below */
     pthread_cond_t pool_free;

@@ -245,10 +245,25 @@ static remat_status absolute_path(const char *path, char **ret_path, remat_error
     return REMAT_OK;
 }
 
+static remat_status lock_file(const char *path, const char *name, mode_t mode, int *ret_file,
+                              remat_error *error)
+{
+    *ret_file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, mode);
+    if (*ret_file < 0)
+        return remat_fail(error, REMAT_IO, NULL, "cannot open %s: %s", path, strerror(errno));
+    if (flock(*ret_file, LOCK_EX | LOCK_NB) == 0)
+        return REMAT_OK;
+    return errno == EWOULDBLOCK
+               ? remat_fail(error, REMAT_IO, NULL, "%s is in use by another process", name)
+               : remat_fail(error, REMAT_IO, NULL, "cannot lock %s: %s", path, strerror(errno));
+}
+
 /* One daemon per store: a second would be safe for the data, but neither would know of the other's
- * jobs and drops. The lock is on a file beside the store, since closing any descriptor of the store
- * itself would release SQLite's own locks. It stays behind, empty, and means nothing without its
- * holder. */
+ * jobs and drops, and through a hard link each would have a log of its own. So the file itself is
+ * locked, whatever name led to it; flock and SQLite's locks do not see each other. Closing any
+ * descriptor of the store would release SQLite's own locks in this process: therefore a file beside
+ * it is locked first, which keeps a second opening by the same name away from the store itself, and
+ * the descriptor is closed after the last connection. */
 static remat_status lock(sqlite_store *store, remat_error *error)
 {
     size_t size = strlen(store->base.name) + sizeof ".lock";
@@ -256,17 +271,10 @@ static remat_status lock(sqlite_store *store, remat_error *error)
     if (!path)
         return remat_fail_memory(error);
     snprintf(path, size, "%s.lock", store->base.name);
-    remat_status status = REMAT_OK;
-    store->lock_file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-    if (store->lock_file < 0)
-        status = remat_fail(error, REMAT_IO, NULL, "cannot open %s: %s", path, strerror(errno));
-    else if (flock(store->lock_file, LOCK_EX | LOCK_NB) != 0)
-        status =
-            errno == EWOULDBLOCK
-                ? remat_fail(error, REMAT_IO, NULL, "%s is in use by another process",
-                             store->base.name)
-                : remat_fail(error, REMAT_IO, NULL, "cannot lock %s: %s", path, strerror(errno));
+    remat_status status = lock_file(path, store->base.name, 0644, &store->lock_file, error);
     free(path);
+    if (status == REMAT_OK)
+        status = lock_file(store->base.name, store->base.name, 0644, &store->own_lock, error);
     return status;
 }
 
@@ -378,6 +386,8 @@ static void close_store(remat_store *base)
     }
     /* The last connection to close moves the log into the database. */
     sqlite_connection_close(store->writer);
+    if (store->own_lock >= 0)
+        close(store->own_lock);
     if (store->lock_file >= 0)
         close(store->lock_file);
     pthread_cond_destroy(&store->pool_free);
@@ -392,7 +402,7 @@ static remat_status open_new(const char *path, const remat_store_options *option
     sqlite_store *store = calloc(1, sizeof *store);
     if (!store)
         return remat_fail_memory(error);
-    store->lock_file = -1;
+    store->lock_file = store->own_lock = -1;
     pthread_mutex_init(&store->pool_lock, NULL);
     pthread_cond_init(&store->pool_free, NULL);
     remat_status status = open_store(store, path, options, error);

@@ -248,8 +248,8 @@ def test_container_file():
     assert f"--uid {user} " in text and f"runAsUser: {user}" in (DEPLOY / "kubernetes" / "sqlite.yaml").read_text()
     assert "HEALTHCHECK" in text and "/readyz" in text and "EXPOSE 7070" in text
     code, linked = run("ldd", BUILD / "server" / "rematd")
-    named = set(re.findall(r"lib(microhttpd|jansson|sqlite3|pq|uv|zstd|nettle|gnutls)", text))
-    for library in re.findall(r"lib(microhttpd|jansson|sqlite3|pq|uv|zstd|nettle|gnutls)\.so", linked):
+    named = set(re.findall(r"lib(jansson|sqlite3|pq|uv|zstd|nettle|gnutls)", text))
+    for library in re.findall(r"lib(jansson|sqlite3|pq|uv|zstd|nettle|gnutls)\.so", linked):
         assert library in named, f"rematd needs lib{library}"
 
 
@@ -266,7 +266,7 @@ def test_package(tmp_path):
                  "system/rematd.service", "system/rematd.socket"):
         assert path + "\n" in listed, path
     needs = run("dpkg", "-f", package, "Depends")[1]
-    assert "libmicrohttpd12" in needs and "libsqlite3-0" in needs
+    assert "libuv1" in needs and "libsqlite3-0" in needs
     scripts = tmp_path / "scripts"
     assert run("dpkg", "-e", package, scripts)[0] == 0
     assert "remat.conf" in (scripts / "postinst").read_text() and "rematd.socket" in (scripts / "postinst").read_text()

@@ -4,12 +4,13 @@ import copy
 import os
 import random
 import sqlite3
+import subprocess
 import threading
 import time
 
 import pytest
 
-from conftest import SLOW, profile
+from conftest import BUILD, SLOW, profile
 
 KILLS = int(os.environ.get("REMAT_ROUNDS", "25"))
 
@@ -223,8 +224,6 @@ def test_configuration(make_service, tmp_path):
                   ["--log-level", "loud"]):
         result = service.command(*words)
         assert result.returncode == 2 and result.stderr, words
-    import subprocess
-    from conftest import BUILD
     binary = str(BUILD / "server" / "rematd")
     shown = subprocess.run([binary, "--check-config"], capture_output=True, text=True,
                            env=dict(os.environ, REMATD_WORKERS="3", REMATD_STORE=str(tmp_path / "s.db")))
@@ -237,3 +236,20 @@ def test_configuration(make_service, tmp_path):
     assert taken.returncode == 1 and "cannot listen" in taken.stderr
     text = subprocess.run([binary, "--help"], capture_output=True, text=True).stdout
     assert "--store" in text and "REMATD_" in text
+
+
+def test_one_daemon_per_store_by_any_name(make_service, tmp_path):
+    """The file is locked, not its name: not through a symbolic link, a hard link, or another folder of the same disk."""
+    service = make_service()
+    by_symbol, by_hard, elsewhere = tmp_path / "symbol.db", tmp_path / "hard.db", tmp_path / "folder"
+    by_symbol.symlink_to(service.store)
+    by_hard.hardlink_to(service.store)
+    elsewhere.symlink_to(service.folder, target_is_directory=True)
+    for path in (service.store, by_symbol, by_hard, elsewhere / service.store.name):
+        other = subprocess.run([BUILD / "server" / "rematd", "--listen", "127.0.0.1:0", "--store", path],
+                               capture_output=True, text=True, timeout=60 * SLOW)
+        assert other.returncode == 1 and "in use by another process" in other.stderr, path
+    assert service.push("vgg19.chain")["profile_id"]
+    service.stop()
+    by_hard.unlink()
+    assert service.command("check").returncode == 0

@@ -278,6 +278,37 @@ def test_database_restarts_under_load(make_replica, database):
     assert any("again" in line.get("text", "") and "connected" in line.get("text", "") for line in lines)
 
 
+def test_database_away(make_replica, database):
+    """What memory holds is served on; all else is 503 and says when to come again, and never 500."""
+    replica = make_replica()
+    known = replica.push("vgg19.chain")["profile_id"]
+    question = {"profile_id": known, "budget": "80%", "solver": "rotor"}
+    asked = replica.post("/v1/schedules", question)
+    path = f"/v1/schedules/{asked.json['schedule_id']}"
+    database.control("stop")
+    try:
+        for _ in range(3):
+            assert replica.get(path).body == asked.body
+            assert replica.post("/v1/schedules", question).body == asked.body
+            same = replica.post("/v1/schedules", dict(question, wait=5))  # the same question in other words
+            assert same.status == 200 and same.body == asked.body
+            for method, where, body in (("POST", "/v1/profiles", big_chain(7)), ("GET", "/v1/profiles", None),
+                                        ("GET", f"/v1/profiles/{'0' * 64}", None), ("DELETE", f"/v1/profiles/{known}", None),
+                                        ("GET", f"/v1/schedules/{'0' * 64}", None), ("GET", f"/v1/jobs/{'0' * 32}", None),
+                                        ("POST", "/v1/schedules", dict(question, profile_id="0" * 64)),
+                                        ("POST", "/v1/schedules", dict(question, budget="85%")),
+                                        ("POST", "/v1/tradeoffs", {"profile_id": known, "points": 5, "solver": "pofo",
+                                                                   "link": {"bytes_per_time_unit": 900}})):
+                answer = replica.call(method, where, body)
+                assert answer.status == 503 and int(answer.headers["Retry-After"]) > 0, (method, where, answer.body)
+                assert answer.json["type"] == "/problems/storage-away"
+    finally:
+        database.control("start")
+    wait_until(lambda: replica.get("/readyz").status == 200, 10)
+    assert replica.get(path).body == asked.body
+    assert replica.post("/v1/profiles", big_chain(7)).status == 201
+
+
 def test_kill_nine_loses_nothing_acknowledged(make_replica):
     replicas = [make_replica() for _ in range(3)]
     draw = random.Random(5)

@@ -219,7 +219,7 @@ def test_hundred_megabytes(rematd):
     connection.close()
     # An announcement beyond all measure is not waited for.
     with socket.create_connection(("127.0.0.1", rematd.port), timeout=60 * SLOW) as raw:
-        raw.sendall(b"POST /v1/profiles HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        raw.sendall(b"POST /v1/profiles HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
                     b"Content-Length: 99999999999999\r\n\r\n")
         assert raw.recv(100).split()[1] == b"413"
     assert rematd.get("/healthz").status == 200
@@ -239,19 +239,19 @@ def raw_status(service, request):
 
 
 def test_unclear_framing(rematd):
-    head = b"POST /v1/profiles HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    head = b"POST /v1/profiles HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     assert raw_status(rematd, head + b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n") == 400
     assert raw_status(rematd, head + b"Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}x") == 400
     assert raw_status(rematd, b"GET /healthz HTTP/1.1\r\n\r\n") == 400  # no Host
     assert raw_status(rematd, b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03") in (400, None)
-    assert raw_status(rematd, b"GET /healthz HTTP/1.1\r\nHost: x\r\nX-Long: " + b"a" * 40000 + b"\r\n\r\n") in (431, None)
+    assert raw_status(rematd, b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Long: " + b"a" * 40000 + b"\r\n\r\n") in (431, None)
     assert rematd.get("/healthz").status == 200
 
 
 def test_clients_that_go_away(rematd):
     """Cut off in the middle of the head, of the body, of the wait, of the answer."""
     body = json.dumps(profile("resnet50.flops")).encode()
-    head = (b"POST /v1/profiles HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: "
+    head = (b"POST /v1/profiles HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: "
             + str(len(body)).encode() + b"\r\n\r\n")
     whole = head + body
     for cut in (1, 30, len(head), len(head) + 1000, len(whole) - 1, len(whole)):

@@ -92,9 +92,22 @@ def test_wrong_links(rematd):
     for link, field in (({}, "link"), ({"preset": "floppy"}, "link.preset"), ({"bandwidth": "fast"}, "link.bandwidth"),
                         ({"bytes_per_time_unit": -1}, "link.bytes_per_time_unit"), ({"to_host": 3}, "link"),
                         ({"preset": "pcie3-x16", "bandwidth": "1GB/s"}, "link"), ({"speed": 3}, "link.speed"),
+                        ({"bytes_per_time_unit": 5e-324}, "link.bytes_per_time_unit"),
+                        ({"bytes_per_time_unit": 1e-300}, "link.bytes_per_time_unit"),
+                        ({"to_host": 1e-300, "to_device": 1}, "link.to_host"),
+                        ({"to_host": 1, "to_device": 5e-324}, "link.to_device"),
+                        ({"bytes_per_time_unit": 3, "latency": 1e308}, "link.latency"),
                         ({"bytes_per_time_unit": 3, "latency": -1}, "link.latency")):
         answer = ask(rematd, summary["profile_id"], "50%", solver="pofo", link=link)
         assert answer.status == 400 and answer.json["field"] == field, (link, answer.body)
+    for link in ({"bytes_per_time_unit": 1e-200}, {"bytes_per_time_unit": 1, "latency": 1e200},
+                 {"bytes_per_time_unit": 0}, {"to_host": 1e-200, "to_device": 0}):  # slow, but their times are finite
+        for solver in ("pofo", "auto"):
+            answer = ask(rematd, summary["profile_id"], "60%", solver=solver, link=link)
+            assert answer.status in (200, 422), (link, answer.body)
+        moved = [["F", 0], ["O", 0], ["D", 0], ["P", 0]]
+        body = {"profile_id": summary["profile_id"], "operations": moved, "link": link}
+        assert rematd.post("/v1/simulations", body).status in (200, 400), link
     units = profile("join-4-10-12")
     answer = rematd.post("/v1/schedules", {"profile": units, "budget": 30, "link": {"preset": "pcie3-x16"}})
     assert answer.status == 400 and "units" in answer.json["detail"]
@@ -109,3 +122,13 @@ def test_a_curve_with_a_link(rematd):
                                           "budgets": [p["budget"] for p in points]}).json
     for one, other in zip(points, plain):
         assert not other["feasible"] or (one["feasible"] and one["makespan"] <= other["makespan"] * (1 + 1e-9))
+
+
+def test_times_that_add_up_to_more_than_numbers_hold(rematd):
+    """Every time of the profile is finite, but not their sum over the operations."""
+    slow = {"format": "remat-profile/1", "name": "slow", "nodes": [
+        {"id": "a", "forward_time": 2e307, "backward_time": 1, "output_bytes": 1},
+        {"id": "b", "inputs": ["a"], "forward_time": 1, "output_bytes": 0}]}
+    again = [["F", 0], ["D", 0]] * 20 + [["A", 0], ["A", 1], ["B", 1], ["B", 0]]
+    answer = rematd.post("/v1/simulations", {"profile": slow, "operations": again})
+    assert answer.status == 400 and answer.json["field"] == "operations", answer.body

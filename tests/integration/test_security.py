@@ -3,6 +3,8 @@
 import http.client
 import json
 import os
+import pathlib
+import re
 import signal
 import socket
 import ssl
@@ -138,7 +140,7 @@ def test_limits_of_an_address(make_service):
     for one in open_ones:
         one.settimeout(2 * SLOW)
         try:
-            one.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            one.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
             alive += one.recv(100).startswith(b"HTTP/1.1 200")
         except OSError:
             pass
@@ -162,7 +164,7 @@ def test_a_client_that_trickles_is_cut_off(make_service):
     service = make_service("--idle-seconds", "2", "--receive-seconds", "2")
     one = socket.create_connection(("127.0.0.1", service.port))
     one.settimeout(0.2)
-    one.sendall(b"POST /v1/profiles HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n")
+    one.sendall(b"POST /v1/profiles HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n")
     start, closed = time.monotonic(), False
     while time.monotonic() - start < 45 * SLOW and not closed:
         try:
@@ -214,7 +216,7 @@ def test_tls_and_a_new_certificate(make_service, tmp_path):
     wait_for_log(service, "reloaded")
     assert https_get(service.port, "/healthz", second[0])[0] == 200
     plain = socket.create_connection(("127.0.0.1", service.port))
-    plain.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+    plain.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
     assert not plain.recv(100).startswith(b"HTTP/1.1 200")
     plain.close()
 
@@ -313,7 +315,7 @@ def test_socket_handed_over(tmp_path):
     notify.bind(str(tmp_path / "notify"))
     notify.settimeout(30 * SLOW)
     early = socket.create_connection(("127.0.0.1", port))
-    early.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+    early.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
     command = ["sh", "-c", "LISTEN_PID=$$ LISTEN_FDS=1 exec \"$@\" 3<&0 </dev/null", "sh", str(REMATD),
                "--listen", "127.0.0.1:1", "--store", str(tmp_path / "store.db")]
     process = subprocess.Popen(command, stdin=listener.fileno(), stderr=(tmp_path / "log").open("wb"),
@@ -330,3 +332,95 @@ def test_socket_handed_over(tmp_path):
     finally:
         process.kill()
         listener.close()
+
+
+def test_old_versions_of_tls_are_refused(make_service, tmp_path):
+    cert, key = certificate(tmp_path, "one")
+    service = make_service("--tls-cert", str(cert), "--tls-key", str(key))
+
+    def version(least, most, ciphers="ALL:@SECLEVEL=0"):
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        context.set_ciphers(ciphers)
+        context.minimum_version, context.maximum_version = least, most
+        with socket.create_connection(("127.0.0.1", service.port), timeout=10 * SLOW) as raw:
+            with context.wrap_socket(raw) as secure:
+                return secure.version(), secure.cipher()[0]
+
+    V = ssl.TLSVersion
+    assert version(V.TLSv1_3, V.TLSv1_3)[0] == "TLSv1.3"
+    name, cipher = version(V.TLSv1_2, V.TLSv1_2)
+    assert name == "TLSv1.2" and cipher.startswith("ECDHE") and ("GCM" in cipher or "CHACHA20" in cipher)
+    for old in (V.TLSv1, V.TLSv1_1):
+        with pytest.raises((ssl.SSLError, OSError)):
+            version(old, old)
+    for weak in ("AES128-SHA256:@SECLEVEL=0", "AES256-GCM-SHA384", "ECDHE-ECDSA-AES128-SHA"):  # no forward secrecy, or CBC
+        with pytest.raises((ssl.SSLError, OSError)):
+            version(V.TLSv1_2, V.TLSv1_2, weak)
+
+
+def test_large_bodies_over_tls(make_service, tmp_path):
+    """Both ways, on one connection, larger than what records and buffers hold."""
+    cert, key = certificate(tmp_path, "one")
+    service = make_service("--tls-cert", str(cert), "--tls-key", str(key))
+    connection = http.client.HTTPSConnection("127.0.0.1", service.port, timeout=60 * SLOW,
+                                             context=ssl.create_default_context(cafile=str(cert)))
+    document = big_chain(20000)
+    for _ in range(3):
+        connection.request("POST", "/v1/profiles", json.dumps(document), {"Content-Type": "application/json"})
+        posted = connection.getresponse()
+        known = json.loads(posted.read())["profile_id"]
+        connection.request("GET", f"/v1/profiles/{known}", headers={"Accept-Encoding": "identity"})
+        answer = connection.getresponse()
+        assert json.loads(answer.read())["profile"]["nodes"] == document["nodes"]
+    connection.close()
+
+
+def test_check_config_refuses_nonsense(tmp_path):
+    """What would fail, or mean something else than it says, at the start."""
+    file, good = tmp_path / "file", ["--listen", "127.0.0.1:0", "--store", str(tmp_path / "new" / "store.db")]
+    file.write_text("text")
+
+    def check(*words):
+        return subprocess.run([str(REMATD), "--check-config", *good, *words], capture_output=True, text=True, timeout=60 * SLOW)
+
+    assert check().returncode == 0 and not (tmp_path / "new").exists()
+    for words, said in ((["--listen", "127.0.0.1"], "ADDRESS:PORT"), (["--listen", "127.0.0.1:"], "ADDRESS:PORT"),
+                        (["--listen", "127.0.0.1:99999"], "65535"), (["--listen", "127.0.0.1:65536"], "65535"),
+                        (["--listen", "127.0.0.1:-1"], "ADDRESS:PORT"), (["--listen", "127.0.0.1:http"], "ADDRESS:PORT"),
+                        (["--listen", "300.1.2.3:80"], "300.1.2.3"), (["--listen", "no such name:80"], "no such name"),
+                        (["--store", str(tmp_path)], "not a file"), (["--store", f"{file}/store.db"], "store"),
+                        (["--store", "/dev/null/x"], "store"), (["--store", "/dev/null"], "not a file"),
+                        (["--store", f"{tmp_path}/none/"], "folder"),
+                        (["--workers", "1.5"], "whole"), (["--workers", "4KB"], "whole"), (["--workers", "1e2"], "1e2"),
+                        (["--workers", "0"], "0"), (["--max-nodes", "12.0"], "whole"), (["--memory-limit", "1048576.5"], "whole"),
+                        (["--memory-limit", "-1"], "-1"), (["--memory-limit", "50%"], "50%"), (["--cache-bytes", "inf"], "inf")):
+        done = check(*words)
+        assert done.returncode in (1, 2) and said in done.stderr and not done.stdout.startswith("Traceback"), (words, done)
+    for words in (["--memory-limit", "1.5GiB"], ["--listen", "[::1]:65535"], ["--listen", "localhost:0"], ["--listen", ":0"],
+                  ["--store", str(file)]):
+        assert check(*words).returncode == 0, (words, check(*words).stderr)
+
+
+def test_workers_are_those_of_the_control_group(tmp_path):
+    """In a container the machine's cores are not all to be had."""
+    def setting(name, before=""):
+        said = subprocess.run(["sh", "-c", f"{before} exec {REMATD} --check-config --store {tmp_path}/store.db"],
+                              capture_output=True, text=True, check=True).stdout
+        return int(re.search(f"^{name} = (.*)$", said, re.M)[1])
+
+    assert 1 <= setting("workers") <= len(os.sched_getaffinity(0))
+    assert setting("workers", "taskset -cp 0 $$ >/dev/null;") == 1
+    group = pathlib.Path("/sys/fs/cgroup") / ("cpu" if pathlib.Path("/sys/fs/cgroup/cpu").is_dir() else "") / f"remat-{os.getpid()}"
+    try:
+        group.mkdir()
+        if (group / "cpu.max").exists():
+            (group / "cpu.max").write_text("100000 100000")
+        else:
+            (group / "cpu.cfs_quota_us").write_text("100000")
+    except OSError:
+        pytest.skip("control groups cannot be made here")
+    try:
+        assert setting("workers", f"echo $$ >{group}/cgroup.procs;") == 1
+    finally:
+        group.rmdir()
