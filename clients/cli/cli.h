@@ -15,8 +15,9 @@ struct cli {
 
     /* Options; NULL, 0 and false where they are not given. */
     const char *server, *output, *budget, *reserved, *solver, *profile, *name, *cursor;
-    json_t *link;           /* object, owned */
-    json_t *layout;         /* owned */
+    json_t *link;   /* object, owned */
+    json_t *layout; /* owned */
+    const char *effort;
     json_t *solver_options; /* object, owned */
     json_t *budgets;        /* array, owned */
     unsigned points, limit;

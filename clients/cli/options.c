@@ -44,6 +44,7 @@ typedef enum option_id {
     OPTION_LIMIT,
     OPTION_LINK,
     OPTION_ALIGNMENT,
+    OPTION_EFFORT,
     OPTION_NO_LAYOUT
 } option_id;
 
@@ -66,6 +67,7 @@ static const struct {
     {"link", OPTION_LINK, true, SOLVE | CURVE},
     {"alignment", OPTION_ALIGNMENT, true, SOLVE},
     {"no-layout", OPTION_NO_LAYOUT, false, SOLVE},
+    {"effort", OPTION_EFFORT, true, SOLVE},
     {"wait", OPTION_WAIT, true, SOLVE | CURVE},
     {"local", OPTION_LOCAL, false, SOLVE | CURVE | SIMULATE | SNAPSHOTS | SOLVERS},
     {"points", OPTION_POINTS, true, CURVE},
@@ -235,6 +237,9 @@ static int take(struct cli *cli, option_id id, const char *value)
         return CLI_OK;
     case OPTION_SOLVER:
         cli->solver = value;
+        return CLI_OK;
+    case OPTION_EFFORT:
+        cli->effort = value;
         return CLI_OK;
     case OPTION_PROFILE:
         cli->profile = value;

@@ -34,6 +34,7 @@ _remat()
             _remat_words "auto $names" "$current"
             return
             ;;
+        --effort) _remat_words "quick thorough" "$current"; return ;;
         --budget|-b) _remat_words "40% 50% 60% 70% 80%" "$current"; return ;;
         --server) _remat_words "http://127.0.0.1:7070" "$current"; return ;;
         --timeout|--reserved|--option|--link|--alignment|--wait|--points|--budgets|--name|--cursor|--limit) return ;;
@@ -45,7 +46,7 @@ _remat()
             profile) _remat_words "$asking --name --limit --cursor" "$current" ;;
             solve)
                 _remat_words "$asking --budget --reserved --solver --option --link --alignment --no-layout \
-                    --wait --local" \
+                    --effort --wait --local" \
                     "$current"
                 ;;
             curve)

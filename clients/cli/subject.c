@@ -49,6 +49,8 @@ json_t *subject_question(const struct cli *cli, const struct subject *s)
         failed |= json_object_set(question, "options", cli->solver_options) != 0;
     if (cli->link)
         failed |= json_object_set(question, "link", cli->link) != 0;
+    if (cli->effort)
+        failed |= json_object_set_new(question, "effort", json_string(cli->effort)) != 0;
     if (cli->layout)
         failed |= json_object_set(question, "layout", cli->layout) != 0;
     if (cli->budgets)
