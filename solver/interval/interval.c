@@ -141,12 +141,6 @@ static remat_status check(const remat_problem *problem, remat_error *error)
                       (unsigned)REMAT_IMPROVED_NODES, n);
 }
 
-static bool chooses(const remat_problem *problem)
-{
-    (void)problem;
-    return true;
-}
-
 const remat_solver remat_solver_interval = {
     .name = "interval",
     .summary =
@@ -161,7 +155,6 @@ const remat_solver remat_solver_interval = {
     .bounds_all = true,
     .improved = true,
     .check = check,
-    .chooses = chooses,
     .estimate = estimate,
     .solve = solve,
 };
