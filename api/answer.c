@@ -1,6 +1,7 @@
 /* The bodies of answers. */
 #include "api.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -206,7 +207,7 @@ json_t *remat_simulation_encode(const remat_profile *profile, const remat_simula
 }
 
 json_t *remat_tradeoff_point(const remat_profile *profile, uint64_t budget,
-                             const remat_table *table)
+                             const remat_table *table, double lower_bound)
 {
     size_t n = 0;
     const remat_point *frontier = table ? remat_table_frontier(table, &n) : NULL;
@@ -219,8 +220,7 @@ json_t *remat_tradeoff_point(const remat_profile *profile, uint64_t budget,
                      "feasible", 1, "makespan", point->makespan, "overhead",
                      excess(point->makespan, remat_store_all_makespan(profile)), "peak",
                      (json_int_t)point->peak, "solver", remat_table_solver(table)->name,
-                     "lower_bound",
-                     remat_table_lower_bound(table, profile, budget, point->makespan));
+                     "lower_bound", fmin(lower_bound, point->makespan));
 }
 
 /* ---- solvers ---- */

@@ -203,7 +203,7 @@ bool remat_question_improved(const remat_question *question);
 
 /* The question in one spelling: {"budget", "effort", "layout", "link", "options", "profile_id",
  * "solver", "version"} with every default written out and keys sorted; effort only where the answer
- * is improved. version is that of who answers, so that an answer of an older one is not taken for
+ * is improved. version is that of who answers, left out where it is 0, so that an answer of an older one is not taken for
  * today's. remat_question_decode does not read it: who answers now answers with its own. Its SHA-256 is the schedule id, so one question has one
  * answer. */
 json_t *remat_question_encode(const remat_question *question);
@@ -280,7 +280,7 @@ json_t *remat_simulation_encode(const remat_profile *profile, const remat_simula
 /* One {budget, feasible, makespan, overhead, peak}; where feasible also solver and lower_bound. table
  * NULL: infeasible. */
 json_t *remat_tradeoff_point(const remat_profile *profile, uint64_t budget,
-                             const remat_table *table);
+                             const remat_table *table, double lower_bound);
 
 /* Those of the above that follow from a request alone. */
 remat_status remat_answer_simulation(const remat_simulation_request *request,

@@ -169,11 +169,12 @@ json_t *remat_question_encode(const remat_question *question)
     unsigned version = question->solver ? question->solver->version : REMAT_PORTFOLIO_VERSION;
     const char *effort =
         remat_question_improved(question) ? remat_effort_name(question->effort) : NULL;
-    return json_pack(
-        "{s:I, s:s*, s:o, s:o*, s:o, s:s, s:s, s:i}", "budget", (json_int_t)question->budget,
-        "effort", effort, "layout", layout_encode(question->alignment), "link", link, "options",
-        remat_options_encode(question->solver, &question->options), "profile_id",
-        question->profile_id, "solver", remat_question_solver(question), "version", (int)version);
+    return json_pack("{s:I, s:s*, s:o, s:o*, s:o, s:s, s:s, s:o*}", "budget",
+                     (json_int_t)question->budget, "effort", effort, "layout",
+                     layout_encode(question->alignment), "link", link, "options",
+                     remat_options_encode(question->solver, &question->options), "profile_id",
+                     question->profile_id, "solver", remat_question_solver(question), "version",
+                     version > 0 ? json_integer(version) : NULL);
 }
 
 remat_status remat_question_decode(const json_t *json, remat_question *ret_question,

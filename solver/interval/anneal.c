@@ -123,6 +123,7 @@ static bool step(interval_search *s, double temperature)
 {
     interval_timeline *t = s->timeline;
     double time = t->time, excess = t->excess;
+    s->moves++;
     if (!move(s))
         return excess == 0;
     double cost = (t->time - time) + s->price * (t->excess - excess);

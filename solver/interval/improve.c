@@ -21,12 +21,13 @@ enum { MOST_CHAINS = 8, MANY_NODES = 600, WALKS = 100, WALK_SHIFTS = 4, PATIENCE
 typedef struct strength {
     const char *name;
     uint32_t chains, epochs;
+    uint32_t stale;                  /* epochs without a faster list, after which it ends */
     uint64_t anneal, neighbourhoods; /* work of a chain in an epoch, for each node up to many */
 } strength;
 
 /* By remat_effort. */
-static const strength EFFORTS[] = {{"quick", 4, 8, 15000, 15000},
-                                   {"thorough", 8, 24, 24000, 24000}};
+static const strength EFFORTS[] = {{"quick", 4, 8, 4, 15000, 15000},
+                                   {"thorough", 8, 24, 10, 24000, 24000}};
 
 typedef struct improvement improvement;
 
@@ -331,7 +332,8 @@ static remat_status share(improvement *m)
 
 static remat_status search(improvement *m)
 {
-    uint32_t epochs = m->effort->epochs;
+    uint32_t epochs = m->effort->epochs, stale = 0;
+    double fastest = INFINITY;
     for (uint32_t epoch = 0; epoch <= epochs || (epoch <= 3 * epochs && !best_chain(m)); epoch++) {
         remat_host_parallel_for(m->host, m->effort->chains, run_chain, m);
         for (uint32_t i = 0; i < m->effort->chains; i++)
@@ -341,7 +343,9 @@ static remat_status search(improvement *m)
             return REMAT_CANCELLED;
         remat_host_progress(m->host, fmin(1, (double)(epoch + 1) / (epochs + 1)));
         const chain *best = best_chain(m);
-        if (best && best->fitting_time <= m->enough)
+        stale = best && best->fitting_time >= fastest ? stale + 1 : 0;
+        fastest = best ? best->fitting_time : INFINITY;
+        if (best && (best->fitting_time <= m->enough || stale == m->effort->stale))
             return REMAT_OK;
         remat_status status = epoch > 0 ? share(m) : REMAT_OK;
         if (status)

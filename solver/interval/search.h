@@ -15,6 +15,7 @@ typedef struct interval_search {
     double wanted; /* lists that fit and take less are shown to found, now and then */
     void (*found)(void *context);
     void *context;
+    uint64_t moves;     /* proposed so far by annealing */
     uint64_t next_look; /* work at which one is shown again */
     const remat_host *host;
 } interval_search;

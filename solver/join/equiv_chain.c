@@ -22,6 +22,7 @@ const remat_solver remat_solver_equiv_chain = {
     .source = "Beaumont, Herrmann, Pallez, Shilova: Optimal Memory-aware Backpropagation of Deep "
               "Join Networks, RR-9273, 2019, EQUIV-CHAIN",
     .optimal_for = "",
+    .version = 1, /* every list is judged, not only those its own bytes favour */
     .accepts = REMAT_ACCEPTS_CHAIN | REMAT_ACCEPTS_JOIN | REMAT_BASELINE,
     .options = remat_join_options,
     .n_options = 1,

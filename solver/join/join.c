@@ -32,6 +32,7 @@ const remat_solver remat_solver_join = {
               "Join Networks, RR-9273, 2019",
     .optimal_for = "joins whose branches have outputs of one size and gradients of one size, save "
                    "nothing and read no output in the backward; any times",
+    .version = 1, /* every list is judged, not only those its own bytes favour */
     .accepts = REMAT_ACCEPTS_CHAIN | REMAT_ACCEPTS_JOIN | REMAT_BASELINE_ON_CHAINS,
     .options = remat_join_options,
     .n_options = REMAT_JOIN_OPTIONS,

@@ -227,6 +227,11 @@ def test_tradeoff_agrees_with_schedules(rematd):
     assert all(a["makespan"] * (1 + 1e-12) >= b["makespan"] for a, b in zip(points, points[1:]))
     for point in points[::5]:
         schedule = ask(rematd, summary["profile_id"], point["budget"]).json
+        assert schedule["makespan"] <= point["makespan"] and schedule["peak"] <= point["budget"]  # improved there
+        assert schedule["lower_bound"] >= point["lower_bound"] * (1 - 1e-9)
+    points = rematd.post("/v1/tradeoffs", {"profile_id": summary["profile_id"], "solver": "rotor", "points": 20}).json
+    for point in [p for p in points if p["feasible"]][::5]:
+        schedule = ask(rematd, summary["profile_id"], point["budget"], solver="rotor").json
         assert (schedule["makespan"], schedule["peak"]) == (point["makespan"], point["peak"])
         assert schedule["lower_bound"] == point["lower_bound"] and schedule["solver"] == point["solver"]
     few = rematd.post("/v1/tradeoffs", {"profile_id": summary["profile_id"], "solver": "rotor",

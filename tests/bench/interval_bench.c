@@ -1,0 +1,157 @@
+/* bench-interval: what the improver reaches and proves on the bundled profiles, and how many edits
+ * it makes in a second. Writes Markdown to standard output:
+ *
+ *   ninja -C build tests/bench/bench-interval && build/tests/bench/bench-interval > tests/bench/interval_results.md
+ *
+ * Overheads and gaps are functions of the question and the same on every machine; seconds are wall
+ * time of one run with two workers, the tables of auto included. */
+#include "bench.h"
+#include "graph_profiles.h"
+
+#include "interval/search.h"
+#include "remat/portfolio.h"
+
+#include <dirent.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_FILES = 64 };
+
+typedef struct outcome {
+    double overhead, gap, seconds; /* gap INFINITY: no schedule */
+} outcome;
+
+static outcome ask(const remat_profile *profile, uint64_t store_all, double percent,
+                   remat_effort effort)
+{
+    const remat_host *host = bench_host(2);
+    uint64_t budget = (uint64_t)floor(percent / 100 * (double)store_all);
+    const remat_problem problem = {.profile = profile, .max_budget = budget};
+    remat_portfolio portfolio = {.n = 0};
+    remat_schedule schedule = {0};
+    remat_error error = {0};
+    outcome result = {.gap = INFINITY};
+    double start = bench_wall_seconds();
+    uint32_t alignment = store_all >= 65536 ? REMAT_DEFAULT_ALIGNMENT : 1;
+    if (!remat_portfolio_gather(NULL, &problem, host, NULL, &portfolio, &error) &&
+        !remat_portfolio_schedule(&portfolio, &problem, budget, alignment, effort, host, &schedule,
+                                  &error)) {
+        double makespan = schedule.simulation.makespan;
+        result.overhead = makespan / remat_store_all_makespan(profile) - 1;
+        result.gap = makespan / schedule.lower_bound - 1;
+    }
+    result.seconds = bench_wall_seconds() - start;
+    remat_schedule_clear(&schedule);
+    remat_portfolio_release(&portfolio);
+    return result;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static size_t list_files(char *names[MOST_FILES])
+{
+    size_t n = 0;
+    DIR *folder = opendir(BENCH_PROFILES);
+    for (struct dirent *entry; folder && n < MOST_FILES && (entry = readdir(folder));) {
+        size_t length = strlen(entry->d_name);
+        if (length > 5 && strcmp(entry->d_name + length - 5, ".json") == 0)
+            names[n++] = strdup(entry->d_name);
+    }
+    if (folder)
+        closedir(folder);
+    qsort(names, n, sizeof *names, by_name);
+    return n;
+}
+
+static remat_profile *open_profile(const char *name)
+{
+    char path[1024];
+    snprintf(path, sizeof path, BENCH_PROFILES "/%s", name);
+    return bench_graph_file(path);
+}
+
+static void print_outcome(const outcome *o)
+{
+    if (o->gap < INFINITY)
+        printf(" %.2f; %.2f; %.1f |", 100 * o->overhead, 100 * o->gap, o->seconds);
+    else
+        printf(" none; ; %.1f |", o->seconds);
+}
+
+static void gaps(remat_effort effort)
+{
+    static const double percents[] = {40, 50, 60, 80};
+    char *names[MOST_FILES];
+    double all[4 * MOST_FILES];
+    size_t n = list_files(names), n_all = 0;
+    printf("\n## %s\n\nOverhead over storing everything; proven gap (both in %%); seconds.\n\n"
+           "| profile | 40 %% | 50 %% | 60 %% | 80 %% |\n| --- | --- | --- | --- | --- |\n",
+           remat_effort_name(effort));
+    for (size_t i = 0; i < n; i++) {
+        remat_profile *profile = open_profile(names[i]);
+        uint64_t store_all;
+        if (!profile || remat_store_all_peak(profile, &store_all, NULL))
+            continue;
+        printf("| %.*s |", (int)strlen(names[i]) - 5, names[i]);
+        for (size_t k = 0; k < 4; k++) {
+            outcome o = ask(profile, store_all, percents[k], effort);
+            print_outcome(&o);
+            if (o.gap < INFINITY)
+                all[n_all++] = 100 * o.gap;
+        }
+        printf("\n");
+        fflush(stdout);
+        remat_profile_free(profile);
+        free(names[i]);
+    }
+    double median = bench_median(all, n_all); /* sorts */
+    printf("\nOf %zu answers the gap is %.2f %% at the median, %.2f %% at the 90th percentile, "
+           "%.2f %% "
+           "at most.\n",
+           n_all, median, all[n_all * 9 / 10], all[n_all - 1]);
+}
+
+/* Moves of annealing in a second: each is proposed, weighed and taken or undone. */
+static void moves(remat_profile *profile)
+{
+    interval_tasks *tasks = NULL;
+    interval_search s = {.random = 1, .best_time = INFINITY, .best_runs = SIZE_MAX};
+    remat_operations list = {0};
+    uint64_t store_all;
+    if (!profile || remat_store_all_peak(profile, &store_all, NULL) ||
+        interval_tasks_new(profile, 1, &tasks, NULL) || interval_store_everything(profile, &list) ||
+        interval_timeline_new(tasks, &list, (double)store_all / 2, &s.timeline, NULL))
+        exit(1);
+    interval_greedy(&s, 0);
+    s.price = 1e-9;
+    double mean = tasks->total_time / (3.0 * profile->n_nodes), start = bench_cpu_seconds();
+    interval_anneal(&s, UINT64_C(100000000), 0.1 * mean, 0.003 * mean);
+    printf("| %u | %u | %.0f |\n", profile->n_nodes, s.timeline->n_live,
+           (double)s.moves / (bench_cpu_seconds() - start));
+    interval_timeline_free(s.timeline);
+    interval_tasks_free(tasks);
+    remat_operations_clear(&s.best);
+    remat_operations_clear(&list);
+    remat_profile_free(profile);
+}
+
+int main(void)
+{
+    printf(
+        "# The improver\n\n`bench-interval` on %s, two workers. `--effort quick` and `thorough` of "
+        "`auto`, layout included.\n",
+        bench_cpu_name());
+    gaps(REMAT_QUICK);
+    gaps(REMAT_THOROUGH);
+    printf("\n## Moves\n\nOf annealing at half the memory, one thread; wanted: 1,000,000 at 250 "
+           "nodes.\n\n| nodes | runs | moves a second |\n| ---: | ---: | ---: |\n");
+    moves(open_profile("gpt.flops.json"));
+    moves(bench_graph_lstm(100));
+    moves(bench_graph_lstm(500));
+    return 0;
+}
