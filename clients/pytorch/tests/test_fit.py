@@ -284,6 +284,20 @@ def test_a_plan_outlives_the_service(server, tmp_path):
         remat.fit(mlp()[0], inputs, "61%", server=nowhere)
 
 
+def test_effort_is_asked_for_and_part_of_the_plan(server):
+    model, inputs = mlp()
+    remat.fit(model, inputs, "60%", server=server)
+    with pytest.raises(remat.ServiceError, match="does not answer"):  # that plan is of another effort
+        remat.fit(mlp()[0], inputs, "60%", server="http://127.0.0.1:9", effort="thorough")
+    with pytest.raises(remat.ServiceError, match='effort is "hasty"'):
+        remat.fit(mlp()[0], inputs, "60%", server=server, effort="hasty")
+    remat.fit(mlp()[0], inputs, "60%", server=server, effort="thorough")
+    remat.fit(mlp()[0], inputs, "60%", server="http://127.0.0.1:9", effort="thorough")  # out of the cache
+    with pytest.raises(remat.ServiceError, match="effort is for auto and interval"):
+        remat.fit(mlp()[0], inputs, "60%", server=server, solver="rotor", effort="thorough")
+    remat.fit(mlp()[0], inputs, "100%", server=server, solver="rotor")  # which takes no effort at all
+
+
 @pytest.mark.parametrize("name", ["gpt", "vgg"])
 def test_identity_is_that_of_the_service(name, server, tmp_path, service):
     model, inputs = MODELS[name]()
