@@ -98,7 +98,7 @@ def test_an_exception_in_the_middle_leaves_the_model_usable(server):
     model = nn.Sequential(*(part for _ in range(4) for part in (nn.Linear(64, 64), nn.BatchNorm1d(64), nn.Dropout(0.1),
                                                                fails)))
     x, plain = torch.randn(32, 64), copy.deepcopy(model)
-    fit_tightly(model, x, server=server)
+    fit_tightly(model, x, server=server, solver="rotor")  # auto's computes only the linear parts twice
     loss = loss_of(model(x))
     state = [*(b.clone() for b in model.buffers()), torch.get_rng_state()]
     works, Fails.forward = Fails.forward, broken
