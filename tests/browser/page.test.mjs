@@ -125,7 +125,28 @@ test('a budget that is too small is refused with the one that would do', async (
   await closePage(page);
 });
 
-/** A question that takes a while: a large table for one worker. */
+test('auto is asked with an effort, and its refusal too comes at once', async () => {
+  const id = await service.push('vgg19.chain');
+  const page = await open(`#/profile/${id}/ask?budget=1MiB`, { refusals: [422] });
+  const effort = page.getByRole('combobox', { name: 'Effort' });
+  assert.equal(await effort.inputValue(), 'quick');
+  await effort.selectOption('thorough');
+  assert.match(page.url(), /effort=thorough/);
+  await page.reload();
+  assert.equal(await effort.inputValue(), 'thorough', 'the effort is in the address');
+  const solver = page.getByRole('combobox', { name: 'Solver' });
+  await solver.selectOption('rotor');
+  assert.equal(await effort.count(), 0, 'rotor takes none');
+  await solver.selectOption('auto');
+  const asked = page.waitForRequest('**/v1/schedules');
+  await page.getByRole('button', { name: 'Ask', exact: true }).click();
+  assert.equal((await asked).postDataJSON().effort, 'thorough');
+  await page.getByRole('button', { name: /Ask for .* instead/ }).click();
+  await page.waitForURL(/#\/schedule\//);
+  await closePage(page);
+});
+
+/** A question that takes longer than the page waits for an answer: a large table for one worker. */
 async function slowQuestion(n) {
   const profile = largeProfile('chain', n, `slow ${n}`);
   const { profile_id } = await service.post('v1/profiles', profile);
@@ -139,7 +160,7 @@ async function askSlowly(page) {
 }
 
 test('progress is watched live, the end opens the schedule', async () => {
-  const page = await open(await slowQuestion(300));
+  const page = await open(await slowQuestion(400));
   await askSlowly(page);
   const seen = new Set();
   while (/#\/job\//.test(page.url())) {
@@ -160,7 +181,7 @@ test('progress is watched live, the end opens the schedule', async () => {
 });
 
 test('a solve is cancelled', async () => {
-  const page = await open(await slowQuestion(400));
+  const page = await open(await slowQuestion(500));
   await askSlowly(page);
   await page.getByRole('button', { name: 'Cancel the solve' }).click();
   await page.getByRole('status').filter({ hasText: 'cancelled' }).waitFor();

@@ -126,14 +126,17 @@ class Client:
         self.timeout = timeout
 
     def schedule(self, profile: Dict[str, Any], budget: Budget, solver: str = "auto",
-                 link: Optional[Dict[str, Any]] = None, reserved: int = 0) -> Dict[str, Any]:
-        """The schedule of a profile. reserved: bytes taken off the budget first.
+                 link: Optional[Dict[str, Any]] = None, reserved: int = 0, effort: str = "quick") -> Dict[str, Any]:
+        """The schedule of a profile. reserved: bytes taken off the budget first; effort: "quick" or, where
+        the solver is auto or interval, "thorough".
 
         Raises BudgetError (with minimum_budget) or ServiceError."""
         question: Dict[str, Any] = {"profile_id": profile_id(profile), "budget": budget, "solver": solver,
                                     "reserved": reserved, "layout": False, "wait": _WAIT}
         if link is not None:
             question["link"] = link
+        if effort != "quick":  # which other solvers refuse
+            question["effort"] = effort
         try:
             answer = self._call("POST", "/v1/schedules", question)
         except ServiceError as error:

@@ -56,9 +56,9 @@ def reserved(model: torch.nn.Module, optimizer: Optional[torch.optim.Optimizer] 
 
 def fit(model: Blocks, example_inputs: Any, budget: Budget = "auto", *, server: Optional[str] = None,
         token: Optional[str] = None, solver: str = "auto", link: Optional[Dict[str, Any]] = None,
-        reserved: int = 0, blocks: Tuple[type, ...] = (), cache: Optional[Union[str, Path]] = None,
-        offline: str = "error", mismatch: str = "error", repeats: int = 3, gradients: bool = True,
-        loss: Optional[Loss] = None, check: bool = True) -> torch.nn.Module:
+        effort: str = "quick", reserved: int = 0, blocks: Tuple[type, ...] = (),
+        cache: Optional[Union[str, Path]] = None, offline: str = "error", mismatch: str = "error", repeats: int = 3,
+        gradients: bool = True, loss: Optional[Loss] = None, check: bool = True) -> torch.nn.Module:
     """Makes a model train within a budget. Returns the model, whose forward now follows a schedule.
 
     budget: of a step, forward, loss and backward: bytes, "8GiB", "60%" of what a plain step is measured to take here,
@@ -69,7 +69,8 @@ def fit(model: Blocks, example_inputs: Any, budget: Budget = "auto", *, server: 
     returns one number is taken to return its loss, and of any other one the cross entropy of every result is counted.
     reserved: bytes taken off the budget first. check: end with steps on the example, and on another input, that must
     be the plain ones (CheckError); for these, and for a percentage, the plain step must fit the device. server,
-    token: or REMAT_SERVER, REMAT_TOKEN. solver, link: as the service understands them. cache: folder of plans.
+    token: or REMAT_SERVER, REMAT_TOKEN. solver, link: as the service understands them. effort: "quick", or "thorough",
+    which searches longer for a faster schedule (solvers auto and interval). cache: folder of plans.
     offline: "error" or "plain" when the service does not answer and there is no plan. mismatch: "error" or "plain" when
     a forward gets inputs unlike example_inputs. With torch.distributed, rank 0 asks and all ranks get its plan.
 
@@ -84,12 +85,12 @@ def fit(model: Blocks, example_inputs: Any, budget: Budget = "auto", *, server: 
     Raises CaptureError, BudgetError (with minimum_budget), ServiceError, MismatchError.
     """
     wanted = _amount(budget)
-    request = _request(server, token, solver, link, reserved, blocks, cache, offline, mismatch, repeats, gradients,
-                       loss, check)
+    request = _request(server, token, solver, link, effort, reserved, blocks, cache, offline, mismatch, repeats,
+                       gradients, loss, check)
     if isinstance(model, torch.nn.parallel.DistributedDataParallel):
         fit(model.module, example_inputs, budget, server=server, token=token, solver=solver, link=link,
-            reserved=reserved, blocks=blocks, cache=cache, offline=offline, mismatch=mismatch, repeats=repeats,
-            gradients=gradients, loss=loss, check=check)
+            effort=effort, reserved=reserved, blocks=blocks, cache=cache, offline=offline, mismatch=mismatch,
+            repeats=repeats, gradients=gradients, loss=loss, check=check)
         return model
     try:
         captured = Captured(model, example_inputs, blocks)
@@ -110,14 +111,15 @@ def regions(model: Blocks, example_inputs: Any, **more: Any) -> Callable[[Budget
 
 
 def _request(server: Optional[str] = None, token: Optional[str] = None, solver: str = "auto",
-             link: Optional[Dict[str, Any]] = None, reserved: int = 0, blocks: Tuple[type, ...] = (),
-             cache: Optional[Union[str, Path]] = None, offline: str = "error", mismatch: str = "error",
-             repeats: int = 3, gradients: bool = True, loss: Optional[Loss] = None, check: bool = True) -> Request:
+             link: Optional[Dict[str, Any]] = None, effort: str = "quick", reserved: int = 0,
+             blocks: Tuple[type, ...] = (), cache: Optional[Union[str, Path]] = None, offline: str = "error",
+             mismatch: str = "error", repeats: int = 3, gradients: bool = True, loss: Optional[Loss] = None,
+             check: bool = True) -> Request:
     for name, value in (("offline", offline), ("mismatch", mismatch)):
         if value not in ("error", "plain"):
             raise ValueError(f"{name} is {value!r}; there are \"error\" and \"plain\"")
-    return Request(Client(server, token), solver, link, reserved, gradients, loss, check, blocks, Cache(cache), offline,
-                   mismatch, repeats)
+    return Request(Client(server, token), solver, link, effort, reserved, gradients, loss, check, blocks, Cache(cache),
+                   offline, mismatch, repeats)
 
 
 def _amount(budget: Budget) -> Budget:

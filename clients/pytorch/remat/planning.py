@@ -33,6 +33,7 @@ class Request:
     client: Client
     solver: str
     link: Optional[Dict[str, Any]]
+    effort: str
     reserved: int
     gradients: bool  # those of the parameters count
     loss: Optional[steps.Loss]
@@ -49,7 +50,7 @@ def find_plan(captured: Captured, budget: Budget, amount: Callable[[], Budget], 
     a loss follows it.
 
     Raises BudgetError, ServiceError."""
-    question = {"solver": request.solver, "link": request.link, "reserved": request.reserved}
+    question = {"solver": request.solver, "link": request.link, "effort": request.effort, "reserved": request.reserved}
     loss = request.loss and code_of(request.loss)
     key = _fingerprint(captured, {**question, "budget": budget, "gradients": request.gradients, "whole": whole,
                                   "loss": loss})

@@ -98,7 +98,7 @@ def test_an_exception_in_the_middle_leaves_the_model_usable(server):
     model = nn.Sequential(*(part for _ in range(4) for part in (nn.Linear(64, 64), nn.BatchNorm1d(64), nn.Dropout(0.1),
                                                                fails)))
     x, plain = torch.randn(32, 64), copy.deepcopy(model)
-    fit_tightly(model, x, server=server)
+    fit_tightly(model, x, server=server, solver="rotor")  # auto's computes only the linear parts twice
     loss = loss_of(model(x))
     state = [*(b.clone() for b in model.buffers()), torch.get_rng_state()]
     works, Fails.forward = Fails.forward, broken
@@ -282,6 +282,20 @@ def test_a_plan_outlives_the_service(server, tmp_path):
     assert twin.forward.schedule == model.forward.schedule
     with pytest.raises(remat.ServiceError):
         remat.fit(mlp()[0], inputs, "61%", server=nowhere)
+
+
+def test_effort_is_asked_for_and_part_of_the_plan(server):
+    model, inputs = mlp()
+    remat.fit(model, inputs, "60%", server=server)
+    with pytest.raises(remat.ServiceError, match="does not answer"):  # that plan is of another effort
+        remat.fit(mlp()[0], inputs, "60%", server="http://127.0.0.1:9", effort="thorough")
+    with pytest.raises(remat.ServiceError, match='effort is "hasty"'):
+        remat.fit(mlp()[0], inputs, "60%", server=server, effort="hasty")
+    remat.fit(mlp()[0], inputs, "60%", server=server, effort="thorough")
+    remat.fit(mlp()[0], inputs, "60%", server="http://127.0.0.1:9", effort="thorough")  # out of the cache
+    with pytest.raises(remat.ServiceError, match="effort is for auto and interval"):
+        remat.fit(mlp()[0], inputs, "60%", server=server, solver="rotor", effort="thorough")
+    remat.fit(mlp()[0], inputs, "100%", server=server, solver="rotor")  # which takes no effort at all
 
 
 @pytest.mark.parametrize("name", ["gpt", "vgg"])

@@ -144,12 +144,17 @@ export interface Question {
   link?: Record<string, unknown>;
 }
 
+export type Effort = 'quick' | 'thorough';
+
+/** Seconds for a quick answer, or for its refusal, to come without a look at its job. */
+const PROMPT = 2;
+
 /** A schedule, or the job that is going to find it. */
 export async function askSchedule(
-  question: Question & { budget: number | string; layout?: boolean },
+  question: Question & { budget: number | string; layout?: boolean; effort?: Effort },
   signal?: AbortSignal,
 ): Promise<{ schedule: Schedule } | { job: Job }> {
-  const answer = await post<Schedule & Job>('/v1/schedules', { ...question, wait: 0 }, signal);
+  const answer = await post<Schedule & Job>('/v1/schedules', { ...question, wait: PROMPT }, signal);
   return answer.status === 202 ? { job: answer.data } : { schedule: answer.data };
 }
 

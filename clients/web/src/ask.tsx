@@ -3,7 +3,7 @@
 import type { VNode } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 
-import { askSchedule, askTradeoff, get, Problem, type Question } from './api';
+import { askSchedule, askTradeoff, type Effort, get, Problem, type Question } from './api';
 import { bytes, percent, time } from './format';
 import { go, note, type Route } from './route';
 import type { Point, Solver, SolverOption, Solvers, StoredProfile } from './types';
@@ -12,6 +12,9 @@ import { ProblemBox, Show, useLoad } from './ui';
 const STEPS = 1000;
 /** Larger profiles are asked for their frontier only when somebody wants it. */
 const FRONTIER_NODES = 2000;
+
+/** Solvers whose answers are improved: the only ones that take an effort. */
+const IMPROVED = ['auto', 'interval'];
 
 type Options = Record<string, unknown>;
 
@@ -243,6 +246,7 @@ interface Refusal {
 
 function Form({ profile, solvers, route }: { profile: StoredProfile; solvers: Solvers; route: Route }): VNode {
   const [solverName, setSolver] = useState(route.query.get('solver') ?? 'auto');
+  const [effort, setEffort] = useState<Effort>(route.query.get('effort') === 'thorough' ? 'thorough' : 'quick');
   const [budget, setBudget] = useState(route.query.get('budget') ?? '50%');
   const [link, setLink] = useState(route.query.get('link') ?? '');
   const [layout, setLayout] = useState(route.query.get('layout') !== 'no');
@@ -251,6 +255,7 @@ function Form({ profile, solvers, route }: { profile: StoredProfile; solvers: So
   const [refusal, setRefusal] = useState<Refusal>();
   const [asking, setAsking] = useState(false);
   const solver = solvers.solvers.find((one) => one.name === solverName);
+  const improved = IMPROVED.includes(solverName);
   const own = Object.fromEntries(
     Object.entries(options).filter(([name]) => solver?.options.some((one) => one.name === name)),
   );
@@ -272,7 +277,12 @@ function Form({ profile, solvers, route }: { profile: StoredProfile; solvers: So
     setRefusal(undefined);
     try {
       const wanted = /^\d+$/.test(amount.trim()) ? Number(amount) : amount.trim();
-      const answer = await askSchedule({ ...question, budget: wanted, ...(!laidOut && { layout: false }) });
+      const answer = await askSchedule({
+        ...question,
+        budget: wanted,
+        ...(!laidOut && { layout: false }),
+        ...(improved && { effort }),
+      });
       if ('schedule' in answer) go(`schedule/${answer.schedule.schedule_id}`);
       else go(`job/${answer.job.job_id}`, { profile: profile.profile_id });
     } catch (problem) {
@@ -310,6 +320,18 @@ function Form({ profile, solvers, route }: { profile: StoredProfile; solvers: So
           })}
         </select>
       </label>
+      {improved && (
+        <label>
+          Effort
+          <select
+            value={effort}
+            onChange={(event) => noted<Effort>('effort', setEffort)(event.currentTarget.value as Effort)}
+          >
+            <option value="quick">quick</option>
+            <option value="thorough">thorough: searches longer for a faster schedule</option>
+          </select>
+        </label>
+      )}
       {solver && (
         <p class="quiet">
           {solver.summary} {solver.source}
