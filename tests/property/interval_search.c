@@ -245,7 +245,7 @@ static void equals_exhaustive_search(void **state)
         equal += found == least;
         remat_profile_free(profile);
     }
-    print_message("%u of %u graphs: the list equals exhaustive search\n", equal, n);
+    print_message("# %u of %u graphs: the list equals exhaustive search\n", equal, n);
     assert_true(equal * 100 >= n * 98);
 }
 
@@ -268,7 +268,7 @@ static void bound_holds(void **state)
         bound_moments_free(moments);
         remat_profile_free(profile);
     }
-    print_message("%u of %u optima proven by one moment\n", proven, n);
+    print_message("# %u of %u optima proven by one moment\n", proven, n);
     assert_true(proven > 0);
 }
 
