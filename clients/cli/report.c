@@ -35,7 +35,7 @@ static void print_message(const struct cli *cli)
     text_safe(stderr, cli->error.message);
     putc('\n', stderr);
     if (cli->error.status == REMAT_INFEASIBLE && cli->error.number > 0)
-        fprintf(stderr, "The least budget that can be served: --budget %llu (%s).\n",
+        fprintf(stderr, "A budget that can be served: --budget %llu (%s).\n",
                 (unsigned long long)cli->error.number,
                 text_bytes((double)cli->error.number, bytes));
     if (cli->bad_usage)

@@ -221,56 +221,114 @@ static remat_status take(const remat_problem *problem, uint64_t budget, uint32_t
     return status;
 }
 
+/* Another budget than the least of the tables may do too: nothing is called the least. */
+static remat_status refuse_improved(const remat_portfolio *p, const remat_problem *problem,
+                                    uint64_t budget, uint32_t alignment, remat_error *error)
+{
+    uint64_t peak, enough;
+    remat_status status =
+        remat_least_budget(p->tables, p->n, problem, alignment, &peak, &enough, error);
+    if (status)
+        return status;
+    if (enough <= budget) /* none has a schedule, or none that fits with its layout */
+        return remat_fail_infeasible(p->name, problem, budget, 0, error);
+    remat_fail(error, REMAT_INFEASIBLE, "budget",
+               "%s found no schedule of \"%.100s\" within %llu bytes; %llu bytes will do", p->name,
+               problem->profile->name, (unsigned long long)budget, (unsigned long long)enough);
+    if (error)
+        error->number = enough;
+    return REMAT_INFEASIBLE;
+}
+
+/* What is asked of the improver. */
+typedef struct wish {
+    const remat_problem *problem;
+    uint64_t budget;
+    uint32_t alignment;
+    remat_effort effort;
+    const remat_host *host;
+    double bound;
+} wish;
+
+static bool faster(const remat_schedule *a, const remat_schedule *b)
+{
+    return !b->solver || a->simulation.makespan < b->simulation.makespan * (1 - SAME_TIME);
+}
+
+/* Improves the best schedule of some tables, or from nothing; *best becomes the result if that is
+ * faster. No start, or nothing found, is no failure. */
+static remat_status improve_from(const wish *w, const remat_table *const *tables, size_t n,
+                                 bool from_nothing, remat_schedule *best, remat_error *error)
+{
+    remat_schedule start = {0}, other = {0};
+    remat_operations list = {0};
+    remat_status status = n > 0 ? remat_best_schedule(tables, n, "", w->problem, w->budget,
+                                                      w->alignment, &start, error)
+                                : REMAT_INFEASIBLE;
+    if (status && (status != REMAT_INFEASIBLE || !from_nothing))
+        return status == REMAT_INFEASIBLE ? REMAT_OK : status;
+    status = remat_improve(w->problem->profile, start.solver ? &start.operations : NULL, w->budget,
+                           w->alignment, w->effort, w->bound, w->host, &list, error);
+    if (!status)
+        status = take(w->problem, w->budget, w->alignment, &list, &other, error);
+    if (!status && faster(&other, best)) {
+        remat_schedule old = *best;
+        *best = other;
+        other = old;
+    }
+    remat_operations_clear(&list);
+    remat_schedule_clear(&start);
+    remat_schedule_clear(&other);
+    return status == REMAT_INFEASIBLE ? REMAT_OK : status;
+}
+
+/* From interval's own list first, as when it is named, so that auto is never slower than that; then
+ * from the best list of the others that does not offload. */
+static remat_status improve(const remat_portfolio *p, const wish *w, remat_schedule *best,
+                            remat_error *error)
+{
+    const remat_table *own[1], *others[REMAT_MAX_SOLVERS];
+    size_t n_own = 0, n_others = 0;
+    for (size_t i = 0; i < p->n; i++) {
+        const remat_solver *solver = remat_table_solver(p->tables[i]);
+        if (solver->improved)
+            own[n_own++] = p->tables[i];
+        else if (!(solver->accepts & REMAT_NEEDS_LINK))
+            others[n_others++] = p->tables[i];
+    }
+    remat_status status = improve_from(w, own, n_own, true, best, error);
+    if (!status && !(best->solver && best->simulation.makespan <= w->bound * (1 + 1e-9)))
+        status = improve_from(w, others, n_others, false, best, error);
+    return status;
+}
+
 remat_status remat_portfolio_schedule(const remat_portfolio *portfolio,
                                       const remat_problem *problem, uint64_t budget,
                                       uint32_t alignment, remat_effort effort,
                                       const remat_host *host, remat_schedule *ret_schedule,
                                       remat_error *error)
 {
-    remat_schedule schedule = {0};
-    remat_operations list = {0};
+    remat_schedule best = {0};
     remat_error refusal = {0};
-    double bound = 0;
+    wish w = {problem, budget, alignment, effort, host, 0};
     remat_status status = remat_best_schedule(portfolio->tables, portfolio->n, portfolio->name,
-                                              problem, budget, alignment, &schedule, &refusal);
-    bool found = !status;
-    if (!portfolio->improved || (status && status != REMAT_INFEASIBLE)) {
-        if (status && error)
-            *error = refusal;
-        if (!status)
-            *ret_schedule = schedule;
-        return status;
-    }
-    status = find_bound(portfolio, problem, budget, &bound, error);
-    if (!status && (bound == INFINITY || problem->profile->n_nodes > REMAT_IMPROVED_NODES))
-        status = REMAT_INFEASIBLE; /* proven, or not to be searched */
-    else if (!status)
-        status = remat_improve(problem->profile, found ? &schedule.operations : NULL, budget,
-                               alignment, effort, bound, host, &list, error);
-    if (status == REMAT_INFEASIBLE && !found && error)
-        *error = refusal;
-    if (status == REMAT_INFEASIBLE && found)
-        status = REMAT_OK;
-    remat_schedule better = {0};
-    bool another = !status && list.length > 0;
-    if (another)
-        status = take(problem, budget, alignment, &list, &better, error);
-    remat_operations_clear(&list);
-    double slack = found ? SAME_TIME * schedule.simulation.makespan : 0;
-    if (!status && another &&
-        (!found || better.simulation.makespan < schedule.simulation.makespan - slack)) {
-        remat_schedule old = schedule;
-        schedule = better;
-        better = old;
-    }
-    remat_schedule_clear(&better);
+                                              problem, budget, alignment, &best, &refusal);
+    bool searched = portfolio->improved && problem->profile->n_nodes <= REMAT_IMPROVED_NODES;
+    if (portfolio->improved && (!status || status == REMAT_INFEASIBLE))
+        status = find_bound(portfolio, problem, budget, &w.bound, &refusal);
+    if (!status && searched && w.bound < INFINITY)
+        status = improve(portfolio, &w, &best, &refusal);
+    if (!status && !best.solver)
+        status = refuse_improved(portfolio, problem, budget, alignment, &refusal);
     if (status) {
-        remat_schedule_clear(&schedule);
+        remat_schedule_clear(&best);
+        if (error)
+            *error = refusal;
         return status;
     }
-    if (!problem->link || schedule.solver->improved)
-        claim(problem, bound, &schedule);
-    *ret_schedule = schedule;
+    if (portfolio->improved && (!problem->link || best.solver->improved))
+        claim(problem, w.bound, &best);
+    *ret_schedule = best;
     return REMAT_OK;
 }
 

@@ -90,8 +90,7 @@ static remat_status complete(const remat_profile *profile, const remat_operation
     return status;
 }
 
-/* Bytes that the list takes, its layout included; work of the layout, 0 for as much as it gets in
- * the end. */
+/* Bytes that the list takes, its layout included, which gets so much work. */
 static remat_status measure(const improvement *m, const remat_operations *list, uint64_t work,
                             uint64_t *ret_bytes)
 {
@@ -223,6 +222,13 @@ static void resume(const improvement *m, chain *c)
     interval_greedy(s, 0);
 }
 
+/* Of a list that matters, in comparisons; as much as it gets in the end would be most of the effort
+ * on a graph of some nodes. */
+static uint64_t layout_work(const improvement *m)
+{
+    return UINT64_C(20000) * m->profile->n_nodes + QUICK_LAYOUT;
+}
+
 /* The best list made to fit. Where it does not, the next epoch goes on from the smallest arena, and
  * once that helps no more in a smaller budget. */
 static remat_status settle(const improvement *m, chain *c)
@@ -233,7 +239,7 @@ static remat_status settle(const improvement *m, chain *c)
         return REMAT_OK;
     uint64_t bytes = 0;
     double best = s->best_time;
-    remat_status status = consider(m, c, &s->best, best, s->best_runs, 0, &bytes);
+    remat_status status = consider(m, c, &s->best, best, s->best_runs, layout_work(m), &bytes);
     uint64_t before = bytes;
     if (!status && bytes > m->budget && best < c->fitting_time * (1 - SLIGHT))
         status = walk(m, c, &bytes);
@@ -334,7 +340,7 @@ static remat_status search(improvement *m)
 {
     uint32_t epochs = m->effort->epochs, stale = 0;
     double fastest = INFINITY;
-    for (uint32_t epoch = 0; epoch <= epochs || (epoch <= 3 * epochs && !best_chain(m)); epoch++) {
+    for (uint32_t epoch = 0; epoch <= epochs || (epoch <= 2 * epochs && !best_chain(m)); epoch++) {
         remat_host_parallel_for(m->host, m->effort->chains, run_chain, m);
         for (uint32_t i = 0; i < m->effort->chains; i++)
             if (m->chains[i].status)

@@ -456,6 +456,8 @@ static void refresh_overwriter(interval_timeline *t, uint32_t run, uint32_t valu
 
 static void refresh_end(interval_timeline *t, uint32_t run, uint32_t value)
 {
+    const uint32_t *uses = &t->tasks->uses.first[value];
+    t->work += (uses[1] - uses[0]) / 2;
     uint32_t next = t->runs[run].next, old = *interval_end(t, run, value);
     uint32_t end = interval_last_read(t, run, value, next == NONE ? NONE : t->runs[next].slot);
     if (end == old)
@@ -597,7 +599,10 @@ bool interval_removable(const interval_timeline *t, uint32_t run)
     const interval_run *r = &t->runs[run];
     if (t->tasks->once[r->task])
         return false;
-    return r->previous != NONE || (r->next != NONE && interval_useless(t, run));
+    if (r->previous != NONE)
+        return true;
+    const uint32_t *before = &t->tasks->before.first[r->task]; /* who comes after the first run */
+    return r->next != NONE && before[0] == before[1] && interval_useless(t, run);
 }
 
 void interval_window(const interval_timeline *t, uint32_t run, uint32_t *ret_low,

@@ -196,6 +196,8 @@ static remat_status trace_passed(void *context, size_t index, remat_operations *
                                       : remat_liveness(profile, &traced, operations, error);
     if (!status)
         status = remat_join_measure(profile, operations, &model->budget, &model->makespan, error);
+    model->tentative =
+        profile->n_states > 0; /* branches in another order may see another version */
     remat_operations_clear(&traced);
     return status;
 }

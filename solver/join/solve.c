@@ -298,6 +298,8 @@ typedef struct answers {
 static remat_status measure(const remat_profile *profile, const remat_operations *list,
                             remat_model *ret_model, remat_error *error)
 {
+    ret_model->tentative =
+        profile->n_states > 0; /* branches in another order may see another version */
     return remat_join_measure(profile, list, &ret_model->budget, &ret_model->makespan, error);
 }
 

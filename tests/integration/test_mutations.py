@@ -73,6 +73,7 @@ def seeds(service):
             body = {"profile": document, "solver": solver["name"], "options": options, "link": link, "wait": 5}
             posts += [("/v1/schedules", dict(body, budget="80%")), ("/v1/tradeoffs", dict(body, points=5))]
     posts += [("/v1/snapshots", body) for body in snapshots[:6] * 5]
+    posts += [("/v1/simulations", {"profile_id": profile_id, "operations": asked["operations"], "link": link})] * 10
     gets = ["/v1/profiles?limit=2&name=small&cursor=", f"/v1/profiles/{profile_id}", one, one + "/timeline",
             one + "/measurements?limit=3&cursor=", f"/v1/schedules?profile_id={profile_id}&solver=rotor&limit=5",
             "/v1/jobs", f"/v1/jobs/{job_id}", "/v1/solvers", "/healthz", "/readyz", "/metrics", "/openapi.json", "/"]

@@ -4,7 +4,7 @@
 #include "property/core_random.h"
 
 #include "bound/moments.h"
-#include "remat/improve.h"
+#include "remat/portfolio.h"
 
 #include <math.h>
 
@@ -317,12 +317,60 @@ static void never_slower(void **state)
     }
 }
 
+/* Makespan of who answers; INFINITY where there is no schedule or the profile is not for it. */
+static double answer(const remat_solver *solver, const remat_profile *profile,
+                     const remat_link *link, uint64_t budget)
+{
+    remat_problem problem = {.profile = profile, .link = link, .max_budget = budget};
+    remat_portfolio portfolio = {.n = 0};
+    remat_schedule schedule = {0};
+    remat_error error = {0};
+    if (solver)
+        problem.options = remat_options_default(solver);
+    remat_status status = remat_portfolio_gather(solver, &problem, NULL, NULL, &portfolio, &error);
+    if (!status)
+        status = remat_portfolio_schedule(&portfolio, &problem, budget, 0, REMAT_QUICK, NULL,
+                                          &schedule, &error);
+    if (status == REMAT_INTERNAL || (!solver && status && status != REMAT_INFEASIBLE))
+        fail_msg("%s: %s", solver ? solver->name : "auto", error.message);
+    double makespan = status ? INFINITY : schedule.simulation.makespan;
+    remat_schedule_clear(&schedule);
+    remat_portfolio_release(&portfolio);
+    return makespan;
+}
+
+/* Nor with a link slower than without. lowerset-exact is too dear for auto. */
+static void auto_is_never_slower(void **state)
+{
+    (void)state;
+    dice d = {.state = 31};
+    const shape s = {.most_nodes = MOST_NODES, .states = true, .alternatives = true};
+    size_t n;
+    const remat_solver *const *solvers = remat_solvers(&n);
+    for (unsigned i = 0; i < graphs(100); i++) {
+        remat_profile *profile = random_profile(&d, &s);
+        const remat_link link = random_link(&d);
+        uint64_t budget = random_budget(&d, profile);
+        double alone = answer(NULL, profile, NULL, budget);
+        double linked = answer(NULL, profile, &link, budget);
+        if (linked > alone * (1 + 1e-12))
+            fail_msg("graph %u: %g with a link, %g without", i, linked, alone);
+        for (size_t k = 0; k < n; k++) {
+            double named = answer(solvers[k], profile, &link, budget);
+            if (strcmp(solvers[k]->name, "lowerset-exact") != 0 && named < linked * (1 - 1e-12))
+                fail_msg("graph %u: %s %g, auto %g", i, solvers[k]->name, named, linked);
+        }
+        remat_profile_free(profile);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(equals_exhaustive_search),
         cmocka_unit_test(bound_holds),
         cmocka_unit_test(never_slower),
+        cmocka_unit_test(auto_is_never_slower),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

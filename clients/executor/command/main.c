@@ -18,7 +18,7 @@ int train_fail(const train *t)
     text_safe(stderr, t->error.message);
     putc('\n', stderr);
     if (t->error.status == REMAT_INFEASIBLE && t->error.number > 0)
-        fprintf(stderr, "The least budget that can be served: --budget %llu (%s).\n",
+        fprintf(stderr, "A budget that can be served: --budget %llu (%s).\n",
                 (unsigned long long)t->error.number, text_bytes((double)t->error.number, bytes));
     return exit_code_of(t->error.status);
 }
