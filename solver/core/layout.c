@@ -106,7 +106,7 @@ remat_status remat_layout_arena(const remat_profile *profile, const remat_operat
                                    work ? work : MOST_WORK);
     arena = 0;
     for (uint32_t i = 0; i < lives.n; i++) {
-        uint64_t end = lives.items[i].offset + lives.items[i].bytes;
+        uint64_t end = lives.items[i].offset + remat_layout_align(lives.items[i].bytes, alignment);
         arena = end > arena ? end : arena;
     }
     free(lives.items);

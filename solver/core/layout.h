@@ -29,9 +29,9 @@ remat_status remat_layout_pack_online(const remat_lives *lives, uint64_t alignme
 remat_status remat_layout_pack(const remat_lives *lives, uint64_t alignment, uint64_t target,
                                uint64_t least, uint64_t arena, uint64_t work);
 
-/* The arena that remat_layout_new would find for a valid list with that much work, or any up to
- * enough: for whom a list is one of many. With the work of remat_layout_new (0 stands for it) and
- * an arena of more than enough, it is the same. */
+/* An arena that remat_layout_new does not pass for a valid list, found with so much work at most (0:
+ * as much as it takes itself) and looked for no further than enough: for whom a list is one of many.
+ * Every size counts rounded up, the highest too: with more work other blocks may come to lie there. */
 remat_status remat_layout_arena(const remat_profile *profile, const remat_operations *operations,
                                 uint64_t alignment, uint64_t enough, uint64_t work,
                                 uint64_t *ret_arena, remat_error *error);

@@ -194,7 +194,7 @@ static void claim(const remat_problem *problem, double bound, remat_schedule *sc
         schedule->optimality = problem->link ? REMAT_OPTIMAL_IN_CLASS : REMAT_OPTIMAL;
 }
 
-/* A list that was found instead: judged, and laid out. */
+/* A list that was found instead: judged, and laid out. REMAT_INFEASIBLE if its arena does not fit. */
 static remat_status take(const remat_problem *problem, uint64_t budget, uint32_t alignment,
                          remat_operations *list, remat_schedule *ret_schedule, remat_error *error)
 {
@@ -209,10 +209,12 @@ static remat_status take(const remat_problem *problem, uint64_t budget, uint32_t
         status =
             remat_layout_check(problem->profile, &schedule.operations, &schedule.layout, error);
     const remat_simulation *replay = &schedule.simulation;
-    if (!status && (!replay->valid || replay->peak > budget || schedule.layout.arena > budget))
+    if (!status && (!replay->valid || replay->peak > budget))
         status = remat_fail(error, REMAT_INTERNAL, NULL,
                             "a list of the improver is not what it should be: %.200s",
                             replay->valid ? "it passes the budget" : replay->reason);
+    if (!status && schedule.layout.arena > budget)
+        status = REMAT_INFEASIBLE; /* laid out otherwise than the improver saw it */
     schedule.nominal_budget = schedule.model_peak = replay->peak;
     if (status)
         remat_schedule_clear(&schedule);
