@@ -12,17 +12,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_CHAINS = 8, MANY_NODES = 600, WALKS = 100, WALK_SHIFTS = 4, PATIENCE = 2 };
+enum {
+    MOST_CHAINS = 8,
+    FEW_NODES = 24,
+    MANY_NODES = 600,
+    WALKS = 100,
+    WALK_SHIFTS = 4,
+    PATIENCE = 2
+};
 
-#define QUICK_LAYOUT UINT64_C(60000) /* comparisons, of each list on a walk */
-#define WORK_OF_LOOK 20000u          /* what that is worth in edits */
-#define SLIGHT 2e-4                  /* of the makespan: not worth a walk */
+#define QUICK_LAYOUT UINT64_C(60000)   /* comparisons, of each list on a walk */
+#define FULL_LAYOUT UINT64_C(20000000) /* what it gets in the end */
+#define WORK_OF_LOOK 20000u            /* what that is worth in edits */
+#define SLIGHT 2e-4                    /* of the makespan: not worth a walk */
 
 typedef struct strength {
     const char *name;
     uint32_t chains, epochs;
-    uint32_t stale;                  /* epochs without a faster list, after which it ends */
-    uint64_t anneal, neighbourhoods; /* work of a chain in an epoch, for each node up to many */
+    uint32_t stale; /* epochs without a faster list, after which it ends */
+    uint64_t anneal,
+        neighbourhoods; /* work of a chain in an epoch, for each node, of few to many */
 } strength;
 
 /* By remat_effort. */
@@ -226,7 +235,8 @@ static void resume(const improvement *m, chain *c)
  * on a graph of some nodes. */
 static uint64_t layout_work(const improvement *m)
 {
-    return UINT64_C(20000) * m->profile->n_nodes + QUICK_LAYOUT;
+    uint64_t work = UINT64_C(200000) * m->profile->n_nodes;
+    return work < FULL_LAYOUT ? work : FULL_LAYOUT;
 }
 
 /* The best list made to fit. Where it does not, the next epoch goes on from the smallest arena, and
@@ -284,6 +294,7 @@ static remat_status go_on(const improvement *m, chain *c)
 {
     interval_search *s = &c->search;
     uint64_t nodes = m->profile->n_nodes < MANY_NODES ? m->profile->n_nodes : MANY_NODES;
+    nodes = nodes > FEW_NODES ? nodes : FEW_NODES;
     interval_timeline *t = s->timeline;
     if (s->best.length > 0 && interval_timeline_load(t, &s->best, NULL))
         return REMAT_NO_MEMORY;
@@ -340,7 +351,7 @@ static remat_status search(improvement *m)
 {
     uint32_t epochs = m->effort->epochs, stale = 0;
     double fastest = INFINITY;
-    for (uint32_t epoch = 0; epoch <= epochs || (epoch <= 2 * epochs && !best_chain(m)); epoch++) {
+    for (uint32_t epoch = 0; epoch <= epochs || (epoch <= 3 * epochs && !best_chain(m)); epoch++) {
         remat_host_parallel_for(m->host, m->effort->chains, run_chain, m);
         for (uint32_t i = 0; i < m->effort->chains; i++)
             if (m->chains[i].status)
