@@ -29,9 +29,8 @@ enum {
 typedef struct strength {
     const char *name;
     uint32_t chains, epochs;
-    uint32_t stale; /* epochs without a faster list, after which it ends */
-    uint64_t anneal,
-        neighbourhoods; /* work of a chain in an epoch, for each node, of few to many */
+    uint32_t stale;                  /* epochs without a faster list, after which it ends */
+    uint64_t anneal, neighbourhoods; /* work of a chain in an epoch, for each node up to many */
 } strength;
 
 /* By remat_effort. */
@@ -294,7 +293,6 @@ static remat_status go_on(const improvement *m, chain *c)
 {
     interval_search *s = &c->search;
     uint64_t nodes = m->profile->n_nodes < MANY_NODES ? m->profile->n_nodes : MANY_NODES;
-    nodes = nodes > FEW_NODES ? nodes : FEW_NODES;
     interval_timeline *t = s->timeline;
     if (s->best.length > 0 && interval_timeline_load(t, &s->best, NULL))
         return REMAT_NO_MEMORY;
