@@ -73,7 +73,7 @@ static const char solve[] =
     "  --alignment BYTES   of the addresses in the arena: a power of two (default 256;\n"
     "                      1 for profiles below 64 KiB)\n"
     "  --effort EFFORT     of improving the answer of auto and interval at this budget:\n"
-    "                      quick (default, about half a second for 250 nodes) or\n"
+    "                      quick (default, about a second for 250 nodes) or\n"
     "                      thorough (some seconds to a minute)\n"
     "  --no-layout         no addresses: the budget is about the peak, not the arena\n"
     "  --wait SECONDS      wait that long and then name the job instead of its answer\n"

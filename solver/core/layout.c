@@ -8,9 +8,6 @@
 /* Past so many allocations one pass over pairs of them takes longer than it may. */
 enum { MANY = 20000 };
 
-/* Comparisons of two items; about two nanoseconds each. */
-#define MOST_WORK UINT64_C(20000000)
-
 /* Largest sum of sizes, rounded up, alive at once; of one that overwrites another the larger. The
  * highest of those alive then need not be rounded up: what no arena is below. */
 static remat_status find_aligned_peak(const remat_lives *lives, size_t length, uint64_t alignment,
@@ -80,7 +77,7 @@ static remat_status lay_out(const remat_lives *lives, size_t length, remat_layou
         status = remat_layout_pack_online(lives, layout->alignment, &arena);
     if (!status && arena > least && lives->n <= MANY)
         status = remat_layout_pack(lives, layout->alignment, layout->aligned_peak, least, arena,
-                                   MOST_WORK);
+                                   REMAT_LAYOUT_WORK);
     for (uint32_t i = 0; i < lives->n && !status; i++) {
         uint64_t end = lives->items[i].offset + lives->items[i].bytes;
         layout->arena = end > layout->arena ? end : layout->arena;
@@ -102,8 +99,7 @@ remat_status remat_layout_arena(const remat_profile *profile, const remat_operat
         status = remat_layout_pack_online(&lives, alignment, &arena);
     uint64_t target = peak > enough ? peak : enough;
     if (!status && arena > target && lives.n <= MANY)
-        status = remat_layout_pack(&lives, alignment, target, UINT64_MAX, arena,
-                                   work ? work : MOST_WORK);
+        status = remat_layout_pack(&lives, alignment, target, UINT64_MAX, arena, work);
     arena = 0;
     for (uint32_t i = 0; i < lives.n; i++) {
         uint64_t end = lives.items[i].offset + remat_layout_align(lives.items[i].bytes, alignment);

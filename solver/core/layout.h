@@ -6,6 +6,9 @@
 
 #define REMAT_LAYOUT_NONE UINT32_MAX
 
+/* Of remat_layout_new: comparisons of two items, about two nanoseconds each. */
+#define REMAT_LAYOUT_WORK UINT64_C(20000000)
+
 /* The allocations of a list, without offsets. Both arrays are one malloc each; the caller frees. */
 typedef struct remat_lives {
     remat_allocation *items;
@@ -29,8 +32,8 @@ remat_status remat_layout_pack_online(const remat_lives *lives, uint64_t alignme
 remat_status remat_layout_pack(const remat_lives *lives, uint64_t alignment, uint64_t target,
                                uint64_t least, uint64_t arena, uint64_t work);
 
-/* An arena that remat_layout_new does not pass for a valid list, found with so much work at most (0:
- * as much as it takes itself) and looked for no further than enough: for whom a list is one of many.
+/* An arena that remat_layout_new does not pass for a valid list, found with so much work, at most
+ * REMAT_LAYOUT_WORK, and looked for no further than enough: for whom a list is one of many.
  * Every size counts rounded up, the highest too: with more work other blocks may come to lie there. */
 remat_status remat_layout_arena(const remat_profile *profile, const remat_operations *operations,
                                 uint64_t alignment, uint64_t enough, uint64_t work,

@@ -21,10 +21,9 @@ enum {
     PATIENCE = 2
 };
 
-#define QUICK_LAYOUT UINT64_C(60000)   /* comparisons, of each list on a walk */
-#define FULL_LAYOUT UINT64_C(20000000) /* what it gets in the end */
-#define WORK_OF_LOOK 20000u            /* what that is worth in edits */
-#define SLIGHT 2e-4                    /* of the makespan: not worth a walk */
+#define QUICK_LAYOUT UINT64_C(60000) /* comparisons, of each list on a walk */
+#define WORK_OF_LOOK 20000u          /* what that is worth in edits */
+#define SLIGHT 2e-4                  /* of the makespan: not worth a walk */
 
 typedef struct strength {
     const char *name;
@@ -235,7 +234,7 @@ static void resume(const improvement *m, chain *c)
 static uint64_t layout_work(const improvement *m)
 {
     uint64_t work = UINT64_C(200000) * m->profile->n_nodes;
-    return work < FULL_LAYOUT ? work : FULL_LAYOUT;
+    return work < REMAT_LAYOUT_WORK ? work : REMAT_LAYOUT_WORK;
 }
 
 /* The best list made to fit. Where it does not, the next epoch goes on from the smallest arena, and

@@ -19,7 +19,7 @@
 #include "remat/solver.h"
 
 typedef enum remat_effort {
-    REMAT_QUICK,   /* about half a second for 250 nodes on two cores */
+    REMAT_QUICK,   /* auto, which improves twice: about a second for 250 nodes on two cores */
     REMAT_THOROUGH /* some seconds to a minute */
 } remat_effort;
 
