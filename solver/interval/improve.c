@@ -12,14 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    MOST_CHAINS = 8,
-    FEW_NODES = 24,
-    MANY_NODES = 600,
-    WALKS = 100,
-    WALK_SHIFTS = 4,
-    PATIENCE = 2
-};
+enum { MOST_CHAINS = 8, MANY_NODES = 600, WALKS = 100, WALK_SHIFTS = 4, PATIENCE = 2 };
 
 #define QUICK_LAYOUT UINT64_C(60000) /* comparisons, of each list on a walk */
 #define WORK_OF_LOOK 20000u          /* what that is worth in edits */

@@ -42,7 +42,8 @@ void interval_keep_best(interval_search *search);
 
 /* Evicts until the timeline fits the budget: of all gaps between two reads of a value, the one with
  * the least added time for each byte past the budget it removes; the keys are perturbed by up to the
- * factor 1 + noise. Then drops the runs that turn out not to be needed, dearest first. */
+ * factor 1 + noise. Then drops the runs that turn out not to be needed, dearest first,
+ * and gives each of the others the fastest implementation that fits. */
 void interval_greedy(interval_search *search, double noise);
 
 /* Large neighbourhood search (Shaw 1998) from the best list: takes recomputations out, of a stretch
