@@ -102,6 +102,7 @@ json_t *remat_schedule_encode(const remat_schedule_answer *answer)
     set(json, "optimality", json_string(remat_optimality_name(schedule->optimality)), &failed);
     set(json, "class", json_string(schedule->class_name), &failed);
     set(json, "lower_bound", json_real(schedule->lower_bound), &failed);
+    set(json, "bound_class", json_string(schedule->bound_class), &failed);
     set(json, "gap", json_real(excess(simulation->makespan, schedule->lower_bound)), &failed);
     set(json, "verified", json_boolean(simulation->valid), &failed);
     set(json, "nodes", remat_node_ids_encode(answer->profile), &failed);

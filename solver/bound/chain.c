@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_POINTS = 4096, ALL_POINTS = 1000000 };
+enum { MOST_POINTS = 4096, POINTS_OF_MOMENT = 16 };
 
 typedef struct point {
     double bytes, time; /* held, and run later */
@@ -123,10 +123,10 @@ static double all_moments(knapsack *k, bound_moments *m, uint64_t budget)
     return bound;
 }
 
-double bound_chain(bound_moments *m, uint64_t budget)
+double bound_chain(bound_moments *m, uint64_t budget, uint32_t moments)
 {
-    uint32_t most = ALL_POINTS / m->n;
-    most = most > MOST_POINTS ? MOST_POINTS : most;
+    uint32_t most =
+        moments < MOST_POINTS / POINTS_OF_MOMENT ? POINTS_OF_MOMENT * moments : MOST_POINTS;
     knapsack k = {.m = m, .budget = (double)budget, .most = most};
     front *all[] = {&k.stages.nothing, &k.stages.held, &k.stages.later, &k.next.nothing,
                     &k.next.held,      &k.next.later,  &k.there,        &k.any};

@@ -363,6 +363,6 @@ double bound_moments_makespan(bound_moments *m, uint64_t budget, uint32_t most)
         bound = fmax(bound, best_price(m, &ignored));
     }
     if (m->profile->kind == REMAT_CHAIN && m->n <= BOUND_MOST_STAGES && bound < INFINITY)
-        bound = fmax(bound, bound_chain(m, budget));
+        bound = fmax(bound, bound_chain(m, budget, most));
     return m->store_all + bound;
 }

@@ -34,8 +34,8 @@ void bound_look_at(bound_moments *moments, uint32_t b, bool forward, uint64_t bu
 #define BOUND_MOST_STAGES 512
 
 /* Time beyond storing everything that the moments of a chain prove within the budget, without the
- * relaxation: bytes held are whole stages. INFINITY if no schedule fits; 0 without memory
+ * relaxation: bytes held are whole stages. most: as in bound_moments_makespan; the work grows with it. INFINITY if no schedule fits; 0 without memory
  * for it. */
-double bound_chain(bound_moments *moments, uint64_t budget);
+double bound_chain(bound_moments *moments, uint64_t budget, uint32_t most);
 
 #endif

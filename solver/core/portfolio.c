@@ -161,7 +161,8 @@ void remat_portfolio_release(remat_portfolio *portfolio)
 
 /* ---- improving at the budget asked for ---- */
 
-/* The largest bound that holds for every schedule without O and P. */
+/* The largest bound that holds for every schedule without O and P. What is improved is worth more
+ * moments than what a table gives at once. */
 static remat_status find_bound(const remat_portfolio *p, const remat_problem *problem,
                                uint64_t budget, double *ret_bound, remat_error *error)
 {
@@ -175,7 +176,9 @@ static remat_status find_bound(const remat_portfolio *p, const remat_problem *pr
     remat_status status =
         n <= REMAT_IMPROVED_NODES ? bound_moments_new(problem->profile, &moments, error) : REMAT_OK;
     if (moments)
-        bound = fmax(bound, bound_moments_makespan(moments, budget, REMAT_MANY_MOMENTS(n)));
+        bound = fmax(bound, bound_moments_makespan(moments, budget,
+                                                   p->improved ? REMAT_MANY_MOMENTS(n)
+                                                               : REMAT_FEW_MOMENTS(n)));
     bound_moments_free(moments);
     *ret_bound = bound;
     return status;
@@ -184,21 +187,27 @@ static remat_status find_bound(const remat_portfolio *p, const remat_problem *pr
 /* Sums of the same times in another order differ by less. */
 #define SAME_TIME 1e-12
 
+/* What a bound of every schedule (of those without offloading, where there is a link) says. That a
+ * list is the fastest of its solver's class stays said beside it. */
 static void claim(const remat_problem *problem, double bound, remat_schedule *schedule)
 {
     double makespan = schedule->simulation.makespan;
-    schedule->class_name = problem->link ? "schedules without offloading" : "all schedules";
+    bool least = makespan <= bound * (1 + 1e-9);
+    schedule->bound_class = problem->link ? "schedules without offloading" : "all schedules";
     schedule->lower_bound = fmin(bound, makespan);
-    schedule->optimality = REMAT_HEURISTIC;
-    if (makespan <= bound * (1 + 1e-9))
+    if (least)
         schedule->optimality = problem->link ? REMAT_OPTIMAL_IN_CLASS : REMAT_OPTIMAL;
+    if (least || schedule->optimality == REMAT_HEURISTIC)
+        schedule->class_name = schedule->bound_class;
 }
 
 /* A list that was found instead: judged, and laid out. REMAT_INFEASIBLE if its arena does not fit. */
 static remat_status take(const remat_problem *problem, uint64_t budget, uint32_t alignment,
                          remat_operations *list, remat_schedule *ret_schedule, remat_error *error)
 {
-    remat_schedule schedule = {.solver = remat_solver_find("interval"), .operations = *list};
+    remat_schedule schedule = {.solver = remat_solver_find("interval"),
+                               .operations = *list,
+                               .optimality = REMAT_HEURISTIC};
     *list = (remat_operations){0};
     remat_status status = remat_simulate(problem->profile, &schedule.operations, problem->link,
                                          NULL, NULL, &schedule.simulation, error);
@@ -316,7 +325,8 @@ remat_status remat_portfolio_schedule(const remat_portfolio *portfolio,
     remat_status status = remat_best_schedule(portfolio->tables, portfolio->n, portfolio->name,
                                               problem, budget, alignment, &best, &refusal);
     bool searched = portfolio->improved && problem->profile->n_nodes <= REMAT_IMPROVED_NODES;
-    if (portfolio->improved && (!status || status == REMAT_INFEASIBLE))
+    if ((portfolio->improved && status == REMAT_INFEASIBLE) ||
+        (!status && (portfolio->improved || !problem->link)))
         status = find_bound(portfolio, problem, budget, &w.bound, &refusal);
     if (!status && searched && w.bound < INFINITY)
         status = improve(portfolio, &w, &best, &refusal);
@@ -328,7 +338,7 @@ remat_status remat_portfolio_schedule(const remat_portfolio *portfolio,
             *error = refusal;
         return status;
     }
-    if (portfolio->improved && (!problem->link || best.solver->improved))
+    if (!problem->link || (portfolio->improved && best.solver->improved))
         claim(problem, w.bound, &best);
     *ret_schedule = best;
     return REMAT_OK;
