@@ -11,7 +11,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { FEW_NODES = 400, BUDGETS = 40, FEWER_BUDGETS = 16, HALVINGS = 5 };
+enum { FEW_NODES = 400, MANY_NODES = 2400 };
 
 /* From one budget to the next. */
 #define STEP 0.95
@@ -69,21 +69,23 @@ static remat_status one_budget(ladder *l, double budget, bool *ret_fits, remat_e
 static remat_status descend(ladder *l, double peak, remat_error *error)
 {
     const remat_profile *profile = l->problem->profile;
-    int budgets = profile->n_nodes <= FEW_NODES ? BUDGETS : FEWER_BUDGETS;
-    double step = profile->n_nodes <= FEW_NODES ? STEP : STEP * STEP, met = peak, budget = peak;
+    uint32_t n = profile->n_nodes;
+    int budgets = n <= FEW_NODES ? 40 : n <= MANY_NODES ? 16 : 8;
+    int halvings = n <= MANY_NODES ? 5 : 3;
+    double step = n <= FEW_NODES ? STEP : n <= MANY_NODES ? STEP * STEP : STEP * STEP * STEP * STEP;
+    double met = peak, budget = peak;
     bool fits = true;
     remat_status status = REMAT_OK;
     for (int i = 0; i < budgets && fits && !status; i++) {
-        double bound = bound_moments_makespan(l->moments, (uint64_t)budget,
-                                              REMAT_FEW_MOMENTS(profile->n_nodes));
+        double bound = bound_moments_makespan(l->moments, (uint64_t)budget, REMAT_FEW_MOMENTS(n));
         status = remat_offer_bound(l->sink, (uint64_t)budget, bound, error);
         if (!status)
             status = one_budget(l, budget, &fits, error);
-        remat_host_progress(l->host, (double)(i + 1) / (budgets + HALVINGS));
+        remat_host_progress(l->host, (double)(i + 1) / (budgets + halvings));
         met = fits ? budget : met;
         budget = fits ? floor(budget * step) : budget;
     }
-    for (int i = 0; i < HALVINGS && !fits && !status; i++) {
+    for (int i = 0; i < halvings && !fits && !status; i++) {
         double middle = floor((met + budget) / 2);
         bool there = false;
         status = one_budget(l, middle, &there, error);
