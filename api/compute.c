@@ -2,6 +2,8 @@
  * solves in its own process. */
 #include "api.h"
 
+#include "remat/portfolio.h"
+
 #include <math.h>
 #include <stdlib.h>
 
@@ -102,34 +104,28 @@ static uint64_t tradeoff_budget(const remat_tradeoff_request *request, uint64_t 
     return (uint64_t)(low + (most - low) * (double)i / (double)(request->points - 1));
 }
 
-/* Of one solver its class's bound; of several the largest that holds for every schedule without
- * offloading: a class's would stand above what another solver answers. */
-static double tradeoff_bound(const remat_table *const *tables, size_t n,
-                             const remat_profile *profile, uint64_t budget)
-{
-    double bound = remat_store_all_makespan(profile);
-    for (size_t i = 0; i < n; i++)
-        if (n == 1 || remat_table_solver(tables[i])->bounds_all)
-            bound = fmax(bound, remat_table_lower_bound(tables[i], profile, budget, INFINITY));
-    return bound;
-}
-
 json_t *remat_answer_tradeoff(const remat_tradeoff_request *request, const remat_profile *profile,
                               uint64_t store_all_peak, const remat_table *const *tables, size_t n)
 {
     size_t points = request->n_budgets > 0 ? request->n_budgets : request->points;
-    uint64_t least, ignored;
+    uint64_t least, ignored, *budgets = calloc(points, sizeof *budgets);
+    double *bounds = calloc(points, sizeof *bounds);
+    json_t *list = budgets && bounds ? json_array() : NULL;
     remat_best_table(tables, n, 0, &least);
-    json_t *list = json_array();
-    for (size_t i = 0; list && i < points; i++) {
-        uint64_t budget = tradeoff_budget(request, store_all_peak, least, i);
-        ptrdiff_t best = remat_best_table(tables, n, budget, &ignored);
-        if (json_array_append_new(
-                list, remat_tradeoff_point(profile, budget, best < 0 ? NULL : tables[best],
-                                           tradeoff_bound(tables, n, profile, budget)))) {
-            json_decref(list);
-            return NULL;
-        }
+    for (size_t i = 0; list && i < points; i++)
+        budgets[i] = tradeoff_budget(request, store_all_peak, least, i);
+    bool whole = list && !remat_lower_bounds(tables, n, profile, budgets, points, bounds, NULL);
+    for (size_t i = 0; whole && i < points; i++) {
+        ptrdiff_t best = remat_best_table(tables, n, budgets[i], &ignored);
+        whole = !json_array_append_new(
+            list,
+            remat_tradeoff_point(profile, budgets[i], best < 0 ? NULL : tables[best], bounds[i]));
+    }
+    free(budgets);
+    free(bounds);
+    if (!whole) {
+        json_decref(list);
+        return NULL;
     }
     return list;
 }

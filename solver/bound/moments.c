@@ -25,18 +25,30 @@ static void take_least(bound_moments *m, uint32_t v)
         const remat_alternative cost = remat_implementation(node, k);
         forward = fmin(forward, cost.forward_time);
         saved = fmin(saved, (double)cost.saved_bytes);
-        workspace = fmin(workspace, (double)cost.backward_workspace_bytes);
+        workspace = fmin(workspace, (double)(m->profile->joint ? cost.forward_workspace_bytes
+                                                               : cost.backward_workspace_bytes));
         running = fmin(
             running, fmin((double)cost.forward_workspace_bytes, (double)cost.save_workspace_bytes));
     }
-    m->time[v] = forward;
+    m->time[v] = m->again[v] = forward;
     m->out[v] = (double)node->output_bytes;
     m->saved[v] = saved;
     m->workspace[v] = workspace;
     m->running[v] = running;
 }
 
-/* Flow nodes: y1_v is v, y2_v is n + v, then source and sink. */
+/* A value without the graph inputs. */
+static uint32_t value_here(const bound_moments *m, uint32_t value)
+{
+    return value < m->n ? value : value - m->profile->n_inputs;
+}
+
+static uint32_t result_here(const bound_moments *m, uint32_t v, uint32_t k)
+{
+    return value_here(m, remat_result_value(m->profile, v, k));
+}
+
+/* Flow nodes: y1 of a value is its number, y2_v is n_values + v, then source and sink. */
 static void count_arc(bound_flow *f, uint32_t from, uint32_t to)
 {
     f->first[from + 1]++;
@@ -52,24 +64,27 @@ static uint32_t add_arc(bound_flow *f, uint32_t from, uint32_t to)
     return a;
 }
 
+static void join_nodes(bound_flow *f, uint32_t from, uint32_t to, bool counting)
+{
+    if (counting)
+        count_arc(f, from, to);
+    else
+        add_arc(f, from, to);
+}
+
 static void each_arc(bound_moments *m, bool counting)
 {
     bound_flow *f = &m->flow;
+    const remat_profile *p = m->profile;
     for (uint32_t v = 0; v < m->n; v++) {
-        const remat_node *node = &m->profile->nodes[v];
-        if (counting)
-            count_arc(f, m->n + v, v);
-        else
-            add_arc(f, m->n + v, v);
+        const remat_node *node = &p->nodes[v];
+        for (uint32_t k = 0; k < node->n_outputs; k++)
+            join_nodes(f, m->n_values + v, result_here(m, v, k), counting);
         for (uint32_t i = 0; i < node->n_inputs; i++)
-            if (node->inputs[i] < m->n) {
-                if (counting)
-                    count_arc(f, m->n + v, node->inputs[i]);
-                else
-                    add_arc(f, m->n + v, node->inputs[i]);
-            }
+            if (remat_is_result(p, node->inputs[i]))
+                join_nodes(f, m->n_values + v, value_here(m, node->inputs[i]), counting);
     }
-    for (uint32_t y = 0; y < 2 * m->n; y++) {
+    for (uint32_t y = 0; y < m->n_values + m->n; y++) {
         if (counting) {
             count_arc(f, f->source, y);
             count_arc(f, y, f->sink);
@@ -84,8 +99,8 @@ static bool build_flow(bound_moments *m)
 {
     bound_flow *f = &m->flow;
     remat_arena *arena = &m->arena;
-    f->n_nodes = 2 * m->n + 2;
-    f->source = 2 * m->n;
+    f->n_nodes = m->n_values + m->n + 2;
+    f->source = m->n_values + m->n;
     f->sink = f->source + 1;
     f->first = remat_arena_array(arena, f->n_nodes + 1, sizeof *f->first);
     f->level = remat_arena_array(arena, f->n_nodes, sizeof *f->level);
@@ -105,6 +120,38 @@ static bool build_flow(bound_moments *m)
     return true;
 }
 
+/* The moment to look at first: that of the loss; of a joint graph the node during which most is alive
+ * in the order of the profile. last: room for a number of each value. */
+static uint32_t first_moment(const bound_moments *m, uint32_t *last)
+{
+    const remat_profile *p = m->profile;
+    uint32_t best = m->n - 1;
+    double alive = 0, most = -1;
+    for (uint32_t v = 0; v < m->n && p->joint; v++)
+        for (uint32_t i = 0; i < p->nodes[v].n_inputs; i++)
+            if (remat_is_result(p, p->nodes[v].inputs[i]))
+                last[value_here(m, p->nodes[v].inputs[i])] = v;
+    for (uint32_t i = 0; i < p->n_outputs; i++)
+        if (remat_is_result(p, p->outputs[i]))
+            last[value_here(m, p->outputs[i])] = m->n;
+    for (uint32_t v = 0; v < m->n && p->joint; v++) {
+        const remat_node *node = &p->nodes[v];
+        for (uint32_t k = 0; k < node->n_outputs; k++)
+            alive += m->out[result_here(m, v, k)];
+        if (alive + m->workspace[v] > most) {
+            most = alive + m->workspace[v];
+            best = v;
+        }
+        for (uint32_t i = 0; i < node->n_inputs; i++)
+            if (remat_is_result(p, node->inputs[i]) && last[value_here(m, node->inputs[i])] == v)
+                alive -= m->out[value_here(m, node->inputs[i])];
+        for (uint32_t k = 0; k < node->n_outputs; k++)
+            if (last[result_here(m, v, k)] == 0) /* nobody reads it: node 0 reads nothing */
+                alive -= m->out[result_here(m, v, k)];
+    }
+    return best;
+}
+
 remat_status bound_moments_new(const remat_profile *profile, bound_moments **ret_moments,
                                remat_error *error)
 {
@@ -114,17 +161,21 @@ remat_status bound_moments_new(const remat_profile *profile, bound_moments **ret
     uint32_t n = profile->n_nodes;
     m->profile = profile;
     m->n = n;
+    m->n_values = n + profile->n_results;
+    size_t choices = (size_t)m->n_values + n;
     m->time = remat_arena_array(&m->arena, n, sizeof *m->time);
-    m->out = remat_arena_array(&m->arena, n, sizeof *m->out);
+    m->again = remat_arena_array(&m->arena, n, sizeof *m->again);
+    m->out = remat_arena_array(&m->arena, m->n_values, sizeof *m->out);
     m->saved = remat_arena_array(&m->arena, n, sizeof *m->saved);
     m->workspace = remat_arena_array(&m->arena, n, sizeof *m->workspace);
     m->running = remat_arena_array(&m->arena, n, sizeof *m->running);
-    m->role = remat_arena_array(&m->arena, n, sizeof *m->role);
-    m->weight = remat_arena_array(&m->arena, 2 * (size_t)n, sizeof *m->weight);
-    m->from_source = remat_arena_array(&m->arena, 2 * (size_t)n, sizeof *m->from_source);
-    m->to_sink = remat_arena_array(&m->arena, 2 * (size_t)n, sizeof *m->to_sink);
-    if (!m->time || !m->out || !m->saved || !m->workspace || !m->running || !m->role ||
-        !m->weight || !m->from_source || !m->to_sink || !build_flow(m)) {
+    m->role = remat_arena_array(&m->arena, m->n_values, sizeof *m->role);
+    m->weight = remat_arena_array(&m->arena, choices, sizeof *m->weight);
+    m->from_source = remat_arena_array(&m->arena, choices, sizeof *m->from_source);
+    m->to_sink = remat_arena_array(&m->arena, choices, sizeof *m->to_sink);
+    m->last = remat_arena_array(&m->arena, m->n_values, sizeof *m->last);
+    if (!m->time || !m->again || !m->last || !m->out || !m->saved || !m->workspace || !m->running ||
+        !m->role || !m->weight || !m->from_source || !m->to_sink || !build_flow(m)) {
         bound_moments_free(m);
         return remat_fail_memory(error);
     }
@@ -132,7 +183,10 @@ remat_status bound_moments_new(const remat_profile *profile, bound_moments **ret
         take_least(m, v);
         m->total += m->time[v];
     }
+    for (uint32_t j = 0; j < profile->n_results; j++)
+        m->out[n + j] = (double)profile->results[j].bytes;
     m->store_all = remat_store_all_makespan(profile);
+    m->first = first_moment(m, m->last);
     *ret_moments = m;
     return REMAT_OK;
 }
@@ -147,18 +201,26 @@ void bound_moments_free(bound_moments *moments)
 
 /* ---- one moment ---- */
 
-static void find_roles(bound_moments *m, uint32_t b, bool forward)
+/* Who must run before b, who after. */
+static void find_relatives(bound_moments *m, uint32_t b)
 {
-    const remat_node *nodes = m->profile->nodes;
-    memset(m->role, 0, m->n);
-    m->role[b] = BOUND_ANCESTOR | BOUND_DESCENDANT; /* both for the walks; taken back below */
+    const remat_profile *p = m->profile;
+    const remat_node *nodes = p->nodes;
+    memset(m->role, 0, m->n_values);
+    m->role[b] = BOUND_ANCESTOR | BOUND_DESCENDANT; /* both for the walks; taken back by who asks */
     for (uint32_t v = b; v-- > 0;)
         for (uint32_t c = 0; c < nodes[v].n_consumers; c++)
             m->role[v] |= m->role[nodes[v].consumers[c]] & BOUND_ANCESTOR;
     for (uint32_t v = b + 1; v < m->n; v++)
         for (uint32_t i = 0; i < nodes[v].n_inputs; i++)
-            if (nodes[v].inputs[i] < m->n)
-                m->role[v] |= m->role[nodes[v].inputs[i]] & BOUND_DESCENDANT;
+            if (remat_is_result(p, nodes[v].inputs[i]))
+                m->role[v] |= m->role[remat_value_node(p, nodes[v].inputs[i])] & BOUND_DESCENDANT;
+}
+
+static void find_roles(bound_moments *m, uint32_t b, bool forward)
+{
+    const remat_node *nodes = m->profile->nodes;
+    find_relatives(m, b);
     m->role[b] = BOUND_DESCENDANT; /* its backward is not to come any more */
     for (uint32_t v = 0; v < m->n; v++) {
         bool after = m->role[v] & BOUND_ANCESTOR;
@@ -172,6 +234,28 @@ static void find_roles(bound_moments *m, uint32_t b, bool forward)
             if (nodes[v].inputs[i] < m->n)
                 m->role[nodes[v].inputs[i]] |= mark;
     }
+}
+
+/* Of a joint graph, during the first F of b. */
+static void find_joint_roles(bound_moments *m, uint32_t b)
+{
+    const remat_profile *p = m->profile;
+    const remat_node *node = &p->nodes[b];
+    find_relatives(m, b);
+    for (uint32_t v = 0; v < m->n; v++) {
+        m->again[v] = m->role[v] & BOUND_ANCESTOR ? m->time[v] : 0;
+        if (v != b && (m->role[v] & BOUND_DESCENDANT))
+            m->role[v] |= BOUND_RUNS;
+        m->role[v] &= (uint8_t)~BOUND_ANCESTOR; /* nothing is saved for anybody */
+    }
+    for (uint32_t i = 0; i < node->n_inputs; i++)
+        if (remat_is_result(p, node->inputs[i]))
+            m->role[value_here(m, node->inputs[i])] |= BOUND_READ;
+    for (uint32_t k = 0; k < node->n_outputs; k++)
+        m->role[result_here(m, b, k)] |= BOUND_READ;
+    for (uint32_t i = 0; i < p->n_outputs; i++)
+        if (remat_is_result(p, p->outputs[i]))
+            m->role[value_here(m, p->outputs[i])] |= BOUND_NEEDED;
 }
 
 static bool has_begun(const bound_moments *m, const uint32_t *consumers, uint32_t n)
@@ -204,6 +288,17 @@ static double find_forward_capacity(const bound_moments *m, uint32_t b, double b
            shared(m, b, false);
 }
 
+/* Of a joint graph: the budget less the inputs and the workspace. What b makes counts as held. */
+static double find_joint_capacity(const bound_moments *m, uint32_t b, double budget)
+{
+    const remat_profile *p = m->profile;
+    const remat_node *node = &p->nodes[b];
+    double left = budget - (double)p->input_bytes - m->workspace[b];
+    if (node->in_place && node->n_inputs > 0 && remat_is_result(p, node->inputs[0]))
+        left += fmin((double)node->output_bytes, (double)remat_value_bytes(p, node->inputs[0]));
+    return left;
+}
+
 /* Bytes for what is held: the budget less what is there during B b in every order. */
 static double find_capacity(const bound_moments *m, uint32_t b, double budget)
 {
@@ -226,11 +321,18 @@ static void weigh(bound_moments *m, double price, bool times)
 {
     m->constant = 0;
     for (uint32_t v = 0; v < m->n; v++) {
-        bool read = m->role[v] & BOUND_READ, after = m->role[v] & BOUND_ANCESTOR;
-        double out = price * m->out[v], saved = after ? price * m->saved[v] : 0;
-        m->constant += saved + (read ? out : 0);
-        m->weight[v] = read ? 0 : out;
-        m->weight[m->n + v] = (times ? m->time[v] : 0) - (read ? 0 : out) - saved;
+        double saved = m->role[v] & BOUND_ANCESTOR ? price * m->saved[v] : 0;
+        double again = times ? m->again[v] : 0;
+        m->constant += saved;
+        for (uint32_t k = 0; k < m->profile->nodes[v].n_outputs; k++) {
+            uint32_t value = result_here(m, v, k);
+            bool read = m->role[value] & BOUND_READ;
+            double out = price * m->out[value];
+            m->constant += read ? out : 0;
+            m->weight[value] = read ? 0 : out;
+            again -= read ? 0 : out;
+        }
+        m->weight[m->n_values + v] = again - saved;
     }
 }
 
@@ -242,12 +344,13 @@ static double cut(bound_moments *m, double *ret_time, double *ret_held)
     for (uint32_t a = 0; a < f->n_arcs; a++)
         f->arcs[a].left = 0;
     for (uint32_t v = 0; v < m->n; v++)
-        for (uint32_t a = f->first[m->n + v]; a < f->first[m->n + v + 1]; a++)
-            if (f->arcs[a].to < m->n)
+        for (uint32_t a = f->first[m->n_values + v]; a < f->first[m->n_values + v + 1]; a++)
+            if (f->arcs[a].to < m->n_values)
                 f->arcs[a].left = INFINITY;
-    for (uint32_t y = 0; y < 2 * m->n; y++) {
+    for (uint32_t y = 0; y < m->n_values + m->n; y++) {
         double w = m->weight[y];
-        bool forced = y < m->n && (m->role[y] & (BOUND_NEEDED | BOUND_READ));
+        bool forced = y < m->n_values ? m->role[y] & (BOUND_NEEDED | BOUND_READ)
+                                      : m->role[y - m->n_values] & BOUND_RUNS;
         size += fabs(w);
         sum += forced ? w : fmin(w, 0);
         if (forced)
@@ -260,10 +363,13 @@ static double cut(bound_moments *m, double *ret_time, double *ret_held)
     sum += bound_flow_run(f, 1e-14 * size);
     *ret_time = *ret_held = 0;
     for (uint32_t v = 0; v < m->n; v++) {
-        bool again = f->level[m->n + v] != UNREACHED, there = f->level[v] != UNREACHED || again;
-        bool read = m->role[v] & BOUND_READ;
-        *ret_time += again ? m->time[v] : 0;
-        *ret_held += read || (there && !again) ? m->out[v] : 0;
+        bool again = f->level[m->n_values + v] != UNREACHED;
+        *ret_time += again ? m->again[v] : 0;
+        for (uint32_t k = 0; k < m->profile->nodes[v].n_outputs; k++) {
+            uint32_t value = result_here(m, v, k);
+            bool there = f->level[value] != UNREACHED || again;
+            *ret_held += (m->role[value] & BOUND_READ) || (there && !again) ? m->out[value] : 0;
+        }
         *ret_held += (m->role[v] & BOUND_ANCESTOR) && !again ? m->saved[v] : 0;
     }
     return sum - BOUND_MARGIN * size;
@@ -317,6 +423,11 @@ static double best_price(bound_moments *m, double *ret_price)
 
 void bound_look_at(bound_moments *m, uint32_t b, bool forward, uint64_t budget)
 {
+    if (m->profile->joint) {
+        find_joint_roles(m, b);
+        m->capacity = find_joint_capacity(m, b, (double)budget);
+        return;
+    }
     find_roles(m, b, forward);
     m->capacity =
         forward ? find_forward_capacity(m, b, (double)budget) : find_capacity(m, b, (double)budget);
@@ -340,17 +451,18 @@ static int by_value(const void *left, const void *right)
     return a->forward - b->forward;
 }
 
+/* Moments are counted: that of B b is 2 b and that of its last forward 2 b + 1; of a joint graph b. */
 double bound_moments_makespan(bound_moments *m, uint64_t budget, uint32_t most)
 {
     candidate best[REFINED + 1];
-    uint32_t n_best = 0, loss = m->n - 1;
+    uint32_t n_best = 0, kinds = m->profile->joint ? 1 : 2, all = kinds * m->n;
     double price = 0, ignored;
-    bound_look_at(m, loss, false, budget);
+    bound_look_at(m, m->first, false, budget);
     double bound = best_price(m, &price);
-    uint32_t step = most > 0 && 2 * m->n > most ? (2 * m->n + most - 1) / most : 1;
-    for (uint32_t i = 2 * loss % step; i <= 2 * loss + 1 && bound < INFINITY; i += step) {
-        candidate here = {.node = i / 2, .forward = i % 2};
-        if (i == 2 * loss)
+    uint32_t step = most > 0 && all > most ? (all + most - 1) / most : 1;
+    for (uint32_t i = (all - 1) % step; i < all && bound < INFINITY; i += step) {
+        candidate here = {.node = i / kinds, .forward = i % kinds};
+        if (i == kinds * m->first)
             continue;
         bound_look_at(m, here.node, here.forward, budget);
         here.value = price > 0 ? solve_at(m, price).value : best_price(m, &ignored);
@@ -362,7 +474,8 @@ double bound_moments_makespan(bound_moments *m, uint64_t budget, uint32_t most)
         bound_look_at(m, best[i].node, best[i].forward, budget);
         bound = fmax(bound, best_price(m, &ignored));
     }
-    if (m->profile->kind == REMAT_CHAIN && m->n <= BOUND_MOST_STAGES && bound < INFINITY)
+    if (kinds == 2 && m->profile->kind == REMAT_CHAIN && m->n <= BOUND_MOST_STAGES &&
+        bound < INFINITY)
         bound = fmax(bound, bound_chain(m, budget, most));
     return m->store_all + bound;
 }

@@ -10,22 +10,33 @@
 
 struct bound_moments {
     const remat_profile *profile;
-    uint32_t n;
-    double total, store_all;         /* least times, forward alone and all */
-    double *time, *out, *saved;      /* by node: the least of any implementation */
-    double *workspace, *running;     /* the same, of the backward and of the forward */
-    uint8_t *role;                   /* by node, at the moment looked at */
+    uint32_t n, n_values;    /* values: of nodes, then further results */
+    double total, store_all; /* least times, forward alone and all */
+    double *time, *saved;    /* by node: the least of any implementation */
+    double *workspace,
+        *running;  /* the same, of the backward (of a joint node's run), of the forward */
+    double *out;   /* by value */
+    double *again; /* by node: time of a run after the moment */
+    uint8_t *role; /* by node and its first result, then by further result */
     uint32_t *from_source, *to_sink; /* by node of the flow: its arcs */
     double *weight;                  /* the same: what y = 1 costs */
+    uint32_t first;                  /* moment to look at first */
+    uint32_t *last;                  /* by value, for that */
     double constant;                 /* cost that no y changes */
     double capacity;                 /* of the moment: bytes for what is held */
     bound_flow flow;
     remat_arena arena;
 };
 
-/* Roles of a node at a moment: its backward comes after, its backward came before, its output is read
- * after, its output is read at the moment. */
-enum { BOUND_ANCESTOR = 1, BOUND_DESCENDANT = 2, BOUND_NEEDED = 4, BOUND_READ = 8 };
+/* Roles of a node at a moment: its backward comes after, its backward came before (of a joint graph: it
+ * runs before, it runs after), its output is read after, its output is there; it runs again. */
+enum {
+    BOUND_ANCESTOR = 1,
+    BOUND_DESCENDANT = 2,
+    BOUND_NEEDED = 4,
+    BOUND_READ = 8,
+    BOUND_RUNS = 16
+};
 
 /* Finds the roles and the capacity of the moment of B b, or of the last forward of b. */
 void bound_look_at(bound_moments *moments, uint32_t b, bool forward, uint64_t budget);
