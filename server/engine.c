@@ -10,16 +10,11 @@
 #define MINIMUM_UPDATES 5e6
 #define MINIMUM_NANOSECONDS UINT64_C(100000000) /* of each, should its estimate be off */
 
-int64_t engine_now(void)
+static int64_t now_milliseconds(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
-double engine_seconds_since(uint64_t start)
-{
-    return (double)(uv_hrtime() - start) / 1e9;
 }
 
 /* ---- references ---- */
@@ -214,7 +209,7 @@ static remat_status store_profile(engine *e, const json_t *json, known_profile *
         remat_profile_summary(known->profile, known->store_all_peak, minima, n), false);
     status = document && summary ? REMAT_OK : remat_fail_memory(error);
     if (!status) {
-        int64_t now = engine_now();
+        int64_t now = now_milliseconds();
         remat_profile_record record = {
             .id = known->id,
             .name = (char *)known->profile->name,
@@ -397,18 +392,28 @@ static remat_status find_answer(engine *e, const remat_question *q, body **ret_b
 
 /* Stores the answer *b to q and remembers it. Where another thread or daemon has answered
  * meanwhile, its answer stays: an id has one, to the byte. */
-remat_status engine_keep_answer(engine *e, const remat_question *q,
-                                const remat_schedule_record *facts, body **b, remat_error *error)
+static remat_status store_answer(engine *e, const remat_schedule_answer *answer, body **b,
+                                 remat_error *error)
 {
     bool created;
-    remat_schedule_record record = *facts;
-    record.id = (char *)q->id;
-    record.profile_id = (char *)q->profile_id;
-    record.requested_solver = (char *)remat_question_solver(q);
-    record.budget = q->budget;
-    record.last_used = facts->created;
-    record.question = (remat_blob){q->text, strlen(q->text)};
-    record.body = (remat_blob){(*b)->data[BODY_IDENTITY], (*b)->length[BODY_IDENTITY]};
+    const remat_question *q = answer->question;
+    const remat_schedule *schedule = answer->schedule;
+    double makespan = schedule->simulation.makespan;
+    double store_all = answer->pebbles ? remat_pebble_store_all(answer->pebbles)
+                                       : remat_store_all_makespan(answer->profile);
+    const remat_schedule_record record = {
+        .id = (char *)q->id,
+        .profile_id = (char *)q->profile_id,
+        .solver = (char *)schedule->solver->name,
+        .requested_solver = (char *)remat_question_solver(q),
+        .budget = q->budget,
+        .peak = schedule->simulation.peak,
+        .makespan = makespan,
+        .overhead = store_all > 0 ? makespan / store_all - 1 : 0,
+        .created = answer->created,
+        .last_used = answer->created,
+        .question = {q->text, strlen(q->text)},
+        .body = {(*b)->data[BODY_IDENTITY], (*b)->length[BODY_IDENTITY]}};
     remat_status status = remat_store_put_schedule(e->store, &record, &created, error);
     if (status)
         return status;
@@ -421,91 +426,96 @@ remat_status engine_keep_answer(engine *e, const remat_question *q,
     return engine_schedule(e, q->id, b, NULL, error);
 }
 
-static remat_status store_answer(engine *e, const remat_question *q,
-                                 const remat_schedule_answer *answer, body **b, remat_error *error)
-{
-    double store_all = remat_store_all_makespan(answer->profile);
-    double makespan = answer->schedule->simulation.makespan;
-    const remat_schedule_record facts = {
-        .solver = (char *)answer->schedule->solver->name,
-        .peak = answer->schedule->simulation.peak,
-        .makespan = makespan,
-        .overhead = store_all > 0 ? makespan / store_all - 1 : 0,
-        .created = answer->created,
-    };
-    return engine_keep_answer(e, q, &facts, b, error);
-}
-
 /* Of an improvement, in inner updates: so that it goes to the pool. */
 #define IMPROVEMENT_COST 1e8
 
-/* Traces, encodes, stores and remembers. */
-static remat_status answer(engine *e, const remat_question *q, known_profile *known,
-                           const remat_portfolio *p, const solve *s, uint64_t start,
-                           body **ret_body, remat_error *error)
+/* Encodes, stores and remembers. */
+static remat_status publish(engine *e, const remat_schedule_answer *answer, body **ret_body,
+                            remat_error *error)
 {
+    body *b = body_from_json(remat_schedule_encode(answer), true);
+    remat_status status = b ? store_answer(e, answer, &b, error) : remat_fail_memory(error);
+    if (status)
+        body_release(b);
+    else
+        *ret_body = b;
+    return status;
+}
+
+/* The schedule out of the tables, and in *answer what is to be said of them. With s->needs_solve
+ * none. */
+static remat_status solve_bytes(engine *e, remat_schedule_answer *answer, known_profile *known,
+                                solve *s, remat_portfolio *p, remat_schedule *ret_schedule,
+                                remat_error *error)
+{
+    const remat_question *q = answer->question;
+    const remat_problem problem = remat_question_problem(q, known->profile, known->store_all_peak);
     lent_host lent;
     const remat_host host = lend_host(e, s, &lent);
-    const remat_problem problem = remat_question_problem(q, known->profile, known->store_all_peak);
-    remat_schedule schedule;
-    remat_status status = remat_portfolio_schedule(p, &problem, q->budget, q->alignment, q->effort,
-                                                   &host, &schedule, error);
+    remat_status status = gather_tables(e, known, q, s, p, error);
+    if (status)
+        return status;
+    if (s->tables_only && p->improved) { /* no work for a thread that others wait for */
+        s->needs_solve = true;
+        s->cost += IMPROVEMENT_COST;
+    }
+    if (s->needs_solve)
+        return REMAT_OK;
+    answer->store_all_peak = known->store_all_peak;
+    answer->candidates = q->solver ? NULL : p->tables;
+    answer->n_candidates = p->n;
+    status = remat_portfolio_schedule(p, &problem, q->budget, q->alignment, q->effort, &host,
+                                      ret_schedule, error);
     if (status == REMAT_CANCELLED && s->deadline && uv_hrtime() > s->deadline)
         status = remat_fail(error, REMAT_TOO_LARGE, NULL,
                             "improving took longer than this server's limit of %u s for a solve",
                             e->config.solve_seconds);
-    if (status == REMAT_INTERNAL)
-        atomic_fetch_add(&e->metrics->verification_failures, 1);
-    if (status)
-        return status;
-    remat_schedule_answer whole = {.question = q,
-                                   .profile = known->profile,
-                                   .schedule = &schedule,
-                                   .store_all_peak = known->store_all_peak,
-                                   .candidates = q->solver ? NULL : p->tables,
-                                   .n_candidates = p->n,
-                                   .solve_seconds = engine_seconds_since(start),
-                                   .created = engine_now()};
-    body *b = body_from_json(remat_schedule_encode(&whole), true);
-    status = b ? store_answer(e, q, &whole, &b, error) : remat_fail_memory(error);
-    remat_schedule_clear(&schedule);
-    if (status) {
-        body_release(b);
-        return status;
-    }
-    *ret_body = b;
-    return REMAT_OK;
+    return status;
 }
 
-static remat_status answer_tradeoff(engine *e, const remat_question *q, const known_profile *known,
-                                    const remat_portfolio *p, body **ret_body, remat_error *error)
+static remat_status solve_schedule(engine *e, const remat_question *q, known_profile *known,
+                                   solve *s, body **ret_body, remat_error *error)
 {
+    uint64_t start = uv_hrtime();
+    remat_portfolio p = {.n = 0};
+    remat_schedule schedule = {.solver = NULL};
+    remat_pebble_problem pebbles = {.node_list = NULL};
+    remat_status status = REMAT_OK;
+    remat_schedule_answer answer = {
+        .question = q, .profile = known->profile, .schedule = &schedule};
+    if (!remat_pebbles_asked(q->solver, &q->options)) {
+        status = solve_bytes(e, &answer, known, s, &p, &schedule, error);
+    } else if (!(status = remat_pebble_problem_of(known->profile, &q->options, &pebbles, error))) {
+        answer.pebbles = &pebbles;
+        answer.store_all_peak = remat_pebble_most_slots(&pebbles.join);
+        status = solve_pebbles(e, q, &pebbles, s, &schedule, error);
+    }
+    if (status == REMAT_INTERNAL)
+        atomic_fetch_add(&e->metrics->verification_failures, 1);
+    answer.solve_seconds = (double)(uv_hrtime() - start) / 1e9;
+    answer.created = now_milliseconds();
+    if (!status && !s->needs_solve)
+        status = publish(e, &answer, ret_body, error);
+    remat_schedule_clear(&schedule);
+    remat_pebble_problem_clear(&pebbles);
+    remat_portfolio_release(&p);
+    return status;
+}
+
+static remat_status solve_tradeoff(engine *e, const remat_question *q, const known_profile *known,
+                                   solve *s, body **ret_body, remat_error *error)
+{
+    remat_portfolio p;
+    remat_status status = gather_tables(e, known, q, s, &p, error);
+    if (status || s->needs_solve)
+        return status;
     *ret_body = body_from_json(
-        remat_answer_tradeoff(q, known->profile, known->store_all_peak, p->tables, p->n), true);
+        remat_answer_tradeoff(q, known->profile, known->store_all_peak, p.tables, p.n), true);
+    remat_portfolio_release(&p);
     if (!*ret_body)
         return remat_fail_memory(error);
     cache_put(e->answers, q->id, *ret_body, body_cost(*ret_body));
     return REMAT_OK;
-}
-
-static remat_status solve_question(engine *e, const remat_question *q, known_profile *known,
-                                   solve *s, body **ret_body, remat_error *error)
-{
-    uint64_t start = uv_hrtime();
-    bool schedule = q->kind == REMAT_ASK_SCHEDULE;
-    remat_portfolio p = {.n = 0};
-    if (schedule && remat_pebbles_asked(q->solver, &q->options))
-        return engine_solve_pebbles(e, q, known, s, start, ret_body, error);
-    remat_status status = gather_tables(e, known, q, s, &p, error);
-    if (!status && s->tables_only && p.improved && schedule) {
-        s->needs_solve = true; /* no work for a thread that others wait for */
-        s->cost += IMPROVEMENT_COST;
-    }
-    if (!status && !s->needs_solve)
-        status = schedule ? answer(e, q, known, &p, s, start, ret_body, error)
-                          : answer_tradeoff(e, q, known, &p, ret_body, error);
-    remat_portfolio_release(&p);
-    return status;
 }
 
 remat_status engine_solve(engine *e, const remat_question *q, solve *s, body **ret_body,
@@ -521,7 +531,8 @@ remat_status engine_solve(engine *e, const remat_question *q, solve *s, body **r
         atomic_fetch_add(&e->metrics->solves, 1);
     status = engine_profile(e, q->profile_id, &known, error);
     if (!status)
-        status = solve_question(e, q, known, s, ret_body, error);
+        status = q->kind == REMAT_ASK_TRADEOFF ? solve_tradeoff(e, q, known, s, ret_body, error)
+                                               : solve_schedule(e, q, known, s, ret_body, error);
     engine_profile_release(known);
     return status;
 }

@@ -45,17 +45,22 @@ typedef struct lent_host {
 
 remat_host lend_host(const engine *e, const solve *s, lent_host *room);
 
-/* A question in the pebble model. */
-remat_status engine_solve_pebbles(engine *e, const remat_question *q, const known_profile *known,
-                                  solve *s, uint64_t start, body **ret_body, remat_error *error);
+/* The schedule of a question in the pebble model; none with s->needs_solve. */
+remat_status solve_pebbles(engine *e, const remat_question *q, const remat_pebble_problem *problem,
+                           solve *s, remat_schedule *ret_schedule, remat_error *error);
 
-/* Stores the answer *b to q and remembers it; facts: solver, peak, makespan, overhead, created.
- * Where another thread or daemon has answered meanwhile, *b becomes that answer. On failure *b may
- * be NULL. */
-remat_status engine_keep_answer(engine *e, const remat_question *q,
-                                const remat_schedule_record *facts, body **b, remat_error *error);
-
-int64_t engine_now(void); /* milliseconds since 1970 */
-double engine_seconds_since(uint64_t start);
+/* Tables as they are stored: profile_id "" of none. What is damaged is dropped, counted and told. */
+bool stored_table_read(engine *e, const char *profile_id, const char *solver, const char *options,
+                       remat_blob *ret_blob);
+void stored_table_drop(engine *e, const char *profile_id, const char *solver, const char *options,
+                       const remat_error *why);
+/* save: how writing it to the buffer went; the buffer is cleared. */
+void stored_table_write(engine *e, const char *profile_id, const char *solver, const char *options,
+                        remat_buffer *buffer, remat_status save, remat_error *error);
+/* Takes the table of a shared_table into memory; both are freed on failure. */
+remat_status share_table(engine *e, const char *key, shared_table table, size_t bytes,
+                         shared_table **ret_table, remat_error *error);
+/* A table was made since start. */
+void count_table(engine *e, const char *solver, uint64_t start);
 
 #endif

@@ -49,20 +49,60 @@ static remat_status table_key(const char *profile_id, const remat_solver *solver
     return REMAT_OK;
 }
 
-/* Takes the table into memory. */
-static remat_status share_table(engine *e, const char *key, remat_table *table,
-                                shared_table **ret_table, remat_error *error)
+remat_status share_table(engine *e, const char *key, shared_table table, size_t bytes,
+                         shared_table **ret_table, remat_error *error)
 {
-    shared_table *shared = calloc(1, sizeof *shared);
+    shared_table *shared = malloc(sizeof *shared);
     if (!shared) {
-        remat_table_free(table);
+        remat_table_free(table.table);
+        remat_pebble_table_free(table.pebbles);
         return remat_fail_memory(error);
     }
+    *shared = table;
     atomic_init(&shared->references, 1);
-    shared->table = table;
-    cache_put(e->tables, key, shared, (size_t)remat_table_bytes(table));
+    cache_put(e->tables, key, shared, bytes);
     *ret_table = shared;
     return REMAT_OK;
+}
+
+/* ---- the store ---- */
+
+static void tell(const char *what, const char *profile_id, const char *solver,
+                 const remat_error *why)
+{
+    log_line(LOG_WARNING, what,
+             json_pack("{s:s, s:s, s:s}", "profile_id", profile_id, "solver", solver, "why",
+                       why->message));
+}
+
+bool stored_table_read(engine *e, const char *profile_id, const char *solver, const char *options,
+                       remat_blob *ret_blob)
+{
+    remat_status status =
+        remat_store_get_table(e->store, profile_id, solver, options, ret_blob, NULL);
+    if (status == REMAT_CORRUPT)
+        atomic_fetch_add(&e->metrics->damaged_records, 1);
+    return status == REMAT_OK;
+}
+
+void stored_table_drop(engine *e, const char *profile_id, const char *solver, const char *options,
+                       const remat_error *why)
+{
+    tell("a stored table cannot be used and is dropped", profile_id, solver, why);
+    if (why->status == REMAT_CORRUPT)
+        atomic_fetch_add(&e->metrics->damaged_records, 1);
+    remat_store_delete_table(e->store, profile_id, solver, options, NULL);
+}
+
+void stored_table_write(engine *e, const char *profile_id, const char *solver, const char *options,
+                        remat_buffer *buffer, remat_status save, remat_error *error)
+{
+    if (!save && buffer->length <= STORE_TABLE_BYTES)
+        save = remat_store_put_table(e->store, profile_id, solver, options, buffer->data,
+                                     buffer->length, error);
+    if (save && save != REMAT_NOT_FOUND)
+        tell("a table could not be stored; it stays in memory", profile_id, solver, error);
+    remat_buffer_clear(buffer);
 }
 
 /* From the store; anything unreadable is dropped and counts as not there. */
@@ -72,42 +112,12 @@ static remat_table *load_table(engine *e, const char *profile_id, const char *op
     remat_blob blob = {0};
     remat_error error;
     remat_table *table = NULL;
-    remat_status status =
-        remat_store_get_table(e->store, profile_id, solver->name, options, &blob, &error);
-    if (status == REMAT_CORRUPT)
-        atomic_fetch_add(&e->metrics->damaged_records, 1);
-    if (status)
+    if (!stored_table_read(e, profile_id, solver->name, options, &blob))
         return NULL;
-    status = remat_table_load(solver, problem, blob.data, blob.length, &table, &error);
+    if (remat_table_load(solver, problem, blob.data, blob.length, &table, &error))
+        stored_table_drop(e, profile_id, solver->name, options, &error);
     free(blob.data);
-    if (!status)
-        return table;
-    log_line(LOG_WARNING, "a stored table cannot be used and is dropped",
-             json_pack("{s:s, s:s, s:s}", "profile_id", profile_id, "solver", solver->name, "why",
-                       error.message));
-    if (status == REMAT_CORRUPT)
-        atomic_fetch_add(&e->metrics->damaged_records, 1);
-    remat_store_delete_table(e->store, profile_id, solver->name, options, NULL);
-    return NULL;
-}
-
-static void store_table(engine *e, const char *profile_id, const char *options,
-                        const remat_table *table)
-{
-    remat_buffer buffer = {0};
-    remat_error error;
-    if (remat_table_bytes(table) > STORE_TABLE_BYTES)
-        return;
-    const char *solver = remat_table_solver(table)->name;
-    remat_status status = remat_table_save(table, &buffer, &error);
-    if (!status)
-        status = remat_store_put_table(e->store, profile_id, solver, options, buffer.data,
-                                       buffer.length, &error);
-    if (status && status != REMAT_NOT_FOUND)
-        log_line(LOG_WARNING, "a table could not be stored; it stays in memory",
-                 json_pack("{s:s, s:s, s:s}", "profile_id", profile_id, "solver", solver, "why",
-                           error.message));
-    remat_buffer_clear(&buffer);
+    return table;
 }
 
 /* ---- the host ---- */
@@ -146,6 +156,12 @@ remat_host lend_host(const engine *e, const solve *s, lent_host *room)
 
 /* ---- making one ---- */
 
+void count_table(engine *e, const char *solver, uint64_t start)
+{
+    atomic_fetch_add(&e->metrics->tabulations, 1);
+    metrics_solver(e->metrics, solver, (double)(uv_hrtime() - start) / 1e9);
+}
+
 /* What the hook of one gathering knows. */
 typedef struct asking {
     engine *e;
@@ -174,10 +190,13 @@ static remat_status make_table(asking *a, const remat_solver *solver, const rema
     if (status)
         return status;
     atomic_store(&a->tabulated, true);
-    atomic_fetch_add(&e->metrics->tabulations, 1);
-    metrics_solver(e->metrics, solver->name, (double)(uv_hrtime() - start) / 1e9);
-    if (estimate.updates >= STORE_TABLE_FROM)
-        store_table(e, a->known->id, options, table);
+    count_table(e, solver->name, start);
+    if (estimate.updates >= STORE_TABLE_FROM && remat_table_bytes(table) <= STORE_TABLE_BYTES) {
+        remat_buffer buffer = {0};
+        remat_error why;
+        stored_table_write(e, a->known->id, solver->name, options, &buffer,
+                           remat_table_save(table, &buffer, &why), &why);
+    }
     *ret_table = table;
     return REMAT_OK;
 }
@@ -214,7 +233,8 @@ static remat_status get_table(void *data, const remat_solver *solver, const rema
     if (!shared && !table && !a->s->tables_only)
         status = make_table(a, solver, problem, options, &table, error);
     if (!status && table)
-        status = share_table(a->e, key, table, &shared, error);
+        status = share_table(a->e, key, (shared_table){.table = table},
+                             (size_t)remat_table_bytes(table), &shared, error);
     free(key);
     free(options);
     if (!status && shared)

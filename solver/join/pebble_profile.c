@@ -3,6 +3,7 @@
 #include "join/solve.h"
 #include "remat/pebble.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -190,6 +191,60 @@ void remat_pebble_table_plan(const remat_pebble_table *known, const remat_pebble
 
 /* ---- schedules ---- */
 
+static double time_of(const remat_pebble_problem *problem, uint8_t kind)
+{
+    return kind == REMAT_PEBBLE_F   ? problem->forward_time
+           : kind == REMAT_PEBBLE_B ? problem->backward_time
+           : kind == REMAT_PEBBLE_T ? problem->turn_time
+                                    : 0;
+}
+
+static double makespan_of(const remat_pebble_problem *problem, double forwards)
+{
+    double steps = remat_pebble_most_slots(&problem->join) - problem->join.k;
+    return forwards * problem->forward_time + steps * problem->backward_time + problem->turn_time;
+}
+
+double remat_pebble_store_all(const remat_pebble_problem *problem)
+{
+    return makespan_of(problem, remat_pebble_most_slots(&problem->join) - problem->join.k);
+}
+
+static remat_simulation simulation_of(const remat_pebble_problem *problem,
+                                      const remat_pebble_replay *replay)
+{
+    double makespan = makespan_of(problem, replay->forwards);
+    remat_simulation simulation = {.valid = replay->valid,
+                                   .bad_operation = replay->bad_operation,
+                                   .makespan = makespan,
+                                   .compute_time = makespan,
+                                   .recomputed_time = makespan - remat_pebble_store_all(problem),
+                                   .peak = replay->peak,
+                                   .peak_operation = replay->peak_operation};
+    if (!replay->valid)
+        snprintf(simulation.reason, sizeof simulation.reason, "%s", replay->reason);
+    return simulation;
+}
+
+remat_status remat_pebble_judge(const remat_pebble_problem *problem,
+                                const remat_pebble_operations *operations, remat_moment *moments,
+                                remat_simulation *ret_simulation, remat_error *error)
+{
+    remat_pebble_replay replay;
+    remat_status status =
+        remat_pebble_simulate(&problem->join, operations, moments, &replay, error);
+    if (status)
+        return status;
+    double clock = 0;
+    for (size_t i = 0; moments && replay.valid && i < operations->length; i++) {
+        moments[i].start = clock;
+        clock += time_of(problem, operations->items[i].kind);
+        moments[i].end = clock;
+    }
+    *ret_simulation = simulation_of(problem, &replay);
+    return REMAT_OK;
+}
+
 static remat_status confirm(const remat_pebble_table *table, const remat_pebble_join *join,
                             uint32_t slots, const remat_pebble_replay *replay, remat_error *error)
 {
@@ -206,29 +261,26 @@ static remat_status confirm(const remat_pebble_table *table, const remat_pebble_
 
 remat_status remat_pebble_solve(const remat_pebble_table *table,
                                 const remat_pebble_problem *problem, uint32_t slots,
-                                remat_pebble_schedule *ret_schedule, remat_error *error)
+                                remat_schedule *ret_schedule, remat_error *error)
 {
     const remat_pebble_join *join = &problem->join;
-    remat_pebble_schedule schedule = {.makespan = 0};
-    remat_status status = remat_pebble_trace(table, join, slots, &schedule.operations, error);
+    remat_schedule schedule = {.solver = &remat_solver_join,
+                               .nominal_budget = slots,
+                               .optimality = REMAT_OPTIMAL,
+                               .class_name = "all schedules in pebbles"};
+    remat_pebble_replay replay;
+    remat_status status = remat_pebble_trace(table, join, slots, &schedule.pebbles, error);
     if (!status)
-        status = remat_pebble_simulate(join, &schedule.operations, &schedule.replay, error);
+        status = remat_pebble_simulate(join, &schedule.pebbles, NULL, &replay, error);
     if (!status)
-        status = confirm(table, join, slots, &schedule.replay, error);
+        status = confirm(table, join, slots, &replay, error);
     if (status) {
-        remat_pebble_schedule_clear(&schedule);
+        remat_schedule_clear(&schedule);
         return status;
     }
-    double steps = remat_pebble_most_slots(join) - join->k;
-    double fixed = steps * problem->backward_time + problem->turn_time;
-    schedule.makespan = schedule.replay.forwards * problem->forward_time + fixed;
-    schedule.store_all_makespan = steps * problem->forward_time + fixed;
+    schedule.simulation = simulation_of(problem, &replay);
+    schedule.model_peak = replay.peak;
+    schedule.lower_bound = schedule.simulation.makespan;
     *ret_schedule = schedule;
     return REMAT_OK;
-}
-
-void remat_pebble_schedule_clear(remat_pebble_schedule *schedule)
-{
-    remat_pebble_operations_clear(&schedule->operations);
-    *schedule = (remat_pebble_schedule){.makespan = 0};
 }

@@ -129,16 +129,22 @@ static const char *check_end(const board *b)
     return b->taken == kept ? NULL : "a value is left over";
 }
 
-static void play_all(board *b, const remat_pebble_operations *operations)
+static void play_all(board *b, const remat_pebble_operations *operations, remat_moment *moments)
 {
     remat_pebble_replay *replay = b->replay;
     for (size_t n = 0; n < operations->length; n++) {
+        uint32_t before = b->taken;
         replay->bad_operation = n;
         replay->reason = play(b, &operations->items[n]);
         if (replay->reason)
             return;
-        if (b->taken > replay->peak)
+        if (b->taken > replay->peak) {
             replay->peak = b->taken;
+            replay->peak_operation = n;
+        }
+        if (moments)
+            moments[n] = (remat_moment){.memory_during = before > b->taken ? before : b->taken,
+                                        .memory_after = b->taken};
     }
     replay->bad_operation = operations->length;
     replay->reason = check_end(b);
@@ -146,7 +152,7 @@ static void play_all(board *b, const remat_pebble_operations *operations)
 }
 
 remat_status remat_pebble_simulate(const remat_pebble_join *join,
-                                   const remat_pebble_operations *operations,
+                                   const remat_pebble_operations *operations, remat_moment *moments,
                                    remat_pebble_replay *ret_replay, remat_error *error)
 {
     remat_pebble_replay replay = {.peak = join->k};
@@ -163,7 +169,7 @@ remat_status remat_pebble_simulate(const remat_pebble_join *join,
     if (!status) {
         for (uint32_t j = 0; j < join->k; j++)
             b.copies[b.first[j]] = 1;
-        play_all(&b, operations);
+        play_all(&b, operations, moments);
         *ret_replay = replay;
     }
     free(b.copies);

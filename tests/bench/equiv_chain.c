@@ -7,7 +7,7 @@
  *
  * with w(s, s+i) single steps in i levels: a level at distance d has the branches with l_j >= d, so
  * that branches of unequal lengths cost what they have. */
-#include "remat/pebble.h"
+#include "equiv_chain.h"
 
 #include <stdlib.h>
 
@@ -69,8 +69,8 @@ static uint32_t solve(equiv *e)
     return *above_at(e, 0, e->slots);
 }
 
-remat_status remat_pebble_equiv_chain(const remat_pebble_join *join, uint32_t slots,
-                                      uint32_t *ret_forwards, remat_error *error)
+remat_status equiv_chain(const remat_pebble_join *join, uint32_t slots, uint32_t *ret_forwards,
+                         remat_error *error)
 {
     equiv e = {.slots = slots / join->k};
     for (uint32_t j = 0; j < join->k; j++)
