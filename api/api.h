@@ -261,9 +261,6 @@ remat_status remat_answer_timeline(const json_t *schedule, const remat_profile *
 json_t *remat_answer_tradeoff(const remat_question *question, const remat_profile *profile,
                               uint64_t store_all_peak, const remat_table *const *tables, size_t n);
 
-/* POST /v1/snapshots: a fragment or a sequence of checkpoints (remat/snapshot.h). */
-remat_status remat_answer_snapshots(const json_t *request, json_t **ret_answer, remat_error *error);
-
 /* GET /v1/solvers. */
 json_t *remat_solvers_encode(void);
 

@@ -1,5 +1,6 @@
 /* /v1/snapshots */
 #include "handlers.h"
+#include "snapshot/snapshot.h"
 
 void post_snapshots(request *r)
 {

@@ -6,9 +6,9 @@
  * Backwards run once each, so that makespan = forwards * u_f + sum(l) * u_b + u_t and a table holds
  * forwards alone: one table of k branches serves all lengths up to its edge, all slots up to its
  * own and all times. The mathematics, with what is corrected in it, is at the head of
- * solver/join/pebble.c. */
-#ifndef REMAT_JOIN_PEBBLE_H
-#define REMAT_JOIN_PEBBLE_H
+ * solver/pebble/recurrence.c. */
+#ifndef REMAT_PEBBLE_H
+#define REMAT_PEBBLE_H
 
 #include "remat/bytes.h"
 #include "remat/table.h"

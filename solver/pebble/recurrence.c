@@ -21,9 +21,9 @@
  * number t of kept gradients, of rows over c. Table t holds sorted lengths only; sorted tuples are
  * numbered by rank(u) = sum_p C(u_p + p - 1, p), which neither wastes a row nor depends on the edge.
  * Table t reads table t + 1 (m without a kept gradient before) or its own rows of smaller sum. */
+#include "pebble/rows.h"
+#include "pebble/table.h"
 #include "remat/pebble.h"
-#include "join/pebble_rows.h"
-#include "join/pebble_table.h"
 
 #include <stdlib.h>
 #include <string.h>

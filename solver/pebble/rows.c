@@ -1,4 +1,4 @@
-#include "join/pebble_rows.h"
+#include "pebble/rows.h"
 
 #ifdef __x86_64__
 #include <immintrin.h>

@@ -2,8 +2,8 @@
  * other rows, cell by cell, in unsigned 16 bits that saturate (65535 is infinity and stays so) or in
  * 32 bits with an infinity whose double still fits. A minimum of integers does not depend on the
  * order: all versions give the same bits. */
-#ifndef REMAT_JOIN_PEBBLE_ROWS_H
-#define REMAT_JOIN_PEBBLE_ROWS_H
+#ifndef REMAT_PEBBLE_ROWS_H
+#define REMAT_PEBBLE_ROWS_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,4 +1,5 @@
-/* POST /v1/snapshots: fragments and sequences of checkpoints (remat/snapshot.h) on the wire. */
+#include "snapshot/snapshot.h"
+
 #include "fields.h"
 
 #include "remat/snapshot.h"

@@ -1,6 +1,6 @@
-/* Inside of a pebble table: see pebble.c. */
-#ifndef REMAT_JOIN_PEBBLE_TABLE_H
-#define REMAT_JOIN_PEBBLE_TABLE_H
+/* Inside of a pebble table: see recurrence.c. */
+#ifndef REMAT_PEBBLE_TABLE_H
+#define REMAT_PEBBLE_TABLE_H
 
 #include "remat/pebble.h"
 
