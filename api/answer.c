@@ -1,6 +1,8 @@
 /* The bodies of answers. */
 #include "fields.h"
 
+#include "remat/portfolio.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -80,8 +82,8 @@ json_t *remat_schedule_encode(const remat_schedule_answer *answer)
     char created[32];
     remat_time_text(answer->created, created);
     json_t *json = json_pack(
-        "{s:s, s:s, s:s, s:s, s:I, s:s, s:f, s:f, s:f, s:I, s:I, s:I, s:f, s:s, s:s, s:f, s:f, "
-        "s:b, s:o, s:o, s:f, s:s}",
+        "{s:s, s:s, s:s, s:s, s:I, s:s, s:f, s:f, s:f, s:I, s:I, s:I, s:f, s:s, s:s, s:f, s:s, "
+        "s:f, s:b, s:o, s:o, s:f, s:s}",
         "schedule_id", q->id, "profile_id", q->profile_id, "solver", schedule->solver->name,
         "requested_solver", remat_question_solver(q), "budget", (json_int_t)q->budget, "time_unit",
         remat_time_unit_name(answer->profile->time_unit), "makespan", simulation->makespan,
@@ -89,10 +91,11 @@ json_t *remat_schedule_encode(const remat_schedule_answer *answer)
         "peak", (json_int_t)simulation->peak, "model_peak", (json_int_t)schedule->model_peak,
         "store_all_peak", (json_int_t)answer->store_all_peak, "recomputed_time",
         simulation->recomputed_time, "optimality", remat_optimality_name(schedule->optimality),
-        "class", schedule->class_name, "lower_bound", schedule->lower_bound, "gap",
-        excess(simulation->makespan, schedule->lower_bound), "verified", (int)simulation->valid,
-        "nodes", remat_node_ids_encode(answer->profile), "operations", operations_encode(answer),
-        "solve_seconds", answer->solve_seconds, "created", created);
+        "class", schedule->class_name, "lower_bound", schedule->lower_bound, "bound_class",
+        schedule->bound_class, "gap", excess(simulation->makespan, schedule->lower_bound),
+        "verified", (int)simulation->valid, "nodes", remat_node_ids_encode(answer->profile),
+        "operations", operations_encode(answer), "solve_seconds", answer->solve_seconds, "created",
+        created);
     bool failed = json == NULL;
     if (q->linked)
         fields_set(json, "link", remat_link_encode(&q->link), &failed);
@@ -150,6 +153,10 @@ json_t *remat_values_encode(const remat_layout *layout)
         json_t *item =
             json_pack("[s, I, I, i, i]", remat_allocation_kind_name((remat_allocation_kind)a->kind),
                       (json_int_t)a->index, (json_int_t)a->bytes, (int)a->first, (int)a->last);
+        if (item && a->result > 0 && json_array_append_new(item, json_integer(a->result))) {
+            json_decref(item);
+            item = NULL;
+        }
         if (json_array_append_new(list, item)) {
             json_decref(list);
             return NULL;
@@ -200,20 +207,8 @@ json_t *remat_simulation_encode(const remat_profile *profile, const remat_simula
     return fields_finish(json, failed);
 }
 
-/* Of one solver its class's bound; of several the largest that holds for every schedule without
- * offloading: a class's would stand above what another solver answers. */
-static double tradeoff_bound(const remat_table *const *tables, size_t n,
-                             const remat_profile *profile, uint64_t budget)
-{
-    double bound = remat_store_all_makespan(profile);
-    for (size_t i = 0; i < n; i++)
-        if (n == 1 || remat_table_solver(tables[i])->bounds_all)
-            bound = fmax(bound, remat_table_lower_bound(tables[i], profile, budget, INFINITY));
-    return bound;
-}
-
 static json_t *tradeoff_point(const remat_profile *profile, uint64_t budget,
-                              const remat_table *const *tables, size_t n)
+                              const remat_table *const *tables, size_t n, double lower_bound)
 {
     uint64_t ignored;
     size_t n_points;
@@ -228,8 +223,7 @@ static json_t *tradeoff_point(const remat_profile *profile, uint64_t budget,
                      "feasible", 1, "makespan", point->makespan, "overhead",
                      excess(point->makespan, remat_store_all_makespan(profile)), "peak",
                      (json_int_t)point->peak, "solver", remat_table_solver(table)->name,
-                     "lower_bound",
-                     fmin(tradeoff_bound(tables, n, profile, budget), point->makespan));
+                     "lower_bound", fmin(lower_bound, point->makespan));
 }
 
 json_t *remat_answer_tradeoff(const remat_question *question, const remat_profile *profile,
@@ -238,16 +232,24 @@ json_t *remat_answer_tradeoff(const remat_question *question, const remat_profil
     uint64_t least;
     remat_best_table(tables, n, 0, &least);
     double low = fmin((double)least, (double)store_all_peak), span = (double)store_all_peak - low;
-    json_t *list = json_array();
+    uint64_t *budgets = calloc(question->points, sizeof *budgets);
+    double *bounds = calloc(question->points, sizeof *bounds);
+    json_t *list = budgets && bounds ? json_array() : NULL;
     for (size_t i = 0; list && i < question->points; i++) {
         double even = low + span * (double)i / (double)(question->points - 1);
-        uint64_t budget = question->budgets ? question->budgets[i] : (uint64_t)even;
-        if (json_array_append_new(list, tradeoff_point(profile, budget, tables, n))) {
-            json_decref(list);
-            return NULL;
-        }
+        budgets[i] = question->budgets ? question->budgets[i] : (uint64_t)even;
     }
-    return list;
+    bool failed =
+        !list || remat_lower_bounds(tables, n, profile, budgets, question->points, bounds, NULL);
+    for (size_t i = 0; !failed && i < question->points; i++)
+        failed =
+            json_array_append_new(list, tradeoff_point(profile, budgets[i], tables, n, bounds[i]));
+    free(budgets);
+    free(bounds);
+    if (!failed)
+        return list;
+    json_decref(list);
+    return NULL;
 }
 
 /* ---- solvers ---- */
@@ -290,19 +292,21 @@ static json_t *solver_encode(const remat_solver *solver)
         const char *name;
     } shapes[] = {{REMAT_ACCEPTS_CHAIN, "chain"},
                   {REMAT_ACCEPTS_JOIN, "join"},
-                  {REMAT_ACCEPTS_GRAPH, "graph"}};
+                  {REMAT_ACCEPTS_GRAPH, "graph"},
+                  {REMAT_ACCEPTS_JOINT, "joint"}};
     json_t *accepts = json_array(), *options = json_array();
     bool failed = !accepts || !options;
-    for (size_t i = 0; i < 3; i++)
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         if (solver->accepts & shapes[i].flag)
             failed |= json_array_append_new(accepts, json_string(shapes[i].name)) != 0;
     for (size_t i = 0; i < solver->n_options; i++)
         failed |= json_array_append_new(options, option_encode(&solver->options[i])) != 0;
-    json_t *json = json_pack("{s:s, s:s, s:s, s:s, s:o, s:b, s:b, s:o}", "name", solver->name,
+    json_t *json = json_pack("{s:s, s:s, s:s, s:s, s:o, s:b, s:b, s:b, s:o}", "name", solver->name,
                              "summary", solver->summary, "source", solver->source, "optimal_for",
                              solver->optimal_for, "accepts", accepts, "homogeneous_only",
                              (solver->accepts & REMAT_HOMOGENEOUS_ONLY) != 0, "needs_link",
-                             (solver->accepts & REMAT_NEEDS_LINK) != 0, "options", options);
+                             (solver->accepts & REMAT_NEEDS_LINK) != 0, "pins",
+                             (solver->accepts & REMAT_ACCEPTS_PINS) != 0, "options", options);
     return json ? fields_finish(json, failed) : NULL;
 }
 

@@ -2,6 +2,8 @@
  * solves in its own process. */
 #include "fields.h"
 
+#include "remat/portfolio.h"
+
 #include <math.h>
 #include <stdlib.h>
 

@@ -8,7 +8,15 @@
  * what else is there in every order. The least sum of t_v y2_v is time beyond storing everything.
  * With the capacity relaxed by a price mu >= 0 for each byte what remains is a closure problem
  * (Picard 1976): a minimum cut, integral, concave in mu; the best price is where two tangents meet.
- * "After" is the set of strict ancestors of b, whose backwards follow B b whatever the order.
+ * "After" is the set of strict ancestors of b, whose backwards follow B b whatever the order. The
+ * same holds during the last forward of b, where what b reads, makes and works in is there.
+ *
+ * On chains of some hundred stages the capacity is not relaxed (bound/chain.c).
+ *
+ * Of a joint graph the moment is during the first F of b. Strict descendants of b run later; strict
+ * ancestors have run, so a later run of one costs its time; other nodes may run later for nothing.
+ * What b reads and makes is held, and an output of the profile is held or run later. There is a y1
+ * for every result of a node: that it is held or the node runs later.
  *
  * Where nodes have alternatives each takes the least time and the least bytes of any. */
 #ifndef REMAT_BOUND_MOMENTS_H

@@ -4,7 +4,9 @@
 #include "bound/moments.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 typedef struct candidate {
     const remat_solver *solver;
@@ -119,7 +121,8 @@ remat_status remat_portfolio_gather(const remat_solver *solver, const remat_prob
     gathering g = {candidates, host, source};
     remat_portfolio p = {.name = solver ? solver->name : "auto",
                          .source = source,
-                         .improved = !solver || solver->improved};
+                         .improved = !solver || solver->improved,
+                         .given = solver && remat_keeps_order(solver, &problem->options)};
     remat_status status = REMAT_OK;
     size_t n = 1, quick = 0;
     if (solver) {
@@ -159,23 +162,89 @@ void remat_portfolio_release(remat_portfolio *portfolio)
     }
 }
 
+/* Says in a refusal what the pins of a profile may not remake. */
+static void name_pins(const remat_profile *profile, remat_error *error)
+{
+    uint64_t bytes = 0;
+    if (!error || profile->n_pinned == 0)
+        return;
+    for (uint32_t v = 0; v < profile->n_nodes; v++)
+        for (uint32_t k = 0; profile->nodes[v].once && k < profile->nodes[v].n_outputs; k++)
+            bytes += remat_value_bytes(profile, remat_result_value(profile, v, k));
+    size_t length = strlen(error->message);
+    snprintf(error->message + length, sizeof error->message - length,
+             "; %u nodes are pinned by recompute or keep, their results of %llu bytes are not made "
+             "again",
+             profile->n_pinned, (unsigned long long)bytes);
+}
+
 /* ---- improving at the budget asked for ---- */
 
-/* The largest bound that holds for every schedule without O and P. */
+/* ---- bounds ---- */
+
+static double bound_of_tables(const remat_table *const *tables, size_t n,
+                              const remat_profile *profile, uint64_t budget)
+{
+    double bound = remat_store_all_makespan(profile);
+    for (size_t i = 0; i < n; i++)
+        if (remat_table_solver(tables[i])->bounds_all)
+            bound = fmax(bound, remat_table_lower_bound(tables[i], profile, budget, INFINITY));
+    return bound;
+}
+
+enum { CURVE_BUDGETS = 24 };
+
+/* Steps down from budget to budget: what holds within one holds within less. */
+static void bound_by_moments(bound_moments *moments, uint32_t n_nodes, const uint64_t *budgets,
+                             size_t n, double *bounds)
+{
+    uint64_t least = UINT64_MAX, most = 0;
+    for (size_t i = 0; i < n; i++) {
+        least = budgets[i] < least ? budgets[i] : least;
+        most = budgets[i] > most ? budgets[i] : most;
+    }
+    size_t steps = n < CURVE_BUDGETS ? n : CURVE_BUDGETS;
+    for (size_t k = 0; k < steps; k++) {
+        uint64_t step = n <= CURVE_BUDGETS ? budgets[k] : most - (most - least) / steps * k;
+        double bound = bound_moments_makespan(moments, step, REMAT_FEW_MOMENTS(n_nodes));
+        for (size_t i = 0; i < n; i++)
+            if (budgets[i] <= step)
+                bounds[i] = fmax(bounds[i], bound);
+    }
+}
+
+remat_status remat_lower_bounds(const remat_table *const *tables, size_t n,
+                                const remat_profile *profile, const uint64_t *budgets,
+                                size_t n_budgets, double *ret_bounds, remat_error *error)
+{
+    bool offloads = n == 1 && (remat_table_solver(tables[0])->accepts & REMAT_NEEDS_LINK);
+    for (size_t i = 0; i < n_budgets; i++)
+        ret_bounds[i] = offloads ? remat_table_lower_bound(tables[0], profile, budgets[i], INFINITY)
+                                 : bound_of_tables(tables, n, profile, budgets[i]);
+    if (offloads || profile->n_nodes > REMAT_IMPROVED_NODES)
+        return REMAT_OK;
+    bound_moments *moments = NULL;
+    remat_status status = bound_moments_new(profile, &moments, error);
+    if (!status)
+        bound_by_moments(moments, profile->n_nodes, budgets, n_budgets, ret_bounds);
+    bound_moments_free(moments);
+    return status;
+}
+
+/* The largest bound that holds for every schedule without O and P. What is improved is worth more
+ * moments than what a table gives at once. */
 static remat_status find_bound(const remat_portfolio *p, const remat_problem *problem,
                                uint64_t budget, double *ret_bound, remat_error *error)
 {
     bound_moments *moments = NULL;
-    double bound = remat_store_all_makespan(problem->profile);
+    double bound = bound_of_tables(p->tables, p->n, problem->profile, budget);
     uint32_t n = problem->profile->n_nodes;
-    for (size_t i = 0; i < p->n; i++)
-        if (remat_table_solver(p->tables[i])->bounds_all)
-            bound = fmax(bound,
-                         remat_table_lower_bound(p->tables[i], problem->profile, budget, INFINITY));
     remat_status status =
         n <= REMAT_IMPROVED_NODES ? bound_moments_new(problem->profile, &moments, error) : REMAT_OK;
     if (moments)
-        bound = fmax(bound, bound_moments_makespan(moments, budget, REMAT_MANY_MOMENTS(n)));
+        bound = fmax(bound, bound_moments_makespan(moments, budget,
+                                                   p->improved ? REMAT_MANY_MOMENTS(n)
+                                                               : REMAT_FEW_MOMENTS(n)));
     bound_moments_free(moments);
     *ret_bound = bound;
     return status;
@@ -184,21 +253,27 @@ static remat_status find_bound(const remat_portfolio *p, const remat_problem *pr
 /* Sums of the same times in another order differ by less. */
 #define SAME_TIME 1e-12
 
+/* What a bound of every schedule (of those without offloading, where there is a link) says. That a
+ * list is the fastest of its solver's class stays said beside it. */
 static void claim(const remat_problem *problem, double bound, remat_schedule *schedule)
 {
     double makespan = schedule->simulation.makespan;
-    schedule->class_name = problem->link ? "schedules without offloading" : "all schedules";
+    bool least = makespan <= bound * (1 + 1e-9);
+    schedule->bound_class = problem->link ? "schedules without offloading" : "all schedules";
     schedule->lower_bound = fmin(bound, makespan);
-    schedule->optimality = REMAT_HEURISTIC;
-    if (makespan <= bound * (1 + 1e-9))
+    if (least)
         schedule->optimality = problem->link ? REMAT_OPTIMAL_IN_CLASS : REMAT_OPTIMAL;
+    if (least || schedule->optimality == REMAT_HEURISTIC)
+        schedule->class_name = schedule->bound_class;
 }
 
 /* A list that was found instead: judged, and laid out. REMAT_INFEASIBLE if its arena does not fit. */
 static remat_status take(const remat_problem *problem, uint64_t budget, uint32_t alignment,
                          remat_operations *list, remat_schedule *ret_schedule, remat_error *error)
 {
-    remat_schedule schedule = {.solver = remat_solver_find("interval"), .operations = *list};
+    remat_schedule schedule = {.solver = remat_solver_find("interval"),
+                               .operations = *list,
+                               .optimality = REMAT_HEURISTIC};
     *list = (remat_operations){0};
     remat_status status = remat_simulate(problem->profile, &schedule.operations, problem->link,
                                          NULL, NULL, &schedule.simulation, error);
@@ -237,6 +312,7 @@ static remat_status refuse_improved(const remat_portfolio *p, const remat_proble
     remat_fail(error, REMAT_INFEASIBLE, "budget",
                "%s found no schedule of \"%.100s\" within %llu bytes; %llu bytes will do", p->name,
                problem->profile->name, (unsigned long long)budget, (unsigned long long)enough);
+    name_pins(problem->profile, error);
     if (error)
         error->number = enough;
     return REMAT_INFEASIBLE;
@@ -250,6 +326,7 @@ typedef struct wish {
     remat_effort effort;
     const remat_host *host;
     double bound;
+    bool given;
 } wish;
 
 static bool faster(const remat_schedule *a, const remat_schedule *b)
@@ -270,7 +347,7 @@ static remat_status improve_from(const wish *w, const remat_table *const *tables
     if (status && (status != REMAT_INFEASIBLE || !from_nothing))
         return status == REMAT_INFEASIBLE ? REMAT_OK : status;
     status = remat_improve(w->problem->profile, start.solver ? &start.operations : NULL, w->budget,
-                           w->alignment, w->effort, w->bound, w->host, &list, error);
+                           w->alignment, w->given, w->effort, w->bound, w->host, &list, error);
     if (!status)
         status = take(w->problem, w->budget, w->alignment, &list, &other, error);
     if (!status && faster(&other, best)) {
@@ -312,11 +389,12 @@ remat_status remat_portfolio_schedule(const remat_portfolio *portfolio,
 {
     remat_schedule best = {0};
     remat_error refusal = {0};
-    wish w = {problem, budget, alignment, effort, host, 0};
+    wish w = {problem, budget, alignment, effort, host, 0, portfolio->given};
     remat_status status = remat_best_schedule(portfolio->tables, portfolio->n, portfolio->name,
                                               problem, budget, alignment, &best, &refusal);
     bool searched = portfolio->improved && problem->profile->n_nodes <= REMAT_IMPROVED_NODES;
-    if (portfolio->improved && (!status || status == REMAT_INFEASIBLE))
+    if ((portfolio->improved && status == REMAT_INFEASIBLE) ||
+        (!status && (portfolio->improved || !problem->link)))
         status = find_bound(portfolio, problem, budget, &w.bound, &refusal);
     if (!status && searched && w.bound < INFINITY)
         status = improve(portfolio, &w, &best, &refusal);
@@ -328,7 +406,7 @@ remat_status remat_portfolio_schedule(const remat_portfolio *portfolio,
             *error = refusal;
         return status;
     }
-    if (portfolio->improved && (!problem->link || best.solver->improved))
+    if (!problem->link || (portfolio->improved && best.solver->improved))
         claim(problem, w.bound, &best);
     *ret_schedule = best;
     return REMAT_OK;
@@ -389,6 +467,7 @@ remat_status remat_fail_infeasible(const char *solver, const remat_problem *prob
         remat_fail(error, REMAT_INFEASIBLE, "budget",
                    "%s has no schedule of \"%.100s\" within %llu bytes", solver, name,
                    (unsigned long long)budget);
+    name_pins(problem->profile, error);
     if (error)
         error->number = least;
     return REMAT_INFEASIBLE;
@@ -453,6 +532,7 @@ static remat_status refuse(const remat_table *const *tables, size_t n, const cha
                "peak of %llu bytes and an arena of %llu bytes",
                name, problem->profile->name, (unsigned long long)budget, (unsigned long long)peak,
                (unsigned long long)least);
+    name_pins(problem->profile, error);
     if (error)
         error->number = least;
     return REMAT_INFEASIBLE;

@@ -124,7 +124,7 @@ static bool push_reader(interval_search *s, gaps *g, uint32_t reader, double noi
     for (uint32_t way = 0; ways > 1 && way < ways; way++)
         if (!push_gap(s, g, reader, WAYS + way, noise))
             return false;
-    bool saved = task >= tasks->n_nodes && t->spans[task].start != NONE;
+    bool saved = interval_is_backward(tasks, task) && t->spans[task].start != NONE;
     return !saved || push_gap(s, g, reader, NONE, noise);
 }
 
@@ -223,6 +223,24 @@ static void prune(interval_search *s)
     free(stamps);
 }
 
+/* Every run takes the fastest implementation that the budget allows. */
+static void hasten(interval_search *s)
+{
+    interval_timeline *t = s->timeline;
+    for (uint32_t i = 0; i < t->n_live && !t->failed; i++) {
+        uint32_t run = t->live[i], task = t->runs[run].task;
+        uint32_t ways = t->tasks->ways_of.first[task + 1] - t->tasks->ways_of.first[task];
+        for (uint16_t way = 0; ways > 1 && way < ways && !t->failed; way++) {
+            double time = t->time, excess = t->excess;
+            interval_set_way(t, run, way);
+            if (t->excess > excess || t->time >= time)
+                interval_undo(t);
+            else
+                interval_commit(t);
+        }
+    }
+}
+
 void interval_greedy(interval_search *s, double noise)
 {
     interval_timeline *t = s->timeline;
@@ -244,5 +262,7 @@ void interval_greedy(interval_search *s, double noise)
     free(g.items);
     if (!t->failed)
         prune(s);
+    if (t->tasks->profile->n_alternatives > 0)
+        hasten(s);
     interval_keep_best(s);
 }

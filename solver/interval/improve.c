@@ -14,8 +14,8 @@
 
 enum {
     MOST_CHAINS = 8,
-    FEW_NODES = 24,
     MANY_NODES = 600,
+    TOO_MANY_NODES = 2400,
     WALKS = 100,
     WALK_SHIFTS = 4,
     PATIENCE = 2
@@ -63,6 +63,7 @@ struct improvement {
     uint32_t alignment;
     const strength *effort;
     double hot, cold, price, enough;
+    uint32_t n_chains;
     chain chains[MOST_CHAINS];
 };
 
@@ -152,6 +153,12 @@ static void look_at(void *context)
     c->search.wanted = c->fitting_time * (1 - 1e-12);
 }
 
+/* What work is given by. */
+static uint32_t counted_nodes(const improvement *m)
+{
+    return m->profile->n_nodes < MANY_NODES ? m->profile->n_nodes : MANY_NODES;
+}
+
 /* ---- making the best list fit with its layout ---- */
 
 /* A few runs moved, none of them over the budget. */
@@ -186,7 +193,8 @@ static remat_status walk(const improvement *m, chain *c, uint64_t *bytes)
     remat_operations here = {0}, there = {0};
     remat_status status = copy_list(&s->best, &here) ? REMAT_OK : REMAT_NO_MEMORY;
     bool moved = true;
-    for (int i = 0; i < WALKS && !status && *bytes > m->budget; i++) {
+    uint32_t steps = (uint32_t)((uint64_t)WALKS * counted_nodes(m) / m->profile->n_nodes);
+    for (uint32_t i = 0; i < steps && !status && *bytes > m->budget; i++) {
         if (moved)
             status = interval_timeline_load(t, &here, NULL);
         if (!status)
@@ -233,7 +241,7 @@ static void resume(const improvement *m, chain *c)
  * on a graph of some nodes. */
 static uint64_t layout_work(const improvement *m)
 {
-    uint64_t work = UINT64_C(200000) * m->profile->n_nodes;
+    uint64_t work = UINT64_C(200000) * counted_nodes(m);
     return work < REMAT_LAYOUT_WORK ? work : REMAT_LAYOUT_WORK;
 }
 
@@ -291,7 +299,7 @@ static remat_status begin(const improvement *m, chain *c)
 static remat_status go_on(const improvement *m, chain *c)
 {
     interval_search *s = &c->search;
-    uint64_t nodes = m->profile->n_nodes < MANY_NODES ? m->profile->n_nodes : MANY_NODES;
+    uint64_t nodes = counted_nodes(m);
     interval_timeline *t = s->timeline;
     if (s->best.length > 0 && interval_timeline_load(t, &s->best, NULL))
         return REMAT_NO_MEMORY;
@@ -317,7 +325,7 @@ static void run_chain(void *context, size_t index, unsigned worker)
 static const chain *best_chain(const improvement *m)
 {
     const chain *best = NULL;
-    for (uint32_t i = 0; i < m->effort->chains; i++) {
+    for (uint32_t i = 0; i < m->n_chains; i++) {
         const chain *c = &m->chains[i];
         if (c->fitting.length > 0 &&
             (!best || c->fitting_time < best->fitting_time ||
@@ -331,7 +339,7 @@ static const chain *best_chain(const improvement *m)
 static remat_status share(improvement *m)
 {
     const chain *best = best_chain(m);
-    for (uint32_t i = 1; best && i < m->effort->chains; i += 2) {
+    for (uint32_t i = 1; best && i < m->n_chains; i += 2) {
         chain *c = &m->chains[i];
         if (c->fitting_time <= best->fitting_time)
             continue;
@@ -349,8 +357,8 @@ static remat_status search(improvement *m)
     uint32_t epochs = m->effort->epochs, stale = 0;
     double fastest = INFINITY;
     for (uint32_t epoch = 0; epoch <= epochs || (epoch <= 3 * epochs && !best_chain(m)); epoch++) {
-        remat_host_parallel_for(m->host, m->effort->chains, run_chain, m);
-        for (uint32_t i = 0; i < m->effort->chains; i++)
+        remat_host_parallel_for(m->host, m->n_chains, run_chain, m);
+        for (uint32_t i = 0; i < m->n_chains; i++)
             if (m->chains[i].status)
                 return m->chains[i].status;
         if (remat_host_cancelled(m->host))
@@ -422,7 +430,7 @@ static remat_status choose(improvement *m, const remat_operations *start,
 }
 
 remat_status remat_improve(const remat_profile *profile, const remat_operations *start,
-                           uint64_t budget, uint32_t alignment, remat_effort effort,
+                           uint64_t budget, uint32_t alignment, bool given, remat_effort effort,
                            double lower_bound, const remat_host *host, remat_operations *ret_list,
                            remat_error *error)
 {
@@ -431,15 +439,15 @@ remat_status remat_improve(const remat_profile *profile, const remat_operations 
         profile->n_nodes > REMAT_IMPROVED_NODES
             ? remat_fail(error, REMAT_TOO_LARGE, NULL, "%u nodes are too many to search",
                          profile->n_nodes)
-            : interval_tasks_new(profile, alignment ? alignment : 1, &tasks, error);
+            : interval_tasks_new(profile, alignment ? alignment : 1, given, &tasks, error);
     if (status == REMAT_TOO_LARGE && start)
         return copy_list(start, ret_list) ? REMAT_OK : remat_fail_memory(error);
     if (status)
         return status;
     remat_operations quick = {0};
     if (effort == REMAT_THOROUGH) { /* from what quick finds, so never slower */
-        status = remat_improve(profile, start, budget, alignment, REMAT_QUICK, lower_bound, host,
-                               &quick, error);
+        status = remat_improve(profile, start, budget, alignment, given, REMAT_QUICK, lower_bound,
+                               host, &quick, error);
         if (status && status != REMAT_INFEASIBLE) {
             interval_tasks_free(tasks);
             return status;
@@ -460,11 +468,13 @@ remat_status remat_improve(const remat_profile *profile, const remat_operations 
                        .budget = budget,
                        .alignment = alignment,
                        .effort = &EFFORTS[effort],
+                       .n_chains =
+                           EFFORTS[effort].chains / (profile->n_nodes > TOO_MANY_NODES ? 2 : 1),
                        .hot = 0.1 * mean,
                        .cold = 0.003 * mean,
-                       .enough = lower_bound * (1 + 1e-9)};
+                       .enough = lower_bound * (1 + (profile->n_nodes > MANY_NODES ? 2e-4 : 1e-9))};
     m->price = first_price(m);
-    for (uint32_t i = 0; i < m->effort->chains; i++) {
+    for (uint32_t i = 0; i < m->n_chains; i++) {
         m->chains[i].of = m;
         m->chains[i].seed = i;
         m->chains[i].patience = PATIENCE;

@@ -11,7 +11,12 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { FEW_NODES = 400, BUDGETS = 40, FEWER_BUDGETS = 16, HALVINGS = 5 };
+enum { FEW_NODES = 400, MANY_NODES = 2400 };
+
+/* The option, and its values. */
+enum { ORDER = 0, FREE = 0, GIVEN = 1 };
+
+extern const remat_solver remat_solver_interval;
 
 /* From one budget to the next. */
 #define STEP 0.95
@@ -69,21 +74,23 @@ static remat_status one_budget(ladder *l, double budget, bool *ret_fits, remat_e
 static remat_status descend(ladder *l, double peak, remat_error *error)
 {
     const remat_profile *profile = l->problem->profile;
-    int budgets = profile->n_nodes <= FEW_NODES ? BUDGETS : FEWER_BUDGETS;
-    double step = profile->n_nodes <= FEW_NODES ? STEP : STEP * STEP, met = peak, budget = peak;
+    uint32_t n = profile->n_nodes;
+    int budgets = n <= FEW_NODES ? 40 : n <= MANY_NODES ? 16 : 8;
+    int halvings = n <= MANY_NODES ? 5 : 3;
+    double step = n <= FEW_NODES ? STEP : n <= MANY_NODES ? STEP * STEP : STEP * STEP * STEP * STEP;
+    double met = peak, budget = peak;
     bool fits = true;
     remat_status status = REMAT_OK;
     for (int i = 0; i < budgets && fits && !status; i++) {
-        double bound = bound_moments_makespan(l->moments, (uint64_t)budget,
-                                              REMAT_FEW_MOMENTS(profile->n_nodes));
+        double bound = bound_moments_makespan(l->moments, (uint64_t)budget, REMAT_FEW_MOMENTS(n));
         status = remat_offer_bound(l->sink, (uint64_t)budget, bound, error);
         if (!status)
             status = one_budget(l, budget, &fits, error);
-        remat_host_progress(l->host, (double)(i + 1) / (budgets + HALVINGS));
+        remat_host_progress(l->host, (double)(i + 1) / (budgets + halvings));
         met = fits ? budget : met;
         budget = fits ? floor(budget * step) : budget;
     }
-    for (int i = 0; i < HALVINGS && !fits && !status; i++) {
+    for (int i = 0; i < halvings && !fits && !status; i++) {
         double middle = floor((met + budget) / 2);
         bool there = false;
         status = one_budget(l, middle, &there, error);
@@ -98,7 +105,8 @@ static remat_status solve(const remat_problem *problem, const remat_host *host,
     const remat_profile *profile = problem->profile;
     ladder l = {.problem = problem, .host = host, .sink = sink};
     interval_tasks *tasks = NULL;
-    remat_status status = interval_tasks_new(profile, 1, &tasks, error);
+    remat_status status = interval_tasks_new(
+        profile, 1, remat_keeps_order(&remat_solver_interval, &problem->options), &tasks, error);
     if (!status)
         status = bound_moments_new(profile, &l.moments, error);
     if (!status && (interval_store_everything(profile, &l.everything) ||
@@ -134,12 +142,33 @@ static remat_status estimate(const remat_problem *problem, remat_estimate *ret_e
 static remat_status check(const remat_problem *problem, remat_error *error)
 {
     uint32_t n = problem->profile->n_nodes;
+    if (!problem->profile->joint && problem->options.values[ORDER] != FREE)
+        return remat_fail(error, REMAT_NOT_ACCEPTED, "options.order",
+                          "order is of joint graphs; this one is forward");
     if (n <= REMAT_IMPROVED_NODES)
         return REMAT_OK;
     return remat_fail(error, REMAT_NOT_ACCEPTED, NULL,
                       "interval searches graphs of up to %u nodes, not %u",
                       (unsigned)REMAT_IMPROVED_NODES, n);
 }
+
+bool remat_keeps_order(const remat_solver *solver, const remat_options *options)
+{
+    return solver == &remat_solver_interval && options->values[ORDER] != FREE;
+}
+
+static const char *const orders[] = {[FREE] = "free", [GIVEN] = "given", NULL};
+
+static const remat_option options[] = {
+    [ORDER] = {
+        .name = "order",
+        .summary =
+            "Of a joint graph: whether operations move or their first runs keep the order of the "
+            "profile.",
+        .type = REMAT_OPTION_CHOICE,
+        .default_value = FREE,
+        .choices = orders,
+        .silent = true}};
 
 const remat_solver remat_solver_interval = {
     .name = "interval",
@@ -149,7 +178,9 @@ const remat_solver remat_solver_interval = {
     .source = "retention intervals as in Bartan et al.: MOCCASIN, 2023; greedy as in Kirisame et "
               "al.: Dynamic tensor rematerialization, 2021; bound by minimum cuts",
     .optimal_for = "",
-    .accepts = REMAT_ACCEPTS_ANY_SHAPE,
+    .accepts = REMAT_ACCEPTS_ANY_SHAPE | REMAT_ACCEPTS_JOINT | REMAT_ACCEPTS_PINS,
+    .options = options,
+    .n_options = sizeof options / sizeof *options,
     .version = 1,
     .class_name = "schedules without offloading",
     .bounds_all = true,

@@ -33,7 +33,8 @@ unsigned interval_remake(interval_search *search, uint32_t task, uint32_t before
 /* Removes a removable run and those before it that nobody reads any more. */
 void interval_drop(interval_search *search, uint32_t run);
 
-/* The F, A and B of storing everything, each node with its fastest implementation. */
+/* The F, A and B of storing everything, each node with its fastest implementation; the F of a joint
+ * graph in the order of its nodes. */
 remat_status interval_store_everything(const remat_profile *profile, remat_operations *list);
 
 /* Takes the timeline as the best list if it fits the budget and is faster, or as fast with fewer
@@ -42,7 +43,8 @@ void interval_keep_best(interval_search *search);
 
 /* Evicts until the timeline fits the budget: of all gaps between two reads of a value, the one with
  * the least added time for each byte past the budget it removes; the keys are perturbed by up to the
- * factor 1 + noise. Then drops the runs that turn out not to be needed, dearest first. */
+ * factor 1 + noise. Then drops the runs that turn out not to be needed, dearest first,
+ * and gives each of the others the fastest implementation that fits. */
 void interval_greedy(interval_search *search, double noise);
 
 /* Large neighbourhood search (Shaw 1998) from the best list: takes recomputations out, of a stretch

@@ -267,7 +267,8 @@ remat_status remat_pebble_solve(const remat_pebble_table *table,
     remat_schedule schedule = {.solver = &remat_solver_join,
                                .nominal_budget = slots,
                                .optimality = REMAT_OPTIMAL,
-                               .class_name = "all schedules in pebbles"};
+                               .class_name = "all schedules in pebbles",
+                               .bound_class = "all schedules in pebbles"};
     remat_pebble_replay replay;
     remat_status status = remat_pebble_trace(table, join, slots, &schedule.pebbles, error);
     if (!status)

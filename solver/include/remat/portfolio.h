@@ -39,6 +39,7 @@ typedef struct remat_portfolio {
     remat_held_table held[REMAT_MAX_SOLVERS];     /* the same, as they were got */
     size_t n;
     bool improved;  /* answers go through the improver */
+    bool given;     /* which keeps the order of a joint graph's nodes */
     double missing; /* expected updates of those that were not to be had */
 } remat_portfolio;
 
@@ -58,5 +59,12 @@ remat_status remat_portfolio_schedule(const remat_portfolio *portfolio,
                                       uint32_t alignment, remat_effort effort,
                                       const remat_host *host, remat_schedule *ret_schedule,
                                       remat_error *error);
+
+/* The largest bound known of every schedule without O and P within each of some budgets (bytes, in any
+ * order), for a curve: by the tables and by single moments, those at a few budgets where there are
+ * many. One table of a solver that offloads: its class's bound. ret_bounds: room for n_budgets. */
+remat_status remat_lower_bounds(const remat_table *const *tables, size_t n,
+                                const remat_profile *profile, const uint64_t *budgets,
+                                size_t n_budgets, double *ret_bounds, remat_error *error);
 
 #endif
