@@ -3,19 +3,19 @@
 #define REMAT_SERVER_SERVICE_H
 
 #include "config.h"
-#include "engine.h"
-#include "fleet.h"
-#include "http.h"
-#include "jobs.h"
-#include "limits.h"
+#include "engine/engine.h"
+#include "fleet/fleet.h"
+#include "fleet/retention.h"
+#include "http/http.h"
+#include "http/streams.h"
+#include "jobs/jobs.h"
+#include "jobs/queue.h"
+#include "jobs/team.h"
 #include "memory.h"
 #include "metrics.h"
-#include "queue.h"
-#include "retention.h"
+#include "security/limits.h"
+#include "security/tokens.h"
 #include "storage.h"
-#include "streams.h"
-#include "team.h"
-#include "tokens.h"
 
 #include <uv.h>
 

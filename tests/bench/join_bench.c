@@ -1,6 +1,7 @@
 /* bench-join [--figures]: seconds and bytes of the join tables, pebbles and measured costs, on all
  * processors. --figures: what the report's figures 8 to 10 show, as tab-separated lines. */
 #include "bench.h"
+#include "equiv_chain.h"
 
 #include "join/tables.h"
 #include "remat/pebble.h"
@@ -137,7 +138,7 @@ static void print_curve(const char *name, const remat_pebble_table *table,
 {
     double steps = remat_pebble_most_slots(join) - join->k, least = 2 * steps + 1;
     uint32_t forwards = remat_pebble_forwards(table, join, slots), equiv = 0;
-    if (forwards == REMAT_PEBBLE_INFINITE || remat_pebble_equiv_chain(join, slots, &equiv, NULL))
+    if (forwards == REMAT_PEBBLE_INFINITE || equiv_chain(join, slots, &equiv, NULL))
         return;
     printf("%s\t%g\t%u\t%.4f\t", name, steps / 6, slots, (forwards + steps + 1) / least);
     if (equiv == REMAT_PEBBLE_INFINITE)

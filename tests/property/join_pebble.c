@@ -4,7 +4,7 @@
  * not crash. */
 #include "../unit/chain_support.h"
 
-#include "join/pebble_rows.h"
+#include "pebble/rows.h"
 #include "remat/pebble.h"
 
 #include <string.h>
@@ -192,7 +192,7 @@ static void check_trace(const remat_pebble_table *table, const remat_pebble_join
     remat_status status = remat_pebble_trace(table, join, slots, &operations, NULL);
     assert_int_equal(status, forwards == REMAT_PEBBLE_INFINITE ? REMAT_INFEASIBLE : REMAT_OK);
     if (status == REMAT_OK) {
-        assert_int_equal(remat_pebble_simulate(join, &operations, &replay, NULL), REMAT_OK);
+        assert_int_equal(remat_pebble_simulate(join, &operations, NULL, &replay, NULL), REMAT_OK);
         if (!replay.valid)
             fail_msg("operation %zu: %s", replay.bad_operation, replay.reason);
         assert_int_equal(replay.forwards, forwards);
