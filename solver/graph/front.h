@@ -17,19 +17,19 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef struct remat_front_point {
+typedef struct graph_front_point {
     double x, y, z;       /* bytes below 2^53 are exact as double */
-    uint32_t step, entry; /* as in remat_entry */
-} remat_front_point;
+    uint32_t step, entry; /* as in graph_entry */
+} graph_front_point;
 
 /* Sorted by y. Immutable once made. */
-typedef struct remat_front {
+typedef struct graph_front {
     size_t count, pruned; /* points; how many there were after the last full prune */
-    remat_front_point points[];
-} remat_front;
+    graph_front_point points[];
+} graph_front;
 
 /* A front of the points of old (NULL: none) and those given, which are sorted in passing. The
  * caller frees it. NULL: out of memory. */
-remat_front *remat_front_merge(const remat_front *old, remat_front_point *points, size_t count);
+graph_front *graph_front_merge(const graph_front *old, graph_front_point *points, size_t count);
 
 #endif
