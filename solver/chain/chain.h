@@ -149,7 +149,8 @@ static inline size_t chain_cell(uint32_t n, uint32_t s, uint32_t t)
     return (size_t)(s - 1) * (2 * (size_t)n - s + 2) / 2 + (t - s);
 }
 
-/* ---- operations; plain says that the input of the stage is stored alone and dies with its backward ---- */
+/* ---- operations; plain says that the input of the stage is stored alone and dies with its
+ * backward ---- */
 
 /* F_ck^s, F_none^{s+1} .. F_none^last. */
 remat_status chain_emit_pass(uint32_t s, uint32_t last, remat_operations *operations);

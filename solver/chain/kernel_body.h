@@ -21,8 +21,8 @@
 #define UNROLL _Pragma("GCC unroll 32")
 #define INLINE static inline __attribute__((always_inline))
 
-/* Vector i of the view. Not an entry beyond the two blocks is touched: another worker may be writing
- * there. */
+/* Vector i of the view. Not an entry beyond the two blocks is touched: another worker may be
+ * writing there. */
 KERNEL_TARGET INLINE VEC view_load(const chain_kernel_view *view, uint32_t width, uint32_t i)
 {
     int32_t at = (int32_t)(i * WIDTH), until = (int32_t)width - at;

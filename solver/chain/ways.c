@@ -1,6 +1,7 @@
 #include "chain/ways.h"
 
-/* Puts one into a list that increases in bytes and decreases in ticks, unless another is as good. */
+/* Puts one into a list that increases in bytes and decreases in ticks, unless another is as
+ * good. */
 static void put_single(chain_single_way *list, uint32_t *n, chain_single_way one)
 {
     uint32_t kept = 0;

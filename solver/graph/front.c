@@ -75,9 +75,9 @@ static void mark_beaten(pruning *p)
     }
 }
 
-/* Keeps of the points, which are sorted by y, those that no other beats in x, y and z; SIZE_MAX: out
- * of memory. Of points with the same y the one with more z comes later and is beaten if its x is no
- * less; a tie the other way round stays, harmlessly. */
+/* Keeps of the points, which are sorted by y, those that no other beats in x, y and z; SIZE_MAX:
+ * out of memory. Of points with the same y the one with more z comes later and is beaten if its x
+ * is no less; a tie the other way round stays, harmlessly. */
 static size_t prune(graph_front_point *points, size_t count)
 {
     pruning p = {.points = points,

@@ -1,9 +1,9 @@
 /* The shared front: what every lower set far enough below can continue with.
  *
  * The step from L to L' needs max(X(L') - O(L), M(boundary of L' outside L) + b') bytes and costs
- * T(L') - T(L) - T(boundary of L' outside L) + t', where (b', t') is what L' continues with. When no
- * node of L is in the boundary of L' this is max(x - O(L), y) and z - T(L) with (M of a boundary:
- * what it caches, full or lean; T of a boundary: what it spares)
+ * T(L') - T(L) - T(boundary of L' outside L) + t', where (b', t') is what L' continues with. When
+ * no node of L is in the boundary of L' this is max(x - O(L), y) and z - T(L) with (M of a
+ * boundary: what it caches, full or lean; T of a boundary: what it spares)
  *
  *   x = X(L'),  y = M(boundary of L') + b',  z = T(L') - T(boundary of L') + t'
  *

@@ -5,7 +5,8 @@
 
 enum { CENTRIC, MOST_SETS };
 
-/* Real times make few partial plans comparable: as many of them to a set as were seen on networks. */
+/* Real times make few partial plans comparable: as many of them to a set as were seen on
+ * networks. */
 #define FRONT_POINTS 1000
 
 static const char *const centrics[] = {"time", "memory", NULL};

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* An edge is there twice where a node both feeds another and writes a state that it reads; that does
- * no harm. */
+/* An edge is there twice where a node both feeds another and writes a state that it reads; that
+ * does no harm. */
 static void fill_before(graph_order *order, const remat_profile *profile, uint32_t *writer)
 {
     uint32_t n = profile->n_nodes, used = 0;

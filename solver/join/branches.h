@@ -55,7 +55,8 @@ remat_status join_merge(const join_costs *join, const uint32_t *group, uint32_t 
                         join_costs **ret_join, remat_error *error);
 void join_free(join_costs *join); /* accepts NULL */
 
-/* Whether canonical schedules are optimal among all (the conditions are at the head of tables.c). */
+/* Whether canonical schedules are optimal among all (the conditions are at the head of
+ * tables.c). */
 bool join_exact(const join_costs *join);
 
 /* Greatest common divisor of all sizes; 1 when all are 0. */
@@ -64,8 +65,8 @@ uint64_t join_unit(const join_costs *join);
 /* Appends the forward and backward of the loss and the drop of its output. */
 remat_status join_push_turn(const join_costs *join, remat_operations *operations);
 
-/* Bytes (constant ones included) and time of a list of F, A, B and D of outputs and saved values, in place
- * ignored.
+/* Bytes (constant ones included) and time of a list of F, A, B and D of outputs and saved values,
+ * in place ignored.
  * Survives any list of existing nodes. */
 remat_status join_measure(const remat_profile *profile, const remat_operations *operations,
                           uint64_t *ret_bytes, double *ret_time, remat_error *error);

@@ -1,8 +1,8 @@
 /* Joins with measured costs: canonical schedules by dynamic programming over slots of memory. The
  * canonical shape is that of Beaumont, Herrmann, Pallez, Shilova, "Optimal Memory-aware
- * Backpropagation of Deep Join Networks" (RR-9273, 2019, Theorem 2: the branch that finishes last is
- * advanced first, in one run), the memory model that of the operations F, A, B and D: an output is
- * made beside its inputs, workspaces count, gradients have their own sizes.
+ * Backpropagation of Deep Join Networks" (RR-9273, 2019, Theorem 2: the branch that finishes last
+ * is advanced first, in one run), the memory model that of the operations F, A, B and D: an output
+ * is made beside its inputs, workspaces count, gradients have their own sizes.
  *
  * Below the turn, C(j,s,t,M,al): x_s, the gradient at x_t and, if al, x_t are there and counted in
  * M; do B_{t-1} .. B_s. With e = al ? x_t : 0 and G the gradients held:
@@ -27,10 +27,10 @@
  * stay to the end of the step.
  *
  * Exact: when, on every branch, all outputs have one size and all gradients another, that of x_0 is
- * no larger, nothing is saved, no backward reads its own output, no F takes more workspace than an A
- * and no forward more than the turn, canonical schedules are optimal among all. Otherwise they are a
- * heuristic: persistence of checkpoints, backward parts that do not overlap and the order of forwards
- * can each fail (tests/data/join_hetero_small.json has an instance of each).
+ * no larger, nothing is saved, no backward reads its own output, no F takes more workspace than an
+ * A and no forward more than the turn, canonical schedules are optimal among all. Otherwise they
+ * are a heuristic: persistence of checkpoints, backward parts that do not overlap and the order of
+ * forwards can each fail (tests/data/join_hetero_small.json has an instance of each).
  *
  * Sums are rounded together where they are compared together: with sizes rounded up a schedule's
  * bytes are at most its slots', with sizes rounded down no schedule is lost. */

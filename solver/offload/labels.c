@@ -1,10 +1,10 @@
 /* The step from one state of the forward program to the next does not depend on what follows, so
  * the forward phase is a shortest path, stage by stage, from (x = 0, i = 1) with nothing moved. A
  * label is a path to (x, i): what it costs (D_F + D_B of its steps), its free bytes, unsent and due
- * (forward.c). It is dropped when another one there is no worse in all four, or when what is left takes so long, even
- * without idle time and recomputation or by the relaxed program over slots, that the best makespan
- * known is not beaten. A first run with few labels of each stage finds a good makespan, which
- * spares the full one most of its labels. */
+ * (forward.c). It is dropped when another one there is no worse in all four, or when what is left
+ * takes so long, even without idle time and recomputation or by the relaxed program over slots,
+ * that the best makespan known is not beaten. A first run with few labels of each stage finds a
+ * good makespan, which spares the full one most of its labels. */
 #include "offload/labels.h"
 #include "offload/exact.h"
 

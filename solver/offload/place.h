@@ -34,8 +34,8 @@ typedef struct offload_placing {
 } offload_placing;
 
 /* compute is passed through liveness and the states pass. moved is by place: out(v) is v, saved(v)
- * n + v, graph input k 2n + k; NULL: everything. Values of no bytes, or that nothing reads after the backward of
- * the loss began, make no span. The caller clears it, not after failure. */
+ * n + v, graph input k 2n + k; NULL: everything. Values of no bytes, or that nothing reads after
+ * the backward of the loss began, make no span. The caller clears it, not after failure. */
 remat_status offload_placing_init(offload_placing *ret_placing, const remat_profile *profile,
                                   const remat_operations *compute, const bool *moved,
                                   remat_error *error);

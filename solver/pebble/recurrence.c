@@ -19,8 +19,9 @@
  *
  * Tables. The value depends on the multiset of pairs (l_j, b_j) only: k + 1 tables, one for each
  * number t of kept gradients, of rows over c. Table t holds sorted lengths only; sorted tuples are
- * numbered by rank(u) = sum_p C(u_p + p - 1, p), which neither wastes a row nor depends on the edge.
- * Table t reads table t + 1 (m without a kept gradient before) or its own rows of smaller sum. */
+ * numbered by rank(u) = sum_p C(u_p + p - 1, p), which neither wastes a row nor depends on the
+ * edge. Table t reads table t + 1 (m without a kept gradient before) or its own rows of smaller
+ * sum. */
 #include "pebble/rows.h"
 #include "pebble/table.h"
 #include "remat/pebble.h"

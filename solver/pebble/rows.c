@@ -28,7 +28,8 @@ void pebble_rows_min_32(uint32_t *result, const pebble_rows_32 *pairs, size_t n_
 }
 
 #ifdef __x86_64__
-/* SSE2 has no unsigned minimum of 16 bits, but a saturating difference: min(a,b) = a - (a -sat b). */
+/* SSE2 has no unsigned minimum of 16 bits, but a saturating difference: min(a,b) = a - (a -sat
+ * b). */
 static void rows_sse2(uint16_t *result, const pebble_rows_16 *pairs, size_t n_pairs, size_t n_cells)
 {
     for (size_t from = 0; from < n_cells; from += PEBBLE_ROWS_BLOCK) {

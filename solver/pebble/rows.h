@@ -1,6 +1,6 @@
 /* The inner loop of the pebble tables: a row is the minimum over its choices of the sum of two
- * other rows, cell by cell, in unsigned 16 bits that saturate (65535 is infinity and stays so) or in
- * 32 bits with an infinity whose double still fits. A minimum of integers does not depend on the
+ * other rows, cell by cell, in unsigned 16 bits that saturate (65535 is infinity and stays so) or
+ * in 32 bits with an infinity whose double still fits. A minimum of integers does not depend on the
  * order: all versions give the same bits. */
 #ifndef REMAT_PEBBLE_ROWS_H
 #define REMAT_PEBBLE_ROWS_H
