@@ -211,8 +211,8 @@ json_t *remat_operations_encode(const remat_operations *operations, const remat_
  * remat_allocation_kind_name; node is the node's, graph input's or state's index. */
 json_t *remat_allocations_encode(const remat_layout *layout);
 
-/* The same of the pebble model: ["S", j, i], ["F", j, i], ["T"], ["B", j, i], ["D", j, i], ["Db", j]
- * of branch j and step i. What a problem has not is left to the judge of pebbles. */
+/* The same of the pebble model: ["S", j, i], ["F", j, i], ["T"], ["B", j, i], ["D", j, i], ["Db",
+ * j] of branch j and step i. What a problem has not is left to the judge of pebbles. */
 remat_status remat_pebbles_decode(const json_t *json, const char *field,
                                   remat_pebble_operations *ret_operations, remat_error *error);
 json_t *remat_pebbles_encode(const remat_pebble_operations *operations);
@@ -243,8 +243,8 @@ json_t *remat_timeline_encode(const char *schedule_id, uint64_t budget,
                               const remat_profile *profile, json_t *operations,
                               const remat_moment *moments, const remat_simulation *simulation);
 
-/* Every allocation in the order in which they are made: kind, index, bytes, first and last operation
- * of its life. */
+/* Every allocation in the order in which they are made: kind, index, bytes, first and last
+ * operation of its life. */
 json_t *remat_values_encode(const remat_layout *layout);
 
 json_t *remat_simulation_encode(const remat_profile *profile, const remat_simulation *simulation,

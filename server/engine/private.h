@@ -50,7 +50,8 @@ remat_status engine_solve_pebbles(engine *e, const remat_question *q,
                                   const remat_pebble_problem *problem, solve *s,
                                   remat_schedule *ret_schedule, remat_error *error);
 
-/* Tables as they are stored: profile_id "" of none. What is damaged is dropped, counted and told. */
+/* Tables as they are stored: profile_id "" of none. What is damaged is dropped, counted and
+ * told. */
 bool engine_read_table(engine *e, const char *profile_id, const char *solver, const char *options,
                        remat_blob *ret_blob);
 void engine_drop_table(engine *e, const char *profile_id, const char *solver, const char *options,

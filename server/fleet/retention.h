@@ -1,5 +1,5 @@
-/* Keeps the store below its size (--store-bytes): every minute what was longest not used goes, tables
- * first, then schedules, then profiles without schedules. Loop thread only. */
+/* Keeps the store below its size (--store-bytes): every minute what was longest not used goes,
+ * tables first, then schedules, then profiles without schedules. Loop thread only. */
 #ifndef REMAT_SERVER_RETENTION_H
 #define REMAT_SERVER_RETENTION_H
 

@@ -119,8 +119,8 @@ static int fill_file(int fd, const char *data, size_t length)
     return fd;
 }
 
-/* The pages of the file stay in memory. That of a disk is sent in large pieces, a memory file page by
- * page, which takes some 15 % longer (Linux 6.18, 138 KB). */
+/* The pages of the file stay in memory. That of a disk is sent in large pieces, a memory file page
+ * by page, which takes some 15 % longer (Linux 6.18, 138 KB). */
 int body_make_file(const body *b, body_coding coding)
 {
     const char *data = b->data[coding];
@@ -158,8 +158,8 @@ size_t body_cost(const body *b)
 
 /* ---- requests ---- */
 
-/* Where decoded bytes go. A first pass looks at them, in a buffer of fixed size that is written over
- * and over, so that a bomb takes no memory; a second keeps them. */
+/* Where decoded bytes go. A first pass looks at them, in a buffer of fixed size that is written
+ * over and over, so that a bomb takes no memory; a second keeps them. */
 typedef struct sink {
     char *data;
     size_t at, room, total, limit;

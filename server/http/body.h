@@ -31,18 +31,18 @@ body *body_retain(body *b);
 void body_release(body *b); /* accepts NULL */
 size_t body_cost(const body *b);
 
-/* A large body that is sent again and again lies in an unnamed file, so that it can be sent without a
- * copy (sendfile). Loop thread only: whether the file should be made now, told once, and the file,
- * which becomes the body's; -1: none. */
+/* A large body that is sent again and again lies in an unnamed file, so that it can be sent without
+ * a copy (sendfile). Loop thread only: whether the file should be made now, told once, and the
+ * file, which becomes the body's; -1: none. */
 bool body_wants_file(body *b, body_coding coding);
 void body_set_file(body *b, body_coding coding, int file);
 int body_file(const body *b, body_coding coding);
 /* Makes it; -1: it cannot be made. Blocks; any thread. */
 int body_make_file(const body *b, body_coding coding);
 
-/* Looks through a request body of coding "gzip" or "zstd" in constant memory: its decoded length, at
- * most limit (REMAT_TOO_LARGE beyond; REMAT_INVALID for damaged data or another coding), and what
- * scan finds in it. */
+/* Looks through a request body of coding "gzip" or "zstd" in constant memory: its decoded length,
+ * at most limit (REMAT_TOO_LARGE beyond; REMAT_INVALID for damaged data or another coding), and
+ * what scan finds in it. */
 remat_status body_measure(const char *coding, const char *data, size_t length, size_t limit,
                           remat_json_scan *scan, size_t *ret_length, remat_error *error);
 

@@ -14,8 +14,8 @@ typedef struct connections connections;
 /* What becomes of a request; the first argument of all but open is what open returned. */
 typedef struct connection_events {
     void *(*open)(void *data, connection *c); /* NULL: no memory; the connection is closed */
-    /* Its head is there. refusal: 0, or the status that it deserves, and why: answer now. Else may be
-     * answered now, whatever is still to come of the body. */
+    /* Its head is there. refusal: 0, or the status that it deserves, and why: answer now. Else may
+     * be answered now, whatever is still to come of the body. */
     void (*begin)(void *request, int refusal, const char *why);
     void (*receive)(void *request, const char *data, size_t length); /* of the body */
     void (*whole)(void *request);                   /* the body is there: answer now or later */
@@ -41,8 +41,8 @@ void connections_quiesce(connections *all);
 /* Closes what is open. Every request must have been answered. */
 void connections_free(connections *all);
 
-/* Whether the connection can go on after an answer now: the peer wishes it, and the request is there
- * to its end. */
+/* Whether the connection can go on after an answer now: the peer wishes it, and the request is
+ * there to its end. */
 bool connection_keeps(const connection *c);
 const head *connection_head(const connection *c);
 char *connection_target(const connection *c);        /* may be cut up */
@@ -53,8 +53,8 @@ const char *connection_address(const connection *c); /* of the peer, as text */
 void connection_send(connection *c, const char *head, size_t length, const body *b,
                      body_coding coding, bool keep);
 
-/* Answers with a stream: head now, then pieces. text is taken. A piece is lost while the one before is
- * still under way. */
+/* Answers with a stream: head now, then pieces. text is taken. A piece is lost while the one before
+ * is still under way. */
 void connection_stream(connection *c, const char *head, size_t length);
 bool connection_drained(const connection *c);
 void connection_stream_piece(connection *c, char *text, size_t length);

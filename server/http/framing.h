@@ -1,6 +1,6 @@
-/* HTTP/1.1 as bytes (RFC 9112), read so strictly that no other reader can take it for something else:
- * lines end with CRLF alone, nothing is folded, names end at their colon, a length is given once and
- * one way. What is doubtful is refused, never mended. No I/O, no allocation. */
+/* HTTP/1.1 as bytes (RFC 9112), read so strictly that no other reader can take it for something
+ * else: lines end with CRLF alone, nothing is folded, names end at their colon, a length is given
+ * once and one way. What is doubtful is refused, never mended. No I/O, no allocation. */
 #ifndef REMAT_SERVER_FRAMING_H
 #define REMAT_SERVER_FRAMING_H
 
@@ -39,8 +39,8 @@ typedef struct head {
     bool chunked, http_1_0, keep_alive, expects_continue;
 } head;
 
-/* Reads a whole head, which is cut up in place and must last as long as *h. Returns 0, or the status
- * of the refusal (400, 417, 431, 505), of which *ret_why says why. */
+/* Reads a whole head, which is cut up in place and must last as long as *h. Returns 0, or the
+ * status of the refusal (400, 417, 431, 505), of which *ret_why says why. */
 int head_read(head *h, char *text, size_t length, const char **ret_why);
 
 /* The first value of that name; NULL: none. */
@@ -55,9 +55,9 @@ typedef struct chunks {
     uint64_t left; /* of the chunk under way */
 } chunks;
 
-/* Takes the next length bytes up to the first piece of content: *ret_content bytes of it are the last
- * of the *ret_used that were taken. FRAMING_WHOLE: the body has ended. Chunk extensions and trailers
- * are refused. */
+/* Takes the next length bytes up to the first piece of content: *ret_content bytes of it are the
+ * last of the *ret_used that were taken. FRAMING_WHOLE: the body has ended. Chunk extensions and
+ * trailers are refused. */
 framing_state chunks_feed(chunks *c, const char *data, size_t length, size_t *ret_used,
                           size_t *ret_content);
 

@@ -561,7 +561,8 @@ static void free_done(task *t)
     free(t);
 }
 
-/* The kernel takes milliseconds to take large memory back, in which the loop would answer nobody. */
+/* The kernel takes milliseconds to take large memory back, in which the loop would answer
+ * nobody. */
 void http_forget_body(request *r)
 {
     service *s = r->service;

@@ -1,8 +1,8 @@
 /* Tasks for the libuv worker pool, in three lanes. Light tasks (parsing, look-ups, encoding) always
- * find a thread; large ones (parsing of large bodies) have one of their own, so that light ones need
- * not wait for them; heavy ones (solves) have as many threads as the configuration says, and wait in
- * order of their expected cost, bounded. Cheap solves have one thread more, so that they need not
- * wait until a long one ends. libuv's own queue never holds more than the pool has
+ * find a thread; large ones (parsing of large bodies) have one of their own, so that light ones
+ * need not wait for them; heavy ones (solves) have as many threads as the configuration says, and
+ * wait in order of their expected cost, bounded. Cheap solves have one thread more, so that they
+ * need not wait until a long one ends. libuv's own queue never holds more than the pool has
  * threads.
  *
  * Everything here is called on the loop thread; only a task's work runs on the pool. */

@@ -56,8 +56,8 @@ void job_save(job *one)
     queue_submit(one->jobs->service->queue, &one->save);
 }
 
-/* A stored job that this process now has. It waits for its turn among the parked, whatever the queue
- * holds. */
+/* A stored job that this process now has. It waits for its turn among the parked, whatever the
+ * queue holds. */
 static remat_status adopt(jobs *j, const remat_job_record *record, remat_error *error)
 {
     remat_question q;

@@ -7,7 +7,8 @@
 
 /* ---- running ---- */
 
-/* Several tables may be made for one job, side by side or one after the other: it never goes back. */
+/* Several tables may be made for one job, side by side or one after the other: it never goes
+ * back. */
 static void on_progress(void *data, double fraction)
 {
     job *one = data;

@@ -65,7 +65,8 @@ static bool is_served(const config *c, const char *host)
            (name_of(c->listen, listen) && strcasecmp(listen, name) == 0);
 }
 
-/* Whether a page of that origin is the daemon's own, under the name of this request or of --host. */
+/* Whether a page of that origin is the daemon's own, under the name of this request or of
+ * --host. */
 static bool is_own(const config *c, const char *origin, const char *host)
 {
     char name[NAME_SIZE];

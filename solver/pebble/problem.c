@@ -9,7 +9,7 @@
 
 bool remat_pebbles_asked(const remat_solver *solver, const remat_options *options)
 {
-    return solver == &remat_solver_join && options->values[REMAT_JOIN_OPTION_MODEL] != 0;
+    return solver == &remat_solver_join && options->values[JOIN_OPTION_MODEL] != 0;
 }
 
 /* ---- what is accepted ---- */
@@ -124,7 +124,7 @@ remat_status remat_pebble_problem_of(const remat_profile *profile, const remat_o
             room += problem.join.length[problem.join.k - 1];
     }
     for (uint32_t j = 0; j < problem.join.k; j++)
-        problem.join.keep[j] = options->values[REMAT_JOIN_OPTION_KEEP] != 0;
+        problem.join.keep[j] = options->values[JOIN_OPTION_KEEP] != 0;
     if (!status && problem.join.k == 0)
         status = remat_fail(error, REMAT_NOT_ACCEPTED, "options.model",
                             "in the pebble model the loss reads at least one branch");

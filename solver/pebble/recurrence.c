@@ -19,8 +19,9 @@
  *
  * Tables. The value depends on the multiset of pairs (l_j, b_j) only: k + 1 tables, one for each
  * number t of kept gradients, of rows over c. Table t holds sorted lengths only; sorted tuples are
- * numbered by rank(u) = sum_p C(u_p + p - 1, p), which neither wastes a row nor depends on the edge.
- * Table t reads table t + 1 (m without a kept gradient before) or its own rows of smaller sum. */
+ * numbered by rank(u) = sum_p C(u_p + p - 1, p), which neither wastes a row nor depends on the
+ * edge. Table t reads table t + 1 (m without a kept gradient before) or its own rows of smaller
+ * sum. */
 #include "pebble/rows.h"
 #include "pebble/table.h"
 #include "remat/pebble.h"
@@ -108,7 +109,7 @@ static uint64_t largest_value(uint32_t k, uint32_t edge)
 
 static uint32_t cells_of(uint32_t slots)
 {
-    return 1 + (slots + REMAT_ROWS_BLOCK - 1) / REMAT_ROWS_BLOCK * REMAT_ROWS_BLOCK;
+    return 1 + (slots + PEBBLE_ROWS_BLOCK - 1) / PEBBLE_ROWS_BLOCK * PEBBLE_ROWS_BLOCK;
 }
 
 uint64_t remat_pebble_table_bytes(uint32_t k, uint32_t edge, uint32_t slots)
@@ -120,7 +121,7 @@ uint64_t remat_pebble_table_bytes(uint32_t k, uint32_t edge, uint32_t slots)
             !add_product(&bytes, ones, t * sizeof(uint16_t) + sizeof(uint32_t)))
             return UINT64_MAX;
     }
-    uint64_t cell = largest_value(k, edge) < REMAT_ROWS_INFINITE_16 ? 2 : 4;
+    uint64_t cell = largest_value(k, edge) < PEBBLE_ROWS_INFINITE_16 ? 2 : 4;
     uint64_t row = cells_of(slots) * cell;
     uint64_t chain = (uint64_t)edge * (cells_of(slots) + k) * cell;
     if (!add_product(&bytes, rows, row) || !add_product(&bytes, 1, chain) || bytes > SIZE_MAX / 4)
@@ -158,7 +159,7 @@ static void list_tuples(uint32_t size, uint16_t *tuples, uint64_t count)
 typedef struct filling {
     remat_pebble_table *table;
     const remat_host *host;
-    remat_rows_min_16 *min_16;
+    pebble_rows_min_16 *min_16;
     void *pairs;           /* by worker: room for k edge pairs */
     const uint32_t *order; /* tuples of ones by sum */
     uint32_t t;
@@ -211,11 +212,11 @@ static void add_pair(const remat_pebble_table *table, void *pairs, size_t n, con
 {
     size_t at = (size_t)(i - 1) * (table->cells + table->k) + table->k + 1 - kept;
     if (table->cell_bytes == 2)
-        ((remat_rows_16 *)pairs)[n] =
-            (remat_rows_16){row, (const uint16_t *)table->chain_rows + at};
+        ((pebble_rows_16 *)pairs)[n] =
+            (pebble_rows_16){row, (const uint16_t *)table->chain_rows + at};
     else
-        ((remat_rows_32 *)pairs)[n] =
-            (remat_rows_32){row, (const uint32_t *)table->chain_rows + at};
+        ((pebble_rows_32 *)pairs)[n] =
+            (pebble_rows_32){row, (const uint32_t *)table->chain_rows + at};
 }
 
 /* The choices (m, i) of a state, equal branches once. */
@@ -279,7 +280,7 @@ static void fill_row(const filling *f, uint64_t ones_rank, uint64_t zeros_rank, 
     if (table->cell_bytes == 2)
         f->min_16((uint16_t *)row + 1, pairs, n, open - 1);
     else
-        remat_rows_min_32((uint32_t *)row + 1, pairs, n, open - 1);
+        pebble_rows_min_32((uint32_t *)row + 1, pairs, n, open - 1);
 }
 
 enum { ROWS_AT_ONCE = 64 };
@@ -291,7 +292,7 @@ static void fill_some(void *context, size_t index, unsigned worker)
     uint64_t zeros = table->n_tuples[table->k - f->t], end = f->count * zeros;
     uint64_t from = (uint64_t)index * ROWS_AT_ONCE, to = from + ROWS_AT_ONCE;
     char *pairs = (char *)f->pairs +
-                  (size_t)worker * (table->k * (size_t)table->edge + 1) * sizeof(remat_rows_16);
+                  (size_t)worker * (table->k * (size_t)table->edge + 1) * sizeof(pebble_rows_16);
     if (remat_host_cancelled(f->host))
         return;
     for (uint64_t r = from; r < to && r < end; r++)
@@ -344,8 +345,8 @@ static remat_status fill_table(filling *f, uint32_t *order, uint32_t *starts, re
 
 static remat_status fill(remat_pebble_table *table, const remat_host *host, remat_error *error)
 {
-    size_t pairs = ((size_t)table->k * table->edge + 1) * sizeof(remat_rows_16);
-    filling f = {.table = table, .host = host, .min_16 = remat_rows_best_16()};
+    size_t pairs = ((size_t)table->k * table->edge + 1) * sizeof(pebble_rows_16);
+    filling f = {.table = table, .host = host, .min_16 = pebble_rows_best_16()};
     f.pairs = malloc(pairs * remat_host_workers(host));
     uint32_t *order = malloc(table->n_tuples[table->k] * sizeof *order);
     uint32_t *starts = malloc(((size_t)table->k * table->edge + 2) * sizeof *starts);
@@ -432,13 +433,13 @@ static remat_status table_start(uint32_t k, uint32_t edge, uint32_t slots, const
     remat_pebble_table *table = calloc(1, sizeof *table);
     if (!table)
         return remat_fail_memory(error);
-    bool narrow = largest_value(k, edge) < REMAT_ROWS_INFINITE_16;
+    bool narrow = largest_value(k, edge) < PEBBLE_ROWS_INFINITE_16;
     table->k = k;
     table->edge = edge;
     table->slots = slots;
     table->cells = cells_of(slots);
     table->cell_bytes = narrow ? 2 : 4;
-    table->infinite = narrow ? REMAT_ROWS_INFINITE_16 : REMAT_ROWS_INFINITE_32;
+    table->infinite = narrow ? PEBBLE_ROWS_INFINITE_16 : PEBBLE_ROWS_INFINITE_32;
     remat_status status = allocate(table, error);
     if (status) {
         remat_pebble_table_free(table);

@@ -107,26 +107,26 @@ static void bench_costs(uint32_t k, uint32_t n, bool uses_output, uint32_t slots
                         const remat_host *host)
 {
     remat_profile *profile = random_join(k, n, uses_output);
-    remat_join *join = NULL;
+    join_costs *join = NULL;
     double cells, updates, best = 1e9;
-    if (remat_join_new(profile, &join, NULL))
+    if (join_new(profile, &join, NULL))
         exit(1);
-    remat_join_setting setting = {
+    join_setting setting = {
         .unit = 1000000ull * k * n / 2 / slots, .n_slots = slots, .round_up = true};
-    remat_join_tables_size(join, &cells, &updates);
+    join_tables_size(join, &cells, &updates);
     for (int round = 0; round < 3; round++) {
-        remat_join_tables *tables = NULL;
+        join_tables *tables = NULL;
         double start = bench_wall_seconds();
-        if (remat_join_tables_new(join, &setting, host, &tables, NULL))
+        if (join_tables_new(join, &setting, host, &tables, NULL))
             exit(1);
         double time = bench_wall_seconds() - start;
         best = time < best ? time : best;
-        remat_join_tables_free(tables);
+        join_tables_free(tables);
     }
     printf("costs    %u x %-4u %4u slots  %8.1f ms  %7.1f MB  outputs %s\n", k, n, slots,
            1e3 * best, cells * (slots + 1.0) * sizeof(double) / 1e6,
            uses_output ? "read" : "not read");
-    remat_join_free(join);
+    join_free(join);
     remat_profile_free(profile);
 }
 

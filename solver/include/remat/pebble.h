@@ -129,10 +129,10 @@ remat_status remat_pebble_judge(const remat_pebble_problem *problem,
 /* Makespan of storing everything. */
 double remat_pebble_store_all(const remat_pebble_problem *problem);
 
-/* A schedule as it leaves the service, its operations in `pebbles`: traced, judged and compared with
- * what the table promised; the table covers the join. Optimal. REMAT_INFEASIBLE carries c_min in
- * error->number, REMAT_INTERNAL says what the judge found. *ret_schedule is written on success only;
- * clear it with remat_schedule_clear. */
+/* A schedule as it leaves the service, its operations in `pebbles`: traced, judged and compared
+ * with what the table promised; the table covers the join. Optimal. REMAT_INFEASIBLE carries c_min
+ * in error->number, REMAT_INTERNAL says what the judge found. *ret_schedule is written on success
+ * only; clear it with remat_schedule_clear. */
 remat_status remat_pebble_solve(const remat_pebble_table *table,
                                 const remat_pebble_problem *problem, uint32_t slots,
                                 remat_schedule *ret_schedule, remat_error *error);
