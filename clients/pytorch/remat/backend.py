@@ -8,6 +8,8 @@ Dynamo decides what is compiled and guards it; AOTAutograd makes the joint graph
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import json
 import warnings
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple, Union
@@ -18,6 +20,7 @@ from .client import Budget, Cache, Client, parse_budget
 from .errors import CaptureError, ServiceError
 from .memory import free_bytes
 
+FORMAT = 1  # of kept schedules
 AUTO_SHARE = 0.9  # of the memory that is free
 GROUPS = 32  # of gradients, in about as many of which those of a piece are handed over
 
@@ -39,17 +42,18 @@ class Backend:
     def __init__(self, budget: Budget = "auto", *, server: Optional[str] = None, token: Optional[str] = None,
                  solver: str = "auto", effort: str = "quick", reserved: int = 0, inner: Optional[str] = None,
                  never: Sequence[str] = (), cache: Optional[Union[str, Path]] = None, offline: str = "error",
-                 repeats: int = 3, loss: Tuple[int, int] = (0, 0)) -> None:
+                 repeats: int = 3, loss: Tuple[int, int] = (0, 0), gradients: bool = True) -> None:
         if inner not in (None, "inductor"):
             raise ValueError(f"inner is {inner!r}; there are None and \"inductor\"")
         if offline not in ("error", "plain"):
             raise ValueError(f"offline is {offline!r}; there are \"error\" and \"plain\"")
-        if not hasattr(torch, "compile") or _version() < (2, 4):
+        if not hasattr(torch, "compile") or version() < (2, 4):
             raise CaptureError(f"torch {torch.__version__} has no torch.compile that this works with; 2.4 or later has")
         self.budget = budget if budget == "auto" else parse_budget(budget)
         self.client, self.cache = Client(server, token), Cache(cache)
         self.question = {"solver": solver, "effort": effort, "reserved": reserved}
         self.inner, self.never, self.offline, self.repeats, self.loss = inner, tuple(never), offline, repeats, loss
+        self.gradients = gradients
         self.pieces: List[Piece] = []
         self.breaks: List[str] = []
         self.__name__ = "remat"
@@ -84,9 +88,15 @@ class Backend:
 
     # ---- the plan ----
 
-    def order(self, profile: Dict[str, Any], whole: int) -> Tuple[Dict[str, Any], List[int]]:
+    def order(self, profile: Dict[str, Any]) -> Tuple[Dict[str, Any], List[int]]:
         """The schedule of a joint profile, and its runs. Raises BudgetError, ServiceError."""
-        schedule = self.client.schedule(profile, self.amount(), **self.question)
+        question = {**self.question, "budget": self.amount()}
+        key = hashlib.sha256(json.dumps([FORMAT, profile, question], sort_keys=True).encode()).hexdigest()
+        schedule = self.cache.get(key, "operations")
+        if schedule is None:
+            schedule = self.client.schedule_joint(profile, **question)
+            if self.budget != "auto":  # of which every start has another
+                self.cache.put(key, schedule)
         return schedule, [op[1] for op in schedule["operations"] if op[0] == "F"]
 
     def amount(self) -> Budget:
@@ -107,7 +117,7 @@ def backend(budget: Budget = "auto", **more: Any) -> Backend:
     must not run twice; random operators, collectives and what a selective checkpoint policy must save never do. inner:
     None runs the operations one by one; "inductor" hands both halves to Inductor, which fuses and orders them as it
     likes: what is saved for the backward is the schedule's then, the peak is not. loss: bytes that the loss takes beside
-    the results and their gradients, forward and backward.
+    the results and their gradients, forward and backward. gradients: False, those of the parameters do not count.
 
     Where a graph has sizes that are not known while compiling, or writes into its inputs within the backward,
     compilation fails with the reason.
@@ -123,6 +133,7 @@ class _Plan:
         self.n_results = len(module.graph.output_node().args[0])
         nodes = module.graph.find_nodes(op="placeholder")
         self.resident = {i for i, (node, value) in enumerate(zip(nodes, example)) if _is_resident(node, value)}
+        self.parameters = frozenset(i for i, value in enumerate(example) if isinstance(value, torch.nn.Parameter))
         self.pieces: Optional[List[Any]] = None
         self.shapes: List[Any] = []
         self.graph: Any = None
@@ -134,14 +145,15 @@ class _Plan:
         owner = self.owner
         if owner.inner is None:
             joint.split_dropout(module)
-        graph = joint.Joint(module, num_fwd_outputs, self.n_results, owner.never)
+        graph = joint.Joint(module, num_fwd_outputs, self.n_results, owner.never, self.parameters)
         device = _device(graph)
         costs = operations.measure(graph, device, owner.repeats, owner.cache)
         primals = [n for n in graph.placeholders if n not in graph.tangents]
         resident = frozenset(n.name for i, n in enumerate(primals) if i in self.resident)
-        profile = joint.profile_of(graph, "joint graph", costs, resident, owner.loss)
+        uncounted = frozenset() if owner.gradients else self.parameters
+        profile = joint.profile_of(graph, "joint graph", costs, resident, owner.loss, uncounted)
         try:
-            schedule, order = owner.order(profile, len(graph.operations))
+            schedule, order = owner.order(profile)
         except ServiceError as error:
             if owner.offline != "plain" or error.status:
                 raise
@@ -236,6 +248,6 @@ def _device(graph: Any) -> torch.device:
     return torch.device("cpu")
 
 
-def _version() -> Tuple[int, int]:
+def version() -> Tuple[int, int]:
     major, minor = torch.__version__.split(".")[:2]
     return int(major), int("".join(c for c in minor if c.isdigit()))

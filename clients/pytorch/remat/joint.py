@@ -18,7 +18,8 @@ from .errors import CaptureError
 
 END, LOSS = "the forward ends", "the loss"  # ids of our own nodes; none of FX's names has a space
 NEVER = ("_c10d_functional", "_c10d_functional_autograd", "c10d_functional", "c10d", "dtensor", "fsdp")  # namespaces
-_VIEWS = ("aten::_unsafe_view",)  # views, though their schema does not say so
+_VIEWS = ("aten::_unsafe_view", "aten::unsafe_split", "aten::unsafe_split_with_sizes", "aten::unsafe_chunk")  # whose
+# schemas do not say so
 Value = Tuple[fx.Node, int]  # operation or placeholder, result
 
 
@@ -37,9 +38,12 @@ class Operation:
 class Joint:
     """operations: in the graph's order, without what nothing needs. end: index of the one at which the forward ends."""
 
-    def __init__(self, module: fx.GraphModule, n_forward: int, n_returned: int, never: Sequence[str] = ()) -> None:
+    def __init__(self, module: fx.GraphModule, n_forward: int, n_returned: int, never: Sequence[str] = (),
+                 parameters: FrozenSet[int] = frozenset()) -> None:
         """n_forward: results of the forward: new contents of inputs, which nobody keeps, n_returned that the caller gets,
-        and what those of them look into that are views. never: names of operators that must not run twice. Raises CaptureError."""
+        and what those of them look into that are views. never: names of operators that must not run twice. parameters:
+        which of the inputs are. Raises CaptureError."""
+        self._parameters = parameters
         self.module, self._pinned = module, frozenset(never)
         nodes = list(module.graph.nodes)
         results = list(nodes[-1].args[0])
@@ -51,6 +55,7 @@ class Joint:
         for node in nodes[:-1]:
             self._find_base(node)
         self.updated = self._find_updated(n_forward - n_returned)
+        self._unsteady = self._find_unsteady()
         self.operations = self._operations(nodes)
         self.end = next(i for i, op in enumerate(self.operations) if op.name == END)
 
@@ -92,11 +97,21 @@ class Joint:
             n_others -= 1
         return [r for r in results[:n_others] if isinstance(r, fx.Node)]
 
+    def _find_unsteady(self) -> Set[fx.Node]:
+        """Inputs that may have got new contents by the forward's end: those like a result that is one. Parameters only
+        where there are not enough others; autograd's version counters would tell an error in that."""
+        likes = [_like(n) for n in self.updated]
+        primals = [n for n in self.placeholders if n not in self.tangents and _like(n) in likes]
+        others = [n for n in primals if self.placeholders.index(n) not in self._parameters]
+        found = [_like(n) for n in others]
+        return {n for n in primals if n in others or found.count(_like(n)) < likes.count(_like(n))}
+
     def is_operation(self, node: fx.Node) -> bool:
         return node.op == "call_function" and node.target is not operator.getitem and self.base[node][0] is node
 
     def is_never(self, node: fx.Node) -> bool:
-        return is_random(node) or _is_effect(node) or _name(node) in self._pinned or _must_save(node)
+        return is_random(node) or _is_effect(node) or _name(node) in self._pinned or _must_save(node) or (
+            again(node) is None and any(self.base[n][0] in self._unsteady for n in node.all_input_nodes))
 
     def values(self, nodes: Sequence[Any]) -> List[Value]:
         """Those that the nodes are, or look into, that operations make or tangents are; each once."""
@@ -213,6 +228,21 @@ def where(node: fx.Node) -> str:
     return _where(node)
 
 
+# ---- batch norm: run again, it leaves the statistics alone ----
+
+_NORMS = ("aten::_native_batch_norm_legit_functional",)
+NORM_RESULTS = 3  # that a second run makes: the output, mean and deviation of the batch
+
+
+def again(node: fx.Node) -> Optional[Tuple[Any, Tuple[Any, ...]]]:
+    """Operator and arguments of every run but the first, where they are others: batch norm in training makes new running
+    statistics of old ones, which are overwritten when the forward ends, and needs neither for its output."""
+    schema = getattr(node.target, "_schema", None)
+    if node.op != "call_function" or schema is None or schema.name not in _NORMS or node.kwargs or node.args[5] is not True:
+        return None
+    return torch.ops.aten._native_batch_norm_legit.no_stats, (*node.args[:3], *node.args[5:])
+
+
 # ---- bytes ----
 
 def _flat(value: Any) -> List[Any]:
@@ -233,6 +263,11 @@ def _bytes(value: Any) -> int:
         return 0
     last = sum((size - 1) * abs(stride) for size, stride in zip(value.shape, value.stride()))
     return (last + 1) * value.element_size()
+
+
+def _like(node: fx.Node) -> Tuple[Any, ...]:
+    value = node.meta.get("val")
+    return (tuple(value.shape), value.dtype) if isinstance(value, torch.Tensor) else (None,)
 
 
 def storage_bytes(node: fx.Node) -> int:
@@ -280,11 +315,11 @@ def split_dropout(module: fx.GraphModule) -> None:
 Cost = Tuple[float, int]  # microseconds, bytes of workspace
 
 
-def profile_of(joint: Joint, name: str, costs: Dict[str, Cost], resident: FrozenSet[str], loss: Tuple[int, int] = (0, 0)
-               ) -> Dict[str, Any]:
+def profile_of(joint: Joint, name: str, costs: Dict[str, Cost], resident: FrozenSet[str], loss: Tuple[int, int] = (0, 0),
+               uncounted: FrozenSet[int] = frozenset()) -> Dict[str, Any]:
     """remat-profile/1, a joint one. costs: by name of operation. resident: names of inputs that are parameters or
     buffers, which the budget does not hold. loss: bytes that it takes beside results and tangents, forward and
-    backward."""
+    backward. uncounted: inputs whose gradients are not."""
     index = {op.node: op for op in joint.operations if op.node is not None}
 
     def label(value: Value) -> str:
@@ -294,10 +329,11 @@ def profile_of(joint: Joint, name: str, costs: Dict[str, Cost], resident: Frozen
         place = joint.tangents.index(node)
         return f"{LOSS}:{place}" if place else LOSS
 
+    free = joint.values([g for i, g in enumerate(joint.gradients) if i in uncounted])
     nodes, last = [], ""
     for op in joint.operations:
         inputs = [label(v) for v in op.inputs]
-        outputs = [{"bytes": size} for size in op.sizes]
+        outputs = [{"bytes": 0 if (op.node, k) in free else size} for k, size in enumerate(op.sizes)]
         time, workspace = costs.get(op.name, (0.0, 0))
         if op.name == LOSS:
             inputs, workspace = [END], loss[1]

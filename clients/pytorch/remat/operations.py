@@ -13,6 +13,7 @@ from torch.utils._pytree import tree_flatten, tree_map
 
 from .client import Cache
 from .costs import clock
+from .errors import CaptureError
 from .joint import Cost, Joint
 from .memory import Recorder
 from .progress import Progress
@@ -31,6 +32,8 @@ def measure(joint: Joint, device: torch.device, repeats: int, cache: Cache) -> D
                                 sorted(nodes))).encode()).hexdigest()
     found = cache.get(name, "operations")
     if found is None:
+        if device.type == "cpu" and torch._C._autograd._profiler_enabled():
+            raise CaptureError("a profiler of torch is running, and there is one at a time: run a step without it first")
         with _disable_current_modes(), torch.no_grad(), torch.random.fork_rng(
                 devices=[device] if device.type == "cuda" else []):
             found = {"operations": _measure(nodes, joint.module, device, repeats)}

@@ -12,7 +12,7 @@ import torch
 from torch import fx
 
 from .errors import CheckError
-from .joint import Joint
+from .joint import NORM_RESULTS, Joint, again
 
 
 class Boxed(fx.graph.CodeGen):
@@ -32,12 +32,23 @@ class _Half:
         self.origin: Dict[fx.Node, fx.Node] = {}
         self._looking: Dict[fx.Node, List[fx.Node]] = {}  # views and elements by operation, of its latest run
 
-    def run(self, node: fx.Node) -> None:
-        for seen in self._looking.pop(node, ()):
-            self.now.pop(seen, None)
-        self._copy(node)
+    def run(self, node: fx.Node, first: bool) -> None:
+        other = None if first else again(node)
+        made = NORM_RESULTS if other else None  # the rest stays what the first run made
+        looking = self._looking.pop(node, [])
+        self._looking[node] = [n for n in looking if made is not None and self._joint.base[n][1] >= made]
+        for seen in looking:
+            if seen not in self._looking[node]:
+                self.now.pop(seen, None)
+        if other:
+            target, args = other
+            new = self.graph.call_function(target, fx.map_arg(args, self.get))
+            new.meta = dict(node.meta)
+            self.place(node, new)
+        else:
+            self._copy(node)
         for user in node.users:  # at once, so that the tuple does not hold the elements that nobody wants
-            if user.target is operator.getitem:
+            if user.target is operator.getitem and (made is None or user.args[1] < made):
                 self.get(user)
 
     def get(self, node: fx.Node) -> fx.Node:
@@ -74,9 +85,10 @@ class _Backward(_Half):
         self._first = next(iter(self.graph.nodes), None)
 
     def get(self, node: fx.Node) -> fx.Node:
-        if node not in self.now and node.target is operator.getitem and self._joint.base[node][0] is node.args[0] \
-                and node.args[0] not in self.now:
-            self.absent(node)  # one result, without the others
+        if node not in self.now and node.target is operator.getitem and self._joint.base[node][0] is node.args[0]:
+            kept = again(node.args[0]) is not None and node.args[1] >= NORM_RESULTS
+            if kept or node.args[0] not in self.now:
+                self.absent(node)  # one result, without the others
         return super().get(node)
 
     def absent(self, node: fx.Node) -> None:
@@ -96,11 +108,13 @@ def partition(joint: Joint, order: Sequence[int]) -> Tuple[fx.GraphModule, fx.Gr
     for node in joint.placeholders:
         if node not in joint.tangents:
             forward.place(node, forward.graph.node_copy(node))
+    there: Set[int] = set()
     for half, runs in ((forward, order[:end]), (backward, order[end + 1:])):
         for i in runs:
             node = joint.operations[i].node
             if node is not None:
-                half.run(node)
+                half.run(node, i not in there)
+            there.add(i)
     gradients = fx.map_arg(joint.gradients, backward.get)
     results = fx.map_arg(joint.forward_results, forward.get)
     saved = [forward.get(node) for node in backward.saved]
@@ -128,7 +142,10 @@ def _verify(joint: Joint, forward: _Half, backward: _Backward, n_results: int) -
                     raise CheckError(f"the forward would have the input \"{origin.name}\"")
                 continue
             own = fx.map_arg((node.args, node.kwargs), lambda n, half=half: half.origin[n])
-            if node.target != origin.target or own != (origin.args, origin.kwargs):
+            other = again(origin) if origin in ran else None
+            expected = (other[0], fx.map_arg(other[1], lambda n: n), {}) if other else (
+                origin.target, origin.args, origin.kwargs)
+            if (node.target, *own) != expected:
                 raise CheckError(f"\"{node.name}\" would not compute \"{origin.name}\"")
             ran.append(origin)
     for half, expected in ((forward, [*joint.forward_results, *backward.saved]), (backward, joint.gradients)):
