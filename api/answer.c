@@ -158,6 +158,10 @@ json_t *remat_values_encode(const remat_layout *layout)
         json_t *item =
             json_pack("[s, I, I, i, i]", remat_allocation_kind_name((remat_allocation_kind)a->kind),
                       (json_int_t)a->index, (json_int_t)a->bytes, (int)a->first, (int)a->last);
+        if (item && a->result > 0 && json_array_append_new(item, json_integer(a->result))) {
+            json_decref(item);
+            item = NULL;
+        }
         if (json_array_append_new(list, item)) {
             json_decref(list);
             return NULL;
@@ -262,19 +266,21 @@ static json_t *solver_encode(const remat_solver *solver)
         const char *name;
     } shapes[] = {{REMAT_ACCEPTS_CHAIN, "chain"},
                   {REMAT_ACCEPTS_JOIN, "join"},
-                  {REMAT_ACCEPTS_GRAPH, "graph"}};
+                  {REMAT_ACCEPTS_GRAPH, "graph"},
+                  {REMAT_ACCEPTS_JOINT, "joint"}};
     json_t *accepts = json_array(), *options = json_array();
     bool failed = !accepts || !options;
-    for (size_t i = 0; i < 3; i++)
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         if (solver->accepts & shapes[i].flag)
             failed |= json_array_append_new(accepts, json_string(shapes[i].name)) != 0;
     for (size_t i = 0; i < solver->n_options; i++)
         failed |= json_array_append_new(options, option_encode(&solver->options[i])) != 0;
-    json_t *json = json_pack("{s:s, s:s, s:s, s:s, s:o, s:b, s:b, s:o}", "name", solver->name,
+    json_t *json = json_pack("{s:s, s:s, s:s, s:s, s:o, s:b, s:b, s:b, s:o}", "name", solver->name,
                              "summary", solver->summary, "source", solver->source, "optimal_for",
                              solver->optimal_for, "accepts", accepts, "homogeneous_only",
                              (solver->accepts & REMAT_HOMOGENEOUS_ONLY) != 0, "needs_link",
-                             (solver->accepts & REMAT_NEEDS_LINK) != 0, "options", options);
+                             (solver->accepts & REMAT_NEEDS_LINK) != 0, "pins",
+                             (solver->accepts & REMAT_ACCEPTS_PINS) != 0, "options", options);
     return json ? finish(json, failed) : NULL;
 }
 

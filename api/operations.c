@@ -40,15 +40,29 @@ static remat_status read_state(const reading *r, const json_t *json, remat_opera
                       &operation->version);
 }
 
-/* ["D", v], ["D", "saved", v], ["D", "input", k]; likewise O and P. */
+static remat_status read_result(const reading *r, const json_t *json, remat_operation *operation)
+{
+    remat_status status =
+        read_index(r, json_array_get(json, 2), r->profile->n_nodes, "node", &operation->index);
+    if (status)
+        return status;
+    return read_index(r, json_array_get(json, 3), r->profile->nodes[operation->index].n_outputs,
+                      "result", &operation->version);
+}
+
+/* ["D", v], ["D", "output", v, k], ["D", "saved", v], ["D", "input", k]; likewise O and P. */
 static remat_status read_target(const reading *r, const json_t *json, remat_operation *operation)
 {
     if (json_array_size(json) == 2)
         return read_index(r, json_array_get(json, 1), r->profile->n_nodes, "node",
                           &operation->index);
     const char *target = json_string_value(json_array_get(json, 1));
-    if (json_array_size(json) != 3 || !target)
-        return bad(r, "it must be [letter, node] or [letter, \"saved\" or \"input\", index]");
+    bool output = target && strcmp(target, "output") == 0;
+    if (!target || json_array_size(json) != (output ? 4u : 3u))
+        return bad(r, "it must be [letter, node], [letter, \"saved\" or \"input\", index] or "
+                      "[letter, \"output\", node, result]");
+    if (output)
+        return read_result(r, json, operation);
     bool input = strcmp(target, "input") == 0;
     if (!input && strcmp(target, "saved") != 0 && strcmp(target, "out") != 0)
         return bad(r, "its target must be \"out\", \"saved\" or \"input\"");
@@ -137,6 +151,8 @@ static json_t *encode(const remat_operation *operation, const remat_profile *pro
         return json_pack("[s, i]", "X", index);
     if (operation->target == REMAT_SAVED)
         return json_pack("[s, s, i]", name, "saved", index);
+    if (operation->version > 0)
+        return json_pack("[s, s, i, i]", name, "output", index, (int)operation->version);
     if (operation->alternative > 0)
         return json_pack("[s, i, s]", name, index,
                          remat_implementation(&profile->nodes[index], operation->alternative).name);
@@ -162,6 +178,10 @@ json_t *remat_allocations_encode(const remat_layout *layout)
         json_t *item = json_pack("[i, s, I, I]", (int)a->first,
                                  remat_allocation_kind_name((remat_allocation_kind)a->kind),
                                  (json_int_t)a->index, (json_int_t)a->offset);
+        if (item && a->result > 0 && json_array_append_new(item, json_integer(a->result))) {
+            json_decref(item);
+            item = NULL;
+        }
         if (!item || json_array_append_new(list, item)) {
             json_decref(list);
             return NULL;

@@ -12,6 +12,7 @@ typedef struct draft {
     remat_state_spec *states;
     remat_node_spec *nodes;
     const char *prefix;
+    bool joint; /* as the document says; remat_profile_new judges the word */
     remat_error *error;
 } draft;
 
@@ -22,7 +23,9 @@ static void draft_clear(draft *d)
         free((void *)d->nodes[v].reads);
         free((void *)d->nodes[v].writes);
         free((void *)d->nodes[v].alternatives);
+        free((void *)d->nodes[v].outputs);
     }
+    free((void *)d->spec.outputs);
     free(d->inputs);
     free(d->states);
     free(d->nodes);
@@ -42,7 +45,8 @@ static remat_status read_inputs(draft *d, const json_t *json)
             {"id", FIELD_STRING, true, &input->id},
             {"bytes", FIELD_NUMBER, true, &input->bytes},
             {"gradient_bytes", FIELD_NUMBER, false, &input->gradient_bytes}};
-        remat_status status = fields_read(json_array_get(json, k), path, rules, 3, d->error);
+        remat_status status =
+            fields_read(json_array_get(json, k), path, rules, d->joint ? 2 : 3, d->error);
         if (status)
             return status;
     }
@@ -81,14 +85,35 @@ static remat_status read_alternatives(draft *d, remat_node_spec *node, size_t v,
         snprintf(path, sizeof path, "%snodes[%zu].alternatives[%zu].", d->prefix, v, i);
         const field_rule rules[] = {
             {"name", FIELD_STRING, true, &a->name},
-            {"forward_time", FIELD_NUMBER, false, &a->forward_time},
-            {"backward_time", FIELD_NUMBER, false, &a->backward_time},
+            {d->joint ? "time" : "forward_time", FIELD_NUMBER, false, &a->forward_time},
+            {d->joint ? "workspace_bytes" : "forward_workspace_bytes", FIELD_NUMBER, false,
+             &a->forward_workspace_bytes},
+            {"backward_time", FIELD_NUMBER, false, &a->backward_time}, /* from here on: forward */
             {"saved_bytes", FIELD_NUMBER, false, &a->saved_bytes},
-            {"forward_workspace_bytes", FIELD_NUMBER, false, &a->forward_workspace_bytes},
             {"backward_workspace_bytes", FIELD_NUMBER, false, &a->backward_workspace_bytes},
             {"save_workspace_bytes", FIELD_NUMBER, false, &a->save_workspace_bytes}};
-        remat_status status = fields_read(json_array_get(json, i), path, rules,
-                                          sizeof rules / sizeof *rules, d->error);
+        size_t n_rules = d->joint ? 3 : sizeof rules / sizeof *rules;
+        remat_status status = fields_read(json_array_get(json, i), path, rules, n_rules, d->error);
+        if (status)
+            return status;
+    }
+    return REMAT_OK;
+}
+
+static remat_status read_outputs(draft *d, remat_node_spec *node, size_t v, const json_t *json)
+{
+    size_t n = json_array_size(json);
+    remat_number *outputs = calloc(n + 1, sizeof *outputs);
+    if (!outputs)
+        return remat_fail_memory(d->error);
+    node->outputs = outputs;
+    node->n_outputs = n;
+    node->has_outputs = true;
+    for (size_t k = 0; k < n; k++) {
+        char path[96];
+        snprintf(path, sizeof path, "%snodes[%zu].outputs[%zu].", d->prefix, v, k);
+        const field_rule rules[] = {{"bytes", FIELD_NUMBER, true, &outputs[k]}};
+        remat_status status = fields_read(json_array_get(json, k), path, rules, 1, d->error);
         if (status)
             return status;
     }
@@ -99,13 +124,20 @@ static remat_status read_node(draft *d, size_t v, const json_t *json)
 {
     remat_node_spec *node = &d->nodes[v];
     const json_t *inputs = NULL, *reads = NULL, *writes = NULL, *alternatives = NULL;
+    const json_t *outputs = NULL;
     char path[64], field[96];
     snprintf(path, sizeof path, "%snodes[%zu].", d->prefix, v);
     node->backward_uses_inputs = node->backward_uses_output = true;
-    const field_rule rules[] = {
-        {"id", FIELD_STRING, true, &node->id},
-        {"op", FIELD_STRING, false, &node->op},
-        {"inputs", FIELD_ARRAY, false, &inputs},
+    const field_rule both[] = {{"id", FIELD_STRING, true, &node->id},
+                               {"op", FIELD_STRING, false, &node->op},
+                               {"inputs", FIELD_ARRAY, false, &inputs},
+                               {"in_place", FIELD_BOOLEAN, false, &node->in_place},
+                               {"reads", FIELD_ARRAY, false, &reads},
+                               {"writes", FIELD_ARRAY, false, &writes},
+                               {"recompute", FIELD_STRING, false, &node->recompute},
+                               {"keep", FIELD_BOOLEAN, false, &node->keep},
+                               {"alternatives", FIELD_ARRAY, false, &alternatives}};
+    const field_rule forward[] = {
         {"forward_time", FIELD_NUMBER, true, &node->forward_time},
         {"backward_time", FIELD_NUMBER, false, &node->backward_time},
         {"output_bytes", FIELD_NUMBER, true, &node->output_bytes},
@@ -115,12 +147,20 @@ static remat_status read_node(draft *d, size_t v, const json_t *json)
         {"backward_workspace_bytes", FIELD_NUMBER, false, &node->backward_workspace_bytes},
         {"save_workspace_bytes", FIELD_NUMBER, false, &node->save_workspace_bytes},
         {"backward_uses_inputs", FIELD_BOOLEAN, false, &node->backward_uses_inputs},
-        {"backward_uses_output", FIELD_BOOLEAN, false, &node->backward_uses_output},
-        {"in_place", FIELD_BOOLEAN, false, &node->in_place},
-        {"reads", FIELD_ARRAY, false, &reads},
-        {"writes", FIELD_ARRAY, false, &writes},
-        {"alternatives", FIELD_ARRAY, false, &alternatives}};
-    remat_status status = fields_read(json, path, rules, sizeof rules / sizeof *rules, d->error);
+        {"backward_uses_output", FIELD_BOOLEAN, false, &node->backward_uses_output}};
+    const field_rule joint[] = {
+        {"time", FIELD_NUMBER, true, &node->forward_time},
+        {"output_bytes", FIELD_NUMBER, false, &node->output_bytes},
+        {"outputs", FIELD_ARRAY, false, &outputs},
+        {"workspace_bytes", FIELD_NUMBER, false, &node->forward_workspace_bytes}};
+    enum { BOTH = sizeof both / sizeof *both, FORWARD = sizeof forward / sizeof *forward };
+    field_rule rules[BOTH + FORWARD];
+    size_t own = d->joint ? sizeof joint / sizeof *joint : FORWARD;
+    memcpy(rules, both, sizeof both);
+    memcpy(rules + BOTH, d->joint ? joint : forward, own * sizeof *rules);
+    remat_status status = fields_read(json, path, rules, BOTH + own, d->error);
+    if (!status && outputs)
+        status = read_outputs(d, node, v, outputs);
     if (status)
         return status;
     snprintf(field, sizeof field, "%sinputs", path);
@@ -140,16 +180,24 @@ static remat_status read_node(draft *d, size_t v, const json_t *json)
 
 static remat_status read_profile(draft *d, const json_t *json)
 {
-    const json_t *inputs = NULL, *states = NULL, *nodes = NULL, *source = NULL;
+    const json_t *inputs = NULL, *states = NULL, *nodes = NULL, *source = NULL, *outputs = NULL;
     const field_rule rules[] = {{"format", FIELD_STRING, true, &d->spec.format},
                                 {"name", FIELD_STRING, true, &d->spec.name},
                                 {"source", FIELD_OBJECT, false, &source},
                                 {"time_unit", FIELD_STRING, false, &d->spec.time_unit},
+                                {"graph", FIELD_STRING, false, &d->spec.graph},
+                                {"outputs", FIELD_ARRAY, false, &outputs},
                                 {"inputs", FIELD_ARRAY, false, &inputs},
                                 {"states", FIELD_ARRAY, false, &states},
                                 {"nodes", FIELD_ARRAY, true, &nodes}};
     remat_status status =
         fields_read(json, d->prefix, rules, sizeof rules / sizeof *rules, d->error);
+    d->joint = !status && d->spec.graph && strcmp(d->spec.graph, "forward") != 0;
+    char field[64];
+    snprintf(field, sizeof field, "%soutputs", d->prefix);
+    if (!status)
+        status = fields_strings(outputs, field, (const char ***)&d->spec.outputs,
+                                &d->spec.n_outputs, d->error);
     if (!status)
         status = read_inputs(d, inputs);
     if (!status)

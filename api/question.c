@@ -146,6 +146,8 @@ json_t *remat_options_encode(const remat_solver *solver, const remat_options *op
     for (size_t n = 0; json && solver && n < solver->n_options; n++) {
         size_t i = next_option(solver, last);
         last = solver->options[i].name;
+        if (solver->options[i].silent && options->values[i] == solver->options[i].default_value)
+            continue;
         if (json_object_set_new(json, last,
                                 option_value(&solver->options[i], options->values[i]))) {
             json_decref(json);

@@ -15,20 +15,24 @@ enum { TANGENTS = 14, REFINED = 6 };
 
 struct bound_moments {
     const remat_profile *profile;
-    uint32_t n;
-    double total, store_all;                /* least times, forward alone and all */
-    double *time, *out, *saved, *workspace; /* by node: the least of any implementation */
-    uint8_t *role;                          /* by node, at the moment looked at */
-    uint32_t *from_source, *to_sink;        /* by node of the flow: its arcs */
-    double *weight;                         /* the same: what y = 1 costs */
-    double constant;                        /* cost that no y changes */
-    double capacity;                        /* of the moment: bytes for what is held */
+    uint32_t n, n_values;             /* values: of nodes, then further results */
+    double total, store_all;          /* least times, forward alone and all */
+    double *time, *saved, *workspace; /* by node: the least of any implementation */
+    double *out;                      /* by value */
+    double *again;                    /* by node: time of a run after the moment */
+    uint8_t *role;                    /* by node and its first result, then by further result */
+    uint32_t *from_source, *to_sink;  /* by node of the flow: its arcs */
+    double *weight;                   /* the same: what y = 1 costs */
+    uint32_t first;                   /* moment to look at first */
+    uint32_t *last;                   /* by value, for that */
+    double constant;                  /* cost that no y changes */
+    double capacity;                  /* of the moment: bytes for what is held */
     bound_flow flow;
     remat_arena arena;
 };
 
 /* Roles. */
-enum { ANCESTOR = 1, DESCENDANT = 2, NEEDED = 4, READ = 8 };
+enum { ANCESTOR = 1, DESCENDANT = 2, NEEDED = 4, READ = 8, RUNS = 16 };
 
 /* A cut at one price: bound = value; as a line in the price, base + held * price. */
 typedef struct tangent {
@@ -45,15 +49,27 @@ static void take_least(bound_moments *m, uint32_t v)
         const remat_alternative cost = remat_implementation(node, k);
         forward = fmin(forward, cost.forward_time);
         saved = fmin(saved, (double)cost.saved_bytes);
-        workspace = fmin(workspace, (double)cost.backward_workspace_bytes);
+        workspace = fmin(workspace, (double)(m->profile->joint ? cost.forward_workspace_bytes
+                                                               : cost.backward_workspace_bytes));
     }
-    m->time[v] = forward;
+    m->time[v] = m->again[v] = forward;
     m->out[v] = (double)node->output_bytes;
     m->saved[v] = saved;
     m->workspace[v] = workspace;
 }
 
-/* Flow nodes: y1_v is v, y2_v is n + v, then source and sink. */
+/* A value without the graph inputs. */
+static uint32_t value_here(const bound_moments *m, uint32_t value)
+{
+    return value < m->n ? value : value - m->profile->n_inputs;
+}
+
+static uint32_t result_here(const bound_moments *m, uint32_t v, uint32_t k)
+{
+    return value_here(m, remat_result_value(m->profile, v, k));
+}
+
+/* Flow nodes: y1 of a value is its number, y2_v is n_values + v, then source and sink. */
 static void count_arc(bound_flow *f, uint32_t from, uint32_t to)
 {
     f->first[from + 1]++;
@@ -69,24 +85,27 @@ static uint32_t add_arc(bound_flow *f, uint32_t from, uint32_t to)
     return a;
 }
 
+static void join_nodes(bound_flow *f, uint32_t from, uint32_t to, bool counting)
+{
+    if (counting)
+        count_arc(f, from, to);
+    else
+        add_arc(f, from, to);
+}
+
 static void each_arc(bound_moments *m, bool counting)
 {
     bound_flow *f = &m->flow;
+    const remat_profile *p = m->profile;
     for (uint32_t v = 0; v < m->n; v++) {
-        const remat_node *node = &m->profile->nodes[v];
-        if (counting)
-            count_arc(f, m->n + v, v);
-        else
-            add_arc(f, m->n + v, v);
+        const remat_node *node = &p->nodes[v];
+        for (uint32_t k = 0; k < node->n_outputs; k++)
+            join_nodes(f, m->n_values + v, result_here(m, v, k), counting);
         for (uint32_t i = 0; i < node->n_inputs; i++)
-            if (node->inputs[i] < m->n) {
-                if (counting)
-                    count_arc(f, m->n + v, node->inputs[i]);
-                else
-                    add_arc(f, m->n + v, node->inputs[i]);
-            }
+            if (remat_is_result(p, node->inputs[i]))
+                join_nodes(f, m->n_values + v, value_here(m, node->inputs[i]), counting);
     }
-    for (uint32_t y = 0; y < 2 * m->n; y++) {
+    for (uint32_t y = 0; y < m->n_values + m->n; y++) {
         if (counting) {
             count_arc(f, f->source, y);
             count_arc(f, y, f->sink);
@@ -101,8 +120,8 @@ static bool build_flow(bound_moments *m)
 {
     bound_flow *f = &m->flow;
     remat_arena *arena = &m->arena;
-    f->n_nodes = 2 * m->n + 2;
-    f->source = 2 * m->n;
+    f->n_nodes = m->n_values + m->n + 2;
+    f->source = m->n_values + m->n;
     f->sink = f->source + 1;
     f->first = remat_arena_array(arena, f->n_nodes + 1, sizeof *f->first);
     f->level = remat_arena_array(arena, f->n_nodes, sizeof *f->level);
@@ -122,6 +141,38 @@ static bool build_flow(bound_moments *m)
     return true;
 }
 
+/* The moment to look at first: that of the loss; of a joint graph the node during which most is alive
+ * in the order of the profile. last: room for a number of each value. */
+static uint32_t first_moment(const bound_moments *m, uint32_t *last)
+{
+    const remat_profile *p = m->profile;
+    uint32_t best = m->n - 1;
+    double alive = 0, most = -1;
+    for (uint32_t v = 0; v < m->n && p->joint; v++)
+        for (uint32_t i = 0; i < p->nodes[v].n_inputs; i++)
+            if (remat_is_result(p, p->nodes[v].inputs[i]))
+                last[value_here(m, p->nodes[v].inputs[i])] = v;
+    for (uint32_t i = 0; i < p->n_outputs; i++)
+        if (remat_is_result(p, p->outputs[i]))
+            last[value_here(m, p->outputs[i])] = m->n;
+    for (uint32_t v = 0; v < m->n && p->joint; v++) {
+        const remat_node *node = &p->nodes[v];
+        for (uint32_t k = 0; k < node->n_outputs; k++)
+            alive += m->out[result_here(m, v, k)];
+        if (alive + m->workspace[v] > most) {
+            most = alive + m->workspace[v];
+            best = v;
+        }
+        for (uint32_t i = 0; i < node->n_inputs; i++)
+            if (remat_is_result(p, node->inputs[i]) && last[value_here(m, node->inputs[i])] == v)
+                alive -= m->out[value_here(m, node->inputs[i])];
+        for (uint32_t k = 0; k < node->n_outputs; k++)
+            if (last[result_here(m, v, k)] == 0) /* nobody reads it: node 0 reads nothing */
+                alive -= m->out[result_here(m, v, k)];
+    }
+    return best;
+}
+
 remat_status bound_moments_new(const remat_profile *profile, bound_moments **ret_moments,
                                remat_error *error)
 {
@@ -131,16 +182,20 @@ remat_status bound_moments_new(const remat_profile *profile, bound_moments **ret
     uint32_t n = profile->n_nodes;
     m->profile = profile;
     m->n = n;
+    m->n_values = n + profile->n_results;
+    size_t choices = (size_t)m->n_values + n;
     m->time = remat_arena_array(&m->arena, n, sizeof *m->time);
-    m->out = remat_arena_array(&m->arena, n, sizeof *m->out);
+    m->again = remat_arena_array(&m->arena, n, sizeof *m->again);
+    m->out = remat_arena_array(&m->arena, m->n_values, sizeof *m->out);
     m->saved = remat_arena_array(&m->arena, n, sizeof *m->saved);
     m->workspace = remat_arena_array(&m->arena, n, sizeof *m->workspace);
-    m->role = remat_arena_array(&m->arena, n, sizeof *m->role);
-    m->weight = remat_arena_array(&m->arena, 2 * (size_t)n, sizeof *m->weight);
-    m->from_source = remat_arena_array(&m->arena, 2 * (size_t)n, sizeof *m->from_source);
-    m->to_sink = remat_arena_array(&m->arena, 2 * (size_t)n, sizeof *m->to_sink);
-    if (!m->time || !m->out || !m->saved || !m->workspace || !m->role || !m->weight ||
-        !m->from_source || !m->to_sink || !build_flow(m)) {
+    m->role = remat_arena_array(&m->arena, m->n_values, sizeof *m->role);
+    m->weight = remat_arena_array(&m->arena, choices, sizeof *m->weight);
+    m->from_source = remat_arena_array(&m->arena, choices, sizeof *m->from_source);
+    m->to_sink = remat_arena_array(&m->arena, choices, sizeof *m->to_sink);
+    m->last = remat_arena_array(&m->arena, m->n_values, sizeof *m->last);
+    if (!m->time || !m->again || !m->last || !m->out || !m->saved || !m->workspace || !m->role ||
+        !m->weight || !m->from_source || !m->to_sink || !build_flow(m)) {
         bound_moments_free(m);
         return remat_fail_memory(error);
     }
@@ -148,7 +203,10 @@ remat_status bound_moments_new(const remat_profile *profile, bound_moments **ret
         take_least(m, v);
         m->total += m->time[v];
     }
+    for (uint32_t j = 0; j < profile->n_results; j++)
+        m->out[n + j] = (double)profile->results[j].bytes;
     m->store_all = remat_store_all_makespan(profile);
+    m->first = first_moment(m, m->last);
     *ret_moments = m;
     return REMAT_OK;
 }
@@ -163,18 +221,26 @@ void bound_moments_free(bound_moments *moments)
 
 /* ---- one moment ---- */
 
-static void find_roles(bound_moments *m, uint32_t b)
+/* Who must run before b, who after. */
+static void find_relatives(bound_moments *m, uint32_t b)
 {
-    const remat_node *nodes = m->profile->nodes;
-    memset(m->role, 0, m->n);
-    m->role[b] = ANCESTOR | DESCENDANT; /* both for the walks; taken back below */
+    const remat_profile *p = m->profile;
+    const remat_node *nodes = p->nodes;
+    memset(m->role, 0, m->n_values);
+    m->role[b] = ANCESTOR | DESCENDANT; /* both for the walks; taken back by who asks */
     for (uint32_t v = b; v-- > 0;)
         for (uint32_t c = 0; c < nodes[v].n_consumers; c++)
             m->role[v] |= m->role[nodes[v].consumers[c]] & ANCESTOR;
     for (uint32_t v = b + 1; v < m->n; v++)
         for (uint32_t i = 0; i < nodes[v].n_inputs; i++)
-            if (nodes[v].inputs[i] < m->n)
-                m->role[v] |= m->role[nodes[v].inputs[i]] & DESCENDANT;
+            if (remat_is_result(p, nodes[v].inputs[i]))
+                m->role[v] |= m->role[remat_value_node(p, nodes[v].inputs[i])] & DESCENDANT;
+}
+
+static void find_roles(bound_moments *m, uint32_t b)
+{
+    const remat_node *nodes = m->profile->nodes;
+    find_relatives(m, b);
     m->role[b] = DESCENDANT; /* its backward is not to come any more */
     for (uint32_t v = 0; v < m->n; v++) {
         bool after = m->role[v] & ANCESTOR;
@@ -189,12 +255,45 @@ static void find_roles(bound_moments *m, uint32_t b)
     }
 }
 
+/* Of a joint graph, during the first F of b. */
+static void find_joint_roles(bound_moments *m, uint32_t b)
+{
+    const remat_profile *p = m->profile;
+    const remat_node *node = &p->nodes[b];
+    find_relatives(m, b);
+    for (uint32_t v = 0; v < m->n; v++) {
+        m->again[v] = m->role[v] & ANCESTOR ? m->time[v] : 0;
+        if (v != b && (m->role[v] & DESCENDANT))
+            m->role[v] |= RUNS;
+        m->role[v] &= (uint8_t)~ANCESTOR; /* nothing is saved for anybody */
+    }
+    for (uint32_t i = 0; i < node->n_inputs; i++)
+        if (remat_is_result(p, node->inputs[i]))
+            m->role[value_here(m, node->inputs[i])] |= READ;
+    for (uint32_t k = 0; k < node->n_outputs; k++)
+        m->role[result_here(m, b, k)] |= READ;
+    for (uint32_t i = 0; i < p->n_outputs; i++)
+        if (remat_is_result(p, p->outputs[i]))
+            m->role[value_here(m, p->outputs[i])] |= NEEDED;
+}
+
 static bool has_begun(const bound_moments *m, const uint32_t *consumers, uint32_t n)
 {
     for (uint32_t c = 0; c < n; c++)
         if (m->role[consumers[c]] & DESCENDANT)
             return true;
     return false;
+}
+
+/* Of a joint graph: the budget less the inputs and the workspace. What b makes counts as held. */
+static double find_joint_capacity(const bound_moments *m, uint32_t b, double budget)
+{
+    const remat_profile *p = m->profile;
+    const remat_node *node = &p->nodes[b];
+    double left = budget - (double)p->input_bytes - m->workspace[b];
+    if (node->in_place && node->n_inputs > 0 && remat_is_result(p, node->inputs[0]))
+        left += fmin((double)node->output_bytes, (double)remat_value_bytes(p, node->inputs[0]));
+    return left;
 }
 
 /* Bytes for what is held: the budget less what is there during B b in every order. */
@@ -224,11 +323,18 @@ static void weigh(bound_moments *m, double price, bool times)
 {
     m->constant = 0;
     for (uint32_t v = 0; v < m->n; v++) {
-        bool read = m->role[v] & READ, after = m->role[v] & ANCESTOR;
-        double out = price * m->out[v], saved = after ? price * m->saved[v] : 0;
-        m->constant += saved + (read ? out : 0);
-        m->weight[v] = read ? 0 : out;
-        m->weight[m->n + v] = (times ? m->time[v] : 0) - (read ? 0 : out) - saved;
+        double saved = m->role[v] & ANCESTOR ? price * m->saved[v] : 0;
+        double again = times ? m->again[v] : 0;
+        m->constant += saved;
+        for (uint32_t k = 0; k < m->profile->nodes[v].n_outputs; k++) {
+            uint32_t value = result_here(m, v, k);
+            bool read = m->role[value] & READ;
+            double out = price * m->out[value];
+            m->constant += read ? out : 0;
+            m->weight[value] = read ? 0 : out;
+            again -= read ? 0 : out;
+        }
+        m->weight[m->n_values + v] = again - saved;
     }
 }
 
@@ -240,12 +346,13 @@ static double cut(bound_moments *m, double *ret_time, double *ret_held)
     for (uint32_t a = 0; a < f->n_arcs; a++)
         f->arcs[a].left = 0;
     for (uint32_t v = 0; v < m->n; v++)
-        for (uint32_t a = f->first[m->n + v]; a < f->first[m->n + v + 1]; a++)
-            if (f->arcs[a].to < m->n)
+        for (uint32_t a = f->first[m->n_values + v]; a < f->first[m->n_values + v + 1]; a++)
+            if (f->arcs[a].to < m->n_values)
                 f->arcs[a].left = INFINITY;
-    for (uint32_t y = 0; y < 2 * m->n; y++) {
+    for (uint32_t y = 0; y < m->n_values + m->n; y++) {
         double w = m->weight[y];
-        bool forced = y < m->n && (m->role[y] & (NEEDED | READ));
+        bool forced =
+            y < m->n_values ? m->role[y] & (NEEDED | READ) : m->role[y - m->n_values] & RUNS;
         size += fabs(w);
         sum += forced ? w : fmin(w, 0);
         if (forced)
@@ -258,10 +365,13 @@ static double cut(bound_moments *m, double *ret_time, double *ret_held)
     sum += bound_flow_run(f, 1e-14 * size);
     *ret_time = *ret_held = 0;
     for (uint32_t v = 0; v < m->n; v++) {
-        bool again = f->level[m->n + v] != UNREACHED, there = f->level[v] != UNREACHED || again;
-        bool read = m->role[v] & READ;
-        *ret_time += again ? m->time[v] : 0;
-        *ret_held += read || (there && !again) ? m->out[v] : 0;
+        bool again = f->level[m->n_values + v] != UNREACHED;
+        *ret_time += again ? m->again[v] : 0;
+        for (uint32_t k = 0; k < m->profile->nodes[v].n_outputs; k++) {
+            uint32_t value = result_here(m, v, k);
+            bool there = f->level[value] != UNREACHED || again;
+            *ret_held += (m->role[value] & READ) || (there && !again) ? m->out[value] : 0;
+        }
         *ret_held += (m->role[v] & ANCESTOR) && !again ? m->saved[v] : 0;
     }
     return sum - MARGIN * size;
@@ -314,8 +424,13 @@ static double best_price(bound_moments *m, double *ret_price)
 
 static void look_at(bound_moments *m, uint32_t b, uint64_t budget)
 {
-    find_roles(m, b);
-    m->capacity = find_capacity(m, b, (double)budget);
+    bool joint = m->profile->joint;
+    if (joint)
+        find_joint_roles(m, b);
+    else
+        find_roles(m, b);
+    m->capacity =
+        joint ? find_joint_capacity(m, b, (double)budget) : find_capacity(m, b, (double)budget);
 }
 
 /* ---- the most promising moments ---- */
@@ -336,13 +451,15 @@ static int by_value(const void *left, const void *right)
 double bound_moments_makespan(bound_moments *m, uint64_t budget, uint32_t most)
 {
     candidate best[REFINED + 1];
-    uint32_t n_best = 0, loss = m->n - 1;
+    uint32_t n_best = 0, first = m->first;
     double price = 0;
-    look_at(m, loss, budget);
+    look_at(m, first, budget);
     double bound = best_price(m, &price);
     uint32_t step = most > 0 && m->n > most ? (m->n + most - 1) / most : 1;
-    for (uint32_t b = loss % step; b < loss && bound < INFINITY; b += step) {
+    for (uint32_t b = (m->n - 1) % step; b < m->n && bound < INFINITY; b += step) {
         double ignored;
+        if (b == first)
+            continue;
         look_at(m, b, budget);
         double value = price > 0 ? solve_at(m, price).value : best_price(m, &ignored);
         best[n_best++] = (candidate){value, b};

@@ -10,6 +10,11 @@
  * (Picard 1976): a minimum cut, integral, concave in mu; the best price is where two tangents meet.
  * "After" is the set of strict ancestors of b, whose backwards follow B b whatever the order.
  *
+ * Of a joint graph the moment is during the first F of b. Strict descendants of b run later; strict
+ * ancestors have run, so a later run of one costs its time; other nodes may run later for nothing.
+ * What b reads and makes is held, and an output of the profile is held or run later. There is a y1
+ * for every result of a node: that it is held or the node runs later.
+ *
  * Where nodes have alternatives each takes the least time and the least bytes of any. */
 #ifndef REMAT_BOUND_MOMENTS_H
 #define REMAT_BOUND_MOMENTS_H

@@ -51,7 +51,8 @@ static void encode_node(const encoder *e, const remat_node *node)
     encode_u64(e, node->backward_workspace_bytes);
     encode_u64(e, node->save_workspace_bytes);
     encode_u64(e, (uint64_t)node->backward_uses_inputs | (uint64_t)node->backward_uses_output << 1 |
-                      (uint64_t)node->in_place << 2);
+                      (uint64_t)node->in_place << 2 | (uint64_t)node->once << 3 |
+                      (uint64_t)node->keep << 4);
     encode_list(e, node->reads, node->n_reads);
     encode_list(e, node->writes, node->n_writes);
     encode_u64(e, node->n_alternatives);
@@ -72,7 +73,7 @@ void remat_profile_encode(const remat_profile *profile,
                           void *context)
 {
     const encoder e = {write, context};
-    encode_text(&e, "remat-profile/1");
+    encode_text(&e, profile->joint ? "remat-profile/1 joint" : "remat-profile/1");
     encode_u64(&e, (uint64_t)profile->time_unit);
     encode_u64(&e, profile->n_inputs);
     for (uint32_t k = 0; k < profile->n_inputs; k++) {
@@ -88,6 +89,14 @@ void remat_profile_encode(const remat_profile *profile,
     encode_u64(&e, profile->n_nodes);
     for (uint32_t v = 0; v < profile->n_nodes; v++)
         encode_node(&e, &profile->nodes[v]);
+    if (!profile->joint)
+        return;
+    encode_u64(&e, profile->n_results);
+    for (uint32_t j = 0; j < profile->n_results; j++) {
+        encode_u64(&e, profile->results[j].node);
+        encode_u64(&e, profile->results[j].bytes);
+    }
+    encode_list(&e, profile->outputs, profile->n_outputs);
 }
 
 /* ---- names ---- */
@@ -112,6 +121,6 @@ double remat_time_unit_seconds(remat_time_unit unit)
 
 const char *remat_value_id(const remat_profile *profile, uint32_t value)
 {
-    return value < profile->n_nodes ? profile->nodes[value].id
-                                    : profile->inputs[value - profile->n_nodes].id;
+    return remat_is_result(profile, value) ? profile->nodes[remat_value_node(profile, value)].id
+                                           : profile->inputs[value - profile->n_nodes].id;
 }

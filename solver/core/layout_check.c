@@ -21,11 +21,12 @@ typedef struct judge {
     const remat_operations *operations;
     const remat_layout *layout;
     remat_error *error;
-    uint32_t *memory;                           /* holds the arrays of numbers below */
-    uint32_t *out, *saved, *inputs, *gradients; /* item alive, or NOTHING; gradients by value */
-    uint32_t *versions, *last_restore;          /* by version: item alive; its last R in the list */
-    uint32_t *first_version;                    /* by state: where its versions begin */
-    uint32_t *taker;                            /* by node: an F that would overwrite its output */
+    uint32_t *memory; /* holds the arrays of numbers below */
+    uint32_t *out, *saved, *inputs,
+        *gradients;                     /* item alive, or NOTHING; out, gradients by value */
+    uint32_t *versions, *last_restore;  /* by version: item alive; its last R in the list */
+    uint32_t *first_version;            /* by state: where its versions begin */
+    uint32_t *taker;                    /* by value: an F that would overwrite it */
     uint64_t *saved_bytes, *host_bytes; /* by node: of saved(v) as it was made, copied out */
     bool *overwrites;                   /* by operation: an F does, its first input */
     extent *alive;
@@ -44,7 +45,8 @@ static bool allocate(judge *j)
     size_t n = p->n_nodes, m = p->n_inputs, versions = 0;
     for (uint32_t k = 0; k < p->n_states; k++)
         versions += (size_t)p->states[k].n_writers + 1;
-    size_t total = 4 * n + 2 * m + 2 * versions + p->n_states;
+    size_t values = remat_n_values(p);
+    size_t total = 2 * values + 2 * n + 2 * m + 2 * versions + p->n_states;
     j->memory = malloc(total * sizeof *j->memory);
     j->overwrites = calloc(j->operations->length + 1, sizeof *j->overwrites);
     j->alive = malloc((j->layout->n + 1) * sizeof *j->alive);
@@ -54,9 +56,9 @@ static bool allocate(judge *j)
     memset(j->memory, 0xff, total * sizeof *j->memory); /* NOTHING */
     j->host_bytes = j->saved_bytes + n;
     j->out = j->memory;
-    j->saved = j->out + n;
+    j->saved = j->out + values;
     j->taker = j->saved + n;
-    j->gradients = j->taker + n;
+    j->gradients = j->taker + values;
     j->inputs = j->gradients + n + m;
     j->versions = j->inputs + m;
     j->last_restore = j->versions + versions;
@@ -89,13 +91,15 @@ static bool known(const judge *j, const remat_operation *o)
         return false;
     if (o->index >= (o->target == REMAT_INPUT ? p->n_inputs : p->n_nodes))
         return false;
+    if (moves && o->target == REMAT_OUT)
+        return o->version < p->nodes[o->index].n_outputs;
     return moves || o->alternative <= p->nodes[o->index].n_alternatives;
 }
 
 /* Somebody reads an output: the F that would have overwritten it before could not. */
 static void read_output(judge *j, uint32_t value)
 {
-    if (value < j->profile->n_nodes && j->taker[value] != NOTHING)
+    if (j->taker[value] != NOTHING)
         j->overwrites[j->taker[value]] = false;
 }
 
@@ -115,11 +119,16 @@ static void foresee(judge *j, const remat_operation *o, uint32_t at)
     const remat_node *node = &j->profile->nodes[o->index];
     if (forward || (o->kind == REMAT_B && node->backward_uses_inputs))
         read_inputs(j, node);
-    if (o->kind == REMAT_O || (o->kind == REMAT_B && node->backward_uses_output))
+    if (o->kind == REMAT_O)
+        read_output(j, remat_operation_value(j->profile, o));
+    if (o->kind == REMAT_B && node->backward_uses_output)
         read_output(j, o->index);
-    if (forward || o->kind == REMAT_P)
-        j->taker[o->index] = NOTHING; /* made anew: what reads it from here on reads this one */
-    if (forward && node->in_place && node->n_inputs > 0 && node->inputs[0] < j->profile->n_nodes) {
+    if (o->kind == REMAT_P) /* made anew: what reads it from here on reads this one */
+        j->taker[remat_operation_value(j->profile, o)] = NOTHING;
+    for (uint32_t k = 0; forward && k < node->n_outputs; k++)
+        j->taker[remat_result_value(j->profile, o->index, k)] = NOTHING;
+    if (forward && node->in_place && node->n_inputs > 0 &&
+        remat_is_result(j->profile, node->inputs[0])) {
         j->taker[node->inputs[0]] = at;
         j->overwrites[at] = true;
     }
@@ -132,6 +141,8 @@ static remat_status look_ahead(judge *j)
             return refuse_operation(j, i);
         foresee(j, &j->operations->items[i], (uint32_t)i);
     }
+    for (uint32_t i = 0; i < j->profile->n_outputs; i++)
+        read_output(j, j->profile->outputs[i]);
     return REMAT_OK;
 }
 
@@ -259,6 +270,18 @@ static remat_status make(judge *j, remat_allocation_kind kind, uint32_t index, u
     return lost == NOTHING ? put_in(j, one) : take_over(j, one, lost);
 }
 
+/* The same of a result of a node, whose number the item must have. */
+static remat_status make_result(judge *j, uint32_t value, uint32_t lost)
+{
+    uint32_t v = remat_value_node(j->profile, value), k = remat_value_number(j->profile, value);
+    uint64_t bytes = remat_value_bytes(j->profile, value);
+    uint32_t next = j->next;
+    remat_status status = make(j, REMAT_ALLOCATION_OUT, v, bytes, lost, &j->out[value]);
+    if (!status && bytes > 0 && j->layout->items[next].result != k)
+        return refuse(j, next, "has a wrong number of result");
+    return status;
+}
+
 static void die(judge *j, uint32_t *item)
 {
     if (*item != NOTHING)
@@ -309,7 +332,9 @@ static remat_status forward(judge *j, const remat_operation *o)
     bool save = o->kind == REMAT_A;
     uint32_t nobody = NOTHING, *taken = j->overwrites[j->at] ? &j->out[node->inputs[0]] : &nobody;
     uint32_t lost = *taken;
-    remat_status status = make(j, REMAT_ALLOCATION_OUT, v, node->output_bytes, lost, &j->out[v]);
+    remat_status status = make_result(j, v, lost);
+    for (uint32_t k = 1; k < node->n_outputs && !status; k++)
+        status = make_result(j, remat_result_value(j->profile, v, k), NOTHING);
     if (save)
         j->saved_bytes[v] = cost.saved_bytes;
     if (!status && save)
@@ -357,12 +382,11 @@ static remat_status fetch(judge *j, const remat_operation *o)
     if (o->target == REMAT_INPUT)
         return make(j, REMAT_ALLOCATION_INPUT, i, j->profile->inputs[i].bytes, NOTHING,
                     &j->inputs[i]);
-    const remat_node *node = &j->profile->nodes[i];
     if (o->target == REMAT_SAVED) {
         j->saved_bytes[i] = j->host_bytes[i];
         return make(j, REMAT_ALLOCATION_SAVED, i, j->saved_bytes[i], NOTHING, &j->saved[i]);
     }
-    return make(j, REMAT_ALLOCATION_OUT, i, node->output_bytes, NOTHING, &j->out[i]);
+    return make_result(j, remat_operation_value(j->profile, o), NOTHING);
 }
 
 static remat_status replay(judge *j, const remat_operation *o)
@@ -375,7 +399,7 @@ static remat_status replay(judge *j, const remat_operation *o)
     case REMAT_B:
         return backward(j, o);
     case REMAT_D:
-        die(j, o->target == REMAT_OUT     ? &j->out[i]
+        die(j, o->target == REMAT_OUT     ? &j->out[remat_operation_value(j->profile, o)]
                : o->target == REMAT_SAVED ? &j->saved[i]
                                           : &j->inputs[i]);
         return end_operation(j, NOTHING);

@@ -9,7 +9,7 @@
 enum { MOST = 1 << 30 };
 
 /* Slots in which an allocation can be alive: out(v) is v, saved(v) is n + v, gradients 2n + value,
- * graph inputs after them, then the versions of the states. */
+ * graph inputs after them, further results of nodes, then the versions of the states. */
 typedef struct walk {
     const remat_profile *profile;
     const remat_operations *operations;
@@ -33,7 +33,7 @@ static bool allocate(walk *w)
     w->first_version = malloc(((size_t)p->n_states + 1) * sizeof *w->first_version);
     if (!w->first_version)
         return false;
-    uint32_t slots = w->first_input + p->n_inputs;
+    uint32_t slots = w->first_input + p->n_inputs + p->n_results;
     for (uint32_t k = 0; k < p->n_states; k++) {
         w->first_version[k] = slots;
         slots += p->states[k].n_writers + 1;
@@ -42,7 +42,7 @@ static bool allocate(walk *w)
     w->alive = malloc(slots * sizeof *w->alive);
     w->last_restore = malloc(slots * sizeof *w->last_restore);
     w->maker = calloc(2 * (size_t)w->n, sizeof *w->maker);
-    w->read_later = calloc(w->n, sizeof *w->read_later);
+    w->read_later = calloc(remat_n_values(p), sizeof *w->read_later);
     w->overwrites = calloc(w->operations->length + 1, sizeof *w->overwrites);
     if (!w->alive || !w->last_restore || !w->maker || !w->read_later || !w->overwrites)
         return false;
@@ -69,8 +69,12 @@ static size_t count(const walk *w)
     size_t n = w->profile->n_inputs;
     for (size_t i = 0; i < w->operations->length; i++) {
         const remat_operation *operation = &w->operations->items[i];
-        bool backward = operation->kind == REMAT_B;
-        n += backward ? (size_t)w->profile->nodes[operation->index].n_inputs + 2 : 3;
+        if (operation->kind == REMAT_B)
+            n += (size_t)w->profile->nodes[operation->index].n_inputs + 2;
+        else
+            n += operation->kind > REMAT_A
+                     ? 3
+                     : (size_t)w->profile->nodes[operation->index].n_outputs + 2;
     }
     return n;
 }
@@ -80,12 +84,23 @@ static size_t count(const walk *w)
 static void note_reads(walk *w, const remat_node *node)
 {
     for (uint32_t i = 0; i < node->n_inputs; i++)
-        if (node->inputs[i] < w->n)
-            w->read_later[node->inputs[i]] = true;
+        w->read_later[node->inputs[i]] = true;
+}
+
+static void note_made(walk *w, const remat_operation *operation)
+{
+    if (operation->kind == REMAT_P) {
+        w->read_later[remat_operation_value(w->profile, operation)] = false;
+        return;
+    }
+    for (uint32_t k = 0; k < w->profile->nodes[operation->index].n_outputs; k++)
+        w->read_later[remat_result_value(w->profile, operation->index, k)] = false;
 }
 
 static void look_ahead(walk *w)
 {
+    for (uint32_t i = 0; i < w->profile->n_outputs; i++)
+        w->read_later[w->profile->outputs[i]] = true;
     for (size_t i = w->operations->length; i-- > 0;) {
         const remat_operation *operation = &w->operations->items[i];
         uint32_t v = operation->index;
@@ -98,13 +113,15 @@ static void look_ahead(walk *w)
         const remat_node *node = &w->profile->nodes[v];
         bool forward = operation->kind == REMAT_F || operation->kind == REMAT_A;
         if (forward || operation->kind == REMAT_P)
-            w->read_later[v] = false;
-        if (forward && node->in_place && node->n_inputs > 0 && node->inputs[0] < w->n)
+            note_made(w, operation);
+        if (forward && node->in_place && node->n_inputs > 0 &&
+            remat_is_result(w->profile, node->inputs[0]))
             w->overwrites[i] = !w->read_later[node->inputs[0]];
         if (forward || (operation->kind == REMAT_B && node->backward_uses_inputs))
             note_reads(w, node);
-        if (operation->kind == REMAT_O ||
-            (operation->kind == REMAT_B && node->backward_uses_output))
+        if (operation->kind == REMAT_O)
+            w->read_later[remat_operation_value(w->profile, operation)] = true;
+        if (operation->kind == REMAT_B && node->backward_uses_output)
             w->read_later[v] = true;
     }
 }
@@ -145,21 +162,41 @@ static void make_workspace(walk *w, uint32_t v, uint64_t bytes)
     end(w, &workspace);
 }
 
+/* Where a value lives. */
+static uint32_t *slot_of(walk *w, uint32_t value)
+{
+    uint32_t n = w->n;
+    return &w->alive[value < n ? value : w->first_input + (value - n)];
+}
+
+static uint32_t make_result(walk *w, uint32_t value)
+{
+    uint32_t item = make(w, REMAT_ALLOCATION_OUT, remat_value_node(w->profile, value),
+                         remat_value_bytes(w->profile, value));
+    if (item != NONE)
+        w->lives.items[item].result = (uint16_t)remat_value_number(w->profile, value);
+    return item;
+}
+
 static void forward(walk *w, const remat_operation *operation)
 {
     uint32_t v = operation->index;
     const remat_node *node = &w->profile->nodes[v];
     const remat_alternative cost = remat_implementation(node, operation->alternative);
     bool save = operation->kind == REMAT_A;
-    w->alive[v] = make(w, REMAT_ALLOCATION_OUT, v, node->output_bytes);
+    for (uint32_t k = 0; k < node->n_outputs; k++) {
+        uint32_t value = remat_result_value(w->profile, v, k);
+        *slot_of(w, value) = make_result(w, value);
+    }
     if (save) {
         w->alive[w->n + v] = make(w, REMAT_ALLOCATION_SAVED, v, cost.saved_bytes);
         w->maker[v] = operation->alternative;
     }
     make_workspace(w, v, save ? cost.save_workspace_bytes : cost.forward_workspace_bytes);
     if (w->overwrites[w->at]) {
-        overwrite(w, w->alive[node->inputs[0]], w->alive[v]);
-        end(w, &w->alive[node->inputs[0]]);
+        uint32_t *lost = slot_of(w, node->inputs[0]);
+        overwrite(w, *lost, w->alive[v]);
+        end(w, lost);
     }
 }
 
@@ -194,9 +231,9 @@ static void backward(walk *w, const remat_operation *operation)
 
 static uint32_t *target(walk *w, const remat_operation *operation)
 {
-    return &w->alive[operation->index + (operation->target == REMAT_OUT     ? 0
-                                         : operation->target == REMAT_SAVED ? w->n
-                                                                            : w->first_input)];
+    if (operation->target == REMAT_OUT)
+        return slot_of(w, remat_operation_value(w->profile, operation));
+    return &w->alive[operation->index + (operation->target == REMAT_SAVED ? w->n : w->first_input)];
 }
 
 static uint32_t fetch(walk *w, const remat_operation *operation)
@@ -209,7 +246,7 @@ static uint32_t fetch(walk *w, const remat_operation *operation)
         return make(w, REMAT_ALLOCATION_SAVED, i,
                     remat_implementation(&w->profile->nodes[i], w->maker[i]).saved_bytes);
     }
-    return make(w, REMAT_ALLOCATION_OUT, i, w->profile->nodes[i].output_bytes);
+    return make_result(w, remat_operation_value(w->profile, operation));
 }
 
 static void visit(walk *w, const remat_operation *operation)

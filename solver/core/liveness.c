@@ -16,13 +16,14 @@ typedef struct instance {
     bool copied;   /* an O reads it: a D waits for that copy */
     bool arriving; /* a P made it and nothing has waited for its arrival: a D would */
     bool dropped;  /* it has a D of its own; only that one is safe where a D waits */
-    bool consumed; /* B frees it */
+    bool consumed; /* B frees it, or it stays to the end */
 } instance;
 
-/* Values in one numbering: out(v) is v, saved(v) is n + v. Graph inputs have no instances. */
+/* Values in one numbering: those of the profile, then saved(v) from `saved` on. Graph inputs have no
+ * instances. */
 typedef struct walk {
     const remat_profile *profile;
-    uint32_t n;
+    uint32_t saved;
     uint32_t *current; /* by value: its instance now, or NONE */
     instance *instances;
     uint32_t n_instances;
@@ -66,8 +67,7 @@ static void drop(walk *w, uint32_t value, uint32_t at)
 static void use_inputs(walk *w, const remat_node *node, uint32_t at)
 {
     for (uint32_t i = 0; i < node->n_inputs; i++)
-        if (node->inputs[i] < w->n)
-            use(w, node->inputs[i], at);
+        use(w, node->inputs[i], at);
 }
 
 static void visit_backward(walk *w, uint32_t v, uint32_t at)
@@ -77,22 +77,26 @@ static void visit_backward(walk *w, uint32_t v, uint32_t at)
         use_inputs(w, node, at);
     if (node->backward_uses_output)
         use(w, v, at);
-    uint32_t saved = w->current[w->n + v];
+    uint32_t saved = w->current[w->saved + v];
     if (saved != NONE)
         w->instances[saved].consumed = true;
-    w->current[w->n + v] = NONE;
+    w->current[w->saved + v] = NONE;
 }
 
 static void visit(walk *w, const remat_operation *operation, uint32_t at)
 {
-    uint32_t v = operation->index, value = operation->target == REMAT_SAVED ? w->n + v : v;
+    uint32_t v = operation->index, value = w->saved + v;
+    bool moves = operation->kind >= REMAT_D && operation->kind <= REMAT_P;
+    if (moves && operation->target == REMAT_OUT)
+        value = remat_operation_value(w->profile, operation);
     switch ((remat_operation_kind)operation->kind) {
     case REMAT_F:
     case REMAT_A:
         use_inputs(w, &w->profile->nodes[v], at);
-        make(w, v, at, false);
+        for (uint32_t k = 0; k < w->profile->nodes[v].n_outputs; k++)
+            make(w, remat_result_value(w->profile, v, k), at, false);
         if (operation->kind == REMAT_A)
-            make(w, w->n + v, at, false);
+            make(w, w->saved + v, at, false);
         return;
     case REMAT_B:
         visit_backward(w, v, at);
@@ -117,7 +121,8 @@ static void visit(walk *w, const remat_operation *operation, uint32_t at)
 
 static remat_status push_drop(const walk *w, uint32_t value, remat_operations *to)
 {
-    return value < w->n ? remat_push(to, REMAT_D, value) : remat_push_drop_saved(to, value - w->n);
+    return value < w->saved ? remat_push_drop(to, w->profile, value)
+                            : remat_push_drop_saved(to, value - w->saved);
 }
 
 static remat_status rewrite(walk *w, const remat_operations *from, uint32_t *ended_at,
@@ -142,25 +147,49 @@ static remat_status rewrite(walk *w, const remat_operations *from, uint32_t *end
     return REMAT_OK;
 }
 
+/* At most this many are made. */
+static size_t count_instances(const remat_profile *profile, const remat_operations *operations)
+{
+    size_t n = 1;
+    for (size_t i = 0; i < operations->length; i++) {
+        const remat_operation *operation = &operations->items[i];
+        n +=
+            operation->kind <= REMAT_A ? (size_t)profile->nodes[operation->index].n_outputs + 1 : 1;
+    }
+    return n;
+}
+
+static void keep_outputs(walk *w)
+{
+    for (uint32_t i = 0; i < w->profile->n_outputs; i++) {
+        uint32_t last = w->current[w->profile->outputs[i]];
+        if (last != NONE)
+            w->instances[last].consumed = true;
+    }
+}
+
 remat_status remat_liveness(const remat_profile *profile, const remat_operations *operations,
                             remat_operations *ret_operations, remat_error *error)
 {
-    if (operations->length >= NONE / 2)
+    size_t most = count_instances(profile, operations);
+    if (operations->length >= NONE / 2 || most >= NONE)
         return remat_fail(error, REMAT_TOO_LARGE, NULL, "a list of %zu operations is too long",
                           operations->length);
     uint32_t length = (uint32_t)operations->length;
-    walk w = {.profile = profile, .n = profile->n_nodes};
-    w.current = malloc(2 * (size_t)w.n * sizeof *w.current);
-    w.instances = malloc((2 * (size_t)length + 1) * sizeof *w.instances);
+    walk w = {.profile = profile, .saved = remat_n_values(profile)};
+    size_t slots = (size_t)w.saved + profile->n_nodes;
+    w.current = malloc(slots * sizeof *w.current);
+    w.instances = malloc(most * sizeof *w.instances);
     uint32_t *ended_at = malloc(((size_t)length + 1) * sizeof *ended_at);
     remat_status status = w.current && w.instances && ended_at ? REMAT_OK : REMAT_NO_MEMORY;
     if (!status) {
-        for (uint32_t i = 0; i < 2 * w.n; i++)
+        for (size_t i = 0; i < slots; i++)
             w.current[i] = NONE;
         for (uint32_t i = 0; i < length; i++)
             ended_at[i] = NONE;
         for (uint32_t i = 0; i < length; i++)
             visit(&w, &operations->items[i], i);
+        keep_outputs(&w);
         status = rewrite(&w, operations, ended_at, ret_operations);
     }
     free(w.current);

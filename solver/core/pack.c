@@ -49,9 +49,10 @@ static uint64_t read_number(remat_reader *reader)
 
 /* ---- operations as bytes ---- */
 
+/* Others have an alternative. */
 static bool has_version(unsigned kind)
 {
-    return kind == REMAT_S || kind == REMAT_R;
+    return kind >= REMAT_D;
 }
 
 static uint8_t *write_number(uint8_t *at, uint32_t value)

@@ -4,7 +4,9 @@
 #include "bound/moments.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 typedef struct candidate {
     const remat_solver *solver;
@@ -119,7 +121,8 @@ remat_status remat_portfolio_gather(const remat_solver *solver, const remat_prob
     gathering g = {candidates, host, source};
     remat_portfolio p = {.name = solver ? solver->name : "auto",
                          .source = source,
-                         .improved = !solver || solver->improved};
+                         .improved = !solver || solver->improved,
+                         .given = solver && remat_keeps_order(solver, &problem->options)};
     remat_status status = REMAT_OK;
     size_t n = 1, quick = 0;
     if (solver) {
@@ -157,6 +160,22 @@ void remat_portfolio_release(remat_portfolio *portfolio)
         else
             remat_table_free((remat_table *)held.table);
     }
+}
+
+/* Says in a refusal what the pins of a profile may not remake. */
+static void name_pins(const remat_profile *profile, remat_error *error)
+{
+    uint64_t bytes = 0;
+    if (!error || profile->n_pinned == 0)
+        return;
+    for (uint32_t v = 0; v < profile->n_nodes; v++)
+        for (uint32_t k = 0; profile->nodes[v].once && k < profile->nodes[v].n_outputs; k++)
+            bytes += remat_value_bytes(profile, remat_result_value(profile, v, k));
+    size_t length = strlen(error->message);
+    snprintf(error->message + length, sizeof error->message - length,
+             "; %u nodes are pinned by recompute or keep, their results of %llu bytes are not made "
+             "again",
+             profile->n_pinned, (unsigned long long)bytes);
 }
 
 /* ---- improving at the budget asked for ---- */
@@ -237,6 +256,7 @@ static remat_status refuse_improved(const remat_portfolio *p, const remat_proble
     remat_fail(error, REMAT_INFEASIBLE, "budget",
                "%s found no schedule of \"%.100s\" within %llu bytes; %llu bytes will do", p->name,
                problem->profile->name, (unsigned long long)budget, (unsigned long long)enough);
+    name_pins(problem->profile, error);
     if (error)
         error->number = enough;
     return REMAT_INFEASIBLE;
@@ -250,6 +270,7 @@ typedef struct wish {
     remat_effort effort;
     const remat_host *host;
     double bound;
+    bool given;
 } wish;
 
 static bool faster(const remat_schedule *a, const remat_schedule *b)
@@ -270,7 +291,7 @@ static remat_status improve_from(const wish *w, const remat_table *const *tables
     if (status && (status != REMAT_INFEASIBLE || !from_nothing))
         return status == REMAT_INFEASIBLE ? REMAT_OK : status;
     status = remat_improve(w->problem->profile, start.solver ? &start.operations : NULL, w->budget,
-                           w->alignment, w->effort, w->bound, w->host, &list, error);
+                           w->alignment, w->given, w->effort, w->bound, w->host, &list, error);
     if (!status)
         status = take(w->problem, w->budget, w->alignment, &list, &other, error);
     if (!status && faster(&other, best)) {
@@ -312,7 +333,7 @@ remat_status remat_portfolio_schedule(const remat_portfolio *portfolio,
 {
     remat_schedule best = {0};
     remat_error refusal = {0};
-    wish w = {problem, budget, alignment, effort, host, 0};
+    wish w = {problem, budget, alignment, effort, host, 0, portfolio->given};
     remat_status status = remat_best_schedule(portfolio->tables, portfolio->n, portfolio->name,
                                               problem, budget, alignment, &best, &refusal);
     bool searched = portfolio->improved && problem->profile->n_nodes <= REMAT_IMPROVED_NODES;
@@ -389,6 +410,7 @@ remat_status remat_fail_infeasible(const char *solver, const remat_problem *prob
         remat_fail(error, REMAT_INFEASIBLE, "budget",
                    "%s has no schedule of \"%.100s\" within %llu bytes", solver, name,
                    (unsigned long long)budget);
+    name_pins(problem->profile, error);
     if (error)
         error->number = least;
     return REMAT_INFEASIBLE;
@@ -453,6 +475,7 @@ static remat_status refuse(const remat_table *const *tables, size_t n, const cha
                "peak of %llu bytes and an arena of %llu bytes",
                name, problem->profile->name, (unsigned long long)budget, (unsigned long long)peak,
                (unsigned long long)least);
+    name_pins(problem->profile, error);
     if (error)
         error->number = least;
     return REMAT_INFEASIBLE;

@@ -65,10 +65,29 @@ static unsigned shape_flag(remat_kind kind)
                                 : REMAT_ACCEPTS_GRAPH;
 }
 
+static remat_status refuse_pins(const remat_solver *solver, const remat_profile *profile,
+                                remat_error *error)
+{
+    uint32_t v = 0;
+    while (!profile->nodes[v].once)
+        v++;
+    return remat_fail(error, REMAT_NOT_ACCEPTED, "solver",
+                      "%s does not honour pins, and node \"%s\" (index %u) is pinned by %s; auto, "
+                      "interval and store-all do",
+                      solver->name, profile->nodes[v].id, v,
+                      profile->nodes[v].keep ? "keep" : "recompute");
+}
+
 remat_status remat_solver_accepts(const remat_solver *solver, const remat_problem *problem,
                                   remat_error *error)
 {
     const remat_profile *profile = problem->profile;
+    if (profile->joint && !(solver->accepts & REMAT_ACCEPTS_JOINT))
+        return remat_fail(error, REMAT_NOT_ACCEPTED, "solver",
+                          "%s does not accept joint graphs; auto, interval and store-all do",
+                          solver->name);
+    if (profile->n_pinned > 0 && !(solver->accepts & REMAT_ACCEPTS_PINS))
+        return refuse_pins(solver, profile, error);
     if (!(solver->accepts & shape_flag(profile->kind))) {
         bool joins = (solver->accepts & REMAT_ACCEPTS_JOIN) != 0;
         uint32_t node = joins ? profile->not_join : profile->not_chain;

@@ -30,6 +30,16 @@ remat_status remat_push_drop_saved(remat_operations *operations, uint32_t node)
         operations, (remat_operation){.kind = REMAT_D, .target = REMAT_SAVED, .index = node});
 }
 
+remat_status remat_push_drop(remat_operations *operations, const remat_profile *profile,
+                             uint32_t value)
+{
+    return remat_operations_push(operations,
+                                 (remat_operation){.kind = REMAT_D,
+                                                   .target = REMAT_OUT,
+                                                   .index = remat_value_node(profile, value),
+                                                   .version = remat_value_number(profile, value)});
+}
+
 void remat_operations_clear(remat_operations *operations)
 {
     free(operations->items);

@@ -10,7 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One place where bytes can be: out(v) is v, saved(v) is n + v, graph input k is 2n + k. */
+/* One place where bytes can be: out(v) is v, saved(v) is n + v, graph input k is 2n + k, and further
+ * results of nodes stand behind those. */
 typedef struct place {
     uint64_t bytes;
     double ready;     /* when a copy to the device arrives; 0 for what was computed */
@@ -49,16 +50,21 @@ typedef struct replay {
 
 /* ---- setting up ---- */
 
-static uint32_t place_of(const replay *r, const remat_operation *operation)
+static uint32_t out_of(const replay *r, const remat_operation *operation)
 {
-    return operation->target == REMAT_OUT     ? operation->index
-           : operation->target == REMAT_SAVED ? r->n + operation->index
-                                              : 2 * r->n + operation->index;
+    return remat_result_value(r->profile, operation->index, operation->version);
 }
 
 static uint32_t place_of_value(const replay *r, uint32_t value)
 {
     return value < r->n ? value : r->n + value;
+}
+
+static uint32_t place_of(const replay *r, const remat_operation *operation)
+{
+    return operation->target == REMAT_OUT     ? place_of_value(r, out_of(r, operation))
+           : operation->target == REMAT_SAVED ? r->n + operation->index
+                                              : 2 * r->n + operation->index;
 }
 
 static bool well_formed(const replay *r, const remat_operation *operation)
@@ -74,8 +80,13 @@ static bool well_formed(const replay *r, const remat_operation *operation)
         return operation->index < r->profile->n_inputs && operation->alternative == 0;
     if (operation->index >= r->n)
         return false;
+    if (r->profile->joint && (operation->kind == REMAT_A || operation->kind == REMAT_B ||
+                              operation->target == REMAT_SAVED))
+        return false;
     if (targeted)
-        return operation->alternative == 0;
+        return operation->alternative == 0 &&
+               (operation->target == REMAT_SAVED ||
+                operation->version < r->profile->nodes[operation->index].n_outputs);
     return operation->target == REMAT_OUT &&
            operation->alternative <= r->profile->nodes[operation->index].n_alternatives;
 }
@@ -93,20 +104,21 @@ static void find_overwrites(replay *r, bool *read_later)
         const remat_node *node = &r->profile->nodes[v];
         bool forward = operation->kind == REMAT_F || operation->kind == REMAT_A;
         if (forward) {
-            read_later[v] = false;
-            if (node->in_place && node->n_inputs > 0 && node->inputs[0] < r->n)
+            for (uint32_t k = 0; k < node->n_outputs; k++)
+                read_later[remat_result_value(r->profile, v, k)] = false;
+            if (node->in_place && node->n_inputs > 0 &&
+                remat_is_result(r->profile, node->inputs[0]))
                 r->overwrites[i] = !read_later[node->inputs[0]];
         }
         if (forward || (operation->kind == REMAT_B && node->backward_uses_inputs))
             for (uint32_t k = 0; k < node->n_inputs; k++)
-                if (node->inputs[k] < r->n)
-                    read_later[node->inputs[k]] = true;
+                read_later[node->inputs[k]] = true;
         if (operation->kind == REMAT_B && node->backward_uses_output)
             read_later[v] = true;
         if (operation->kind == REMAT_O && operation->target == REMAT_OUT)
-            read_later[v] = true;
+            read_later[out_of(r, operation)] = true;
         if (operation->kind == REMAT_P && operation->target == REMAT_OUT)
-            read_later[v] = false;
+            read_later[out_of(r, operation)] = false;
     }
 }
 
@@ -120,7 +132,7 @@ static bool allocate(replay *r)
     }
     for (uint32_t k = 0; k < p->n_states; k++)
         keys += (size_t)p->states[k].n_writers + 1;
-    r->places = calloc(2 * (size_t)r->n + p->n_inputs, sizeof *r->places);
+    r->places = calloc((size_t)r->n + remat_n_values(p), sizeof *r->places);
     r->gradient = calloc((size_t)r->n + p->n_inputs, sizeof *r->gradient);
     r->done = calloc(r->n, sizeof *r->done);
     r->waiting = calloc(r->n, sizeof *r->waiting);
@@ -188,6 +200,8 @@ static bool set_up(replay *r)
     }
     for (uint32_t k = 0; k < p->n_inputs; k++)
         r->places[2 * (size_t)r->n + k] = (place){.bytes = p->inputs[k].bytes, .alive = true};
+    for (uint32_t j = 0; j < p->n_results; j++)
+        r->places[2 * (size_t)r->n + p->n_inputs + j].bytes = p->results[j].bytes;
     r->memory = p->input_bytes;
     number_versions(r);
     for (size_t i = 0; i < r->operations->length; i++) {
@@ -195,9 +209,11 @@ static bool set_up(replay *r)
         if (operation->kind == REMAT_R && well_formed(r, operation))
             r->pending[r->first_key[operation->index] + operation->version]++;
     }
-    bool *read_later = calloc(r->n, sizeof *read_later);
+    bool *read_later = calloc(remat_n_values(p), sizeof *read_later);
     if (!read_later)
         return false;
+    for (uint32_t i = 0; i < p->n_outputs; i++)
+        read_later[p->outputs[i]] = true;
     find_overwrites(r, read_later);
     free(read_later);
     return true;
@@ -303,15 +319,18 @@ static bool forward(replay *r, uint32_t v, uint16_t alternative, bool save)
     const remat_node *node = &r->profile->nodes[v];
     const remat_alternative cost = remat_implementation(node, alternative);
     double start = r->now;
-    if (r->places[v].alive)
-        return reject(r, "the output of \"%.100s\" is in memory already", node->id);
+    if (node->once && r->runs[v] > 0)
+        return reject(r, "\"%.100s\" has run already and is pinned: it runs once", node->id);
+    for (uint32_t k = 0; k < node->n_outputs; k++)
+        if (r->places[place_of_value(r, remat_result_value(r->profile, v, k))].alive)
+            return reject(r, "the output of \"%.100s\" is in memory already", node->id);
     if (save && r->places[r->n + v].alive)
         return reject(r, "the saved values of \"%.100s\" are in memory already", node->id);
     if (!wait_for_inputs(r, node, &start) || !judge_states(r, v))
         return false;
     uint64_t freed = 0;
     if (r->overwrites[r->at]) {
-        place *first = &r->places[node->inputs[0]];
+        place *first = &r->places[place_of_value(r, node->inputs[0])];
         if (first->copied > start)
             start = first->copied;
         first->alive = false;
@@ -319,7 +338,8 @@ static bool forward(replay *r, uint32_t v, uint16_t alternative, bool save)
         freed = first->bytes;
     }
     uint64_t shared = freed < node->output_bytes ? freed : node->output_bytes;
-    make(r, v);
+    for (uint32_t k = 0; k < node->n_outputs; k++)
+        make(r, place_of_value(r, remat_result_value(r->profile, v, k)));
     if (save) {
         set_maker(r, v, alternative);
         make(r, r->n + v);
@@ -491,6 +511,9 @@ static bool prefetch(replay *r, const remat_operation *operation)
         return reject(r, "%s is in memory already", describe(r, operation, text, sizeof text));
     if (!p->on_host)
         return reject(r, "%s has no copy on the host", describe(r, operation, text, sizeof text));
+    if (operation->target == REMAT_OUT && r->profile->nodes[operation->index].keep)
+        return reject(r, "%s is pinned: it stays in memory to its last use",
+                      describe(r, operation, text, sizeof text));
     if (p->bytes > 0 && !(r->link->to_device > 0))
         return reject(r, "%s cannot be copied: the link to the device has no bandwidth",
                       describe(r, operation, text, sizeof text));
@@ -536,6 +559,12 @@ static bool restore_state(replay *r, uint32_t k, uint32_t version)
 static bool judge(replay *r, const remat_operation *operation)
 {
     uint32_t index = operation->index;
+    if (!well_formed(r, operation) && r->profile->joint &&
+        (operation->kind == REMAT_A || operation->kind == REMAT_B ||
+         operation->target == REMAT_SAVED))
+        return reject(
+            r, "joint graphs have no A, B and X: operation %" PRIu32 " of node %" PRIu32 " is one",
+            (uint32_t)r->at, index);
     if (!well_formed(r, operation))
         return reject(r, "operation %s %" PRIu32 " names nothing of this profile",
                       remat_operation_name((remat_operation_kind)operation->kind), index);
@@ -576,9 +605,16 @@ static bool judge(replay *r, const remat_operation *operation)
 
 static bool judge_end(replay *r)
 {
+    bool joint = r->profile->joint;
     for (uint32_t v = 0; v < r->n; v++)
-        if (!r->done[v])
-            return reject(r, "the list ends without B of \"%.100s\"", node_id(r, v));
+        if (joint ? r->runs[v] == 0 : !r->done[v])
+            return reject(r, "the list ends without %s of \"%.100s\"", joint ? "F" : "B",
+                          node_id(r, v));
+    for (uint32_t i = 0; i < r->profile->n_outputs; i++)
+        if (!r->places[place_of_value(r, r->profile->outputs[i])].alive)
+            return reject(r,
+                          "the list ends without output %" PRIu32 " of the profile, of \"%.100s\"",
+                          i, remat_value_id(r->profile, r->profile->outputs[i]));
     for (uint32_t k = 0; k < r->profile->n_states; k++)
         if (r->state[k] != r->profile->states[k].n_writers)
             return reject(r,

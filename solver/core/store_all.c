@@ -1,4 +1,5 @@
-/* store-all: every node forward once with everything saved, every node backward once. The makespan
+/* store-all: every node forward once with everything saved, every node backward once; of a joint
+ * graph every node once in the profile's order. The makespan
  * is a lower bound for every schedule; after liveness the peak is the store-all peak the service
  * reports. */
 #include "remat/table.h"
@@ -13,7 +14,7 @@ static remat_status solve(const remat_problem *problem, const remat_host *host,
     remat_status status = REMAT_OK;
     for (uint32_t v = 0; v < profile->n_nodes && !status; v++)
         status = remat_push(&list, profile->nodes[v].saved_bytes ? REMAT_A : REMAT_F, v);
-    for (uint32_t v = profile->n_nodes; v-- > 0 && !status;)
+    for (uint32_t v = profile->joint ? 0 : profile->n_nodes; v-- > 0 && !status;)
         status = remat_push(&list, REMAT_B, v);
     status = status ? remat_fail_memory(error) : remat_offer(sink, &list, &model, error);
     remat_operations_clear(&list);
@@ -25,7 +26,7 @@ const remat_solver remat_solver_store_all = {
     .summary = "Keeps every value until its last use; computes nothing twice.",
     .source = "the usual backpropagation; the baseline of every paper",
     .optimal_for = "the makespan, whenever it fits",
-    .accepts = REMAT_ACCEPTS_ANY_SHAPE,
+    .accepts = REMAT_ACCEPTS_ANY_SHAPE | REMAT_ACCEPTS_JOINT | REMAT_ACCEPTS_PINS,
     .class_name = "all schedules",
     .solve = solve,
 };

@@ -21,7 +21,7 @@ void remat_profile_classify(remat_profile *profile)
 {
     uint32_t n = profile->n_nodes;
     profile->input_bytes = 0;
-    profile->n_alternatives = 0;
+    profile->n_alternatives = profile->n_pinned = 0;
     profile->forward_time = profile->backward_time = 0;
     profile->not_chain = profile->not_join = profile->not_homogeneous = n;
     for (uint32_t v = 0; v < n; v++) {
@@ -38,11 +38,14 @@ void remat_profile_classify(remat_profile *profile)
         if (!alike && profile->not_homogeneous == n)
             profile->not_homogeneous = v;
         profile->n_alternatives += node->n_alternatives;
+        profile->n_pinned += node->once;
         profile->forward_time += node->forward_time;
         profile->backward_time += node->backward_time;
     }
     for (uint32_t k = 0; k < profile->n_inputs; k++)
         profile->input_bytes += profile->inputs[k].bytes;
+    if (profile->joint) /* the shapes are of forwards that have a backward */
+        profile->not_chain = profile->not_join = profile->not_homogeneous = 0;
     profile->kind = profile->not_chain == n  ? REMAT_CHAIN
                     : profile->not_join == n ? REMAT_JOIN
                                              : REMAT_GRAPH;

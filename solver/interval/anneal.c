@@ -23,7 +23,7 @@ static bool insert_somewhere(interval_search *s)
         uint32_t reader = random_run(s), task = t->runs[reader].task;
         uint32_t slot = t->runs[reader].slot, first = tasks->reads.first[task];
         uint32_t reads = tasks->reads.first[task + 1] - first;
-        bool saved = task >= tasks->n_nodes && t->spans[task].start != NONE;
+        bool saved = interval_is_backward(tasks, task) && t->spans[task].start != NONE;
         if (reads + saved == 0)
             continue;
         uint32_t pick = interval_random(s, reads + saved), again, last;

@@ -124,7 +124,7 @@ static bool push_reader(interval_search *s, gaps *g, uint32_t reader, double noi
     for (uint32_t way = 0; ways > 1 && way < ways; way++)
         if (!push_gap(s, g, reader, WAYS + way, noise))
             return false;
-    bool saved = task >= tasks->n_nodes && t->spans[task].start != NONE;
+    bool saved = interval_is_backward(tasks, task) && t->spans[task].start != NONE;
     return !saved || push_gap(s, g, reader, NONE, noise);
 }
 

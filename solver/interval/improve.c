@@ -422,7 +422,7 @@ static remat_status choose(improvement *m, const remat_operations *start,
 }
 
 remat_status remat_improve(const remat_profile *profile, const remat_operations *start,
-                           uint64_t budget, uint32_t alignment, remat_effort effort,
+                           uint64_t budget, uint32_t alignment, bool given, remat_effort effort,
                            double lower_bound, const remat_host *host, remat_operations *ret_list,
                            remat_error *error)
 {
@@ -431,15 +431,15 @@ remat_status remat_improve(const remat_profile *profile, const remat_operations 
         profile->n_nodes > REMAT_IMPROVED_NODES
             ? remat_fail(error, REMAT_TOO_LARGE, NULL, "%u nodes are too many to search",
                          profile->n_nodes)
-            : interval_tasks_new(profile, alignment ? alignment : 1, &tasks, error);
+            : interval_tasks_new(profile, alignment ? alignment : 1, given, &tasks, error);
     if (status == REMAT_TOO_LARGE && start)
         return copy_list(start, ret_list) ? REMAT_OK : remat_fail_memory(error);
     if (status)
         return status;
     remat_operations quick = {0};
     if (effort == REMAT_THOROUGH) { /* from what quick finds, so never slower */
-        status = remat_improve(profile, start, budget, alignment, REMAT_QUICK, lower_bound, host,
-                               &quick, error);
+        status = remat_improve(profile, start, budget, alignment, given, REMAT_QUICK, lower_bound,
+                               host, &quick, error);
         if (status && status != REMAT_INFEASIBLE) {
             interval_tasks_free(tasks);
             return status;

@@ -13,6 +13,11 @@
 
 enum { FEW_NODES = 400, BUDGETS = 40, FEWER_BUDGETS = 16, HALVINGS = 5 };
 
+/* The option, and its values. */
+enum { ORDER = 0, FREE = 0, GIVEN = 1 };
+
+extern const remat_solver remat_solver_interval;
+
 /* From one budget to the next. */
 #define STEP 0.95
 
@@ -98,7 +103,8 @@ static remat_status solve(const remat_problem *problem, const remat_host *host,
     const remat_profile *profile = problem->profile;
     ladder l = {.problem = problem, .host = host, .sink = sink};
     interval_tasks *tasks = NULL;
-    remat_status status = interval_tasks_new(profile, 1, &tasks, error);
+    remat_status status = interval_tasks_new(
+        profile, 1, remat_keeps_order(&remat_solver_interval, &problem->options), &tasks, error);
     if (!status)
         status = bound_moments_new(profile, &l.moments, error);
     if (!status && (interval_store_everything(profile, &l.everything) ||
@@ -134,12 +140,33 @@ static remat_status estimate(const remat_problem *problem, remat_estimate *ret_e
 static remat_status check(const remat_problem *problem, remat_error *error)
 {
     uint32_t n = problem->profile->n_nodes;
+    if (!problem->profile->joint && problem->options.values[ORDER] != FREE)
+        return remat_fail(error, REMAT_NOT_ACCEPTED, "options.order",
+                          "order is of joint graphs; this one is forward");
     if (n <= REMAT_IMPROVED_NODES)
         return REMAT_OK;
     return remat_fail(error, REMAT_NOT_ACCEPTED, NULL,
                       "interval searches graphs of up to %u nodes, not %u",
                       (unsigned)REMAT_IMPROVED_NODES, n);
 }
+
+bool remat_keeps_order(const remat_solver *solver, const remat_options *options)
+{
+    return solver == &remat_solver_interval && options->values[ORDER] != FREE;
+}
+
+static const char *const orders[] = {[FREE] = "free", [GIVEN] = "given", NULL};
+
+static const remat_option options[] = {
+    [ORDER] = {
+        .name = "order",
+        .summary =
+            "Of a joint graph: whether operations move or their first runs keep the order of the "
+            "profile.",
+        .type = REMAT_OPTION_CHOICE,
+        .default_value = FREE,
+        .choices = orders,
+        .silent = true}};
 
 const remat_solver remat_solver_interval = {
     .name = "interval",
@@ -149,7 +176,9 @@ const remat_solver remat_solver_interval = {
     .source = "retention intervals as in Bartan et al.: MOCCASIN, 2023; greedy as in Kirisame et "
               "al.: Dynamic tensor rematerialization, 2021; bound by minimum cuts",
     .optimal_for = "",
-    .accepts = REMAT_ACCEPTS_ANY_SHAPE,
+    .accepts = REMAT_ACCEPTS_ANY_SHAPE | REMAT_ACCEPTS_JOINT | REMAT_ACCEPTS_PINS,
+    .options = options,
+    .n_options = sizeof options / sizeof *options,
     .version = 1,
     .class_name = "schedules without offloading",
     .bounds_all = true,

@@ -120,7 +120,8 @@ void interval_keep_best(interval_search *s)
 
 remat_status interval_store_everything(const remat_profile *p, remat_operations *list)
 {
-    for (uint32_t i = 0; i < 2 * p->n_nodes; i++) {
+    uint32_t runs = p->joint ? p->n_nodes : 2 * p->n_nodes;
+    for (uint32_t i = 0; i < runs; i++) {
         uint32_t v = i < p->n_nodes ? i : 2 * p->n_nodes - 1 - i;
         const remat_node *node = &p->nodes[v];
         uint16_t fastest = 0;

@@ -63,13 +63,18 @@ static bool list_ways(interval_tasks *t, uint64_t alignment)
 {
     const remat_profile *p = t->profile;
     uint32_t n = p->n_nodes, at = 0;
-    size_t ways = 2 * ((size_t)n + p->n_alternatives);
+    size_t ways = 2 * ((size_t)n + p->n_alternatives) + 1;
     t->ways = remat_arena_array(&t->arena, ways, sizeof *t->ways);
     if (!t->ways || !index_new(t, &t->ways_of, t->n_tasks, ways))
         return false;
-    for (uint32_t task = 0; task < 2 * n; task++) {
-        const remat_node *node = &p->nodes[task < n ? task : task - n];
+    for (uint32_t task = 0; task < t->n_tasks; task++) {
         t->ways_of.first[task] = at;
+        if (p->joint && task == n) { /* the end */
+            t->ways_of.items[at] = at;
+            t->ways[at++] = (interval_way){0};
+            continue;
+        }
+        const remat_node *node = &p->nodes[task < n ? task : task - n];
         for (uint32_t k = 0; k <= node->n_alternatives; k++, at++) {
             const remat_alternative cost = remat_implementation(node, k);
             t->ways_of.items[at] = at;
@@ -80,19 +85,32 @@ static bool list_ways(interval_tasks *t, uint64_t alignment)
     return true;
 }
 
+/* The value that result number of a node, or the only one, is here. */
+static uint32_t value_here(const interval_tasks *t, uint32_t value)
+{
+    return t->makes.first[remat_value_node(t->profile, value)] +
+           remat_value_number(t->profile, value);
+}
+
 static bool list_reads(interval_tasks *t)
 {
     const remat_profile *p = t->profile;
     uint32_t n = p->n_nodes, at = 0;
-    if (!index_new(t, &t->reads, t->n_tasks, 2 * (size_t)p->n_edges + n))
+    if (!index_new(t, &t->reads, t->n_tasks, 2 * (size_t)p->n_edges + n + p->n_outputs))
         return false;
-    for (uint32_t task = 0; task < 2 * n; task++) {
+    for (uint32_t task = 0; task < t->n_tasks; task++) {
+        t->reads.first[task] = at;
+        bool end = p->joint && task == n;
+        for (uint32_t i = 0; end && i < p->n_outputs; i++)
+            if (remat_is_result(p, p->outputs[i]))
+                push(&t->reads, &at, value_here(t, p->outputs[i]));
+        if (end)
+            continue;
         uint32_t v = task < n ? task : task - n;
         const remat_node *node = &p->nodes[v];
-        t->reads.first[task] = at;
         for (uint32_t i = 0; i < node->n_inputs; i++)
-            if (node->inputs[i] < n && (task < n || node->backward_uses_inputs))
-                push(&t->reads, &at, node->inputs[i]);
+            if (remat_is_result(p, node->inputs[i]) && (task < n || node->backward_uses_inputs))
+                push(&t->reads, &at, value_here(t, node->inputs[i]));
         if (task >= n && node->backward_uses_output)
             push(&t->reads, &at, v);
     }
@@ -103,18 +121,34 @@ static bool list_reads(interval_tasks *t)
 static bool list_values(interval_tasks *t, uint64_t alignment)
 {
     const remat_profile *p = t->profile;
-    uint32_t n = p->n_nodes;
-    t->maker = remat_arena_array(&t->arena, n, sizeof *t->maker);
-    t->bytes = remat_arena_array(&t->arena, n, sizeof *t->bytes);
-    if (!t->maker || !t->bytes || !index_new(t, &t->makes, t->n_tasks, n))
+    uint32_t n = p->n_nodes, at = 0;
+    t->maker = remat_arena_array(&t->arena, t->n_values, sizeof *t->maker);
+    t->bytes = remat_arena_array(&t->arena, t->n_values, sizeof *t->bytes);
+    if (!t->maker || !t->bytes || !index_new(t, &t->makes, t->n_tasks, t->n_values))
         return false;
     for (uint32_t v = 0; v < n; v++) {
-        t->maker[v] = t->makes.items[v] = t->makes.first[v] = v;
-        t->bytes[v] = round_up(p->nodes[v].output_bytes, alignment);
+        t->makes.first[v] = at;
+        for (uint32_t k = 0; k < p->nodes[v].n_outputs; k++, at++) {
+            t->makes.items[at] = at;
+            t->maker[at] = v;
+            t->bytes[at] = round_up(remat_value_bytes(p, remat_result_value(p, v, k)), alignment);
+        }
     }
     for (uint32_t task = n; task <= t->n_tasks; task++)
-        t->makes.first[task] = n;
+        t->makes.first[task] = at;
     return true;
+}
+
+static void list_overwrites(interval_tasks *t)
+{
+    const remat_profile *p = t->profile;
+    for (uint32_t task = 0; task < t->n_tasks; task++) {
+        const remat_node *node = task < p->n_nodes ? &p->nodes[task] : NULL;
+        bool overlap =
+            node && node->in_place && node->n_inputs > 0 && remat_is_result(p, node->inputs[0]);
+        t->overwrites[task] = overlap ? value_here(t, node->inputs[0]) : INTERVAL_NONE;
+        t->overlaps[task] = INTERVAL_NONE;
+    }
 }
 
 /* Gradients: of v, from the first backward of a consumer to B v; of a graph input, to the end. */
@@ -133,7 +167,9 @@ static bool list_spans(interval_tasks *t, uint64_t alignment)
     if (!t->span_bytes || !t->overlaps || !t->overwrites ||
         !index_new(t, &t->touches, t->n_spans, touches))
         return false;
-    for (uint32_t v = 0; v < n; v++) {
+    if (p->joint)
+        list_overwrites(t);
+    for (uint32_t v = 0; v < n && !p->joint; v++) {
         const remat_node *node = &p->nodes[v];
         t->touches.first[v] = at;
         t->span_bytes[v] = round_up(node->gradient_bytes, alignment);
@@ -146,9 +182,9 @@ static bool list_spans(interval_tasks *t, uint64_t alignment)
         t->overwrites[n + v] = t->overlaps[v] = INTERVAL_NONE;
         t->overlaps[n + v] = overlap ? (input < n ? input : n + input) : INTERVAL_NONE;
     }
-    for (uint32_t v = 0; v < n; v++)
+    for (uint32_t v = 0; v < n && !p->joint; v++)
         t->touches.first[n + v] = at;
-    for (uint32_t k = 0; k < p->n_inputs; k++) {
+    for (uint32_t k = 0; k < p->n_inputs && !p->joint; k++) {
         t->touches.first[2 * n + k] = at;
         t->span_bytes[2 * n + k] = round_up(p->inputs[k].gradient_bytes, alignment);
         for (uint32_t c = 0; p->inputs[k].gradient_bytes && c < p->inputs[k].n_consumers; c++)
@@ -171,8 +207,9 @@ static void order_states(interval_tasks *t, uint32_t v, uint32_t *writers, uint3
         writers[node->writes[i]] = v;
 }
 
-/* The first backward comes after the loss; another one after those of its consumers. */
-static bool list_order(interval_tasks *t)
+/* The first backward comes after the loss; another one after those of its consumers. given: each node
+ * comes after the one before it. */
+static bool list_order(interval_tasks *t, bool given)
 {
     const remat_profile *p = t->profile;
     uint32_t n = p->n_nodes, at = 0;
@@ -180,15 +217,19 @@ static bool list_order(interval_tasks *t)
     for (uint32_t v = 0; v < n; v++)
         touches += p->nodes[v].n_reads + p->nodes[v].n_writes;
     uint32_t *writers = remat_arena_array(&t->arena, p->n_states, sizeof *writers);
-    if (!writers || !index_new(t, &t->after, t->n_tasks, (size_t)p->n_edges + 1 + touches))
+    if (!writers || !index_new(t, &t->after, t->n_tasks, (size_t)p->n_edges + n + 1 + touches))
         return false;
     for (uint32_t k = 0; k < p->n_states; k++)
         writers[k] = INTERVAL_NONE;
     for (uint32_t v = 0; v < n; v++) {
         t->after.first[v] = at;
         order_states(t, v, writers, &at);
+        if (given && v > 0)
+            push(&t->after, &at, v - 1);
     }
-    for (uint32_t task = n; task < 2 * n; task++) {
+    if (p->joint)
+        t->after.first[n] = at;
+    for (uint32_t task = n; task < 2 * n && !p->joint; task++) {
         const remat_node *node = &p->nodes[task - n];
         t->after.first[task] = at;
         for (uint32_t c = 0; c < node->n_consumers; c++)
@@ -215,7 +256,7 @@ static remat_status check_sizes(const interval_tasks *t, remat_error *error)
                       t->profile->name);
 }
 
-remat_status interval_tasks_new(const remat_profile *profile, uint64_t alignment,
+remat_status interval_tasks_new(const remat_profile *profile, uint64_t alignment, bool given,
                                 interval_tasks **ret_tasks, remat_error *error)
 {
     interval_tasks *t = calloc(1, sizeof *t);
@@ -223,20 +264,22 @@ remat_status interval_tasks_new(const remat_profile *profile, uint64_t alignment
         return remat_fail_memory(error);
     uint32_t n = profile->n_nodes;
     t->profile = profile;
-    t->n_nodes = t->n_values = n;
-    t->n_tasks = 2 * n;
-    t->n_spans = 2 * n + profile->n_inputs;
+    t->n_nodes = n;
+    t->n_values = n + profile->n_results;
+    t->n_saving = profile->joint ? 0 : n;
+    t->n_tasks = profile->joint ? n + 1 : 2 * n;
+    t->n_spans = profile->joint ? 0 : 2 * n + profile->n_inputs;
     t->total_time = profile->forward_time + profile->backward_time;
     for (uint32_t k = 0; k < profile->n_inputs; k++)
         t->resident += round_up(profile->inputs[k].bytes, alignment);
     t->once = remat_arena_array(&t->arena, t->n_tasks, sizeof *t->once);
     remat_status status = REMAT_OK;
-    if (!t->once || !list_ways(t, alignment) || !list_reads(t) || !list_values(t, alignment) ||
+    if (!t->once || !list_ways(t, alignment) || !list_values(t, alignment) || !list_reads(t) ||
         !index_reverse(t, &t->reads, t->n_tasks, &t->uses, t->n_values) ||
-        !list_spans(t, alignment) || !list_order(t))
+        !list_spans(t, alignment) || !list_order(t, given && profile->joint))
         status = remat_fail_memory(error);
-    for (uint32_t v = 0; !status && v < n; v++)
-        t->once[n + v] = true;
+    for (uint32_t task = 0; !status && task < t->n_tasks; task++)
+        t->once[task] = task >= n || profile->nodes[task].once;
     if (!status)
         status = check_sizes(t, error);
     if (status)

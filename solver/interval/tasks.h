@@ -2,9 +2,13 @@
  *
  * Of a forward profile of n nodes, task v < n is the forward of node v, which may run any number of
  * times before the backward of v, and task n + v that backward, which runs once. Value v is out(v).
+ * Of a joint graph task v < n is node v, and task n is the end of the list, which runs last, takes no
+ * time and reads the outputs of the profile; it stands in no operation list. Results of a node are
+ * values that follow each other.
+ *
  * What is not made anew by running again is a *span*: it is there from the first to the last of the
  * runs that touch it. Span v < n is the gradient of node v, span n + v what v saves for its backward
- * (from the last forward of v on), span 2n + k the gradient of graph input k.
+ * (from the last forward of v on), span 2n + k the gradient of graph input k. A joint graph has none.
  *
  * Sizes are doubles that hold whole numbers below 2^51, so that sums of them are exact in any order,
  * and may be rounded up to an alignment. Read-only after interval_tasks_new: any thread. */
@@ -35,6 +39,8 @@ typedef struct interval_index {
 typedef struct interval_tasks {
     const remat_profile *profile;
     uint32_t n_nodes, n_tasks, n_values, n_spans;
+    uint32_t n_saving;      /* tasks below it may save for the one that many further on: all
+                               forwards, none of a joint graph */
     double resident;        /* bytes that are there throughout: graph inputs */
     double total_time;      /* each task once, its own implementation */
     interval_index ways_of; /* items: indices of ways, of a task; the first is its own */
@@ -56,16 +62,27 @@ typedef struct interval_tasks {
     remat_arena arena;
 } interval_tasks;
 
-/* alignment: a power of two, 1 for none. REMAT_TOO_LARGE for sums past 2^51 bytes. The profile must
- * outlive the tasks. */
-remat_status interval_tasks_new(const remat_profile *profile, uint64_t alignment,
+/* alignment: a power of two, 1 for none. given: the first runs of a joint graph keep the order of its
+ * nodes. REMAT_TOO_LARGE for sums past 2^51 bytes. The profile must outlive the tasks. */
+remat_status interval_tasks_new(const remat_profile *profile, uint64_t alignment, bool given,
                                 interval_tasks **ret_tasks, remat_error *error);
 void interval_tasks_free(interval_tasks *tasks);
 
-/* The backward of a forward task that may save for it, and the other way round; NONE otherwise. */
+/* Whether it is a forward that may save for its backward; whether it is a backward. */
+static inline bool interval_saves(const interval_tasks *t, uint32_t task)
+{
+    return task < t->n_saving;
+}
+
+static inline bool interval_is_backward(const interval_tasks *t, uint32_t task)
+{
+    return t->n_saving > 0 && task >= t->n_saving;
+}
+
+/* The backward of a forward that may save for it, and the other way round. */
 static inline uint32_t interval_partner(const interval_tasks *t, uint32_t task)
 {
-    return task < t->n_nodes ? task + t->n_nodes : task - t->n_nodes;
+    return task < t->n_saving ? task + t->n_saving : task - t->n_saving;
 }
 
 #endif

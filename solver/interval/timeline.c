@@ -229,7 +229,7 @@ static double starting_bytes(const interval_timeline *t, uint32_t run)
         const interval_span *s = &t->spans[tasks->spans_of.items[i]];
         bytes += s->start == run ? s->bytes : 0;
     }
-    if (task < tasks->n_nodes && t->spans[tasks->n_nodes + task].start == run)
+    if (interval_saves(tasks, task) && t->spans[tasks->n_nodes + task].start == run)
         bytes += t->spans[tasks->n_nodes + task].bytes;
     return bytes;
 }
@@ -406,7 +406,7 @@ static double overwritten_bytes(const interval_timeline *t, uint32_t run)
     uint32_t serving = interval_serving(t, t->tasks->maker[value], r->slot);
     if (serving == NONE || *interval_end(t, serving, value) != run)
         return 0;
-    double out = made_bytes(t, r->task), in = t->tasks->bytes[value];
+    double out = t->tasks->bytes[t->tasks->makes.first[r->task]], in = t->tasks->bytes[value];
     return in < out ? in : out;
 }
 
@@ -434,8 +434,9 @@ static void refresh_cost(interval_timeline *t, uint32_t run)
     const interval_tasks *tasks = t->tasks;
     const interval_run *r = &t->runs[run];
     const interval_way *ways = &tasks->ways[tasks->ways_of.first[r->task]];
-    if (r->task >= tasks->n_nodes) {
-        set_cost(t, run, ways[r->way].workspace - overlapped_bytes(t, run), ways[r->way].time);
+    if (!interval_saves(tasks, r->task)) {
+        double shared = overlapped_bytes(t, run) + overwritten_bytes(t, run);
+        set_cost(t, run, ways[r->way].workspace - shared, ways[r->way].time);
         return;
     }
     double overwritten = overwritten_bytes(t, run);
@@ -532,9 +533,9 @@ static void link_run(interval_timeline *t, uint32_t run, uint32_t before)
     refresh_made(t, run);
     refresh_reads(t, task, t->runs[run].slot);
     refresh_cost(t, run);
-    if (task < t->tasks->n_nodes && t->tail[task] == run)
+    if (interval_saves(t->tasks, task) && t->tail[task] == run)
         refresh_saved(t, task);
-    if (task >= t->tasks->n_nodes) {
+    if (interval_is_backward(t->tasks, task)) {
         refresh_saved(t, task - t->tasks->n_nodes);
         refresh_spans(t, task);
     }
@@ -556,7 +557,7 @@ static void unlink_run(interval_timeline *t, uint32_t run)
     if (previous != NONE)
         refresh_made(t, previous);
     refresh_reads(t, task, t->runs[run].slot);
-    if (last && task < t->tasks->n_nodes && t->tail[task] != NONE)
+    if (last && interval_saves(t->tasks, task) && t->tail[task] != NONE)
         refresh_saved(t, task);
 }
 
@@ -591,7 +592,9 @@ bool interval_useless(const interval_timeline *t, uint32_t run)
     for (uint32_t k = 0; k < first[r->task + 1] - first[r->task]; k++)
         if (t->ends[r->first_end + k] != run)
             return false;
-    return r->task < t->tasks->n_nodes && !(t->tail[r->task] == run && saved_bytes(t, r->task) > 0);
+    if (!interval_saves(t->tasks, r->task))
+        return !t->tasks->once[r->task];
+    return !(t->tail[r->task] == run && saved_bytes(t, r->task) > 0);
 }
 
 bool interval_removable(const interval_timeline *t, uint32_t run)
@@ -634,11 +637,11 @@ void interval_window(const interval_timeline *t, uint32_t run, uint32_t *ret_low
                 user = t->runs[user].previous;
             }
         }
-    if (r->task < tasks->n_nodes) {
+    if (interval_saves(tasks, r->task)) {
         uint32_t backward = t->runs[t->head[interval_partner(tasks, r->task)]].slot;
         high = backward < high ? backward : high;
-    } else {
-        uint32_t forward = t->runs[t->tail[r->task - tasks->n_nodes]].slot;
+    } else if (interval_is_backward(tasks, r->task)) {
+        uint32_t forward = t->runs[t->tail[interval_partner(tasks, r->task)]].slot;
         low = forward > low ? forward : low;
     }
     if (interval_run_from(t, r->slot + 1) == NONE) /* what lives to the end ends there */
@@ -650,9 +653,10 @@ void interval_window(const interval_timeline *t, uint32_t run, uint32_t *ret_low
 void interval_shift(interval_timeline *t, uint32_t run, uint32_t before)
 {
     uint32_t task = t->runs[run].task;
-    if (task < t->tasks->n_nodes) {
+    if (!interval_is_backward(t->tasks, task)) {
         unlink_run(t, run);
-        if (t->tail[task] == NONE) /* the only run: nothing else saves */
+        if (interval_saves(t->tasks, task) && /* the only run: nothing else saves */
+            t->tail[task] == NONE)
             set_span(t, t->tasks->n_nodes + task, (interval_span){NONE, NONE, 0});
     } else {
         for (uint32_t i = t->tasks->spans_of.first[task]; i < t->tasks->spans_of.first[task + 1];
@@ -671,8 +675,8 @@ void interval_set_way(interval_timeline *t, uint32_t run, uint16_t way)
     note(t, (interval_edit){.kind = INTERVAL_WAY, .index = run, .one = r->way});
     r->way = way;
     refresh_cost(t, run);
-    if (r->task >= t->tasks->n_nodes)
-        refresh_saved(t, r->task - t->tasks->n_nodes);
+    if (interval_is_backward(t->tasks, r->task))
+        refresh_saved(t, interval_partner(t->tasks, r->task));
 }
 
 void interval_commit(interval_timeline *t)
@@ -769,22 +773,31 @@ void interval_set_budget(interval_timeline *t, double budget)
 
 /* ---- lists ---- */
 
+static void place_one(interval_timeline *t, uint32_t task, uint16_t way)
+{
+    uint32_t run = new_run(t, task);
+    if (run == NONE)
+        return;
+    t->runs[run].way = way;
+    put_link(t, run, t->tail[task]);
+    t->runs[run].slot = t->n_live; /* the order, until they are spread */
+    t->live[t->n_live++] = run;
+}
+
 /* Runs in the order of the list, forwards behind their backward left out. */
 static void place_all(interval_timeline *t, const remat_operations *list)
 {
     uint32_t n = t->tasks->n_nodes;
+    bool joint = t->tasks->profile->joint;
     for (size_t i = 0; i < list->length && !t->failed; i++) {
         const remat_operation *o = &list->items[i];
-        if (o->kind > REMAT_B || (o->kind != REMAT_B && t->head[n + o->index] != NONE))
+        bool forward = o->kind < REMAT_B;
+        if (o->kind > REMAT_B || (forward && !joint && t->head[n + o->index] != NONE))
             continue;
-        uint32_t run = new_run(t, o->kind == REMAT_B ? n + o->index : o->index);
-        if (run == NONE)
-            return;
-        t->runs[run].way = o->alternative;
-        put_link(t, run, t->tail[t->runs[run].task]);
-        t->runs[run].slot = t->n_live; /* the order, until they are spread */
-        t->live[t->n_live++] = run;
+        place_one(t, forward ? o->index : n + o->index, o->alternative);
     }
+    if (joint && !t->failed)
+        place_one(t, n, 0); /* the end */
 }
 
 static void derive_all(interval_timeline *t)
@@ -796,7 +809,7 @@ static void derive_all(interval_timeline *t)
             *interval_end(t, i, v) =
                 interval_last_read(t, i, v, next == NONE ? NONE : t->runs[next].slot);
         }
-    for (uint32_t v = 0; v < t->tasks->n_nodes; v++)
+    for (uint32_t v = 0; v < t->tasks->n_saving; v++)
         refresh_saved(t, v);
     for (uint32_t task = 0; task < t->tasks->n_tasks; task++)
         if (t->tasks->spans_of.first[task] < t->tasks->spans_of.first[task + 1])
@@ -847,7 +860,7 @@ remat_status interval_timeline_new(const interval_tasks *tasks, const remat_oper
     t->head = malloc(tasks->n_tasks * sizeof *t->head);
     t->tail = malloc(tasks->n_tasks * sizeof *t->tail);
     t->unused = malloc(tasks->n_tasks * sizeof *t->unused);
-    t->spans = malloc(tasks->n_spans * sizeof *t->spans);
+    t->spans = malloc((tasks->n_spans + 1) * sizeof *t->spans);
     remat_status status = t->head && t->tail && t->unused && t->spans
                               ? interval_timeline_load(t, list, error)
                               : remat_fail_memory(error);
@@ -879,6 +892,8 @@ static remat_operation operation_of(const interval_timeline *t, uint32_t run)
 {
     const interval_run *r = &t->runs[run];
     uint32_t n = t->tasks->n_nodes;
+    if (t->tasks->n_saving == 0)
+        return (remat_operation){.kind = REMAT_F, .index = r->task, .alternative = r->way};
     if (r->task >= n)
         return (remat_operation){.kind = REMAT_B, .index = r->task - n, .alternative = r->way};
     bool saves = run == t->tail[r->task] && saved_bytes(t, r->task) > 0;
@@ -891,9 +906,13 @@ static remat_operation operation_of(const interval_timeline *t, uint32_t run)
 
 remat_status interval_timeline_list(const interval_timeline *t, remat_operations *ret_list)
 {
-    for (uint32_t s = 0; s < t->n_slots; s++)
-        if (t->run_at[s] != NONE && remat_operations_push(ret_list, operation_of(t, t->run_at[s])))
+    uint32_t end = t->tasks->n_saving ? NONE : t->tasks->n_nodes; /* a task that is no operation */
+    for (uint32_t s = 0; s < t->n_slots; s++) {
+        uint32_t run = t->run_at[s];
+        if (run != NONE && t->runs[run].task != end &&
+            remat_operations_push(ret_list, operation_of(t, run)))
             return REMAT_NO_MEMORY;
+    }
     return REMAT_OK;
 }
 

@@ -124,7 +124,8 @@ static void moves(remat_profile *profile)
     remat_operations list = {0};
     uint64_t store_all;
     if (!profile || remat_store_all_peak(profile, &store_all, NULL) ||
-        interval_tasks_new(profile, 1, &tasks, NULL) || interval_store_everything(profile, &list) ||
+        interval_tasks_new(profile, 1, false, &tasks, NULL) ||
+        interval_store_everything(profile, &list) ||
         interval_timeline_new(tasks, &list, (double)store_all / 2, &s.timeline, NULL))
         exit(1);
     interval_greedy(&s, 0);

@@ -203,7 +203,7 @@ static double improved(const remat_profile *profile, uint64_t budget, uint32_t a
     remat_simulation replay;
     remat_error error = {0};
     remat_status status =
-        remat_improve(profile, NULL, budget, alignment, REMAT_QUICK, 0, NULL, &list, &error);
+        remat_improve(profile, NULL, budget, alignment, false, REMAT_QUICK, 0, NULL, &list, &error);
     if (status == REMAT_INFEASIBLE)
         return INFINITY;
     if (status)
@@ -294,8 +294,8 @@ static void never_slower(void **state)
         if (!remat_table_schedule(table, &problem, budget, &start, &error)) {
             remat_operations list = {0};
             remat_simulation replay;
-            assert_int_equal(remat_improve(profile, &start.operations, budget, 0, REMAT_QUICK, 0,
-                                           NULL, &list, &error),
+            assert_int_equal(remat_improve(profile, &start.operations, budget, 0, false,
+                                           REMAT_QUICK, 0, NULL, &list, &error),
                              REMAT_OK);
             assert_int_equal(remat_simulate(profile, &list, NULL, NULL, NULL, &replay, &error),
                              REMAT_OK);

@@ -69,7 +69,7 @@ static void edits_keep_everything_true(void **state)
         uint64_t peak;
         assert_int_equal(remat_store_all_peak(profile, &peak, NULL), REMAT_OK);
         assert_int_equal(interval_store_everything(profile, &list), REMAT_OK);
-        assert_int_equal(interval_tasks_new(profile, 1, &tasks, NULL), REMAT_OK);
+        assert_int_equal(interval_tasks_new(profile, 1, false, &tasks, NULL), REMAT_OK);
         assert_int_equal(interval_timeline_new(tasks, &list, (double)(peak / 2), &t, NULL),
                          REMAT_OK);
         for (int k = 0; k < 60; k++) {

@@ -424,11 +424,11 @@ static void draw_list(uint64_t *state, remat_operations *list)
     for (uint32_t r = 0; r < runs; r++) {
         remat_operation one = {.kind = (uint8_t)draw(state, 8), .target = (uint8_t)draw(state, 3)};
         uint32_t length = draw(state, draw(state, 2) ? 3 : 200), step = draw(state, 3) - 1;
-        bool of_state = one.kind == REMAT_S || one.kind == REMAT_R;
+        bool computes = one.kind <= REMAT_B;
         one.index = draw(state, 4) ? draw(state, 1000) : UINT32_MAX - draw(state, 2);
         for (uint32_t i = 0; i < length; i++, one.index += step) {
-            one.alternative = of_state || draw(state, 9) ? 0 : (uint16_t)draw(state, 65536);
-            one.version = of_state ? draw(state, 70000) : 0;
+            one.alternative = !computes || draw(state, 9) ? 0 : (uint16_t)draw(state, 65536);
+            one.version = computes ? 0 : draw(state, 70000);
             assert_int_equal(remat_operations_push(list, one), REMAT_OK);
         }
     }

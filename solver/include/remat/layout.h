@@ -42,11 +42,12 @@ typedef struct remat_allocation {
     int32_t first, last; /* operations of its life; first is the one that makes it, -1 for a graph
                             input that is there before the list starts */
     uint32_t index;      /* node; graph input; state */
+    uint16_t result;     /* of REMAT_ALLOCATION_OUT: which result of the node */
     uint8_t kind;        /* remat_allocation_kind */
 } remat_allocation;
 
 /* Items stand in the order in which they are made: resident graph inputs, then operation by
- * operation; of one operation out, saved, gradients (the loss's own, then in the order of the
+ * operation; of one operation out (result by result), saved, gradients (the loss's own, then in the order of the
  * node's inputs), workspace. Owns items. */
 typedef struct remat_layout {
     remat_allocation *items;

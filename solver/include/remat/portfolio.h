@@ -39,6 +39,7 @@ typedef struct remat_portfolio {
     remat_held_table held[REMAT_MAX_SOLVERS];     /* the same, as they were got */
     size_t n;
     bool improved;  /* answers go through the improver */
+    bool given;     /* which keeps the order of a joint graph's nodes */
     double missing; /* expected updates of those that were not to be had */
 } remat_portfolio;
 

@@ -1,12 +1,20 @@
-/* The profile: the forward graph of one training step with its costs (format remat-profile/1).
+/* The profile: the graph of one training step with its costs (format remat-profile/1).
+ *
+ * A forward graph holds the forward of every node; its backward is made by us, one B per node. A
+ * joint graph holds every operation of the step, backward ones too: a node of it runs as F alone, may
+ * have several results, and the profile says which of them must be there at the end. Inside it is a
+ * profile whose nodes have no backward: forward_time is the node's time, forward_workspace_bytes its
+ * workspace.
  *
  * A remat_profile_spec is what somebody claims; remat_profile_new checks every claim once and
  * builds a remat_profile, which every other function trusts. A profile never changes after it was
  * made and may be read by any number of threads.
  *
- * Values. Index w < n_nodes is the output of node w; index n_nodes + k is graph input k. Nodes
- * stand in the topological order of the specification; the last one is the loss. Bytes are uint64_t
- * below 2^53, times are double in the profile's own unit, finite and >= 0. */
+ * Values. Index w < n_nodes is the output of node w, or of several results the first; index
+ * n_nodes + k is graph input k; index n_nodes + n_inputs + j is results[j], a further result of a node of a joint
+ * graph. Nodes stand in the topological order of the specification; of a forward graph the last one
+ * is the loss. Bytes are uint64_t below 2^53, times are double in the profile's own unit, finite and
+ * >= 0. */
 #ifndef REMAT_PROFILE_H
 #define REMAT_PROFILE_H
 
@@ -20,6 +28,7 @@
 #define REMAT_MAX_NODES 1000000u
 #define REMAT_MAX_ID_CHARACTERS 200u
 #define REMAT_MAX_ALTERNATIVES 64u /* of one node */
+#define REMAT_MAX_OUTPUTS 65535u   /* of one node of a joint graph */
 
 /* ---- the claim ---- */
 
@@ -39,10 +48,13 @@ typedef struct remat_alternative_spec {
     remat_number forward_workspace_bytes, backward_workspace_bytes, save_workspace_bytes;
 } remat_alternative_spec;
 
+/* Of a joint graph: forward_time is its `time`, forward_workspace_bytes its `workspace_bytes`, and
+ * what speaks of a backward, of saved values or of gradients must not be given. */
 typedef struct remat_node_spec {
     const char *id;
     const char *op;            /* NULL: none */
-    const char *const *inputs; /* ids of earlier nodes or of graph inputs */
+    const char *const *inputs; /* ids of earlier nodes or of graph inputs; of a joint graph also
+                                  "id:k", result k of a node */
     size_t n_inputs;
     remat_number forward_time;                                 /* required */
     remat_number backward_time;                                /* default 2 x forward_time */
@@ -57,6 +69,11 @@ typedef struct remat_node_spec {
     size_t n_reads, n_writes;
     const remat_alternative_spec *alternatives;
     size_t n_alternatives;
+    const remat_number *outputs; /* joint: bytes of each result, in place of output_bytes */
+    size_t n_outputs;            /* 0: output_bytes is given */
+    bool has_outputs;            /* outputs counts, even if empty */
+    const char *recompute;       /* "free" or "never"; NULL: free */
+    bool keep;
 } remat_node_spec;
 
 typedef struct remat_input_spec {
@@ -74,12 +91,15 @@ typedef struct remat_profile_spec {
     const char *format;    /* must be "remat-profile/1" */
     const char *name;      /* 1 to 200 characters */
     const char *time_unit; /* NULL: us */
+    const char *graph;     /* "forward" or "joint"; NULL: forward */
     const remat_input_spec *inputs;
     size_t n_inputs;
     const remat_state_spec *states;
     size_t n_states;
     const remat_node_spec *nodes;
     size_t n_nodes;
+    const char *const *outputs; /* joint: what must be there at the end, as in inputs of a node */
+    size_t n_outputs;
 } remat_profile_spec;
 
 /* ---- the checked profile ---- */
@@ -113,12 +133,23 @@ typedef struct remat_node {
     uint64_t output_bytes, saved_bytes, gradient_bytes;
     uint64_t forward_workspace_bytes, backward_workspace_bytes, save_workspace_bytes;
     const uint32_t *inputs;         /* values, each once, in the order given */
-    const uint32_t *consumers;      /* nodes, increasing */
+    const uint32_t *consumers;      /* nodes that read any result, increasing */
     const uint32_t *reads, *writes; /* states, each once */
     const remat_alternative *alternatives;
     uint32_t n_inputs, n_consumers, n_reads, n_writes, n_alternatives;
+    uint32_t n_outputs;    /* results, at least 1; output_bytes is of result 0 */
+    uint32_t first_result; /* value of result 1; those of the others follow */
     bool backward_uses_inputs, backward_uses_output, in_place;
+    bool once; /* pinned: its forward runs exactly once */
+    bool
+        keep; /* pinned: so does it, and its results stay from then to their last use; implies once */
 } remat_node;
+
+/* Result number > 0 of a node. */
+typedef struct remat_result {
+    uint64_t bytes;
+    uint32_t node, number;
+} remat_result;
 
 typedef struct remat_input {
     const char *id;
@@ -139,8 +170,12 @@ typedef struct remat_profile {
     const remat_node *nodes;
     const remat_input *inputs;
     const remat_state *states;
-    uint32_t n_nodes, n_inputs, n_states;
-    uint32_t n_edges;        /* node to node */
+    const remat_result *results; /* of nodes with several, in the order of nodes */
+    const uint32_t *outputs;     /* joint: values that must be there at the end */
+    uint32_t n_nodes, n_inputs, n_states, n_results, n_outputs;
+    bool joint;
+    uint32_t n_edges;        /* results of nodes that nodes read */
+    uint32_t n_pinned;       /* nodes that run once */
     uint32_t n_alternatives; /* of all nodes */
     remat_kind kind;
     bool homogeneous;                   /* see remat_profile_not_homogeneous */
@@ -160,6 +195,47 @@ remat_status remat_profile_new(const remat_profile_spec *spec, remat_profile **r
 
 /* Accepts NULL. */
 void remat_profile_free(remat_profile *profile);
+
+/* The value that is result k of node v. */
+static inline uint32_t remat_result_value(const remat_profile *profile, uint32_t v, uint32_t k)
+{
+    return k == 0 ? v : profile->nodes[v].first_result + k - 1;
+}
+
+/* Whether a value is made by a node. */
+static inline bool remat_is_result(const remat_profile *profile, uint32_t value)
+{
+    return value < profile->n_nodes || value >= profile->n_nodes + profile->n_inputs;
+}
+
+/* The node that makes the value; which of its results it is. */
+static inline uint32_t remat_value_node(const remat_profile *profile, uint32_t value)
+{
+    return value < profile->n_nodes
+               ? value
+               : profile->results[value - profile->n_nodes - profile->n_inputs].node;
+}
+
+static inline uint32_t remat_value_number(const remat_profile *profile, uint32_t value)
+{
+    return value < profile->n_nodes
+               ? 0
+               : profile->results[value - profile->n_nodes - profile->n_inputs].number;
+}
+
+static inline uint32_t remat_n_values(const remat_profile *profile)
+{
+    return profile->n_nodes + profile->n_inputs + profile->n_results;
+}
+
+/* Of a result or a graph input. */
+static inline uint64_t remat_value_bytes(const remat_profile *profile, uint32_t value)
+{
+    uint32_t n = profile->n_nodes, m = profile->n_inputs;
+    return value < n       ? profile->nodes[value].output_bytes
+           : value < n + m ? profile->inputs[value - n].bytes
+                           : profile->results[value - n - m].bytes;
+}
 
 /* Implementation 0 of a node is its own, implementation k > 0 is alternatives[k - 1]. */
 static inline remat_alternative remat_implementation(const remat_node *node, uint32_t k)
@@ -186,7 +262,7 @@ const char *remat_kind_name(remat_kind kind);           /* "chain", "join", "gra
 const char *remat_time_unit_name(remat_time_unit unit); /* "s", "ms", "us", "ns", "units" */
 double remat_time_unit_seconds(remat_time_unit unit);   /* 0 for units */
 
-/* Id of a value: a node's or a graph input's. */
+/* Id of a value: a node's or a graph input's; of a further result its node's. */
 const char *remat_value_id(const remat_profile *profile, uint32_t value);
 
 #endif

@@ -10,6 +10,8 @@
  * saved with one implementation only B with the same one can read.
  *
  * D, O and P act on out(v), on saved(v) or on graph input k; "X v" on the wire is D of saved(v).
+ * Of a joint graph there are F, D, O, P, S and R: F makes all results of its node, and D, O and P act
+ * on one of them.
  * remat/simulate.h says exactly what each operation needs and does. */
 #ifndef REMAT_SCHEDULE_H
 #define REMAT_SCHEDULE_H
@@ -34,7 +36,7 @@ typedef struct remat_operation {
     uint8_t target;       /* remat_target: of D, O and P; REMAT_OUT otherwise */
     uint16_t alternative; /* F, A and B: see remat_implementation; 0 otherwise */
     uint32_t index;       /* node; graph input where target is REMAT_INPUT; state for S and R */
-    uint32_t version;     /* S and R only; 0 otherwise */
+    uint32_t version;     /* S and R: of the state; D, O and P of out(v): which result of v */
 } remat_operation;
 
 /* A growing list; {0} is the empty one. Owns items. */
@@ -49,6 +51,16 @@ remat_status remat_operations_push(remat_operations *operations, remat_operation
 /* F, A and B of a node; D of its output; D of its saved values. The same on failure as _push. */
 remat_status remat_push(remat_operations *operations, remat_operation_kind kind, uint32_t node);
 remat_status remat_push_drop_saved(remat_operations *operations, uint32_t node);
+/* D of a value (remat/profile.h) that a node makes. */
+remat_status remat_push_drop(remat_operations *operations, const remat_profile *profile,
+                             uint32_t value);
+
+/* The value that D, O or P of REMAT_OUT acts on. */
+static inline uint32_t remat_operation_value(const remat_profile *profile,
+                                             const remat_operation *operation)
+{
+    return remat_result_value(profile, operation->index, operation->version);
+}
 
 /* Frees the items and makes the list empty. Accepts an empty list. */
 void remat_operations_clear(remat_operations *operations);

@@ -23,12 +23,20 @@
  *         the O to end; the first operation that needs x waits for it.
  *         saved(v) is afterwards what the implementation saved whose copy it is; an O of saved values
  *         of another implementation than the copy there makes a copy of its own, the one P fetches.
+ *         Of a node that is pinned with `keep` out(v) is never fetched back.
  *   S k n state k holds version n, which is not saved; adds the state's bytes until the last R of
  *         it in the list.
  *   R k n version n of state k is saved; the state holds it afterwards.
  *
+ * The forward of a pinned node (recompute never, or keep) runs exactly once.
+ *
+ * Of a joint graph there are no A, B and saved values. F v allocates every result of v, none of which
+ * may be alive; D, O and P act on one result. Every node runs at least once, and at the end the
+ * outputs of the profile must be alive.
+ *
  * An operation's inputs and outputs coexist, with one exception: where a node is in_place and the
- * output of its first input is read by nothing later in the list, F overwrites it (during F the two
+ * output of its first input is read by nothing later in the list (nor must be there at its end), F
+ * overwrites it (during F the two
  * count as the larger of them, and the bytes of the input are gone afterwards; a later D of it frees
  * nothing). Likewise B of an in_place node overwrites its gradient by that of its first input, if
  * that one starts there. What is overwritten or freed by F or B waits for a copy of it under way,

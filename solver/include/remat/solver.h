@@ -67,6 +67,7 @@ typedef struct remat_option {
     double minimum, maximum;    /* inclusive; of INTEGER and NUMBER */
     double default_value;       /* CHOICE: index into choices; BOOLEAN: 0 or 1 */
     const char *const *choices; /* CHOICE: NULL-terminated */
+    bool silent; /* not in a question where it has its default: older questions keep their names */
 } remat_option;
 
 #define REMAT_MAX_OPTIONS 8
@@ -106,8 +107,10 @@ enum {
     REMAT_ACCEPTS_ANY_SHAPE = 7,
     REMAT_HOMOGENEOUS_ONLY = 8,
     REMAT_NEEDS_LINK = 16,
-    REMAT_BASELINE = 32,          /* for comparison: auto leaves it out; others serve it better */
-    REMAT_BASELINE_ON_CHAINS = 64 /* the same, of chains only */
+    REMAT_BASELINE = 32,           /* for comparison: auto leaves it out; others serve it better */
+    REMAT_BASELINE_ON_CHAINS = 64, /* the same, of chains only */
+    REMAT_ACCEPTS_JOINT = 128,     /* joint graphs, of any shape */
+    REMAT_ACCEPTS_PINS = 256       /* nodes that run once */
 };
 
 /* ---- where lists go ---- */
@@ -171,7 +174,8 @@ typedef struct remat_solver {
     const char *summary;     /* one sentence */
     const char *source;      /* the paper */
     const char *optimal_for; /* what it is optimal for; "" for a heuristic */
-    unsigned accepts;        /* REMAT_ACCEPTS_..., REMAT_HOMOGENEOUS_ONLY, REMAT_NEEDS_LINK */
+    unsigned accepts;        /* REMAT_ACCEPTS_..., REMAT_HOMOGENEOUS_ONLY, REMAT_NEEDS_LINK.
+                                Most solvers know neither joint graphs nor pins */
     unsigned version;        /* counts up when its lists or bounds change */
     const remat_option *options;
     size_t n_options;
