@@ -8,6 +8,7 @@ once, so gradients, hooks, buckets and optimizers run in the order of the list.
 
 from __future__ import annotations
 
+import math
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import torch
@@ -66,7 +67,8 @@ def backward_of(pieces: Sequence[Piece], shapes: Sequence[Optional[Tuple[Any, ..
             if shape is None:
                 standing.append(None)
                 continue
-            tensor = torch.zeros((), dtype=shape[1], device=shape[2]).expand(shape[0])
+            # not a number, so that it is seen if it ever gets where a gradient should
+            tensor = torch.full((), math.nan, dtype=shape[1], device=shape[2]).expand(shape[0])
             setattr(tensor, _STEP, step)
             standing.append(tensor)
         return standing

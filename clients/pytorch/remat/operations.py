@@ -120,8 +120,9 @@ def _like(fake: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 
 def _own(result: Any, run: Any) -> int:
     there = {t.untyped_storage().data_ptr() for t in run.inputs}
-    storages = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tree_flatten(result)[0]
-                if isinstance(t, torch.Tensor)}
+    made = [t for t in tree_flatten(result)[0] if isinstance(t, torch.Tensor)]
+    parts = [p for t in made for p in ((t._indices(), t._values()) if t.layout == torch.sparse_coo else (t,))]
+    storages = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in parts}
     return sum(size for place, size in storages.items() if place not in there)
 
 

@@ -179,16 +179,17 @@ def pieces(module: fx.GraphModule, wanted: Sequence[int], least: int) -> List[Pi
     cuts: List[Tuple[int, List[int]]] = []
     waiting: List[int] = []
     amount = 0
-    for i in range(len(nodes)):
+    for i in range(max(1, len(nodes))):
         waiting += ready.get(i, [])
         amount += sum(_bytes(results[p]) for p in ready.get(i, []))
         if waiting and amount >= least:
             cuts.append((i + 1, waiting))
             waiting, amount = [], 0
-    if waiting or not cuts:
+    if waiting:
         cuts.append((len(nodes), waiting))
-    else:
-        cuts[-1] = (len(nodes), cuts[-1][1])
+    if sorted(p for _, places in cuts for p in places) != sorted(wanted):
+        raise CheckError("a gradient would belong to no piece of the backward")
+    cuts[-1] = (len(nodes), cuts[-1][1])
     return _cut(module, nodes, results, cuts)
 
 

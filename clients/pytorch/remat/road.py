@@ -16,6 +16,7 @@ from .captured import Blocks, arguments_of, as_module, device_of
 from .client import Budget
 from .errors import CaptureError, RematError
 from .planning import bytes_of
+from .states import Whole
 from .trace import named
 
 ALLOWED = 1.02  # of the budget, by which a measured peak may be above it without a word
@@ -28,6 +29,8 @@ def available() -> bool:
 
 class Example:
     """A model, and what one step is called with: as much of Captured as whole steps need."""
+
+    states = Whole  # that its forward may change
 
     def __init__(self, model: Blocks, example_inputs: Any) -> None:
         self.model = as_module(model)
@@ -105,7 +108,8 @@ class Compiled:
 def _dynamo_settings() -> Any:
     from torch._dynamo import config
 
-    wanted = {"cache_size_limit": max(SHAPES, config.cache_size_limit), "allow_rnn": True}
+    wanted = {"cache_size_limit": max(SHAPES, config.cache_size_limit), "allow_rnn": True,
+              "use_numpy_random_stream": True, "skip_nnmodule_hook_guards": False}
     return config.patch(**{name: value for name, value in wanted.items() if hasattr(config, name)})
 
 

@@ -13,7 +13,7 @@ from .effects import simple_state
 from .errors import CheckError
 from .graph import Environment, tensors_of
 from .memory import Recorder
-from .states import Everything, python_generators
+from .states import python_generators
 from .trace import named
 
 Forward = Callable[..., Any]
@@ -42,10 +42,10 @@ def assumed_loss(result: Any) -> Optional[torch.Tensor]:
 
 def loss_bytes(captured: Captured, loss: Optional[Loss]) -> Tuple[int, int]:
     """What the loss, and its backward, take beside the results and their gradients."""
-    with Everything(captured.model, captured.device), torch.no_grad():
+    with captured.states(captured.model, captured.device), torch.no_grad():
         result = plain_forward(captured.model)(*captured.args, **captured.kwargs)
     wanted = [t.requires_grad_() for t in tensors_of(result) if t.is_floating_point()]
-    with Everything(captured.model, captured.device):
+    with captured.states(captured.model, captured.device):
         for _ in range(2):  # the first one's caches are no loss's
             with Recorder(captured.device) as recorder:
                 recorder.mark()
@@ -66,7 +66,7 @@ def peak(forward: Forward, captured: Captured, loss: Optional[Loss], gradients: 
     """Measured, of a step with the example: activations, what the loss takes, inputs and, with gradients, those of the
     parameters. held: what the forward returns is, to the end of the step, as in out = model(x)."""
     parameters = [p for p in captured.model.parameters() if p.requires_grad]
-    with Everything(captured.model, captured.device):
+    with captured.states(captured.model, captured.device):
         for _ in range(2 if captured.device.type == "cuda" else 1):
             leaves, wanted = _leaves(captured.bound)
             with Recorder(captured.device) as recorder:
@@ -119,7 +119,7 @@ def _where(captured: Captured, seed: int) -> str:
 def step(forward: Forward, captured: Captured, inputs: Environment, loss: Optional[Loss], seed: int) -> Found:
     model = captured.model
     parameters = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
-    with Everything(model, captured.device):
+    with captured.states(model, captured.device):
         torch.manual_seed(seed)
         leaves, wanted = _leaves(inputs)
         result = forward(**named(leaves))
