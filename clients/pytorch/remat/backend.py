@@ -62,15 +62,13 @@ class Backend:
 
     def __call__(self, module: torch.fx.GraphModule, example: List[Any]) -> Callable[..., Any]:
         from torch._dynamo.backends.common import aot_autograd
-        from torch._functorch import config
 
         self._look_at_break(module)
         plan = _Plan(self, module, example)
         more = {"decompositions": _inductor_decompositions()} if self.inner else {}
         compiler = aot_autograd(fw_compiler=plan.forward_compiler, bw_compiler=plan.backward_compiler,
                                 inference_compiler=plan.inference_compiler, partition_fn=plan.partition, **more)
-        with config.patch(donated_buffer=False):  # those are for a backward that runs once
-            compiled = compiler(module, example)
+        compiled = compiler(module, example)
         if plan.pieces is None:
             return compiled
         return torch._dynamo.disable(plan.connected(compiled))
@@ -188,7 +186,9 @@ class _Plan:
     def forward_compiler(self, module: torch.fx.GraphModule, example: List[Any]) -> Callable[..., Any]:
         if self.owner.inner:
             return _inductor(module, example, False)
-        if self._can_hand_over(self.graph, torch._guards.TracingContext.get().fw_metadata):
+        facts = torch._guards.TracingContext.get().fw_metadata
+        facts.bw_donated_idxs = []  # none is written over: a backward with retain_graph may be followed by another
+        if self._can_hand_over(self.graph, facts):
             self._cut(self.graph, self.backward)
         return _boxed(module)
 

@@ -83,6 +83,15 @@ class _Backward(_Half):
         for node in joint.tangents:
             self.place(node, self.graph.node_copy(node))
         self._first = next(iter(self.graph.nodes), None)
+        self._of: Dict[fx.Node, List[fx.Node]] = {}  # gradients by the operation that makes what they look into
+        for gradient in joint.gradients:
+            if isinstance(gradient, fx.Node):
+                self._of.setdefault(joint.base[gradient][0], []).append(gradient)
+
+    def run(self, node: fx.Node, first: bool) -> None:
+        super().run(node, first)
+        for gradient in self._of.get(node, ()):  # views of it too, so that they are there as early as they can be
+            self.get(gradient)
 
     def get(self, node: fx.Node) -> fx.Node:
         if node not in self.now and node.target is operator.getitem and self._joint.base[node][0] is node.args[0]:
