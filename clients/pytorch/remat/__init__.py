@@ -9,8 +9,9 @@ from .backend import backend
 from .comparison import Comparison, compare
 from .errors import BudgetError, CaptureError, CheckError, MismatchError, RematError, ServiceError
 from .fitting import fit, profile, remove, reserved
+from .selective import knapsack, policy
 
 __version__ = "0.1.0"
 
 __all__ = ["__version__", "BudgetError", "CaptureError", "CheckError", "Comparison", "MismatchError", "RematError", "ServiceError",
-           "backend", "compare", "fit", "profile", "remove", "reserved"]
+           "backend", "compare", "fit", "knapsack", "policy", "profile", "remove", "reserved"]

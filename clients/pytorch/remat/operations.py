@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import statistics
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Tuple
 
 import torch
 from torch import fx
@@ -26,20 +26,31 @@ FORMAT = 1
 def measure(joint: Joint, device: torch.device, repeats: int, cache: Cache) -> Dict[str, Cost]:
     """Microseconds and bytes of workspace, by name of operation. Equal operations on equal shapes are measured once, and
     kept in the cache. No generator and no tensor of the caller is touched."""
-    keys = {op.name: _key(op.node, joint.module) for op in joint.operations if op.node is not None}
-    nodes = {keys[op.name]: op.node for op in joint.operations if op.node is not None}
+    nodes = [op.node for op in joint.operations if op.node is not None]
+    costs = _kept(nodes, joint.module, device, repeats, cache)
+    return {node.name: (time, int(workspace)) for node, (time, workspace) in zip(nodes, costs)}
+
+
+def times(nodes: List[fx.Node], module: fx.GraphModule, device: torch.device, repeats: int, cache: Cache) -> List[float]:
+    """Microseconds, by node."""
+    return [time for time, _ in _kept(nodes, module, device, repeats, cache)]
+
+
+def _kept(nodes: List[fx.Node], module: fx.GraphModule, device: torch.device, repeats: int,
+          cache: Cache) -> List[List[float]]:
+    keys = [_key(node, module) for node in nodes]
+    different = dict(zip(keys, nodes))
     name = hashlib.sha256(repr((FORMAT, torch.__version__, str(device), _machine(device), torch.get_num_threads(), repeats,
-                                sorted(nodes))).encode()).hexdigest()
+                                sorted(different))).encode()).hexdigest()
     found = cache.get(name, "operations")
     if found is None:
         if device.type == "cpu" and torch._C._autograd._profiler_enabled():
             raise CaptureError("a profiler of torch is running, and there is one at a time: run a step without it first")
         with _disable_current_modes(), torch.no_grad(), torch.random.fork_rng(
                 devices=[device] if device.type == "cuda" else []):
-            found = {"operations": _measure(nodes, joint.module, device, repeats)}
+            found = {"operations": _measure(different, module, device, repeats)}
         cache.put(name, found)
-    costs = found["operations"]
-    return {op: (costs[key][0], costs[key][1]) for op, key in keys.items()}
+    return [found["operations"][key] for key in keys]
 
 
 def _machine(device: torch.device) -> str:
