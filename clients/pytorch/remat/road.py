@@ -20,6 +20,7 @@ from .states import Whole
 from .trace import named
 
 ALLOWED = 1.02  # of the budget, by which a measured peak may be above it without a word
+SPARE = 500  # one part in which of a budget is for what no operation makes: tensors of a few bytes that Python holds
 SHAPES = 64  # for which one function has plans
 
 
@@ -126,14 +127,15 @@ def fit(model: Blocks, example_inputs: Any, budget: Budget, auto: Any, loss: Opt
             plain = steps.plain_forward(example.model)
             amount = bytes_of(budget, steps.peak(plain, example, loss, True, held=True))
     outside = steps.loss_bytes(example, loss)
-    compiled = Compiled(example.model, {**options, "loss": outside}, amount)
+    asked = amount if isinstance(amount, str) else amount - amount // SPARE
+    compiled = Compiled(example.model, {**options, "loss": outside}, asked)
     example.model.forward = compiled  # before it compiles: Dynamo guards what modules have
     try:
         _first_step(compiled, example, loss)
         if check:
             steps.check(example, compiled, loss)
             compiled.measured_peak = steps.peak(compiled, example, loss, gradients, held=True)
-            _look_at_peak(compiled)
+            _look_at_peak(compiled, amount)
     except BaseException:
         del example.model.forward
         raise
@@ -152,8 +154,7 @@ def _first_step(compiled: Compiled, example: Example, loss: Optional[steps.Loss]
                       f"{'; '.join(str(r).splitlines()[0] for r in new)}", stacklevel=5)
 
 
-def _look_at_peak(compiled: Compiled) -> None:
-    bound = compiled.schedule.get("budget")
-    if bound is not None and len(compiled.pieces) == 1 and compiled.measured_peak > ALLOWED * bound:
-        warnings.warn(f"remat: the budget is {bound} bytes, and a step was measured to take {compiled.measured_peak} "
-                      f"({compiled.schedule['peak']} predicted)", stacklevel=5)
+def _look_at_peak(compiled: Compiled, budget: Budget) -> None:
+    if isinstance(budget, int) and compiled.measured_peak > ALLOWED * budget:
+        warnings.warn(f"remat: the budget is {budget} bytes, and a step was measured to take {compiled.measured_peak} "
+                      f"({compiled.schedule.get('peak')} predicted)", stacklevel=5)
