@@ -1,5 +1,7 @@
 /* The bodies of answers. */
-#include "api.h"
+#include "fields.h"
+
+#include "remat/portfolio.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -19,20 +21,6 @@ void remat_time_text(int64_t milliseconds, char ret_text[32])
 static double excess(double a, double b)
 {
     return b > 0 ? a / b - 1 : 0;
-}
-
-/* Sets a member; a NULL value (out of memory) makes *failed true. */
-static void set(json_t *object, const char *name, json_t *value, bool *failed)
-{
-    *failed |= json_object_set_new(object, name, value) != 0;
-}
-
-static json_t *finish(json_t *object, bool failed)
-{
-    if (!failed)
-        return object;
-    json_decref(object);
-    return NULL;
 }
 
 static json_t *bytes(uint64_t value)
@@ -64,12 +52,12 @@ static json_t *candidates_encode(const remat_schedule_answer *answer)
                                  "feasible", index >= 0);
         bool failed = item == NULL;
         if (index >= 0) {
-            set(item, "makespan", json_real(frontier[index].makespan), &failed);
-            set(item, "peak", bytes(frontier[index].peak), &failed);
+            fields_set(item, "makespan", json_real(frontier[index].makespan), &failed);
+            fields_set(item, "peak", bytes(frontier[index].peak), &failed);
         } else if (n > 0) {
-            set(item, "minimum_budget", bytes(frontier[0].peak), &failed);
+            fields_set(item, "minimum_budget", bytes(frontier[0].peak), &failed);
         }
-        if (json_array_append_new(list, finish(item, failed))) {
+        if (json_array_append_new(list, fields_finish(item, failed))) {
             json_decref(list);
             return NULL;
         }
@@ -86,39 +74,45 @@ json_t *remat_schedule_encode(const remat_schedule_answer *answer)
     remat_time_text(answer->created, created);
     json_t *json = json_object();
     bool failed = json == NULL;
-    set(json, "schedule_id", json_string(answer->schedule_id), &failed);
-    set(json, "profile_id", json_string(answer->question->profile_id), &failed);
-    set(json, "solver", json_string(schedule->solver->name), &failed);
-    set(json, "requested_solver", json_string(remat_question_solver(answer->question)), &failed);
-    set(json, "budget", bytes(answer->question->budget), &failed);
-    set(json, "time_unit", json_string(remat_time_unit_name(answer->profile->time_unit)), &failed);
-    set(json, "makespan", json_real(simulation->makespan), &failed);
-    set(json, "store_all_makespan", json_real(store_all), &failed);
-    set(json, "overhead", json_real(excess(simulation->makespan, store_all)), &failed);
-    set(json, "peak", bytes(simulation->peak), &failed);
-    set(json, "model_peak", bytes(schedule->model_peak), &failed);
-    set(json, "store_all_peak", bytes(answer->store_all_peak), &failed);
-    set(json, "recomputed_time", json_real(simulation->recomputed_time), &failed);
-    set(json, "optimality", json_string(remat_optimality_name(schedule->optimality)), &failed);
-    set(json, "class", json_string(schedule->class_name), &failed);
-    set(json, "lower_bound", json_real(schedule->lower_bound), &failed);
-    set(json, "gap", json_real(excess(simulation->makespan, schedule->lower_bound)), &failed);
-    set(json, "verified", json_boolean(simulation->valid), &failed);
-    set(json, "nodes", remat_node_ids_encode(answer->profile), &failed);
-    set(json, "operations", remat_operations_encode(&schedule->operations, answer->profile),
-        &failed);
-    if (answer->question->way.given)
-        set(json, "link", remat_link_encode(&answer->question->way.link), &failed);
+    fields_set(json, "schedule_id", json_string(answer->question->id), &failed);
+    fields_set(json, "profile_id", json_string(answer->question->profile_id), &failed);
+    fields_set(json, "solver", json_string(schedule->solver->name), &failed);
+    fields_set(json, "requested_solver", json_string(remat_question_solver(answer->question)),
+               &failed);
+    fields_set(json, "budget", bytes(answer->question->budget), &failed);
+    fields_set(json, "time_unit", json_string(remat_time_unit_name(answer->profile->time_unit)),
+               &failed);
+    fields_set(json, "makespan", json_real(simulation->makespan), &failed);
+    fields_set(json, "store_all_makespan", json_real(store_all), &failed);
+    fields_set(json, "overhead", json_real(excess(simulation->makespan, store_all)), &failed);
+    fields_set(json, "peak", bytes(simulation->peak), &failed);
+    fields_set(json, "model_peak", bytes(schedule->model_peak), &failed);
+    fields_set(json, "store_all_peak", bytes(answer->store_all_peak), &failed);
+    fields_set(json, "recomputed_time", json_real(simulation->recomputed_time), &failed);
+    fields_set(json, "optimality", json_string(remat_optimality_name(schedule->optimality)),
+               &failed);
+    fields_set(json, "class", json_string(schedule->class_name), &failed);
+    fields_set(json, "lower_bound", json_real(schedule->lower_bound), &failed);
+    fields_set(json, "bound_class", json_string(schedule->bound_class), &failed);
+    fields_set(json, "gap", json_real(excess(simulation->makespan, schedule->lower_bound)),
+               &failed);
+    fields_set(json, "verified", json_boolean(simulation->valid), &failed);
+    fields_set(json, "nodes", remat_node_ids_encode(answer->profile), &failed);
+    fields_set(json, "operations", remat_operations_encode(&schedule->operations, answer->profile),
+               &failed);
+    if (answer->question->linked)
+        fields_set(json, "link", remat_link_encode(&answer->question->link), &failed);
     if (answer->question->alignment) {
-        set(json, "arena", bytes(schedule->layout.arena), &failed);
-        set(json, "alignment", json_integer((json_int_t)answer->question->alignment), &failed);
-        set(json, "allocations", remat_allocations_encode(&schedule->layout), &failed);
+        fields_set(json, "arena", bytes(schedule->layout.arena), &failed);
+        fields_set(json, "alignment", json_integer((json_int_t)answer->question->alignment),
+                   &failed);
+        fields_set(json, "allocations", remat_allocations_encode(&schedule->layout), &failed);
     }
     if (answer->candidates)
-        set(json, "candidates", candidates_encode(answer), &failed);
-    set(json, "solve_seconds", json_real(answer->solve_seconds), &failed);
-    set(json, "created", json_string(created), &failed);
-    return finish(json, failed);
+        fields_set(json, "candidates", candidates_encode(answer), &failed);
+    fields_set(json, "solve_seconds", json_real(answer->solve_seconds), &failed);
+    fields_set(json, "created", json_string(created), &failed);
+    return fields_finish(json, failed);
 }
 
 json_t *remat_timeline_encode(const char *schedule_id, uint64_t budget,
@@ -135,19 +129,20 @@ json_t *remat_timeline_encode(const char *schedule_id, uint64_t budget,
                  json_array_append_new(after, bytes(moments[i].memory_after));
     json_t *json = json_object();
     failed |= json == NULL;
-    set(json, "schedule_id", json_string(schedule_id), &failed);
-    set(json, "time_unit", json_string(remat_time_unit_name(profile->time_unit)), &failed);
-    set(json, "budget", bytes(budget), &failed);
-    set(json, "makespan", json_real(simulation->makespan), &failed);
-    set(json, "peak", bytes(simulation->peak), &failed);
-    set(json, "peak_operation", json_integer((json_int_t)simulation->peak_operation), &failed);
-    set(json, "nodes", remat_node_ids_encode(profile), &failed);
-    set(json, "operations", remat_operations_encode(operations, profile), &failed);
-    set(json, "start", start, &failed);
-    set(json, "end", end, &failed);
-    set(json, "memory_during", during, &failed);
-    set(json, "memory_after", after, &failed);
-    return finish(json, failed);
+    fields_set(json, "schedule_id", json_string(schedule_id), &failed);
+    fields_set(json, "time_unit", json_string(remat_time_unit_name(profile->time_unit)), &failed);
+    fields_set(json, "budget", bytes(budget), &failed);
+    fields_set(json, "makespan", json_real(simulation->makespan), &failed);
+    fields_set(json, "peak", bytes(simulation->peak), &failed);
+    fields_set(json, "peak_operation", json_integer((json_int_t)simulation->peak_operation),
+               &failed);
+    fields_set(json, "nodes", remat_node_ids_encode(profile), &failed);
+    fields_set(json, "operations", remat_operations_encode(operations, profile), &failed);
+    fields_set(json, "start", start, &failed);
+    fields_set(json, "end", end, &failed);
+    fields_set(json, "memory_during", during, &failed);
+    fields_set(json, "memory_after", after, &failed);
+    return fields_finish(json, failed);
 }
 
 json_t *remat_values_encode(const remat_layout *layout)
@@ -187,44 +182,74 @@ json_t *remat_simulation_encode(const remat_profile *profile, const remat_simula
 {
     json_t *json = json_object();
     bool failed = json == NULL;
-    set(json, "valid", json_boolean(simulation->valid), &failed);
+    fields_set(json, "valid", json_boolean(simulation->valid), &failed);
     if (!simulation->valid) {
-        set(json, "bad_operation", json_integer((json_int_t)simulation->bad_operation), &failed);
-        set(json, "reason", json_string(simulation->reason), &failed);
-        return finish(json, failed);
+        fields_set(json, "bad_operation", json_integer((json_int_t)simulation->bad_operation),
+                   &failed);
+        fields_set(json, "reason", json_string(simulation->reason), &failed);
+        return fields_finish(json, failed);
     }
     double store_all = remat_store_all_makespan(profile);
-    set(json, "time_unit", json_string(remat_time_unit_name(profile->time_unit)), &failed);
-    set(json, "makespan", json_real(simulation->makespan), &failed);
-    set(json, "store_all_makespan", json_real(store_all), &failed);
-    set(json, "overhead", json_real(excess(simulation->makespan, store_all)), &failed);
-    set(json, "compute_time", json_real(simulation->compute_time), &failed);
-    set(json, "idle_time", json_real(simulation->idle_time), &failed);
-    set(json, "recomputed_time", json_real(simulation->recomputed_time), &failed);
-    set(json, "recomputed", recomputed_encode(profile, node_recomputed), &failed);
-    set(json, "peak", bytes(simulation->peak), &failed);
-    set(json, "peak_operation", json_integer((json_int_t)simulation->peak_operation), &failed);
-    set(json, "host_peak", bytes(simulation->host_peak), &failed);
-    set(json, "bytes_to_host", bytes(simulation->bytes_to_host), &failed);
-    set(json, "bytes_to_device", bytes(simulation->bytes_to_device), &failed);
-    return finish(json, failed);
+    fields_set(json, "time_unit", json_string(remat_time_unit_name(profile->time_unit)), &failed);
+    fields_set(json, "makespan", json_real(simulation->makespan), &failed);
+    fields_set(json, "store_all_makespan", json_real(store_all), &failed);
+    fields_set(json, "overhead", json_real(excess(simulation->makespan, store_all)), &failed);
+    fields_set(json, "compute_time", json_real(simulation->compute_time), &failed);
+    fields_set(json, "idle_time", json_real(simulation->idle_time), &failed);
+    fields_set(json, "recomputed_time", json_real(simulation->recomputed_time), &failed);
+    fields_set(json, "recomputed", recomputed_encode(profile, node_recomputed), &failed);
+    fields_set(json, "peak", bytes(simulation->peak), &failed);
+    fields_set(json, "peak_operation", json_integer((json_int_t)simulation->peak_operation),
+               &failed);
+    fields_set(json, "host_peak", bytes(simulation->host_peak), &failed);
+    fields_set(json, "bytes_to_host", bytes(simulation->bytes_to_host), &failed);
+    fields_set(json, "bytes_to_device", bytes(simulation->bytes_to_device), &failed);
+    return fields_finish(json, failed);
 }
 
-json_t *remat_tradeoff_point(const remat_profile *profile, uint64_t budget,
-                             const remat_table *table, double lower_bound)
+static json_t *tradeoff_point(const remat_profile *profile, uint64_t budget,
+                              const remat_table *const *tables, size_t n, double lower_bound)
 {
-    size_t n = 0;
-    const remat_point *frontier = table ? remat_table_frontier(table, &n) : NULL;
-    ptrdiff_t index = table ? remat_table_point(table, budget) : -1;
-    if (index < 0)
+    uint64_t ignored;
+    size_t n_points;
+    ptrdiff_t best = remat_best_table(tables, n, budget, &ignored);
+    if (best < 0)
         return json_pack("{s:I, s:b, s:n, s:n, s:n}", "budget", (json_int_t)budget, "feasible", 0,
                          "makespan", "overhead", "peak");
-    const remat_point *point = &frontier[index];
+    const remat_table *table = tables[best];
+    const remat_point *point =
+        &remat_table_frontier(table, &n_points)[remat_table_point(table, budget)];
     return json_pack("{s:I, s:b, s:f, s:f, s:I, s:s, s:f}", "budget", (json_int_t)budget,
                      "feasible", 1, "makespan", point->makespan, "overhead",
                      excess(point->makespan, remat_store_all_makespan(profile)), "peak",
                      (json_int_t)point->peak, "solver", remat_table_solver(table)->name,
                      "lower_bound", fmin(lower_bound, point->makespan));
+}
+
+json_t *remat_answer_tradeoff(const remat_question *question, const remat_profile *profile,
+                              uint64_t store_all_peak, const remat_table *const *tables, size_t n)
+{
+    uint64_t least;
+    remat_best_table(tables, n, 0, &least);
+    double low = fmin((double)least, (double)store_all_peak), span = (double)store_all_peak - low;
+    uint64_t *budgets = calloc(question->points, sizeof *budgets);
+    double *bounds = calloc(question->points, sizeof *bounds);
+    json_t *list = budgets && bounds ? json_array() : NULL;
+    for (size_t i = 0; list && i < question->points; i++) {
+        double even = low + span * (double)i / (double)(question->points - 1);
+        budgets[i] = question->budgets ? question->budgets[i] : (uint64_t)even;
+    }
+    bool failed =
+        !list || remat_lower_bounds(tables, n, profile, budgets, question->points, bounds, NULL);
+    for (size_t i = 0; !failed && i < question->points; i++)
+        failed =
+            json_array_append_new(list, tradeoff_point(profile, budgets[i], tables, n, bounds[i]));
+    free(budgets);
+    free(bounds);
+    if (!failed)
+        return list;
+    json_decref(list);
+    return NULL;
 }
 
 /* ---- solvers ---- */
@@ -236,27 +261,28 @@ static json_t *option_encode(const remat_option *option)
                              "type", types[option->type]);
     bool failed = json == NULL;
     if (option->type == REMAT_OPTION_BOOLEAN) {
-        set(json, "default", json_boolean(option->default_value != 0), &failed);
+        fields_set(json, "default", json_boolean(option->default_value != 0), &failed);
     } else if (option->type == REMAT_OPTION_CHOICE) {
         json_t *choices = json_array();
         for (size_t i = 0; option->choices[i]; i++)
             failed |= json_array_append_new(choices, json_string(option->choices[i])) != 0;
-        set(json, "choices", choices, &failed);
-        set(json, "default", json_string(option->choices[(size_t)option->default_value]), &failed);
+        fields_set(json, "choices", choices, &failed);
+        fields_set(json, "default", json_string(option->choices[(size_t)option->default_value]),
+                   &failed);
     } else {
         bool whole = option->type == REMAT_OPTION_INTEGER;
-        set(json, "minimum",
-            whole ? json_integer((json_int_t)option->minimum) : json_real(option->minimum),
-            &failed);
-        set(json, "maximum",
-            whole ? json_integer((json_int_t)option->maximum) : json_real(option->maximum),
-            &failed);
-        set(json, "default",
-            whole ? json_integer((json_int_t)option->default_value)
-                  : json_real(option->default_value),
-            &failed);
+        fields_set(json, "minimum",
+                   whole ? json_integer((json_int_t)option->minimum) : json_real(option->minimum),
+                   &failed);
+        fields_set(json, "maximum",
+                   whole ? json_integer((json_int_t)option->maximum) : json_real(option->maximum),
+                   &failed);
+        fields_set(json, "default",
+                   whole ? json_integer((json_int_t)option->default_value)
+                         : json_real(option->default_value),
+                   &failed);
     }
-    return finish(json, failed);
+    return fields_finish(json, failed);
 }
 
 static json_t *solver_encode(const remat_solver *solver)
@@ -281,7 +307,7 @@ static json_t *solver_encode(const remat_solver *solver)
                              (solver->accepts & REMAT_HOMOGENEOUS_ONLY) != 0, "needs_link",
                              (solver->accepts & REMAT_NEEDS_LINK) != 0, "pins",
                              (solver->accepts & REMAT_ACCEPTS_PINS) != 0, "options", options);
-    return json ? finish(json, failed) : NULL;
+    return json ? fields_finish(json, failed) : NULL;
 }
 
 json_t *remat_solvers_encode(void)
@@ -292,6 +318,6 @@ json_t *remat_solvers_encode(void)
     bool failed = list == NULL;
     for (size_t i = 0; i < n; i++)
         failed |= json_array_append_new(list, solver_encode(solvers[i])) != 0;
-    return failed ? finish(list, true)
+    return failed ? fields_finish(list, true)
                   : json_pack("{s:o, s:o}", "solvers", list, "links", remat_link_presets_encode());
 }

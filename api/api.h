@@ -102,25 +102,12 @@ typedef struct remat_amount {
 remat_status remat_amount_decode(const json_t *json, const char *field, bool percent_allowed,
                                  remat_amount *ret_amount, remat_error *error);
 
-/* What every request about a profile starts with: the profile or its id, a solver, its options. */
-typedef struct remat_subject {
-    char profile_id[REMAT_ID_SIZE]; /* "" when the profile itself was given */
-    const json_t *profile;          /* borrowed from the request, or NULL */
-    const remat_solver *solver;     /* NULL: auto */
-    remat_options options;          /* of solver, its defaults filled in */
-    double wait;                    /* seconds */
-    const json_t *link;             /* borrowed from the request, or NULL */
-} remat_subject;
-
-/* The way to the host, if one was given. */
-typedef struct remat_way {
-    bool given;
-    remat_link link;
-} remat_way;
-
-/* Reads the link of a subject, whose bandwidth may be per second of the profile's time. */
-remat_status remat_subject_link(const remat_subject *subject, const remat_profile *profile,
-                                remat_way *ret_way, remat_error *error);
+/* What a request about a profile asks for. */
+typedef enum remat_request_kind {
+    REMAT_ASK_SCHEDULE,  /* POST /v1/schedules */
+    REMAT_ASK_TRADEOFF,  /* POST /v1/tradeoffs */
+    REMAT_ASK_SIMULATION /* POST /v1/simulations */
+} remat_request_kind;
 
 /* Whether every value is to have an address, and aligned to what. */
 typedef struct remat_layout_wish {
@@ -128,38 +115,25 @@ typedef struct remat_layout_wish {
     uint32_t alignment; /* bytes, 0: as fits the profile */
 } remat_layout_wish;
 
-/* POST /v1/schedules */
-typedef struct remat_schedule_request {
-    remat_subject subject;
-    remat_amount budget, reserved;
-    remat_layout_wish layout; /* default: wanted */
-    remat_effort effort;      /* default: quick; only where answers are improved */
-} remat_schedule_request;
+/* The body of a request, while its profile is not known yet. JSON is borrowed from the body. */
+typedef struct remat_request {
+    remat_request_kind kind;
+    char profile_id[REMAT_ID_SIZE]; /* "" when the profile itself was given */
+    const json_t *profile;          /* or NULL */
+    const remat_solver *solver;     /* NULL: auto */
+    remat_options options;          /* of solver, its defaults filled in */
+    double wait;                    /* seconds */
+    const json_t *link;             /* or NULL */
+    remat_amount budget, reserved;  /* of a schedule, with what follows */
+    remat_layout_wish layout;       /* default: wanted */
+    remat_effort effort;            /* default: quick; only where answers are improved */
+    size_t points;                  /* of a trade-off: budgets evenly spaced, or */
+    const json_t *budgets;          /* these; else NULL */
+    const json_t *operations; /* of a simulation; they need the profile: remat_operations_decode */
+} remat_request;
 
-remat_status remat_schedule_request_decode(const json_t *json, remat_schedule_request *ret_request,
-                                           remat_error *error);
-
-/* POST /v1/tradeoffs: either points evenly spaced budgets or a list of them. */
-typedef struct remat_tradeoff_request {
-    remat_subject subject;
-    size_t points; /* 0 when budgets are given */
-    remat_amount budgets[REMAT_MAX_TRADEOFF_POINTS];
-    size_t n_budgets;
-    remat_way way; /* for the host: remat_subject_link, once the profile is known */
-} remat_tradeoff_request;
-
-remat_status remat_tradeoff_request_decode(const json_t *json, remat_tradeoff_request *ret_request,
-                                           remat_error *error);
-
-/* POST /v1/simulations. Operations need the profile: remat_operations_decode. */
-typedef struct remat_simulation_request {
-    remat_subject subject; /* profile and link only */
-    const json_t *operations;
-} remat_simulation_request;
-
-remat_status remat_simulation_request_decode(const json_t *json,
-                                             remat_simulation_request *ret_request,
-                                             remat_error *error);
+remat_status remat_request_decode(const json_t *json, remat_request_kind kind,
+                                  remat_request *ret_request, remat_error *error);
 
 /* POST /v1/schedules/{id}/measurements: what a job measured under a schedule. step_time (required,
  * in the profile's time unit), peak (bytes), steps (over how many it was taken), device, note.
@@ -175,40 +149,48 @@ remat_status remat_link_decode(const json_t *json, const remat_profile *profile,
 json_t *remat_link_encode(const remat_link *link); /* NULL: out of memory */
 json_t *remat_link_presets_encode(void);
 
-/* All that an answer depends on. */
+/* All that an answer depends on: a schedule's or a trade-off's. */
 typedef struct remat_question {
+    remat_request_kind kind;
+    char id[REMAT_ID_SIZE]; /* SHA-256 of text, so one question has one answer */
+    char *text;             /* owned: the question in one spelling */
     char profile_id[REMAT_ID_SIZE];
     const remat_solver *solver; /* NULL: auto */
     remat_options options;
     uint64_t budget;    /* bytes (in the pebble model, slots): percentages resolved, reserved
                            subtracted */
     uint32_t alignment; /* of the layout; 0: none wanted */
-    remat_way way;
+    bool linked;        /* whether there is a way to the host */
+    remat_link link;
     remat_effort effort; /* of auto and other solvers whose answers are improved */
+    size_t points;       /* of a trade-off */
+    uint64_t *budgets;   /* so many, owned; NULL: evenly spaced */
 } remat_question;
+
+/* What a request comes to for its profile. REMAT_INVALID when reserved leaves nothing of the
+ * budget. Cleared by the caller; untouched on failure. */
+remat_status remat_question_resolve(const remat_request *request, const char *profile_id,
+                                    const remat_profile *profile, uint64_t store_all_peak,
+                                    remat_question *ret_question, remat_error *error);
+void remat_question_clear(remat_question *question); /* accepts {0} */
+
+/* Gives the question its text and id. The text is canonical JSON: every default written out and
+ * keys sorted; effort only where answers are improved. "version" is that of who answers, left out
+ * where it is 0, so that an answer of an older one is not taken for today's. */
+remat_status remat_question_identify(remat_question *question, remat_error *error);
+
+/* The question of such a text. The version is not read: who answers now answers with its own. */
+remat_status remat_question_read(const char *text, size_t length, remat_question *ret_question,
+                                 remat_error *error);
 
 /* "auto" or the solver's name. */
 const char *remat_question_solver(const remat_question *question);
+/* What a solver is to solve for it: every budget of a trade-off is at most store_all_peak. */
+remat_problem remat_question_problem(const remat_question *question, const remat_profile *profile,
+                                     uint64_t store_all_peak);
 
-/* Of the addresses where the request does not say: 256 bytes, 1 for profiles that count in units. */
+/* Of the addresses where the request does not say: 256 bytes, 1 where profiles count in units. */
 uint32_t remat_default_alignment(uint64_t store_all_peak);
-
-/* REMAT_INVALID when reserved leaves nothing of the budget. */
-remat_status remat_question_resolve(const remat_schedule_request *request, const char *profile_id,
-                                    const remat_profile *profile, uint64_t store_all_peak,
-                                    remat_question *ret_question, remat_error *error);
-
-/* Whether answers go through the improver. */
-bool remat_question_improved(const remat_question *question);
-
-/* The question in one spelling: {"budget", "effort", "layout", "link", "options", "profile_id",
- * "solver", "version"} with every default written out and keys sorted; effort only where the answer
- * is improved. version is that of who answers, left out where it is 0, so that an answer of an older one is not taken for
- * today's. remat_question_decode does not read it: who answers now answers with its own. Its SHA-256 is the schedule id, so one question has one
- * answer. */
-json_t *remat_question_encode(const remat_question *question);
-remat_status remat_question_decode(const json_t *json, remat_question *ret_question,
-                                   remat_error *error);
 
 /* The options of one solver, canonical: the key of its tables. */
 json_t *remat_options_encode(const remat_solver *solver, const remat_options *options);
@@ -232,7 +214,6 @@ json_t *remat_allocations_encode(const remat_layout *layout);
 /* ---- answers ---- */
 
 typedef struct remat_schedule_answer {
-    const char *schedule_id;
     const remat_question *question;
     const remat_profile *profile;
     const remat_schedule *schedule;
@@ -252,11 +233,10 @@ json_t *remat_schedule_encode(const remat_schedule_answer *answer);
  * ["T"], ["B", j, i], ["D", j, i], ["Db", j] of branch j and step i; branches[j][i] is the node that
  * the step runs. */
 typedef struct remat_pebble_answer {
-    const char *schedule_id, *profile_id;
+    const remat_question *question;
     const remat_profile *profile;
     const remat_pebble_problem *problem;
     const remat_pebble_schedule *schedule;
-    uint32_t slots;
     double solve_seconds;
     int64_t created; /* milliseconds since 1970 */
 } remat_pebble_answer;
@@ -277,19 +257,15 @@ json_t *remat_values_encode(const remat_layout *layout);
 json_t *remat_simulation_encode(const remat_profile *profile, const remat_simulation *simulation,
                                 const double *node_recomputed);
 
-/* One {budget, feasible, makespan, overhead, peak}; where feasible also solver and lower_bound. table
- * NULL: infeasible. */
-json_t *remat_tradeoff_point(const remat_profile *profile, uint64_t budget,
-                             const remat_table *table, double lower_bound);
-
 /* Those of the above that follow from a request alone. */
-remat_status remat_answer_simulation(const remat_simulation_request *request,
-                                     const remat_profile *profile, json_t **ret_answer,
-                                     remat_error *error);
+remat_status remat_answer_simulation(const remat_request *request, const remat_profile *profile,
+                                     json_t **ret_answer, remat_error *error);
 /* Replays an encoded schedule. REMAT_INFEASIBLE when it is not valid for the profile. */
 remat_status remat_answer_timeline(const json_t *schedule, const remat_profile *profile,
                                    json_t **ret_answer, remat_error *error);
-json_t *remat_answer_tradeoff(const remat_tradeoff_request *request, const remat_profile *profile,
+/* One {budget, feasible, makespan, overhead, peak} for every budget, with solver and lower_bound
+ * where it is feasible. NULL: out of memory. */
+json_t *remat_answer_tradeoff(const remat_question *question, const remat_profile *profile,
                               uint64_t store_all_peak, const remat_table *const *tables, size_t n);
 
 /* POST /v1/snapshots: a fragment or a sequence of checkpoints (remat/snapshot.h). */

@@ -2,25 +2,26 @@
  * solves in its own process. */
 #include "api.h"
 
+#include "remat/portfolio.h"
+
 #include <math.h>
 #include <stdlib.h>
 
-remat_status remat_answer_simulation(const remat_simulation_request *request,
-                                     const remat_profile *profile, json_t **ret_answer,
-                                     remat_error *error)
+remat_status remat_answer_simulation(const remat_request *request, const remat_profile *profile,
+                                     json_t **ret_answer, remat_error *error)
 {
     remat_operations operations = {0};
-    remat_way way = {0};
+    remat_link link;
     remat_simulation simulation;
     double *recomputed = calloc(profile->n_nodes, sizeof *recomputed);
     remat_status status = recomputed ? REMAT_OK : remat_fail_memory(error);
-    if (!status)
-        status = remat_subject_link(&request->subject, profile, &way, error);
+    if (!status && request->link)
+        status = remat_link_decode(request->link, profile, &link, error);
     if (!status)
         status =
             remat_operations_decode(request->operations, profile, "operations", &operations, error);
     if (!status)
-        status = remat_simulate(profile, &operations, way.given ? &way.link : NULL, NULL,
+        status = remat_simulate(profile, &operations, request->link ? &link : NULL, NULL,
                                 recomputed, &simulation, error);
     if (!status && !isfinite(simulation.makespan))
         status = remat_fail(error, REMAT_INVALID, "operations",
@@ -88,48 +89,4 @@ remat_status remat_answer_timeline(const json_t *schedule, const remat_profile *
     free(moments);
     remat_operations_clear(&operations);
     return status;
-}
-
-static uint64_t tradeoff_budget(const remat_tradeoff_request *request, uint64_t store_all_peak,
-                                uint64_t least, size_t i)
-{
-    double most = (double)store_all_peak;
-    if (request->n_budgets > 0) {
-        const remat_amount *amount = &request->budgets[i];
-        return (uint64_t)(amount->percent ? floor(amount->value / 100 * most) : amount->value);
-    }
-    double low = fmin((double)least, most);
-    return (uint64_t)(low + (most - low) * (double)i / (double)(request->points - 1));
-}
-
-/* Of one solver its class's bound; of several the largest that holds for every schedule without
- * offloading: a class's would stand above what another solver answers. */
-static double tradeoff_bound(const remat_table *const *tables, size_t n,
-                             const remat_profile *profile, uint64_t budget)
-{
-    double bound = remat_store_all_makespan(profile);
-    for (size_t i = 0; i < n; i++)
-        if (n == 1 || remat_table_solver(tables[i])->bounds_all)
-            bound = fmax(bound, remat_table_lower_bound(tables[i], profile, budget, INFINITY));
-    return bound;
-}
-
-json_t *remat_answer_tradeoff(const remat_tradeoff_request *request, const remat_profile *profile,
-                              uint64_t store_all_peak, const remat_table *const *tables, size_t n)
-{
-    size_t points = request->n_budgets > 0 ? request->n_budgets : request->points;
-    uint64_t least, ignored;
-    remat_best_table(tables, n, 0, &least);
-    json_t *list = json_array();
-    for (size_t i = 0; list && i < points; i++) {
-        uint64_t budget = tradeoff_budget(request, store_all_peak, least, i);
-        ptrdiff_t best = remat_best_table(tables, n, budget, &ignored);
-        if (json_array_append_new(
-                list, remat_tradeoff_point(profile, budget, best < 0 ? NULL : tables[best],
-                                           tradeoff_bound(tables, n, profile, budget)))) {
-            json_decref(list);
-            return NULL;
-        }
-    }
-    return list;
 }

@@ -30,9 +30,29 @@ remat_status remat_json_load(const char *text, size_t length, json_t **ret_json,
     return REMAT_OK;
 }
 
+/* jansson does not always say that its sink failed, and goes on: the sink remembers. */
+typedef struct text_sink {
+    remat_buffer text;
+    bool failed;
+} text_sink;
+
+static int take_text(const char *text, size_t length, void *data)
+{
+    text_sink *sink = data;
+    sink->failed = sink->failed || remat_buffer_put(&sink->text, text, length);
+    return sink->failed ? -1 : 0;
+}
+
 char *remat_json_text(const json_t *json)
 {
-    return json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(17) | JSON_ENCODE_ANY);
+    text_sink sink = {.failed = false};
+    const size_t flags = JSON_COMPACT | JSON_REAL_PRECISION(17) | JSON_ENCODE_ANY;
+    if (json_dump_callback(json, take_text, &sink, flags) || take_text("", 1, &sink)) {
+        remat_buffer_clear(&sink.text);
+        return NULL;
+    }
+    char *fitted = realloc(sink.text.data, sink.text.length);
+    return fitted ? fitted : (char *)sink.text.data;
 }
 
 static const char *type_name(const json_t *json)
@@ -127,4 +147,17 @@ remat_status fields_strings(const json_t *json, const char *field, const char **
     *ret_strings = strings;
     *ret_n = n;
     return REMAT_OK;
+}
+
+void fields_set(json_t *object, const char *name, json_t *value, bool *failed)
+{
+    *failed |= json_object_set_new(object, name, value) != 0;
+}
+
+json_t *fields_finish(json_t *object, bool failed)
+{
+    if (!failed)
+        return object;
+    json_decref(object);
+    return NULL;
 }

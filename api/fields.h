@@ -28,6 +28,12 @@ remat_status fields_read(const json_t *json, const char *path, const field_rule 
 remat_status fields_strings(const json_t *json, const char *field, const char ***ret_strings,
                             size_t *ret_n, remat_error *error);
 
+/* Sets a member; a NULL value (out of memory) makes *failed true. */
+void fields_set(json_t *object, const char *name, json_t *value, bool *failed);
+
+/* The object, or, if failed, NULL. */
+json_t *fields_finish(json_t *object, bool failed);
+
 /* "1.5 GiB" or "60%": a number, spaces, a unit (a pointer into text). Plain decimal notation only. */
 bool amount_split(const char *text, double *ret_number, const char **ret_unit);
 

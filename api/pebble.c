@@ -56,10 +56,11 @@ json_t *remat_pebble_schedule_encode(const remat_pebble_answer *answer)
     return json_pack(
         "{s:s, s:s, s:s, s:s, s:s, s:I, s:s, s:f, s:f, s:f, s:I, s:I, s:I, s:f, s:s, s:s, s:f, "
         "s:f, s:b, s:o, s:o, s:o, s:f, s:s}",
-        "schedule_id", answer->schedule_id, "profile_id", answer->profile_id, "solver", "join",
-        "requested_solver", "join", "model", "pebble", "budget", (json_int_t)answer->slots,
-        "time_unit", remat_time_unit_name(answer->profile->time_unit), "makespan",
-        schedule->makespan, "store_all_makespan", store_all, "overhead", overhead, "peak",
+        "schedule_id", answer->question->id, "profile_id", answer->question->profile_id, "solver",
+        "join", "requested_solver", "join", "model", "pebble", "budget",
+        (json_int_t)answer->question->budget, "time_unit",
+        remat_time_unit_name(answer->profile->time_unit), "makespan", schedule->makespan,
+        "store_all_makespan", store_all, "overhead", overhead, "peak",
         (json_int_t)schedule->replay.peak, "model_peak", (json_int_t)schedule->replay.peak,
         "store_all_peak", (json_int_t)most, "recomputed_time", schedule->makespan - store_all,
         "optimality", "optimal", "class", "all schedules in pebbles", "lower_bound",

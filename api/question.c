@@ -1,7 +1,9 @@
 /* Questions: what a request comes to once its profile is known, in one spelling. */
-#include "api.h"
+#include "fields.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "remat/pebble.h"
@@ -9,30 +11,28 @@
 
 /* ---- resolving ---- */
 
-remat_status remat_subject_link(const remat_subject *subject, const remat_profile *profile,
-                                remat_way *ret_way, remat_error *error)
+/* What is left of an amount, percentages of most. */
+static remat_status resolve_bytes(const remat_amount *amount, const remat_amount *reserved,
+                                  const char *field, uint64_t most, uint64_t *ret_bytes,
+                                  remat_error *error)
 {
-    *ret_way = (remat_way){.given = subject->link != NULL};
-    return subject->link ? remat_link_decode(subject->link, profile, &ret_way->link, error)
-                         : REMAT_OK;
-}
-
-static remat_status resolve_budget(const remat_schedule_request *request, uint64_t store_all_peak,
-                                   uint64_t *ret_budget, remat_error *error)
-{
-    double budget = request->budget.percent
-                        ? floor(request->budget.value / 100 * (double)store_all_peak)
-                        : request->budget.value;
-    if (request->reserved.value > budget)
+    double bytes = amount->percent ? floor(amount->value / 100 * (double)most) : amount->value;
+    if (reserved->value > bytes)
         return remat_fail(error, REMAT_INVALID, "reserved",
                           "reserved (%.17g bytes) is more than the budget (%.17g bytes)",
-                          request->reserved.value, budget);
-    budget -= request->reserved.value;
-    if (budget >= (double)REMAT_MAX_BYTES)
-        return remat_fail(error, REMAT_INVALID, "budget", "the budget of %.17g bytes is past 2^53",
-                          budget);
-    *ret_budget = (uint64_t)budget;
+                          reserved->value, bytes);
+    bytes -= reserved->value;
+    if (bytes >= (double)REMAT_MAX_BYTES)
+        return remat_fail(error, REMAT_INVALID, field, "%s is %.17g bytes, which is past 2^53",
+                          field, bytes);
+    *ret_bytes = (uint64_t)bytes;
     return REMAT_OK;
+}
+
+static remat_status resolve_budget(const remat_request *request, uint64_t most,
+                                   uint64_t *ret_budget, remat_error *error)
+{
+    return resolve_bytes(&request->budget, &request->reserved, "budget", most, ret_budget, error);
 }
 
 /* Profiles this small count in units, not in bytes of a device. */
@@ -52,15 +52,14 @@ static uint32_t resolve_alignment(const remat_layout_wish *wish, uint64_t store_
 
 /* In pebbles percentages are of the slots that storing everything takes, and values have no
  * addresses. */
-static remat_status resolve_pebbles(const remat_schedule_request *request,
-                                    const remat_profile *profile, remat_question *question,
-                                    remat_error *error)
+static remat_status resolve_pebbles(const remat_request *request, const remat_profile *profile,
+                                    remat_question *question, remat_error *error)
 {
     remat_pebble_problem problem;
     if (request->layout.given && request->layout.wanted)
         return remat_fail(error, REMAT_INVALID, "layout",
                           "schedules of the pebble model have no layout");
-    if (request->subject.link)
+    if (request->link)
         return remat_fail(error, REMAT_INVALID, "link", "the pebble model has no link to a host");
     remat_status status = remat_pebble_problem_of(profile, &question->options, &problem, error);
     if (status)
@@ -76,26 +75,82 @@ static remat_status resolve_pebbles(const remat_schedule_request *request,
     return status;
 }
 
-remat_status remat_question_resolve(const remat_schedule_request *request, const char *profile_id,
+static remat_status resolve_schedule(const remat_request *request, const remat_profile *profile,
+                                     uint64_t store_all_peak, remat_question *question,
+                                     remat_error *error)
+{
+    if (profile && remat_pebbles_asked(question->solver, &question->options))
+        return resolve_pebbles(request, profile, question, error);
+    question->alignment = resolve_alignment(&request->layout, store_all_peak);
+    return resolve_budget(request, store_all_peak, &question->budget, error);
+}
+
+static remat_status resolve_tradeoff(const remat_request *request, uint64_t store_all_peak,
+                                     remat_question *question, remat_error *error)
+{
+    question->points = request->points;
+    if (!request->budgets)
+        return REMAT_OK;
+    question->budgets = calloc(request->points, sizeof *question->budgets);
+    remat_status status = question->budgets ? REMAT_OK : remat_fail_memory(error);
+    for (size_t i = 0; i < request->points && !status; i++) {
+        char field[40];
+        remat_amount amount, none = {0};
+        snprintf(field, sizeof field, "budgets[%zu]", i);
+        status =
+            remat_amount_decode(json_array_get(request->budgets, i), field, true, &amount, error);
+        if (!status)
+            status =
+                resolve_bytes(&amount, &none, field, store_all_peak, &question->budgets[i], error);
+    }
+    return status;
+}
+
+/* profile NULL: of a request that is a question's text, which needs none. */
+static remat_status resolve(const remat_request *request, const remat_profile *profile,
+                            uint64_t store_all_peak, remat_question *question, remat_error *error)
+{
+    remat_status status = request->kind == REMAT_ASK_SCHEDULE
+                              ? resolve_schedule(request, profile, store_all_peak, question, error)
+                              : resolve_tradeoff(request, store_all_peak, question, error);
+    question->linked = request->link != NULL;
+    if (!status && question->linked)
+        status = remat_link_decode(request->link, profile, &question->link, error);
+    return status ? status : remat_question_identify(question, error);
+}
+
+remat_status remat_question_resolve(const remat_request *request, const char *profile_id,
                                     const remat_profile *profile, uint64_t store_all_peak,
                                     remat_question *ret_question, remat_error *error)
 {
-    const remat_subject *subject = &request->subject;
-    remat_question question = {
-        .solver = subject->solver, .options = subject->options, .effort = request->effort};
+    remat_question question = {.kind = request->kind,
+                               .solver = request->solver,
+                               .options = request->options,
+                               .effort = request->effort};
     memcpy(question.profile_id, profile_id, REMAT_ID_SIZE);
-    remat_status status;
-    if (remat_pebbles_asked(question.solver, &question.options)) {
-        status = resolve_pebbles(request, profile, &question, error);
-    } else {
-        question.alignment = resolve_alignment(&request->layout, store_all_peak);
-        status = remat_subject_link(subject, profile, &question.way, error);
-        if (!status)
-            status = resolve_budget(request, store_all_peak, &question.budget, error);
-    }
-    if (!status)
+    remat_status status = resolve(request, profile, store_all_peak, &question, error);
+    if (status)
+        remat_question_clear(&question);
+    else
         *ret_question = question;
     return status;
+}
+
+void remat_question_clear(remat_question *question)
+{
+    free(question->text);
+    free(question->budgets);
+    *question = (remat_question){.text = NULL};
+}
+
+remat_problem remat_question_problem(const remat_question *question, const remat_profile *profile,
+                                     uint64_t store_all_peak)
+{
+    return (remat_problem){.profile = profile,
+                           .link = question->linked ? &question->link : NULL,
+                           .options = question->options,
+                           .max_budget = question->kind == REMAT_ASK_TRADEOFF ? store_all_peak
+                                                                              : question->budget};
 }
 
 /* ---- encoding ---- */
@@ -103,11 +158,6 @@ remat_status remat_question_resolve(const remat_schedule_request *request, const
 const char *remat_question_solver(const remat_question *question)
 {
     return question->solver ? question->solver->name : "auto";
-}
-
-bool remat_question_improved(const remat_question *question)
-{
-    return !question->solver || question->solver->improved;
 }
 
 static json_t *option_value(const remat_option *option, double value)
@@ -162,45 +212,69 @@ static json_t *layout_encode(uint32_t alignment)
     return alignment ? json_pack("{s:i}", "alignment", (int)alignment) : json_false();
 }
 
-json_t *remat_question_encode(const remat_question *question)
+static json_t *budgets_encode(const remat_question *question)
 {
-    const remat_way *way = &question->way;
-    json_t *link = way->given ? remat_link_encode(&way->link) : NULL;
-    if (way->given && !link)
-        return NULL;
-    unsigned version = question->solver ? question->solver->version : REMAT_PORTFOLIO_VERSION;
-    const char *effort =
-        remat_question_improved(question) ? remat_effort_name(question->effort) : NULL;
-    return json_pack("{s:I, s:s*, s:o, s:o*, s:o, s:s, s:s, s:o*}", "budget",
-                     (json_int_t)question->budget, "effort", effort, "layout",
-                     layout_encode(question->alignment), "link", link, "options",
-                     remat_options_encode(question->solver, &question->options), "profile_id",
-                     question->profile_id, "solver", remat_question_solver(question), "version",
-                     version > 0 ? json_integer(version) : NULL);
+    json_t *list = json_array();
+    bool failed = list == NULL;
+    for (size_t i = 0; i < question->points && !failed; i++)
+        failed = json_array_append_new(list, json_integer((json_int_t)question->budgets[i])) != 0;
+    return fields_finish(list, failed);
 }
 
-remat_status remat_question_decode(const json_t *json, remat_question *ret_question,
-                                   remat_error *error)
+/* Its members in alphabetical order. */
+static json_t *question_encode(const remat_question *question)
 {
-    remat_schedule_request request;
-    json_t *asked = json_copy((json_t *)json);
-    if (!asked)
+    bool schedule = question->kind == REMAT_ASK_SCHEDULE, failed = false;
+    bool improved = !question->solver || question->solver->improved;
+    unsigned version = question->solver ? question->solver->version : REMAT_PORTFOLIO_VERSION;
+    json_t *json = json_object();
+    if (schedule)
+        fields_set(json, "budget", json_integer((json_int_t)question->budget), &failed);
+    if (question->budgets)
+        fields_set(json, "budgets", budgets_encode(question), &failed);
+    if (schedule && improved)
+        fields_set(json, "effort", json_string(remat_effort_name(question->effort)), &failed);
+    if (schedule)
+        fields_set(json, "layout", layout_encode(question->alignment), &failed);
+    if (question->linked)
+        fields_set(json, "link", remat_link_encode(&question->link), &failed);
+    fields_set(json, "options", remat_options_encode(question->solver, &question->options),
+               &failed);
+    if (!schedule && !question->budgets)
+        fields_set(json, "points", json_integer((json_int_t)question->points), &failed);
+    fields_set(json, "profile_id", json_string(question->profile_id), &failed);
+    fields_set(json, "solver", json_string(remat_question_solver(question)), &failed);
+    if (version > 0)
+        fields_set(json, "version", json_integer(version), &failed);
+    return fields_finish(json, failed);
+}
+
+remat_status remat_question_identify(remat_question *question, remat_error *error)
+{
+    json_t *json = question_encode(question);
+    question->text = json ? remat_json_text(json) : NULL;
+    json_decref(json);
+    if (!question->text)
         return remat_fail_memory(error);
-    json_object_del(asked, "version");
-    remat_status status = remat_schedule_request_decode(asked, &request, error);
-    json_decref(asked);
+    remat_sha256_hex(question->text, strlen(question->text), question->id);
+    return REMAT_OK;
+}
+
+remat_status remat_question_read(const char *text, size_t length, remat_question *ret_question,
+                                 remat_error *error)
+{
+    json_t *json = NULL;
+    remat_request request;
+    remat_status status = remat_json_parse(text, length, &json, error);
     if (status)
         return status;
-    const remat_subject *subject = &request.subject;
-    remat_question question = {.solver = subject->solver,
-                               .options = subject->options,
-                               .effort = request.effort,
-                               .alignment = resolve_alignment(&request.layout, UINT64_MAX)};
-    memcpy(question.profile_id, subject->profile_id, REMAT_ID_SIZE);
-    status = remat_subject_link(subject, NULL, &question.way, error);
+    json_object_del(json, "version");
+    status = remat_request_decode(
+        json, json_object_get(json, "budget") ? REMAT_ASK_SCHEDULE : REMAT_ASK_TRADEOFF, &request,
+        error);
     if (!status)
-        status = resolve_budget(&request, 0, &question.budget, error);
-    if (!status)
-        *ret_question = question;
+        status = remat_question_resolve(&request, request.profile_id, NULL, UINT64_MAX,
+                                        ret_question, error);
+    json_decref(json);
     return status;
 }

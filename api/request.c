@@ -7,22 +7,22 @@
 
 #define DEFAULT_WAIT 30.0
 #define MAX_WAIT 3600.0
-#define DEFAULT_POINTS 50
+#define DEFAULT_POINTS 50.0
 
-/* The fields that a subject is read from. */
-typedef struct raw_subject {
-    const char *profile_id, *solver;
-    const json_t *profile, *options, *link;
-    remat_number wait;
-} raw_subject;
+/* What is read from the body but does not stand in the request as it is. */
+typedef struct raw_request {
+    const char *profile_id, *solver, *effort;
+    const json_t *options, *budget, *reserved, *layout;
+    remat_number wait, points;
+} raw_request;
 
-static remat_status read_options(const json_t *json, remat_subject *subject, remat_error *error)
+static remat_status read_options(const json_t *json, remat_request *request, remat_error *error)
 {
     const char *name;
     json_t *value;
     if (!json || json_object_size(json) == 0)
         return REMAT_OK;
-    if (!subject->solver)
+    if (!request->solver)
         return remat_fail(error, REMAT_INVALID, "options",
                           "options belong to one solver; auto has none, so name the solver");
     json_object_foreach((json_t *)json, name, value)
@@ -33,7 +33,7 @@ static remat_status read_options(const json_t *json, remat_subject *subject, rem
         if (!json_is_boolean(value) && !json_is_number(value) && !json_is_string(value))
             return remat_fail(error, REMAT_INVALID, field,
                               "%s must be a number, a string, true or false", field);
-        remat_status status = remat_options_set(subject->solver, &subject->options, name, number,
+        remat_status status = remat_options_set(request->solver, &request->options, name, number,
                                                 json_string_value(value), error);
         if (status)
             return status;
@@ -41,53 +41,33 @@ static remat_status read_options(const json_t *json, remat_subject *subject, rem
     return REMAT_OK;
 }
 
-static remat_status read_wait(remat_number wait, remat_subject *subject, remat_error *error)
+/* What requests of every kind have. */
+static remat_status read_subject(const raw_request *raw, remat_request *request, remat_error *error)
 {
-    subject->wait = wait.given ? wait.value : DEFAULT_WAIT;
-    if (!(subject->wait >= 0 && subject->wait <= MAX_WAIT))
-        return remat_fail(error, REMAT_INVALID, "wait",
-                          "wait is %g; it must be from 0 to %g seconds", subject->wait, MAX_WAIT);
-    return REMAT_OK;
-}
-
-static remat_status read_subject(const raw_subject *raw, remat_subject *ret_subject,
-                                 remat_error *error)
-{
-    remat_subject subject = {.profile = raw->profile, .link = raw->link};
-    if ((raw->profile_id != NULL) + (raw->profile != NULL) != 1)
+    if ((raw->profile_id != NULL) + (request->profile != NULL) != 1)
         return remat_fail(error, REMAT_INVALID, "profile_id",
                           "give one of profile_id and profile, not %s",
-                          raw->profile ? "both" : "none");
+                          request->profile ? "both" : "none");
     if (raw->profile_id) {
         if (!remat_is_id(raw->profile_id))
             return remat_fail(error, REMAT_INVALID, "profile_id",
                               "profile_id must be 64 lower-case hex digits");
-        memcpy(subject.profile_id, raw->profile_id, REMAT_ID_SIZE);
+        memcpy(request->profile_id, raw->profile_id, REMAT_ID_SIZE);
     }
     if (raw->solver && strcmp(raw->solver, "auto") != 0) {
-        subject.solver = remat_solver_find(raw->solver);
-        if (!subject.solver)
+        request->solver = remat_solver_find(raw->solver);
+        if (!request->solver)
             return remat_fail(error, REMAT_INVALID, "solver", "there is no solver \"%.60s\"",
                               raw->solver);
-        subject.options = remat_options_default(subject.solver);
+        request->options = remat_options_default(request->solver);
     }
-    remat_status status = read_options(raw->options, &subject, error);
-    if (!status)
-        status = read_wait(raw->wait, &subject, error);
-    if (!status)
-        *ret_subject = subject;
+    request->wait = raw->wait.given ? raw->wait.value : DEFAULT_WAIT;
+    remat_status status = read_options(raw->options, request, error);
+    if (!status && !(request->wait >= 0 && request->wait <= MAX_WAIT))
+        status = remat_fail(error, REMAT_INVALID, "wait",
+                            "wait is %g; it must be from 0 to %g seconds", request->wait, MAX_WAIT);
     return status;
 }
-
-#define SUBJECT_RULES(raw)                                                                         \
-    {"profile_id", FIELD_STRING, false, &(raw).profile_id},                                        \
-        {"profile", FIELD_OBJECT, false, &(raw).profile},                                          \
-        {"solver", FIELD_STRING, false, &(raw).solver},                                            \
-        {"options", FIELD_OBJECT, false, &(raw).options},                                          \
-        {"link", FIELD_OBJECT, false, &(raw).link},                                                \
-    {                                                                                              \
-        "wait", FIELD_NUMBER, false, &(raw).wait                                                   \
-    }
 
 /* true, false or {"alignment": 256} */
 static remat_status read_layout(const json_t *json, remat_layout_wish *ret_wish, remat_error *error)
@@ -114,10 +94,9 @@ static remat_status read_layout(const json_t *json, remat_layout_wish *ret_wish,
     return REMAT_OK;
 }
 
-static remat_status read_effort(const char *name, remat_schedule_request *request,
-                                remat_error *error)
+static remat_status read_effort(const char *name, remat_request *request, remat_error *error)
 {
-    const remat_solver *solver = request->subject.solver;
+    const remat_solver *solver = request->solver;
     if (solver && !solver->improved)
         return remat_fail(error, REMAT_INVALID, "effort",
                           "effort is for auto and interval; the lists of %s are not improved",
@@ -131,100 +110,80 @@ static remat_status read_effort(const char *name, remat_schedule_request *reques
                       "effort is \"%.40s\"; it is quick or thorough", name);
 }
 
-remat_status remat_schedule_request_decode(const json_t *json, remat_schedule_request *ret_request,
-                                           remat_error *error)
+static remat_status read_schedule(const raw_request *raw, remat_request *request,
+                                  remat_error *error)
 {
-    raw_subject raw = {0};
-    const json_t *budget = NULL, *reserved = NULL, *layout = NULL;
-    const char *effort = NULL;
-    remat_schedule_request request = {0};
-    const field_rule rules[] = {SUBJECT_RULES(raw),
-                                {"budget", FIELD_ANY, true, &budget},
-                                {"reserved", FIELD_ANY, false, &reserved},
-                                {"layout", FIELD_ANY, false, &layout},
-                                {"effort", FIELD_STRING, false, &effort}};
-    remat_status status = fields_read(json, "", rules, sizeof rules / sizeof *rules, error);
+    remat_status status = remat_amount_decode(raw->budget, "budget", true, &request->budget, error);
+    if (!status && raw->reserved)
+        status = remat_amount_decode(raw->reserved, "reserved", false, &request->reserved, error);
     if (!status)
-        status = read_subject(&raw, &request.subject, error);
-    if (!status)
-        status = remat_amount_decode(budget, "budget", true, &request.budget, error);
-    if (!status && reserved)
-        status = remat_amount_decode(reserved, "reserved", false, &request.reserved, error);
-    if (!status)
-        status = read_layout(layout, &request.layout, error);
-    if (!status && effort)
-        status = read_effort(effort, &request, error);
-    if (!status)
-        *ret_request = request;
+        status = read_layout(raw->layout, &request->layout, error);
+    if (!status && raw->effort)
+        status = read_effort(raw->effort, request, error);
     return status;
 }
 
-static remat_status read_budgets(const json_t *json, remat_tradeoff_request *request,
-                                 remat_error *error)
+static remat_status read_budgets(const json_t *json, remat_error *error)
 {
     size_t n = json_array_size(json);
+    remat_status status = REMAT_OK;
     if (n < 1 || n > REMAT_MAX_TRADEOFF_POINTS)
         return remat_fail(error, REMAT_INVALID, "budgets",
                           "budgets has %zu entries; 1 to %d are allowed", n,
                           REMAT_MAX_TRADEOFF_POINTS);
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n && !status; i++) {
         char field[40];
+        remat_amount amount;
         snprintf(field, sizeof field, "budgets[%zu]", i);
-        remat_status status =
-            remat_amount_decode(json_array_get(json, i), field, true, &request->budgets[i], error);
-        if (status)
-            return status;
+        status = remat_amount_decode(json_array_get(json, i), field, true, &amount, error);
     }
-    request->n_budgets = n;
-    return REMAT_OK;
+    return status;
 }
 
-remat_status remat_tradeoff_request_decode(const json_t *json, remat_tradeoff_request *ret_request,
-                                           remat_error *error)
+static remat_status read_tradeoff(const raw_request *raw, remat_request *request,
+                                  remat_error *error)
 {
-    raw_subject raw = {0};
-    const json_t *budgets = NULL;
-    remat_number points = {0};
-    remat_tradeoff_request request = {0};
-    const field_rule rules[] = {SUBJECT_RULES(raw),
-                                {"points", FIELD_NUMBER, false, &points},
-                                {"budgets", FIELD_ARRAY, false, &budgets}};
-    remat_status status = fields_read(json, "", rules, sizeof rules / sizeof *rules, error);
-    if (!status)
-        status = read_subject(&raw, &request.subject, error);
-    if (status)
-        return status;
-    if (budgets && points.given)
+    double points = raw->points.given ? raw->points.value : DEFAULT_POINTS;
+    if (request->budgets && raw->points.given)
         return remat_fail(error, REMAT_INVALID, "points", "give points or budgets, not both");
-    if (budgets) {
-        status = read_budgets(budgets, &request, error);
-        if (!status)
-            *ret_request = request;
-        return status;
-    }
-    double n = points.given ? points.value : DEFAULT_POINTS;
-    if (!(n >= 2 && n <= REMAT_MAX_TRADEOFF_POINTS) || n != floor(n))
+    if (!(points >= 2 && points <= REMAT_MAX_TRADEOFF_POINTS) || points != floor(points))
         return remat_fail(error, REMAT_INVALID, "points",
-                          "points is %g; it must be an integer from 2 to %d", n,
+                          "points is %g; it must be an integer from 2 to %d", points,
                           REMAT_MAX_TRADEOFF_POINTS);
-    request.points = (size_t)n;
-    *ret_request = request;
-    return REMAT_OK;
+    request->points = request->budgets ? json_array_size(request->budgets) : (size_t)points;
+    return request->budgets ? read_budgets(request->budgets, error) : REMAT_OK;
 }
 
-remat_status remat_simulation_request_decode(const json_t *json,
-                                             remat_simulation_request *ret_request,
-                                             remat_error *error)
+remat_status remat_request_decode(const json_t *json, remat_request_kind kind,
+                                  remat_request *ret_request, remat_error *error)
 {
-    raw_subject raw = {0};
-    remat_simulation_request request = {0};
-    const field_rule rules[] = {{"profile_id", FIELD_STRING, false, &raw.profile_id},
-                                {"profile", FIELD_OBJECT, false, &raw.profile},
-                                {"operations", FIELD_ARRAY, true, &request.operations},
-                                {"link", FIELD_OBJECT, false, &raw.link}};
-    remat_status status = fields_read(json, "", rules, sizeof rules / sizeof *rules, error);
+    raw_request raw = {0};
+    remat_request request = {.kind = kind};
+    /* a trade-off's own, those of both, a schedule's own */
+    const field_rule rules[] = {{"points", FIELD_NUMBER, false, &raw.points},
+                                {"budgets", FIELD_ARRAY, false, &request.budgets},
+                                {"profile_id", FIELD_STRING, false, &raw.profile_id},
+                                {"profile", FIELD_OBJECT, false, &request.profile},
+                                {"link", FIELD_OBJECT, false, &request.link},
+                                {"solver", FIELD_STRING, false, &raw.solver},
+                                {"options", FIELD_OBJECT, false, &raw.options},
+                                {"wait", FIELD_NUMBER, false, &raw.wait},
+                                {"budget", FIELD_ANY, true, &raw.budget},
+                                {"reserved", FIELD_ANY, false, &raw.reserved},
+                                {"layout", FIELD_ANY, false, &raw.layout},
+                                {"effort", FIELD_STRING, false, &raw.effort}};
+    const field_rule of_simulation[] = {
+        rules[2], rules[3], rules[4], {"operations", FIELD_ARRAY, true, &request.operations}};
+    remat_status status = kind == REMAT_ASK_SCHEDULE ? fields_read(json, "", rules + 2, 10, error)
+                          : kind == REMAT_ASK_TRADEOFF
+                              ? fields_read(json, "", rules, 8, error)
+                              : fields_read(json, "", of_simulation, 4, error);
     if (!status)
-        status = read_subject(&raw, &request.subject, error);
+        status = read_subject(&raw, &request, error);
+    if (!status && kind == REMAT_ASK_SCHEDULE)
+        status = read_schedule(&raw, &request, error);
+    if (!status && kind == REMAT_ASK_TRADEOFF)
+        status = read_tradeoff(&raw, &request, error);
     if (!status)
         *ret_request = request;
     return status;

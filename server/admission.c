@@ -1,20 +1,11 @@
 #include "admission.h"
 
-#include "routes.h"
+#include "reply.h"
 #include "service.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
-
-static bool refuse(request *r, remat_problem_type type, const char *why)
-{
-    remat_error error;
-    remat_fail(&error, REMAT_INVALID, NULL, "%s", why);
-    reply_problem(r, type, &error);
-    r->reply.authenticate = type == REMAT_PROBLEM_UNAUTHORIZED;
-    return false;
-}
 
 /* The token of the request; NULL: r->reply says that there is none. */
 static const token *authenticate(request *r)
@@ -25,11 +16,13 @@ static const token *authenticate(request *r)
         given += 7 + strspn(given + 7, " ");
         one = tokens_find(&r->service->tokens, given);
     }
-    if (!one)
-        refuse(r, REMAT_PROBLEM_UNAUTHORIZED,
-               given ? "this bearer token is not known, or was revoked"
-                     : "Authorization: Bearer and a token is needed here");
-    return one;
+    if (one)
+        return one;
+    reply_refuse(r, REMAT_PROBLEM_UNAUTHORIZED, "",
+                 given ? "this bearer token is not known, or was revoked"
+                       : "Authorization: Bearer and a token is needed here");
+    r->reply.authenticate = true;
+    return NULL;
 }
 
 bool admission_allow(request *r, unsigned needed)
@@ -46,17 +39,18 @@ bool admission_allow(request *r, unsigned needed)
         if (!one)
             return false;
         if (!(one->scopes & needed))
-            return refuse(r, REMAT_PROBLEM_FORBIDDEN,
-                          needed == SCOPE_READ    ? "the token needs the scope read"
-                          : needed == SCOPE_SOLVE ? "the token needs the scope solve"
-                                                  : "the token needs the scope admin");
+            return reply_refuse(r, REMAT_PROBLEM_FORBIDDEN, "", "the token needs the scope %s",
+                                needed == SCOPE_READ    ? "read"
+                                : needed == SCOPE_SOLVE ? "solve"
+                                                        : "admin");
         snprintf(r->client, sizeof r->client, "token %s", one->name);
         rate = one->rate;
         r->most_jobs = one->jobs;
     }
     if (limits_admit(r->service->limits, r->client, rate, &seconds))
         return true;
-    refuse(r, REMAT_PROBLEM_RATE_LIMITED, "too many requests; Retry-After says when to come again");
+    reply_refuse(r, REMAT_PROBLEM_RATE_LIMITED, "",
+                 "too many requests; Retry-After says when to come again");
     r->reply.retry_after = seconds;
     return false;
 }

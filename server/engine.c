@@ -201,22 +201,6 @@ static remat_status find_minima(const engine *e, const known_profile *known, rem
     return REMAT_OK;
 }
 
-/* Whether text still says what the profile is: a text that memory ran out for may lack a part. */
-static remat_status check_document(const known_profile *known, const char *text, remat_error *error)
-{
-    json_t *json = NULL;
-    remat_profile *profile = NULL;
-    char id[REMAT_ID_SIZE] = "";
-    remat_status status = remat_json_parse(text, strlen(text), &json, NULL);
-    if (!status)
-        status = remat_profile_decode(json, "", &profile, NULL);
-    if (!status)
-        remat_profile_id(profile, id);
-    json_decref(json);
-    remat_profile_free(profile);
-    return strcmp(id, known->id) == 0 ? REMAT_OK : remat_fail_memory(error);
-}
-
 static remat_status store_profile(engine *e, const json_t *json, known_profile *known,
                                   bool *ret_created, body **ret_summary, remat_error *error)
 {
@@ -228,8 +212,7 @@ static remat_status store_profile(engine *e, const json_t *json, known_profile *
     char *document = remat_json_text(json);
     body *summary = body_from_json(
         remat_profile_summary(known->profile, known->store_all_peak, minima, n), false);
-    status =
-        document && summary ? check_document(known, document, error) : remat_fail_memory(error);
+    status = document && summary ? REMAT_OK : remat_fail_memory(error);
     if (!status) {
         int64_t now = engine_now();
         remat_profile_record record = {
@@ -307,13 +290,25 @@ remat_status engine_profile_post(engine *e, const json_t *json, const char *pref
     return REMAT_OK;
 }
 
-remat_status engine_subject(engine *e, const remat_subject *subject, known_profile **ret_profile,
-                            remat_error *error)
+remat_status engine_profile_of(engine *e, const remat_request *request, known_profile **ret_profile,
+                               remat_error *error)
 {
     bool created;
-    if (!subject->profile)
-        return engine_profile(e, subject->profile_id, ret_profile, error);
-    return engine_profile_post(e, subject->profile, "profile.", ret_profile, &created, NULL, error);
+    if (!request->profile)
+        return engine_profile(e, request->profile_id, ret_profile, error);
+    return engine_profile_post(e, request->profile, "profile.", ret_profile, &created, NULL, error);
+}
+
+remat_status engine_question(engine *e, const remat_request *request, remat_question *ret_question,
+                             remat_error *error)
+{
+    known_profile *known = NULL;
+    remat_status status = engine_profile_of(e, request, &known, error);
+    if (!status)
+        status = remat_question_resolve(request, known->id, known->profile, known->store_all_peak,
+                                        ret_question, error);
+    engine_profile_release(known);
+    return status;
 }
 
 void engine_forget_profile(engine *e, const char *id)
@@ -330,64 +325,24 @@ void engine_forget_everything(engine *e)
     cache_clear(e->answers);
 }
 
-/* ---- questions ---- */
-
-remat_status question_init(question *q, const remat_question *asked, remat_error *error)
-{
-    json_t *json = remat_question_encode(asked);
-    char *text = json ? remat_json_text(json) : NULL;
-    json_decref(json);
-    if (!text)
-        return remat_fail_memory(error);
-    *q = (question){.asked = *asked, .text = text};
-    remat_sha256_hex(text, strlen(text), q->schedule_id);
-    return REMAT_OK;
-}
-
-remat_status question_read(question *q, const char *text, size_t length, remat_error *error)
-{
-    json_t *json = NULL;
-    remat_question asked;
-    remat_status status = remat_json_parse(text, length, &json, error);
-    if (!status)
-        status = remat_question_decode(json, &asked, error);
-    json_decref(json);
-    return status ? status : question_init(q, &asked, error);
-}
-
-void question_clear(question *q)
-{
-    free(q->text);
-    *q = (question){0};
-}
-
 /* ---- schedules ---- */
 
-body *engine_recall_schedule(engine *e, const char *schedule_id)
+body *engine_recall(engine *e, const char *question_id)
 {
-    return cache_get(e->answers, schedule_id);
+    return cache_get(e->answers, question_id);
 }
 
-static void request_name(const char *hash, char name[REMAT_ID_SIZE + 8])
+void engine_remember_request(engine *e, const char *name, const char *question_id)
 {
-    snprintf(name, REMAT_ID_SIZE + 8, "request %s", hash);
-}
-
-void engine_remember_request(engine *e, const char *request_hash, const char *schedule_id)
-{
-    char name[REMAT_ID_SIZE + 8], *text = strdup(schedule_id);
+    char *text = strdup(question_id);
     body *b = text ? body_new(text, strlen(text), false) : NULL;
-    if (!b)
-        return;
-    request_name(request_hash, name);
-    cache_put(e->answers, name, b, body_cost(b));
+    if (b)
+        cache_put(e->answers, name, b, body_cost(b));
     body_release(b);
 }
 
-body *engine_recall_request(engine *e, const char *request_hash, char ret_id[REMAT_ID_SIZE])
+body *engine_recall_request(engine *e, const char *name, char ret_id[REMAT_ID_SIZE])
 {
-    char name[REMAT_ID_SIZE + 8];
-    request_name(request_hash, name);
     body *b = cache_get(e->answers, name);
     if (!b)
         return NULL;
@@ -430,17 +385,27 @@ remat_status engine_schedule(engine *e, const char *schedule_id, body **ret_body
     return status;
 }
 
+/* The answer that is there; that to a trade-off is in memory or nowhere. */
+static remat_status find_answer(engine *e, const remat_question *q, body **ret_body,
+                                remat_error *error)
+{
+    if (q->kind == REMAT_ASK_SCHEDULE)
+        return engine_schedule(e, q->id, ret_body, NULL, error);
+    *ret_body = cache_get(e->answers, q->id);
+    return *ret_body ? REMAT_OK : REMAT_NOT_FOUND;
+}
+
 /* Stores the answer *b to q and remembers it. Where another thread or daemon has answered
  * meanwhile, its answer stays: an id has one, to the byte. */
-remat_status engine_keep_answer(engine *e, const question *q, const remat_schedule_record *facts,
-                                body **b, remat_error *error)
+remat_status engine_keep_answer(engine *e, const remat_question *q,
+                                const remat_schedule_record *facts, body **b, remat_error *error)
 {
     bool created;
     remat_schedule_record record = *facts;
-    record.id = (char *)q->schedule_id;
-    record.profile_id = (char *)q->asked.profile_id;
-    record.requested_solver = (char *)remat_question_solver(&q->asked);
-    record.budget = q->asked.budget;
+    record.id = (char *)q->id;
+    record.profile_id = (char *)q->profile_id;
+    record.requested_solver = (char *)remat_question_solver(q);
+    record.budget = q->budget;
     record.last_used = facts->created;
     record.question = (remat_blob){q->text, strlen(q->text)};
     record.body = (remat_blob){(*b)->data[BODY_IDENTITY], (*b)->length[BODY_IDENTITY]};
@@ -448,16 +413,16 @@ remat_status engine_keep_answer(engine *e, const question *q, const remat_schedu
     if (status)
         return status;
     if (created) {
-        cache_put(e->answers, q->schedule_id, *b, body_cost(*b));
+        cache_put(e->answers, q->id, *b, body_cost(*b));
         return REMAT_OK;
     }
     body_release(*b);
     *b = NULL;
-    return engine_schedule(e, q->schedule_id, b, NULL, error);
+    return engine_schedule(e, q->id, b, NULL, error);
 }
 
-static remat_status store_answer(engine *e, const question *q, const remat_schedule_answer *answer,
-                                 body **b, remat_error *error)
+static remat_status store_answer(engine *e, const remat_question *q,
+                                 const remat_schedule_answer *answer, body **b, remat_error *error)
 {
     double store_all = remat_store_all_makespan(answer->profile);
     double makespan = answer->schedule->simulation.makespan;
@@ -475,18 +440,16 @@ static remat_status store_answer(engine *e, const question *q, const remat_sched
 #define IMPROVEMENT_COST 1e8
 
 /* Traces, encodes, stores and remembers. */
-static remat_status answer(engine *e, const question *q, known_profile *known,
+static remat_status answer(engine *e, const remat_question *q, known_profile *known,
                            const remat_portfolio *p, const solve *s, uint64_t start,
                            body **ret_body, remat_error *error)
 {
-    const remat_question *asked = &q->asked;
     lent_host lent;
     const remat_host host = lend_host(e, s, &lent);
-    const remat_problem problem = {
-        .profile = known->profile, .link = way_link(&asked->way), .max_budget = asked->budget};
+    const remat_problem problem = remat_question_problem(q, known->profile, known->store_all_peak);
     remat_schedule schedule;
-    remat_status status = remat_portfolio_schedule(p, &problem, asked->budget, asked->alignment,
-                                                   asked->effort, &host, &schedule, error);
+    remat_status status = remat_portfolio_schedule(p, &problem, q->budget, q->alignment, q->effort,
+                                                   &host, &schedule, error);
     if (status == REMAT_CANCELLED && s->deadline && uv_hrtime() > s->deadline)
         status = remat_fail(error, REMAT_TOO_LARGE, NULL,
                             "improving took longer than this server's limit of %u s for a solve",
@@ -495,12 +458,11 @@ static remat_status answer(engine *e, const question *q, known_profile *known,
         atomic_fetch_add(&e->metrics->verification_failures, 1);
     if (status)
         return status;
-    remat_schedule_answer whole = {.schedule_id = q->schedule_id,
-                                   .question = asked,
+    remat_schedule_answer whole = {.question = q,
                                    .profile = known->profile,
                                    .schedule = &schedule,
                                    .store_all_peak = known->store_all_peak,
-                                   .candidates = asked->solver ? NULL : p->tables,
+                                   .candidates = q->solver ? NULL : p->tables,
                                    .n_candidates = p->n,
                                    .solve_seconds = engine_seconds_since(start),
                                    .created = engine_now()};
@@ -515,53 +477,56 @@ static remat_status answer(engine *e, const question *q, known_profile *known,
     return REMAT_OK;
 }
 
-remat_status engine_solve(engine *e, const question *q, solve *s, body **ret_body,
-                          remat_error *error)
+static remat_status answer_tradeoff(engine *e, const remat_question *q, const known_profile *known,
+                                    const remat_portfolio *p, body **ret_body, remat_error *error)
+{
+    *ret_body = body_from_json(
+        remat_answer_tradeoff(q, known->profile, known->store_all_peak, p->tables, p->n), true);
+    if (!*ret_body)
+        return remat_fail_memory(error);
+    cache_put(e->answers, q->id, *ret_body, body_cost(*ret_body));
+    return REMAT_OK;
+}
+
+static remat_status solve_question(engine *e, const remat_question *q, known_profile *known,
+                                   solve *s, body **ret_body, remat_error *error)
 {
     uint64_t start = uv_hrtime();
-    known_profile *known = NULL;
+    bool schedule = q->kind == REMAT_ASK_SCHEDULE;
     remat_portfolio p = {.n = 0};
-    remat_status status = engine_schedule(e, q->schedule_id, ret_body, NULL, error);
-    if (status != REMAT_NOT_FOUND)
-        return status;
-    status = engine_profile(e, q->asked.profile_id, &known, error);
-    if (status)
-        return status;
-    if (remat_pebbles_asked(q->asked.solver, &q->asked.options)) {
-        status = engine_solve_pebbles(e, q, known, s, start, ret_body, error);
-        engine_profile_release(known);
-        return status;
-    }
-    status = gather_tables(e, known, &q->asked, s, &p, error);
-    if (!status && s->tables_only && p.improved) { /* no work for a thread that others wait for */
-        s->needs_solve = true;
+    if (schedule && remat_pebbles_asked(q->solver, &q->options))
+        return engine_solve_pebbles(e, q, known, s, start, ret_body, error);
+    remat_status status = gather_tables(e, known, q, s, &p, error);
+    if (!status && s->tables_only && p.improved && schedule) {
+        s->needs_solve = true; /* no work for a thread that others wait for */
         s->cost += IMPROVEMENT_COST;
     }
     if (!status && !s->needs_solve)
-        status = answer(e, q, known, &p, s, start, ret_body, error);
+        status = schedule ? answer(e, q, known, &p, s, start, ret_body, error)
+                          : answer_tradeoff(e, q, known, &p, ret_body, error);
     remat_portfolio_release(&p);
+    return status;
+}
+
+remat_status engine_solve(engine *e, const remat_question *q, solve *s, body **ret_body,
+                          remat_error *error)
+{
+    known_profile *known = NULL;
+    remat_status status = find_answer(e, q, ret_body, error);
+    s->cache = CACHE_HIT;
+    if (status != REMAT_NOT_FOUND)
+        return status;
+    s->cache = CACHE_TABLE;
+    if (!s->tables_only)
+        atomic_fetch_add(&e->metrics->solves, 1);
+    status = engine_profile(e, q->profile_id, &known, error);
+    if (!status)
+        status = solve_question(e, q, known, s, ret_body, error);
     engine_profile_release(known);
     return status;
 }
 
-/* ---- trade-offs and timelines ---- */
-
-remat_status engine_tradeoff(engine *e, known_profile *known, const remat_tradeoff_request *request,
-                             solve *s, body **ret_body, remat_error *error)
-{
-    remat_portfolio p = {.n = 0};
-    const remat_question asked = {.solver = request->subject.solver,
-                                  .options = request->subject.options,
-                                  .budget = known->store_all_peak,
-                                  .way = request->way};
-    remat_status status = gather_tables(e, known, &asked, s, &p, error);
-    if (status || s->needs_solve)
-        return status;
-    *ret_body = body_from_json(
-        remat_answer_tradeoff(request, known->profile, known->store_all_peak, p.tables, p.n), true);
-    remat_portfolio_release(&p);
-    return *ret_body ? REMAT_OK : remat_fail_memory(error);
-}
+/* ---- timelines ---- */
 
 remat_status engine_timeline(engine *e, const char *schedule_id, body **ret_body,
                              remat_error *error)

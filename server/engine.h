@@ -32,21 +32,12 @@ remat_status engine_profile_post(engine *e, const json_t *json, const char *pref
                                  known_profile **ret_profile, bool *ret_created, body **ret_summary,
                                  remat_error *error);
 
-/* The profile of a subject: by id, or stored now. */
-remat_status engine_subject(engine *e, const remat_subject *subject, known_profile **ret_profile,
-                            remat_error *error);
-
-/* A question about a schedule, with its id and its text in canonical JSON. */
-typedef struct question {
-    remat_question asked;
-    char schedule_id[REMAT_ID_SIZE];
-    char *text;
-} question;
-
-remat_status question_init(question *q, const remat_question *asked, remat_error *error);
-/* From its text. */
-remat_status question_read(question *q, const char *text, size_t length, remat_error *error);
-void question_clear(question *q);
+/* What a request about a profile asks for, for its profile: known by id, or stored now. */
+remat_status engine_question(engine *e, const remat_request *request, remat_question *ret_question,
+                             remat_error *error);
+/* The profile alone. */
+remat_status engine_profile_of(engine *e, const remat_request *request, known_profile **ret_profile,
+                               remat_error *error);
 
 /* The answer that is there: REMAT_NOT_FOUND if none is. A damaged one has been dropped and counts
  * as not there; then *ret_question, if not NULL, gets its question text (free it) so that it can be
@@ -56,23 +47,19 @@ remat_status engine_schedule(engine *e, const char *schedule_id, body **ret_body
 
 /* What a solve may do and what it did. */
 typedef struct solve {
-    remat_host host;   /* progress and cancellation; the engine adds its team and limits */
-    uint64_t deadline; /* uv_hrtime; 0: none. With auto the solvers done by then answer */
-    bool tables_only;  /* only trace out of tables that are there */
-    bool needs_solve;  /* result: tables_only was not enough */
-    bool tabulated;    /* result: a table was made */
-    double cost;       /* result with needs_solve: expected inner updates */
+    remat_host host;    /* progress and cancellation; the engine adds its team and limits */
+    uint64_t deadline;  /* uv_hrtime; 0: none. With auto the solvers done by then answer */
+    bool tables_only;   /* only trace out of tables that are there */
+    bool needs_solve;   /* result: tables_only was not enough */
+    double cost;        /* result with needs_solve: expected inner updates */
+    cache_result cache; /* result: where the answer came from */
 } solve;
 
-/* Answers a question and stores the answer. With tables_only and a table missing, REMAT_OK,
- * needs_solve and no body. */
-remat_status engine_solve(engine *e, const question *q, solve *s, body **ret_body,
+/* Answers a question and remembers the answer; that of a schedule is stored, that of a trade-off
+ * comes out of stored tables. With tables_only and a table missing, REMAT_OK, needs_solve and no
+ * body. */
+remat_status engine_solve(engine *e, const remat_question *q, solve *s, body **ret_body,
                           remat_error *error);
-
-/* The trade-off array of a request about a profile. */
-remat_status engine_tradeoff(engine *e, known_profile *profile,
-                             const remat_tradeoff_request *request, solve *s, body **ret_body,
-                             remat_error *error);
 
 remat_status engine_timeline(engine *e, const char *schedule_id, body **ret_body,
                              remat_error *error);
@@ -82,11 +69,11 @@ void engine_forget_profile(engine *e, const char *id);
 /* The same of all: some may have been deleted unheard. */
 void engine_forget_everything(engine *e);
 
-/* Remembers that a request body (its SHA-256) asks for a schedule. */
-void engine_remember_request(engine *e, const char *request_hash, const char *schedule_id);
+/* Remembers under a name, which is that of no question, that a request's body asks a question. */
+void engine_remember_request(engine *e, const char *name, const char *question_id);
 /* Both only look in memory, so the loop may call them: a new reference or NULL. */
-body *engine_recall_request(engine *e, const char *request_hash, char ret_id[REMAT_ID_SIZE]);
-body *engine_recall_schedule(engine *e, const char *schedule_id);
+body *engine_recall_request(engine *e, const char *name, char ret_id[REMAT_ID_SIZE]);
+body *engine_recall(engine *e, const char *question_id);
 
 void engine_counts(engine *e, uint64_t *ret_answer_bytes, uint64_t *ret_table_bytes,
                    uint64_t *ret_evictions);

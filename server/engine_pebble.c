@@ -101,7 +101,7 @@ static remat_status get_table(engine *e, const remat_pebble_join *join, uint32_t
     remat_status status = remat_pebble_table_new(join->k, edge, depth, &host, &pebbles, error);
     if (status)
         return status;
-    s->tabulated = true;
+    s->cache = CACHE_MISS;
     atomic_fetch_add(&e->metrics->tabulations, 1);
     metrics_solver(e->metrics, solver_name, (double)(uv_hrtime() - start) / 1e9);
     keep(e, name, pebbles);
@@ -110,18 +110,16 @@ static remat_status get_table(engine *e, const remat_pebble_join *join, uint32_t
 
 /* ---- the answer ---- */
 
-static remat_status answer(engine *e, const question *q, const known_profile *known,
+static remat_status answer(engine *e, const remat_question *q, const known_profile *known,
                            const remat_pebble_problem *problem,
                            const remat_pebble_schedule *schedule, uint64_t start, body **ret_body,
                            remat_error *error)
 {
     double store_all = schedule->store_all_makespan;
-    const remat_pebble_answer whole = {.schedule_id = q->schedule_id,
-                                       .profile_id = q->asked.profile_id,
+    const remat_pebble_answer whole = {.question = q,
                                        .profile = known->profile,
                                        .problem = problem,
                                        .schedule = schedule,
-                                       .slots = (uint32_t)q->asked.budget,
                                        .solve_seconds = engine_seconds_since(start),
                                        .created = engine_now()};
     body *b = body_from_json(remat_pebble_schedule_encode(&whole), true);
@@ -142,13 +140,13 @@ static remat_status answer(engine *e, const question *q, const known_profile *kn
     return REMAT_OK;
 }
 
-static remat_status solve_problem(engine *e, const question *q, const known_profile *known,
+static remat_status solve_problem(engine *e, const remat_question *q, const known_profile *known,
                                   const remat_pebble_problem *problem, solve *s, uint64_t start,
                                   body **ret_body, remat_error *error)
 {
     shared_table *shared = NULL;
     remat_pebble_schedule schedule;
-    uint32_t slots = (uint32_t)q->asked.budget;
+    uint32_t slots = (uint32_t)q->budget;
     remat_status status = get_table(e, &problem->join, slots, s, &shared, error);
     if (status || !shared)
         return status;
@@ -163,12 +161,11 @@ static remat_status solve_problem(engine *e, const question *q, const known_prof
     return status;
 }
 
-remat_status engine_solve_pebbles(engine *e, const question *q, const known_profile *known,
+remat_status engine_solve_pebbles(engine *e, const remat_question *q, const known_profile *known,
                                   solve *s, uint64_t start, body **ret_body, remat_error *error)
 {
     remat_pebble_problem problem;
-    remat_status status =
-        remat_pebble_problem_of(known->profile, &q->asked.options, &problem, error);
+    remat_status status = remat_pebble_problem_of(known->profile, &q->options, &problem, error);
     if (status)
         return status;
     status = solve_problem(e, q, known, &problem, s, start, ret_body, error);

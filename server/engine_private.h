@@ -33,11 +33,8 @@ void release_table(void *thing);
 /* The tables that answer a question: that of its solver, or of every solver auto asks, cheapest
  * first; each from memory, from the store, or made now. On failure, and with s->needs_solve, none
  * is held; else remat_portfolio_release. */
-remat_status gather_tables(engine *e, known_profile *known, const remat_question *asked, solve *s,
+remat_status gather_tables(engine *e, const known_profile *known, const remat_question *q, solve *s,
                            remat_portfolio *ret_portfolio, remat_error *error);
-
-/* The link of a question, NULL where none is given. */
-const remat_link *way_link(const remat_way *way);
 
 /* The host of a solve with the engine's team and limits. *room must last as long as the host. */
 typedef struct lent_host {
@@ -49,14 +46,14 @@ typedef struct lent_host {
 remat_host lend_host(const engine *e, const solve *s, lent_host *room);
 
 /* A question in the pebble model. */
-remat_status engine_solve_pebbles(engine *e, const question *q, const known_profile *known,
+remat_status engine_solve_pebbles(engine *e, const remat_question *q, const known_profile *known,
                                   solve *s, uint64_t start, body **ret_body, remat_error *error);
 
 /* Stores the answer *b to q and remembers it; facts: solver, peak, makespan, overhead, created.
  * Where another thread or daemon has answered meanwhile, *b becomes that answer. On failure *b may
  * be NULL. */
-remat_status engine_keep_answer(engine *e, const question *q, const remat_schedule_record *facts,
-                                body **b, remat_error *error);
+remat_status engine_keep_answer(engine *e, const remat_question *q,
+                                const remat_schedule_record *facts, body **b, remat_error *error);
 
 int64_t engine_now(void); /* milliseconds since 1970 */
 double engine_seconds_since(uint64_t start);

@@ -26,11 +26,6 @@ void release_table(void *thing)
     free(shared);
 }
 
-const remat_link *way_link(const remat_way *way)
-{
-    return way->given ? &way->link : NULL;
-}
-
 /* Name of a table in memory; its options, with the link where the solver needs one, are also its
  * name in the store. Free *ret_options. */
 static remat_status table_key(const char *profile_id, const remat_solver *solver,
@@ -233,21 +228,18 @@ static void release_held(void *data, remat_held_table held)
     release_table(held.handle);
 }
 
-remat_status gather_tables(engine *e, known_profile *known, const remat_question *asked, solve *s,
+remat_status gather_tables(engine *e, const known_profile *known, const remat_question *q, solve *s,
                            remat_portfolio *ret_portfolio, remat_error *error)
 {
     lent_host lent;
     const remat_host host = lend_host(e, s, &lent);
     asking a = {.e = e, .known = known, .s = s, .host = &host};
     remat_table_source source = {.data = &a, .get = get_table, .release = release_held};
-    const remat_problem problem = {.profile = known->profile,
-                                   .link = way_link(&asked->way),
-                                   .options = asked->options,
-                                   .max_budget = asked->budget};
+    const remat_problem problem = remat_question_problem(q, known->profile, known->store_all_peak);
     remat_portfolio p;
-    remat_status status =
-        remat_portfolio_gather(asked->solver, &problem, &host, &source, &p, error);
-    s->tabulated |= atomic_load(&a.tabulated);
+    remat_status status = remat_portfolio_gather(q->solver, &problem, &host, &source, &p, error);
+    if (atomic_load(&a.tabulated))
+        s->cache = CACHE_MISS;
     if (status)
         return status;
     s->needs_solve = p.missing > 0;

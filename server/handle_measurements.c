@@ -17,7 +17,7 @@ static json_t *measurement_item(const remat_measurement_record *m)
     return json;
 }
 
-static void post_measurement_work(request *r)
+void post_measurement(request *r)
 {
     json_t *json = NULL, *record = NULL;
     remat_error error;
@@ -46,12 +46,7 @@ static void post_measurement_work(request *r)
     free(text);
 }
 
-bool post_measurement(request *r)
-{
-    return start_work(r, post_measurement_work, NULL);
-}
-
-static void list_measurements_work(request *r)
+void list_measurements(request *r)
 {
     remat_measurement_list list = {0};
     remat_schedule_record schedule = {0};
@@ -78,9 +73,4 @@ static void list_measurements_work(request *r)
     }
     remat_measurement_list_clear(&list);
     remat_schedule_record_clear(&schedule);
-}
-
-bool list_measurements(request *r)
-{
-    return start_work(r, list_measurements_work, NULL);
 }

@@ -82,11 +82,9 @@ bool get_page_file(request *r)
             continue;
         reply_file(r, file);
         if (r->reply.status == 200)
-            make_immutable(r, file->name);
+            reply_immutable(r, file->name);
         return true;
     }
-    remat_error error;
-    remat_fail(&error, REMAT_NOT_FOUND, NULL, "the page of this build has no such file");
-    reply_problem(r, REMAT_PROBLEM_NOT_FOUND, &error);
+    reply_refuse(r, REMAT_PROBLEM_NOT_FOUND, "", "the page of this build has no such file");
     return true;
 }

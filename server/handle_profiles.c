@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-static void post_profile_work(request *r)
+void post_profile(request *r)
 {
     json_t *json = NULL;
     known_profile *known = NULL;
@@ -26,11 +26,6 @@ static void post_profile_work(request *r)
     engine_profile_release(known);
 }
 
-bool post_profile(request *r)
-{
-    return start_work(r, post_profile_work, NULL);
-}
-
 static json_t *profile_item(const remat_profile_record *p)
 {
     char created[32], used[32];
@@ -41,7 +36,7 @@ static json_t *profile_item(const remat_profile_record *p)
                      "created", created, "last_used", used, "schedules", (json_int_t)p->schedules);
 }
 
-static void list_profiles_work(request *r)
+void list_profiles(request *r)
 {
     remat_profile_list list = {0};
     remat_error error;
@@ -54,16 +49,11 @@ static void list_profiles_work(request *r)
     json_t *items = json_array();
     for (size_t i = 0; i < list.length; i++)
         json_array_append_new(items, profile_item(&list.items[i]));
-    reply_body(r, 200, page_body("profiles", items, list.next));
+    reply_page(r, "profiles", items, list.next);
     remat_profile_list_clear(&list);
 }
 
-bool list_profiles(request *r)
-{
-    return start_work(r, list_profiles_work, NULL);
-}
-
-static void get_profile_work(request *r)
+void get_profile(request *r)
 {
     remat_profile_record record = {0};
     remat_error error;
@@ -87,15 +77,10 @@ static void get_profile_work(request *r)
     json_decref(document);
     reply_body(r, 200, body_from_json(json, true));
     if (r->reply.status == 200)
-        make_immutable(r, r->id);
+        reply_immutable(r, r->id);
 }
 
-bool get_profile(request *r)
-{
-    return start_work(r, get_profile_work, NULL);
-}
-
-static void delete_profile_work(request *r)
+void delete_profile(request *r)
 {
     remat_error error;
     if (remat_store_delete_profile(r->service->store, r->id, &error)) {
@@ -104,9 +89,4 @@ static void delete_profile_work(request *r)
     }
     engine_forget_profile(r->service->engine, r->id);
     r->reply.status = 204;
-}
-
-bool delete_profile(request *r)
-{
-    return start_work(r, delete_profile_work, NULL);
 }

@@ -139,7 +139,7 @@ bool get_health(request *r)
     return true;
 }
 
-static void get_ready_work(request *r)
+void get_ready(request *r)
 {
     remat_error error;
     json_t *reasons = json_array();
@@ -150,11 +150,6 @@ static void get_ready_work(request *r)
     bool ready = json_array_size(reasons) == 0;
     reply_body(r, ready ? 200 : 503,
                body_from_json(json_pack("{s:b, s:o}", "ready", ready, "reasons", reasons), false));
-}
-
-bool get_ready(request *r)
-{
-    return start_work(r, get_ready_work, NULL);
 }
 
 enum { N_GAUGES = 16 };

@@ -1,7 +1,7 @@
 /* /v1/snapshots */
 #include "handlers.h"
 
-static void post_snapshots_work(request *r)
+void post_snapshots(request *r)
 {
     json_t *json = NULL, *answer = NULL;
     remat_error error;
@@ -13,9 +13,4 @@ static void post_snapshots_work(request *r)
         reply_error(r, &error);
     else
         reply_body(r, 200, body_from_json(answer, true));
-}
-
-bool post_snapshots(request *r)
-{
-    return start_work(r, post_snapshots_work, NULL);
 }

@@ -4,6 +4,7 @@
 #ifndef REMAT_SERVER_HANDLERS_H
 #define REMAT_SERVER_HANDLERS_H
 
+#include "reply.h"
 #include "routes.h"
 #include "service.h"
 
@@ -14,35 +15,26 @@ bool start_work(request *r, void (*work)(request *r), void (*after)(request *r))
 /* The request's body as JSON; decoded first when it came compressed. */
 remat_status parse_content(request *r, json_t **ret_json, remat_error *error);
 
-/* What is wrong with a request whose body is, or holds, a profile: its own kind of problem. */
-void reply_profile_error(request *r, const remat_error *error, bool whole_body);
-
-/* The reply, already filled, never changes for this id. */
-void make_immutable(request *r, const char *id);
-
-/* {name: list, "next": cursor or null}; takes the list. */
-body *page_body(const char *name, json_t *list, const char *next);
-
-bool post_profile(request *r);
-bool list_profiles(request *r);
-bool get_profile(request *r);
-bool delete_profile(request *r);
+void post_profile(request *r);
+void list_profiles(request *r);
+void get_profile(request *r);
+void delete_profile(request *r);
 bool post_schedule(request *r);
 bool get_schedule(request *r);
-bool list_schedules(request *r);
-bool get_timeline(request *r);
-bool post_measurement(request *r);
-bool list_measurements(request *r);
+void list_schedules(request *r);
+void get_timeline(request *r);
+void post_measurement(request *r);
+void list_measurements(request *r);
 bool post_tradeoff(request *r);
-bool post_simulation(request *r);
-bool post_snapshots(request *r);
+void post_simulation(request *r);
+void post_snapshots(request *r);
 bool list_jobs(request *r);
 bool get_job(request *r);
 bool delete_job(request *r);
 bool get_job_events(request *r);
 bool get_solvers(request *r);
 bool get_health(request *r);
-bool get_ready(request *r);
+void get_ready(request *r);
 bool get_metrics(request *r);
 bool get_openapi(request *r);
 bool get_root(request *r);

@@ -3,6 +3,7 @@
 #include "admission.h"
 #include "listen.h"
 #include "origin.h"
+#include "reply.h"
 #include "routes.h"
 #include "service.h"
 
@@ -82,20 +83,13 @@ static void name_request(http *h, request *r)
                  (unsigned long long)++h->request_count);
 }
 
-static bool invalid(request *r, const char *field, const char *message)
-{
-    remat_error error;
-    remat_fail(&error, REMAT_INVALID, field, "%s", message);
-    reply_problem(r, REMAT_PROBLEM_INVALID_REQUEST, &error);
-    return false;
-}
-
 static bool read_limit(request *r, const char *text)
 {
     char *end;
     unsigned long limit = strtoul(text, &end, 10);
     if (text[0] < '0' || text[0] > '9' || *end || limit < 1 || limit > 1000)
-        return invalid(r, "limit", "limit must be an integer from 1 to 1000");
+        return reply_refuse(r, REMAT_PROBLEM_INVALID_REQUEST, "limit",
+                            "limit must be an integer from 1 to 1000");
     r->limit = (unsigned)limit;
     return true;
 }
@@ -114,7 +108,8 @@ static bool read_parameter(request *r, const char *name, const char *value, unsi
         return true;
     *seen |= 1u << i;
     if (strlen(value) >= sizes[i])
-        return invalid(r, known[i], "a query parameter is too long");
+        return reply_refuse(r, REMAT_PROBLEM_INVALID_REQUEST, known[i],
+                            "a query parameter is too long");
     if (!targets[i])
         return read_limit(r, value);
     copy_text(targets[i], sizes[i], value);
@@ -149,11 +144,8 @@ static bool check_type(request *r)
     size_t length = type ? strcspn(type, "; ") : 0;
     if (length == 16 && strncasecmp(type, "application/json", 16) == 0)
         return true;
-    remat_error error;
-    remat_fail(&error, REMAT_INVALID, "Content-Type",
-               "Content-Type is \"%.60s\"; it must be application/json", type ? type : "");
-    reply_problem(r, REMAT_PROBLEM_UNSUPPORTED_MEDIA_TYPE, &error);
-    return false;
+    return reply_refuse(r, REMAT_PROBLEM_UNSUPPORTED_MEDIA_TYPE, "Content-Type",
+                        "Content-Type is \"%.60s\"; it must be application/json", type ? type : "");
 }
 
 /* What can be said before the body is read. False: r->reply is the answer. */
@@ -181,12 +173,10 @@ static uint64_t body_limit(const request *r)
     return routes_takes_body(r) ? routes_body_limit(r) : UNWANTED_BODY;
 }
 
-static void refuse_large(request *r)
+static bool refuse_large(request *r)
 {
-    remat_error error;
-    remat_fail(&error, REMAT_TOO_LARGE, NULL, "the body is larger than %llu bytes",
-               (unsigned long long)body_limit(r));
-    reply_problem(r, REMAT_PROBLEM_TOO_LARGE, &error);
+    return reply_refuse(r, REMAT_PROBLEM_TOO_LARGE, "", "the body is larger than %llu bytes",
+                        (unsigned long long)body_limit(r));
 }
 
 /* Room for size bytes more. False: memory is short; r->busy if other requests have it. */
@@ -523,9 +513,7 @@ static void refuse(request *r, int status, const char *why)
                               : status == 431 ? REMAT_PROBLEM_HEAD_TOO_LARGE
                               : status == 505 ? REMAT_PROBLEM_VERSION
                                               : REMAT_PROBLEM_MALFORMED;
-    remat_error error;
-    remat_fail(&error, REMAT_INVALID, NULL, "%s", why);
-    reply_problem(r, type, &error);
+    reply_refuse(r, type, "", "%s", why);
     send_reply(r);
 }
 
@@ -536,12 +524,8 @@ static void on_begin(void *data, int refusal, const char *why)
         refuse(r, refusal, why);
         return;
     }
-    bool admitted = admit(r, connection_target(r->connection));
-    if (admitted && connection_head(r->connection)->length > body_limit(r)) {
-        refuse_large(r);
-        admitted = false;
-    }
-    if (!admitted)
+    if (!admit(r, connection_target(r->connection)) ||
+        (connection_head(r->connection)->length > body_limit(r) && !refuse_large(r)))
         send_reply(r);
 }
 

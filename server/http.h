@@ -11,7 +11,6 @@
 typedef struct http http;
 typedef struct stream stream;
 struct service;
-struct job;
 
 /* What is sent back. */
 typedef struct reply {
@@ -55,11 +54,6 @@ typedef struct request {
     void (*work)(struct request *r);
     void (*after)(struct request *r); /* on the loop; NULL: answer with reply */
     void *context;                    /* of work and after */
-    /* While it waits for a job. */
-    struct job *job;
-    struct request *prev, *next;
-    uint64_t deadline; /* uv_hrtime */
-    bool awaits_acknowledgement;
 } request;
 
 http *http_new(struct service *s, remat_error *error);

@@ -13,6 +13,12 @@ const char *job_state_name(job_state state)
     return names[state];
 }
 
+const char *job_schedule_id(const job *one)
+{
+    bool schedule = one->question.kind == REMAT_ASK_SCHEDULE;
+    return schedule && one->state == DONE ? one->question.id : NULL;
+}
+
 int64_t job_clock(void)
 {
     uv_timeval64_t now;
@@ -87,9 +93,7 @@ void job_disown(job *one)
 void job_free(job *one)
 {
     job_disown(one);
-    question_clear(&one->question);
-    engine_profile_release(one->profile);
-    free(one->tradeoff);
+    remat_question_clear(&one->question);
     body_release(one->body);
     free(one);
 }

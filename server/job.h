@@ -21,17 +21,14 @@ typedef struct job {
     int unhashed;
     struct job *prev, *next; /* ended ones, oldest first */
     char id[JOB_ID_SIZE];
-    char key[2 * REMAT_ID_SIZE]; /* of the question: schedule id, or "tradeoff " and hash */
-    char owner[CLIENT_SIZE];     /* whose limit of unfinished solves it counts in; "": nobody's */
-    question question;           /* of a schedule; text NULL for a trade-off */
-    known_profile *profile;      /* of a trade-off */
-    remat_tradeoff_request *tradeoff;
+    char key[REMAT_ID_SIZE]; /* its question's id; of a second job of it its own id */
+    char owner[CLIENT_SIZE]; /* whose limit of unfinished solves it counts in; "": nobody's */
+    remat_question question;
     job_state state;
-    request *waiters;
+    asker *waiters;
     atomic_bool cancel;
     bool interrupted; /* cancelled by the stop of the daemon */
     bool elsewhere;   /* result: another process has the question */
-    bool found;       /* result: the answer was there */
     bool parked;      /* neither queued nor running: woken from time to time */
     bool second;      /* of a question that this process had another job of */
     atomic_uint permille;
@@ -58,12 +55,15 @@ struct jobs {
     job *ended;
     unsigned n_ended, n_unfinished;
     uv_timer_t timer;
-    unsigned n_waiting; /* requests */
+    unsigned n_waiting; /* askers */
     bool stopping;
 };
 
 /* "queued" and so on, as the wire and the store have them. */
 const char *job_state_name(job_state state);
+
+/* Of a schedule that is done, else NULL: an answer to a trade-off is found by its question. */
+const char *job_schedule_id(const job *one);
 
 int64_t job_clock(void); /* milliseconds since 1970 */
 

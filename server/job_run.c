@@ -28,37 +28,20 @@ static void solve_job(job *one)
     one->solve.host.progress = on_progress;
     one->solve.host.cancelled = on_cancelled;
     one->solve.deadline = uv_hrtime() + s->config.solve_seconds * UINT64_C(1000000000);
-    atomic_fetch_add(&s->metrics.solves, 1);
-    if (one->tradeoff)
-        one->status = engine_tradeoff(s->engine, one->profile, one->tradeoff, &one->solve,
-                                      &one->body, &one->error);
-    else
-        one->status = engine_solve(s->engine, &one->question, &one->solve, &one->body, &one->error);
-}
-
-/* The answer may have come while the job waited. True: it has, or looking for it failed. */
-static bool find_answer(job *one)
-{
-    if (one->tradeoff)
-        return false;
-    one->status = engine_schedule(one->jobs->service->engine, one->question.schedule_id, &one->body,
-                                  NULL, &one->error);
-    one->found = one->status == REMAT_OK;
-    return one->status != REMAT_NOT_FOUND;
+    one->status = engine_solve(s->engine, &one->question, &one->solve, &one->body, &one->error);
 }
 
 /* Of processes on one store one solves a question; the others find its answer. */
 static void run_shared(job *one)
 {
     service *s = one->jobs->service;
-    const char *name = one->tradeoff ? one->key : one->question.schedule_id;
+    const char *name = one->question.id;
     bool taken;
     one->status = remat_store_take_lease(s->store, name, &taken, &one->error);
     one->elsewhere = !one->status && !taken;
     if (one->status || one->elsewhere)
         return;
-    if (!find_answer(one))
-        solve_job(one);
+    solve_job(one);
     fleet_release(s->fleet, name);
 }
 
@@ -70,7 +53,7 @@ void job_run(task *t)
         one->status = remat_fail(&one->error, REMAT_CANCELLED, NULL, "the job was cancelled");
     else if (remat_store_is_shared(one->jobs->service->store))
         run_shared(one);
-    else if (!one->second || !find_answer(one))
+    else
         solve_job(one);
 }
 
@@ -148,7 +131,7 @@ bool job_withdraw(job *one)
 
 void job_wake(job *one)
 {
-    if (!one->parked || (one->second && job_of_key(one->jobs, one->question.schedule_id)))
+    if (!one->parked || (one->second && job_of_key(one->jobs, one->question.id)))
         return;
     one->parked = !queue_submit(one->jobs->service->queue, &one->task);
 }

@@ -42,15 +42,14 @@ void job_save(job *one)
         problem = json ? remat_json_text(json) : NULL;
         json_decref(json);
     }
-    one->record =
-        (remat_job_record){.id = one->id,
-                           .state = (char *)job_state_name(one->state),
-                           .profile_id = one->question.asked.profile_id,
-                           .question = {one->question.text, strlen(one->question.text)},
-                           .schedule_id = one->state == DONE ? one->question.schedule_id : NULL,
-                           .problem = {problem, problem ? strlen(problem) : 0},
-                           .created = one->created,
-                           .ended = one->ended};
+    one->record = (remat_job_record){.id = one->id,
+                                     .state = (char *)job_state_name(one->state),
+                                     .profile_id = one->question.profile_id,
+                                     .question = {one->question.text, strlen(one->question.text)},
+                                     .schedule_id = (char *)job_schedule_id(one),
+                                     .problem = {problem, problem ? strlen(problem) : 0},
+                                     .created = one->created,
+                                     .ended = one->ended};
     one->saving = true;
     one->saving_state = one->state;
     one->save = (task){.work = save_work, .done = save_done, .lane = LANE_LIGHT};
@@ -61,18 +60,19 @@ void job_save(job *one)
  * holds. */
 static remat_status adopt(jobs *j, const remat_job_record *record, remat_error *error)
 {
-    question q;
+    remat_question q;
     job *one = NULL;
     HASH_FIND(by_id, j->by_id, record->id, strlen(record->id), one);
     if (one)
         return REMAT_OK;
-    remat_status status = question_read(&q, record->question.data, record->question.length, error);
+    remat_status status =
+        remat_question_read(record->question.data, record->question.length, &q, error);
     if (status)
         return status;
-    bool second = job_of_key(j, q.schedule_id) != NULL;
-    one = job_new(j, record->id, second ? record->id : q.schedule_id, INFINITY);
+    bool second = job_of_key(j, q.id) != NULL;
+    one = job_new(j, record->id, second ? record->id : q.id, INFINITY);
     if (!one) {
-        question_clear(&q);
+        remat_question_clear(&q);
         return remat_fail_memory(error);
     }
     one->question = q;

@@ -1,6 +1,6 @@
 #include "job.h"
 
-#include "routes.h"
+#include "reply.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,8 +24,8 @@ static json_t *job_json(job *one)
         "progress", progress, "elapsed_seconds", elapsed, "queue_position",
         one->state == QUEUED ? (int)queue_position(one->jobs->service->queue, &one->task) : 0,
         "created", created);
-    if (json && one->state == DONE && one->question.text)
-        json_object_set_new(json, "schedule_id", json_string(one->question.schedule_id));
+    if (json && job_schedule_id(one))
+        json_object_set_new(json, "schedule_id", json_string(job_schedule_id(one)));
     if (json && (one->state == FAILED || one->state == CANCELLED))
         json_object_set_new(json, "problem",
                             remat_problem_encode(remat_problem_of(&one->error), &one->error));
@@ -69,101 +69,86 @@ unsigned jobs_unfinished(const jobs *j)
 
 /* ---- answering ---- */
 
-static void fill_reply(request *r, const job *one)
+void jobs_answer(asker *a)
 {
-    metrics *counters = &r->service->metrics;
-    if (one->state == DONE && one->question.text) {
-        static const char *const names[] = {"hit", "table", "miss"};
-        cache_result result = one->found             ? CACHE_HIT
-                              : one->solve.tabulated ? CACHE_MISS
-                                                     : CACHE_TABLE;
-        atomic_fetch_add(&counters->schedules[result], 1);
-        reply_schedule(r, body_retain(one->body), one->question.schedule_id, names[result]);
-    } else if (one->state == DONE) {
-        reply_body(r, 200, body_retain(one->body));
-    } else {
-        reply_error(r, &one->error);
-    }
+    http_answer(a->request);
+    remat_question_clear(&a->question);
+    free(a);
 }
 
-static void drop_waiter(job *one, request *r)
+static void send_away(asker *a)
 {
-    DL_DELETE(one->waiters, r);
+    reply_refuse(a->request, REMAT_PROBLEM_STOPPING, "", "the server is stopping; ask again");
+    jobs_answer(a);
+}
+
+static void drop_waiter(job *one, asker *a)
+{
+    DL_DELETE(one->waiters, a);
     one->jobs->n_waiting--;
-    r->job = NULL;
 }
 
 void job_answer_waiters(job *one)
 {
-    request *r, *next;
-    DL_FOREACH_SAFE(one->waiters, r, next)
+    asker *a, *next;
+    DL_FOREACH_SAFE(one->waiters, a, next)
     {
-        drop_waiter(one, r);
-        fill_reply(r, one);
-        http_answer(r);
+        drop_waiter(one, a);
+        if (one->state == DONE)
+            reply_answer(a->request, one->question.kind, one->question.id, body_retain(one->body),
+                         one->solve.cache);
+        else
+            reply_error(a->request, &one->error);
+        jobs_answer(a);
     }
 }
 
-static void answer_busy(request *r, remat_problem_type type, const char *message)
+static void acknowledge(job *one, asker *a)
 {
-    remat_error error;
-    remat_fail(&error, REMAT_OK, NULL, "%s", message);
-    reply_problem(r, type, &error);
-    r->reply.retry_after = RETRY_SECONDS;
-    http_answer(r);
-}
-
-static void acknowledge(job *one, request *r)
-{
-    drop_waiter(one, r);
+    request *r = a->request;
+    drop_waiter(one, a);
     reply_body(r, 202, body_from_json(job_json(one), false));
     snprintf(r->reply.location, sizeof r->reply.location, "/v1/jobs/%s", one->id);
     r->reply.retry_after = 1;
-    http_answer(r);
+    jobs_answer(a);
 }
 
 void job_answer_acknowledgements(job *one)
 {
-    request *r, *next;
-    DL_FOREACH_SAFE(one->waiters, r, next)
+    asker *a, *next;
+    DL_FOREACH_SAFE(one->waiters, a, next)
     {
-        if (!r->awaits_acknowledgement)
+        if (!a->awaits_acknowledgement)
             continue;
         if (!one->save_status) {
-            acknowledge(one, r);
+            acknowledge(one, a);
             continue;
         }
-        drop_waiter(one, r);
-        reply_error(r, &one->save_error);
-        http_answer(r);
+        drop_waiter(one, a);
+        reply_error(a->request, &one->save_error);
+        jobs_answer(a);
     }
 }
 
 void job_send_away(job *one)
 {
-    request *r, *next;
-    DL_FOREACH_SAFE(one->waiters, r, next)
+    asker *a, *next;
+    DL_FOREACH_SAFE(one->waiters, a, next)
     {
-        drop_waiter(one, r);
-        answer_busy(r, REMAT_PROBLEM_STOPPING, "the server is stopping; ask again");
+        drop_waiter(one, a);
+        send_away(a);
     }
 }
 
 /* ---- waiting ---- */
 
-static void expire(job *one, request *r)
+static void expire(job *one, asker *a)
 {
-    if (one->tradeoff) {
-        drop_waiter(one, r);
-        answer_busy(r, REMAT_PROBLEM_BUSY,
-                    "the table of this curve is still being made; ask again");
-        return;
-    }
-    r->awaits_acknowledgement = true;
+    a->awaits_acknowledgement = true;
     one->acknowledged = true;
     job_refresh_state(one); /* which is what other processes will say of it */
     if (one->saved_state >= 0)
-        acknowledge(one, r);
+        acknowledge(one, a);
     else
         job_save(one);
 }
@@ -174,26 +159,25 @@ static void on_tick(uv_timer_t *timer)
     uint64_t now = uv_hrtime();
     for (job *one = j->by_key, *after; one; one = after) {
         after = one->by_key.next;
-        request *r, *next;
-        DL_FOREACH_SAFE(one->waiters, r, next)
+        asker *a, *next;
+        DL_FOREACH_SAFE(one->waiters, a, next)
         {
-            if (now >= r->deadline && !r->awaits_acknowledgement)
-                expire(one, r);
+            if (now >= a->deadline && !a->awaits_acknowledgement)
+                expire(one, a);
         }
     }
     if (j->n_waiting == 0)
         uv_timer_stop(timer);
 }
 
-static void add_waiter(job *one, request *r, double wait)
+static void add_waiter(job *one, asker *a)
 {
     jobs *j = one->jobs;
-    r->job = one;
-    r->deadline = uv_hrtime() + (uint64_t)(wait * 1e9);
-    DL_APPEND(one->waiters, r);
+    a->deadline = uv_hrtime() + (uint64_t)(a->wait * 1e9);
+    DL_APPEND(one->waiters, a);
     j->n_waiting++;
-    if (wait <= 0)
-        expire(one, r);
+    if (a->wait <= 0)
+        expire(one, a);
     if (!uv_is_active((uv_handle_t *)&j->timer))
         uv_timer_start(&j->timer, on_tick, TICK_MILLISECONDS, TICK_MILLISECONDS);
 }
@@ -216,94 +200,53 @@ static bool job_start(job *one)
     return false;
 }
 
-static bool refuse_while_stopping(const jobs *j, request *r)
+/* A job of its own for an asker, counted among the unfinished solves of the client. NULL: the
+ * request has its reply. */
+static job *job_for(jobs *j, asker *a)
 {
-    if (j->stopping)
-        answer_busy(r, REMAT_PROBLEM_STOPPING, "the server is stopping; ask again");
-    return j->stopping;
-}
-
-/* A job of its own for r, counted among the unfinished solves of its client. NULL: r is answered. */
-static job *job_for(jobs *j, request *r, const char *key, double cost)
-{
-    remat_error error;
-    if (!limits_start_job(j->service->limits, r->client, r->most_jobs)) {
-        remat_fail(&error, REMAT_TOO_LARGE, NULL,
-                   "the client has %u unfinished solves, as many as it may", r->most_jobs);
-        reply_problem(r, REMAT_PROBLEM_RATE_LIMITED, &error);
+    request *r = a->request;
+    limits *counts = j->service->limits;
+    if (!limits_start_job(counts, r->client, r->most_jobs)) {
+        reply_refuse(r, REMAT_PROBLEM_RATE_LIMITED, "",
+                     "the client has %u unfinished solves, as many as it may", r->most_jobs);
         r->reply.retry_after = RETRY_SECONDS;
-        http_answer(r);
         return NULL;
     }
-    job *one = job_new(j, NULL, key, cost);
-    if (one) {
-        memcpy(one->owner, r->client, CLIENT_SIZE);
-        return one;
+    job *one = job_new(j, NULL, a->question.id, a->cost);
+    if (!one) {
+        limits_end_job(counts, r->client);
+        reply_refuse(r, REMAT_PROBLEM_BUSY, "", "the server has no memory left; ask again");
+        return NULL;
     }
-    limits_end_job(j->service->limits, r->client);
-    answer_busy(r, REMAT_PROBLEM_BUSY, "the server has no memory left; ask again");
+    memcpy(one->owner, r->client, CLIENT_SIZE);
+    one->question = a->question;
+    a->question = (remat_question){.text = NULL};
+    if (job_start(one))
+        return one;
+    reply_refuse(r, REMAT_PROBLEM_BUSY, "", "too many solves are waiting; ask again");
     return NULL;
 }
 
-static void answer_full(request *r)
+void jobs_ask(jobs *j, asker *a)
 {
-    answer_busy(r, REMAT_PROBLEM_BUSY, "too many solves are waiting; ask again");
-}
-
-void jobs_ask(jobs *j, request *r, question *q, double cost, double wait)
-{
-    if (refuse_while_stopping(j, r)) {
-        question_clear(q);
+    const remat_question *q = &a->question;
+    if (j->stopping) {
+        send_away(a);
         return;
     }
     /* The question may have been answered between the look into the store and now. */
-    body *b = engine_recall_schedule(j->service->engine, q->schedule_id);
-    if (b) {
-        atomic_fetch_add(&j->service->metrics.schedules[CACHE_HIT], 1);
-        reply_schedule(r, b, q->schedule_id, "hit");
-        question_clear(q);
-        http_answer(r);
-        return;
-    }
-    job *one = job_of_key(j, q->schedule_id);
-    if (one) {
+    body *b = engine_recall(j->service->engine, q->id);
+    job *one = b ? NULL : job_of_key(j, q->id);
+    if (b)
+        reply_answer(a->request, q->kind, q->id, b, CACHE_HIT);
+    else if (one)
         atomic_fetch_add(&j->service->metrics.coalesced, 1);
-        question_clear(q);
-    } else if ((one = job_for(j, r, q->schedule_id, cost)) != NULL) {
-        one->question = *q;
-        if (!job_start(one)) {
-            answer_full(r);
-            return;
-        }
-    } else {
-        question_clear(q);
-        return;
-    }
-    add_waiter(one, r, wait);
-}
-
-void jobs_ask_tradeoff(jobs *j, request *r, known_profile *profile, const char *hash,
-                       remat_tradeoff_request *tradeoff, double cost, double wait)
-{
-    char key[2 * REMAT_ID_SIZE];
-    bool refused = refuse_while_stopping(j, r);
-    snprintf(key, sizeof key, "tradeoff %s", hash);
-    job *one = refused ? NULL : job_of_key(j, key);
+    else
+        one = job_for(j, a);
     if (one)
-        atomic_fetch_add(&j->service->metrics.coalesced, 1);
-    job *own = one || refused ? NULL : job_for(j, r, key, cost);
-    if (!own) {
-        engine_profile_release(profile);
-        free(tradeoff);
-    } else {
-        own->profile = profile;
-        own->tradeoff = tradeoff;
-        one = job_start(own) ? own : NULL;
-        if (!one)
-            answer_full(r);
-    }
-    if (one)
-        add_waiter(one, r, wait);
+        add_waiter(one, a);
+    else
+        jobs_answer(a);
 }
 
 /* ---- the rest ---- */

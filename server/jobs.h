@@ -25,13 +25,25 @@ void jobs_wake(jobs *j, const char *key);
 /* Writes what could not be written when it came about. */
 void jobs_save_again(jobs *j);
 
-/* Solves q (taken) for r, which waits that many seconds. cost orders the queue. */
-void jobs_ask(jobs *j, request *r, question *q, double cost, double wait);
+/* One who asks a question, from the reading of the request to its answer. */
+enum { BODY_NAME_SIZE = REMAT_ID_SIZE + 16 };
 
-/* The same for a trade-off; both are taken. Its asker is answered or told to come again; it is not
- * durable. hash: of the request's body. */
-void jobs_ask_tradeoff(jobs *j, request *r, known_profile *profile, const char *hash,
-                       remat_tradeoff_request *tradeoff, double cost, double wait);
+typedef struct asker {
+    request *request;
+    remat_question question;
+    double cost, wait;              /* cost orders the queue; seconds */
+    char body_name[BODY_NAME_SIZE]; /* the request's body is remembered by it; "": not at all */
+    /* The jobs' own. */
+    struct asker *prev, *next;
+    uint64_t deadline; /* uv_hrtime */
+    bool awaits_acknowledgement;
+} asker;
+
+/* Solves the question; answers the request, or promises an answer when the wait is over. Takes the
+ * asker, which was malloc'ed. */
+void jobs_ask(jobs *j, asker *a);
+/* The request of an asker has its reply: sends it and frees the asker. */
+void jobs_answer(asker *a);
 
 /* NULL: memory knows no such job (the store may). */
 json_t *jobs_describe(jobs *j, const char *job_id);

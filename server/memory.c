@@ -4,7 +4,12 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-enum { LOOK_MILLISECONDS = 1000, STIRRING = 1 << 20, MAPPED_FROM = 1 << 18 };
+enum {
+    LOOK_MILLISECONDS = 1000,
+    STIRRING = 1 << 20,
+    MAPPED_FROM = 1 << 18,
+    CONSOLIDATED_FROM = 1 << 17
+};
 
 struct memory {
     queue *queue;
@@ -95,6 +100,16 @@ void memory_give(memory *m, uint64_t bytes)
     atomic_fetch_sub(&m->used, bytes);
     if (bytes >= STIRRING)
         memory_stir(m);
+}
+
+/* malloc_trim leaves the top of every arena but the first: a chunk of the size at which glibc
+ * consolidates takes it back when it is freed. */
+void memory_settle(void)
+{
+#ifdef __GLIBC__
+    void *volatile chunk = malloc(CONSOLIDATED_FROM);
+    free(chunk);
+#endif
 }
 
 void memory_stir(memory *m)

@@ -27,5 +27,7 @@ void memory_give(memory *m, uint64_t bytes);
 
 /* Much has been freed, or is about to be: within a second or two the system gets it back. */
 void memory_stir(memory *m);
+/* This thread has freed much of what it allocated: memory_stir reaches that too. */
+void memory_settle(void);
 
 #endif

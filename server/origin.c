@@ -1,6 +1,6 @@
 #include "origin.h"
 
-#include "routes.h"
+#include "reply.h"
 #include "service.h"
 
 #include <arpa/inet.h>
@@ -82,18 +82,12 @@ bool origin_allow(request *r)
     const config *c = &r->service->config;
     const char *host = connection_head(r->connection)->host, *origin = http_header(r, "Origin");
     bool changes = strcmp(r->method, "GET") != 0 && strcmp(r->method, "HEAD") != 0;
-    remat_error error;
-    if (host && !is_served(c, host)) {
-        remat_fail(&error, REMAT_INVALID, "Host",
-                   "Host is \"%.80s\", a name that this server does not have; --host gives it one",
-                   host);
-        reply_problem(r, REMAT_PROBLEM_MISDIRECTED, &error);
-        return false;
-    }
+    if (host && !is_served(c, host))
+        return reply_refuse(
+            r, REMAT_PROBLEM_MISDIRECTED, "Host",
+            "Host is \"%.80s\", a name that this server does not have; --host gives it one", host);
     if (!changes || !origin || is_own(c, origin, host))
         return true;
-    remat_fail(&error, REMAT_INVALID, "Origin",
-               "Origin is \"%.80s\"; pages of other origins may only read", origin);
-    reply_problem(r, REMAT_PROBLEM_FOREIGN_ORIGIN, &error);
-    return false;
+    return reply_refuse(r, REMAT_PROBLEM_FOREIGN_ORIGIN, "Origin",
+                        "Origin is \"%.80s\"; pages of other origins may only read", origin);
 }

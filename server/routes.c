@@ -8,67 +8,7 @@ enum {
     SMALL_BODY = 1 << 20, /* bytes of a body that holds no profile and no operations */
     SMALL_BODY_VALUES = 100000,
     LARGE_WORK = 1 << 20, /* bytes of a body whose work takes long; compressed: a 1024th of it */
-    TREES = 2,            /* a profile's tree, and again while it is checked as it will be stored */
-    BUSY_RETRY_SECONDS = 2,
-    AWAY_RETRY_SECONDS = 2
 };
-
-/* ---- replies ---- */
-
-void reply_body(request *r, int status, body *b)
-{
-    if (!b) {
-        remat_error error;
-        remat_fail_memory(&error);
-        reply_problem(r, REMAT_PROBLEM_INTERNAL, &error);
-        return;
-    }
-    r->reply.status = status;
-    r->reply.body = b;
-}
-
-void reply_problem(request *r, remat_problem_type type, const remat_error *error)
-{
-    r->reply = (reply){.status = remat_problem_status(type),
-                       .body = body_from_json(remat_problem_encode(type, error), false),
-                       .content_type = "application/problem+json",
-                       .retry_after = type == REMAT_PROBLEM_STORAGE_AWAY ? AWAY_RETRY_SECONDS : 0};
-}
-
-void reply_error(request *r, const remat_error *error)
-{
-    reply_problem(r, remat_problem_of(error), error);
-}
-
-void reply_profile_error(request *r, const remat_error *error, bool whole_body)
-{
-    bool profile =
-        error->status == REMAT_INVALID && (whole_body || strncmp(error->field, "profile.", 8) == 0);
-    reply_problem(r, profile ? REMAT_PROBLEM_INVALID_PROFILE : remat_problem_of(error), error);
-}
-
-void make_immutable(request *r, const char *id)
-{
-    r->reply.immutable = true;
-    snprintf(r->reply.etag, sizeof r->reply.etag, "\"%.64s\"", id);
-}
-
-void reply_schedule(request *r, body *b, const char *schedule_id, const char *cache)
-{
-    reply_body(r, 200, b);
-    if (r->reply.status != 200)
-        return;
-    make_immutable(r, schedule_id);
-    r->reply.immutable = strcmp(r->method, "POST") != 0;
-    snprintf(r->reply.location, sizeof r->reply.location, "/v1/schedules/%s", schedule_id);
-    r->reply.cache = cache;
-}
-
-body *page_body(const char *name, json_t *list, const char *next)
-{
-    return body_from_json(json_pack("{s:o, s:s?}", name, list ? list : json_null(), "next", next),
-                          true);
-}
 
 /* ---- work on the pool ---- */
 
@@ -76,16 +16,8 @@ static void light_work(task *t)
 {
     request *r = (request *)((char *)t - offsetof(request, task));
     r->work(r);
-}
-
-void reply_busy(request *r)
-{
-    remat_error error;
-    body_release(r->reply.body);
-    remat_fail(&error, REMAT_TOO_LARGE, NULL,
-               "the bodies of other requests take the memory that there is for them");
-    reply_problem(r, REMAT_PROBLEM_BUSY, &error);
-    r->reply.retry_after = BUSY_RETRY_SECONDS;
+    if (r->held > LARGE_WORK)
+        memory_settle();
 }
 
 static void light_done(task *t)
@@ -115,43 +47,49 @@ bool start_work(request *r, void (*work)(request *r), void (*after)(request *r))
 
 /* ---- the table ---- */
 
-typedef bool (*handler)(request *r);
+/* What answers: on the loop, or, where it takes a while, on a pool thread. */
+typedef struct handler {
+    bool (*loop)(request *r);
+    void (*work)(request *r);
+} handler;
 
-typedef enum id_kind { NO_ID, HEX_64, HEX_32, FILE_NAME } id_kind;
+#define LOOP(name)                                                                                 \
+    {                                                                                              \
+        .loop = name                                                                               \
+    }
+#define WORK(name)                                                                                 \
+    {                                                                                              \
+        .work = name                                                                               \
+    }
 
 typedef struct route {
-    const char *prefix, *suffix; /* around the id */
-    const char *name;            /* for metrics and the OpenAPI document */
-    id_kind id;
+    const char *path; /* with {id} or {file}; also its name for metrics */
     handler get, post, delete;
     bool open;  /* to everybody, without a token */
     bool large; /* its bodies hold profiles or operations */
 } route;
 
 static const route routes[] = {
-    {"/healthz", "", "/healthz", NO_ID, get_health, NULL, NULL, true, false},
-    {"/readyz", "", "/readyz", NO_ID, get_ready, NULL, NULL, true, false},
-    {"/metrics", "", "/metrics", NO_ID, get_metrics, NULL, NULL, false, false},
-    {"/openapi.json", "", "/openapi.json", NO_ID, get_openapi, NULL, NULL, false, false},
-    {"/", "", "/", NO_ID, get_root, NULL, NULL, true, false},
-    {"/page/", "", "/page/{file}", FILE_NAME, get_page_file, NULL, NULL, true, false},
-    {"/v1/profiles", "", "/v1/profiles", NO_ID, list_profiles, post_profile, NULL, false, true},
-    {"/v1/profiles/", "", "/v1/profiles/{id}", HEX_64, get_profile, NULL, delete_profile, false,
-     false},
-    {"/v1/schedules", "", "/v1/schedules", NO_ID, list_schedules, post_schedule, NULL, false, true},
-    {"/v1/schedules/", "", "/v1/schedules/{id}", HEX_64, get_schedule, NULL, NULL, false, false},
-    {"/v1/schedules/", "/timeline", "/v1/schedules/{id}/timeline", HEX_64, get_timeline, NULL, NULL,
-     false, false},
-    {"/v1/schedules/", "/measurements", "/v1/schedules/{id}/measurements", HEX_64,
-     list_measurements, post_measurement, NULL, false, false},
-    {"/v1/tradeoffs", "", "/v1/tradeoffs", NO_ID, NULL, post_tradeoff, NULL, false, true},
-    {"/v1/simulations", "", "/v1/simulations", NO_ID, NULL, post_simulation, NULL, false, true},
-    {"/v1/snapshots", "", "/v1/snapshots", NO_ID, NULL, post_snapshots, NULL, false, false},
-    {"/v1/solvers", "", "/v1/solvers", NO_ID, get_solvers, NULL, NULL, false, false},
-    {"/v1/jobs", "", "/v1/jobs", NO_ID, list_jobs, NULL, NULL, false, false},
-    {"/v1/jobs/", "", "/v1/jobs/{id}", HEX_32, get_job, NULL, delete_job, false, false},
-    {"/v1/jobs/", "/events", "/v1/jobs/{id}/events", HEX_32, get_job_events, NULL, NULL, false,
-     false},
+    {"/healthz", .get = LOOP(get_health), .open = true},
+    {"/readyz", .get = WORK(get_ready), .open = true},
+    {"/metrics", .get = LOOP(get_metrics)},
+    {"/openapi.json", .get = LOOP(get_openapi)},
+    {"/", .get = LOOP(get_root), .open = true},
+    {"/page/{file}", .get = LOOP(get_page_file), .open = true},
+    {"/v1/profiles", .get = WORK(list_profiles), .post = WORK(post_profile), .large = true},
+    {"/v1/profiles/{id}", .get = WORK(get_profile), .delete = WORK(delete_profile)},
+    {"/v1/schedules", .get = WORK(list_schedules), .post = LOOP(post_schedule), .large = true},
+    {"/v1/schedules/{id}", .get = LOOP(get_schedule)},
+    {"/v1/schedules/{id}/timeline", .get = WORK(get_timeline)},
+    {"/v1/schedules/{id}/measurements", .get = WORK(list_measurements),
+     .post = WORK(post_measurement)},
+    {"/v1/tradeoffs", .post = LOOP(post_tradeoff), .large = true},
+    {"/v1/simulations", .post = WORK(post_simulation), .large = true},
+    {"/v1/snapshots", .post = WORK(post_snapshots)},
+    {"/v1/solvers", .get = LOOP(get_solvers)},
+    {"/v1/jobs", .get = LOOP(list_jobs)},
+    {"/v1/jobs/{id}", .get = LOOP(get_job), .delete = LOOP(delete_job)},
+    {"/v1/jobs/{id}/events", .get = LOOP(get_job_events)},
 };
 enum { N_ROUTES = sizeof routes / sizeof *routes };
 
@@ -160,70 +98,68 @@ const char *const *routes_names(size_t *ret_count)
     static const char *names[N_ROUTES + 1];
     names[0] = "unknown";
     for (size_t i = 0; i < N_ROUTES; i++)
-        names[i + 1] = routes[i].name;
+        names[i + 1] = routes[i].path;
     *ret_count = N_ROUTES + 1;
     return names;
 }
 
-/* The same for a route whose id is the name of a file. */
-static bool matches_file(const route *one, const char *path, char id[REMAT_ID_SIZE])
-{
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
-    size_t prefix = strlen(one->prefix), length = strlen(path);
-    if (length <= prefix || length - prefix >= REMAT_ID_SIZE ||
-        memcmp(path, one->prefix, prefix) != 0 || strspn(path + prefix, plain) != length - prefix)
-        return false;
-    memcpy(id, path + prefix, length - prefix + 1);
-    return true;
-}
-
-/* Whether path is of the route, and the id in it. */
+/* Whether path is of the route, and what stands in it for {id} or {file}: ids of jobs have 32
+ * digits, others 64. */
 static bool matches(const route *one, const char *path, char id[REMAT_ID_SIZE])
 {
-    size_t prefix = strlen(one->prefix), length = strlen(path), suffix = strlen(one->suffix);
-    size_t digits = one->id == HEX_64 ? 64 : one->id == HEX_32 ? 32 : 0;
-    if (one->id == FILE_NAME)
-        return matches_file(one, path, id);
-    if (length != prefix + digits + suffix || memcmp(path, one->prefix, prefix) != 0 ||
-        memcmp(path + length - suffix, one->suffix, suffix) != 0)
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+    size_t prefix = strcspn(one->path, "{");
+    const char *brace = one->path + prefix;
+    if (!*brace)
+        return strcmp(path, one->path) == 0;
+    if (strncmp(path, one->path, prefix) != 0)
         return false;
-    if (strspn(path + prefix, "0123456789abcdef") < digits)
+    bool file = brace[1] == 'f';
+    size_t digits = strncmp(one->path, "/v1/jobs/", 9) == 0 ? 32 : 64;
+    size_t length = strspn(path + prefix, file ? plain : "0123456789abcdef");
+    if ((file ? length < 1 || length >= REMAT_ID_SIZE : length != digits) ||
+        strcmp(path + prefix + length, strchr(brace, '}') + 1) != 0)
         return false;
-    memcpy(id, path + prefix, digits);
-    id[digits] = '\0';
+    memcpy(id, path + prefix, length);
+    id[length] = '\0';
     return true;
 }
 
-static handler handler_of(const route *one, const char *method)
+static bool is_handled(const handler *one)
 {
-    if (strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0)
-        return one->get;
-    if (strcmp(method, "POST") == 0)
-        return one->post;
-    return strcmp(method, "DELETE") == 0 ? one->delete : NULL;
+    return one->loop || one->work;
+}
+
+static const handler *handler_of(const route *one, const char *method)
+{
+    static const handler none = {0};
+    return strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0 ? &one->get
+           : strcmp(method, "POST") == 0                             ? &one->post
+           : strcmp(method, "DELETE") == 0                           ? &one->delete
+                                                                     : &none;
 }
 
 bool routes_find(request *r, const char *path)
 {
-    remat_error error;
     for (unsigned i = 0; i < N_ROUTES; i++) {
         const route *one = &routes[i];
         if (!matches(one, path, r->id))
             continue;
         r->route = i + 1;
-        if (handler_of(one, r->method))
+        if (is_handled(handler_of(one, r->method)))
             return true;
         static const char *const allowed[] = {"", "GET, HEAD", "POST", "GET, HEAD, POST",
                                               "GET, HEAD, DELETE"};
-        remat_fail(&error, REMAT_INVALID, NULL, "%s does not take %s", one->name, r->method);
-        reply_problem(r, REMAT_PROBLEM_METHOD_NOT_ALLOWED, &error);
-        r->reply.allow = allowed[one->delete ? 4 : (one->get != NULL) + 2 * (one->post != NULL)];
+        reply_refuse(r, REMAT_PROBLEM_METHOD_NOT_ALLOWED, "", "%s does not take %s", one->path,
+                     r->method);
+        r->reply.allow =
+            allowed[is_handled(&one->delete) ? 4
+                                             : is_handled(&one->get) + 2 * is_handled(&one->post)];
         return false;
     }
-    remat_fail(&error, REMAT_NOT_FOUND, NULL,
-               "there is nothing at this path; ids are 64 (jobs: 32) lower-case hex digits");
-    reply_problem(r, REMAT_PROBLEM_NOT_FOUND, &error);
-    return false;
+    return reply_refuse(r, REMAT_PROBLEM_NOT_FOUND, "",
+                        "there is nothing at this path; ids are 64 (jobs: 32) lower-case hex "
+                        "digits");
 }
 
 unsigned routes_scope(const request *r)
@@ -232,7 +168,7 @@ unsigned routes_scope(const request *r)
     if (one->open)
         return SCOPE_NONE;
     if (strcmp(r->method, "DELETE") == 0)
-        return one->delete == delete_job ? SCOPE_SOLVE : SCOPE_ADMIN;
+        return one->delete.loop == delete_job ? SCOPE_SOLVE : SCOPE_ADMIN;
     return strcmp(r->method, "POST") == 0 ? SCOPE_SOLVE : SCOPE_READ;
 }
 
@@ -249,7 +185,8 @@ uint64_t routes_body_limit(const request *r)
 
 bool routes_dispatch(request *r)
 {
-    return handler_of(&routes[r->route - 1], r->method)(r);
+    const handler *one = handler_of(&routes[r->route - 1], r->method);
+    return one->loop ? one->loop(r) : start_work(r, one->work, NULL);
 }
 
 /* ---- bodies ---- */
@@ -305,7 +242,7 @@ remat_status parse_content(request *r, json_t **ret_json, remat_error *error)
     remat_status status = r->coding[0] ? decode_content(r, &scan, &decoded, &length, error)
                                        : remat_json_scan_feed(&scan, text, length, error);
     if (!status)
-        status = take_memory(r, TREES * (scan.tree_bytes + length), error);
+        status = take_memory(r, scan.tree_bytes + length, error);
     if (!status)
         status = remat_json_load(decoded ? decoded : text, length, ret_json, error);
     free(decoded);

@@ -24,15 +24,4 @@ bool routes_dispatch(request *r);
 /* Names for metrics; index 0 is "unknown". */
 const char *const *routes_names(size_t *ret_count);
 
-/* Fills r->reply with a problem. */
-void reply_problem(request *r, remat_problem_type type, const remat_error *error);
-/* The problem that a failed call amounts to. */
-void reply_error(request *r, const remat_error *error);
-/* 503: other requests have the memory. What reply there was is dropped. */
-void reply_busy(request *r);
-/* Takes the body; NULL becomes a problem. */
-void reply_body(request *r, int status, body *b);
-/* A schedule, with what caches need to know. Takes the body. */
-void reply_schedule(request *r, body *b, const char *schedule_id, const char *cache);
-
 #endif

@@ -1,6 +1,6 @@
 #include "streams.h"
 
-#include "routes.h"
+#include "reply.h"
 #include "service.h"
 
 #include <stdio.h>

@@ -100,10 +100,8 @@ void subject_time_unit(struct cli *cli, const struct subject *subject, char ret_
 /* ---- local.c ---- */
 
 /* What the server would answer, computed in this process. question: as sent, without subject. */
-remat_status local_schedule(struct cli *cli, const struct subject *subject, const json_t *question,
-                            json_t **ret_answer, remat_error *error);
-remat_status local_tradeoffs(struct cli *cli, const struct subject *subject, const json_t *question,
-                             json_t **ret_answer, remat_error *error);
+remat_status local_answer(struct cli *cli, const struct subject *subject, const json_t *question,
+                          remat_request_kind kind, json_t **ret_answer, remat_error *error);
 
 /* ---- summary.c ---- */
 

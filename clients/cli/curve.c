@@ -148,7 +148,7 @@ static int curve_there(struct cli *cli, const struct subject *s, const json_t *q
 static int curve_here(struct cli *cli, const struct subject *s, const json_t *question)
 {
     json_t *answer = NULL;
-    if (local_tradeoffs(cli, s, question, &answer, &cli->error))
+    if (local_answer(cli, s, question, REMAT_ASK_TRADEOFF, &answer, &cli->error))
         return cli_failed(cli);
     int code = print_curve(cli, s, answer, NULL);
     json_decref(answer);

@@ -69,15 +69,13 @@ static void free_table(void *data, remat_held_table held)
     remat_table_free((remat_table *)held.table);
 }
 
-static remat_status gather(room *r, const remat_question *asked, remat_error *error)
+static remat_status gather(room *r, const remat_question *q, remat_error *error)
 {
     const remat_host host = {.memory_limit = memory_limit()};
-    const remat_problem problem = {.profile = r->subject->profile,
-                                   .link = asked->way.given ? &asked->way.link : NULL,
-                                   .options = asked->options,
-                                   .max_budget = asked->budget};
+    const remat_problem problem =
+        remat_question_problem(q, r->subject->profile, r->subject->store_all_peak);
     r->source = (remat_table_source){.data = r, .get = make_table, .release = free_table};
-    return remat_portfolio_gather(asked->solver, &problem, &host, &r->source, &r->portfolio, error);
+    return remat_portfolio_gather(q->solver, &problem, &host, &r->source, &r->portfolio, error);
 }
 
 /* The question with its subject in it, as the decoders of requests want it. */
@@ -91,7 +89,7 @@ static json_t *with_id(const json_t *question, const struct subject *subject)
     return request;
 }
 
-/* ---- schedules ---- */
+/* ---- answers ---- */
 
 static int64_t now_milliseconds(void)
 {
@@ -104,40 +102,25 @@ static remat_status take_answer(json_t *json, json_t **ret_answer, remat_error *
     return json ? REMAT_OK : remat_fail_memory(error);
 }
 
-/* The id the server would give: the digest of the question in its one spelling. */
-static remat_status schedule_id(const remat_question *asked, char ret_id[REMAT_ID_SIZE],
+static remat_status solve_bytes(room *r, const remat_question *q, json_t **ret_answer,
                                 remat_error *error)
 {
-    json_t *question = remat_question_encode(asked);
-    char *text = question ? remat_json_text(question) : NULL;
-    json_decref(question);
-    if (!text)
-        return remat_fail_memory(error);
-    remat_sha256_hex(text, strlen(text), ret_id);
-    free(text);
-    return REMAT_OK;
-}
-
-static remat_status solve_bytes(room *r, const remat_question *asked, const char *id,
-                                json_t **ret_answer, remat_error *error)
-{
     remat_schedule schedule;
-    const remat_problem problem = {.profile = r->subject->profile,
-                                   .link = asked->way.given ? &asked->way.link : NULL};
+    const remat_problem problem =
+        remat_question_problem(q, r->subject->profile, r->subject->store_all_peak);
     const remat_host host = {.data = r, .progress = on_progress};
-    remat_status status = gather(r, asked, error);
+    remat_status status = gather(r, q, error);
     r->label = "improving";
     if (!status)
-        status = remat_portfolio_schedule(&r->portfolio, &problem, asked->budget, asked->alignment,
-                                          asked->effort, &host, &schedule, error);
+        status = remat_portfolio_schedule(&r->portfolio, &problem, q->budget, q->alignment,
+                                          q->effort, &host, &schedule, error);
     if (status)
         return status;
-    const remat_schedule_answer answer = {.schedule_id = id,
-                                          .question = asked,
+    const remat_schedule_answer answer = {.question = q,
                                           .profile = r->subject->profile,
                                           .schedule = &schedule,
                                           .store_all_peak = r->subject->store_all_peak,
-                                          .candidates = asked->solver ? NULL : r->portfolio.tables,
+                                          .candidates = q->solver ? NULL : r->portfolio.tables,
                                           .n_candidates = r->portfolio.n,
                                           .solve_seconds =
                                               clock_seconds(CLOCK_MONOTONIC) - r->start,
@@ -147,8 +130,19 @@ static remat_status solve_bytes(room *r, const remat_question *asked, const char
     return status;
 }
 
-static remat_status solve_pebbles(room *r, const remat_question *asked, const char *id,
-                                  json_t **ret_answer, remat_error *error)
+static remat_status solve_tradeoff(room *r, const remat_question *q, json_t **ret_answer,
+                                   remat_error *error)
+{
+    const struct subject *s = r->subject;
+    remat_status status = gather(r, q, error);
+    return status ? status
+                  : take_answer(remat_answer_tradeoff(q, s->profile, s->store_all_peak,
+                                                      r->portfolio.tables, r->portfolio.n),
+                                ret_answer, error);
+}
+
+static remat_status solve_pebbles(room *r, const remat_question *q, json_t **ret_answer,
+                                  remat_error *error)
 {
     const remat_host host = {.data = r, .progress = on_progress, .memory_limit = memory_limit()};
     remat_pebble_problem problem;
@@ -157,21 +151,19 @@ static remat_status solve_pebbles(room *r, const remat_question *asked, const ch
     uint32_t edge, depth;
     double updates;
     remat_status status =
-        remat_pebble_problem_of(r->subject->profile, &asked->options, &problem, error);
+        remat_pebble_problem_of(r->subject->profile, &q->options, &problem, error);
     if (status)
         return status;
-    uint32_t slots = (uint32_t)asked->budget;
+    uint32_t slots = (uint32_t)q->budget;
     remat_pebble_table_plan(NULL, &problem.join, slots, host.memory_limit, &edge, &depth, &updates);
     status = remat_pebble_table_new(problem.join.k, edge, depth, &host, &table, error);
     if (!status)
         status = remat_pebble_solve(table, &problem, slots, &schedule, error);
     if (!status) {
-        const remat_pebble_answer answer = {.schedule_id = id,
-                                            .profile_id = asked->profile_id,
+        const remat_pebble_answer answer = {.question = q,
                                             .profile = r->subject->profile,
                                             .problem = &problem,
                                             .schedule = &schedule,
-                                            .slots = slots,
                                             .solve_seconds =
                                                 clock_seconds(CLOCK_MONOTONIC) - r->start,
                                             .created = now_milliseconds()};
@@ -183,78 +175,28 @@ static remat_status solve_pebbles(room *r, const remat_question *asked, const ch
     return status;
 }
 
-static remat_status solve(const struct cli *cli, const struct subject *subject,
-                          const remat_question *asked, json_t **ret_answer, remat_error *error)
+remat_status local_answer(struct cli *cli, const struct subject *subject, const json_t *question,
+                          remat_request_kind kind, json_t **ret_answer, remat_error *error)
 {
     room r;
-    char id[REMAT_ID_SIZE];
-    remat_status status = schedule_id(asked, id, error);
-    if (status)
-        return status;
-    room_open(&r, cli, subject);
-    status = remat_pebbles_asked(asked->solver, &asked->options)
-                 ? solve_pebbles(&r, asked, id, ret_answer, error)
-                 : solve_bytes(&r, asked, id, ret_answer, error);
-    room_close(&r);
-    return status;
-}
-
-remat_status local_schedule(struct cli *cli, const struct subject *subject, const json_t *question,
-                            json_t **ret_answer, remat_error *error)
-{
-    remat_schedule_request request;
-    remat_question asked;
+    remat_request request;
+    remat_question q = {.text = NULL};
     json_t *json = with_id(question, subject);
     if (!json)
         return remat_fail_memory(error);
-    remat_status status = remat_schedule_request_decode(json, &request, error);
+    remat_status status = remat_request_decode(json, kind, &request, error);
     if (!status)
         status = remat_question_resolve(&request, subject->id, subject->profile,
-                                        subject->store_all_peak, &asked, error);
-    if (!status)
-        status = solve(cli, subject, &asked, ret_answer, error);
+                                        subject->store_all_peak, &q, error);
+    if (!status) {
+        room_open(&r, cli, subject);
+        status = kind == REMAT_ASK_TRADEOFF ? solve_tradeoff(&r, &q, ret_answer, error)
+                 : remat_pebbles_asked(q.solver, &q.options)
+                     ? solve_pebbles(&r, &q, ret_answer, error)
+                     : solve_bytes(&r, &q, ret_answer, error);
+        room_close(&r);
+    }
+    remat_question_clear(&q);
     json_decref(json);
-    return status;
-}
-
-/* ---- trade-offs ---- */
-
-static remat_status tradeoffs(const struct cli *cli, const struct subject *subject,
-                              const remat_tradeoff_request *request, json_t **ret_answer,
-                              remat_error *error)
-{
-    room r;
-    room_open(&r, cli, subject);
-    const remat_question asked = {.solver = request->subject.solver,
-                                  .options = request->subject.options,
-                                  .budget = subject->store_all_peak,
-                                  .way = request->way};
-    remat_status status = gather(&r, &asked, error);
-    json_t *answer = status
-                         ? NULL
-                         : remat_answer_tradeoff(request, subject->profile, subject->store_all_peak,
-                                                 r.portfolio.tables, r.portfolio.n);
-    room_close(&r);
-    if (status)
-        return status;
-    if (!answer)
-        return remat_fail_memory(error);
-    *ret_answer = answer;
-    return REMAT_OK;
-}
-
-remat_status local_tradeoffs(struct cli *cli, const struct subject *subject, const json_t *question,
-                             json_t **ret_answer, remat_error *error)
-{
-    remat_tradeoff_request *request = malloc(sizeof *request);
-    json_t *json = with_id(question, subject);
-    remat_status status = request && json ? remat_tradeoff_request_decode(json, request, error)
-                                          : remat_fail_memory(error);
-    if (!status)
-        status = remat_subject_link(&request->subject, subject->profile, &request->way, error);
-    if (!status)
-        status = tradeoffs(cli, subject, request, ret_answer, error);
-    json_decref(json);
-    free(request);
     return status;
 }

@@ -86,7 +86,7 @@ static int simulate_here(struct cli *cli, const struct subject *s, const json_t 
                          const json_t *link)
 {
     json_t *answer = NULL;
-    const remat_simulation_request request = {.operations = operations, .subject.link = link};
+    const remat_request request = {.operations = operations, .link = link};
     if (remat_answer_simulation(&request, s->profile, &answer, &cli->error))
         return cli_failed(cli);
     int code = print_answer(cli, answer, NULL);

@@ -40,7 +40,7 @@ static int solve_there(struct cli *cli, const struct subject *s, const json_t *q
 static int solve_here(struct cli *cli, const struct subject *s, const json_t *question)
 {
     json_t *answer = NULL;
-    if (local_schedule(cli, s, question, &answer, &cli->error))
+    if (local_answer(cli, s, question, REMAT_ASK_SCHEDULE, &answer, &cli->error))
         return cli_failed(cli);
     int code = print_answer(cli, answer, NULL, "");
     json_decref(answer);

@@ -62,6 +62,7 @@ static void print_time(const struct cli *cli, const json_t *schedule)
     double makespan = json_get_number(schedule, "makespan");
     double bound = json_get_number(schedule, "lower_bound");
     double overhead = json_get_number(schedule, "overhead");
+    bool own = json_object_get(schedule, "bound_class"); /* an older answer's is its class's */
     if (isnan(overhead))
         summary_line(cli, "makespan", "%s", text_time(makespan, unit, a));
     else
@@ -71,7 +72,7 @@ static void print_time(const struct cli *cli, const json_t *schedule)
     if (!isnan(bound))
         summary_line(cli, "lower bound", "%s, gap %s (%s)", text_time(bound, unit, a),
                      text_percent(json_get_number(schedule, "gap"), b),
-                     json_get_text(schedule, "class"));
+                     json_get_text(schedule, own ? "bound_class" : "class"));
 }
 
 void summary_print(const struct cli *cli, const json_t *schedule, const char *cache)

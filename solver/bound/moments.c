@@ -1,7 +1,5 @@
-#include "bound/moments.h"
+#include "bound/private.h"
 
-#include "bound/flow.h"
-#include "core/arena.h"
 #include "remat/table.h"
 
 #include <math.h>
@@ -10,29 +8,7 @@
 
 enum { TANGENTS = 14, REFINED = 6 };
 
-#define MARGIN 1e-9 /* of what is summed: certifies against the rounding of flows */
 #define UNREACHED UINT32_MAX
-
-struct bound_moments {
-    const remat_profile *profile;
-    uint32_t n, n_values;             /* values: of nodes, then further results */
-    double total, store_all;          /* least times, forward alone and all */
-    double *time, *saved, *workspace; /* by node: the least of any implementation */
-    double *out;                      /* by value */
-    double *again;                    /* by node: time of a run after the moment */
-    uint8_t *role;                    /* by node and its first result, then by further result */
-    uint32_t *from_source, *to_sink;  /* by node of the flow: its arcs */
-    double *weight;                   /* the same: what y = 1 costs */
-    uint32_t first;                   /* moment to look at first */
-    uint32_t *last;                   /* by value, for that */
-    double constant;                  /* cost that no y changes */
-    double capacity;                  /* of the moment: bytes for what is held */
-    bound_flow flow;
-    remat_arena arena;
-};
-
-/* Roles. */
-enum { ANCESTOR = 1, DESCENDANT = 2, NEEDED = 4, READ = 8, RUNS = 16 };
 
 /* A cut at one price: bound = value; as a line in the price, base + held * price. */
 typedef struct tangent {
@@ -44,18 +20,21 @@ typedef struct tangent {
 static void take_least(bound_moments *m, uint32_t v)
 {
     const remat_node *node = &m->profile->nodes[v];
-    double forward = INFINITY, saved = INFINITY, workspace = INFINITY;
+    double forward = INFINITY, saved = INFINITY, workspace = INFINITY, running = INFINITY;
     for (uint32_t k = 0; k <= node->n_alternatives; k++) {
         const remat_alternative cost = remat_implementation(node, k);
         forward = fmin(forward, cost.forward_time);
         saved = fmin(saved, (double)cost.saved_bytes);
         workspace = fmin(workspace, (double)(m->profile->joint ? cost.forward_workspace_bytes
                                                                : cost.backward_workspace_bytes));
+        running = fmin(
+            running, fmin((double)cost.forward_workspace_bytes, (double)cost.save_workspace_bytes));
     }
     m->time[v] = m->again[v] = forward;
     m->out[v] = (double)node->output_bytes;
     m->saved[v] = saved;
     m->workspace[v] = workspace;
+    m->running[v] = running;
 }
 
 /* A value without the graph inputs. */
@@ -189,13 +168,14 @@ remat_status bound_moments_new(const remat_profile *profile, bound_moments **ret
     m->out = remat_arena_array(&m->arena, m->n_values, sizeof *m->out);
     m->saved = remat_arena_array(&m->arena, n, sizeof *m->saved);
     m->workspace = remat_arena_array(&m->arena, n, sizeof *m->workspace);
+    m->running = remat_arena_array(&m->arena, n, sizeof *m->running);
     m->role = remat_arena_array(&m->arena, m->n_values, sizeof *m->role);
     m->weight = remat_arena_array(&m->arena, choices, sizeof *m->weight);
     m->from_source = remat_arena_array(&m->arena, choices, sizeof *m->from_source);
     m->to_sink = remat_arena_array(&m->arena, choices, sizeof *m->to_sink);
     m->last = remat_arena_array(&m->arena, m->n_values, sizeof *m->last);
-    if (!m->time || !m->again || !m->last || !m->out || !m->saved || !m->workspace || !m->role ||
-        !m->weight || !m->from_source || !m->to_sink || !build_flow(m)) {
+    if (!m->time || !m->again || !m->last || !m->out || !m->saved || !m->workspace || !m->running ||
+        !m->role || !m->weight || !m->from_source || !m->to_sink || !build_flow(m)) {
         bound_moments_free(m);
         return remat_fail_memory(error);
     }
@@ -227,29 +207,30 @@ static void find_relatives(bound_moments *m, uint32_t b)
     const remat_profile *p = m->profile;
     const remat_node *nodes = p->nodes;
     memset(m->role, 0, m->n_values);
-    m->role[b] = ANCESTOR | DESCENDANT; /* both for the walks; taken back by who asks */
+    m->role[b] = BOUND_ANCESTOR | BOUND_DESCENDANT; /* both for the walks; taken back by who asks */
     for (uint32_t v = b; v-- > 0;)
         for (uint32_t c = 0; c < nodes[v].n_consumers; c++)
-            m->role[v] |= m->role[nodes[v].consumers[c]] & ANCESTOR;
+            m->role[v] |= m->role[nodes[v].consumers[c]] & BOUND_ANCESTOR;
     for (uint32_t v = b + 1; v < m->n; v++)
         for (uint32_t i = 0; i < nodes[v].n_inputs; i++)
             if (remat_is_result(p, nodes[v].inputs[i]))
-                m->role[v] |= m->role[remat_value_node(p, nodes[v].inputs[i])] & DESCENDANT;
+                m->role[v] |= m->role[remat_value_node(p, nodes[v].inputs[i])] & BOUND_DESCENDANT;
 }
 
-static void find_roles(bound_moments *m, uint32_t b)
+static void find_roles(bound_moments *m, uint32_t b, bool forward)
 {
     const remat_node *nodes = m->profile->nodes;
     find_relatives(m, b);
-    m->role[b] = DESCENDANT; /* its backward is not to come any more */
+    m->role[b] = BOUND_DESCENDANT; /* its backward is not to come any more */
     for (uint32_t v = 0; v < m->n; v++) {
-        bool after = m->role[v] & ANCESTOR;
+        bool after = m->role[v] & BOUND_ANCESTOR;
         if (!after && v != b)
             continue;
-        uint8_t mark = after ? NEEDED : READ;
-        if (nodes[v].backward_uses_output)
+        uint8_t mark = after ? BOUND_NEEDED : BOUND_READ;
+        bool reads = nodes[v].backward_uses_inputs || (v == b && forward);
+        if (nodes[v].backward_uses_output && !(v == b && forward))
             m->role[v] |= mark;
-        for (uint32_t i = 0; nodes[v].backward_uses_inputs && i < nodes[v].n_inputs; i++)
+        for (uint32_t i = 0; reads && i < nodes[v].n_inputs; i++)
             if (nodes[v].inputs[i] < m->n)
                 m->role[nodes[v].inputs[i]] |= mark;
     }
@@ -262,27 +243,49 @@ static void find_joint_roles(bound_moments *m, uint32_t b)
     const remat_node *node = &p->nodes[b];
     find_relatives(m, b);
     for (uint32_t v = 0; v < m->n; v++) {
-        m->again[v] = m->role[v] & ANCESTOR ? m->time[v] : 0;
-        if (v != b && (m->role[v] & DESCENDANT))
-            m->role[v] |= RUNS;
-        m->role[v] &= (uint8_t)~ANCESTOR; /* nothing is saved for anybody */
+        m->again[v] = m->role[v] & BOUND_ANCESTOR ? m->time[v] : 0;
+        if (v != b && (m->role[v] & BOUND_DESCENDANT))
+            m->role[v] |= BOUND_RUNS;
+        m->role[v] &= (uint8_t)~BOUND_ANCESTOR; /* nothing is saved for anybody */
     }
     for (uint32_t i = 0; i < node->n_inputs; i++)
         if (remat_is_result(p, node->inputs[i]))
-            m->role[value_here(m, node->inputs[i])] |= READ;
+            m->role[value_here(m, node->inputs[i])] |= BOUND_READ;
     for (uint32_t k = 0; k < node->n_outputs; k++)
-        m->role[result_here(m, b, k)] |= READ;
+        m->role[result_here(m, b, k)] |= BOUND_READ;
     for (uint32_t i = 0; i < p->n_outputs; i++)
         if (remat_is_result(p, p->outputs[i]))
-            m->role[value_here(m, p->outputs[i])] |= NEEDED;
+            m->role[value_here(m, p->outputs[i])] |= BOUND_NEEDED;
 }
 
 static bool has_begun(const bound_moments *m, const uint32_t *consumers, uint32_t n)
 {
     for (uint32_t c = 0; c < n; c++)
-        if (m->role[consumers[c]] & DESCENDANT)
+        if (m->role[consumers[c]] & BOUND_DESCENDANT)
             return true;
     return false;
+}
+
+/* Bytes of one of two that may lie where the other lies. */
+static double shared(const bound_moments *m, uint32_t b, bool gradient)
+{
+    const remat_node *node = &m->profile->nodes[b];
+    if (!node->in_place || node->n_inputs == 0)
+        return 0;
+    uint32_t input = node->inputs[0];
+    const remat_node *from = &m->profile->nodes[input];
+    const remat_input *outer = &m->profile->inputs[input - m->n];
+    if (!gradient)
+        return fmin(m->out[b], (double)(input < m->n ? from->output_bytes : outer->bytes));
+    return fmin((double)node->gradient_bytes,
+                (double)(input < m->n ? from->gradient_bytes : outer->gradient_bytes));
+}
+
+/* The same during the last forward of b, which nothing but its inputs and results need be beside. */
+static double find_forward_capacity(const bound_moments *m, uint32_t b, double budget)
+{
+    return budget - (double)m->profile->input_bytes - m->running[b] - m->saved[b] - m->out[b] +
+           shared(m, b, false);
 }
 
 /* Of a joint graph: the budget less the inputs and the workspace. What b makes counts as held. */
@@ -304,18 +307,13 @@ static double find_capacity(const bound_moments *m, uint32_t b, double budget)
     double left = budget - (double)p->input_bytes - m->workspace[b] - m->saved[b] -
                   (double)node->gradient_bytes;
     for (uint32_t v = 0; v < b; v++)
-        if ((m->role[v] & ANCESTOR) && has_begun(m, p->nodes[v].consumers, p->nodes[v].n_consumers))
+        if ((m->role[v] & BOUND_ANCESTOR) &&
+            has_begun(m, p->nodes[v].consumers, p->nodes[v].n_consumers))
             left -= (double)p->nodes[v].gradient_bytes;
     for (uint32_t k = 0; k < p->n_inputs; k++)
         if (has_begun(m, p->inputs[k].consumers, p->inputs[k].n_consumers))
             left -= (double)p->inputs[k].gradient_bytes;
-    if (node->in_place && node->n_inputs > 0) { /* that gradient may lie where grad(b) lies */
-        uint32_t input = node->inputs[0];
-        uint64_t other =
-            input < m->n ? p->nodes[input].gradient_bytes : p->inputs[input - m->n].gradient_bytes;
-        left += (double)(other < node->gradient_bytes ? other : node->gradient_bytes);
-    }
-    return left;
+    return left + shared(m, b, true);
 }
 
 /* Weights of the closure at a price; times: whether time counts, or bytes alone. */
@@ -323,12 +321,12 @@ static void weigh(bound_moments *m, double price, bool times)
 {
     m->constant = 0;
     for (uint32_t v = 0; v < m->n; v++) {
-        double saved = m->role[v] & ANCESTOR ? price * m->saved[v] : 0;
+        double saved = m->role[v] & BOUND_ANCESTOR ? price * m->saved[v] : 0;
         double again = times ? m->again[v] : 0;
         m->constant += saved;
         for (uint32_t k = 0; k < m->profile->nodes[v].n_outputs; k++) {
             uint32_t value = result_here(m, v, k);
-            bool read = m->role[value] & READ;
+            bool read = m->role[value] & BOUND_READ;
             double out = price * m->out[value];
             m->constant += read ? out : 0;
             m->weight[value] = read ? 0 : out;
@@ -351,8 +349,8 @@ static double cut(bound_moments *m, double *ret_time, double *ret_held)
                 f->arcs[a].left = INFINITY;
     for (uint32_t y = 0; y < m->n_values + m->n; y++) {
         double w = m->weight[y];
-        bool forced =
-            y < m->n_values ? m->role[y] & (NEEDED | READ) : m->role[y - m->n_values] & RUNS;
+        bool forced = y < m->n_values ? m->role[y] & (BOUND_NEEDED | BOUND_READ)
+                                      : m->role[y - m->n_values] & BOUND_RUNS;
         size += fabs(w);
         sum += forced ? w : fmin(w, 0);
         if (forced)
@@ -370,11 +368,11 @@ static double cut(bound_moments *m, double *ret_time, double *ret_held)
         for (uint32_t k = 0; k < m->profile->nodes[v].n_outputs; k++) {
             uint32_t value = result_here(m, v, k);
             bool there = f->level[value] != UNREACHED || again;
-            *ret_held += (m->role[value] & READ) || (there && !again) ? m->out[value] : 0;
+            *ret_held += (m->role[value] & BOUND_READ) || (there && !again) ? m->out[value] : 0;
         }
-        *ret_held += (m->role[v] & ANCESTOR) && !again ? m->saved[v] : 0;
+        *ret_held += (m->role[v] & BOUND_ANCESTOR) && !again ? m->saved[v] : 0;
     }
-    return sum - MARGIN * size;
+    return sum - BOUND_MARGIN * size;
 }
 
 static tangent solve_at(bound_moments *m, double price)
@@ -384,7 +382,8 @@ static tangent solve_at(bound_moments *m, double price)
     double least = cut(m, &time, &held);
     return (tangent){.base = time,
                      .slope = held - m->capacity,
-                     .value = least - price * m->capacity - MARGIN * price * fabs(m->capacity)};
+                     .value =
+                         least - price * m->capacity - BOUND_MARGIN * price * fabs(m->capacity)};
 }
 
 /* Time beyond storing everything that this moment proves; *ret_price: where. */
@@ -422,15 +421,16 @@ static double best_price(bound_moments *m, double *ret_price)
     return best;
 }
 
-static void look_at(bound_moments *m, uint32_t b, uint64_t budget)
+void bound_look_at(bound_moments *m, uint32_t b, bool forward, uint64_t budget)
 {
-    bool joint = m->profile->joint;
-    if (joint)
+    if (m->profile->joint) {
         find_joint_roles(m, b);
-    else
-        find_roles(m, b);
+        m->capacity = find_joint_capacity(m, b, (double)budget);
+        return;
+    }
+    find_roles(m, b, forward);
     m->capacity =
-        joint ? find_joint_capacity(m, b, (double)budget) : find_capacity(m, b, (double)budget);
+        forward ? find_forward_capacity(m, b, (double)budget) : find_capacity(m, b, (double)budget);
 }
 
 /* ---- the most promising moments ---- */
@@ -438,6 +438,7 @@ static void look_at(bound_moments *m, uint32_t b, uint64_t budget)
 typedef struct candidate {
     double value;
     uint32_t node;
+    bool forward;
 } candidate;
 
 static int by_value(const void *left, const void *right)
@@ -445,31 +446,36 @@ static int by_value(const void *left, const void *right)
     const candidate *a = left, *b = right;
     if (a->value != b->value)
         return a->value > b->value ? -1 : 1;
-    return a->node < b->node ? -1 : 1;
+    if (a->node != b->node)
+        return a->node < b->node ? -1 : 1;
+    return a->forward - b->forward;
 }
 
+/* Moments are counted: that of B b is 2 b and that of its last forward 2 b + 1; of a joint graph b. */
 double bound_moments_makespan(bound_moments *m, uint64_t budget, uint32_t most)
 {
     candidate best[REFINED + 1];
-    uint32_t n_best = 0, first = m->first;
-    double price = 0;
-    look_at(m, first, budget);
+    uint32_t n_best = 0, kinds = m->profile->joint ? 1 : 2, all = kinds * m->n;
+    double price = 0, ignored;
+    bound_look_at(m, m->first, false, budget);
     double bound = best_price(m, &price);
-    uint32_t step = most > 0 && m->n > most ? (m->n + most - 1) / most : 1;
-    for (uint32_t b = (m->n - 1) % step; b < m->n && bound < INFINITY; b += step) {
-        double ignored;
-        if (b == first)
+    uint32_t step = most > 0 && all > most ? (all + most - 1) / most : 1;
+    for (uint32_t i = (all - 1) % step; i < all && bound < INFINITY; i += step) {
+        candidate here = {.node = i / kinds, .forward = i % kinds};
+        if (i == kinds * m->first)
             continue;
-        look_at(m, b, budget);
-        double value = price > 0 ? solve_at(m, price).value : best_price(m, &ignored);
-        best[n_best++] = (candidate){value, b};
+        bound_look_at(m, here.node, here.forward, budget);
+        here.value = price > 0 ? solve_at(m, price).value : best_price(m, &ignored);
+        best[n_best++] = here;
         qsort(best, n_best, sizeof *best, by_value);
         n_best = n_best > REFINED ? REFINED : n_best;
     }
     for (uint32_t i = 0; i < n_best && bound < INFINITY; i++) {
-        double ignored;
-        look_at(m, best[i].node, budget);
+        bound_look_at(m, best[i].node, best[i].forward, budget);
         bound = fmax(bound, best_price(m, &ignored));
     }
+    if (kinds == 2 && m->profile->kind == REMAT_CHAIN && m->n <= BOUND_MOST_STAGES &&
+        bound < INFINITY)
+        bound = fmax(bound, bound_chain(m, budget, most));
     return m->store_all + bound;
 }

@@ -8,7 +8,10 @@
  * what else is there in every order. The least sum of t_v y2_v is time beyond storing everything.
  * With the capacity relaxed by a price mu >= 0 for each byte what remains is a closure problem
  * (Picard 1976): a minimum cut, integral, concave in mu; the best price is where two tangents meet.
- * "After" is the set of strict ancestors of b, whose backwards follow B b whatever the order.
+ * "After" is the set of strict ancestors of b, whose backwards follow B b whatever the order. The
+ * same holds during the last forward of b, where what b reads, makes and works in is there.
+ *
+ * On chains of some hundred stages the capacity is not relaxed (bound/chain.c).
  *
  * Of a joint graph the moment is during the first F of b. Strict descendants of b run later; strict
  * ancestors have run, so a later run of one costs its time; other nodes may run later for nothing.

@@ -15,11 +15,12 @@ const remat_solver remat_solver_rotor = {
     .summary = "The fastest persistent schedule of a chain, by dynamic programming over bytes.",
     .source = "Beaumont, Eyraud-Dubois, Herrmann, Joly, Shilova: Optimal checkpointing for "
               "heterogeneous chains: how to train deep neural networks with limited memory, 2019",
-    .optimal_for = "persistent schedules of a chain: what is kept stays until its backward",
+    .optimal_for = "persistent schedules of whole stages: from its forward to its backward a stage "
+                   "keeps its output and all it saves, or its input, or nothing",
     .accepts = REMAT_ACCEPTS_CHAIN,
     .options = remat_persistent_options,
     .n_options = REMAT_PERSISTENT_OPTIONS,
-    .class_name = "persistent schedules",
+    .class_name = "persistent schedules of whole stages",
     .chooses = remat_persistent_chooses,
     .estimate = remat_persistent_estimate,
     .solve = solve,

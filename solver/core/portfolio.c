@@ -180,21 +180,71 @@ static void name_pins(const remat_profile *profile, remat_error *error)
 
 /* ---- improving at the budget asked for ---- */
 
-/* The largest bound that holds for every schedule without O and P. */
+/* ---- bounds ---- */
+
+static double bound_of_tables(const remat_table *const *tables, size_t n,
+                              const remat_profile *profile, uint64_t budget)
+{
+    double bound = remat_store_all_makespan(profile);
+    for (size_t i = 0; i < n; i++)
+        if (remat_table_solver(tables[i])->bounds_all)
+            bound = fmax(bound, remat_table_lower_bound(tables[i], profile, budget, INFINITY));
+    return bound;
+}
+
+enum { CURVE_BUDGETS = 24 };
+
+/* Steps down from budget to budget: what holds within one holds within less. */
+static void bound_by_moments(bound_moments *moments, uint32_t n_nodes, const uint64_t *budgets,
+                             size_t n, double *bounds)
+{
+    uint64_t least = UINT64_MAX, most = 0;
+    for (size_t i = 0; i < n; i++) {
+        least = budgets[i] < least ? budgets[i] : least;
+        most = budgets[i] > most ? budgets[i] : most;
+    }
+    size_t steps = n < CURVE_BUDGETS ? n : CURVE_BUDGETS;
+    for (size_t k = 0; k < steps; k++) {
+        uint64_t step = n <= CURVE_BUDGETS ? budgets[k] : most - (most - least) / steps * k;
+        double bound = bound_moments_makespan(moments, step, REMAT_FEW_MOMENTS(n_nodes));
+        for (size_t i = 0; i < n; i++)
+            if (budgets[i] <= step)
+                bounds[i] = fmax(bounds[i], bound);
+    }
+}
+
+remat_status remat_lower_bounds(const remat_table *const *tables, size_t n,
+                                const remat_profile *profile, const uint64_t *budgets,
+                                size_t n_budgets, double *ret_bounds, remat_error *error)
+{
+    bool offloads = n == 1 && (remat_table_solver(tables[0])->accepts & REMAT_NEEDS_LINK);
+    for (size_t i = 0; i < n_budgets; i++)
+        ret_bounds[i] = offloads ? remat_table_lower_bound(tables[0], profile, budgets[i], INFINITY)
+                                 : bound_of_tables(tables, n, profile, budgets[i]);
+    if (offloads || profile->n_nodes > REMAT_IMPROVED_NODES)
+        return REMAT_OK;
+    bound_moments *moments = NULL;
+    remat_status status = bound_moments_new(profile, &moments, error);
+    if (!status)
+        bound_by_moments(moments, profile->n_nodes, budgets, n_budgets, ret_bounds);
+    bound_moments_free(moments);
+    return status;
+}
+
+/* The largest bound that holds for every schedule without O and P. What is improved is worth more
+ * moments than what a table gives at once. */
 static remat_status find_bound(const remat_portfolio *p, const remat_problem *problem,
                                uint64_t budget, double *ret_bound, remat_error *error)
 {
     bound_moments *moments = NULL;
-    double bound = remat_store_all_makespan(problem->profile);
+    double bound = bound_of_tables(p->tables, p->n, problem->profile, budget);
     uint32_t n = problem->profile->n_nodes;
-    for (size_t i = 0; i < p->n; i++)
-        if (remat_table_solver(p->tables[i])->bounds_all)
-            bound = fmax(bound,
-                         remat_table_lower_bound(p->tables[i], problem->profile, budget, INFINITY));
     remat_status status =
         n <= REMAT_IMPROVED_NODES ? bound_moments_new(problem->profile, &moments, error) : REMAT_OK;
     if (moments)
-        bound = fmax(bound, bound_moments_makespan(moments, budget, REMAT_MANY_MOMENTS(n)));
+        bound = fmax(bound, bound_moments_makespan(moments, budget,
+                                                   p->improved ? REMAT_MANY_MOMENTS(n)
+                                                               : REMAT_FEW_MOMENTS(n)));
     bound_moments_free(moments);
     *ret_bound = bound;
     return status;
@@ -203,21 +253,27 @@ static remat_status find_bound(const remat_portfolio *p, const remat_problem *pr
 /* Sums of the same times in another order differ by less. */
 #define SAME_TIME 1e-12
 
+/* What a bound of every schedule (of those without offloading, where there is a link) says. That a
+ * list is the fastest of its solver's class stays said beside it. */
 static void claim(const remat_problem *problem, double bound, remat_schedule *schedule)
 {
     double makespan = schedule->simulation.makespan;
-    schedule->class_name = problem->link ? "schedules without offloading" : "all schedules";
+    bool least = makespan <= bound * (1 + 1e-9);
+    schedule->bound_class = problem->link ? "schedules without offloading" : "all schedules";
     schedule->lower_bound = fmin(bound, makespan);
-    schedule->optimality = REMAT_HEURISTIC;
-    if (makespan <= bound * (1 + 1e-9))
+    if (least)
         schedule->optimality = problem->link ? REMAT_OPTIMAL_IN_CLASS : REMAT_OPTIMAL;
+    if (least || schedule->optimality == REMAT_HEURISTIC)
+        schedule->class_name = schedule->bound_class;
 }
 
 /* A list that was found instead: judged, and laid out. REMAT_INFEASIBLE if its arena does not fit. */
 static remat_status take(const remat_problem *problem, uint64_t budget, uint32_t alignment,
                          remat_operations *list, remat_schedule *ret_schedule, remat_error *error)
 {
-    remat_schedule schedule = {.solver = remat_solver_find("interval"), .operations = *list};
+    remat_schedule schedule = {.solver = remat_solver_find("interval"),
+                               .operations = *list,
+                               .optimality = REMAT_HEURISTIC};
     *list = (remat_operations){0};
     remat_status status = remat_simulate(problem->profile, &schedule.operations, problem->link,
                                          NULL, NULL, &schedule.simulation, error);
@@ -337,7 +393,8 @@ remat_status remat_portfolio_schedule(const remat_portfolio *portfolio,
     remat_status status = remat_best_schedule(portfolio->tables, portfolio->n, portfolio->name,
                                               problem, budget, alignment, &best, &refusal);
     bool searched = portfolio->improved && problem->profile->n_nodes <= REMAT_IMPROVED_NODES;
-    if (portfolio->improved && (!status || status == REMAT_INFEASIBLE))
+    if ((portfolio->improved && status == REMAT_INFEASIBLE) ||
+        (!status && (portfolio->improved || !problem->link)))
         status = find_bound(portfolio, problem, budget, &w.bound, &refusal);
     if (!status && searched && w.bound < INFINITY)
         status = improve(portfolio, &w, &best, &refusal);
@@ -349,7 +406,7 @@ remat_status remat_portfolio_schedule(const remat_portfolio *portfolio,
             *error = refusal;
         return status;
     }
-    if (portfolio->improved && (!problem->link || best.solver->improved))
+    if (!problem->link || (portfolio->improved && best.solver->improved))
         claim(problem, w.bound, &best);
     *ret_schedule = best;
     return REMAT_OK;

@@ -273,7 +273,7 @@ static void claim(const remat_table *table, const remat_problem *problem, uint64
 {
     const remat_profile *profile = problem->profile;
     double makespan = schedule->simulation.makespan;
-    schedule->class_name = "all schedules";
+    schedule->class_name = schedule->bound_class = "all schedules";
     schedule->lower_bound = remat_table_lower_bound(table, profile, budget, makespan);
     schedule->optimality = REMAT_HEURISTIC;
     if (makespan <= remat_store_all_makespan(profile) * (1 + REMAT_TABLE_ROUNDING)) {
@@ -282,7 +282,7 @@ static void claim(const remat_table *table, const remat_problem *problem, uint64
     }
     double bound = class_bound(table, budget);
     if (bound > 0)
-        schedule->class_name = table->solver->class_name;
+        schedule->class_name = schedule->bound_class = table->solver->class_name;
     if (makespan <= bound * (1 + REMAT_TABLE_ROUNDING)) {
         bool all = table->solver->bounds_all && !problem->link;
         schedule->optimality = all ? REMAT_OPTIMAL : REMAT_OPTIMAL_IN_CLASS;

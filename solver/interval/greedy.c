@@ -137,7 +137,7 @@ static double try(interval_search *s, uint32_t task, const gap *one, double pric
     if (one->value != NONE && one->value >= WAYS)
         interval_set_way(t, one->reader, (uint16_t)(one->value - WAYS));
     else
-        interval_remake(s, task, one->reader, 0);
+        interval_remake(s, task, one->reader, 0, INTERVAL_MOST_RUNS);
     return t->excess < excess ? (t->time - time) / (excess - t->excess) : INFINITY;
 }
 
@@ -223,6 +223,24 @@ static void prune(interval_search *s)
     free(stamps);
 }
 
+/* Every run takes the fastest implementation that the budget allows. */
+static void hasten(interval_search *s)
+{
+    interval_timeline *t = s->timeline;
+    for (uint32_t i = 0; i < t->n_live && !t->failed; i++) {
+        uint32_t run = t->live[i], task = t->runs[run].task;
+        uint32_t ways = t->tasks->ways_of.first[task + 1] - t->tasks->ways_of.first[task];
+        for (uint16_t way = 0; ways > 1 && way < ways && !t->failed; way++) {
+            double time = t->time, excess = t->excess;
+            interval_set_way(t, run, way);
+            if (t->excess > excess || t->time >= time)
+                interval_undo(t);
+            else
+                interval_commit(t);
+        }
+    }
+}
+
 void interval_greedy(interval_search *s, double noise)
 {
     interval_timeline *t = s->timeline;
@@ -244,5 +262,7 @@ void interval_greedy(interval_search *s, double noise)
     free(g.items);
     if (!t->failed)
         prune(s);
+    if (t->tasks->profile->n_alternatives > 0)
+        hasten(s);
     interval_keep_best(s);
 }

@@ -14,8 +14,9 @@
 
 enum {
     MOST_CHAINS = 8,
-    FEW_NODES = 24,
     MANY_NODES = 600,
+    MANY_JOINT_NODES = 1000,
+    TOO_MANY_NODES = 2400,
     WALKS = 100,
     WALK_SHIFTS = 4,
     PATIENCE = 2
@@ -36,13 +37,22 @@ typedef struct strength {
 static const strength EFFORTS[] = {{"quick", 4, 8, 4, 15000, 15000},
                                    {"thorough", 8, 24, 10, 24000, 24000}};
 
+/* The same of joint graphs: anneal is the work of the first ramp; a later one does half of it. */
+static const strength JOINT_EFFORTS[] = {{"quick", 4, 2, 2, 300000, 0},
+                                         {"thorough", 4, 2, 2, 2500000, 0}};
+
+/* Of a ramp, temperatures in times of a node and prices in those of improvement: of one that finds
+ * everything and of one that betters what there is. */
+static const interval_ramp FULL = {.hot = 3, .cold = 0.1, .cheap = 300, .dear = 30000},
+                           AGAIN = {.hot = 0.5, .cold = 0.05, .cheap = 3000, .dear = 30000};
+
 typedef struct improvement improvement;
 
 typedef struct chain {
     const improvement *of;
     interval_search search;
     remat_operations passing; /* room for a list that is looked at */
-    uint32_t seed;
+    uint32_t seed, ramps;
     bool from_start;
     int patience;             /* how often more before slack is given */
     double slack;             /* bytes of the budget that the search leaves to the layout */
@@ -63,6 +73,7 @@ struct improvement {
     uint32_t alignment;
     const strength *effort;
     double hot, cold, price, enough;
+    uint32_t n_chains;
     chain chains[MOST_CHAINS];
 };
 
@@ -152,6 +163,13 @@ static void look_at(void *context)
     c->search.wanted = c->fitting_time * (1 - 1e-12);
 }
 
+/* What work is given by. */
+static uint32_t counted_nodes(const improvement *m)
+{
+    uint32_t n = m->profile->n_nodes, most = m->profile->joint ? MANY_JOINT_NODES : MANY_NODES;
+    return n < most ? n : most;
+}
+
 /* ---- making the best list fit with its layout ---- */
 
 /* A few runs moved, none of them over the budget. */
@@ -186,7 +204,8 @@ static remat_status walk(const improvement *m, chain *c, uint64_t *bytes)
     remat_operations here = {0}, there = {0};
     remat_status status = copy_list(&s->best, &here) ? REMAT_OK : REMAT_NO_MEMORY;
     bool moved = true;
-    for (int i = 0; i < WALKS && !status && *bytes > m->budget; i++) {
+    uint32_t steps = (uint32_t)((uint64_t)WALKS * counted_nodes(m) / m->profile->n_nodes);
+    for (uint32_t i = 0; i < steps && !status && *bytes > m->budget; i++) {
         if (moved)
             status = interval_timeline_load(t, &here, NULL);
         if (!status)
@@ -233,7 +252,7 @@ static void resume(const improvement *m, chain *c)
  * on a graph of some nodes. */
 static uint64_t layout_work(const improvement *m)
 {
-    uint64_t work = UINT64_C(200000) * m->profile->n_nodes;
+    uint64_t work = UINT64_C(200000) * counted_nodes(m);
     return work < REMAT_LAYOUT_WORK ? work : REMAT_LAYOUT_WORK;
 }
 
@@ -283,23 +302,48 @@ static remat_status begin(const improvement *m, chain *c)
         interval_timeline_new(m->tasks, list, (double)m->budget, &s->timeline, NULL);
     if (status)
         return status;
-    interval_greedy(s, c->seed < 2 ? 0 : 1.0);
+    s->enough = m->enough;
+    if (!m->profile->joint)
+        interval_greedy(s, c->seed < 2 ? 0 : 1.0);
+    else
+        interval_keep_best(s);
     s->price = m->price;
     return s->timeline->failed ? REMAT_NO_MEMORY : settle(m, c);
+}
+
+/* Of a joint graph. */
+static void ramp(const improvement *m, chain *c)
+{
+    interval_search *s = &c->search;
+    bool full = s->best.length == 0 || (!c->from_start && c->ramps == 0);
+    interval_ramp r = full ? FULL : AGAIN;
+    double time = m->tasks->total_time / m->profile->n_nodes;
+    r.hot *= time;
+    r.cold *= time;
+    r.cheap *= m->price;
+    r.dear *= m->price * (1 << (full ? c->ramps : 0)); /* nothing fitted the last time */
+    c->ramps++;
+    interval_anneal_joint(s, m->effort->anneal * counted_nodes(m) / (full ? 1 : 2), &r);
+    if (s->best.length == 0)
+        interval_greedy(s, 0);
 }
 
 static remat_status go_on(const improvement *m, chain *c)
 {
     interval_search *s = &c->search;
-    uint64_t nodes = m->profile->n_nodes < MANY_NODES ? m->profile->n_nodes : MANY_NODES;
+    uint64_t nodes = counted_nodes(m);
     interval_timeline *t = s->timeline;
     if (s->best.length > 0 && interval_timeline_load(t, &s->best, NULL))
         return REMAT_NO_MEMORY;
     s->price = m->price;
     s->wanted = m->alignment ? c->fitting_time * (1 - 1e-12) : 0;
-    interval_anneal(s, m->effort->anneal * nodes, s->best.length > 0 ? m->hot : 10 * m->hot,
-                    m->cold);
-    interval_neighbourhoods(s, m->effort->neighbourhoods * nodes);
+    if (m->profile->joint) {
+        ramp(m, c);
+    } else {
+        interval_anneal(s, m->effort->anneal * nodes, s->best.length > 0 ? m->hot : 10 * m->hot,
+                        m->cold);
+        interval_neighbourhoods(s, m->effort->neighbourhoods * nodes);
+    }
     return t->failed ? REMAT_NO_MEMORY : settle(m, c);
 }
 
@@ -317,7 +361,7 @@ static void run_chain(void *context, size_t index, unsigned worker)
 static const chain *best_chain(const improvement *m)
 {
     const chain *best = NULL;
-    for (uint32_t i = 0; i < m->effort->chains; i++) {
+    for (uint32_t i = 0; i < m->n_chains; i++) {
         const chain *c = &m->chains[i];
         if (c->fitting.length > 0 &&
             (!best || c->fitting_time < best->fitting_time ||
@@ -331,7 +375,7 @@ static const chain *best_chain(const improvement *m)
 static remat_status share(improvement *m)
 {
     const chain *best = best_chain(m);
-    for (uint32_t i = 1; best && i < m->effort->chains; i += 2) {
+    for (uint32_t i = 1; best && i < m->n_chains; i += 2) {
         chain *c = &m->chains[i];
         if (c->fitting_time <= best->fitting_time)
             continue;
@@ -347,10 +391,11 @@ static remat_status share(improvement *m)
 static remat_status search(improvement *m)
 {
     uint32_t epochs = m->effort->epochs, stale = 0;
+    uint32_t most = m->profile->joint ? epochs + 1 : 3 * epochs; /* where nothing fits */
     double fastest = INFINITY;
-    for (uint32_t epoch = 0; epoch <= epochs || (epoch <= 3 * epochs && !best_chain(m)); epoch++) {
-        remat_host_parallel_for(m->host, m->effort->chains, run_chain, m);
-        for (uint32_t i = 0; i < m->effort->chains; i++)
+    for (uint32_t epoch = 0; epoch <= epochs || (epoch <= most && !best_chain(m)); epoch++) {
+        remat_host_parallel_for(m->host, m->n_chains, run_chain, m);
+        for (uint32_t i = 0; i < m->n_chains; i++)
             if (m->chains[i].status)
                 return m->chains[i].status;
         if (remat_host_cancelled(m->host))
@@ -453,18 +498,20 @@ remat_status remat_improve(const remat_profile *profile, const remat_operations 
         return remat_fail_memory(error);
     }
     double mean = tasks->total_time / (3.0 * profile->n_nodes);
+    const strength *of_effort = profile->joint ? &JOINT_EFFORTS[effort] : &EFFORTS[effort];
     *m = (improvement){.profile = profile,
                        .tasks = tasks,
                        .host = host,
                        .start = start && !moves_to_host(start) ? start : NULL,
                        .budget = budget,
                        .alignment = alignment,
-                       .effort = &EFFORTS[effort],
+                       .effort = of_effort,
+                       .n_chains = of_effort->chains / (profile->n_nodes > TOO_MANY_NODES ? 2 : 1),
                        .hot = 0.1 * mean,
                        .cold = 0.003 * mean,
-                       .enough = lower_bound * (1 + 1e-9)};
+                       .enough = lower_bound * (1 + (profile->n_nodes > MANY_NODES ? 2e-4 : 1e-9))};
     m->price = first_price(m);
-    for (uint32_t i = 0; i < m->effort->chains; i++) {
+    for (uint32_t i = 0; i < m->n_chains; i++) {
         m->chains[i].of = m;
         m->chains[i].seed = i;
         m->chains[i].patience = PATIENCE;

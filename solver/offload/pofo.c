@@ -254,6 +254,7 @@ const remat_solver remat_solver_pofo = {
     .options = options,
     .n_options = sizeof options / sizeof *options,
     .estimate = estimate,
-    .class_name = "persistent schedules that offload before the loss and prefetch after it",
+    .class_name =
+        "persistent schedules of whole stages that offload before the loss and prefetch after it",
     .solve = solve,
 };

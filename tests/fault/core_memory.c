@@ -270,15 +270,32 @@ static remat_status encode_operations(remat_error *error)
     return encoded(remat_operations_encode(&recomputing, profile), error);
 }
 
+static remat_status identify(bool of_curve, remat_error *error)
+{
+    uint64_t budgets[] = {5, 7};
+    remat_question question = {.kind = of_curve ? REMAT_ASK_TRADEOFF : REMAT_ASK_SCHEDULE,
+                               .profile_id = "id",
+                               .solver = solver,
+                               .options = problem.options,
+                               .budget = 5,
+                               .alignment = 256,
+                               .points = 2,
+                               .budgets = of_curve ? budgets : NULL,
+                               .linked = true,
+                               .link = {1, 2, 0, false}};
+    remat_status status = remat_question_identify(&question, error);
+    free(question.text);
+    return status;
+}
+
 static remat_status encode_question(remat_error *error)
 {
-    const remat_question question = {.profile_id = "id",
-                                     .solver = solver,
-                                     .options = problem.options,
-                                     .budget = 5,
-                                     .alignment = 256,
-                                     .way = {.given = true, .link = {1, 2, 0, false}}};
-    return encoded(remat_question_encode(&question), error);
+    return identify(false, error);
+}
+
+static remat_status encode_curve_question(remat_error *error)
+{
+    return identify(true, error);
 }
 
 static remat_status encode_summary(remat_error *error)
@@ -319,10 +336,8 @@ static remat_schedule answer_schedule;
 static remat_status encode_schedule(remat_error *error)
 {
     static const remat_question question = {.profile_id = "p", .alignment = 256};
-    const remat_schedule_answer answer = {.schedule_id = "s",
-                                          .question = &question,
-                                          .profile = profile,
-                                          .schedule = &answer_schedule};
+    const remat_schedule_answer answer = {
+        .question = &question, .profile = profile, .schedule = &answer_schedule};
     return encoded(remat_schedule_encode(&answer), error);
 }
 
@@ -376,6 +391,7 @@ TEST(parse)
 TEST(decode)
 TEST(encode_operations)
 TEST(encode_question)
+TEST(encode_curve_question)
 TEST(encode_summary)
 TEST(encode_solvers)
 TEST(encode_problem)
@@ -420,6 +436,7 @@ int main(void)
         cmocka_unit_test(decode_without_memory),
         cmocka_unit_test(encode_operations_without_memory),
         cmocka_unit_test(encode_question_without_memory),
+        cmocka_unit_test(encode_curve_question_without_memory),
         cmocka_unit_test(encode_summary_without_memory),
         cmocka_unit_test(encode_solvers_without_memory),
         cmocka_unit_test(encode_problem_without_memory),

@@ -35,7 +35,6 @@ static void free_table(void *data, remat_held_table held)
 static void answer(const remat_question *question, const remat_problem *problem, uint64_t peak,
                    const remat_portfolio *portfolio)
 {
-    const char id[REMAT_ID_SIZE] = "0";
     remat_schedule schedule;
     remat_error error;
     json_t *again = NULL, *timeline = NULL;
@@ -46,8 +45,7 @@ static void answer(const remat_question *question, const remat_problem *problem,
         json_decref(remat_problem_encode(remat_problem_of(&error), &error));
         return;
     }
-    json_t *json = remat_schedule_encode(&(remat_schedule_answer){.schedule_id = id,
-                                                                  .question = question,
+    json_t *json = remat_schedule_encode(&(remat_schedule_answer){.question = question,
                                                                   .profile = problem->profile,
                                                                   .schedule = &schedule,
                                                                   .store_all_peak = peak,
@@ -65,7 +63,7 @@ static void answer(const remat_question *question, const remat_problem *problem,
     remat_schedule_clear(&schedule);
 }
 
-static void solve(const remat_schedule_request *request, const remat_profile *profile)
+static void solve(const remat_request *request, const remat_profile *profile)
 {
     remat_question question;
     remat_error error;
@@ -76,32 +74,29 @@ static void solve(const remat_schedule_request *request, const remat_profile *pr
     uint64_t peak;
     remat_profile_id(profile, id);
     if (profile->n_nodes > MOST_NODES || remat_store_all_peak(profile, &peak, &error) ||
-        remat_question_resolve(request, id, profile, peak, &question, &error) ||
-        remat_pebbles_asked(question.solver, &question.options))
+        remat_question_resolve(request, id, profile, peak, &question, &error))
         return;
-    remat_problem problem = {.profile = profile,
-                             .link = question.way.given ? &question.way.link : NULL,
-                             .max_budget = question.budget};
-    if (question.solver)
-        problem.options = question.options;
-    if (remat_portfolio_gather(question.solver, &problem, &host, &source, &portfolio, &error))
-        return;
-    answer(&question, &problem, peak, &portfolio);
-    remat_portfolio_release(&portfolio);
+    const remat_problem problem = remat_question_problem(&question, profile, peak);
+    if (!remat_pebbles_asked(question.solver, &question.options) &&
+        !remat_portfolio_gather(question.solver, &problem, &host, &source, &portfolio, &error)) {
+        answer(&question, &problem, peak, &portfolio);
+        remat_portfolio_release(&portfolio);
+    }
+    remat_question_clear(&question);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     json_t *json = NULL;
-    remat_schedule_request request;
+    remat_request request;
     remat_error error = {0};
     remat_profile *profile = NULL;
     if (!remat_json_parse((const char *)data, size, &json, &error) &&
-        !remat_schedule_request_decode(json, &request, &error)) {
-        if (!request.subject.profile)
+        !remat_request_decode(json, REMAT_ASK_SCHEDULE, &request, &error)) {
+        if (!request.profile)
             profile = fuzz_profile();
         else
-            remat_profile_decode(request.subject.profile, "profile.", &profile, &error);
+            remat_profile_decode(request.profile, "profile.", &profile, &error);
         if (profile)
             solve(&request, profile);
         remat_profile_free(profile);

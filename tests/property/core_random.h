@@ -54,7 +54,7 @@ static inline bool chance(dice *d, uint32_t percent)
 typedef struct shape {
     uint32_t most_nodes;
     bool states, any_times; /* any_times: doubles of full precision */
-    bool alternatives;
+    bool alternatives, chain;
 } shape;
 
 static inline remat_number random_bytes(dice *d)
@@ -88,15 +88,17 @@ static inline size_t random_states(dice *d, random_names *names, size_t n_states
     return n;
 }
 
-static inline void random_edges(dice *d, random_names *names, remat_node_spec *nodes, uint32_t n,
-                                uint32_t n_inputs)
+static inline void random_edges(dice *d, const shape *s, random_names *names,
+                                remat_node_spec *nodes, uint32_t n, uint32_t n_inputs)
 {
     bool consumed[MOST_NODES] = {false};
     uint32_t density = 20 + below(d, 60);
     for (uint32_t v = 0; v < n; v++) {
         size_t count = 0;
         for (uint32_t u = 0; u < v; u++) {
-            bool must = v + 1 == n && !consumed[u];
+            bool must = (v + 1 == n && !consumed[u]) || (s->chain && v == u + 1);
+            if (!must && s->chain)
+                continue;
             if (!must && !chance(d, u + 1 == v ? 70 : density / 2))
                 continue;
             names->inputs[v][count++] = names->node[u];
@@ -182,7 +184,7 @@ static inline remat_profile *random_profile(dice *d, const shape *s)
         nodes[v].n_reads = random_states(d, &names, n_states, names.reads[v]);
         nodes[v].n_writes = random_states(d, &names, n_states, names.writes[v]);
     }
-    random_edges(d, &names, nodes, n, n_inputs);
+    random_edges(d, s, &names, nodes, n, n_inputs);
     remat_profile_spec spec = {.format = "remat-profile/1",
                                .name = "random",
                                .inputs = inputs,

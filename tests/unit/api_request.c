@@ -179,29 +179,32 @@ static void schedule_requests_are_read(void **state)
     (void)state;
     json_t *json = parsed("{\"profile_id\": \"" ID "\", \"budget\": \"50%\", \"reserved\": \"1KB\","
                           "\"solver\": \"rotor\", \"options\": {\"slots\": 500}, \"wait\": 2.5}");
-    remat_schedule_request r;
-    assert_int_equal(remat_schedule_request_decode(json, &r, NULL), REMAT_OK);
-    assert_string_equal(r.subject.profile_id, ID);
-    assert_null(r.subject.profile);
-    assert_ptr_equal(r.subject.solver, remat_solver_find("rotor"));
-    assert_true(r.subject.wait == 2.5 && r.budget.percent && r.reserved.value == 1000);
-    assert_true(r.subject.options.values[0] == 500);
+    remat_request r;
+    assert_int_equal(remat_request_decode(json, REMAT_ASK_SCHEDULE, &r, NULL), REMAT_OK);
+    assert_string_equal(r.profile_id, ID);
+    assert_null(r.profile);
+    assert_ptr_equal(r.solver, remat_solver_find("rotor"));
+    assert_true(r.wait == 2.5 && r.budget.percent && r.reserved.value == 1000);
+    assert_true(r.options.values[0] == 500);
     assert_true(r.layout.wanted && !r.layout.given);
     remat_question q;
     assert_int_equal(remat_question_resolve(&r, ID, NULL, 10001, &q, NULL), REMAT_OK);
     assert_int_equal(q.budget, 4000); /* floor(10001 / 2) - 1000 */
     assert_int_equal(q.alignment, 1); /* the whole network is smaller than 64 KiB */
+    remat_question_clear(&q);
     /* 999 < 1000 */
     assert_int_equal(remat_question_resolve(&r, ID, NULL, 1998, &q, NULL), REMAT_INVALID);
     assert_int_equal(remat_question_resolve(&r, ID, NULL, 2000, &q, NULL), REMAT_OK);
     assert_int_equal(q.budget, 0);
+    remat_question_clear(&q);
     assert_int_equal(remat_question_resolve(&r, ID, NULL, 65536, &q, NULL), REMAT_OK);
     assert_int_equal(q.alignment, 256);
+    remat_question_clear(&q);
     json_decref(json);
     json = parsed("{\"profile\": {}, \"budget\": 5}");
-    assert_int_equal(remat_schedule_request_decode(json, &r, NULL), REMAT_OK);
-    assert_ptr_equal(r.subject.profile, json_object_get(json, "profile"));
-    assert_true(!r.subject.solver && !r.subject.profile_id[0] && r.subject.wait == 30);
+    assert_int_equal(remat_request_decode(json, REMAT_ASK_SCHEDULE, &r, NULL), REMAT_OK);
+    assert_ptr_equal(r.profile, json_object_get(json, "profile"));
+    assert_true(!r.solver && !r.profile_id[0] && r.wait == 30);
     assert_false(r.reserved.given);
     json_decref(json);
 }
@@ -232,9 +235,9 @@ static void wrong_requests_are_refused(void **state)
         {"{\"profile\": {}, \"budget\": 5, \"bugdet\": 5}", "bugdet"}};
     for (size_t i = 0; i < COUNT(bad); i++) {
         json_t *json = parsed(bad[i][0]);
-        remat_schedule_request r = {.reserved = {.value = 77}};
+        remat_request r = {.reserved = {.value = 77}};
         remat_error error = {0};
-        if (remat_schedule_request_decode(json, &r, &error) != REMAT_INVALID)
+        if (remat_request_decode(json, REMAT_ASK_SCHEDULE, &r, &error) != REMAT_INVALID)
             fail_msg("%s is accepted", bad[i][0]);
         assert_string_equal(error.field, bad[i][1]);
         assert_true(r.reserved.value == 77);
@@ -247,11 +250,12 @@ static void tradeoff_requests_are_read(void **state)
     (void)state;
     static const struct {
         const char *text, *field; /* NULL: accepted */
-        size_t points, budgets;
+        size_t points;
+        bool given; /* budgets */
     } cases[] = {{"{\"profile\": {}}", NULL, 50, 0},
                  {"{\"profile\": {}, \"points\": 2}", NULL, 2, 0},
                  {"{\"profile\": {}, \"points\": 1000}", NULL, 1000, 0},
-                 {"{\"profile\": {}, \"budgets\": [1, \"2%\", \"3KB\"]}", NULL, 0, 3},
+                 {"{\"profile\": {}, \"budgets\": [1, \"2%\", \"3KB\"]}", NULL, 3, 1},
                  {"{\"profile\": {}, \"points\": 1}", "points", 0, 0},
                  {"{\"profile\": {}, \"points\": 1001}", "points", 0, 0},
                  {"{\"profile\": {}, \"points\": 2.5}", "points", 0, 0},
@@ -259,61 +263,121 @@ static void tradeoff_requests_are_read(void **state)
                  {"{\"profile\": {}, \"budgets\": []}", "budgets", 0, 0},
                  {"{\"profile\": {}, \"budgets\": [1, -1]}", "budgets[1]", 0, 0}};
     for (size_t i = 0; i < COUNT(cases); i++) {
-        static remat_tradeoff_request r;
+        remat_request r;
         json_t *json = parsed(cases[i].text);
         remat_error error = {0};
-        r.points = r.n_budgets = 77;
-        remat_status status = remat_tradeoff_request_decode(json, &r, &error);
+        r.points = 77;
+        remat_status status = remat_request_decode(json, REMAT_ASK_TRADEOFF, &r, &error);
         assert_int_equal(status, cases[i].field ? REMAT_INVALID : REMAT_OK);
         assert_string_equal(error.field, cases[i].field ? cases[i].field : "");
         assert_int_equal(r.points, cases[i].field ? 77 : cases[i].points);
-        assert_int_equal(r.n_budgets, cases[i].field ? 77 : cases[i].budgets);
+        assert_true(cases[i].field || (r.budgets != NULL) == cases[i].given);
         json_decref(json);
     }
 }
 
 /* ---- questions ---- */
 
+/* Its text is canonical, and a question read from it is the same. */
+static void check_text(const remat_question *q)
+{
+    remat_question read;
+    remat_error error;
+    if (remat_question_read(q->text, strlen(q->text), &read, &error))
+        fail_msg("%s: %s", q->text, error.message);
+    assert_string_equal(read.text, q->text);
+    assert_string_equal(read.id, q->id);
+    json_t *json = parsed(q->text);
+    char *sorted = json_dumps(json, JSON_COMPACT | JSON_SORT_KEYS | JSON_REAL_PRECISION(17));
+    assert_string_equal(sorted, q->text);
+    assert_int_equal(read.kind, q->kind);
+    assert_int_equal(read.budget, q->budget);
+    assert_int_equal(read.points, q->points);
+    for (size_t i = 0; q->budgets && i < q->points; i++)
+        assert_int_equal(read.budgets[i], q->budgets[i]);
+    assert_int_equal(read.alignment, q->alignment);
+    assert_string_equal(read.profile_id, ID);
+    assert_ptr_equal(read.solver, q->solver);
+    assert_int_equal(read.linked, q->linked);
+    assert_true(!q->linked || (read.link.to_host == 2.5 && read.link.to_device == 1 / 3. &&
+                               read.link.latency == 1e-5 && read.link.shared));
+    for (size_t i = 0; q->solver && i < q->solver->n_options; i++)
+        assert_true(read.options.values[i] == q->options.values[i]);
+    remat_question_clear(&read);
+    json_decref(json);
+    free(sorted);
+}
+
 static void check_question(const remat_solver *solver, const remat_options *options,
                            uint32_t alignment, bool linked)
 {
-    const remat_question asked = {.profile_id = ID,
-                                  .solver = solver,
-                                  .options = *options,
-                                  .budget = 4096,
-                                  .alignment = alignment,
-                                  .way = {linked,
-                                          {.to_host = linked ? 2.5 : 0,
-                                           .to_device = linked ? 1 / 3. : 0,
-                                           .latency = linked ? 1e-5 : 0,
-                                           .shared = linked}}};
-    json_t *question = remat_question_encode(&asked), *sorted;
-    remat_question read;
-    assert_non_null(question);
-    char *text = remat_json_text(question);
-    assert_int_equal(remat_question_decode(question, &read, NULL), REMAT_OK);
-    assert_int_equal(read.budget, 4096);
-    assert_int_equal(read.alignment, alignment);
-    assert_string_equal(read.profile_id, ID);
-    assert_ptr_equal(read.solver, solver);
-    assert_int_equal(read.way.given, linked);
-    assert_true(!linked || (read.way.link.to_host == 2.5 && read.way.link.to_device == 1 / 3. &&
-                            read.way.link.latency == 1e-5 && read.way.link.shared));
-    for (size_t i = 0; solver && i < solver->n_options; i++)
-        assert_true(read.options.values[i] == options->values[i]);
-    json_t *again = remat_question_encode(&read);
-    char *other = remat_json_text(again), *keys;
-    assert_string_equal(text, other);
-    keys = json_dumps(question, JSON_COMPACT | JSON_SORT_KEYS | JSON_REAL_PRECISION(17));
-    assert_string_equal(text, keys); /* keys are sorted already */
-    sorted = parsed(text);
-    assert_true(json_equal(sorted, question));
-    json_decref(sorted);
-    json_decref(question);
-    json_decref(again);
-    free(text);
-    free(other);
-    free(keys);
+    uint64_t budgets[] = {0, 4096, REMAT_MAX_BYTES - 1};
+    remat_question q = {.profile_id = ID,
+                        .solver = solver,
+                        .options = *options,
+                        .budget = 4096,
+                        .alignment = alignment,
+                        .linked = linked,
+                        .link = {2.5, 1 / 3., 1e-5, true}};
+    assert_int_equal(remat_question_identify(&q, NULL), REMAT_OK);
+    check_text(&q);
+    free(q.text);
+    q.kind = REMAT_ASK_TRADEOFF;
+    q.budget = q.alignment = 0;
+    q.points = 3;
+    for (int given = 0; given < 2; given++) {
+        q.budgets = given ? budgets : NULL;
+        assert_int_equal(remat_question_identify(&q, NULL), REMAT_OK);
+        check_text(&q);
+        free(q.text);
+    }
+}
+
+/* Ids as the service gave them before trade-offs were questions: what is stored stays found. */
+static void ids_stay(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *id;
+    } stored[] = {{"{\"budget\":5017406822,\"layout\":{\"alignment\":256},\"options\":{\"gap\":0."
+                   "01,\"slots\":0},\"profile_id\":\"" ID "\",\"solver\":\"rotor\"}",
+                   "3ff3c9ef861261a5c8b829a9c560c7ba4e9bca411189feb933625db329702b04"},
+                  {"{\"budget\":4038486016,\"layout\":{\"alignment\":256},\"link\":{\"latency\":0."
+                   "0,\"shared\":false,\"to_device\":12000.0,\"to_host\":12000.0},\"options\":{"
+                   "\"slots\":0},\"profile_id\":\"" ID "\",\"solver\":\"pofo\"}",
+                   "e754d541882267fc8e43d66d9aa566cc10ef42a885e9dd967b20e8f02806f570"},
+                  {"{\"budget\":23,\"layout\":false,\"options\":{\"keep_gradients\":true,\"model\":"
+                   "\"pebble\",\"slots\":0},\"profile_id\":\"" ID
+                   "\",\"solver\":\"join\",\"version\":1}",
+                   "56949f508e41dde69ef71802c119f7644c4949584af92aa3f82cba056d96247b"}};
+    for (size_t i = 0; i < COUNT(stored); i++) {
+        remat_question q;
+        assert_int_equal(remat_question_read(stored[i].text, strlen(stored[i].text), &q, NULL),
+                         REMAT_OK);
+        assert_string_equal(q.text, stored[i].text);
+        assert_string_equal(q.id, stored[i].id);
+        remat_question_clear(&q);
+    }
+}
+
+/* Percentages are of what storing everything takes; what is past 2^53 is refused. */
+static void budgets_of_tradeoffs_are_resolved(void **state)
+{
+    (void)state;
+    remat_request r;
+    remat_question q = {.text = NULL};
+    remat_error error;
+    json_t *json = parsed("{\"profile_id\": \"" ID "\", \"budgets\": [7, \"2.5%\", \"3KB\"]}");
+    assert_int_equal(remat_request_decode(json, REMAT_ASK_TRADEOFF, &r, NULL), REMAT_OK);
+    assert_int_equal(remat_question_resolve(&r, ID, NULL, 999, &q, NULL), REMAT_OK);
+    assert_true(q.budgets[0] == 7 && q.budgets[1] == 24 && q.budgets[2] == 3000);
+    remat_question_clear(&q);
+    json_decref(json);
+    json = parsed("{\"profile_id\": \"" ID "\", \"budgets\": [1, \"9000000000000000%\"]}");
+    assert_int_equal(remat_request_decode(json, REMAT_ASK_TRADEOFF, &r, NULL), REMAT_OK);
+    assert_int_equal(remat_question_resolve(&r, ID, NULL, 1000, &q, &error), REMAT_INVALID);
+    assert_string_equal(error.field, "budgets[1]");
+    json_decref(json);
 }
 
 static void questions_have_one_spelling(void **state)
@@ -531,6 +595,8 @@ int main(void)
         cmocka_unit_test(wrong_requests_are_refused),
         cmocka_unit_test(tradeoff_requests_are_read),
         cmocka_unit_test(questions_have_one_spelling),
+        cmocka_unit_test(ids_stay),
+        cmocka_unit_test(budgets_of_tradeoffs_are_resolved),
         cmocka_unit_test(operations_go_there_and_back),
         cmocka_unit_test(operations_name_alternatives),
         cmocka_unit_test(wrong_operations_are_refused),

@@ -158,7 +158,7 @@ export async function askSchedule(
   return answer.status === 202 ? { job: answer.data } : { schedule: answer.data };
 }
 
-/** Seconds for which one call waits for its tables; while they are being made it is made again. */
+/** Seconds for which one call waits for its tables; after that its job is watched. */
 const PATIENCE = 20;
 
 function pause(seconds: number, signal: AbortSignal): Promise<void> {
@@ -172,7 +172,9 @@ function pause(seconds: number, signal: AbortSignal): Promise<void> {
 export async function askTradeoff(question: Question & { points: number }, signal: AbortSignal): Promise<Point[]> {
   for (;;) {
     try {
-      return (await post<Point[]>('/v1/tradeoffs', { ...question, wait: PATIENCE }, signal)).data;
+      const answer = await post<Point[] & Job>('/v1/tradeoffs', { ...question, wait: PATIENCE }, signal);
+      if (answer.status !== 202) return answer.data;
+      for await (const job of watchJob(answer.data.job_id, signal)) if (job.problem) throw new Problem(job.problem);
     } catch (problem) {
       if (!(problem instanceof Problem) || problem.status !== 503) throw problem;
       await pause(Math.max(1, problem.retryAfter), signal);

@@ -59,7 +59,10 @@ function ScheduleFacts({ schedule }: { schedule: Schedule }): VNode {
         ['makespan', time(schedule.makespan, unit)],
         ['overhead', percent(schedule.overhead)],
         ['computed again', time(schedule.recomputed_time, unit)],
-        ['lower bound', `${time(schedule.lower_bound, unit)}, gap ${percent(schedule.gap)}`],
+        [
+          'lower bound',
+          `${time(schedule.lower_bound, unit)}, gap ${percent(schedule.gap)} (${schedule.bound_class ?? schedule.class})`,
+        ],
         ['operations', count(schedule.operations.length)],
         ['solved in', seconds(schedule.solve_seconds)],
         ['solved', when(schedule.created)],

@@ -68,6 +68,7 @@ export interface Schedule {
   recomputed_time: number;
   optimality: string;
   class: string;
+  bound_class?: string;
   lower_bound: number;
   gap: number;
   operations: Operation[];

@@ -41,9 +41,10 @@ typedef struct remat_schedule {
     uint64_t nominal_budget;     /* bytes the solver's model counts for it, at most */
     uint64_t model_peak; /* its peak by the paper's own equations; what is true is the replay */
     remat_optimality optimality;
-    const char *class_name; /* of lower_bound; static */
-    double lower_bound;     /* on the makespan at the budget asked for; at most the makespan */
-    remat_layout layout;    /* empty where none was asked for */
+    const char *class_name;  /* among whom it is optimal, where it is; static */
+    double lower_bound;      /* on the makespan at the budget asked for; at most the makespan */
+    const char *bound_class; /* of whom; static */
+    remat_layout layout;     /* empty where none was asked for */
 } remat_schedule;
 
 /* Checks that the solver accepts the problem, refuses by the estimate (REMAT_TOO_LARGE names both

@@ -1,0 +1,52 @@
+/* What the files of the bound share. */
+#ifndef REMAT_BOUND_PRIVATE_H
+#define REMAT_BOUND_PRIVATE_H
+
+#include "bound/flow.h"
+#include "bound/moments.h"
+#include "core/arena.h"
+
+#define BOUND_MARGIN 1e-9 /* of what is summed: certifies against rounding */
+
+struct bound_moments {
+    const remat_profile *profile;
+    uint32_t n, n_values;    /* values: of nodes, then further results */
+    double total, store_all; /* least times, forward alone and all */
+    double *time, *saved;    /* by node: the least of any implementation */
+    double *workspace,
+        *running;  /* the same, of the backward (of a joint node's run), of the forward */
+    double *out;   /* by value */
+    double *again; /* by node: time of a run after the moment */
+    uint8_t *role; /* by node and its first result, then by further result */
+    uint32_t *from_source, *to_sink; /* by node of the flow: its arcs */
+    double *weight;                  /* the same: what y = 1 costs */
+    uint32_t first;                  /* moment to look at first */
+    uint32_t *last;                  /* by value, for that */
+    double constant;                 /* cost that no y changes */
+    double capacity;                 /* of the moment: bytes for what is held */
+    bound_flow flow;
+    remat_arena arena;
+};
+
+/* Roles of a node at a moment: its backward comes after, its backward came before (of a joint graph: it
+ * runs before, it runs after), its output is read after, its output is there; it runs again. */
+enum {
+    BOUND_ANCESTOR = 1,
+    BOUND_DESCENDANT = 2,
+    BOUND_NEEDED = 4,
+    BOUND_READ = 8,
+    BOUND_RUNS = 16
+};
+
+/* Finds the roles and the capacity of the moment of B b, or of the last forward of b. */
+void bound_look_at(bound_moments *moments, uint32_t b, bool forward, uint64_t budget);
+
+/* Where stages are more the price of a byte says nearly as much. */
+#define BOUND_MOST_STAGES 512
+
+/* Time beyond storing everything that the moments of a chain prove within the budget, without the
+ * relaxation: bytes held are whole stages. most: as in bound_moments_makespan; the work grows with it. INFINITY if no schedule fits; 0 without memory
+ * for it. */
+double bound_chain(bound_moments *moments, uint64_t budget, uint32_t most);
+
+#endif
