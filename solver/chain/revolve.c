@@ -190,7 +190,7 @@ static bool by_program(const remat_problem *problem)
     return problem->options.values[0] != 0;
 }
 
-static remat_status check(const remat_problem *problem, remat_error *error)
+static remat_status revolve_check(const remat_problem *problem, remat_error *error)
 {
     if (by_program(problem) && problem->profile->n_nodes > MAX_PROGRAM_STAGES)
         return remat_fail(error, REMAT_NOT_ACCEPTED, "options.method",
@@ -200,8 +200,8 @@ static remat_status check(const remat_problem *problem, remat_error *error)
     return REMAT_OK;
 }
 
-static remat_status estimate(const remat_problem *problem, remat_estimate *ret_estimate,
-                             remat_error *error)
+static remat_status revolve_estimate(const remat_problem *problem, remat_estimate *ret_estimate,
+                                     remat_error *error)
 {
     (void)error;
     uint64_t snapshots[MAX_STEPS];
@@ -216,8 +216,8 @@ static remat_status estimate(const remat_problem *problem, remat_estimate *ret_e
     return REMAT_OK;
 }
 
-static remat_status solve(const remat_problem *problem, const remat_host *host,
-                          const remat_sink *sink, remat_error *error)
+static remat_status revolve_solve(const remat_problem *problem, const remat_host *host,
+                                  const remat_sink *sink, remat_error *error)
 {
     uint64_t snapshots[MAX_STEPS];
     size_t count = choose_snapshots(problem->profile->n_nodes, snapshots);
@@ -252,7 +252,7 @@ const remat_solver remat_solver_revolve = {
     .accepts = REMAT_ACCEPTS_CHAIN | REMAT_BASELINE | REMAT_HOMOGENEOUS_ONLY,
     .options = options,
     .n_options = 1,
-    .check = check,
-    .estimate = estimate,
-    .solve = solve,
+    .check = revolve_check,
+    .estimate = revolve_estimate,
+    .solve = revolve_solve,
 };
