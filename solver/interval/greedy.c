@@ -137,7 +137,7 @@ static double try(interval_search *s, uint32_t task, const gap *one, double pric
     if (one->value != NONE && one->value >= WAYS)
         interval_set_way(t, one->reader, (uint16_t)(one->value - WAYS));
     else
-        interval_remake(s, task, one->reader, 0);
+        interval_remake(s, task, one->reader, 0, INTERVAL_MOST_RUNS);
     return t->excess < excess ? (t->time - time) / (excess - t->excess) : INFINITY;
 }
 

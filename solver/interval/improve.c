@@ -15,6 +15,7 @@
 enum {
     MOST_CHAINS = 8,
     MANY_NODES = 600,
+    MANY_JOINT_NODES = 1000,
     TOO_MANY_NODES = 2400,
     WALKS = 100,
     WALK_SHIFTS = 4,
@@ -30,11 +31,22 @@ typedef struct strength {
     uint32_t chains, epochs;
     uint32_t stale;                  /* epochs without a faster list, after which it ends */
     uint64_t anneal, neighbourhoods; /* work of a chain in an epoch, for each node up to many */
+    uint64_t ramp;                   /* the same, of joint graphs */
 } strength;
 
 /* By remat_effort. */
-static const strength EFFORTS[] = {{"quick", 4, 8, 4, 15000, 15000},
-                                   {"thorough", 8, 24, 10, 24000, 24000}};
+static const strength EFFORTS[] = {{"quick", 4, 8, 4, 15000, 15000, 0},
+                                   {"thorough", 8, 24, 10, 24000, 24000, 0}};
+
+/* The same of joint graphs: ramp is the work of the first one; later ones do half of it. Every second
+ * chain does all three. */
+static const strength JOINT_EFFORTS[] = {{"quick", 4, 6, 3, 40000, 40000, 160000},
+                                         {"thorough", 4, 4, 3, 250000, 250000, 1500000}};
+
+/* Of a ramp, temperatures in times of a node and prices in those of improvement: of one that finds
+ * everything and of one that betters what there is. */
+static const interval_ramp FULL = {.hot = 3, .cold = 0.1, .cheap = 300, .dear = 30000},
+                           AGAIN = {.hot = 0.5, .cold = 0.05, .cheap = 3000, .dear = 30000};
 
 typedef struct improvement improvement;
 
@@ -42,7 +54,7 @@ typedef struct chain {
     const improvement *of;
     interval_search search;
     remat_operations passing; /* room for a list that is looked at */
-    uint32_t seed;
+    uint32_t seed, ramps;
     bool from_start;
     int patience;             /* how often more before slack is given */
     double slack;             /* bytes of the budget that the search leaves to the layout */
@@ -156,7 +168,8 @@ static void look_at(void *context)
 /* What work is given by. */
 static uint32_t counted_nodes(const improvement *m)
 {
-    return m->profile->n_nodes < MANY_NODES ? m->profile->n_nodes : MANY_NODES;
+    uint32_t n = m->profile->n_nodes, most = m->profile->joint ? MANY_JOINT_NODES : MANY_NODES;
+    return n < most ? n : most;
 }
 
 /* ---- making the best list fit with its layout ---- */
@@ -291,9 +304,27 @@ static remat_status begin(const improvement *m, chain *c)
         interval_timeline_new(m->tasks, list, (double)m->budget, &s->timeline, NULL);
     if (status)
         return status;
+    s->enough = m->enough;
     interval_greedy(s, c->seed < 2 ? 0 : 1.0);
     s->price = m->price;
     return s->timeline->failed ? REMAT_NO_MEMORY : settle(m, c);
+}
+
+/* Of a joint graph. */
+static void ramp(const improvement *m, chain *c)
+{
+    interval_search *s = &c->search;
+    bool full = s->best.length == 0 || (!c->from_start && c->ramps == 0);
+    interval_ramp r = full ? FULL : AGAIN;
+    double time = m->tasks->total_time / m->profile->n_nodes;
+    r.hot *= time;
+    r.cold *= time;
+    r.cheap *= m->price;
+    r.dear *= m->price * (1 << (full ? c->ramps : 0)); /* nothing fitted the last time */
+    c->ramps++;
+    interval_anneal_joint(s, m->effort->ramp * counted_nodes(m) / (full ? 1 : 2), &r);
+    if (s->best.length == 0)
+        interval_greedy(s, 0);
 }
 
 static remat_status go_on(const improvement *m, chain *c)
@@ -305,8 +336,12 @@ static remat_status go_on(const improvement *m, chain *c)
         return REMAT_NO_MEMORY;
     s->price = m->price;
     s->wanted = m->alignment ? c->fitting_time * (1 - 1e-12) : 0;
-    interval_anneal(s, m->effort->anneal * nodes, s->best.length > 0 ? m->hot : 10 * m->hot,
-                    m->cold);
+    if (m->profile->joint)
+        ramp(m, c);
+    if (!m->profile->joint || c->seed % 2 == 1) {
+        interval_anneal(s, m->effort->anneal * nodes, s->best.length > 0 ? m->hot : 10 * m->hot,
+                        m->cold);
+    }
     interval_neighbourhoods(s, m->effort->neighbourhoods * nodes);
     return t->failed ? REMAT_NO_MEMORY : settle(m, c);
 }
@@ -355,8 +390,9 @@ static remat_status share(improvement *m)
 static remat_status search(improvement *m)
 {
     uint32_t epochs = m->effort->epochs, stale = 0;
+    uint32_t most = m->profile->joint ? epochs + 1 : 3 * epochs; /* where nothing fits */
     double fastest = INFINITY;
-    for (uint32_t epoch = 0; epoch <= epochs || (epoch <= 3 * epochs && !best_chain(m)); epoch++) {
+    for (uint32_t epoch = 0; epoch <= epochs || (epoch <= most && !best_chain(m)); epoch++) {
         remat_host_parallel_for(m->host, m->n_chains, run_chain, m);
         for (uint32_t i = 0; i < m->n_chains; i++)
             if (m->chains[i].status)
@@ -461,15 +497,15 @@ remat_status remat_improve(const remat_profile *profile, const remat_operations 
         return remat_fail_memory(error);
     }
     double mean = tasks->total_time / (3.0 * profile->n_nodes);
+    const strength *of_effort = profile->joint ? &JOINT_EFFORTS[effort] : &EFFORTS[effort];
     *m = (improvement){.profile = profile,
                        .tasks = tasks,
                        .host = host,
                        .start = start && !moves_to_host(start) ? start : NULL,
                        .budget = budget,
                        .alignment = alignment,
-                       .effort = &EFFORTS[effort],
-                       .n_chains =
-                           EFFORTS[effort].chains / (profile->n_nodes > TOO_MANY_NODES ? 2 : 1),
+                       .effort = of_effort,
+                       .n_chains = of_effort->chains / (profile->n_nodes > TOO_MANY_NODES ? 2 : 1),
                        .hot = 0.1 * mean,
                        .cold = 0.003 * mean,
                        .enough = lower_bound * (1 + (profile->n_nodes > MANY_NODES ? 2e-4 : 1e-9))};

@@ -5,7 +5,7 @@
 
 #define NONE INTERVAL_NONE
 
-enum { DEEPEST = 200, MOST_RUNS = 64 }; /* of one compound edit */
+enum { DEEPEST = 200 }; /* of one compound edit */
 
 /* ---- chance ---- */
 
@@ -64,7 +64,7 @@ static bool should_remake(interval_search *s, uint32_t run, uint32_t value, doub
 }
 
 static unsigned remake(interval_search *s, uint32_t task, uint32_t before, double noise,
-                       unsigned deep, unsigned made)
+                       unsigned deep, unsigned made, unsigned most)
 {
     interval_timeline *t = s->timeline;
     uint32_t run = interval_insert(t, task, before);
@@ -73,17 +73,18 @@ static unsigned remake(interval_search *s, uint32_t task, uint32_t before, doubl
     made++;
     const interval_index *reads = &t->tasks->reads;
     for (uint32_t i = reads->first[task]; i < reads->first[task + 1]; i++)
-        if (deep < DEEPEST && made < MOST_RUNS && should_remake(s, run, reads->items[i], noise)) {
-            made = remake(s, t->tasks->maker[reads->items[i]], run, noise, deep + 1, made);
+        if (deep < DEEPEST && made < most && should_remake(s, run, reads->items[i], noise)) {
+            made = remake(s, t->tasks->maker[reads->items[i]], run, noise, deep + 1, made, most);
             if (t->failed)
                 return made;
         }
     return made;
 }
 
-unsigned interval_remake(interval_search *s, uint32_t task, uint32_t before, double noise)
+unsigned interval_remake(interval_search *s, uint32_t task, uint32_t before, double noise,
+                         unsigned most)
 {
-    return remake(s, task, before, noise, 0, 0);
+    return remake(s, task, before, noise, 0, 0, most);
 }
 
 void interval_drop(interval_search *s, uint32_t run)

@@ -12,6 +12,7 @@ typedef struct interval_search {
     double best_time;      /* INFINITY while none was found */
     size_t best_runs;
     double price;  /* time that a byte past the budget during one run is worth */
+    double enough; /* annealing of joint graphs ends when the best list takes no more */
     double wanted; /* lists that fit and take less are shown to found, now and then */
     void (*found)(void *context);
     void *context;
@@ -25,10 +26,12 @@ uint32_t interval_random(interval_search *search, uint32_t below);
 double interval_random_unit(interval_search *search);        /* in (0, 1] */
 double interval_random_exponential(interval_search *search); /* mean 1 */
 
-/* Inserts a run of the task before another one. What it reads and is no longer there is either kept
+/* Inserts a run of the task before another one, `most` at most with those that follow from it. What it reads and is no longer there is either kept
  * longer or made again too, before it, by what the price says; noise in [0, 1] is the share of
  * these decisions that chance takes. Returns the number of runs inserted. */
-unsigned interval_remake(interval_search *search, uint32_t task, uint32_t before, double noise);
+unsigned interval_remake(interval_search *search, uint32_t task, uint32_t before, double noise,
+                         unsigned most);
+enum { INTERVAL_MOST_RUNS = 64 };
 
 /* Removes a removable run and those before it that nobody reads any more. */
 void interval_drop(interval_search *search, uint32_t run);
@@ -54,5 +57,19 @@ void interval_neighbourhoods(interval_search *search, uint64_t work);
 /* Simulated annealing from the timeline as it is, until that much work is done, from one temperature
  * (a time) to another. */
 void interval_anneal(interval_search *search, uint64_t work, double hot, double cold);
+
+/* The same where a move costs little and any order is allowed: of joint graphs. The price of a byte
+ * goes from one to another beside the temperature, so that order is found first and what is to be
+ * made again last. */
+typedef struct interval_ramp {
+    double hot, cold;
+    double cheap, dear;
+    bool moves_only; /* no run is inserted or dropped */
+} interval_ramp;
+void interval_anneal_joint(interval_search *search, uint64_t work, const interval_ramp *ramp);
+
+/* Moves runs until the list that the timeline holds, in which each runs once, has a peak as small as
+ * is found; it is the best list then. */
+void interval_reorder(interval_search *search, uint64_t work);
 
 #endif

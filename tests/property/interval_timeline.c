@@ -1,6 +1,6 @@
 /* Random edits of a timeline: what they keep up to date equals what is computed anew, an undone edit
  * leaves nothing behind, and the judge finds the same peak and makespan. */
-#include "property/core_random.h"
+#include "property/joint_random.h"
 
 #include "interval/search.h"
 
@@ -18,7 +18,10 @@ static bool edit(interval_timeline *t, dice *d)
     case 1:
         if (reads == 0 || t->n_live > 5 * tasks->n_tasks)
             return false;
-        interval_insert(t, tasks->maker[tasks->reads.items[first + below(d, reads)]], run);
+        uint32_t maker = tasks->maker[tasks->reads.items[first + below(d, reads)]];
+        if (tasks->once[maker])
+            return false;
+        interval_insert(t, maker, run);
         return true;
     case 2:
         if (!interval_removable(t, run))
@@ -56,20 +59,22 @@ static void judge(const interval_timeline *t)
     remat_operations_clear(&list);
 }
 
+/* Every other profile is joint, every fourth one in the order given. */
 static void edits_keep_everything_true(void **state)
 {
     (void)state;
     dice d = {.state = 17};
     const shape s = {.most_nodes = MOST_NODES, .alternatives = true};
-    for (int i = 0; i < 400; i++) {
-        remat_profile *profile = random_profile(&d, &s);
+    for (int i = 0; i < 600; i++) {
+        remat_profile *profile =
+            i % 2 ? random_joint(&d, JOINT_NODES, chance(&d, 50)) : random_profile(&d, &s);
         interval_tasks *tasks = NULL;
         interval_timeline *t = NULL;
         remat_operations list = {0};
         uint64_t peak;
         assert_int_equal(remat_store_all_peak(profile, &peak, NULL), REMAT_OK);
         assert_int_equal(interval_store_everything(profile, &list), REMAT_OK);
-        assert_int_equal(interval_tasks_new(profile, 1, false, &tasks, NULL), REMAT_OK);
+        assert_int_equal(interval_tasks_new(profile, 1, i % 4 == 3, &tasks, NULL), REMAT_OK);
         assert_int_equal(interval_timeline_new(tasks, &list, (double)(peak / 2), &t, NULL),
                          REMAT_OK);
         for (int k = 0; k < 60; k++) {
