@@ -1,6 +1,7 @@
 #include "service.h"
 
 #include "http/listen.h"
+#include "machine.h"
 #include "security/tls.h"
 
 #include <errno.h>
@@ -222,11 +223,9 @@ static remat_status start(service *s, remat_error *error)
     if (!s->limits || !s->streams || !s->queue || !s->memory || !s->engine || !s->jobs ||
         !s->retention)
         return remat_fail_memory(error);
-    uv_timeval64_t now;
     uint64_t forgotten;
-    uv_gettimeofday(&now);
-    status = remat_store_forget_jobs(s->store, (now.tv_sec - FORGET_JOBS_DAYS * 86400) * 1000,
-                                     &forgotten, error);
+    int64_t kept = FORGET_JOBS_DAYS * INT64_C(86400000);
+    status = remat_store_forget_jobs(s->store, machine_clock() - kept, &forgotten, error);
     if (!status)
         status = jobs_resume(s->jobs, error);
     if (!status && !(s->http = http_new(s, error)))
