@@ -336,7 +336,8 @@ def with_activation_budget(model, share):
 
     def backend(graph, inputs):
         with config.patch(activation_memory_budget=share):
-            return aot_autograd(fw_compiler=lambda m, _: _boxed(m), partition_fn=min_cut_rematerialization_partition)(graph, inputs)
+            return aot_autograd(fw_compiler=lambda m, _: _boxed(m), keep_inference_input_mutations=True,
+                                partition_fn=min_cut_rematerialization_partition)(graph, inputs)
 
     return torch.compile(functools.partial(type(model).forward, model), backend=backend, dynamic=False)
 
