@@ -1,7 +1,7 @@
 /* rematd: serve, or take care of a store. */
-#include "listen.h"
+#include "http/listen.h"
+#include "security/tls.h"
 #include "service.h"
-#include "tls.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -48,7 +48,8 @@ static void on_look(uv_timer_t *timer)
 memory *memory_new(uv_loop_t *loop, queue *q, uint64_t budget)
 {
 #ifdef __GLIBC__
-    /* Else the threshold follows what was freed, and tables come to lie among small things that stay. */
+    /* Else the threshold follows what was freed, and tables come to lie among small things that
+     * stay. */
     mallopt(M_MMAP_THRESHOLD, MAPPED_FROM);
 #endif
     memory *m = calloc(1, sizeof *m);

@@ -4,7 +4,7 @@
 #ifndef REMAT_SERVER_MEMORY_H
 #define REMAT_SERVER_MEMORY_H
 
-#include "queue.h"
+#include "jobs/queue.h"
 
 #include <stdint.h>
 

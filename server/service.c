@@ -1,7 +1,7 @@
 #include "service.h"
 
-#include "listen.h"
-#include "tls.h"
+#include "http/listen.h"
+#include "security/tls.h"
 
 #include <errno.h>
 #include <signal.h>

@@ -14,10 +14,10 @@ static uint32_t random_run(interval_search *s)
     return s->timeline->live[interval_random(s, s->timeline->n_live)];
 }
 
-/* Of a joint graph mostly one run alone: what it reads lives longer. */
-static void insert(interval_search *s, uint32_t task, uint32_t reader)
+/* single: mostly one run alone; what it reads lives longer. */
+static void insert(interval_search *s, uint32_t task, uint32_t reader, bool single)
 {
-    if (s->timeline->tasks->n_saving > 0)
+    if (!single)
         interval_remake(s, task, reader, 0.3, INTERVAL_MOST_RUNS);
     else if (interval_random(s, DEEPER) > 0)
         interval_insert(s->timeline, task, reader);
@@ -26,7 +26,7 @@ static void insert(interval_search *s, uint32_t task, uint32_t reader)
 }
 
 /* Makes something again just before a reader of it. */
-static bool insert_somewhere(interval_search *s)
+static bool insert_somewhere(interval_search *s, bool single)
 {
     interval_timeline *t = s->timeline;
     const interval_tasks *tasks = t->tasks;
@@ -48,7 +48,7 @@ static bool insert_somewhere(interval_search *s)
         }
         if (tasks->once[again] || interval_run_from(t, t->runs[last].slot + 1) == reader)
             continue;
-        insert(s, again, reader);
+        insert(s, again, reader, single);
         return true;
     }
     return false;
@@ -105,12 +105,12 @@ static bool move(interval_search *s)
     if (tasks->profile->n_alternatives > 0 && interval_random(s, 10) == 0)
         return change_way(s);
     if (roll < 40)
-        return insert_somewhere(s);
+        return insert_somewhere(s, false);
     if (roll < 65)
         return drop_somewhere(s);
     if (roll < 85)
         return shift_somewhere(s);
-    return drop_somewhere(s) && insert_somewhere(s);
+    return drop_somewhere(s) && insert_somewhere(s, false);
 }
 
 /* (cold / hot) to the share of the work that is done, by products alone: pow differs between
@@ -137,11 +137,11 @@ static bool joint_move(interval_search *s, bool moves_only)
     if (tasks->profile->n_alternatives > 0 && !moves_only && interval_random(s, 10) == 0)
         return change_way(s);
     if (roll < 20)
-        return insert_somewhere(s);
+        return insert_somewhere(s, true);
     if (roll < 40)
         return drop_somewhere(s);
     if (roll < 55)
-        return drop_somewhere(s) && insert_somewhere(s);
+        return drop_somewhere(s) && insert_somewhere(s, true);
     return shift_somewhere(s);
 }
 

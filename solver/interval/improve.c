@@ -31,15 +31,17 @@ typedef struct strength {
     uint32_t chains, epochs;
     uint32_t stale;                  /* epochs without a faster list, after which it ends */
     uint64_t anneal, neighbourhoods; /* work of a chain in an epoch, for each node up to many */
+    uint64_t ramp;                   /* the same, of joint graphs */
 } strength;
 
 /* By remat_effort. */
-static const strength EFFORTS[] = {{"quick", 4, 8, 4, 15000, 15000},
-                                   {"thorough", 8, 24, 10, 24000, 24000}};
+static const strength EFFORTS[] = {{"quick", 4, 8, 4, 15000, 15000, 0},
+                                   {"thorough", 8, 24, 10, 24000, 24000, 0}};
 
-/* The same of joint graphs: anneal is the work of the first ramp; a later one does half of it. */
-static const strength JOINT_EFFORTS[] = {{"quick", 4, 2, 2, 300000, 0},
-                                         {"thorough", 4, 2, 2, 2500000, 0}};
+/* The same of joint graphs: ramp is the work of the first one; later ones do half of it. Every second
+ * chain does all three. */
+static const strength JOINT_EFFORTS[] = {{"quick", 4, 6, 3, 40000, 40000, 160000},
+                                         {"thorough", 4, 4, 3, 250000, 250000, 1500000}};
 
 /* Of a ramp, temperatures in times of a node and prices in those of improvement: of one that finds
  * everything and of one that betters what there is. */
@@ -303,10 +305,7 @@ static remat_status begin(const improvement *m, chain *c)
     if (status)
         return status;
     s->enough = m->enough;
-    if (!m->profile->joint)
-        interval_greedy(s, c->seed < 2 ? 0 : 1.0);
-    else
-        interval_keep_best(s);
+    interval_greedy(s, c->seed < 2 ? 0 : 1.0);
     s->price = m->price;
     return s->timeline->failed ? REMAT_NO_MEMORY : settle(m, c);
 }
@@ -323,7 +322,7 @@ static void ramp(const improvement *m, chain *c)
     r.cheap *= m->price;
     r.dear *= m->price * (1 << (full ? c->ramps : 0)); /* nothing fitted the last time */
     c->ramps++;
-    interval_anneal_joint(s, m->effort->anneal * counted_nodes(m) / (full ? 1 : 2), &r);
+    interval_anneal_joint(s, m->effort->ramp * counted_nodes(m) / (full ? 1 : 2), &r);
     if (s->best.length == 0)
         interval_greedy(s, 0);
 }
@@ -337,13 +336,13 @@ static remat_status go_on(const improvement *m, chain *c)
         return REMAT_NO_MEMORY;
     s->price = m->price;
     s->wanted = m->alignment ? c->fitting_time * (1 - 1e-12) : 0;
-    if (m->profile->joint) {
+    if (m->profile->joint)
         ramp(m, c);
-    } else {
+    if (!m->profile->joint || c->seed % 2 == 1) {
         interval_anneal(s, m->effort->anneal * nodes, s->best.length > 0 ? m->hot : 10 * m->hot,
                         m->cold);
-        interval_neighbourhoods(s, m->effort->neighbourhoods * nodes);
     }
+    interval_neighbourhoods(s, m->effort->neighbourhoods * nodes);
     return t->failed ? REMAT_NO_MEMORY : settle(m, c);
 }
 
