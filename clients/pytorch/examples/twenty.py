@@ -273,11 +273,6 @@ def own(model, inputs, loss, blocks):
     return model, inputs, loss, blocks
 
 
-def bert_like(make):
-    model = make()
-    return model
-
-
 def segmentation(model):
     return [block for name, part in model.backbone.named_children() if name.startswith("layer") for block in part]
 
@@ -336,7 +331,8 @@ def with_activation_budget(model, share):
 
     def backend(graph, inputs):
         with config.patch(activation_memory_budget=share):
-            return aot_autograd(fw_compiler=lambda m, _: _boxed(m), partition_fn=min_cut_rematerialization_partition)(graph, inputs)
+            return aot_autograd(fw_compiler=lambda m, _: _boxed(m), keep_inference_input_mutations=True,
+                                partition_fn=min_cut_rematerialization_partition)(graph, inputs)
 
     return torch.compile(functools.partial(type(model).forward, model), backend=backend, dynamic=False)
 
@@ -381,13 +377,6 @@ def row(name, server):
     plain = copy.deepcopy(model)
     example = Example(plain, inputs)
 
-    def peak(run):
-        return steps.peak(run, example_of(run), loss, True, held=True)
-
-    def example_of(run):
-        return owner.get(id(run), example)
-
-    owner = {}
     variants = {"plain": (plain, plain)}
     peaks = {"plain": steps.peak(steps.plain_forward(plain), example, loss, True, held=True)}
     budgets = {SHARE: SHARE}
@@ -423,9 +412,9 @@ def row(name, server):
         most = max(apart(gradients(fitted, fitted, inputs, loss, seed), expected[seed]) for seed in range(2))
         fitted.load_state_dict(start)
         variants[label] = (fitted, fitted)
-        peaks[label] = (region.schedule.get("budget", 0), region.schedule.get("peak", 0), region.measured_peak,
-                        len(region.profile.get("nodes", ())), len(region.pieces), most, took,
-                        region.schedule.get("overhead", math.nan))
+        bound = budget if isinstance(budget, int) else peaks["plain"] * int(budget[:-1]) // 100
+        peaks[label] = (bound, region.schedule.get("peak", 0), region.measured_peak,
+                        len(region.profile.get("nodes", ())), len(region.pieces), most, took)
     times = timed(variants, inputs, loss)
     for label in ("plain", "checkpointing", "activation budget"):
         if label in times:
@@ -433,7 +422,7 @@ def row(name, server):
     for label in budgets:
         if label not in times:
             continue
-        bound, predicted, measured, nodes, pieces, most, took, _ = peaks[label]
+        bound, predicted, measured, nodes, pieces, most, took = peaks[label]
         rival = label.removeprefix("at ")
         beside = f" {times[label] / times[rival]:5.2f} of it" if rival in times and rival != label else ""
         print(f"{name:22} {label:20} {measured:>12} {predicted:>12} {measured / predicted if predicted else math.nan:7.4f} "

@@ -65,7 +65,7 @@ class Compiled:
 
     @property
     def pieces(self) -> List[Any]:
-        return self.backend.pieces
+        return self.backend.pieces if self.backend is not None else []
 
     @property
     def schedule(self) -> Dict[str, Any]:

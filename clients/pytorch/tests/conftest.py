@@ -46,8 +46,17 @@ def server(service, tmp_path, monkeypatch):
     return service.url
 
 
+if not road.available():
+    collect_ignore_glob = ["torch2/test_*.py"]
+
+
 @pytest.fixture(autouse=True)
-def by_the_tracer(request, monkeypatch):
-    """What is not in torch2/ is of the tracer, whatever the torch."""
-    if "torch2" not in str(request.node.fspath):
+def on_its_road(request, monkeypatch):
+    """What is in torch2/ is of torch.compile, each test from nothing; the rest is of the tracer, whatever the torch."""
+    if "torch2" not in request.node.path.parts:
         monkeypatch.setattr(road, "available", lambda: False)
+        yield
+        return
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()

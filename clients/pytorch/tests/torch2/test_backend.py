@@ -264,6 +264,20 @@ def test_what_a_policy_must_save_runs_once(tmp_path):
     assert any(n["op"] == "aten.mm" and n.get("recompute") == "never" for n in nodes)
 
 
+@pytest.mark.skipif(not LONG or not os.path.exists("/usr/include/ATen/NumericUtils.h"),
+                    reason="takes a minute, and the headers of torch (libtorch-dev)")
+def test_inductor_within(server, tmp_path):
+    torch.manual_seed(0)
+    model, x = nn.Sequential(*(part for _ in range(3) for part in (nn.Linear(32, 64), nn.GELU(), nn.Linear(64, 32)))), \
+        torch.randn(64, 32)
+    plain = copy.deepcopy(model)
+    backend = remat.backend("80%", server=server, inner="inductor", cache=tmp_path)
+    found, expected = run(compiled(model, backend), model, (x,), 0), run(plain, plain, (x,), 0)
+    for a, b in zip(found, expected):
+        assert torch.allclose(a.float(), b.float(), rtol=1e-4, atol=1e-4)
+    assert backend.pieces
+
+
 def test_misuse(server):
     for wrong in ({"inner": "eager"}, {"offline": "maybe"}):
         with pytest.raises(ValueError, match=next(iter(wrong))):

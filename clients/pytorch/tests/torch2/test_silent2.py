@@ -48,6 +48,17 @@ def compare(model, plain, shape=(8, 16), steps=3):
             assert torch.equal(value, other) if isinstance(value, torch.Tensor) else value == other, name
 
 
+def fit(model, inputs, server):
+    """Within three quarters of the plain step's peak, or the least that there is a schedule for, of each piece."""
+    budget = "75%"
+    for _ in range(4):
+        try:
+            return remat.fit(model, inputs, budget, server=server)
+        except remat.BudgetError as error:
+            budget = int(1.02 * error.minimum_budget)
+    raise AssertionError("no budget was enough")
+
+
 @pytest.fixture(autouse=True)
 def without_warnings():
     with warnings.catch_warnings():
@@ -62,7 +73,7 @@ def test_as_the_plain_model(middle, dtype, server):
     plain = copy.deepcopy(model)
     before = copy.deepcopy(state(model))
     with torch.autocast("cpu", dtype=torch.bfloat16, enabled=dtype is not None):
-        remat.fit(model, x, "100%", server=server)
+        fit(model, x, server)
         assert str(state(model)) == str(before)
         compare(model, plain)
 
@@ -72,7 +83,7 @@ def test_right_or_refused(middle, server):
     """What one step leaves behind, where nothing can put it back, is another start for the next."""
     model, x = cases.body(middle)
     try:
-        remat.fit(model, x, "100%", server=server)
+        fit(model, x, server)
     except remat.CheckError as refused:
         assert "is not the plain one" in str(refused)
         assert "forward" not in vars(model)
@@ -82,7 +93,7 @@ def test_right_or_refused(middle, server):
 
 def test_weights_changed_between_forward_and_backward(server):
     model, (x,) = mlp()
-    remat.fit(model, x, "80%", server=server)
+    fit(model, x, server)
     loss = loss_of(model(x))
     with torch.no_grad():
         model[4].weight.mul_(0.5)
@@ -97,7 +108,7 @@ def test_weights_changed_between_forward_and_backward(server):
 def test_what_changes_after_fit_counts(change, server):
     model, (x,) = mlp()
     plain = copy.deepcopy(model)
-    remat.fit(model, x, "80%", server=server)
+    fit(model, x, server)
     for each in (model, plain):
         torch.manual_seed(1)
         change(each)
@@ -109,7 +120,7 @@ def test_python_state_that_changes_counts(name, value, server, monkeypatch):
     middle = {"tau": cases.tau, "p": cases.probability, "settings": cases.setting, "RATE": cases.rate}[name]
     model, x = cases.body(middle)
     plain = copy.deepcopy(model)
-    remat.fit(model, x, "100%", server=server)
+    fit(model, x, server)
     for each in (model, plain):
         setattr(each, name, value)
     monkeypatch.setattr(cases, "RATE", value if name == "RATE" else cases.RATE)
@@ -120,7 +131,7 @@ def test_another_autocast_and_a_smaller_batch_have_plans_of_their_own(server):
     model, (x,) = mlp()
     plain = copy.deepcopy(model)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        remat.fit(model, x, "80%", server=server)
+        fit(model, x, server)
     for batch in (256, 100, 256, 7, 100):
         assert_same(step(model, (x[:batch],), 0), step(plain, (x[:batch],), 0))
     assert len(model.forward.pieces) == 4
@@ -155,7 +166,7 @@ def test_no_schedule_is_said(server):
     model, x = cases.body(middle)
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
-        remat.fit(model, x, "100%", server=server)
+        fit(model, x, server)
     assert any("without a schedule" in str(w.message) or "breaks the graph at" in str(w.message) for w in said)
 
 
@@ -166,7 +177,7 @@ def test_sparse_gradients_scripted_modules_hooks_and_results_of_any_kind(server)
         torch.manual_seed(0)
         plain, _ = make()
         try:
-            remat.fit(model, x, "100%", server=server)
+            fit(model, x, server)
         except (remat.CaptureError, RuntimeError) as refused:
             print(refused)
             raise
