@@ -88,6 +88,8 @@ json_t *remat_schedule_encode(const remat_schedule_answer *answer)
     fields_set(json, "peak", bytes(simulation->peak), &failed);
     fields_set(json, "model_peak", bytes(schedule->model_peak), &failed);
     fields_set(json, "store_all_peak", bytes(answer->store_all_peak), &failed);
+    if (schedule->reordered_peak)
+        fields_set(json, "reordered_peak", bytes(schedule->reordered_peak), &failed);
     fields_set(json, "recomputed_time", json_real(simulation->recomputed_time), &failed);
     fields_set(json, "optimality", json_string(remat_optimality_name(schedule->optimality)),
                &failed);
