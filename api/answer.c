@@ -91,6 +91,8 @@ json_t *remat_schedule_encode(const remat_schedule_answer *answer)
         "operations", operations_encode(answer), "solve_seconds", answer->solve_seconds, "created",
         created);
     bool failed = json == NULL;
+    if (schedule->reordered_peak)
+        fields_set(json, "reordered_peak", bytes(schedule->reordered_peak), &failed);
     if (q->linked)
         fields_set(json, "link", remat_link_encode(&q->link), &failed);
     if (q->alignment) {

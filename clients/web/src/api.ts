@@ -101,13 +101,13 @@ function forwardOf(node: JointNode, ids: Set<string>): Node {
   const source = (input: string): string => (ids.has(input) ? input : input.slice(0, input.lastIndexOf(':')));
   return {
     id: node.id,
-    ...(node.op !== undefined && { op: node.op }),
+    op: node.op ?? '',
     inputs: [...new Set(node.inputs?.map(source))],
     forward_time: node.time,
     backward_time: 0,
     output_bytes: results.reduce((sum, bytes) => sum + bytes, 0),
     gradient_bytes: 0,
-    ...(node.workspace_bytes !== undefined && { forward_workspace_bytes: node.workspace_bytes }),
+    forward_workspace_bytes: node.workspace_bytes ?? 0,
   };
 }
 
