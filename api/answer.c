@@ -31,11 +31,8 @@ static json_t *bytes(uint64_t value)
 json_t *remat_node_ids_encode(const remat_profile *profile)
 {
     json_t *list = json_array();
-    for (uint32_t v = 0; list && v < profile->n_nodes; v++)
-        if (json_array_append_new(list, json_string(profile->nodes[v].id))) {
-            json_decref(list);
-            return NULL;
-        }
+    for (uint32_t v = 0; v < profile->n_nodes; v++)
+        fields_append(&list, json_string(profile->nodes[v].id));
     return list;
 }
 
@@ -43,7 +40,7 @@ json_t *remat_node_ids_encode(const remat_profile *profile)
 static json_t *candidates_encode(const remat_schedule_answer *answer)
 {
     json_t *list = json_array();
-    for (size_t i = 0; list && i < answer->n_candidates; i++) {
+    for (size_t i = 0; i < answer->n_candidates; i++) {
         const remat_table *table = answer->candidates[i];
         size_t n;
         const remat_point *frontier = remat_table_frontier(table, &n);
@@ -57,100 +54,96 @@ static json_t *candidates_encode(const remat_schedule_answer *answer)
         } else if (n > 0) {
             fields_set(item, "minimum_budget", bytes(frontier[0].peak), &failed);
         }
-        if (json_array_append_new(list, fields_finish(item, failed))) {
-            json_decref(list);
-            return NULL;
-        }
+        fields_append(&list, fields_finish(item, failed));
     }
     return list;
 }
 
-json_t *remat_schedule_encode(const remat_schedule_answer *answer)
+static json_t *operations_encode(const remat_schedule_answer *answer)
 {
     const remat_schedule *schedule = answer->schedule;
+    return answer->pebbles ? remat_pebbles_encode(&schedule->pebbles)
+                           : remat_operations_encode(&schedule->operations, answer->profile);
+}
+
+json_t *remat_schedule_encode(const remat_schedule_answer *answer)
+{
+    const remat_question *q = answer->question;
+    const remat_schedule *schedule = answer->schedule;
     const remat_simulation *simulation = &schedule->simulation;
-    double store_all = remat_store_all_makespan(answer->profile);
+    double store_all = answer->pebbles ? remat_pebble_store_all(answer->pebbles)
+                                       : remat_store_all_makespan(answer->profile);
     char created[32];
     remat_time_text(answer->created, created);
-    json_t *json = json_object();
+    json_t *json = json_pack(
+        "{s:s, s:s, s:s, s:s, s:I, s:s, s:f, s:f, s:f, s:I, s:I, s:I, s:f, s:s, s:s, s:f, s:s, "
+        "s:f, s:b, s:o, s:o, s:f, s:s}",
+        "schedule_id", q->id, "profile_id", q->profile_id, "solver", schedule->solver->name,
+        "requested_solver", remat_question_solver(q), "budget", (json_int_t)q->budget, "time_unit",
+        remat_time_unit_name(answer->profile->time_unit), "makespan", simulation->makespan,
+        "store_all_makespan", store_all, "overhead", excess(simulation->makespan, store_all),
+        "peak", (json_int_t)simulation->peak, "model_peak", (json_int_t)schedule->model_peak,
+        "store_all_peak", (json_int_t)answer->store_all_peak, "recomputed_time",
+        simulation->recomputed_time, "optimality", remat_optimality_name(schedule->optimality),
+        "class", schedule->class_name, "lower_bound", schedule->lower_bound, "bound_class",
+        schedule->bound_class, "gap", excess(simulation->makespan, schedule->lower_bound),
+        "verified", (int)simulation->valid, "nodes", remat_node_ids_encode(answer->profile),
+        "operations", operations_encode(answer), "solve_seconds", answer->solve_seconds, "created",
+        created);
     bool failed = json == NULL;
-    fields_set(json, "schedule_id", json_string(answer->question->id), &failed);
-    fields_set(json, "profile_id", json_string(answer->question->profile_id), &failed);
-    fields_set(json, "solver", json_string(schedule->solver->name), &failed);
-    fields_set(json, "requested_solver", json_string(remat_question_solver(answer->question)),
-               &failed);
-    fields_set(json, "budget", bytes(answer->question->budget), &failed);
-    fields_set(json, "time_unit", json_string(remat_time_unit_name(answer->profile->time_unit)),
-               &failed);
-    fields_set(json, "makespan", json_real(simulation->makespan), &failed);
-    fields_set(json, "store_all_makespan", json_real(store_all), &failed);
-    fields_set(json, "overhead", json_real(excess(simulation->makespan, store_all)), &failed);
-    fields_set(json, "peak", bytes(simulation->peak), &failed);
-    fields_set(json, "model_peak", bytes(schedule->model_peak), &failed);
-    fields_set(json, "store_all_peak", bytes(answer->store_all_peak), &failed);
     if (schedule->reordered_peak)
         fields_set(json, "reordered_peak", bytes(schedule->reordered_peak), &failed);
-    fields_set(json, "recomputed_time", json_real(simulation->recomputed_time), &failed);
-    fields_set(json, "optimality", json_string(remat_optimality_name(schedule->optimality)),
-               &failed);
-    fields_set(json, "class", json_string(schedule->class_name), &failed);
-    fields_set(json, "lower_bound", json_real(schedule->lower_bound), &failed);
-    fields_set(json, "bound_class", json_string(schedule->bound_class), &failed);
-    fields_set(json, "gap", json_real(excess(simulation->makespan, schedule->lower_bound)),
-               &failed);
-    fields_set(json, "verified", json_boolean(simulation->valid), &failed);
-    fields_set(json, "nodes", remat_node_ids_encode(answer->profile), &failed);
-    fields_set(json, "operations", remat_operations_encode(&schedule->operations, answer->profile),
-               &failed);
-    if (answer->question->linked)
-        fields_set(json, "link", remat_link_encode(&answer->question->link), &failed);
-    if (answer->question->alignment) {
+    if (q->linked)
+        fields_set(json, "link", remat_link_encode(&q->link), &failed);
+    if (q->alignment) {
         fields_set(json, "arena", bytes(schedule->layout.arena), &failed);
-        fields_set(json, "alignment", json_integer((json_int_t)answer->question->alignment),
-                   &failed);
+        fields_set(json, "alignment", json_integer((json_int_t)q->alignment), &failed);
         fields_set(json, "allocations", remat_allocations_encode(&schedule->layout), &failed);
     }
     if (answer->candidates)
         fields_set(json, "candidates", candidates_encode(answer), &failed);
-    fields_set(json, "solve_seconds", json_real(answer->solve_seconds), &failed);
-    fields_set(json, "created", json_string(created), &failed);
+    if (answer->pebbles) {
+        fields_set(json, "model", json_string("pebble"), &failed);
+        fields_set(json, "branches", remat_branches_encode(answer->pebbles), &failed);
+    }
     return fields_finish(json, failed);
 }
 
+/* One member of every moment: a time, or else bytes. */
+static json_t *moments_encode(const remat_moment *moments, size_t n, size_t offset, bool time)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < n; i++) {
+        const void *member = (const char *)&moments[i] + offset;
+        fields_append(&list,
+                      time ? json_real(*(const double *)member) : bytes(*(const uint64_t *)member));
+    }
+    return list;
+}
+
 json_t *remat_timeline_encode(const char *schedule_id, uint64_t budget,
-                              const remat_profile *profile, const remat_operations *operations,
+                              const remat_profile *profile, json_t *operations,
                               const remat_moment *moments, const remat_simulation *simulation)
 {
-    json_t *start = json_array(), *end = json_array(), *during = json_array(),
-           *after = json_array();
-    bool failed = !start || !end || !during || !after;
-    for (size_t i = 0; i < operations->length && !failed; i++)
-        failed = json_array_append_new(start, json_real(moments[i].start)) ||
-                 json_array_append_new(end, json_real(moments[i].end)) ||
-                 json_array_append_new(during, bytes(moments[i].memory_during)) ||
-                 json_array_append_new(after, bytes(moments[i].memory_after));
-    json_t *json = json_object();
-    failed |= json == NULL;
-    fields_set(json, "schedule_id", json_string(schedule_id), &failed);
-    fields_set(json, "time_unit", json_string(remat_time_unit_name(profile->time_unit)), &failed);
-    fields_set(json, "budget", bytes(budget), &failed);
-    fields_set(json, "makespan", json_real(simulation->makespan), &failed);
-    fields_set(json, "peak", bytes(simulation->peak), &failed);
-    fields_set(json, "peak_operation", json_integer((json_int_t)simulation->peak_operation),
-               &failed);
-    fields_set(json, "nodes", remat_node_ids_encode(profile), &failed);
-    fields_set(json, "operations", remat_operations_encode(operations, profile), &failed);
-    fields_set(json, "start", start, &failed);
-    fields_set(json, "end", end, &failed);
-    fields_set(json, "memory_during", during, &failed);
-    fields_set(json, "memory_after", after, &failed);
-    return fields_finish(json, failed);
+    size_t n = json_array_size(operations);
+    const size_t start = offsetof(remat_moment, start), end = offsetof(remat_moment, end);
+    const size_t during = offsetof(remat_moment, memory_during);
+    const size_t after = offsetof(remat_moment, memory_after);
+    return json_pack(
+        "{s:s, s:s, s:I, s:f, s:I, s:I, s:o, s:O, s:o, s:o, s:o, s:o}", "schedule_id", schedule_id,
+        "time_unit", remat_time_unit_name(profile->time_unit), "budget", (json_int_t)budget,
+        "makespan", simulation->makespan, "peak", (json_int_t)simulation->peak, "peak_operation",
+        (json_int_t)simulation->peak_operation, "nodes", remat_node_ids_encode(profile),
+        "operations", operations, "start", moments_encode(moments, n, start, true), "end",
+        moments_encode(moments, n, end, true), "memory_during",
+        moments_encode(moments, n, during, false), "memory_after",
+        moments_encode(moments, n, after, false));
 }
 
 json_t *remat_values_encode(const remat_layout *layout)
 {
     json_t *list = json_array();
-    for (size_t i = 0; list && i < layout->n; i++) {
+    for (size_t i = 0; i < layout->n; i++) {
         const remat_allocation *a = &layout->items[i];
         json_t *item =
             json_pack("[s, I, I, i, i]", remat_allocation_kind_name((remat_allocation_kind)a->kind),
@@ -159,10 +152,7 @@ json_t *remat_values_encode(const remat_layout *layout)
             json_decref(item);
             item = NULL;
         }
-        if (json_array_append_new(list, item)) {
-            json_decref(list);
-            return NULL;
-        }
+        fields_append(&list, item);
     }
     return list;
 }
@@ -237,7 +227,7 @@ json_t *remat_answer_tradeoff(const remat_question *question, const remat_profil
     uint64_t *budgets = calloc(question->points, sizeof *budgets);
     double *bounds = calloc(question->points, sizeof *bounds);
     json_t *list = budgets && bounds ? json_array() : NULL;
-    for (size_t i = 0; list && i < question->points; i++) {
+    for (size_t i = 0; i < question->points; i++) {
         double even = low + span * (double)i / (double)(question->points - 1);
         budgets[i] = question->budgets ? question->budgets[i] : (uint64_t)even;
     }

@@ -211,6 +211,14 @@ json_t *remat_operations_encode(const remat_operations *operations, const remat_
  * remat_allocation_kind_name; node is the node's, graph input's or state's index. */
 json_t *remat_allocations_encode(const remat_layout *layout);
 
+/* The same of the pebble model: ["S", j, i], ["F", j, i], ["T"], ["B", j, i], ["D", j, i], ["Db",
+ * j] of branch j and step i. What a problem has not is left to the judge of pebbles. */
+remat_status remat_pebbles_decode(const json_t *json, const char *field,
+                                  remat_pebble_operations *ret_operations, remat_error *error);
+json_t *remat_pebbles_encode(const remat_pebble_operations *operations);
+/* For each branch, the nodes that its steps run. */
+json_t *remat_branches_encode(const remat_pebble_problem *problem);
+
 /* ---- answers ---- */
 
 typedef struct remat_schedule_answer {
@@ -218,6 +226,7 @@ typedef struct remat_schedule_answer {
     const remat_profile *profile;
     const remat_schedule *schedule;
     uint64_t store_all_peak;              /* replayed */
+    const remat_pebble_problem *pebbles;  /* of a schedule in the pebble model; else NULL */
     const remat_table *const *candidates; /* of auto: every table that was asked; else NULL */
     size_t n_candidates;
     double solve_seconds;
@@ -229,29 +238,13 @@ json_t *remat_node_ids_encode(const remat_profile *profile);
 /* NULL: out of memory; so with all that follow. */
 json_t *remat_schedule_encode(const remat_schedule_answer *answer);
 
-/* A schedule in the pebble model: budget and peaks in slots, operations ["S", j, i], ["F", j, i],
- * ["T"], ["B", j, i], ["D", j, i], ["Db", j] of branch j and step i; branches[j][i] is the node that
- * the step runs. */
-typedef struct remat_pebble_answer {
-    const remat_question *question;
-    const remat_profile *profile;
-    const remat_pebble_problem *problem;
-    const remat_pebble_schedule *schedule;
-    double solve_seconds;
-    int64_t created; /* milliseconds since 1970 */
-} remat_pebble_answer;
-
-json_t *remat_pebble_schedule_encode(const remat_pebble_answer *answer);
-remat_status remat_pebble_timeline(const json_t *schedule, const remat_profile *profile,
-                                   json_t **ret_answer, remat_error *error);
-
-/* Memory and time at every operation, as arrays of one entry per operation. */
+/* Memory and time at every operation, as arrays of one entry per operation. operations: encoded. */
 json_t *remat_timeline_encode(const char *schedule_id, uint64_t budget,
-                              const remat_profile *profile, const remat_operations *operations,
+                              const remat_profile *profile, json_t *operations,
                               const remat_moment *moments, const remat_simulation *simulation);
 
-/* Every allocation in the order in which they are made: kind, index, bytes, first and last operation
- * of its life. */
+/* Every allocation in the order in which they are made: kind, index, bytes, first and last
+ * operation of its life. */
 json_t *remat_values_encode(const remat_layout *layout);
 
 json_t *remat_simulation_encode(const remat_profile *profile, const remat_simulation *simulation,
@@ -267,9 +260,6 @@ remat_status remat_answer_timeline(const json_t *schedule, const remat_profile *
  * where it is feasible. NULL: out of memory. */
 json_t *remat_answer_tradeoff(const remat_question *question, const remat_profile *profile,
                               uint64_t store_all_peak, const remat_table *const *tables, size_t n);
-
-/* POST /v1/snapshots: a fragment or a sequence of checkpoints (remat/snapshot.h). */
-remat_status remat_answer_snapshots(const json_t *request, json_t **ret_answer, remat_error *error);
 
 /* GET /v1/solvers. */
 json_t *remat_solvers_encode(void);

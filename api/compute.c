@@ -1,6 +1,6 @@
 /* Answers that are computed from a request alone: the same for a server and for a command that
  * solves in its own process. */
-#include "api.h"
+#include "fields.h"
 
 #include "remat/portfolio.h"
 
@@ -38,55 +38,93 @@ remat_status remat_answer_simulation(const remat_request *request, const remat_p
     return REMAT_OK;
 }
 
-static remat_status replay(const json_t *schedule, const remat_profile *profile,
-                           const remat_operations *operations, remat_moment *moments,
-                           json_t **ret_answer, remat_error *error)
-{
+/* A schedule that is played again. */
+typedef struct playing {
+    const json_t *schedule;
+    json_t *operations; /* borrowed */
+    const remat_profile *profile;
+    remat_moment *moments;
     remat_simulation simulation;
-    remat_link link;
-    const json_t *way = json_object_get(schedule, "link");
-    remat_status status = way ? remat_link_decode(way, profile, &link, error) : REMAT_OK;
-    if (!status)
-        status = remat_simulate(profile, operations, way ? &link : NULL, moments, NULL, &simulation,
-                                error);
-    if (status)
-        return status;
-    if (!simulation.valid)
-        return remat_fail(error, REMAT_INFEASIBLE, "operations",
-                          "the schedule is not valid for \"%.100s\": operation %zu: %.300s",
-                          profile->name, simulation.bad_operation, simulation.reason);
-    const char *id = json_string_value(json_object_get(schedule, "schedule_id"));
-    double budget = json_number_value(json_object_get(schedule, "budget"));
+    json_t *values; /* owned; NULL: none */
+    remat_error *error;
+} playing;
+
+static remat_status play_bytes(playing *p)
+{
+    remat_operations list = {0};
     remat_layout layout = {0};
-    status = remat_layout_unplaced(profile, operations, 1, &layout, error);
-    if (status)
-        return status;
-    json_t *answer = remat_timeline_encode(id ? id : "", budget >= 0 ? (uint64_t)budget : 0,
-                                           profile, operations, moments, &simulation);
-    bool whole = !json_object_set_new(answer, "values", remat_values_encode(&layout));
+    remat_link link;
+    const json_t *way = json_object_get(p->schedule, "link");
+    remat_status status = way ? remat_link_decode(way, p->profile, &link, p->error) : REMAT_OK;
+    if (!status)
+        status = remat_operations_decode(p->operations, p->profile, "operations", &list, p->error);
+    if (!status)
+        status = remat_simulate(p->profile, &list, way ? &link : NULL, p->moments, NULL,
+                                &p->simulation, p->error);
+    if (!status && p->simulation.valid)
+        status = remat_layout_unplaced(p->profile, &list, 1, &layout, p->error);
+    if (!status && !(p->values = remat_values_encode(&layout)))
+        status = remat_fail_memory(p->error);
+    remat_operations_clear(&list);
     remat_layout_clear(&layout);
-    if (!whole) {
-        json_decref(answer);
-        return remat_fail_memory(error);
-    }
-    *ret_answer = answer;
-    return REMAT_OK;
+    return status;
+}
+
+/* The gradients that are kept are those that the list does not drop. */
+static remat_status play_pebbles(playing *p)
+{
+    const remat_options none = {{0}};
+    remat_pebble_operations list = {0};
+    remat_pebble_problem problem = {.node_list = NULL};
+    remat_status status = remat_pebble_problem_of(p->profile, &none, &problem, p->error);
+    if (!status)
+        status = remat_pebbles_decode(p->operations, "operations", &list, p->error);
+    for (uint32_t j = 0; j < problem.join.k; j++)
+        problem.join.keep[j] = true;
+    for (size_t i = 0; i < list.length; i++)
+        if (list.items[i].kind == REMAT_PEBBLE_DB && list.items[i].branch < problem.join.k)
+            problem.join.keep[list.items[i].branch] = false;
+    if (!status)
+        status = remat_pebble_judge(&problem, &list, p->moments, &p->simulation, p->error);
+    remat_pebble_problem_clear(&problem);
+    remat_pebble_operations_clear(&list);
+    return status;
+}
+
+static remat_status show(const playing *p, json_t **ret_answer)
+{
+    if (!p->simulation.valid)
+        return remat_fail(p->error, REMAT_INFEASIBLE, "operations",
+                          "the schedule is not valid for \"%.100s\": operation %zu: %.300s",
+                          p->profile->name, p->simulation.bad_operation, p->simulation.reason);
+    const char *id = json_string_value(json_object_get(p->schedule, "schedule_id"));
+    double budget = json_number_value(json_object_get(p->schedule, "budget"));
+    json_t *answer = remat_timeline_encode(id ? id : "", budget >= 0 ? (uint64_t)budget : 0,
+                                           p->profile, p->operations, p->moments, &p->simulation);
+    bool failed = answer == NULL;
+    if (p->values)
+        failed |= json_object_set(answer, "values", p->values) != 0;
+    *ret_answer = fields_finish(answer, failed);
+    return *ret_answer ? REMAT_OK : remat_fail_memory(p->error);
 }
 
 remat_status remat_answer_timeline(const json_t *schedule, const remat_profile *profile,
                                    json_t **ret_answer, remat_error *error)
 {
-    remat_operations operations = {0};
-    if (json_object_get(schedule, "model"))
-        return remat_pebble_timeline(schedule, profile, ret_answer, error);
-    remat_status status = remat_operations_decode(json_object_get(schedule, "operations"), profile,
-                                                  "operations", &operations, error);
-    if (status)
-        return status;
-    remat_moment *moments = calloc(operations.length + 1, sizeof *moments);
-    status = moments ? replay(schedule, profile, &operations, moments, ret_answer, error)
-                     : remat_fail_memory(error);
-    free(moments);
-    remat_operations_clear(&operations);
+    playing p = {.schedule = schedule,
+                 .operations = json_object_get(schedule, "operations"),
+                 .profile = profile,
+                 .error = error};
+    json_t *answer = NULL;
+    p.moments = calloc(json_array_size(p.operations) + 1, sizeof *p.moments);
+    remat_status status = !p.moments                           ? remat_fail_memory(error)
+                          : json_object_get(schedule, "model") ? play_pebbles(&p)
+                                                               : play_bytes(&p);
+    if (!status)
+        status = show(&p, &answer);
+    json_decref(p.values);
+    free(p.moments);
+    if (!status)
+        *ret_answer = answer;
     return status;
 }

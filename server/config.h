@@ -41,7 +41,8 @@ typedef struct config {
 typedef enum config_outcome { CONFIG_RUN, CONFIG_DONE, CONFIG_BAD } config_outcome;
 
 /* Reads the file of --config, variables and flags (argv as main got it, from its first argument
- * on). CONFIG_DONE: --help or --version was printed. CONFIG_BAD: a message was printed on stderr. */
+ * on). CONFIG_DONE: --help or --version was printed. CONFIG_BAD: a message was printed on
+ * stderr. */
 config_outcome config_read(config *ret_config, int argc, char **argv);
 
 /* A size as settings have it, "64MiB"; false: a message about `where` was printed. */

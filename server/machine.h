@@ -1,5 +1,5 @@
-/* What of the machine this process may use: its affinity and its control groups (both versions), not
- * what the machine has. In a container the two differ. */
+/* What of the machine this process may use: its affinity and its control groups (both versions),
+ * not what the machine has. In a container the two differ. */
 #ifndef REMAT_SERVER_MACHINE_H
 #define REMAT_SERVER_MACHINE_H
 
@@ -7,5 +7,6 @@
 
 unsigned machine_cores(void);  /* at least 1; of a part of a core, one */
 uint64_t machine_memory(void); /* bytes */
+int64_t machine_clock(void);   /* milliseconds since 1970 */
 
 #endif

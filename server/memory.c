@@ -48,7 +48,8 @@ static void on_look(uv_timer_t *timer)
 memory *memory_new(uv_loop_t *loop, queue *q, uint64_t budget)
 {
 #ifdef __GLIBC__
-    /* Else the threshold follows what was freed, and tables come to lie among small things that stay. */
+    /* Else the threshold follows what was freed, and tables come to lie among small things that
+     * stay. */
     mallopt(M_MMAP_THRESHOLD, MAPPED_FROM);
 #endif
     memory *m = calloc(1, sizeof *m);
@@ -78,11 +79,6 @@ void memory_free(memory *m)
 uint64_t memory_budget(const memory *m)
 {
     return m->shares[MEMORY_WORK];
-}
-
-uint64_t memory_used(const memory *m)
-{
-    return atomic_load(&m->used);
 }
 
 bool memory_take(memory *m, memory_use use, uint64_t bytes)

@@ -3,19 +3,19 @@
 #define REMAT_SERVER_SERVICE_H
 
 #include "config.h"
-#include "engine.h"
-#include "fleet.h"
-#include "http.h"
-#include "jobs.h"
-#include "limits.h"
+#include "engine/engine.h"
+#include "fleet/fleet.h"
+#include "fleet/retention.h"
+#include "http/http.h"
+#include "http/streams.h"
+#include "jobs/jobs.h"
+#include "jobs/queue.h"
+#include "jobs/team.h"
 #include "memory.h"
 #include "metrics.h"
-#include "queue.h"
-#include "retention.h"
+#include "security/limits.h"
+#include "security/tokens.h"
 #include "storage.h"
-#include "streams.h"
-#include "team.h"
-#include "tokens.h"
 
 #include <uv.h>
 
@@ -46,9 +46,12 @@ int service_run(const config *settings, int argc, char **argv);
 /* Whether the configured store could be opened to serve it; nothing is opened or made. */
 remat_status service_check_store(const config *settings, remat_error *error);
 
-/* Opens the configured store. To serve or change it, making its folder if it is not there; read_only
- * beside a daemon that may be serving it. f hears of its events, unless NULL. */
-remat_status service_open_store(const config *settings, bool read_only, fleet *f,
+/* READS: beside a daemon that may be serving it. */
+typedef enum service_use { SERVICE_WRITES, SERVICE_READS, SERVICE_PRUNES } service_use;
+
+/* Opens the configured store; to change it, making its folder if it is not there. f hears of its
+ * events, unless NULL. */
+remat_status service_open_store(const config *settings, service_use use, fleet *f,
                                 remat_store **ret_store, remat_error *error);
 
 #endif

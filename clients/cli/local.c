@@ -102,31 +102,61 @@ static remat_status take_answer(json_t *json, json_t **ret_answer, remat_error *
     return json ? REMAT_OK : remat_fail_memory(error);
 }
 
-static remat_status solve_bytes(room *r, const remat_question *q, json_t **ret_answer,
-                                remat_error *error)
+static remat_status solve_bytes(room *r, remat_schedule_answer *answer,
+                                remat_schedule *ret_schedule, remat_error *error)
 {
-    remat_schedule schedule;
+    const remat_question *q = answer->question;
     const remat_problem problem =
         remat_question_problem(q, r->subject->profile, r->subject->store_all_peak);
     const remat_host host = {.data = r, .progress = on_progress};
     remat_status status = gather(r, q, error);
     r->label = "improving";
+    answer->store_all_peak = r->subject->store_all_peak;
+    answer->candidates = q->solver ? NULL : r->portfolio.tables;
+    answer->n_candidates = r->portfolio.n;
+    return status ? status
+                  : remat_portfolio_schedule(&r->portfolio, &problem, q->budget, q->alignment,
+                                             q->effort, &host, ret_schedule, error);
+}
+
+static remat_status solve_pebbles(room *r, const remat_question *q,
+                                  const remat_pebble_problem *problem, remat_schedule *ret_schedule,
+                                  remat_error *error)
+{
+    const remat_host host = {.data = r, .progress = on_progress, .memory_limit = memory_limit()};
+    const remat_pebble_join *join = &problem->join;
+    remat_pebble_table *table = NULL;
+    uint32_t edge, depth, slots = (uint32_t)q->budget;
+    double updates;
+    remat_pebble_table_plan(NULL, join, slots, host.memory_limit, &edge, &depth, &updates);
+    remat_status status = remat_pebble_table_new(join->k, edge, depth, &host, &table, error);
     if (!status)
-        status = remat_portfolio_schedule(&r->portfolio, &problem, q->budget, q->alignment,
-                                          q->effort, &host, &schedule, error);
-    if (status)
-        return status;
-    const remat_schedule_answer answer = {.question = q,
-                                          .profile = r->subject->profile,
-                                          .schedule = &schedule,
-                                          .store_all_peak = r->subject->store_all_peak,
-                                          .candidates = q->solver ? NULL : r->portfolio.tables,
-                                          .n_candidates = r->portfolio.n,
-                                          .solve_seconds =
-                                              clock_seconds(CLOCK_MONOTONIC) - r->start,
-                                          .created = now_milliseconds()};
-    status = take_answer(remat_schedule_encode(&answer), ret_answer, error);
+        status = remat_pebble_solve(table, problem, slots, ret_schedule, error);
+    remat_pebble_table_free(table);
+    return status;
+}
+
+static remat_status solve_schedule(room *r, const remat_question *q, json_t **ret_answer,
+                                   remat_error *error)
+{
+    const remat_profile *profile = r->subject->profile;
+    remat_schedule schedule = {.solver = NULL};
+    remat_pebble_problem pebbles = {.node_list = NULL};
+    remat_status status = REMAT_OK;
+    remat_schedule_answer answer = {.question = q, .profile = profile, .schedule = &schedule};
+    if (!remat_pebbles_asked(q->solver, &q->options)) {
+        status = solve_bytes(r, &answer, &schedule, error);
+    } else if (!(status = remat_pebble_problem_of(profile, &q->options, &pebbles, error))) {
+        answer.pebbles = &pebbles;
+        answer.store_all_peak = remat_pebble_most_slots(&pebbles.join);
+        status = solve_pebbles(r, q, &pebbles, &schedule, error);
+    }
+    answer.solve_seconds = clock_seconds(CLOCK_MONOTONIC) - r->start;
+    answer.created = now_milliseconds();
+    if (!status)
+        status = take_answer(remat_schedule_encode(&answer), ret_answer, error);
     remat_schedule_clear(&schedule);
+    remat_pebble_problem_clear(&pebbles);
     return status;
 }
 
@@ -139,40 +169,6 @@ static remat_status solve_tradeoff(room *r, const remat_question *q, json_t **re
                   : take_answer(remat_answer_tradeoff(q, s->profile, s->store_all_peak,
                                                       r->portfolio.tables, r->portfolio.n),
                                 ret_answer, error);
-}
-
-static remat_status solve_pebbles(room *r, const remat_question *q, json_t **ret_answer,
-                                  remat_error *error)
-{
-    const remat_host host = {.data = r, .progress = on_progress, .memory_limit = memory_limit()};
-    remat_pebble_problem problem;
-    remat_pebble_schedule schedule = {.makespan = 0};
-    remat_pebble_table *table = NULL;
-    uint32_t edge, depth;
-    double updates;
-    remat_status status =
-        remat_pebble_problem_of(r->subject->profile, &q->options, &problem, error);
-    if (status)
-        return status;
-    uint32_t slots = (uint32_t)q->budget;
-    remat_pebble_table_plan(NULL, &problem.join, slots, host.memory_limit, &edge, &depth, &updates);
-    status = remat_pebble_table_new(problem.join.k, edge, depth, &host, &table, error);
-    if (!status)
-        status = remat_pebble_solve(table, &problem, slots, &schedule, error);
-    if (!status) {
-        const remat_pebble_answer answer = {.question = q,
-                                            .profile = r->subject->profile,
-                                            .problem = &problem,
-                                            .schedule = &schedule,
-                                            .solve_seconds =
-                                                clock_seconds(CLOCK_MONOTONIC) - r->start,
-                                            .created = now_milliseconds()};
-        status = take_answer(remat_pebble_schedule_encode(&answer), ret_answer, error);
-    }
-    remat_pebble_schedule_clear(&schedule);
-    remat_pebble_table_free(table);
-    remat_pebble_problem_clear(&problem);
-    return status;
 }
 
 remat_status local_answer(struct cli *cli, const struct subject *subject, const json_t *question,
@@ -191,9 +187,7 @@ remat_status local_answer(struct cli *cli, const struct subject *subject, const 
     if (!status) {
         room_open(&r, cli, subject);
         status = kind == REMAT_ASK_TRADEOFF ? solve_tradeoff(&r, &q, ret_answer, error)
-                 : remat_pebbles_asked(q.solver, &q.options)
-                     ? solve_pebbles(&r, &q, ret_answer, error)
-                     : solve_bytes(&r, &q, ret_answer, error);
+                                            : solve_schedule(&r, &q, ret_answer, error);
         room_close(&r);
     }
     remat_question_clear(&q);

@@ -1,5 +1,6 @@
 /* remat snapshots: what a checkpoint must save, for authors of AD tools. */
 #include "cli.h"
+#include "snapshot/snapshot.h"
 
 #include <string.h>
 

@@ -479,3 +479,16 @@ double bound_moments_makespan(bound_moments *m, uint64_t budget, uint32_t most)
         bound = fmax(bound, bound_chain(m, budget, most));
     return m->store_all + bound;
 }
+
+double bound_moments_least_budget(bound_moments *m, uint32_t most)
+{
+    uint32_t kinds = m->profile->joint ? 1 : 2, all = kinds * m->n;
+    uint32_t step = most > 0 && all > most ? (all + most - 1) / most : 1;
+    double least = 0, time, held;
+    for (uint32_t i = (all - 1) % step; i < all; i += step) {
+        bound_look_at(m, i / kinds, i % kinds, 0);
+        weigh(m, 1, false);
+        least = fmax(least, cut(m, &time, &held) - m->capacity);
+    }
+    return least;
+}

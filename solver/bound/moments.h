@@ -40,4 +40,7 @@ void bound_moments_free(bound_moments *moments); /* accepts NULL */
 
 double bound_moments_makespan(bound_moments *moments, uint64_t budget, uint32_t most);
 
+/* Bytes below which no schedule fits at all, by as many moments: what each holds at least. */
+double bound_moments_least_budget(bound_moments *moments, uint32_t most);
+
 #endif

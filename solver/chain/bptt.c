@@ -136,34 +136,34 @@ static remat_status emit_internal(const program *dp, const task *at, uint32_t y,
     uint32_t kept = at->first + y - 1;
     remat_status status = REMAT_OK;
     if (y > 1) {
-        status = remat_chain_emit_pass(at->first, kept - 1, operations);
+        status = chain_emit_pass(at->first, kept - 1, operations);
         stack[(*depth)++] = (task){at->first, kept - 1, at->slots, at->plain, false};
     }
     if (!status)
-        status = remat_chain_emit_save(kept, operations);
+        status = chain_emit_save(kept, operations);
     stack[(*depth)++] = (task){kept, kept, 0, y > 1 || at->plain, true};
     if (kept < at->last)
         stack[(*depth)++] = (task){kept + 1, at->last, at->slots - dp->ratio, false, false};
     return status;
 }
 
-static remat_status emit_task(const remat_chain *chain, const program *dp, task at, task *stack,
+static remat_status emit_task(const chain_costs *chain, const program *dp, task at, task *stack,
                               size_t *depth, remat_operations *operations)
 {
     if (at.closes)
-        return remat_chain_emit_backward(at.first, at.plain, operations);
+        return chain_emit_backward(at.first, at.plain, operations);
     if (at.first == at.last)
-        return remat_chain_emit_leaf(chain, at.first, at.plain, operations);
+        return chain_emit_leaf(chain, at.first, at.plain, operations);
     int32_t choice = dp->choice[entry(dp, at.last - at.first + 1, at.slots)];
     if (choice < 0)
         return emit_internal(dp, &at, (uint32_t)-choice, stack, depth, operations);
     uint32_t next = at.first + (uint32_t)choice;
     stack[(*depth)++] = (task){at.first, next - 1, at.slots, at.plain, false};
     stack[(*depth)++] = (task){next, at.last, at.slots - 1, true, false};
-    return remat_chain_emit_pass(at.first, next - 1, operations);
+    return chain_emit_pass(at.first, next - 1, operations);
 }
 
-static remat_status emit_schedule(const remat_chain *chain, const void *context, uint64_t slots,
+static remat_status emit_schedule(const chain_costs *chain, const void *context, uint64_t slots,
                                   remat_operations *operations, remat_error *error)
 {
     const program *dp = context;
@@ -183,7 +183,7 @@ static remat_status emit_schedule(const remat_chain *chain, const void *context,
 
 /* ---- the solvers ---- */
 
-static remat_status check(const remat_problem *problem, remat_error *error)
+static remat_status bptt_check(const remat_problem *problem, remat_error *error)
 {
     if (problem->profile->n_nodes <= MAX_STAGES)
         return REMAT_OK;
@@ -192,13 +192,13 @@ static remat_status check(const remat_problem *problem, remat_error *error)
                       problem->profile->n_nodes);
 }
 
-static remat_status estimate(bptt_policy policy, const remat_problem *problem,
-                             remat_estimate *ret_estimate)
+static remat_status bptt_estimate(bptt_policy policy, const remat_problem *problem,
+                                  remat_estimate *ret_estimate)
 {
     double n = problem->profile->n_nodes;
     uint32_t ratio = ratio_for(policy, problem->profile);
     double n_slots = slots_of(policy, problem->profile->n_nodes, ratio);
-    *ret_estimate = remat_family_estimate(problem->profile->n_nodes, MAX_STEPS, n * n + 4 * n);
+    *ret_estimate = chain_family_estimate(problem->profile->n_nodes, MAX_STEPS, n * n + 4 * n);
     ret_estimate->table_bytes += program_bytes(problem->profile->n_nodes, (uint32_t)n_slots);
     ret_estimate->updates += n * n / 2 * n_slots * (policy == MIXED ? 2 : 1);
     return REMAT_OK;
@@ -225,22 +225,22 @@ static size_t choose_slots(const program *dp, uint64_t *slots)
     return count;
 }
 
-static remat_status solve(bptt_policy policy, const remat_problem *problem, const remat_host *host,
-                          const remat_sink *sink, remat_error *error)
+static remat_status bptt_solve(bptt_policy policy, const remat_problem *problem,
+                               const remat_host *host, const remat_sink *sink, remat_error *error)
 {
     uint64_t slots[MAX_STEPS + 1];
-    remat_chain *chain = NULL;
+    chain_costs *chain = NULL;
     program dp = {0};
     remat_status status = program_init(&dp, policy, problem->profile, host, error);
     if (!status)
         status = remat_sink_hold(sink, program_bytes(dp.n, dp.n_slots), error);
     if (!status)
-        status = remat_chain_new(problem->profile, &chain, error);
+        status = chain_new(problem->profile, &chain, error);
     if (!status) {
         size_t count = choose_slots(&dp, slots);
-        status = remat_family_offer(chain, emit_schedule, &dp, slots, count, host, sink, error);
+        status = chain_family_offer(chain, emit_schedule, &dp, slots, count, host, sink, error);
     }
-    remat_chain_free(chain);
+    chain_free(chain);
     program_clear(&dp);
     return status;
 }
@@ -255,12 +255,12 @@ static remat_status solve(bptt_policy policy, const remat_problem *problem, cons
                                       remat_error *error)                                          \
     {                                                                                              \
         (void)error;                                                                               \
-        return estimate(which, problem, ret_estimate);                                             \
+        return bptt_estimate(which, problem, ret_estimate);                                        \
     }                                                                                              \
     static remat_status id##_solve(const remat_problem *problem, const remat_host *host,           \
                                    const remat_sink *sink, remat_error *error)                     \
     {                                                                                              \
-        return solve(which, problem, host, sink, error);                                           \
+        return bptt_solve(which, problem, host, sink, error);                                      \
     }                                                                                              \
     const remat_solver remat_solver_##id = {                                                       \
         .name = label,                                                                             \
@@ -268,7 +268,7 @@ static remat_status solve(bptt_policy policy, const remat_problem *problem, cons
         .source = SOURCE,                                                                          \
         .optimal_for = best,                                                                       \
         .accepts = REMAT_ACCEPTS_CHAIN | REMAT_BASELINE,                                           \
-        .check = check,                                                                            \
+        .check = bptt_check,                                                                       \
         .estimate = id##_estimate,                                                                 \
         .solve = id##_solve,                                                                       \
     }

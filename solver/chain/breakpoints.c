@@ -28,8 +28,8 @@
 
 enum { LOOK_AHEAD = 8, CANCEL_EVENTS = 1 << 18, EVENTS_OF_A_POSITION = 4 };
 
-typedef remat_breakpoint point;
-typedef remat_breakpoint_list list;
+typedef chain_breakpoint point;
+typedef chain_breakpoint_list list;
 
 /* ---- one cell: the envelope of its candidates ---- */
 
@@ -90,11 +90,11 @@ static void find_improvements(worker *w, const list *right, uint64_t shift, cons
 {
     const point *f = right->points, *g = left->points, *envelope = w->envelope;
     size_t nf = right->count, ng = left->count, ne = w->n_envelope, e = 0;
-    size_t i = (size_t)remat_breakpoints_last(right, from - shift),
-           j = (size_t)remat_breakpoints_last(left, from);
+    size_t i = (size_t)chain_breakpoints_last(right, from - shift),
+           j = (size_t)chain_breakpoints_last(left, from);
     size_t steps = 0;
     list so_far = {w->envelope, ne};
-    e = (size_t)(remat_breakpoints_last(&so_far, from) + 1); /* the envelope's next point */
+    e = (size_t)(chain_breakpoints_last(&so_far, from) + 1); /* the envelope's next point */
     uint64_t at = from;
     while (at < until) {
         steps++;
@@ -156,13 +156,13 @@ static void merge_found(worker *w)
 /* ---- C_1 and leaves ---- */
 
 /* Candidates of C_1 with one way to run F_all and B; returns how many. */
-static size_t list_save(const remat_chain *chain, const remat_double_way *save, const list *next,
+static size_t list_save(const chain_costs *chain, const chain_double_way *save, const list *next,
                         uint32_t t, point *to)
 {
-    uint64_t need = remat_chain_need_save(chain, save, t);
+    uint64_t need = chain_need_save(chain, save, t);
     size_t count = 0;
     for (size_t i = 0; i < next->count; i++) {
-        uint64_t bytes = remat_larger(need, next->points[i].bytes + save->kept);
+        uint64_t bytes = chain_larger(need, next->points[i].bytes + save->kept);
         if (count > 0 && to[count - 1].bytes == bytes)
             count--;
         to[count++] = (point){bytes, next->points[i].ticks + save->ticks};
@@ -170,10 +170,10 @@ static size_t list_save(const remat_chain *chain, const remat_double_way *save, 
     return count;
 }
 
-static bool start_with_saves(worker *w, const remat_chain *chain, const list *next, uint32_t s,
+static bool start_with_saves(worker *w, const chain_costs *chain, const list *next, uint32_t s,
                              uint32_t t)
 {
-    const remat_stage_ways *stage = &chain->stages[s];
+    const chain_stage_ways *stage = &chain->stages[s];
     if (!reserve(w, (stage->n_saves + 1) * next->count))
         return false;
     w->n_envelope = list_save(chain, &stage->saves[0], next, t, w->envelope);
@@ -192,13 +192,13 @@ static void offer(worker *w, uint64_t bytes, int64_t ticks)
 }
 
 /* envelope := the sub-chain of one stage. */
-static bool start_with_leaf(worker *w, const remat_chain *chain, uint32_t s)
+static bool start_with_leaf(worker *w, const chain_costs *chain, uint32_t s)
 {
-    const remat_stage_ways *stage = &chain->stages[s];
+    const chain_stage_ways *stage = &chain->stages[s];
     if (!reserve(w, (size_t)stage->n_saves + stage->n_directs))
         return false;
     for (uint32_t i = 0; i < stage->n_saves; i++)
-        offer(w, remat_chain_need_save(chain, &stage->saves[i], s), stage->saves[i].ticks);
+        offer(w, chain_need_save(chain, &stage->saves[i], s), stage->saves[i].ticks);
     for (uint32_t i = 0; i < stage->n_directs; i++)
         offer(w, stage->directs[i].bytes, stage->directs[i].ticks);
     return true;
@@ -223,17 +223,17 @@ static bool reserve_pass(worker *w, size_t capacity)
 }
 
 /* pass := the pass with F^j at its end, the sum of two step functions. */
-static bool extend_pass(worker *w, const remat_chain *chain, uint32_t s, uint32_t j, uint32_t t)
+static bool extend_pass(worker *w, const chain_costs *chain, uint32_t s, uint32_t j, uint32_t t)
 {
-    const remat_stage_ways *stage = &chain->stages[j];
-    const remat_single_way *ways = stage->passes;
-    uint64_t base = remat_chain_need_pass(chain, s, j, t);
+    const chain_stage_ways *stage = &chain->stages[j];
+    const chain_single_way *ways = stage->passes;
+    uint64_t base = chain_need_pass(chain, s, j, t);
     if (!reserve_pass(w, w->n_pass + stage->n_passes + 1))
         return false;
     if (w->n_pass == 0)
         w->pass[w->n_pass++] = (point){0, 0};
     size_t count = 0, i = 0, k = 0;
-    uint64_t at = remat_larger(w->pass[0].bytes, base + ways[0].bytes);
+    uint64_t at = chain_larger(w->pass[0].bytes, base + ways[0].bytes);
     while (at < UINT64_MAX) {
         while (i + 1 < w->n_pass && w->pass[i + 1].bytes <= at)
             i++;
@@ -253,20 +253,20 @@ static bool extend_pass(worker *w, const remat_chain *chain, uint32_t s, uint32_
 }
 
 /* Candidates of C_2 for the k whose pass is in w->pass: piece by piece of its step function. */
-static bool add_pass(worker *w, const remat_chain *chain, const list *right, const list *left,
+static bool add_pass(worker *w, const chain_costs *chain, const list *right, const list *left,
                      uint32_t k)
 {
     w->events += EVENTS_OF_A_POSITION;
     if (right->count == 0 || left->count == 0)
         return true;
     uint64_t shift = chain->output[k - 1];
-    uint64_t first = remat_larger(right->points[0].bytes + shift, left->points[0].bytes);
+    uint64_t first = chain_larger(right->points[0].bytes + shift, left->points[0].bytes);
     int64_t rest = right->points[right->count - 1].ticks + left->points[left->count - 1].ticks;
     const list pass = {w->pass, w->n_pass};
-    ptrdiff_t piece = remat_breakpoints_last(&pass, first);
+    ptrdiff_t piece = chain_breakpoints_last(&pass, first);
     w->n_found = 0;
     for (size_t i = piece < 0 ? 0 : (size_t)piece; i < pass.count; i++) {
-        uint64_t from = remat_larger(first, pass.points[i].bytes);
+        uint64_t from = chain_larger(first, pass.points[i].bytes);
         uint64_t until = reached(w, pass.points[i].ticks + rest);
         if (i + 1 < pass.count && pass.points[i + 1].bytes < until)
             until = pass.points[i + 1].bytes;
@@ -283,8 +283,8 @@ static bool add_pass(worker *w, const remat_chain *chain, const list *right, con
 }
 
 typedef struct run {
-    remat_breakpoints *table;
-    const remat_chain *chain;
+    chain_breakpoints *table;
+    const chain_costs *chain;
     const remat_host *host;
     worker *workers;
     uint32_t length; /* t - s of the diagonal under way */
@@ -294,16 +294,16 @@ typedef struct run {
 
 static bool build_envelope(const run *r, worker *w, uint32_t s, uint32_t t)
 {
-    const remat_chain *chain = r->chain;
+    const chain_costs *chain = r->chain;
     w->n_envelope = w->n_pass = 0;
     if (s == t)
         return start_with_leaf(w, chain, s);
-    const list *next = remat_breakpoints_cell(r->table, s + 1, t);
+    const list *next = chain_breakpoints_cell(r->table, s + 1, t);
     if (!r->table->inputs_only && !start_with_saves(w, chain, next, s, t))
         return false;
     for (uint32_t k = s + 1; k <= t; k++) {
-        const list *right = remat_breakpoints_cell(r->table, k, t);
-        const list *left = remat_breakpoints_cell(r->table, s, k - 1);
+        const list *right = chain_breakpoints_cell(r->table, k, t);
+        const list *left = chain_breakpoints_cell(r->table, s, k - 1);
         if (!extend_pass(w, chain, s, k - 1, t) || !add_pass(w, chain, right, left, k))
             return false;
     }
@@ -324,7 +324,7 @@ static void solve_cell(void *context, size_t index, unsigned worker_index)
             return;
         }
     }
-    list *target = &r->table->cells[remat_chain_cell(r->table->n, s, t)];
+    list *target = &r->table->cells[chain_cell(r->table->n, s, t)];
     point *points = NULL;
     if (build_envelope(r, w, s, t))
         points = remat_arena_array(w->arena, w->n_envelope, sizeof *points);
@@ -369,19 +369,19 @@ static remat_status run_diagonals(run *r)
     return status;
 }
 
-static remat_breakpoints *breakpoints_allocate(uint32_t n, bool inputs_only, unsigned n_workers)
+static chain_breakpoints *breakpoints_allocate(uint32_t n, bool inputs_only, unsigned n_workers)
 {
-    remat_breakpoints *table = calloc(1, sizeof *table);
+    chain_breakpoints *table = calloc(1, sizeof *table);
     if (!table)
         return NULL;
     table->n = n;
     table->inputs_only = inputs_only;
     table->n_workers = n_workers;
-    table->cells = calloc(remat_chain_cells(n), sizeof *table->cells);
+    table->cells = calloc(chain_cells(n), sizeof *table->cells);
     table->arenas = calloc(n_workers, sizeof *table->arenas);
     if (table->cells && table->arenas)
         return table;
-    remat_breakpoints_free(table);
+    chain_breakpoints_free(table);
     return NULL;
 }
 
@@ -397,9 +397,9 @@ static remat_status fail_run(remat_status status, const run *r, remat_error *err
                       r->chain->n, (unsigned long long)r->points_limit, r->events_limit);
 }
 
-remat_status remat_breakpoints_new(const remat_chain *chain, bool inputs_only,
-                                   remat_breakpoints_limits limits, const remat_host *host,
-                                   remat_breakpoints **ret, remat_error *error)
+remat_status chain_breakpoints_new(const chain_costs *chain, bool inputs_only,
+                                   chain_breakpoints_limits limits, const remat_host *host,
+                                   chain_breakpoints **ret, remat_error *error)
 {
     run r = {.chain = chain,
              .host = host,
@@ -423,14 +423,14 @@ remat_status remat_breakpoints_new(const remat_chain *chain, bool inputs_only,
     }
     free(r.workers);
     if (status) {
-        remat_breakpoints_free(r.table);
+        chain_breakpoints_free(r.table);
         return fail_run(status, &r, error);
     }
     *ret = r.table;
     return REMAT_OK;
 }
 
-void remat_breakpoints_free(remat_breakpoints *table)
+void chain_breakpoints_free(chain_breakpoints *table)
 {
     if (!table)
         return;
@@ -441,13 +441,12 @@ void remat_breakpoints_free(remat_breakpoints *table)
     free(table);
 }
 
-uint64_t remat_breakpoints_bytes(const remat_breakpoints *table)
+uint64_t chain_breakpoints_bytes(const chain_breakpoints *table)
 {
-    return sizeof *table + remat_chain_cells(table->n) * sizeof(list) +
-           table->n_points * sizeof(point);
+    return sizeof *table + chain_cells(table->n) * sizeof(list) + table->n_points * sizeof(point);
 }
 
-list remat_breakpoints_answer(const remat_breakpoints *table)
+list chain_breakpoints_answer(const chain_breakpoints *table)
 {
-    return *remat_breakpoints_cell(table, 1, table->n);
+    return *chain_breakpoints_cell(table, 1, table->n);
 }

@@ -7,37 +7,37 @@
 
 /* From bytes on (a_0 excluded) the sub-chain takes ticks. Along a list bytes increase and ticks
  * decrease, both strictly. */
-typedef struct remat_breakpoint {
+typedef struct chain_breakpoint {
     uint64_t bytes;
     int64_t ticks;
-} remat_breakpoint;
+} chain_breakpoint;
 
-typedef struct remat_breakpoint_list {
-    remat_breakpoint *points;
+typedef struct chain_breakpoint_list {
+    chain_breakpoint *points;
     size_t count;
-} remat_breakpoint_list;
+} chain_breakpoint_list;
 
-typedef struct remat_breakpoints remat_breakpoints;
+typedef struct chain_breakpoints chain_breakpoints;
 
-typedef struct remat_breakpoints_limits {
+typedef struct chain_breakpoints_limits {
     uint64_t bytes; /* of the lists; 0: none */
     double events;  /* merge steps; 0: none */
-} remat_breakpoints_limits;
+} chain_breakpoints_limits;
 
 /* REMAT_TOO_LARGE when a limit is passed, REMAT_CANCELLED at the host's wish. inputs_only: without
  * C_1 (butt.c). */
-remat_status remat_breakpoints_new(const remat_chain *chain, bool inputs_only,
-                                   remat_breakpoints_limits limits, const remat_host *host,
-                                   remat_breakpoints **ret, remat_error *error);
-void remat_breakpoints_free(remat_breakpoints *breakpoints); /* accepts NULL */
-uint64_t remat_breakpoints_bytes(const remat_breakpoints *breakpoints);
+remat_status chain_breakpoints_new(const chain_costs *chain, bool inputs_only,
+                                   chain_breakpoints_limits limits, const remat_host *host,
+                                   chain_breakpoints **ret, remat_error *error);
+void chain_breakpoints_free(chain_breakpoints *breakpoints); /* accepts NULL */
+uint64_t chain_breakpoints_bytes(const chain_breakpoints *breakpoints);
 
 /* The list of the whole chain. */
-remat_breakpoint_list remat_breakpoints_answer(const remat_breakpoints *breakpoints);
+chain_breakpoint_list chain_breakpoints_answer(const chain_breakpoints *breakpoints);
 
 /* Appends a schedule of the whole chain in bytes; REMAT_CORRUPT when the lists contradict each
  * other. */
-remat_status remat_breakpoints_trace(const remat_breakpoints *breakpoints, const remat_chain *chain,
+remat_status chain_breakpoints_trace(const chain_breakpoints *breakpoints, const chain_costs *chain,
                                      uint64_t bytes, remat_operations *operations,
                                      remat_error *error);
 

@@ -4,23 +4,23 @@
 
 #include "chain/breakpoints.h"
 
-struct remat_breakpoints {
+struct chain_breakpoints {
     uint32_t n;
     bool inputs_only;
     unsigned n_workers;
-    remat_breakpoint_list *cells; /* (s,t), s <= t: row s after row s-1 */
+    chain_breakpoint_list *cells; /* (s,t), s <= t: row s after row s-1 */
     remat_arena *arenas;
     uint64_t n_points;
 };
 
-static inline const remat_breakpoint_list *remat_breakpoints_cell(const remat_breakpoints *table,
+static inline const chain_breakpoint_list *chain_breakpoints_cell(const chain_breakpoints *table,
                                                                   uint32_t s, uint32_t t)
 {
-    return &table->cells[remat_chain_cell(table->n, s, t)];
+    return &table->cells[chain_cell(table->n, s, t)];
 }
 
 /* Index of the last point with at most bytes, or -1. */
-static inline ptrdiff_t remat_breakpoints_last(const remat_breakpoint_list *cell, uint64_t bytes)
+static inline ptrdiff_t chain_breakpoints_last(const chain_breakpoint_list *cell, uint64_t bytes)
 {
     size_t low = 0, high = cell->count;
     while (low < high) {

@@ -10,11 +10,11 @@ typedef struct task {
     bool plain, closes;
 } task;
 
-static bool cost_within(const remat_breakpoints *table, uint32_t s, uint32_t t, uint64_t bytes,
+static bool cost_within(const chain_breakpoints *table, uint32_t s, uint32_t t, uint64_t bytes,
                         int64_t *ret_ticks)
 {
-    const remat_breakpoint_list *points = remat_breakpoints_cell(table, s, t);
-    ptrdiff_t i = remat_breakpoints_last(points, bytes);
+    const chain_breakpoint_list *points = chain_breakpoints_cell(table, s, t);
+    ptrdiff_t i = chain_breakpoints_last(points, bytes);
     if (i < 0)
         return false;
     *ret_ticks = points->points[i].ticks;
@@ -22,14 +22,14 @@ static bool cost_within(const remat_breakpoints *table, uint32_t s, uint32_t t, 
 }
 
 /* The way to run F_all and B in C_1 that costs ticks, or NULL. */
-static const remat_double_way *find_save(const remat_breakpoints *table, const remat_chain *chain,
+static const chain_double_way *find_save(const chain_breakpoints *table, const chain_costs *chain,
                                          const task *at, int64_t ticks)
 {
-    const remat_stage_ways *stage = &chain->stages[at->s];
+    const chain_stage_ways *stage = &chain->stages[at->s];
     for (uint32_t i = 0; i < stage->n_saves && !table->inputs_only; i++) {
-        const remat_double_way *save = &stage->saves[i];
+        const chain_double_way *save = &stage->saves[i];
         int64_t inner;
-        if (at->bytes >= remat_chain_need_save(chain, save, at->t) &&
+        if (at->bytes >= chain_need_save(chain, save, at->t) &&
             cost_within(table, at->s + 1, at->t, at->bytes - save->kept, &inner) &&
             inner + save->ticks == ticks)
             return save;
@@ -38,23 +38,23 @@ static const remat_double_way *find_save(const remat_breakpoints *table, const r
 }
 
 /* The fastest way of F^j in a pass, or NULL. */
-static const remat_single_way *find_forward(const remat_chain *chain, const task *at, uint32_t j)
+static const chain_single_way *find_forward(const chain_costs *chain, const task *at, uint32_t j)
 {
-    const remat_stage_ways *stage = &chain->stages[j];
-    uint64_t need = remat_chain_need_pass(chain, at->s, j, at->t);
-    const remat_single_way *found = NULL;
+    const chain_stage_ways *stage = &chain->stages[j];
+    uint64_t need = chain_need_pass(chain, at->s, j, at->t);
+    const chain_single_way *found = NULL;
     for (uint32_t i = 0; i < stage->n_passes && need + stage->passes[i].bytes <= at->bytes; i++)
         found = &stage->passes[i];
     return found;
 }
 
 /* The k of C_2 that costs ticks, or 0. */
-static uint32_t find_pass(const remat_breakpoints *table, const remat_chain *chain, const task *at,
+static uint32_t find_pass(const chain_breakpoints *table, const chain_costs *chain, const task *at,
                           int64_t ticks)
 {
     int64_t cost = 0;
     for (uint32_t k = at->s + 1; k <= at->t; k++) {
-        const remat_single_way *forward = find_forward(chain, at, k - 1);
+        const chain_single_way *forward = find_forward(chain, at, k - 1);
         if (!forward)
             return 0;
         cost += forward->ticks;
@@ -79,11 +79,11 @@ static void choose(remat_operations *operations, size_t from, remat_operation_ki
             operations->items[i].alternative = (uint16_t)way;
 }
 
-static remat_status emit_pass(const remat_chain *chain, const task *at, uint32_t last,
+static remat_status emit_pass(const chain_costs *chain, const task *at, uint32_t last,
                               remat_operations *operations)
 {
     size_t from = operations->length;
-    remat_status status = remat_chain_emit_pass(at->s, last, operations);
+    remat_status status = chain_emit_pass(at->s, last, operations);
     for (size_t i = from; i < operations->length; i++)
         if (operations->items[i].kind == REMAT_F)
             operations->items[i].alternative =
@@ -94,7 +94,7 @@ static remat_status emit_pass(const remat_chain *chain, const task *at, uint32_t
 static remat_status emit_backward(const task *at, uint32_t way, remat_operations *operations)
 {
     size_t from = operations->length;
-    remat_status status = remat_chain_emit_backward(at->s, at->plain, operations);
+    remat_status status = chain_emit_backward(at->s, at->plain, operations);
     choose(operations, from, REMAT_B, way);
     return status;
 }
@@ -102,7 +102,7 @@ static remat_status emit_backward(const task *at, uint32_t way, remat_operations
 static remat_status emit_save(const task *at, uint32_t way, remat_operations *operations)
 {
     size_t from = operations->length;
-    remat_status status = remat_chain_emit_save(at->s, operations);
+    remat_status status = chain_emit_save(at->s, operations);
     choose(operations, from, REMAT_A, way);
     return status;
 }
@@ -110,21 +110,21 @@ static remat_status emit_save(const task *at, uint32_t way, remat_operations *op
 static remat_status emit_direct(const task *at, uint32_t way, remat_operations *operations)
 {
     size_t from = operations->length;
-    remat_status status = remat_chain_emit_direct(at->s, at->plain, operations);
+    remat_status status = chain_emit_direct(at->s, at->plain, operations);
     choose(operations, from, REMAT_B, way);
     return status;
 }
 
-static remat_status emit_leaf(const remat_chain *chain, const task *at, int64_t ticks,
+static remat_status emit_leaf(const chain_costs *chain, const task *at, int64_t ticks,
                               remat_operations *operations)
 {
-    const remat_stage_ways *stage = &chain->stages[at->s];
+    const chain_stage_ways *stage = &chain->stages[at->s];
     for (uint32_t i = 0; i < stage->n_directs; i++)
         if (stage->directs[i].ticks == ticks && stage->directs[i].bytes <= at->bytes)
             return emit_direct(at, stage->directs[i].way, operations);
     for (uint32_t i = 0; i < stage->n_saves; i++) {
-        const remat_double_way *save = &stage->saves[i];
-        if (save->ticks != ticks || remat_chain_need_save(chain, save, at->s) > at->bytes)
+        const chain_double_way *save = &stage->saves[i];
+        if (save->ticks != ticks || chain_need_save(chain, save, at->s) > at->bytes)
             continue;
         remat_status status = emit_save(at, save->forward, operations);
         return status ? status : emit_backward(at, save->backward, operations);
@@ -132,7 +132,7 @@ static remat_status emit_leaf(const remat_chain *chain, const task *at, int64_t 
     return REMAT_CORRUPT;
 }
 
-static remat_status trace_task(const remat_breakpoints *table, const remat_chain *chain, task at,
+static remat_status trace_task(const chain_breakpoints *table, const chain_costs *chain, task at,
                                task *stack, size_t *depth, remat_operations *operations)
 {
     if (at.closes)
@@ -142,7 +142,7 @@ static remat_status trace_task(const remat_breakpoints *table, const remat_chain
         return REMAT_CORRUPT;
     if (at.s == at.t)
         return emit_leaf(chain, &at, ticks, operations);
-    const remat_double_way *save = find_save(table, chain, &at, ticks);
+    const chain_double_way *save = find_save(table, chain, &at, ticks);
     if (save) {
         stack[(*depth)++] =
             (task){.s = at.s, .way = save->backward, .plain = at.plain, .closes = true};
@@ -158,7 +158,7 @@ static remat_status trace_task(const remat_breakpoints *table, const remat_chain
     return emit_pass(chain, &at, k - 1, operations);
 }
 
-remat_status remat_breakpoints_trace(const remat_breakpoints *table, const remat_chain *chain,
+remat_status chain_breakpoints_trace(const chain_breakpoints *table, const chain_costs *chain,
                                      uint64_t bytes, remat_operations *operations,
                                      remat_error *error)
 {

@@ -14,10 +14,10 @@
  * superfluous, the others as wrong. */
 #include "chain/persistent.h"
 
-static remat_status solve(const remat_problem *problem, const remat_host *host,
-                          const remat_sink *sink, remat_error *error)
+static remat_status butt_solve(const remat_problem *problem, const remat_host *host,
+                               const remat_sink *sink, remat_error *error)
 {
-    return remat_persistent_solve(problem, true, host, sink, error);
+    return chain_persistent_solve(problem, true, host, sink, error);
 }
 
 const remat_solver remat_solver_butt = {
@@ -26,10 +26,10 @@ const remat_solver remat_solver_butt = {
     .source = "Butt: Precise optimal checkpointing for memory-efficient deep learning (thesis)",
     .optimal_for = "persistent schedules that keep nothing but inputs of stages",
     .accepts = REMAT_ACCEPTS_CHAIN | REMAT_BASELINE,
-    .options = remat_persistent_options,
-    .n_options = REMAT_PERSISTENT_OPTIONS,
+    .options = chain_persistent_options,
+    .n_options = CHAIN_PERSISTENT_OPTIONS,
     .class_name = "persistent schedules that keep inputs only",
-    .chooses = remat_persistent_chooses,
-    .estimate = remat_persistent_estimate,
-    .solve = solve,
+    .chooses = chain_persistent_chooses,
+    .estimate = chain_persistent_estimate,
+    .solve = butt_solve,
 };

@@ -61,7 +61,7 @@ static bool all_integer_at(const remat_profile *profile, double scale)
     return true;
 }
 
-static void choose_ticks(const remat_profile *profile, remat_chain *chain)
+static void choose_ticks(const remat_profile *profile, chain_costs *chain)
 {
     double most = costliest(profile);
     double scale = 1, max_ticks = ldexp(1, TICK_BITS);
@@ -79,7 +79,7 @@ static void choose_ticks(const remat_profile *profile, remat_chain *chain)
     chain->exact_ticks = all_integer_at(profile, chain->ticks_per_time);
 }
 
-static int64_t ticks_of(const remat_chain *chain, double time)
+static int64_t ticks_of(const chain_costs *chain, double time)
 {
     double ticks = time * chain->ticks_per_time;
     return (int64_t)(chain->exact_ticks ? nearbyint(ticks) : floor(ticks));
@@ -99,7 +99,7 @@ typedef struct columns {
     uint64_t *output, *kept, *forward_workspace, *save_workspace, *held, *backward_bytes;
     int64_t *forward, *backward, *forward_sum, *total_sum;
     bool *direct;
-    remat_stage_ways *stages;
+    chain_stage_ways *stages;
 } columns;
 
 static bool columns_new(remat_arena *arena, size_t length, columns *ret)
@@ -107,7 +107,7 @@ static bool columns_new(remat_arena *arena, size_t length, columns *ret)
     uint64_t *bytes = remat_arena_array(arena, length, 6 * sizeof *bytes);
     int64_t *ticks = remat_arena_array(arena, length, 4 * sizeof *ticks);
     bool *direct = remat_arena_array(arena, length, sizeof *direct);
-    remat_stage_ways *stages = remat_arena_array(arena, length, sizeof *stages);
+    chain_stage_ways *stages = remat_arena_array(arena, length, sizeof *stages);
     if (!bytes || !ticks || !direct || !stages)
         return false;
     *ret = (columns){.output = bytes,
@@ -125,7 +125,7 @@ static bool columns_new(remat_arena *arena, size_t length, columns *ret)
     return true;
 }
 
-static void show(remat_chain *chain, const columns *c)
+static void show(chain_costs *chain, const columns *c)
 {
     chain->output = c->output;
     chain->kept = c->kept;
@@ -141,7 +141,7 @@ static void show(remat_chain *chain, const columns *c)
     chain->stages = c->stages;
 }
 
-static void fill_stage(const remat_profile *profile, const remat_chain *chain, columns *c,
+static void fill_stage(const remat_profile *profile, const chain_costs *chain, columns *c,
                        uint32_t i)
 {
     const remat_node *node = &profile->nodes[i - 1];
@@ -173,22 +173,21 @@ static void fill_gradients(const remat_profile *profile, columns *c, uint32_t n)
     c->held[0] = later;
 }
 
-uint64_t remat_chain_bytes(uint32_t n, uint32_t n_alternatives)
+uint64_t chain_bytes(uint32_t n, uint32_t n_alternatives)
 {
-    uint64_t way = sizeof(remat_way) + 2 * sizeof(remat_single_way) + sizeof(remat_double_way);
-    uint64_t stage = 10 * sizeof(uint64_t) + sizeof(bool) + sizeof(remat_stage_ways) + way;
-    return sizeof(remat_chain) + ((uint64_t)n + 1) * stage + n_alternatives * way + 16384;
+    uint64_t way = sizeof(chain_way) + 2 * sizeof(chain_single_way) + sizeof(chain_double_way);
+    uint64_t stage = 10 * sizeof(uint64_t) + sizeof(bool) + sizeof(chain_stage_ways) + way;
+    return sizeof(chain_costs) + ((uint64_t)n + 1) * stage + n_alternatives * way + 16384;
 }
 
-remat_status remat_chain_new(const remat_profile *profile, remat_chain **ret_chain,
-                             remat_error *error)
+remat_status chain_new(const remat_profile *profile, chain_costs **ret_chain, remat_error *error)
 {
-    remat_chain *chain = calloc(1, sizeof *chain);
+    chain_costs *chain = calloc(1, sizeof *chain);
     if (!chain)
         return remat_fail_memory(error);
     columns c;
     if (!columns_new(&chain->arena, (size_t)profile->n_nodes + 1, &c)) {
-        remat_chain_free(chain);
+        chain_free(chain);
         return remat_fail_memory(error);
     }
     chain->n = profile->n_nodes;
@@ -201,15 +200,15 @@ remat_status remat_chain_new(const remat_profile *profile, remat_chain **ret_cha
     fill_gradients(profile, &c, chain->n);
     show(chain, &c);
     chain->chooses = profile->n_alternatives > 0;
-    if (remat_ways_find(profile, chain, c.stages, ticks_of)) {
-        remat_chain_free(chain);
+    if (chain_ways_find(profile, chain, c.stages, ticks_of)) {
+        chain_free(chain);
         return remat_fail_memory(error);
     }
     *ret_chain = chain;
     return REMAT_OK;
 }
 
-void remat_chain_free(remat_chain *chain)
+void chain_free(chain_costs *chain)
 {
     if (!chain)
         return;
@@ -219,7 +218,7 @@ void remat_chain_free(remat_chain *chain)
 
 /* ---- operations ---- */
 
-remat_status remat_chain_emit_pass(uint32_t s, uint32_t last, remat_operations *operations)
+remat_status chain_emit_pass(uint32_t s, uint32_t last, remat_operations *operations)
 {
     remat_status status = remat_push(operations, REMAT_F, s - 1);
     for (uint32_t j = s + 1; j <= last && !status; j++) {
@@ -230,12 +229,12 @@ remat_status remat_chain_emit_pass(uint32_t s, uint32_t last, remat_operations *
     return status;
 }
 
-remat_status remat_chain_emit_save(uint32_t s, remat_operations *operations)
+remat_status chain_emit_save(uint32_t s, remat_operations *operations)
 {
     return remat_push(operations, REMAT_A, s - 1);
 }
 
-remat_status remat_chain_emit_backward(uint32_t s, bool plain, remat_operations *operations)
+remat_status chain_emit_backward(uint32_t s, bool plain, remat_operations *operations)
 {
     remat_status status = remat_push(operations, REMAT_B, s - 1);
     if (!status)
@@ -245,7 +244,7 @@ remat_status remat_chain_emit_backward(uint32_t s, bool plain, remat_operations 
     return status;
 }
 
-remat_status remat_chain_emit_direct(uint32_t s, bool plain, remat_operations *operations)
+remat_status chain_emit_direct(uint32_t s, bool plain, remat_operations *operations)
 {
     remat_status status = remat_push(operations, REMAT_B, s - 1);
     if (!status && plain && s > 1)
@@ -253,37 +252,37 @@ remat_status remat_chain_emit_direct(uint32_t s, bool plain, remat_operations *o
     return status;
 }
 
-remat_status remat_chain_emit_leaf(const remat_chain *chain, uint32_t s, bool plain,
-                                   remat_operations *operations)
+remat_status chain_emit_leaf(const chain_costs *chain, uint32_t s, bool plain,
+                             remat_operations *operations)
 {
     if (chain->direct[s])
-        return remat_chain_emit_direct(s, plain, operations);
-    remat_status status = remat_chain_emit_save(s, operations);
-    return status ? status : remat_chain_emit_backward(s, plain, operations);
+        return chain_emit_direct(s, plain, operations);
+    remat_status status = chain_emit_save(s, operations);
+    return status ? status : chain_emit_backward(s, plain, operations);
 }
 
-void remat_chain_measure(const remat_chain *chain, const remat_operations *operations,
-                         uint64_t *ret_bytes, int64_t *ret_ticks)
+void chain_measure(const chain_costs *chain, const remat_operations *operations,
+                   uint64_t *ret_bytes, int64_t *ret_ticks)
 {
     uint64_t values = chain->input_bytes, gradients = 0, peak = values;
     int64_t ticks = 0;
     for (size_t k = 0; k < operations->length; k++) {
         const remat_operation *operation = &operations->items[k];
         uint32_t i = operation->index + 1;
-        const remat_way *way = &chain->stages[i].ways[operation->alternative];
+        const chain_way *way = &chain->stages[i].ways[operation->alternative];
         switch (operation->kind) {
         case REMAT_F:
             values += chain->output[i];
-            peak = remat_larger(peak, values + gradients + way->forward_workspace);
+            peak = chain_larger(peak, values + gradients + way->forward_workspace);
             ticks += way->forward;
             break;
         case REMAT_A:
             values += way->kept;
-            peak = remat_larger(peak, values + gradients + way->save_workspace);
+            peak = chain_larger(peak, values + gradients + way->save_workspace);
             ticks += way->forward;
             break;
         case REMAT_B:
-            peak = remat_larger(peak, values + way->backward_bytes);
+            peak = chain_larger(peak, values + way->backward_bytes);
             values -= way->kept - chain->output[i];
             gradients = chain->held[i - 1];
             ticks += way->backward;
@@ -296,11 +295,11 @@ void remat_chain_measure(const remat_chain *chain, const remat_operations *opera
     *ret_ticks = ticks;
 }
 
-void remat_chain_model(const remat_chain *chain, const remat_operations *operations,
-                       remat_model *ret_model)
+void chain_model(const chain_costs *chain, const remat_operations *operations,
+                 remat_model *ret_model)
 {
     int64_t ticks;
     *ret_model = (remat_model){0};
-    remat_chain_measure(chain, operations, &ret_model->budget, &ticks);
-    ret_model->makespan = remat_chain_makespan(chain, ticks);
+    chain_measure(chain, operations, &ret_model->budget, &ticks);
+    ret_model->makespan = chain_makespan(chain, ticks);
 }

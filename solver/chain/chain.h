@@ -24,39 +24,39 @@
 #include "remat/solver.h"
 
 /* One implementation of a stage. */
-typedef struct remat_way {
+typedef struct chain_way {
     uint64_t kept, forward_workspace, save_workspace;
-    uint64_t backward_bytes;   /* with its workspace, as remat_chain has it */
+    uint64_t backward_bytes;   /* with its workspace, as chain_costs has it */
     int64_t forward, backward; /* ticks */
     bool keeps;                /* it saves bytes */
-} remat_way;
+} chain_way;
 
 /* Running a stage forward in a pass, or its backward directly: number of the way. */
-typedef struct remat_single_way {
+typedef struct chain_single_way {
     uint64_t bytes; /* of the pass: workspace; of the direct backward: all it needs */
     int64_t ticks;
     uint32_t way;
-} remat_single_way;
+} chain_single_way;
 
 /* F_all with one way and the B that reads what it kept with another, which is the same one unless
  * nothing is kept. */
-typedef struct remat_double_way {
+typedef struct chain_double_way {
     uint64_t kept, save_workspace, backward_bytes;
     int64_t ticks; /* of both */
     uint32_t forward, backward;
-} remat_double_way;
+} chain_double_way;
 
 /* The implementations of a stage that none of the others beats in every respect. passes and directs
  * increase in bytes and decrease in ticks. */
-typedef struct remat_stage_ways {
-    const remat_way *ways; /* [0] is the node's own, as in the arrays of remat_chain */
-    const remat_single_way *passes, *directs;
-    const remat_double_way *saves;
+typedef struct chain_stage_ways {
+    const chain_way *ways; /* [0] is the node's own, as in the arrays of chain_costs */
+    const chain_single_way *passes, *directs;
+    const chain_double_way *saves;
     uint32_t n_ways, n_passes, n_directs, n_saves;
     bool reads_input_only; /* the backward, where nothing is saved, and the stage is not the loss */
-} remat_stage_ways;
+} chain_stage_ways;
 
-typedef struct remat_chain {
+typedef struct chain_costs {
     uint32_t n;
     bool chooses; /* some stage has several ways; what follows knows the nodes' own ones only */
     uint64_t input_bytes;                   /* a_0, resident */
@@ -71,107 +71,106 @@ typedef struct remat_chain {
     const int64_t *forward, *backward;      /* u_f,i and u_b,i in ticks */
     const int64_t *forward_sum, *total_sum; /* over 1..i of u_f, and of u_f + u_b */
     const bool *direct;
-    const remat_stage_ways *stages; /* all ways */
+    const chain_stage_ways *stages; /* all ways */
     remat_arena arena;
-} remat_chain;
+} chain_costs;
 
 /* The profile is a chain (the solver's accepts says so). The caller frees. */
-remat_status remat_chain_new(const remat_profile *profile, remat_chain **ret_chain,
-                             remat_error *error);
+remat_status chain_new(const remat_profile *profile, chain_costs **ret_chain, remat_error *error);
 
-void remat_chain_free(remat_chain *chain); /* accepts NULL */
+void chain_free(chain_costs *chain); /* accepts NULL */
 /* Memory of a chain of n stages with so many alternatives in all, about. */
-uint64_t remat_chain_bytes(uint32_t n, uint32_t n_alternatives);
+uint64_t chain_bytes(uint32_t n, uint32_t n_alternatives);
 
-static inline double remat_chain_time(const remat_chain *chain, int64_t ticks)
+static inline double chain_time(const chain_costs *chain, int64_t ticks)
 {
     return (double)ticks / chain->ticks_per_time;
 }
 
 /* The same from above, for a whole schedule: where times were rounded down, each of its operations
  * (at most n (n + 1) / 2 forwards and n backwards) takes less than a tick more. */
-static inline double remat_chain_makespan(const remat_chain *chain, int64_t ticks)
+static inline double chain_makespan(const chain_costs *chain, int64_t ticks)
 {
     int64_t n = chain->n, most = n * (n + 3) / 2;
-    return remat_chain_time(chain, chain->exact_ticks ? ticks : ticks + most);
+    return chain_time(chain, chain->exact_ticks ? ticks : ticks + most);
 }
 
-static inline uint64_t remat_larger(uint64_t a, uint64_t b)
+static inline uint64_t chain_larger(uint64_t a, uint64_t b)
 {
     return a > b ? a : b;
 }
 
 /* m_all(s,t): bytes for F_all^s while delta_t is held, and for B^s. */
-static inline uint64_t remat_chain_need_all(const remat_chain *chain, uint32_t s, uint32_t t)
+static inline uint64_t chain_need_all(const chain_costs *chain, uint32_t s, uint32_t t)
 {
     return chain->kept[s] +
-           remat_larger(chain->held[t] + chain->save_workspace[s], chain->backward_bytes[s]);
+           chain_larger(chain->held[t] + chain->save_workspace[s], chain->backward_bytes[s]);
 }
 
 /* m_fwd(s,k,t) without its workspace: bytes for F^k in a pass that started at stage s, while
  * delta_t is held. */
-static inline uint64_t remat_chain_need_pass(const remat_chain *chain, uint32_t s, uint32_t k,
-                                             uint32_t t)
+static inline uint64_t chain_need_pass(const chain_costs *chain, uint32_t s, uint32_t k, uint32_t t)
 {
     return chain->held[t] + chain->output[k] + (k > s ? chain->output[k - 1] : 0);
 }
 
-static inline uint64_t remat_chain_need_forward(const remat_chain *chain, uint32_t s, uint32_t k,
-                                                uint32_t t)
+static inline uint64_t chain_need_forward(const chain_costs *chain, uint32_t s, uint32_t k,
+                                          uint32_t t)
 {
-    return remat_chain_need_pass(chain, s, k, t) + chain->forward_workspace[k];
+    return chain_need_pass(chain, s, k, t) + chain->forward_workspace[k];
 }
 
 /* m_all(s,t) for one of several ways. */
-static inline uint64_t remat_chain_need_save(const remat_chain *chain, const remat_double_way *save,
-                                             uint32_t t)
+static inline uint64_t chain_need_save(const chain_costs *chain, const chain_double_way *save,
+                                       uint32_t t)
 {
-    return save->kept + remat_larger(chain->held[t] + save->save_workspace, save->backward_bytes);
+    return save->kept + chain_larger(chain->held[t] + save->save_workspace, save->backward_bytes);
 }
 
 /* The sub-chain of one stage: bytes and ticks. */
-static inline uint64_t remat_chain_leaf_bytes(const remat_chain *chain, uint32_t s)
+static inline uint64_t chain_leaf_bytes(const chain_costs *chain, uint32_t s)
 {
-    return chain->direct[s] ? chain->backward_bytes[s] : remat_chain_need_all(chain, s, s);
+    return chain->direct[s] ? chain->backward_bytes[s] : chain_need_all(chain, s, s);
 }
 
-static inline int64_t remat_chain_leaf_ticks(const remat_chain *chain, uint32_t s)
+static inline int64_t chain_leaf_ticks(const chain_costs *chain, uint32_t s)
 {
     return chain->backward[s] + (chain->direct[s] ? 0 : chain->forward[s]);
 }
 
 /* The number of sub-chains, and of (s,t) in the order (1,1) (1,2) .. (2,2) .. . */
-static inline size_t remat_chain_cells(uint32_t n)
+static inline size_t chain_cells(uint32_t n)
 {
     return (size_t)n * ((size_t)n + 1) / 2;
 }
 
-static inline size_t remat_chain_cell(uint32_t n, uint32_t s, uint32_t t)
+static inline size_t chain_cell(uint32_t n, uint32_t s, uint32_t t)
 {
     return (size_t)(s - 1) * (2 * (size_t)n - s + 2) / 2 + (t - s);
 }
 
-/* ---- operations; plain says that the input of the stage is stored alone and dies with its backward ---- */
+/* ---- operations; plain says that the input of the stage is stored alone and dies with its
+ * backward ---- */
 
 /* F_ck^s, F_none^{s+1} .. F_none^last. */
-remat_status remat_chain_emit_pass(uint32_t s, uint32_t last, remat_operations *operations);
+remat_status chain_emit_pass(uint32_t s, uint32_t last, remat_operations *operations);
 /* F_all^s. */
-remat_status remat_chain_emit_save(uint32_t s, remat_operations *operations);
+remat_status chain_emit_save(uint32_t s, remat_operations *operations);
 /* B^s after F_all^s. */
-remat_status remat_chain_emit_backward(uint32_t s, bool plain, remat_operations *operations);
+remat_status chain_emit_backward(uint32_t s, bool plain, remat_operations *operations);
 /* The direct B^s: after no F_all^s. */
-remat_status remat_chain_emit_direct(uint32_t s, bool plain, remat_operations *operations);
+remat_status chain_emit_direct(uint32_t s, bool plain, remat_operations *operations);
 /* F_all^s, B^s; or the direct B^s. */
-remat_status remat_chain_emit_leaf(const remat_chain *chain, uint32_t s, bool plain,
-                                   remat_operations *operations);
+remat_status chain_emit_leaf(const chain_costs *chain, uint32_t s, bool plain,
+                             remat_operations *operations);
 
 /* Bytes (a_0 included) and ticks that the model counts for a list of F, A, B and D, with the
  * implementations that it names. */
-void remat_chain_measure(const remat_chain *chain, const remat_operations *operations,
-                         uint64_t *ret_bytes, int64_t *ret_ticks);
+void chain_measure(const chain_costs *chain, const remat_operations *operations,
+                   uint64_t *ret_bytes, int64_t *ret_ticks);
 
 /* The same as what a solver says of a list that it offers. */
-void remat_chain_model(const remat_chain *chain, const remat_operations *operations,
-                       remat_model *ret_model);
+void chain_model(const chain_costs *chain, const remat_operations *operations,
+                 remat_model *ret_model);
 
 #endif

@@ -12,7 +12,7 @@
 
 enum { THRESHOLDS = 512 };
 
-static remat_status emit(const remat_chain *chain, const void *context, uint64_t threshold,
+static remat_status emit(const chain_costs *chain, const void *context, uint64_t threshold,
                          remat_operations *operations, remat_error *error)
 {
     (void)context;
@@ -28,13 +28,13 @@ static remat_status emit(const remat_chain *chain, const void *context, uint64_t
         }
         bytes += chain->kept[i];
     }
-    remat_status status = remat_chen_segments(chain, starts, count, operations);
+    remat_status status = chain_chen_segments(chain, starts, count, operations);
     free(starts);
     return status ? remat_fail_memory(error) : REMAT_OK;
 }
 
 /* Thresholds in geometric progression from "every stage a segment" to "no checkpoint at all". */
-static void choose_thresholds(const remat_chain *chain, uint64_t *thresholds)
+static void choose_thresholds(const chain_costs *chain, uint64_t *thresholds)
 {
     uint64_t total = 0, least = UINT64_MAX;
     for (uint32_t i = 1; i <= chain->n; i++) {
@@ -49,26 +49,26 @@ static void choose_thresholds(const remat_chain *chain, uint64_t *thresholds)
     thresholds[THRESHOLDS - 1] = total;
 }
 
-static remat_status estimate(const remat_problem *problem, remat_estimate *ret_estimate,
-                             remat_error *error)
+static remat_status chen_greedy_estimate(const remat_problem *problem, remat_estimate *ret_estimate,
+                                         remat_error *error)
 {
     (void)error;
     uint32_t n = problem->profile->n_nodes;
-    *ret_estimate = remat_family_estimate(n, THRESHOLDS, 5.0 * n);
+    *ret_estimate = chain_family_estimate(n, THRESHOLDS, 5.0 * n);
     return REMAT_OK;
 }
 
-static remat_status solve(const remat_problem *problem, const remat_host *host,
-                          const remat_sink *sink, remat_error *error)
+static remat_status chen_greedy_solve(const remat_problem *problem, const remat_host *host,
+                                      const remat_sink *sink, remat_error *error)
 {
-    remat_chain *chain = NULL;
+    chain_costs *chain = NULL;
     uint64_t thresholds[THRESHOLDS];
-    remat_status status = remat_chain_new(problem->profile, &chain, error);
+    remat_status status = chain_new(problem->profile, &chain, error);
     if (status)
         return status;
     choose_thresholds(chain, thresholds);
-    status = remat_family_offer(chain, emit, NULL, thresholds, THRESHOLDS, host, sink, error);
-    remat_chain_free(chain);
+    status = chain_family_offer(chain, emit, NULL, thresholds, THRESHOLDS, host, sink, error);
+    chain_free(chain);
     return status;
 }
 
@@ -80,6 +80,6 @@ const remat_solver remat_solver_chen_greedy = {
     .optimal_for = "",
     /* Quick, and after liveness now and then the least peak of all: auto asks it. */
     .accepts = REMAT_ACCEPTS_CHAIN,
-    .estimate = estimate,
-    .solve = solve,
+    .estimate = chen_greedy_estimate,
+    .solve = chen_greedy_solve,
 };

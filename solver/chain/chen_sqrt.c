@@ -6,27 +6,27 @@
 #include <math.h>
 #include <stdlib.h>
 
-remat_status remat_chen_segments(const remat_chain *chain, const uint32_t *starts, size_t count,
+remat_status chain_chen_segments(const chain_costs *chain, const uint32_t *starts, size_t count,
                                  remat_operations *operations)
 {
     remat_status status = REMAT_OK;
     for (size_t g = 0; g + 1 < count && !status; g++)
-        status = remat_chain_emit_pass(starts[g], starts[g + 1] - 1, operations);
+        status = chain_emit_pass(starts[g], starts[g + 1] - 1, operations);
     uint32_t end = chain->n;
     for (size_t g = count; g-- > 0 && !status;) {
         uint32_t first = starts[g];
         for (uint32_t i = first; i < end && !status; i++)
-            status = remat_chain_emit_save(i, operations);
+            status = chain_emit_save(i, operations);
         if (!status)
-            status = remat_chain_emit_leaf(chain, end, end == first, operations);
+            status = chain_emit_leaf(chain, end, end == first, operations);
         for (uint32_t i = end; i-- > first && !status;)
-            status = remat_chain_emit_backward(i, i == first, operations);
+            status = chain_emit_backward(i, i == first, operations);
         end = first - 1;
     }
     return status;
 }
 
-static remat_status emit(const remat_chain *chain, remat_operations *operations)
+static remat_status emit(const chain_costs *chain, remat_operations *operations)
 {
     uint32_t length = (uint32_t)ceil(sqrt(chain->n));
     uint32_t *starts = malloc(chain->n * sizeof *starts);
@@ -35,29 +35,29 @@ static remat_status emit(const remat_chain *chain, remat_operations *operations)
         return REMAT_NO_MEMORY;
     for (uint32_t i = 1; i <= chain->n; i += length)
         starts[count++] = i;
-    remat_status status = remat_chen_segments(chain, starts, count, operations);
+    remat_status status = chain_chen_segments(chain, starts, count, operations);
     free(starts);
     return status;
 }
 
-static remat_status solve(const remat_problem *problem, const remat_host *host,
-                          const remat_sink *sink, remat_error *error)
+static remat_status chen_sqrt_solve(const remat_problem *problem, const remat_host *host,
+                                    const remat_sink *sink, remat_error *error)
 {
     (void)host;
-    remat_chain *chain = NULL;
+    chain_costs *chain = NULL;
     remat_operations list = {0};
     remat_model model = {0};
-    remat_status status = remat_chain_new(problem->profile, &chain, error);
+    remat_status status = chain_new(problem->profile, &chain, error);
     if (status)
         return status;
     if (emit(chain, &list)) {
         status = remat_fail_memory(error);
     } else {
-        remat_chain_model(chain, &list, &model);
+        chain_model(chain, &list, &model);
         status = remat_offer(sink, &list, &model, error);
     }
     remat_operations_clear(&list);
-    remat_chain_free(chain);
+    chain_free(chain);
     return status;
 }
 
@@ -68,5 +68,5 @@ const remat_solver remat_solver_chen_sqrt = {
     .source = "Chen, Xu, Zhang, Guestrin: Training deep nets with sublinear memory cost, 2016",
     .optimal_for = "",
     .accepts = REMAT_ACCEPTS_CHAIN | REMAT_BASELINE,
-    .solve = solve,
+    .solve = chen_sqrt_solve,
 };

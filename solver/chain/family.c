@@ -9,8 +9,8 @@ typedef struct member {
 } member;
 
 typedef struct family {
-    const remat_chain *chain;
-    remat_family_emit emit;
+    const chain_costs *chain;
+    chain_family_emit emit;
     const void *context;
     member *members;
     size_t count;
@@ -53,7 +53,7 @@ static remat_status measure(family *f, const uint64_t *parameters, const remat_h
         f->members[i] = (member){.parameter = parameters[i]};
         status = f->emit(f->chain, f->context, parameters[i], &operations, error);
         if (!status)
-            remat_chain_model(f->chain, &operations, &f->members[i].model);
+            chain_model(f->chain, &operations, &f->members[i].model);
     }
     remat_operations_clear(&operations);
     return status;
@@ -67,7 +67,7 @@ static remat_status trace(void *context, size_t index, remat_operations *operati
     return f->emit(f->chain, f->context, f->members[index].parameter, operations, error);
 }
 
-remat_status remat_family_offer(const remat_chain *chain, remat_family_emit emit,
+remat_status chain_family_offer(const chain_costs *chain, chain_family_emit emit,
                                 const void *context, const uint64_t *parameters,
                                 size_t n_parameters, const remat_host *host, const remat_sink *sink,
                                 remat_error *error)
@@ -85,11 +85,11 @@ remat_status remat_family_offer(const remat_chain *chain, remat_family_emit emit
     return status;
 }
 
-remat_estimate remat_family_estimate(uint32_t n, size_t n_parameters, double n_operations)
+remat_estimate chain_family_estimate(uint32_t n, size_t n_parameters, double n_operations)
 {
     double list = n_operations * (double)sizeof(remat_operation);
     return (remat_estimate){.table_bytes = n_parameters * (sizeof(member) + sizeof(uint64_t)) +
-                                           remat_chain_bytes(n, 0) +
+                                           chain_bytes(n, 0) +
                                            (list < 1e18 ? (uint64_t)list : UINT64_C(1) << 60),
                             .updates = n_operations * (double)n_parameters};
 }

@@ -4,20 +4,20 @@
 
 #include "chain/chain.h"
 
-/* Appends the schedule of one parameter; context is what remat_family_offer was given. Runs on
+/* Appends the schedule of one parameter; context is what chain_family_offer was given. Runs on
  * several workers at once. */
-typedef remat_status (*remat_family_emit)(const remat_chain *chain, const void *context,
+typedef remat_status (*chain_family_emit)(const chain_costs *chain, const void *context,
                                           uint64_t parameter, remat_operations *operations,
                                           remat_error *error);
 
 /* Constructs the schedule of each parameter, measures it in the chain's model and offers those that
  * no other beats there. */
-remat_status remat_family_offer(const remat_chain *chain, remat_family_emit emit,
+remat_status chain_family_offer(const chain_costs *chain, chain_family_emit emit,
                                 const void *context, const uint64_t *parameters,
                                 size_t n_parameters, const remat_host *host, const remat_sink *sink,
                                 remat_error *error);
 
 /* Estimate for a family of n_parameters whose longest list has about n_operations. */
-remat_estimate remat_family_estimate(uint32_t n, size_t n_parameters, double n_operations);
+remat_estimate chain_family_estimate(uint32_t n, size_t n_parameters, double n_operations);
 
 #endif

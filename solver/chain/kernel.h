@@ -4,7 +4,7 @@
  *                     min over k of V(k,t, m - a_{k-1}) + V(s,k-1,m) - P )
  *
  * with V = C + P and P the forward ticks of the stages before s, so that a candidate costs one add
- * and one min. Costs are int32, sizes are slots; REMAT_KERNEL_INFINITE marks the impossible and
+ * and one min. Costs are int32, sizes are slots; CHAIN_KERNEL_INFINITE marks the impossible and
  * survives every sum. Both operands of a position lie side by side with those of the next one: the
  * left parts as the table has them, the right parts in copies that are already shifted.
  *
@@ -21,28 +21,28 @@
 #include <stdint.h>
 
 enum {
-    REMAT_KERNEL_INFINITE = 0x3f3f3f3f, /* bytes alike: memset may write it */
-    REMAT_KERNEL_BLOCK = 32,            /* slots */
-    REMAT_KERNEL_PAD = 16               /* entries that may be read past the end of ends_*; none
+    CHAIN_KERNEL_INFINITE = 0x3f3f3f3f, /* bytes alike: memset may write it */
+    CHAIN_KERNEL_BLOCK = 32,            /* slots */
+    CHAIN_KERNEL_PAD = 16               /* entries that may be read past the end of ends_*; none
                                            of them is looked at */
 };
 
 /* BLOCK slots of a row that begin anywhere: from low[turn] to the end of that block, then high; and
  * the distances to those of the next sub-chain. */
-typedef struct remat_kernel_view {
+typedef struct chain_kernel_view {
     const int32_t *low, *high;
     uint32_t turn, low_step, high_step;
-} remat_kernel_view;
+} chain_kernel_view;
 
 /* Slots from .. from + BLOCK - 1 of (s,t), of which `width`, a multiple of 8, exist. n_k positions
  * k = s+1 .. are open; index i is k = s + 1 + i. */
-typedef struct remat_kernel_block {
+typedef struct chain_kernel_block {
     uint32_t from, width, n_k;
     const int32_t *left;                   /* [i * width]: V(s,k-1, from ..) */
     const int32_t *right;                  /* [i * BLOCK]: V(k,t, from - a_{k-1} ..) */
     const int32_t *ends_left, *ends_right; /* [i]: of these the last slot */
     const uint32_t *pass_from; /* [i]: least slot for the pass up to k-1; NULL: always */
-    remat_kernel_view save;    /* V(s+1,t, from - abar_s ..) */
+    chain_kernel_view save;    /* V(s+1,t, from - abar_s ..) */
     uint32_t save_from;        /* least slot for C_1; UINT32_MAX: without it */
     int32_t save_cost;         /* u_b,s + P */
     int32_t before;  /* what V is at most in the whole block: V at from - 1, or infinite */
@@ -51,20 +51,20 @@ typedef struct remat_kernel_block {
                              then the one that is least in the last slot */
     int32_t prefix;  /* P */
     int32_t *out;    /* V(s,t, from ..) */
-    int32_t *list;   /* scratch, n_k + REMAT_KERNEL_PAD */
-} remat_kernel_block;
+    int32_t *list;   /* scratch, n_k + CHAIN_KERNEL_PAD */
+} chain_kernel_block;
 
 /* Fills out and likely. */
-typedef void remat_kernel(remat_kernel_block *block);
+typedef void chain_kernel(chain_kernel_block *block);
 
-remat_kernel remat_kernel_plain, remat_kernel_avx2, remat_kernel_avx512;
+chain_kernel chain_kernel_plain, chain_kernel_avx2, chain_kernel_avx512;
 
-typedef struct remat_kernel_version {
+typedef struct chain_kernel_version {
     const char *name;
-    remat_kernel *run;
-} remat_kernel_version;
+    chain_kernel *run;
+} chain_kernel_version;
 
 /* The versions this processor can run, slowest first. */
-size_t remat_kernel_versions(remat_kernel_version versions[3]);
+size_t chain_kernel_versions(chain_kernel_version versions[3]);
 
 #endif

@@ -11,7 +11,7 @@ __attribute__((target("avx2,bmi2,popcnt"))) static inline __m128i lanes_of(uint3
     return _mm_cvtsi64_si128((int64_t)_pext_u64(UINT64_C(0x0706050403020100), bytes));
 }
 
-#define KERNEL_NAME remat_kernel_avx2
+#define KERNEL_NAME chain_kernel_avx2
 #define KERNEL_TARGET __attribute__((target("avx2,bmi2,popcnt")))
 #define VEC __m256i
 #define WIDTH 8

@@ -4,7 +4,7 @@
 #ifdef __x86_64__
 #include <immintrin.h>
 
-#define KERNEL_NAME remat_kernel_avx512
+#define KERNEL_NAME chain_kernel_avx512
 #define KERNEL_TARGET __attribute__((target("avx512f,popcnt")))
 #define VEC __m512i
 #define WIDTH 16

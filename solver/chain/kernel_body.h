@@ -16,17 +16,17 @@
 
 #include <string.h>
 
-#define LANES (REMAT_KERNEL_BLOCK / WIDTH)
+#define LANES (CHAIN_KERNEL_BLOCK / WIDTH)
 /* The vectors of a block stay in registers only if the loops over them are gone. */
 #define UNROLL _Pragma("GCC unroll 32")
 #define INLINE static inline __attribute__((always_inline))
 
-/* Vector i of the view. Not an entry beyond the two blocks is touched: another worker may be writing
- * there. */
-KERNEL_TARGET INLINE VEC view_load(const remat_kernel_view *view, uint32_t width, uint32_t i)
+/* Vector i of the view. Not an entry beyond the two blocks is touched: another worker may be
+ * writing there. */
+KERNEL_TARGET INLINE VEC view_load(const chain_kernel_view *view, uint32_t width, uint32_t i)
 {
     int32_t at = (int32_t)(i * WIDTH), until = (int32_t)width - at;
-    int32_t turn = REMAT_KERNEL_BLOCK - (int32_t)view->turn - at;
+    int32_t turn = CHAIN_KERNEL_BLOCK - (int32_t)view->turn - at;
     const int32_t *low = view->low + view->turn + at, *high = view->high - turn;
     if (until >= WIDTH && turn >= WIDTH)
         return LOAD(low);
@@ -36,11 +36,11 @@ KERNEL_TARGET INLINE VEC view_load(const remat_kernel_view *view, uint32_t width
               LOAD_SOME(high, turn > 0 ? turn : 0, until));
 }
 
-KERNEL_TARGET INLINE void add_save(const remat_kernel_block *b, VEC *best)
+KERNEL_TARGET INLINE void add_save(const chain_kernel_block *b, VEC *best)
 {
-    if (b->save_from >= b->from + REMAT_KERNEL_BLOCK)
+    if (b->save_from >= b->from + CHAIN_KERNEL_BLOCK)
         return;
-    VEC cost = SPLAT(b->save_cost), none = SPLAT(REMAT_KERNEL_INFINITE);
+    VEC cost = SPLAT(b->save_cost), none = SPLAT(CHAIN_KERNEL_INFINITE);
     if (b->save_from > b->from) {
         int32_t first = (int32_t)(b->save_from - b->from);
         UNROLL for (uint32_t i = 0; i < LANES; i++) best[i] = MIN(
@@ -52,21 +52,21 @@ KERNEL_TARGET INLINE void add_save(const remat_kernel_block *b, VEC *best)
         MIN(best[i], ADD(view_load(&b->save, b->width, i), cost));
 }
 
-KERNEL_TARGET INLINE void add_pass(const remat_kernel_block *b, uint32_t index, VEC *best)
+KERNEL_TARGET INLINE void add_pass(const chain_kernel_block *b, uint32_t index, VEC *best)
 {
     const int32_t *left = b->left + (size_t)index * b->width;
-    const int32_t *right = b->right + (size_t)index * REMAT_KERNEL_BLOCK;
+    const int32_t *right = b->right + (size_t)index * CHAIN_KERNEL_BLOCK;
     UNROLL for (uint32_t i = 0; i < LANES; i++) best[i] =
         MIN(best[i], ADD(LOAD(left + i * WIDTH), LOAD(right + i * WIDTH)));
 }
 
 /* The same where the pass may begin inside the block or after it. */
-KERNEL_TARGET INLINE void add_late_pass(const remat_kernel_block *b, uint32_t index, VEC *best)
+KERNEL_TARGET INLINE void add_late_pass(const chain_kernel_block *b, uint32_t index, VEC *best)
 {
     const int32_t *left = b->left + (size_t)index * b->width;
-    const int32_t *right = b->right + (size_t)index * REMAT_KERNEL_BLOCK;
+    const int32_t *right = b->right + (size_t)index * CHAIN_KERNEL_BLOCK;
     int32_t first = (int32_t)b->pass_from[index] - (int32_t)b->from;
-    VEC none = SPLAT(REMAT_KERNEL_INFINITE);
+    VEC none = SPLAT(CHAIN_KERNEL_INFINITE);
     UNROLL for (uint32_t i = 0; i < LANES; i++)
     {
         VEC value = TURN(none, LOAD(right + i * WIDTH), first - (int32_t)(i * WIDTH));
@@ -75,7 +75,7 @@ KERNEL_TARGET INLINE void add_late_pass(const remat_kernel_block *b, uint32_t in
 }
 
 /* best := min(best, the passes up to the listed positions). */
-KERNEL_TARGET INLINE void add_passes(const remat_kernel_block *b, const int32_t *list,
+KERNEL_TARGET INLINE void add_passes(const chain_kernel_block *b, const int32_t *list,
                                      uint32_t count, VEC *best)
 {
     if (b->pass_from) {
@@ -89,7 +89,7 @@ KERNEL_TARGET INLINE void add_passes(const remat_kernel_block *b, const int32_t 
 
 /* list := the positions below limit at the block's last slot; returns how many. likely := the least
  * of all there. */
-KERNEL_TARGET INLINE uint32_t list_below(remat_kernel_block *b, int32_t limit)
+KERNEL_TARGET INLINE uint32_t list_below(chain_kernel_block *b, int32_t limit)
 {
     uint32_t count = 0;
     VEC limits = SPLAT(limit), least = SPLAT(INT32_MAX), where = SPLAT(0), at = NUMBERS;
@@ -118,18 +118,18 @@ KERNEL_TARGET INLINE uint32_t list_below(remat_kernel_block *b, int32_t limit)
 
 /* Positions whose sum at the block's end is not below this improve nothing: the best known value at
  * the first slot that is feasible. */
-KERNEL_TARGET INLINE int32_t limit_of(const remat_kernel_block *b, const VEC *best)
+KERNEL_TARGET INLINE int32_t limit_of(const chain_kernel_block *b, const VEC *best)
 {
     int32_t limit = FIRST(best[0]);
     if (b->first > b->from) {
-        int32_t values[REMAT_KERNEL_BLOCK];
+        int32_t values[CHAIN_KERNEL_BLOCK];
         UNROLL for (uint32_t i = 0; i < LANES; i++) STORE(values + i * WIDTH, best[i]);
         limit = values[b->first - b->from];
     }
-    return limit < REMAT_KERNEL_INFINITE ? limit : REMAT_KERNEL_INFINITE;
+    return limit < CHAIN_KERNEL_INFINITE ? limit : CHAIN_KERNEL_INFINITE;
 }
 
-KERNEL_TARGET INLINE void improve(remat_kernel_block *b, VEC *best)
+KERNEL_TARGET INLINE void improve(chain_kernel_block *b, VEC *best)
 {
     int32_t likely = (int32_t)b->likely;
     if (b->likely < b->n_k)
@@ -139,25 +139,25 @@ KERNEL_TARGET INLINE void improve(remat_kernel_block *b, VEC *best)
 }
 
 /* Slots before the first feasible one hold sums with an infinite part: mark them. */
-KERNEL_TARGET INLINE void finish(const remat_kernel_block *b, VEC *best)
+KERNEL_TARGET INLINE void finish(const chain_kernel_block *b, VEC *best)
 {
-    VEC prefix = SPLAT(b->prefix), none = SPLAT(REMAT_KERNEL_INFINITE);
+    VEC prefix = SPLAT(b->prefix), none = SPLAT(CHAIN_KERNEL_INFINITE);
     UNROLL for (uint32_t i = 0; i < LANES; i++) best[i] = SUB(best[i], prefix);
     if (b->first > b->from) {
         int32_t first = (int32_t)(b->first - b->from);
         UNROLL for (uint32_t i = 0; i < LANES; i++) best[i] =
             TURN(none, best[i], first - (int32_t)(i * WIDTH));
     }
-    if (b->width == REMAT_KERNEL_BLOCK) {
+    if (b->width == CHAIN_KERNEL_BLOCK) {
         UNROLL for (uint32_t i = 0; i < LANES; i++) STORE(b->out + i * WIDTH, best[i]);
     } else {
-        int32_t values[REMAT_KERNEL_BLOCK];
+        int32_t values[CHAIN_KERNEL_BLOCK];
         UNROLL for (uint32_t i = 0; i < LANES; i++) STORE(values + i * WIDTH, best[i]);
         memcpy(b->out, values, b->width * sizeof *values);
     }
 }
 
-KERNEL_TARGET void KERNEL_NAME(remat_kernel_block *b)
+KERNEL_TARGET void KERNEL_NAME(chain_kernel_block *b)
 {
     VEC best[LANES];
     UNROLL for (uint32_t i = 0; i < LANES; i++) best[i] = SPLAT(b->before + b->prefix);

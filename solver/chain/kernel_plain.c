@@ -1,7 +1,7 @@
 /* The kernel in plain C. */
 #include "chain/kernel.h"
 
-#define KERNEL_NAME remat_kernel_plain
+#define KERNEL_NAME chain_kernel_plain
 #define KERNEL_TARGET
 #define VEC int32_t
 #define WIDTH 1

@@ -9,7 +9,7 @@
  * liveness has freed what the backward does not read.
  *
  * Where stages have several ways to run, costs depend on the room at every forward, which the
- * kernel of the slots does not know. Breakpoints do: remat_persistent_chooses says of which chains
+ * kernel of the slots does not know. Breakpoints do: chain_persistent_chooses says of which chains
  * they are few enough; any other is solved in two views with one way each (remat/table.h).
  *
  * Breakpoints answer every budget. Slots depend on the largest budget, through their size and
@@ -35,7 +35,7 @@ enum {
 #define EXACT_EVENTS 6e7    /* merge steps before breakpoints are given up: under a second */
 #define SLOTS_UPDATES 4e10  /* of n^3/6 slots: some seconds */
 
-const remat_option remat_persistent_options[REMAT_PERSISTENT_OPTIONS] = {
+const remat_option chain_persistent_options[CHAIN_PERSISTENT_OPTIONS] = {
     {.name = "slots",
      .summary =
          "slots of memory; 0: exact bytes where that is cheap, else as many slots as gap asks",
@@ -57,44 +57,44 @@ typedef struct slot_step {
 } slot_step;
 
 /* Either breakpoints or slots. bound: costs of the whole chain, sizes rounded down. */
-struct remat_persistent {
-    remat_chain *chain;
-    remat_breakpoints *breakpoints;
-    remat_slots *slots;
+struct chain_persistent {
+    chain_costs *chain;
+    chain_breakpoints *breakpoints;
+    chain_slots *slots;
     slot_step *steps;
     size_t n_steps;
     int32_t *bound;
     int64_t bound_divisor;
 };
 
-typedef remat_persistent persistent;
+typedef chain_persistent persistent;
 
-void remat_persistent_free(persistent *t)
+void chain_persistent_free(persistent *t)
 {
     if (!t)
         return;
-    remat_breakpoints_free(t->breakpoints);
-    remat_slots_free(t->slots);
-    remat_chain_free(t->chain);
+    chain_breakpoints_free(t->breakpoints);
+    chain_slots_free(t->slots);
+    chain_free(t->chain);
     free(t->steps);
     free(t->bound);
     free(t);
 }
 
-uint64_t remat_persistent_bytes(const persistent *t)
+uint64_t chain_persistent_bytes(const persistent *t)
 {
-    uint64_t bytes = sizeof *t + remat_chain_bytes(t->chain->n, 0) + t->n_steps * sizeof *t->steps;
+    uint64_t bytes = sizeof *t + chain_bytes(t->chain->n, 0) + t->n_steps * sizeof *t->steps;
     if (t->breakpoints)
-        return bytes + remat_breakpoints_bytes(t->breakpoints);
-    return bytes + remat_slots_bytes(t->slots) +
-           ((uint64_t)remat_slots_count(t->slots) + 1) * sizeof *t->bound;
+        return bytes + chain_breakpoints_bytes(t->breakpoints);
+    return bytes + chain_slots_bytes(t->slots) +
+           ((uint64_t)chain_slots_count(t->slots) + 1) * sizeof *t->bound;
 }
 
 /* ---- what is offered ---- */
 
 static size_t count_lists(const persistent *t)
 {
-    return t->breakpoints ? remat_breakpoints_answer(t->breakpoints).count : t->n_steps;
+    return t->breakpoints ? chain_breakpoints_answer(t->breakpoints).count : t->n_steps;
 }
 
 static remat_model model_of(const persistent *t, size_t index)
@@ -102,14 +102,14 @@ static remat_model model_of(const persistent *t, size_t index)
     uint64_t bytes;
     int64_t ticks;
     if (t->breakpoints) {
-        const remat_breakpoint *point = &remat_breakpoints_answer(t->breakpoints).points[index];
+        const chain_breakpoint *point = &chain_breakpoints_answer(t->breakpoints).points[index];
         bytes = point->bytes + t->chain->input_bytes;
         ticks = point->ticks;
     } else {
         bytes = t->steps[index].bytes;
         ticks = t->steps[index].ticks;
     }
-    return (remat_model){.budget = bytes, .makespan = remat_chain_makespan(t->chain, ticks)};
+    return (remat_model){.budget = bytes, .makespan = chain_makespan(t->chain, ticks)};
 }
 
 static remat_status trace(void *context, size_t index, remat_operations *operations,
@@ -118,17 +118,17 @@ static remat_status trace(void *context, size_t index, remat_operations *operati
     const persistent *t = context;
     *model = model_of(t, index);
     if (!t->breakpoints)
-        return remat_slots_trace(t->slots, t->chain, t->steps[index].slot, operations, error);
-    uint64_t bytes = remat_breakpoints_answer(t->breakpoints).points[index].bytes;
-    return remat_breakpoints_trace(t->breakpoints, t->chain, bytes, operations, error);
+        return chain_slots_trace(t->slots, t->chain, t->steps[index].slot, operations, error);
+    uint64_t bytes = chain_breakpoints_answer(t->breakpoints).points[index].bytes;
+    return chain_breakpoints_trace(t->breakpoints, t->chain, bytes, operations, error);
 }
 
-remat_status remat_persistent_offer(const persistent *t, const remat_sink *sink, remat_error *error)
+remat_status chain_persistent_offer(const persistent *t, const remat_sink *sink, remat_error *error)
 {
     return remat_offer_lists(sink, count_lists(t), trace, (void *)t, error);
 }
 
-double remat_persistent_best(const persistent *t, uint64_t budget)
+double chain_persistent_best(const persistent *t, uint64_t budget)
 {
     double best = INFINITY;
     for (size_t i = 0; i < count_lists(t) && model_of(t, i).budget <= budget; i++)
@@ -140,11 +140,11 @@ double remat_persistent_best(const persistent *t, uint64_t budget)
  */
 static double bound_in_slots(const persistent *t, uint64_t slot)
 {
-    if (slot > remat_slots_count(t->slots))
-        return remat_chain_time(t->chain, t->chain->total_sum[t->chain->n]);
-    return t->bound[slot] >= REMAT_KERNEL_INFINITE
+    if (slot > chain_slots_count(t->slots))
+        return chain_time(t->chain, t->chain->total_sum[t->chain->n]);
+    return t->bound[slot] >= CHAIN_KERNEL_INFINITE
                ? INFINITY
-               : remat_chain_time(t->chain, t->bound[slot] * t->bound_divisor);
+               : chain_time(t->chain, t->bound[slot] * t->bound_divisor);
 }
 
 static remat_status offer_slot_bounds(const persistent *t, const remat_sink *sink,
@@ -152,27 +152,27 @@ static remat_status offer_slot_bounds(const persistent *t, const remat_sink *sin
 {
     uint64_t budget = t->chain->input_bytes;
     remat_status status = budget ? remat_offer_bound(sink, budget - 1, INFINITY, error) : REMAT_OK;
-    for (uint64_t m = 0; m <= remat_slots_count(t->slots) && !status; m++) {
-        budget += remat_slots_unit(t->slots);
+    for (uint64_t m = 0; m <= chain_slots_count(t->slots) && !status; m++) {
+        budget += chain_slots_unit(t->slots);
         status = remat_offer_bound(sink, budget - 1, bound_in_slots(t, m), error);
     }
     return status ? status
                   : remat_offer_bound(sink, UINT64_MAX, bound_in_slots(t, UINT64_MAX), error);
 }
 
-remat_status remat_persistent_offer_bounds(const persistent *t, const remat_sink *sink,
+remat_status chain_persistent_offer_bounds(const persistent *t, const remat_sink *sink,
                                            remat_error *error)
 {
     if (t->slots)
         return offer_slot_bounds(t, sink, error);
-    remat_breakpoint_list answer = remat_breakpoints_answer(t->breakpoints);
+    chain_breakpoint_list answer = chain_breakpoints_answer(t->breakpoints);
     double before = INFINITY;
     remat_status status = REMAT_OK;
     for (size_t i = 0; i < answer.count && !status; i++) {
         uint64_t budget = answer.points[i].bytes + t->chain->input_bytes;
         if (budget > 0)
             status = remat_offer_bound(sink, budget - 1, before, error);
-        before = remat_chain_time(t->chain, answer.points[i].ticks);
+        before = chain_time(t->chain, answer.points[i].ticks);
     }
     return status ? status : remat_offer_bound(sink, UINT64_MAX, before, error);
 }
@@ -180,20 +180,20 @@ remat_status remat_persistent_offer_bounds(const persistent *t, const remat_sink
 /* ---- slots ---- */
 
 /* Bytes beyond a_0 at which storing everything fits. */
-static uint64_t store_all_bytes(const remat_chain *chain)
+static uint64_t store_all_bytes(const chain_costs *chain)
 {
     uint64_t kept = 0, most = 0;
     for (uint32_t s = 1; s <= chain->n; s++) {
-        uint64_t need = remat_larger(remat_chain_need_all(chain, s, chain->n),
-                                     remat_chain_leaf_bytes(chain, s));
-        most = remat_larger(most, kept + need);
+        uint64_t need =
+            chain_larger(chain_need_all(chain, s, chain->n), chain_leaf_bytes(chain, s));
+        most = chain_larger(most, kept + need);
         kept += chain->kept[s];
     }
     return most;
 }
 
 /* Bytes beyond a_0 that a slot table spans. */
-static uint64_t reach(const remat_chain *chain, uint64_t max_budget)
+static uint64_t reach(const chain_costs *chain, uint64_t max_budget)
 {
     uint64_t all = store_all_bytes(chain);
     double nominal = REACH * (double)max_budget - (double)chain->input_bytes;
@@ -202,38 +202,38 @@ static uint64_t reach(const remat_chain *chain, uint64_t max_budget)
     return nominal < (double)all ? (uint64_t)nominal : all;
 }
 
-static remat_status bound_from_below(persistent *t, remat_slots_setting setting,
+static remat_status bound_from_below(persistent *t, chain_slots_setting setting,
                                      const remat_host *host, remat_error *error)
 {
-    remat_slots *below = NULL;
+    chain_slots *below = NULL;
     setting.round_up = false;
-    remat_status status = remat_slots_new(t->chain, &setting, host, &below, error);
+    remat_status status = chain_slots_new(t->chain, &setting, host, &below, error);
     if (status)
         return status;
     size_t length = (size_t)setting.n_slots + 1;
     int32_t *bound = malloc(length * sizeof *bound);
     if (bound) {
-        memcpy(bound, remat_slots_answer(below), length * sizeof *bound);
+        memcpy(bound, chain_slots_answer(below), length * sizeof *bound);
         free(t->bound);
         t->bound = bound;
-        t->bound_divisor = remat_slots_divisor(below);
+        t->bound_divisor = chain_slots_divisor(below);
     }
-    remat_slots_free(below);
+    chain_slots_free(below);
     return bound ? REMAT_OK : remat_fail_memory(error);
 }
 
 static remat_status solve_slots(persistent *t, uint32_t n_slots, uint64_t bytes, bool inputs_only,
                                 const remat_host *host, remat_error *error)
 {
-    remat_slots_setting setting = {.unit =
-                                       remat_larger(1, bytes / n_slots + (bytes % n_slots != 0)),
+    chain_slots_setting setting = {.unit =
+                                       chain_larger(1, bytes / n_slots + (bytes % n_slots != 0)),
                                    .n_slots = n_slots,
                                    .round_up = true,
                                    .inputs_only = inputs_only};
-    remat_slots_free(t->slots);
+    chain_slots_free(t->slots);
     t->slots = NULL;
     remat_status status = bound_from_below(t, setting, host, error);
-    return status ? status : remat_slots_new(t->chain, &setting, host, &t->slots, error);
+    return status ? status : chain_slots_new(t->chain, &setting, host, &t->slots, error);
 }
 
 /* Appends a step and drops those it beats. */
@@ -253,11 +253,11 @@ static remat_status find_step(persistent *t, uint32_t slot, remat_operations *op
     if (remat_host_cancelled(host))
         return remat_fail(error, REMAT_CANCELLED, NULL, "cancelled");
     operations->length = 0;
-    remat_status status = remat_slots_trace(t->slots, t->chain, slot, operations, error);
+    remat_status status = chain_slots_trace(t->slots, t->chain, slot, operations, error);
     if (status)
         return status;
     slot_step step = {.slot = slot};
-    remat_chain_measure(t->chain, operations, &step.bytes, &step.ticks);
+    chain_measure(t->chain, operations, &step.bytes, &step.ticks);
     push_step(t, step);
     return REMAT_OK;
 }
@@ -265,8 +265,8 @@ static remat_status find_step(persistent *t, uint32_t slot, remat_operations *op
 /* A step for each slot where the answer changes. */
 static remat_status find_steps(persistent *t, const remat_host *host, remat_error *error)
 {
-    const int32_t *answer = remat_slots_answer(t->slots);
-    uint32_t n_slots = remat_slots_count(t->slots);
+    const int32_t *answer = chain_slots_answer(t->slots);
+    uint32_t n_slots = chain_slots_count(t->slots);
     remat_operations operations = {0};
     remat_status status = REMAT_OK;
     free(t->steps);
@@ -275,7 +275,7 @@ static remat_status find_steps(persistent *t, const remat_host *host, remat_erro
     if (!t->steps)
         return remat_fail_memory(error);
     for (uint32_t m = 0; m <= n_slots && !status; m++)
-        if (answer[m] < REMAT_KERNEL_INFINITE && (m == 0 || answer[m] != answer[m - 1]))
+        if (answer[m] < CHAIN_KERNEL_INFINITE && (m == 0 || answer[m] != answer[m - 1]))
             status = find_step(t, m, &operations, host, error);
     remat_operations_clear(&operations);
     return status;
@@ -284,8 +284,8 @@ static remat_status find_steps(persistent *t, const remat_host *host, remat_erro
 /* Relative distance of the answer at max_budget from its bound; 0 where nothing fits at all. */
 static double gap_at(const persistent *t, uint64_t max_budget)
 {
-    uint64_t inputs = t->chain->input_bytes, unit = remat_slots_unit(t->slots);
-    double best = remat_persistent_best(t, max_budget);
+    uint64_t inputs = t->chain->input_bytes, unit = chain_slots_unit(t->slots);
+    double best = chain_persistent_best(t, max_budget);
     double bound = max_budget < inputs ? INFINITY : bound_in_slots(t, (max_budget - inputs) / unit);
     if (isinf(bound))
         return 0;
@@ -309,7 +309,7 @@ static uint32_t last_slots(double n)
 static bool fits_limit(const persistent *t, uint32_t n_slots, const remat_host *host)
 {
     return !host || !host->memory_limit ||
-           remat_slots_peak_bytes(t->chain->n, n_slots, remat_host_workers(host)) <=
+           chain_slots_peak_bytes(t->chain->n, n_slots, remat_host_workers(host)) <=
                host->memory_limit;
 }
 
@@ -351,7 +351,7 @@ static remat_status solve_to_gap(persistent *t, const remat_problem *problem, bo
         if (status || given > 0)
             return status;
         double gap = gap_at(t, problem->max_budget);
-        if (gap <= target || remat_slots_unit(t->slots) == 1 || !may_refine(t, n_slots * 2, host))
+        if (gap <= target || chain_slots_unit(t->slots) == 1 || !may_refine(t, n_slots * 2, host))
             return REMAT_OK;
         n_slots = refined(t, n_slots, gap, target, host);
     }
@@ -372,7 +372,7 @@ static double exact_events(double n)
 }
 
 /* Whether breakpoints can be expected to stay within limits where stages have several ways. */
-bool remat_persistent_chooses(const remat_problem *problem)
+bool chain_persistent_chooses(const remat_problem *problem)
 {
     double n = problem->profile->n_nodes, ways = n + problem->profile->n_alternatives;
     return problem->options.values[0] == 0 && exact_bytes(n) <= EXACT_BYTES &&
@@ -381,7 +381,7 @@ bool remat_persistent_chooses(const remat_problem *problem)
 
 /* What the automatic form may come to: the lists where even seeded chains stay within their limits,
  * else the most that breakpoints may take before they are given up or that the last slots do. */
-remat_status remat_persistent_estimate(const remat_problem *problem, remat_estimate *ret_estimate,
+remat_status chain_persistent_estimate(const remat_problem *problem, remat_estimate *ret_estimate,
                                        remat_error *error)
 {
     (void)error;
@@ -389,39 +389,39 @@ remat_status remat_persistent_estimate(const remat_problem *problem, remat_estim
     double stages = n, given = problem->options.values[0];
     double ways = stages + problem->profile->n_alternatives;
     double exact = exact_bytes(stages), events = exact_events(stages) * ways / stages;
-    bool choosing = problem->profile->n_alternatives > 0 && remat_persistent_chooses(problem);
+    bool choosing = problem->profile->n_alternatives > 0 && chain_persistent_chooses(problem);
     uint32_t n_slots = given > 0 ? (uint32_t)given : last_slots(stages);
-    uint64_t others = sizeof(persistent) + remat_chain_bytes(n, problem->profile->n_alternatives) +
+    uint64_t others = sizeof(persistent) + chain_bytes(n, problem->profile->n_alternatives) +
                       ((uint64_t)n_slots + 1) * (sizeof(int32_t) + sizeof(slot_step));
-    uint64_t bytes = remat_slots_peak_bytes(n, n_slots, 1);
+    uint64_t bytes = chain_slots_peak_bytes(n, n_slots, 1);
     double updates = stages * stages * stages / 6 * n_slots * 2; /* rounded up, rounded down */
     if (given == 0) {
         bool listed = choosing || (exact <= EXACT_BYTES && events <= EXACT_EVENTS);
-        bytes = listed ? (uint64_t)exact : remat_larger(bytes, EXACT_BYTES);
+        bytes = listed ? (uint64_t)exact : chain_larger(bytes, EXACT_BYTES);
         updates = listed ? events : 2 * updates + EXACT_EVENTS; /* all rungs together */
     }
-    uint64_t least = remat_slots_peak_bytes(n, LEAST_SLOTS, 1) + others;
+    uint64_t least = chain_slots_peak_bytes(n, LEAST_SLOTS, 1) + others;
     *ret_estimate = (remat_estimate){.table_bytes = bytes + others, .updates = updates};
     if (given == 0 && !choosing && least < ret_estimate->table_bytes)
         ret_estimate->least_bytes = least;
     return REMAT_OK;
 }
 
-static remat_status solve(persistent *t, const remat_problem *problem, bool inputs_only,
-                          const remat_host *host, remat_error *error)
+static remat_status persistent_solve(persistent *t, const remat_problem *problem, bool inputs_only,
+                                     const remat_host *host, remat_error *error)
 {
     if (problem->options.values[0] > 0)
         return solve_to_gap(t, problem, inputs_only, host, error);
-    remat_breakpoints_limits limits = {.bytes = EXACT_BYTES, .events = EXACT_EVENTS};
+    chain_breakpoints_limits limits = {.bytes = EXACT_BYTES, .events = EXACT_EVENTS};
     if (t->chain->chooses) {
-        limits = (remat_breakpoints_limits){.bytes = host ? host->memory_limit : 0};
-        return remat_breakpoints_new(t->chain, inputs_only, limits, host, &t->breakpoints, error);
+        limits = (chain_breakpoints_limits){.bytes = host ? host->memory_limit : 0};
+        return chain_breakpoints_new(t->chain, inputs_only, limits, host, &t->breakpoints, error);
     }
     if (host && host->memory_limit && host->memory_limit < limits.bytes)
         limits.bytes = host->memory_limit;
     remat_error refusal = {0};
     remat_status status =
-        remat_breakpoints_new(t->chain, inputs_only, limits, host, &t->breakpoints, &refusal);
+        chain_breakpoints_new(t->chain, inputs_only, limits, host, &t->breakpoints, &refusal);
     if (status && status != REMAT_TOO_LARGE && error)
         *error = refusal;
     if (status != REMAT_TOO_LARGE)
@@ -429,20 +429,20 @@ static remat_status solve(persistent *t, const remat_problem *problem, bool inpu
     return solve_to_gap(t, problem, inputs_only, host, error);
 }
 
-remat_status remat_persistent_new(const remat_problem *problem, bool inputs_only,
+remat_status chain_persistent_new(const remat_problem *problem, bool inputs_only,
                                   const remat_host *host, const remat_sink *sink,
                                   persistent **ret_persistent, remat_error *error)
 {
     persistent *t = calloc(1, sizeof *t);
     if (!t)
         return remat_fail_memory(error);
-    remat_status status = remat_chain_new(problem->profile, &t->chain, error);
+    remat_status status = chain_new(problem->profile, &t->chain, error);
     if (!status)
-        status = solve(t, problem, inputs_only, host, error);
+        status = persistent_solve(t, problem, inputs_only, host, error);
     if (!status)
-        status = remat_sink_hold(sink, remat_persistent_bytes(t), error);
+        status = remat_sink_hold(sink, chain_persistent_bytes(t), error);
     if (status) {
-        remat_persistent_free(t);
+        chain_persistent_free(t);
         return status;
     }
     if (t->slots)
@@ -451,16 +451,16 @@ remat_status remat_persistent_new(const remat_problem *problem, bool inputs_only
     return REMAT_OK;
 }
 
-remat_status remat_persistent_solve(const remat_problem *problem, bool inputs_only,
+remat_status chain_persistent_solve(const remat_problem *problem, bool inputs_only,
                                     const remat_host *host, const remat_sink *sink,
                                     remat_error *error)
 {
     persistent *t = NULL;
-    remat_status status = remat_persistent_new(problem, inputs_only, host, sink, &t, error);
+    remat_status status = chain_persistent_new(problem, inputs_only, host, sink, &t, error);
     if (!status)
-        status = remat_persistent_offer(t, sink, error);
+        status = chain_persistent_offer(t, sink, error);
     if (!status)
-        status = remat_persistent_offer_bounds(t, sink, error);
-    remat_persistent_free(t);
+        status = chain_persistent_offer_bounds(t, sink, error);
+    chain_persistent_free(t);
     return status;
 }

@@ -5,7 +5,7 @@
  *     t(1,c) = 0,   t(l,c) = min over 0 < k < l of k + t(l-k, c-1) + t(k, c)              (their
  * (6)) which is r l - binom(c+r, r-1) with r least such that binom(c+r, c) >= l. The position k
  * follows in closed form from five binomials, as in their routine; the dynamic program gives the
- * same cost and is kept as the option "method" and as the judge in the tests.
+ * same cost and is the option "method".
  *
  * Corrected for bytes: their model ignores that the input and output of a step coexist and counts
  * no gradients; the bytes of each schedule are measured on the list itself. */
@@ -20,19 +20,20 @@ static const double max_operations = 16777216; /* longer lists are left out of t
 
 /* ---- closed form ---- */
 
-uint64_t remat_revolve_repetitions(uint64_t l, uint64_t c)
+uint64_t chain_revolve_repetitions(uint64_t l, uint64_t c, uint64_t *ret_range)
 {
     uint64_t r = 0, range = 1;
     while (range < l) {
         r++;
         range = range * (r + c) / r;
     }
+    *ret_range = range;
     return r;
 }
 
-double remat_revolve_forwards(uint64_t l, uint64_t c)
+double chain_revolve_forwards(uint64_t l, uint64_t c)
 {
-    uint64_t r = remat_revolve_repetitions(l, c);
+    uint64_t range, r = chain_revolve_repetitions(l, c, &range);
     if (r == 0)
         return 0;
     double binomial = 1; /* binom(c+r, r-1) */
@@ -42,13 +43,9 @@ double remat_revolve_forwards(uint64_t l, uint64_t c)
 }
 
 /* Their routine's choice of the next snapshot: capo + k, with fine - capo = l and ds = c. */
-uint64_t remat_revolve_position(uint64_t l, uint64_t c)
+uint64_t chain_revolve_position(uint64_t l, uint64_t c)
 {
-    uint64_t r = 0, range = 1;
-    while (range < l) {
-        r++;
-        range = range * (r + c) / r;
-    }
+    uint64_t range, r = chain_revolve_repetitions(l, c, &range);
     uint64_t b1 = range * r / (c + r);
     uint64_t b2 = c > 1 ? b1 * c / (c + r - 1) : 1;
     uint64_t b3 = c == 1 ? 0 : c > 2 ? b2 * (c - 1) / (c + r - 2) : 1;
@@ -108,17 +105,6 @@ static bool program_init(program *dp, uint32_t n)
     return true;
 }
 
-double remat_revolve_forwards_by_program(uint32_t l, uint32_t c)
-{
-    program dp;
-    uint32_t n = l > c ? l : c;
-    if (!program_init(&dp, n))
-        return NAN;
-    double forwards = *entry(&dp, l, c);
-    free(dp.forwards);
-    return forwards;
-}
-
 /* ---- the schedule ---- */
 
 typedef struct interval {
@@ -126,7 +112,7 @@ typedef struct interval {
     bool plain;
 } interval;
 
-static remat_status emit_intervals(const remat_chain *chain, const program *dp, interval *stack,
+static remat_status emit_intervals(const chain_costs *chain, const program *dp, interval *stack,
                                    uint32_t snapshots, remat_operations *operations)
 {
     size_t depth = 0;
@@ -136,20 +122,20 @@ static remat_status emit_intervals(const remat_chain *chain, const program *dp, 
         interval top = stack[--depth];
         uint64_t length = top.last - top.first + 1;
         if (length == 1) {
-            status = remat_chain_emit_leaf(chain, top.first, top.plain, operations);
+            status = chain_emit_leaf(chain, top.first, top.plain, operations);
             continue;
         }
         uint32_t k = (uint32_t)(dp ? program_position(dp, length, top.snapshots)
-                                   : remat_revolve_position(length, top.snapshots));
+                                   : chain_revolve_position(length, top.snapshots));
         uint32_t next = top.first + k;
-        status = remat_chain_emit_pass(top.first, next - 1, operations);
+        status = chain_emit_pass(top.first, next - 1, operations);
         stack[depth++] = (interval){top.first, next - 1, top.snapshots, top.plain};
         stack[depth++] = (interval){next, top.last, top.snapshots - 1, true};
     }
     return status;
 }
 
-static remat_status emit_schedule(const remat_chain *chain, const void *context, uint64_t snapshots,
+static remat_status emit_schedule(const chain_costs *chain, const void *context, uint64_t snapshots,
                                   remat_operations *operations, remat_error *error)
 {
     interval *stack = malloc(((size_t)chain->n + 1) * sizeof *stack);
@@ -164,7 +150,7 @@ static remat_status emit_schedule(const remat_chain *chain, const void *context,
 
 static double list_length(uint32_t n, uint64_t snapshots)
 {
-    return 2 * remat_revolve_forwards(n, snapshots) + 4.0 * n;
+    return 2 * chain_revolve_forwards(n, snapshots) + 4.0 * n;
 }
 
 /* Numbers of snapshots: all of them on short chains, else in geometric progression. */
@@ -190,7 +176,7 @@ static bool by_program(const remat_problem *problem)
     return problem->options.values[0] != 0;
 }
 
-static remat_status check(const remat_problem *problem, remat_error *error)
+static remat_status revolve_check(const remat_problem *problem, remat_error *error)
 {
     if (by_program(problem) && problem->profile->n_nodes > MAX_PROGRAM_STAGES)
         return remat_fail(error, REMAT_NOT_ACCEPTED, "options.method",
@@ -200,15 +186,15 @@ static remat_status check(const remat_problem *problem, remat_error *error)
     return REMAT_OK;
 }
 
-static remat_status estimate(const remat_problem *problem, remat_estimate *ret_estimate,
-                             remat_error *error)
+static remat_status revolve_estimate(const remat_problem *problem, remat_estimate *ret_estimate,
+                                     remat_error *error)
 {
     (void)error;
     uint64_t snapshots[MAX_STEPS];
     uint32_t n = problem->profile->n_nodes;
     size_t count = choose_snapshots(n, snapshots);
     double longest = count ? list_length(n, snapshots[0]) : 0;
-    *ret_estimate = remat_family_estimate(n, count, longest);
+    *ret_estimate = chain_family_estimate(n, count, longest);
     if (by_program(problem)) {
         ret_estimate->table_bytes += (uint64_t)(n + 1) * (n + 1) * sizeof(uint32_t);
         ret_estimate->updates += (double)n * n * n / 2;
@@ -216,23 +202,23 @@ static remat_status estimate(const remat_problem *problem, remat_estimate *ret_e
     return REMAT_OK;
 }
 
-static remat_status solve(const remat_problem *problem, const remat_host *host,
-                          const remat_sink *sink, remat_error *error)
+static remat_status revolve_solve(const remat_problem *problem, const remat_host *host,
+                                  const remat_sink *sink, remat_error *error)
 {
     uint64_t snapshots[MAX_STEPS];
     size_t count = choose_snapshots(problem->profile->n_nodes, snapshots);
-    remat_chain *chain = NULL;
+    chain_costs *chain = NULL;
     program dp = {0};
-    remat_status status = remat_chain_new(problem->profile, &chain, error);
+    remat_status status = chain_new(problem->profile, &chain, error);
     if (status)
         return status;
     if (by_program(problem) && !program_init(&dp, chain->n))
         status = remat_fail_memory(error);
     if (!status)
-        status = remat_family_offer(chain, emit_schedule, dp.forwards ? &dp : NULL, snapshots,
+        status = chain_family_offer(chain, emit_schedule, dp.forwards ? &dp : NULL, snapshots,
                                     count, host, sink, error);
     free(dp.forwards);
-    remat_chain_free(chain);
+    chain_free(chain);
     return status;
 }
 
@@ -252,7 +238,7 @@ const remat_solver remat_solver_revolve = {
     .accepts = REMAT_ACCEPTS_CHAIN | REMAT_BASELINE | REMAT_HOMOGENEOUS_ONLY,
     .options = options,
     .n_options = 1,
-    .check = check,
-    .estimate = estimate,
-    .solve = solve,
+    .check = revolve_check,
+    .estimate = revolve_estimate,
+    .solve = revolve_solve,
 };

@@ -4,10 +4,10 @@
  * before it (chain.h). */
 #include "chain/persistent.h"
 
-static remat_status solve(const remat_problem *problem, const remat_host *host,
-                          const remat_sink *sink, remat_error *error)
+static remat_status rotor_solve(const remat_problem *problem, const remat_host *host,
+                                const remat_sink *sink, remat_error *error)
 {
-    return remat_persistent_solve(problem, false, host, sink, error);
+    return chain_persistent_solve(problem, false, host, sink, error);
 }
 
 const remat_solver remat_solver_rotor = {
@@ -18,10 +18,10 @@ const remat_solver remat_solver_rotor = {
     .optimal_for = "persistent schedules of whole stages: from its forward to its backward a stage "
                    "keeps its output and all it saves, or its input, or nothing",
     .accepts = REMAT_ACCEPTS_CHAIN,
-    .options = remat_persistent_options,
-    .n_options = REMAT_PERSISTENT_OPTIONS,
+    .options = chain_persistent_options,
+    .n_options = CHAIN_PERSISTENT_OPTIONS,
     .class_name = "persistent schedules of whole stages",
-    .chooses = remat_persistent_chooses,
-    .estimate = remat_persistent_estimate,
-    .solve = solve,
+    .chooses = chain_persistent_chooses,
+    .estimate = chain_persistent_estimate,
+    .solve = rotor_solve,
 };

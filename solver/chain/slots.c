@@ -15,29 +15,29 @@
 #endif
 
 enum {
-    INFINITE = REMAT_SLOTS_INFINITE,
-    BLOCK = REMAT_SLOTS_BLOCK,
+    INFINITE = CHAIN_SLOTS_INFINITE,
+    BLOCK = CHAIN_SLOTS_BLOCK,
     PAD = 2 * BLOCK, /* entries that views may read beyond both ends of the values */
     PIECE = 1 << 18, /* entries */
     HUGE_PAGE = 1 << 21
 };
 
-uint64_t remat_slots_unit(const remat_slots *slots)
+uint64_t chain_slots_unit(const chain_slots *slots)
 {
     return slots->unit;
 }
 
-uint32_t remat_slots_count(const remat_slots *slots)
+uint32_t chain_slots_count(const chain_slots *slots)
 {
     return slots->n_slots;
 }
 
-int64_t remat_slots_divisor(const remat_slots *slots)
+int64_t chain_slots_divisor(const chain_slots *slots)
 {
     return slots->divisor;
 }
 
-const int32_t *remat_slots_answer(const remat_slots *slots)
+const int32_t *chain_slots_answer(const chain_slots *slots)
 {
     return slots->answer;
 }
@@ -57,18 +57,18 @@ static uint32_t n_blocks_of(uint32_t n_slots)
 
 static uint64_t memory_bytes(uint32_t n, uint32_t n_slots)
 {
-    return (remat_chain_cells(n) * stored_slots(n_slots) + 3 * PAD) * sizeof(int32_t);
+    return (chain_cells(n) * stored_slots(n_slots) + 3 * PAD) * sizeof(int32_t);
 }
 
-uint64_t remat_slots_table_bytes(uint32_t n, uint32_t n_slots)
+uint64_t chain_slots_table_bytes(uint32_t n, uint32_t n_slots)
 {
-    return sizeof(remat_slots) + memory_bytes(n, n_slots) +
+    return sizeof(chain_slots) + memory_bytes(n, n_slots) +
            ((uint64_t)n_slots + 1) * sizeof(int32_t);
 }
 
-uint64_t remat_slots_bytes(const remat_slots *slots)
+uint64_t chain_slots_bytes(const chain_slots *slots)
 {
-    return remat_slots_table_bytes(slots->n, slots->n_slots);
+    return chain_slots_table_bytes(slots->n, slots->n_slots);
 }
 
 /* Large tables in huge pages where the system has them. */
@@ -87,9 +87,9 @@ static void *allocate_values(uint64_t bytes)
     return values;
 }
 
-static remat_slots *slots_allocate(uint32_t n, uint32_t n_slots)
+static chain_slots *slots_allocate(uint32_t n, uint32_t n_slots)
 {
-    remat_slots *slots = calloc(1, sizeof *slots);
+    chain_slots *slots = calloc(1, sizeof *slots);
     if (!slots)
         return NULL;
     slots->n = n;
@@ -99,7 +99,7 @@ static remat_slots *slots_allocate(uint32_t n, uint32_t n_slots)
     slots->memory = allocate_values(memory_bytes(n, n_slots));
     slots->answer = malloc(((size_t)n_slots + 1) * sizeof *slots->answer);
     if (!slots->memory || !slots->answer) {
-        remat_slots_free(slots);
+        chain_slots_free(slots);
         return NULL;
     }
     memset(slots->memory, 0x3f, 2 * PAD * sizeof *slots->memory);
@@ -108,13 +108,13 @@ static remat_slots *slots_allocate(uint32_t n, uint32_t n_slots)
     return slots;
 }
 
-static void copy_answer(remat_slots *slots)
+static void copy_answer(chain_slots *slots)
 {
     for (uint32_t m = 0; m <= slots->n_slots; m++)
-        slots->answer[m] = remat_slots_value(slots, slots->n - 1, m);
+        slots->answer[m] = chain_slots_value(slots, slots->n - 1, m);
 }
 
-void remat_slots_free(remat_slots *slots)
+void chain_slots_free(chain_slots *slots)
 {
     if (!slots)
         return;
@@ -126,7 +126,7 @@ void remat_slots_free(remat_slots *slots)
 /* ---- rounding ---- */
 
 /* Ticks per unit of cost, so that a value and two prefixes stay below INFINITE. */
-static int64_t choose_divisor(const remat_chain *chain)
+static int64_t choose_divisor(const chain_costs *chain)
 {
     int64_t most = 2 * chain->forward_sum[chain->n];
     for (uint32_t i = 1; i <= chain->n; i++)
@@ -134,24 +134,24 @@ static int64_t choose_divisor(const remat_chain *chain)
     return most / (INFINITE - 1) + 1;
 }
 
-uint32_t remat_slots_round(const remat_slots_solve *r, uint64_t bytes)
+uint32_t chain_slots_round(const chain_slots_solve *r, uint64_t bytes)
 {
     uint64_t unit = r->slots->unit;
     uint64_t count = bytes / unit + (r->round_up && bytes % unit != 0);
     return count > r->slots->n_slots ? r->slots->n_slots + 1 : (uint32_t)count;
 }
 
-static void round_stages(remat_slots_solve *r)
+static void round_stages(chain_slots_solve *r)
 {
-    const remat_chain *chain = r->chain;
+    const chain_costs *chain = r->chain;
     int64_t divisor = r->slots->divisor;
     for (uint32_t i = 0; i <= chain->n; i++) {
-        remat_slots_stage *stage = &r->stages[i];
-        stage->shift = remat_slots_round(r, chain->output[i]);
+        chain_slots_stage *stage = &r->stages[i];
+        stage->shift = chain_slots_round(r, chain->output[i]);
         if (i == 0)
             continue;
-        const remat_slots_stage *before = stage - 1;
-        stage->save_shift = remat_slots_round(r, chain->kept[i]);
+        const chain_slots_stage *before = stage - 1;
+        stage->save_shift = chain_slots_round(r, chain->kept[i]);
         int32_t forward = (int32_t)(chain->forward[i] / divisor);
         stage->backward = (int32_t)(chain->backward[i] / divisor);
         stage->leaf = stage->backward + (chain->direct[i] ? 0 : forward);
@@ -162,19 +162,19 @@ static void round_stages(remat_slots_solve *r)
 }
 
 /* The tests of (s,t): F^s .. F^{t-1} while delta_t is held, or the leaf; and C_1. */
-static void round_tests(remat_slots_solve *r)
+static void round_tests(chain_slots_solve *r)
 {
-    const remat_chain *chain = r->chain;
+    const chain_costs *chain = r->chain;
     size_t cell = 0;
     for (uint32_t s = 1; s <= chain->n; s++) {
         uint64_t without_gradient = 0;
-        r->pass_from[cell++] = remat_slots_round(r, remat_chain_leaf_bytes(chain, s));
+        r->pass_from[cell++] = chain_slots_round(r, chain_leaf_bytes(chain, s));
         for (uint32_t t = s + 1; t <= chain->n; t++, cell++) {
-            uint64_t need = remat_chain_need_forward(chain, s, t - 1, t) - chain->held[t];
-            without_gradient = remat_larger(without_gradient, need);
+            uint64_t need = chain_need_forward(chain, s, t - 1, t) - chain->held[t];
+            without_gradient = chain_larger(without_gradient, need);
             r->pass_from[cell] =
-                r->each_pass ? 0 : remat_slots_round(r, without_gradient + chain->held[t]);
-            r->save_from[cell] = remat_slots_round(r, remat_chain_need_all(chain, s, t));
+                r->each_pass ? 0 : chain_slots_round(r, without_gradient + chain->held[t]);
+            r->save_from[cell] = chain_slots_round(r, chain_need_all(chain, s, t));
         }
     }
 }
@@ -183,27 +183,27 @@ static void round_tests(remat_slots_solve *r)
 
 static size_t right_size_of(uint32_t n)
 {
-    return remat_chain_cells(n) + REMAT_KERNEL_PAD;
+    return chain_cells(n) + CHAIN_KERNEL_PAD;
 }
 
 static size_t left_size_of(uint32_t n)
 {
-    return remat_chain_cells(n) + ((size_t)n + 1) * REMAT_KERNEL_PAD;
+    return chain_cells(n) + ((size_t)n + 1) * CHAIN_KERNEL_PAD;
 }
 
-uint64_t remat_slots_peak_bytes(uint32_t n, uint32_t n_slots, unsigned n_workers)
+uint64_t chain_slots_peak_bytes(uint32_t n, uint32_t n_slots, unsigned n_workers)
 {
     uint64_t of_block = (uint64_t)right_size_of(n) * (BLOCK + 2) * sizeof(int32_t) +
                         left_size_of(n) * sizeof(int32_t);
-    uint64_t tests = 3 * (uint64_t)remat_chain_cells(n) * sizeof(uint32_t);
-    return remat_slots_table_bytes(n, n_slots) + of_block + tests +
-           ((uint64_t)n + 1) * sizeof(remat_slots_stage) + n_workers * remat_slots_worker_bytes(n);
+    uint64_t tests = 3 * (uint64_t)chain_cells(n) * sizeof(uint32_t);
+    return chain_slots_table_bytes(n, n_slots) + of_block + tests +
+           ((uint64_t)n + 1) * sizeof(chain_slots_stage) + n_workers * chain_slots_worker_bytes(n);
 }
 
-static bool allocate_solve(remat_slots_solve *r)
+static bool allocate_solve(chain_slots_solve *r)
 {
     uint32_t n = r->chain->n;
-    size_t cells = remat_chain_cells(n), left = left_size_of(n), right = right_size_of(n);
+    size_t cells = chain_cells(n), left = left_size_of(n), right = right_size_of(n);
     r->stages = calloc((size_t)n + 1, sizeof *r->stages);
     r->pass_from = calloc(cells, sizeof *r->pass_from);
     r->save_from = calloc(cells, sizeof *r->save_from);
@@ -221,9 +221,9 @@ static bool allocate_solve(remat_slots_solve *r)
     return true;
 }
 
-static void free_solve(remat_slots_solve *r)
+static void free_solve(chain_slots_solve *r)
 {
-    remat_slots_workers_free(r->workers, r->n_workers);
+    chain_slots_workers_free(r->workers, r->n_workers);
     free(r->stages);
     free(r->pass_from);
     free(r->save_from);
@@ -237,12 +237,12 @@ static void free_solve(remat_slots_solve *r)
 
 /* A kernel adds up what it finds between the rows of a narrow block, and drops it: no row may be
  * without a value. In pieces, because the first touch of fresh memory takes long. */
-static remat_status prepare_narrow_block(const remat_slots_solve *r)
+static remat_status prepare_narrow_block(const chain_slots_solve *r)
 {
     if (r->slots->last_width == BLOCK)
         return REMAT_OK;
-    int32_t *values = remat_slots_block(r->slots, 0, r->slots->n_blocks - 1);
-    size_t length = remat_chain_cells(r->chain->n) * r->slots->last_width + PAD, piece;
+    int32_t *values = chain_slots_block(r->slots, 0, r->slots->n_blocks - 1);
+    size_t length = chain_cells(r->chain->n) * r->slots->last_width + PAD, piece;
     for (size_t at = 0; at < length; at += piece) {
         if (remat_host_cancelled(r->host))
             return REMAT_CANCELLED;
@@ -252,13 +252,13 @@ static remat_status prepare_narrow_block(const remat_slots_solve *r)
     return REMAT_OK;
 }
 
-static remat_status run_blocks(remat_slots_solve *r)
+static remat_status run_blocks(chain_slots_solve *r)
 {
-    uint32_t n_tiles = (r->chain->n + REMAT_SLOTS_TILE - 1) / REMAT_SLOTS_TILE;
+    uint32_t n_tiles = (r->chain->n + CHAIN_SLOTS_TILE - 1) / CHAIN_SLOTS_TILE;
     for (r->block = 0; r->block < r->slots->n_blocks; r->block++) {
         for (r->diagonal = 0; r->diagonal < n_tiles; r->diagonal++) {
-            remat_host_parallel_for(r->host, n_tiles - r->diagonal, remat_slots_solve_tile, r);
-            remat_status status = remat_slots_workers_status(r);
+            remat_host_parallel_for(r->host, n_tiles - r->diagonal, chain_slots_solve_tile, r);
+            remat_status status = chain_slots_workers_status(r);
             if (status)
                 return status;
         }
@@ -268,38 +268,38 @@ static remat_status run_blocks(remat_slots_solve *r)
     return REMAT_OK;
 }
 
-static remat_status run_solve(remat_slots_solve *r)
+static remat_status run_solve(chain_slots_solve *r)
 {
     if (!allocate_solve(r))
         return REMAT_NO_MEMORY;
     r->slots->divisor = choose_divisor(r->chain);
     round_stages(r);
     round_tests(r);
-    r->workers = remat_slots_workers_new(r);
+    r->workers = chain_slots_workers_new(r);
     if (!r->workers)
         return REMAT_NO_MEMORY;
     remat_status status = prepare_narrow_block(r);
     return status ? status : run_blocks(r);
 }
 
-remat_status remat_slots_new(const remat_chain *chain, const remat_slots_setting *setting,
-                             const remat_host *host, remat_slots **ret, remat_error *error)
+remat_status chain_slots_new(const chain_costs *chain, const chain_slots_setting *setting,
+                             const remat_host *host, chain_slots **ret, remat_error *error)
 {
     unsigned n_workers = remat_host_workers(host);
-    uint64_t peak = remat_slots_peak_bytes(chain->n, setting->n_slots, n_workers);
+    uint64_t peak = chain_slots_peak_bytes(chain->n, setting->n_slots, n_workers);
     if (host && host->memory_limit && peak > host->memory_limit)
         return remat_fail(error, REMAT_TOO_LARGE, "slots",
                           "%u stages with %u slots need %llu bytes, the limit is %llu", chain->n,
                           setting->n_slots, (unsigned long long)peak,
                           (unsigned long long)host->memory_limit);
-    remat_slots *slots = slots_allocate(chain->n, setting->n_slots);
+    chain_slots *slots = slots_allocate(chain->n, setting->n_slots);
     if (!slots)
         return remat_fail_memory(error);
     slots->unit = setting->unit;
     slots->inputs_only = setting->inputs_only;
-    remat_kernel_version versions[3];
-    size_t n_versions = remat_kernel_versions(versions);
-    remat_slots_solve r = {.slots = slots,
+    chain_kernel_version versions[3];
+    size_t n_versions = chain_kernel_versions(versions);
+    chain_slots_solve r = {.slots = slots,
                            .chain = chain,
                            .host = host,
                            .kernel =
@@ -309,7 +309,7 @@ remat_status remat_slots_new(const remat_chain *chain, const remat_slots_setting
     remat_status status = run_solve(&r);
     free_solve(&r);
     if (status) {
-        remat_slots_free(slots);
+        chain_slots_free(slots);
         return status == REMAT_CANCELLED ? remat_fail(error, status, NULL, "cancelled")
                                          : remat_fail_memory(error);
     }

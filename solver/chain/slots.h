@@ -11,37 +11,37 @@
 #include "chain/chain.h"
 #include "chain/kernel.h"
 
-typedef struct remat_slots_setting {
+typedef struct chain_slots_setting {
     uint64_t unit;    /* bytes of a slot, at least 1 */
     uint32_t n_slots; /* rows hold 0 .. n_slots slots */
     bool round_up;
     bool inputs_only;     /* without C_1 (butt.c) */
-    remat_kernel *kernel; /* NULL: the fastest there is */
-} remat_slots_setting;
+    chain_kernel *kernel; /* NULL: the fastest there is */
+} chain_slots_setting;
 
-typedef struct remat_slots remat_slots;
+typedef struct chain_slots chain_slots;
 
-remat_status remat_slots_new(const remat_chain *chain, const remat_slots_setting *setting,
-                             const remat_host *host, remat_slots **ret, remat_error *error);
-void remat_slots_free(remat_slots *slots); /* accepts NULL */
+remat_status chain_slots_new(const chain_costs *chain, const chain_slots_setting *setting,
+                             const remat_host *host, chain_slots **ret, remat_error *error);
+void chain_slots_free(chain_slots *slots); /* accepts NULL */
 
 /* Memory while solving n stages, and of the finished table. Saturate at UINT64_MAX. */
-uint64_t remat_slots_peak_bytes(uint32_t n, uint32_t n_slots, unsigned n_workers);
-uint64_t remat_slots_table_bytes(uint32_t n, uint32_t n_slots);
-uint64_t remat_slots_bytes(const remat_slots *slots);
+uint64_t chain_slots_peak_bytes(uint32_t n, uint32_t n_slots, unsigned n_workers);
+uint64_t chain_slots_table_bytes(uint32_t n, uint32_t n_slots);
+uint64_t chain_slots_bytes(const chain_slots *slots);
 
-uint64_t remat_slots_unit(const remat_slots *slots);
-uint32_t remat_slots_count(const remat_slots *slots);
+uint64_t chain_slots_unit(const chain_slots *slots);
+uint32_t chain_slots_count(const chain_slots *slots);
 
-/* Values of the whole chain for 0 .. n_slots slots beyond a_0, REMAT_KERNEL_INFINITE where nothing
- * fits, in costs of remat_slots_divisor ticks each. */
-const int32_t *remat_slots_answer(const remat_slots *slots);
-int64_t remat_slots_divisor(const remat_slots *slots);
+/* Values of the whole chain for 0 .. n_slots slots beyond a_0, CHAIN_KERNEL_INFINITE where nothing
+ * fits, in costs of chain_slots_divisor ticks each. */
+const int32_t *chain_slots_answer(const chain_slots *slots);
+int64_t chain_slots_divisor(const chain_slots *slots);
 
 /* Appends a schedule that takes at most `slot` slots and costs at most the answer there (the bytes
  * lost to rounding are given back at every level). REMAT_CORRUPT when the values contradict each
  * other. */
-remat_status remat_slots_trace(const remat_slots *slots, const remat_chain *chain, uint32_t slot,
+remat_status chain_slots_trace(const chain_slots *slots, const chain_costs *chain, uint32_t slot,
                                remat_operations *operations, remat_error *error);
 
 #endif

@@ -8,9 +8,9 @@
 
 #include "chain/slots.h"
 
-enum { REMAT_SLOTS_INFINITE = REMAT_KERNEL_INFINITE, REMAT_SLOTS_BLOCK = REMAT_KERNEL_BLOCK };
+enum { CHAIN_SLOTS_INFINITE = CHAIN_KERNEL_INFINITE, CHAIN_SLOTS_BLOCK = CHAIN_KERNEL_BLOCK };
 
-struct remat_slots {
+struct chain_slots {
     uint32_t n, n_slots, n_blocks;
     uint32_t last_width; /* slots that the last block holds, a multiple of 8 */
     uint64_t unit;
@@ -22,26 +22,26 @@ struct remat_slots {
     int32_t *answer; /* row of (1,n), slot after slot */
 };
 
-static inline uint32_t remat_slots_width(const remat_slots *slots, uint32_t block)
+static inline uint32_t chain_slots_width(const chain_slots *slots, uint32_t block)
 {
-    return block + 1 < slots->n_blocks ? REMAT_SLOTS_BLOCK : slots->last_width;
+    return block + 1 < slots->n_blocks ? CHAIN_SLOTS_BLOCK : slots->last_width;
 }
 
 /* The slots of a block of sub-chain number `cell`. */
-static inline int32_t *remat_slots_block(const remat_slots *slots, size_t cell, uint32_t block)
+static inline int32_t *chain_slots_block(const chain_slots *slots, size_t cell, uint32_t block)
 {
-    return slots->values + block * remat_chain_cells(slots->n) * REMAT_SLOTS_BLOCK +
-           cell * remat_slots_width(slots, block);
+    return slots->values + block * chain_cells(slots->n) * CHAIN_SLOTS_BLOCK +
+           cell * chain_slots_width(slots, block);
 }
 
-static inline int32_t *remat_slots_place(const remat_slots *slots, size_t cell, uint32_t slot)
+static inline int32_t *chain_slots_place(const chain_slots *slots, size_t cell, uint32_t slot)
 {
-    return remat_slots_block(slots, cell, slot / REMAT_SLOTS_BLOCK) + slot % REMAT_SLOTS_BLOCK;
+    return chain_slots_block(slots, cell, slot / CHAIN_SLOTS_BLOCK) + slot % CHAIN_SLOTS_BLOCK;
 }
 
-static inline int32_t remat_slots_value(const remat_slots *slots, size_t cell, uint32_t slot)
+static inline int32_t chain_slots_value(const chain_slots *slots, size_t cell, uint32_t slot)
 {
-    return *remat_slots_place(slots, cell, slot);
+    return *chain_slots_place(slots, cell, slot);
 }
 
 #endif

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { INFINITE = REMAT_SLOTS_INFINITE, BLOCK = REMAT_SLOTS_BLOCK, TILE = REMAT_SLOTS_TILE };
+enum { INFINITE = CHAIN_SLOTS_INFINITE, BLOCK = CHAIN_SLOTS_BLOCK, TILE = CHAIN_SLOTS_TILE };
 
-struct remat_slots_worker {
+struct chain_slots_worker {
     int32_t *list;
     uint32_t *late; /* with each_pass: one cell's least slots for the pass up to k-1 */
     remat_status status;
@@ -15,23 +15,23 @@ struct remat_slots_worker {
 
 /* ---- workers ---- */
 
-remat_slots_worker *remat_slots_workers_new(const remat_slots_solve *r)
+chain_slots_worker *chain_slots_workers_new(const chain_slots_solve *r)
 {
-    size_t length = (size_t)r->chain->n + REMAT_KERNEL_PAD;
-    remat_slots_worker *workers = calloc(r->n_workers, sizeof *workers);
+    size_t length = (size_t)r->chain->n + CHAIN_KERNEL_PAD;
+    chain_slots_worker *workers = calloc(r->n_workers, sizeof *workers);
     for (unsigned i = 0; workers && i < r->n_workers; i++) {
-        remat_slots_worker *w = &workers[i];
+        chain_slots_worker *w = &workers[i];
         w->list = calloc(length, sizeof *w->list);
         w->late = r->each_pass ? calloc(length, sizeof *w->late) : NULL;
         if (!w->list || (r->each_pass && !w->late)) {
-            remat_slots_workers_free(workers, r->n_workers);
+            chain_slots_workers_free(workers, r->n_workers);
             return NULL;
         }
     }
     return workers;
 }
 
-void remat_slots_workers_free(remat_slots_worker *workers, unsigned n_workers)
+void chain_slots_workers_free(chain_slots_worker *workers, unsigned n_workers)
 {
     for (unsigned i = 0; workers && i < n_workers; i++) {
         free(workers[i].list);
@@ -40,7 +40,7 @@ void remat_slots_workers_free(remat_slots_worker *workers, unsigned n_workers)
     free(workers);
 }
 
-remat_status remat_slots_workers_status(const remat_slots_solve *r)
+remat_status chain_slots_workers_status(const chain_slots_solve *r)
 {
     for (unsigned i = 0; i < r->n_workers; i++)
         if (r->workers[i].status)
@@ -48,9 +48,9 @@ remat_status remat_slots_workers_status(const remat_slots_solve *r)
     return REMAT_OK;
 }
 
-uint64_t remat_slots_worker_bytes(uint32_t n)
+uint64_t chain_slots_worker_bytes(uint32_t n)
 {
-    return sizeof(remat_slots_worker) + 2 * ((uint64_t)n + REMAT_KERNEL_PAD) * sizeof(int32_t);
+    return sizeof(chain_slots_worker) + 2 * ((uint64_t)n + CHAIN_KERNEL_PAD) * sizeof(int32_t);
 }
 
 /* ---- places and tests ---- */
@@ -60,35 +60,35 @@ static size_t column_start(uint32_t t)
     return (size_t)t * (t - 1) / 2;
 }
 
-static size_t left_start(const remat_slots_solve *r, uint32_t s)
+static size_t left_start(const chain_slots_solve *r, uint32_t s)
 {
-    return remat_chain_cell(r->chain->n, s, s) + (size_t)(s - 1) * REMAT_KERNEL_PAD;
+    return chain_cell(r->chain->n, s, s) + (size_t)(s - 1) * CHAIN_KERNEL_PAD;
 }
 
 /* V(s,t) when nothing is computed twice. */
-static int32_t saturated(const remat_slots_solve *r, uint32_t s, uint32_t t)
+static int32_t saturated(const chain_slots_solve *r, uint32_t s, uint32_t t)
 {
-    const remat_slots_stage *before_t = &r->stages[t - 1], *before_s = &r->stages[s - 1];
+    const chain_slots_stage *before_t = &r->stages[t - 1], *before_s = &r->stages[s - 1];
     return before_t->total_sum - before_s->total_sum + r->stages[t].leaf + before_s->forward_sum;
 }
 
 /* late[i] := least slots for the pass up to s + i; returns how many of them are below `end`. The
- * kernel looks REMAT_KERNEL_PAD further. */
-static uint32_t test_each_pass(const remat_slots_solve *r, uint32_t s, uint32_t t, uint32_t end,
+ * kernel looks CHAIN_KERNEL_PAD further. */
+static uint32_t test_each_pass(const chain_slots_solve *r, uint32_t s, uint32_t t, uint32_t end,
                                uint32_t *late)
 {
     uint64_t most = 0;
     uint32_t slot = 0, count = 0;
     while (count < t - s && slot < end) {
-        uint64_t need = remat_chain_need_forward(r->chain, s, s + count, t);
+        uint64_t need = chain_need_forward(r->chain, s, s + count, t);
         if (count == 0 || need > most) {
             most = need;
-            slot = remat_slots_round(r, need);
+            slot = chain_slots_round(r, need);
         }
         late[count] = slot;
         count += slot < end;
     }
-    for (uint32_t i = 0; i < REMAT_KERNEL_PAD; i++)
+    for (uint32_t i = 0; i < CHAIN_KERNEL_PAD; i++)
         late[count + i] = end;
     return count;
 }
@@ -100,10 +100,10 @@ static int32_t larger(int32_t a, int32_t b)
     return a > b ? a : b;
 }
 
-static int32_t first_of_passes(const remat_slots_solve *r, remat_slots_worker *w, uint32_t s,
+static int32_t first_of_passes(const chain_slots_solve *r, chain_slots_worker *w, uint32_t s,
                                uint32_t t)
 {
-    const int32_t *left = r->first + remat_chain_cell(r->chain->n, s, s);
+    const int32_t *left = r->first + chain_cell(r->chain->n, s, s);
     const int32_t *right = r->first_right + column_start(t) + s;
     uint32_t none = r->slots->n_slots + 1, n_k = t - s;
     int32_t best = (int32_t)none;
@@ -123,15 +123,15 @@ static int32_t first_of_passes(const remat_slots_solve *r, remat_slots_worker *w
 }
 
 /* The least slot where some candidate is feasible, for the row and for its shifted copy. */
-static void keep_first(const remat_slots_solve *r, remat_slots_worker *w, uint32_t s, uint32_t t)
+static void keep_first(const chain_slots_solve *r, chain_slots_worker *w, uint32_t s, uint32_t t)
 {
     uint32_t n = r->chain->n;
-    size_t cell = remat_chain_cell(n, s, t);
+    size_t cell = chain_cell(n, s, t);
     int32_t none = (int32_t)r->slots->n_slots + 1, first = 0;
     if (t > s) {
         first = first_of_passes(r, w, s, t);
         if (!r->slots->inputs_only) {
-            int32_t inner = r->first[remat_chain_cell(n, s + 1, t)];
+            int32_t inner = r->first[chain_cell(n, s + 1, t)];
             int32_t save =
                 larger(inner + (int32_t)r->stages[s].save_shift, (int32_t)r->save_from[cell]);
             first = save < first ? save : first;
@@ -144,10 +144,10 @@ static void keep_first(const remat_slots_solve *r, remat_slots_worker *w, uint32
 }
 
 /* A position feasible at the first slot, or UINT32_MAX. */
-static uint32_t position_at_first(const remat_slots_solve *r, const remat_kernel_block *b,
+static uint32_t position_at_first(const chain_slots_solve *r, const chain_kernel_block *b,
                                   uint32_t s, uint32_t t)
 {
-    const int32_t *left = r->first + remat_chain_cell(r->chain->n, s, s);
+    const int32_t *left = r->first + chain_cell(r->chain->n, s, s);
     const int32_t *right = r->first_right + column_start(t) + s;
     int32_t first = (int32_t)b->first;
     for (uint32_t k = 0; k < b->n_k; k++)
@@ -159,37 +159,37 @@ static uint32_t position_at_first(const remat_slots_solve *r, const remat_kernel
 /* ---- rows ---- */
 
 /* The current block of a row, shifted, from sub-chain number `cell` on. */
-static remat_kernel_view view_row(const remat_slots_solve *r, size_t cell, uint32_t shift)
+static chain_kernel_view view_row(const chain_slots_solve *r, size_t cell, uint32_t shift)
 {
-    const remat_slots *slots = r->slots;
+    const chain_slots *slots = r->slots;
     ptrdiff_t from = (ptrdiff_t)(r->block * BLOCK) - (ptrdiff_t)shift;
-    remat_kernel_view row = {.low = slots->impossible, .high = slots->impossible};
+    chain_kernel_view row = {.low = slots->impossible, .high = slots->impossible};
     if (from <= -BLOCK)
         return row;
     uint32_t above = (uint32_t)(from + BLOCK) / BLOCK;
     row.turn = (uint32_t)(from + BLOCK) % BLOCK;
     if (above > 0) {
-        row.low = remat_slots_block(slots, cell, above - 1);
-        row.low_step = remat_slots_width(slots, above - 1);
+        row.low = chain_slots_block(slots, cell, above - 1);
+        row.low_step = chain_slots_width(slots, above - 1);
     }
     if (row.turn > 0) {
-        row.high = remat_slots_block(slots, cell, above);
-        row.high_step = remat_slots_width(slots, above);
+        row.high = chain_slots_block(slots, cell, above);
+        row.high_step = chain_slots_width(slots, above);
     }
     return row;
 }
 
-static void view_next(remat_kernel_view *view)
+static void view_next(chain_kernel_view *view)
 {
     view->low += view->low_step;
     view->high += view->high_step;
 }
 
 /* Fills in what (s,t) has of its own and runs the kernel. */
-static void solve_cell(const remat_slots_solve *r, remat_slots_worker *w, remat_kernel_block *b,
+static void solve_cell(const chain_slots_solve *r, chain_slots_worker *w, chain_kernel_block *b,
                        uint32_t s, uint32_t t)
 {
-    size_t cell = remat_chain_cell(r->chain->n, s, t), column = column_start(t) + s;
+    size_t cell = chain_cell(r->chain->n, s, t), column = column_start(t) + s;
     int32_t *end = r->ends_left + left_start(r, s) + (t - s), most = saturated(r, s, t);
     uint32_t until = b->from + BLOCK;
     b->before = s == t ? most : *end;
@@ -212,22 +212,22 @@ static void solve_cell(const remat_slots_solve *r, remat_slots_worker *w, remat_
 }
 
 /* (s,t0) .. (s,t1-1). */
-static void solve_row(const remat_slots_solve *r, remat_slots_worker *w, uint32_t s, uint32_t t0,
+static void solve_row(const chain_slots_solve *r, chain_slots_worker *w, uint32_t s, uint32_t t0,
                       uint32_t t1)
 {
-    const remat_slots *slots = r->slots;
-    const remat_slots_stage *stage = &r->stages[s];
+    const chain_slots *slots = r->slots;
+    const chain_slots_stage *stage = &r->stages[s];
     uint32_t n = slots->n, next = t0 > s ? t0 : s + 1;
-    remat_kernel_block b = {.from = r->block * BLOCK, .width = remat_slots_width(slots, r->block)};
-    b.left = remat_slots_block(slots, remat_chain_cell(n, s, s), r->block);
-    b.out = remat_slots_block(slots, remat_chain_cell(n, s, t0), r->block);
+    chain_kernel_block b = {.from = r->block * BLOCK, .width = chain_slots_width(slots, r->block)};
+    b.left = chain_slots_block(slots, chain_cell(n, s, s), r->block);
+    b.out = chain_slots_block(slots, chain_cell(n, s, t0), r->block);
     b.ends_left = r->ends_left + left_start(r, s);
     b.pass_from = r->each_pass ? w->late : NULL;
     b.prefix = stage[-1].forward_sum;
     b.save_cost = stage->backward + b.prefix;
     b.list = w->list;
     if (next < t1)
-        b.save = view_row(r, remat_chain_cell(n, s + 1, next), stage->save_shift);
+        b.save = view_row(r, chain_cell(n, s + 1, next), stage->save_shift);
     for (uint32_t t = t0; t < t1; t++) {
         if (r->block == 0)
             keep_first(r, w, s, t);
@@ -239,11 +239,10 @@ static void solve_row(const remat_slots_solve *r, remat_slots_worker *w, uint32_
 }
 
 /* The shifted copies of (s,t0) .. (s,t1-1): all at once, when the stores they read have settled. */
-static void shift_row(const remat_slots_solve *r, uint32_t s, uint32_t t0, uint32_t t1)
+static void shift_row(const chain_slots_solve *r, uint32_t s, uint32_t t0, uint32_t t1)
 {
-    int32_t width = (int32_t)remat_slots_width(r->slots, r->block);
-    remat_kernel_view own =
-        view_row(r, remat_chain_cell(r->slots->n, s, t0), r->stages[s - 1].shift);
+    int32_t width = (int32_t)chain_slots_width(r->slots, r->block);
+    chain_kernel_view own = view_row(r, chain_cell(r->slots->n, s, t0), r->stages[s - 1].shift);
     int32_t turn = BLOCK - (int32_t)own.turn, lower = turn < width ? turn : width;
     for (uint32_t t = t0; t < t1; t++) {
         size_t column = column_start(t) + s - 1;
@@ -253,7 +252,7 @@ static void shift_row(const remat_slots_solve *r, uint32_t s, uint32_t t0, uint3
         if (width > turn)
             memcpy(shifted + turn, own.high, (size_t)(width - turn) * sizeof *shifted);
         for (int32_t i = width; i < BLOCK; i++)
-            shifted[i] = REMAT_KERNEL_INFINITE;
+            shifted[i] = CHAIN_KERNEL_INFINITE;
         r->ends_right[column] = shifted[width - 1];
         view_next(&own);
     }
@@ -261,10 +260,10 @@ static void shift_row(const remat_slots_solve *r, uint32_t s, uint32_t t0, uint3
 
 /* ---- tiles ---- */
 
-void remat_slots_solve_tile(void *context, size_t index, unsigned worker_index)
+void chain_slots_solve_tile(void *context, size_t index, unsigned worker_index)
 {
-    remat_slots_solve *r = context;
-    remat_slots_worker *w = &r->workers[worker_index];
+    chain_slots_solve *r = context;
+    chain_slots_worker *w = &r->workers[worker_index];
     if (w->status)
         return;
     uint32_t end = r->chain->n + 1;

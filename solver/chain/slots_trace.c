@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-enum { INFINITE = REMAT_SLOTS_INFINITE };
+enum { INFINITE = CHAIN_SLOTS_INFINITE };
 
 /* A sub-chain to be emitted, or the backward that closes a C_1. */
 typedef struct task {
@@ -13,19 +13,19 @@ typedef struct task {
 } task;
 
 /* V of (s,t) in bytes, INFINITE when they are fewer than used. */
-static int32_t value_within(const remat_slots *slots, uint32_t s, uint32_t t, uint64_t bytes,
+static int32_t value_within(const chain_slots *slots, uint32_t s, uint32_t t, uint64_t bytes,
                             uint64_t used)
 {
     if (bytes < used)
         return INFINITE;
     uint64_t slot = (bytes - used) / slots->unit;
-    return remat_slots_value(slots, remat_chain_cell(slots->n, s, t),
+    return chain_slots_value(slots, chain_cell(slots->n, s, t),
                              slot < slots->n_slots ? (uint32_t)slot : slots->n_slots);
 }
 
 typedef struct tracer {
-    const remat_slots *slots;
-    const remat_chain *chain;
+    const chain_slots *slots;
+    const chain_costs *chain;
     const int32_t *prefix; /* forward costs of stages 1..i */
     task *stack;
     size_t depth;
@@ -39,7 +39,7 @@ static int32_t cost_of(const tracer *r, int64_t ticks)
 static bool is_save(const tracer *r, const task *at, int32_t value)
 {
     uint32_t s = at->s;
-    if (r->slots->inputs_only || at->bytes < remat_chain_need_all(r->chain, s, at->t))
+    if (r->slots->inputs_only || at->bytes < chain_need_all(r->chain, s, at->t))
         return false;
     int32_t inner = value_within(r->slots, s + 1, at->t, at->bytes, r->chain->kept[s]);
     return inner < INFINITE && inner + cost_of(r, r->chain->backward[s]) <= value;
@@ -48,10 +48,10 @@ static bool is_save(const tracer *r, const task *at, int32_t value)
 /* A k of C_2 that costs at most value, or 0. */
 static uint32_t find_pass(const tracer *r, const task *at, int32_t value)
 {
-    const remat_chain *chain = r->chain;
+    const chain_costs *chain = r->chain;
     uint32_t s = at->s, t = at->t;
     for (uint32_t k = s + 1; k <= t; k++) {
-        if (remat_chain_need_forward(chain, s, k - 1, t) > at->bytes)
+        if (chain_need_forward(chain, s, k - 1, t) > at->bytes)
             return 0;
         int32_t left = value_within(r->slots, s, k - 1, at->bytes, 0);
         if (left >= INFINITE)
@@ -66,17 +66,17 @@ static uint32_t find_pass(const tracer *r, const task *at, int32_t value)
 static remat_status trace_task(tracer *r, task at, remat_operations *operations)
 {
     if (at.closes)
-        return remat_chain_emit_backward(at.s, at.plain, operations);
+        return chain_emit_backward(at.s, at.plain, operations);
     int32_t value = value_within(r->slots, at.s, at.t, at.bytes, 0);
     if (value >= INFINITE)
         return REMAT_CORRUPT;
     if (at.s == at.t)
-        return remat_chain_emit_leaf(r->chain, at.s, at.plain, operations);
+        return chain_emit_leaf(r->chain, at.s, at.plain, operations);
     if (is_save(r, &at, value)) {
         r->stack[r->depth++] = (task){.s = at.s, .plain = at.plain, .closes = true};
         r->stack[r->depth++] =
             (task){.bytes = at.bytes - r->chain->kept[at.s], .s = at.s + 1, .t = at.t};
-        return remat_chain_emit_save(at.s, operations);
+        return chain_emit_save(at.s, operations);
     }
     uint32_t k = find_pass(r, &at, value);
     if (k == 0)
@@ -84,10 +84,10 @@ static remat_status trace_task(tracer *r, task at, remat_operations *operations)
     r->stack[r->depth++] = (task){.bytes = at.bytes, .s = at.s, .t = k - 1, .plain = at.plain};
     r->stack[r->depth++] =
         (task){.bytes = at.bytes - r->chain->output[k - 1], .s = k, .t = at.t, .plain = true};
-    return remat_chain_emit_pass(at.s, k - 1, operations);
+    return chain_emit_pass(at.s, k - 1, operations);
 }
 
-remat_status remat_slots_trace(const remat_slots *slots, const remat_chain *chain, uint32_t slot,
+remat_status chain_slots_trace(const chain_slots *slots, const chain_costs *chain, uint32_t slot,
                                remat_operations *operations, remat_error *error)
 {
     tracer r = {.slots = slots, .chain = chain};

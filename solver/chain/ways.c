@@ -1,7 +1,8 @@
 #include "chain/ways.h"
 
-/* Puts one into a list that increases in bytes and decreases in ticks, unless another is as good. */
-static void put_single(remat_single_way *list, uint32_t *n, remat_single_way one)
+/* Puts one into a list that increases in bytes and decreases in ticks, unless another is as
+ * good. */
+static void put_single(chain_single_way *list, uint32_t *n, chain_single_way one)
 {
     uint32_t kept = 0;
     for (uint32_t i = 0; i < *n; i++)
@@ -17,13 +18,13 @@ static void put_single(remat_single_way *list, uint32_t *n, remat_single_way one
     *n = kept + 1;
 }
 
-static bool as_good(const remat_double_way *a, const remat_double_way *b)
+static bool as_good(const chain_double_way *a, const chain_double_way *b)
 {
     return a->kept <= b->kept && a->save_workspace <= b->save_workspace &&
            a->backward_bytes <= b->backward_bytes && a->ticks <= b->ticks;
 }
 
-static void put_double(remat_double_way *list, uint32_t *n, remat_double_way one)
+static void put_double(chain_double_way *list, uint32_t *n, chain_double_way one)
 {
     uint32_t kept = 0;
     for (uint32_t i = 0; i < *n; i++)
@@ -37,9 +38,9 @@ static void put_double(remat_double_way *list, uint32_t *n, remat_double_way one
 }
 
 /* F_all with way f, B with way b. */
-static remat_double_way pair_of(const remat_way *ways, uint32_t f, uint32_t b)
+static chain_double_way pair_of(const chain_way *ways, uint32_t f, uint32_t b)
 {
-    return (remat_double_way){.kept = ways[f].kept,
+    return (chain_double_way){.kept = ways[f].kept,
                               .save_workspace = ways[f].save_workspace,
                               .backward_bytes = ways[b].backward_bytes,
                               .ticks = ways[f].forward + ways[b].backward,
@@ -48,21 +49,21 @@ static remat_double_way pair_of(const remat_way *ways, uint32_t f, uint32_t b)
 }
 
 /* passes, directs and saves out of ways. */
-static remat_status sift(remat_arena *arena, remat_stage_ways *stage)
+static remat_status sift(remat_arena *arena, chain_stage_ways *stage)
 {
     uint32_t n = stage->n_ways;
-    remat_single_way *passes = remat_arena_array(arena, n, sizeof *passes);
-    remat_single_way *directs = remat_arena_array(arena, n, sizeof *directs);
-    remat_double_way *saves = remat_arena_array(arena, (size_t)n * n, sizeof *saves);
+    chain_single_way *passes = remat_arena_array(arena, n, sizeof *passes);
+    chain_single_way *directs = remat_arena_array(arena, n, sizeof *directs);
+    chain_double_way *saves = remat_arena_array(arena, (size_t)n * n, sizeof *saves);
     if (!passes || !directs || !saves)
         return REMAT_NO_MEMORY;
     for (uint32_t f = 0; f < n; f++) {
-        const remat_way *way = &stage->ways[f];
+        const chain_way *way = &stage->ways[f];
         put_single(passes, &stage->n_passes,
-                   (remat_single_way){way->forward_workspace, way->forward, f});
+                   (chain_single_way){way->forward_workspace, way->forward, f});
         if (stage->reads_input_only && !way->keeps)
             put_single(directs, &stage->n_directs,
-                       (remat_single_way){way->backward_bytes, way->backward, f});
+                       (chain_single_way){way->backward_bytes, way->backward, f});
         for (uint32_t b = 0; b < n; b++)
             if (f == b || (!way->keeps && !stage->ways[b].keeps))
                 put_double(saves, &stage->n_saves, pair_of(stage->ways, f, b));
@@ -73,20 +74,20 @@ static remat_status sift(remat_arena *arena, remat_stage_ways *stage)
     return REMAT_OK;
 }
 
-remat_status remat_ways_find(const remat_profile *profile, remat_chain *chain,
-                             remat_stage_ways *stages,
-                             int64_t (*ticks)(const remat_chain *chain, double time))
+remat_status chain_ways_find(const remat_profile *profile, chain_costs *chain,
+                             chain_stage_ways *stages,
+                             int64_t (*ticks)(const chain_costs *chain, double time))
 {
     for (uint32_t i = 1; i <= chain->n; i++) {
         const remat_node *node = &profile->nodes[i - 1];
-        remat_stage_ways *stage = &stages[i];
+        chain_stage_ways *stage = &stages[i];
         uint32_t n = node->n_alternatives + 1;
-        remat_way *ways = remat_arena_array(&chain->arena, n, sizeof *ways);
+        chain_way *ways = remat_arena_array(&chain->arena, n, sizeof *ways);
         if (!ways)
             return REMAT_NO_MEMORY;
         for (uint32_t k = 0; k < n; k++) {
             const remat_alternative cost = remat_implementation(node, k);
-            ways[k] = (remat_way){.kept = node->output_bytes + cost.saved_bytes,
+            ways[k] = (chain_way){.kept = node->output_bytes + cost.saved_bytes,
                                   .keeps = cost.saved_bytes > 0,
                                   .forward_workspace = cost.forward_workspace_bytes,
                                   .save_workspace = cost.save_workspace_bytes,

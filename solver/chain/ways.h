@@ -6,8 +6,8 @@
 
 /* Fills in stages[1..n] (zeroed, of the chain's arena) from the nodes and the chain's own numbers.
  * ticks turns a time into ticks. Fails with REMAT_NO_MEMORY only. */
-remat_status remat_ways_find(const remat_profile *profile, remat_chain *chain,
-                             remat_stage_ways *stages,
-                             int64_t (*ticks)(const remat_chain *chain, double time));
+remat_status chain_ways_find(const remat_profile *profile, chain_costs *chain,
+                             chain_stage_ways *stages,
+                             int64_t (*ticks)(const chain_costs *chain, double time));
 
 #endif

@@ -298,20 +298,42 @@ static remat_status take(const remat_problem *problem, uint64_t budget, uint32_t
     return status;
 }
 
-/* Another budget than the least of the tables may do too: nothing is called the least. */
+/* Bytes that every schedule without O and P takes at least. */
+static remat_status least_of_all(const remat_profile *profile, uint64_t *ret_bytes,
+                                 remat_error *error)
+{
+    bound_moments *moments = NULL;
+    *ret_bytes = 0;
+    if (profile->n_nodes > REMAT_IMPROVED_NODES)
+        return REMAT_OK;
+    remat_status status = bound_moments_new(profile, &moments, error);
+    if (!status)
+        *ret_bytes = (uint64_t)ceil(
+            bound_moments_least_budget(moments, REMAT_MANY_MOMENTS(profile->n_nodes)));
+    bound_moments_free(moments);
+    return status;
+}
+
+/* Another budget than the least of the tables may do too: what is told is one that will do, and
+ * below which none does. */
 static remat_status refuse_improved(const remat_portfolio *p, const remat_problem *problem,
                                     uint64_t budget, uint32_t alignment, remat_error *error)
 {
-    uint64_t peak, enough;
+    uint64_t peak, enough, least;
     remat_status status =
         remat_least_budget(p->tables, p->n, problem, alignment, &peak, &enough, error);
+    if (!status)
+        status = least_of_all(problem->profile, &least, error);
     if (status)
         return status;
     if (enough <= budget) /* none has a schedule, or none that fits with its layout */
         return remat_fail_infeasible(p->name, problem, budget, 0, error);
-    remat_fail(error, REMAT_INFEASIBLE, "budget",
-               "%s found no schedule of \"%.100s\" within %llu bytes; %llu bytes will do", p->name,
-               problem->profile->name, (unsigned long long)budget, (unsigned long long)enough);
+    remat_fail(
+        error, REMAT_INFEASIBLE, "budget",
+        "%s found no schedule of \"%.100s\" within %llu bytes; %llu bytes will do, and none%s "
+        "fits less than %llu",
+        p->name, problem->profile->name, (unsigned long long)budget, (unsigned long long)enough,
+        problem->link ? " without offloading" : "", (unsigned long long)least);
     name_pins(problem->profile, error);
     if (error)
         error->number = enough;

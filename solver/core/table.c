@@ -330,6 +330,7 @@ remat_status remat_table_schedule(const remat_table *table, const remat_problem 
 void remat_schedule_clear(remat_schedule *schedule)
 {
     remat_operations_clear(&schedule->operations);
+    free(schedule->pebbles.items);
     remat_layout_clear(&schedule->layout);
     *schedule = (remat_schedule){0};
 }

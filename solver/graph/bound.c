@@ -20,7 +20,7 @@ typedef struct item {
     double bytes, time; /* of a node; then of it and all before it */
 } item;
 
-struct remat_bound {
+struct graph_bound {
     double store_all, total; /* total: forward time of the items */
     uint64_t least, resident;
     size_t count;
@@ -69,13 +69,13 @@ static int by_density(const void *left, const void *right)
     return (a->bytes > b->bytes) - (a->bytes < b->bytes);
 }
 
-remat_status remat_bound_new(const remat_profile *profile, remat_bound **ret_bound,
+remat_status graph_bound_new(const remat_profile *profile, graph_bound **ret_bound,
                              remat_error *error)
 {
-    remat_bound *bound = malloc(sizeof *bound + profile->n_nodes * sizeof *bound->items);
+    graph_bound *bound = malloc(sizeof *bound + profile->n_nodes * sizeof *bound->items);
     if (!bound)
         return remat_fail_memory(error);
-    *bound = (remat_bound){.store_all = remat_store_all_makespan(profile),
+    *bound = (graph_bound){.store_all = remat_store_all_makespan(profile),
                            .resident = profile->input_bytes +
                                        profile->nodes[profile->n_nodes - 1].gradient_bytes};
     for (uint32_t v = 0; v < profile->n_nodes; v++) {
@@ -98,13 +98,13 @@ remat_status remat_bound_new(const remat_profile *profile, remat_bound **ret_bou
     return REMAT_OK;
 }
 
-void remat_bound_free(remat_bound *bound)
+void graph_bound_free(graph_bound *bound)
 {
     free(bound);
 }
 
 /* Most forward time whose values fit the capacity, fractions allowed. */
-static double held_time(const remat_bound *bound, double capacity)
+static double held_time(const graph_bound *bound, double capacity)
 {
     size_t low = 0, high = bound->count;
     while (low < high) { /* items that fit whole */
@@ -122,7 +122,7 @@ static double held_time(const remat_bound *bound, double capacity)
            (next.time - whole.time) * (capacity - whole.bytes) / (next.bytes - whole.bytes);
 }
 
-double remat_bound_makespan(const remat_bound *bound, uint64_t budget)
+double graph_bound_makespan(const graph_bound *bound, uint64_t budget)
 {
     if (budget < bound->least || budget < bound->resident)
         return INFINITY;
@@ -132,7 +132,7 @@ double remat_bound_makespan(const remat_bound *bound, uint64_t budget)
 }
 
 /* Least capacity, about, that holds so much forward time; *at: the item looked at first. */
-static double capacity_of(const remat_bound *bound, double time, size_t *at)
+static double capacity_of(const graph_bound *bound, double time, size_t *at)
 {
     while (*at + 1 < bound->count && bound->items[*at].time < time)
         ++*at;
@@ -143,12 +143,12 @@ static double capacity_of(const remat_bound *bound, double time, size_t *at)
 
 /* Steps of equal height: the bound itself at the budgets in which so much is still to be run again.
  */
-remat_status remat_bound_offer(const remat_profile *profile, const remat_sink *sink,
+remat_status graph_bound_offer(const remat_profile *profile, const remat_sink *sink,
                                remat_error *error)
 {
     enum { STEPS = 1000 };
-    remat_bound *bound = NULL;
-    remat_status status = remat_bound_new(profile, &bound, error);
+    graph_bound *bound = NULL;
+    remat_status status = graph_bound_new(profile, &bound, error);
     if (status)
         return status;
     uint64_t first = bound->least > bound->resident ? bound->least : bound->resident;
@@ -159,10 +159,10 @@ remat_status remat_bound_offer(const remat_profile *profile, const remat_sink *s
     for (int k = 1; k < STEPS && held < bound->total && !status; k++) {
         double time = held + (bound->total - held) * k / STEPS;
         uint64_t budget = bound->resident + (uint64_t)capacity_of(bound, time, &at);
-        status = remat_offer_bound(sink, budget, remat_bound_makespan(bound, budget), error);
+        status = remat_offer_bound(sink, budget, graph_bound_makespan(bound, budget), error);
     }
     if (!status)
         status = remat_offer_bound(sink, UINT64_MAX, bound->store_all, error);
-    remat_bound_free(bound);
+    graph_bound_free(bound);
     return status;
 }

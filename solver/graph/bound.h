@@ -5,19 +5,19 @@
 
 #include "remat/solver.h"
 
-typedef struct remat_bound remat_bound;
+typedef struct graph_bound graph_bound;
 
 /* The caller frees. */
-remat_status remat_bound_new(const remat_profile *profile, remat_bound **ret_bound,
+remat_status graph_bound_new(const remat_profile *profile, graph_bound **ret_bound,
                              remat_error *error);
-void remat_bound_free(remat_bound *bound); /* accepts NULL */
+void graph_bound_free(graph_bound *bound); /* accepts NULL */
 
 /* INFINITY when some backward alone does not fit. Decreasing in the budget, never below the
  * makespan of storing everything. */
-double remat_bound_makespan(const remat_bound *bound, uint64_t budget);
+double graph_bound_makespan(const graph_bound *bound, uint64_t budget);
 
 /* Offers it as a staircase. */
-remat_status remat_bound_offer(const remat_profile *profile, const remat_sink *sink,
+remat_status graph_bound_offer(const remat_profile *profile, const remat_sink *sink,
                                remat_error *error);
 
 #endif

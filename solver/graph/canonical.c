@@ -27,7 +27,7 @@ static bool in_boundary(const remat_profile *profile, const graph_plan *plan, ui
 
 static bool may_be_lean(const remat_profile *profile, const graph_plan *plan, uint32_t v)
 {
-    return remat_can_be_lean(&profile->nodes[v]) && in_boundary(profile, plan, v);
+    return graph_can_be_lean(&profile->nodes[v]) && in_boundary(profile, plan, v);
 }
 
 void graph_plan_trim(const remat_profile *profile, const graph_plan *plan)
@@ -39,7 +39,7 @@ void graph_plan_trim(const remat_profile *profile, const graph_plan *plan)
 /* ---- measuring ---- */
 
 typedef struct measuring {
-    const remat_graph *graph;
+    const graph_view *graph;
     const graph_plan *plan;
     uint32_t last;
     uint64_t *inside;  /* by segment: kept and gradients of its nodes */
@@ -82,14 +82,14 @@ static uint32_t first_input(const measuring *m, uint32_t v)
 
 static void add_node(measuring *m, uint32_t v)
 {
-    const remat_graph *graph = m->graph;
+    const graph_view *graph = m->graph;
     uint32_t own = m->plan->segment[v], last = last_consumer(m, v);
-    remat_boundary kind = m->plan->lean[v] ? REMAT_BOUNDARY_LEAN : REMAT_BOUNDARY_FULL;
+    graph_boundary kind = m->plan->lean[v] ? GRAPH_BOUNDARY_LEAN : GRAPH_BOUNDARY_FULL;
     m->inside[own] += graph->kept[v] + graph->gradient[v];
     m->again[own] += last > own ? graph->time[v] - graph->spared[kind][v] : graph->time[v];
     if (last > own)
         m->caching[own] += graph->cached[kind][v];
-    if (graph->model == REMAT_MODEL_SAFE) { /* its gradient, while consumers run */
+    if (graph->model == GRAPH_MODEL_SAFE) { /* its gradient, while consumers run */
         add_beside(m, own + 1, last + 1, graph->gradient[v]);
         return;
     }
@@ -119,7 +119,7 @@ static void add_up(const measuring *m, graph_plan_cost *cost)
     cost->bytes = most + m->graph->constant;
 }
 
-remat_status graph_plan_measure(const remat_graph *graph, const graph_plan *plan,
+remat_status graph_plan_measure(const graph_view *graph, const graph_plan *plan,
                                 graph_plan_cost *ret_cost, remat_error *error)
 {
     measuring m = {.graph = graph, .plan = plan, .last = plan->segment[graph->n - 1]};

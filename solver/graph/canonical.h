@@ -1,5 +1,5 @@
 /* One increasing sequence of lower sets, as the segment of every node, and the canonical strategy
- * for it: forward segment by segment, keeping the boundaries, full or lean (remat_boundary);
+ * for it: forward segment by segment, keeping the boundaries, full or lean (graph_boundary);
  * backward from the last segment, each computed again from what was kept. */
 #ifndef REMAT_GRAPH_CANONICAL_H
 #define REMAT_GRAPH_CANONICAL_H
@@ -18,12 +18,12 @@ typedef struct graph_plan_cost {
     double recomputed; /* equation (1) as it stands */
 } graph_plan_cost;
 
-/* Makes nodes lean only where it makes a difference: those of remat_can_be_lean in the boundary of
+/* Makes nodes lean only where it makes a difference: those of graph_can_be_lean in the boundary of
  * their lower set. */
 void graph_plan_trim(const remat_profile *profile, const graph_plan *plan);
 
 /* The model's bytes and overhead of a valid plan, from the definitions. */
-remat_status graph_plan_measure(const remat_graph *graph, const graph_plan *plan,
+remat_status graph_plan_measure(const graph_view *graph, const graph_plan *plan,
                                 graph_plan_cost *ret_cost, remat_error *error);
 
 /* Appends the operations of a valid plan, without D. A node is run again only if its backward, that

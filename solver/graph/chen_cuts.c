@@ -19,7 +19,7 @@
 enum { THRESHOLDS = 40 };
 
 typedef struct cutting {
-    const remat_graph *graph;
+    const graph_view *graph;
     uint32_t *parent; /* nearest post-dominator; the loss is its own */
     bool *point;
     bool *cut;
@@ -43,7 +43,7 @@ static uint32_t common_ancestor(const cutting *c, uint32_t a, uint32_t b)
 
 static void find_points(cutting *c, uint32_t *lowest)
 {
-    const remat_order *order = &c->graph->order;
+    const graph_order *order = &c->graph->order;
     uint32_t n = c->graph->n;
     c->parent[n - 1] = n - 1;
     for (uint32_t v = n - 1; v-- > 0;) {
@@ -75,7 +75,7 @@ static void choose_cuts(cutting *c, double threshold)
     }
 }
 
-static void assign_segments(const cutting *c, remat_boundary kind, const graph_plan *plan)
+static void assign_segments(const cutting *c, graph_boundary kind, const graph_plan *plan)
 {
     uint32_t *segment = plan->segment;
     uint32_t n = c->graph->n, rank = 0;
@@ -86,11 +86,11 @@ static void assign_segments(const cutting *c, remat_boundary kind, const graph_p
             segment[v] = rank++;
     for (uint32_t v = 0; v < n; v++) {
         segment[v] = segment[c->owner[v]];
-        plan->lean[v] = kind == REMAT_BOUNDARY_LEAN;
+        plan->lean[v] = kind == GRAPH_BOUNDARY_LEAN;
     }
 }
 
-static remat_status add_thresholds(cutting *c, graph_plans *plans, remat_boundary kind,
+static remat_status add_thresholds(cutting *c, graph_plans *plans, graph_boundary kind,
                                    const remat_host *host, remat_error *error)
 {
     double total = 1, least = INFINITY;
@@ -114,7 +114,7 @@ static remat_status add_thresholds(cutting *c, graph_plans *plans, remat_boundar
     return status;
 }
 
-remat_status remat_chen_add(graph_plans *plans, const remat_graph *graph, remat_boundary kind,
+remat_status graph_chen_add(graph_plans *plans, const graph_view *graph, graph_boundary kind,
                             const remat_host *host, remat_error *error)
 {
     uint32_t n = graph->n;

@@ -8,7 +8,7 @@ static int compare_numbers(double a, double b)
     return (a > b) - (a < b);
 }
 
-static int compare_ties(const remat_front_point *p, const remat_front_point *q)
+static int compare_ties(const graph_front_point *p, const graph_front_point *q)
 {
     if (p->step != q->step)
         return p->step < q->step ? -1 : 1;
@@ -17,7 +17,7 @@ static int compare_ties(const remat_front_point *p, const remat_front_point *q)
 
 static int by_y(const void *left, const void *right)
 {
-    const remat_front_point *p = left, *q = right;
+    const graph_front_point *p = left, *q = right;
     int order = compare_numbers(p->y, q->y);
     order = order ? order : compare_numbers(p->z, q->z);
     return order ? order : compare_ties(p, q);
@@ -28,7 +28,7 @@ static int by_y(const void *left, const void *right)
 /* Points in order of x; each asks for the least z among those met so far with at most its y. These
  * minima are kept in a Fenwick tree over the rank of y. */
 typedef struct pruning {
-    remat_front_point *points; /* by y, then z */
+    graph_front_point *points; /* by y, then z */
     size_t count;
     uint32_t *order; /* points by x */
     double *least;   /* the tree, from 1 */
@@ -51,7 +51,7 @@ static void lower(pruning *p, size_t rank, double z)
 
 static int by_x(const void *left, const void *right, void *context)
 {
-    const remat_front_point *points = context;
+    const graph_front_point *points = context;
     uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
     int order = compare_numbers(points[a].x, points[b].x);
     return order ? order : (a > b) - (a < b);
@@ -66,7 +66,7 @@ static void mark_beaten(pruning *p)
     if (p->count > 0)
         qsort_r(p->order, p->count, sizeof *p->order, by_x, p->points);
     for (size_t i = 0; i < p->count; i++) {
-        remat_front_point *point = &p->points[p->order[i]];
+        graph_front_point *point = &p->points[p->order[i]];
         size_t rank = p->order[i] + 1;
         if (least_up_to(p, rank) <= point->z)
             point->x = -1;
@@ -75,10 +75,10 @@ static void mark_beaten(pruning *p)
     }
 }
 
-/* Keeps of the points, which are sorted by y, those that no other beats in x, y and z; SIZE_MAX: out
- * of memory. Of points with the same y the one with more z comes later and is beaten if its x is no
- * less; a tie the other way round stays, harmlessly. */
-static size_t prune(remat_front_point *points, size_t count)
+/* Keeps of the points, which are sorted by y, those that no other beats in x, y and z; SIZE_MAX:
+ * out of memory. Of points with the same y the one with more z comes later and is beaten if its x
+ * is no less; a tie the other way round stays, harmlessly. */
+static size_t prune(graph_front_point *points, size_t count)
 {
     pruning p = {.points = points,
                  .count = count,
@@ -101,8 +101,8 @@ static size_t prune(remat_front_point *points, size_t count)
 
 /* Old points mostly have the larger x: one that has at least the largest new x is beaten as soon as
  * the new points so far reach its z. */
-static size_t merge(const remat_front *old, const remat_front_point *points, size_t count,
-                    remat_front_point *to)
+static size_t merge(const graph_front *old, const graph_front_point *points, size_t count,
+                    graph_front_point *to)
 {
     double largest = 0, best = INFINITY;
     size_t kept = 0, i = 0, n = old ? old->count : 0;
@@ -121,11 +121,11 @@ static size_t merge(const remat_front *old, const remat_front_point *points, siz
     return kept;
 }
 
-remat_front *remat_front_merge(const remat_front *old, remat_front_point *points, size_t count)
+graph_front *graph_front_merge(const graph_front *old, graph_front_point *points, size_t count)
 {
     enum { SLACK = 256 };
     size_t n = old ? old->count : 0;
-    remat_front *front = malloc(sizeof *front + (n + count + 1) * sizeof *front->points);
+    graph_front *front = malloc(sizeof *front + (n + count + 1) * sizeof *front->points);
     if (!front)
         return NULL;
     if (count > 0)
@@ -145,7 +145,7 @@ remat_front *remat_front_merge(const remat_front *old, remat_front_point *points
         }
         front->count = front->pruned = kept;
     }
-    remat_front *fitted =
+    graph_front *fitted =
         realloc(front, sizeof *front + (front->count + 1) * sizeof *front->points);
     return fitted ? fitted : front;
 }

@@ -16,13 +16,13 @@
  * corner the least feasible budget. Times are real numbers, no table is quantised. M(boundary) and
  * the time that the boundary takes off T(V') are what the graph caches and spares. Beyond the
  * paper: where the rules say so, each step from L to L' is taken twice, with the full boundary of
- * L' and with the lean one (remat_boundary), which caches and spares less.
+ * L' and with the lean one (graph_boundary), which caches and spares less.
  *
  * Corrected: "replace min with max at line 15" (memory-centric) means line 17, and the skip rule of
  * section 4.2 holds for time-centric only: memory-centric needs its mirror, a larger t with no more
  * bytes dominates. Both are had by minimising -t. Equation (1) counts the last segment although
  * nothing of it need be run again: that reading is a rule, the default keeps it. The bytes of a
- * segment are those of remat_graph_model.
+ * segment are those of graph_model.
  *
  * Pairs far apart go through the shared front (front.h); pairs close to each other are visited. */
 #include "graph/frontier.h"
@@ -59,17 +59,17 @@ typedef struct scratch {
     champion champions[MOST_CLASSES];
     double below[MOST_CLASSES + 1];
     uint32_t start[MOST_CLASSES + 2];
-    remat_entry *candidates, *sorted;
+    graph_entry *candidates, *sorted;
     size_t count, capacity, compact_at;
 } scratch;
 
 typedef struct solving {
-    const remat_graph *graph;
-    const remat_sets *sets;
-    const remat_frontier_rules *rules;
+    const graph_view *graph;
+    const graph_sets *sets;
+    const graph_frontier_rules *rules;
     const remat_host *host;
-    remat_frontier frontier;
-    remat_front **fronts;    /* by level: of the sets of this level and above; NULL where unused */
+    graph_frontier frontier;
+    graph_front **fronts;    /* by level: of the sets of this level and above; NULL where unused */
     uint32_t *front_level;   /* by level: the lowest level at or above it that has sets */
     uint32_t *users;         /* by level: sets still to come that use its front */
     uint32_t *first;         /* by level: its first set; [n + 1] is count */
@@ -90,11 +90,11 @@ static uint32_t class_of(const solving *s, double bytes)
     return class < 0 ? 0 : class >= s->classes ? s->classes - 1 : (uint32_t) class;
 }
 
-static remat_status push(scratch *to, remat_entry entry)
+static remat_status push(scratch *to, graph_entry entry)
 {
     if (to->count == to->capacity) {
         size_t capacity = to->capacity ? 2 * to->capacity : FEWEST;
-        remat_entry *grown = realloc(to->candidates, capacity * sizeof *grown);
+        graph_entry *grown = realloc(to->candidates, capacity * sizeof *grown);
         if (!grown)
             return REMAT_NO_MEMORY;
         to->candidates = grown;
@@ -109,7 +109,7 @@ static remat_status push(scratch *to, remat_entry entry)
 }
 
 /* Pushes a candidate that may be a corner and tells the classes above. */
-static remat_status offer(const solving *s, scratch *to, remat_entry entry)
+static remat_status offer(const solving *s, scratch *to, graph_entry entry)
 {
     uint32_t class = class_of(s, entry.bytes);
     champion *best = &to->champions[class];
@@ -125,7 +125,7 @@ static remat_status offer(const solving *s, scratch *to, remat_entry entry)
 
 /* ---- corners ---- */
 
-static bool before(const remat_entry *a, const remat_entry *b)
+static bool before(const graph_entry *a, const graph_entry *b)
 {
     if (a->bytes != b->bytes)
         return a->bytes < b->bytes;
@@ -139,10 +139,10 @@ static int compare_entries(const void *left, const void *right)
     return before(left, right) ? -1 : before(right, left) ? 1 : 0;
 }
 
-static void insertion_sort(remat_entry *entries, size_t count)
+static void insertion_sort(graph_entry *entries, size_t count)
 {
     for (size_t i = 1; i < count; i++) {
-        remat_entry entry = entries[i];
+        graph_entry entry = entries[i];
         size_t k = i;
         for (; k > 0 && before(&entry, &entries[k - 1]); k--)
             entries[k] = entries[k - 1];
@@ -155,7 +155,7 @@ static void drop_beaten(const solving *s, scratch *from)
 {
     size_t kept = 0;
     for (size_t i = 0; i < from->count; i++) {
-        remat_entry entry = from->candidates[i];
+        graph_entry entry = from->candidates[i];
         from->candidates[kept] = entry;
         kept += entry.cost + s->noise < from->below[class_of(s, entry.bytes)];
     }
@@ -176,7 +176,7 @@ static void sort_candidates(const solving *s, scratch *from)
         from->sorted[from->start[class_of(s, from->candidates[i].bytes) + 1]++] =
             from->candidates[i];
     for (uint32_t k = 0; k < s->classes; k++) {
-        remat_entry *first = from->sorted + from->start[k];
+        graph_entry *first = from->sorted + from->start[k];
         size_t count = from->start[k + 1] - from->start[k];
         if (count <= FEW)
             insertion_sort(first, count);
@@ -191,7 +191,7 @@ static uint32_t keep_corners(const solving *s, scratch *from, bool thin)
 {
     uint32_t kept = 0;
     double best = INFINITY;
-    remat_entry *sorted = from->sorted;
+    graph_entry *sorted = from->sorted;
     for (size_t i = 0; i < from->count; i++) {
         if (!(sorted[i].cost + s->noise < best))
             continue;
@@ -210,7 +210,7 @@ static void compact(const solving *s, scratch *work)
 {
     sort_candidates(s, work);
     work->count = keep_corners(s, work, false);
-    remat_entry *sorted = work->sorted;
+    graph_entry *sorted = work->sorted;
     work->sorted = work->candidates;
     work->candidates = sorted;
     work->compact_at = 2 * work->count + COMPACT_FROM;
@@ -219,17 +219,17 @@ static void compact(const solving *s, scratch *work)
 /* ---- candidates ---- */
 
 /* One segment from the set to V. */
-static remat_status offer_last(const solving *s, scratch *to, const remat_set *from)
+static remat_status offer_last(const solving *s, scratch *to, const graph_set *from)
 {
-    const remat_set *all = &s->sets->sets[s->sets->count - 1];
+    const graph_set *all = &s->sets->sets[s->sets->count - 1];
     double cost = s->rules->last_recomputed ? s->sign * (all->time - from->time) : 0;
     return offer(s, to,
-                 (remat_entry){.bytes = (double)(all->bytes + from->entry - from->bytes),
+                 (graph_entry){.bytes = (double)(all->bytes + from->entry - from->bytes),
                                .cost = cost,
-                               .step = remat_step(s->sets->count - 1, REMAT_BOUNDARY_FULL)});
+                               .step = graph_step(s->sets->count - 1, GRAPH_BOUNDARY_FULL)});
 }
 
-static double front_bytes(const remat_front_point *point, double offset)
+static double front_bytes(const graph_front_point *point, double offset)
 {
     double bytes = point->x - offset;
     return bytes > point->y ? bytes : point->y;
@@ -242,9 +242,9 @@ static double least_of(double a, double b, double c)
 }
 
 /* Two walks: the first finds what each class has to beat, the second collects. */
-static remat_status offer_far(const solving *s, scratch *to, const remat_set *from)
+static remat_status offer_far(const solving *s, scratch *to, const graph_set *from)
 {
-    const remat_front *front = s->fronts[s->front_level[from->far]];
+    const graph_front *front = s->fronts[s->front_level[from->far]];
     if (!front)
         return REMAT_OK;
     double offset = (double)(from->bytes - from->entry), time = s->sign * from->time;
@@ -257,14 +257,14 @@ static remat_status offer_far(const solving *s, scratch *to, const remat_set *fr
     for (uint32_t k = 1; k <= s->classes; k++)
         to->below[k] = least_of(to->below[k], to->below[k - 1], to->champions[k - 1].cost);
     for (size_t i = 0; i < front->count; i++) {
-        const remat_front_point *point = &front->points[i];
+        const graph_front_point *point = &front->points[i];
         double bytes = front_bytes(point, offset), cost = point->z - time;
         uint32_t class = class_of(s, bytes);
         const champion *best = &to->champions[class];
         bool beaten = bytes >= best->bytes && !(cost + s->noise < best->cost) && i != best->index;
         if (beaten || !(cost + s->noise < to->below[class]))
             continue;
-        if (push(to, (remat_entry){
+        if (push(to, (graph_entry){
                          .bytes = bytes, .cost = cost, .step = point->step, .entry = point->entry}))
             return REMAT_NO_MEMORY;
     }
@@ -272,14 +272,14 @@ static remat_status offer_far(const solving *s, scratch *to, const remat_set *fr
 }
 
 /* The boundary of `next` as far as it is in `from`: those nodes are cached already. */
-static void shared_boundary(const solving *s, const uint64_t *from, const remat_set *next,
-                            remat_boundary kind, uint64_t *ret_cached, double *ret_spared)
+static void shared_boundary(const solving *s, const uint64_t *from, const graph_set *next,
+                            graph_boundary kind, uint64_t *ret_cached, double *ret_spared)
 {
     const uint32_t *boundary = s->sets->boundary + next->first;
     *ret_cached = 0;
     *ret_spared = 0;
     for (uint32_t i = 0; i < next->n_boundary; i++)
-        if (remat_bit(from, boundary[i])) {
+        if (graph_bit(from, boundary[i])) {
             *ret_cached += s->graph->cached[kind][boundary[i]];
             *ret_spared += s->graph->spared[kind][boundary[i]];
         }
@@ -291,19 +291,19 @@ typedef struct pair {
     uint32_t step;
 } pair;
 
-static pair pair_between(const solving *s, size_t from, size_t next, remat_boundary kind)
+static pair pair_between(const solving *s, size_t from, size_t next, graph_boundary kind)
 {
-    const remat_set *a = &s->sets->sets[from], *b = &s->sets->sets[next];
+    const graph_set *a = &s->sets->sets[from], *b = &s->sets->sets[next];
     uint64_t shared;
     double shared_spared;
-    shared_boundary(s, remat_sets_bits(s->sets, from), b, kind, &shared, &shared_spared);
+    shared_boundary(s, graph_sets_bits(s->sets, from), b, kind, &shared, &shared_spared);
     return (pair){.segment = (double)(b->bytes + b->leave + a->entry - a->bytes),
                   .cached = (double)(b->boundary_cached[kind] - shared),
                   .cost = s->sign * (b->time - b->boundary_spared[kind] + shared_spared - a->time),
-                  .step = remat_step(next, kind)};
+                  .step = graph_step(next, kind)};
 }
 
-static double pair_bytes(const pair *one, const remat_entry *entry)
+static double pair_bytes(const pair *one, const graph_entry *entry)
 {
     double bytes = one->cached + entry->bytes;
     return bytes > one->segment ? bytes : one->segment;
@@ -311,7 +311,7 @@ static double pair_bytes(const pair *one, const remat_entry *entry)
 
 /* First entry that the step brings past the bytes of its own segment, less one: of those before it
  * only the last, the cheapest, can be a corner. */
-static uint32_t first_of_use(const pair *one, const remat_entry *entries, uint32_t count)
+static uint32_t first_of_use(const pair *one, const graph_entry *entries, uint32_t count)
 {
     uint32_t low = 0, high = count;
     while (low < high) {
@@ -327,7 +327,7 @@ static uint32_t first_of_use(const pair *one, const remat_entry *entries, uint32
 /* Whether entries first .. last are all beaten: the cheapest of them with the bytes of the least.
  */
 static bool all_beaten(const solving *s, const scratch *work, const pair *one,
-                       const remat_entry *entries, uint32_t first, uint32_t last)
+                       const graph_entry *entries, uint32_t first, uint32_t last)
 {
     return !(one->cost + entries[last].cost + s->noise <
              work->below[class_of(s, pair_bytes(one, &entries[first]))]);
@@ -335,7 +335,7 @@ static bool all_beaten(const solving *s, const scratch *work, const pair *one,
 
 /* Entries first .. last of the next set, halved until they are beaten or few. */
 static remat_status offer_range(const solving *s, scratch *to, const pair *one,
-                                const remat_entry *entries, uint32_t first, uint32_t last)
+                                const graph_entry *entries, uint32_t first, uint32_t last)
 {
     if (all_beaten(s, to, one, entries, first, last))
         return REMAT_OK;
@@ -346,7 +346,7 @@ static remat_status offer_range(const solving *s, scratch *to, const pair *one,
     }
     for (uint32_t i = first; i <= last; i++)
         if (offer(s, to,
-                  (remat_entry){.bytes = pair_bytes(one, &entries[i]),
+                  (graph_entry){.bytes = pair_bytes(one, &entries[i]),
                                 .cost = one->cost + entries[i].cost,
                                 .step = one->step,
                                 .entry = i}))
@@ -355,20 +355,20 @@ static remat_status offer_range(const solving *s, scratch *to, const pair *one,
 }
 
 /* Kinds of boundary worth trying for a set: the lean one only where it is another. */
-static int kinds_of(const solving *s, const remat_set *set)
+static int kinds_of(const solving *s, const graph_set *set)
 {
-    bool lean = s->rules->lean && set->boundary_cached[REMAT_BOUNDARY_LEAN] <
-                                      set->boundary_cached[REMAT_BOUNDARY_FULL];
-    return lean ? REMAT_BOUNDARIES : 1;
+    bool lean = s->rules->lean && set->boundary_cached[GRAPH_BOUNDARY_LEAN] <
+                                      set->boundary_cached[GRAPH_BOUNDARY_FULL];
+    return lean ? GRAPH_BOUNDARIES : 1;
 }
 
 static remat_status offer_pair(const solving *s, scratch *to, size_t from, size_t next)
 {
-    const remat_entry *entries = s->frontier.entries[next];
+    const graph_entry *entries = s->frontier.entries[next];
     uint32_t count = s->frontier.counts[next];
     remat_status status = REMAT_OK;
     for (int kind = 0; kind < kinds_of(s, &s->sets->sets[next]) && !status; kind++) {
-        pair one = pair_between(s, from, next, (remat_boundary)kind);
+        pair one = pair_between(s, from, next, (graph_boundary)kind);
         if (!all_beaten(s, to, &one, entries, 0, count - 1))
             status =
                 offer_range(s, to, &one, entries, first_of_use(&one, entries, count), count - 1);
@@ -378,12 +378,12 @@ static remat_status offer_pair(const solving *s, scratch *to, size_t from, size_
 
 static remat_status offer_near(const solving *s, scratch *to, size_t from)
 {
-    const uint64_t *bits = remat_sets_bits(s->sets, from);
+    const uint64_t *bits = graph_sets_bits(s->sets, from);
     size_t end = s->first[s->sets->sets[from].far];
     if (end > s->sets->count - 1)
         end = s->sets->count - 1;
     for (size_t next = from + 1; next < end; next++) {
-        if (!remat_subset(bits, remat_sets_bits(s->sets, next), s->sets->words))
+        if (!graph_subset(bits, graph_sets_bits(s->sets, next), s->sets->words))
             continue;
         if (offer_pair(s, to, from, next))
             return REMAT_NO_MEMORY;
@@ -399,7 +399,7 @@ static remat_status offer_near(const solving *s, scratch *to, size_t from)
 
 static remat_status solve_set(solving *s, size_t index, scratch *work)
 {
-    const remat_set *set = &s->sets->sets[index];
+    const graph_set *set = &s->sets->sets[index];
     work->count = 0;
     work->compact_at = COMPACT_FROM;
     for (uint32_t k = 0; k <= s->classes; k++)
@@ -415,7 +415,7 @@ static remat_status solve_set(solving *s, size_t index, scratch *work)
         return status;
     sort_candidates(s, work);
     uint32_t count = keep_corners(s, work, s->rules->thinned);
-    remat_entry *entries = malloc(count * sizeof *entries);
+    graph_entry *entries = malloc(count * sizeof *entries);
     if (!entries)
         return REMAT_NO_MEMORY;
     memcpy(entries, work->sorted, count * sizeof *entries);
@@ -458,23 +458,23 @@ static remat_status solve_group(solving *s, size_t first, size_t end, remat_erro
         for (size_t i = 0; i < end - first; i++)
             solve_one(s, i, 0);
     for (size_t i = first; i < end; i++)
-        s->frontier.table_bytes += s->frontier.counts[i] * sizeof(remat_entry);
+        s->frontier.table_bytes += s->frontier.counts[i] * sizeof(graph_entry);
     return note_statuses(s, error);
 }
 
 /* The points of one set; returns how many. */
-static size_t points_of(const solving *s, size_t index, remat_boundary kind,
-                        remat_front_point *points)
+static size_t points_of(const solving *s, size_t index, graph_boundary kind,
+                        graph_front_point *points)
 {
-    const remat_set *set = &s->sets->sets[index];
-    const remat_entry *entries = s->frontier.entries[index];
+    const graph_set *set = &s->sets->sets[index];
+    const graph_entry *entries = s->frontier.entries[index];
     double x = (double)(set->bytes + set->leave), y = (double)set->boundary_cached[kind];
     double z = s->sign * (set->time - set->boundary_spared[kind]);
     for (uint32_t e = 0; e < s->frontier.counts[index]; e++)
-        points[e] = (remat_front_point){.x = x,
+        points[e] = (graph_front_point){.x = x,
                                         .y = y + entries[e].bytes,
                                         .z = z + entries[e].cost,
-                                        .step = remat_step(index, kind),
+                                        .step = graph_step(index, kind),
                                         .entry = e};
     return s->frontier.counts[index];
 }
@@ -485,18 +485,18 @@ static remat_status add_front(solving *s, uint32_t level, remat_error *error)
     size_t first = s->first[level], end = s->first[level + 1], count = 0;
     for (size_t i = first; i < end; i++)
         count += s->frontier.counts[i] * (size_t)kinds_of(s, &s->sets->sets[i]);
-    remat_front_point *points = malloc((count + 1) * sizeof *points);
+    graph_front_point *points = malloc((count + 1) * sizeof *points);
     if (!points)
         return remat_fail_memory(error);
     size_t k = 0;
     for (size_t i = first; i < end; i++)
         for (int kind = 0; kind < kinds_of(s, &s->sets->sets[i]); kind++)
-            k += points_of(s, i, (remat_boundary)kind, points + k);
-    s->fronts[level] = remat_front_merge(s->fronts[s->front_level[level + 1]], points, count);
+            k += points_of(s, i, (graph_boundary)kind, points + k);
+    s->fronts[level] = graph_front_merge(s->fronts[s->front_level[level + 1]], points, count);
     free(points);
     if (!s->fronts[level])
         return remat_fail_memory(error);
-    s->frontier.table_bytes += s->fronts[level]->count * sizeof(remat_front_point);
+    s->frontier.table_bytes += s->fronts[level]->count * sizeof(graph_front_point);
     return REMAT_OK;
 }
 
@@ -507,7 +507,7 @@ static void release_fronts(solving *s, uint32_t level)
         s->users[s->front_level[s->sets->sets[i].far]]--;
     for (uint32_t l = level + 1; l <= s->graph->n; l++)
         if (s->fronts[l] && s->users[l] == 0) {
-            s->frontier.table_bytes -= s->fronts[l]->count * sizeof(remat_front_point);
+            s->frontier.table_bytes -= s->fronts[l]->count * sizeof(graph_front_point);
             free(s->fronts[l]);
             s->fronts[l] = NULL;
         }
@@ -541,7 +541,7 @@ static remat_status solve_level(solving *s, uint32_t level, remat_error *error)
 static remat_status solve_all(solving *s, remat_error *error)
 {
     size_t all = s->sets->count - 1;
-    s->frontier.entries[all] = calloc(1, sizeof(remat_entry));
+    s->frontier.entries[all] = calloc(1, sizeof(graph_entry));
     if (!s->frontier.entries[all])
         return remat_fail_memory(error);
     s->frontier.counts[all] = 1;
@@ -585,7 +585,7 @@ static remat_status allocate(solving *s, remat_error *error)
     s->frontier.n_sets = s->sets->count;
     s->frontier.entries = calloc(s->sets->count, sizeof *s->frontier.entries);
     s->frontier.counts = calloc(s->sets->count, sizeof *s->frontier.counts);
-    s->fronts = calloc(levels, sizeof(remat_front *));
+    s->fronts = calloc(levels, sizeof(graph_front *));
     s->front_level = calloc(levels, sizeof *s->front_level);
     s->users = calloc(levels, sizeof *s->users);
     s->first = calloc(levels, sizeof *s->first);
@@ -613,8 +613,8 @@ static void release(solving *s)
     free(s->statuses);
 }
 
-remat_status remat_frontier_init(remat_frontier *ret_frontier, const remat_graph *graph,
-                                 const remat_sets *sets, const remat_frontier_rules *rules,
+remat_status graph_frontier_init(graph_frontier *ret_frontier, const graph_view *graph,
+                                 const graph_sets *sets, const graph_frontier_rules *rules,
                                  const remat_host *host, remat_error *error)
 {
     solving s = {.graph = graph,
@@ -629,41 +629,41 @@ remat_status remat_frontier_init(remat_frontier *ret_frontier, const remat_graph
     }
     release(&s);
     if (status) {
-        remat_frontier_clear(&s.frontier);
+        graph_frontier_clear(&s.frontier);
         return status;
     }
     *ret_frontier = s.frontier;
     return REMAT_OK;
 }
 
-uint64_t remat_frontier_bytes(size_t n_sets)
+uint64_t graph_frontier_bytes(size_t n_sets)
 {
-    uint64_t entries = (uint64_t)n_sets * REMAT_FRONTIER_LIST + 2 * FEWEST;
-    return entries * sizeof(remat_entry) + sizeof(scratch);
+    uint64_t entries = (uint64_t)n_sets * GRAPH_FRONTIER_LIST + 2 * FEWEST;
+    return entries * sizeof(graph_entry) + sizeof(scratch);
 }
 
-void remat_frontier_clear(remat_frontier *frontier)
+void graph_frontier_clear(graph_frontier *frontier)
 {
     for (size_t i = 0; frontier->entries && i < frontier->n_sets; i++)
         free(frontier->entries[i]);
     free(frontier->entries);
     free(frontier->counts);
-    *frontier = (remat_frontier){0};
+    *frontier = (graph_frontier){0};
 }
 
-void remat_frontier_path(const remat_frontier *frontier, const remat_sets *sets, uint32_t entry,
+void graph_frontier_path(const graph_frontier *frontier, const graph_sets *sets, uint32_t entry,
                          const graph_plan *plan)
 {
     size_t set = 0;
     for (uint32_t g = 0; set != sets->count - 1; g++) {
-        const remat_entry *one = &frontier->entries[set][entry];
-        size_t next = one->step / REMAT_BOUNDARIES;
-        const uint64_t *from = remat_sets_bits(sets, set), *to = remat_sets_bits(sets, next);
+        const graph_entry *one = &frontier->entries[set][entry];
+        size_t next = one->step / GRAPH_BOUNDARIES;
+        const uint64_t *from = graph_sets_bits(sets, set), *to = graph_sets_bits(sets, next);
         for (uint32_t w = 0; w < sets->words; w++)
             for (uint64_t added = to[w] & ~from[w]; added; added &= added - 1) {
                 uint32_t v = w * 64 + (uint32_t)__builtin_ctzll(added);
                 plan->segment[v] = g;
-                plan->lean[v] = one->step % REMAT_BOUNDARIES == REMAT_BOUNDARY_LEAN;
+                plan->lean[v] = one->step % GRAPH_BOUNDARIES == GRAPH_BOUNDARY_LEAN;
             }
         set = next;
         entry = one->entry;

@@ -1,6 +1,6 @@
 #include "graph/graph.h"
 
-static remat_status allocate(remat_graph *graph, remat_error *error)
+static remat_status allocate(graph_view *graph, remat_error *error)
 {
     graph->time = remat_arena_array(&graph->arena, graph->n, sizeof *graph->time);
     graph->kept = remat_arena_array(&graph->arena, graph->n, sizeof *graph->kept);
@@ -9,10 +9,10 @@ static remat_status allocate(remat_graph *graph, remat_error *error)
     double *spared = remat_arena_array(&graph->arena, graph->n, sizeof *spared);
     if (!graph->time || !graph->kept || !graph->gradient || !cached || !spared)
         return remat_fail_memory(error);
-    graph->cached[REMAT_BOUNDARY_FULL] = graph->kept;
-    graph->spared[REMAT_BOUNDARY_FULL] = graph->time;
-    graph->cached[REMAT_BOUNDARY_LEAN] = cached;
-    graph->spared[REMAT_BOUNDARY_LEAN] = spared;
+    graph->cached[GRAPH_BOUNDARY_FULL] = graph->kept;
+    graph->spared[GRAPH_BOUNDARY_FULL] = graph->time;
+    graph->cached[GRAPH_BOUNDARY_LEAN] = cached;
+    graph->spared[GRAPH_BOUNDARY_LEAN] = spared;
     return REMAT_OK;
 }
 
@@ -40,36 +40,36 @@ static uint64_t constant_bytes(const remat_profile *profile)
     return bytes + workspace;
 }
 
-remat_status remat_graph_init(remat_graph *graph, const remat_profile *profile,
-                              remat_graph_model model, remat_error *error)
+remat_status graph_init(graph_view *graph, const remat_profile *profile, graph_model model,
+                        remat_error *error)
 {
     uint32_t n = profile->n_nodes;
-    *graph = (remat_graph){.profile = profile, .model = model, .n = n, .words = (n + 63) / 64};
+    *graph = (graph_view){.profile = profile, .model = model, .n = n, .words = (n + 63) / 64};
     remat_status status = allocate(graph, error);
     if (!status)
-        status = remat_order_init(&graph->order, profile, error);
+        status = graph_order_init(&graph->order, profile, error);
     if (status)
         return status;
     for (uint32_t v = 0; v < n; v++) {
         const remat_node *node = &profile->nodes[v];
         graph->time[v] = node->forward_time;
         graph->kept[v] = node->output_bytes + node->saved_bytes;
-        graph->gradient[v] = model == REMAT_MODEL_SAFE ? node->gradient_bytes : graph->kept[v];
-        bool lean = remat_can_be_lean(node);
-        graph->cached[REMAT_BOUNDARY_LEAN][v] = lean ? node->output_bytes : graph->kept[v];
-        graph->spared[REMAT_BOUNDARY_LEAN][v] = lean ? 0 : node->forward_time;
+        graph->gradient[v] = model == GRAPH_MODEL_SAFE ? node->gradient_bytes : graph->kept[v];
+        bool lean = graph_can_be_lean(node);
+        graph->cached[GRAPH_BOUNDARY_LEAN][v] = lean ? node->output_bytes : graph->kept[v];
+        graph->spared[GRAPH_BOUNDARY_LEAN][v] = lean ? 0 : node->forward_time;
     }
-    graph->constant = model == REMAT_MODEL_SAFE ? constant_bytes(profile) : 0;
+    graph->constant = model == GRAPH_MODEL_SAFE ? constant_bytes(profile) : 0;
     return REMAT_OK;
 }
 
-void remat_graph_clear(remat_graph *graph)
+void graph_clear(graph_view *graph)
 {
-    remat_order_clear(&graph->order);
+    graph_order_clear(&graph->order);
     remat_arena_clear(&graph->arena);
 }
 
-uint32_t remat_bit_next(const uint64_t *set, uint32_t n, uint32_t v)
+uint32_t graph_bit_next(const uint64_t *set, uint32_t n, uint32_t v)
 {
     uint32_t words = (n + 63) / 64, w = v / 64;
     if (v >= n)

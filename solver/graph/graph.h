@@ -10,67 +10,67 @@
 #include "remat/solver.h"
 
 /* What the bytes of a segment V' from L to L' are. */
-typedef enum remat_graph_model {
+typedef enum graph_model {
     /* cached + forward(V') + gradients(V') + gradients(boundary of L): what our operations hold at
      * most (specification, correction 6) */
-    REMAT_MODEL_SAFE,
+    GRAPH_MODEL_SAFE,
     /* equation (2): cached + 2 M(V') + M(consumers of L' outside it) + M(their other inputs), with
      * M forward bytes everywhere */
-    REMAT_MODEL_EQUATION_2
-} remat_graph_model;
+    GRAPH_MODEL_EQUATION_2
+} graph_model;
 
 /* What a boundary keeps of its nodes: all that one run of them as A gives (the paper's canonical
- * strategy), or, lean, of those of remat_can_be_lean the output alone. These run again, as A, with
+ * strategy), or, lean, of those of graph_can_be_lean the output alone. These run again, as A, with
  * the rest of their segment. */
-typedef enum remat_boundary {
-    REMAT_BOUNDARY_FULL,
-    REMAT_BOUNDARY_LEAN,
-    REMAT_BOUNDARIES
-} remat_boundary;
+typedef enum graph_boundary {
+    GRAPH_BOUNDARY_FULL,
+    GRAPH_BOUNDARY_LEAN,
+    GRAPH_BOUNDARIES
+} graph_boundary;
 
-static inline bool remat_can_be_lean(const remat_node *node)
+static inline bool graph_can_be_lean(const remat_node *node)
 {
     return node->saved_bytes > 0;
 }
 
-typedef struct remat_graph {
+typedef struct graph_view {
     const remat_profile *profile;
-    remat_graph_model model;
+    graph_model model;
     uint32_t n, words; /* nodes; 64-bit words of a set of nodes */
     double *time;      /* forward, by node */
     uint64_t *kept;    /* bytes of output and saved values */
     uint64_t *gradient;
-    uint64_t *cached[REMAT_BOUNDARIES]; /* bytes that a boundary keeps of a node, */
-    double *spared[REMAT_BOUNDARIES];   /* time of running it again that this spares */
+    uint64_t *cached[GRAPH_BOUNDARIES]; /* bytes that a boundary keeps of a node, */
+    double *spared[GRAPH_BOUNDARIES];   /* time of running it again that this spares */
     uint64_t constant; /* bytes that every segment holds besides: graph inputs, their gradients, the
                           largest workspace; 0 under equation (2) */
-    remat_order order;
+    graph_order order;
     remat_arena arena;
-} remat_graph;
+} graph_view;
 
 /* The graph keeps a pointer to the profile. Clear it, on failure too. */
-remat_status remat_graph_init(remat_graph *graph, const remat_profile *profile,
-                              remat_graph_model model, remat_error *error);
-void remat_graph_clear(remat_graph *graph);
+remat_status graph_init(graph_view *graph, const remat_profile *profile, graph_model model,
+                        remat_error *error);
+void graph_clear(graph_view *graph);
 
 /* ---- sets of nodes as words of 64 bits ---- */
 
-static inline bool remat_bit(const uint64_t *set, uint32_t v)
+static inline bool graph_bit(const uint64_t *set, uint32_t v)
 {
     return set[v / 64] >> (v % 64) & 1;
 }
 
-static inline void remat_bit_set(uint64_t *set, uint32_t v)
+static inline void graph_bit_set(uint64_t *set, uint32_t v)
 {
     set[v / 64] |= UINT64_C(1) << (v % 64);
 }
 
-static inline void remat_bit_clear(uint64_t *set, uint32_t v)
+static inline void graph_bit_clear(uint64_t *set, uint32_t v)
 {
     set[v / 64] &= ~(UINT64_C(1) << (v % 64));
 }
 
-static inline bool remat_subset(const uint64_t *a, const uint64_t *b, uint32_t words)
+static inline bool graph_subset(const uint64_t *a, const uint64_t *b, uint32_t words)
 {
     for (uint32_t w = 0; w < words; w++)
         if (a[w] & ~b[w])
@@ -79,6 +79,6 @@ static inline bool remat_subset(const uint64_t *a, const uint64_t *b, uint32_t w
 }
 
 /* First member of set at or after v; n when there is none. */
-uint32_t remat_bit_next(const uint64_t *set, uint32_t n, uint32_t v);
+uint32_t graph_bit_next(const uint64_t *set, uint32_t n, uint32_t v);
 
 #endif

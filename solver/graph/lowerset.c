@@ -7,43 +7,43 @@
  * alone, so that there is always an answer.
  *
  * Beyond the paper, whose nodes have an output and nothing else: of a node that also saves values
- * for its backward a boundary may keep the output alone (remat_boundary). Where the nodes are whole
+ * for its backward a boundary may keep the output alone (graph_boundary). Where the nodes are whole
  * blocks of a network, as the layers of a transformer, nearly all memory is saved values. */
 #include "graph/search.h"
 
 enum { EXACT_SETS = 600, MOST_NODES = 4000 };
 
-static remat_search choose(const remat_problem *problem)
+static graph_search choose(const remat_problem *problem)
 {
     const remat_profile *profile = problem->profile;
-    remat_search search = {.family = REMAT_FAMILY_EXACT,
-                           .candidates = REMAT_SEARCH_CHEN | REMAT_SEARCH_LEAN,
+    graph_search search = {.family = GRAPH_FAMILY_EXACT,
+                           .candidates = GRAPH_SEARCH_CHEN | GRAPH_SEARCH_LEAN,
                            .thinned = true};
     if (profile->n_nodes > MOST_NODES)
         return search;
-    search.candidates |= REMAT_SEARCH_TIME | REMAT_SEARCH_MEMORY;
-    search.most_sets = remat_sets_most(profile, REMAT_FAMILY_EXACT, EXACT_SETS);
+    search.candidates |= GRAPH_SEARCH_TIME | GRAPH_SEARCH_MEMORY;
+    search.most_sets = graph_sets_most(profile, GRAPH_FAMILY_EXACT, EXACT_SETS);
     if (search.most_sets <= EXACT_SETS)
         return search;
-    search.family = REMAT_FAMILY_ENRICHED;
-    search.most_sets = remat_sets_most(profile, REMAT_FAMILY_ENRICHED, 0);
+    search.family = GRAPH_FAMILY_ENRICHED;
+    search.most_sets = graph_sets_most(profile, GRAPH_FAMILY_ENRICHED, 0);
     return search;
 }
 
-static remat_status estimate(const remat_problem *problem, remat_estimate *ret_estimate,
-                             remat_error *error)
+static remat_status lowerset_estimate(const remat_problem *problem, remat_estimate *ret_estimate,
+                                      remat_error *error)
 {
     (void)error;
-    remat_search search = choose(problem);
-    *ret_estimate = remat_search_estimate(&search, problem->profile);
+    graph_search search = choose(problem);
+    *ret_estimate = graph_search_estimate(&search, problem->profile);
     return REMAT_OK;
 }
 
-static remat_status solve(const remat_problem *problem, const remat_host *host,
-                          const remat_sink *sink, remat_error *error)
+static remat_status lowerset_solve(const remat_problem *problem, const remat_host *host,
+                                   const remat_sink *sink, remat_error *error)
 {
-    remat_search search = choose(problem);
-    return remat_search_solve(&search, problem, host, sink, error);
+    graph_search search = choose(problem);
+    return graph_search_solve(&search, problem, host, sink, error);
 }
 
 const remat_solver remat_solver_lowerset = {
@@ -55,8 +55,8 @@ const remat_solver remat_solver_lowerset = {
               "recomputation algorithms for memory-efficient backpropagation, 2019",
     .optimal_for = "",
     .accepts = REMAT_ACCEPTS_ANY_SHAPE,
-    .estimate = estimate,
+    .estimate = lowerset_estimate,
     .class_name = GRAPH_PLANS_CLASS,
     .bounds_all = true,
-    .solve = solve,
+    .solve = lowerset_solve,
 };

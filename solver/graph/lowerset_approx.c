@@ -20,30 +20,30 @@ static const remat_option options[] = {
                  .choices = centrics},
 };
 
-static remat_search choose(const remat_problem *problem)
+static graph_search choose(const remat_problem *problem)
 {
     bool paper = problem->options.values[FAMILY] > 0, memory = problem->options.values[CENTRIC] > 0;
-    remat_lowerset_family family = paper ? REMAT_FAMILY_PAPER : REMAT_FAMILY_ENRICHED;
-    return (remat_search){.family = family,
-                          .candidates = memory ? REMAT_SEARCH_MEMORY : REMAT_SEARCH_TIME,
-                          .most_sets = remat_sets_most(problem->profile, family, 0),
+    graph_lowerset_family family = paper ? GRAPH_FAMILY_PAPER : GRAPH_FAMILY_ENRICHED;
+    return (graph_search){.family = family,
+                          .candidates = memory ? GRAPH_SEARCH_MEMORY : GRAPH_SEARCH_TIME,
+                          .most_sets = graph_sets_most(problem->profile, family, 0),
                           .thinned = true};
 }
 
-static remat_status estimate(const remat_problem *problem, remat_estimate *ret_estimate,
-                             remat_error *error)
+static remat_status lowerset_approx_estimate(const remat_problem *problem,
+                                             remat_estimate *ret_estimate, remat_error *error)
 {
     (void)error;
-    remat_search search = choose(problem);
-    *ret_estimate = remat_search_estimate(&search, problem->profile);
+    graph_search search = choose(problem);
+    *ret_estimate = graph_search_estimate(&search, problem->profile);
     return REMAT_OK;
 }
 
-static remat_status solve(const remat_problem *problem, const remat_host *host,
-                          const remat_sink *sink, remat_error *error)
+static remat_status lowerset_approx_solve(const remat_problem *problem, const remat_host *host,
+                                          const remat_sink *sink, remat_error *error)
 {
-    remat_search search = choose(problem);
-    return remat_search_solve(&search, problem, host, sink, error);
+    graph_search search = choose(problem);
+    return graph_search_solve(&search, problem, host, sink, error);
 }
 
 const remat_solver remat_solver_lowerset_approx = {
@@ -55,8 +55,8 @@ const remat_solver remat_solver_lowerset_approx = {
     .accepts = REMAT_ACCEPTS_ANY_SHAPE | REMAT_BASELINE,
     .options = options,
     .n_options = sizeof options / sizeof *options,
-    .estimate = estimate,
+    .estimate = lowerset_approx_estimate,
     .class_name = GRAPH_PLANS_CLASS,
     .bounds_all = true,
-    .solve = solve,
+    .solve = lowerset_approx_solve,
 };

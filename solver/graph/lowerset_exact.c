@@ -5,7 +5,8 @@
 
 enum { CENTRIC, MOST_SETS };
 
-/* Real times make few partial plans comparable: as many of them to a set as were seen on networks. */
+/* Real times make few partial plans comparable: as many of them to a set as were seen on
+ * networks. */
 #define FRONT_POINTS 1000
 
 static const char *const centrics[] = {"time", "memory", NULL};
@@ -24,17 +25,17 @@ static const remat_option options[] = {
                    .default_value = 50000},
 };
 
-static remat_search choose(const remat_problem *problem)
+static graph_search choose(const remat_problem *problem)
 {
     bool memory = problem->options.values[CENTRIC] > 0;
     size_t limit = (size_t)problem->options.values[MOST_SETS];
-    return (remat_search){.family = REMAT_FAMILY_EXACT,
-                          .candidates = memory ? REMAT_SEARCH_MEMORY : REMAT_SEARCH_TIME,
+    return (graph_search){.family = GRAPH_FAMILY_EXACT,
+                          .candidates = memory ? GRAPH_SEARCH_MEMORY : GRAPH_SEARCH_TIME,
                           .most_sets =
-                              remat_sets_most(problem->profile, REMAT_FAMILY_EXACT, limit)};
+                              graph_sets_most(problem->profile, GRAPH_FAMILY_EXACT, limit)};
 }
 
-static remat_status refuse(const remat_problem *problem, const remat_search *search,
+static remat_status refuse(const remat_problem *problem, const graph_search *search,
                            remat_error *error)
 {
     size_t limit = (size_t)problem->options.values[MOST_SETS];
@@ -47,28 +48,28 @@ static remat_status refuse(const remat_problem *problem, const remat_search *sea
         "\"%.200s\" has more than %zu lower sets; their table would need more than "
         "%llu bytes; lowerset-approx and lowerset take a family of at most %zu",
         problem->profile->name, limit,
-        (unsigned long long)remat_search_estimate(search, problem->profile).table_bytes,
-        remat_sets_most(problem->profile, REMAT_FAMILY_ENRICHED, 0));
+        (unsigned long long)graph_search_estimate(search, problem->profile).table_bytes,
+        graph_sets_most(problem->profile, GRAPH_FAMILY_ENRICHED, 0));
 }
 
-static remat_status estimate(const remat_problem *problem, remat_estimate *ret_estimate,
-                             remat_error *error)
+static remat_status lowerset_exact_estimate(const remat_problem *problem,
+                                            remat_estimate *ret_estimate, remat_error *error)
 {
-    remat_search search = choose(problem);
+    graph_search search = choose(problem);
     remat_status status = refuse(problem, &search, error);
     if (status)
         return status;
-    *ret_estimate = remat_search_estimate(&search, problem->profile);
+    *ret_estimate = graph_search_estimate(&search, problem->profile);
     ret_estimate->updates *= FRONT_POINTS;
     return REMAT_OK;
 }
 
-static remat_status solve(const remat_problem *problem, const remat_host *host,
-                          const remat_sink *sink, remat_error *error)
+static remat_status lowerset_exact_solve(const remat_problem *problem, const remat_host *host,
+                                         const remat_sink *sink, remat_error *error)
 {
-    remat_search search = choose(problem);
+    graph_search search = choose(problem);
     remat_status status = refuse(problem, &search, error);
-    return status ? status : remat_search_solve(&search, problem, host, sink, error);
+    return status ? status : graph_search_solve(&search, problem, host, sink, error);
 }
 
 const remat_solver remat_solver_lowerset_exact = {
@@ -81,8 +82,8 @@ const remat_solver remat_solver_lowerset_exact = {
     .accepts = REMAT_ACCEPTS_ANY_SHAPE | REMAT_BASELINE,
     .options = options,
     .n_options = sizeof options / sizeof *options,
-    .estimate = estimate,
+    .estimate = lowerset_exact_estimate,
     .class_name = GRAPH_PLANS_CLASS,
     .bounds_all = true,
-    .solve = solve,
+    .solve = lowerset_exact_solve,
 };

@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* An edge is there twice where a node both feeds another and writes a state that it reads; that does
- * no harm. */
-static void fill_before(remat_order *order, const remat_profile *profile, uint32_t *writer)
+/* An edge is there twice where a node both feeds another and writes a state that it reads; that
+ * does no harm. */
+static void fill_before(graph_order *order, const remat_profile *profile, uint32_t *writer)
 {
     uint32_t n = profile->n_nodes, used = 0;
     memset(writer, 0xff, profile->n_states * sizeof *writer);
@@ -24,7 +24,7 @@ static void fill_before(remat_order *order, const remat_profile *profile, uint32
     order->first_before[n] = used;
 }
 
-static void fill_after(remat_order *order)
+static void fill_after(graph_order *order)
 {
     uint32_t n = order->n;
     for (uint32_t i = 0; i < order->first_before[n]; i++)
@@ -36,12 +36,12 @@ static void fill_after(remat_order *order)
             order->after[order->first_after[order->before[i] + 1]++] = v;
 }
 
-remat_status remat_order_init(remat_order *order, const remat_profile *profile, remat_error *error)
+remat_status graph_order_init(graph_order *order, const remat_profile *profile, remat_error *error)
 {
     size_t n = profile->n_nodes, edges = profile->n_edges;
     for (uint32_t v = 0; v < profile->n_nodes; v++)
         edges += profile->nodes[v].n_reads;
-    *order = (remat_order){.n = profile->n_nodes};
+    *order = (graph_order){.n = profile->n_nodes};
     order->first_before = calloc(n + 1, sizeof *order->first_before);
     order->before = calloc(edges + 1, sizeof *order->before);
     order->first_after = calloc(n + 2, sizeof *order->first_after);
@@ -57,11 +57,11 @@ remat_status remat_order_init(remat_order *order, const remat_profile *profile, 
     return enough ? REMAT_OK : remat_fail_memory(error);
 }
 
-void remat_order_clear(remat_order *order)
+void graph_order_clear(graph_order *order)
 {
     free(order->first_before);
     free(order->before);
     free(order->first_after);
     free(order->after);
-    *order = (remat_order){0};
+    *order = (graph_order){0};
 }

@@ -7,14 +7,14 @@
 
 #include "remat/profile.h"
 
-typedef struct remat_order {
+typedef struct graph_order {
     uint32_t n;
     uint32_t *first_before, *before; /* v: before[first_before[v] .. first_before[v + 1] - 1] */
     uint32_t *first_after, *after;
-} remat_order;
+} graph_order;
 
 /* Clear it, on failure too. */
-remat_status remat_order_init(remat_order *order, const remat_profile *profile, remat_error *error);
-void remat_order_clear(remat_order *order);
+remat_status graph_order_init(graph_order *order, const remat_profile *profile, remat_error *error);
+void graph_order_clear(graph_order *order);
 
 #endif

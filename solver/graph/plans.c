@@ -19,7 +19,7 @@ struct graph_plans {
     planned *steps;
     uint32_t *segments; /* of the plans: capacity times n */
     bool *lean;
-    remat_graph equation_2; /* of the profile */
+    graph_view equation_2; /* of the profile */
 };
 
 size_t graph_plans_limit(uint32_t n, size_t wanted)
@@ -55,7 +55,7 @@ remat_status graph_plans_new(const remat_profile *profile, size_t capacity, grap
     remat_status status =
         plans->steps && plans->segments && plans->lean ? REMAT_OK : remat_fail_memory(error);
     if (!status)
-        status = remat_graph_init(&plans->equation_2, profile, REMAT_MODEL_EQUATION_2, error);
+        status = graph_init(&plans->equation_2, profile, GRAPH_MODEL_EQUATION_2, error);
     if (status) {
         graph_plans_free(plans);
         return status;
@@ -100,7 +100,7 @@ static bool is_double(const graph_plans *plans, const graph_plan *plan)
     return false;
 }
 
-remat_status graph_plans_add(graph_plans *plans, const remat_graph *graph, remat_error *error)
+remat_status graph_plans_add(graph_plans *plans, const graph_view *graph, remat_error *error)
 {
     graph_plan plan = plan_at(plans, plans->count);
     graph_plan_trim(graph->profile, &plan);
@@ -134,7 +134,7 @@ remat_status graph_plans_offer(const graph_plans *plans, const remat_sink *sink,
     remat_status status = remat_sink_hold(sink, plans->capacity * plan_bytes(plans->n), error);
     if (!status)
         status = remat_offer_lists(sink, plans->count, trace, (void *)plans, error);
-    return status ? status : remat_bound_offer(plans->profile, sink, error);
+    return status ? status : graph_bound_offer(plans->profile, sink, error);
 }
 
 void graph_plans_free(graph_plans *plans)
@@ -144,6 +144,6 @@ void graph_plans_free(graph_plans *plans)
     free(plans->steps);
     free(plans->segments);
     free(plans->lean);
-    remat_graph_clear(&plans->equation_2);
+    graph_clear(&plans->equation_2);
     free(plans);
 }

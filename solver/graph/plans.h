@@ -27,7 +27,7 @@ void graph_plans_free(graph_plans *plans); /* accepts NULL */
 bool graph_plans_room(graph_plans *plans, graph_plan *ret_plan);
 
 /* Trims and adds the plan written there, unless it is there already. */
-remat_status graph_plans_add(graph_plans *plans, const remat_graph *graph, remat_error *error);
+remat_status graph_plans_add(graph_plans *plans, const graph_view *graph, remat_error *error);
 
 /* Offers all plans, and the bounds of the profile. */
 remat_status graph_plans_offer(const graph_plans *plans, const remat_sink *sink,

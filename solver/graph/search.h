@@ -6,29 +6,29 @@
 #include "graph/plans.h"
 
 enum {
-    REMAT_SEARCH_TIME = 1,   /* time-centric corners */
-    REMAT_SEARCH_MEMORY = 2, /* memory-centric corners */
-    REMAT_SEARCH_CHEN = 4,
-    REMAT_SEARCH_LEAN = 8 /* the same once more with lean boundaries too, where there can be any */
+    GRAPH_SEARCH_TIME = 1,   /* time-centric corners */
+    GRAPH_SEARCH_MEMORY = 2, /* memory-centric corners */
+    GRAPH_SEARCH_CHEN = 4,
+    GRAPH_SEARCH_LEAN = 8 /* the same once more with lean boundaries too, where there can be any */
 };
 
-typedef struct remat_search {
-    remat_lowerset_family family;
+typedef struct graph_search {
+    graph_lowerset_family family;
     unsigned candidates; /* REMAT_SEARCH_... */
     size_t most_sets;    /* of the family */
-    bool thinned;        /* lists: remat_frontier_rules */
-} remat_search;
+    bool thinned;        /* lists: graph_frontier_rules */
+} graph_search;
 
-enum { REMAT_SEARCH_STEPS = 160 }; /* at most, with lean boundaries as many again */
+enum { GRAPH_SEARCH_STEPS = 160 }; /* at most, with lean boundaries as many again */
 
-remat_estimate remat_search_estimate(const remat_search *search, const remat_profile *profile);
+remat_estimate graph_search_estimate(const graph_search *search, const remat_profile *profile);
 
 /* As remat_solver.solve. */
-remat_status remat_search_solve(const remat_search *search, const remat_problem *problem,
+remat_status graph_search_solve(const graph_search *search, const remat_problem *problem,
                                 const remat_host *host, const remat_sink *sink, remat_error *error);
 
 /* Adds Chen's segments (chen_cuts.c) for a family of thresholds, every boundary of this kind. */
-remat_status remat_chen_add(graph_plans *plans, const remat_graph *graph, remat_boundary kind,
+remat_status graph_chen_add(graph_plans *plans, const graph_view *graph, graph_boundary kind,
                             const remat_host *host, remat_error *error);
 
 #endif

@@ -15,7 +15,7 @@
 /* ---- enumeration ---- */
 
 typedef struct walk {
-    const remat_order *order;
+    const graph_order *order;
     uint32_t n, words;
     uint64_t *bits, *ready;
     uint32_t *missing; /* by node: predecessors not in the set yet */
@@ -23,7 +23,7 @@ typedef struct walk {
     uint32_t depth, cursor;
 } walk;
 
-static bool walk_init(walk *w, const remat_order *order)
+static bool walk_init(walk *w, const graph_order *order)
 {
     uint32_t n = order->n, words = (n + 63) / 64;
     *w = (walk){.order = order, .n = n, .words = words};
@@ -36,7 +36,7 @@ static bool walk_init(walk *w, const remat_order *order)
     for (uint32_t v = 0; v < n; v++) {
         w->missing[v] = order->first_before[v + 1] - order->first_before[v];
         if (!w->missing[v])
-            remat_bit_set(w->ready, v);
+            graph_bit_set(w->ready, v);
     }
     return true;
 }
@@ -51,12 +51,12 @@ static void walk_clear(walk *w)
 
 static void walk_add(walk *w, uint32_t v)
 {
-    const remat_order *order = w->order;
-    remat_bit_set(w->bits, v);
-    remat_bit_clear(w->ready, v);
+    const graph_order *order = w->order;
+    graph_bit_set(w->bits, v);
+    graph_bit_clear(w->ready, v);
     for (uint32_t i = order->first_after[v]; i < order->first_after[v + 1]; i++)
         if (--w->missing[order->after[i]] == 0)
-            remat_bit_set(w->ready, order->after[i]);
+            graph_bit_set(w->ready, order->after[i]);
     w->stack[w->depth++] = v;
     w->cursor = v + 1;
 }
@@ -64,12 +64,12 @@ static void walk_add(walk *w, uint32_t v)
 static void walk_undo(walk *w)
 {
     uint32_t v = w->stack[--w->depth];
-    const remat_order *order = w->order;
+    const graph_order *order = w->order;
     for (uint32_t i = order->first_after[v]; i < order->first_after[v + 1]; i++)
         if (w->missing[order->after[i]]++ == 0)
-            remat_bit_clear(w->ready, order->after[i]);
-    remat_bit_clear(w->bits, v);
-    remat_bit_set(w->ready, v);
+            graph_bit_clear(w->ready, order->after[i]);
+    graph_bit_clear(w->bits, v);
+    graph_bit_set(w->ready, v);
     w->cursor = v + 1;
 }
 
@@ -77,7 +77,7 @@ static void walk_undo(walk *w)
 static bool walk_next(walk *w)
 {
     for (;;) {
-        uint32_t v = remat_bit_next(w->ready, w->n, w->cursor);
+        uint32_t v = graph_bit_next(w->ready, w->n, w->cursor);
         if (v < w->n) {
             walk_add(w, v);
             return true;
@@ -88,39 +88,39 @@ static bool walk_next(walk *w)
     }
 }
 
-size_t remat_sets_count(const remat_profile *profile, size_t limit)
+size_t graph_sets_count(const remat_profile *profile, size_t limit)
 {
-    remat_order order;
+    graph_order order;
     walk w = {0};
     size_t count = 1;
     if (profile->n_nodes >= limit) /* the prefixes alone are more */
         return limit + 1;
-    if (remat_order_init(&order, profile, NULL) || !walk_init(&w, &order))
+    if (graph_order_init(&order, profile, NULL) || !walk_init(&w, &order))
         count = SIZE_MAX;
     else
         while (count <= limit && walk_next(&w))
             count++;
     walk_clear(&w);
-    remat_order_clear(&order);
+    graph_order_clear(&order);
     return count;
 }
 
-size_t remat_sets_most(const remat_profile *profile, remat_lowerset_family family, size_t limit)
+size_t graph_sets_most(const remat_profile *profile, graph_lowerset_family family, size_t limit)
 {
     size_t n = profile->n_nodes;
-    if (family == REMAT_FAMILY_EXACT)
-        return remat_sets_count(profile, limit);
-    return family == REMAT_FAMILY_PAPER ? n + 2 : 3 * n + 2;
+    if (family == GRAPH_FAMILY_EXACT)
+        return graph_sets_count(profile, limit);
+    return family == GRAPH_FAMILY_PAPER ? n + 2 : 3 * n + 2;
 }
 
-uint64_t remat_sets_bytes(uint32_t n, size_t count)
+uint64_t graph_sets_bytes(uint32_t n, size_t count)
 {
     /* Twice the bit sets while they are sorted; a boundary has some nodes. */
     uint64_t words = (n + 63) / 64;
-    return count * (2 * words * sizeof(uint64_t) + sizeof(remat_set) + 64);
+    return count * (2 * words * sizeof(uint64_t) + sizeof(graph_set) + 64);
 }
 
-static remat_status add_all(remat_sets *sets, const remat_graph *graph, size_t most,
+static remat_status add_all(graph_sets *sets, const graph_view *graph, size_t most,
                             const remat_host *host, remat_error *error)
 {
     walk w;
@@ -140,20 +140,20 @@ static remat_status add_all(remat_sets *sets, const remat_graph *graph, size_t m
 
 /* ---- the pruned family ---- */
 
-static uint64_t *add_set(remat_sets *sets)
+static uint64_t *add_set(graph_sets *sets)
 {
     return sets->bits + sets->count++ * sets->words; /* zeroed when allocated */
 }
 
 /* The empty set and L^v for every v; L^loss is V. */
-static void add_ancestor_sets(remat_sets *sets, const remat_graph *graph)
+static void add_ancestor_sets(graph_sets *sets, const graph_view *graph)
 {
     (void)add_set(sets);
     const uint64_t *first = sets->bits + sets->count * sets->words;
     for (uint32_t v = 0; v < graph->n; v++) {
-        const remat_order *order = &graph->order;
+        const graph_order *order = &graph->order;
         uint64_t *set = add_set(sets);
-        remat_bit_set(set, v);
+        graph_bit_set(set, v);
         for (uint32_t i = order->first_before[v]; i < order->first_before[v + 1]; i++) {
             const uint64_t *input = first + (size_t)order->before[i] * sets->words;
             for (uint32_t w = 0; w < sets->words; w++)
@@ -164,7 +164,7 @@ static void add_ancestor_sets(remat_sets *sets, const remat_graph *graph)
 
 /* A topological order that finishes one branch before it begins the next: depth first from the
  * loss. */
-static remat_status order_by_depth(const remat_graph *graph, uint32_t *order)
+static remat_status order_by_depth(const graph_view *graph, uint32_t *order)
 {
     uint32_t n = graph->n, depth = 0, placed = 0;
     uint32_t *stack = calloc(n, sizeof *stack), *next = calloc(n, sizeof *next);
@@ -194,23 +194,23 @@ static remat_status order_by_depth(const remat_graph *graph, uint32_t *order)
     return enough ? REMAT_OK : REMAT_NO_MEMORY;
 }
 
-static void add_prefixes(remat_sets *sets, uint32_t n, const uint32_t *order)
+static void add_prefixes(graph_sets *sets, uint32_t n, const uint32_t *order)
 {
     const uint64_t *before = NULL;
     for (uint32_t i = 0; i < n; i++) {
         uint64_t *set = add_set(sets);
         if (before)
             memcpy(set, before, sets->words * sizeof *set);
-        remat_bit_set(set, order[i]);
+        graph_bit_set(set, order[i]);
         before = set;
     }
 }
 
-static remat_status add_pruned(remat_sets *sets, const remat_graph *graph,
-                               remat_lowerset_family family, remat_error *error)
+static remat_status add_pruned(graph_sets *sets, const graph_view *graph,
+                               graph_lowerset_family family, remat_error *error)
 {
     add_ancestor_sets(sets, graph);
-    if (family == REMAT_FAMILY_PAPER)
+    if (family == GRAPH_FAMILY_PAPER)
         return REMAT_OK;
     uint32_t *order = malloc(graph->n * sizeof *order);
     if (!order)
@@ -265,7 +265,7 @@ static sort_key key_of(const uint64_t *bits, uint32_t n, uint32_t words)
 }
 
 /* Sorts the sets, drops doubles and begins their records. */
-static remat_status sort_sets(remat_sets *sets, remat_error *error)
+static remat_status sort_sets(graph_sets *sets, remat_error *error)
 {
     sort_key *keys = malloc(sets->count * sizeof *keys);
     uint64_t *bits = malloc(sets->count * sets->words * sizeof *bits);
@@ -276,14 +276,14 @@ static remat_status sort_sets(remat_sets *sets, remat_error *error)
         return remat_fail_memory(error);
     }
     for (size_t i = 0; i < sets->count; i++)
-        keys[i] = key_of(remat_sets_bits(sets, i), sets->n, sets->words);
+        keys[i] = key_of(graph_sets_bits(sets, i), sets->n, sets->words);
     qsort(keys, sets->count, sizeof *keys, compare_keys);
     size_t kept = 0;
     for (size_t i = 0; i < sets->count; i++) {
         if (i > 0 && compare_bits(&keys[i - 1], &keys[i]) == 0)
             continue;
         memcpy(bits + kept * sets->words, keys[i].bits, sets->words * sizeof *bits);
-        sets->sets[kept++] = (remat_set){.level = keys[i].level, .size = keys[i].size};
+        sets->sets[kept++] = (graph_set){.level = keys[i].level, .size = keys[i].size};
     }
     free(keys);
     free(sets->bits);
@@ -295,7 +295,7 @@ static remat_status sort_sets(remat_sets *sets, remat_error *error)
 /* ---- boundaries and sums ---- */
 
 /* The last two terms of equation (2) for the set: its consumers outside and their other inputs. */
-static uint64_t leaving_bytes(const remat_graph *graph, const uint64_t *bits, const remat_set *set,
+static uint64_t leaving_bytes(const graph_view *graph, const uint64_t *bits, const graph_set *set,
                               const uint32_t *boundary, uint64_t *consumers, uint64_t *others)
 {
     const remat_profile *profile = graph->profile;
@@ -305,45 +305,45 @@ static uint64_t leaving_bytes(const remat_graph *graph, const uint64_t *bits, co
     for (uint32_t i = 0; i < set->n_boundary; i++) {
         const remat_node *node = &profile->nodes[boundary[i]];
         for (uint32_t c = 0; c < node->n_consumers; c++)
-            if (!remat_bit(bits, node->consumers[c]))
-                remat_bit_set(consumers, node->consumers[c]);
+            if (!graph_bit(bits, node->consumers[c]))
+                graph_bit_set(consumers, node->consumers[c]);
     }
-    for (uint32_t v = remat_bit_next(consumers, graph->n, 0); v < graph->n;
-         v = remat_bit_next(consumers, graph->n, v + 1)) {
+    for (uint32_t v = graph_bit_next(consumers, graph->n, 0); v < graph->n;
+         v = graph_bit_next(consumers, graph->n, v + 1)) {
         const remat_node *node = &profile->nodes[v];
         bytes += graph->kept[v];
         for (uint32_t i = 0; i < node->n_inputs; i++)
-            if (node->inputs[i] < graph->n && !remat_bit(bits, node->inputs[i]))
-                remat_bit_set(others, node->inputs[i]);
+            if (node->inputs[i] < graph->n && !graph_bit(bits, node->inputs[i]))
+                graph_bit_set(others, node->inputs[i]);
     }
-    for (uint32_t v = remat_bit_next(others, graph->n, 0); v < graph->n;
-         v = remat_bit_next(others, graph->n, v + 1))
+    for (uint32_t v = graph_bit_next(others, graph->n, 0); v < graph->n;
+         v = graph_bit_next(others, graph->n, v + 1))
         bytes += graph->kept[v];
     return bytes;
 }
 
 /* Sums over the members of one set; its boundary goes to the end of the list. */
-static void describe(const remat_graph *graph, const uint64_t *bits, remat_set *set,
+static void describe(const graph_view *graph, const uint64_t *bits, graph_set *set,
                      uint32_t *boundary)
 {
     uint32_t last = 0;
-    for (uint32_t v = remat_bit_next(bits, graph->n, 0); v < graph->n;
-         v = remat_bit_next(bits, graph->n, v + 1)) {
+    for (uint32_t v = graph_bit_next(bits, graph->n, 0); v < graph->n;
+         v = graph_bit_next(bits, graph->n, v + 1)) {
         const remat_node *node = &graph->profile->nodes[v];
         set->bytes += graph->kept[v] + graph->gradient[v];
         set->time += graph->time[v];
         last = v + 1;
         uint32_t c = node->n_consumers;
-        while (c > 0 && remat_bit(bits, node->consumers[c - 1]))
+        while (c > 0 && graph_bit(bits, node->consumers[c - 1]))
             c--;
         if (c == 0)
             continue;
         boundary[set->n_boundary++] = v;
-        for (int kind = 0; kind < REMAT_BOUNDARIES; kind++) {
+        for (int kind = 0; kind < GRAPH_BOUNDARIES; kind++) {
             set->boundary_cached[kind] += graph->cached[kind][v];
             set->boundary_spared[kind] += graph->spared[kind][v];
         }
-        if (graph->model == REMAT_MODEL_SAFE)
+        if (graph->model == GRAPH_MODEL_SAFE)
             set->entry += graph->gradient[v];
         if (set->far < node->consumers[node->n_consumers - 1] + 1)
             set->far = node->consumers[node->n_consumers - 1] + 1;
@@ -354,7 +354,7 @@ static void describe(const remat_graph *graph, const uint64_t *bits, remat_set *
         set->far = set->level + 1;
 }
 
-static remat_status describe_all(remat_sets *sets, const remat_graph *graph, const remat_host *host,
+static remat_status describe_all(graph_sets *sets, const graph_view *graph, const remat_host *host,
                                  remat_error *error)
 {
     uint64_t *scratch = calloc(2 * (size_t)sets->words, sizeof *scratch);
@@ -362,7 +362,7 @@ static remat_status describe_all(remat_sets *sets, const remat_graph *graph, con
     sets->boundary = malloc(capacity * sizeof *sets->boundary);
     remat_status status = scratch && sets->boundary ? REMAT_OK : remat_fail_memory(error);
     for (size_t i = 0; i < sets->count && !status; i++) {
-        remat_set *set = &sets->sets[i];
+        graph_set *set = &sets->sets[i];
         if (capacity - used < graph->n) {
             capacity = 2 * capacity;
             uint32_t *grown = realloc(sets->boundary, capacity * sizeof *grown);
@@ -373,9 +373,9 @@ static remat_status describe_all(remat_sets *sets, const remat_graph *graph, con
             sets->boundary = grown;
         }
         set->first = (uint32_t)used;
-        describe(graph, remat_sets_bits(sets, i), set, sets->boundary + used);
-        if (graph->model == REMAT_MODEL_EQUATION_2)
-            set->leave = leaving_bytes(graph, remat_sets_bits(sets, i), set, sets->boundary + used,
+        describe(graph, graph_sets_bits(sets, i), set, sets->boundary + used);
+        if (graph->model == GRAPH_MODEL_EQUATION_2)
+            set->leave = leaving_bytes(graph, graph_sets_bits(sets, i), set, sets->boundary + used,
                                        scratch, scratch + sets->words);
         used += set->n_boundary;
         if (i % 256 == 0 && remat_host_cancelled(host))
@@ -385,34 +385,34 @@ static remat_status describe_all(remat_sets *sets, const remat_graph *graph, con
     return status;
 }
 
-remat_status remat_sets_init(remat_sets *ret_sets, const remat_graph *graph,
-                             remat_lowerset_family family, size_t most, const remat_host *host,
+remat_status graph_sets_init(graph_sets *ret_sets, const graph_view *graph,
+                             graph_lowerset_family family, size_t most, const remat_host *host,
                              remat_error *error)
 {
-    remat_sets sets = {.n = graph->n, .words = graph->words};
-    if (most >= UINT32_MAX / REMAT_BOUNDARIES) /* see remat_step */
+    graph_sets sets = {.n = graph->n, .words = graph->words};
+    if (most >= UINT32_MAX / GRAPH_BOUNDARIES) /* see graph_step */
         return remat_fail(error, REMAT_TOO_LARGE, NULL, "%zu lower sets are too many", most);
     sets.bits = calloc(most * sets.words, sizeof *sets.bits);
     remat_status status = sets.bits ? REMAT_OK : remat_fail_memory(error);
     if (!status)
-        status = family == REMAT_FAMILY_EXACT ? add_all(&sets, graph, most, host, error)
+        status = family == GRAPH_FAMILY_EXACT ? add_all(&sets, graph, most, host, error)
                                               : add_pruned(&sets, graph, family, error);
     if (!status)
         status = sort_sets(&sets, error);
     if (!status)
         status = describe_all(&sets, graph, host, error);
     if (status) {
-        remat_sets_clear(&sets);
+        graph_sets_clear(&sets);
         return status;
     }
     *ret_sets = sets;
     return REMAT_OK;
 }
 
-void remat_sets_clear(remat_sets *sets)
+void graph_sets_clear(graph_sets *sets)
 {
     free(sets->bits);
     free(sets->sets);
     free(sets->boundary);
-    *sets = (remat_sets){0};
+    *sets = (graph_sets){0};
 }

@@ -8,12 +8,12 @@ static uint64_t larger(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-static bool branch_new(remat_arena *arena, uint32_t length, uint32_t width, remat_branch *b)
+static bool branch_new(remat_arena *arena, uint32_t length, uint32_t width, join_branch *b)
 {
     size_t n = (size_t)length + 1;
     uint64_t *bytes = remat_arena_array(arena, n, 6 * sizeof *bytes);
     double *times = remat_arena_array(arena, n, 2 * sizeof *times);
-    *b = (remat_branch){.length = length, .width = width};
+    *b = (join_branch){.length = length, .width = width};
     b->uses_output = remat_arena_array(arena, n, sizeof *b->uses_output);
     b->nodes = remat_arena_array(arena, n * width, sizeof *b->nodes);
     if (!bytes || !times || !b->uses_output || !b->nodes)
@@ -31,18 +31,18 @@ static bool branch_new(remat_arena *arena, uint32_t length, uint32_t width, rema
 
 /* ---- from the profile ---- */
 
-/* The node that feeds v, or REMAT_JOIN_NONE. */
+/* The node that feeds v, or JOIN_NONE. */
 static uint32_t node_before(const remat_profile *profile, uint32_t v)
 {
     for (uint32_t i = 0; i < profile->nodes[v].n_inputs; i++)
         if (profile->nodes[v].inputs[i] < profile->n_nodes)
             return profile->nodes[v].inputs[i];
-    return REMAT_JOIN_NONE;
+    return JOIN_NONE;
 }
 
 /* Bytes of graph inputs' gradients that start at the backward of each node: of those inputs that
  * one branch alone reads. The others are constant. */
-static void start_gradients(remat_join *join, const uint32_t *branch_of, uint64_t *starts)
+static void start_gradients(join_costs *join, const uint32_t *branch_of, uint64_t *starts)
 {
     const remat_profile *profile = join->profile;
     for (uint32_t k = 0; k < profile->n_inputs; k++) {
@@ -66,7 +66,7 @@ static bool forward_is_least(const remat_node *node)
     return node->saved_bytes > 0 || node->save_workspace_bytes >= node->forward_workspace_bytes;
 }
 
-static void fill_branch(const remat_profile *profile, const uint64_t *starts, remat_branch *b)
+static void fill_branch(const remat_profile *profile, const uint64_t *starts, join_branch *b)
 {
     uint64_t later = 0;
     b->plain = true;
@@ -94,15 +94,15 @@ static void fill_branch(const remat_profile *profile, const uint64_t *starts, re
     b->plain = b->plain && later <= b->held[b->length];
 }
 
-static bool add_branch(remat_join *join, uint32_t last, uint32_t *branch_of)
+static bool add_branch(join_costs *join, uint32_t last, uint32_t *branch_of)
 {
-    remat_branch *b = &join->branches[join->k];
+    join_branch *b = &join->branches[join->k];
     uint32_t length = 0;
-    for (uint32_t v = last; v != REMAT_JOIN_NONE; v = node_before(join->profile, v))
+    for (uint32_t v = last; v != JOIN_NONE; v = node_before(join->profile, v))
         length++;
     if (!branch_new(&join->arena, length, 1, b))
         return false;
-    for (uint32_t v = last; v != REMAT_JOIN_NONE; v = node_before(join->profile, v)) {
+    for (uint32_t v = last; v != JOIN_NONE; v = node_before(join->profile, v)) {
         b->nodes[--length] = v;
         branch_of[v] = join->k;
     }
@@ -110,7 +110,7 @@ static bool add_branch(remat_join *join, uint32_t last, uint32_t *branch_of)
     return true;
 }
 
-static void fill_loss(remat_join *join)
+static void fill_loss(join_costs *join)
 {
     const remat_node *loss = &join->profile->nodes[join->loss];
     join->loss_output = loss->output_bytes + loss->saved_bytes;
@@ -121,7 +121,7 @@ static void fill_loss(remat_join *join)
     join->loss_time = loss->forward_time + loss->backward_time;
 }
 
-static bool find_branches(remat_join *join)
+static bool find_branches(join_costs *join)
 {
     const remat_profile *profile = join->profile;
     const remat_node *loss = &profile->nodes[join->loss];
@@ -140,9 +140,9 @@ static bool find_branches(remat_join *join)
     return true;
 }
 
-remat_status remat_join_new(const remat_profile *profile, remat_join **ret_join, remat_error *error)
+remat_status join_new(const remat_profile *profile, join_costs **ret_join, remat_error *error)
 {
-    remat_join *join = calloc(1, sizeof *join);
+    join_costs *join = calloc(1, sizeof *join);
     if (!join)
         return remat_fail_memory(error);
     join->profile = profile;
@@ -150,14 +150,14 @@ remat_status remat_join_new(const remat_profile *profile, remat_join **ret_join,
     join->constant_bytes = profile->input_bytes;
     fill_loss(join);
     if (!find_branches(join)) {
-        remat_join_free(join);
+        join_free(join);
         return remat_fail_memory(error);
     }
     *ret_join = join;
     return REMAT_OK;
 }
 
-void remat_join_free(remat_join *join)
+void join_free(join_costs *join)
 {
     if (!join)
         return;
@@ -169,7 +169,7 @@ void remat_join_free(remat_join *join)
 
 /* Adds branch b as column a of the merged one; values further from the turn than its first are its
  * gradients at x_0 alone. */
-static void add_column(remat_branch *to, const remat_branch *b, uint32_t a)
+static void add_column(join_branch *to, const join_branch *b, uint32_t a)
 {
     uint32_t late = to->length - b->length;
     for (uint32_t i = 0; i <= to->length; i++) {
@@ -178,7 +178,7 @@ static void add_column(remat_branch *to, const remat_branch *b, uint32_t a)
         to->held[i] += b->held[own];
         if (i == to->length)
             continue;
-        to->nodes[(size_t)i * to->width + a] = i < late ? REMAT_JOIN_NONE : b->nodes[own];
+        to->nodes[(size_t)i * to->width + a] = i < late ? JOIN_NONE : b->nodes[own];
         if (i < late)
             continue;
         to->made[i] += b->made[own];
@@ -191,8 +191,8 @@ static void add_column(remat_branch *to, const remat_branch *b, uint32_t a)
     }
 }
 
-static bool merge_group(const remat_join *join, const uint32_t *group, uint32_t g,
-                        remat_arena *arena, remat_branch *to)
+static bool merge_group(const join_costs *join, const uint32_t *group, uint32_t g,
+                        remat_arena *arena, join_branch *to)
 {
     uint32_t width = 0, length = 0, a = 0;
     for (uint32_t j = 0; j < join->k; j++)
@@ -210,10 +210,10 @@ static bool merge_group(const remat_join *join, const uint32_t *group, uint32_t 
     return true;
 }
 
-remat_status remat_join_merge(const remat_join *join, const uint32_t *group, uint32_t n_groups,
-                              remat_join **ret_join, remat_error *error)
+remat_status join_merge(const join_costs *join, const uint32_t *group, uint32_t n_groups,
+                        join_costs **ret_join, remat_error *error)
 {
-    remat_join *merged = malloc(sizeof *merged);
+    join_costs *merged = malloc(sizeof *merged);
     if (!merged)
         return remat_fail_memory(error);
     *merged = *join;
@@ -225,7 +225,7 @@ remat_status remat_join_merge(const remat_join *join, const uint32_t *group, uin
     for (uint32_t g = 0; g < n_groups && done; g++)
         done = merge_group(join, group, g, &merged->arena, &merged->branches[g]);
     if (!done) {
-        remat_join_free(merged);
+        join_free(merged);
         return remat_fail_memory(error);
     }
     *ret_join = merged;
@@ -234,7 +234,7 @@ remat_status remat_join_merge(const remat_join *join, const uint32_t *group, uin
 
 /* ---- facts ---- */
 
-bool remat_join_exact(const remat_join *join)
+bool join_exact(const join_costs *join)
 {
     const remat_node *loss = &join->profile->nodes[join->loss];
     uint64_t backward = join->loss_kept + join->loss_backward;
@@ -263,12 +263,12 @@ static uint64_t divisor(uint64_t a, uint64_t b)
     return a;
 }
 
-uint64_t remat_join_unit(const remat_join *join)
+uint64_t join_unit(const join_costs *join)
 {
     uint64_t unit = divisor(join->loss_output, join->loss_forward);
     unit = divisor(divisor(unit, join->loss_kept), join->loss_backward);
     for (uint32_t j = 0; j < join->k; j++) {
-        const remat_branch *b = &join->branches[j];
+        const join_branch *b = &join->branches[j];
         for (uint32_t i = 0; i <= b->length; i++) {
             unit = divisor(divisor(unit, b->output[i]), b->held[i]);
             unit = divisor(divisor(unit, b->made[i]), b->saved[i]);
@@ -278,7 +278,7 @@ uint64_t remat_join_unit(const remat_join *join)
     return unit > 0 ? unit : 1;
 }
 
-remat_status remat_join_push_turn(const remat_join *join, remat_operations *operations)
+remat_status join_push_turn(const join_costs *join, remat_operations *operations)
 {
     const remat_node *loss = &join->profile->nodes[join->loss];
     remat_operation_kind first = loss->backward_uses_output ? REMAT_B : REMAT_D;
@@ -345,8 +345,8 @@ static void measure(const remat_profile *profile, const remat_operations *operat
     *ret_time = time;
 }
 
-remat_status remat_join_measure(const remat_profile *profile, const remat_operations *operations,
-                                uint64_t *ret_bytes, double *ret_time, remat_error *error)
+remat_status join_measure(const remat_profile *profile, const remat_operations *operations,
+                          uint64_t *ret_bytes, double *ret_time, remat_error *error)
 {
     bool *gradient = calloc((size_t)profile->n_nodes + profile->n_inputs, sizeof *gradient);
     bool *saved = calloc(profile->n_nodes, sizeof *saved);

@@ -11,10 +11,10 @@
 #include "core/arena.h"
 #include "remat/solver.h"
 
-#define REMAT_JOIN_NONE UINT32_MAX
+#define JOIN_NONE UINT32_MAX
 
 /* By step, except output and held: by value, 0 .. length. */
-typedef struct remat_branch {
+typedef struct join_branch {
     uint32_t length, width;
     uint64_t *output;            /* x_i */
     uint64_t *held;              /* gradients while that at x_i is alive: g_i and the gradients of
@@ -25,16 +25,16 @@ typedef struct remat_branch {
     uint64_t *save_workspace;    /* of the forward before B_i: A, or F where nothing is saved */
     double *forward, *backward;
     bool *uses_output;
-    uint32_t *nodes; /* [i * width + a]: node of the profile, or REMAT_JOIN_NONE */
+    uint32_t *nodes; /* [i * width + a]: node of the profile, or JOIN_NONE */
     bool plain;      /* all its backwards read inputs, none is in place, no output is read, nothing
                         saved, no A leaner than the F, equal sizes: a candidate for the exact
                         class */
-} remat_branch;
+} join_branch;
 
-typedef struct remat_join {
+typedef struct join_costs {
     const remat_profile *profile;
     uint32_t k;
-    remat_branch *branches;
+    join_branch *branches;
     uint64_t constant_bytes; /* graph inputs, and gradients of those that several branches read */
     bool shared_gradients;   /* the latter are not 0 */
     uint32_t loss;
@@ -44,31 +44,31 @@ typedef struct remat_join {
     uint64_t loss_forward, loss_backward; /* workspace; gradient and workspace */
     double loss_time;
     remat_arena arena;
-} remat_join;
+} join_costs;
 
 /* Every branch of the profile by itself. The caller frees. */
-remat_status remat_join_new(const remat_profile *profile, remat_join **ret_join,
-                            remat_error *error);
+remat_status join_new(const remat_profile *profile, join_costs **ret_join, remat_error *error);
 
-/* Branches with equal group[j] < n_groups become one; those of REMAT_JOIN_NONE are left out. Only of
- * what remat_join_new made, whose arrays the result does not share. */
-remat_status remat_join_merge(const remat_join *join, const uint32_t *group, uint32_t n_groups,
-                              remat_join **ret_join, remat_error *error);
-void remat_join_free(remat_join *join); /* accepts NULL */
+/* Branches with equal group[j] < n_groups become one; those of JOIN_NONE are left out. Only of
+ * what join_new made, whose arrays the result does not share. */
+remat_status join_merge(const join_costs *join, const uint32_t *group, uint32_t n_groups,
+                        join_costs **ret_join, remat_error *error);
+void join_free(join_costs *join); /* accepts NULL */
 
-/* Whether canonical schedules are optimal among all (the conditions are at the head of tables.c). */
-bool remat_join_exact(const remat_join *join);
+/* Whether canonical schedules are optimal among all (the conditions are at the head of
+ * tables.c). */
+bool join_exact(const join_costs *join);
 
 /* Greatest common divisor of all sizes; 1 when all are 0. */
-uint64_t remat_join_unit(const remat_join *join);
+uint64_t join_unit(const join_costs *join);
 
 /* Appends the forward and backward of the loss and the drop of its output. */
-remat_status remat_join_push_turn(const remat_join *join, remat_operations *operations);
+remat_status join_push_turn(const join_costs *join, remat_operations *operations);
 
-/* Bytes (constant ones included) and time of a list of F, A, B and D of outputs and saved values, in place
- * ignored.
+/* Bytes (constant ones included) and time of a list of F, A, B and D of outputs and saved values,
+ * in place ignored.
  * Survives any list of existing nodes. */
-remat_status remat_join_measure(const remat_profile *profile, const remat_operations *operations,
-                                uint64_t *ret_bytes, double *ret_time, remat_error *error);
+remat_status join_measure(const remat_profile *profile, const remat_operations *operations,
+                          uint64_t *ret_bytes, double *ret_time, remat_error *error);
 
 #endif

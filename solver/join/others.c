@@ -195,7 +195,7 @@ static remat_status trace_passed(void *context, size_t index, remat_operations *
         status = from->to->translates ? translate(profile, &traced, operations, error)
                                       : remat_liveness(profile, &traced, operations, error);
     if (!status)
-        status = remat_join_measure(profile, operations, &model->budget, &model->makespan, error);
+        status = join_measure(profile, operations, &model->budget, &model->makespan, error);
     model->tentative =
         profile->n_states > 0; /* branches in another order may see another version */
     remat_operations_clear(&traced);
@@ -253,14 +253,14 @@ static remat_status ask(const remat_solver *solver, const remat_problem *problem
     return status ? status : remat_sink_hold(sink, 0, error);
 }
 
-remat_status remat_join_offer_lower_sets(const remat_problem *problem, const remat_sink *sink,
-                                         const remat_host *host, remat_error *error)
+remat_status join_offer_lower_sets(const remat_problem *problem, const remat_sink *sink,
+                                   const remat_host *host, remat_error *error)
 {
     return ask(&remat_solver_lowerset_approx, problem, problem->profile, sink, host, error);
 }
 
-remat_status remat_join_offer_sequential(const remat_problem *problem, const remat_sink *sink,
-                                         const remat_host *host, remat_error *error)
+remat_status join_offer_sequential(const remat_problem *problem, const remat_sink *sink,
+                                   const remat_host *host, remat_error *error)
 {
     remat_profile *chain = NULL;
     remat_status status = sequentialise(problem->profile, &chain, error);
@@ -270,8 +270,8 @@ remat_status remat_join_offer_sequential(const remat_problem *problem, const rem
     return status;
 }
 
-remat_status remat_join_others_estimate(const remat_problem *problem, remat_estimate *ret_estimate,
-                                        remat_error *error)
+remat_status join_others_estimate(const remat_problem *problem, remat_estimate *ret_estimate,
+                                  remat_error *error)
 {
     remat_estimate sets, sequential;
     remat_profile *chain = NULL;

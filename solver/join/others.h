@@ -5,16 +5,16 @@
 #include "join/branches.h"
 
 /* The lists of lowerset-approx. */
-remat_status remat_join_offer_lower_sets(const remat_problem *problem, const remat_sink *sink,
-                                         const remat_host *host, remat_error *error);
+remat_status join_offer_lower_sets(const remat_problem *problem, const remat_sink *sink,
+                                   const remat_host *host, remat_error *error);
 
 /* The lists of rotor on the sequentialised join: the chain of the nodes in the order of the
  * profile, whose stage hands on every output that a later node reads. */
-remat_status remat_join_offer_sequential(const remat_problem *problem, const remat_sink *sink,
-                                         const remat_host *host, remat_error *error);
+remat_status join_offer_sequential(const remat_problem *problem, const remat_sink *sink,
+                                   const remat_host *host, remat_error *error);
 
 /* Of both, one after the other. */
-remat_status remat_join_others_estimate(const remat_problem *problem, remat_estimate *ret_estimate,
-                                        remat_error *error);
+remat_status join_others_estimate(const remat_problem *problem, remat_estimate *ret_estimate,
+                                  remat_error *error);
 
 #endif

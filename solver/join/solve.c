@@ -27,7 +27,7 @@ enum { EXACT_SLOTS = 1000, FIRST_SLOTS = 500, LEAST_SLOTS = 125, MAX_SLOTS_OPTIO
 
 static const char *const models[] = {"allocator", "pebble", NULL};
 
-const remat_option remat_join_options[REMAT_JOIN_OPTIONS] = {
+const remat_option join_options[JOIN_OPTIONS] = {
     {.name = "slots",
      .summary = "slots of memory; 0: exact bytes where that is cheap, else 500",
      .type = REMAT_OPTION_INTEGER,
@@ -43,9 +43,9 @@ const remat_option remat_join_options[REMAT_JOIN_OPTIONS] = {
 };
 
 typedef struct plan {
-    remat_join *fine;    /* a branch each */
-    remat_join *grouped; /* NULL: fine is what is solved */
-    remat_join_setting setting;
+    join_costs *fine;    /* a branch each */
+    join_costs *grouped; /* NULL: fine is what is solved */
+    join_setting setting;
     uint64_t bytes; /* that the slots span */
     bool exact_slots;
     bool whole; /* reaches what storing everything takes */
@@ -53,8 +53,8 @@ typedef struct plan {
 
 static void plan_clear(plan *p)
 {
-    remat_join_free(p->fine);
-    remat_join_free(p->grouped);
+    join_free(p->fine);
+    join_free(p->grouped);
     *p = (plan){0};
 }
 
@@ -65,7 +65,7 @@ static bool push_forward(const remat_profile *profile, uint32_t v, remat_operati
     return !remat_push(list, profile->nodes[v].saved_bytes ? REMAT_A : REMAT_F, v);
 }
 
-static bool store_branch_backward(const remat_branch *b, remat_operations *list)
+static bool store_branch_backward(const join_branch *b, remat_operations *list)
 {
     for (uint32_t i = b->length; i-- > 0;)
         if ((!b->uses_output[i] && remat_push(list, REMAT_D, b->nodes[i])) ||
@@ -76,25 +76,25 @@ static bool store_branch_backward(const remat_branch *b, remat_operations *list)
 }
 
 /* Every node once, each value dropped when its last backward is done. */
-static remat_status store_all(const remat_join *fine, remat_operations *list, remat_error *error)
+static remat_status store_all(const join_costs *fine, remat_operations *list, remat_error *error)
 {
     bool done = true;
     for (uint32_t j = 0; j < fine->k; j++)
         for (uint32_t i = 0; i < fine->branches[j].length && done; i++)
             done = push_forward(fine->profile, fine->branches[j].nodes[i], list);
-    done = done && !remat_join_push_turn(fine, list);
+    done = done && !join_push_turn(fine, list);
     for (uint32_t j = fine->k; j-- > 0 && done;)
         done = store_branch_backward(&fine->branches[j], list);
     return done ? REMAT_OK : remat_fail_memory(error);
 }
 
-static remat_status store_all_bytes(const remat_join *fine, uint64_t *ret_bytes, remat_error *error)
+static remat_status store_all_bytes(const join_costs *fine, uint64_t *ret_bytes, remat_error *error)
 {
     remat_operations list = {0};
     double time;
     remat_status status = store_all(fine, &list, error);
     if (!status)
-        status = remat_join_measure(fine->profile, &list, ret_bytes, &time, error);
+        status = join_measure(fine->profile, &list, ret_bytes, &time, error);
     remat_operations_clear(&list);
     return status;
 }
@@ -121,7 +121,7 @@ static remat_status choose_slots(const remat_problem *problem, plan *p, remat_er
     p->whole = reach >= (double)all;
     uint64_t most = p->whole ? all : (uint64_t)reach;
     uint64_t bytes = p->bytes = most > constant ? most - constant : 0;
-    uint64_t unit = remat_join_unit(p->fine);
+    uint64_t unit = join_unit(p->fine);
     uint32_t slots = given > 0 ? (uint32_t)given : EXACT_SLOTS;
     p->exact_slots = bytes / unit <= slots;
     if (p->exact_slots) {
@@ -130,14 +130,14 @@ static remat_status choose_slots(const remat_problem *problem, plan *p, remat_er
         slots = given > 0 ? (uint32_t)given : FIRST_SLOTS;
         unit = bytes / slots + (bytes % slots != 0);
     }
-    p->setting = (remat_join_setting){.unit = unit, .n_slots = slots, .round_up = true};
+    p->setting = (join_setting){.unit = unit, .n_slots = slots, .round_up = true};
     return REMAT_OK;
 }
 
-static bool fits(const remat_join *join, uint32_t n_slots)
+static bool fits(const join_costs *join, uint32_t n_slots)
 {
     double cells, updates;
-    remat_join_tables_size(join, &cells, &updates);
+    join_tables_size(join, &cells, &updates);
     return cells * (n_slots + 1.0) * sizeof(double) <= MOST_BYTES &&
            updates * (n_slots + 1.0) <= MOST_UPDATES;
 }
@@ -153,7 +153,7 @@ static void halve_slots(plan *p)
 /* ---- groups ---- */
 
 /* Joins the two shortest of the groups; group numbers stay dense. */
-static void merge_shortest(const remat_join *fine, uint32_t *group, uint32_t n_groups,
+static void merge_shortest(const join_costs *fine, uint32_t *group, uint32_t n_groups,
                            uint32_t *length)
 {
     memset(length, 0, n_groups * sizeof *length);
@@ -192,9 +192,9 @@ static remat_status merge_until_fits(plan *p, bool merged, remat_error *error)
     while (n > 1 && !status &&
            (merged || !fits(p->grouped ? p->grouped : p->fine, p->setting.n_slots))) {
         merge_shortest(p->fine, group, n--, group + p->fine->k);
-        remat_join_free(p->grouped);
+        join_free(p->grouped);
         p->grouped = NULL;
-        status = remat_join_merge(p->fine, group, n, &p->grouped, error);
+        status = join_merge(p->fine, group, n, &p->grouped, error);
     }
     free(group);
     return status;
@@ -202,7 +202,7 @@ static remat_status merge_until_fits(plan *p, bool merged, remat_error *error)
 
 static remat_status plan_new(const remat_problem *problem, bool merged, plan *p, remat_error *error)
 {
-    remat_status status = remat_join_new(problem->profile, &p->fine, error);
+    remat_status status = join_new(problem->profile, &p->fine, error);
     if (!status)
         status = choose_slots(problem, p, error);
     bool may_halve = problem->options.values[0] == 0 && p->fine && p->fine->k <= 3 && !merged;
@@ -215,30 +215,30 @@ static remat_status plan_new(const remat_problem *problem, bool merged, plan *p,
 /* ---- the bound ---- */
 
 /* Adds to bound what branch j, or the whole of join, takes at least beyond the loss. */
-static remat_status add_bound(const remat_join *join, remat_join_setting setting,
-                              const remat_host *host, double *bound, remat_error *error)
+static remat_status add_bound(const join_costs *join, join_setting setting, const remat_host *host,
+                              double *bound, remat_error *error)
 {
-    remat_join_tables *tables = NULL;
+    join_tables *tables = NULL;
     setting.round_up = false;
-    remat_status status = remat_join_tables_new(join, &setting, host, &tables, error);
+    remat_status status = join_tables_new(join, &setting, host, &tables, error);
     if (status)
         return status;
     for (size_t m = 0; m <= setting.n_slots; m++)
-        bound[m] += remat_join_tables_answer(tables)[m] - join->loss_time;
-    remat_join_tables_free(tables);
+        bound[m] += join_tables_answer(tables)[m] - join->loss_time;
+    join_tables_free(tables);
     return REMAT_OK;
 }
 
 static remat_status bound_branch(const plan *p, uint32_t j, uint32_t *group, const remat_host *host,
                                  double *bound, remat_error *error)
 {
-    remat_join *alone = NULL;
+    join_costs *alone = NULL;
     for (uint32_t i = 0; i < p->fine->k; i++)
-        group[i] = i == j ? 0 : REMAT_JOIN_NONE;
-    remat_status status = remat_join_merge(p->fine, group, 1, &alone, error);
+        group[i] = i == j ? 0 : JOIN_NONE;
+    remat_status status = join_merge(p->fine, group, 1, &alone, error);
     if (status)
         return status;
-    if (remat_join_exact(alone)) {
+    if (join_exact(alone)) {
         status = add_bound(alone, p->setting, host, bound, error);
     } else {
         double time = 0;
@@ -247,7 +247,7 @@ static remat_status bound_branch(const plan *p, uint32_t j, uint32_t *group, con
         for (size_t m = 0; m <= p->setting.n_slots; m++)
             bound[m] += time;
     }
-    remat_join_free(alone);
+    join_free(alone);
     return status;
 }
 
@@ -271,7 +271,7 @@ static remat_status find_bounds(const plan *p, const double *answer, const remat
     size_t n = (size_t)p->setting.n_slots + 1;
     uint32_t *group = calloc((size_t)p->fine->k + 1, sizeof *group);
     double *bound = malloc(n * sizeof *bound);
-    bool exact = !p->grouped && remat_join_exact(p->fine);
+    bool exact = !p->grouped && join_exact(p->fine);
     remat_status status = group && bound ? REMAT_OK : remat_fail_memory(error);
     for (size_t m = 0; m < n && !status; m++)
         bound[m] = answer && exact ? answer[m] : p->fine->loss_time;
@@ -289,7 +289,7 @@ static remat_status find_bounds(const plan *p, const double *answer, const remat
 /* ---- the lists ---- */
 
 typedef struct answers {
-    const remat_join_tables *tables;
+    const join_tables *tables;
     const remat_profile *profile;
     uint32_t *slots; /* where the answer changes */
     size_t count;
@@ -300,22 +300,22 @@ static remat_status measure(const remat_profile *profile, const remat_operations
 {
     ret_model->tentative =
         profile->n_states > 0; /* branches in another order may see another version */
-    return remat_join_measure(profile, list, &ret_model->budget, &ret_model->makespan, error);
+    return join_measure(profile, list, &ret_model->budget, &ret_model->makespan, error);
 }
 
 static remat_status trace(void *context, size_t index, remat_operations *operations,
                           remat_model *model, remat_error *error)
 {
     const answers *a = context;
-    remat_status status = remat_join_tables_trace(a->tables, a->slots[index], operations, error);
+    remat_status status = join_tables_trace(a->tables, a->slots[index], operations, error);
     return status ? status : measure(a->profile, operations, model, error);
 }
 
 /* A list for each slot where the answer changes. */
-static remat_status offer_answers(const remat_join *join, const remat_join_tables *tables,
+static remat_status offer_answers(const join_costs *join, const join_tables *tables,
                                   uint32_t n_slots, const remat_sink *sink, remat_error *error)
 {
-    const double *answer = remat_join_tables_answer(tables);
+    const double *answer = join_tables_answer(tables);
     answers a = {.tables = tables, .profile = join->profile};
     a.slots = malloc(((size_t)n_slots + 1) * sizeof *a.slots);
     if (!a.slots)
@@ -336,10 +336,10 @@ static remat_host quiet_host(const remat_host *host)
     return quiet;
 }
 
-static uint64_t tables_bytes(const remat_join *join, uint32_t n_slots)
+static uint64_t tables_bytes(const join_costs *join, uint32_t n_slots)
 {
     double cells, updates;
-    remat_join_tables_size(join, &cells, &updates);
+    join_tables_size(join, &cells, &updates);
     double bytes = cells * (n_slots + 1.0) * sizeof(double);
     return bytes < 1e18 ? (uint64_t)bytes : UINT64_C(1) << 60;
 }
@@ -347,19 +347,19 @@ static uint64_t tables_bytes(const remat_join *join, uint32_t n_slots)
 static remat_status solve_plan(const plan *p, bool bounded, const remat_sink *sink,
                                const remat_host *host, remat_error *error)
 {
-    const remat_join *join = p->grouped ? p->grouped : p->fine;
-    remat_join_tables *tables = NULL;
+    const join_costs *join = p->grouped ? p->grouped : p->fine;
+    join_tables *tables = NULL;
     const remat_host quiet = quiet_host(host);
     const bool by_answer = p->grouped == NULL && p->exact_slots;
     remat_status status = remat_sink_hold(sink, tables_bytes(join, p->setting.n_slots), error);
     if (!status)
-        status = remat_join_tables_new(join, &p->setting, host, &tables, error);
+        status = join_tables_new(join, &p->setting, host, &tables, error);
     if (status)
         return status;
     status = offer_answers(join, tables, p->setting.n_slots, sink, error);
     if (!status && bounded && by_answer)
-        status = find_bounds(p, remat_join_tables_answer(tables), sink, &quiet, error);
-    remat_join_tables_free(tables);
+        status = find_bounds(p, join_tables_answer(tables), sink, &quiet, error);
+    join_tables_free(tables);
     if (!status && bounded && !by_answer)
         status = find_bounds(p, NULL, sink, &quiet, error);
     return status ? status : remat_sink_hold(sink, 0, error);
@@ -394,9 +394,9 @@ static remat_status solve_merged(const remat_problem *problem, const remat_sink 
 static remat_status solve_others(const remat_problem *problem, const remat_sink *sink,
                                  const remat_host *host, remat_error *error)
 {
-    remat_status status = remat_join_offer_lower_sets(problem, sink, host, error);
+    remat_status status = join_offer_lower_sets(problem, sink, host, error);
     if (!status || status == REMAT_TOO_LARGE)
-        status = remat_join_offer_sequential(problem, sink, host, error);
+        status = join_offer_sequential(problem, sink, host, error);
     return status == REMAT_TOO_LARGE ? REMAT_OK : status;
 }
 
@@ -424,8 +424,8 @@ static remat_status solve_within(const remat_problem *problem, bool merged, cons
 
 /* Where nothing fits the largest budget, twice as much is tried until something does: an answer
  * that refuses says what would do. What is too large then changes nothing. */
-remat_status remat_join_solve(const remat_problem *problem, bool merged, const remat_host *host,
-                              const remat_sink *sink, remat_error *error)
+remat_status join_solve_tables(const remat_problem *problem, bool merged, const remat_host *host,
+                               const remat_sink *sink, remat_error *error)
 {
     remat_problem larger = *problem;
     const remat_host quiet = quiet_host(host);
@@ -444,19 +444,19 @@ remat_status remat_join_solve(const remat_problem *problem, bool merged, const r
     return status;
 }
 
-remat_status remat_join_estimate(const remat_problem *problem, bool merged,
-                                 remat_estimate *ret_estimate, remat_error *error)
+remat_status join_estimate_tables(const remat_problem *problem, bool merged,
+                                  remat_estimate *ret_estimate, remat_error *error)
 {
     plan p = {0};
     double cells = 0, updates = 0;
     remat_status status = plan_new(problem, merged, &p, error);
     if (!status)
-        remat_join_tables_size(p.grouped ? p.grouped : p.fine, &cells, &updates);
+        join_tables_size(p.grouped ? p.grouped : p.fine, &cells, &updates);
     double row = p.setting.n_slots + 1.0;
     double bytes = cells * row * sizeof(double) + 64.0 * problem->profile->n_nodes * row;
     remat_estimate others = {0};
     if (!status && !merged && p.fine->k > 1)
-        status = remat_join_others_estimate(problem, &others, error);
+        status = join_others_estimate(problem, &others, error);
     plan_clear(&p);
     if (status)
         return status;

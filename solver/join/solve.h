@@ -7,19 +7,19 @@
 
 /* The options of join; equiv-chain has the first alone. */
 enum {
-    REMAT_JOIN_OPTION_SLOTS,
-    REMAT_JOIN_OPTION_MODEL, /* 0: allocator, 1: pebble */
-    REMAT_JOIN_OPTION_KEEP,
-    REMAT_JOIN_OPTIONS
+    JOIN_OPTION_SLOTS,
+    JOIN_OPTION_MODEL, /* 0: allocator, 1: pebble */
+    JOIN_OPTION_KEEP,
+    JOIN_OPTIONS
 };
-extern const remat_option remat_join_options[REMAT_JOIN_OPTIONS];
+extern const remat_option join_options[JOIN_OPTIONS];
 extern const remat_solver remat_solver_join;
 
 /* merged: all branches as one (equiv-chain), and no bound but store-all. */
-remat_status remat_join_estimate(const remat_problem *problem, bool merged,
-                                 remat_estimate *ret_estimate, remat_error *error);
+remat_status join_estimate_tables(const remat_problem *problem, bool merged,
+                                  remat_estimate *ret_estimate, remat_error *error);
 /* As remat_solver.solve. */
-remat_status remat_join_solve(const remat_problem *problem, bool merged, const remat_host *host,
-                              const remat_sink *sink, remat_error *error);
+remat_status join_solve_tables(const remat_problem *problem, bool merged, const remat_host *host,
+                               const remat_sink *sink, remat_error *error);
 
 #endif

@@ -1,8 +1,8 @@
 /* Joins with measured costs: canonical schedules by dynamic programming over slots of memory. The
  * canonical shape is that of Beaumont, Herrmann, Pallez, Shilova, "Optimal Memory-aware
- * Backpropagation of Deep Join Networks" (RR-9273, 2019, Theorem 2: the branch that finishes last is
- * advanced first, in one run), the memory model that of the operations F, A, B and D: an output is
- * made beside its inputs, workspaces count, gradients have their own sizes.
+ * Backpropagation of Deep Join Networks" (RR-9273, 2019, Theorem 2: the branch that finishes last
+ * is advanced first, in one run), the memory model that of the operations F, A, B and D: an output
+ * is made beside its inputs, workspaces count, gradients have their own sizes.
  *
  * Below the turn, C(j,s,t,M,al): x_s, the gradient at x_t and, if al, x_t are there and counted in
  * M; do B_{t-1} .. B_s. With e = al ? x_t : 0 and G the gradients held:
@@ -27,10 +27,10 @@
  * stay to the end of the step.
  *
  * Exact: when, on every branch, all outputs have one size and all gradients another, that of x_0 is
- * no larger, nothing is saved, no backward reads its own output, no F takes more workspace than an A
- * and no forward more than the turn, canonical schedules are optimal among all. Otherwise they are a
- * heuristic: persistence of checkpoints, backward parts that do not overlap and the order of forwards
- * can each fail (tests/data/join_hetero_small.json has an instance of each).
+ * no larger, nothing is saved, no backward reads its own output, no F takes more workspace than an
+ * A and no forward more than the turn, canonical schedules are optimal among all. Otherwise they
+ * are a heuristic: persistence of checkpoints, backward parts that do not overlap and the order of
+ * forwards can each fail (tests/data/join_hetero_small.json has an instance of each).
  *
  * Sums are rounded together where they are compared together: with sizes rounded up a schedule's
  * bytes are at most its slots', with sizes rounded down no schedule is lost. */
@@ -44,7 +44,7 @@ static uint64_t larger(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-uint32_t remat_join_round(const remat_join_tables *t, uint64_t bytes)
+uint32_t join_round(const join_tables *t, uint64_t bytes)
 {
     uint64_t slots = bytes / t->setting.unit;
     slots += t->setting.round_up && bytes % t->setting.unit != 0;
@@ -53,85 +53,82 @@ uint32_t remat_join_round(const remat_join_tables *t, uint64_t bytes)
 
 /* ---- choices below the turn ---- */
 
-static size_t leaf_choice(const remat_join_tables *t, uint32_t j, uint32_t s, bool alive,
-                          remat_join_choice *choice)
+static size_t leaf_choice(const join_tables *t, uint32_t j, uint32_t s, bool alive,
+                          join_choice *choice)
 {
-    const remat_branch *b = &t->join->branches[j];
+    const join_branch *b = &t->join->branches[j];
     uint64_t before = b->output[s] + b->held[s + 1], output = b->output[s + 1];
     uint64_t backward = before + b->saved[s] + (b->uses_output[s] ? output : 0) + b->made[s];
-    *choice = (remat_join_choice){.branch = j};
+    *choice = (join_choice){.branch = j};
     if (b->saved[s] == 0 && (alive || !b->uses_output[s])) {
-        choice->kind = REMAT_JOIN_DIRECT;
+        choice->kind = JOIN_DIRECT;
         choice->cost = b->backward[s];
     } else {
-        choice->kind = REMAT_JOIN_REMAKE;
+        choice->kind = JOIN_REMAKE;
         choice->cost = b->forward[s] + b->backward[s];
         backward = larger(backward, before + output + b->saved[s] + b->save_workspace[s]);
     }
-    choice->need = remat_join_round(t, backward);
+    choice->need = join_round(t, backward);
     return 1;
 }
 
 /* Bytes of a run's step q beyond what stands beside it, while it started at s. */
-static uint64_t run_bytes(const remat_branch *b, uint32_t s, uint32_t q)
+static uint64_t run_bytes(const join_branch *b, uint32_t s, uint32_t q)
 {
     return (q > s ? b->output[q] : 0) + b->output[q + 1] + b->forward_workspace[q];
 }
 
-static void save_choice(const remat_join_tables *t, uint32_t j, uint32_t s, uint64_t beside,
-                        uint32_t kept, remat_join_choice *choice)
+static void save_choice(const join_tables *t, uint32_t j, uint32_t s, uint64_t beside,
+                        uint32_t kept, join_choice *choice)
 {
-    const remat_branch *b = &t->join->branches[j];
+    const join_branch *b = &t->join->branches[j];
     uint64_t both = b->output[s] + b->saved[s], output = b->output[s + 1];
-    uint32_t forward = remat_join_round(t, beside + output + b->saved[s] + b->save_workspace[s]);
+    uint32_t forward = join_round(t, beside + output + b->saved[s] + b->save_workspace[s]);
     uint32_t backward =
-        kept +
-        remat_join_round(t, both + b->held[s + 1] + (b->uses_output[s] ? output : 0) + b->made[s]);
-    *choice = (remat_join_choice){.kind = REMAT_JOIN_SAVE,
-                                  .branch = j,
-                                  .left_shift = remat_join_round(t, both),
-                                  .need = forward > backward ? forward : backward,
-                                  .cost = b->forward[s] + b->backward[s],
-                                  .flag = b->uses_output[s]};
+        kept + join_round(t, both + b->held[s + 1] + (b->uses_output[s] ? output : 0) + b->made[s]);
+    *choice = (join_choice){.kind = JOIN_SAVE,
+                            .branch = j,
+                            .left_shift = join_round(t, both),
+                            .need = forward > backward ? forward : backward,
+                            .cost = b->forward[s] + b->backward[s],
+                            .flag = b->uses_output[s]};
 }
 
-size_t remat_join_chain_choices(const remat_join_tables *t, uint32_t j, uint32_t s, uint32_t end,
-                                bool alive, remat_join_choice *choices)
+size_t join_chain_choices(const join_tables *t, uint32_t j, uint32_t s, uint32_t end, bool alive,
+                          join_choice *choices)
 {
-    const remat_branch *b = &t->join->branches[j];
+    const join_branch *b = &t->join->branches[j];
     if (end == s + 1)
         return leaf_choice(t, j, s, alive, choices);
     uint64_t beside = b->output[s] + b->held[end] + (alive ? b->output[end] : 0), run = 0;
-    uint32_t shift = remat_join_round(t, b->output[s]);
+    uint32_t shift = join_round(t, b->output[s]);
     double cost = 0;
     size_t n = 0;
     if (alive)
-        choices[n++] = (remat_join_choice){.kind = REMAT_JOIN_DROP,
-                                           .branch = j,
-                                           .left = remat_join_chain_row(t, j, s, end, false)};
+        choices[n++] = (join_choice){
+            .kind = JOIN_DROP, .branch = j, .left = join_chain_row(t, j, s, end, false)};
     for (uint32_t i = s + 1; i < end; i++) {
         run = larger(run, run_bytes(b, s, i - 1));
         cost += b->forward[i - 1];
-        choices[n++] =
-            (remat_join_choice){.kind = REMAT_JOIN_KEEP,
-                                .branch = j,
-                                .step = i,
-                                .left = remat_join_chain_row(t, j, i, end, alive),
-                                .left_shift = shift,
-                                .right = remat_join_chain_row(t, j, s, i, b->uses_output[i - 1]),
-                                .need = remat_join_round(t, beside + run),
-                                .cost = cost};
+        choices[n++] = (join_choice){.kind = JOIN_KEEP,
+                                     .branch = j,
+                                     .step = i,
+                                     .left = join_chain_row(t, j, i, end, alive),
+                                     .left_shift = shift,
+                                     .right = join_chain_row(t, j, s, i, b->uses_output[i - 1]),
+                                     .need = join_round(t, beside + run),
+                                     .cost = cost};
     }
     if (b->saved[s] > 0) {
         save_choice(t, j, s, beside, 0, &choices[n]);
-        choices[n++].left = remat_join_chain_row(t, j, s + 1, end, alive);
+        choices[n++].left = join_chain_row(t, j, s + 1, end, alive);
     }
     return n;
 }
 
 /* ---- choices of the join ---- */
 
-static uint64_t current_bytes(const remat_join_tables *t, const remat_join_state *state)
+static uint64_t current_bytes(const join_tables *t, const join_state *state)
 {
     uint64_t bytes = 0;
     for (uint32_t j = 0; j < t->join->k; j++)
@@ -139,36 +136,35 @@ static uint64_t current_bytes(const remat_join_tables *t, const remat_join_state
     return bytes;
 }
 
-uint32_t remat_join_kept(const remat_join_tables *t, const remat_join_state *state, uint32_t m)
+uint32_t join_kept(const join_tables *t, const join_state *state, uint32_t m)
 {
     uint64_t bytes = 0;
     for (uint32_t j = 0; j < t->join->k; j++) {
-        const remat_branch *b = &t->join->branches[j];
+        const join_branch *b = &t->join->branches[j];
         if (j != m)
             bytes +=
                 b->held[state->position[j]] + (state->phi[j] ? b->output[state->position[j]] : 0);
     }
-    return remat_join_round(t, bytes);
+    return join_round(t, bytes);
 }
 
-static size_t turn_choice(const remat_join_tables *t, const remat_join_state *state,
-                          remat_join_choice *choice)
+static size_t turn_choice(const join_tables *t, const join_state *state, join_choice *choice)
 {
-    const remat_join *join = t->join;
+    const join_costs *join = t->join;
     uint64_t backward = join->loss_kept + join->loss_backward;
     for (uint32_t j = 0; j < join->k; j++)
         backward += join->branches[j].held[join->branches[j].length];
     uint64_t forward = join->loss_output + join->loss_forward;
-    *choice = (remat_join_choice){
-        .kind = REMAT_JOIN_TURN,
-        .need = remat_join_round(t, current_bytes(t, state) + larger(forward, backward)),
-        .cost = join->loss_time};
+    *choice =
+        (join_choice){.kind = JOIN_TURN,
+                      .need = join_round(t, current_bytes(t, state) + larger(forward, backward)),
+                      .cost = join->loss_time};
     return 1;
 }
 
 /* The row after branch m moved i steps on, with phi. */
-static const double *moved_row(const remat_join_tables *t, const remat_join_state *state,
-                               uint32_t m, uint32_t i, bool phi)
+static const double *moved_row(const join_tables *t, const join_state *state, uint32_t m,
+                               uint32_t i, bool phi)
 {
     size_t index = state->index + i * t->stride[m];
     if (state->phi[m])
@@ -178,12 +174,12 @@ static const double *moved_row(const remat_join_tables *t, const remat_join_stat
     return t->states + index * t->row;
 }
 
-static size_t branch_choices(const remat_join_tables *t, const remat_join_state *state, uint32_t m,
-                             uint64_t current, remat_join_choice *choices)
+static size_t branch_choices(const join_tables *t, const join_state *state, uint32_t m,
+                             uint64_t current, join_choice *choices)
 {
-    const remat_branch *b = &t->join->branches[m];
-    uint32_t s = state->position[m], kept = remat_join_kept(t, state, m);
-    uint32_t shift = remat_join_round(t, b->output[s]);
+    const join_branch *b = &t->join->branches[m];
+    uint32_t s = state->position[m], kept = join_kept(t, state, m);
+    uint32_t shift = join_round(t, b->output[s]);
     uint64_t run = 0;
     double cost = 0;
     size_t n = 0;
@@ -191,16 +187,16 @@ static size_t branch_choices(const remat_join_tables *t, const remat_join_state 
         run = larger(run, run_bytes(b, s, i - 1));
         cost += b->forward[i - 1];
         for (uint32_t f = 0; f <= b->uses_output[i - 1]; f++)
-            choices[n++] = (remat_join_choice){.kind = REMAT_JOIN_KEEP,
-                                               .branch = m,
-                                               .step = i,
-                                               .flag = f,
-                                               .left = moved_row(t, state, m, i - s, f),
-                                               .left_shift = shift,
-                                               .right = remat_join_chain_row(t, m, s, i, f),
-                                               .right_shift = kept,
-                                               .need = remat_join_round(t, current + run),
-                                               .cost = cost};
+            choices[n++] = (join_choice){.kind = JOIN_KEEP,
+                                         .branch = m,
+                                         .step = i,
+                                         .flag = f,
+                                         .left = moved_row(t, state, m, i - s, f),
+                                         .left_shift = shift,
+                                         .right = join_chain_row(t, m, s, i, f),
+                                         .right_shift = kept,
+                                         .need = join_round(t, current + run),
+                                         .cost = cost};
     }
     if (s < b->length && b->saved[s] > 0) {
         save_choice(t, m, s, current, kept, &choices[n]);
@@ -209,8 +205,7 @@ static size_t branch_choices(const remat_join_tables *t, const remat_join_state 
     return n;
 }
 
-size_t remat_join_state_choices(const remat_join_tables *t, const remat_join_state *state,
-                                remat_join_choice *choices)
+size_t join_state_choices(const join_tables *t, const join_state *state, join_choice *choices)
 {
     size_t n = 0;
     uint64_t current = current_bytes(t, state);
@@ -221,7 +216,7 @@ size_t remat_join_state_choices(const remat_join_tables *t, const remat_join_sta
 
 /* ---- size ---- */
 
-static size_t flags_of(const remat_branch *b)
+static size_t flags_of(const join_branch *b)
 {
     for (uint32_t i = 0; i < b->length; i++)
         if (b->uses_output[i])
@@ -229,11 +224,11 @@ static size_t flags_of(const remat_branch *b)
     return 1;
 }
 
-void remat_join_tables_size(const remat_join *join, double *ret_cells, double *ret_updates)
+void join_tables_size(const join_costs *join, double *ret_cells, double *ret_updates)
 {
     double states = 1, choices = 1, cells = 0, updates = 0;
     for (uint32_t j = 0; j < join->k; j++) {
-        const remat_branch *b = &join->branches[j];
+        const join_branch *b = &join->branches[j];
         double l = b->length, flags = (double)flags_of(b);
         cells += l * (l + 1) / 2 * flags;
         updates += l * l * l / 6 * flags;
@@ -247,7 +242,7 @@ void remat_join_tables_size(const remat_join *join, double *ret_cells, double *r
 /* ---- filling ---- */
 
 static inline __attribute__((always_inline)) void add_choice(double *restrict row, size_t length,
-                                                             const remat_join_choice *c)
+                                                             const join_choice *c)
 {
     uint32_t from = c->need;
     from = c->left_shift > from ? c->left_shift : from;
@@ -274,7 +269,7 @@ static inline __attribute__((always_inline)) void add_choice(double *restrict ro
             row[m] = cost < row[m] ? cost : row[m];
 }
 
-static void fill_plain(double *row, size_t length, const remat_join_choice *choices, size_t n)
+static void fill_plain(double *row, size_t length, const join_choice *choices, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         add_choice(row, length, &choices[i]);
@@ -282,14 +277,14 @@ static void fill_plain(double *row, size_t length, const remat_join_choice *choi
 
 #ifdef __x86_64__
 __attribute__((target("avx2"))) static void fill_avx2(double *row, size_t length,
-                                                      const remat_join_choice *choices, size_t n)
+                                                      const join_choice *choices, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         add_choice(row, length, &choices[i]);
 }
 #endif
 
-void remat_join_fill(double *row, size_t length, const remat_join_choice *choices, size_t n)
+void join_fill(double *row, size_t length, const join_choice *choices, size_t n)
 {
     for (size_t m = 0; m < length; m++)
         row[m] = INFINITY;
@@ -303,10 +298,10 @@ void remat_join_fill(double *row, size_t length, const remat_join_choice *choice
 }
 
 typedef struct filling {
-    remat_join_tables *tables;
+    join_tables *tables;
     const remat_host *host;
-    remat_join_choice *choices; /* by worker */
-    uint32_t *positions;        /* by worker */
+    join_choice *choices; /* by worker */
+    uint32_t *positions;  /* by worker */
     bool *phi;
     uint32_t branch, distance; /* of the diagonal at hand */
     const size_t *order;       /* positions by their sum, largest first */
@@ -316,20 +311,20 @@ typedef struct filling {
 static void fill_chain(void *context, size_t index, unsigned worker)
 {
     filling *f = context;
-    remat_join_tables *t = f->tables;
-    const remat_branch *b = &t->join->branches[f->branch];
-    remat_join_choice *choices = f->choices + worker * t->most_choices;
+    join_tables *t = f->tables;
+    const join_branch *b = &t->join->branches[f->branch];
+    join_choice *choices = f->choices + worker * t->most_choices;
     uint32_t s = (uint32_t)index, end = s + f->distance;
     if (remat_host_cancelled(f->host))
         return;
     for (unsigned alive = 0; alive <= b->uses_output[end - 1]; alive++) {
-        size_t n = remat_join_chain_choices(t, f->branch, s, end, alive, choices);
-        remat_join_fill(remat_join_chain_row(t, f->branch, s, end, alive), t->row, choices, n);
+        size_t n = join_chain_choices(t, f->branch, s, end, alive, choices);
+        join_fill(join_chain_row(t, f->branch, s, end, alive), t->row, choices, n);
     }
 }
 
 /* Sets the flags of phi number bits; false where a flag has no meaning. */
-static bool set_phi(const remat_join_tables *t, size_t bits, remat_join_state *state)
+static bool set_phi(const join_tables *t, size_t bits, join_state *state)
 {
     for (uint32_t j = 0; j < t->join->k; j++) {
         uint32_t p = state->position[j];
@@ -343,10 +338,10 @@ static bool set_phi(const remat_join_tables *t, size_t bits, remat_join_state *s
 static void fill_position(void *context, size_t index, unsigned worker)
 {
     filling *f = context;
-    remat_join_tables *t = f->tables;
-    remat_join_choice *choices = f->choices + worker * t->most_choices;
-    remat_join_state state = {.position = f->positions + worker * (size_t)t->join->k,
-                              .phi = f->phi + worker * (size_t)t->join->k};
+    join_tables *t = f->tables;
+    join_choice *choices = f->choices + worker * t->most_choices;
+    join_state state = {.position = f->positions + worker * (size_t)t->join->k,
+                        .phi = f->phi + worker * (size_t)t->join->k};
     size_t position = f->order[f->first + index];
     for (uint32_t j = 0; j < t->join->k; j++)
         state.position[j] =
@@ -357,12 +352,12 @@ static void fill_position(void *context, size_t index, unsigned worker)
         if (!set_phi(t, bits, &state))
             continue;
         state.index = position * t->n_phi + bits;
-        size_t n = remat_join_state_choices(t, &state, choices);
-        remat_join_fill(t->states + state.index * t->row, t->row, choices, n);
+        size_t n = join_state_choices(t, &state, choices);
+        join_fill(t->states + state.index * t->row, t->row, choices, n);
     }
 }
 
-static uint32_t sum_of(const remat_join_tables *t, size_t position)
+static uint32_t sum_of(const join_tables *t, size_t position)
 {
     uint32_t sum = 0;
     for (uint32_t j = 0; j < t->join->k; j++)
@@ -371,8 +366,7 @@ static uint32_t sum_of(const remat_join_tables *t, size_t position)
 }
 
 /* starts[s]: where the positions of sum `most - s` begin in order. */
-static void order_positions(const remat_join_tables *t, uint32_t most, size_t *order,
-                            size_t *starts)
+static void order_positions(const join_tables *t, uint32_t most, size_t *order, size_t *starts)
 {
     for (size_t p = 0; p < t->n_positions; p++)
         starts[most - sum_of(t, p) + 1]++;
@@ -387,7 +381,7 @@ static void order_positions(const remat_join_tables *t, uint32_t most, size_t *o
 
 static remat_status fill_tables(filling *f, remat_arena *arena, remat_error *error)
 {
-    remat_join_tables *t = f->tables;
+    join_tables *t = f->tables;
     uint32_t most = 0;
     for (f->branch = 0; f->branch < t->join->k; f->branch++) {
         uint32_t length = t->join->branches[f->branch].length;
@@ -414,7 +408,7 @@ static remat_status fill_tables(filling *f, remat_arena *arena, remat_error *err
     return REMAT_OK;
 }
 
-static remat_status fill(remat_join_tables *t, const remat_host *host, remat_error *error)
+static remat_status fill(join_tables *t, const remat_host *host, remat_error *error)
 {
     remat_arena arena = {0};
     size_t workers = remat_host_workers(host);
@@ -430,7 +424,7 @@ static remat_status fill(remat_join_tables *t, const remat_host *host, remat_err
 
 /* ---- the tables ---- */
 
-void remat_join_tables_free(remat_join_tables *t)
+void join_tables_free(join_tables *t)
 {
     if (!t)
         return;
@@ -444,7 +438,7 @@ void remat_join_tables_free(remat_join_tables *t)
     free(t);
 }
 
-static void number_states(remat_join_tables *t)
+static void number_states(join_tables *t)
 {
     t->n_phi = t->n_positions = 1;
     for (uint32_t j = 0; j < t->join->k; j++) {
@@ -460,7 +454,7 @@ static void number_states(remat_join_tables *t)
     }
 }
 
-static bool allocate(remat_join_tables *t)
+static bool allocate(join_tables *t)
 {
     size_t k = t->join->k;
     t->chains = calloc(k + 1, sizeof *t->chains);
@@ -480,12 +474,11 @@ static bool allocate(remat_join_tables *t)
     return t->states != NULL;
 }
 
-remat_status remat_join_tables_new(const remat_join *join, const remat_join_setting *setting,
-                                   const remat_host *host, remat_join_tables **ret_tables,
-                                   remat_error *error)
+remat_status join_tables_new(const join_costs *join, const join_setting *setting,
+                             const remat_host *host, join_tables **ret_tables, remat_error *error)
 {
     double cells, updates, limit = 1e12;
-    remat_join_tables_size(join, &cells, &updates);
+    join_tables_size(join, &cells, &updates);
     double bytes = cells * (setting->n_slots + 1.0) * sizeof(double);
     if (host && host->memory_limit && (double)host->memory_limit < limit)
         limit = (double)host->memory_limit;
@@ -493,7 +486,7 @@ remat_status remat_join_tables_new(const remat_join *join, const remat_join_sett
         return remat_fail(error, REMAT_TOO_LARGE, NULL,
                           "the tables of this join would take %.3g bytes; the limit is %.3g", bytes,
                           limit);
-    remat_join_tables *t = calloc(1, sizeof *t);
+    join_tables *t = calloc(1, sizeof *t);
     if (!t)
         return remat_fail_memory(error);
     t->join = join;
@@ -501,14 +494,14 @@ remat_status remat_join_tables_new(const remat_join *join, const remat_join_sett
     t->row = (size_t)setting->n_slots + 1;
     remat_status status = allocate(t) ? fill(t, host, error) : remat_fail_memory(error);
     if (status) {
-        remat_join_tables_free(t);
+        join_tables_free(t);
         return status;
     }
     *ret_tables = t;
     return REMAT_OK;
 }
 
-const double *remat_join_tables_answer(const remat_join_tables *t)
+const double *join_tables_answer(const join_tables *t)
 {
     return t->states;
 }

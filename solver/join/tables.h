@@ -5,28 +5,27 @@
 
 #include "join/branches.h"
 
-typedef struct remat_join_setting {
+typedef struct join_setting {
     uint64_t unit;    /* bytes of a slot */
     uint32_t n_slots; /* beyond the constant bytes */
     bool round_up;    /* sizes: up for schedules, down for a bound from below */
-} remat_join_setting;
+} join_setting;
 
-typedef struct remat_join_tables remat_join_tables;
+typedef struct join_tables join_tables;
 
 /* Cells of the tables per slot, and inner updates per slot. */
-void remat_join_tables_size(const remat_join *join, double *ret_cells, double *ret_updates);
+void join_tables_size(const join_costs *join, double *ret_cells, double *ret_updates);
 
 /* join must outlive the tables. The caller frees. */
-remat_status remat_join_tables_new(const remat_join *join, const remat_join_setting *setting,
-                                   const remat_host *host, remat_join_tables **ret_tables,
-                                   remat_error *error);
-void remat_join_tables_free(remat_join_tables *tables); /* accepts NULL */
+remat_status join_tables_new(const join_costs *join, const join_setting *setting,
+                             const remat_host *host, join_tables **ret_tables, remat_error *error);
+void join_tables_free(join_tables *tables); /* accepts NULL */
 
 /* Least time of the whole step for 0 .. n_slots slots; INFINITY where there is none. */
-const double *remat_join_tables_answer(const remat_join_tables *tables);
+const double *join_tables_answer(const join_tables *tables);
 
 /* Appends the schedule of a slot whose answer is finite. */
-remat_status remat_join_tables_trace(const remat_join_tables *tables, uint32_t slot,
-                                     remat_operations *operations, remat_error *error);
+remat_status join_tables_trace(const join_tables *tables, uint32_t slot,
+                               remat_operations *operations, remat_error *error);
 
 #endif

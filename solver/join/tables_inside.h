@@ -6,28 +6,21 @@
 
 #include "join/tables.h"
 
-enum {
-    REMAT_JOIN_TURN,
-    REMAT_JOIN_DIRECT,
-    REMAT_JOIN_REMAKE,
-    REMAT_JOIN_DROP,
-    REMAT_JOIN_KEEP,
-    REMAT_JOIN_SAVE
-};
+enum { JOIN_TURN, JOIN_DIRECT, JOIN_REMAKE, JOIN_DROP, JOIN_KEEP, JOIN_SAVE };
 
-typedef struct remat_join_choice {
+typedef struct join_choice {
     const double *left, *right; /* NULL: nothing */
     uint32_t left_shift, right_shift, need;
     double cost;
     uint32_t kind, branch, step; /* step: i of KEEP */
     bool flag;                   /* f of KEEP at the join; phi of SAVE */
-} remat_join_choice;
+} join_choice;
 
-struct remat_join_tables {
-    const remat_join *join;
-    remat_join_setting setting;
+struct join_tables {
+    const join_costs *join;
+    join_setting setting;
     size_t row;         /* cells of a row: n_slots + 1 */
-    double **chains;    /* by branch: rows of C, see remat_join_chain_row */
+    double **chains;    /* by branch: rows of C, see join_chain_row */
     size_t *flags;      /* by branch: 2 when some output is used, else 1 */
     double *states;     /* rows of T */
     size_t *stride;     /* by branch: of a step in the number of a position */
@@ -37,33 +30,31 @@ struct remat_join_tables {
 };
 
 /* Where everything of a branch is: the state of T being solved. */
-typedef struct remat_join_state {
+typedef struct join_state {
     uint32_t *position; /* by branch */
     bool *phi;
     size_t index; /* of the row */
-} remat_join_state;
+} join_state;
 
-static inline double *remat_join_chain_row(const remat_join_tables *t, uint32_t branch, uint32_t s,
-                                           uint32_t end, bool alive)
+static inline double *join_chain_row(const join_tables *t, uint32_t branch, uint32_t s,
+                                     uint32_t end, bool alive)
 {
     size_t pair = (size_t)end * (end - 1) / 2 + s;
     size_t cell = pair * t->flags[branch] + (t->flags[branch] == 2 && alive);
     return t->chains[branch] + cell * t->row;
 }
 
-size_t remat_join_chain_choices(const remat_join_tables *tables, uint32_t branch, uint32_t s,
-                                uint32_t end, bool alive, remat_join_choice *choices);
-size_t remat_join_state_choices(const remat_join_tables *tables, const remat_join_state *state,
-                                remat_join_choice *choices);
+size_t join_chain_choices(const join_tables *tables, uint32_t branch, uint32_t s, uint32_t end,
+                          bool alive, join_choice *choices);
+size_t join_state_choices(const join_tables *tables, const join_state *state, join_choice *choices);
 
 /* Slots for what the other branches leave: of their gradients and of the values with phi. */
-uint32_t remat_join_kept(const remat_join_tables *tables, const remat_join_state *state,
-                         uint32_t branch);
+uint32_t join_kept(const join_tables *tables, const join_state *state, uint32_t branch);
 
 /* Bytes in slots, as the setting rounds; more than all slots is one past them. */
-uint32_t remat_join_round(const remat_join_tables *tables, uint64_t bytes);
+uint32_t join_round(const join_tables *tables, uint64_t bytes);
 
 /* row[M] = min over the choices, for all M. */
-void remat_join_fill(double *row, size_t length, const remat_join_choice *choices, size_t n);
+void join_fill(double *row, size_t length, const join_choice *choices, size_t n);
 
 #endif

@@ -6,10 +6,10 @@
 #include <stdlib.h>
 
 typedef struct tracing {
-    const remat_join_tables *tables;
-    const remat_join *join;
+    const join_tables *tables;
+    const join_costs *join;
     remat_operations *operations;
-    remat_join_choice *choices;
+    join_choice *choices;
     bool failed; /* no memory */
     bool broken; /* no choice where there should be one */
 } tracing;
@@ -18,10 +18,10 @@ typedef struct tracing {
 
 static void emit(tracing *t, remat_operation_kind kind, uint32_t j, uint32_t step)
 {
-    const remat_branch *b = &t->join->branches[j];
+    const join_branch *b = &t->join->branches[j];
     for (uint32_t a = 0; a < b->width; a++) {
         uint32_t v = b->nodes[(size_t)step * b->width + a];
-        if (v == REMAT_JOIN_NONE)
+        if (v == JOIN_NONE)
             continue;
         bool plain = kind == REMAT_A && t->join->profile->nodes[v].saved_bytes == 0;
         if (remat_push(t->operations, plain ? REMAT_F : kind, v))
@@ -57,7 +57,7 @@ static void backward(tracing *t, uint32_t j, uint32_t s, bool alive)
 
 /* ---- choosing ---- */
 
-static double value_at(const remat_join_choice *c, uint32_t slot)
+static double value_at(const join_choice *c, uint32_t slot)
 {
     if (slot < c->need || slot < c->left_shift || slot < c->right_shift)
         return INFINITY;
@@ -67,7 +67,7 @@ static double value_at(const remat_join_choice *c, uint32_t slot)
     return value + c->cost;
 }
 
-static remat_join_choice best_of(tracing *t, size_t n, uint32_t slot)
+static join_choice best_of(tracing *t, size_t n, uint32_t slot)
 {
     size_t best = 0;
     for (size_t i = 1; i < n; i++)
@@ -80,9 +80,9 @@ static remat_join_choice best_of(tracing *t, size_t n, uint32_t slot)
 
 /* ---- below the turn ---- */
 
-static void trace_leaf(tracing *t, const remat_join_choice *c, uint32_t s, bool alive)
+static void trace_leaf(tracing *t, const join_choice *c, uint32_t s, bool alive)
 {
-    if (c->kind == REMAT_JOIN_REMAKE) {
+    if (c->kind == JOIN_REMAKE) {
         if (alive)
             drop(t, c->branch, s + 1);
         emit(t, REMAT_A, c->branch, s);
@@ -94,22 +94,22 @@ static void trace_leaf(tracing *t, const remat_join_choice *c, uint32_t s, bool 
 /* Backwards end - 1 .. s; x_s stays, x_end does not. */
 static void trace_chain(tracing *t, uint32_t j, uint32_t s, uint32_t end, uint32_t slot, bool alive)
 {
-    const remat_branch *b = &t->join->branches[j];
+    const join_branch *b = &t->join->branches[j];
     for (;;) {
-        size_t n = remat_join_chain_choices(t->tables, j, s, end, alive, t->choices);
-        remat_join_choice c = best_of(t, n, slot);
+        size_t n = join_chain_choices(t->tables, j, s, end, alive, t->choices);
+        join_choice c = best_of(t, n, slot);
         if (t->failed || t->broken)
             return;
         if (end == s + 1) {
             trace_leaf(t, &c, s, alive);
             return;
         }
-        if (c.kind == REMAT_JOIN_DROP) {
+        if (c.kind == JOIN_DROP) {
             drop(t, j, end);
             alive = false;
             continue;
         }
-        if (c.kind == REMAT_JOIN_SAVE) {
+        if (c.kind == JOIN_SAVE) {
             emit(t, REMAT_A, j, s);
             trace_chain(t, j, s + 1, end, slot - c.left_shift, alive);
             backward(t, j, s, true);
@@ -128,24 +128,24 @@ static void trace_chain(tracing *t, uint32_t j, uint32_t s, uint32_t end, uint32
 
 /* What is left when the inner problem of a choice is done. */
 typedef struct outer {
-    remat_join_choice choice;
+    join_choice choice;
     uint32_t start, slot; /* slot: of the backwards */
     bool phi;             /* x_start stays */
 } outer;
 
-static void trace_turn(tracing *t, const remat_join_state *state)
+static void trace_turn(tracing *t, const join_state *state)
 {
-    const remat_join *join = t->join;
-    if (remat_join_push_turn(join, t->operations))
+    const join_costs *join = t->join;
+    if (join_push_turn(join, t->operations))
         t->failed = true;
     for (uint32_t j = 0; j < join->k; j++)
         if (!state->phi[j])
             drop(t, j, state->position[j]);
 }
 
-static void move(tracing *t, remat_join_state *state, const remat_join_choice *c, uint32_t steps)
+static void move(tracing *t, join_state *state, const join_choice *c, uint32_t steps)
 {
-    const remat_join_tables *tables = t->tables;
+    const join_tables *tables = t->tables;
     uint32_t m = c->branch;
     state->index += steps * tables->stride[m];
     if (state->phi[m])
@@ -157,36 +157,36 @@ static void move(tracing *t, remat_join_state *state, const remat_join_choice *c
 }
 
 /* Forward until the turn; returns the number of entries on the stack. */
-static size_t descend(tracing *t, remat_join_state *state, uint32_t slot, outer *stack)
+static size_t descend(tracing *t, join_state *state, uint32_t slot, outer *stack)
 {
     size_t depth = 0;
     for (;;) {
-        size_t n = remat_join_state_choices(t->tables, state, t->choices);
-        remat_join_choice c = best_of(t, n, slot);
-        if (t->failed || t->broken || c.kind == REMAT_JOIN_TURN)
+        size_t n = join_state_choices(t->tables, state, t->choices);
+        join_choice c = best_of(t, n, slot);
+        if (t->failed || t->broken || c.kind == JOIN_TURN)
             return depth;
         uint32_t m = c.branch, s = state->position[m];
         stack[depth++] = (outer){.choice = c,
                                  .start = s,
-                                 .slot = slot - remat_join_kept(t->tables, state, m),
+                                 .slot = slot - join_kept(t->tables, state, m),
                                  .phi = state->phi[m]};
-        if (c.kind == REMAT_JOIN_SAVE)
+        if (c.kind == JOIN_SAVE)
             emit(t, REMAT_A, m, s);
         else
             run(t, m, s, c.step);
-        move(t, state, &c, c.kind == REMAT_JOIN_SAVE ? 1 : c.step - s);
+        move(t, state, &c, c.kind == JOIN_SAVE ? 1 : c.step - s);
         slot -= c.left_shift;
     }
 }
 
-static void trace_join(tracing *t, remat_join_state *state, uint32_t slot, outer *stack)
+static void trace_join(tracing *t, join_state *state, uint32_t slot, outer *stack)
 {
     size_t depth = descend(t, state, slot, stack);
     trace_turn(t, state);
     while (depth > 0 && !t->failed && !t->broken) {
         const outer *o = &stack[--depth];
         uint32_t m = o->choice.branch;
-        if (o->choice.kind == REMAT_JOIN_SAVE)
+        if (o->choice.kind == JOIN_SAVE)
             backward(t, m, o->start, o->choice.flag);
         else
             trace_chain(t, m, o->start, o->choice.step, o->slot, o->choice.flag);
@@ -195,16 +195,16 @@ static void trace_join(tracing *t, remat_join_state *state, uint32_t slot, outer
     }
 }
 
-remat_status remat_join_tables_trace(const remat_join_tables *tables, uint32_t slot,
-                                     remat_operations *operations, remat_error *error)
+remat_status join_tables_trace(const join_tables *tables, uint32_t slot,
+                               remat_operations *operations, remat_error *error)
 {
-    const remat_join *join = tables->join;
+    const join_costs *join = tables->join;
     remat_arena arena = {0};
     size_t steps = 0;
     for (uint32_t j = 0; j < join->k; j++)
         steps += join->branches[j].length;
     tracing t = {.tables = tables, .join = join, .operations = operations};
-    remat_join_state state = {0};
+    join_state state = {0};
     t.choices = remat_arena_array(&arena, tables->most_choices, sizeof *t.choices);
     state.position = remat_arena_array(&arena, (size_t)join->k + 1, sizeof *state.position);
     state.phi = remat_arena_array(&arena, (size_t)join->k + 1, sizeof *state.phi);

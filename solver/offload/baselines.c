@@ -73,9 +73,9 @@ static int by_benefit(const void *a, const void *b)
     return p->span < q->span ? -1 : 1;
 }
 
-static benefit benefit_of(const remat_placing *p, const remat_link *link, uint32_t k)
+static benefit benefit_of(const offload_placing *p, const remat_link *link, uint32_t k)
 {
-    const remat_span *one = &p->spans[k];
+    const offload_span *one = &p->spans[k];
     double bytes = (double)one->bytes;
     double transfer = bytes / link->to_host + bytes / link->to_device + 2 * link->latency;
     double window = p->at[one->wanted] - p->at[one->made + 1]; /* made + 1 is 0 for an input */
@@ -86,7 +86,7 @@ static benefit benefit_of(const remat_placing *p, const remat_link *link, uint32
 /* ---- the family ---- */
 
 typedef struct family {
-    const remat_placing *placing;
+    const offload_placing *placing;
     benefit *order; /* of benefit; NULL: all or nothing */
     uint64_t low, high;
     size_t n_budgets;
@@ -108,7 +108,7 @@ static remat_status least_prefix(const family *f, uint64_t budget, bool *chosen,
         uint32_t middle = low + (high - low) / 2;
         choose_first(f, middle, chosen);
         operations->length = 0;
-        remat_status status = remat_place(f->placing, chosen, budget, operations);
+        remat_status status = offload_place(f->placing, chosen, budget, operations);
         if (status == REMAT_OK)
             high = middle;
         else if (status == REMAT_INFEASIBLE)
@@ -133,7 +133,7 @@ static remat_status place_prefix(const family *f, uint64_t budget, uint32_t part
         count += (n - count) * part / PREFIXES;
         choose_first(f, count, chosen);
         operations->length = 0;
-        status = remat_place(f->placing, chosen, budget, operations);
+        status = offload_place(f->placing, chosen, budget, operations);
     }
     free(chosen);
     return status;
@@ -148,7 +148,7 @@ static remat_status trace(void *context, size_t index, remat_operations *operati
     double share = (double)(index / parts) / (double)last;
     uint64_t budget = f->low + (uint64_t)(share * (double)(f->high - f->low));
     remat_status status = f->order ? place_prefix(f, budget, (uint32_t)(index % parts), operations)
-                                   : remat_place(f->placing, NULL, budget, operations);
+                                   : offload_place(f->placing, NULL, budget, operations);
     return status == REMAT_NO_MEMORY ? remat_fail_memory(error) : status;
 }
 
@@ -157,11 +157,11 @@ static remat_status find_low(family *f, remat_error *error)
 {
     uint64_t low = 0, high = f->high;
     remat_operations operations = {0};
-    remat_status status = remat_place(f->placing, NULL, high, &operations);
+    remat_status status = offload_place(f->placing, NULL, high, &operations);
     for (int k = 0; k < SEARCH_STEPS && low + high / 1000000 < high; k++) {
         uint64_t middle = low + (high - low) / 2;
         operations.length = 0;
-        status = remat_place(f->placing, NULL, middle, &operations);
+        status = offload_place(f->placing, NULL, middle, &operations);
         if (status == REMAT_OK)
             high = middle;
         else if (status == REMAT_INFEASIBLE)
@@ -186,12 +186,12 @@ static size_t count_budgets(const remat_profile *profile)
     return fitting < 4 ? 4 : fitting > MOST_BUDGETS ? MOST_BUDGETS : (size_t)fitting;
 }
 
-static remat_status offer_placed(const remat_problem *problem, const remat_placing *placing,
+static remat_status offer_placed(const remat_problem *problem, const offload_placing *placing,
                                  bool greedy, const remat_sink *sink, remat_error *error)
 {
     family f = {.placing = placing, .n_budgets = count_budgets(problem->profile)};
     for (size_t i = 0; i < placing->base.length; i++)
-        f.high = remat_larger(f.high, placing->during[i]);
+        f.high = chain_larger(f.high, placing->during[i]);
     if (f.high > problem->max_budget) {
         f.high = problem->max_budget;
         remat_sink_bind(sink);
@@ -211,26 +211,26 @@ static remat_status offer_placed(const remat_problem *problem, const remat_placi
     return status;
 }
 
-remat_status remat_offload_family(const remat_problem *problem, remat_offload_choice choice,
-                                  const remat_sink *sink, remat_error *error)
+remat_status offload_family(const remat_problem *problem, offload_choice choice,
+                            const remat_sink *sink, remat_error *error)
 {
     const remat_profile *profile = problem->profile;
     const remat_model model = {.tentative = true};
     remat_operations compute = {0};
-    remat_placing placing = {0};
+    offload_placing placing = {0};
     bool *moved = NULL;
     remat_status status = store_everything(profile, &compute);
     if (status)
         remat_fail_memory(error);
-    if (!status && choice == REMAT_OFFLOAD_CONV)
+    if (!status && choice == OFFLOAD_CONV)
         status = mark_convolutions(profile, &moved, error);
     if (!status)
-        status = remat_placing_init(&placing, profile, &compute, moved, error);
+        status = offload_placing_init(&placing, profile, &compute, moved, error);
     if (!status)
         status = remat_offer(sink, &compute, &model, error);
-    if (!status && remat_offload_possible(problem->link) && placing.n_spans > 0)
-        status = offer_placed(problem, &placing, choice == REMAT_OFFLOAD_GREEDY, sink, error);
-    remat_placing_clear(&placing);
+    if (!status && offload_possible(problem->link) && placing.n_spans > 0)
+        status = offer_placed(problem, &placing, choice == OFFLOAD_GREEDY, sink, error);
+    offload_placing_clear(&placing);
     remat_operations_clear(&compute);
     free(moved);
     return status;
@@ -238,7 +238,7 @@ remat_status remat_offload_family(const remat_problem *problem, remat_offload_ch
 
 /* ---- the solvers ---- */
 
-remat_estimate remat_offload_family_estimate(const remat_profile *profile)
+remat_estimate offload_family_estimate(const remat_profile *profile)
 {
     double n = profile->n_nodes, budgets = (double)count_budgets(profile);
     /* F, B, two D, and O, D, P of two values; half as much again while a list grows */
@@ -247,11 +247,11 @@ remat_estimate remat_offload_family_estimate(const remat_profile *profile)
                             .updates = budgets * (PREFIXES + 1) * updates_of_list(profile)};
 }
 
-static remat_status estimate(const remat_problem *problem, remat_estimate *ret_estimate,
-                             remat_error *error)
+static remat_status baselines_estimate(const remat_problem *problem, remat_estimate *ret_estimate,
+                                       remat_error *error)
 {
     (void)error;
-    *ret_estimate = remat_offload_family_estimate(problem->profile);
+    *ret_estimate = offload_family_estimate(problem->profile);
     return REMAT_OK;
 }
 
@@ -259,21 +259,21 @@ static remat_status solve_all(const remat_problem *problem, const remat_host *ho
                               const remat_sink *sink, remat_error *error)
 {
     (void)host;
-    return remat_offload_family(problem, REMAT_OFFLOAD_ALL, sink, error);
+    return offload_family(problem, OFFLOAD_ALL, sink, error);
 }
 
 static remat_status solve_conv(const remat_problem *problem, const remat_host *host,
                                const remat_sink *sink, remat_error *error)
 {
     (void)host;
-    return remat_offload_family(problem, REMAT_OFFLOAD_CONV, sink, error);
+    return offload_family(problem, OFFLOAD_CONV, sink, error);
 }
 
 static remat_status solve_greedy(const remat_problem *problem, const remat_host *host,
                                  const remat_sink *sink, remat_error *error)
 {
     (void)host;
-    return remat_offload_family(problem, REMAT_OFFLOAD_GREEDY, sink, error);
+    return offload_family(problem, OFFLOAD_GREEDY, sink, error);
 }
 
 #define VDNN                                                                                       \
@@ -282,7 +282,7 @@ static remat_status solve_greedy(const remat_problem *problem, const remat_host 
 
 #define FAMILY_MEMBERS                                                                             \
     .optimal_for = "", .accepts = REMAT_ACCEPTS_ANY_SHAPE | REMAT_BASELINE | REMAT_NEEDS_LINK,     \
-    .estimate = estimate
+    .estimate = baselines_estimate
 
 const remat_solver remat_solver_offload_all = {
     .name = "offload-all",

@@ -5,17 +5,17 @@
 
 #include "remat/solver.h"
 
-typedef enum remat_offload_choice {
-    REMAT_OFFLOAD_ALL,   /* every value that the backward reads */
-    REMAT_OFFLOAD_CONV,  /* the inputs of convolutions */
-    REMAT_OFFLOAD_GREEDY /* as many as needed, in order of benefit */
-} remat_offload_choice;
+typedef enum offload_choice {
+    OFFLOAD_ALL,   /* every value that the backward reads */
+    OFFLOAD_CONV,  /* the inputs of convolutions */
+    OFFLOAD_GREEDY /* as many as needed, in order of benefit */
+} offload_choice;
 
 /* Offers the family's lists for budgets up to the problem's largest. */
-remat_status remat_offload_family(const remat_problem *problem, remat_offload_choice choice,
-                                  const remat_sink *sink, remat_error *error);
+remat_status offload_family(const remat_problem *problem, offload_choice choice,
+                            const remat_sink *sink, remat_error *error);
 
 /* Memory and work of it. */
-remat_estimate remat_offload_family_estimate(const remat_profile *profile);
+remat_estimate offload_family_estimate(const remat_profile *profile);
 
 #endif

@@ -26,8 +26,8 @@ typedef struct intervals {
     size_t count, capacity;
 } intervals;
 
-struct remat_exact {
-    const remat_offload_model *model;
+struct offload_exact {
+    const offload_model *model;
     const remat_host *host;
     intervals *steps; /* by i and j */
     entry *entries;   /* open addressing; the length is a power of two */
@@ -38,24 +38,24 @@ struct remat_exact {
 
 enum { FIRST_LENGTH = 1 << 12, MOST_ENTRIES = 1 << 22, POLL_EVERY = 1 << 10 };
 
-remat_status remat_exact_new(const remat_offload_model *model, double limit, const remat_host *host,
-                             remat_exact **ret_exact, remat_error *error)
+remat_status offload_exact_new(const offload_model *model, double limit, const remat_host *host,
+                               offload_exact **ret_exact, remat_error *error)
 {
-    remat_exact *e = calloc(1, sizeof *e);
+    offload_exact *e = calloc(1, sizeof *e);
     if (e) {
-        *e = (remat_exact){.model = model, .host = host, .length = FIRST_LENGTH, .limit = limit};
+        *e = (offload_exact){.model = model, .host = host, .length = FIRST_LENGTH, .limit = limit};
         e->entries = calloc(e->length, sizeof *e->entries);
         e->steps = calloc(((size_t)model->n + 1) * (model->n + 1), sizeof *e->steps);
     }
     if (!e || !e->entries || !e->steps) {
-        remat_exact_free(e);
+        offload_exact_free(e);
         return remat_fail_memory(error);
     }
     *ret_exact = e;
     return REMAT_OK;
 }
 
-void remat_exact_free(remat_exact *exact)
+void offload_exact_free(offload_exact *exact)
 {
     if (!exact)
         return;
@@ -67,19 +67,19 @@ void remat_exact_free(remat_exact *exact)
     free(exact);
 }
 
-remat_status remat_exact_status(const remat_exact *exact)
+remat_status offload_exact_status(const offload_exact *exact)
 {
     return exact->status;
 }
 
-double remat_exact_work(const remat_exact *exact)
+double offload_exact_work(const offload_exact *exact)
 {
     return exact->work;
 }
 
 /* ---- memory of values ---- */
 
-static entry *find(const remat_exact *e, const entry *key)
+static entry *find(const offload_exact *e, const entry *key)
 {
     uint64_t bits;
     memcpy(&bits, &key->due, sizeof bits);
@@ -94,9 +94,9 @@ static entry *find(const remat_exact *e, const entry *key)
     }
 }
 
-static bool grow(remat_exact *e)
+static bool grow(offload_exact *e)
 {
-    remat_exact larger = *e;
+    offload_exact larger = *e;
     larger.length = e->length * 2;
     if (e->count >= MOST_ENTRIES) {
         e->status = REMAT_TOO_LARGE;
@@ -115,7 +115,7 @@ static bool grow(remat_exact *e)
     return true;
 }
 
-static void remember(remat_exact *e, entry one)
+static void remember(offload_exact *e, entry one)
 {
     if (e->count * 2 >= e->length && !grow(e))
         return;
@@ -123,7 +123,7 @@ static void remember(remat_exact *e, entry one)
     e->count++;
 }
 
-static bool may_go_on(remat_exact *e)
+static bool may_go_on(offload_exact *e)
 {
     if (e->status)
         return false;
@@ -152,7 +152,7 @@ static size_t begun(const intervals *steps, uint64_t free)
 
 /* Adds what is known, or widens what has the same value: between equal values a step function that
  * does not increase is constant. */
-static void add_interval(remat_exact *e, intervals *steps, interval one)
+static void add_interval(offload_exact *e, intervals *steps, interval one)
 {
     size_t at = begun(steps, one.low);
     for (size_t k = at > 0 ? at - 1 : 0; k < steps->count && k <= at; k++) {
@@ -178,7 +178,7 @@ static void add_interval(remat_exact *e, intervals *steps, interval one)
     steps->count++;
 }
 
-static interval calm(remat_exact *e, uint32_t i, uint32_t j, uint64_t free);
+static interval calm(offload_exact *e, uint32_t i, uint32_t j, uint64_t free);
 
 /* From `bytes` on, and with so many more below. */
 static interval shifted(interval one, uint64_t bytes)
@@ -192,22 +192,21 @@ static interval shifted(interval one, uint64_t bytes)
  * and ends where one of its parts changes. */
 static void improve(interval *best, uint64_t need, double time, interval a, interval b)
 {
-    uint64_t high = a.high < b.high ? a.high : b.high, low = remat_larger(a.low, b.low);
+    uint64_t high = a.high < b.high ? a.high : b.high, low = chain_larger(a.low, b.low);
     double value = time + a.value + b.value;
     best->high = best->high < high ? best->high : high;
     if (value < best->value) {
         best->value = value;
-        best->low = remat_larger(need, low);
+        best->low = chain_larger(need, low);
     }
 }
 
-static interval calm_cases(remat_exact *e, uint32_t i, uint32_t j, uint64_t free)
+static interval calm_cases(offload_exact *e, uint32_t i, uint32_t j, uint64_t free)
 {
-    const remat_offload_model *m = e->model;
-    const remat_chain *chain = m->chain;
+    const offload_model *m = e->model;
+    const chain_costs *chain = m->chain;
     interval best = {.high = UINT64_MAX, .value = INFINITY}, nothing = {.high = UINT64_MAX};
-    uint64_t need =
-        remat_larger(remat_offload_need_save(chain, i, j), remat_offload_need_backward(chain, i));
+    uint64_t need = chain_larger(offload_need_save(chain, i, j), offload_need_backward(chain, i));
     double time = 0, leaves = m->leaves[j] - m->leaves[i - 1];
     if (need <= free)
         improve(&best, need, m->forward[i] + m->backward[i],
@@ -216,7 +215,7 @@ static interval calm_cases(remat_exact *e, uint32_t i, uint32_t j, uint64_t free
         best.high = need;
     need = 0;
     for (uint32_t k = i; k < j; k++) {
-        need = remat_larger(need, remat_chain_need_forward(chain, i, k, j));
+        need = chain_larger(need, chain_need_forward(chain, i, k, j));
         time += m->forward[k];
         if (time + leaves >= best.value)
             break;
@@ -231,11 +230,11 @@ static interval calm_cases(remat_exact *e, uint32_t i, uint32_t j, uint64_t free
 }
 
 /* C_A(i, j, free, 0) and where it holds. */
-static interval calm(remat_exact *e, uint32_t i, uint32_t j, uint64_t free)
+static interval calm(offload_exact *e, uint32_t i, uint32_t j, uint64_t free)
 {
-    const remat_offload_model *m = e->model;
+    const offload_model *m = e->model;
     if (i == j) {
-        uint64_t need = remat_chain_leaf_bytes(m->chain, i);
+        uint64_t need = chain_leaf_bytes(m->chain, i);
         return free < need ? (interval){0, need, INFINITY}
                            : (interval){need, UINT64_MAX, m->leaves[i] - m->leaves[i - 1]};
     }
@@ -253,22 +252,22 @@ static interval calm(remat_exact *e, uint32_t i, uint32_t j, uint64_t free)
 
 /* ---- the recurrence ---- */
 
-static double fetch_time(const remat_exact *e, uint64_t bytes)
+static double fetch_time(const offload_exact *e, uint64_t bytes)
 {
     return (double)bytes * e->model->in_per_byte;
 }
 
-static double leaf(const remat_exact *e, uint32_t i, uint64_t free, double due)
+static double leaf(const offload_exact *e, uint32_t i, uint64_t free, double due)
 {
-    const remat_offload_model *m = e->model;
-    const remat_chain *chain = m->chain;
+    const offload_model *m = e->model;
+    const chain_costs *chain = m->chain;
     double room = fetch_time(e, free) - due;
     if (chain->direct[i])
         return chain->backward_bytes[i] > free
                    ? INFINITY
                    : m->backward[i] + fmax(0, fetch_time(e, chain->backward_bytes[i]) - room);
-    uint64_t save = remat_offload_need_save(chain, i, i);
-    uint64_t back = remat_offload_need_backward(chain, i);
+    uint64_t save = offload_need_save(chain, i, i);
+    uint64_t back = offload_need_backward(chain, i);
     if (save > free || back > free)
         return INFINITY;
     double idle = fmax(fetch_time(e, save) - m->backward[i], fetch_time(e, back)) - room;
@@ -276,41 +275,41 @@ static double leaf(const remat_exact *e, uint32_t i, uint64_t free, double due)
 }
 
 /* Case 1. *ret_before: what is due before B^i. */
-static double save_first(remat_exact *e, uint32_t i, uint32_t j, uint64_t free, double due,
+static double save_first(offload_exact *e, uint32_t i, uint32_t j, uint64_t free, double due,
                          double *ret_before)
 {
-    const remat_offload_model *m = e->model;
-    uint64_t save = remat_offload_need_save(m->chain, i, j);
-    uint64_t back = remat_offload_need_backward(m->chain, i);
+    const offload_model *m = e->model;
+    uint64_t save = offload_need_save(m->chain, i, j);
+    uint64_t back = offload_need_backward(m->chain, i);
     if (save > free || back > free)
         return INFINITY;
     double room = fetch_time(e, free);
     double after = m->backward[i] + fmax(0, fetch_time(e, back) - room + due);
     double before = m->in_per_byte > 0 ? fmax(0, due - after) : 0;
     *ret_before = before;
-    double child = remat_exact_value(e, i + 1, j, free - m->chain->kept[i], before);
+    double child = offload_exact_value(e, i + 1, j, free - m->chain->kept[i], before);
     double idle = fmax(0, fetch_time(e, save) - room + fmax(0, before - child));
     return m->forward[i] + idle + child + after;
 }
 
 /* The best case: its value, and the last stage of its pass, 0 for case 1. */
-static double best_case(remat_exact *e, uint32_t i, uint32_t j, uint64_t free, double due,
+static double best_case(offload_exact *e, uint32_t i, uint32_t j, uint64_t free, double due,
                         uint32_t *ret_last)
 {
-    const remat_offload_model *m = e->model;
+    const offload_model *m = e->model;
     double before, best = save_first(e, i, j, free, due, &before);
     double peak = 0, time = 0, least = m->leaves[j] - m->leaves[i - 1];
     *ret_last = 0;
     for (uint32_t k = i; k < j; k++) {
-        uint64_t need = remat_chain_need_forward(m->chain, i, k, j);
+        uint64_t need = chain_need_forward(m->chain, i, k, j);
         peak = k == i ? fetch_time(e, need) : fmax(peak - m->forward[k], fetch_time(e, need));
         time += m->forward[k];
         if (need > free || time + least >= best)
             break;
-        double left = remat_exact_value(e, i, k, free, due), owed = fmax(0, due - left);
+        double left = offload_exact_value(e, i, k, free, due), owed = fmax(0, due - left);
         if (time + left + m->leaves[j] - m->leaves[k] >= best)
             continue;
-        double right = remat_exact_value(e, k + 1, j, free - m->chain->output[k], owed);
+        double right = offload_exact_value(e, k + 1, j, free - m->chain->output[k], owed);
         double idle = fmax(0, peak - fetch_time(e, free) + fmax(0, owed - right));
         if (time + idle + right + left < best) {
             best = time + idle + right + left;
@@ -320,7 +319,7 @@ static double best_case(remat_exact *e, uint32_t i, uint32_t j, uint64_t free, d
     return best;
 }
 
-double remat_exact_value(remat_exact *e, uint32_t i, uint32_t j, uint64_t free, double due)
+double offload_exact_value(offload_exact *e, uint32_t i, uint32_t j, uint64_t free, double due)
 {
     uint32_t last;
     if (i == j)
@@ -339,25 +338,25 @@ double remat_exact_value(remat_exact *e, uint32_t i, uint32_t j, uint64_t free, 
     return one.value;
 }
 
-remat_status remat_exact_trace(remat_exact *e, uint32_t i, uint32_t j, uint64_t free, double due,
-                               remat_operations *operations)
+remat_status offload_exact_trace(offload_exact *e, uint32_t i, uint32_t j, uint64_t free,
+                                 double due, remat_operations *operations)
 {
-    const remat_chain *chain = e->model->chain;
+    const chain_costs *chain = e->model->chain;
     if (i == j)
-        return remat_chain_emit_leaf(chain, i, false, operations);
+        return chain_emit_leaf(chain, i, false, operations);
     uint32_t k;
     double before = 0;
     best_case(e, i, j, free, due, &k);
     if (k == 0) {
         save_first(e, i, j, free, due, &before);
-        remat_status status = remat_chain_emit_save(i, operations);
+        remat_status status = chain_emit_save(i, operations);
         if (!status)
-            status = remat_exact_trace(e, i + 1, j, free - chain->kept[i], before, operations);
-        return status ? status : remat_chain_emit_backward(i, false, operations);
+            status = offload_exact_trace(e, i + 1, j, free - chain->kept[i], before, operations);
+        return status ? status : chain_emit_backward(i, false, operations);
     }
-    double owed = fmax(0, due - remat_exact_value(e, i, k, free, due));
-    remat_status status = remat_chain_emit_pass(i, k, operations);
+    double owed = fmax(0, due - offload_exact_value(e, i, k, free, due));
+    remat_status status = chain_emit_pass(i, k, operations);
     if (!status)
-        status = remat_exact_trace(e, k + 1, j, free - chain->output[k], owed, operations);
-    return status ? status : remat_exact_trace(e, i, k, free, due, operations);
+        status = offload_exact_trace(e, k + 1, j, free - chain->output[k], owed, operations);
+    return status ? status : offload_exact_trace(e, i, k, free, due, operations);
 }

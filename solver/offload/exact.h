@@ -5,22 +5,22 @@
 
 #include "offload/model.h"
 
-typedef struct remat_exact remat_exact;
+typedef struct offload_exact offload_exact;
 
 /* limit: evaluations after which nothing more is computed. */
-remat_status remat_exact_new(const remat_offload_model *model, double limit, const remat_host *host,
-                             remat_exact **ret_exact, remat_error *error);
-void remat_exact_free(remat_exact *exact); /* accepts NULL */
+remat_status offload_exact_new(const offload_model *model, double limit, const remat_host *host,
+                               offload_exact **ret_exact, remat_error *error);
+void offload_exact_free(offload_exact *exact); /* accepts NULL */
 
 /* REMAT_TOO_LARGE, REMAT_CANCELLED or REMAT_NO_MEMORY, once values can no longer be trusted. */
-remat_status remat_exact_status(const remat_exact *exact);
-double remat_exact_work(const remat_exact *exact); /* evaluations so far */
+remat_status offload_exact_status(const offload_exact *exact);
+double offload_exact_work(const offload_exact *exact); /* evaluations so far */
 
 /* C_A(i, j, free, due) in the model's units, due as fetching time; INFINITY: impossible. */
-double remat_exact_value(remat_exact *exact, uint32_t i, uint32_t j, uint64_t free, double due);
+double offload_exact_value(offload_exact *exact, uint32_t i, uint32_t j, uint64_t free, double due);
 
 /* Appends the operations of a finite value. */
-remat_status remat_exact_trace(remat_exact *exact, uint32_t i, uint32_t j, uint64_t free,
-                               double due, remat_operations *operations);
+remat_status offload_exact_trace(offload_exact *exact, uint32_t i, uint32_t j, uint64_t free,
+                                 double due, remat_operations *operations);
 
 #endif

@@ -26,7 +26,7 @@ typedef struct place {
 
 /* A step out of a row, the same for every due. */
 typedef struct move {
-    remat_offload_step step;
+    offload_step step;
     double before;       /* D_F */
     double over_back;    /* case 1 and loss: M_B beyond the free bytes, as fetching time */
     const double *child; /* case 2: C_A(i, j) by due */
@@ -35,7 +35,7 @@ typedef struct move {
 } move;
 
 /* Rows of the same x, free and unsent are neighbours: passes of different lengths lead there. */
-static double *row_of(const remat_forward *f, const place *p)
+static double *row_of(const offload_forward *f, const place *p)
 {
     size_t stage = ((size_t)(p->i - 1) * 2 + (size_t)p->x) * f->first[f->n_slots + 1];
     return f->value + stage + f->first[p->free] + (size_t)p->unsent * (p->free + 1);
@@ -44,19 +44,19 @@ static double *row_of(const remat_forward *f, const place *p)
 /* ---- steps ---- */
 
 /* Whether need bytes fit beside the input in `free` slots. */
-static bool fits(const remat_forward *f, uint64_t need, uint32_t free)
+static bool fits(const offload_forward *f, uint64_t need, uint32_t free)
 {
-    return remat_backward_slots(f->backward, need) <= free;
+    return offload_backward_slots(f->backward, need) <= free;
 }
 
 /* The state after step s from p (Table 2). false: it needs more than there is. */
-static bool arrive(const remat_forward *f, const place *p, move *m)
+static bool arrive(const offload_forward *f, const place *p, move *m)
 {
-    const remat_offload_step *s = &m->step;
-    double sent = s->offload ? remat_offload_send_time(f->model, s->i, p->x) : 0;
-    uint32_t unsent = remat_slots_of(&f->out, p->unsent * f->out.slot + sent - m->before);
-    uint64_t input = remat_offload_input_bytes(f->model, s->i, p->x);
-    uint32_t kept = s->offload ? 0 : remat_backward_kept(f->backward, input);
+    const offload_step *s = &m->step;
+    double sent = s->offload ? offload_send_time(f->model, s->i, p->x) : 0;
+    uint32_t unsent = offload_slots_of(&f->out, p->unsent * f->out.slot + sent - m->before);
+    uint64_t input = offload_input_bytes(f->model, s->i, p->x);
+    uint32_t kept = s->offload ? 0 : offload_backward_kept(f->backward, input);
     if (kept > p->free || unsent > p->free - kept)
         return false;
     m->to = (place){.i = s->j + 1, .x = s->all, .free = p->free - kept, .unsent = unsent};
@@ -64,17 +64,17 @@ static bool arrive(const remat_forward *f, const place *p, move *m)
 }
 
 /* Case 1 and the loss. */
-static bool save_step(const remat_forward *f, const place *p, bool offload, move *m)
+static bool save_step(const offload_forward *f, const place *p, bool offload, move *m)
 {
-    const remat_offload_model *model = f->model;
-    uint64_t input = remat_offload_input_bytes(model, p->i, p->x);
-    uint64_t save = remat_offload_need_save(model->chain, p->i, model->n) + input;
-    uint64_t back = remat_offload_need_backward(model->chain, p->i) + input;
+    const offload_model *model = f->model;
+    uint64_t input = offload_input_bytes(model, p->i, p->x);
+    uint64_t save = offload_need_save(model->chain, p->i, model->n) + input;
+    uint64_t back = offload_need_backward(model->chain, p->i) + input;
     if (!fits(f, save, p->free) || !fits(f, back, p->free))
         return false;
     double idle = (double)save * model->out_per_byte - (p->free - (double)p->unsent) * f->out.slot;
     *m = (move){.step = {.i = p->i, .j = p->i, .all = true, .offload = offload},
-                .before = model->forward[p->i] + remat_longer(0, idle),
+                .before = model->forward[p->i] + offload_longer(0, idle),
                 .over_back = (double)back * model->in_per_byte - p->free * f->backward->in.slot};
     return p->i == model->n || arrive(f, p, m);
 }
@@ -86,40 +86,40 @@ typedef struct pass {
     double time;
 } pass;
 
-static void next_stage(const remat_forward *f, const place *p, uint32_t k, pass *of)
+static void next_stage(const offload_forward *f, const place *p, uint32_t k, pass *of)
 {
-    const remat_offload_model *m = f->model;
-    uint64_t input = remat_offload_input_bytes(m, p->i, p->x);
-    uint64_t need = remat_chain_need_forward(m->chain, p->i, k, m->n);
-    uint32_t kept = remat_backward_slots(f->backward, need + input);
-    uint32_t sent = k == p->i ? kept : remat_backward_slots(f->backward, need);
+    const offload_model *m = f->model;
+    uint64_t input = offload_input_bytes(m, p->i, p->x);
+    uint64_t need = chain_need_forward(m->chain, p->i, k, m->n);
+    uint32_t kept = offload_backward_slots(f->backward, need + input);
+    uint32_t sent = k == p->i ? kept : offload_backward_slots(f->backward, need);
     double peak = (double)need * m->out_per_byte - of->time;
     of->slots_kept = kept > of->slots_kept ? kept : of->slots_kept;
     of->slots_sent = sent > of->slots_sent ? sent : of->slots_sent;
-    of->peak = k == p->i ? peak : remat_longer(of->peak, peak);
+    of->peak = k == p->i ? peak : offload_longer(of->peak, peak);
     of->time += m->forward[k];
 }
 
 /* Case 2 up to stage j, of which `of` tells. */
-static bool pass_step(const remat_forward *f, const place *p, const pass *of, uint32_t j,
+static bool pass_step(const offload_forward *f, const place *p, const pass *of, uint32_t j,
                       bool offload, move *m)
 {
-    uint64_t input = remat_offload_input_bytes(f->model, p->i, p->x);
-    uint32_t held = remat_backward_kept(f->backward, input);
+    uint64_t input = offload_input_bytes(f->model, p->i, p->x);
+    uint32_t held = offload_backward_kept(f->backward, input);
     if ((offload ? of->slots_sent : of->slots_kept) > p->free || held > p->free)
         return false;
     double room = (p->free - (double)p->unsent) * f->out.slot;
     double idle = of->peak + (double)input * f->model->out_per_byte - room;
-    size_t row = remat_backward_row(f->backward, p->i, j, p->free - held);
+    size_t row = offload_backward_row(f->backward, p->i, j, p->free - held);
     *m = (move){.step = {.i = p->i, .j = j, .offload = offload},
-                .before = of->time + remat_longer(0, idle),
+                .before = of->time + offload_longer(0, idle),
                 .child = f->backward->value + row,
-                .calm = remat_backward_calm(f->backward, row)};
+                .calm = offload_backward_calm(f->backward, row)};
     return arrive(f, p, m);
 }
 
 /* Calls visit for every step out of p, until it returns false. */
-static void each_step(const remat_forward *f, const place *p,
+static void each_step(const offload_forward *f, const place *p,
                       bool (*visit)(void *context, const move *m), void *context)
 {
     move m;
@@ -140,25 +140,25 @@ static void each_step(const remat_forward *f, const place *p,
 
 /* ---- values ---- */
 
-static void relax_loss(const remat_forward *f, const place *p, const move *m, double *best)
+static void relax_loss(const offload_forward *f, const place *p, const move *m, double *best)
 {
     double slot = f->backward->in.slot,
-           unsent = remat_longer(0, p->unsent * f->out.slot - m->before);
+           unsent = offload_longer(0, p->unsent * f->out.slot - m->before);
     for (uint32_t due = 0; due <= p->free; due++) {
-        double after = f->model->backward[p->i] + remat_longer(0, m->over_back + due * slot);
-        best[due] = m->before + after + unsent + remat_longer(0, due * slot - after);
+        double after = f->model->backward[p->i] + offload_longer(0, m->over_back + due * slot);
+        best[due] = m->before + after + unsent + offload_longer(0, due * slot - after);
     }
 }
 
 /* Values of p by due, from first on, as step m gives them, kept in best where they are less. */
-static void relax(const remat_forward *f, const place *p, const move *m, uint32_t first,
+static void relax(const offload_forward *f, const place *p, const move *m, uint32_t first,
                   double *best)
 {
     const double *next = row_of(f, &m->to);
-    const remat_slot_time *in = &f->backward->in;
+    const offload_slot_time *in = &f->backward->in;
     double slot = in->slot, back = f->model->backward[p->i];
-    double fetch = m->step.offload ? remat_offload_fetch_time(f->model, p->i, p->x) : 0;
-    uint32_t due = first, slots = remat_slots_of(in, fetch);
+    double fetch = m->step.offload ? offload_fetch_time(f->model, p->i, p->x) : 0;
+    uint32_t due = first, slots = offload_slots_of(in, fetch);
     uint32_t calm = m->calm < p->free + 1 ? m->calm : p->free + 1;
     if (slots > m->to.free)
         return;
@@ -167,25 +167,26 @@ static void relax(const remat_forward *f, const place *p, const move *m, uint32_
     for (; due < calm; due++)
         best[due] = others + m->child[due] < best[due] ? others + m->child[due] : best[due];
     for (; due <= p->free; due++) {
-        double after = m->child ? m->child[due] : back + remat_longer(0, m->over_back + due * slot);
+        double after =
+            m->child ? m->child[due] : back + offload_longer(0, m->over_back + due * slot);
         if (others + after >= best[due])
             continue;
-        slots = remat_slots_of(in, remat_longer(0, due * slot - after) + fetch);
+        slots = offload_slots_of(in, offload_longer(0, due * slot - after) + fetch);
         double time = slots > m->to.free ? INFINITY : m->before + after + next[slots];
         best[due] = time < best[due] ? time : best[due];
     }
 }
 
 typedef struct relaxation {
-    const remat_forward *f;
+    const offload_forward *f;
     const place *p;
     double *best;
 } relaxation;
 
 /* What step m and all after it take at least. */
-static double least_time(const remat_offload_model *model, const move *m)
+static double least_time(const offload_model *model, const move *m)
 {
-    const remat_offload_step *s = &m->step;
+    const offload_step *s = &m->step;
     double back = s->all ? model->backward[s->i] : model->leaves[s->j] - model->leaves[s->i - 1];
     return m->before + back + model->rest[s->j + 1];
 }
@@ -198,7 +199,7 @@ static bool relax_step(void *context, const move *m)
         relax_loss(r->f, r->p, m, r->best);
         return true;
     }
-    uint32_t first = remat_first_above(r->best, r->p->free + 1, least_time(r->f->model, m));
+    uint32_t first = offload_first_above(r->best, r->p->free + 1, least_time(r->f->model, m));
     if (first <= r->p->free)
         relax(r->f, r->p, m, first, r->best);
     return first <= r->p->free || m->step.all;
@@ -207,12 +208,12 @@ static bool relax_step(void *context, const move *m)
 /* ---- the table, from the last stage on ---- */
 
 typedef struct layer {
-    const remat_forward *f;
+    const offload_forward *f;
     const remat_host *host;
     uint32_t i;
 } layer;
 
-static void fill_row(const remat_forward *f, const place *p)
+static void fill_row(const offload_forward *f, const place *p)
 {
     double *best = row_of(f, p);
     relaxation r = {f, p, best};
@@ -226,13 +227,13 @@ static void fill_rows(void *context, size_t index, unsigned worker)
 {
     (void)worker;
     const layer *l = context;
-    const remat_forward *f = l->f;
+    const offload_forward *f = l->f;
     place p = {.i = l->i, .x = (int)(index & 1), .free = f->n_slots - (uint32_t)(index / 2)};
     for (; p.unsent <= p.free && !remat_host_cancelled(l->host); p.unsent++)
         fill_row(f, &p);
 }
 
-static remat_status fill(const remat_forward *f, const remat_host *host, remat_error *error)
+static remat_status fill(const offload_forward *f, const remat_host *host, remat_error *error)
 {
     layer l = {.f = f, .host = host};
     for (l.i = f->model->n; l.i > 0; l.i--) {
@@ -249,18 +250,18 @@ static size_t count_values(size_t n_slots)
     return (n_slots + 1) * (n_slots + 2) * (2 * n_slots + 3) / 6;
 }
 
-uint64_t remat_forward_bytes(uint32_t n, uint32_t n_slots)
+uint64_t offload_forward_bytes(uint32_t n, uint32_t n_slots)
 {
     return 2 * (uint64_t)n * count_values(n_slots) * sizeof(double) +
            ((uint64_t)n_slots + 2) * sizeof(size_t);
 }
 
-remat_status remat_forward_init(remat_forward *ret_forward, const remat_backward *backward,
-                                const remat_host *host, remat_error *error)
+remat_status offload_forward_init(offload_forward *ret_forward, const offload_backward *backward,
+                                  const remat_host *host, remat_error *error)
 {
-    const remat_offload_model *model = backward->model;
-    remat_forward f = {.model = model, .backward = backward, .n_slots = backward->n_slots};
-    f.out = remat_slot_time_of(backward, model->out_per_byte);
+    const offload_model *model = backward->model;
+    offload_forward f = {.model = model, .backward = backward, .n_slots = backward->n_slots};
+    f.out = offload_slot_time_of(backward, model->out_per_byte);
     f.first = malloc(((size_t)f.n_slots + 2) * sizeof *f.first);
     f.value = malloc(2 * (size_t)model->n * count_values(f.n_slots) * sizeof *f.value);
     remat_status status = f.first && f.value ? REMAT_OK : remat_fail_memory(error);
@@ -269,26 +270,26 @@ remat_status remat_forward_init(remat_forward *ret_forward, const remat_backward
     if (!status)
         status = fill(&f, host, error);
     if (status)
-        remat_forward_clear(&f);
+        offload_forward_clear(&f);
     else
         *ret_forward = f;
     return status;
 }
 
-void remat_forward_clear(remat_forward *forward)
+void offload_forward_clear(offload_forward *forward)
 {
     free(forward->first);
     free(forward->value);
-    *forward = (remat_forward){0};
+    *forward = (offload_forward){0};
 }
 
-double remat_forward_value(const remat_forward *f, uint32_t slots)
+double offload_forward_value(const offload_forward *f, uint32_t slots)
 {
     return row_of(f, &(place){.i = 1, .free = slots})[0];
 }
 
-double remat_forward_bound(const remat_forward *f, uint32_t i, int x, uint32_t free,
-                           uint32_t unsent, uint32_t due)
+double offload_forward_bound(const offload_forward *f, uint32_t i, int x, uint32_t free,
+                             uint32_t unsent, uint32_t due)
 {
     return row_of(f, &(place){.i = i, .x = x, .free = free, .unsent = unsent})[due];
 }
@@ -296,7 +297,7 @@ double remat_forward_bound(const remat_forward *f, uint32_t i, int x, uint32_t f
 /* ---- tracing: the steps once more, the least one is taken ---- */
 
 typedef struct choice {
-    const remat_forward *f;
+    const offload_forward *f;
     const place *p;
     uint32_t due, to_due;
     double least;
@@ -306,8 +307,8 @@ typedef struct choice {
 static bool choose(void *context, const move *m)
 {
     choice *c = context;
-    const remat_forward *f = c->f;
-    double row[REMAT_MAX_OFFLOAD_SLOTS + 1];
+    const offload_forward *f = c->f;
+    double row[OFFLOAD_MAX_OFFLOAD_SLOTS + 1];
     for (uint32_t due = 0; due <= c->p->free; due++)
         row[due] = INFINITY;
     relax_step(&(relaxation){f, c->p, row}, m);
@@ -321,18 +322,18 @@ static bool choose(void *context, const move *m)
 /* What must be there when the next step ends. */
 static uint32_t next_due(const choice *c)
 {
-    const remat_forward *f = c->f;
+    const offload_forward *f = c->f;
     const move *m = &c->best;
     double slot = f->backward->in.slot, due = c->due * slot;
     double after = m->child ? m->child[c->due]
-                            : f->model->backward[c->p->i] + remat_longer(0, m->over_back + due);
-    double fetch = m->step.offload ? remat_offload_fetch_time(f->model, c->p->i, c->p->x) : 0;
-    return remat_slots_of(&f->backward->in, remat_longer(0, due - after) + fetch);
+                            : f->model->backward[c->p->i] + offload_longer(0, m->over_back + due);
+    double fetch = m->step.offload ? offload_fetch_time(f->model, c->p->i, c->p->x) : 0;
+    return offload_slots_of(&f->backward->in, offload_longer(0, due - after) + fetch);
 }
 
 typedef struct traced {
-    const remat_backward *backward;
-    remat_offload_step *steps;
+    const offload_backward *backward;
+    offload_step *steps;
     uint32_t *free, *due; /* of the sub-chain of each step */
     size_t n_steps;
 } traced;
@@ -340,19 +341,19 @@ typedef struct traced {
 static remat_status child(void *context, size_t step, remat_operations *operations)
 {
     const traced *t = context;
-    const remat_offload_step *s = &t->steps[step];
-    return remat_backward_trace(t->backward, s->i, s->j, t->free[step], t->due[step], operations);
+    const offload_step *s = &t->steps[step];
+    return offload_backward_trace(t->backward, s->i, s->j, t->free[step], t->due[step], operations);
 }
 
-static void walk(const remat_forward *f, uint32_t slots, traced *t)
+static void walk(const offload_forward *f, uint32_t slots, traced *t)
 {
     place p = {.i = 1, .free = slots};
     uint32_t due = 0;
     while (p.i <= f->model->n) {
         choice c = {.f = f, .p = &p, .due = due, .least = INFINITY};
         each_step(f, &p, choose, &c);
-        uint64_t input = remat_offload_input_bytes(f->model, p.i, p.x);
-        t->free[t->n_steps] = p.free - remat_backward_kept(f->backward, input);
+        uint64_t input = offload_input_bytes(f->model, p.i, p.x);
+        t->free[t->n_steps] = p.free - offload_backward_kept(f->backward, input);
         t->due[t->n_steps] = due;
         t->steps[t->n_steps++] = c.best.step;
         if (p.i == f->model->n)
@@ -362,25 +363,25 @@ static void walk(const remat_forward *f, uint32_t slots, traced *t)
     }
 }
 
-remat_status remat_forward_plan(const remat_forward *f, uint32_t slots,
-                                remat_offload_plan *ret_plan, remat_error *error)
+remat_status offload_forward_plan(const offload_forward *f, uint32_t slots, offload_plan *ret_plan,
+                                  remat_error *error)
 {
     size_t n = f->model->n;
     traced t = {.backward = f->backward, .steps = malloc(n * sizeof *t.steps)};
     t.free = malloc(2 * n * sizeof *t.free);
-    remat_offload_plan plan = {0};
+    offload_plan plan = {0};
     remat_status status = t.steps && t.free ? REMAT_OK : remat_fail_memory(error);
     if (!status)
-        status = remat_offload_plan_init(&plan, f->model->profile, error);
+        status = offload_plan_init(&plan, f->model->profile, error);
     if (!status) {
         t.due = t.free + n;
         walk(f, slots, &t);
-        status = remat_offload_plan_build(&plan, f->model, t.steps, t.n_steps, child, &t);
+        status = offload_plan_build(&plan, f->model, t.steps, t.n_steps, child, &t);
     }
     free(t.steps);
     free(t.free);
     if (status) {
-        remat_offload_plan_clear(&plan);
+        offload_plan_clear(&plan);
         return status == REMAT_NO_MEMORY ? remat_fail_memory(error) : status;
     }
     *ret_plan = plan;

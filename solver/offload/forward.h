@@ -6,31 +6,31 @@
 #include "offload/backward.h"
 #include "offload/phases.h"
 
-typedef struct remat_forward {
-    const remat_offload_model *model;
-    const remat_backward *backward;
+typedef struct offload_forward {
+    const offload_model *model;
+    const offload_backward *backward;
     uint32_t n_slots;
-    remat_slot_time out;
+    offload_slot_time out;
     size_t *first; /* by free: sum over smaller ones of (free + 1)^2 */
     double *value; /* time units by x, free, unsent (0 .. free), i, due (0 .. free) */
-} remat_forward;
+} offload_forward;
 
 /* REMAT_CANCELLED at the host's wish. The caller clears it, not after failure. */
-remat_status remat_forward_init(remat_forward *ret_forward, const remat_backward *backward,
-                                const remat_host *host, remat_error *error);
-void remat_forward_clear(remat_forward *forward);
-uint64_t remat_forward_bytes(uint32_t n, uint32_t n_slots); /* memory it takes */
+remat_status offload_forward_init(offload_forward *ret_forward, const offload_backward *backward,
+                                  const remat_host *host, remat_error *error);
+void offload_forward_clear(offload_forward *forward);
+uint64_t offload_forward_bytes(uint32_t n, uint32_t n_slots); /* memory it takes */
 
 /* Least makespan in `slots` slots, in the model's units; INFINITY when nothing fits. */
-double remat_forward_value(const remat_forward *forward, uint32_t slots);
+double offload_forward_value(const offload_forward *forward, uint32_t slots);
 
 /* OC_x(i, free, unsent, due) of a relaxed program, at most the exact value of any state that has no
  * more free slots and no less of the others; 0 for a state that was not reached. */
-double remat_forward_bound(const remat_forward *forward, uint32_t i, int x, uint32_t free,
-                           uint32_t unsent, uint32_t due);
+double offload_forward_bound(const offload_forward *forward, uint32_t i, int x, uint32_t free,
+                             uint32_t unsent, uint32_t due);
 
 /* The plan of a finite value. The caller clears it, not after failure. */
-remat_status remat_forward_plan(const remat_forward *forward, uint32_t slots,
-                                remat_offload_plan *ret_plan, remat_error *error);
+remat_status offload_forward_plan(const offload_forward *forward, uint32_t slots,
+                                  offload_plan *ret_plan, remat_error *error);
 
 #endif

@@ -1,10 +1,10 @@
 /* The step from one state of the forward program to the next does not depend on what follows, so
  * the forward phase is a shortest path, stage by stage, from (x = 0, i = 1) with nothing moved. A
  * label is a path to (x, i): what it costs (D_F + D_B of its steps), its free bytes, unsent and due
- * (forward.c). It is dropped when another one there is no worse in all four, or when what is left takes so long, even
- * without idle time and recomputation or by the relaxed program over slots, that the best makespan
- * known is not beaten. A first run with few labels of each stage finds a good makespan, which
- * spares the full one most of its labels. */
+ * (forward.c). It is dropped when another one there is no worse in all four, or when what is left
+ * takes so long, even without idle time and recomputation or by the relaxed program over slots,
+ * that the best makespan known is not beaten. A first run with few labels of each stage finds a
+ * good makespan, which spares the full one most of its labels. */
 #include "offload/labels.h"
 #include "offload/exact.h"
 
@@ -19,15 +19,15 @@ typedef struct label {
     double cost, unsent, due; /* time units */
     double least;             /* makespan of whatever it leads to, at least */
     uint64_t free;
-    uint32_t parent, next;   /* of the same (x, i) */
-    remat_offload_step step; /* that led here; of the first label none */
+    uint32_t parent, next; /* of the same (x, i) */
+    offload_step step;     /* that led here; of the first label none */
 } label;
 
 typedef struct search {
-    const remat_offload_model *m;
-    const remat_forward *relaxed;
+    const offload_model *m;
+    const offload_forward *relaxed;
     const remat_host *host;
-    remat_exact *exact;
+    offload_exact *exact;
     double *forward_rest, *backward_rest; /* by stage: of it and all later ones */
     label *labels;
     size_t n_labels, capacity;
@@ -86,7 +86,7 @@ static void add_label(search *s, uint32_t i, int x, label one)
 /* ---- steps ---- */
 
 /* Slots that time on the link fills, rounded down; units of the relaxed program. */
-static uint32_t slots_below(double time, const remat_slot_time *t, uint32_t most)
+static uint32_t slots_below(double time, const offload_slot_time *t, uint32_t most)
 {
     double slots = t->slot > 0 ? time * t->inverse * (1 - ROUNDING) : 0;
     return slots < most ? (uint32_t)slots : most;
@@ -95,25 +95,24 @@ static uint32_t slots_below(double time, const remat_slot_time *t, uint32_t most
 /* What the relaxed program says of the rest of a path, in this search's units. */
 static double relaxed_rest(const search *s, uint32_t i, int x, const label *l)
 {
-    const remat_forward *f = s->relaxed;
+    const offload_forward *f = s->relaxed;
     if (!f)
         return 0;
     double scale = f->model->units_per_time / s->m->units_per_time;
-    uint32_t free = remat_backward_slots(f->backward, l->free);
+    uint32_t free = offload_backward_slots(f->backward, l->free);
     if (free > f->n_slots) /* all there is to need fits in fewer */
         free = f->n_slots;
     uint32_t unsent = slots_below(l->unsent * scale, &f->out, free);
     uint32_t due = slots_below(l->due * scale, &f->backward->in, free);
-    return remat_forward_bound(f, i, x, free, unsent, due) / scale * (1 - ROUNDING);
+    return offload_forward_bound(f, i, x, free, unsent, due) / scale * (1 - ROUNDING);
 }
 
 /* The state after a step of `before` and `after` from label `from` at (x, i). */
-static void arrive(search *s, uint32_t from, int x, remat_offload_step step, double before,
-                   double after)
+static void arrive(search *s, uint32_t from, int x, offload_step step, double before, double after)
 {
-    const remat_offload_model *m = s->m;
+    const offload_model *m = s->m;
     const label *l = &s->labels[from];
-    uint64_t input = remat_offload_input_bytes(m, step.i, x);
+    uint64_t input = offload_input_bytes(m, step.i, x);
     uint64_t kept = step.offload ? 0 : input;
     if (kept > l->free || isinf(after))
         return;
@@ -140,11 +139,11 @@ static void arrive(search *s, uint32_t from, int x, remat_offload_step step, dou
 /* Case 1 and the loss. */
 static void save_steps(search *s, uint32_t from, uint32_t i, int x)
 {
-    const remat_offload_model *m = s->m;
+    const offload_model *m = s->m;
     const label *l = &s->labels[from];
-    uint64_t input = remat_offload_input_bytes(m, i, x);
-    uint64_t save = remat_offload_need_save(m->chain, i, m->n) + input;
-    uint64_t back = remat_offload_need_backward(m->chain, i) + input;
+    uint64_t input = offload_input_bytes(m, i, x);
+    uint64_t save = offload_need_save(m->chain, i, m->n) + input;
+    uint64_t back = offload_need_backward(m->chain, i) + input;
     if (save > l->free || back > l->free)
         return;
     double room_out = (double)l->free * m->out_per_byte - l->unsent;
@@ -152,7 +151,7 @@ static void save_steps(search *s, uint32_t from, uint32_t i, int x)
     double before = m->forward[i] + fmax(0, (double)save * m->out_per_byte - room_out);
     double after = m->backward[i] + fmax(0, (double)back * m->in_per_byte - room_in);
     for (int offload = 0; offload < 2 && i < m->n; offload++)
-        arrive(s, from, x, (remat_offload_step){i, i, true, offload}, before, after);
+        arrive(s, from, x, (offload_step){i, i, true, offload}, before, after);
     if (i < m->n)
         return;
     double cost = l->cost + before + after + fmax(0, l->unsent - before) + fmax(0, l->due - after);
@@ -164,29 +163,29 @@ static void save_steps(search *s, uint32_t from, uint32_t i, int x)
 
 static void pass_steps(search *s, uint32_t from, uint32_t i, int x)
 {
-    const remat_offload_model *m = s->m;
-    uint64_t free = s->labels[from].free, input = remat_offload_input_bytes(m, i, x);
+    const offload_model *m = s->m;
+    uint64_t free = s->labels[from].free, input = offload_input_bytes(m, i, x);
     double peak = 0, time = 0,
            over = (double)input * m->out_per_byte - (double)free * m->out_per_byte +
                   s->labels[from].unsent;
     uint64_t most = 0;
     for (uint32_t j = i; j < m->n && !s->status; j++) {
-        uint64_t need = remat_chain_need_forward(m->chain, i, j, m->n);
+        uint64_t need = chain_need_forward(m->chain, i, j, m->n);
         peak = j == i ? (double)need * m->out_per_byte
                       : fmax(peak, (double)need * m->out_per_byte - time);
         time += m->forward[j];
-        most = remat_larger(most, need);
+        most = chain_larger(most, need);
         if (need > free || input > free || (j == i && need + input > free))
             return;
         double before = time + fmax(0, peak + over);
         double due = s->labels[from].due;
-        double after = remat_exact_value(s->exact, i, j, free - input, due);
-        s->status = remat_exact_status(s->exact);
+        double after = offload_exact_value(s->exact, i, j, free - input, due);
+        s->status = offload_exact_status(s->exact);
         if (s->status)
             return;
-        arrive(s, from, x, (remat_offload_step){i, j, false, true}, before, after);
+        arrive(s, from, x, (offload_step){i, j, false, true}, before, after);
         if (most + input <= free)
-            arrive(s, from, x, (remat_offload_step){i, j, false, false}, before, after);
+            arrive(s, from, x, (offload_step){i, j, false, false}, before, after);
     }
 }
 
@@ -211,7 +210,7 @@ static void expand_label(search *s, uint32_t k, uint32_t i, int x)
     save_steps(s, k, i, x);
     if (i < s->m->n && !s->status)
         pass_steps(s, k, i, x);
-    if (s->work + remat_exact_work(s->exact) * s->m->n > s->limit)
+    if (s->work + offload_exact_work(s->exact) * s->m->n > s->limit)
         s->status = REMAT_TOO_LARGE;
     if (remat_host_cancelled(s->host))
         s->status = REMAT_CANCELLED;
@@ -253,7 +252,7 @@ static void run(search *s, uint64_t free, size_t width)
 
 static remat_status prepare(search *s, remat_error *error)
 {
-    const remat_offload_model *m = s->m;
+    const offload_model *m = s->m;
     size_t length = (size_t)m->n + 2;
     double *rest = calloc(2 * length, sizeof *rest);
     uint32_t *first = malloc(2 * length * sizeof *first);
@@ -267,14 +266,14 @@ static remat_status prepare(search *s, remat_error *error)
         s->forward_rest[i] = s->forward_rest[i + 1] + m->forward[i];
         s->backward_rest[i] = s->backward_rest[i + 1] + m->backward[i];
     }
-    return remat_exact_new(m, s->limit / m->n, s->host, &s->exact, error);
+    return offload_exact_new(m, s->limit / m->n, s->host, &s->exact, error);
 }
 
 /* ---- the plan ---- */
 
 typedef struct path {
     search *s;
-    remat_offload_step *steps;
+    offload_step *steps;
     uint32_t *from; /* label that each step leaves */
     size_t n_steps;
 } path;
@@ -283,10 +282,10 @@ static remat_status child(void *context, size_t k, remat_operations *operations)
 {
     const path *p = context;
     const label *l = &p->s->labels[p->from[k]];
-    const remat_offload_step *step = &p->steps[k];
+    const offload_step *step = &p->steps[k];
     int x = k > 0 && p->steps[k - 1].all;
-    uint64_t input = remat_offload_input_bytes(p->s->m, step->i, x);
-    return remat_exact_trace(p->s->exact, step->i, step->j, l->free - input, l->due, operations);
+    uint64_t input = offload_input_bytes(p->s->m, step->i, x);
+    return offload_exact_trace(p->s->exact, step->i, step->j, l->free - input, l->due, operations);
 }
 
 static void walk_back(path *p)
@@ -294,7 +293,7 @@ static void walk_back(path *p)
     const search *s = p->s;
     size_t at = s->m->n;
     uint32_t k = s->last;
-    p->steps[--at] = (remat_offload_step){s->m->n, s->m->n, true, false};
+    p->steps[--at] = (offload_step){s->m->n, s->m->n, true, false};
     p->from[at] = k;
     for (; s->labels[k].parent != NONE; k = s->labels[k].parent) {
         p->steps[--at] = s->labels[k].step;
@@ -305,29 +304,29 @@ static void walk_back(path *p)
     p->n_steps = s->m->n - at;
 }
 
-static remat_status build_plan(search *s, remat_offload_plan *plan, remat_error *error)
+static remat_status build_plan(search *s, offload_plan *plan, remat_error *error)
 {
-    remat_offload_step *steps = malloc(s->m->n * sizeof *steps);
+    offload_step *steps = malloc(s->m->n * sizeof *steps);
     uint32_t *from = malloc(s->m->n * sizeof *from);
     path p = {.s = s, .steps = steps, .from = from};
-    remat_status status = steps && from ? remat_offload_plan_init(plan, s->m->profile, error)
-                                        : remat_fail_memory(error);
+    remat_status status =
+        steps && from ? offload_plan_init(plan, s->m->profile, error) : remat_fail_memory(error);
     if (!status) {
         walk_back(&p);
-        status = remat_offload_plan_build(plan, s->m, p.steps, p.n_steps, child, &p);
+        status = offload_plan_build(plan, s->m, p.steps, p.n_steps, child, &p);
     }
     free(steps);
     free(from);
     if (!status)
         return REMAT_OK;
-    remat_offload_plan_clear(plan);
+    offload_plan_clear(plan);
     return status == REMAT_NO_MEMORY ? remat_fail_memory(error) : status;
 }
 
-static remat_status finish(search *s, remat_labels_result *ret_result, remat_error *error)
+static remat_status finish(search *s, offload_labels_result *ret_result, remat_error *error)
 {
-    remat_labels_result result = {.labels = s->n_kept,
-                                  .work = s->work + remat_exact_work(s->exact) * s->m->n};
+    offload_labels_result result = {.labels = s->n_kept,
+                                    .work = s->work + offload_exact_work(s->exact) * s->m->n};
     if (s->status == REMAT_CANCELLED)
         return remat_fail(error, REMAT_CANCELLED, NULL, "cancelled");
     if (s->status == REMAT_NO_MEMORY)
@@ -343,12 +342,13 @@ static remat_status finish(search *s, remat_labels_result *ret_result, remat_err
     return REMAT_OK;
 }
 
-remat_status remat_labels_search(const remat_offload_model *model, const remat_forward *relaxed,
-                                 uint64_t budget, double bound, double work, const remat_host *host,
-                                 remat_labels_result *ret_result, remat_error *error)
+remat_status offload_labels_search(const offload_model *model, const offload_forward *relaxed,
+                                   uint64_t budget, double bound, double work,
+                                   const remat_host *host, offload_labels_result *ret_result,
+                                   remat_error *error)
 {
     if (budget < model->resident) {
-        *ret_result = (remat_labels_result){.finished = true, .value = INFINITY};
+        *ret_result = (offload_labels_result){.finished = true, .value = INFINITY};
         return REMAT_OK;
     }
     search s = {.m = model, .relaxed = relaxed, .host = host, .limit = work, .last = NONE};
@@ -360,7 +360,7 @@ remat_status remat_labels_search(const remat_offload_model *model, const remat_f
         run(&s, budget - model->resident, SIZE_MAX);
     if (!status)
         status = finish(&s, ret_result, error);
-    remat_exact_free(s.exact);
+    offload_exact_free(s.exact);
     free(s.labels);
     free(s.forward_rest);
     free(s.first[0]);

@@ -6,24 +6,25 @@
 #include "offload/forward.h"
 
 /* The work pofo allows one search: about half a second. */
-#define REMAT_LABEL_WORK 1e8
+#define OFFLOAD_LABEL_WORK 1e8
 
-typedef struct remat_labels_result {
+typedef struct offload_labels_result {
     bool finished;   /* false: the work allowed did not suffice; the rest says nothing */
     double value;    /* least makespan, or the bound given where nothing is faster, in the profile's
                       time unit; INFINITY: nothing fits */
     uint64_t labels; /* kept */
     double work;     /* done, in comparisons */
-    remat_offload_plan plan; /* of value; without operations where nothing is faster than bound */
-} remat_labels_result;
+    offload_plan plan; /* of value; without operations where nothing is faster than bound */
+} offload_labels_result;
 
 /* relaxed: the program over slots rounded down, of the same chain and link without latency and of
  * at least as many bytes; what it says of a state bounds every path through it. NULL: without.
  * budget includes the graph inputs that stay. bound: a makespan known to be possible, or INFINITY.
  * work: comparisons and evaluations after which the search gives up. The caller clears the plan.
  * REMAT_CANCELLED at the host's wish. */
-remat_status remat_labels_search(const remat_offload_model *model, const remat_forward *relaxed,
-                                 uint64_t budget, double bound, double work, const remat_host *host,
-                                 remat_labels_result *ret_result, remat_error *error);
+remat_status offload_labels_search(const offload_model *model, const offload_forward *relaxed,
+                                   uint64_t budget, double bound, double work,
+                                   const remat_host *host, offload_labels_result *ret_result,
+                                   remat_error *error);
 
 #endif

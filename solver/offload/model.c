@@ -5,12 +5,12 @@
 /* Times and sizes in units stay below 2^UNIT_BITS, where doubles are integers exactly. */
 enum { UNIT_BITS = 50 };
 
-bool remat_offload_possible(const remat_link *link)
+bool offload_possible(const remat_link *link)
 {
     return link && link->to_host > 0 && link->to_device > 0;
 }
 
-static void split_inputs(remat_offload_model *m)
+static void split_inputs(offload_model *m)
 {
     for (uint32_t k = 0; k < m->profile->n_inputs; k++) {
         const remat_input *input = &m->profile->inputs[k];
@@ -20,7 +20,7 @@ static void split_inputs(remat_offload_model *m)
     }
 }
 
-static uint32_t n_transfers(const remat_offload_model *m, uint32_t i, int x)
+static uint32_t n_transfers(const offload_model *m, uint32_t i, int x)
 {
     if (i == 1)
         return m->n_movable;
@@ -28,34 +28,34 @@ static uint32_t n_transfers(const remat_offload_model *m, uint32_t i, int x)
     return (uint32_t)(node->output_bytes > 0) + (uint32_t)(x == 1 && node->saved_bytes > 0);
 }
 
-uint64_t remat_offload_input_bytes(const remat_offload_model *m, uint32_t i, int x)
+uint64_t offload_input_bytes(const offload_model *m, uint32_t i, int x)
 {
     return i == 1 ? m->movable : x ? m->chain->kept[i - 1] : m->chain->output[i - 1];
 }
 
-double remat_offload_send_time(const remat_offload_model *m, uint32_t i, int x)
+double offload_send_time(const offload_model *m, uint32_t i, int x)
 {
-    return (double)remat_offload_input_bytes(m, i, x) * m->out_per_byte +
+    return (double)offload_input_bytes(m, i, x) * m->out_per_byte +
            n_transfers(m, i, x) * m->out_latency;
 }
 
-double remat_offload_fetch_time(const remat_offload_model *m, uint32_t i, int x)
+double offload_fetch_time(const offload_model *m, uint32_t i, int x)
 {
-    return (double)remat_offload_input_bytes(m, i, x) * m->in_per_byte +
+    return (double)offload_input_bytes(m, i, x) * m->in_per_byte +
            n_transfers(m, i, x) * m->in_latency;
 }
 
-static uint64_t largest_input(const remat_offload_model *m)
+static uint64_t largest_input(const offload_model *m)
 {
     uint64_t largest = m->movable;
     for (uint32_t i = 2; i <= m->n; i++)
-        largest = remat_larger(largest, m->chain->kept[i - 1]);
+        largest = chain_larger(largest, m->chain->kept[i - 1]);
     return largest;
 }
 
 /* Time a byte takes. With a latency it is never 0, for the programs know time on the link by its
  * bytes: then the largest tensor takes at least as long as the latency. */
-static double time_per_byte(const remat_offload_model *m, double bandwidth, double latency)
+static double time_per_byte(const offload_model *m, double bandwidth, double latency)
 {
     double time = 1 / bandwidth;
     return latency > 0 ? fmax(time, latency / fmax(1, (double)largest_input(m))) : time;
@@ -71,7 +71,7 @@ static double refine(double longest, double largest)
     return ldexp(1, room > 500 ? 500 : room);
 }
 
-static void choose_unit(remat_offload_model *m, const remat_link *link, double grain, double bytes,
+static void choose_unit(offload_model *m, const remat_link *link, double grain, double bytes,
                         bool latency)
 {
     double delay = latency ? link->latency : 0;
@@ -88,17 +88,16 @@ static void choose_unit(remat_offload_model *m, const remat_link *link, double g
 }
 
 /* One multiplication before the division: where both are exact, so is the quotient. */
-static double units_of(const remat_offload_model *m, int64_t ticks)
+static double units_of(const offload_model *m, int64_t ticks)
 {
     return floor((double)ticks * m->units_per_time / m->chain->ticks_per_time);
 }
 
-remat_status remat_offload_model_init(remat_offload_model *ret_model, const remat_profile *profile,
-                                      const remat_chain *chain, const remat_link *link,
-                                      uint32_t grain, uint64_t bytes, bool latency,
-                                      remat_error *error)
+remat_status offload_model_init(offload_model *ret_model, const remat_profile *profile,
+                                const chain_costs *chain, const remat_link *link, uint32_t grain,
+                                uint64_t bytes, bool latency, remat_error *error)
 {
-    remat_offload_model m = {.chain = chain, .n = chain->n, .profile = profile};
+    offload_model m = {.chain = chain, .n = chain->n, .profile = profile};
     size_t length = (size_t)chain->n + 2;
     m.forward = remat_arena_array(&m.arena, length, sizeof *m.forward);
     m.backward = remat_arena_array(&m.arena, length, sizeof *m.backward);
@@ -121,8 +120,8 @@ remat_status remat_offload_model_init(remat_offload_model *ret_model, const rema
     return REMAT_OK;
 }
 
-void remat_offload_model_clear(remat_offload_model *model)
+void offload_model_clear(offload_model *model)
 {
     remat_arena_clear(&model->arena);
-    *model = (remat_offload_model){0};
+    *model = (offload_model){0};
 }

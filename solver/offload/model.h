@@ -15,8 +15,8 @@
 
 #include "chain/chain.h"
 
-typedef struct remat_offload_model {
-    const remat_chain *chain;
+typedef struct offload_model {
+    const chain_costs *chain;
     uint32_t n;
     uint64_t resident; /* bytes of graph inputs that stay */
     uint64_t movable;  /* and of those that may go */
@@ -29,33 +29,32 @@ typedef struct remat_offload_model {
     double *rest;   /* by stage: u_f + u_b of it and all later ones */
     const remat_profile *profile;
     remat_arena arena;
-} remat_offload_model;
+} offload_model;
 
 /* Whether anything can be moved at all: both directions have a bandwidth. */
-bool remat_offload_possible(const remat_link *link);
+bool offload_possible(const remat_link *link);
 
 /* grain: parts of a byte that times must resolve (the number of slots, or 1); bytes: the largest
  * size that will be converted; latency: counted, or left out as a lower bound must. The chain is
  * kept. The caller clears it, not after failure. */
-remat_status remat_offload_model_init(remat_offload_model *ret_model, const remat_profile *profile,
-                                      const remat_chain *chain, const remat_link *link,
-                                      uint32_t grain, uint64_t bytes, bool latency,
-                                      remat_error *error);
-void remat_offload_model_clear(remat_offload_model *model);
+remat_status offload_model_init(offload_model *ret_model, const remat_profile *profile,
+                                const chain_costs *chain, const remat_link *link, uint32_t grain,
+                                uint64_t bytes, bool latency, remat_error *error);
+void offload_model_clear(offload_model *model);
 
 /* Z_{i-1} in form x: bytes, and the time to send or fetch it. */
-uint64_t remat_offload_input_bytes(const remat_offload_model *model, uint32_t i, int x);
-double remat_offload_send_time(const remat_offload_model *model, uint32_t i, int x);
-double remat_offload_fetch_time(const remat_offload_model *model, uint32_t i, int x);
+uint64_t offload_input_bytes(const offload_model *model, uint32_t i, int x);
+double offload_send_time(const offload_model *model, uint32_t i, int x);
+double offload_fetch_time(const offload_model *model, uint32_t i, int x);
 
 /* M_all^i(j), M_B^i and M_ck/none^k(t) of a pass that started at stage s; the input of the stage
  * not counted. A direct leaf needs backward_bytes only (chain.h). */
-static inline uint64_t remat_offload_need_save(const remat_chain *chain, uint32_t i, uint32_t j)
+static inline uint64_t offload_need_save(const chain_costs *chain, uint32_t i, uint32_t j)
 {
     return chain->held[j] + chain->kept[i] + chain->save_workspace[i];
 }
 
-static inline uint64_t remat_offload_need_backward(const remat_chain *chain, uint32_t i)
+static inline uint64_t offload_need_backward(const chain_costs *chain, uint32_t i)
 {
     return chain->kept[i] + chain->backward_bytes[i];
 }

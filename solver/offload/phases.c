@@ -2,26 +2,25 @@
 
 #include <stdlib.h>
 
-remat_status remat_offload_plan_init(remat_offload_plan *ret_plan, const remat_profile *profile,
-                                     remat_error *error)
+remat_status offload_plan_init(offload_plan *ret_plan, const remat_profile *profile,
+                               remat_error *error)
 {
     size_t places = 2 * (size_t)profile->n_nodes + profile->n_inputs;
     bool *moved = calloc(places, sizeof *moved);
     if (!moved)
         return remat_fail_memory(error);
-    *ret_plan = (remat_offload_plan){.moved = moved};
+    *ret_plan = (offload_plan){.moved = moved};
     return REMAT_OK;
 }
 
-void remat_offload_plan_clear(remat_offload_plan *plan)
+void offload_plan_clear(offload_plan *plan)
 {
     remat_operations_clear(&plan->compute);
     free(plan->moved);
-    *plan = (remat_offload_plan){0};
+    *plan = (offload_plan){0};
 }
 
-void remat_offload_plan_move(remat_offload_plan *plan, const remat_offload_model *model, uint32_t i,
-                             int x)
+void offload_plan_move(offload_plan *plan, const offload_model *model, uint32_t i, int x)
 {
     uint32_t n = model->n;
     for (uint32_t k = 0; i == 1 && k < model->profile->n_inputs; k++) {
@@ -35,20 +34,20 @@ void remat_offload_plan_move(remat_offload_plan *plan, const remat_offload_model
         plan->moved[(size_t)n + i - 2] = true;
 }
 
-remat_status remat_offload_plan_build(remat_offload_plan *plan, const remat_offload_model *model,
-                                      const remat_offload_step *steps, size_t n_steps,
-                                      remat_offload_child child, void *context)
+remat_status offload_plan_build(offload_plan *plan, const offload_model *model,
+                                const offload_step *steps, size_t n_steps, offload_child child,
+                                void *context)
 {
     remat_status status = REMAT_OK;
     for (size_t k = 0; k < n_steps && !status; k++) {
-        const remat_offload_step *step = &steps[k];
+        const offload_step *step = &steps[k];
         if (step->offload)
-            remat_offload_plan_move(plan, model, step->i, k > 0 && steps[k - 1].all);
-        status = step->all ? remat_chain_emit_save(step->i, &plan->compute)
-                           : remat_chain_emit_pass(step->i, step->j, &plan->compute);
+            offload_plan_move(plan, model, step->i, k > 0 && steps[k - 1].all);
+        status = step->all ? chain_emit_save(step->i, &plan->compute)
+                           : chain_emit_pass(step->i, step->j, &plan->compute);
     }
     for (size_t k = n_steps; k-- > 0 && !status;)
-        status = steps[k].all ? remat_chain_emit_backward(steps[k].i, false, &plan->compute)
+        status = steps[k].all ? chain_emit_backward(steps[k].i, false, &plan->compute)
                               : child(context, k, &plan->compute);
     return status;
 }

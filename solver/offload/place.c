@@ -8,7 +8,7 @@
 /* ---- the list without transfers ---- */
 
 /* Liveness, states, replay: base and during. */
-static remat_status settle(remat_placing *p, const remat_profile *profile,
+static remat_status settle(offload_placing *p, const remat_profile *profile,
                            const remat_operations *compute, remat_error *error)
 {
     remat_operations live = {0};
@@ -96,14 +96,14 @@ static uint64_t bytes_of(const remat_profile *profile, uint32_t place)
 
 static int by_making(const void *a, const void *b)
 {
-    const remat_span *p = a, *q = b;
+    const offload_span *p = a, *q = b;
     uint32_t x = p->made + 1, y = q->made + 1; /* graph inputs first */
     if (x != y)
         return x < y ? -1 : 1;
     return (p->value.target > q->value.target) - (p->value.target < q->value.target);
 }
 
-static void add_span(remat_placing *p, const remat_profile *profile, uint32_t place,
+static void add_span(offload_placing *p, const remat_profile *profile, uint32_t place,
                      const life *one)
 {
     uint32_t n = profile->n_nodes;
@@ -114,11 +114,11 @@ static void add_span(remat_placing *p, const remat_profile *profile, uint32_t pl
     remat_target target = input ? REMAT_INPUT : place < n ? REMAT_OUT : REMAT_SAVED;
     remat_operation value = {.kind = REMAT_O, .target = (uint8_t)target};
     value.index = input ? place - 2 * n : place < n ? place : place - n;
-    p->spans[p->n_spans++] = (remat_span){value, bytes, one->made, one->read, one->wanted};
+    p->spans[p->n_spans++] = (offload_span){value, bytes, one->made, one->read, one->wanted};
 }
 
 /* Insertion sort: spans made earlier are mostly wanted later. */
-static void sort_by_reader(remat_placing *p)
+static void sort_by_reader(offload_placing *p)
 {
     for (uint32_t k = 0; k < p->n_spans; k++)
         p->order[k] = p->n_spans - 1 - k;
@@ -130,7 +130,7 @@ static void sort_by_reader(remat_placing *p)
     }
 }
 
-static remat_status find_spans(remat_placing *p, const remat_profile *profile, const bool *moved,
+static remat_status find_spans(offload_placing *p, const remat_profile *profile, const bool *moved,
                                remat_error *error)
 {
     uint32_t n = profile->n_nodes, places = 2 * n + profile->n_inputs;
@@ -157,36 +157,36 @@ static remat_status find_spans(remat_placing *p, const remat_profile *profile, c
     return REMAT_OK;
 }
 
-remat_status remat_placing_init(remat_placing *ret_placing, const remat_profile *profile,
-                                const remat_operations *compute, const bool *moved,
-                                remat_error *error)
+remat_status offload_placing_init(offload_placing *ret_placing, const remat_profile *profile,
+                                  const remat_operations *compute, const bool *moved,
+                                  remat_error *error)
 {
-    remat_placing p = {0};
+    offload_placing p = {0};
     remat_status status = settle(&p, profile, compute, error);
     if (!status)
         status = find_spans(&p, profile, moved, error);
     if (status)
-        remat_placing_clear(&p);
+        offload_placing_clear(&p);
     else
         *ret_placing = p;
     return status;
 }
 
-void remat_placing_clear(remat_placing *placing)
+void offload_placing_clear(offload_placing *placing)
 {
     remat_operations_clear(&placing->base);
     free(placing->during);
     free(placing->at);
     free(placing->spans);
     free(placing->order);
-    *placing = (remat_placing){0};
+    *placing = (offload_placing){0};
 }
 
 /* ---- placing ---- */
 
 /* Positions before which each span's D and P stand, and the bytes at every position. */
 typedef struct layout {
-    const remat_placing *p;
+    const offload_placing *p;
     const bool *chosen;
     uint64_t budget;
     uint32_t *drop, *fetch; /* by span */
@@ -202,9 +202,9 @@ static bool is_moved(const layout *l, uint32_t span)
 /* First span that may be dropped before position i: its forward readers are over. */
 static uint32_t droppable(const layout *l, uint32_t from, uint32_t i)
 {
-    const remat_placing *p = l->p;
+    const offload_placing *p = l->p;
     for (uint32_t k = from; k < p->n_spans; k++) {
-        const remat_span *one = &p->spans[k];
+        const offload_span *one = &p->spans[k];
         if (one->made != NOWHERE && one->made >= i)
             break;
         if (is_moved(l, k) && l->drop[k] == NOWHERE && one->read < i)
@@ -215,7 +215,7 @@ static uint32_t droppable(const layout *l, uint32_t from, uint32_t i)
 
 static bool place_drops(layout *l)
 {
-    const remat_placing *p = l->p;
+    const offload_placing *p = l->p;
     uint64_t gone = 0;
     uint32_t from = 0;
     for (uint32_t i = 0; i < p->turn; i++) {
@@ -239,7 +239,7 @@ static bool place_drops(layout *l)
 /* Bytes from the turn on with every moved value away until its first reader. */
 static bool empty_backward(layout *l)
 {
-    const remat_placing *p = l->p;
+    const offload_placing *p = l->p;
     uint64_t away = 0;
     for (uint32_t k = 0; k < p->n_spans; k++)
         away += is_moved(l, k) ? p->spans[k].bytes : 0;
@@ -256,10 +256,10 @@ static bool empty_backward(layout *l)
 
 static void place_fetches(layout *l)
 {
-    const remat_placing *p = l->p;
+    const offload_placing *p = l->p;
     for (uint32_t k = 0; k < p->n_spans; k++) {
         uint32_t span = p->order[k];
-        const remat_span *one = &p->spans[span];
+        const offload_span *one = &p->spans[span];
         uint32_t at = one->wanted;
         if (!is_moved(l, span))
             continue;
@@ -275,7 +275,7 @@ static void place_fetches(layout *l)
  * order given (NULL: of production). */
 static void fill_buckets(layout *l, const uint32_t *where, const uint32_t *order)
 {
-    const remat_placing *p = l->p;
+    const offload_placing *p = l->p;
     for (uint32_t i = 0; i <= p->base.length; i++)
         l->first[i] = NOWHERE;
     for (uint32_t k = p->n_spans; k-- > 0;) {
@@ -309,7 +309,7 @@ static void offload_positions(const layout *l, uint32_t *where)
 /* Before each operation: the copies that its predecessor allows, then D, then P. */
 static remat_status write(layout *l, remat_operations *operations)
 {
-    const remat_placing *p = l->p;
+    const offload_placing *p = l->p;
     size_t length = p->base.length;
     uint32_t *buckets = l->first, *links = l->next, *where = l->next + 3 * (size_t)p->n_spans;
     remat_status status = REMAT_OK;
@@ -334,8 +334,8 @@ static remat_status write(layout *l, remat_operations *operations)
     return status;
 }
 
-remat_status remat_place(const remat_placing *placing, const bool *chosen, uint64_t budget,
-                         remat_operations *operations)
+remat_status offload_place(const offload_placing *placing, const bool *chosen, uint64_t budget,
+                           remat_operations *operations)
 {
     size_t length = placing->base.length, n = placing->n_spans;
     layout l = {.p = placing, .chosen = chosen, .budget = budget};

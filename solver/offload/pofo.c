@@ -29,7 +29,7 @@ static const remat_option options[] = {
     {.name = "slots",
      .summary = "slots of memory; 0: up to 100, as many as two seconds allow",
      .type = REMAT_OPTION_INTEGER,
-     .maximum = REMAT_MAX_OFFLOAD_SLOTS},
+     .maximum = OFFLOAD_MAX_OFFLOAD_SLOTS},
 };
 
 /* What the parts of a solve share. */
@@ -37,10 +37,10 @@ typedef struct solving {
     const remat_problem *problem;
     const remat_host *host;
     const remat_sink *sink;
-    const remat_persistent
+    const chain_persistent
         *persistent; /* offered last: what liveness makes of its lists is not what
                                            bounds a search in the programs' own memory */
-    const remat_chain *chain;
+    const chain_costs *chain;
 } solving;
 
 /* ---- sizes ---- */
@@ -52,14 +52,14 @@ static double slot_updates(double n, double slots)
 
 static uint64_t slot_bytes(uint32_t n, uint32_t slots)
 {
-    return remat_backward_bytes(n, slots) + remat_forward_bytes(n, slots);
+    return offload_backward_bytes(n, slots) + offload_forward_bytes(n, slots);
 }
 
 /* 0: the chain is too long for the program over slots. */
 static uint32_t choose_slots(const remat_problem *problem)
 {
     uint32_t n = problem->profile->n_nodes, slots = MOST_SLOTS;
-    if (!remat_offload_possible(problem->link))
+    if (!offload_possible(problem->link))
         return 0;
     if (problem->options.values[0] > 0)
         return (uint32_t)problem->options.values[0];
@@ -73,20 +73,20 @@ static uint32_t choose_slots(const remat_problem *problem)
 static remat_problem without_link(const remat_problem *problem)
 {
     remat_problem own = {.profile = problem->profile, .max_budget = problem->max_budget};
-    for (int i = 0; i < REMAT_PERSISTENT_OPTIONS; i++)
-        own.options.values[i] = remat_persistent_options[i].default_value;
+    for (int i = 0; i < CHAIN_PERSISTENT_OPTIONS; i++)
+        own.options.values[i] = chain_persistent_options[i].default_value;
     return own;
 }
 
-static remat_status estimate(const remat_problem *problem, remat_estimate *ret_estimate,
-                             remat_error *error)
+static remat_status pofo_estimate(const remat_problem *problem, remat_estimate *ret_estimate,
+                                  remat_error *error)
 {
     remat_problem plain = without_link(problem);
-    remat_estimate sum, lists = remat_offload_family_estimate(problem->profile);
-    remat_status status = remat_persistent_estimate(&plain, &sum, error);
+    remat_estimate sum, lists = offload_family_estimate(problem->profile);
+    remat_status status = chain_persistent_estimate(&plain, &sum, error);
     if (status)
         return status;
-    if (remat_offload_possible(problem->link)) {
+    if (offload_possible(problem->link)) {
         uint32_t n = problem->profile->n_nodes, slots = choose_slots(problem);
         uint64_t bytes = lists.table_bytes + (slots ? slot_bytes(n, slots) : 0);
         sum.table_bytes += bytes;
@@ -101,15 +101,15 @@ static remat_status estimate(const remat_problem *problem, remat_estimate *ret_e
 
 static remat_status solve_slots(const solving *s, remat_error *error)
 {
-    remat_program p = {0};
+    offload_program p = {0};
     uint32_t slots = choose_slots(s->problem);
     if (slots == 0)
         return REMAT_OK;
     remat_status status =
-        remat_program_init(&p, s->problem, s->chain, slots, false, s->host, error);
+        offload_program_init(&p, s->problem, s->chain, slots, false, s->host, error);
     if (!status && p.forward.model)
-        status = remat_program_offer(s->problem, &p.forward, s->host, s->sink, error);
-    remat_program_clear(&p);
+        status = offload_program_offer(s->problem, &p.forward, s->host, s->sink, error);
+    offload_program_clear(&p);
     return status;
 }
 
@@ -118,37 +118,37 @@ static remat_status solve_slots(const solving *s, remat_error *error)
 /* Makespan of the best schedule so far that the programs' own memory fits. */
 static double best_known(const solving *s, uint64_t budget)
 {
-    return fmin(remat_sink_best(s->sink, budget), remat_persistent_best(s->persistent, budget));
+    return fmin(remat_sink_best(s->sink, budget), chain_persistent_best(s->persistent, budget));
 }
 
-static remat_status place_plan(const solving *s, uint64_t budget, remat_offload_plan *plan,
+static remat_status place_plan(const solving *s, uint64_t budget, offload_plan *plan,
                                remat_error *error)
 {
     const remat_model model = {.tentative = true};
-    remat_placing placing;
+    offload_placing placing;
     remat_operations operations = {0};
-    remat_status status = remat_offload_place_plan(s->problem->profile, plan, &placing, error);
+    remat_status status = offload_place_plan(s->problem->profile, plan, &placing, error);
     if (status)
         return status;
-    status = remat_place(&placing, NULL, budget, &operations);
+    status = offload_place(&placing, NULL, budget, &operations);
     if (!status)
         status = remat_offer(s->sink, &operations, &model, error);
     else if (status == REMAT_NO_MEMORY)
         remat_fail_memory(error);
     remat_operations_clear(&operations);
-    remat_placing_clear(&placing);
+    offload_placing_clear(&placing);
     return status == REMAT_INFEASIBLE ? REMAT_OK : status;
 }
 
 /* One search: a bound, and a plan where one beats what is known. */
-static remat_status search_budget(const solving *s, const remat_offload_model *model,
-                                  const remat_forward *relaxed, uint64_t budget, double *work,
+static remat_status search_budget(const solving *s, const offload_model *model,
+                                  const offload_forward *relaxed, uint64_t budget, double *work,
                                   remat_error *error)
 {
-    remat_labels_result result;
+    offload_labels_result result;
     double known = best_known(s, budget);
-    remat_status status = remat_labels_search(model, relaxed, budget, known, REMAT_LABEL_WORK,
-                                              s->host, &result, error);
+    remat_status status = offload_labels_search(model, relaxed, budget, known, OFFLOAD_LABEL_WORK,
+                                                s->host, &result, error);
     if (status)
         return status;
     *work += result.work;
@@ -160,13 +160,13 @@ static remat_status search_budget(const solving *s, const remat_offload_model *m
 }
 
 /* The largest budget first, then smaller ones while there is work left. */
-static remat_status search_labels(const solving *s, const remat_forward *relaxed,
+static remat_status search_labels(const solving *s, const offload_forward *relaxed,
                                   remat_error *error)
 {
-    remat_offload_model model = {0};
-    uint64_t most = remat_offload_most_bytes(s->chain);
-    remat_status status = remat_offload_model_init(&model, s->problem->profile, s->chain,
-                                                   s->problem->link, 1, most, false, error);
+    offload_model model = {0};
+    uint64_t most = offload_most_bytes(s->chain);
+    remat_status status = offload_model_init(&model, s->problem->profile, s->chain,
+                                             s->problem->link, 1, most, false, error);
     if (status)
         return status;
     most += model.resident;
@@ -176,7 +176,7 @@ static remat_status search_labels(const solving *s, const remat_forward *relaxed
         uint64_t budget = k == SEARCHES ? top : top / SEARCHES * k;
         status = search_budget(s, &model, relaxed, budget, &work, error);
     }
-    remat_offload_model_clear(&model);
+    offload_model_clear(&model);
     return status;
 }
 
@@ -184,19 +184,20 @@ static remat_status search_labels(const solving *s, const remat_forward *relaxed
  */
 static remat_status bound_from_below(const solving *s, remat_error *error)
 {
-    remat_program p = {0};
+    offload_program p = {0};
     uint32_t slots = choose_slots(s->problem) / 2;
     if (slots == 0)
         return REMAT_OK;
-    remat_status status = remat_program_init(&p, s->problem, s->chain, slots, true, s->host, error);
+    remat_status status =
+        offload_program_init(&p, s->problem, s->chain, slots, true, s->host, error);
     bool solved = !status && p.forward.model;
     for (uint32_t m = 1; m <= slots && solved && !status; m++)
         status = remat_offer_bound(
-            s->sink, remat_program_budget(&p.forward, m),
-            remat_forward_value(&p.forward, m) / p.model.units_per_time * (1 - ROUNDING), error);
+            s->sink, offload_program_budget(&p.forward, m),
+            offload_forward_value(&p.forward, m) / p.model.units_per_time * (1 - ROUNDING), error);
     if (solved && !status && s->chain->n <= LABEL_STAGES)
         status = search_labels(s, &p.forward, error);
-    remat_program_clear(&p);
+    offload_program_clear(&p);
     return status;
 }
 
@@ -204,14 +205,13 @@ static remat_status bound_from_below(const solving *s, remat_error *error)
 
 static remat_status offload(const solving *s, remat_error *error)
 {
-    static const remat_offload_choice choices[] = {REMAT_OFFLOAD_ALL, REMAT_OFFLOAD_CONV,
-                                                   REMAT_OFFLOAD_GREEDY};
+    static const offload_choice choices[] = {OFFLOAD_ALL, OFFLOAD_CONV, OFFLOAD_GREEDY};
     uint64_t programs = slot_bytes(s->problem->profile->n_nodes, choose_slots(s->problem));
     remat_sink_bind(s->sink);
     remat_status status =
-        remat_sink_hold(s->sink, remat_persistent_bytes(s->persistent) + programs, error);
+        remat_sink_hold(s->sink, chain_persistent_bytes(s->persistent) + programs, error);
     for (size_t i = 0; i < sizeof choices / sizeof *choices && !status; i++)
-        status = remat_offload_family(s->problem, choices[i], s->sink, error);
+        status = offload_family(s->problem, choices[i], s->sink, error);
     remat_host_progress(s->host, 0.3);
     if (!status)
         status = solve_slots(s, error);
@@ -219,27 +219,27 @@ static remat_status offload(const solving *s, remat_error *error)
     return status ? status : bound_from_below(s, error);
 }
 
-static remat_status solve(const remat_problem *problem, const remat_host *host,
-                          const remat_sink *sink, remat_error *error)
+static remat_status pofo_solve(const remat_problem *problem, const remat_host *host,
+                               const remat_sink *sink, remat_error *error)
 {
     remat_problem plain = without_link(problem);
     remat_host quiet = host ? *host : (remat_host){.workers = 1};
-    remat_persistent *persistent = NULL;
-    remat_chain *chain = NULL;
-    bool moves = remat_offload_possible(problem->link);
+    chain_persistent *persistent = NULL;
+    chain_costs *chain = NULL;
+    bool moves = offload_possible(problem->link);
     quiet.progress = NULL;
-    remat_status status = remat_persistent_new(&plain, false, &quiet, sink, &persistent, error);
+    remat_status status = chain_persistent_new(&plain, false, &quiet, sink, &persistent, error);
     if (!status)
-        status = remat_chain_new(problem->profile, &chain, error);
+        status = chain_new(problem->profile, &chain, error);
     const solving s = {problem, host, sink, persistent, chain};
     if (!status && moves)
         status = offload(&s, error);
     if (!status)
-        status = remat_persistent_offer(persistent, sink, error);
+        status = chain_persistent_offer(persistent, sink, error);
     if (!status && !moves)
-        status = remat_persistent_offer_bounds(persistent, sink, error);
-    remat_chain_free(chain);
-    remat_persistent_free(persistent);
+        status = chain_persistent_offer_bounds(persistent, sink, error);
+    chain_free(chain);
+    chain_persistent_free(persistent);
     return status;
 }
 
@@ -253,8 +253,8 @@ const remat_solver remat_solver_pofo = {
     .accepts = REMAT_ACCEPTS_CHAIN | REMAT_NEEDS_LINK,
     .options = options,
     .n_options = sizeof options / sizeof *options,
-    .estimate = estimate,
+    .estimate = pofo_estimate,
     .class_name =
         "persistent schedules of whole stages that offload before the loss and prefetch after it",
-    .solve = solve,
+    .solve = pofo_solve,
 };

@@ -8,39 +8,39 @@
 enum { PLACES = 5 };
 
 typedef struct planning {
-    const remat_forward *forward;
+    const offload_forward *forward;
     const remat_problem *problem;
     const remat_host *host;
     uint32_t *slots; /* of each plan */
     size_t n_plans;
-    remat_placing *placings;
+    offload_placing *placings;
     remat_status *statuses;
     remat_error *errors;
 } planning;
 
-remat_status remat_offload_place_plan(const remat_profile *profile, remat_offload_plan *plan,
-                                      remat_placing *ret_placing, remat_error *error)
+remat_status offload_place_plan(const remat_profile *profile, offload_plan *plan,
+                                offload_placing *ret_placing, remat_error *error)
 {
     remat_status status =
-        remat_placing_init(ret_placing, profile, &plan->compute, plan->moved, error);
-    remat_offload_plan_clear(plan);
+        offload_placing_init(ret_placing, profile, &plan->compute, plan->moved, error);
+    offload_plan_clear(plan);
     return status;
 }
 
 static void plan_one(void *context, size_t index, unsigned worker)
 {
     planning *p = context;
-    remat_offload_plan plan;
+    offload_plan plan;
     remat_error *error = &p->errors[worker];
     if (p->statuses[worker] || remat_host_cancelled(p->host))
         return;
-    remat_status status = remat_forward_plan(p->forward, p->slots[index], &plan, error);
+    remat_status status = offload_forward_plan(p->forward, p->slots[index], &plan, error);
     if (!status)
-        status = remat_offload_place_plan(p->problem->profile, &plan, &p->placings[index], error);
+        status = offload_place_plan(p->problem->profile, &plan, &p->placings[index], error);
     p->statuses[worker] = status;
 }
 
-uint64_t remat_program_budget(const remat_forward *f, uint32_t slots)
+uint64_t offload_program_budget(const offload_forward *f, uint32_t slots)
 {
     return f->model->resident + f->backward->bytes / f->n_slots * slots +
            f->backward->bytes % f->n_slots * slots / f->n_slots;
@@ -55,18 +55,18 @@ static remat_status place_one(void *context, size_t index, remat_operations *ope
     uint32_t slots = p->slots[plan], less = (uint32_t)(index % PLACES);
     if (less >= slots)
         return REMAT_INFEASIBLE;
-    uint64_t budget = remat_program_budget(p->forward, slots - less);
-    remat_status status = remat_place(&p->placings[plan], NULL, budget, operations);
+    uint64_t budget = offload_program_budget(p->forward, slots - less);
+    remat_status status = offload_place(&p->placings[plan], NULL, budget, operations);
     return status == REMAT_NO_MEMORY ? remat_fail_memory(error) : status;
 }
 
 /* Numbers of slots with a value of their own. */
-static size_t find_values(const remat_forward *f, uint32_t *slots)
+static size_t find_values(const offload_forward *f, uint32_t *slots)
 {
     size_t count = 0;
     double before = INFINITY;
     for (uint32_t m = 1; m <= f->n_slots; m++) {
-        double value = remat_forward_value(f, m);
+        double value = offload_forward_value(f, m);
         if (value < before)
             slots[count++] = m;
         before = value;
@@ -89,8 +89,9 @@ static remat_status make_plans(planning *p, const remat_sink *sink, remat_error 
     return remat_offer_lists(sink, p->n_plans * PLACES, place_one, p, error);
 }
 
-remat_status remat_program_offer(const remat_problem *problem, const remat_forward *forward,
-                                 const remat_host *host, const remat_sink *sink, remat_error *error)
+remat_status offload_program_offer(const remat_problem *problem, const offload_forward *forward,
+                                   const remat_host *host, const remat_sink *sink,
+                                   remat_error *error)
 {
     unsigned workers = remat_host_workers(host);
     planning p = {.forward = forward, .problem = problem, .host = host};
@@ -103,7 +104,7 @@ remat_status remat_program_offer(const remat_problem *problem, const remat_forwa
         p.n_plans = find_values(forward, p.slots);
         status = make_plans(&p, sink, error);
         for (size_t i = 0; i < p.n_plans; i++)
-            remat_placing_clear(&p.placings[i]);
+            offload_placing_clear(&p.placings[i]);
     } else {
         remat_fail_memory(error);
     }
@@ -114,40 +115,40 @@ remat_status remat_program_offer(const remat_problem *problem, const remat_forwa
     return status;
 }
 
-uint64_t remat_offload_most_bytes(const remat_chain *chain)
+uint64_t offload_most_bytes(const chain_costs *chain)
 {
     uint64_t kept = chain->output[0], most = 1;
     for (uint32_t i = 1; i <= chain->n; i++) {
-        uint64_t need = remat_larger(remat_offload_need_save(chain, i, chain->n),
-                                     remat_offload_need_backward(chain, i));
-        most = remat_larger(most, kept + need);
+        uint64_t need =
+            chain_larger(offload_need_save(chain, i, chain->n), offload_need_backward(chain, i));
+        most = chain_larger(most, kept + need);
         kept += chain->kept[i];
     }
     return most;
 }
 
-void remat_program_clear(remat_program *p)
+void offload_program_clear(offload_program *p)
 {
     if (p->forward.model)
-        remat_forward_clear(&p->forward);
+        offload_forward_clear(&p->forward);
     if (p->backward.model)
-        remat_backward_clear(&p->backward);
+        offload_backward_clear(&p->backward);
     if (p->model.chain)
-        remat_offload_model_clear(&p->model);
+        offload_model_clear(&p->model);
 }
 
-remat_status remat_program_init(remat_program *p, const remat_problem *problem,
-                                const remat_chain *chain, uint32_t slots, bool relaxed,
-                                const remat_host *host, remat_error *error)
+remat_status offload_program_init(offload_program *p, const remat_problem *problem,
+                                  const chain_costs *chain, uint32_t slots, bool relaxed,
+                                  const remat_host *host, remat_error *error)
 {
-    uint64_t bytes = remat_offload_most_bytes(chain);
-    *p = (remat_program){0};
-    remat_status status = remat_offload_model_init(&p->model, problem->profile, chain,
-                                                   problem->link, slots, bytes, !relaxed, error);
+    uint64_t bytes = offload_most_bytes(chain);
+    *p = (offload_program){0};
+    remat_status status = offload_model_init(&p->model, problem->profile, chain, problem->link,
+                                             slots, bytes, !relaxed, error);
     if (status || problem->max_budget <= p->model.resident)
         return status;
     uint64_t room = problem->max_budget - p->model.resident;
-    status = remat_backward_init(&p->backward, &p->model, room < bytes ? room : bytes, slots,
-                                 relaxed, host, error);
-    return status ? status : remat_forward_init(&p->forward, &p->backward, host, error);
+    status = offload_backward_init(&p->backward, &p->model, room < bytes ? room : bytes, slots,
+                                   relaxed, host, error);
+    return status ? status : offload_forward_init(&p->forward, &p->backward, host, error);
 }

@@ -32,8 +32,8 @@ static double peak_rss_mb(void)
 static void print_cpu(void)
 {
     printf("CPU: %s\n", bench_cpu_name());
-    remat_kernel_version versions[3];
-    size_t count = remat_kernel_versions(versions);
+    chain_kernel_version versions[3];
+    size_t count = chain_kernel_versions(versions);
     printf("kernels:");
     for (size_t i = 0; i < count; i++)
         printf(" %s", versions[i].name);
@@ -51,13 +51,13 @@ static void *must(void *allocated)
 
 /* ---- the plain loop ---- */
 
-static int rounded(uint64_t bytes, const remat_slots_setting *setting)
+static int rounded(uint64_t bytes, const chain_slots_setting *setting)
 {
     uint64_t count = (bytes + setting->unit - 1) / setting->unit;
     return count > setting->n_slots ? (int)setting->n_slots + 1 : (int)count;
 }
 
-static double plain_seconds(const remat_chain *chain, const remat_slots_setting *setting,
+static double plain_seconds(const chain_costs *chain, const chain_slots_setting *setting,
                             int64_t divisor, int32_t *answer)
 {
     size_t n = chain->n, side = n + 1;
@@ -73,11 +73,11 @@ static double plain_seconds(const remat_chain *chain, const remat_slots_setting 
         forward[s] = (int32_t)(chain->forward[s] / divisor);
         backward[s] = (int32_t)(chain->backward[s] / divisor);
         for (uint32_t t = s; t <= n; t++) {
-            all[s * side + t] = rounded(remat_chain_need_all(chain, s, t), setting);
+            all[s * side + t] = rounded(chain_need_all(chain, s, t), setting);
             if (t == s)
                 continue;
-            uint64_t need = remat_chain_need_forward(chain, s, t - 1, t) - chain->held[t];
-            most = remat_larger(most, need);
+            uint64_t need = chain_need_forward(chain, s, t - 1, t) - chain->held[t];
+            most = chain_larger(most, need);
             pass[s * side + t] = rounded(most + chain->held[t], setting);
         }
     }
@@ -155,16 +155,16 @@ enum { ROUNDS = 5 };
 
 /* The best of some rounds by a clock. Each table is freed before the next is made, so that all but
  * the first find memory that the machine has already touched. */
-static double solve_seconds(const remat_chain *chain, const remat_slots_setting *setting,
-                            const remat_host *host, double (*clock_of)(void), remat_slots **ret)
+static double solve_seconds(const chain_costs *chain, const chain_slots_setting *setting,
+                            const remat_host *host, double (*clock_of)(void), chain_slots **ret)
 {
     double best = 1e300;
     remat_error error = {0};
     for (int round = 0; round < ROUNDS; round++) {
-        remat_slots_free(*ret);
+        chain_slots_free(*ret);
         *ret = NULL;
         double start = clock_of();
-        if (remat_slots_new(chain, setting, host, ret, &error)) {
+        if (chain_slots_new(chain, setting, host, ret, &error)) {
             fprintf(stderr, "%s\n", error.message);
             exit(1);
         }
@@ -174,8 +174,8 @@ static double solve_seconds(const remat_chain *chain, const remat_slots_setting 
     return best;
 }
 
-static double solve_on_two(const remat_chain *chain, const remat_slots_setting *setting,
-                           remat_slots **ret)
+static double solve_on_two(const chain_costs *chain, const chain_slots_setting *setting,
+                           chain_slots **ret)
 {
     pair p = {.count = 0};
     remat_host host = {.data = &p, .parallel_for = on_both, .workers = 2};
@@ -188,16 +188,16 @@ static double solve_on_two(const remat_chain *chain, const remat_slots_setting *
     return seconds;
 }
 
-static double trace_seconds(const remat_chain *chain, const remat_slots *slots)
+static double trace_seconds(const chain_costs *chain, const chain_slots *slots)
 {
     remat_operations operations = {0};
     remat_error error;
     int count = 0;
     double start = bench_cpu_seconds();
-    for (uint32_t m = 0; m <= remat_slots_count(slots); m++) {
+    for (uint32_t m = 0; m <= chain_slots_count(slots); m++) {
         operations.length = 0;
-        if (remat_slots_answer(slots)[m] < REMAT_KERNEL_INFINITE &&
-            remat_slots_trace(slots, chain, m, &operations, &error) == REMAT_OK)
+        if (chain_slots_answer(slots)[m] < CHAIN_KERNEL_INFINITE &&
+            chain_slots_trace(slots, chain, m, &operations, &error) == REMAT_OK)
             count++;
     }
     double seconds = bench_cpu_seconds() - start;
@@ -221,33 +221,33 @@ static void print_ratios(uint32_t n, uint32_t n_slots, double one, double two)
 static void bench_seeded(uint32_t n, uint32_t n_slots)
 {
     double updates = (double)n * n * n / 6 * n_slots;
-    if ((double)remat_slots_peak_bytes(n, n_slots, 2) > MOST_TABLE_BYTES) {
+    if ((double)chain_slots_peak_bytes(n, n_slots, 2) > MOST_TABLE_BYTES) {
         printf("%5u x %-5u left out: %.0f MB\n", n, n_slots,
-               (double)remat_slots_peak_bytes(n, n_slots, 2) / 1e6);
+               (double)chain_slots_peak_bytes(n, n_slots, 2) / 1e6);
         return;
     }
     remat_profile *profile = must(bench_random_chain(n, 7));
-    remat_chain *chain = NULL;
+    chain_costs *chain = NULL;
     remat_error error;
-    if (remat_chain_new(profile, &chain, &error))
+    if (chain_new(profile, &chain, &error))
         exit(1);
     uint64_t bytes = 0;
     for (uint32_t i = 1; i <= n; i++)
         bytes += chain->kept[i];
-    remat_slots_setting setting = {
+    chain_slots_setting setting = {
         .unit = bytes / 2 / n_slots + 1, .n_slots = n_slots, .round_up = true};
-    remat_slots *slots = NULL;
+    chain_slots *slots = NULL;
     double two = solve_on_two(chain, &setting, &slots);
     double seconds = solve_seconds(chain, &setting, NULL, bench_cpu_seconds, &slots);
     double ideal = 4.0 * n_slots * n * n / 2;
     printf("%5u x %-5u %8.4f s %6.2f G/s  two %8.4f s  table %7.1f MB (%+.1f %%)  trace %5.1f us",
            n, n_slots, seconds, updates / seconds / 1e9, two,
-           (double)remat_slots_bytes(slots) / 1e6,
-           ((double)remat_slots_bytes(slots) / ideal - 1) * 100, trace_seconds(chain, slots) * 1e6);
+           (double)chain_slots_bytes(slots) / 1e6,
+           ((double)chain_slots_bytes(slots) / ideal - 1) * 100, trace_seconds(chain, slots) * 1e6);
     if (updates <= MOST_PLAIN_UPDATES) {
         int32_t *answer = must(calloc((size_t)n_slots + 1, sizeof *answer));
-        double plain = plain_seconds(chain, &setting, remat_slots_divisor(slots), answer);
-        int same = memcmp(answer, remat_slots_answer(slots), (n_slots + 1) * sizeof *answer) == 0;
+        double plain = plain_seconds(chain, &setting, chain_slots_divisor(slots), answer);
+        int same = memcmp(answer, chain_slots_answer(slots), (n_slots + 1) * sizeof *answer) == 0;
         printf("  plain %7.3f s", plain);
         print_ratios(n, n_slots, plain / seconds, plain / two);
         printf("  %s", same ? "same values" : "VALUES DIFFER");
@@ -255,8 +255,8 @@ static void bench_seeded(uint32_t n, uint32_t n_slots)
     }
     printf("\n");
     fflush(stdout);
-    remat_slots_free(slots);
-    remat_chain_free(chain);
+    chain_slots_free(slots);
+    chain_free(chain);
     remat_profile_free(profile);
 }
 
@@ -264,38 +264,38 @@ static void bench_seeded(uint32_t n, uint32_t n_slots)
 
 static void bench_exact(const char *label, remat_profile *profile)
 {
-    remat_chain *chain = NULL;
+    chain_costs *chain = NULL;
     remat_error error = {0};
-    if (!profile || remat_chain_new(profile, &chain, &error))
+    if (!profile || chain_new(profile, &chain, &error))
         exit(1);
     double best = 1e300;
-    remat_breakpoints *table = NULL;
+    chain_breakpoints *table = NULL;
     for (int round = 0; round < 3; round++) {
-        remat_breakpoints_free(table);
+        chain_breakpoints_free(table);
         table = NULL;
         double start = bench_cpu_seconds();
-        if (remat_breakpoints_new(chain, false, (remat_breakpoints_limits){0}, NULL, &table,
+        if (chain_breakpoints_new(chain, false, (chain_breakpoints_limits){0}, NULL, &table,
                                   &error))
             exit(1);
         double seconds = bench_cpu_seconds() - start;
         best = seconds < best ? seconds : best;
     }
-    remat_breakpoint_list answer = remat_breakpoints_answer(table);
+    chain_breakpoint_list answer = chain_breakpoints_answer(table);
     remat_operations operations = {0};
     double start = bench_cpu_seconds();
     for (size_t i = 0; i < answer.count; i++) {
         operations.length = 0;
-        if (remat_breakpoints_trace(table, chain, answer.points[i].bytes, &operations, &error))
+        if (chain_breakpoints_trace(table, chain, answer.points[i].bytes, &operations, &error))
             exit(1);
     }
     double traced = (bench_cpu_seconds() - start) / (double)answer.count;
     printf("%-22s %4u stages %9.3f ms  %5zu steps  table %7.2f MB  trace %5.1f us\n", label,
-           chain->n, best * 1e3, answer.count, (double)remat_breakpoints_bytes(table) / 1e6,
+           chain->n, best * 1e3, answer.count, (double)chain_breakpoints_bytes(table) / 1e6,
            traced * 1e6);
     fflush(stdout);
     remat_operations_clear(&operations);
-    remat_breakpoints_free(table);
-    remat_chain_free(chain);
+    chain_breakpoints_free(table);
+    chain_free(chain);
     remat_profile_free(profile);
 }
 

@@ -73,7 +73,7 @@ static void print_row(const char *name, remat_profile *profile)
 {
     if (!profile)
         return;
-    size_t sets = remat_sets_count(profile, COUNT_LIMIT);
+    size_t sets = graph_sets_count(profile, COUNT_LIMIT);
     printf("| %s | %u | %zu |", name, profile->n_nodes, sets);
     static const char *const solvers[] = {"chen-graph", "lowerset-approx", "lowerset",
                                           "lowerset-exact"};
@@ -188,7 +188,7 @@ static void print_googlenet(void)
     measured two = measure("lowerset-exact", NULL, profile, bench_host(2), 1);
     printf("\nGoogLeNet's shape, %u nodes, %zu lower sets, lowerset-exact: %.2f s on one thread, "
            "%.2f s on two.\n",
-           profile->n_nodes, remat_sets_count(profile, COUNT_LIMIT), one.all / 1e3, two.all / 1e3);
+           profile->n_nodes, graph_sets_count(profile, COUNT_LIMIT), one.all / 1e3, two.all / 1e3);
     remat_profile_free(profile);
 }
 

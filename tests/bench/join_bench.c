@@ -1,6 +1,7 @@
 /* bench-join [--figures]: seconds and bytes of the join tables, pebbles and measured costs, on all
  * processors. --figures: what the report's figures 8 to 10 show, as tab-separated lines. */
 #include "bench.h"
+#include "equiv_chain.h"
 
 #include "join/tables.h"
 #include "remat/pebble.h"
@@ -106,26 +107,26 @@ static void bench_costs(uint32_t k, uint32_t n, bool uses_output, uint32_t slots
                         const remat_host *host)
 {
     remat_profile *profile = random_join(k, n, uses_output);
-    remat_join *join = NULL;
+    join_costs *join = NULL;
     double cells, updates, best = 1e9;
-    if (remat_join_new(profile, &join, NULL))
+    if (join_new(profile, &join, NULL))
         exit(1);
-    remat_join_setting setting = {
+    join_setting setting = {
         .unit = 1000000ull * k * n / 2 / slots, .n_slots = slots, .round_up = true};
-    remat_join_tables_size(join, &cells, &updates);
+    join_tables_size(join, &cells, &updates);
     for (int round = 0; round < 3; round++) {
-        remat_join_tables *tables = NULL;
+        join_tables *tables = NULL;
         double start = bench_wall_seconds();
-        if (remat_join_tables_new(join, &setting, host, &tables, NULL))
+        if (join_tables_new(join, &setting, host, &tables, NULL))
             exit(1);
         double time = bench_wall_seconds() - start;
         best = time < best ? time : best;
-        remat_join_tables_free(tables);
+        join_tables_free(tables);
     }
     printf("costs    %u x %-4u %4u slots  %8.1f ms  %7.1f MB  outputs %s\n", k, n, slots,
            1e3 * best, cells * (slots + 1.0) * sizeof(double) / 1e6,
            uses_output ? "read" : "not read");
-    remat_join_free(join);
+    join_free(join);
     remat_profile_free(profile);
 }
 
@@ -137,7 +138,7 @@ static void print_curve(const char *name, const remat_pebble_table *table,
 {
     double steps = remat_pebble_most_slots(join) - join->k, least = 2 * steps + 1;
     uint32_t forwards = remat_pebble_forwards(table, join, slots), equiv = 0;
-    if (forwards == REMAT_PEBBLE_INFINITE || remat_pebble_equiv_chain(join, slots, &equiv, NULL))
+    if (forwards == REMAT_PEBBLE_INFINITE || equiv_chain(join, slots, &equiv, NULL))
         return;
     printf("%s\t%g\t%u\t%.4f\t", name, steps / 6, slots, (forwards + steps + 1) / least);
     if (equiv == REMAT_PEBBLE_INFINITE)

@@ -49,28 +49,27 @@ static void check(remat_status status, const remat_error *error)
 
 /* A program over 50 slots of budget bytes. */
 typedef struct program {
-    remat_offload_model model;
-    remat_backward backward;
-    remat_forward forward;
+    offload_model model;
+    offload_backward backward;
+    offload_forward forward;
 } program;
 
-static void solve_program(program *p, const remat_profile *profile, const remat_chain *chain,
+static void solve_program(program *p, const remat_profile *profile, const chain_costs *chain,
                           const remat_link *link, uint64_t budget, bool relaxed)
 {
     remat_error error;
-    check(remat_offload_model_init(&p->model, profile, chain, link, SLOTS, budget, true, &error),
+    check(offload_model_init(&p->model, profile, chain, link, SLOTS, budget, true, &error), &error);
+    check(offload_backward_init(&p->backward, &p->model, budget, SLOTS, relaxed, bench_host(2),
+                                &error),
           &error);
-    check(
-        remat_backward_init(&p->backward, &p->model, budget, SLOTS, relaxed, bench_host(2), &error),
-        &error);
-    check(remat_forward_init(&p->forward, &p->backward, bench_host(2), &error), &error);
+    check(offload_forward_init(&p->forward, &p->backward, bench_host(2), &error), &error);
 }
 
 static void clear_program(program *p)
 {
-    remat_forward_clear(&p->forward);
-    remat_backward_clear(&p->backward);
-    remat_offload_model_clear(&p->model);
+    offload_forward_clear(&p->forward);
+    offload_backward_clear(&p->backward);
+    offload_model_clear(&p->model);
 }
 
 /* Milliseconds of both programs over slots, by the clock and of the processor, and their memory. */
@@ -78,17 +77,17 @@ static double slots_time(const remat_profile *profile, const remat_link *link, u
                          double *ret_cpu, uint64_t *ret_bytes)
 {
     remat_error error;
-    remat_chain *chain;
+    chain_costs *chain;
     program p;
     clock_t cpu = clock();
     double start = milliseconds();
-    check(remat_chain_new(profile, &chain, &error), &error);
+    check(chain_new(profile, &chain, &error), &error);
     solve_program(&p, profile, chain, link, budget, false);
     double end = milliseconds();
     *ret_cpu = (double)(clock() - cpu) * 1e3 / CLOCKS_PER_SEC;
-    *ret_bytes = remat_backward_bytes(chain->n, SLOTS) + remat_forward_bytes(chain->n, SLOTS);
+    *ret_bytes = offload_backward_bytes(chain->n, SLOTS) + offload_forward_bytes(chain->n, SLOTS);
     clear_program(&p);
-    remat_chain_free(chain);
+    chain_free(chain);
     return end - start;
 }
 
@@ -150,33 +149,32 @@ static void print_slots_times(void)
 }
 
 /* One search at half of storing everything, bounded by the programs over slots as in pofo. */
-static double labels_time(uint32_t n, uint64_t seed, remat_labels_result *ret_result)
+static double labels_time(uint32_t n, uint64_t seed, offload_labels_result *ret_result)
 {
     remat_profile *profile = bench_random_chain(n, seed);
     remat_link link = balanced_link(profile);
     remat_error error;
-    remat_chain *chain;
-    remat_offload_model model;
+    chain_costs *chain;
+    offload_model model;
     program above, below;
     uint64_t peak;
     check(remat_store_all_peak(profile, &peak, &error), &error);
     uint64_t budget = peak / 2;
-    check(remat_chain_new(profile, &chain, &error), &error);
-    check(remat_offload_model_init(&model, profile, chain, &link, 1, budget, false, &error),
-          &error);
+    check(chain_new(profile, &chain, &error), &error);
+    check(offload_model_init(&model, profile, chain, &link, 1, budget, false, &error), &error);
     solve_program(&above, profile, chain, &link, budget, false);
     double start = milliseconds();
     solve_program(&below, profile, chain, &link, budget, true);
-    double bound = remat_forward_value(&above.forward, SLOTS) / above.model.units_per_time;
-    check(remat_labels_search(&model, &below.forward, budget, bound, REMAT_LABEL_WORK, NULL,
-                              ret_result, &error),
+    double bound = offload_forward_value(&above.forward, SLOTS) / above.model.units_per_time;
+    check(offload_labels_search(&model, &below.forward, budget, bound, OFFLOAD_LABEL_WORK, NULL,
+                                ret_result, &error),
           &error);
     double end = milliseconds();
-    remat_offload_plan_clear(&ret_result->plan);
+    offload_plan_clear(&ret_result->plan);
     clear_program(&above);
     clear_program(&below);
-    remat_offload_model_clear(&model);
-    remat_chain_free(chain);
+    offload_model_clear(&model);
+    chain_free(chain);
     remat_profile_free(profile);
     return end - start;
 }
@@ -197,7 +195,7 @@ static void print_label_times(void)
         uint64_t labels = 0;
         int finished = 0;
         for (uint64_t seed = 0; seed < SEEDS; seed++) {
-            remat_labels_result result;
+            offload_labels_result result;
             times[seed] = labels_time(n, seed + 1, &result);
             finished += result.finished;
             labels = result.labels > labels ? result.labels : labels;

@@ -327,8 +327,12 @@ static remat_status encode_timeline(remat_error *error)
 {
     static const remat_simulation simulation = {.valid = true};
     static const remat_moment moments[32];
-    return encoded(remat_timeline_encode("id", 5, profile, &recomputing, moments, &simulation),
-                   error);
+    json_t *operations = remat_operations_encode(&recomputing, profile);
+    json_t *made = operations
+                       ? remat_timeline_encode("id", 5, profile, operations, moments, &simulation)
+                       : NULL;
+    json_decref(operations);
+    return encoded(made, error);
 }
 
 static remat_schedule answer_schedule;

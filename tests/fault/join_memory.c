@@ -88,7 +88,7 @@ static remat_status use_pebbles(const char *name, remat_error *error)
 {
     const remat_problem problem = support_problem(name, units, 60);
     remat_pebble_problem pebbles;
-    remat_pebble_schedule schedule = {.makespan = 0};
+    remat_schedule schedule = {.solver = NULL};
     remat_pebble_table *table = NULL, *again = NULL;
     remat_buffer buffer = {0};
     remat_status status = remat_pebble_problem_of(units, &problem.options, &pebbles, error);
@@ -102,7 +102,7 @@ static remat_status use_pebbles(const char *name, remat_error *error)
     remat_reader reader = {.data = buffer.data, .length = buffer.length};
     if (!status)
         status = remat_pebble_table_load(&reader, NULL, &again, error);
-    remat_pebble_schedule_clear(&schedule);
+    remat_schedule_clear(&schedule);
     remat_pebble_table_free(table);
     remat_pebble_table_free(again);
     remat_pebble_problem_clear(&pebbles);

@@ -17,7 +17,7 @@ from test_durability import variant
 from test_security import events
 from test_service import big_chain
 
-ROUNDS = int(os.environ.get("REMAT_ROUNDS", "10"))
+ROUNDS = int(os.environ.get("REMAT_ROUNDS", "10" if SLOW == 1 else "4"))
 LEASE = 3 * (2 if SLOW > 1 else 1)
 REMATD = str(BUILD / "server" / "rematd")
 LOST = (OSError, ValueError, http.client.HTTPException)

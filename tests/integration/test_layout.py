@@ -2,7 +2,7 @@
 
 import pytest
 
-from conftest import profile
+from conftest import SLOW, profile
 
 CHAINS = ["resnet50.chain", "vgg19.chain", "vit-b16.chain", "gpt.cpu.chain", "lstm100.chain"]
 GRAPHS = ["unet.flops", "resnet50.flops", "gpt.flops", "siamese-resnet18.flops", "resnet50.states"]
@@ -120,7 +120,7 @@ def test_budgets_are_about_the_arena(rematd, name):
             again = ask(rematd, summary["profile_id"], answer.json["minimum_budget"])
             assert answer.status == 422 and again.status == 200
     last = float("inf")
-    for percent in range(60, 101, 2):  # a larger budget is never slower
+    for percent in range(60, 101, 2 if SLOW == 1 else 10):  # a larger budget is never slower
         schedule = ask(rematd, summary["profile_id"], f"{percent}%").json
         assert schedule["arena"] <= schedule["budget"] and schedule["makespan"] <= last * (1 + 1e-12)
         last = schedule["makespan"]

@@ -37,8 +37,8 @@ static void random_chain(uint64_t *seed, support_chain *chain, support_stage *st
 /* ---- the recurrence, plainly ---- */
 
 typedef struct plain {
-    const remat_chain *chain;
-    const remat_slots_setting *setting;
+    const chain_costs *chain;
+    const chain_slots_setting *setting;
     bool each_pass;
     int64_t *values; /* [s][t][m] */
 } plain;
@@ -57,21 +57,21 @@ static uint64_t rounded(const plain *p, uint64_t bytes)
 
 static int64_t plain_value(const plain *p, uint32_t s, uint32_t t, uint64_t m)
 {
-    const remat_chain *c = p->chain;
-    const int64_t none = REMAT_KERNEL_INFINITE;
+    const chain_costs *c = p->chain;
+    const int64_t none = CHAIN_KERNEL_INFINITE;
     if (s == t)
-        return m >= rounded(p, remat_chain_leaf_bytes(c, s)) ? remat_chain_leaf_ticks(c, s) : none;
+        return m >= rounded(p, chain_leaf_bytes(c, s)) ? chain_leaf_ticks(c, s) : none;
     int64_t best = none;
     uint64_t kept = rounded(p, c->kept[s]), whole = 0, pass = 0;
     for (uint32_t j = s; j < t; j++)
-        whole = remat_larger(whole, remat_chain_need_forward(c, s, j, t));
+        whole = chain_larger(whole, chain_need_forward(c, s, j, t));
     if (!p->each_pass && m < rounded(p, whole))
         return none;
-    if (!p->setting->inputs_only && m >= rounded(p, remat_chain_need_all(c, s, t)) && m >= kept)
+    if (!p->setting->inputs_only && m >= rounded(p, chain_need_all(c, s, t)) && m >= kept)
         best = value(p, s + 1, t)[m - kept] + c->forward[s] + c->backward[s];
     for (uint32_t k = s + 1; k <= t; k++) {
         uint64_t shift = rounded(p, c->output[k - 1]);
-        pass = remat_larger(pass, remat_chain_need_forward(c, s, k - 1, t));
+        pass = chain_larger(pass, chain_need_forward(c, s, k - 1, t));
         if (m < shift || (p->each_pass && m < rounded(p, pass)))
             continue;
         int64_t cost = c->forward_sum[k - 1] - c->forward_sum[s - 1] + value(p, k, t)[m - shift] +
@@ -81,7 +81,7 @@ static int64_t plain_value(const plain *p, uint32_t s, uint32_t t, uint64_t m)
     return best < none ? best : none;
 }
 
-static int64_t *plain_answer(const remat_chain *chain, const remat_slots_setting *setting)
+static int64_t *plain_answer(const chain_costs *chain, const chain_slots_setting *setting)
 {
     uint32_t n = chain->n;
     size_t row = (size_t)setting->n_slots + 1;
@@ -103,64 +103,64 @@ static int64_t *plain_answer(const remat_chain *chain, const remat_slots_setting
 
 /* ---- the tests ---- */
 
-static remat_slots_setting random_setting(uint64_t *seed, const remat_chain *chain)
+static chain_slots_setting random_setting(uint64_t *seed, const chain_costs *chain)
 {
     uint64_t bytes = 0;
     for (uint32_t i = 1; i <= chain->n; i++)
         bytes += chain->kept[i] + chain->held[i] / 2;
-    remat_slots_setting setting = {.n_slots = 1 + (uint32_t)support_below(seed, 150),
+    chain_slots_setting setting = {.n_slots = 1 + (uint32_t)support_below(seed, 150),
                                    .round_up = support_below(seed, 2),
                                    .inputs_only = support_below(seed, 3) == 0};
     setting.unit = 1 + bytes * (1 + support_below(seed, 10)) / 10 / setting.n_slots;
     return setting;
 }
 
-static void check_traces(const remat_slots *slots, const remat_chain *chain)
+static void check_traces(const chain_slots *slots, const chain_costs *chain)
 {
-    const int32_t *answer = remat_slots_answer(slots);
-    for (uint32_t m = 0; m <= remat_slots_count(slots); m++) {
-        if (answer[m] >= REMAT_KERNEL_INFINITE)
+    const int32_t *answer = chain_slots_answer(slots);
+    for (uint32_t m = 0; m <= chain_slots_count(slots); m++) {
+        if (answer[m] >= CHAIN_KERNEL_INFINITE)
             continue;
         remat_operations operations = {0};
         remat_error error = {0};
         uint64_t bytes;
         int64_t ticks;
-        if (remat_slots_trace(slots, chain, m, &operations, &error))
+        if (chain_slots_trace(slots, chain, m, &operations, &error))
             fail_msg("slot %u: %s", m, error.message);
-        remat_chain_measure(chain, &operations, &bytes, &ticks);
-        assert_true(bytes <= chain->input_bytes + m * remat_slots_unit(slots));
+        chain_measure(chain, &operations, &bytes, &ticks);
+        assert_true(bytes <= chain->input_bytes + m * chain_slots_unit(slots));
         assert_true(ticks <= answer[m]);
         remat_operations_clear(&operations);
     }
 }
 
-static void check_exact(const remat_slots *slots, const remat_chain *chain,
-                        const remat_slots_setting *setting)
+static void check_exact(const chain_slots *slots, const chain_costs *chain,
+                        const chain_slots_setting *setting)
 {
-    remat_breakpoints *exact = NULL;
+    chain_breakpoints *exact = NULL;
     remat_error error = {0};
-    assert_int_equal(remat_breakpoints_new(chain, setting->inputs_only,
-                                           (remat_breakpoints_limits){0}, NULL, &exact, &error),
+    assert_int_equal(chain_breakpoints_new(chain, setting->inputs_only,
+                                           (chain_breakpoints_limits){0}, NULL, &exact, &error),
                      REMAT_OK);
-    remat_breakpoint_list list = remat_breakpoints_answer(exact);
+    chain_breakpoint_list list = chain_breakpoints_answer(exact);
     size_t at = 0;
-    int64_t best = REMAT_KERNEL_INFINITE;
+    int64_t best = CHAIN_KERNEL_INFINITE;
     for (uint32_t m = 0; m <= setting->n_slots; m++) {
         /* the largest budget that rounds to m slots, or the least */
         uint64_t bytes = m * setting->unit + (setting->round_up ? 0 : setting->unit - 1);
         for (; at < list.count && list.points[at].bytes <= bytes; at++)
             best = list.points[at].ticks;
-        int64_t slot_value = remat_slots_answer(slots)[m];
+        int64_t slot_value = chain_slots_answer(slots)[m];
         assert_true(setting->round_up ? slot_value >= best : slot_value <= best);
     }
-    remat_breakpoints_free(exact);
+    chain_breakpoints_free(exact);
 }
 
 static void versions_agree(void **state)
 {
     (void)state;
-    remat_kernel_version versions[3];
-    size_t n_versions = remat_kernel_versions(versions);
+    chain_kernel_version versions[3];
+    size_t n_versions = chain_kernel_versions(versions);
     for (size_t v = 0; v < n_versions; v++)
         print_message("# kernel %s\n", versions[v].name);
     uint64_t seed = 11;
@@ -169,27 +169,27 @@ static void versions_agree(void **state)
         support_chain claim;
         random_chain(&seed, &claim, stages);
         remat_profile *profile = support_profile(&claim);
-        remat_chain *chain = NULL;
+        chain_costs *chain = NULL;
         remat_error error = {0};
-        assert_int_equal(remat_chain_new(profile, &chain, &error), REMAT_OK);
-        remat_slots_setting setting = random_setting(&seed, chain);
+        assert_int_equal(chain_new(profile, &chain, &error), REMAT_OK);
+        chain_slots_setting setting = random_setting(&seed, chain);
         int64_t *expected = plain_answer(chain, &setting);
         for (size_t v = 0; v < n_versions; v++) {
-            remat_slots *slots = NULL;
+            chain_slots *slots = NULL;
             setting.kernel = versions[v].run;
-            assert_int_equal(remat_slots_new(chain, &setting, NULL, &slots, &error), REMAT_OK);
+            assert_int_equal(chain_slots_new(chain, &setting, NULL, &slots, &error), REMAT_OK);
             for (uint32_t m = 0; m <= setting.n_slots; m++)
-                if (remat_slots_answer(slots)[m] != expected[m])
+                if (chain_slots_answer(slots)[m] != expected[m])
                     fail_msg("%s: %u stages, slot %u of %u: %d, plainly %lld", versions[v].name,
-                             chain->n, m, setting.n_slots, remat_slots_answer(slots)[m],
+                             chain->n, m, setting.n_slots, chain_slots_answer(slots)[m],
                              (long long)expected[m]);
             if (setting.round_up)
                 check_traces(slots, chain);
             check_exact(slots, chain, &setting);
-            remat_slots_free(slots);
+            chain_slots_free(slots);
         }
         free(expected);
-        remat_chain_free(chain);
+        chain_free(chain);
         remat_profile_free(profile);
     }
 }

@@ -19,9 +19,9 @@ static bool saves_inside(const remat_profile *profile)
 /* ---- one plan ---- */
 
 /* A valid plan: along every edge the segment stays or goes up by one. */
-static void random_plan(uint64_t *seed, const remat_graph *graph, const graph_plan *plan)
+static void random_plan(uint64_t *seed, const graph_view *graph, const graph_plan *plan)
 {
-    const remat_order *order = &graph->order;
+    const graph_order *order = &graph->order;
     uint32_t *segment = plan->segment;
     for (uint32_t v = 0; v < order->n; v++) {
         segment[v] = v > 0 && order->first_before[v] == order->first_before[v + 1] &&
@@ -66,7 +66,7 @@ static void check_lean_nodes(const remat_profile *profile, const graph_plan *pla
 }
 
 /* The model bounds peak and recomputation of any plan. */
-static graph_plan_cost check_plan(const remat_graph *graph, const graph_plan *plan)
+static graph_plan_cost check_plan(const graph_view *graph, const graph_plan *plan)
 {
     graph_plan_cost cost;
     remat_operations traced = {0};
@@ -95,16 +95,16 @@ static void any_plan_is_bounded(void **state)
                            .real_times = support_below(&seed, 2)};
         remat_profile *profile = graph_random(&seed, &kind);
         graph_plan plan = {.segment = (uint32_t[GRAPH_NODES]){0}, .lean = (bool[GRAPH_NODES]){0}};
-        remat_graph graph;
+        graph_view graph;
         remat_error error = {0};
-        assert_int_equal(remat_graph_init(&graph, profile, REMAT_MODEL_SAFE, &error), REMAT_OK);
+        assert_int_equal(graph_init(&graph, profile, GRAPH_MODEL_SAFE, &error), REMAT_OK);
         random_plan(&seed, &graph, &plan);
         graph_plan_cost lean = check_plan(&graph, &plan);
         memset(plan.lean, 0, kind.n * sizeof *plan.lean);
         graph_plan_cost full = check_plan(&graph, &plan);
         assert_true(lean.bytes <= full.bytes && lean.overhead >= full.overhead);
         leaner += lean.bytes < full.bytes;
-        remat_graph_clear(&graph);
+        graph_clear(&graph);
         remat_profile_free(profile);
     }
     assert_true(leaner > 100);
@@ -120,28 +120,28 @@ static void recurrence_measures_alike(void **state)
     for (int round = 0; round < 200; round++) {
         graph_kind kind = {.n = 2 + (uint32_t)support_below(&seed, 9), .density = 3};
         remat_profile *profile = graph_random(&seed, &kind);
-        remat_graph graph;
-        remat_sets sets;
-        remat_frontier frontier;
+        graph_view graph;
+        graph_sets sets;
+        graph_frontier frontier;
         remat_error error = {0};
-        remat_frontier_rules rules = {.memory_centric = round % 2, .lean = true};
-        size_t most = remat_sets_most(profile, REMAT_FAMILY_EXACT, 5000);
-        assert_int_equal(remat_graph_init(&graph, profile, REMAT_MODEL_SAFE, &error), REMAT_OK);
-        assert_int_equal(remat_sets_init(&sets, &graph, REMAT_FAMILY_EXACT, most, NULL, &error), 0);
-        assert_int_equal(remat_frontier_init(&frontier, &graph, &sets, &rules, NULL, &error), 0);
+        graph_frontier_rules rules = {.memory_centric = round % 2, .lean = true};
+        size_t most = graph_sets_most(profile, GRAPH_FAMILY_EXACT, 5000);
+        assert_int_equal(graph_init(&graph, profile, GRAPH_MODEL_SAFE, &error), REMAT_OK);
+        assert_int_equal(graph_sets_init(&sets, &graph, GRAPH_FAMILY_EXACT, most, NULL, &error), 0);
+        assert_int_equal(graph_frontier_init(&frontier, &graph, &sets, &rules, NULL, &error), 0);
         for (uint32_t i = 0; i < frontier.counts[0]; i++) {
             graph_plan plan = {.segment = (uint32_t[GRAPH_NODES]){0},
                                .lean = (bool[GRAPH_NODES]){0}};
             graph_plan_cost cost;
-            remat_frontier_path(&frontier, &sets, i, &plan);
+            graph_frontier_path(&frontier, &sets, i, &plan);
             graph_plan_trim(profile, &plan);
             assert_int_equal(graph_plan_measure(&graph, &plan, &cost, &error), REMAT_OK);
             assert_true((double)(cost.bytes - graph.constant) == frontier.entries[0][i].bytes);
             assert_true(fabs(fabs(frontier.entries[0][i].cost) - cost.overhead) < 1e-9);
         }
-        remat_frontier_clear(&frontier);
-        remat_sets_clear(&sets);
-        remat_graph_clear(&graph);
+        graph_frontier_clear(&frontier);
+        graph_sets_clear(&sets);
+        graph_clear(&graph);
         remat_profile_free(profile);
     }
 }
@@ -152,12 +152,12 @@ static void recurrence_measures_alike(void **state)
 static remat_status solve_full(const remat_problem *problem, const remat_host *host,
                                const remat_sink *sink, remat_error *error)
 {
-    remat_search search = {.family = REMAT_FAMILY_EXACT,
+    graph_search search = {.family = GRAPH_FAMILY_EXACT,
                            .candidates =
-                               REMAT_SEARCH_TIME | REMAT_SEARCH_MEMORY | REMAT_SEARCH_CHEN,
-                           .most_sets = remat_sets_most(problem->profile, REMAT_FAMILY_EXACT, 600),
+                               GRAPH_SEARCH_TIME | GRAPH_SEARCH_MEMORY | GRAPH_SEARCH_CHEN,
+                           .most_sets = graph_sets_most(problem->profile, GRAPH_FAMILY_EXACT, 600),
                            .thinned = true};
-    return remat_search_solve(&search, problem, host, sink, error);
+    return graph_search_solve(&search, problem, host, sink, error);
 }
 
 static void save_table(const remat_solver *solver, const remat_problem *problem,

@@ -107,14 +107,14 @@ static void extend(search *s, uint32_t from, double cached, double overhead)
     }
 }
 
-static void compare_rules(search *s, const remat_graph *graph, const remat_sets *sets)
+static void compare_rules(search *s, const graph_view *graph, const graph_sets *sets)
 {
-    remat_frontier frontier;
+    graph_frontier frontier;
     remat_error error = {0};
-    remat_frontier_rules rules = {
+    graph_frontier_rules rules = {
         .memory_centric = s->memory, .last_recomputed = s->recomputed, .lean = s->lean};
-    assert_int_equal(remat_frontier_init(&frontier, graph, sets, &rules, NULL, &error), 0);
-    const remat_entry *entries = frontier.entries[0];
+    assert_int_equal(graph_frontier_init(&frontier, graph, sets, &rules, NULL, &error), 0);
+    const graph_entry *entries = frontier.entries[0];
     double sign = s->memory ? -1 : 1, nothing = -sign * -INFINITY, before = nothing;
     for (uint32_t i = 0; i < frontier.counts[0]; i++) {
         for (int below = 1; below >= 0; below--) {
@@ -128,7 +128,7 @@ static void compare_rules(search *s, const remat_graph *graph, const remat_sets 
         }
         before = sign * entries[i].cost;
     }
-    remat_frontier_clear(&frontier);
+    graph_frontier_clear(&frontier);
 }
 
 static void equals_exhaustive_search(void **state)
@@ -142,13 +142,13 @@ static void equals_exhaustive_search(void **state)
                            .real_times = support_below(&seed, 3) == 0};
         remat_profile *profile = graph_random(&seed, &kind);
         search s = {.profile = profile, .n = kind.n};
-        remat_graph graph;
-        remat_sets sets;
+        graph_view graph;
+        graph_sets sets;
         remat_error error = {0};
         find_sets(&s);
-        assert_int_equal(remat_graph_init(&graph, profile, REMAT_MODEL_SAFE, &error), 0);
-        assert_int_equal(remat_sets_count(profile, SUBSETS), s.n_sets);
-        assert_int_equal(remat_sets_init(&sets, &graph, REMAT_FAMILY_EXACT, s.n_sets, NULL, &error),
+        assert_int_equal(graph_init(&graph, profile, GRAPH_MODEL_SAFE, &error), 0);
+        assert_int_equal(graph_sets_count(profile, SUBSETS), s.n_sets);
+        assert_int_equal(graph_sets_init(&sets, &graph, GRAPH_FAMILY_EXACT, s.n_sets, NULL, &error),
                          0);
         assert_int_equal(sets.count, s.n_sets);
         for (int rule = 0; rule < 8; rule++) {
@@ -157,8 +157,8 @@ static void equals_exhaustive_search(void **state)
             s.lean = rule & 4;
             compare_rules(&s, &graph, &sets);
         }
-        remat_sets_clear(&sets);
-        remat_graph_clear(&graph);
+        graph_sets_clear(&sets);
+        graph_clear(&graph);
         remat_profile_free(profile);
     }
 }

@@ -297,11 +297,11 @@ static void tiny_joins(void **state)
         if (exact)
             make_exact(&join);
         remat_profile *profile = support_join_profile(&join);
-        remat_join *view = NULL;
-        assert_int_equal(remat_join_new(profile, &view, NULL), REMAT_OK);
-        bool claimed = remat_join_exact(view);
+        join_costs *view = NULL;
+        assert_int_equal(join_new(profile, &view, NULL), REMAT_OK);
+        bool claimed = join_exact(view);
         n_exact += claimed;
-        remat_join_free(view);
+        join_free(view);
         search_start(&s, &join);
         compare(&s, profile, 0, claimed);
         compare(&s, profile, 7, false);
@@ -401,7 +401,7 @@ static void check_point(const remat_table *join, uint64_t peak, double makespan,
 static remat_status solve_sequential(const remat_problem *problem, const remat_host *host,
                                      const remat_sink *sink, remat_error *error)
 {
-    return remat_join_offer_sequential(problem, sink, host, error);
+    return join_offer_sequential(problem, sink, host, error);
 }
 
 static size_t check_sequential(const remat_table *join, const remat_problem *problem)

@@ -4,7 +4,7 @@
  * not crash. */
 #include "../unit/chain_support.h"
 
-#include "join/pebble_rows.h"
+#include "pebble/rows.h"
 #include "remat/pebble.h"
 
 #include <string.h>
@@ -192,7 +192,7 @@ static void check_trace(const remat_pebble_table *table, const remat_pebble_join
     remat_status status = remat_pebble_trace(table, join, slots, &operations, NULL);
     assert_int_equal(status, forwards == REMAT_PEBBLE_INFINITE ? REMAT_INFEASIBLE : REMAT_OK);
     if (status == REMAT_OK) {
-        assert_int_equal(remat_pebble_simulate(join, &operations, &replay, NULL), REMAT_OK);
+        assert_int_equal(remat_pebble_simulate(join, &operations, NULL, &replay, NULL), REMAT_OK);
         if (!replay.valid)
             fail_msg("operation %zu: %s", replay.bad_operation, replay.reason);
         assert_int_equal(replay.forwards, forwards);
@@ -317,21 +317,21 @@ static void wide_cells(void **state)
 static void kernels_agree(void **state)
 {
     (void)state;
-    enum { CELLS = 3 * REMAT_ROWS_BLOCK, PAIRS = 5 };
+    enum { CELLS = 3 * PEBBLE_ROWS_BLOCK, PAIRS = 5 };
     uint64_t seed = 16;
     uint16_t rows[2 * PAIRS][CELLS], plain[CELLS], best[CELLS];
     for (int round = 0; round < 200; round++) {
-        remat_rows_16 pairs[PAIRS];
+        pebble_rows_16 pairs[PAIRS];
         for (size_t p = 0; p < 2 * PAIRS; p++)
             for (size_t c = 0; c < CELLS; c++)
                 rows[p][c] =
                     (uint16_t)(support_below(&seed, 4) ? support_below(&seed, 40000) : UINT16_MAX);
         for (size_t p = 0; p < PAIRS; p++)
-            pairs[p] = (remat_rows_16){rows[2 * p], rows[2 * p + 1]};
+            pairs[p] = (pebble_rows_16){rows[2 * p], rows[2 * p + 1]};
         memset(plain, 0xff, sizeof plain);
         memset(best, 0xff, sizeof best);
-        remat_rows_plain_16(plain, pairs, PAIRS, CELLS);
-        remat_rows_best_16()(best, pairs, PAIRS, CELLS);
+        pebble_rows_plain_16(plain, pairs, PAIRS, CELLS);
+        pebble_rows_best_16()(best, pairs, PAIRS, CELLS);
         assert_memory_equal(plain, best, sizeof plain);
     }
 }

@@ -70,10 +70,10 @@ static void make_example(uint64_t *seed, uint32_t most, example *e)
 
 static double label_value(const remat_profile *profile, const remat_link *link, uint64_t budget)
 {
-    remat_labels_result result;
+    offload_labels_result result;
     support_labels(profile, link, budget, &result);
     assert_true(result.finished);
-    remat_offload_plan_clear(&result.plan);
+    offload_plan_clear(&result.plan);
     return result.value;
 }
 
@@ -165,8 +165,8 @@ static void lists_keep_the_makespan(void **state)
     int plans = 0, same = 0, placed = 0, table_same = 0;
     for (int k = 0; k < CHAINS; k++) {
         example e;
-        remat_labels_result result;
-        remat_placing placing;
+        offload_labels_result result;
+        offload_placing placing;
         remat_operations list = {0};
         remat_simulation simulation;
         remat_error error = {0};
@@ -174,16 +174,16 @@ static void lists_keep_the_makespan(void **state)
         support_labels(e.profile, &e.link, e.budget, &result);
         if (isfinite(result.value)) {
             plans++;
-            support_good(remat_placing_init(&placing, e.profile, &result.plan.compute,
-                                            result.plan.moved, &error),
+            support_good(offload_placing_init(&placing, e.profile, &result.plan.compute,
+                                              result.plan.moved, &error),
                          &error);
-            if (remat_place(&placing, NULL, e.budget, &list) == REMAT_OK) {
+            if (offload_place(&placing, NULL, e.budget, &list) == REMAT_OK) {
                 double makespan = play(e.profile, &list, &e.link, &simulation);
                 assert_true(isfinite(makespan) && simulation.peak <= e.budget);
                 placed++;
                 same += makespan <= result.value * (1 + SAME);
             }
-            remat_placing_clear(&placing);
+            offload_placing_clear(&placing);
             remat_problem problem = support_problem("pofo", e.profile, e.budget);
             remat_table *table;
             problem.link = &e.link;
@@ -196,7 +196,7 @@ static void lists_keep_the_makespan(void **state)
             remat_table_free(table);
         }
         remat_operations_clear(&list);
-        remat_offload_plan_clear(&result.plan);
+        offload_plan_clear(&result.plan);
         remat_profile_free(e.profile);
     }
     print_message("# %d plans; %d lists placed, %d of them as fast as the program; of the tables "

@@ -523,6 +523,57 @@ static void wrong_operations_are_refused(void **state)
     remat_profile_free(p);
 }
 
+/* A stored list of the pebble model is played before it is shown. */
+static void pebbles_are_played_again(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *operations;
+        remat_status status;
+        const char *message;
+    } lists[] = {
+        {"[[\"S\",0,0],[\"F\",0,0],[\"T\"],[\"B\",0,0],[\"Db\",0]]", REMAT_OK, ""},
+        {"[[\"S\",0,0],[\"F\",0,0],[\"T\"],[\"B\",0,0]]", REMAT_OK, ""}, /* the gradient is kept */
+        {"[[\"F\",0,0],[\"T\"],[\"B\",0,0],[\"Db\",0]]", REMAT_INFEASIBLE,
+         "the schedule is not valid for \"p\": operation 2: the value that the backward reads is "
+         "not there"},
+        {"[[\"S\",0,0],[\"F\",0,0],[\"T\"]]", REMAT_INFEASIBLE, "the schedule is not valid for"},
+        {"[[\"F\",0,0],[\"F\",0]]", REMAT_INVALID,
+         "operations[1] is not an operation of the pebble model"},
+        {"[[\"F\",0,-1]]", REMAT_INVALID, "operations[0] is not"},
+        {"[[\"G\",0,0]]", REMAT_INVALID, "operations[0] is not"},
+        {"[[]]", REMAT_INVALID, "operations[0] is not"}};
+    json_t *json =
+        parsed("{\"format\": \"remat-profile/1\", \"name\": \"p\", \"inputs\": [{\"id\": \"x\","
+               "\"bytes\": 1, \"gradient_bytes\": 1}], \"nodes\": [{\"id\": \"a\", \"inputs\":"
+               "[\"x\"], \"forward_time\": 3, \"backward_time\": 5, \"output_bytes\": 1},"
+               "{\"id\": \"loss\", \"inputs\": [\"a\"], \"forward_time\": 0,"
+               "\"backward_time\": 2, \"output_bytes\": 0}]}");
+    remat_profile *p = NULL;
+    assert_int_equal(remat_profile_decode(json, "", &p, NULL), REMAT_OK);
+    json_decref(json);
+    for (size_t i = 0; i < COUNT(lists); i++) {
+        json_t *answer = NULL;
+        remat_error error = {0};
+        json =
+            json_pack("{s:s, s:o}", "model", "pebble", "operations", parsed(lists[i].operations));
+        remat_status status = remat_answer_timeline(json, p, &answer, &error);
+        assert_int_equal(status, lists[i].status);
+        assert_int_equal(strncmp(error.message, lists[i].message, strlen(lists[i].message)), 0);
+        if (!status) {
+            assert_true(json_number_value(json_object_get(answer, "makespan")) == 10); /* 3+5+2 */
+            assert_int_equal(json_integer_value(json_object_get(answer, "peak")), 2);
+            json_t *ends = parsed("[0.0, 3.0, 5.0, 10.0, 10.0]");
+            if (i == 0)
+                assert_true(json_equal(json_object_get(answer, "end"), ends));
+            json_decref(ends);
+        }
+        json_decref(answer);
+        json_decref(json);
+    }
+    remat_profile_free(p);
+}
+
 /* ---- problems ---- */
 
 static void problems_have_a_type_and_a_status(void **state)
@@ -600,6 +651,7 @@ int main(void)
         cmocka_unit_test(operations_go_there_and_back),
         cmocka_unit_test(operations_name_alternatives),
         cmocka_unit_test(wrong_operations_are_refused),
+        cmocka_unit_test(pebbles_are_played_again),
         cmocka_unit_test(problems_have_a_type_and_a_status),
         cmocka_unit_test(times_are_rfc_3339),
         cmocka_unit_test(the_document_is_json),

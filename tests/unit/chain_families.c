@@ -7,28 +7,44 @@
 #include <math.h>
 #include <string.h>
 
+enum { MOST_SNAPSHOTS = 10, MOST_STAGES = 60 };
+
+/* Their (6), by its own recurrence. */
+static void fill_forwards(double t[MOST_SNAPSHOTS + 1][MOST_STAGES + 1])
+{
+    for (int c = 0; c <= MOST_SNAPSHOTS; c++)
+        for (int l = 0; l <= MOST_STAGES; l++) {
+            t[c][l] = l <= 1 ? 0 : INFINITY;
+            for (int k = 1; c > 0 && k < l; k++)
+                t[c][l] = fmin(t[c][l], k + t[c - 1][l - k] + t[c][k]);
+        }
+}
+
 /* Griewank & Walther: closed form, dynamic program and the positions agree. */
 static void revolve_closed_form(void **state)
 {
     (void)state;
-    for (uint32_t c = 1; c <= 10; c++)
-        for (uint32_t l = 1; l <= 60; l++) {
-            double forwards = remat_revolve_forwards(l, c);
-            assert_true(forwards == remat_revolve_forwards_by_program(l, c));
+    double t[MOST_SNAPSHOTS + 1][MOST_STAGES + 1];
+    uint64_t range;
+    fill_forwards(t);
+    for (uint32_t c = 1; c <= MOST_SNAPSHOTS; c++)
+        for (uint32_t l = 1; l <= MOST_STAGES; l++) {
+            double forwards = chain_revolve_forwards(l, c);
+            assert_true(forwards == t[c][l]);
             if (l == 1)
                 continue;
-            uint64_t k = remat_revolve_position(l, c);
+            uint64_t k = chain_revolve_position(l, c);
             assert_true(k >= 1 && k < l);
             double right = l - k == 1 ? 0
                            : c == 1   ? INFINITY
-                                      : remat_revolve_forwards(l - k, c - 1);
-            if ((double)k + right + remat_revolve_forwards(k, c) != forwards)
+                                      : chain_revolve_forwards(l - k, c - 1);
+            if ((double)k + right + chain_revolve_forwards(k, c) != forwards)
                 fail_msg("l = %u, c = %u: position %llu is not optimal", l, c,
                          (unsigned long long)k);
         }
     /* r with binom(c+r, c) >= l: three repetitions reverse 84 stages with 6 snapshots, not 85 */
-    assert_int_equal(remat_revolve_repetitions(84, 6), 3);
-    assert_int_equal(remat_revolve_repetitions(85, 6), 4);
+    assert_int_equal(chain_revolve_repetitions(84, 6, &range), 3);
+    assert_int_equal(chain_revolve_repetitions(85, 6, &range), 4);
 }
 
 static void uniform(support_chain *chain, support_stage *stages, uint32_t n, uint64_t saved)
@@ -66,7 +82,7 @@ static void hidden_states_are_revolve(void **state)
     steps bptt = steps_of("bptt-hsm", &problem);
     support_check_steps("bptt-hsm", &bptt, &problem, true);
     for (uint32_t c = 1; c < STAGES; c++) {
-        double makespan = STAGES * 1001.0 + remat_revolve_forwards(STAGES, c);
+        double makespan = STAGES * 1001.0 + chain_revolve_forwards(STAGES, c);
         assert_true(has_makespan(&by_form, makespan) && has_makespan(&by_program, makespan) &&
                     has_makespan(&bptt, makespan));
     }

@@ -53,43 +53,43 @@ static bool near(double a, double b)
 
 typedef struct solved {
     remat_profile *profile;
-    remat_graph graph;
-    remat_sets sets;
-    remat_frontier frontier;
+    graph_view graph;
+    graph_sets sets;
+    graph_frontier frontier;
 } solved;
 
-static void solve(solved *s, const json_t *root, const char *name, remat_lowerset_family family,
-                  const remat_frontier_rules *rules)
+static void solve(solved *s, const json_t *root, const char *name, graph_lowerset_family family,
+                  const graph_frontier_rules *rules)
 {
     remat_error error = {0};
     s->profile = find_profile(root, name);
-    size_t most = remat_sets_most(s->profile, family, MOST_SETS);
+    size_t most = graph_sets_most(s->profile, family, MOST_SETS);
     assert_true(most <= MOST_SETS);
-    assert_int_equal(remat_graph_init(&s->graph, s->profile, REMAT_MODEL_EQUATION_2, &error), 0);
-    assert_int_equal(remat_sets_init(&s->sets, &s->graph, family, most, NULL, &error), 0);
-    assert_int_equal(remat_frontier_init(&s->frontier, &s->graph, &s->sets, rules, NULL, &error),
+    assert_int_equal(graph_init(&s->graph, s->profile, GRAPH_MODEL_EQUATION_2, &error), 0);
+    assert_int_equal(graph_sets_init(&s->sets, &s->graph, family, most, NULL, &error), 0);
+    assert_int_equal(graph_frontier_init(&s->frontier, &s->graph, &s->sets, rules, NULL, &error),
                      0);
 }
 
 static void clear(solved *s)
 {
-    remat_frontier_clear(&s->frontier);
-    remat_sets_clear(&s->sets);
-    remat_graph_clear(&s->graph);
+    graph_frontier_clear(&s->frontier);
+    graph_sets_clear(&s->sets);
+    graph_clear(&s->graph);
     remat_profile_free(s->profile);
 }
 
 static void check_case(const json_t *root, const json_t *one)
 {
     bool recomputed = strcmp(text(one, "last_segment"), "recomputed") == 0;
-    remat_frontier_rules rules = {.memory_centric = strcmp(text(one, "centric"), "memory") == 0,
+    graph_frontier_rules rules = {.memory_centric = strcmp(text(one, "centric"), "memory") == 0,
                                   .last_recomputed = recomputed};
     solved s;
     solve(&s, root, text(one, "profile"),
-          strcmp(text(one, "family"), "exact") == 0 ? REMAT_FAMILY_EXACT : REMAT_FAMILY_PAPER,
+          strcmp(text(one, "family"), "exact") == 0 ? GRAPH_FAMILY_EXACT : GRAPH_FAMILY_PAPER,
           &rules);
     double budget = number(one, "budget");
-    const remat_entry *entries = s.frontier.entries[0];
+    const graph_entry *entries = s.frontier.entries[0];
     ptrdiff_t found = -1;
     while (found + 1 < (ptrdiff_t)s.frontier.counts[0] && entries[found + 1].bytes <= budget)
         found++;
@@ -101,7 +101,7 @@ static void check_case(const json_t *root, const json_t *one)
         const json_t *range = json_object_get(one, "peak_eq2_range");
         double overhead = rules.memory_centric ? -entries[found].cost : entries[found].cost;
         assert_true(near(overhead, number(one, "overhead")));
-        remat_frontier_path(&s.frontier, &s.sets, (uint32_t)found, &plan);
+        graph_frontier_path(&s.frontier, &s.sets, (uint32_t)found, &plan);
         assert_true(graph_plan_valid(s.graph.profile, &plan));
         assert_int_equal(graph_plan_measure(&s.graph, &plan, &cost, &error), 0);
         assert_true(near(recomputed ? cost.recomputed : cost.overhead, overhead));
@@ -130,17 +130,17 @@ static void expected_families(void **state)
     (void)state;
     json_t *root = load(), *one;
     size_t index;
-    const remat_frontier_rules rules = {0};
+    const graph_frontier_rules rules = {0};
     json_array_foreach(json_object_get(root, "facts"), index, one)
     {
         solved s;
-        solve(&s, root, text(one, "profile"), REMAT_FAMILY_EXACT, &rules);
+        solve(&s, root, text(one, "profile"), GRAPH_FAMILY_EXACT, &rules);
         assert_true((double)s.sets.count == number(one, "lower_sets"));
         assert_true(s.frontier.entries[0][0].bytes == number(one, "min_budget_exact"));
-        assert_int_equal(remat_sets_count(s.profile, s.sets.count), s.sets.count);
-        assert_int_equal(remat_sets_count(s.profile, s.sets.count - 1), s.sets.count);
+        assert_int_equal(graph_sets_count(s.profile, s.sets.count), s.sets.count);
+        assert_int_equal(graph_sets_count(s.profile, s.sets.count - 1), s.sets.count);
         clear(&s);
-        solve(&s, root, text(one, "profile"), REMAT_FAMILY_PAPER, &rules);
+        solve(&s, root, text(one, "profile"), GRAPH_FAMILY_PAPER, &rules);
         assert_true((double)s.sets.count == number(one, "pruned_family"));
         assert_true(s.frontier.entries[0][0].bytes == number(one, "min_budget_approx"));
         clear(&s);
@@ -190,19 +190,19 @@ static void expected_sequences(void **state)
     json_array_foreach(json_object_get(root, "evaluations"), index, one)
     {
         remat_profile *profile = find_profile(root, text(one, "profile"));
-        remat_graph graph;
+        graph_view graph;
         remat_error error = {0};
         graph_plan_cost cost;
         graph_plan plan = {.segment = (uint32_t[GRAPH_NODES]){0}, .lean = (bool[GRAPH_NODES]){0}};
         read_segments(profile, json_object_get(one, "segments"), plan.segment);
-        assert_int_equal(remat_graph_init(&graph, profile, REMAT_MODEL_EQUATION_2, &error), 0);
+        assert_int_equal(graph_init(&graph, profile, GRAPH_MODEL_EQUATION_2, &error), 0);
         assert_true(graph_plan_valid(graph.profile, &plan));
         assert_int_equal(graph_plan_measure(&graph, &plan, &cost, &error), 0);
         assert_true((double)cost.bytes == number(one, "peak_eq2"));
         assert_true(near(cost.recomputed, number(one, "overhead_eq1")));
         assert_true(near(cost.overhead, number(one, "overhead_last_kept")));
         check_replay(profile, &plan, one);
-        remat_graph_clear(&graph);
+        graph_clear(&graph);
         remat_profile_free(profile);
     }
     json_decref(root);

@@ -51,23 +51,22 @@ static double value_of(const json_t *instance, const char *key)
 /* The dynamic program itself, a byte a slot. */
 static void check_canonical(const json_t *instance, const remat_profile *profile)
 {
-    remat_join *join = NULL;
-    remat_join_tables *tables = NULL;
+    join_costs *join = NULL;
+    join_tables *tables = NULL;
     uint32_t least = (uint32_t)integer(instance, "canonical_minimum_budget");
     uint32_t budget = (uint32_t)integer(instance, "budget");
-    remat_join_setting setting = {.unit = 1, .n_slots = 200, .round_up = true};
-    assert_int_equal(remat_join_new(profile, &join, NULL), REMAT_OK);
-    assert_int_equal(remat_join_tables_new(join, &setting, NULL, &tables, NULL), REMAT_OK);
-    const double *answer = remat_join_tables_answer(tables);
+    join_setting setting = {.unit = 1, .n_slots = 200, .round_up = true};
+    assert_int_equal(join_new(profile, &join, NULL), REMAT_OK);
+    assert_int_equal(join_tables_new(join, &setting, NULL, &tables, NULL), REMAT_OK);
+    const double *answer = join_tables_answer(tables);
     assert_true(answer[budget] == value_of(instance, "canonical"));
     assert_true(isinf(answer[least - 1]) && !isinf(answer[least]));
     assert_true(answer[200] == value_of(instance, "store_all_makespan"));
-    assert_int_equal(remat_join_exact(join),
-                     json_is_true(json_object_get(instance, "exact_class")));
+    assert_int_equal(join_exact(join), json_is_true(json_object_get(instance, "exact_class")));
     for (uint32_t m = least; m <= 200; m++) {
         remat_operations list = {0};
         remat_simulation simulation;
-        assert_int_equal(remat_join_tables_trace(tables, m, &list, NULL), REMAT_OK);
+        assert_int_equal(join_tables_trace(tables, m, &list, NULL), REMAT_OK);
         assert_int_equal(remat_simulate(profile, &list, NULL, NULL, NULL, &simulation, NULL),
                          REMAT_OK);
         if (!simulation.valid)
@@ -76,8 +75,8 @@ static void check_canonical(const json_t *instance, const remat_profile *profile
         assert_true(simulation.peak <= m);
         remat_operations_clear(&list);
     }
-    remat_join_tables_free(tables);
-    remat_join_free(join);
+    join_tables_free(tables);
+    join_free(join);
 }
 
 static double solved(const char *name, const remat_profile *profile, uint64_t budget, bool *optimal,

@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "bench/equiv_chain.h"
 #include "remat/pebble.h"
 
 #include <jansson.h>
@@ -29,7 +30,7 @@ static remat_pebble_replay traced(const remat_pebble_table *table, const remat_p
     remat_error error = {0};
     if (remat_pebble_trace(table, join, slots, &operations, &error))
         fail_msg("%s", error.message);
-    assert_int_equal(remat_pebble_simulate(join, &operations, &replay, &error), REMAT_OK);
+    assert_int_equal(remat_pebble_simulate(join, &operations, NULL, &replay, &error), REMAT_OK);
     if (!replay.valid)
         fail_msg("operation %zu: %s", replay.bad_operation, replay.reason);
     assert_true(replay.peak <= slots);
@@ -236,13 +237,13 @@ static void equivalent_chain(void **state)
         const remat_pebble_join one = {.k = 1, .length = {2 * l}};
         for (uint32_t c = 7; c <= 20; c++) {
             uint32_t best = remat_pebble_forwards(table, &join, c), equiv = 0;
-            assert_int_equal(remat_pebble_equiv_chain(&join, c, &equiv, NULL), REMAT_OK);
+            assert_int_equal(equiv_chain(&join, c, &equiv, NULL), REMAT_OK);
             uint32_t expected = remat_pebble_forwards(single, &one, c / 3);
             assert_int_equal(equiv, c < 9 ? REMAT_PEBBLE_INFINITE : 3 * expected);
             assert_true(equiv >= best);
         }
         uint32_t equiv = 0;
-        assert_int_equal(remat_pebble_equiv_chain(&join, 12, &equiv, NULL), REMAT_OK);
+        assert_int_equal(equiv_chain(&join, 12, &equiv, NULL), REMAT_OK);
         double behind = (double)equiv / remat_pebble_forwards(table, &join, 12);
         assert_true(behind >= before);
         before = behind;

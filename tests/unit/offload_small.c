@@ -33,11 +33,11 @@ static void check_slots(const json_t *instance, const char *name, const remat_pr
 static void check_labels(const json_t *instance, const char *name, const remat_profile *profile,
                          const remat_link *link)
 {
-    remat_labels_result result;
+    offload_labels_result result;
     support_labels(profile, link, integer(instance, "budget"), &result);
     assert_true(result.finished);
     assert_same(name, "label search", result.value, number(instance, "optimal_makespan"));
-    remat_offload_plan_clear(&result.plan);
+    offload_plan_clear(&result.plan);
 }
 
 /* Liveness gains nothing here: every backward reads its input and its output. */

@@ -6,6 +6,7 @@
 #include <stddef.h>
 
 #include "api.h"
+#include "snapshot/snapshot.h"
 
 #include <cmocka.h>
 #include <stdlib.h>

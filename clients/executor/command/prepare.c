@@ -45,8 +45,8 @@ static bool same_costs(const remat_node *a, const remat_node *b)
            memcmp(a->inputs, b->inputs, a->n_inputs * sizeof *a->inputs) == 0;
 }
 
-/* The kernels write as much workspace as they need: it must be what the profile plans. A profile may
- * leave the alternatives out. */
+/* The kernels write as much workspace as they need: it must be what the profile plans. A profile
+ * may leave the alternatives out. */
 static bool same_alternatives(const remat_node *read, const remat_node *own)
 {
     if (read->n_alternatives > 0 && read->n_alternatives != own->n_alternatives)

@@ -29,8 +29,8 @@ typedef struct remat_plan {
     uint64_t peak;   /* bytes, replayed */
 } remat_plan;
 
-/* From an operation list; the offsets are found here. link: as in remat_simulate. REMAT_INVALID names
- * the first bad operation. The list is copied. Clear with remat_plan_clear. */
+/* From an operation list; the offsets are found here. link: as in remat_simulate. REMAT_INVALID
+ * names the first bad operation. The list is copied. Clear with remat_plan_clear. */
 remat_status remat_plan_make(const remat_profile *profile, const remat_operations *operations,
                              const remat_link *link, uint64_t alignment, remat_plan *ret_plan,
                              remat_error *error);
@@ -43,8 +43,9 @@ remat_status remat_plan_solve(const remat_profile *profile, const char *solver, 
                               remat_error *error);
 
 /* From the answer of POST /v1/schedules (or `remat solve -o`): its operations and, if it has them,
- * its allocations. REMAT_INVALID when it is truncated, not valid for this profile (another network's,
- * an older version's), or its addresses overlap: the message names operation, node and number. */
+ * its allocations. REMAT_INVALID when it is truncated, not valid for this profile (another
+ * network's, an older version's), or its addresses overlap: the message names operation, node and
+ * number. */
 remat_status remat_plan_read(const remat_profile *profile, const json_t *schedule,
                              remat_plan *ret_plan, remat_error *error);
 
@@ -69,8 +70,8 @@ typedef struct remat_exec_call {
     uint64_t workspace_bytes;
 } remat_exec_call;
 
-/* 0: done; anything else ends the step, and remat_exec_step says which call it was. An in-place node
- * gets output == inputs[0] where the schedule lets it overwrite, and likewise
+/* 0: done; anything else ends the step, and remat_exec_step says which call it was. An in-place
+ * node gets output == inputs[0] where the schedule lets it overwrite, and likewise
  * input_gradients[0] == gradient. */
 typedef struct remat_exec_network {
     void *data;
@@ -104,7 +105,8 @@ typedef struct remat_exec_backend {
     int (*fill)(void *data, void *device, int byte, uint64_t bytes);
     int (*copy)(void *data, void *device, const void *from, uint64_t bytes); /* on the device */
     int (*finish)(void *data); /* everything is done on return */
-    /* What the last failure was, after a colon; "" where nothing is known. NULL: nothing ever is. */
+    /* What the last failure was, after a colon; "" where nothing is known. NULL: nothing ever
+     * is. */
     const char *(*fault)(void *data);
 } remat_exec_backend;
 
@@ -136,8 +138,8 @@ void remat_runner_free(remat_runner *runner); /* accepts NULL */
 
 uint64_t remat_runner_arena(const remat_runner *runner); /* bytes taken from the device */
 
-/* One step. REMAT_INTERNAL: a call failed (its number is in the message, with operation and node), or
- * with GUARD wrote where it may not. Afterwards graph inputs' gradients can be read. */
+/* One step. REMAT_INTERNAL: a call failed (its number is in the message, with operation and node),
+ * or with GUARD wrote where it may not. Afterwards graph inputs' gradients can be read. */
 remat_status remat_runner_step(remat_runner *runner, remat_error *error);
 
 /* After a step: the gradient of a graph input, NULL if it has none. */

@@ -5,11 +5,13 @@
 and nothing else changes. remat.profile measures only; remat.compare measures a table of budgets.
 """
 
+from .backend import backend
 from .comparison import Comparison, compare
 from .errors import BudgetError, CaptureError, CheckError, MismatchError, RematError, ServiceError
 from .fitting import fit, profile, remove, reserved
+from .selective import knapsack, policy
 
 __version__ = "0.1.0"
 
-__all__ = ["__version__", "BudgetError", "CaptureError", "CheckError", "Comparison", "MismatchError", "RematError", "ServiceError", "compare",
-           "fit", "profile", "remove", "reserved"]
+__all__ = ["__version__", "BudgetError", "CaptureError", "CheckError", "Comparison", "MismatchError", "RematError", "ServiceError",
+           "backend", "compare", "fit", "knapsack", "policy", "profile", "remove", "reserved"]

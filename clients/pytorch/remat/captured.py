@@ -14,6 +14,7 @@ from .errors import CaptureError
 from .graph import Environment, Graph, tensors_of
 from .group import group
 from .stages import Stages, stages_of
+from .states import Everything
 
 Blocks = Union[torch.nn.Module, Sequence[torch.nn.Module]]
 
@@ -28,6 +29,8 @@ def plain_keep(_: str, make: Callable[[], Dict[str, Any]]) -> Dict[str, Any]:
 
 class Captured:
     """What is measured of it is measured once."""
+
+    states = Everything  # that its forward may change
 
     def __init__(self, model: Blocks, example_inputs: Any, blocks: Tuple[type, ...]) -> None:
         self.model, self.blocks = as_module(model), blocks

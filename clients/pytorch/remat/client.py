@@ -149,6 +149,16 @@ class Client:
             answer = self._call("POST", "/v1/schedules", question)
         return self._wait(answer) if "job_id" in answer else answer
 
+    def schedule_joint(self, profile: Dict[str, Any], budget: Budget, solver: str = "auto", effort: str = "quick",
+                       reserved: int = 0) -> Dict[str, Any]:
+        """The schedule of a joint profile. Raises as schedule does."""
+        question = {"profile": profile, "budget": budget, "solver": solver, "reserved": reserved, "layout": False,
+                    "wait": _WAIT}
+        if effort != "quick":
+            question["effort"] = effort
+        answer = self._call("POST", "/v1/schedules", question)
+        return self._wait(answer) if "job_id" in answer else answer
+
     def peak(self, profile: Dict[str, Any], operations: Sequence[Sequence[Any]],
              link: Optional[Dict[str, Any]] = None) -> int:
         """What the service's simulator finds for an operation list. Raises ServiceError, also where it is not valid."""

@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, Optional, Tuple, Union
 
 import torch
 
-from . import parts, steps
+from . import parts, road as compiled_road, steps
 from .autocast import Autocast
 from .capture import bind
 from .captured import Blocks, Captured, arguments_of, as_module, device_of, shape
@@ -58,7 +58,8 @@ def fit(model: Blocks, example_inputs: Any, budget: Budget = "auto", *, server: 
         token: Optional[str] = None, solver: str = "auto", link: Optional[Dict[str, Any]] = None,
         effort: str = "quick", reserved: int = 0, blocks: Tuple[type, ...] = (),
         cache: Optional[Union[str, Path]] = None, offline: str = "error", mismatch: str = "error", repeats: int = 3,
-        gradients: bool = True, loss: Optional[Loss] = None, check: bool = True) -> torch.nn.Module:
+        gradients: bool = True, loss: Optional[Loss] = None, check: bool = True,
+        road: str = "auto") -> torch.nn.Module:
     """Makes a model train within a budget. Returns the model, whose forward now follows a schedule.
 
     budget: of a step, forward, loss and backward: bytes, "8GiB", "60%" of what a plain step is measured to take here,
@@ -74,7 +75,12 @@ def fit(model: Blocks, example_inputs: Any, budget: Budget = "auto", *, server: 
     offline: "error" or "plain" when the service does not answer and there is no plan. mismatch: "error" or "plain" when
     a forward gets inputs unlike example_inputs. With torch.distributed, rank 0 asks and all ranks get its plan.
 
-    Where a graph narrows to one value here and there, solver "auto" is asked both for its nodes and for the chain of
+    road: "compile" follows the forward by torch.compile (torch 2.4 or later) and schedules the joint graph of forward
+    and backward; "trace" by the tracer of this package, which refuses what it cannot prove; "auto" compiles where it
+    can, without link and blocks. mismatch, link and blocks are for the tracer: a compiled model gets a plan for each
+    shape, mode and state that it is called in.
+
+    Traced, where a graph narrows to one value here and there, solver "auto" is asked both for its nodes and for the chain of
     stages between, and the better schedule is used (not with a link).
 
     Where the model's own forward cannot be followed, by torch.export neither, the largest of its modules that can are
@@ -90,14 +96,28 @@ def fit(model: Blocks, example_inputs: Any, budget: Budget = "auto", *, server: 
     if isinstance(model, torch.nn.parallel.DistributedDataParallel):
         fit(model.module, example_inputs, budget, server=server, token=token, solver=solver, link=link,
             effort=effort, reserved=reserved, blocks=blocks, cache=cache, offline=offline, mismatch=mismatch,
-            repeats=repeats, gradients=gradients, loss=loss, check=check)
+            repeats=repeats, gradients=gradients, loss=loss, check=check, road=road)
         return model
+    if _compiles(road, link, blocks):
+        return compiled_road.fit(model, example_inputs, wanted, _auto_budget, loss, check, {
+            "server": server, "token": token, "solver": solver, "effort": effort, "reserved": reserved, "cache": cache,
+            "offline": offline, "repeats": repeats, "gradients": gradients})
     try:
         captured = Captured(model, example_inputs, blocks)
     except UntraceableError as error:
         return _fit_parts(as_module(model), arguments_of(example_inputs), wanted, request, error)
     _fit_region(captured, wanted, request)
     return captured.model
+
+
+def _compiles(road: str, link: Any, blocks: Any) -> bool:
+    if road not in ("auto", "compile", "trace"):
+        raise ValueError(f"road is {road!r}; there are \"auto\", \"compile\" and \"trace\"")
+    if road == "compile" and not compiled_road.available():
+        raise CaptureError(f"torch {torch.__version__} cannot compile; 2.4 or later can")
+    if road == "compile" and (link is not None or blocks):
+        raise ValueError("link and blocks are for road=\"trace\"")
+    return road == "compile" or (road == "auto" and compiled_road.available() and link is None and not blocks)
 
 
 def regions(model: Blocks, example_inputs: Any, **more: Any) -> Callable[[Budget], Region]:
@@ -209,7 +229,7 @@ def _fit_parts(model: torch.nn.Module, example: parts.Call, budget: Budget, requ
 def remove(model: torch.nn.Module) -> torch.nn.Module:
     """Takes the schedule, or those of its parts, off a model again."""
     for module in model.modules():
-        if isinstance(module.__dict__.get("forward"), Region):
+        if isinstance(module.__dict__.get("forward"), (Region, compiled_road.Compiled)):
             del module.forward
     return model
 

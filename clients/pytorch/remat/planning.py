@@ -22,6 +22,7 @@ from .graph import Graph
 MARGIN = 0.02  # of the makespan: what the Python of many nodes costs at least beside that of few stages
 Answer = Tuple[Dict[str, Any], Dict[str, Any]]  # the profile for a schedule's own order of backwards; the schedule
 FORMAT = 2  # of entries in the cache, and of what they mean
+SMALLER = 4  # budgets, down to the least, of which one's schedule may be used for one that has none of its own
 TRIALS = 3  # of profiles, each for the order of backwards that the schedule before had
 Entry = Dict[str, Any]  # profile, schedule, wanted (the tensors that have a gradient), staged
 
@@ -116,8 +117,36 @@ def ask(client: Client, measured: costs.Measured, budget: Budget, solver: str = 
         found = None
     if found:
         return found
-    schedule = client.schedule(measured.for_order(None), budget, solver, **question)
+    try:
+        schedule = client.schedule(measured.for_order(None), budget, solver, **question)
+    except BudgetError:
+        found = _of_less(client, measured, budget, solver, question)
+        if found:
+            return found
+        raise
     return _in_its_order(client, measured, schedule, question)
+
+
+def _of_less(client: Client, measured: costs.Measured, budget: Budget, solver: str,
+             question: Dict[str, Any]) -> Optional[Answer]:
+    """The schedule of a smaller budget, which fits this one too: what orders of backwards answers have is not for
+    budgets to decide, so a larger one can have an order that takes more than it, and a smaller one not."""
+    try:
+        whole = client.schedule(measured.profile, budget, solver, **question)["budget"]
+    except BudgetError:
+        return None
+    question = {**question, "reserved": 0}
+    try:
+        least = client.schedule(measured.profile, 1, solver, **question)["peak"]
+    except BudgetError as error:
+        least = error.minimum_budget
+    if least is None:
+        return None
+    for k in range(1, SMALLER + 1):
+        found = _settle(client, measured, whole - (whole - least) * k // SMALLER, solver, question)
+        if found:
+            return found[0], {**found[1], "budget": whole}
+    return None
 
 
 def _settle(client: Client, measured: costs.Measured, budget: Budget, solver: str,

@@ -13,7 +13,7 @@ from .effects import simple_state
 from .errors import CheckError
 from .graph import Environment, tensors_of
 from .memory import Recorder
-from .states import Everything, python_generators
+from .states import python_generators
 from .trace import named
 
 Forward = Callable[..., Any]
@@ -42,10 +42,10 @@ def assumed_loss(result: Any) -> Optional[torch.Tensor]:
 
 def loss_bytes(captured: Captured, loss: Optional[Loss]) -> Tuple[int, int]:
     """What the loss, and its backward, take beside the results and their gradients."""
-    with Everything(captured.model, captured.device), torch.no_grad():
+    with captured.states(captured.model, captured.device), torch.no_grad():
         result = plain_forward(captured.model)(*captured.args, **captured.kwargs)
     wanted = [t.requires_grad_() for t in tensors_of(result) if t.is_floating_point()]
-    with Everything(captured.model, captured.device):
+    with captured.states(captured.model, captured.device):
         for _ in range(2):  # the first one's caches are no loss's
             with Recorder(captured.device) as recorder:
                 recorder.mark()
@@ -62,11 +62,11 @@ def loss_bytes(captured: Captured, loss: Optional[Loss]) -> Tuple[int, int]:
     return rise, max(0, rise - made, backward.peak - forward.start - made)
 
 
-def peak(forward: Forward, captured: Captured, loss: Optional[Loss], gradients: bool) -> int:
+def peak(forward: Forward, captured: Captured, loss: Optional[Loss], gradients: bool, held: bool = False) -> int:
     """Measured, of a step with the example: activations, what the loss takes, inputs and, with gradients, those of the
-    parameters."""
+    parameters. held: what the forward returns is, to the end of the step, as in out = model(x)."""
     parameters = [p for p in captured.model.parameters() if p.requires_grad]
-    with Everything(captured.model, captured.device):
+    with captured.states(captured.model, captured.device):
         for _ in range(2 if captured.device.type == "cuda" else 1):
             leaves, wanted = _leaves(captured.bound)
             with Recorder(captured.device) as recorder:
@@ -74,11 +74,12 @@ def peak(forward: Forward, captured: Captured, loss: Optional[Loss], gradients: 
                 result = forward(**named(leaves))
                 value = (loss or assumed_loss)(result)
                 value = tensors_of(result)[0] if value is None else value
+                kept = result if held else None
                 del result
                 made = torch.autograd.grad(value, wanted + parameters, allow_unused=True)
                 recorder.mark()
             own = sum(g.numel() * g.element_size() for g in made[len(wanted):] if g is not None)
-            del value, made
+            del value, made, kept
     segment = recorder.segments()[0]
     inputs = sum(t.numel() * t.element_size() for t in tensors_of(captured.bound))
     return segment.peak - segment.start + inputs - (0 if gradients else own)
@@ -92,13 +93,13 @@ def check(captured: Captured, forward: Forward, loss: Optional[Loss]) -> None:
     for seed in range(2):
         inputs = captured.bound if seed == 0 else _other(captured.bound)
         try:
-            expected = _step(plain_forward(captured.model), captured, inputs, loss, seed)
+            expected = step(plain_forward(captured.model), captured, inputs, loss, seed)
         except Exception:  # an input that is none
             if seed == 0:
                 raise
             inputs = captured.bound
-            expected = _step(plain_forward(captured.model), captured, inputs, loss, seed)
-        found = _step(forward, captured, inputs, loss, seed)
+            expected = step(plain_forward(captured.model), captured, inputs, loss, seed)
+        found = step(forward, captured, inputs, loss, seed)
         names = [name for name, _ in expected]
         if names != [name for name, _ in found]:
             raise CheckError(f"{_where(captured, seed)} has other results than the plain one")
@@ -115,10 +116,10 @@ def _where(captured: Captured, seed: int) -> str:
     return f"{type(captured.model).__name__}: a step under its schedule, with {'another' if seed else 'the example'} input,"
 
 
-def _step(forward: Forward, captured: Captured, inputs: Environment, loss: Optional[Loss], seed: int) -> Found:
+def step(forward: Forward, captured: Captured, inputs: Environment, loss: Optional[Loss], seed: int) -> Found:
     model = captured.model
     parameters = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
-    with Everything(model, captured.device):
+    with captured.states(model, captured.device):
         torch.manual_seed(seed)
         leaves, wanted = _leaves(inputs)
         result = forward(**named(leaves))

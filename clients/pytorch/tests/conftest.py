@@ -1,6 +1,7 @@
 """A real rematd on a free port, started by the fixtures of the integration tests."""
 
 import importlib.util
+import os
 import pathlib
 import sys
 
@@ -11,6 +12,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 sys.path.insert(0, str(HERE.parent))  # the package remat
 
+from remat import road  # noqa: E402
+
 _spec = importlib.util.spec_from_file_location("integration", ROOT / "tests" / "integration" / "conftest.py")
 integration = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(integration)
@@ -19,8 +22,18 @@ BUILD, Service = integration.BUILD, integration.Service
 torch.set_num_threads(1)  # sums in one order: bitwise equality is asked for
 
 
+class Elsewhere:
+    """A service that this process did not start."""
+
+    def __init__(self, url):
+        self.url = url
+
+
 @pytest.fixture(scope="session")
 def service(tmp_path_factory):
+    if "REMAT_TEST_SERVER" in os.environ:
+        yield Elsewhere(os.environ["REMAT_TEST_SERVER"])
+        return
     running = Service(tmp_path_factory.mktemp("rematd")).start()
     yield running
     running.stop()
@@ -31,3 +44,19 @@ def server(service, tmp_path, monkeypatch):
     """The service's address, with a cache of plans of the test's own."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return service.url
+
+
+if not road.available():
+    collect_ignore_glob = ["torch2/test_*.py"]
+
+
+@pytest.fixture(autouse=True)
+def on_its_road(request, monkeypatch):
+    """What is in torch2/ is of torch.compile, each test from nothing; the rest is of the tracer, whatever the torch."""
+    if "torch2" not in request.node.path.parts:
+        monkeypatch.setattr(road, "available", lambda: False)
+        yield
+        return
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()

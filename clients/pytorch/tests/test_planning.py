@@ -48,10 +48,29 @@ def test_the_peak_is_that_of_the_own_order(answers, peaks, asked, profile, peak)
     assert (found, schedule["peak"], service.asked) == (profile, peak, asked)
 
 
-@pytest.mark.parametrize("peaks,asked", [({OTHER: 20}, [PLAIN, PLAIN]), ({OTHER: 21}, [PLAIN, PLAIN, OTHER, None])])
+@pytest.mark.parametrize("peaks,asked", [({OTHER: 20}, [PLAIN, PLAIN]), ({OTHER: 21}, [PLAIN, PLAIN, OTHER, None, PLAIN])])
 def test_the_least_budget_is_one_that_fits_in_its_own_order(peaks, asked):
     service = Service({PLAIN: OTHER}, peaks, minimum=20)
     with pytest.raises(remat.BudgetError) as caught:
         planning.ask(service, MEASURED, 10)
     assert service.asked == asked
     assert caught.value.minimum_budget == 20
+
+
+class OfLess(Service):
+    """Schedules of 30 and more have an order of backwards that takes 50, those of less one that takes 15."""
+
+    def schedule(self, profile, budget, solver, **question):
+        if profile != PLAIN and budget < 50:
+            raise remat.BudgetError("too small", 50)
+        self.answers = {profile: OTHER if budget >= 30 else PLAIN}
+        return super().schedule(profile, budget, solver, **question)
+
+
+@pytest.mark.parametrize("budget,reserved", [(40, 0), (45, 5)])
+def test_a_budget_is_served_where_a_smaller_one_is(budget, reserved):
+    service = OfLess({}, {OTHER: 50, PLAIN: 15}, minimum=15)
+    given, service.schedule = service.schedule, lambda p, budget, solver, reserved=0: given(p, budget - reserved, solver)
+    found, schedule = planning.ask(service, MEASURED, budget, reserved=reserved)
+    assert (found, schedule["budget"]) == (PLAIN, 40)
+    assert schedule["peak"] < 30

@@ -6,12 +6,12 @@
  * Backwards run once each, so that makespan = forwards * u_f + sum(l) * u_b + u_t and a table holds
  * forwards alone: one table of k branches serves all lengths up to its edge, all slots up to its
  * own and all times. The mathematics, with what is corrected in it, is at the head of
- * solver/join/pebble.c. */
-#ifndef REMAT_JOIN_PEBBLE_H
-#define REMAT_JOIN_PEBBLE_H
+ * solver/pebble/recurrence.c. */
+#ifndef REMAT_PEBBLE_H
+#define REMAT_PEBBLE_H
 
 #include "remat/bytes.h"
-#include "remat/solver.h"
+#include "remat/table.h"
 
 enum { REMAT_PEBBLE_BRANCHES = 8, REMAT_PEBBLE_EDGE = 4096, REMAT_PEBBLE_SLOTS = 65535 };
 #define REMAT_PEBBLE_INFINITE UINT32_MAX
@@ -95,33 +95,7 @@ remat_status remat_pebble_table_save(const remat_pebble_table *table, remat_buff
 remat_status remat_pebble_table_load(remat_reader *reader, const remat_host *host,
                                      remat_pebble_table **ret_table, remat_error *error);
 
-/* EQUIV-CHAIN: forwards (of single steps) when the values at the same distance from the turn are
- * treated as one, each group taking k slots. Infinite when no such schedule exists or memory is
- * out. */
-remat_status remat_pebble_equiv_chain(const remat_pebble_join *join, uint32_t slots,
-                                      uint32_t *ret_forwards, remat_error *error);
-
-/* ---- schedules ---- */
-
-typedef enum remat_pebble_kind {
-    REMAT_PEBBLE_F,  /* x_i becomes x_{i+1} */
-    REMAT_PEBBLE_S,  /* a second copy of x_i */
-    REMAT_PEBBLE_T,  /* the turn: every x_l becomes its gradient */
-    REMAT_PEBBLE_B,  /* x_i and the gradient at x_{i+1} become the gradient at x_i */
-    REMAT_PEBBLE_D,  /* one copy of x_i is dropped */
-    REMAT_PEBBLE_DB, /* the gradient at x_0 is dropped */
-} remat_pebble_kind;
-
-typedef struct remat_pebble_operation {
-    uint8_t kind;           /* remat_pebble_kind */
-    uint32_t branch, index; /* 0 where the kind has none */
-} remat_pebble_operation;
-
-/* {0} is empty. Owns items. */
-typedef struct remat_pebble_operations {
-    remat_pebble_operation *items;
-    size_t length, capacity;
-} remat_pebble_operations;
+/* ---- schedules: operations are those of remat/schedule.h ---- */
 
 void remat_pebble_operations_clear(remat_pebble_operations *operations);
 const char *remat_pebble_kind_name(remat_pebble_kind kind); /* "F", .. "Db" */
@@ -137,28 +111,30 @@ typedef struct remat_pebble_replay {
     size_t bad_operation; /* when invalid: the first bad one, or the length of the list */
     const char *reason;   /* when invalid; static */
     uint32_t forwards, backwards, turns;
-    uint32_t peak; /* slots */
+    uint32_t peak;         /* slots */
+    size_t peak_operation; /* first that reaches it */
 } remat_pebble_replay;
 
-/* The judge of pebbles: plays the list by the rules above, and nothing else. Fails with
- * REMAT_NO_MEMORY only. */
+/* The judge of pebbles: plays the list by the rules above, and nothing else. moments: NULL or room
+ * for operations->length entries, of which it fills the memory. Fails with REMAT_NO_MEMORY only. */
 remat_status remat_pebble_simulate(const remat_pebble_join *join,
-                                   const remat_pebble_operations *operations,
+                                   const remat_pebble_operations *operations, remat_moment *moments,
                                    remat_pebble_replay *ret_replay, remat_error *error);
 
-/* A schedule in pebbles as it leaves the service. */
-typedef struct remat_pebble_schedule {
-    remat_pebble_operations operations;
-    remat_pebble_replay replay;
-    double makespan, store_all_makespan;
-} remat_pebble_schedule;
+/* The same with the problem's times: what remat_simulate says of lists of bytes. */
+remat_status remat_pebble_judge(const remat_pebble_problem *problem,
+                                const remat_pebble_operations *operations, remat_moment *moments,
+                                remat_simulation *ret_simulation, remat_error *error);
 
-/* Traces, replays and compares with what the table promised; the table covers the join. Optimal.
- * REMAT_INFEASIBLE carries c_min in error->number, REMAT_INTERNAL says what the replay found.
- * *ret_schedule is written on success only. */
+/* Makespan of storing everything. */
+double remat_pebble_store_all(const remat_pebble_problem *problem);
+
+/* A schedule as it leaves the service, its operations in `pebbles`: traced, judged and compared
+ * with what the table promised; the table covers the join. Optimal. REMAT_INFEASIBLE carries c_min
+ * in error->number, REMAT_INTERNAL says what the judge found. *ret_schedule is written on success
+ * only; clear it with remat_schedule_clear. */
 remat_status remat_pebble_solve(const remat_pebble_table *table,
                                 const remat_pebble_problem *problem, uint32_t slots,
-                                remat_pebble_schedule *ret_schedule, remat_error *error);
-void remat_pebble_schedule_clear(remat_pebble_schedule *schedule);
+                                remat_schedule *ret_schedule, remat_error *error);
 
 #endif

@@ -37,8 +37,9 @@ typedef struct remat_point {
 typedef struct remat_schedule {
     const remat_solver *solver;
     remat_operations operations;
-    remat_simulation simulation; /* the replay of operations: valid, makespan, peak */
-    uint64_t nominal_budget;     /* bytes the solver's model counts for it, at most */
+    remat_pebble_operations pebbles; /* instead of operations, in the pebble model */
+    remat_simulation simulation;     /* the replay of operations: valid, makespan, peak */
+    uint64_t nominal_budget;         /* bytes the solver's model counts for it, at most */
     uint64_t model_peak; /* its peak by the paper's own equations; what is true is the replay */
     remat_optimality optimality;
     const char *class_name;  /* among whom it is optimal, where it is; static */

@@ -1,5 +1,6 @@
 /* Convolution by products of matrices, the image laid out in columns: of an image at a time; of
- * some of its rows at a time, in less workspace; of the whole batch, in more, with larger matrices. */
+ * some of its rows at a time, in less workspace; of the whole batch, in more, with larger
+ * matrices. */
 #include "cpu.h"
 
 #include <string.h>

@@ -1,0 +1,253 @@
+"""A backend for torch.compile: the joint graph of each compiled piece runs under a schedule of the service.
+
+    model = torch.compile(model, backend=remat.backend(budget="60%", server=...), dynamic=False)
+
+Dynamo decides what is compiled and guards it; AOTAutograd makes the joint graph. Torch 2.4 or later.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import warnings
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple, Union
+
+import torch
+
+from .client import Budget, Cache, Client, parse_budget
+from .errors import CaptureError, ServiceError
+from .memory import free_bytes
+
+FORMAT = 1  # of kept schedules
+AUTO_SHARE = 0.9  # of the memory that is free
+GROUPS = 32  # of gradients, in about as many of which those of a piece are handed over
+
+
+@dataclasses.dataclass
+class Piece:
+    """A graph of Dynamo's under a schedule. order: runs of the profile's nodes."""
+
+    profile: Dict[str, Any]
+    schedule: Dict[str, Any]
+    order: List[int]
+    forward: Any
+    backward: Any
+
+
+class Backend:
+    """pieces: by now compiled for training. breaks: reasons of graph breaks, with their lines."""
+
+    def __init__(self, budget: Budget = "auto", *, server: Optional[str] = None, token: Optional[str] = None,
+                 solver: str = "auto", effort: str = "quick", reserved: int = 0, inner: Optional[str] = None,
+                 never: Sequence[str] = (), cache: Optional[Union[str, Path]] = None, offline: str = "error",
+                 repeats: int = 3, loss: Tuple[int, int] = (0, 0), gradients: bool = True) -> None:
+        if inner not in (None, "inductor"):
+            raise ValueError(f"inner is {inner!r}; there are None and \"inductor\"")
+        if offline not in ("error", "plain"):
+            raise ValueError(f"offline is {offline!r}; there are \"error\" and \"plain\"")
+        if not hasattr(torch, "compile") or version() < (2, 4):
+            raise CaptureError(f"torch {torch.__version__} has no torch.compile that this works with; 2.4 or later has")
+        self.budget = budget if budget == "auto" else parse_budget(budget)
+        self.client, self.cache = Client(server, token), Cache(cache)
+        self.question = {"solver": solver, "effort": effort, "reserved": reserved}
+        self.inner, self.never, self.offline, self.repeats, self.loss = inner, tuple(never), offline, repeats, loss
+        self.gradients = gradients
+        self.pieces: List[Piece] = []
+        self.breaks: List[str] = []
+        self.__name__ = "remat"
+
+    # ---- what Dynamo calls ----
+
+    def __call__(self, module: torch.fx.GraphModule, example: List[Any]) -> Callable[..., Any]:
+        from torch._dynamo.backends.common import aot_autograd
+
+        self._look_at_break(module)
+        plan = _Plan(self, module, example)
+        more = {"decompositions": _inductor_decompositions()} if self.inner else {}
+        compiler = aot_autograd(fw_compiler=plan.forward_compiler, bw_compiler=plan.backward_compiler,
+                                inference_compiler=plan.inference_compiler, partition_fn=plan.partition, **more)
+        compiled = compiler(module, example)
+        if plan.pieces is None:
+            return compiled
+        return torch._dynamo.disable(plan.connected(compiled))
+
+    def _look_at_break(self, module: torch.fx.GraphModule) -> None:
+        reason = getattr(module, "compile_subgraph_reason", None)
+        if reason is None or not reason.graph_break:
+            return
+        lines = [f"{frame.filename}:{frame.lineno}" for frame in reason.user_stack[-1:]]
+        text = f"{lines[0] if lines else 'an unknown line'}: {str(reason.reason).splitlines()[0]}"
+        if text not in self.breaks:
+            self.breaks.append(text)
+            warnings.warn(f"remat: torch.compile breaks the graph at {text}. The pieces get a schedule each, and the "
+                          "budget is that of each", stacklevel=2)
+
+    # ---- the plan ----
+
+    def order(self, profile: Dict[str, Any]) -> Tuple[Dict[str, Any], List[int]]:
+        """The schedule of a joint profile, and its runs. Raises BudgetError, ServiceError."""
+        question = {**self.question, "budget": self.amount()}
+        key = hashlib.sha256(json.dumps([FORMAT, profile, question], sort_keys=True).encode()).hexdigest()
+        schedule = self.cache.get(key, "operations")
+        if schedule is None:
+            schedule = self.client.schedule_joint(profile, **question)
+            if self.budget != "auto":  # of which every start has another
+                self.cache.put(key, schedule)
+        return schedule, [op[1] for op in schedule["operations"] if op[0] == "F"]
+
+    def amount(self) -> Budget:
+        if self.budget != "auto":
+            return self.budget
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        return int(AUTO_SHARE * free_bytes(device)[0])
+
+
+def backend(budget: Budget = "auto", **more: Any) -> Backend:
+    """For torch.compile(model, backend=remat.backend(...), dynamic=False). Torch 2.4 or later.
+
+    budget: of each compiled graph's forward and backward: bytes, "8GiB", "60%" of what it is predicted to take when
+    nothing is computed twice, or "auto" (a share of the memory that is free). Activations, gradients, those of the
+    parameters too, workspaces and inputs that are no parameters count. A graph break makes two graphs, and is said once.
+    server, token, solver, effort, reserved, cache, repeats: as for fit. offline: "error", or "plain" for the graph's own
+    order, with a warning, when the service does not answer. never: names of operators ("aten.topk", "my.route") that
+    must not run twice; random operators, collectives and what a selective checkpoint policy must save never do. inner:
+    None runs the operations one by one; "inductor" hands both halves to Inductor, which fuses and orders them as it
+    likes: what is saved for the backward is the schedule's then, the peak is not. loss: bytes that the loss takes beside
+    the results and their gradients, forward and backward. gradients: False, those of the parameters do not count.
+
+    Where a graph has sizes that are not known while compiling, or writes into its inputs within the backward,
+    compilation fails with the reason.
+    """
+    return Backend(budget, **more)
+
+
+class _Plan:
+    """What belongs to one graph of Dynamo's. pieces: of its backward, None where gradients come at its end."""
+
+    def __init__(self, owner: Backend, module: torch.fx.GraphModule, example: List[Any]) -> None:
+        self.owner, self.n_inputs = owner, len(example)
+        self.n_results = len(module.graph.output_node().args[0])
+        nodes = module.graph.find_nodes(op="placeholder")
+        self.resident = {i for i, (node, value) in enumerate(zip(nodes, example)) if _is_resident(node, value)}
+        self.parameters = frozenset(i for i, value in enumerate(example) if isinstance(value, torch.nn.Parameter))
+        self.pieces: Optional[List[Any]] = None
+        self.shapes: List[Any] = []
+        self.graph: Any = None
+        self.backward: Any = None
+
+    def partition(self, module: torch.fx.GraphModule, _: Any, *, num_fwd_outputs: int, **__: Any) -> Tuple[Any, Any]:
+        from . import joint, operations, partition
+
+        owner = self.owner
+        if owner.inner is None:
+            joint.split_dropout(module)
+        graph = joint.Joint(module, num_fwd_outputs, self.n_results, owner.never, self.parameters)
+        device = _device(graph)
+        costs = operations.measure(graph, device, owner.repeats, owner.cache)
+        primals = [n for n in graph.placeholders if n not in graph.tangents]
+        resident = frozenset(n.name for i, n in enumerate(primals) if i in self.resident)
+        uncounted = frozenset() if owner.gradients else self.parameters
+        profile = joint.profile_of(graph, "joint graph", costs, resident, owner.loss, uncounted)
+        try:
+            schedule, order = owner.order(profile)
+        except ServiceError as error:
+            if owner.offline != "plain" or error.status:
+                raise
+            warnings.warn(f"remat: {error}; a graph of {len(graph.operations)} operations runs in its own order, outside "
+                          "the budget", stacklevel=2)
+            schedule, order = {}, list(range(len(graph.operations)))
+        halves = partition.partition(graph, order)
+        owner.pieces.append(Piece(profile, schedule, order, *halves))
+        self.graph, self.backward = graph, halves[1]
+        return halves
+
+    def _can_hand_over(self, graph: Any, facts: Any) -> bool:
+        """Whether what stands before an input is like it: none is written, given back, looked into by a result, or of a
+        class of its own."""
+        infos = facts.input_info
+        touched = any(i.requires_grad and (i.mutates_data or i.mutates_metadata) for i in infos)
+        given = {o.base_idx for o in facts.output_info if o.output_type.name in ("alias_of_input", "is_input")}
+        back = any(infos[i].requires_grad for i in given if i is not None and i < len(infos))
+        plain = all(type(m).__name__ in ("int", "PlainTensorMeta") for m in facts.subclass_inp_meta)
+        return not touched and not back and plain and len(graph.gradients) == self.n_inputs
+
+    def _cut(self, graph: Any, backward: torch.fx.GraphModule) -> None:
+        from . import partition
+
+        wanted = [i for i, g in enumerate(graph.gradients) if g is not None]
+        tensors = [None if g is None else g.meta["val"] for g in graph.gradients]
+        self.shapes = [None if t is None else (tuple(t.shape), t.dtype, t.device) for t in tensors]
+        whole = sum(t.numel() * t.element_size() for t in tensors if t is not None)
+        if wanted:
+            self.pieces = partition.pieces(backward, wanted, whole // GROUPS)
+
+    def forward_compiler(self, module: torch.fx.GraphModule, example: List[Any]) -> Callable[..., Any]:
+        if self.owner.inner:
+            return _inductor(module, example, False)
+        facts = torch._guards.TracingContext.get().fw_metadata
+        facts.bw_donated_idxs = []  # none is written over: a backward with retain_graph may be followed by another
+        if self._can_hand_over(self.graph, facts):
+            self._cut(self.graph, self.backward)
+        return _boxed(module)
+
+    def backward_compiler(self, module: torch.fx.GraphModule, example: List[Any]) -> Callable[..., Any]:
+        from .handover import backward_of
+
+        if self.owner.inner:
+            return _inductor(module, example, True)
+        return _boxed(module) if self.pieces is None else backward_of(self.pieces, self.shapes)
+
+    def inference_compiler(self, module: torch.fx.GraphModule, example: List[Any]) -> Callable[..., Any]:
+        return _inductor(module, example, False, True) if self.owner.inner else _boxed(module)
+
+    def connected(self, compiled: Callable[..., Any]) -> Callable[..., Any]:
+        from .handover import connect
+
+        def run(*args: Any) -> Any:
+            return compiled(*connect(self.pieces, list(args)))
+
+        return run
+
+
+def _boxed(module: torch.fx.GraphModule) -> Callable[[List[Any]], Any]:
+    from .partition import boxed
+
+    forward = boxed(module, module.graph)
+
+    def run(args: List[Any]) -> Any:
+        return forward(args)
+
+    run._boxed_call = True  # type: ignore[attr-defined]
+    return run
+
+
+def _inductor(module: torch.fx.GraphModule, example: List[Any], backward: bool, inference: bool = False) -> Any:
+    from torch._inductor.compile_fx import compile_fx_inner
+
+    return compile_fx_inner(module, example, is_backward=backward, is_inference=inference)
+
+
+def _inductor_decompositions() -> Dict[Any, Any]:
+    from torch._inductor.decomposition import select_decomp_table
+
+    return select_decomp_table()
+
+
+def _is_resident(node: torch.fx.Node, value: Any) -> bool:
+    """Parameters and buffers."""
+    return isinstance(value, torch.nn.Parameter) or bool(
+        node.meta.get("tensor_dict", {}).get("_dynamo_static_input_type"))
+
+
+def _device(graph: Any) -> torch.device:
+    for node in graph.placeholders:
+        if isinstance(node.meta.get("val"), torch.Tensor):
+            return node.meta["val"].device
+    return torch.device("cpu")
+
+
+def version() -> Tuple[int, int]:
+    major, minor = torch.__version__.split(".")[:2]
+    return int(major), int("".join(c for c in minor if c.isdigit()))

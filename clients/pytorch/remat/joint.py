@@ -1,0 +1,369 @@
+"""A joint graph of AOTAutograd, forward and backward in one, read as operations that make values.
+
+A value is one tensor's bytes: result k of an operation. Views of it, and elements of tuples, are no operations: they are
+made again wherever they are used. Between the two halves stand two nodes of ours: the one at which the forward ends,
+which needs all of its results, and the loss outside, which makes the tangents.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import operator
+from typing import Any, Callable, Dict, FrozenSet, List, Optional, Sequence, Set, Tuple
+
+import torch
+from torch import fx
+
+from .errors import CaptureError
+
+END, LOSS = "the forward ends", "the loss"  # ids of our own nodes; none of FX's names has a space
+NEVER = ("_c10d_functional", "_c10d_functional_autograd", "c10d_functional", "c10d", "dtensor", "fsdp")  # namespaces
+_VIEWS = ("aten::_unsafe_view", "aten::unsafe_split", "aten::unsafe_split_with_sizes", "aten::unsafe_chunk")  # whose
+# schemas do not say so
+Value = Tuple[fx.Node, int]  # operation or placeholder, result
+
+
+@dataclasses.dataclass
+class Operation:
+    """node: None for the two of ours. inputs: values that it reads, views looked through. sizes: bytes of its results."""
+
+    name: str
+    node: Optional[fx.Node]
+    inputs: List[Value]
+    sizes: List[int]
+    never: bool  # runs exactly once
+    ordered: bool  # among all those that are, as in the graph: random numbers, collectives
+
+
+class Joint:
+    """operations: in the graph's order, without what nothing needs. end: index of the one at which the forward ends."""
+
+    def __init__(self, module: fx.GraphModule, n_forward: int, n_returned: int, never: Sequence[str] = (),
+                 parameters: FrozenSet[int] = frozenset()) -> None:
+        """n_forward: results of the forward: new contents of inputs, which nobody keeps, n_returned that the caller gets,
+        and what those of them look into that are views. never: names of operators that must not run twice. parameters:
+        which of the inputs are. Raises CaptureError."""
+        self._parameters = parameters
+        self.module, self._pinned = module, frozenset(never)
+        nodes = list(module.graph.nodes)
+        results = list(nodes[-1].args[0])
+        self.forward_results, self.gradients = results[:n_forward], results[n_forward:]
+        self.placeholders = [n for n in nodes if n.op == "placeholder"]
+        self.tangents = [n for n in self.placeholders if n.name.startswith("tangents")]
+        self._check(nodes)
+        self.base: Dict[fx.Node, Value] = {}
+        for node in nodes[:-1]:
+            self._find_base(node)
+        self.updated = self._find_updated(n_forward - n_returned)
+        self._unsteady = self._find_unsteady()
+        self.operations = self._operations(nodes)
+        self.end = next(i for i, op in enumerate(self.operations) if op.name == END)
+
+    def _check(self, nodes: List[fx.Node]) -> None:
+        for node in self.placeholders:
+            if not node.name.startswith(("primals", "tangents")):
+                raise CaptureError(f"the joint graph has the input \"{node.name}\", which is no tensor of the step: random "
+                                   "numbers by seed and offset, effect tokens and states of hooks are not supported")
+        for node in nodes[:-1]:
+            for value in _flat(node.meta.get("val")):
+                if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+                    raise CaptureError(f"{_where(node)}: \"{node.name}\" is a size that is not known while compiling. A "
+                                       "schedule belongs to shapes: torch.compile(..., dynamic=False) makes one for each")
+                if isinstance(value, torch.Tensor) and any(isinstance(s, torch.SymInt) for s in value.shape):
+                    raise CaptureError(f"{_where(node)}: \"{node.name}\" has the shape {tuple(value.shape)}. A schedule "
+                                       "belongs to shapes: torch.compile(..., dynamic=False) makes one for each")
+            if node.op not in ("placeholder", "get_attr", "call_function"):
+                raise CaptureError(f"{_where(node)}: \"{node.name}\" ({node.op}) is no operation")
+            if _writes(node):
+                raise CaptureError(f"{_where(node)}: {node.target} writes its input in the joint graph, and what reads it "
+                                   "cannot be run again")
+
+    def _find_base(self, node: fx.Node) -> None:
+        if node.op == "call_function" and node.target is operator.getitem:
+            source = self.base[node.args[0]]
+            is_view = source[0] is not node.args[0]
+            self.base[node] = source if is_view else (source[0], node.args[1])
+        elif is_view_of(node):
+            self.base[node] = self.base[node.all_input_nodes[0]]
+        else:
+            self.base[node] = (node, 0)
+
+    def _find_updated(self, n_others: int) -> List[fx.Node]:
+        """Of the results beside the returned ones, those that no returned one looks into."""
+        results = self.forward_results
+        bases = [self.base[r] if isinstance(r, fx.Node) else None for r in results]
+        while n_others and bases[-1] is not None and bases[-1] in bases[:-1]:
+            bases.pop()
+            n_others -= 1
+        return [r for r in results[:n_others] if isinstance(r, fx.Node)]
+
+    def _find_unsteady(self) -> Set[fx.Node]:
+        """Inputs that may have got new contents by the forward's end: those like a result that is one. Parameters only
+        where there are not enough others; autograd's version counters would tell an error in that."""
+        likes = [_like(n) for n in self.updated]
+        primals = [n for n in self.placeholders if n not in self.tangents and _like(n) in likes]
+        others = [n for n in primals if self.placeholders.index(n) not in self._parameters]
+        found = [_like(n) for n in others]
+        return {n for n in primals if n in others or found.count(_like(n)) < likes.count(_like(n))}
+
+    def is_operation(self, node: fx.Node) -> bool:
+        return node.op == "call_function" and node.target is not operator.getitem and self.base[node][0] is node
+
+    def is_never(self, node: fx.Node) -> bool:
+        return is_random(node) or _is_effect(node) or _name(node) in self._pinned or _must_save(node) or (
+            again(node) is None and any(self.base[n][0] in self._unsteady for n in node.all_input_nodes))
+
+    def values(self, nodes: Sequence[Any]) -> List[Value]:
+        """Those that the nodes are, or look into, that operations make or tangents are; each once."""
+        bases = [self.base[n] for n in nodes if isinstance(n, fx.Node)]
+        return list(dict.fromkeys(b for b in bases if b[0].op == "call_function" or b[0] in self.tangents))
+
+    def _operations(self, nodes: List[fx.Node]) -> List[Operation]:
+        needed = self._needed(nodes)
+        after = self._after_loss(nodes)
+        own = [n for n in nodes[:-1] if n in needed and self.is_operation(n)]
+        before = self._before_end(nodes, after)
+        forward = [self._operation(n) for n in own if n in before]
+        backward = [self._operation(n) for n in own if n not in before]
+        end = Operation(END, None, self.values(self.forward_results), [0], True, True)
+        loss = Operation(LOSS, None, [], [storage_bytes(t) for t in self.tangents], True, False)
+        return [*forward, end, loss, *backward]
+
+    def _operation(self, node: fx.Node) -> Operation:
+        inputs = self.values(node.all_input_nodes)
+        sizes = [_bytes(v) for v in _results(node)]
+        ordered = is_random(node) or _is_effect(node)
+        return Operation(node.name, node, inputs, sizes, self.is_never(node), ordered)
+
+    def _before_end(self, nodes: List[fx.Node], after: Set[fx.Node]) -> Set[fx.Node]:
+        """What the results of the forward need, and random and other ordered operations of the forward."""
+        before = {n for n in self.forward_results if isinstance(n, fx.Node)}
+        before |= {n for n in nodes[:-1] if n.op == "call_function" and n not in after and (is_random(n) or _is_effect(n))}
+        for node in reversed(nodes[:-1]):
+            if node in before:
+                before.update(node.all_input_nodes)
+        return before
+
+    def _needed(self, nodes: List[fx.Node]) -> Set[fx.Node]:
+        """By a result, or for what it does to a random generator or to other processes."""
+        needed = {n for n in (*self.forward_results, *self.gradients) if isinstance(n, fx.Node)}
+        needed |= {n for n in nodes[:-1] if n.op == "call_function" and (is_random(n) or _is_effect(n))}
+        for node in reversed(nodes[:-1]):
+            if node in needed:
+                needed.update(node.all_input_nodes)
+        return needed
+
+    def _after_loss(self, nodes: List[fx.Node]) -> Set[fx.Node]:
+        """What needs a tangent; and a random or other ordered operation that comes after such a one."""
+        after: Set[fx.Node] = set(self.tangents)
+        began = False
+        for node in nodes[:-1]:
+            ordered = node.op == "call_function" and (is_random(node) or _is_effect(node))
+            if any(i in after for i in node.all_input_nodes) or (ordered and began):
+                after.add(node)
+                began = began or ordered
+        return after
+
+
+# ---- what a node is ----
+
+def is_view_of(node: fx.Node) -> bool:
+    """Whether its results look into its first input. Decided by the operator, never by what one run of it did."""
+    schema = getattr(node.target, "_schema", None)
+    if node.op != "call_function" or schema is None or not node.all_input_nodes:
+        return False
+    if schema.name in _VIEWS:
+        return True
+    return any(r.alias_info is not None and not r.alias_info.is_write for r in schema.returns)
+
+
+def is_random(node: fx.Node) -> bool:
+    tags = getattr(node.target, "tags", ())
+    if torch.Tag.nondeterministic_seeded in tags:
+        return not _without_dropout(node)
+    return getattr(node.target, "_remat_random", False)
+
+
+def _without_dropout(node: fx.Node) -> bool:
+    """Attention draws no numbers where its dropout is 0."""
+    names = [a.name for a in node.target._schema.arguments]
+    if "dropout_p" not in names:
+        return False
+    given = dict(zip(names, node.args), **node.kwargs)
+    return given.get("dropout_p", 0.0) == 0.0
+
+
+def _is_effect(node: fx.Node) -> bool:
+    """Of which nothing is known but that it is called: collectives, operators of higher order, effects."""
+    if node.target is operator.getitem or getattr(node.target, "_remat_pure", False):
+        return False
+    if not isinstance(node.target, torch._ops.OpOverload):
+        return True
+    return node.target.namespace in NEVER or node.target._schema.name in ("aten::_print", "aten::_assert_async")
+
+
+def _writes(node: fx.Node) -> bool:
+    schema = getattr(node.target, "_schema", None)
+    return node.op == "call_function" and schema is not None and schema.is_mutable
+
+
+def _name(node: fx.Node) -> str:
+    schema = getattr(node.target, "_schema", None)
+    return schema.name.replace("::", ".") if schema is not None else str(node.target)
+
+
+def _must_save(node: fx.Node) -> bool:
+    policy = node.meta.get("recompute")
+    return policy is not None and getattr(policy, "name", "") == "MUST_SAVE"
+
+
+def _where(node: fx.Node) -> str:
+    """The user's line, as far as the graph knows it."""
+    trace = (node.meta.get("stack_trace") or "").strip().splitlines()
+    lines = [line.strip() for line in trace if line.strip().startswith("File ")]
+    return lines[-1] if lines else "in the joint graph"
+
+
+def where(node: fx.Node) -> str:
+    return _where(node)
+
+
+# ---- batch norm: run again, it leaves the statistics alone ----
+
+_NORMS = ("aten::_native_batch_norm_legit_functional",)
+NORM_RESULTS = 3  # that a second run makes: the output, mean and deviation of the batch
+
+
+def again(node: fx.Node) -> Optional[Tuple[Any, Tuple[Any, ...]]]:
+    """Operator and arguments of every run but the first, where they are others: batch norm in training makes new running
+    statistics of old ones, which are overwritten when the forward ends, and needs neither for its output."""
+    schema = getattr(node.target, "_schema", None)
+    if node.op != "call_function" or schema is None or schema.name not in _NORMS or node.kwargs or node.args[5] is not True:
+        return None
+    return torch.ops.aten._native_batch_norm_legit.no_stats, (*node.args[:3], *node.args[5:])
+
+
+# ---- bytes ----
+
+def _flat(value: Any) -> List[Any]:
+    return list(value) if isinstance(value, (list, tuple)) else [value]
+
+
+def _results(node: fx.Node) -> List[Any]:
+    return _flat(node.meta.get("val"))
+
+
+def _bytes(value: Any) -> int:
+    """Of the storage that a tensor of this shape gets of its own."""
+    if not isinstance(value, torch.Tensor):
+        return 0
+    if value.layout != torch.strided:
+        return value.numel() * value.element_size()
+    if value.numel() == 0:
+        return 0
+    last = sum((size - 1) * abs(stride) for size, stride in zip(value.shape, value.stride()))
+    return (last + 1) * value.element_size()
+
+
+def _like(node: fx.Node) -> Tuple[Any, ...]:
+    value = node.meta.get("val")
+    return (tuple(value.shape), value.dtype) if isinstance(value, torch.Tensor) else (None,)
+
+
+def storage_bytes(node: fx.Node) -> int:
+    return _bytes(node.meta.get("val"))
+
+
+# ---- dropout: the mask is drawn once, what it makes may be made again ----
+
+def dropout_mask(tensor: torch.Tensor, p: float) -> torch.Tensor:
+    """The mask of native_dropout, with its random numbers."""
+    if tensor.device.type == "cpu":
+        return torch.empty_like(tensor, dtype=torch.bool).bernoulli_(1 - p)
+    return torch.ops.aten.native_dropout.default(tensor, p, True)[1]
+
+
+def dropout_result(tensor: torch.Tensor, mask: torch.Tensor, p: float) -> torch.Tensor:
+    return tensor.mul(mask).mul_(1 / (1 - p) if p < 1 else 0.0)
+
+
+dropout_mask._remat_random = dropout_mask._remat_pure = True  # type: ignore[attr-defined]
+dropout_result._remat_pure = True  # type: ignore[attr-defined]
+
+
+def split_dropout(module: fx.GraphModule) -> None:
+    """native_dropout becomes two operations: as one, that must not run twice, it would keep its whole result."""
+    graph = module.graph
+    for node in list(graph.nodes):
+        if node.target is not torch.ops.aten.native_dropout.default or node.args[2] is False or node.args[1] in (0, 1):
+            continue
+        with graph.inserting_before(node):
+            mask = graph.call_function(dropout_mask, (node.args[0], node.args[1]))
+            result = graph.call_function(dropout_result, (node.args[0], mask, node.args[1]))
+        made = (result, mask)
+        for new, value in zip(made, node.meta["val"]):
+            new.meta = {**node.meta, "val": value}
+        for user in list(node.users):
+            user.replace_all_uses_with(made[user.args[1]])
+            graph.erase_node(user)
+        graph.erase_node(node)
+    graph.lint()
+
+
+# ---- the profile ----
+
+Cost = Tuple[float, int]  # microseconds, bytes of workspace
+
+
+def profile_of(joint: Joint, name: str, costs: Dict[str, Cost], resident: FrozenSet[str], loss: Tuple[int, int] = (0, 0),
+               uncounted: FrozenSet[int] = frozenset()) -> Dict[str, Any]:
+    """remat-profile/1, a joint one. costs: by name of operation. resident: names of inputs that are parameters or
+    buffers, which the budget does not hold. loss: bytes that it takes beside results and tangents, forward and
+    backward. uncounted: inputs whose gradients are not."""
+    index = {op.node: op for op in joint.operations if op.node is not None}
+
+    def label(value: Value) -> str:
+        node, k = value
+        if node in index:
+            return f"{node.name}:{k}" if k else node.name
+        place = joint.tangents.index(node)
+        return f"{LOSS}:{place}" if place else LOSS
+
+    free = joint.values([g for i, g in enumerate(joint.gradients) if i in uncounted])
+    nodes, last = [], ""
+    for op in joint.operations:
+        inputs = [label(v) for v in op.inputs]
+        outputs = [{"bytes": 0 if (op.node, k) in free else size} for k, size in enumerate(op.sizes)]
+        time, workspace = costs.get(op.name, (0.0, 0))
+        if op.name == LOSS:
+            inputs, workspace = [END], loss[1]
+        if op.name == END:
+            workspace = loss[0]
+        if op.node is not None:
+            inputs += [n.name for n in _primals(joint, op.node) if n.name not in resident]
+        if op.ordered:  # by a result of no bytes, from each to the next
+            inputs += [last] if last else []
+            last = f"{op.name}:{len(outputs)}" if op.node is not None else op.name
+            outputs += [{"bytes": 0}] if op.node is not None else []
+        entry: Dict[str, Any] = {"id": op.name, "op": _name(op.node) if op.node is not None else op.name,
+                                 "inputs": list(dict.fromkeys(inputs)), "time": time, "outputs": outputs,
+                                 "workspace_bytes": workspace}
+        nodes.append({**entry, "recompute": "never"} if op.never or _is_result(joint, op) else entry)
+    kept = [r for r in (*joint.gradients, *joint.forward_results) if isinstance(r, fx.Node) and r not in joint.updated]
+    inputs_used = {i for n in nodes for i in n["inputs"]}
+    inputs_doc = [{"id": n.name, "bytes": storage_bytes(n)} for n in joint.placeholders
+                  if n.name in inputs_used and n not in joint.tangents]
+    outputs_doc = list(dict.fromkeys([label(v) for v in joint.values(kept)] + [END, LOSS] * (not joint.tangents)))
+    return {"format": "remat-profile/1", "graph": "joint", "name": name, "time_unit": "us", "inputs": inputs_doc,
+            "nodes": nodes, "outputs": outputs_doc}
+
+
+def _primals(joint: Joint, node: fx.Node) -> List[fx.Node]:
+    bases = [joint.base[n][0] for n in node.all_input_nodes]
+    return [b for b in dict.fromkeys(bases) if b.op == "placeholder" and b not in joint.tangents]
+
+
+def _is_result(joint: Joint, op: Operation) -> bool:
+    """Whether the caller holds what it makes from the forward's end on: run again, there would be two."""
+    held = [r for r in joint.forward_results if isinstance(r, fx.Node) and r not in joint.updated]
+    return any(value[0] is op.node for value in joint.values(held))

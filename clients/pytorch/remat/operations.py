@@ -1,0 +1,161 @@
+"""What single operations of a joint graph take: time and workspace, measured on inputs of their shapes."""
+
+from __future__ import annotations
+
+import hashlib
+import statistics
+from typing import Any, Callable, Dict, List, Tuple
+
+import torch
+from torch import fx
+from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils._pytree import tree_flatten, tree_map
+
+from .client import Cache
+from .costs import clock
+from .errors import CaptureError
+from .joint import Cost, Joint
+from .memory import Recorder
+from .progress import Progress
+
+LONG = 0.2  # seconds, from which an operation is timed once
+BANDWIDTH = 5e3  # bytes a microsecond, of an operation that cannot run on numbers like these
+FORMAT = 1
+
+
+def measure(joint: Joint, device: torch.device, repeats: int, cache: Cache) -> Dict[str, Cost]:
+    """Microseconds and bytes of workspace, by name of operation. Equal operations on equal shapes are measured once, and
+    kept in the cache. No generator and no tensor of the caller is touched."""
+    nodes = [op.node for op in joint.operations if op.node is not None]
+    costs = _kept(nodes, joint.module, device, repeats, cache)
+    return {node.name: (time, int(workspace)) for node, (time, workspace) in zip(nodes, costs)}
+
+
+def times(nodes: List[fx.Node], module: fx.GraphModule, device: torch.device, repeats: int, cache: Cache) -> List[float]:
+    """Microseconds, by node."""
+    return [time for time, _ in _kept(nodes, module, device, repeats, cache)]
+
+
+def _kept(nodes: List[fx.Node], module: fx.GraphModule, device: torch.device, repeats: int,
+          cache: Cache) -> List[List[float]]:
+    keys = [_key(node, module) for node in nodes]
+    different = dict(zip(keys, nodes))
+    name = hashlib.sha256(repr((FORMAT, torch.__version__, str(device), _machine(device), torch.get_num_threads(), repeats,
+                                sorted(different))).encode()).hexdigest()
+    found = cache.get(name, "operations")
+    if found is None:
+        if device.type == "cpu" and torch._C._autograd._profiler_enabled():
+            raise CaptureError("a profiler of torch is running, and there is one at a time: run a step without it first")
+        with _disable_current_modes(), torch.no_grad(), torch.random.fork_rng(
+                devices=[device] if device.type == "cuda" else []):
+            found = {"operations": _measure(different, module, device, repeats)}
+        cache.put(name, found)
+    return [found["operations"][key] for key in keys]
+
+
+def _machine(device: torch.device) -> str:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else ""
+
+
+def _measure(nodes: Dict[str, fx.Node], module: fx.GraphModule, device: torch.device, repeats: int) -> Dict[str, Any]:
+    costs: Dict[str, List[float]] = {}
+    made: List[Tuple[str, int]] = []
+    with Progress("measuring operations", len(nodes)) as progress, Recorder(device) as recorder:
+        for key, node in nodes.items():
+            progress.step()
+            run = _runner(node, module)
+            try:
+                result = run()  # the first one's caches are not the operation's
+                del result
+                recorder.mark()
+                result = run()
+                recorder.mark()
+            except Exception:  # numbers that it cannot run on, such as indices of another operation
+                costs[key] = [_guess(node), 0]
+                continue
+            made.append((key, _own(result, run)))
+            del result
+            costs[key] = [_time(run, device, repeats), 0]
+            del run
+        recorder.mark()
+    segments = recorder.segments()
+    for i, (key, own) in enumerate(made):
+        segment = segments[2 * i]
+        costs[key][1] = max(0, segment.peak - segment.start - own)
+    return costs
+
+
+def _time(run: Callable[[], Any], device: torch.device, repeats: int) -> float:
+    times: List[float] = []
+    while len(times) < repeats and sum(times) < LONG:
+        begin = clock(device)
+        result = run()
+        times.append(clock(device) - begin)
+        del result
+    return 1e6 * statistics.median(times)
+
+
+def _runner(node: fx.Node, module: fx.GraphModule) -> Callable[[], Any]:
+    generator = torch.Generator().manual_seed(0)
+
+    def value(argument: Any) -> Any:
+        if not isinstance(argument, fx.Node):
+            return argument
+        if argument.op == "get_attr":
+            found = module
+            for part in argument.target.split("."):
+                found = getattr(found, part)
+            return found
+        return tree_map(lambda v: _like(v, generator) if isinstance(v, torch.Tensor) else v, argument.meta.get("val"))
+
+    args, kwargs = fx.map_arg(node.args, value), fx.map_arg(node.kwargs, value)
+    args, kwargs = tuple(_plain(a) for a in args), {k: _plain(v) for k, v in kwargs.items()}
+    run = lambda: node.target(*args, **kwargs)  # noqa: E731
+    run.inputs = [t for t in tree_flatten((args, kwargs))[0] if isinstance(t, torch.Tensor)]  # type: ignore[attr-defined]
+    return run
+
+
+def _plain(value: Any) -> Any:
+    return [_plain(v) for v in value] if isinstance(value, list) else value
+
+
+def _like(fake: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Of its shape and strides. Whole numbers are 0, which is an index into everything."""
+    size = 1 + sum((n - 1) * s for n, s in zip(fake.shape, fake.stride())) if fake.numel() else 0
+    if fake.is_floating_point():
+        storage = torch.rand(size, generator=generator).to(device=fake.device, dtype=fake.dtype)
+    else:
+        storage = torch.zeros(size, dtype=fake.dtype, device=fake.device)
+    return torch.as_strided(storage, fake.shape, fake.stride())
+
+
+def _own(result: Any, run: Any) -> int:
+    there = {t.untyped_storage().data_ptr() for t in run.inputs}
+    made = [t for t in tree_flatten(result)[0] if isinstance(t, torch.Tensor)]
+    parts = [p for t in made for p in ((t._indices(), t._values()) if t.layout == torch.sparse_coo else (t,))]
+    storages = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in parts}
+    return sum(size for place, size in storages.items() if place not in there)
+
+
+def _guess(node: fx.Node) -> float:
+    tensors = [t for n in (*node.all_input_nodes, node) for t in tree_flatten(n.meta.get("val"))[0]
+               if isinstance(t, torch.Tensor)]
+    return sum(t.numel() * t.element_size() for t in tensors) / BANDWIDTH
+
+
+def _key(node: fx.Node, module: fx.GraphModule) -> str:
+    """Equal for operations that take the same."""
+    def describe(argument: Any) -> str:
+        def one(value: Any) -> str:
+            if isinstance(value, torch.Tensor):
+                return f"{tuple(value.shape)}/{tuple(value.stride())}/{value.dtype}/{value.device}"
+            return repr(value)
+
+        if isinstance(argument, fx.Node):
+            return argument.target if argument.op == "get_attr" else str([one(v) for v in tree_flatten(argument.meta.get("val"))[0]])
+        if isinstance(argument, (list, tuple)):
+            return str([describe(a) for a in argument])
+        return repr(argument)
+
+    target = str(node.target) if isinstance(node.target, torch._ops.OpOverload) else getattr(node.target, "__name__", str(node.target))
+    return f"{target}({', '.join(map(describe, node.args))}; {[(k, describe(v)) for k, v in node.kwargs.items()]})"

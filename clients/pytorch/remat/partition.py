@@ -1,0 +1,232 @@
+"""The two modules of a joint graph under an order of runs: repeated operations and their order are the schedule.
+
+FX's code drops every value after its last use, so a value is alive from its run to its last use before the next one.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any, Callable, Dict, List, Sequence, Set, Tuple
+
+import torch
+from torch import fx
+
+from .errors import CheckError
+from .joint import NORM_RESULTS, Joint, again
+
+
+class Boxed(fx.graph.CodeGen):
+    """def forward(self, args), which takes the list and empties it: nobody else then holds what is in it."""
+
+    def gen_fn_def(self, free_vars: List[str], maybe_return_annotation: str) -> str:
+        unpack = f"    {', '.join(free_vars)}, = args\n" if free_vars else ""
+        return f"def {self._func_name}(self, args):\n{unpack}    args.clear()"
+
+
+class _Half:
+    """One module being written. now: by node of the joint graph, what stands for it in this place of the list."""
+
+    def __init__(self, joint: Joint) -> None:
+        self.graph, self._joint = fx.Graph(), joint
+        self.now: Dict[fx.Node, fx.Node] = {}
+        self.origin: Dict[fx.Node, fx.Node] = {}
+        self._looking: Dict[fx.Node, List[fx.Node]] = {}  # views and elements by operation, of its latest run
+
+    def run(self, node: fx.Node, first: bool) -> None:
+        other = None if first else again(node)
+        made = NORM_RESULTS if other else None  # the rest stays what the first run made
+        looking = self._looking.pop(node, [])
+        self._looking[node] = [n for n in looking if made is not None and self._joint.base[n][1] >= made]
+        for seen in looking:
+            if seen not in self._looking[node]:
+                self.now.pop(seen, None)
+        if other:
+            target, args = other
+            new = self.graph.call_function(target, fx.map_arg(args, self.get))
+            new.meta = dict(node.meta)
+            self.place(node, new)
+        else:
+            self._copy(node)
+        for user in node.users:  # at once, so that the tuple does not hold the elements that nobody wants
+            if user.target is operator.getitem and (made is None or user.args[1] < made):
+                self.get(user)
+
+    def get(self, node: fx.Node) -> fx.Node:
+        """What stands for it now: an input, the latest run, or a view of that, made when it is first asked for."""
+        if node not in self.now:
+            if node.op == "placeholder" or self._joint.is_operation(node):
+                self.absent(node)
+            else:
+                self._copy(node)
+        return self.now[node]
+
+    def absent(self, node: fx.Node) -> None:
+        raise CheckError(f"the schedule uses \"{node.name}\" before it is there")
+
+    def _copy(self, node: fx.Node) -> None:
+        new = self.graph.node_copy(node, self.get)
+        self.place(node, new)
+        base = self._joint.base[node][0]
+        if base is not node:
+            self._looking.setdefault(base, []).append(node)
+
+    def place(self, node: fx.Node, new: fx.Node) -> None:
+        self.now[node], self.origin[new] = new, node
+
+
+class _Backward(_Half):
+    """absent: what the forward has to save."""
+
+    def __init__(self, joint: Joint) -> None:
+        super().__init__(joint)
+        self.saved: List[fx.Node] = []
+        for node in joint.tangents:
+            self.place(node, self.graph.node_copy(node))
+        self._first = next(iter(self.graph.nodes), None)
+        self._of: Dict[fx.Node, List[fx.Node]] = {}  # gradients by the operation that makes what they look into
+        for gradient in joint.gradients:
+            if isinstance(gradient, fx.Node):
+                self._of.setdefault(joint.base[gradient][0], []).append(gradient)
+
+    def run(self, node: fx.Node, first: bool) -> None:
+        super().run(node, first)
+        for gradient in self._of.get(node, ()):  # views of it too, so that they are there as early as they can be
+            self.get(gradient)
+
+    def get(self, node: fx.Node) -> fx.Node:
+        if node not in self.now and node.target is operator.getitem and self._joint.base[node][0] is node.args[0]:
+            kept = again(node.args[0]) is not None and node.args[1] >= NORM_RESULTS
+            if kept or node.args[0] not in self.now:
+                self.absent(node)  # one result, without the others
+        return super().get(node)
+
+    def absent(self, node: fx.Node) -> None:
+        with self.graph.inserting_before(self._first):
+            new = self.graph.placeholder(node.name)
+        new.meta = dict(node.meta)
+        self.place(node, new)
+        if node.target is operator.getitem:
+            self._looking.setdefault(node.args[0], []).append(node)
+        self.saved.append(node)
+
+
+def partition(joint: Joint, order: Sequence[int]) -> Tuple[fx.GraphModule, fx.GraphModule]:
+    """order: runs of joint.operations. Raises CheckError if it is no order in which everything is there."""
+    end = order.index(joint.end)
+    forward, backward = _Half(joint), _Backward(joint)
+    for node in joint.placeholders:
+        if node not in joint.tangents:
+            forward.place(node, forward.graph.node_copy(node))
+    there: Set[int] = set()
+    for half, runs in ((forward, order[:end]), (backward, order[end + 1:])):
+        for i in runs:
+            node = joint.operations[i].node
+            if node is not None:
+                half.run(node, i not in there)
+            there.add(i)
+    gradients = fx.map_arg(joint.gradients, backward.get)
+    results = fx.map_arg(joint.forward_results, forward.get)
+    saved = [forward.get(node) for node in backward.saved]
+    forward.graph.output((*results, *saved))
+    backward.graph.output(tuple(gradients))
+    modules = []
+    for half in (forward, backward):
+        half.graph.lint()
+        modules.append(fx.GraphModule(joint.module, half.graph))
+    _verify(joint, forward, backward, len(results))
+    return modules[0], modules[1]
+
+
+def _verify(joint: Joint, forward: _Half, backward: _Backward, n_results: int) -> None:
+    """Every node computes what its origin in the joint graph does, from the same values: so by induction the results
+    are those. What must not run twice runs once, random operations in their order."""
+    ran: List[fx.Node] = []
+    for half in (forward, backward):
+        for node in half.graph.nodes:
+            if node.op == "output":
+                continue
+            origin = half.origin[node]
+            if node.op == "placeholder":
+                if half is forward and origin not in joint.placeholders:
+                    raise CheckError(f"the forward would have the input \"{origin.name}\"")
+                continue
+            own = fx.map_arg((node.args, node.kwargs), lambda n, half=half: half.origin[n])
+            other = again(origin) if origin in ran else None
+            expected = (other[0], fx.map_arg(other[1], lambda n: n), {}) if other else (
+                origin.target, origin.args, origin.kwargs)
+            if (node.target, *own) != expected:
+                raise CheckError(f"\"{node.name}\" would not compute \"{origin.name}\"")
+            ran.append(origin)
+    for half, expected in ((forward, [*joint.forward_results, *backward.saved]), (backward, joint.gradients)):
+        found = fx.map_arg(list(half.graph.output_node().args[0]), lambda n, half=half: half.origin[n])
+        if list(found) != list(expected):
+            raise CheckError("the results would not be those of the joint graph")
+    once = [op.node for op in joint.operations if op.node is not None and op.never]
+    runs = [node for node in ran if node in set(once)]
+    if len(runs) != len(once):
+        twice = next((n for n in once if runs.count(n) != 1), None)
+        raise CheckError(f"\"{twice}\" must run once, and would run {runs.count(twice)} times")
+    ordered = {op.node for op in joint.operations if op.node is not None and op.ordered}
+    if [n for n in runs if n in ordered] != [n for n in once if n in ordered]:
+        raise CheckError("random operations or collectives would run in another order")
+
+
+# ---- pieces of a backward ----
+
+Piece = Tuple[Callable[[List[Any]], List[Any]], List[int]]  # what runs it; places of the gradients that it makes
+
+
+def pieces(module: fx.GraphModule, wanted: Sequence[int], least: int) -> List[Piece]:
+    """A module cut after the last contributions to its results, each piece with `least` bytes of new results or more.
+    wanted: places of results that are not None. A piece takes and returns what is alive: results of its own first."""
+    nodes = [n for n in module.graph.nodes if n.op not in ("placeholder", "output")]
+    results = list(module.graph.output_node().args[0])
+    position = {n: i for i, n in enumerate(nodes)}
+    ready: Dict[int, List[int]] = {}
+    for place in wanted:
+        ready.setdefault(position.get(results[place], 0), []).append(place)
+    cuts: List[Tuple[int, List[int]]] = []
+    waiting: List[int] = []
+    amount = 0
+    for i in range(max(1, len(nodes))):
+        waiting += ready.get(i, [])
+        amount += sum(_bytes(results[p]) for p in ready.get(i, []))
+        if waiting and amount >= least:
+            cuts.append((i + 1, waiting))
+            waiting, amount = [], 0
+    if waiting:
+        cuts.append((len(nodes), waiting))
+    if sorted(p for _, places in cuts for p in places) != sorted(wanted):
+        raise CheckError("a gradient would belong to no piece of the backward")
+    cuts[-1] = (len(nodes), cuts[-1][1])
+    return _cut(module, nodes, results, cuts)
+
+
+def _bytes(node: Any) -> int:
+    value = node.meta.get("val")
+    return value.numel() * value.element_size() if isinstance(value, torch.Tensor) else 0
+
+
+def _cut(module: fx.GraphModule, nodes: List[fx.Node], results: List[Any], cuts: List[Tuple[int, List[int]]]
+         ) -> List[Piece]:
+    found: List[Piece] = []
+    alive = [n for n in module.graph.nodes if n.op == "placeholder"]
+    begin = 0
+    for stop, places in cuts:
+        later: Set[fx.Node] = {i for n in nodes[stop:] for i in n.all_input_nodes}
+        later |= {results[p] for at, ps in cuts if at > stop for p in ps}
+        graph, copies = fx.Graph(), {}
+        for node in alive:
+            copies[node] = graph.placeholder(node.name)
+        for node in nodes[begin:stop]:
+            copies[node] = graph.node_copy(node, copies.__getitem__)
+        alive = [n for n in (*alive, *nodes[begin:stop]) if n in later]
+        graph.output([copies[results[p]] for p in places] + [copies[n] for n in alive])
+        found.append((boxed(module, graph), places))
+        begin = stop
+    return found
+
+
+def boxed(module: fx.GraphModule, graph: fx.Graph) -> Callable[[List[Any]], List[Any]]:
+    graph.set_codegen(Boxed())
+    return fx.GraphModule(module, graph).forward

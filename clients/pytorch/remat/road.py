@@ -1,0 +1,160 @@
+"""fit by torch.compile: Dynamo follows the forward, remat.backend gives each piece of it a schedule."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from typing import Any, Dict, List, Optional
+
+import torch
+
+from . import steps
+from .autocast import Autocast, settings_now
+from .backend import Backend, version
+from .capture import bind
+from .captured import Blocks, arguments_of, as_module, device_of
+from .client import Budget
+from .errors import CaptureError, RematError
+from .planning import bytes_of
+from .states import Whole
+from .trace import named
+
+ALLOWED = 1.02  # of the budget, by which a measured peak may be above it without a word
+SPARE = 500  # one part in which of a budget is for what no operation makes: tensors of a few bytes that Python holds
+SHAPES = 64  # for which one function has plans
+
+
+def available() -> bool:
+    return hasattr(torch, "compile") and version() >= (2, 4)
+
+
+class Example:
+    """A model, and what one step is called with: as much of Captured as whole steps need."""
+
+    states = Whole  # that its forward may change
+
+    def __init__(self, model: Blocks, example_inputs: Any) -> None:
+        self.model = as_module(model)
+        if isinstance(self.model, torch.jit.ScriptModule):
+            raise CaptureError(f"{type(self.model).__name__} is scripted: fit the module that it was made of")
+        if hasattr(self.model.__dict__.get("forward"), "schedule"):
+            raise CaptureError(f"{type(self.model).__name__} has a schedule already; remat.remove it first")
+        self.args, self.kwargs = arguments_of(example_inputs)
+        self.device = device_of(self.model, (self.args, self.kwargs))
+        self.bound = bind(self.model, self.args, self.kwargs)
+        self.autocast = settings_now(self.device)
+
+
+class Compiled:
+    """The forward of a model that was fitted by torch.compile.
+
+    pieces: graphs with a schedule, one for each shape and, after a graph break, several. measured_peak: of a step in the
+    check of fit. A copy, or what comes out of a pickle, compiles itself when it first runs; what was measured and
+    answered is in the cache of plans.
+    """
+
+    def __init__(self, model: torch.nn.Module, options: Dict[str, Any], budget: Budget) -> None:
+        self.model, self.budget, self._options = model, budget, options
+        self.measured_peak: Optional[int] = None
+        self._prepare()
+
+    def _prepare(self) -> None:
+        self.backend = Backend(self.budget, **self._options)
+        forward = functools.partial(type(self.model).forward, self.model)
+        self._run = torch.compile(forward, backend=self.backend, dynamic=False)
+
+    @property
+    def pieces(self) -> List[Any]:
+        return self.backend.pieces if self.backend is not None else []
+
+    @property
+    def schedule(self) -> Dict[str, Any]:
+        """Of the piece with the most nodes; empty where there is none."""
+        return self._largest.schedule if self.pieces else {}
+
+    @property
+    def profile(self) -> Dict[str, Any]:
+        return self._largest.profile if self.pieces else {}
+
+    @property
+    def _largest(self) -> Any:
+        return max(self.pieces, key=lambda piece: len(piece.profile["nodes"]))
+
+    def __getstate__(self) -> Dict[str, Any]:
+        return {**self.__dict__, "_run": None, "backend": None}
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if not torch.is_grad_enabled():
+            return type(self.model).forward(self.model, *args, **kwargs)
+        if self._run is None:
+            self._prepare()
+        try:
+            with _dynamo_settings():
+                return self._run(**self._by_name(args, kwargs))
+        except Exception as error:
+            cause = getattr(error, "inner_exception", None)
+            if isinstance(cause, RematError):
+                raise cause from None
+            raise
+
+
+    def _by_name(self, args: Any, kwargs: Any) -> Dict[str, Any]:
+        """In one form, or Dynamo would compile for each."""
+        bound = bind(self.model, args, kwargs)
+        if any(name.startswith("*") and value for name, value in bound.items()):
+            raise CaptureError(f"{type(self.model).__name__}: *args or **kwargs with something in them are not supported")
+        return named(bound)
+
+
+def _dynamo_settings() -> Any:
+    from torch._dynamo import config
+
+    wanted = {"cache_size_limit": max(SHAPES, config.cache_size_limit), "allow_rnn": True,
+              "use_numpy_random_stream": True, "skip_nnmodule_hook_guards": False}
+    return config.patch(**{name: value for name, value in wanted.items() if hasattr(config, name)})
+
+
+def fit(model: Blocks, example_inputs: Any, budget: Budget, auto: Any, loss: Optional[steps.Loss], check: bool,
+        options: Dict[str, Any]) -> torch.nn.Module:
+    """budget: as parse_budget gives it, or "auto", for which auto(model, device) gives bytes. options: of Backend."""
+    example = Example(model, example_inputs)
+    gradients = options["gradients"]
+    amount = budget
+    if budget == "auto":
+        amount = auto(example.model, example.device)
+    elif isinstance(budget, str) and gradients:
+        with Autocast(example.device).again():
+            plain = steps.plain_forward(example.model)
+            amount = bytes_of(budget, steps.peak(plain, example, loss, True, held=True))
+    outside = steps.loss_bytes(example, loss)
+    asked = amount if isinstance(amount, str) else amount - amount // SPARE
+    compiled = Compiled(example.model, {**options, "loss": outside}, asked)
+    example.model.forward = compiled  # before it compiles: Dynamo guards what modules have
+    try:
+        _first_step(compiled, example, loss)
+        if check:
+            steps.check(example, compiled, loss)
+            compiled.measured_peak = steps.peak(compiled, example, loss, gradients, held=True)
+            _look_at_peak(compiled, amount)
+    except BaseException:
+        del example.model.forward
+        raise
+    return example.model
+
+
+def _first_step(compiled: Compiled, example: Example, loss: Optional[steps.Loss]) -> None:
+    """Compiles. Says so where nothing was."""
+    from torch._dynamo.utils import counters
+
+    before = {reason for reason in counters["graph_break"]}
+    steps.step(compiled, example, example.bound, loss, 0)
+    if not compiled.pieces:
+        new = [reason for reason in counters["graph_break"] if reason not in before] or ["no reason was given"]
+        warnings.warn(f"remat: torch.compile left {type(example.model).__name__} as it is, so it trains without a schedule: "
+                      f"{'; '.join(str(r).splitlines()[0] for r in new)}", stacklevel=5)
+
+
+def _look_at_peak(compiled: Compiled, budget: Budget) -> None:
+    if isinstance(budget, int) and compiled.measured_peak > ALLOWED * budget:
+        warnings.warn(f"remat: the budget is {budget} bytes, and a step was measured to take {compiled.measured_peak} "
+                      f"({compiled.schedule.get('peak')} predicted)", stacklevel=5)

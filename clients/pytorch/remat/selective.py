@@ -1,0 +1,97 @@
+"""A plan for those whose only door is selective checkpointing, or the compiler's activation memory budget."""
+
+from __future__ import annotations
+
+import operator
+from collections import Counter
+from typing import Any, Callable, Dict, List, Sequence, Set, Tuple
+
+import torch
+
+from .backend import Piece
+from .client import Cache
+from .errors import CaptureError
+
+_EAGER = {"_native_batch_norm_legit_functional": "native_batch_norm"}  # names that the compiler has of its own
+_REPEATS = 3
+
+
+def policy(plan: Any) -> Callable[[], Tuple[Any, Any]]:
+    """A context_fn for torch.utils.checkpoint.checkpoint(model, ..., use_reentrant=False, context_fn=remat.policy(plan)).
+
+    plan: a fitted model, what remat.backend gave, or one of its pieces. Saved are the results of those operations that the
+    plan keeps from forward to backward, by operator and number of call; everything else is computed again, in one go, so
+    that only this much of the plan is left: not what is computed twice within the forward, not the order. Random
+    operators are always run again, from the generator's saved state. Raises CaptureError where the plan has more pieces
+    than one.
+    """
+    from torch.utils.checkpoint import create_selective_checkpoint_contexts
+
+    saved = _saved_calls(_piece(plan))
+
+    def contexts() -> Tuple[Any, Any]:
+        return create_selective_checkpoint_contexts(_Decide(saved))
+
+    return contexts
+
+
+def _piece(plan: Any) -> Piece:
+    if isinstance(plan, Piece):
+        return plan
+    if isinstance(plan, torch.nn.Module):
+        plan = plan.__dict__.get("forward")
+    pieces = getattr(plan, "pieces", None)
+    if pieces is None or len(pieces) != 1:
+        raise CaptureError(f"a policy is made of one graph's plan; here are {len(pieces or ())}")
+    return pieces[0]
+
+
+def _saved_calls(piece: Piece) -> Set[Tuple[str, int]]:
+    """Operator and number of call in the forward."""
+    kept = {n.name for n in piece.backward.graph.nodes if n.op == "placeholder"}
+    calls: Counter[str] = Counter()
+    found: Set[Tuple[str, int]] = set()
+    for node in piece.forward.graph.nodes:
+        if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
+            continue
+        name = _operator(node.target)
+        names = {node.name, *(user.name for user in node.users if user.target is operator.getitem)}
+        if names & kept and torch.Tag.nondeterministic_seeded not in node.target.tags:
+            found.add((name, calls[name]))
+        calls[name] += 1
+    return found
+
+
+def _operator(target: Any) -> str:
+    name = target._schema.name.split("::")[-1]
+    return _EAGER.get(name, name)
+
+
+class _Decide:
+    """Of one checkpointed call: in the forward, and again where it is computed again."""
+
+    def __init__(self, saved: Set[Tuple[str, int]]) -> None:
+        self._saved = saved
+        self._calls: Dict[bool, Counter[str]] = {False: Counter(), True: Counter()}
+
+    def __call__(self, context: Any, target: Any, *_: Any, **__: Any) -> Any:
+        from torch.utils.checkpoint import CheckpointPolicy
+
+        name = _operator(target)
+        calls = self._calls[context.is_recompute]
+        number = calls[name]
+        calls[name] += 1
+        return CheckpointPolicy.MUST_SAVE if (name, number) in self._saved else CheckpointPolicy.PREFER_RECOMPUTE
+
+
+def knapsack(memory: Sequence[float], graph: Any, most: float, _: Any, nodes: List[Any]) -> Tuple[List[int], List[int]]:
+    """For torch._functorch.config.activation_memory_budget_solver: the compiler's own knapsack, of times that were measured
+    here instead of counted operations."""
+    from torch._functorch._activation_checkpointing.knapsack import dp_knapsack
+
+    from . import operations
+
+    device = next(n.meta["val"].device for n in nodes if isinstance(n.meta.get("val"), torch.Tensor))
+    times = operations.times(nodes, graph.owning_module, device, _REPEATS, Cache())
+    _, saved, again = dp_knapsack(list(memory), times, most)
+    return saved, again

@@ -1,0 +1,210 @@
+"""The list of what a tracer gets wrong without a word, on the road of torch.compile: each is as in the plain model, step
+after step, with what it does to Python and to buffers."""
+
+import copy
+import io
+import os
+import random
+import warnings
+
+import numpy
+import pytest
+import test_silent as cases
+import torch
+from models import mlp, vgg
+from steps import assert_same, loss_of, step
+from torch import nn
+
+import remat
+
+RIGHT = [cases.reverses, cases.scales, cases.half_without_gradients, cases.distils, cases.without_autocast,
+         cases.sparse_choice, cases.normalizes, cases.item, cases.length, cases.branches_on_a_size, cases.branches,
+         cases.python_noise, cases.numpy_noise, cases.counts, cases.keeps_a_loss, cases.writes_a_buffer, cases.appends,
+         cases.counts_in_a_global, cases.asks_for_gradients, cases.past_setattr, cases.bound]
+OFTEN_REFUSED = [cases.with_a_generator, cases.own_generator, cases.changes_a_weight]  # by the check at the end of fit
+
+
+def state(model):
+    return {name: value for name, value in vars(model).items() if isinstance(value, (int, float, list, torch.Tensor))}
+
+
+def seeded(model, inputs, seed):
+    random.seed(seed)
+    numpy.random.seed(seed)
+    cases.COUNTS[0] = seed
+    return step(model, inputs, seed)
+
+
+def compare(model, plain, shape=(8, 16), steps=3):
+    for seed in range(steps):
+        inputs = (torch.randn(shape, generator=torch.Generator().manual_seed(seed)),)
+        expected, count = seeded(plain, inputs, seed), cases.COUNTS[0]
+        found = seeded(model, inputs, seed)
+        assert_same(found, expected, f"step {seed}")
+        assert cases.COUNTS[0] == count
+        assert state(model).keys() == state(plain).keys()
+        for name, value in state(plain).items():
+            other = state(model)[name]
+            assert torch.equal(value, other) if isinstance(value, torch.Tensor) else value == other, name
+
+
+def fit(model, inputs, server):
+    """Within three quarters of the plain step's peak, or the least that there is a schedule for, of each piece."""
+    budget = "75%"
+    for _ in range(4):
+        try:
+            return remat.fit(model, inputs, budget, server=server)
+        except remat.BudgetError as error:
+            budget = int(1.02 * error.minimum_budget)
+    raise AssertionError("no budget was enough")
+
+
+@pytest.fixture(autouse=True)
+def without_warnings():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # graph breaks are said, which is tested elsewhere
+        yield
+
+
+@pytest.mark.parametrize("middle", RIGHT)
+@pytest.mark.parametrize("dtype", [None, torch.bfloat16] if os.environ.get("REMAT_LONG") else [None])
+def test_as_the_plain_model(middle, dtype, server):
+    model, x = cases.body(middle)
+    plain = copy.deepcopy(model)
+    before = copy.deepcopy(state(model))
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=dtype is not None):
+        fit(model, x, server)
+        assert str(state(model)) == str(before)
+        compare(model, plain)
+
+
+@pytest.mark.parametrize("middle", OFTEN_REFUSED)
+def test_right_or_refused(middle, server):
+    """What one step leaves behind, where nothing can put it back, is another start for the next."""
+    model, x = cases.body(middle)
+    try:
+        fit(model, x, server)
+    except remat.CheckError as refused:
+        assert "is not the plain one" in str(refused)
+        assert "forward" not in vars(model)
+    else:
+        compare(model, copy.deepcopy(remat.remove(model)))
+
+
+def test_weights_changed_between_forward_and_backward(server):
+    model, (x,) = mlp()
+    fit(model, x, server)
+    loss = loss_of(model(x))
+    with torch.no_grad():
+        model[4].weight.mul_(0.5)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
+@pytest.mark.parametrize("change", [
+    lambda m: m.append(nn.Linear(8, 8)), lambda m: setattr(m[0], "weight", nn.Parameter(torch.zeros(64, 64))),
+    lambda m: m[1].register_forward_hook(lambda *a: a[2] * 2), lambda m: m[0].weight.requires_grad_(False),
+    lambda m: m[0].register_full_backward_hook(lambda _, inputs, outputs: None), lambda m: m.eval()])
+def test_what_changes_after_fit_counts(change, server):
+    model, (x,) = mlp()
+    plain = copy.deepcopy(model)
+    fit(model, x, server)
+    for each in (model, plain):
+        torch.manual_seed(1)
+        change(each)
+    assert_same(step(model, (x,), 0), step(plain, (x,), 0))
+
+
+@pytest.mark.parametrize("name,value", [("tau", 0.5), ("p", 0.1), ("settings", {"scale": 1.5}), ("RATE", 5.0)])
+def test_python_state_that_changes_counts(name, value, server, monkeypatch):
+    middle = {"tau": cases.tau, "p": cases.probability, "settings": cases.setting, "RATE": cases.rate}[name]
+    model, x = cases.body(middle)
+    plain = copy.deepcopy(model)
+    fit(model, x, server)
+    for each in (model, plain):
+        setattr(each, name, value)
+    monkeypatch.setattr(cases, "RATE", value if name == "RATE" else cases.RATE)
+    assert_same(step(model, (x,), 0), step(plain, (x,), 0))
+
+
+def test_another_autocast_and_a_smaller_batch_have_plans_of_their_own(server):
+    model, (x,) = mlp()
+    plain = copy.deepcopy(model)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        fit(model, x, server)
+    for batch in (256, 100, 256, 7, 100):
+        assert_same(step(model, (x[:batch],), 0), step(plain, (x[:batch],), 0))
+    assert len(model.forward.pieces) == 4
+
+
+def test_copies_and_pickles(server):
+    model, inputs = vgg()
+    plain = copy.deepcopy(model)
+    remat.fit(model, inputs, "90%", server=server)
+    twin, file = copy.deepcopy(model), io.BytesIO()
+    torch.save(model, file)
+    file.seek(0)
+    loaded = torch.load(file, weights_only=False)
+    with torch.no_grad():
+        for p in model.parameters():
+            p.zero_()
+    for other in (twin, loaded):
+        assert_same(step(other, inputs, 1), step(copy.deepcopy(plain), inputs, 1))
+        assert other.forward.model is other and other.forward.schedule == model.forward.schedule
+    assert all(p.grad is None for p in model.parameters())
+
+
+def test_no_schedule_is_said(server):
+    """A break within a loop makes Dynamo leave the frame as it is."""
+    def middle(self, x):
+        for _ in range(2):
+            print(end="")
+            torch._dynamo.graph_break()
+            x = x * 2
+        return x
+
+    model, x = cases.body(middle)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        fit(model, x, server)
+    assert any("without a schedule" in str(w.message) or "breaks the graph at" in str(w.message) for w in said)
+
+
+def test_sparse_gradients_scripted_modules_hooks_and_results_of_any_kind(server):
+    for make in (lambda: (cases.Words(sparse=True), torch.randint(200, (16, 4))), cases.scripted, cases.hooked):
+        torch.manual_seed(0)
+        model, x = make()
+        torch.manual_seed(0)
+        plain, _ = make()
+        try:
+            fit(model, x, server)
+        except (remat.CaptureError, RuntimeError) as refused:
+            print(refused)
+            raise
+        found, expected = ([t.to_dense() if t is not None and t.is_sparse else t for t in step(m, (x,), 0)]
+                           for m in (model, plain))
+        assert_same(found, expected)
+
+
+def test_results_of_any_kind(server):
+    model, x, y = cases.Attending(), torch.randn(4, 8, 16), torch.randn(4, 8, 16)
+    plain = copy.deepcopy(model)
+    remat.fit(model, {"x": x, "y": y}, "100%", server=server)
+    found = []
+    for each in (model, plain):
+        answer = each(x, y)
+        assert type(answer) is cases.Answer and answer.given[0] is x and answer.given[1]["out"] is each.out.weight
+        answer.loss.backward()
+        found.append([answer.logits, answer.loss, *(p.grad for p in each.parameters())])
+    assert_same(*found)
+    with pytest.raises(remat.CaptureError, match="kwargs"):
+        model(x, y, other=1)
+
+
+def test_the_service_is_away(tmp_path):
+    with pytest.warns(UserWarning, match="does not answer.*in its own order"):
+        model = remat.fit(mlp()[0], mlp()[1], "60%", server="http://127.0.0.1:9", offline="plain",
+                          cache=tmp_path)
+    assert model.forward.pieces
+    with pytest.raises(remat.ServiceError):
+        remat.fit(mlp()[0], mlp()[1], "60%", server="http://127.0.0.1:9", cache=tmp_path)

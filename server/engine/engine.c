@@ -1,0 +1,572 @@
+#include "engine/private.h"
+#include "machine.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <uv.h>
+
+/* Solvers whose least budget is told when a profile is posted. */
+#define MINIMUM_UPDATES 5e6
+#define MINIMUM_NANOSECONDS UINT64_C(100000000) /* of each, should its estimate be off */
+
+/* ---- references ---- */
+
+static void *retain_profile(void *thing)
+{
+    atomic_fetch_add(&((known_profile *)thing)->references, 1);
+    return thing;
+}
+
+static void release_profile(void *thing)
+{
+    engine_profile_release(thing);
+}
+
+void engine_profile_release(known_profile *known)
+{
+    if (!known || atomic_fetch_sub(&known->references, 1) != 1)
+        return;
+    remat_profile_free(known->profile);
+    free(known);
+}
+
+static void *retain_body(void *thing)
+{
+    return body_retain(thing);
+}
+
+static void release_body(void *thing)
+{
+    body_release(thing);
+}
+
+engine *engine_new(const config *settings, remat_store *store, metrics *counters, team *workers)
+{
+    engine *e = calloc(1, sizeof *e);
+    if (!e)
+        return NULL;
+    e->config = *settings;
+    e->store = store;
+    e->metrics = counters;
+    e->team = workers;
+    e->profiles = cache_new(settings->cache_bytes, retain_profile, release_profile);
+    e->tables = cache_new(settings->cache_bytes, engine_retain_table, engine_release_table);
+    e->answers = cache_new(settings->cache_bytes, retain_body, release_body);
+    if (e->profiles && e->tables && e->answers)
+        return e;
+    engine_free(e);
+    return NULL;
+}
+
+void engine_free(engine *e)
+{
+    if (!e)
+        return;
+    cache_free(e->profiles);
+    cache_free(e->tables);
+    cache_free(e->answers);
+    free(e);
+}
+
+/* ---- profiles ---- */
+
+static remat_status check_limits(const engine *e, const remat_profile *profile, remat_error *error)
+{
+    if (profile->n_nodes > e->config.max_nodes)
+        return remat_fail(error, REMAT_TOO_LARGE, "nodes",
+                          "the profile has %u nodes; this server takes %u", profile->n_nodes,
+                          e->config.max_nodes);
+    if (profile->n_edges > e->config.max_edges)
+        return remat_fail(error, REMAT_TOO_LARGE, "nodes",
+                          "the profile has %u edges; this server takes %u", profile->n_edges,
+                          e->config.max_edges);
+    return REMAT_OK;
+}
+
+/* Takes the profile (freed on failure) and makes it known in memory. */
+static remat_status introduce(engine *e, remat_profile *profile, size_t cost,
+                              known_profile **ret_profile, remat_error *error)
+{
+    known_profile *known = calloc(1, sizeof *known);
+    remat_status status = known ? REMAT_OK : remat_fail_memory(error);
+    if (!status)
+        status = remat_store_all_peak(profile, &known->store_all_peak, error);
+    if (status) {
+        remat_profile_free(profile);
+        free(known);
+        return status;
+    }
+    atomic_init(&known->references, 1);
+    known->profile = profile;
+    remat_profile_id(profile, known->id);
+    cache_put(e->profiles, known->id, known, cost);
+    *ret_profile = known;
+    return REMAT_OK;
+}
+
+static remat_status load_profile(engine *e, const remat_profile_record *record,
+                                 known_profile **ret_profile, remat_error *error)
+{
+    json_t *json = NULL;
+    remat_profile *profile = NULL;
+    remat_status status =
+        remat_json_parse(record->document.data, record->document.length, &json, error);
+    if (!status)
+        status = remat_profile_decode(json, "", &profile, error);
+    json_decref(json);
+    if (!status)
+        status = introduce(e, profile, record->document.length * 2, ret_profile, error);
+    return status == REMAT_INVALID
+               ? remat_fail(error, REMAT_INTERNAL, NULL, "a stored profile cannot be read")
+               : status;
+}
+
+remat_status engine_profile(engine *e, const char *id, known_profile **ret_profile,
+                            remat_error *error)
+{
+    known_profile *known = cache_get(e->profiles, id);
+    if (known) {
+        *ret_profile = known;
+        return REMAT_OK;
+    }
+    remat_profile_record record = {0};
+    remat_status status = remat_store_get_profile(e->store, id, &record, error);
+    if (status == REMAT_CORRUPT) {
+        atomic_fetch_add(&e->metrics->damaged_records, 1);
+        return remat_fail(error, REMAT_NOT_FOUND, "profile_id",
+                          "profile %s was damaged in the store and has been dropped; post it again",
+                          id);
+    }
+    if (status == REMAT_NOT_FOUND)
+        return remat_fail(error, REMAT_NOT_FOUND, "profile_id", "there is no profile %s", id);
+    if (!status)
+        status = load_profile(e, &record, ret_profile, error);
+    remat_profile_record_clear(&record);
+    return status;
+}
+
+static bool past_deadline(void *deadline)
+{
+    return uv_hrtime() > *(const uint64_t *)deadline;
+}
+
+/* Least budgets of the solvers that are quick to ask. Returns how many. Their tables are not kept:
+ * a profile is posted once, and most of its questions name one solver or auto. */
+static remat_status find_minima(const engine *e, const known_profile *known, remat_minimum *minima,
+                                size_t room, size_t *ret_n, remat_error *error)
+{
+    uint64_t deadline;
+    uint32_t alignment = remat_default_alignment(known->store_all_peak);
+    const remat_host host = {
+        .data = &deadline, .cancelled = past_deadline, .memory_limit = e->config.memory_limit};
+    size_t n_solvers, n = 0;
+    const remat_solver *const *solvers = remat_solvers(&n_solvers);
+    for (size_t i = 0; i < n_solvers && n < room; i++) {
+        remat_problem problem = {.profile = known->profile, .max_budget = known->store_all_peak};
+        problem.options = remat_options_default(solvers[i]);
+        remat_estimate estimate;
+        remat_table *table = NULL;
+        deadline = uv_hrtime() + MINIMUM_NANOSECONDS;
+        remat_status status = remat_solver_accepts(solvers[i], &problem, error);
+        if (!status)
+            status = remat_estimate_table(solvers[i], &problem, &estimate, error);
+        if (!status && estimate.updates > MINIMUM_UPDATES)
+            continue;
+        if (!status)
+            status = remat_tabulate(solvers[i], &problem, &host, &table, error);
+        const remat_table *one = table;
+        uint64_t peak, least;
+        if (!status)
+            status = remat_least_budget(&one, 1, &problem, alignment, &peak, &least, error);
+        if (!status && peak > 0)
+            minima[n++] = (remat_minimum){solvers[i], least};
+        remat_table_free(table);
+        if (status == REMAT_NO_MEMORY) /* others only say that this solver has no answer */
+            return status;
+    }
+    *ret_n = n;
+    return REMAT_OK;
+}
+
+static remat_status store_profile(engine *e, const json_t *json, known_profile *known,
+                                  bool *ret_created, body **ret_summary, remat_error *error)
+{
+    remat_minimum minima[REMAT_MAX_SOLVERS];
+    size_t n = 0;
+    remat_status status = find_minima(e, known, minima, REMAT_MAX_SOLVERS, &n, error);
+    if (status)
+        return status;
+    char *document = remat_json_text(json);
+    body *summary = body_from_json(
+        remat_profile_summary(known->profile, known->store_all_peak, minima, n), false);
+    status = document && summary ? REMAT_OK : remat_fail_memory(error);
+    if (!status) {
+        int64_t now = machine_clock();
+        remat_profile_record record = {
+            .id = known->id,
+            .name = (char *)known->profile->name,
+            .kind = (char *)remat_kind_name(known->profile->kind),
+            .nodes = known->profile->n_nodes,
+            .edges = known->profile->n_edges,
+            .document = {document, strlen(document)},
+            .summary = {summary->data[BODY_IDENTITY], summary->length[BODY_IDENTITY]},
+            .created = now,
+            .last_used = now};
+        status = remat_store_put_profile(e->store, &record, ret_created, error);
+    }
+    free(document);
+    if (!status && ret_summary)
+        *ret_summary = body_retain(summary);
+    body_release(summary);
+    return status;
+}
+
+/* The stored answer to the profile's POST, if the profile is there. */
+static remat_status stored_summary(engine *e, const char *id, body **ret_summary,
+                                   remat_error *error)
+{
+    remat_profile_record record = {0};
+    remat_status status = remat_store_get_profile(e->store, id, &record, error);
+    if (!status) {
+        char *text = record.summary.data;
+        size_t length = record.summary.length;
+        record.summary = (remat_blob){0};
+        *ret_summary = body_new(text, length, false);
+        if (!*ret_summary)
+            status = remat_fail_memory(error);
+    }
+    remat_profile_record_clear(&record);
+    return status;
+}
+
+remat_status engine_profile_post(engine *e, const json_t *json, const char *prefix,
+                                 known_profile **ret_profile, bool *ret_created, body **ret_summary,
+                                 remat_error *error)
+{
+    remat_profile *profile = NULL;
+    remat_status status = remat_profile_decode(json, prefix, &profile, error);
+    if (!status && (status = check_limits(e, profile, error)))
+        remat_profile_free(profile);
+    if (status)
+        return status;
+    char id[REMAT_ID_SIZE];
+    body *summary = NULL;
+    known_profile *known = NULL;
+    remat_profile_id(profile, id);
+    *ret_created = false;
+    status = stored_summary(e, id, &summary, error);
+    if (!status && (known = cache_get(e->profiles, id)) != NULL)
+        remat_profile_free(profile);
+    else if (!status || status == REMAT_NOT_FOUND || status == REMAT_CORRUPT)
+        status = introduce(e, profile, json_array_size(json_object_get(json, "nodes")) * 1024,
+                           &known, error);
+    else
+        remat_profile_free(profile);
+    if (!status && !summary)
+        status = store_profile(e, json, known, ret_created, &summary, error);
+    if (status) {
+        engine_profile_release(known);
+        body_release(summary);
+        return status;
+    }
+    if (ret_summary)
+        *ret_summary = summary;
+    else
+        body_release(summary);
+    *ret_profile = known;
+    return REMAT_OK;
+}
+
+remat_status engine_profile_of(engine *e, const remat_request *request, known_profile **ret_profile,
+                               remat_error *error)
+{
+    bool created;
+    if (!request->profile)
+        return engine_profile(e, request->profile_id, ret_profile, error);
+    return engine_profile_post(e, request->profile, "profile.", ret_profile, &created, NULL, error);
+}
+
+remat_status engine_question(engine *e, const remat_request *request, remat_question *ret_question,
+                             remat_error *error)
+{
+    known_profile *known = NULL;
+    remat_status status = engine_profile_of(e, request, &known, error);
+    if (!status)
+        status = remat_question_resolve(request, known->id, known->profile, known->store_all_peak,
+                                        ret_question, error);
+    engine_profile_release(known);
+    return status;
+}
+
+void engine_forget_profile(engine *e, const char *id)
+{
+    cache_drop(e->profiles, id);
+    cache_clear(e->tables);
+    cache_clear(e->answers);
+}
+
+void engine_forget_everything(engine *e)
+{
+    cache_clear(e->profiles);
+    cache_clear(e->tables);
+    cache_clear(e->answers);
+}
+
+/* ---- schedules ---- */
+
+body *engine_recall(engine *e, const char *question_id)
+{
+    return cache_get(e->answers, question_id);
+}
+
+void engine_remember_request(engine *e, const char *name, const char *question_id)
+{
+    char *text = strdup(question_id);
+    body *b = text ? body_new(text, strlen(text), false) : NULL;
+    if (b)
+        cache_put(e->answers, name, b, body_cost(b));
+    body_release(b);
+}
+
+body *engine_recall_request(engine *e, const char *name, char ret_id[REMAT_ID_SIZE])
+{
+    body *b = cache_get(e->answers, name);
+    if (!b)
+        return NULL;
+    memcpy(ret_id, b->data[BODY_IDENTITY], REMAT_ID_SIZE - 1);
+    ret_id[REMAT_ID_SIZE - 1] = '\0';
+    body_release(b);
+    return cache_get(e->answers, ret_id);
+}
+
+remat_status engine_schedule(engine *e, const char *schedule_id, body **ret_body,
+                             char **ret_question, remat_error *error)
+{
+    if (ret_question)
+        *ret_question = NULL;
+    *ret_body = cache_get(e->answers, schedule_id);
+    if (*ret_body)
+        return REMAT_OK;
+    remat_schedule_record record = {0};
+    remat_status status = remat_store_get_schedule(e->store, schedule_id, &record, error);
+    if (status == REMAT_CORRUPT) {
+        atomic_fetch_add(&e->metrics->damaged_records, 1);
+        if (ret_question) {
+            *ret_question = record.question.data;
+            record.question.data = NULL;
+        }
+        status = REMAT_NOT_FOUND;
+    } else if (!status) {
+        *ret_body = body_new(record.body.data, record.body.length, true);
+        record.body.data = NULL;
+        if (*ret_body)
+            cache_put(e->answers, schedule_id, *ret_body, body_cost(*ret_body));
+        else
+            status = remat_fail_memory(error);
+    }
+    if (status == REMAT_NOT_FOUND)
+        remat_fail(error, REMAT_NOT_FOUND, "schedule_id", "there is no schedule %s", schedule_id);
+    else if (!status)
+        remat_store_touch(e->store, record.profile_id, schedule_id, NULL, NULL);
+    remat_schedule_record_clear(&record);
+    return status;
+}
+
+/* The answer that is there; that to a trade-off is in memory or nowhere. */
+static remat_status find_answer(engine *e, const remat_question *q, body **ret_body,
+                                remat_error *error)
+{
+    if (q->kind == REMAT_ASK_SCHEDULE)
+        return engine_schedule(e, q->id, ret_body, NULL, error);
+    *ret_body = cache_get(e->answers, q->id);
+    return *ret_body ? REMAT_OK : REMAT_NOT_FOUND;
+}
+
+/* Stores the answer *b to q and remembers it. Where another thread or daemon has answered
+ * meanwhile, its answer stays: an id has one, to the byte. */
+static remat_status store_answer(engine *e, const remat_schedule_answer *answer, body **b,
+                                 remat_error *error)
+{
+    bool created;
+    const remat_question *q = answer->question;
+    const remat_schedule *schedule = answer->schedule;
+    double makespan = schedule->simulation.makespan;
+    double store_all = answer->pebbles ? remat_pebble_store_all(answer->pebbles)
+                                       : remat_store_all_makespan(answer->profile);
+    const remat_schedule_record record = {
+        .id = (char *)q->id,
+        .profile_id = (char *)q->profile_id,
+        .solver = (char *)schedule->solver->name,
+        .requested_solver = (char *)remat_question_solver(q),
+        .budget = q->budget,
+        .peak = schedule->simulation.peak,
+        .makespan = makespan,
+        .overhead = store_all > 0 ? makespan / store_all - 1 : 0,
+        .created = answer->created,
+        .last_used = answer->created,
+        .question = {q->text, strlen(q->text)},
+        .body = {(*b)->data[BODY_IDENTITY], (*b)->length[BODY_IDENTITY]}};
+    remat_status status = remat_store_put_schedule(e->store, &record, &created, error);
+    if (status)
+        return status;
+    if (created) {
+        cache_put(e->answers, q->id, *b, body_cost(*b));
+        return REMAT_OK;
+    }
+    body_release(*b);
+    *b = NULL;
+    return engine_schedule(e, q->id, b, NULL, error);
+}
+
+/* Of an improvement, in inner updates: so that it goes to the pool. */
+#define IMPROVEMENT_COST 1e8
+
+/* Encodes, stores and remembers. */
+static remat_status publish(engine *e, const remat_schedule_answer *answer, body **ret_body,
+                            remat_error *error)
+{
+    body *b = body_from_json(remat_schedule_encode(answer), true);
+    remat_status status = b ? store_answer(e, answer, &b, error) : remat_fail_memory(error);
+    if (status)
+        body_release(b);
+    else
+        *ret_body = b;
+    return status;
+}
+
+/* The schedule out of the tables, and in *answer what is to be said of them. With s->needs_solve
+ * none. */
+static remat_status solve_bytes(engine *e, remat_schedule_answer *answer, known_profile *known,
+                                solve *s, remat_portfolio *p, remat_schedule *ret_schedule,
+                                remat_error *error)
+{
+    const remat_question *q = answer->question;
+    const remat_problem problem = remat_question_problem(q, known->profile, known->store_all_peak);
+    lent_host lent;
+    const remat_host host = engine_lend_host(e, s, &lent);
+    remat_status status = engine_gather(e, known, q, s, p, error);
+    if (status)
+        return status;
+    if (s->tables_only && p->improved) { /* no work for a thread that others wait for */
+        s->needs_solve = true;
+        s->cost += IMPROVEMENT_COST;
+    }
+    if (s->needs_solve)
+        return REMAT_OK;
+    answer->store_all_peak = known->store_all_peak;
+    answer->candidates = q->solver ? NULL : p->tables;
+    answer->n_candidates = p->n;
+    status = remat_portfolio_schedule(p, &problem, q->budget, q->alignment, q->effort, &host,
+                                      ret_schedule, error);
+    if (status == REMAT_CANCELLED && s->deadline && uv_hrtime() > s->deadline)
+        status = remat_fail(error, REMAT_TOO_LARGE, NULL,
+                            "improving took longer than this server's limit of %u s for a solve",
+                            e->config.solve_seconds);
+    return status;
+}
+
+static remat_status solve_schedule(engine *e, const remat_question *q, known_profile *known,
+                                   solve *s, body **ret_body, remat_error *error)
+{
+    uint64_t start = uv_hrtime();
+    remat_portfolio p = {.n = 0};
+    remat_schedule schedule = {.solver = NULL};
+    remat_pebble_problem pebbles = {.node_list = NULL};
+    remat_status status = REMAT_OK;
+    remat_schedule_answer answer = {
+        .question = q, .profile = known->profile, .schedule = &schedule};
+    if (!remat_pebbles_asked(q->solver, &q->options)) {
+        status = solve_bytes(e, &answer, known, s, &p, &schedule, error);
+    } else if (!(status = remat_pebble_problem_of(known->profile, &q->options, &pebbles, error))) {
+        answer.pebbles = &pebbles;
+        answer.store_all_peak = remat_pebble_most_slots(&pebbles.join);
+        status = engine_solve_pebbles(e, q, &pebbles, s, &schedule, error);
+    }
+    if (status == REMAT_INTERNAL)
+        atomic_fetch_add(&e->metrics->verification_failures, 1);
+    answer.solve_seconds = (double)(uv_hrtime() - start) / 1e9;
+    answer.created = machine_clock();
+    if (!status && !s->needs_solve)
+        status = publish(e, &answer, ret_body, error);
+    remat_schedule_clear(&schedule);
+    remat_pebble_problem_clear(&pebbles);
+    remat_portfolio_release(&p);
+    return status;
+}
+
+static remat_status solve_tradeoff(engine *e, const remat_question *q, const known_profile *known,
+                                   solve *s, body **ret_body, remat_error *error)
+{
+    remat_portfolio p;
+    remat_status status = engine_gather(e, known, q, s, &p, error);
+    if (status || s->needs_solve)
+        return status;
+    *ret_body = body_from_json(
+        remat_answer_tradeoff(q, known->profile, known->store_all_peak, p.tables, p.n), true);
+    remat_portfolio_release(&p);
+    if (!*ret_body)
+        return remat_fail_memory(error);
+    cache_put(e->answers, q->id, *ret_body, body_cost(*ret_body));
+    return REMAT_OK;
+}
+
+remat_status engine_solve(engine *e, const remat_question *q, solve *s, body **ret_body,
+                          remat_error *error)
+{
+    known_profile *known = NULL;
+    remat_status status = find_answer(e, q, ret_body, error);
+    s->cache = CACHE_HIT;
+    if (status != REMAT_NOT_FOUND)
+        return status;
+    s->cache = CACHE_TABLE;
+    if (!s->tables_only)
+        atomic_fetch_add(&e->metrics->solves, 1);
+    status = engine_profile(e, q->profile_id, &known, error);
+    if (!status)
+        status = q->kind == REMAT_ASK_TRADEOFF ? solve_tradeoff(e, q, known, s, ret_body, error)
+                                               : solve_schedule(e, q, known, s, ret_body, error);
+    engine_profile_release(known);
+    return status;
+}
+
+/* ---- timelines ---- */
+
+remat_status engine_timeline(engine *e, const char *schedule_id, body **ret_body,
+                             remat_error *error)
+{
+    body *schedule_body = NULL;
+    json_t *schedule = NULL, *timeline = NULL;
+    known_profile *known = NULL;
+    remat_status status = engine_schedule(e, schedule_id, &schedule_body, NULL, error);
+    if (!status)
+        status = remat_json_parse(schedule_body->data[BODY_IDENTITY],
+                                  schedule_body->length[BODY_IDENTITY], &schedule, error);
+    body_release(schedule_body);
+    if (status)
+        return status;
+    const char *profile_id = json_string_value(json_object_get(schedule, "profile_id"));
+    status = profile_id ? engine_profile(e, profile_id, &known, error)
+                        : remat_fail(error, REMAT_INTERNAL, NULL,
+                                     "stored schedule %s names no profile", schedule_id);
+    if (!status)
+        status = remat_answer_timeline(schedule, known->profile, &timeline, error);
+    if (status == REMAT_INFEASIBLE)
+        status =
+            remat_fail(error, REMAT_INTERNAL, NULL, "stored schedule %s is not valid", schedule_id);
+    if (!status && !(*ret_body = body_from_json(timeline, true)))
+        status = remat_fail_memory(error);
+    json_decref(schedule);
+    engine_profile_release(known);
+    return status;
+}
+
+void engine_counts(engine *e, uint64_t *ret_answer_bytes, uint64_t *ret_table_bytes,
+                   uint64_t *ret_evictions)
+{
+    uint64_t answers, tables;
+    cache_counts(e->answers, ret_answer_bytes, &answers);
+    cache_counts(e->tables, ret_table_bytes, &tables);
+    *ret_evictions = answers + tables;
+}

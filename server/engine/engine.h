@@ -1,0 +1,81 @@
+/* The work behind the requests: profiles, tables and schedules, from memory, from the store, or
+ * made now. Everything here may block and runs on pool threads; every function is thread-safe. */
+#ifndef REMAT_SERVER_ENGINE_H
+#define REMAT_SERVER_ENGINE_H
+
+#include "api.h"
+#include "config.h"
+#include "http/body.h"
+#include "jobs/team.h"
+#include "metrics.h"
+#include "storage.h"
+
+typedef struct engine engine;
+
+engine *engine_new(const config *settings, remat_store *store, metrics *counters, team *workers);
+void engine_free(engine *e); /* accepts NULL */
+
+/* A profile in memory. Release with engine_profile_release. */
+typedef struct known_profile {
+    atomic_uint references;
+    remat_profile *profile;
+    char id[REMAT_ID_SIZE];
+    uint64_t store_all_peak;
+} known_profile;
+
+remat_status engine_profile(engine *e, const char *id, known_profile **ret_profile,
+                            remat_error *error);
+void engine_profile_release(known_profile *profile); /* accepts NULL */
+
+/* Stores a profile; ret_summary (NULL: not wanted) gets the answer to its POST. */
+remat_status engine_profile_post(engine *e, const json_t *json, const char *prefix,
+                                 known_profile **ret_profile, bool *ret_created, body **ret_summary,
+                                 remat_error *error);
+
+/* What a request about a profile asks for, for its profile: known by id, or stored now. */
+remat_status engine_question(engine *e, const remat_request *request, remat_question *ret_question,
+                             remat_error *error);
+/* The profile alone. */
+remat_status engine_profile_of(engine *e, const remat_request *request, known_profile **ret_profile,
+                               remat_error *error);
+
+/* The answer that is there: REMAT_NOT_FOUND if none is. A damaged one has been dropped and counts
+ * as not there; then *ret_question, if not NULL, gets its question text (free it) so that it can be
+ * solved again, else NULL. */
+remat_status engine_schedule(engine *e, const char *schedule_id, body **ret_body,
+                             char **ret_question, remat_error *error);
+
+/* What a solve may do and what it did. */
+typedef struct solve {
+    remat_host host;    /* progress and cancellation; the engine adds its team and limits */
+    uint64_t deadline;  /* uv_hrtime; 0: none. With auto the solvers done by then answer */
+    bool tables_only;   /* only trace out of tables that are there */
+    bool needs_solve;   /* result: tables_only was not enough */
+    double cost;        /* result with needs_solve: expected inner updates */
+    cache_result cache; /* result: where the answer came from */
+} solve;
+
+/* Answers a question and remembers the answer; that of a schedule is stored, that of a trade-off
+ * comes out of stored tables. With tables_only and a table missing, REMAT_OK, needs_solve and no
+ * body. */
+remat_status engine_solve(engine *e, const remat_question *q, solve *s, body **ret_body,
+                          remat_error *error);
+
+remat_status engine_timeline(engine *e, const char *schedule_id, body **ret_body,
+                             remat_error *error);
+
+/* Forgets what memory holds of a profile that has been deleted. */
+void engine_forget_profile(engine *e, const char *id);
+/* The same of all: some may have been deleted unheard. */
+void engine_forget_everything(engine *e);
+
+/* Remembers under a name, which is that of no question, that a request's body asks a question. */
+void engine_remember_request(engine *e, const char *name, const char *question_id);
+/* Both only look in memory, so the loop may call them: a new reference or NULL. */
+body *engine_recall_request(engine *e, const char *name, char ret_id[REMAT_ID_SIZE]);
+body *engine_recall(engine *e, const char *question_id);
+
+void engine_counts(engine *e, uint64_t *ret_answer_bytes, uint64_t *ret_table_bytes,
+                   uint64_t *ret_evictions);
+
+#endif

@@ -1,0 +1,92 @@
+/* /v1/profiles */
+#include "http/handlers.h"
+
+#include <stdio.h>
+
+void post_profile(request *r)
+{
+    json_t *json = NULL;
+    known_profile *known = NULL;
+    body *summary = NULL;
+    bool created = false;
+    remat_error error;
+    remat_status status = parse_content(r, &json, &error);
+    if (status) {
+        reply_error(r, &error);
+        return;
+    }
+    status = engine_profile_post(r->service->engine, json, "", &known, &created, &summary, &error);
+    json_decref(json);
+    if (status) {
+        reply_profile_error(r, &error, true);
+        return;
+    }
+    reply_body(r, created ? 201 : 200, summary);
+    snprintf(r->reply.location, sizeof r->reply.location, "/v1/profiles/%s", known->id);
+    engine_profile_release(known);
+}
+
+static json_t *profile_item(const remat_profile_record *p)
+{
+    char created[32], used[32];
+    remat_time_text(p->created, created);
+    remat_time_text(p->last_used, used);
+    return json_pack("{s:s, s:s, s:s, s:i, s:i, s:s, s:s, s:I}", "profile_id", p->id, "name",
+                     p->name, "kind", p->kind, "nodes", (int)p->nodes, "edges", (int)p->edges,
+                     "created", created, "last_used", used, "schedules", (json_int_t)p->schedules);
+}
+
+void list_profiles(request *r)
+{
+    remat_profile_list list = {0};
+    remat_error error;
+    remat_page page = {.cursor = r->cursor, .limit = r->limit};
+    if (remat_store_list_profiles(r->service->store, r->name[0] ? r->name : NULL, page, &list,
+                                  &error)) {
+        reply_error(r, &error);
+        return;
+    }
+    json_t *items = json_array();
+    for (size_t i = 0; i < list.length; i++)
+        json_array_append_new(items, profile_item(&list.items[i]));
+    reply_page(r, "profiles", items, list.next);
+    remat_profile_list_clear(&list);
+}
+
+void get_profile(request *r)
+{
+    remat_profile_record record = {0};
+    remat_error error;
+    remat_status status = remat_store_get_profile(r->service->store, r->id, &record, &error);
+    if (status) {
+        if (status == REMAT_CORRUPT)
+            atomic_fetch_add(&r->service->metrics.damaged_records, 1);
+        if (status == REMAT_CORRUPT || status == REMAT_NOT_FOUND)
+            remat_fail(&error, REMAT_NOT_FOUND, "id", "there is no profile %s", r->id);
+        reply_error(r, &error);
+        return;
+    }
+    json_t *json = json_loadb(record.summary.data, record.summary.length, 0, NULL);
+    json_t *document = json_loadb(record.document.data, record.document.length, 0, NULL);
+    remat_store_touch(r->service->store, r->id, NULL, NULL, NULL);
+    remat_profile_record_clear(&record);
+    if (!json || !document || json_object_set(json, "profile", document)) {
+        json_decref(json);
+        json = NULL;
+    }
+    json_decref(document);
+    reply_body(r, 200, body_from_json(json, true));
+    if (r->reply.status == 200)
+        reply_immutable(r, r->id);
+}
+
+void delete_profile(request *r)
+{
+    remat_error error;
+    if (remat_store_delete_profile(r->service->store, r->id, &error)) {
+        reply_error(r, &error);
+        return;
+    }
+    engine_forget_profile(r->service->engine, r->id);
+    r->reply.status = 204;
+}

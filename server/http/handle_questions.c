@@ -1,0 +1,195 @@
+/* /v1/schedules, /v1/tradeoffs, /v1/simulations */
+#include "http/handlers.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Longer request bodies are not looked up by their hash: hashing them would hold the loop. */
+enum { HASHED_BODY = 262144 };
+
+/* ---- questions ---- */
+
+/* Leaves the reply to the jobs where no table is there to answer from. */
+static remat_status look_up(request *r, asker *a, remat_error *error)
+{
+    body *b = NULL;
+    solve s = {.tables_only = true};
+    remat_status status = engine_solve(r->service->engine, &a->question, &s, &b, error);
+    a->cost = s.cost;
+    if (!status && b)
+        reply_answer(r, a->question.kind, a->question.id, b, s.cache);
+    return status;
+}
+
+static remat_status read_question(request *r, asker *a, remat_error *error)
+{
+    json_t *json = NULL;
+    remat_request asked;
+    remat_status status = parse_content(r, &json, error);
+    if (!status)
+        status = remat_request_decode(json, a->question.kind, &asked, error);
+    if (!status)
+        status = engine_question(r->service->engine, &asked, &a->question, error);
+    a->wait = status ? 0 : asked.wait;
+    json_decref(json);
+    return status;
+}
+
+static void post_question_work(request *r)
+{
+    asker *a = r->context;
+    remat_error error;
+    remat_status status = read_question(r, a, &error);
+    if (!status)
+        status = look_up(r, a, &error);
+    if (status)
+        reply_profile_error(r, &error, false);
+    else if (a->body_name[0])
+        engine_remember_request(r->service->engine, a->body_name, a->question.id);
+}
+
+static void after_question(request *r)
+{
+    asker *a = r->context;
+    r->context = NULL;
+    if (r->reply.status)
+        jobs_answer(a);
+    else
+        jobs_ask(r->service->jobs, a);
+}
+
+/* Starts work with a fresh asker; true when out of memory. */
+static bool start_question(request *r, remat_request_kind kind, const char *body_name,
+                           void (*work)(request *r))
+{
+    asker *a = calloc(1, sizeof *a);
+    if (!a) {
+        reply_body(r, 200, NULL);
+        return true;
+    }
+    a->request = r;
+    a->question.kind = kind;
+    snprintf(a->body_name, sizeof a->body_name, "%s", body_name);
+    r->context = a;
+    return start_work(r, work, after_question);
+}
+
+static bool post_question(request *r, remat_request_kind kind)
+{
+    char name[BODY_NAME_SIZE] = "", id[REMAT_ID_SIZE];
+    if (r->length <= HASHED_BODY && !r->coding[0]) {
+        remat_sha256_hex(r->content ? r->content : "", r->length, id);
+        snprintf(name, sizeof name, "request %d %s", (int)kind, id);
+        body *b = engine_recall_request(r->service->engine, name, id);
+        if (b) {
+            reply_answer(r, kind, id, b, CACHE_HIT);
+            return true;
+        }
+    }
+    return start_question(r, kind, name, post_question_work);
+}
+
+bool post_schedule(request *r)
+{
+    return post_question(r, REMAT_ASK_SCHEDULE);
+}
+
+bool post_tradeoff(request *r)
+{
+    return post_question(r, REMAT_ASK_TRADEOFF);
+}
+
+/* ---- schedules ---- */
+
+/* A stored schedule; one that was found damaged is solved again from its question. */
+static void get_schedule_work(request *r)
+{
+    asker *a = r->context;
+    body *b = NULL;
+    char *text = NULL;
+    remat_error error;
+    remat_status status = engine_schedule(r->service->engine, r->id, &b, &text, &error);
+    if (status == REMAT_NOT_FOUND && text) {
+        log_line(LOG_WARNING, "a stored schedule was damaged and is solved again",
+                 json_pack("{s:s}", "schedule_id", r->id));
+        status = remat_question_read(text, strlen(text), &a->question, &error);
+        a->wait = 30;
+    } else if (!status) {
+        reply_answer(r, REMAT_ASK_SCHEDULE, r->id, b, CACHE_HIT);
+    }
+    if (status)
+        reply_error(r, &error);
+    free(text);
+}
+
+bool get_schedule(request *r)
+{
+    body *b = engine_recall(r->service->engine, r->id);
+    if (!b)
+        return start_question(r, REMAT_ASK_SCHEDULE, "", get_schedule_work);
+    reply_answer(r, REMAT_ASK_SCHEDULE, r->id, b, CACHE_HIT);
+    return true;
+}
+
+static json_t *schedule_item(const remat_schedule_record *s)
+{
+    char created[32];
+    remat_time_text(s->created, created);
+    return json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:f, s:f, s:s}", "schedule_id", s->id,
+                     "profile_id", s->profile_id, "solver", s->solver, "requested_solver",
+                     s->requested_solver, "budget", (json_int_t)s->budget, "peak",
+                     (json_int_t)s->peak, "makespan", s->makespan, "overhead", s->overhead,
+                     "created", created);
+}
+
+void list_schedules(request *r)
+{
+    remat_schedule_list list = {0};
+    remat_error error;
+    remat_page page = {.cursor = r->cursor, .limit = r->limit};
+    if (remat_store_list_schedules(r->service->store, r->profile_id[0] ? r->profile_id : NULL,
+                                   r->solver[0] ? r->solver : NULL, page, &list, &error)) {
+        reply_error(r, &error);
+        return;
+    }
+    json_t *items = json_array();
+    for (size_t i = 0; i < list.length; i++)
+        json_array_append_new(items, schedule_item(&list.items[i]));
+    reply_page(r, "schedules", items, list.next);
+    remat_schedule_list_clear(&list);
+}
+
+void get_timeline(request *r)
+{
+    body *b = NULL;
+    remat_error error;
+    if (engine_timeline(r->service->engine, r->id, &b, &error)) {
+        reply_error(r, &error);
+        return;
+    }
+    reply_body(r, 200, b);
+    reply_immutable(r, r->id);
+}
+
+void post_simulation(request *r)
+{
+    json_t *json = NULL;
+    known_profile *known = NULL;
+    json_t *answer = NULL;
+    remat_request asked;
+    remat_error error;
+    remat_status status = parse_content(r, &json, &error);
+    if (!status)
+        status = remat_request_decode(json, REMAT_ASK_SIMULATION, &asked, &error);
+    if (!status)
+        status = engine_profile_of(r->service->engine, &asked, &known, &error);
+    if (!status)
+        status = remat_answer_simulation(&asked, known->profile, &answer, &error);
+    if (status)
+        reply_profile_error(r, &error, false);
+    else
+        reply_body(r, 200, body_from_json(answer, true));
+    json_decref(json);
+    engine_profile_release(known);
+}

@@ -1,0 +1,221 @@
+/* /v1/jobs and what the service says of itself */
+#include "http/handlers.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- jobs ---- */
+
+static bool lists_job(const json_t *list, const char *id)
+{
+    size_t i;
+    const json_t *job;
+    json_array_foreach(list, i, job)
+    {
+        if (strcmp(json_string_value(json_object_get(job, "job_id")), id) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* To the jobs of this process those that others have, out of the store. */
+static void list_shared_jobs_work(request *r)
+{
+    enum { MOST = 1000 };
+    json_t *answer = r->context, *list = json_object_get(answer, "jobs");
+    remat_job_list stored;
+    remat_error error;
+    r->context = NULL;
+    remat_page page = {.limit = MOST};
+    if (remat_store_list_jobs(r->service->store, false, page, &stored, &error)) {
+        json_decref(answer);
+        reply_error(r, &error);
+        return;
+    }
+    for (size_t i = 0; i < stored.length; i++)
+        if (!lists_job(list, stored.items[i].id))
+            json_array_append_new(list, jobs_describe_record(&stored.items[i]));
+    remat_job_list_clear(&stored);
+    reply_body(r, 200, body_from_json(answer, true));
+}
+
+bool list_jobs(request *r)
+{
+    json_t *answer = jobs_describe_all(r->service->jobs);
+    if (remat_store_is_shared(r->service->store)) {
+        r->context = answer;
+        return start_work(r, list_shared_jobs_work, NULL);
+    }
+    reply_body(r, 200, body_from_json(answer, true));
+    return true;
+}
+
+static void get_job_work(request *r)
+{
+    remat_job_record record = {0};
+    remat_error error;
+    remat_status status = remat_store_get_job(r->service->store, r->id, &record, &error);
+    if (status == REMAT_NOT_FOUND)
+        remat_fail(&error, REMAT_NOT_FOUND, "id", "there is no job %s", r->id);
+    if (status)
+        reply_error(r, &error);
+    else
+        reply_body(r, 200, body_from_json(jobs_describe_record(&record), false));
+    remat_job_record_clear(&record);
+}
+
+bool get_job(request *r)
+{
+    json_t *json = jobs_describe(r->service->jobs, r->id);
+    if (!json)
+        return start_work(r, get_job_work, NULL);
+    reply_body(r, 200, body_from_json(json, false));
+    return true;
+}
+
+/* A job that memory does not know has ended, or is another daemon's: the store knows. */
+static void stored_job_events(request *r)
+{
+    json_t *job = r->context;
+    r->context = NULL;
+    if (job)
+        streams_open(r, job);
+    http_answer(r);
+}
+
+static void get_job_events_work(request *r)
+{
+    get_job_work(r);
+    if (r->reply.status != 200)
+        return;
+    remat_error error;
+    const body *b = r->reply.body;
+    json_t *job = NULL;
+    if (remat_json_parse(b->data[BODY_IDENTITY], b->length[BODY_IDENTITY], &job, &error))
+        reply_error(r, &error);
+    body_release(r->reply.body);
+    r->reply.body = NULL;
+    r->context = job;
+}
+
+bool get_job_events(request *r)
+{
+    json_t *job = jobs_describe(r->service->jobs, r->id);
+    if (!job)
+        return start_work(r, get_job_events_work, stored_job_events);
+    streams_open(r, job);
+    return true;
+}
+
+/* Another process has it, or nobody. */
+static void delete_job_work(request *r)
+{
+    remat_error error;
+    if (remat_store_cancel_job(r->service->store, r->id, &error))
+        reply_error(r, &error);
+    else
+        get_job_work(r);
+}
+
+bool delete_job(request *r)
+{
+    if (!jobs_cancel(r->service->jobs, r->id))
+        return start_work(r, delete_job_work, NULL);
+    reply_body(r, 200, body_from_json(jobs_describe(r->service->jobs, r->id), false));
+    return true;
+}
+
+/* ---- the service itself ---- */
+
+bool get_solvers(request *r)
+{
+    reply_body(r, 200, body_from_json(remat_solvers_encode(), true));
+    return true;
+}
+
+bool get_health(request *r)
+{
+    reply_body(r, 200, body_from_json(json_pack("{s:s}", "status", "ok"), false));
+    return true;
+}
+
+void get_ready(request *r)
+{
+    remat_error error;
+    json_t *reasons = json_array();
+    if (remat_store_ping(r->service->store, &error))
+        json_array_append_new(reasons, json_string(error.message));
+    if (r->service->stopping)
+        json_array_append_new(reasons, json_string("the server is stopping"));
+    bool ready = json_array_size(reasons) == 0;
+    reply_body(r, ready ? 200 : 503,
+               body_from_json(json_pack("{s:b, s:o}", "ready", ready, "reasons", reasons), false));
+}
+
+enum { N_GAUGES = 16 };
+
+typedef struct gauges {
+    gauge list[N_GAUGES];
+    size_t n;
+} gauges;
+
+static void add_gauge(gauges *g, const char *name, const char *help, double value)
+{
+    g->list[g->n++] = (gauge){name, help, value};
+}
+
+static void get_metrics_work(request *r)
+{
+    service *s = r->service;
+    gauges *g = r->context;
+    remat_store_statistics store;
+    uint64_t answers, tables, evictions;
+    engine_counts(s->engine, &answers, &tables, &evictions);
+    add_gauge(g, "cache_answer_bytes", "Bytes of answers in memory.", (double)answers);
+    add_gauge(g, "cache_table_bytes", "Bytes of tables in memory.", (double)tables);
+    add_gauge(g, "cache_evictions", "Things that left the caches for others.", (double)evictions);
+    if (remat_store_statistics_get(s->store, &store, NULL) == REMAT_OK) {
+        add_gauge(g, "store_profiles", "Stored profiles.", (double)store.profiles);
+        add_gauge(g, "store_schedules", "Stored schedules.", (double)store.schedules);
+        add_gauge(g, "store_tables", "Stored tables.", (double)store.tables);
+        add_gauge(g, "store_table_bytes", "Bytes of stored tables.", (double)store.table_bytes);
+        add_gauge(g, "store_bytes", "Bytes of the store's files.", (double)store.file_bytes);
+    }
+    size_t n_routes;
+    const char *const *routes = routes_names(&n_routes);
+    char *text = metrics_text(&s->metrics, routes, n_routes, g->list, g->n);
+    reply_body(r, 200, text ? body_new(text, strlen(text), true) : NULL);
+    r->reply.content_type = "text/plain; version=0.0.4; charset=utf-8";
+    free(g);
+    r->context = NULL;
+}
+
+bool get_metrics(request *r)
+{
+    service *s = r->service;
+    gauges *g = calloc(1, sizeof *g);
+    if (!g) {
+        reply_body(r, 200, NULL);
+        return true;
+    }
+    queue_counts counts = queue_count(s->queue);
+    add_gauge(g, "queue_waiting", "Solves waiting.", counts.heavy_waiting);
+    add_gauge(g, "queue_running", "Solves running.", counts.heavy_running);
+    add_gauge(g, "light_waiting", "Short tasks waiting.", counts.light_waiting);
+    add_gauge(g, "jobs_unfinished", "Jobs not ended.", jobs_unfinished(s->jobs));
+    add_gauge(g, "connections", "Open connections.", http_connections(s->http));
+    add_gauge(g, "uptime_seconds", "Since the start.", (double)(uv_hrtime() - s->started) / 1e9);
+    r->context = g;
+    return start_work(r, get_metrics_work, NULL);
+}
+
+bool get_openapi(request *r)
+{
+    size_t length;
+    const char *document = remat_openapi(&length);
+    char *copy = malloc(length + 1);
+    if (copy)
+        memcpy(copy, document, length + 1);
+    reply_body(r, 200, copy ? body_new(copy, length, true) : NULL);
+    return true;
+}

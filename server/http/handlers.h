@@ -1,0 +1,43 @@
+/* The handlers of the routes, one file per kind of resource, and what they share. Private to the
+ * front: routes.c and handle_*.c. A handler starts the work of a request whose body is there: it
+ * fills r->reply and returns true, or returns false and http_answer is called later. */
+#ifndef REMAT_SERVER_HANDLERS_H
+#define REMAT_SERVER_HANDLERS_H
+
+#include "http/reply.h"
+#include "http/routes.h"
+#include "service.h"
+
+/* Lets work run on a pool thread, then after (NULL: answer) on the loop. Always false: no reply
+ * yet. */
+bool start_work(request *r, void (*work)(request *r), void (*after)(request *r));
+
+/* The request's body as JSON; decoded first when it came compressed. */
+remat_status parse_content(request *r, json_t **ret_json, remat_error *error);
+
+void post_profile(request *r);
+void list_profiles(request *r);
+void get_profile(request *r);
+void delete_profile(request *r);
+bool post_schedule(request *r);
+bool get_schedule(request *r);
+void list_schedules(request *r);
+void get_timeline(request *r);
+void post_measurement(request *r);
+void list_measurements(request *r);
+bool post_tradeoff(request *r);
+void post_simulation(request *r);
+void post_snapshots(request *r);
+bool list_jobs(request *r);
+bool get_job(request *r);
+bool delete_job(request *r);
+bool get_job_events(request *r);
+bool get_solvers(request *r);
+bool get_health(request *r);
+void get_ready(request *r);
+bool get_metrics(request *r);
+bool get_openapi(request *r);
+bool get_root(request *r);
+bool get_page_file(request *r);
+
+#endif

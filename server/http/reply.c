@@ -1,0 +1,92 @@
+#include "http/reply.h"
+
+#include "service.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { RETRY_SECONDS = 2 };
+
+void reply_body(request *r, int status, body *b)
+{
+    if (!b) {
+        remat_error error;
+        remat_fail_memory(&error);
+        reply_problem(r, REMAT_PROBLEM_INTERNAL, &error);
+        return;
+    }
+    r->reply.status = status;
+    r->reply.body = b;
+}
+
+void reply_problem(request *r, remat_problem_type type, const remat_error *error)
+{
+    r->reply = (reply){.status = remat_problem_status(type),
+                       .body = body_from_json(remat_problem_encode(type, error), false),
+                       .content_type = "application/problem+json",
+                       .retry_after = type == REMAT_PROBLEM_STORAGE_AWAY ? RETRY_SECONDS : 0};
+}
+
+void reply_error(request *r, const remat_error *error)
+{
+    reply_problem(r, remat_problem_of(error), error);
+}
+
+void reply_profile_error(request *r, const remat_error *error, bool whole_body)
+{
+    bool profile =
+        error->status == REMAT_INVALID && (whole_body || strncmp(error->field, "profile.", 8) == 0);
+    reply_problem(r, profile ? REMAT_PROBLEM_INVALID_PROFILE : remat_problem_of(error), error);
+}
+
+bool reply_refuse(request *r, remat_problem_type type, const char *field, const char *format, ...)
+{
+    remat_error error = {.status = REMAT_INVALID};
+    va_list arguments;
+    snprintf(error.field, sizeof error.field, "%s", field);
+    va_start(arguments, format);
+    vsnprintf(error.message, sizeof error.message, format, arguments);
+    va_end(arguments);
+    body_release(r->reply.body);
+    reply_problem(r, type, &error);
+    if (type == REMAT_PROBLEM_BUSY || type == REMAT_PROBLEM_STOPPING)
+        r->reply.retry_after = RETRY_SECONDS;
+    return false;
+}
+
+bool reply_busy(request *r)
+{
+    return reply_refuse(r, REMAT_PROBLEM_BUSY, "",
+                        "the bodies of other requests take the memory that there is for them");
+}
+
+void reply_immutable(request *r, const char *id)
+{
+    r->reply.immutable = true;
+    snprintf(r->reply.etag, sizeof r->reply.etag, "\"%.64s\"", id);
+}
+
+void reply_answer(request *r, remat_request_kind kind, const char *id, body *b, cache_result cache)
+{
+    static const char *const names[] = {"hit", "table", "miss"};
+    bool posted = strcmp(r->method, "POST") == 0;
+    reply_body(r, 200, b);
+    if (r->reply.status != 200)
+        return;
+    r->reply.cache = names[cache];
+    if (kind != REMAT_ASK_SCHEDULE)
+        return;
+    if (posted)
+        atomic_fetch_add(&r->service->metrics.schedules[cache], 1);
+    reply_immutable(r, id);
+    r->reply.immutable = !posted;
+    snprintf(r->reply.location, sizeof r->reply.location, "/v1/schedules/%s", id);
+}
+
+void reply_page(request *r, const char *name, json_t *list, const char *next)
+{
+    reply_body(r, 200,
+               body_from_json(
+                   json_pack("{s:o, s:s?}", name, list ? list : json_null(), "next", next), true));
+}

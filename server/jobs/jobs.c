@@ -1,0 +1,295 @@
+#include "jobs/job.h"
+
+#include "http/reply.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <utlist.h>
+
+enum { TICK_MILLISECONDS = 10, RETRY_SECONDS = 2 };
+
+/* ---- describing ---- */
+
+static json_t *job_json(job *one)
+{
+    job_refresh_state(one);
+    char created[32];
+    bool over = one->state >= DONE;
+    remat_time_text(one->created, created);
+    double elapsed = over ? one->seconds : (double)(uv_hrtime() - one->begun) / 1e9;
+    double progress = one->state == DONE ? 1 : (double)atomic_load(&one->permille) / 1000;
+    json_t *json = json_pack(
+        "{s:s, s:s, s:f, s:f, s:i, s:s}", "job_id", one->id, "state", job_state_name(one->state),
+        "progress", progress, "elapsed_seconds", elapsed, "queue_position",
+        one->state == QUEUED ? (int)queue_position(one->jobs->service->queue, &one->task) : 0,
+        "created", created);
+    if (json && job_schedule_id(one))
+        json_object_set_new(json, "schedule_id", json_string(job_schedule_id(one)));
+    if (json && (one->state == FAILED || one->state == CANCELLED))
+        json_object_set_new(json, "problem",
+                            remat_problem_encode(remat_problem_of(&one->error), &one->error));
+    return json;
+}
+
+json_t *jobs_describe(jobs *j, const char *job_id)
+{
+    job *one = NULL;
+    HASH_FIND(by_id, j->by_id, job_id, strlen(job_id), one);
+    return one ? job_json(one) : NULL;
+}
+
+json_t *jobs_describe_all(jobs *j)
+{
+    json_t *list = json_array();
+    for (job *one = j->by_id; one; one = one->by_id.next)
+        json_array_append_new(list, job_json(one));
+    return json_pack("{s:o}", "jobs", list);
+}
+
+json_t *jobs_describe_record(const remat_job_record *record)
+{
+    char created[32];
+    remat_time_text(record->created, created);
+    bool done = strcmp(record->state, "done") == 0;
+    json_t *json = json_pack("{s:s, s:s, s:f, s:s}", "job_id", record->id, "state", record->state,
+                             "progress", done ? 1.0 : 0.0, "created", created);
+    if (json && record->schedule_id)
+        json_object_set_new(json, "schedule_id", json_string(record->schedule_id));
+    if (json && record->problem.length > 0)
+        json_object_set_new(json, "problem",
+                            json_loadb(record->problem.data, record->problem.length, 0, NULL));
+    return json;
+}
+
+unsigned jobs_unfinished(const jobs *j)
+{
+    return j->n_unfinished;
+}
+
+/* ---- answering ---- */
+
+void jobs_answer(asker *a)
+{
+    http_answer(a->request);
+    remat_question_clear(&a->question);
+    free(a);
+}
+
+static void send_away(asker *a)
+{
+    reply_refuse(a->request, REMAT_PROBLEM_STOPPING, "", "the server is stopping; ask again");
+    jobs_answer(a);
+}
+
+static void drop_waiter(job *one, asker *a)
+{
+    DL_DELETE(one->waiters, a);
+    one->jobs->n_waiting--;
+}
+
+void job_answer_waiters(job *one)
+{
+    asker *a, *next;
+    DL_FOREACH_SAFE(one->waiters, a, next)
+    {
+        drop_waiter(one, a);
+        if (one->state == DONE)
+            reply_answer(a->request, one->question.kind, one->question.id, body_retain(one->body),
+                         one->solve.cache);
+        else
+            reply_error(a->request, &one->error);
+        jobs_answer(a);
+    }
+}
+
+static void acknowledge(job *one, asker *a)
+{
+    request *r = a->request;
+    drop_waiter(one, a);
+    reply_body(r, 202, body_from_json(job_json(one), false));
+    snprintf(r->reply.location, sizeof r->reply.location, "/v1/jobs/%s", one->id);
+    r->reply.retry_after = 1;
+    jobs_answer(a);
+}
+
+void job_answer_acknowledgements(job *one)
+{
+    asker *a, *next;
+    DL_FOREACH_SAFE(one->waiters, a, next)
+    {
+        if (!a->awaits_acknowledgement)
+            continue;
+        if (!one->save_status) {
+            acknowledge(one, a);
+            continue;
+        }
+        drop_waiter(one, a);
+        reply_error(a->request, &one->save_error);
+        jobs_answer(a);
+    }
+}
+
+void job_send_away(job *one)
+{
+    asker *a, *next;
+    DL_FOREACH_SAFE(one->waiters, a, next)
+    {
+        drop_waiter(one, a);
+        send_away(a);
+    }
+}
+
+/* ---- waiting ---- */
+
+static void expire(job *one, asker *a)
+{
+    a->awaits_acknowledgement = true;
+    one->acknowledged = true;
+    job_refresh_state(one); /* which is what other processes will say of it */
+    if (one->saved_state >= 0)
+        acknowledge(one, a);
+    else
+        job_save(one);
+}
+
+static void on_tick(uv_timer_t *timer)
+{
+    jobs *j = timer->data;
+    uint64_t now = uv_hrtime();
+    for (job *one = j->by_key, *after; one; one = after) {
+        after = one->by_key.next;
+        asker *a, *next;
+        DL_FOREACH_SAFE(one->waiters, a, next)
+        {
+            if (now >= a->deadline && !a->awaits_acknowledgement)
+                expire(one, a);
+        }
+    }
+    if (j->n_waiting == 0)
+        uv_timer_stop(timer);
+}
+
+static void add_waiter(job *one, asker *a)
+{
+    jobs *j = one->jobs;
+    a->deadline = uv_hrtime() + (uint64_t)(a->wait * 1e9);
+    DL_APPEND(one->waiters, a);
+    j->n_waiting++;
+    if (a->wait <= 0)
+        expire(one, a);
+    if (!uv_is_active((uv_handle_t *)&j->timer))
+        uv_timer_start(&j->timer, on_tick, TICK_MILLISECONDS, TICK_MILLISECONDS);
+}
+
+/* ---- asking ---- */
+
+/* Makes the job known and queues it; frees it when it cannot. */
+static bool job_start(job *one)
+{
+    jobs *j = one->jobs;
+    if (job_know(one)) {
+        if (queue_submit(j->service->queue, &one->task)) {
+            j->n_unfinished++;
+            return true;
+        }
+        HASH_DELETE(by_key, j->by_key, one);
+        HASH_DELETE(by_id, j->by_id, one);
+    }
+    job_free(one);
+    return false;
+}
+
+/* A job of its own for an asker, counted among the unfinished solves of the client. NULL: the
+ * request has its reply. */
+static job *job_for(jobs *j, asker *a)
+{
+    request *r = a->request;
+    limits *counts = j->service->limits;
+    if (!limits_start_job(counts, r->client, r->most_jobs)) {
+        reply_refuse(r, REMAT_PROBLEM_RATE_LIMITED, "",
+                     "the client has %u unfinished solves, as many as it may", r->most_jobs);
+        r->reply.retry_after = RETRY_SECONDS;
+        return NULL;
+    }
+    job *one = job_new(j, NULL, a->question.id, a->cost);
+    if (!one) {
+        limits_end_job(counts, r->client);
+        reply_refuse(r, REMAT_PROBLEM_BUSY, "", "the server has no memory left; ask again");
+        return NULL;
+    }
+    memcpy(one->owner, r->client, CLIENT_SIZE);
+    one->question = a->question;
+    a->question = (remat_question){.text = NULL};
+    if (job_start(one))
+        return one;
+    reply_refuse(r, REMAT_PROBLEM_BUSY, "", "too many solves are waiting; ask again");
+    return NULL;
+}
+
+void jobs_ask(jobs *j, asker *a)
+{
+    const remat_question *q = &a->question;
+    if (j->stopping) {
+        send_away(a);
+        return;
+    }
+    /* The question may have been answered between the look into the store and now. */
+    body *b = engine_recall(j->service->engine, q->id);
+    job *one = b ? NULL : job_of_key(j, q->id);
+    if (b)
+        reply_answer(a->request, q->kind, q->id, b, CACHE_HIT);
+    else if (one)
+        atomic_fetch_add(&j->service->metrics.coalesced, 1);
+    else
+        one = job_for(j, a);
+    if (one)
+        add_waiter(one, a);
+    else
+        jobs_answer(a);
+}
+
+/* ---- the rest ---- */
+bool jobs_cancel(jobs *j, const char *job_id)
+{
+    job *one = NULL;
+    HASH_FIND(by_id, j->by_id, job_id, strlen(job_id), one);
+    if (!one)
+        return false;
+    if (one->state >= DONE)
+        return true;
+    atomic_store(&one->cancel, true);
+    if (job_withdraw(one)) {
+        remat_fail(&one->error, REMAT_CANCELLED, NULL, "the job was cancelled");
+        job_end(one, CANCELLED);
+    }
+    return true;
+}
+
+jobs *jobs_new(service *s)
+{
+    jobs *j = calloc(1, sizeof *j);
+    if (!j)
+        return NULL;
+    j->service = s;
+    uv_timer_init(s->loop, &j->timer);
+    j->timer.data = j;
+    return j;
+}
+
+static void on_closed(uv_handle_t *handle)
+{
+    free(handle->data);
+}
+
+void jobs_free(jobs *j)
+{
+    if (!j)
+        return;
+    for (job *one = j->by_id, *after; one; one = after) {
+        after = one->by_id.next;
+        HASH_DELETE(by_id, j->by_id, one);
+        job_free(one);
+    }
+    uv_close((uv_handle_t *)&j->timer, on_closed);
+}

@@ -1,0 +1,125 @@
+#include "jobs/job.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool job_is_unsaved(const job *one)
+{
+    return one->acknowledged && one->saved_state != (int)one->state;
+}
+
+static void save_work(task *t)
+{
+    job *one = (job *)((char *)t - offsetof(job, save));
+    one->save_status =
+        remat_store_put_job(one->jobs->service->store, &one->record, &one->save_error);
+}
+
+static void save_done(task *t)
+{
+    job *one = (job *)((char *)t - offsetof(job, save));
+    free(one->record.problem.data);
+    one->record = (remat_job_record){0};
+    one->saving = false;
+    if (one->save_status)
+        log_line(LOG_ERROR, "a job could not be stored",
+                 json_pack("{s:s, s:s}", "job_id", one->id, "why", one->save_error.message));
+    else
+        one->saved_state = (int)one->saving_state;
+    job_answer_acknowledgements(one);
+    if (!one->save_status)
+        job_save(one);
+}
+
+void job_save(job *one)
+{
+    if (one->saving || !job_is_unsaved(one))
+        return;
+    char *problem = NULL;
+    if (one->state == FAILED || one->state == CANCELLED) {
+        json_t *json = remat_problem_encode(remat_problem_of(&one->error), &one->error);
+        problem = json ? remat_json_text(json) : NULL;
+        json_decref(json);
+    }
+    one->record = (remat_job_record){.id = one->id,
+                                     .state = (char *)job_state_name(one->state),
+                                     .profile_id = one->question.profile_id,
+                                     .question = {one->question.text, strlen(one->question.text)},
+                                     .schedule_id = (char *)job_schedule_id(one),
+                                     .problem = {problem, problem ? strlen(problem) : 0},
+                                     .created = one->created,
+                                     .ended = one->ended};
+    one->saving = true;
+    one->saving_state = one->state;
+    one->save = (task){.work = save_work, .done = save_done, .lane = LANE_LIGHT};
+    queue_submit(one->jobs->service->queue, &one->save);
+}
+
+/* A stored job that this process now has. It waits for its turn among the parked, whatever the
+ * queue holds. */
+static remat_status adopt(jobs *j, const remat_job_record *record, remat_error *error)
+{
+    remat_question q;
+    job *one = NULL;
+    HASH_FIND(by_id, j->by_id, record->id, strlen(record->id), one);
+    if (one)
+        return REMAT_OK;
+    remat_status status =
+        remat_question_read(record->question.data, record->question.length, &q, error);
+    if (status)
+        return status;
+    bool second = job_of_key(j, q.id) != NULL;
+    one = job_new(j, record->id, second ? record->id : q.id, INFINITY);
+    if (!one) {
+        remat_question_clear(&q);
+        return remat_fail_memory(error);
+    }
+    one->question = q;
+    one->second = second;
+    one->created = record->created;
+    one->acknowledged = true;
+    one->saved_state = QUEUED;
+    one->parked = true;
+    if (!job_know(one)) {
+        job_free(one);
+        return remat_fail_memory(error);
+    }
+    j->n_unfinished++;
+    job_wake(one);
+    return REMAT_OK;
+}
+
+void jobs_adopt(jobs *j, const remat_job_record *record)
+{
+    remat_error error;
+    if (adopt(j, record, &error))
+        log_line(LOG_WARNING, "a stored job cannot be read and is left",
+                 json_pack("{s:s, s:s}", "job_id", record->id, "why", error.message));
+}
+
+remat_status jobs_resume(jobs *j, remat_error *error)
+{
+    enum { AT_ONCE = 1000 };
+    size_t claimed;
+    do {
+        remat_job_list list = {0};
+        remat_status status = remat_store_claim_jobs(j->service->store, AT_ONCE, &list, error);
+        if (status)
+            return status;
+        for (size_t i = 0; i < list.length; i++)
+            jobs_adopt(j, &list.items[i]);
+        claimed = list.length;
+        remat_job_list_clear(&list);
+    } while (claimed == AT_ONCE);
+    return REMAT_OK;
+}
+
+void jobs_save_again(jobs *j)
+{
+    for (job *one = j->by_id, *after; one; one = after) {
+        after = one->by_id.next;
+        if (one->state >= DONE)
+            job_save(one);
+    }
+}
