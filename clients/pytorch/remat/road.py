@@ -109,7 +109,7 @@ class Compiled:
 def _dynamo_settings() -> Any:
     from torch._dynamo import config
 
-    wanted = {"cache_size_limit": max(SHAPES, config.cache_size_limit), "allow_rnn": True,
+    wanted = {"cache_size_limit": max(SHAPES, config.cache_size_limit),
               "use_numpy_random_stream": True, "skip_nnmodule_hook_guards": False}
     return config.patch(**{name: value for name, value in wanted.items() if hasattr(config, name)})
 
