@@ -334,6 +334,7 @@ static remat_status refuse_improved(const remat_portfolio *p, const remat_proble
         "fits less than %llu",
         p->name, problem->profile->name, (unsigned long long)budget, (unsigned long long)enough,
         problem->link ? " without offloading" : "", (unsigned long long)least);
+    name_pins(problem->profile, error);
     if (error)
         error->number = enough;
     return REMAT_INFEASIBLE;

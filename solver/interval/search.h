@@ -26,9 +26,10 @@ uint32_t interval_random(interval_search *search, uint32_t below);
 double interval_random_unit(interval_search *search);        /* in (0, 1] */
 double interval_random_exponential(interval_search *search); /* mean 1 */
 
-/* Inserts a run of the task before another one, `most` at most with those that follow from it. What it reads and is no longer there is either kept
- * longer or made again too, before it, by what the price says; noise in [0, 1] is the share of
- * these decisions that chance takes. Returns the number of runs inserted. */
+/* Inserts a run of the task before another one, `most` at most with those that follow from it. What
+ * it reads and is no longer there is either kept longer or made again too, before it, by what the
+ * price says; noise in [0, 1] is the share of these decisions that chance takes. Returns the number
+ * of runs inserted. */
 unsigned interval_remake(interval_search *search, uint32_t task, uint32_t before, double noise,
                          unsigned most);
 enum { INTERVAL_MOST_RUNS = 64 };

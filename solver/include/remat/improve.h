@@ -19,9 +19,8 @@
 #include "remat/solver.h"
 
 typedef enum remat_effort {
-    REMAT_QUICK,   /* auto, which improves twice: about a second for 250 nodes on two cores; of joint
-                      graphs some seconds */
-    REMAT_THOROUGH /* some seconds to a minute */
+    REMAT_QUICK,   /* auto, which improves twice: about a second for 250 nodes on two cores */
+    REMAT_THOROUGH /* some seconds to a minute; of joint graphs either takes some times as long */
 } remat_effort;
 
 /* Past so many nodes a list is left as it is. */
