@@ -31,11 +31,8 @@ static json_t *bytes(uint64_t value)
 json_t *remat_node_ids_encode(const remat_profile *profile)
 {
     json_t *list = json_array();
-    for (uint32_t v = 0; list && v < profile->n_nodes; v++)
-        if (json_array_append_new(list, json_string(profile->nodes[v].id))) {
-            json_decref(list);
-            return NULL;
-        }
+    for (uint32_t v = 0; v < profile->n_nodes; v++)
+        fields_append(&list, json_string(profile->nodes[v].id));
     return list;
 }
 
@@ -43,7 +40,7 @@ json_t *remat_node_ids_encode(const remat_profile *profile)
 static json_t *candidates_encode(const remat_schedule_answer *answer)
 {
     json_t *list = json_array();
-    for (size_t i = 0; list && i < answer->n_candidates; i++) {
+    for (size_t i = 0; i < answer->n_candidates; i++) {
         const remat_table *table = answer->candidates[i];
         size_t n;
         const remat_point *frontier = remat_table_frontier(table, &n);
@@ -57,10 +54,7 @@ static json_t *candidates_encode(const remat_schedule_answer *answer)
         } else if (n > 0) {
             fields_set(item, "minimum_budget", bytes(frontier[0].peak), &failed);
         }
-        if (json_array_append_new(list, fields_finish(item, failed))) {
-            json_decref(list);
-            return NULL;
-        }
+        fields_append(&list, fields_finish(item, failed));
     }
     return list;
 }
@@ -97,6 +91,8 @@ json_t *remat_schedule_encode(const remat_schedule_answer *answer)
         "operations", operations_encode(answer), "solve_seconds", answer->solve_seconds, "created",
         created);
     bool failed = json == NULL;
+    if (schedule->reordered_peak)
+        fields_set(json, "reordered_peak", bytes(schedule->reordered_peak), &failed);
     if (q->linked)
         fields_set(json, "link", remat_link_encode(&q->link), &failed);
     if (q->alignment) {
@@ -117,13 +113,12 @@ json_t *remat_schedule_encode(const remat_schedule_answer *answer)
 static json_t *moments_encode(const remat_moment *moments, size_t n, size_t offset, bool time)
 {
     json_t *list = json_array();
-    bool failed = list == NULL;
-    for (size_t i = 0; i < n && !failed; i++) {
+    for (size_t i = 0; i < n; i++) {
         const void *member = (const char *)&moments[i] + offset;
-        failed = json_array_append_new(list, time ? json_real(*(const double *)member)
-                                                  : bytes(*(const uint64_t *)member)) != 0;
+        fields_append(&list,
+                      time ? json_real(*(const double *)member) : bytes(*(const uint64_t *)member));
     }
-    return fields_finish(list, failed);
+    return list;
 }
 
 json_t *remat_timeline_encode(const char *schedule_id, uint64_t budget,
@@ -148,7 +143,7 @@ json_t *remat_timeline_encode(const char *schedule_id, uint64_t budget,
 json_t *remat_values_encode(const remat_layout *layout)
 {
     json_t *list = json_array();
-    for (size_t i = 0; list && i < layout->n; i++) {
+    for (size_t i = 0; i < layout->n; i++) {
         const remat_allocation *a = &layout->items[i];
         json_t *item =
             json_pack("[s, I, I, i, i]", remat_allocation_kind_name((remat_allocation_kind)a->kind),
@@ -157,10 +152,7 @@ json_t *remat_values_encode(const remat_layout *layout)
             json_decref(item);
             item = NULL;
         }
-        if (json_array_append_new(list, item)) {
-            json_decref(list);
-            return NULL;
-        }
+        fields_append(&list, item);
     }
     return list;
 }
@@ -235,7 +227,7 @@ json_t *remat_answer_tradeoff(const remat_question *question, const remat_profil
     uint64_t *budgets = calloc(question->points, sizeof *budgets);
     double *bounds = calloc(question->points, sizeof *bounds);
     json_t *list = budgets && bounds ? json_array() : NULL;
-    for (size_t i = 0; list && i < question->points; i++) {
+    for (size_t i = 0; i < question->points; i++) {
         double even = low + span * (double)i / (double)(question->points - 1);
         budgets[i] = question->budgets ? question->budgets[i] : (uint64_t)even;
     }

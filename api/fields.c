@@ -154,6 +154,14 @@ void fields_set(json_t *object, const char *name, json_t *value, bool *failed)
     *failed |= json_object_set_new(object, name, value) != 0;
 }
 
+void fields_append(json_t **list, json_t *item)
+{
+    if (json_array_append_new(*list, item)) {
+        json_decref(*list);
+        *list = NULL;
+    }
+}
+
 json_t *fields_finish(json_t *object, bool failed)
 {
     if (!failed)

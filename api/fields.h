@@ -31,6 +31,9 @@ remat_status fields_strings(const json_t *json, const char *field, const char **
 /* Sets a member; a NULL value (out of memory) makes *failed true. */
 void fields_set(json_t *object, const char *name, json_t *value, bool *failed);
 
+/* Appends to a list, if there is one; without memory it becomes NULL. Takes the item. */
+void fields_append(json_t **list, json_t *item);
+
 /* The object, or, if failed, NULL. */
 json_t *fields_finish(json_t *object, bool failed);
 

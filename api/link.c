@@ -41,14 +41,11 @@ static remat_status read_preset(const char *name, const remat_profile *profile, 
 json_t *remat_link_presets_encode(void)
 {
     json_t *list = json_array();
-    for (size_t i = 0; list && i < N_PRESETS; i++)
-        if (json_array_append_new(
-                list, json_pack("{s:s, s:s, s:f, s:f, s:b}", "preset", presets[i].name, "summary",
+    for (size_t i = 0; i < N_PRESETS; i++)
+        fields_append(&list,
+                      json_pack("{s:s, s:s, s:f, s:f, s:b}", "preset", presets[i].name, "summary",
                                 presets[i].summary, "bytes_per_second", presets[i].bytes_per_second,
-                                "latency_seconds", presets[i].latency_seconds, "shared", 0))) {
-            json_decref(list);
-            return NULL;
-        }
+                                "latency_seconds", presets[i].latency_seconds, "shared", 0));
     return list;
 }
 

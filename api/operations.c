@@ -162,18 +162,15 @@ static json_t *encode(const remat_operation *operation, const remat_profile *pro
 json_t *remat_operations_encode(const remat_operations *operations, const remat_profile *profile)
 {
     json_t *list = json_array();
-    for (size_t i = 0; list && i < operations->length; i++)
-        if (json_array_append_new(list, encode(&operations->items[i], profile))) {
-            json_decref(list);
-            return NULL;
-        }
+    for (size_t i = 0; i < operations->length; i++)
+        fields_append(&list, encode(&operations->items[i], profile));
     return list;
 }
 
 json_t *remat_allocations_encode(const remat_layout *layout)
 {
     json_t *list = json_array();
-    for (size_t i = 0; list && i < layout->n; i++) {
+    for (size_t i = 0; i < layout->n; i++) {
         const remat_allocation *a = &layout->items[i];
         json_t *item = json_pack("[i, s, I, I]", (int)a->first,
                                  remat_allocation_kind_name((remat_allocation_kind)a->kind),
@@ -182,10 +179,7 @@ json_t *remat_allocations_encode(const remat_layout *layout)
             json_decref(item);
             item = NULL;
         }
-        if (!item || json_array_append_new(list, item)) {
-            json_decref(list);
-            return NULL;
-        }
+        fields_append(&list, item);
     }
     return list;
 }

@@ -62,21 +62,19 @@ static json_t *encode(const remat_pebble_operation *operation)
 json_t *remat_pebbles_encode(const remat_pebble_operations *operations)
 {
     json_t *list = json_array();
-    bool failed = list == NULL;
-    for (size_t i = 0; i < operations->length && !failed; i++)
-        failed = json_array_append_new(list, encode(&operations->items[i])) != 0;
-    return fields_finish(list, failed);
+    for (size_t i = 0; i < operations->length; i++)
+        fields_append(&list, encode(&operations->items[i]));
+    return list;
 }
 
 json_t *remat_branches_encode(const remat_pebble_problem *problem)
 {
     json_t *list = json_array();
-    bool failed = list == NULL;
-    for (uint32_t j = 0; j < problem->join.k && !failed; j++) {
+    for (uint32_t j = 0; j < problem->join.k; j++) {
         json_t *nodes = json_array();
-        for (uint32_t i = 0; i < problem->join.length[j] && !failed; i++)
-            failed = json_array_append_new(nodes, json_integer(problem->nodes[j][i])) != 0;
-        failed |= json_array_append_new(list, nodes) != 0;
+        for (uint32_t i = 0; i < problem->join.length[j]; i++)
+            fields_append(&nodes, json_integer(problem->nodes[j][i]));
+        fields_append(&list, nodes);
     }
-    return fields_finish(list, failed);
+    return list;
 }

@@ -215,10 +215,9 @@ static json_t *layout_encode(uint32_t alignment)
 static json_t *budgets_encode(const remat_question *question)
 {
     json_t *list = json_array();
-    bool failed = list == NULL;
-    for (size_t i = 0; i < question->points && !failed; i++)
-        failed = json_array_append_new(list, json_integer((json_int_t)question->budgets[i])) != 0;
-    return fields_finish(list, failed);
+    for (size_t i = 0; i < question->points; i++)
+        fields_append(&list, json_integer((json_int_t)question->budgets[i]));
+    return list;
 }
 
 /* Its members in alphabetical order. */

@@ -1,4 +1,4 @@
-#include "api.h"
+#include "fields.h"
 
 json_t *remat_profile_summary(const remat_profile *profile, uint64_t store_all_peak,
                               const remat_minimum *minima, size_t n_minima)
@@ -6,12 +6,9 @@ json_t *remat_profile_summary(const remat_profile *profile, uint64_t store_all_p
     char id[REMAT_ID_SIZE];
     remat_profile_id(profile, id);
     json_t *list = json_array();
-    for (size_t i = 0; list && i < n_minima; i++)
-        if (json_array_append_new(list, json_pack("{s:s, s:I}", "solver", minima[i].solver->name,
-                                                  "bytes", (json_int_t)minima[i].bytes))) {
-            json_decref(list);
-            list = NULL;
-        }
+    for (size_t i = 0; i < n_minima; i++)
+        fields_append(&list, json_pack("{s:s, s:I}", "solver", minima[i].solver->name, "bytes",
+                                       (json_int_t)minima[i].bytes));
     return json_pack("{s:s, s:s, s:s*, s:s, s:i, s:i, s:b, s:s, s:{s:f, s:I}, s:o}", "profile_id",
                      id, "name", profile->name, "graph", profile->joint ? "joint" : NULL, "kind",
                      remat_kind_name(profile->kind), "nodes", (int)profile->n_nodes, "edges",

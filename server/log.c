@@ -1,6 +1,7 @@
 #include "log.h"
 
 #include "api.h"
+#include "machine.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -33,14 +34,12 @@ bool log_enabled(log_level level)
 
 void log_line(log_level level, const char *message, json_t *fields)
 {
-    struct timespec now;
     char time_text[32];
     if (level > most) {
         json_decref(fields);
         return;
     }
-    clock_gettime(CLOCK_REALTIME, &now);
-    remat_time_text((int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000, time_text);
+    remat_time_text(machine_clock(), time_text);
     json_t *line =
         json_pack("{s:s, s:s, s:s}", "time", time_text, "level", names[level], "message", message);
     if (fields && line)

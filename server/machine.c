@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/sysinfo.h>
+#include <time.h>
 
 /* Reads up to two numbers of a file, of which "max" is none. Returns how many. */
 static int read_numbers(const char *path, double numbers[2])
@@ -108,4 +109,11 @@ uint64_t machine_memory(void)
     struct sysinfo info;
     double most = sysinfo(&info) == 0 ? (double)info.totalram * info.mem_unit : 0x1p32;
     return (uint64_t)allowed("memory", memory_of, most);
+}
+
+int64_t machine_clock(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }

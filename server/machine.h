@@ -7,5 +7,6 @@
 
 unsigned machine_cores(void);  /* at least 1; of a part of a core, one */
 uint64_t machine_memory(void); /* bytes */
+int64_t machine_clock(void);   /* milliseconds since 1970 */
 
 #endif

@@ -64,16 +64,16 @@ static remat_status prune(const char *keep, remat_store *store, remat_error *err
 typedef struct command {
     const char *name, *flag;
     int words;
-    bool writes;
+    service_use use;
     remat_status (*run)(const char *operand, remat_store *store, remat_error *error);
     const char *needs;
 } command;
 
 static const command commands[] = {
-    {"check", NULL, 1, false, check, NULL},
-    {"backup", NULL, 2, false, backup, "the FILE to write"},
-    {"migrate", NULL, 1, true, migrate, NULL},
-    {"prune", "--keep-bytes", 3, true, prune, "--keep-bytes BYTES"},
+    {"check", NULL, 1, SERVICE_READS, check, NULL},
+    {"backup", NULL, 2, SERVICE_READS, backup, "the FILE to write"},
+    {"migrate", NULL, 1, SERVICE_WRITES, migrate, NULL},
+    {"prune", "--keep-bytes", 3, SERVICE_PRUNES, prune, "--keep-bytes BYTES"},
 };
 
 static const command *find_command(int argc, char **argv)
@@ -96,7 +96,7 @@ static int run_command(const command *c, const config *settings, const char *ope
 {
     remat_store *store = NULL;
     remat_error error;
-    remat_status status = service_open_store(settings, !c->writes, NULL, &store, &error);
+    remat_status status = service_open_store(settings, c->use, NULL, &store, &error);
     if (!status)
         status = c->run(operand, store, &error);
     remat_store_close(store);

@@ -81,11 +81,6 @@ uint64_t memory_budget(const memory *m)
     return m->shares[MEMORY_WORK];
 }
 
-uint64_t memory_used(const memory *m)
-{
-    return atomic_load(&m->used);
-}
-
 bool memory_take(memory *m, memory_use use, uint64_t bytes)
 {
     uint64_t used = atomic_load(&m->used), share = m->shares[use];

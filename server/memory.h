@@ -15,7 +15,6 @@ memory *memory_new(uv_loop_t *loop, queue *q, uint64_t budget);
 void memory_free(memory *m); /* accepts NULL; loop thread; before the loop's last turn */
 
 uint64_t memory_budget(const memory *m);
-uint64_t memory_used(const memory *m);
 
 /* Who asks. Arriving bodies leave room for the work on those that are there, and large ones leave
  * room for small ones, so that nobody can keep others out by never finishing an upload. */

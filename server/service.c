@@ -1,6 +1,7 @@
 #include "service.h"
 
 #include "http/listen.h"
+#include "machine.h"
 #include "security/tls.h"
 
 #include <errno.h>
@@ -46,17 +47,19 @@ static bool make_folders(const char *path)
     return true;
 }
 
-remat_status service_open_store(const config *settings, bool read_only, fleet *f,
+remat_status service_open_store(const config *settings, service_use use, fleet *f,
                                 remat_store **ret_store, remat_error *error)
 {
     const remat_store_options options = {.log = on_store_log,
                                          .event = f ? fleet_hear : NULL,
                                          .data = f,
-                                         .read_only = read_only,
+                                         .read_only = use == SERVICE_READS,
+                                         .prunes = use == SERVICE_PRUNES,
                                          .connections = settings->workers + QUICK_THREADS +
                                                         LIGHT_THREADS + LARGE_THREADS,
                                          .lease_seconds = settings->lease_seconds};
-    if (!read_only && !remat_store_is_url(settings->store) && !make_folders(settings->store))
+    if (use != SERVICE_READS && !remat_store_is_url(settings->store) &&
+        !make_folders(settings->store))
         return remat_fail(error, REMAT_IO, "store", "cannot make the folder of %s: %s",
                           settings->store, strerror(errno));
     return remat_store_open(settings->store, &options, ret_store, error);
@@ -206,7 +209,7 @@ static remat_status start(service *s, remat_error *error)
     if (!status && !s->fleet)
         status = remat_fail_memory(error);
     if (!status)
-        status = service_open_store(&s->config, false, s->fleet, &s->store, error);
+        status = service_open_store(&s->config, SERVICE_WRITES, s->fleet, &s->store, error);
     if (status)
         return status;
     s->limits = limits_new();
@@ -220,11 +223,9 @@ static remat_status start(service *s, remat_error *error)
     if (!s->limits || !s->streams || !s->queue || !s->memory || !s->engine || !s->jobs ||
         !s->retention)
         return remat_fail_memory(error);
-    uv_timeval64_t now;
     uint64_t forgotten;
-    uv_gettimeofday(&now);
-    status = remat_store_forget_jobs(s->store, (now.tv_sec - FORGET_JOBS_DAYS * 86400) * 1000,
-                                     &forgotten, error);
+    int64_t kept = FORGET_JOBS_DAYS * INT64_C(86400000);
+    status = remat_store_forget_jobs(s->store, machine_clock() - kept, &forgotten, error);
     if (!status)
         status = jobs_resume(s->jobs, error);
     if (!status && !(s->http = http_new(s, error)))

@@ -46,9 +46,12 @@ int service_run(const config *settings, int argc, char **argv);
 /* Whether the configured store could be opened to serve it; nothing is opened or made. */
 remat_status service_check_store(const config *settings, remat_error *error);
 
-/* Opens the configured store. To serve or change it, making its folder if it is not there;
- * read_only beside a daemon that may be serving it. f hears of its events, unless NULL. */
-remat_status service_open_store(const config *settings, bool read_only, fleet *f,
+/* READS: beside a daemon that may be serving it. */
+typedef enum service_use { SERVICE_WRITES, SERVICE_READS, SERVICE_PRUNES } service_use;
+
+/* Opens the configured store; to change it, making its folder if it is not there. f hears of its
+ * events, unless NULL. */
+remat_status service_open_store(const config *settings, service_use use, fleet *f,
                                 remat_store **ret_store, remat_error *error);
 
 #endif

@@ -91,6 +91,8 @@ struct storage_backend {
 
     /* Within read_begin .. read_end: bytes on disk. */
     remat_status (*size)(storage_connection *connection, uint64_t *ret_bytes, remat_error *error);
+    /* Of stores on a disk only: gives up what they hold of it for when it is full. */
+    void (*make_room)(remat_store *store);
     int (*schema_version)(void);
     /* A connection for a check, which ends with check_end; counts what the engine itself finds
      * damaged, error describing the first. */

@@ -149,6 +149,10 @@ remat_status remat_store_prune(remat_store *store, uint64_t keep_bytes,
     remat_store_pruned sum = {0};
     do {
         remat_status status = storage_submit(store, run_prune, &p, error);
+        if (status == REMAT_IO && store->backend->make_room) {
+            store->backend->make_room(store);
+            status = storage_submit(store, run_prune, &p, error);
+        }
         if (status != REMAT_OK)
             return status;
         sum.tables += p.pruned.tables;

@@ -54,6 +54,9 @@ typedef struct remat_store_options {
      * process may have it open. Writes are REMAT_INVALID, touch does nothing, damage is reported
      * but not dropped. */
     bool read_only;
+    /* For the prune command: the room that a SQLite store keeps for it is given up first, so that it
+     * works on a full disk. */
+    bool prunes;
     unsigned connections; /* of a shared store, at most; 0: 16 */
     unsigned
         lease_seconds; /* of a shared store: how long a dead process keeps what it held; 0: 10 */
@@ -281,7 +284,8 @@ typedef struct remat_store_pruned {
 /* Deletes what was longest not used until what is left takes at most keep_bytes (compressed blobs:
  * profiles, schedules and tables): first tables, then schedules with their measurements, then
  * profiles that have no schedules left and are not needed by an unfinished job. Jobs stay. The
- * space is used again by later writes. */
+ * space is used again by later writes. A SQLite store keeps some megabytes of the disk for this, in
+ * the file that is its lock, so that it works on a full one. */
 remat_status remat_store_prune(remat_store *store, uint64_t keep_bytes,
                                remat_store_pruned *ret_pruned, remat_error *error);
 

@@ -90,11 +90,9 @@ static remat_status read_set(const names *all, const json_t *json, const char *f
 static json_t *write_set(const names *all, const uint8_t *marks, uint8_t bit)
 {
     json_t *list = json_array();
-    for (size_t v = 0; list && v < all->n; v++)
-        if ((marks[v] & bit) && json_array_append_new(list, json_string(all->list[v]))) {
-            json_decref(list);
-            return NULL;
-        }
+    for (size_t v = 0; v < all->n; v++)
+        if (marks[v] & bit)
+            fields_append(&list, json_string(all->list[v]));
     return list;
 }
 
@@ -261,12 +259,9 @@ static json_t *write_minimal(fragment_request *r, double count)
 {
     json_t *list = json_array();
     size_t n = count < (double)r->list_limit ? (size_t)count : r->list_limit;
-    for (size_t i = 0; list && i < n; i++) {
+    for (size_t i = 0; i < n; i++) {
         remat_snapshot_solution(&r->fragment, i, r->scratch);
-        if (json_array_append_new(list, write_solution(&r->all, r->scratch))) {
-            json_decref(list);
-            return NULL;
-        }
+        fields_append(&list, write_solution(&r->all, r->scratch));
     }
     return list;
 }
@@ -479,8 +474,8 @@ static remat_status read_part(sequence_request *r, const json_t *json, const cha
 static json_t *write_path(const remat_checkpoint *checkpoint)
 {
     json_t *list = json_array();
-    for (size_t i = 0; list && i < checkpoint->depth; i++)
-        json_array_append_new(list, json_integer((json_int_t)checkpoint->path[i]));
+    for (size_t i = 0; i < checkpoint->depth; i++)
+        fields_append(&list, json_integer((json_int_t)checkpoint->path[i]));
     return list;
 }
 

@@ -97,6 +97,12 @@ json_t *subject_question(const struct cli *cli, const struct subject *subject);
  * fails. ret_unit has room for 8. */
 void subject_time_unit(struct cli *cli, const struct subject *subject, char ret_unit[8]);
 
+/* ---- import.c ---- */
+
+/* The profile of a graph in another format, told by its text, which is written over. name: where the
+ * file gives none. */
+remat_status import_profile(char *text, const char *name, json_t **ret_profile, remat_error *error);
+
 /* ---- local.c ---- */
 
 /* What the server would answer, computed in this process. question: as sent, without subject. */

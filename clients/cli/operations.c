@@ -141,6 +141,8 @@ static void print_step(const struct cli *cli, const trace *t, const trace_step *
     print_moment(t, step->start, step->during);
     fputs(step->input ? "  graph input" : step->saved ? "  saved of " : "  ", stdout);
     text_safe(stdout, step->id);
+    if (step->version > 0) /* result of a node */
+        printf(":%u", step->version);
     putchar('\n');
 }
 

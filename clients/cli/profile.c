@@ -2,6 +2,7 @@
 #include "cli.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define DEFAULT_LIMIT 100
@@ -28,8 +29,11 @@ static void print_summary(const struct cli *cli, const json_t *summary)
     text_safe(stdout, json_get_text(summary, "name"));
     printf("%s\n", draw_plain(cli));
     summary_line(cli, "kind", "%s%s of %.0f nodes and %.0f edges",
-                 homogeneous ? "homogeneous " : "", json_get_text(summary, "kind"),
-                 json_get_number(summary, "nodes"), json_get_number(summary, "edges"));
+                 homogeneous                         ? "homogeneous "
+                 : json_object_get(summary, "graph") ? "joint "
+                                                     : "",
+                 json_get_text(summary, "kind"), json_get_number(summary, "nodes"),
+                 json_get_number(summary, "edges"));
     summary_line(cli, "store all", "%s in %s", text_bytes(json_get_number(store_all, "peak"), peak),
                  text_time(json_get_number(store_all, "makespan"),
                            json_get_text(summary, "time_unit"), makespan));
@@ -89,6 +93,37 @@ static int show(struct cli *cli)
         remat_client_get_profile(cli->client, cli->arguments[1], &answer, &cli->error))
         return cli_failed(cli);
     return finish(cli, &answer);
+}
+
+/* The file's name without folder and ending. */
+static void name_of(const char *path, char name[201])
+{
+    const char *base = strrchr(path, '/');
+    snprintf(name, 201, "%.200s", strcmp(path, "-") == 0 ? "imported" : base ? base + 1 : path);
+    char *dot = strrchr(name, '.');
+    if (dot && dot != name)
+        *dot = '\0';
+}
+
+static int import(struct cli *cli)
+{
+    char *text = NULL, name[201];
+    json_t *document = NULL;
+    remat_profile *profile = NULL;
+    bool done = false;
+    name_of(cli->arguments[1], name);
+    remat_status status = file_read_text(cli->arguments[1], &text, &cli->error);
+    if (!status)
+        status = import_profile(text, cli->name ? cli->name : name, &document, &cli->error);
+    if (!status)
+        status = remat_profile_decode(document, "", &profile, &cli->error);
+    cli->json |= !status; /* an answer in JSON or none */
+    if (!status)
+        status = cli_write_json_value(cli, document, &done);
+    free(text);
+    json_decref(document);
+    remat_profile_free(profile);
+    return status ? cli_failed(cli) : CLI_OK;
 }
 
 /* ---- list ---- */
@@ -161,9 +196,13 @@ int command_profile(struct cli *cli)
         const char *name;
         int (*run)(struct cli *cli);
         int arguments;
-    } verbs[] = {{"check", check, 2}, {"push", push, 2}, {"list", list, 1}, {"show", show, 2}};
+    } verbs[] = {{"check", check, 2},
+                 {"push", push, 2},
+                 {"list", list, 1},
+                 {"show", show, 2},
+                 {"import", import, 2}};
     if (cli->n_arguments == 0)
-        return cli_usage(cli, "profile needs check, push, list or show");
+        return cli_usage(cli, "profile needs check, push, list, show or import");
     for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++) {
         if (strcmp(verbs[i].name, cli->arguments[0]) != 0)
             continue;
@@ -172,6 +211,6 @@ int command_profile(struct cli *cli)
                              verbs[i].arguments == 1 ? "no argument" : "one argument");
         return verbs[i].run(cli);
     }
-    return cli_usage(cli, "profile knows check, push, list and show, not \"%.40s\"",
+    return cli_usage(cli, "profile knows check, push, list, show and import, not \"%.40s\"",
                      cli->arguments[0]);
 }

@@ -65,9 +65,9 @@ _remat()
     case $command/$verb in
         /*) _remat_words "$commands" "$current" ;;
         help/) _remat_words "$commands" "$current" ;;
-        profile/) _remat_words "check push list show" "$current" ;;
+        profile/) _remat_words "check push list show import" "$current" ;;
         jobs/) _remat_words "list show cancel" "$current" ;;
-        profile/check|profile/push|solve/*|curve/*|show/*|simulate/*|snapshots/*)
+        profile/check|profile/push|profile/import|solve/*|curve/*|show/*|simulate/*|snapshots/*)
             COMPREPLY=($(compgen -f -- "$current"))
             ;;
     esac

@@ -43,8 +43,12 @@ static void print_memory(const struct cli *cli, const json_t *schedule)
         summary_line(cli, "peak", "%.0f slots; storing everything takes %.0f", peak, store_all);
         return;
     }
+    double reordered = json_get_number(schedule, "reordered_peak");
     if (!isnan(budget))
         summary_line(cli, "budget", "%s", text_bytes(budget, a));
+    if (!isnan(reordered))
+        summary_line(cli, "order", "%s by order alone, nothing run twice; %s in the order given",
+                     text_bytes(reordered, a), text_bytes(store_all, b));
     if (isnan(store_all))
         summary_line(cli, "peak", "%s", text_bytes(peak, a));
     else

@@ -27,13 +27,16 @@ static bool is_index(const json_t *json)
            json_integer_value(json) <= UINT32_MAX;
 }
 
-/* Letter, target and numbers: ["F", 0], ["B", 2, "winograd"], ["D", "saved", 3], ["S", 1, 4]. */
+/* Letter, target and numbers: ["F", 0], ["B", 2, "winograd"], ["D", "saved", 3], ["S", 1, 4],
+ * ["D", "output", 3, 1]. */
 static remat_status read_shape(const reading *r, const json_t *json, trace_step *step)
 {
     const char *letter = json_string_value(json_array_get(json, 0));
     const char *target = json_string_value(json_array_get(json, 1));
     size_t size = json_array_size(json), first = target ? 2 : 1;
-    if (!letter || strlen(letter) != 1 || !strchr("FABDXOPSR", letter[0]) || size < 2 || size > 3)
+    bool result = target && strcmp(target, "output") == 0;
+    if (!letter || strlen(letter) != 1 || !strchr("FABDXOPSR", letter[0]) || size < 2 ||
+        size > (result ? 4u : 3u))
         return bad_operation(r, "is not an operation");
     step->letter = letter[0];
     step->saved = step->letter == 'X' || (target && strcmp(target, "saved") == 0);
@@ -47,11 +50,12 @@ static remat_status read_shape(const reading *r, const json_t *json, trace_step 
             return bad_operation(r, "names no implementation");
         step->alternative = json_string_value(alternative);
     }
-    if (step->letter != 'S' && step->letter != 'R')
+    if (step->letter != 'S' && step->letter != 'R' && !result)
         return REMAT_OK;
-    if (!is_index(json_array_get(json, 2)))
-        return bad_operation(r, "has no version");
-    step->version = (uint32_t)json_integer_value(json_array_get(json, 2));
+    const json_t *number = json_array_get(json, result ? 3 : 2);
+    if (!is_index(number))
+        return bad_operation(r, result ? "has no result" : "has no version");
+    step->version = (uint32_t)json_integer_value(number);
     return REMAT_OK;
 }
 

@@ -44,19 +44,50 @@ static remat_status read_all(FILE *stream, const char *path, char **ret_text, si
     return REMAT_OK;
 }
 
-remat_status file_read_json(const char *path, json_t **ret_json, remat_error *error)
+/* A file, or standard input, by the name that errors give it. */
+static remat_status read_file(const char *path, const char **ret_name, char **ret_text,
+                              size_t *ret_length, remat_error *error)
 {
     bool is_stdin = strcmp(path, "-") == 0;
-    const char *name = is_stdin ? "standard input" : path;
+    *ret_name = is_stdin ? "standard input" : path;
     FILE *stream = is_stdin ? stdin : fopen(path, "rb");
     if (!stream)
         return fail_file(path, "open", error);
+    remat_status status = read_all(stream, *ret_name, ret_text, ret_length, error);
+    if (!is_stdin)
+        fclose(stream);
+    return status;
+}
+
+remat_status file_read_text(const char *path, char **ret_text, remat_error *error)
+{
+    const char *name;
+    char *text = NULL;
+    size_t length = 0;
+    remat_status status = read_file(path, &name, &text, &length, error);
+    if (status)
+        return status;
+    char *ended = realloc(text, length + 1);
+    if (!ended) {
+        free(text);
+        return remat_fail_memory(error);
+    }
+    ended[length] = '\0';
+    if (strlen(ended) < length) {
+        free(ended);
+        return remat_fail(error, REMAT_INVALID, NULL, "%.200s is no text", name);
+    }
+    *ret_text = ended;
+    return REMAT_OK;
+}
+
+remat_status file_read_json(const char *path, json_t **ret_json, remat_error *error)
+{
+    const char *name;
     char *text = NULL;
     size_t length = 0;
     remat_error reason;
-    remat_status status = read_all(stream, name, &text, &length, error);
-    if (!is_stdin)
-        fclose(stream);
+    remat_status status = read_file(path, &name, &text, &length, error);
     if (status)
         return status;
     status = remat_json_parse(text, length, ret_json, &reason);

@@ -27,6 +27,8 @@ int exit_code_of(remat_status status);
 
 /* The JSON in a file, "-" being stdin. REMAT_INVALID names the file, whatever is wrong with it. */
 remat_status file_read_json(const char *path, json_t **ret_json, remat_error *error);
+/* The text of a file, the same way, without NUL inside; the caller's to free. */
+remat_status file_read_text(const char *path, char **ret_text, remat_error *error);
 remat_status file_write_text(const char *path, const char *text, remat_error *error);
 
 /* ---- progress.c ---- */

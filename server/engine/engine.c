@@ -1,4 +1,5 @@
 #include "engine/private.h"
+#include "machine.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,13 +10,6 @@
 /* Solvers whose least budget is told when a profile is posted. */
 #define MINIMUM_UPDATES 5e6
 #define MINIMUM_NANOSECONDS UINT64_C(100000000) /* of each, should its estimate be off */
-
-static int64_t now_milliseconds(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
 
 /* ---- references ---- */
 
@@ -209,7 +203,7 @@ static remat_status store_profile(engine *e, const json_t *json, known_profile *
         remat_profile_summary(known->profile, known->store_all_peak, minima, n), false);
     status = document && summary ? REMAT_OK : remat_fail_memory(error);
     if (!status) {
-        int64_t now = now_milliseconds();
+        int64_t now = machine_clock();
         remat_profile_record record = {
             .id = known->id,
             .name = (char *)known->profile->name,
@@ -493,7 +487,7 @@ static remat_status solve_schedule(engine *e, const remat_question *q, known_pro
     if (status == REMAT_INTERNAL)
         atomic_fetch_add(&e->metrics->verification_failures, 1);
     answer.solve_seconds = (double)(uv_hrtime() - start) / 1e9;
-    answer.created = now_milliseconds();
+    answer.created = machine_clock();
     if (!status && !s->needs_solve)
         status = publish(e, &answer, ret_body, error);
     remat_schedule_clear(&schedule);

@@ -1,5 +1,6 @@
 /* /v1/schedules/{id}/measurements */
 #include "http/handlers.h"
+#include "machine.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -21,10 +22,7 @@ void post_measurement(request *r)
 {
     json_t *json = NULL, *record = NULL;
     remat_error error;
-    remat_measurement_record m = {.created = 0};
-    uv_timeval64_t now;
-    uv_gettimeofday(&now);
-    m.created = now.tv_sec * 1000 + now.tv_usec / 1000;
+    remat_measurement_record m = {.created = machine_clock()};
     remat_status status = parse_content(r, &json, &error);
     if (!status)
         status = remat_measurement_decode(json, &record, &error);

@@ -1,5 +1,7 @@
 #include "jobs/job.h"
 
+#include "machine.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,13 +19,6 @@ const char *job_schedule_id(const job *one)
 {
     bool schedule = one->question.kind == REMAT_ASK_SCHEDULE;
     return schedule && one->state == DONE ? one->question.id : NULL;
-}
-
-int64_t job_clock(void)
-{
-    uv_timeval64_t now;
-    uv_gettimeofday(&now);
-    return now.tv_sec * 1000 + now.tv_usec / 1000;
 }
 
 void job_refresh_state(job *one)
@@ -49,7 +44,7 @@ job *job_new(jobs *j, const char *id, const char *key, double cost)
         return NULL;
     one->jobs = j;
     one->begun = uv_hrtime();
-    one->created = job_clock();
+    one->created = machine_clock();
     one->saved_state = -1;
     one->task = (task){.work = job_run, .done = job_run_done, .lane = LANE_HEAVY, .cost = cost};
     if (id)

@@ -65,8 +65,6 @@ const char *job_state_name(job_state state);
 /* Of a schedule that is done, else NULL: an answer to a trade-off is found by its question. */
 const char *job_schedule_id(const job *one);
 
-int64_t job_clock(void); /* milliseconds since 1970 */
-
 /* A job to be filled in and started; NULL: out of memory. id NULL: a new one. */
 job *job_new(jobs *j, const char *id, const char *key, double cost);
 void job_free(job *one);

@@ -1,6 +1,7 @@
 #include "jobs/job.h"
 
 #include "fleet/fleet.h"
+#include "machine.h"
 
 #include <string.h>
 #include <utlist.h>
@@ -63,7 +64,7 @@ void job_end(job *one, job_state state)
     jobs *j = one->jobs;
     metrics *counters = &j->service->metrics;
     one->state = state;
-    one->ended = job_clock();
+    one->ended = machine_clock();
     one->seconds = (double)(uv_hrtime() - one->begun) / 1e9;
     HASH_DELETE(by_key, j->by_key, one);
     j->n_unfinished--;

@@ -183,7 +183,7 @@ static remat_status emit_schedule(const chain_costs *chain, const void *context,
 
 /* ---- the solvers ---- */
 
-static remat_status check(const remat_problem *problem, remat_error *error)
+static remat_status bptt_check(const remat_problem *problem, remat_error *error)
 {
     if (problem->profile->n_nodes <= MAX_STAGES)
         return REMAT_OK;
@@ -192,8 +192,8 @@ static remat_status check(const remat_problem *problem, remat_error *error)
                       problem->profile->n_nodes);
 }
 
-static remat_status estimate(bptt_policy policy, const remat_problem *problem,
-                             remat_estimate *ret_estimate)
+static remat_status bptt_estimate(bptt_policy policy, const remat_problem *problem,
+                                  remat_estimate *ret_estimate)
 {
     double n = problem->profile->n_nodes;
     uint32_t ratio = ratio_for(policy, problem->profile);
@@ -225,8 +225,8 @@ static size_t choose_slots(const program *dp, uint64_t *slots)
     return count;
 }
 
-static remat_status solve(bptt_policy policy, const remat_problem *problem, const remat_host *host,
-                          const remat_sink *sink, remat_error *error)
+static remat_status bptt_solve(bptt_policy policy, const remat_problem *problem,
+                               const remat_host *host, const remat_sink *sink, remat_error *error)
 {
     uint64_t slots[MAX_STEPS + 1];
     chain_costs *chain = NULL;
@@ -255,12 +255,12 @@ static remat_status solve(bptt_policy policy, const remat_problem *problem, cons
                                       remat_error *error)                                          \
     {                                                                                              \
         (void)error;                                                                               \
-        return estimate(which, problem, ret_estimate);                                             \
+        return bptt_estimate(which, problem, ret_estimate);                                        \
     }                                                                                              \
     static remat_status id##_solve(const remat_problem *problem, const remat_host *host,           \
                                    const remat_sink *sink, remat_error *error)                     \
     {                                                                                              \
-        return solve(which, problem, host, sink, error);                                           \
+        return bptt_solve(which, problem, host, sink, error);                                      \
     }                                                                                              \
     const remat_solver remat_solver_##id = {                                                       \
         .name = label,                                                                             \
@@ -268,7 +268,7 @@ static remat_status solve(bptt_policy policy, const remat_problem *problem, cons
         .source = SOURCE,                                                                          \
         .optimal_for = best,                                                                       \
         .accepts = REMAT_ACCEPTS_CHAIN | REMAT_BASELINE,                                           \
-        .check = check,                                                                            \
+        .check = bptt_check,                                                                       \
         .estimate = id##_estimate,                                                                 \
         .solve = id##_solve,                                                                       \
     }

@@ -14,8 +14,8 @@
  * superfluous, the others as wrong. */
 #include "chain/persistent.h"
 
-static remat_status solve(const remat_problem *problem, const remat_host *host,
-                          const remat_sink *sink, remat_error *error)
+static remat_status butt_solve(const remat_problem *problem, const remat_host *host,
+                               const remat_sink *sink, remat_error *error)
 {
     return chain_persistent_solve(problem, true, host, sink, error);
 }
@@ -31,5 +31,5 @@ const remat_solver remat_solver_butt = {
     .class_name = "persistent schedules that keep inputs only",
     .chooses = chain_persistent_chooses,
     .estimate = chain_persistent_estimate,
-    .solve = solve,
+    .solve = butt_solve,
 };

@@ -49,8 +49,8 @@ static void choose_thresholds(const chain_costs *chain, uint64_t *thresholds)
     thresholds[THRESHOLDS - 1] = total;
 }
 
-static remat_status estimate(const remat_problem *problem, remat_estimate *ret_estimate,
-                             remat_error *error)
+static remat_status chen_greedy_estimate(const remat_problem *problem, remat_estimate *ret_estimate,
+                                         remat_error *error)
 {
     (void)error;
     uint32_t n = problem->profile->n_nodes;
@@ -58,8 +58,8 @@ static remat_status estimate(const remat_problem *problem, remat_estimate *ret_e
     return REMAT_OK;
 }
 
-static remat_status solve(const remat_problem *problem, const remat_host *host,
-                          const remat_sink *sink, remat_error *error)
+static remat_status chen_greedy_solve(const remat_problem *problem, const remat_host *host,
+                                      const remat_sink *sink, remat_error *error)
 {
     chain_costs *chain = NULL;
     uint64_t thresholds[THRESHOLDS];
@@ -80,6 +80,6 @@ const remat_solver remat_solver_chen_greedy = {
     .optimal_for = "",
     /* Quick, and after liveness now and then the least peak of all: auto asks it. */
     .accepts = REMAT_ACCEPTS_CHAIN,
-    .estimate = estimate,
-    .solve = solve,
+    .estimate = chen_greedy_estimate,
+    .solve = chen_greedy_solve,
 };

@@ -40,8 +40,8 @@ static remat_status emit(const chain_costs *chain, remat_operations *operations)
     return status;
 }
 
-static remat_status solve(const remat_problem *problem, const remat_host *host,
-                          const remat_sink *sink, remat_error *error)
+static remat_status chen_sqrt_solve(const remat_problem *problem, const remat_host *host,
+                                    const remat_sink *sink, remat_error *error)
 {
     (void)host;
     chain_costs *chain = NULL;
@@ -68,5 +68,5 @@ const remat_solver remat_solver_chen_sqrt = {
     .source = "Chen, Xu, Zhang, Guestrin: Training deep nets with sublinear memory cost, 2016",
     .optimal_for = "",
     .accepts = REMAT_ACCEPTS_CHAIN | REMAT_BASELINE,
-    .solve = solve,
+    .solve = chen_sqrt_solve,
 };

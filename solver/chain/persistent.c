@@ -407,8 +407,8 @@ remat_status chain_persistent_estimate(const remat_problem *problem, remat_estim
     return REMAT_OK;
 }
 
-static remat_status solve(persistent *t, const remat_problem *problem, bool inputs_only,
-                          const remat_host *host, remat_error *error)
+static remat_status persistent_solve(persistent *t, const remat_problem *problem, bool inputs_only,
+                                     const remat_host *host, remat_error *error)
 {
     if (problem->options.values[0] > 0)
         return solve_to_gap(t, problem, inputs_only, host, error);
@@ -438,7 +438,7 @@ remat_status chain_persistent_new(const remat_problem *problem, bool inputs_only
         return remat_fail_memory(error);
     remat_status status = chain_new(problem->profile, &t->chain, error);
     if (!status)
-        status = solve(t, problem, inputs_only, host, error);
+        status = persistent_solve(t, problem, inputs_only, host, error);
     if (!status)
         status = remat_sink_hold(sink, chain_persistent_bytes(t), error);
     if (status) {

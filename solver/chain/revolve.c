@@ -5,7 +5,7 @@
  *     t(1,c) = 0,   t(l,c) = min over 0 < k < l of k + t(l-k, c-1) + t(k, c)              (their
  * (6)) which is r l - binom(c+r, r-1) with r least such that binom(c+r, c) >= l. The position k
  * follows in closed form from five binomials, as in their routine; the dynamic program gives the
- * same cost and is kept as the option "method" and as the judge in the tests.
+ * same cost and is the option "method".
  *
  * Corrected for bytes: their model ignores that the input and output of a step coexist and counts
  * no gradients; the bytes of each schedule are measured on the list itself. */
@@ -20,19 +20,20 @@ static const double max_operations = 16777216; /* longer lists are left out of t
 
 /* ---- closed form ---- */
 
-uint64_t chain_revolve_repetitions(uint64_t l, uint64_t c)
+uint64_t chain_revolve_repetitions(uint64_t l, uint64_t c, uint64_t *ret_range)
 {
     uint64_t r = 0, range = 1;
     while (range < l) {
         r++;
         range = range * (r + c) / r;
     }
+    *ret_range = range;
     return r;
 }
 
 double chain_revolve_forwards(uint64_t l, uint64_t c)
 {
-    uint64_t r = chain_revolve_repetitions(l, c);
+    uint64_t range, r = chain_revolve_repetitions(l, c, &range);
     if (r == 0)
         return 0;
     double binomial = 1; /* binom(c+r, r-1) */
@@ -44,11 +45,7 @@ double chain_revolve_forwards(uint64_t l, uint64_t c)
 /* Their routine's choice of the next snapshot: capo + k, with fine - capo = l and ds = c. */
 uint64_t chain_revolve_position(uint64_t l, uint64_t c)
 {
-    uint64_t r = 0, range = 1;
-    while (range < l) {
-        r++;
-        range = range * (r + c) / r;
-    }
+    uint64_t range, r = chain_revolve_repetitions(l, c, &range);
     uint64_t b1 = range * r / (c + r);
     uint64_t b2 = c > 1 ? b1 * c / (c + r - 1) : 1;
     uint64_t b3 = c == 1 ? 0 : c > 2 ? b2 * (c - 1) / (c + r - 2) : 1;
@@ -106,17 +103,6 @@ static bool program_init(program *dp, uint32_t n)
             *entry(dp, l, c) = (uint32_t)k + right + *entry(dp, k, c);
         }
     return true;
-}
-
-double chain_revolve_forwards_by_program(uint32_t l, uint32_t c)
-{
-    program dp;
-    uint32_t n = l > c ? l : c;
-    if (!program_init(&dp, n))
-        return NAN;
-    double forwards = *entry(&dp, l, c);
-    free(dp.forwards);
-    return forwards;
 }
 
 /* ---- the schedule ---- */
@@ -190,7 +176,7 @@ static bool by_program(const remat_problem *problem)
     return problem->options.values[0] != 0;
 }
 
-static remat_status check(const remat_problem *problem, remat_error *error)
+static remat_status revolve_check(const remat_problem *problem, remat_error *error)
 {
     if (by_program(problem) && problem->profile->n_nodes > MAX_PROGRAM_STAGES)
         return remat_fail(error, REMAT_NOT_ACCEPTED, "options.method",
@@ -200,8 +186,8 @@ static remat_status check(const remat_problem *problem, remat_error *error)
     return REMAT_OK;
 }
 
-static remat_status estimate(const remat_problem *problem, remat_estimate *ret_estimate,
-                             remat_error *error)
+static remat_status revolve_estimate(const remat_problem *problem, remat_estimate *ret_estimate,
+                                     remat_error *error)
 {
     (void)error;
     uint64_t snapshots[MAX_STEPS];
@@ -216,8 +202,8 @@ static remat_status estimate(const remat_problem *problem, remat_estimate *ret_e
     return REMAT_OK;
 }
 
-static remat_status solve(const remat_problem *problem, const remat_host *host,
-                          const remat_sink *sink, remat_error *error)
+static remat_status revolve_solve(const remat_problem *problem, const remat_host *host,
+                                  const remat_sink *sink, remat_error *error)
 {
     uint64_t snapshots[MAX_STEPS];
     size_t count = choose_snapshots(problem->profile->n_nodes, snapshots);
@@ -252,7 +238,7 @@ const remat_solver remat_solver_revolve = {
     .accepts = REMAT_ACCEPTS_CHAIN | REMAT_BASELINE | REMAT_HOMOGENEOUS_ONLY,
     .options = options,
     .n_options = 1,
-    .check = check,
-    .estimate = estimate,
-    .solve = solve,
+    .check = revolve_check,
+    .estimate = revolve_estimate,
+    .solve = revolve_solve,
 };

@@ -5,9 +5,9 @@
 
 #include <stdint.h>
 
-uint64_t chain_revolve_repetitions(uint64_t l, uint64_t c); /* r: least with binom(c+r, c) >= l */
-double chain_revolve_forwards(uint64_t l, uint64_t c);      /* forward steps, in closed form */
-uint64_t chain_revolve_position(uint64_t l, uint64_t c);    /* l >= 2: steps to the next snapshot */
-double chain_revolve_forwards_by_program(uint32_t l, uint32_t c); /* NaN without memory */
+/* r: least with binom(c+r, c) >= l, which *ret_range is. */
+uint64_t chain_revolve_repetitions(uint64_t l, uint64_t c, uint64_t *ret_range);
+double chain_revolve_forwards(uint64_t l, uint64_t c);   /* forward steps, in closed form */
+uint64_t chain_revolve_position(uint64_t l, uint64_t c); /* l >= 2: steps to the next snapshot */
 
 #endif

@@ -4,8 +4,8 @@
  * before it (chain.h). */
 #include "chain/persistent.h"
 
-static remat_status solve(const remat_problem *problem, const remat_host *host,
-                          const remat_sink *sink, remat_error *error)
+static remat_status rotor_solve(const remat_problem *problem, const remat_host *host,
+                                const remat_sink *sink, remat_error *error)
 {
     return chain_persistent_solve(problem, false, host, sink, error);
 }
@@ -23,5 +23,5 @@ const remat_solver remat_solver_rotor = {
     .class_name = "persistent schedules of whole stages",
     .chooses = chain_persistent_chooses,
     .estimate = chain_persistent_estimate,
-    .solve = solve,
+    .solve = rotor_solve,
 };

@@ -402,6 +402,22 @@ static remat_status improve(const remat_portfolio *p, const wish *w, remat_sched
     return status;
 }
 
+/* The least peak of a list that takes no more time than storing everything. */
+static uint64_t least_peak_of_order(const remat_portfolio *p, const remat_problem *problem,
+                                    const remat_schedule *best)
+{
+    double enough = remat_store_all_makespan(problem->profile) * (1 + 1e-9);
+    uint64_t least = best->simulation.makespan <= enough ? best->simulation.peak : UINT64_MAX;
+    for (size_t i = 0; i < p->n; i++) {
+        size_t n;
+        const remat_point *points = remat_table_frontier(p->tables[i], &n);
+        for (size_t k = 0; k < n; k++)
+            if (points[k].makespan <= enough && points[k].peak < least)
+                least = points[k].peak;
+    }
+    return least < UINT64_MAX ? least : 0;
+}
+
 remat_status remat_portfolio_schedule(const remat_portfolio *portfolio,
                                       const remat_problem *problem, uint64_t budget,
                                       uint32_t alignment, remat_effort effort,
@@ -429,6 +445,8 @@ remat_status remat_portfolio_schedule(const remat_portfolio *portfolio,
     }
     if (!problem->link || (portfolio->improved && best.solver->improved))
         claim(problem, w.bound, &best);
+    if (problem->profile->joint)
+        best.reordered_peak = least_peak_of_order(portfolio, problem, &best);
     *ret_schedule = best;
     return REMAT_OK;
 }

@@ -4,16 +4,16 @@
 
 static const graph_search search = {.candidates = GRAPH_SEARCH_CHEN};
 
-static remat_status estimate(const remat_problem *problem, remat_estimate *ret_estimate,
-                             remat_error *error)
+static remat_status chen_graph_estimate(const remat_problem *problem, remat_estimate *ret_estimate,
+                                        remat_error *error)
 {
     (void)error;
     *ret_estimate = graph_search_estimate(&search, problem->profile);
     return REMAT_OK;
 }
 
-static remat_status solve(const remat_problem *problem, const remat_host *host,
-                          const remat_sink *sink, remat_error *error)
+static remat_status chen_graph_solve(const remat_problem *problem, const remat_host *host,
+                                     const remat_sink *sink, remat_error *error)
 {
     return graph_search_solve(&search, problem, host, sink, error);
 }
@@ -25,8 +25,8 @@ const remat_solver remat_solver_chen_graph = {
               "Algorithm 3; on graphs as Kusumoto et al., 2019, Appendix B",
     .optimal_for = "",
     .accepts = REMAT_ACCEPTS_ANY_SHAPE | REMAT_BASELINE,
-    .estimate = estimate,
+    .estimate = chen_graph_estimate,
     .class_name = GRAPH_PLANS_CLASS,
     .bounds_all = true,
-    .solve = solve,
+    .solve = chen_graph_solve,
 };

@@ -30,8 +30,8 @@ static graph_search choose(const remat_problem *problem)
     return search;
 }
 
-static remat_status estimate(const remat_problem *problem, remat_estimate *ret_estimate,
-                             remat_error *error)
+static remat_status lowerset_estimate(const remat_problem *problem, remat_estimate *ret_estimate,
+                                      remat_error *error)
 {
     (void)error;
     graph_search search = choose(problem);
@@ -39,8 +39,8 @@ static remat_status estimate(const remat_problem *problem, remat_estimate *ret_e
     return REMAT_OK;
 }
 
-static remat_status solve(const remat_problem *problem, const remat_host *host,
-                          const remat_sink *sink, remat_error *error)
+static remat_status lowerset_solve(const remat_problem *problem, const remat_host *host,
+                                   const remat_sink *sink, remat_error *error)
 {
     graph_search search = choose(problem);
     return graph_search_solve(&search, problem, host, sink, error);
@@ -55,8 +55,8 @@ const remat_solver remat_solver_lowerset = {
               "recomputation algorithms for memory-efficient backpropagation, 2019",
     .optimal_for = "",
     .accepts = REMAT_ACCEPTS_ANY_SHAPE,
-    .estimate = estimate,
+    .estimate = lowerset_estimate,
     .class_name = GRAPH_PLANS_CLASS,
     .bounds_all = true,
-    .solve = solve,
+    .solve = lowerset_solve,
 };

@@ -52,8 +52,8 @@ static remat_status refuse(const remat_problem *problem, const graph_search *sea
         graph_sets_most(problem->profile, GRAPH_FAMILY_ENRICHED, 0));
 }
 
-static remat_status estimate(const remat_problem *problem, remat_estimate *ret_estimate,
-                             remat_error *error)
+static remat_status lowerset_exact_estimate(const remat_problem *problem,
+                                            remat_estimate *ret_estimate, remat_error *error)
 {
     graph_search search = choose(problem);
     remat_status status = refuse(problem, &search, error);
@@ -64,8 +64,8 @@ static remat_status estimate(const remat_problem *problem, remat_estimate *ret_e
     return REMAT_OK;
 }
 
-static remat_status solve(const remat_problem *problem, const remat_host *host,
-                          const remat_sink *sink, remat_error *error)
+static remat_status lowerset_exact_solve(const remat_problem *problem, const remat_host *host,
+                                         const remat_sink *sink, remat_error *error)
 {
     graph_search search = choose(problem);
     remat_status status = refuse(problem, &search, error);
@@ -82,8 +82,8 @@ const remat_solver remat_solver_lowerset_exact = {
     .accepts = REMAT_ACCEPTS_ANY_SHAPE | REMAT_BASELINE,
     .options = options,
     .n_options = sizeof options / sizeof *options,
-    .estimate = estimate,
+    .estimate = lowerset_exact_estimate,
     .class_name = GRAPH_PLANS_CLASS,
     .bounds_all = true,
-    .solve = solve,
+    .solve = lowerset_exact_solve,
 };

@@ -3,16 +3,16 @@
  * that results is solved as a join of one branch (tables.c). */
 #include "join/solve.h"
 
-static remat_status estimate(const remat_problem *problem, remat_estimate *ret_estimate,
-                             remat_error *error)
+static remat_status equiv_chain_estimate(const remat_problem *problem, remat_estimate *ret_estimate,
+                                         remat_error *error)
 {
-    return join_estimate(problem, true, ret_estimate, error);
+    return join_estimate_tables(problem, true, ret_estimate, error);
 }
 
-static remat_status solve(const remat_problem *problem, const remat_host *host,
-                          const remat_sink *sink, remat_error *error)
+static remat_status equiv_chain_solve(const remat_problem *problem, const remat_host *host,
+                                      const remat_sink *sink, remat_error *error)
 {
-    return join_solve(problem, true, host, sink, error);
+    return join_solve_tables(problem, true, host, sink, error);
 }
 
 const remat_solver remat_solver_equiv_chain = {
@@ -26,6 +26,6 @@ const remat_solver remat_solver_equiv_chain = {
     .accepts = REMAT_ACCEPTS_CHAIN | REMAT_ACCEPTS_JOIN | REMAT_BASELINE,
     .options = join_options,
     .n_options = 1,
-    .estimate = estimate,
-    .solve = solve,
+    .estimate = equiv_chain_estimate,
+    .solve = equiv_chain_solve,
 };

@@ -4,7 +4,7 @@
 #include "join/solve.h"
 #include "remat/pebble.h"
 
-static remat_status check(const remat_problem *problem, remat_error *error)
+static remat_status join_check(const remat_problem *problem, remat_error *error)
 {
     if (remat_pebbles_asked(&remat_solver_join, &problem->options))
         return remat_fail(error, REMAT_NOT_ACCEPTED, "options.model",
@@ -12,16 +12,16 @@ static remat_status check(const remat_problem *problem, remat_error *error)
     return REMAT_OK;
 }
 
-static remat_status estimate(const remat_problem *problem, remat_estimate *ret_estimate,
-                             remat_error *error)
+static remat_status join_estimate(const remat_problem *problem, remat_estimate *ret_estimate,
+                                  remat_error *error)
 {
-    return join_estimate(problem, false, ret_estimate, error);
+    return join_estimate_tables(problem, false, ret_estimate, error);
 }
 
-static remat_status solve(const remat_problem *problem, const remat_host *host,
-                          const remat_sink *sink, remat_error *error)
+static remat_status join_solve(const remat_problem *problem, const remat_host *host,
+                               const remat_sink *sink, remat_error *error)
 {
-    return join_solve(problem, false, host, sink, error);
+    return join_solve_tables(problem, false, host, sink, error);
 }
 
 const remat_solver remat_solver_join = {
@@ -36,9 +36,9 @@ const remat_solver remat_solver_join = {
     .accepts = REMAT_ACCEPTS_CHAIN | REMAT_ACCEPTS_JOIN | REMAT_BASELINE_ON_CHAINS,
     .options = join_options,
     .n_options = JOIN_OPTIONS,
-    .check = check,
-    .estimate = estimate,
+    .check = join_check,
+    .estimate = join_estimate,
     .class_name = "schedules without offloading",
     .bounds_all = true,
-    .solve = solve,
+    .solve = join_solve,
 };

@@ -424,8 +424,8 @@ static remat_status solve_within(const remat_problem *problem, bool merged, cons
 
 /* Where nothing fits the largest budget, twice as much is tried until something does: an answer
  * that refuses says what would do. What is too large then changes nothing. */
-remat_status join_solve(const remat_problem *problem, bool merged, const remat_host *host,
-                        const remat_sink *sink, remat_error *error)
+remat_status join_solve_tables(const remat_problem *problem, bool merged, const remat_host *host,
+                               const remat_sink *sink, remat_error *error)
 {
     remat_problem larger = *problem;
     const remat_host quiet = quiet_host(host);
@@ -444,8 +444,8 @@ remat_status join_solve(const remat_problem *problem, bool merged, const remat_h
     return status;
 }
 
-remat_status join_estimate(const remat_problem *problem, bool merged, remat_estimate *ret_estimate,
-                           remat_error *error)
+remat_status join_estimate_tables(const remat_problem *problem, bool merged,
+                                  remat_estimate *ret_estimate, remat_error *error)
 {
     plan p = {0};
     double cells = 0, updates = 0;

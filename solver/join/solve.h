@@ -16,10 +16,10 @@ extern const remat_option join_options[JOIN_OPTIONS];
 extern const remat_solver remat_solver_join;
 
 /* merged: all branches as one (equiv-chain), and no bound but store-all. */
-remat_status join_estimate(const remat_problem *problem, bool merged, remat_estimate *ret_estimate,
-                           remat_error *error);
+remat_status join_estimate_tables(const remat_problem *problem, bool merged,
+                                  remat_estimate *ret_estimate, remat_error *error);
 /* As remat_solver.solve. */
-remat_status join_solve(const remat_problem *problem, bool merged, const remat_host *host,
-                        const remat_sink *sink, remat_error *error);
+remat_status join_solve_tables(const remat_problem *problem, bool merged, const remat_host *host,
+                               const remat_sink *sink, remat_error *error);
 
 #endif

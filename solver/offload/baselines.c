@@ -247,8 +247,8 @@ remat_estimate offload_family_estimate(const remat_profile *profile)
                             .updates = budgets * (PREFIXES + 1) * updates_of_list(profile)};
 }
 
-static remat_status estimate(const remat_problem *problem, remat_estimate *ret_estimate,
-                             remat_error *error)
+static remat_status baselines_estimate(const remat_problem *problem, remat_estimate *ret_estimate,
+                                       remat_error *error)
 {
     (void)error;
     *ret_estimate = offload_family_estimate(problem->profile);
@@ -282,7 +282,7 @@ static remat_status solve_greedy(const remat_problem *problem, const remat_host 
 
 #define FAMILY_MEMBERS                                                                             \
     .optimal_for = "", .accepts = REMAT_ACCEPTS_ANY_SHAPE | REMAT_BASELINE | REMAT_NEEDS_LINK,     \
-    .estimate = estimate
+    .estimate = baselines_estimate
 
 const remat_solver remat_solver_offload_all = {
     .name = "offload-all",

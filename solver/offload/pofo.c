@@ -78,8 +78,8 @@ static remat_problem without_link(const remat_problem *problem)
     return own;
 }
 
-static remat_status estimate(const remat_problem *problem, remat_estimate *ret_estimate,
-                             remat_error *error)
+static remat_status pofo_estimate(const remat_problem *problem, remat_estimate *ret_estimate,
+                                  remat_error *error)
 {
     remat_problem plain = without_link(problem);
     remat_estimate sum, lists = offload_family_estimate(problem->profile);
@@ -219,8 +219,8 @@ static remat_status offload(const solving *s, remat_error *error)
     return status ? status : bound_from_below(s, error);
 }
 
-static remat_status solve(const remat_problem *problem, const remat_host *host,
-                          const remat_sink *sink, remat_error *error)
+static remat_status pofo_solve(const remat_problem *problem, const remat_host *host,
+                               const remat_sink *sink, remat_error *error)
 {
     remat_problem plain = without_link(problem);
     remat_host quiet = host ? *host : (remat_host){.workers = 1};
@@ -253,8 +253,8 @@ const remat_solver remat_solver_pofo = {
     .accepts = REMAT_ACCEPTS_CHAIN | REMAT_NEEDS_LINK,
     .options = options,
     .n_options = sizeof options / sizeof *options,
-    .estimate = estimate,
+    .estimate = pofo_estimate,
     .class_name =
         "persistent schedules of whole stages that offload before the loss and prefetch after it",
-    .solve = solve,
+    .solve = pofo_solve,
 };

@@ -278,6 +278,21 @@ static remat_status lock(sqlite_store *store, remat_error *error)
     return status;
 }
 
+/* The file beside the store holds some of the disk, which pruning needs where the disk is full: even a
+ * deletion is written to the log first. */
+#define ROOM (4 << 20)
+
+static void keep_room(const sqlite_store *store)
+{
+    (void)posix_fallocate(store->lock_file, 0,
+                          ROOM); /* where there is none to keep, none is kept */
+}
+
+static void make_room(remat_store *base)
+{
+    (void)ftruncate(((sqlite_store *)base)->lock_file, 0);
+}
+
 static bool has_log(const sqlite_store *store)
 {
     size_t size = strlen(store->base.name) + sizeof "-wal";
@@ -368,10 +383,14 @@ static remat_status open_store(sqlite_store *store, const char *path,
     if (store->base.options.read_only)
         return open_to_read(store, error);
     status = lock(store, error);
+    if (status == REMAT_OK && store->base.options.prunes)
+        make_room(&store->base);
     if (status == REMAT_OK)
         status = open_to_write(store, error);
     if (status == REMAT_OK)
         status = sqlite_writer_start(store, error);
+    if (status == REMAT_OK && !store->base.options.prunes)
+        keep_room(store);
     return status;
 }
 
@@ -388,8 +407,10 @@ static void close_store(remat_store *base)
     sqlite_connection_close(store->writer);
     if (store->own_lock >= 0)
         close(store->own_lock);
-    if (store->lock_file >= 0)
+    if (store->lock_file >= 0) {
+        keep_room(store);
         close(store->lock_file);
+    }
     pthread_cond_destroy(&store->pool_free);
     pthread_mutex_destroy(&store->pool_lock);
     free(store->base.name);
@@ -444,6 +465,7 @@ const storage_backend storage_sqlite = {
     .text = sqlite_text,
     .bytes = sqlite_bytes,
     .size = sqlite_size,
+    .make_room = make_room,
     .schema_version = schema_version,
     .check_begin = sqlite_check_begin,
     .check_end = sqlite_check_end,

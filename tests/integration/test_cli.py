@@ -416,7 +416,7 @@ def test_completion():
     assert subprocess.run(["bash", "-n", str(CLI / "remat.bash")], capture_output=True).stderr == b""
     assert set(complete("remat", "")) == {*COMMANDS, "help"}
     assert complete("remat", "sim") == ["simulate"]
-    assert complete("remat", "profile", "") == ["check", "push", "list", "show"]
+    assert complete("remat", "profile", "") == ["check", "push", "list", "show", "import"]
     assert complete("remat", "--server", "http://x", "jobs", "c") == ["cancel"]
     assert complete("remat", "solve", "--bu") == ["--budget"]
     assert {"auto", "rotor"} <= set(complete("remat", "solve", "--solver", ""))

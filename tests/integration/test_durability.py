@@ -187,6 +187,34 @@ def test_a_store_is_kept_below_its_size(make_service):
     assert service.command("check").returncode == 0
 
 
+def test_pruning_on_a_full_disk(make_service, tmp_path):
+    """Not one byte is free: what the store keeps for it is enough to delete, and is kept again."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=6400k", "tmpfs", disk], capture_output=True)
+    if made.returncode:
+        pytest.skip("no file system can be mounted here")
+    try:
+        service = make_service("--store", str(disk / "store.db"))
+        for i in range(30):
+            service.post("/v1/profiles", variant(i))
+        service.stop()
+        with open(disk / "fill", "wb", buffering=0) as fill, pytest.raises(OSError, match="No space"):
+            while True:
+                fill.write(bytes(1024))
+        prune = [BUILD / "server" / "rematd", "prune", "--keep-bytes", "2000", "--store", disk / "store.db"]
+        for _ in range(2):
+            done = subprocess.run(prune, capture_output=True, text=True, timeout=60 * SLOW)
+            assert done.returncode == 0, done.stderr
+        assert "dropped 0 tables, 0 schedules, 0 profiles" in done.stdout
+        (disk / "fill").unlink()
+        service.start()
+        assert 0 < len(service.get("/v1/profiles").json["profiles"]) < 30
+        service.stop()
+    finally:
+        subprocess.run(["umount", "-l", disk], check=True)
+
+
 def test_newer_store_is_refused(make_service):
     service = make_service()
     service.push("vgg19.chain")

@@ -210,26 +210,26 @@ static void compare(bool given, bool pins, unsigned n, uint64_t seed)
 static void equals_exhaustive_search(void **state)
 {
     (void)state;
-    compare(false, false, graphs(50), 77);
+    compare(false, false, graphs(24), 77);
 }
 
 static void equals_it_in_the_order_given(void **state)
 {
     (void)state;
-    compare(true, false, graphs(25), 78);
+    compare(true, false, graphs(12), 78);
 }
 
 static void equals_it_with_pins(void **state)
 {
     (void)state;
-    compare(false, true, graphs(25), 79);
+    compare(false, true, graphs(12), 79);
 }
 
 static void bound_holds(void **state)
 {
     (void)state;
     dice d = {.state = 4712};
-    unsigned proven = 0, n = graphs(200);
+    unsigned proven = 0, n = graphs(150);
     for (unsigned i = 0; i < n; i++) {
         remat_profile *profile = random_joint(&d, 7, chance(&d, 50));
         uint64_t budget = random_budget(&d, profile);

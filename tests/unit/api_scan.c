@@ -105,8 +105,8 @@ static void tree_is_foreseen(void **state)
         "[[]],",
         "{\"a\":{}},",
         "[1,2,3,4,5,6,7,8,9],",
-        "{\"id\":\"n1234\",\"inputs\":[\"n1233\"],\"forward_time\":1.5,\"backward_time\":2,"
-        "\"output_bytes\":4096,\"saved_bytes\":1},",
+        ("{\"id\":\"n1234\",\"inputs\":[\"n1233\"],\"forward_time\":1.5,\"backward_time\":2,"
+         "\"output_bytes\":4096,\"saved_bytes\":1},"),
         "{\"a\":1,\"b\":1,\"c\":1,\"d\":1,\"e\":1,\"f\":1,\"g\":1,\"h\":1,\"i\":1,\"j\":1},"};
     json_set_alloc_funcs(counting_malloc, counting_free);
     for (size_t i = 0; i < COUNT(units); i++) {

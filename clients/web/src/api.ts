@@ -1,6 +1,6 @@
 /** Calls to the service. A token, where one is needed, lives as long as the tab. */
 
-import type { Job, Point, ProblemBody, Schedule } from './types';
+import type { Job, JointNode, Node, Point, ProblemBody, Schedule, StoredProfile } from './types';
 
 const TOKEN = 'remat-token';
 
@@ -93,6 +93,32 @@ async function call<T>(method: string, path: string, ask: Ask): Promise<Answer<T
 
 export async function get<T>(path: string, signal?: AbortSignal): Promise<T> {
   return (await call<T>('GET', path, { signal })).data;
+}
+
+/** A node of a joint graph in the words of a forward one: no backward, all results as one output. */
+function forwardOf(node: JointNode, ids: Set<string>): Node {
+  const results = node.outputs?.map((result) => result.bytes) ?? [node.output_bytes ?? 0];
+  const source = (input: string): string => (ids.has(input) ? input : input.slice(0, input.lastIndexOf(':')));
+  return {
+    id: node.id,
+    op: node.op ?? '',
+    inputs: [...new Set(node.inputs?.map(source))],
+    forward_time: node.time,
+    backward_time: 0,
+    output_bytes: results.reduce((sum, bytes) => sum + bytes, 0),
+    gradient_bytes: 0,
+    forward_workspace_bytes: node.workspace_bytes ?? 0,
+  };
+}
+
+/** A profile as the views read it. */
+export async function getProfile(id: string, signal?: AbortSignal): Promise<StoredProfile> {
+  const stored = await get<StoredProfile>(`/v1/profiles/${id}`, signal);
+  const { profile } = stored;
+  if (profile.graph !== 'joint') return stored;
+  const nodes = profile.nodes as unknown as JointNode[];
+  const ids = new Set([...nodes, ...(profile.inputs ?? [])].map((one) => one.id));
+  return { ...stored, profile: { ...profile, nodes: nodes.map((node) => forwardOf(node, ids)) } };
 }
 
 export function post<T>(path: string, json: unknown, signal?: AbortSignal): Promise<Answer<T>> {

@@ -3,7 +3,7 @@
 import type { VNode } from 'preact';
 import { useMemo, useState } from 'preact/hooks';
 
-import { get } from './api';
+import { getProfile } from './api';
 import { Ask } from './ask';
 import { Curve } from './curve';
 import { bytes, count, time } from './format';
@@ -208,7 +208,7 @@ function Part({ part, profile, route }: { part: string; profile: StoredProfile; 
 export function ProfileView({ route }: ViewProps): VNode {
   const id = route.path[1] ?? '';
   const part = route.path[2] ?? 'graph';
-  const profile = useLoad((signal) => get<StoredProfile>(`/v1/profiles/${id}`, signal), [id]);
+  const profile = useLoad((signal) => getProfile(id, signal), [id]);
   return (
     <Show of={profile}>
       {(data) => (
@@ -221,7 +221,7 @@ export function ProfileView({ route }: ViewProps): VNode {
           </Title>
           <Facts
             list={[
-              ['kind', data.kind + (data.homogeneous ? ', homogeneous' : '')],
+              ['kind', (data.graph ? 'joint graph' : data.kind) + (data.homogeneous ? ', homogeneous' : '')],
               ['nodes', count(data.nodes)],
               ['edges', count(data.edges)],
               ['store-all makespan', time(data.store_all.makespan, data.time_unit)],

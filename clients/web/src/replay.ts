@@ -73,12 +73,13 @@ export interface Replay {
 /* ---- names ---- */
 
 function targetOf(profile: Profile, operation: Operation): string {
-  const [letter, second, third] = operation;
+  const [letter, second, third, result] = operation;
   if (letter === 'S' || letter === 'R') return `${profile.states?.[Number(second)]?.id ?? second}, version ${third}`;
   const node = typeof second === 'number' ? (profile.nodes[second]?.id ?? String(second)) : '';
   if (third === undefined) return node;
   if (node) return `${node} by ${third}`;
   if (second === 'input') return `input ${profile.inputs?.[Number(third)]?.id ?? third}`;
+  if (second === 'output') return `result ${result} of ${profile.nodes[Number(third)]?.id ?? third}`;
   return `${second} of ${profile.nodes[Number(third)]?.id ?? third}`;
 }
 

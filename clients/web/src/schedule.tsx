@@ -3,7 +3,7 @@
 import type { VNode } from 'preact';
 import { useMemo, useState } from 'preact/hooks';
 
-import { get } from './api';
+import { get, getProfile } from './api';
 import { Charts } from './charts';
 import { downloadCsv, downloadJson, downloadSvg } from './export';
 import { amount, count, percent, seconds, time, when } from './format';
@@ -30,7 +30,7 @@ export async function openSchedule(id: string, signal: AbortSignal): Promise<Ope
     get<Schedule>(`/v1/schedules/${id}`, signal),
     get<Timeline>(`/v1/schedules/${id}/timeline`, signal),
   ]);
-  const profile = await get<StoredProfile>(`/v1/profiles/${schedule.profile_id}`, signal);
+  const profile = await getProfile(schedule.profile_id, signal);
   return { schedule, profile, replay: makeReplay(schedule, timeline, profile.profile) };
 }
 

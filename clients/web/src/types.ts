@@ -26,8 +26,20 @@ export interface Node {
   backward_workspace_bytes?: number;
 }
 
+/** A node of a joint graph, as it comes. */
+export interface JointNode {
+  id: string;
+  op?: string;
+  inputs?: string[];
+  time: number;
+  output_bytes?: number;
+  outputs?: { bytes: number }[];
+  workspace_bytes?: number;
+}
+
 export interface Profile {
   name: string;
+  graph?: 'forward' | 'joint';
   source?: Record<string, unknown>;
   time_unit?: string;
   inputs?: { id: string; bytes: number }[];
@@ -38,6 +50,7 @@ export interface Profile {
 export interface StoredProfile {
   profile_id: string;
   name: string;
+  graph?: 'joint';
   kind: Kind;
   nodes: number;
   edges: number;
@@ -136,7 +149,7 @@ export interface Solver {
   summary: string;
   source: string;
   optimal_for: string;
-  accepts: Kind[];
+  accepts: (Kind | 'joint')[];
   homogeneous_only: boolean;
   needs_link: boolean;
   options: SolverOption[];

@@ -19,7 +19,8 @@
 #include "remat/solver.h"
 
 typedef enum remat_effort {
-    REMAT_QUICK,   /* auto, which improves twice: about a second for 250 nodes on two cores */
+    REMAT_QUICK,   /* auto, which improves twice: about a second for 250 nodes on two cores; of joint
+                      graphs some seconds */
     REMAT_THOROUGH /* some seconds to a minute */
 } remat_effort;
 

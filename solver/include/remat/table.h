@@ -46,6 +46,8 @@ typedef struct remat_schedule {
     double lower_bound;      /* on the makespan at the budget asked for; at most the makespan */
     const char *bound_class; /* of whom; static */
     remat_layout layout;     /* empty where none was asked for */
+    uint64_t reordered_peak; /* of a joint graph: the least peak known of a list that runs nothing
+                                twice; 0: not looked for */
 } remat_schedule;
 
 /* Checks that the solver accepts the problem, refuses by the estimate (REMAT_TOO_LARGE names both

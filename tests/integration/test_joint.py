@@ -1,0 +1,161 @@
+"""Joint graphs from end to end: asked of a real rematd and of remat, expanded from forward profiles, imported."""
+
+import json
+import subprocess
+
+import pytest
+from conftest import BUILD, PROFILES, SLOW
+
+CLI = BUILD / "clients" / "cli" / "remat"
+EXPAND = PROFILES / "expand"
+
+
+def remat(*arguments, code=0, stdin=""):
+    done = subprocess.run([CLI, *map(str, arguments)], input=stdin, capture_output=True, text=True, timeout=120 * SLOW)
+    assert done.returncode == code, (arguments, done.returncode, done.stdout[-2000:], done.stderr[-2000:])
+    return done
+
+
+def solve(path, budget, *options):
+    return json.loads(remat("solve", "--local", "--json", "--no-layout", "-b", budget, *options, path).stdout)
+
+
+def node(name, *inputs, time=1, size=1, **more):
+    size = {} if "outputs" in more else {"output_bytes": size}
+    return {"id": name, "inputs": list(inputs), "time": time, **size, **more}
+
+
+def joint(*nodes, outputs):
+    return {"format": "remat-profile/1", "graph": "joint", "name": "by hand", "time_unit": "units", "nodes": list(nodes),
+            "outputs": list(outputs)}
+
+
+# A layer norm keeps two statistics for its backward; its value is dear to keep and cheap to make again.
+NORM = joint(node("norm", time=1, outputs=[{"bytes": 64}, {"bytes": 2}, {"bytes": 2}]), node("mm", "norm", time=9, size=32),
+             node("gelu", "mm", size=64), node("g", "gelu", time=9, size=64), node("dgelu", "g", "mm", size=32),
+             node("dw", "dgelu", "norm", time=9, size=0), node("dx", "dgelu", "norm:1", "norm:2", time=2, size=8),
+             outputs=["dx", "dw"])
+
+
+def test_results_over_http(rematd):
+    answer = rematd.post("/v1/schedules", {"profile": NORM, "budget": 170, "wait": 30}).json
+    assert answer["verified"] and answer["makespan"] > answer["store_all_makespan"] and answer["peak"] <= 170
+    assert answer["store_all_peak"] >= answer["reordered_peak"]
+    drops = [operation for operation in answer["operations"] if operation[0] == "D"]
+    assert any(operation[1] == "output" and operation[2] == 0 and operation[3] in (1, 2) for operation in drops), drops
+    values = {(kind, index, *more) for _, kind, index, _, *more in answer["allocations"]}
+    assert {("out", 0), ("out", 0, 1), ("out", 0, 2)} <= values
+    replay = rematd.post("/v1/simulations", {"profile": NORM, "operations": answer["operations"]}).json
+    assert replay["valid"] and replay["peak"] == answer["peak"]
+    timeline = rematd.get(f"/v1/schedules/{answer['schedule_id']}/timeline").json
+    assert timeline["operations"] == answer["operations"]
+    assert rematd.get(f"/v1/profiles/{answer['profile_id']}").json["graph"] == "joint"
+    refused = rematd.post("/v1/schedules", {"profile": NORM, "budget": 170, "wait": 30, "solver": "rotor"})
+    assert refused.status == 422 and "joint" in refused.json["detail"]
+
+
+def test_the_order_given(tmp_path):
+    path = tmp_path / "two.json"
+    path.write_text(json.dumps(joint(node("a", size=8), node("b", size=8), node("c", "a"), node("d", "b", "c"), outputs="d")))
+    free = solve(path, 10, "--solver", "interval")
+    assert free["overhead"] == 0 and free["reordered_peak"] <= 10 and free["store_all_peak"] == 17
+    given = solve(path, 17, "--solver", "interval", "--option", "order=given")
+    assert [index for letter, index in given["operations"] if letter == "F"] == [0, 1, 2, 3]
+    assert solve(path, 17, "--solver", "interval", "--option", "order=free")["schedule_id"] == \
+        solve(path, 17, "--solver", "interval")["schedule_id"] != given["schedule_id"]
+    refused = remat("solve", "--local", "--json", "-b", "90%", "--solver", "interval", "--option", "order=given",
+                    PROFILES / "vgg19.flops.json", code=3)
+    assert "order is of joint graphs" in refused.stderr
+
+
+@pytest.mark.parametrize("name", ["gpt", "resnet50"])
+def test_our_profiles_are_what_expanding_gives(name):
+    made = subprocess.run([EXPAND, PROFILES / f"{name}.flops.json"], capture_output=True, text=True, check=True)
+    path = PROFILES / f"{name}.joint.json"
+    assert made.stdout == path.read_text() and len(made.stdout) < 300_000
+    forward, expanded = (json.loads(remat("profile", "check", "--json", PROFILES / f"{name}.{kind}.json").stdout)
+                         for kind in ("flops", "joint"))
+    assert expanded["store_all"]["peak"] == forward["store_all"]["peak"]
+    assert abs(expanded["store_all"]["makespan"] / forward["store_all"]["makespan"] - 1) < 1e-9
+
+
+def test_expanded_is_no_worse(tmp_path):
+    """A function of the questions alone, so the same on every machine."""
+    source, path = PROFILES / "vgg19.flops.json", tmp_path / "vgg19.joint.json"
+    path.write_text(subprocess.run([EXPAND, source], capture_output=True, text=True, check=True).stdout)
+    for percent in range(50, 100, 5):  # ten budgets
+        forward = solve(source, f"{percent}%")
+        expanded = solve(path, forward["budget"])
+        assert expanded["makespan"] <= forward["makespan"] * (1 + 1e-9), percent
+
+
+NODE_LINK = {"directed": True, "multigraph": False, "graph": {"name": "little", "order": [0, 2, 1, 3]},
+             "nodes": [{"cost_cpu": 2, "cost_ram": 5, "name": "in", "id": 0}, {"cost_cpu": 3, "cost_ram": 7, "id": 1},
+                       {"cost_cpu": 4, "cost_ram": 1.5, "id": 2}, {"cost_cpu": 1, "cost_ram": 9, "id": 3}],
+             "links": [{"source": 0, "target": 1}, {"source": 0, "target": 2}, {"source": 1, "target": 3},
+                       {"source": 2, "target": 3}]}
+LAYERED = {"graph": {}, "nodes": [{"out_cost": 2, "duration": 5, "id": 0}, {"out_cost": 3, "duration": 7, "id": 1}],
+           "links": [{"0": 0, "1": 1}]}
+PARTITIONING = {"maxFPGAs": 2, "nodes": [{"id": 7, "cpuLatency": 30.5, "fpgaLatency": 1.5, "size": 11.2},
+                                         {"id": 3, "cpuLatency": 3, "fpgaLatency": 2, "size": 4}],
+                "edges": [{"sourceId": 7, "destId": 3, "cost": 0.1, "size": 100.5}]}
+PIPEDREAM = """node1 -- Input0 -- forward_compute_time=0.000, backward_compute_time=0.000, activation_size=12.0, parameter_size=0.000
+node2 -- Conv2d(3, 64) -- forward_compute_time=1.500, backward_compute_time=3.000, activation_size=[10.0; 20.0], parameter_size=4.000
+\tnode1 -- node2
+"""
+DOT = """digraph "g" { rankdir=LR; node [shape=box]; /* made by hand */
+  c [time=1 bytes=1]; a [time=3, bytes=4, label="matmul a"]; "b b" [time="2.5" bytes=8 workspace=3];
+  a -> "b b" -> c; a -> c [weight=2]; // done
+}"""
+
+
+def imported(tmp_path, text, *options, code=0):
+    path = tmp_path / "graph.txt"
+    path.write_text(text if isinstance(text, str) else json.dumps(text))
+    done = remat("profile", "import", *options, path, code=code)
+    return json.loads(done.stdout) if code == 0 else done.stderr
+
+
+def test_import_node_link(tmp_path):
+    profile = imported(tmp_path, NODE_LINK)
+    assert profile["name"] == "little" and profile["graph"] == "joint" and profile["outputs"] == ["3"]
+    assert [one["id"] for one in profile["nodes"]] == ["0", "2", "1", "3"]  # the order it was measured in
+    assert [one["output_bytes"] for one in profile["nodes"]] == [5, 2, 7, 0]  # whole; a sink's go with its run
+    assert profile["nodes"][3]["workspace_bytes"] == 9 and profile["nodes"][1]["time"] == 4
+    layered = imported(tmp_path, LAYERED, "--name", "mine")
+    assert layered["name"] == "mine" and layered["nodes"][1]["inputs"] == ["0"] and layered["nodes"][0]["time"] == 5
+
+
+def test_import_partitioning(tmp_path):
+    first, second = imported(tmp_path, PARTITIONING)["nodes"]
+    assert first == {"id": "7", "inputs": [], "time": 1.5, "output_bytes": 101} and second["inputs"] == ["7"]
+
+
+def test_import_pipedream(tmp_path):
+    profile = imported(tmp_path, PIPEDREAM)
+    assert "graph" not in profile and profile["time_unit"] == "ms"
+    assert profile["nodes"][1] == {"id": "node2", "inputs": ["node1"], "op": "Conv2d(3, 64)", "forward_time": 1.5,
+                                   "backward_time": 3.0, "output_bytes": 30}
+
+
+def test_import_dot(tmp_path):
+    profile = imported(tmp_path, DOT)
+    assert [(one["id"], one["inputs"]) for one in profile["nodes"]] == [("a", []), ("b b", ["a"]), ("c", ["b b", "a"])]
+    assert profile["nodes"][1]["workspace_bytes"] == 3 and profile["nodes"][0]["op"] == "matmul a"
+
+
+@pytest.mark.parametrize("text, part", [
+    ("digraph { a [time=1 bytes=2]; b [time=1 bytes=1]; a -> b; b -> a }", "cycle"),
+    ("digraph { a [time=1] }", 'node "a" has no bytes'),
+    ("digraph { a [time=x bytes=-1] }", 'node "a" has no bytes'),
+    ("digraph {", "nodes is empty"),
+    ("hello", "no line of PipeDream's"),
+    ("", "nodes is empty"),
+    ({"nodes": 3}, "no nodes with links or edges"),
+    ({"nodes": [{"id": [1]}], "links": []}, "nodes[0] has no id"),
+    ({"nodes": [{"id": 0, "cost_cpu": 1, "cost_ram": 1}], "links": [{"source": 0, "target": 4}]}, "there is no node 4"),
+    ({"nodes": [{"id": 0, "cost_cpu": 1}], "links": []}, "has no bytes"),
+    ('{"nodes": ', "line 1"),
+])
+def test_import_says_what_is_wrong(tmp_path, text, part):
+    assert part in imported(tmp_path, text, code=3)
