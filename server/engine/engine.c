@@ -458,6 +458,7 @@ static remat_status solve_bytes(engine *e, remat_schedule_answer *answer, known_
     answer->store_all_peak = known->store_all_peak;
     answer->candidates = q->solver ? NULL : p->tables;
     answer->n_candidates = p->n;
+    lent.begin = lent.share = 0.5; /* after the tables */
     status = remat_portfolio_schedule(p, &problem, q->budget, q->alignment, q->effort, &host,
                                       ret_schedule, error);
     if (status == REMAT_CANCELLED && s->deadline && uv_hrtime() > s->deadline)

@@ -40,7 +40,8 @@ remat_status engine_gather(engine *e, const known_profile *known, const remat_qu
 typedef struct lent_host {
     const remat_host *caller;
     team *team;
-    uint64_t deadline; /* uv_hrtime; 0: none */
+    uint64_t deadline;   /* uv_hrtime; 0: none */
+    double begin, share; /* of the progress: where this part of the work begins, and its part */
 } lent_host;
 
 remat_host engine_lend_host(const engine *e, const solve *s, lent_host *room);

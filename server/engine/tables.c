@@ -131,9 +131,9 @@ static void lent_parallel_for(void *data, size_t count,
 
 static void lent_progress(void *data, double fraction)
 {
-    const remat_host *caller = ((lent_host *)data)->caller;
-    if (caller->progress)
-        caller->progress(caller->data, fraction);
+    const lent_host *lent = data;
+    if (lent->caller->progress)
+        lent->caller->progress(lent->caller->data, lent->begin + lent->share * fraction);
 }
 
 static bool lent_cancelled(void *data)
@@ -145,7 +145,7 @@ static bool lent_cancelled(void *data)
 
 remat_host engine_lend_host(const engine *e, const solve *s, lent_host *room)
 {
-    *room = (lent_host){.caller = &s->host, .team = e->team, .deadline = s->deadline};
+    *room = (lent_host){.caller = &s->host, .team = e->team, .deadline = s->deadline, .share = 1};
     return (remat_host){.data = room,
                         .parallel_for = lent_parallel_for,
                         .workers = team_workers(e->team),
@@ -253,6 +253,8 @@ remat_status engine_gather(engine *e, const known_profile *known, const remat_qu
 {
     lent_host lent;
     const remat_host host = engine_lend_host(e, s, &lent);
+    if (!q->solver || q->solver->improved)
+        lent.share = 0.5; /* what is made of the tables comes then */
     asking a = {.e = e, .known = known, .s = s, .host = &host};
     remat_table_source source = {.data = &a, .get = get_table, .release = release_held};
     const remat_problem problem = remat_question_problem(q, known->profile, known->store_all_peak);

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_POINTS = 4096, POINTS_OF_MOMENT = 16 };
+enum { MOST_POINTS = 4096, POINTS_OF_MOMENT = 8 };
 
 typedef struct point {
     double bytes, time; /* held, and run later */

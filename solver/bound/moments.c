@@ -460,8 +460,10 @@ double bound_moments_makespan(bound_moments *m, uint64_t budget, uint32_t most)
     bound_look_at(m, m->first, false, budget);
     double bound = best_price(m, &price);
     uint32_t step = most > 0 && all > most ? (all + most - 1) / most : 1;
-    for (uint32_t i = (all - 1) % step; i < all && bound < INFINITY; i += step) {
+    for (uint32_t i = 0; i < all && bound < INFINITY; i++) {
         candidate here = {.node = i / kinds, .forward = i % kinds};
+        if ((m->n - 1 - here.node) % step != 0)
+            continue;
         if (i == kinds * m->first)
             continue;
         bound_look_at(m, here.node, here.forward, budget);
@@ -485,7 +487,9 @@ double bound_moments_least_budget(bound_moments *m, uint32_t most)
     uint32_t kinds = m->profile->joint ? 1 : 2, all = kinds * m->n;
     uint32_t step = most > 0 && all > most ? (all + most - 1) / most : 1;
     double least = 0, time, held;
-    for (uint32_t i = (all - 1) % step; i < all; i += step) {
+    for (uint32_t i = 0; i < all; i++) {
+        if ((m->n - 1 - i / kinds) % step != 0)
+            continue;
         bound_look_at(m, i / kinds, i % kinds, 0);
         weigh(m, 1, false);
         least = fmax(least, cut(m, &time, &held) - m->capacity);

@@ -35,8 +35,8 @@ void bound_moments_free(bound_moments *moments); /* accepts NULL */
  * fits at all. Looks at no more than so many moments, the loss's and the most promising first, by
  * what each gives at one price. Deterministic. One thread at a time. */
 /* As many moments as are looked at for one answer, and for each budget of a curve. */
-#define REMAT_MANY_MOMENTS(n_nodes) (60000 / (n_nodes) + 8)
-#define REMAT_FEW_MOMENTS(n_nodes) (4000 / (n_nodes) + 4)
+#define REMAT_MANY_MOMENTS(n_nodes) (130000 / (n_nodes) + 16)
+#define REMAT_FEW_MOMENTS(n_nodes) (8000 / (n_nodes) + 8)
 
 double bound_moments_makespan(bound_moments *moments, uint64_t budget, uint32_t most);
 

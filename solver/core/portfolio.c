@@ -380,7 +380,7 @@ static remat_status improve_from(const wish *w, const remat_table *const *tables
     remat_operations_clear(&list);
     remat_schedule_clear(&start);
     remat_schedule_clear(&other);
-    return status == REMAT_INFEASIBLE ? REMAT_OK : status;
+    return status == REMAT_INFEASIBLE || status == REMAT_TOO_LARGE ? REMAT_OK : status;
 }
 
 /* From interval's own list first, as when it is named, so that auto is never slower than that; then

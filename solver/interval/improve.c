@@ -14,6 +14,7 @@
 
 enum {
     MOST_CHAINS = 8,
+    FEW_NODES = 24,
     MANY_NODES = 600,
     MANY_JOINT_NODES = 1000,
     TOO_MANY_NODES = 2400,
@@ -389,7 +390,8 @@ static remat_status share(improvement *m)
 
 static remat_status search(improvement *m)
 {
-    uint32_t epochs = m->effort->epochs, stale = 0;
+    uint32_t times = m->profile->n_nodes <= FEW_NODES ? 2 : 1; /* the work is small there */
+    uint32_t epochs = times * m->effort->epochs, stale = 0;
     uint32_t most = m->profile->joint ? epochs + 1 : 3 * epochs; /* where nothing fits */
     double fastest = INFINITY;
     for (uint32_t epoch = 0; epoch <= epochs || (epoch <= most && !best_chain(m)); epoch++) {
@@ -403,7 +405,7 @@ static remat_status search(improvement *m)
         const chain *best = best_chain(m);
         stale = best && best->fitting_time >= fastest ? stale + 1 : 0;
         fastest = best ? best->fitting_time : INFINITY;
-        if (best && (best->fitting_time <= m->enough || stale == m->effort->stale))
+        if (best && (best->fitting_time <= m->enough || stale == times * m->effort->stale))
             return REMAT_OK;
         remat_status status = epoch > 0 ? share(m) : REMAT_OK;
         if (status)

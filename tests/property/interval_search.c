@@ -360,7 +360,7 @@ static void claims_hold(void **state)
     dice d = {.state = 77};
     size_t n;
     const remat_solver *const *solvers = remat_solvers(&n);
-    for (unsigned i = 0; i < graphs(600); i++) {
+    for (unsigned i = 0; i < graphs(200); i++) {
         const shape s = {.most_nodes = 5, .chain = i % 2};
         remat_profile *profile = random_profile(&d, &s);
         uint64_t budget = random_budget(&d, profile);

@@ -240,6 +240,9 @@ def again(node: fx.Node) -> Optional[Tuple[Any, Tuple[Any, ...]]]:
     schema = getattr(node.target, "_schema", None)
     if node.op != "call_function" or schema is None or schema.name not in _NORMS or node.kwargs or node.args[5] is not True:
         return None
+    source, weight, _, mean = (n.meta["val"].dtype if n is not None else None for n in node.args[:4])
+    if mean not in (source, weight):  # whose type the statistics of the batch would then not have
+        return None
     return torch.ops.aten._native_batch_norm_legit.no_stats, (*node.args[:3], *node.args[5:])
 
 

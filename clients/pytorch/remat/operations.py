@@ -63,6 +63,9 @@ def _measure(nodes: Dict[str, fx.Node], module: fx.GraphModule, device: torch.de
     with Progress("measuring operations", len(nodes)) as progress, Recorder(device) as recorder:
         for key, node in nodes.items():
             progress.step()
+            if _is_opaque(node):
+                costs[key] = [_guess(node), 0]
+                continue
             run = _runner(node, module)
             try:
                 result = run()  # the first one's caches are not the operation's
@@ -83,6 +86,12 @@ def _measure(nodes: Dict[str, fx.Node], module: fx.GraphModule, device: torch.de
         segment = segments[2 * i]
         costs[key][1] = max(0, segment.peak - segment.start - own)
     return costs
+
+
+def _is_opaque(node: fx.Node) -> bool:
+    """Whether it takes the workspace of a library, which made-up numbers must not stand for: they crash it."""
+    values = [i.meta.get("val") for i in node.all_input_nodes if i.op == "call_function"]
+    return any(isinstance(v, torch.Tensor) and v.dtype == torch.uint8 for v in values)
 
 
 def _time(run: Callable[[], Any], device: torch.device, repeats: int) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import warnings
 from typing import Any, Dict, List, Optional
 
@@ -14,7 +15,7 @@ from .backend import Backend, version
 from .capture import bind
 from .captured import Blocks, arguments_of, as_module, device_of
 from .client import Budget
-from .errors import CaptureError, RematError
+from .errors import BudgetError, CaptureError, RematError
 from .planning import bytes_of
 from .states import Whole
 from .trace import named
@@ -128,18 +129,24 @@ def fit(model: Blocks, example_inputs: Any, budget: Budget, auto: Any, loss: Opt
             amount = bytes_of(budget, steps.peak(plain, example, loss, True, held=True))
     outside = steps.loss_bytes(example, loss)
     asked = amount if isinstance(amount, str) else amount - amount // SPARE
-    compiled = Compiled(example.model, {**options, "loss": outside}, asked)
-    example.model.forward = compiled  # before it compiles: Dynamo guards what modules have
-    try:
-        _first_step(compiled, example, loss)
-        if check:
-            steps.check(example, compiled, loss)
-            compiled.measured_peak = steps.peak(compiled, example, loss, gradients, held=True)
-            _look_at_peak(compiled, amount)
-    except BaseException:
-        del example.model.forward
-        raise
-    return example.model
+    while True:
+        compiled = Compiled(example.model, {**options, "loss": outside}, asked)
+        example.model.forward = compiled  # before it compiles: Dynamo guards what modules have
+        try:
+            _first_step(compiled, example, loss)
+            if check:
+                steps.check(example, compiled, loss)
+                compiled.measured_peak = steps.peak(compiled, example, loss, gradients, held=True)
+                _look_at_peak(compiled, amount)
+            return example.model
+        except BudgetError as error:
+            del example.model.forward
+            if asked == amount or (error.minimum_budget or math.inf) > amount:
+                raise
+            asked = amount
+        except BaseException:
+            del example.model.forward
+            raise
 
 
 def _first_step(compiled: Compiled, example: Example, loss: Optional[steps.Loss]) -> None:

@@ -105,6 +105,22 @@ def test_budgets_of_the_service(name, server, tmp_path):
     assert served
 
 
+@pytest.mark.parametrize("affine", [True, False])
+def test_batch_norm_of_two_types_runs_again(affine, tmp_path):
+    torch.manual_seed(0)
+    model = nn.Sequential(*(part for i in range(4) for part in (
+        nn.Conv2d(8, 8, 3, padding=1), nn.BatchNorm2d(8, affine=affine), nn.ReLU())))
+    plain, inputs = copy.deepcopy(model), (torch.randn(4, 8, 16, 16),)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        backend = Own(lambda profile: lists.dropping(profile, 1, 1.0), tmp_path)
+        function = compiled(model, backend)
+        for seed in range(2):
+            assert_same(run(function, model, inputs, seed), run(plain, plain, inputs, seed))
+    piece, = backend.pieces
+    norms = [v for v, n in enumerate(piece.profile["nodes"]) if "batch_norm_legit" in n["op"]]
+    assert any(piece.order.count(v) > 1 for v in norms) == affine
+
+
 class Branches(nn.Module):
     def __init__(self):
         super().__init__()
