@@ -35,8 +35,10 @@ static remat_problem problem_for(const remat_solver *solver, const remat_problem
     return own;
 }
 
-/* Baselines are asked too where that costs nothing to speak of. */
+/* Baselines are asked too where that costs nothing to speak of, and a recurrence unless it takes many
+ * seconds: a chain of 500 stages in 4000 slots it still is. */
 #define BASELINE_UPDATES 1e7
+#define MOST_UPDATES 1e11
 
 /* The solvers that auto asks, cheapest first. Returns how many. */
 static size_t find_candidates(const remat_problem *problem, const remat_host *host,
@@ -54,6 +56,7 @@ static size_t find_candidates(const remat_problem *problem, const remat_host *ho
         if (remat_solver_accepts(solvers[i], &own, NULL) ||
             remat_estimate_table(solvers[i], &own, &estimate, NULL) ||
             ((solvers[i]->accepts & left_out) && estimate.updates > BASELINE_UPDATES) ||
+            (estimate.updates > MOST_UPDATES && !solvers[i]->improved) ||
             (limit > 0 && estimate.least_bytes > limit))
             continue;
         candidates[n++] = (candidate){

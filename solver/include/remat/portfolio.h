@@ -2,8 +2,8 @@
  * this and differ in one thing only, where a table comes from: each may keep tables and says so by
  * a hook.
  *
- * auto asks every solver that accepts the problem, is no mere baseline and whose estimate is within
- * the host's limit of memory. One that passes a limit while it runs is left out as well, as long as
+ * auto asks every solver that accepts the problem, is no mere baseline, whose estimate is within the
+ * host's limit of memory and takes no more than seconds. One that passes a limit while it runs is left out as well, as long as
  * another has a table. Of all tables the fastest schedule within the budget answers, then the
  * smallest, then that of the cheapest solver; then the improver (remat/improve.h) betters it at the
  * very budget that was asked for. So the answer depends on the question alone. */
