@@ -323,7 +323,7 @@ def checkpointed(model, blocks):
 
 def with_activation_budget(model, share):
     """By the compiler's own partitioner; operations one by one, as remat's."""
-    from functorch.compile import make_boxed_func, min_cut_rematerialization_partition
+    from functorch.compile import min_cut_rematerialization_partition
     from torch._dynamo.backends.common import aot_autograd
     from torch._functorch import config
 

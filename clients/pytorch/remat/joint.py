@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import operator
-from typing import Any, Callable, Dict, FrozenSet, List, Optional, Sequence, Set, Tuple
+from typing import Any, Dict, FrozenSet, List, Optional, Sequence, Set, Tuple
 
 import torch
 from torch import fx
@@ -222,10 +222,6 @@ def _where(node: fx.Node) -> str:
     trace = (node.meta.get("stack_trace") or "").strip().splitlines()
     lines = [line.strip() for line in trace if line.strip().startswith("File ")]
     return lines[-1] if lines else "in the joint graph"
-
-
-def where(node: fx.Node) -> str:
-    return _where(node)
 
 
 # ---- batch norm: run again, it leaves the statistics alone ----
