@@ -21,10 +21,12 @@ enum {
     RECEIVE_BYTES = 65536,
     ACCEPT_AT_ONCE = 64,
     TICK_MILLISECONDS = 500,
+    HEADS_AT_ONCE = 2,  /* of requests that came in one piece */
     LINGER_SECONDS = 2, /* that a peer may be silent after its last answer, before it is closed */
     LEAST_RATE = 8192,  /* bytes a second at which an answer must be taken */
 };
 #define SECOND UINT64_C(1000000000)
+#define TURN (SECOND / 500) /* that such requests get before other connections are looked at */
 
 typedef enum connection_state {
     HANDSHAKE,
@@ -76,6 +78,7 @@ struct connections {
     uv_loop_t *loop;
     uv_poll_t poll;
     uv_timer_t timer;
+    uv_idle_t idle; /* while requests that came ahead wait for their turn */
     int listener;
     bool accepting;
     unsigned n, open_handles;
@@ -87,6 +90,7 @@ struct connections {
 };
 
 static void feed(connection *c, const char *data, size_t length);
+static void on_idle(uv_idle_t *idle);
 static void update_poll(connection *c);
 static void set_accepting(connections *all, bool accepting);
 
@@ -149,7 +153,8 @@ static ssize_t receive(connection *c)
 
 static bool reads(const connection *c)
 {
-    return c->state == READ_HEAD || c->state == READ_BODY || c->state == LINGER;
+    return (c->state == READ_HEAD && c->ahead_length == 0) || c->state == READ_BODY ||
+           c->state == LINGER;
 }
 
 /* False: there is nothing now. */
@@ -289,27 +294,41 @@ static size_t feed_body(connection *c, const char *data, size_t length)
 }
 
 /* What comes before the answer has gone is kept for later. */
-static void keep_ahead(connection *c, const char *data, size_t length)
+static bool keep_ahead(connection *c, const char *data, size_t length)
 {
     c->ahead = malloc(length);
     if (!c->ahead) {
         c->head.keep_alive = false;
-        return;
+        return false;
     }
     memcpy(c->ahead, data, length);
     c->ahead_length = length;
+    return true;
+}
+
+/* Requests that could be answered at once wait all the same: a connection takes its turn with the
+ * others, however many it sends in one piece. */
+static void take_turns(connection *c, const char *data, size_t length)
+{
+    if (keep_ahead(c, data, length))
+        uv_idle_start(&c->all->idle, on_idle);
+    else
+        close_connection(c);
 }
 
 static void feed(connection *c, const char *data, size_t length)
 {
+    unsigned heads = 0;
     while (length > 0) {
         size_t used = length;
-        if (c->state == READ_HEAD) {
+        if (c->state == READ_HEAD && heads++ < HEADS_AT_ONCE) {
             used = feed_head(c, data, length);
+        } else if (c->state == READ_HEAD) {
+            take_turns(c, data, length);
         } else if (c->state == READ_BODY) {
             used = feed_body(c, data, length);
         } else if (c->state == WORK || c->state == SEND) {
-            keep_ahead(c, data, length);
+            (void)keep_ahead(c, data, length);
         } else if (c->state == LINGER) {
             c->dropped += length;
             if (c->dropped > c->all->limits.drain_bytes)
@@ -338,6 +357,36 @@ static void feed_ahead(connection *c)
     c->feeding = false;
     if (c->tls && reads(c) && tls_session_pending(c->tls))
         on_readable(c);
+}
+
+static bool waits(const connection *c)
+{
+    return c->state == READ_HEAD && c->ahead_length > 0;
+}
+
+/* What waits goes on, each connection behind the others, until the turn is over. */
+static void on_idle(uv_idle_t *idle)
+{
+    connections *all = idle->data;
+    uint64_t end = uv_hrtime() + TURN;
+    bool left = false;
+    connection *c, *next;
+    DL_FOREACH_SAFE(all->list, c, next)
+    {
+        if (!waits(c))
+            continue;
+        if (uv_hrtime() > end) {
+            left = true;
+            break;
+        }
+        DL_DELETE(all->list, c);
+        DL_APPEND(all->list, c);
+        feed_ahead(c);
+        update_poll(c);
+        left = left || waits(c);
+    }
+    if (!left)
+        uv_idle_stop(idle);
 }
 
 /* ---- writing ---- */
@@ -725,7 +774,8 @@ connections *connections_new(uv_loop_t *loop, int listener, const connection_lim
     }
     all->listener = listener;
     uv_timer_init(loop, &all->timer);
-    all->poll.data = all->timer.data = all;
+    uv_idle_init(loop, &all->idle);
+    all->poll.data = all->timer.data = all->idle.data = all;
     uv_timer_start(&all->timer, on_tick, TICK_MILLISECONDS, TICK_MILLISECONDS);
     set_accepting(all, true);
     return all;
@@ -760,9 +810,10 @@ void connections_free(connections *all)
     {
         close_connection(c);
     }
-    all->open_handles = 2;
+    all->open_handles = 3;
     uv_close((uv_handle_t *)&all->poll, on_all_closed);
     uv_close((uv_handle_t *)&all->timer, on_all_closed);
+    uv_close((uv_handle_t *)&all->idle, on_all_closed);
 }
 
 const head *connection_head(const connection *c)

@@ -1,7 +1,13 @@
 /* /v1/profiles */
 #include "http/handlers.h"
+#include "http/routes.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Bytes of a document; beyond them compressing would keep others waiting. */
+#define COMPRESSED_BELOW (8u << 20)
 
 void post_profile(request *r)
 {
@@ -53,6 +59,27 @@ void list_profiles(request *r)
     remat_profile_list_clear(&list);
 }
 
+/* The summary with the document as its member "profile", put together as text: both may be large. */
+static body *whole_profile(const remat_profile_record *record)
+{
+    static const char between[] = ",\"profile\":";
+    size_t at = record->summary.length, length = record->document.length;
+    const char *summary = record->summary.data;
+    do { /* over its last brace */
+        if (at == 0)
+            return NULL;
+    } while (summary[--at] != '}');
+    char *text = malloc(at + sizeof between + length);
+    if (!text)
+        return NULL;
+    memcpy(text, summary, at);
+    memcpy(text + at, between, sizeof between - 1);
+    at += sizeof between - 1;
+    memcpy(text + at, record->document.data, length);
+    text[at + length] = '}';
+    return body_new(text, at + length + 1, length < COMPRESSED_BELOW);
+}
+
 void get_profile(request *r)
 {
     remat_profile_record record = {0};
@@ -66,16 +93,14 @@ void get_profile(request *r)
         reply_error(r, &error);
         return;
     }
-    json_t *json = json_loadb(record.summary.data, record.summary.length, 0, NULL);
-    json_t *document = json_loadb(record.document.data, record.document.length, 0, NULL);
     remat_store_touch(r->service->store, r->id, NULL, NULL, NULL);
+    if (routes_take_memory(r, record.summary.length + record.document.length, &error))
+        reply_error(r, &error);
+    else
+        reply_body(r, 200, whole_profile(&record));
+    r->answer_held = r->held;
+    r->held = 0;
     remat_profile_record_clear(&record);
-    if (!json || !document || json_object_set(json, "profile", document)) {
-        json_decref(json);
-        json = NULL;
-    }
-    json_decref(document);
-    reply_body(r, 200, body_from_json(json, true));
     if (r->reply.status == 200)
         reply_immutable(r, r->id);
 }

@@ -587,6 +587,7 @@ static void on_end(void *data)
         streams_closed(r->reply.stream);
     body_release(r->reply.body);
     http_forget_body(r);
+    memory_give(r->service->memory, r->answer_held);
     free(r);
 }
 

@@ -44,9 +44,10 @@ typedef struct request {
     unsigned limit;
     char *content;
     size_t length, capacity;
-    uint64_t held;   /* bytes counted against the memory of all requests */
-    bool busy;       /* other requests have the memory */
-    char coding[16]; /* Content-Encoding of the request; "": none */
+    uint64_t held;        /* bytes counted against the memory of all requests */
+    uint64_t answer_held; /* the same, of its answer: until that has gone */
+    bool busy;            /* other requests have the memory */
+    char coding[16];      /* Content-Encoding of the request; "": none */
     uint64_t start;
     reply reply;
     /* While a pool thread works for it. */

@@ -201,14 +201,14 @@ static remat_json_limits limits_of(const request *r)
     return (remat_json_limits){.values = large ? many : SMALL_BODY_VALUES, .nodes = c->max_nodes};
 }
 
-/* Counts bytes against the budget of all requests. */
-static remat_status take_memory(request *r, uint64_t bytes, remat_error *error)
+remat_status routes_take_memory(request *r, uint64_t bytes, remat_error *error)
 {
     memory *m = r->service->memory;
-    if (bytes > memory_budget(m))
+    if (r->held + bytes > memory_budget(m)) /* what it holds itself is never given back before */
         return remat_fail(error, REMAT_TOO_LARGE, NULL,
-                          "reading the body takes %llu bytes; this server has %llu for that",
-                          (unsigned long long)bytes, (unsigned long long)memory_budget(m));
+                          "the body takes %llu bytes; this server has %llu for that",
+                          (unsigned long long)(r->held + bytes),
+                          (unsigned long long)memory_budget(m));
     if (!memory_take(m, MEMORY_WORK, bytes)) {
         r->busy = true;
         return remat_fail(error, REMAT_TOO_LARGE, NULL,
@@ -225,7 +225,7 @@ static remat_status decode_content(request *r, remat_json_scan *scan, char **ret
     remat_status status =
         body_measure(r->coding, content, r->length, routes_body_limit(r), scan, ret_length, error);
     if (!status)
-        status = take_memory(r, *ret_length, error);
+        status = routes_take_memory(r, *ret_length, error);
     if (!status)
         status = body_decode(r->coding, content, r->length, *ret_length, ret_text, error);
     return status;
@@ -242,7 +242,7 @@ remat_status parse_content(request *r, json_t **ret_json, remat_error *error)
     remat_status status = r->coding[0] ? decode_content(r, &scan, &decoded, &length, error)
                                        : remat_json_scan_feed(&scan, text, length, error);
     if (!status)
-        status = take_memory(r, scan.tree_bytes + length, error);
+        status = routes_take_memory(r, scan.tree_bytes + length, error);
     if (!status)
         status = remat_json_load(decoded ? decoded : text, length, ret_json, error);
     free(decoded);

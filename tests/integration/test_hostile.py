@@ -153,6 +153,45 @@ def test_a_full_budget_is_503(make_service):
     assert service.post("/v1/profiles", body).status == 200
 
 
+def test_readers_that_never_read(make_service):
+    """57 KB make a profile of 56 MB; what is to be sent to sixty who ask for it counts as what came does."""
+    service = make_service("--memory-limit", "256MiB", "--workers", "2")
+    start = rss(service)
+    document = (b'{"format":"remat-profile/1","name":"a","nodes":[{"id":"a","forward_time":1,"output_bytes":1}],'
+                b'"source":{"x":"' + b"\\n" * (28 << 20) + b'"}}')
+    made = service.post("/v1/profiles", gzip.compress(document, 9), headers={"Content-Encoding": "gzip"}).json
+    ask = f"GET /v1/profiles/{made['profile_id']} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode()
+    readers = [socket.create_connection(("127.0.0.1", service.port)) for _ in range(60)]
+    with Watch(service) as watch:
+        for reader in readers:
+            reader.sendall(ask)
+        answers = [reader.recv(12) for reader in readers]
+    assert set(answers) == {b"HTTP/1.1 200", b"HTTP/1.1 503"}
+    if SLOW == 1:
+        assert watch.most < (256 + 256) * MIB
+    for reader in readers:
+        reader.close()
+    assert SLOW > 1 or falls_back(service, start)
+    assert service.get(f"/v1/profiles/{made['profile_id']}").json["profile"]["source"]["x"] == "\n" * (28 << 20)
+
+
+def test_pipelines_take_turns(make_service):
+    """A hundred connections send a hundred requests each in one piece: nobody else waits for all of them."""
+    service = make_service()
+    piece = b"GET /openapi.json HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" * 100
+    senders = [socket.create_connection(("127.0.0.1", service.port)) for _ in range(100)]
+    for sender in senders:
+        sender.sendall(piece)
+    slowest = 0
+    for _ in range(20):
+        start = time.monotonic()
+        assert service.get("/healthz").status == 200
+        slowest = max(slowest, time.monotonic() - start)
+    for sender in senders:
+        sender.close()
+    assert slowest < 1.5 * SLOW  # 3.9 s when one turn answered them all, 0.2 s now
+
+
 def test_bodies_by_route(make_service, rematd):
     """Where no profile fits, 1 MiB is the limit, also decoded."""
     padding = b" " * (2 * MIB)
