@@ -55,7 +55,7 @@ static const setting settings[] = {
      1, 1e6, false},
     {"idle-seconds", "S", "before a silent connection is closed (default 60)", COUNT,
      AT(idle_seconds), 0, 1, 86400, false},
-    {"receive-seconds", "S", "to send a request, however slowly (default 30)", COUNT,
+    {"receive-seconds", "S", "beyond idle-seconds to send a request (default 30)", COUNT,
      AT(receive_seconds), 0, 1, 86400, false},
     {"solve-seconds", "S", "limit of one solve (default 600)", COUNT, AT(solve_seconds), 0, 1,
      86400, false},

@@ -58,7 +58,7 @@ remat_status service_open_store(const config *settings, service_use use, fleet *
                                          .connections = settings->workers + QUICK_THREADS +
                                                         LIGHT_THREADS + LARGE_THREADS,
                                          .lease_seconds = settings->lease_seconds};
-    if (use != SERVICE_READS && !remat_store_is_url(settings->store) &&
+    if (use == SERVICE_WRITES && !remat_store_is_url(settings->store) &&
         !make_folders(settings->store))
         return remat_fail(error, REMAT_IO, "store", "cannot make the folder of %s: %s",
                           settings->store, strerror(errno));

@@ -184,6 +184,9 @@ static int read_meaning(head *h, const char **ret_why)
         return 400;
     if (!h->host)
         h->host = head_value(h, "Host");
+    *ret_why = "a request has one Authorization and one Origin";
+    if (count(h, "Authorization") > 1 || count(h, "Origin") > 1)
+        return 400;
     const char *expected = head_value(h, "Expect");
     *ret_why = "only 100-continue may be expected";
     if (expected && !h->http_1_0 && strcasecmp(expected, "100-continue") != 0)

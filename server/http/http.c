@@ -51,15 +51,16 @@ static int hex(char c)
                                   : -1;
 }
 
-/* In place. What is not of two hex digits stays, and so does text with %00, which would end early:
- * it matches nothing. */
+/* In place. What is not of two hex digits stays, and so does text with %00, which would end early,
+ * and a slash of a path, which others take for a part of a name: they match nothing. */
 static void unescape(char *text, bool plus_is_space)
 {
     if (strstr(text, "%00"))
         return;
     char *to = text;
     for (const char *s = text; *s; s++) {
-        bool escaped = s[0] == '%' && hex(s[1]) >= 0 && hex(s[2]) >= 0;
+        bool escaped = s[0] == '%' && hex(s[1]) >= 0 && hex(s[2]) >= 0 &&
+                       (plus_is_space || strncasecmp(s, "%2f", 3) != 0);
         *to++ = escaped                      ? (char)(hex(s[1]) * 16 + hex(s[2]))
                 : plus_is_space && *s == '+' ? ' '
                                              : *s;

@@ -382,6 +382,9 @@ static remat_status open_store(sqlite_store *store, const char *path,
         return status;
     if (store->base.options.read_only)
         return open_to_read(store, error);
+    if (store->base.options.prunes && access(store->base.name, F_OK) != 0)
+        return remat_fail(error, REMAT_IO, NULL, "cannot open %s: %s", store->base.name,
+                          strerror(errno));
     status = lock(store, error);
     if (status == REMAT_OK && store->base.options.prunes)
         make_room(&store->base);

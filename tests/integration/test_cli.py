@@ -400,6 +400,8 @@ def test_manual_page_of_the_daemon_and_its_help():
         assert rematd(command, "--help").stdout == said, command
     for wrong in (["backup", "--store", "x.db"], ["backup"], ["prune"], ["prune", "--keep-bytes", "--store"]):
         assert rematd(*wrong).returncode == 2 and "needs" in rematd(*wrong).stderr, wrong
+    missing = rematd("prune", "--keep-bytes", "1", "--store", "/tmp/no/store.db")
+    assert missing.returncode == 1 and "No such file" in missing.stderr
 
 
 def complete(*words):

@@ -175,6 +175,10 @@ def test_readers_that_never_read(make_service):
     assert service.get(f"/v1/profiles/{made['profile_id']}").json["profile"]["source"]["x"] == "\n" * (28 << 20)
 
 
+def test_an_escaped_slash_is_part_of_a_name(rematd):
+    assert rematd.get("/v1/solvers").status == 200 and rematd.get("/v1%2fsolvers", check=False).status == 404
+
+
 def test_pipelines_take_turns(make_service):
     """A hundred connections send a hundred requests each in one piece: nobody else waits for all of them."""
     service = make_service()
@@ -213,6 +217,8 @@ L = str(len(SMUGGLED)).encode()
 
 DOUBTFUL = {
     "space before the colon": POST + b"Content-Length : " + L + b"\r\n\r\n" + SMUGGLED,
+    "two tokens": b"GET /healthz HTTP/1.1\r\n" + HOST + b"Authorization: Bearer a\r\nAuthorization: Bearer b\r\n\r\n" + SMUGGLED,
+    "two origins": b"GET /healthz HTTP/1.1\r\n" + HOST + b"Origin: http://localhost\r\nOrigin: http://evil\r\n\r\n" + SMUGGLED,
     "tab before the colon": POST + b"Content-Length\t: " + L + b"\r\n\r\n" + SMUGGLED,
     "folded length": POST + b"Content-Length:\r\n " + L + b"\r\n\r\n" + SMUGGLED,
     "folded after a field": POST + b"X: y\r\n Content-Length: " + L + b"\r\n\r\n" + SMUGGLED,
