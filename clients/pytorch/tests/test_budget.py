@@ -124,8 +124,8 @@ def test_the_check_finds_a_wrong_gradient(server, monkeypatch):
 def test_the_check_uses_another_input_and_other_random_numbers(server, monkeypatch):
     model, x = nn.Sequential(nn.Linear(16, 16), nn.Dropout(0.5), nn.Linear(16, 16)), torch.randn(8, 16)
     seen = []
-    original = steps._step
-    monkeypatch.setattr(steps, "_step", lambda forward, captured, inputs, *rest: (
+    original = steps.step
+    monkeypatch.setattr(steps, "step", lambda forward, captured, inputs, *rest: (
         seen.append(inputs["input"].clone()), original(forward, captured, inputs, *rest))[1])
     remat.fit(model, x, "120%", server=server)
     assert len(seen) == 4 and torch.equal(seen[0], x) and torch.equal(seen[2], seen[3])
