@@ -2,6 +2,7 @@
  * every operation list without O and P is reached by Dijkstra's algorithm over what is alive. The
  * search shares no code with either and follows remat/simulate.h alone. */
 #include "property/core_random.h"
+#include "property/state_queue.h"
 
 #include "bound/moments.h"
 #include "remat/portfolio.h"
@@ -15,9 +16,7 @@ typedef struct machine {
     const remat_profile *p;
     uint32_t n;
     uint64_t budget;
-    double *least; /* by state */
-    uint32_t *heap, *place;
-    uint32_t size;
+    state_queue queue;
 } machine;
 
 static uint64_t gradient_of(const machine *m, uint32_t value)
@@ -59,42 +58,11 @@ static bool inputs_there(const machine *m, uint32_t v, uint32_t out)
     return true;
 }
 
-static void sift_up(machine *m, uint32_t at)
-{
-    uint32_t state = m->heap[at];
-    for (; at > 0 && m->least[m->heap[(at - 1) / 2]] > m->least[state]; at = (at - 1) / 2) {
-        m->heap[at] = m->heap[(at - 1) / 2];
-        m->place[m->heap[at]] = at;
-    }
-    m->heap[at] = state;
-    m->place[state] = at;
-}
-
-static uint32_t take_first(machine *m)
-{
-    uint32_t first = m->heap[0], last = m->heap[--m->size], at = 0;
-    for (uint32_t child; (child = 2 * at + 1) < m->size; at = child) {
-        child += child + 1 < m->size && m->least[m->heap[child + 1]] < m->least[m->heap[child]];
-        if (m->least[m->heap[child]] >= m->least[last])
-            break;
-        m->heap[at] = m->heap[child];
-        m->place[m->heap[at]] = at;
-    }
-    m->heap[at] = last;
-    m->place[last] = at;
-    return first;
-}
-
 static void reach(machine *m, uint32_t out, uint32_t saved, uint32_t done, uint32_t ran,
                   double time)
 {
     uint32_t state = ((ran << m->n | done) << m->n | saved) << m->n | out;
-    if (time >= m->least[state])
-        return;
-    if (m->least[state] == INFINITY)
-        m->place[m->heap[m->size] = state] = m->size, m->size++;
-    m->least[state] = time;
-    sift_up(m, m->place[state]);
+    state_queue_reach(&m->queue, state, time);
 }
 
 static void run_forward(machine *m, uint32_t v, uint32_t out, uint32_t saved, uint32_t done,
@@ -157,19 +125,15 @@ static double least_makespan(const remat_profile *p, uint64_t budget)
 {
     uint32_t n = p->n_nodes, states = 1u << (3 * n + 1), every = (1u << n) - 1;
     machine m = {.p = p, .n = n, .budget = budget};
-    m.least = malloc(states * sizeof *m.least);
-    m.heap = malloc(states * sizeof *m.heap);
-    m.place = malloc(states * sizeof *m.place);
-    assert_true(m.least && m.heap && m.place);
-    for (uint32_t s = 0; s < states; s++)
-        m.least[s] = INFINITY;
+    m.queue = state_queue_new(states);
     double least = INFINITY;
     if (p->input_bytes <= budget)
         reach(&m, 0, 0, 0, 0, 0);
-    while (m.size > 0 && least == INFINITY) {
-        uint32_t state = take_first(&m), out = state & every, saved = state >> n & every;
+    while (m.queue.size > 0 && least == INFINITY) {
+        uint32_t state = state_queue_take(&m.queue), out = state & every,
+                 saved = state >> n & every;
         uint32_t done = state >> 2 * n & every, ran = state >> 3 * n;
-        double time = m.least[state];
+        double time = m.queue.least[state];
         if (done == every)
             least = time;
         for (uint32_t v = 0; v < n; v++) {
@@ -181,9 +145,7 @@ static double least_makespan(const remat_profile *p, uint64_t budget)
                 reach(&m, out, saved & ~(1u << v), done, ran, time);
         }
     }
-    free(m.least);
-    free(m.heap);
-    free(m.place);
+    state_queue_free(&m.queue);
     return least;
 }
 

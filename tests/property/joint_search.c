@@ -2,6 +2,7 @@
  * random graphs every operation list without O and P is reached by Dijkstra's algorithm over what is
  * alive and what has run. The search shares no code with either and follows remat/simulate.h alone. */
 #include "property/joint_random.h"
+#include "property/state_queue.h"
 
 #include "bound/moments.h"
 #include "remat/portfolio.h"
@@ -17,9 +18,7 @@ typedef struct machine {
     uint32_t first[JOINT_NODES + 1]; /* by node: its first value here */
     uint64_t bytes[JOINT_NODES + JOINT_FURTHER];
     uint32_t needs[JOINT_NODES], makes[JOINT_NODES], ends;
-    double *least; /* by state */
-    uint32_t *heap, *place;
-    uint32_t size;
+    state_queue queue;
 } machine;
 
 static uint32_t here(const machine *m, uint32_t value)
@@ -52,41 +51,10 @@ static uint64_t alive_bytes(const machine *m, uint32_t alive)
     return sum;
 }
 
-static void sift_up(machine *m, uint32_t at)
-{
-    uint32_t state = m->heap[at];
-    for (; at > 0 && m->least[m->heap[(at - 1) / 2]] > m->least[state]; at = (at - 1) / 2) {
-        m->heap[at] = m->heap[(at - 1) / 2];
-        m->place[m->heap[at]] = at;
-    }
-    m->heap[at] = state;
-    m->place[state] = at;
-}
-
-static uint32_t take_first(machine *m)
-{
-    uint32_t first = m->heap[0], last = m->heap[--m->size], at = 0;
-    for (uint32_t child; (child = 2 * at + 1) < m->size; at = child) {
-        child += child + 1 < m->size && m->least[m->heap[child + 1]] < m->least[m->heap[child]];
-        if (m->least[m->heap[child]] >= m->least[last])
-            break;
-        m->heap[at] = m->heap[child];
-        m->place[m->heap[at]] = at;
-    }
-    m->heap[at] = last;
-    m->place[last] = at;
-    return first;
-}
-
 static void reach(machine *m, uint32_t alive, uint32_t ran, double time)
 {
     uint32_t state = ran << m->n_values | alive;
-    if (time >= m->least[state])
-        return;
-    if (m->least[state] == INFINITY)
-        m->place[m->heap[m->size] = state] = m->size, m->size++;
-    m->least[state] = time;
-    sift_up(m, m->place[state]);
+    state_queue_reach(&m->queue, state, time);
 }
 
 static void run(machine *m, uint32_t v, uint32_t alive, uint32_t ran, double time)
@@ -112,17 +80,13 @@ static double least_makespan(const remat_profile *p, uint64_t budget, bool given
     machine m = {.p = p, .n = p->n_nodes, .budget = budget, .given = given};
     describe(&m);
     uint32_t states = 1u << (m.n_values + m.n), every = (1u << m.n_values) - 1;
-    m.least = malloc(states * sizeof *m.least);
-    m.heap = malloc(states * sizeof *m.heap);
-    m.place = malloc(states * sizeof *m.place);
-    assert_true(m.least && m.heap && m.place);
-    for (uint32_t s = 0; s < states; s++)
-        m.least[s] = INFINITY;
+    m.queue = state_queue_new(states);
     double least = INFINITY;
     reach(&m, 0, 0, 0);
-    while (m.size > 0 && least == INFINITY) {
-        uint32_t state = take_first(&m), alive = state & every, ran = state >> m.n_values;
-        double time = m.least[state];
+    while (m.queue.size > 0 && least == INFINITY) {
+        uint32_t state = state_queue_take(&m.queue), alive = state & every,
+                 ran = state >> m.n_values;
+        double time = m.queue.least[state];
         if (ran == (1u << m.n) - 1 && (alive & m.ends) == m.ends)
             least = time;
         for (uint32_t v = 0; v < m.n; v++)
@@ -131,9 +95,7 @@ static double least_makespan(const remat_profile *p, uint64_t budget, bool given
             if (alive >> x & 1)
                 reach(&m, alive & ~(1u << x), ran, time);
     }
-    free(m.least);
-    free(m.heap);
-    free(m.place);
+    state_queue_free(&m.queue);
     return least;
 }
 
