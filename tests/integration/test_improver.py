@@ -76,7 +76,7 @@ SIX_NODES = dict(profile(
 
 
 def test_a_byte_more_is_never_slower(tmp_path):
-    answers = [solve(tmp_path, SIX_NODES, "--no-layout", "--budget", str(budget)) for budget in range(44, 60)]
+    answers = [solve(tmp_path, SIX_NODES, "--no-layout", "--budget", str(budget)) for budget in range(44, 60, 1 if SLOW == 1 else 5)]
     assert all(code == 0 for code, _ in answers)
     times = [answer["makespan"] for _, answer in answers]
     assert times == sorted(times, reverse=True)
