@@ -59,7 +59,8 @@ void list_profiles(request *r)
     remat_profile_list_clear(&list);
 }
 
-/* The summary with the document as its member "profile", put together as text: both may be large. */
+/* The summary with the document as its member "profile", put together as text: both may be
+ * large. */
 static body *whole_profile(const remat_profile_record *record)
 {
     static const char between[] = ",\"profile\":";

@@ -17,8 +17,8 @@ bool routes_takes_body(const request *r);
 /* Bytes of a body that the route takes, also after decoding; of a route that was found. */
 uint64_t routes_body_limit(const request *r);
 
-/* Counts bytes against the budget of all requests, to the end of this one. REMAT_TOO_LARGE: there is
- * no room, with r->busy because others have it. */
+/* Counts bytes against the budget of all requests, to the end of this one. REMAT_TOO_LARGE: there
+ * is no room, with r->busy because others have it. */
 remat_status routes_take_memory(request *r, uint64_t bytes, remat_error *error);
 
 /* Starts the work of a request whose body is there. Either r->reply is filled and true is returned,

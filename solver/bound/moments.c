@@ -120,8 +120,8 @@ static bool build_flow(bound_moments *m)
     return true;
 }
 
-/* The moment to look at first: that of the loss; of a joint graph the node during which most is alive
- * in the order of the profile. last: room for a number of each value. */
+/* The moment to look at first: that of the loss; of a joint graph the node during which most is
+ * alive in the order of the profile. last: room for a number of each value. */
 static uint32_t first_moment(const bound_moments *m, uint32_t *last)
 {
     const remat_profile *p = m->profile;
@@ -281,7 +281,8 @@ static double shared(const bound_moments *m, uint32_t b, bool gradient)
                 (double)(input < m->n ? from->gradient_bytes : outer->gradient_bytes));
 }
 
-/* The same during the last forward of b, which nothing but its inputs and results need be beside. */
+/* The same during the last forward of b, which nothing but its inputs and results need be
+ * beside. */
 static double find_forward_capacity(const bound_moments *m, uint32_t b, double budget)
 {
     return budget - (double)m->profile->input_bytes - m->running[b] - m->saved[b] - m->out[b] +
@@ -451,7 +452,8 @@ static int by_value(const void *left, const void *right)
     return a->forward - b->forward;
 }
 
-/* Moments are counted: that of B b is 2 b and that of its last forward 2 b + 1; of a joint graph b. */
+/* Moments are counted: that of B b is 2 b and that of its last forward 2 b + 1; of a joint graph
+ * b. */
 double bound_moments_makespan(bound_moments *m, uint64_t budget, uint32_t most)
 {
     candidate best[REFINED + 1];

@@ -31,13 +31,13 @@ remat_status bound_moments_new(const remat_profile *profile, bound_moments **ret
                                remat_error *error);
 void bound_moments_free(bound_moments *moments); /* accepts NULL */
 
-/* Least makespan within budget bytes: at least that of storing everything, INFINITY if no schedule
- * fits at all. Looks at no more than so many moments, the loss's and the most promising first, by
- * what each gives at one price. Deterministic. One thread at a time. */
 /* As many moments as are looked at for one answer, and for each budget of a curve. */
 #define REMAT_MANY_MOMENTS(n_nodes) (130000 / (n_nodes) + 16)
 #define REMAT_FEW_MOMENTS(n_nodes) (8000 / (n_nodes) + 8)
 
+/* Least makespan within budget bytes: at least that of storing everything, INFINITY if no schedule
+ * fits at all. Looks at no more than so many moments, the loss's and the most promising first, by
+ * what each gives at one price. Deterministic. One thread at a time. */
 double bound_moments_makespan(bound_moments *moments, uint64_t budget, uint32_t most);
 
 /* Bytes below which no schedule fits at all, by as many moments: what each holds at least. */

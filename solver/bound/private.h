@@ -28,8 +28,9 @@ struct bound_moments {
     remat_arena arena;
 };
 
-/* Roles of a node at a moment: its backward comes after, its backward came before (of a joint graph: it
- * runs before, it runs after), its output is read after, its output is there; it runs again. */
+/* Roles of a node at a moment: its backward comes after, its backward came before (of a joint
+ * graph: it runs before, it runs after), its output is read after, its output is there; it runs
+ * again. */
 enum {
     BOUND_ANCESTOR = 1,
     BOUND_DESCENDANT = 2,
@@ -45,8 +46,8 @@ void bound_look_at(bound_moments *moments, uint32_t b, bool forward, uint64_t bu
 #define BOUND_MOST_STAGES 512
 
 /* Time beyond storing everything that the moments of a chain prove within the budget, without the
- * relaxation: bytes held are whole stages. most: as in bound_moments_makespan; the work grows with it. INFINITY if no schedule fits; 0 without memory
- * for it. */
+ * relaxation: bytes held are whole stages. most: as in bound_moments_makespan; the work grows with
+ * it. INFINITY if no schedule fits; 0 without memory for it. */
 double bound_chain(bound_moments *moments, uint64_t budget, uint32_t most);
 
 #endif
