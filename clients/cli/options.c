@@ -96,7 +96,7 @@ static const struct {
     {"no-master", OPTION_PLAN + 8, false, PLAN | SOLVE},
     {"parallel", OPTION_PLAN + 9, true, PLAN | SOLVE},
     {"ranks", OPTION_PLAN + 10, true, PLAN | SOLVE},
-    {"bucket-view", OPTION_PLAN + 11, false, PLAN | SOLVE},
+    {"view-buckets", OPTION_PLAN + 11, false, PLAN | SOLVE},
     {"no-prefetch", OPTION_PLAN + 12, false, PLAN | SOLVE},
     {"offload", OPTION_PLAN + 13, false, PLAN},
     {"no-sweep", OPTION_PLAN + 14, false, PLAN},

@@ -38,11 +38,11 @@ static remat_status make_draft(request *r, const json_t *json, remat_plan_draft 
     remat_plan_request plan;
     known_profile *known = NULL;
     bool created;
-    remat_status status = remat_plan_decode(json, &plan, error);
+    remat_status status = remat_plan_request_decode(json, &plan, error);
     if (!status)
         status = know_profile(r, &plan, &known, error);
     if (!status)
-        status = remat_plan_make(&plan, known ? known->profile : NULL, draft, error);
+        status = remat_plan_draft_make(&plan, known ? known->profile : NULL, draft, error);
     if (!status && draft->document)
         status = engine_profile_post(r->service->engine, draft->document, "", &known, &created,
                                      NULL, error);
@@ -92,8 +92,8 @@ static void put_answer(request *r, planning *plan, const json_t *json)
     const char *cache = r->reply.cache;
     body_release(r->reply.body);
     r->reply = (reply){.cache = cache};
-    if (remat_plan_finish(&plan->draft, solved ? json : NULL, json && !solved ? &refusal : NULL,
-                          &error)) {
+    if (remat_plan_draft_finish(&plan->draft, solved ? json : NULL,
+                                json && !solved ? &refusal : NULL, &error)) {
         reply_error(r, &error);
         return;
     }
