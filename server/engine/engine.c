@@ -532,13 +532,17 @@ remat_status engine_solve(engine *e, const remat_question *q, solve *s, body **r
     return status;
 }
 
-/* ---- timelines ---- */
+/* ---- what follows from a stored schedule ---- */
 
-remat_status engine_timeline(engine *e, const char *schedule_id, body **ret_body,
-                             remat_error *error)
+/* A stored schedule and its profile, and what the function makes of them. */
+static remat_status derive(engine *e, const char *schedule_id,
+                           remat_status (*make)(const json_t *schedule,
+                                                const remat_profile *profile, json_t **ret_answer,
+                                                remat_error *error),
+                           body **ret_body, remat_error *error)
 {
     body *schedule_body = NULL;
-    json_t *schedule = NULL, *timeline = NULL;
+    json_t *schedule = NULL, *answer = NULL;
     known_profile *known = NULL;
     remat_status status = engine_schedule(e, schedule_id, &schedule_body, NULL, error);
     if (!status)
@@ -552,14 +556,34 @@ remat_status engine_timeline(engine *e, const char *schedule_id, body **ret_body
                         : remat_fail(error, REMAT_INTERNAL, NULL,
                                      "stored schedule %s names no profile", schedule_id);
     if (!status)
-        status = remat_answer_timeline(schedule, known->profile, &timeline, error);
+        status = make(schedule, known->profile, &answer, error);
     if (status == REMAT_INFEASIBLE)
         status =
             remat_fail(error, REMAT_INTERNAL, NULL, "stored schedule %s is not valid", schedule_id);
-    if (!status && !(*ret_body = body_from_json(timeline, true)))
+    if (!status && !(*ret_body = body_from_json(answer, true)))
         status = remat_fail_memory(error);
     json_decref(schedule);
     engine_profile_release(known);
+    return status;
+}
+
+remat_status engine_timeline(engine *e, const char *schedule_id, body **ret_body,
+                             remat_error *error)
+{
+    return derive(e, schedule_id, remat_answer_timeline, ret_body, error);
+}
+
+remat_status engine_explanation(engine *e, const char *schedule_id, body **ret_body,
+                                remat_error *error)
+{
+    char name[REMAT_ID_SIZE + 16];
+    snprintf(name, sizeof name, "explanation %s", schedule_id);
+    *ret_body = cache_get(e->answers, name);
+    if (*ret_body)
+        return REMAT_OK;
+    remat_status status = derive(e, schedule_id, remat_answer_explanation, ret_body, error);
+    if (!status)
+        cache_put(e->answers, name, *ret_body, body_cost(*ret_body));
     return status;
 }
 

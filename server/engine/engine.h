@@ -63,6 +63,9 @@ remat_status engine_solve(engine *e, const remat_question *q, solve *s, body **r
 
 remat_status engine_timeline(engine *e, const char *schedule_id, body **ret_body,
                              remat_error *error);
+/* Remembered in memory only. */
+remat_status engine_explanation(engine *e, const char *schedule_id, body **ret_body,
+                                remat_error *error);
 
 /* Forgets what memory holds of a profile that has been deleted. */
 void engine_forget_profile(engine *e, const char *id);

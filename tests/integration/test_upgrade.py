@@ -37,6 +37,9 @@ def test_a_store_of_older_tables_opens_and_serves(old):
     for solver, (budget, makespan) in ASKED.items():
         stored = old.get(f"/v1/schedules/{schedule_of(old, solver)}")
         assert stored.status == 200 and stored.json["makespan"] == makespan
+        why = old.get(f"/v1/schedules/{schedule_of(old, solver)}/explanation")  # what was not kept is not told
+        assert why.status == 200 and solver in why.json["text"] and "solver" not in why.json["least"]
+        assert "was not kept" in why.json["text"] and "next" not in why.json
         if solver != "auto":
             answer = ask(old, budget, solver)
             assert answer.headers["X-Remat-Cache"] == "hit" and answer.body == stored.body
