@@ -101,6 +101,8 @@ typedef struct remat_minimum {
 /* The answer to POST /v1/profiles. NULL: out of memory. */
 json_t *remat_profile_summary(const remat_profile *profile, uint64_t store_all_peak,
                               const remat_minimum *minima, size_t n_minima);
+/* A stored summary, a malloc of *length bytes and NUL, as today's answers spell it. */
+remat_status remat_summary_renew(char **summary, size_t *length, remat_error *error);
 
 /* ---- questions ---- */
 

@@ -470,7 +470,7 @@ static void tell_least(story *s)
         fields_set(fact, "makespan", json_real(number_of(least, "makespan")), &s->failed);
     }
     if (floor->bytes > 0) {
-        fields_set(fact, "lower_bound", whole((double)floor->bytes), &s->failed);
+        fields_set(fact, "floor", whole((double)floor->bytes), &s->failed);
         fields_set(fact, "node", json_string(node->id), &s->failed);
         fields_set(fact, "pass", json_string(floor->forward ? "forward" : "backward"), &s->failed);
     }

@@ -123,14 +123,9 @@ static remat_status load_profile(engine *e, const remat_profile_record *record,
                : status;
 }
 
-remat_status engine_profile(engine *e, const char *id, known_profile **ret_profile,
-                            remat_error *error)
+remat_status engine_profile_record(engine *e, const char *id, remat_profile_record *ret_record,
+                                   remat_error *error)
 {
-    known_profile *known = cache_get(e->profiles, id);
-    if (known) {
-        *ret_profile = known;
-        return REMAT_OK;
-    }
     remat_profile_record record = {0};
     remat_status status = remat_store_get_profile(e->store, id, &record, error);
     if (status == REMAT_CORRUPT) {
@@ -141,6 +136,27 @@ remat_status engine_profile(engine *e, const char *id, known_profile **ret_profi
     }
     if (status == REMAT_NOT_FOUND)
         return remat_fail(error, REMAT_NOT_FOUND, "profile_id", "there is no profile %s", id);
+    char *summary = record.summary.data;
+    if (!status)
+        status = remat_summary_renew(&summary, &record.summary.length, error);
+    record.summary.data = summary;
+    if (status)
+        remat_profile_record_clear(&record);
+    else
+        *ret_record = record;
+    return status;
+}
+
+remat_status engine_profile(engine *e, const char *id, known_profile **ret_profile,
+                            remat_error *error)
+{
+    known_profile *known = cache_get(e->profiles, id);
+    if (known) {
+        *ret_profile = known;
+        return REMAT_OK;
+    }
+    remat_profile_record record = {0};
+    remat_status status = engine_profile_record(e, id, &record, error);
     if (!status)
         status = load_profile(e, &record, ret_profile, error);
     remat_profile_record_clear(&record);
@@ -228,7 +244,7 @@ static remat_status stored_summary(engine *e, const char *id, body **ret_summary
                                    remat_error *error)
 {
     remat_profile_record record = {0};
-    remat_status status = remat_store_get_profile(e->store, id, &record, error);
+    remat_status status = engine_profile_record(e, id, &record, error);
     if (!status) {
         char *text = record.summary.data;
         size_t length = record.summary.length;
@@ -259,7 +275,7 @@ remat_status engine_profile_post(engine *e, const json_t *json, const char *pref
     status = stored_summary(e, id, &summary, error);
     if (!status && (known = cache_get(e->profiles, id)) != NULL)
         remat_profile_free(profile);
-    else if (!status || status == REMAT_NOT_FOUND || status == REMAT_CORRUPT)
+    else if (!status || status == REMAT_NOT_FOUND)
         status = introduce(e, profile, json_array_size(json_object_get(json, "nodes")) * 1024,
                            &known, error);
     else

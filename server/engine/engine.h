@@ -26,6 +26,10 @@ typedef struct known_profile {
 remat_status engine_profile(engine *e, const char *id, known_profile **ret_profile,
                             remat_error *error);
 void engine_profile_release(known_profile *profile); /* accepts NULL */
+/* The record of a profile, its summary as today's answers spell it. What is damaged counts as not
+ * there. Clear with remat_profile_record_clear. */
+remat_status engine_profile_record(engine *e, const char *id, remat_profile_record *ret_record,
+                                   remat_error *error);
 
 /* Stores a profile; ret_summary (NULL: not wanted) gets the answer to its POST. */
 remat_status engine_profile_post(engine *e, const json_t *json, const char *prefix,

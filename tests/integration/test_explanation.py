@@ -129,10 +129,10 @@ def check_least(service, schedule, e):
     for c in schedule.get("candidates", []):
         assert c.get("minimum_budget", least["peak"]) >= least["peak"]
     if "link" not in schedule:
-        assert fact["lower_bound"] <= least["peak"]
-        below = {**question(schedule), "budget": fact["lower_bound"] - 1}
+        assert fact["floor"] <= least["peak"]
+        below = {**question(schedule), "budget": fact["floor"] - 1}
         assert service.post("/v1/schedules", below).status == 422
-    assert fact["proven"] == ("link" not in schedule and fact["lower_bound"] == least["peak"])
+    assert fact["proven"] == ("link" not in schedule and fact["floor"] == least["peak"])
     assert bytes_text(least["peak"]) in sentence(e, "least") and fact["node"] in sentence(e, "least")
 
 
