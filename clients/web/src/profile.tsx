@@ -154,8 +154,8 @@ function Costs({ profile }: { profile: StoredProfile }): VNode {
 
 /** The least budget of each solver that is quick to ask, as bars of the store-all peak. */
 function LeastBudgets({ profile }: { profile: StoredProfile }): VNode | null {
-  if (profile.minimum_budget.length === 0) return null;
-  const rows = [...profile.minimum_budget].sort((a, b) => a.bytes - b.bytes);
+  if (profile.minimum_budgets.length === 0) return null;
+  const rows = [...profile.minimum_budgets].sort((a, b) => a.bytes - b.bytes);
   return (
     <details class="least">
       <summary>

@@ -57,7 +57,7 @@ export interface StoredProfile {
   homogeneous: boolean;
   time_unit: string;
   store_all: { makespan: number; peak: number };
-  minimum_budget: { solver: string; bytes: number }[];
+  minimum_budgets: { solver: string; bytes: number }[];
   profile: Profile;
 }
 
