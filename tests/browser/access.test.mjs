@@ -37,7 +37,7 @@ before(async () => {
     ask: `#/profile/${profile}/ask?solver=rotor`,
     schedules: `#/profile/${profile}/schedules`,
     timeline: `#/schedule/${a.schedule_id}/timeline?step=12`,
-    recomputation: `#/schedule/${a.schedule_id}/recomputation`,
+    nodes: `#/schedule/${a.schedule_id}/nodes`,
     operations: `#/schedule/${a.schedule_id}/operations`,
     measurements: `#/schedule/${a.schedule_id}/measurements`,
     pebbles: `#/schedule/${c.schedule_id}/timeline`,
@@ -109,10 +109,10 @@ test('a schedule is reached and stepped without a pointer', async () => {
   await page.getByRole('region', { name: 'Schedules of the profile' }).waitFor();
   await tabTo(/^[0-9a-f]{12}$/);
   await page.keyboard.press('Enter');
-  await page.getByText('computed again').waitFor();
+  await page.getByText('recomputed').waitFor();
   await tabTo(/^Streams of/);
   await page.keyboard.press('ArrowRight');
-  await page.getByRole('status').filter({ hasText: /^2 of/ }).waitFor();
+  await page.getByRole('status').filter({ hasText: /^operation \d+,/ }).waitFor();
   await closePage(page);
 });
 

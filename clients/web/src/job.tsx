@@ -8,13 +8,14 @@ import { percent, seconds } from './format';
 import type { ViewProps } from './main';
 import { goInstead, href } from './route';
 import type { Job } from './types';
-import { Facts, Id, ProblemBox, Title } from './ui';
+import { Facts, Id, ProblemBox, Retry, Title } from './ui';
 
 export function isOver(job: Job): boolean {
   return job.state !== 'queued' && job.state !== 'running';
 }
 
-function useJob(id: string): { job?: Job; problem?: unknown } {
+function useJob(id: string): { job?: Job; problem?: unknown; retry: () => void } {
+  const [tries, setTries] = useState(0);
   const [state, setState] = useState<{ job?: Job; problem?: unknown }>({});
   useEffect(() => {
     const abort = new AbortController();
@@ -26,8 +27,12 @@ function useJob(id: string): { job?: Job; problem?: unknown } {
     };
     follow().catch((problem: unknown) => !abort.signal.aborted && setState({ problem }));
     return () => abort.abort();
-  }, [id]);
-  return state;
+  }, [id, tries]);
+  const retry = () => {
+    setState({});
+    setTries(tries + 1);
+  };
+  return { ...state, retry };
 }
 
 function Progress({ job, onProblem }: { job: Job; onProblem: (problem: unknown) => void }): VNode {
@@ -63,7 +68,7 @@ function Progress({ job, onProblem }: { job: Job; onProblem: (problem: unknown) 
 export function JobView({ route }: ViewProps): VNode {
   const id = route.path[1] ?? '';
   const profile = route.query.get('profile');
-  const { job, problem } = useJob(id);
+  const { job, problem, retry } = useJob(id);
   const [failure, setFailure] = useState<unknown>();
   return (
     <>
@@ -77,7 +82,7 @@ export function JobView({ route }: ViewProps): VNode {
       </Title>
       {job && <Progress job={job} onProblem={setFailure} />}
       {!job && problem === undefined && <p class="quiet">Loading…</p>}
-      {problem !== undefined && <ProblemBox problem={problem} />}
+      {problem !== undefined && <Retry problem={problem} retry={retry} />}
       {failure !== undefined && <ProblemBox problem={failure} />}
     </>
   );
