@@ -73,6 +73,19 @@ bool remat_is_id(const char *text);
 /* SHA-256 of the canonical encoding (remat_profile_encode). */
 void remat_profile_id(const remat_profile *profile, char ret_id[REMAT_ID_SIZE]);
 
+/* ---- numbers for people ---- */
+
+#define REMAT_TEXT_SIZE 48
+
+/* "1.98 GiB": three significant digits; "-" for NAN, as all of these. Each returns text. */
+const char *remat_text_bytes(double bytes, char text[REMAT_TEXT_SIZE]);
+/* "12.3 ms". */
+const char *remat_text_seconds(double seconds, char text[REMAT_TEXT_SIZE]);
+/* The same of a time in a profile's unit ("us"); "35 units" where that is no real one. */
+const char *remat_text_time(double time, const char *unit, char text[REMAT_TEXT_SIZE]);
+/* "8.41 %" of a fraction. */
+const char *remat_text_percent(double fraction, char text[REMAT_TEXT_SIZE]);
+
 /* ---- profiles ---- */
 
 /* The profile that a remat-profile/1 document describes. prefix ("" or "profile.") stands before
@@ -88,6 +101,8 @@ typedef struct remat_minimum {
 /* The answer to POST /v1/profiles. NULL: out of memory. */
 json_t *remat_profile_summary(const remat_profile *profile, uint64_t store_all_peak,
                               const remat_minimum *minima, size_t n_minima);
+/* A stored summary, a malloc of *length bytes and NUL, as today's answers spell it. */
+remat_status remat_summary_renew(char **summary, size_t *length, remat_error *error);
 
 /* ---- questions ---- */
 
@@ -249,6 +264,11 @@ json_t *remat_values_encode(const remat_layout *layout);
 
 json_t *remat_simulation_encode(const remat_profile *profile, const remat_simulation *simulation,
                                 const double *node_recomputed);
+
+/* GET /v1/schedules/{id}/explanation: why an encoded schedule, which may be of an older version, is as
+ * it is; its list is replayed. REMAT_INFEASIBLE when it is not valid for the profile. */
+remat_status remat_answer_explanation(const json_t *schedule, const remat_profile *profile,
+                                      json_t **ret_answer, remat_error *error);
 
 /* Those of the above that follow from a request alone. */
 remat_status remat_answer_simulation(const remat_request *request, const remat_profile *profile,

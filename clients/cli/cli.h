@@ -105,6 +105,9 @@ remat_status import_profile(char *text, const char *name, json_t **ret_profile, 
 
 /* ---- local.c ---- */
 
+/* Why a schedule is as it is, by a replay here; NULL where that fails. */
+json_t *local_explanation(const struct subject *subject, const json_t *schedule);
+
 /* What the server would answer, computed in this process. question: as sent, without subject. */
 remat_status local_answer(struct cli *cli, const struct subject *subject, const json_t *question,
                           remat_request_kind kind, json_t **ret_answer, remat_error *error);
@@ -113,6 +116,8 @@ remat_status local_answer(struct cli *cli, const struct subject *subject, const 
 
 /* The numbers of a schedule. cache: X-Remat-Cache, "" if there is none. */
 void summary_print(const struct cli *cli, const json_t *schedule, const char *cache);
+/* The paragraph of an explanation, or nothing where it is NULL. */
+void explanation_print(const struct cli *cli, const json_t *explanation);
 void summary_line(const struct cli *cli, const char *name, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

@@ -10,7 +10,7 @@
 
 static void print_minima(const struct cli *cli, const json_t *summary)
 {
-    const json_t *list = json_object_get(summary, "minimum_budget");
+    const json_t *list = json_object_get(summary, "minimum_budgets");
     char bytes[TEXT_SIZE];
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_t *minimum = json_array_get(list, i);
@@ -18,6 +18,10 @@ static void print_minima(const struct cli *cli, const json_t *summary)
                      text_bytes(json_get_number(minimum, "bytes"), bytes),
                      json_get_text(minimum, "solver"));
     }
+    double floor = json_get_number(summary, "floor");
+    if (!isnan(floor))
+        summary_line(cli, "proven", "no schedule without offloading does with less than %s",
+                     text_bytes(floor, bytes));
 }
 
 static void print_summary(const struct cli *cli, const json_t *summary)

@@ -85,12 +85,7 @@ void get_profile(request *r)
 {
     remat_profile_record record = {0};
     remat_error error;
-    remat_status status = remat_store_get_profile(r->service->store, r->id, &record, &error);
-    if (status) {
-        if (status == REMAT_CORRUPT)
-            atomic_fetch_add(&r->service->metrics.damaged_records, 1);
-        if (status == REMAT_CORRUPT || status == REMAT_NOT_FOUND)
-            remat_fail(&error, REMAT_NOT_FOUND, "id", "there is no profile %s", r->id);
+    if (engine_profile_record(r->service->engine, r->id, &record, &error)) {
         reply_error(r, &error);
         return;
     }

@@ -172,6 +172,17 @@ void get_timeline(request *r)
     reply_immutable(r, r->id);
 }
 
+/* Not immutable: another version of this server may say more. */
+void get_explanation(request *r)
+{
+    body *b = NULL;
+    remat_error error;
+    if (engine_explanation(r->service->engine, r->id, &b, &error))
+        reply_error(r, &error);
+    else
+        reply_body(r, 200, b);
+}
+
 void post_simulation(request *r)
 {
     json_t *json = NULL;

@@ -336,6 +336,24 @@ test('the service shows its jobs, answers and version', async () => {
   await closePage(page);
 });
 
+test('jobs come newest first, and one that nothing fits is infeasible, not failed', async () => {
+  const id = await service.push('resnet50.chain');
+  for (const budget of ['41%', '42%', '43%']) await service.post('v1/schedules', { profile_id: id, budget });
+  const refused = await service.post('v1/schedules', { profile_id: id, budget: '1%', wait: 0 });
+  const page = await open(`#/job/${refused.job_id}`);
+  await page.getByRole('status').filter({ hasText: 'infeasible' }).waitFor();
+  await page.getByRole('alert').filter({ hasText: 'will do' }).waitFor();
+  assert.doesNotMatch(await page.locator('main').innerText(), /failed|%/);
+  await page.getByRole('link', { name: 'Service' }).click();
+  const rows = page.getByRole('region', { name: 'Jobs' }).locator('tbody tr');
+  await rows.first().getByRole('cell', { name: 'infeasible', exact: true }).waitFor();
+  await rows.first().getByText(/would do/).waitFor();
+  const when = await rows.evaluateAll((list) => list.map((row) => row.querySelector('td[data-title=When]').textContent));
+  assert.ok(when.length > 3);
+  assert.deepEqual(when, [...when].sort().reverse());
+  await closePage(page);
+});
+
 test('an address of nothing says so', async () => {
   const page = await open('#/nothing/here');
   assert.equal(await heading(page), 'Nothing here');

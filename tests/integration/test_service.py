@@ -28,7 +28,7 @@ CHAINS = ["resnet50.chain", "vgg19.chain", "vit-b16.chain", "gpt.chain", "resnet
 @pytest.mark.parametrize("name", CHAINS)
 def test_chain_schedules_fit_and_replay(rematd, name):
     summary = rematd.push(name)
-    least = min(m["bytes"] for m in summary["minimum_budget"])
+    least = min(m["bytes"] for m in summary["minimum_budgets"])
     top = summary["store_all"]["peak"]
     last = float("inf")
     for part in (0, 0.2, 0.5, 0.8, 1):

@@ -224,7 +224,7 @@ function useFrontier(question: Question | undefined, key: string): Frontier {
 function leastOf(profile: StoredProfile, solver: string, points: Point[]): number {
   const first = points.find((point) => point.feasible);
   if (first) return first.budget;
-  const known = profile.minimum_budget
+  const known = profile.minimum_budgets
     .filter((one) => solver === 'auto' || one.solver === solver)
     .map((one) => one.bytes);
   return known.length > 0 ? Math.min(...known) : 0;

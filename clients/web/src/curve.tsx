@@ -78,6 +78,7 @@ function align(lines: Line[]): Drawn {
 /** Marks the least budget, the store-all point, and the budget of the slider. */
 function marks(profile: StoredProfile, { least, solvers }: Drawn, chosen: { budget: number }): uPlot.Plugin {
   const whose = solvers.includes('auto') ? 'all solvers' : solvers.join(' and ');
+  const proven = profile.floor !== undefined && least <= profile.floor ? ', proven' : '';
   const draw = (u: uPlot) => {
     const { ctx, bbox } = u;
     const { makespan, peak } = profile.store_all;
@@ -96,7 +97,7 @@ function marks(profile: StoredProfile, { least, solvers }: Drawn, chosen: { budg
       return x;
     };
     ctx.textAlign = 'left';
-    ctx.fillText(` least of ${whose}: ${bytes(least)}`, upright(least, [4, 4]), bbox.top);
+    ctx.fillText(` least of ${whose}: ${bytes(least)}${proven}`, upright(least, [4, 4]), bbox.top + bbox.height - 16 * devicePixelRatio);
     ctx.strokeStyle = colour('budget');
     ctx.lineWidth = 2 * devicePixelRatio;
     upright(chosen.budget, []);
@@ -149,7 +150,7 @@ function CurvePlot({
         width: 2,
         points: { show: true, size: 6 },
       })),
-      { ...line, label: 'no schedule is faster than', stroke: colour('ink-2'), dash: [4, 3], points: { show: false } },
+      { ...line, label: 'lower bound of all schedules', stroke: colour('ink-2'), dash: [4, 3], points: { show: false } },
     ],
     focus: { alpha: 0.35 },
     cursor: { focus: { prox: 24 }, drag: { x: true, y: false } },
@@ -222,7 +223,7 @@ function CurveTable({
     { title: 'Makespan', key: (row) => row.makespan ?? 0, cell: (row) => time(row.makespan ?? 0, unit), numeric: true },
     { title: 'Overhead', key: (row) => row.overhead ?? 0, cell: (row) => percent(row.overhead ?? 0), numeric: true },
     {
-      title: 'No schedule is faster than',
+      title: 'Lower bound',
       key: (row) => bound(row.budget),
       cell: (row) => time(bound(row.budget), unit),
       numeric: true,

@@ -207,12 +207,13 @@ function Costs({ profile }: { profile: StoredProfile }): VNode {
 
 /** The least budget of each solver that is quick to ask, as bars of the store-all peak. */
 function LeastBudgets({ profile }: { profile: StoredProfile }): VNode | null {
-  if (profile.minimum_budget.every((one) => one.solver === 'store-all')) return null;
-  const rows = [...profile.minimum_budget].sort((a, b) => a.bytes - b.bytes);
+  if (profile.minimum_budgets.every((one) => one.solver === 'store-all')) return null;
+  const rows = [...profile.minimum_budgets].sort((a, b) => a.bytes - b.bytes);
   return (
     <details class="least">
       <summary>
         Least budget, solver by solver: from {bytes(rows[0]?.bytes ?? 0)} ({rows[0]?.solver})
+        {profile.floor !== undefined && `; below ${bytes(profile.floor)} there is no schedule`}
       </summary>
       <Scroll label="Least budget of each solver">
         <table>

@@ -26,8 +26,8 @@ import {
 import { measurementColumns } from './schedules';
 import { SpanView } from './span_view';
 import { colour } from './theme';
-import type { Measurement, Schedule, ScheduleItem, StoredProfile, Timeline } from './types';
-import { Facts, Id, Name, Scroll, Show, Table, Tabs, Title, useLoad, type Column } from './ui';
+import type { Explanation, Measurement, Schedule, ScheduleItem, StoredProfile, Timeline } from './types';
+import { Facts, Id, Name, Retry, Scroll, Show, Table, Tabs, Title, useLoad, type Column } from './ui';
 
 const PARTS = ['timeline', 'nodes', 'operations', 'measurements', 'compare'];
 
@@ -53,6 +53,21 @@ export function claim(schedule: Schedule): string {
   return schedule.optimality;
 }
 
+function ofAll({ bound_class, class: own }: Schedule): boolean {
+  return (bound_class ?? own) === 'all schedules';
+}
+
+/** A bound that holds for every schedule: where that of the answer does not, every node runs once at least. */
+export function boundOfAll(schedule: Schedule): number {
+  return ofAll(schedule) ? schedule.lower_bound : schedule.store_all_makespan;
+}
+
+function boundText(schedule: Schedule): string {
+  const { lower_bound, gap, time_unit, bound_class, class: own } = schedule;
+  const text = `${time(lower_bound, time_unit)}, gap ${percent(gap)}`;
+  return ofAll(schedule) ? `${text}, of all schedules` : `${text}, only of ${bound_class ?? own}`;
+}
+
 function ScheduleFacts({ schedule }: { schedule: Schedule }): VNode {
   const unit = schedule.time_unit;
   const pebbles = schedule.model === 'pebble';
@@ -71,16 +86,46 @@ function ScheduleFacts({ schedule }: { schedule: Schedule }): VNode {
         ['makespan', time(schedule.makespan, unit)],
         ['overhead', percent(schedule.overhead)],
         ['recomputed', time(schedule.recomputed_time, unit)],
-        [
-          'lower bound',
-          `${time(schedule.lower_bound, unit)}, gap ${percent(schedule.gap)} (${schedule.bound_class ?? schedule.class})`,
-        ],
+        ['lower bound', boundText(schedule)],
         ['operations', count(schedule.operations.length)],
         ['solved in', seconds(schedule.solve_seconds)],
         ['solved', when(schedule.created)],
         ['schedule', <Id id={schedule.schedule_id} />],
       ]}
     />
+  );
+}
+
+const TOPICS: Record<string, string> = { least: 'least budget', next: 'more memory' };
+
+/** Sentences one after the other that are of the same matter. */
+function topicsOf({ sentences }: Explanation): { topic: string; texts: string[] }[] {
+  const topics: { topic: string; texts: string[] }[] = [];
+  for (const { topic, text } of sentences) {
+    const last = topics[topics.length - 1];
+    if (last?.topic === topic) last.texts.push(text);
+    else topics.push({ topic, texts: [text] });
+  }
+  return topics;
+}
+
+/** Why the schedule is as it is, in the service's words. */
+function Explained({ schedule }: { schedule: Schedule }): VNode | null {
+  const path = `/v1/schedules/${schedule.schedule_id}/explanation`;
+  const explanation = useLoad((signal) => get<Explanation>(path, signal), [path]);
+  if (explanation.problem) return <Retry problem={explanation.problem} retry={explanation.retry} />;
+  if (!explanation.data) return null;
+  return (
+    <dl class="explained" aria-label="Why it is as it is">
+      {topicsOf(explanation.data).map(({ topic, texts }) => (
+        <div>
+          <dt>{TOPICS[topic] ?? topic}</dt>
+          <dd>
+            <bdi>{texts.join(' ')}</bdi>
+          </dd>
+        </div>
+      ))}
+    </dl>
   );
 }
 
@@ -200,7 +245,7 @@ function TimelinePart({ replay, route }: { replay: Replay; route: Route }): VNod
   const { query } = route;
   const [axis, setAxis] = useState<Axis>(query.get('x') === 'operations' ? 'operations' : 'time');
   const [grouping, setGrouping] = useState<Grouping>(query.get('by') === 'layer' ? 'layer' : 'kind');
-  const view = useMemo(() => new SpanView(replay, axis, Number(query.get('step') ?? replay.peakOperation)), [replay]);
+  const view = useMemo(() => new SpanView(replay, axis, Math.max(0, Number(query.get('step') ?? replay.peakOperation))), [replay]);
   if (replay.n === 0) return <p>The schedule has no operations.</p>;
   const choose = (to: Axis) => {
     view.setAxis(to);
@@ -464,6 +509,7 @@ export function ScheduleView({ route }: ViewProps): VNode {
           <Title plain={`${data.schedule.solver} of ${data.profile.name}`}>
             {amount(data.schedule.budget, data.replay.pebbles)} by {data.schedule.solver}
           </Title>
+          <Explained schedule={data.schedule} />
           <ScheduleFacts schedule={data.schedule} />
           <Candidates schedule={data.schedule} />
           <p class="actions downloads">

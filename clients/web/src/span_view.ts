@@ -29,13 +29,14 @@ export class SpanView {
   constructor(
     readonly replay: Replay,
     axis: Axis,
+    /** -1: none is looked at. */
     step: number,
     /** The end of the axis, where it is not the schedule's own. */
     private readonly until = 0,
   ) {
     this.axis = axis;
     this.nodes = Array.from({ length: replay.n }, (_, i) => nodeOf(replay, i));
-    this.step = Math.max(0, Math.min(replay.n - 1, step));
+    this.step = Math.min(replay.n - 1, step);
     this.spans = spansOn(replay, axis, false);
     this.to = this.end;
   }
