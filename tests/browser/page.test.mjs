@@ -178,7 +178,7 @@ test('progress is watched live, the end opens the schedule', async () => {
     `progress was seen: ${[...seen]}`,
   );
   await page.waitForURL(/#\/schedule\//);
-  await page.getByText('recomputed').waitFor();
+  await page.getByText('solved in').waitFor();
   await closePage(page);
 });
 
@@ -215,7 +215,7 @@ test('the curve has the numbers of the service, and a point opens its schedule',
   await page.mouse.move(over.x + over.width / 2, over.y + over.height / 2);
   await page.mouse.click(over.x + over.width / 2, over.y + over.height / 2);
   await page.waitForURL(/#\/schedule\//);
-  await page.getByText('recomputed').waitFor();
+  await page.getByText('solved in').waitFor();
   await page.goBack();
   await page
     .getByRole('button', { name: /Open the schedule of rotor/ })
@@ -345,7 +345,7 @@ test('jobs come newest first, and one that nothing fits is infeasible, not faile
     headers: { 'Content-Type': 'application/json' },
   });
   assert.equal(refused.status, 422);
-  for (const budget of ['61%', '62%', '63%']) await service.post('v1/schedules', { profile_id: id, budget });
+  for (const budget of ['80%', '85%', '90%']) await service.post('v1/schedules', { profile_id: id, budget });
   const { jobs } = await service.call('GET', 'v1/jobs');
   const infeasible = jobs.find((job) => job.problem?.type === '/problems/infeasible-budget');
   const page = await open(`#/job/${infeasible.job_id}`);
@@ -397,7 +397,7 @@ test('a token is asked for, kept for the tab, and a scope that lacks is named', 
   await page.waitForURL(/#\/(job|schedule)\//);
   await page.waitForURL(/#\/schedule\//);
   await page.reload();
-  await page.getByText('recomputed').waitFor();
+  await page.getByText('solved in').waitFor();
   assert.equal(await page.evaluate(() => localStorage.length), 0);
   await closePage(page);
   await guarded.stop();

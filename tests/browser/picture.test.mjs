@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 
-import { closePage, deepProfile, openPage, Service, shot, startBrowser } from './service.mjs';
+import { closePage, openPage, Service, shot, startBrowser } from './service.mjs';
 
 let service;
 let browser;
@@ -105,16 +105,6 @@ test('equal blocks fold into one box, unfold by a step each, and fold again', as
       break;
     }
   assert.equal(await boxes(page), 18);
-  await closePage(page);
-});
-
-test('a graph of 5,006 nodes folds to seven boxes and unfolds whole', async () => {
-  const { profile_id } = await service.post('v1/profiles', deepProfile(250));
-  const page = await open(`#/profile/${profile_id}/graph`);
-  await page.locator(GRAPH).waitFor();
-  assert.equal(await boxes(page), 7);
-  await page.getByRole('button', { name: 'Unfold all' }).click();
-  await page.locator('.graph[data-boxes="5006"]').waitFor();
   await closePage(page);
 });
 

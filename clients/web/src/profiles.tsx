@@ -75,6 +75,14 @@ export function Profiles({ route }: ViewProps): VNode {
     setMore([]);
     type(text);
   };
+  const empty = !name && fetchedPages.data?.every((page) => page.profiles.length === 0);
+  if (empty)
+    return (
+      <>
+        <Title plain="remat">remat</Title>
+        <Welcome />
+      </>
+    );
   return (
     <>
       <Title plain="Profiles">Profiles</Title>
@@ -89,7 +97,6 @@ export function Profiles({ route }: ViewProps): VNode {
         {(pages) => {
           const rows = pages.flatMap((page) => page.profiles);
           const next = pages[pages.length - 1]?.next;
-          if (rows.length === 0 && !name) return <Welcome />;
           return (
             <>
               <p role="status" class="quiet">

@@ -4,7 +4,7 @@ import type { VNode } from 'preact';
 import { useState } from 'preact/hooks';
 
 import { request } from './api';
-import { postProfile } from './drop';
+import { Drop, postProfile } from './drop';
 import { ProblemBox } from './ui';
 
 /** By name: where build.mjs has put the profile. */
@@ -64,9 +64,10 @@ export function Welcome(): VNode {
       <pre tabIndex={0} aria-label="Three lines of Python">
         {lines.join('\n')}
       </pre>
+      <Drop />
       <p>
-        Drop <code>profile.json</code> on this page, or send it with <code>remat profile push profile.json</code>. Any
-        other framework writes the same file: <a href="/openapi.json">the API</a> describes it.
+        <code>remat profile push profile.json</code> sends it from a shell. Any other framework writes the same file:{' '}
+        <a href="/openapi.json">the API</a> describes it.
       </p>
     </section>
   );
