@@ -86,6 +86,10 @@ const char *remat_text_time(double time, const char *unit, char text[REMAT_TEXT_
 /* "8.41 %" of a fraction. */
 const char *remat_text_percent(double fraction, char text[REMAT_TEXT_SIZE]);
 
+/* The one of some words that a misspelt one was most likely meant to be; NULL: none is near. */
+const char *remat_nearest(const char *word, const char *const *words, size_t n);
+const char *remat_nearest_solver(const char *word); /* of the solvers and auto */
+
 /* ---- profiles ---- */
 
 /* The profile that a remat-profile/1 document describes. prefix ("" or "profile.") stands before
@@ -101,8 +105,11 @@ typedef struct remat_minimum {
 /* The answer to POST /v1/profiles. NULL: out of memory. */
 json_t *remat_profile_summary(const remat_profile *profile, uint64_t store_all_peak,
                               const remat_minimum *minima, size_t n_minima);
-/* A stored summary, a malloc of *length bytes and NUL, as today's answers spell it. */
-remat_status remat_summary_renew(char **summary, size_t *length, remat_error *error);
+/* A stored summary, a malloc of *length bytes and NUL, as today's answers spell it, and with all names
+ * of a profile that has several (other_names: a line each; NULL: none). */
+remat_status remat_summary_renew(char **summary, size_t *length, const char *name,
+                                 const char *other_names, remat_error *error);
+json_t *remat_names_encode(const char *name, const char *other_names);
 
 /* ---- questions ---- */
 
@@ -113,7 +120,7 @@ typedef struct remat_amount {
     bool given;
 } remat_amount;
 
-/* 4294967296, "4GiB", "1.5 GB", "60%" (only where percent is allowed). */
+/* 4294967296, "4GiB", "4Gi", "1.5 G" (of 1000); where percent is allowed also "60%" and "0.6". */
 remat_status remat_amount_decode(const json_t *json, const char *field, bool percent_allowed,
                                  remat_amount *ret_amount, remat_error *error);
 
@@ -194,7 +201,8 @@ void remat_question_clear(remat_question *question); /* accepts {0} */
  * where it is 0, so that an answer of an older one is not taken for today's. */
 remat_status remat_question_identify(remat_question *question, remat_error *error);
 
-/* The question of such a text. The version is not read: who answers now answers with its own. */
+/* The question of such a text. The version is not read: who answers now answers with its own; nor is
+ * "job", in which the jobs of a server keep what is not of the question. */
 remat_status remat_question_read(const char *text, size_t length, remat_question *ret_question,
                                  remat_error *error);
 

@@ -31,21 +31,51 @@ json_t *remat_profile_summary(const remat_profile *profile, uint64_t store_all_p
     return fields_finish(json, failed);
 }
 
-remat_status remat_summary_renew(char **summary, size_t *length, remat_error *error)
+json_t *remat_names_encode(const char *name, const char *other_names)
+{
+    json_t *list = json_pack("[s]", name);
+    for (const char *line = other_names; line && list; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        fields_append(&list, json_stringn(line, strcspn(line, "\n")));
+    }
+    return list;
+}
+
+/* Puts the text `new` in the place of n bytes. */
+static remat_status replace(char **text, size_t *length, size_t at, size_t n, const char *new,
+                            remat_error *error)
+{
+    size_t more = strlen(new);
+    char *longer = malloc(*length - n + more + 1);
+    if (!longer)
+        return remat_fail_memory(error);
+    memcpy(longer, *text, at);
+    memcpy(longer + at, new, more);
+    memcpy(longer + at + more, *text + at + n, *length - at - n + 1);
+    free(*text);
+    *text = longer;
+    *length += more - n;
+    return REMAT_OK;
+}
+
+remat_status remat_summary_renew(char **summary, size_t *length, const char *name,
+                                 const char *other_names, remat_error *error)
 {
     static const char was[] = "\"minimum_budget\":[", is[] = "\"minimum_budgets\":[";
-    char *at = strstr(*summary, was), *renewed = NULL;
-    if (!at) /* within a string its quotes would be escaped */
-        return REMAT_OK;
-    size_t before = (size_t)(at - *summary), after = *length - before - (sizeof was - 1);
-    renewed = malloc(*length + sizeof is - sizeof was + 1);
-    if (!renewed)
-        return remat_fail_memory(error);
-    memcpy(renewed, *summary, before);
-    memcpy(renewed + before, is, sizeof is - 1);
-    memcpy(renewed + before + sizeof is - 1, at + sizeof was - 1, after + 1);
-    free(*summary);
-    *summary = renewed;
-    *length += sizeof is - sizeof was;
-    return REMAT_OK;
+    char *at = strstr(*summary, was), *end = strrchr(*summary, '}'); /* in a string it is \" */
+    remat_status status = REMAT_OK;
+    if (other_names && end) {
+        json_t *names = json_pack("{s:o}", "names", remat_names_encode(name, other_names));
+        char *text = names ? remat_json_text(names) : NULL;
+        json_decref(names);
+        if (!text)
+            return remat_fail_memory(error);
+        text[0] = ','; /* for its brace; its last one ends the summary */
+        status = replace(summary, length, (size_t)(end - *summary), 1, text, error);
+        free(text);
+        at = strstr(*summary, was);
+    }
+    if (!status && at)
+        status = replace(summary, length, (size_t)(at - *summary), sizeof was - 1, is, error);
+    return status;
 }

@@ -65,8 +65,12 @@ int cli_failed(struct cli *cli);
 /* Says what is wrong with the command line. CLI_USAGE. */
 __attribute__((format(printf, 2, 3))) int cli_usage(struct cli *cli, const char *format, ...);
 
+/* Says that a word is none of some, and which was meant. CLI_USAGE. */
+int cli_unknown(struct cli *cli, const char *word, const char *const *words, size_t n,
+                const char *what);
+
 /* Writes the JSON text to -o FILE, or with --json to stdout. *ret_done: nothing is left to print.
- */
+ * Numbers are exact, in as few digits as that takes. */
 remat_status cli_write_json(struct cli *cli, const char *text, bool *ret_done);
 remat_status cli_write_json_value(struct cli *cli, const json_t *json, bool *ret_done);
 
@@ -96,6 +100,33 @@ json_t *subject_question(const struct cli *cli, const struct subject *subject);
 /* The time unit of the profile's times: asked of the server where only the id is known. "" if that
  * fails. ret_unit has room for 8. */
 void subject_time_unit(struct cli *cli, const struct subject *subject, char ret_unit[8]);
+
+/* The same, and the argument may be a profile's name or the beginning of its id: the server is asked
+ * for it. */
+remat_status subject_find(struct cli *cli, const char *argument, struct subject *ret_subject);
+
+/* Whether the amounts that were given can be meant for the profile: a bare number of some hundred
+ * bytes is most likely a percentage or lacks its unit. CLI_OK or CLI_USAGE. */
+int subject_check_amounts(struct cli *cli, const struct subject *subject);
+
+/* ---- find.c ---- */
+
+/* What people call a thing: its name (profiles), its id or the beginning of it. ret_id: the whole
+ * one. REMAT_NOT_FOUND, and REMAT_INVALID where several are called so. */
+remat_status find_profile(struct cli *cli, const char *text, char ret_id[REMAT_ID_SIZE]);
+remat_status find_schedule(struct cli *cli, const char *text, char ret_id[REMAT_ID_SIZE]);
+remat_status find_job(struct cli *cli, const char *text, char ret_id[REMAT_ID_SIZE]);
+
+/* ---- interrupt.c ---- */
+
+/* From now on Ctrl-C ends calls of the client by REMAT_CANCELLED; a second one ends the process. */
+void interrupt_catch(void);
+bool interrupt_came(void *data);
+
+/* The question was asked and then interrupted: cancels its job, unless others asked for it too, and
+ * says so. The exit code. */
+int interrupt_cancel(struct cli *cli, const char *path, const json_t *question,
+                     const struct subject *subject);
 
 /* ---- import.c ---- */
 

@@ -83,13 +83,17 @@ static void try_timeline(struct cli *cli, exhibit *e)
 
 static remat_status load(struct cli *cli, const char *argument, exhibit *e)
 {
-    bool by_id = remat_is_id(argument) && access(argument, F_OK) != 0;
-    remat_status status = by_id ? fetch_schedule(cli, argument, e)
-                                : file_read_json(argument, &e->schedule, &cli->error);
+    char id[REMAT_ID_SIZE];
+    bool by_id =
+        strcmp(argument, "-") != 0 && !strpbrk(argument, "./") && access(argument, F_OK) != 0;
+    remat_status status = by_id ? find_schedule(cli, argument, id) : REMAT_OK;
+    if (!status)
+        status = by_id ? fetch_schedule(cli, id, e)
+                       : file_read_json(argument, &e->schedule, &cli->error);
     if (!status && cli->profile)
         return replay(cli, e);
     if (!status && by_id && !cli->json)
-        return fetch_timeline(cli, argument, e);
+        return fetch_timeline(cli, id, e);
     bool is_timeline = json_object_get(e->schedule, "memory_during") != NULL;
     if (!status && !by_id && !is_timeline && !cli->json)
         try_timeline(cli, e);

@@ -13,11 +13,12 @@
 
 enum {
     CLI_OK = 0,
-    CLI_NO = 1,      /* the answer is no: nothing fits the budget, the schedule is not valid */
-    CLI_USAGE = 2,   /* the command line is wrong */
-    CLI_INPUT = 3,   /* a file, a profile or a request is not accepted */
-    CLI_SERVER = 4,  /* the server cannot be reached or has no answer */
-    CLI_INTERNAL = 5 /* out of memory, the output cannot be written, a bug */
+    CLI_NO = 1,           /* the answer is no: nothing fits the budget, the schedule is not valid */
+    CLI_USAGE = 2,        /* the command line is wrong */
+    CLI_INPUT = 3,        /* a file, a profile or a request is not accepted */
+    CLI_SERVER = 4,       /* the server cannot be reached or has no answer */
+    CLI_INTERNAL = 5,     /* out of memory, the output cannot be written, a bug */
+    CLI_INTERRUPTED = 130 /* by Ctrl-C, as shells count it */
 };
 
 /* The one that goes with a failure. */

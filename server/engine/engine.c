@@ -138,7 +138,8 @@ remat_status engine_profile_record(engine *e, const char *id, remat_profile_reco
         return remat_fail(error, REMAT_NOT_FOUND, "profile_id", "there is no profile %s", id);
     char *summary = record.summary.data;
     if (!status)
-        status = remat_summary_renew(&summary, &record.summary.length, error);
+        status = remat_summary_renew(&summary, &record.summary.length, record.name,
+                                     record.other_names, error);
     record.summary.data = summary;
     if (status)
         remat_profile_record_clear(&record);
@@ -239,12 +240,27 @@ static remat_status store_profile(engine *e, const json_t *json, known_profile *
     return status;
 }
 
+/* The record of a profile that is posted again, maybe under another name: then it has both. */
+static remat_status name_again(engine *e, const char *name, const char *id,
+                               remat_profile_record *ret_record, remat_error *error)
+{
+    bool added = false;
+    remat_status status = engine_profile_record(e, id, ret_record, error);
+    if (status || strcmp(ret_record->name, name) == 0)
+        return status;
+    status = remat_store_name_profile(e->store, id, name, &added, error);
+    if (!status && !added)
+        return REMAT_OK;
+    remat_profile_record_clear(ret_record);
+    return status ? status : engine_profile_record(e, id, ret_record, error);
+}
+
 /* The stored answer to the profile's POST, if the profile is there. */
-static remat_status stored_summary(engine *e, const char *id, body **ret_summary,
+static remat_status stored_summary(engine *e, const char *name, const char *id, body **ret_summary,
                                    remat_error *error)
 {
     remat_profile_record record = {0};
-    remat_status status = engine_profile_record(e, id, &record, error);
+    remat_status status = name_again(e, name, id, &record, error);
     if (!status) {
         char *text = record.summary.data;
         size_t length = record.summary.length;
@@ -272,7 +288,7 @@ remat_status engine_profile_post(engine *e, const json_t *json, const char *pref
     known_profile *known = NULL;
     remat_profile_id(profile, id);
     *ret_created = false;
-    status = stored_summary(e, id, &summary, error);
+    status = stored_summary(e, profile->name, id, &summary, error);
     if (!status && (known = cache_get(e->profiles, id)) != NULL)
         remat_profile_free(profile);
     else if (!status || status == REMAT_NOT_FOUND)
@@ -305,13 +321,17 @@ remat_status engine_profile_of(engine *e, const remat_request *request, known_pr
 }
 
 remat_status engine_question(engine *e, const remat_request *request, remat_question *ret_question,
-                             remat_error *error)
+                             char **ret_name, remat_error *error)
 {
     known_profile *known = NULL;
     remat_status status = engine_profile_of(e, request, &known, error);
     if (!status)
         status = remat_question_resolve(request, known->id, known->profile, known->store_all_peak,
                                         ret_question, error);
+    if (!status && !(*ret_name = strdup(known->profile->name))) {
+        remat_question_clear(ret_question);
+        status = remat_fail_memory(error);
+    }
     engine_profile_release(known);
     return status;
 }

@@ -37,9 +37,11 @@ static json_t *profile_item(const remat_profile_record *p)
     char created[32], used[32];
     remat_time_text(p->created, created);
     remat_time_text(p->last_used, used);
-    return json_pack("{s:s, s:s, s:s, s:i, s:i, s:s, s:s, s:I}", "profile_id", p->id, "name",
-                     p->name, "kind", p->kind, "nodes", (int)p->nodes, "edges", (int)p->edges,
-                     "created", created, "last_used", used, "schedules", (json_int_t)p->schedules);
+    json_t *names = p->other_names ? remat_names_encode(p->name, p->other_names) : NULL;
+    return json_pack("{s:s, s:s, s:o*, s:s, s:i, s:i, s:s, s:s, s:I}", "profile_id", p->id, "name",
+                     p->name, "names", names, "kind", p->kind, "nodes", (int)p->nodes, "edges",
+                     (int)p->edges, "created", created, "last_used", used, "schedules",
+                     (json_int_t)p->schedules);
 }
 
 void list_profiles(request *r)

@@ -30,7 +30,7 @@ static remat_status read_question(request *r, asker *a, remat_error *error)
     if (!status)
         status = remat_request_decode(json, a->question.kind, &asked, error);
     if (!status)
-        status = engine_question(r->service->engine, &asked, &a->question, error);
+        status = engine_question(r->service->engine, &asked, &a->question, &a->profile_name, error);
     a->wait = status ? 0 : asked.wait;
     json_decref(json);
     return status;
