@@ -4,8 +4,9 @@
 #include <string.h>
 
 #define ASKING                                                                                     \
-    "  --server URL        the rematd to ask (default: $REMAT_SERVER, then\n"                      \
-    "                      http://127.0.0.1:7070); its token is $REMAT_TOKEN\n"                    \
+    "  --server URL        the rematd to ask, like localhost:7070 (default:\n"                     \
+    "                      $REMAT_SERVER, then http://127.0.0.1:7070); its token is\n"             \
+    "                      $REMAT_TOKEN\n"                                                         \
     "  --timeout SECONDS   longest time of one request (default 60)\n"
 
 #define OUTPUT                                                                                     \
@@ -15,8 +16,8 @@
     "  -h, --help          this text\n"
 
 #define PROFILE_ARGUMENT                                                                           \
-    "PROFILE is a file in the format remat-profile/1, - for standard input, or the\n"              \
-    "id of a profile that the server has.\n"
+    "PROFILE is a file in the format remat-profile/1, - for standard input, or of a\n"             \
+    "profile that the server has the name, the id or its beginning (4 digits or more).\n"
 
 static const char general[] =
     "remat: rematerialization schedules for training jobs\n"
@@ -42,17 +43,19 @@ static const char general[] =
     "\n"
     "exit codes: 0 done; 1 the answer is no (nothing fits the budget, the schedule is\n"
     "not valid); 2 wrong command line; 3 bad input (file, profile, request); 4 the\n"
-    "server cannot be reached or has no answer; 5 internal (memory, output, a bug)\n";
+    "server cannot be reached or has no answer; 5 internal (memory, output, a bug);\n"
+    "130 interrupted by Ctrl-C\n";
 
 static const char profile[] =
     "usage: remat profile check FILE     is this a valid profile? asks nobody\n"
     "       remat profile push FILE      store it on the server\n"
     "       remat profile list           what the server has\n"
-    "       remat profile show ID        one of them\n"
+    "       remat profile show ID        one of them, by name, id or its beginning\n"
     "       remat profile import FILE    a graph in another format as a profile\n"
     "\n"
     "FILE is in the format remat-profile/1, or - for standard input. A profile's id\n"
-    "is the digest of what can change an answer, so pushing it twice stores it once.\n"
+    "is the digest of what can change an answer, so pushing it twice stores it once,\n"
+    "and pushing it under another name gives it both.\n"
     "\n"
     "import reads, by what is in the file:\n"
     "  networkx node_link_data (JSON), as MOCCASIN's instances are: cost_cpu and\n"
@@ -71,12 +74,13 @@ static const char solve[] =
     "usage: remat solve --budget BYTES [OPTIONS] PROFILE\n"
     "\n"
     "Finds the fastest schedule of one training step whose activations, gradients of\n"
-    "activations and workspaces fit the budget. Every schedule was replayed by the\n"
-    "simulator before it is answered. The same question is solved once: later it is\n"
-    "answered from the store.\n"
+    "activations and workspaces fit the budget, and says why it is as it is. Every\n"
+    "schedule was replayed by the simulator before it is answered. The same question is\n"
+    "solved once: later it is answered from the store. Ctrl-C ends its job on the server\n"
+    "too, unless others asked for it.\n"
     "\n" PROFILE_ARGUMENT "\n"
-    "  -b, --budget BYTES  4294967296, 4GiB, \"1.5 GB\", or 60% of the peak of storing\n"
-    "                      everything\n"
+    "  -b, --budget BYTES  4GiB or 4Gi (of 1024), 4GB or 4G (of 1000), 4294967296, or\n"
+    "                      of the peak of storing everything 60% or 0.6\n"
     "  --reserved BYTES    subtracted from the budget: parameters, optimiser state\n"
     "  --solver NAME       instead of the best one (auto); see 'remat solvers'\n"
     "  --option NAME=VALUE option of that solver; may be given several times\n"
@@ -212,7 +216,11 @@ static const char snapshots[] =
 static const char jobs[] = "usage: remat jobs [list]           the solves that the server knows\n"
                            "       remat jobs show ID          one of them\n"
                            "       remat jobs cancel ID        stop it\n"
-                           "\n" ASKING OUTPUT;
+                           "\n"
+                           "The newest come first. ID is a job's id or its beginning (4 digits).\n"
+                           "\n"
+                           "  --limit N           list: at most N (default 100)\n"
+                           "  --cursor CURSOR     list: go on where a list ended\n" ASKING OUTPUT;
 
 static const char solvers[] =
     "usage: remat solvers [OPTIONS]\n"

@@ -73,7 +73,7 @@ _remat()
                 ;;
             show) _remat_words "$asking --profile --all --ascii" "$current" ;;
             simulate|snapshots|solvers) _remat_words "$asking --local" "$current" ;;
-            jobs) _remat_words "$asking" "$current" ;;
+            jobs) _remat_words "$asking --limit --cursor" "$current" ;;
             version) _remat_words "--json --help" "$current" ;;
         esac
         return
