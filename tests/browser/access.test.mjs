@@ -38,6 +38,7 @@ before(async () => {
     joint: `#/profile/${joint}/graph`,
     costs: `#/profile/${profile}/costs`,
     curve: `#/profile/${profile}/curve?solvers=auto,rotor`,
+    plan: '#/plan?model=gpt2&batch=16&device=t4&optimizer=adamw',
     ask: `#/profile/${profile}/ask?solver=rotor`,
     schedules: `#/profile/${profile}/schedules`,
     timeline: `#/schedule/${a.schedule_id}/timeline?step=12&by=layer`,
@@ -97,7 +98,7 @@ for (const [kind, options] of Object.entries(KINDS))
 
 test('a schedule is reached and stepped without a pointer', async () => {
   const page = await openPage(browser, service, '#/profiles');
-  await page.getByText('3 profiles').waitFor();
+  await page.getByText('4 profiles').waitFor(); // one is of the plan
   /** Goes on with Tab until what has the focus is called name. */
   const tabTo = async (name) => {
     for (let i = 0; i < 60; i++) {
