@@ -115,6 +115,20 @@ def test_smaller_budget_is_traced_from_the_table(make_service):
     assert service.metric("remat_solves_total") == 0 and solves == 1 and tables >= 1
 
 
+@pytest.mark.parametrize("name,solver,budgets", [("gpt.cpu.chain", "equiv-chain", ("24%", "48%")),
+                                                 ("join-4-10-12", "join", ("40%", "90%"))])
+def test_a_table_of_a_larger_budget_changes_no_answer(make_service, name, solver, budgets):
+    """Slots are cut from the largest budget until they reach storing everything: a table answers where its own would."""
+    told = []
+    for asked in (budgets, budgets[::-1]):
+        service = make_service()
+        profile_id = service.push(name)["profile_id"]
+        answers = {budget: service.post("/v1/schedules", {"profile_id": profile_id, "solver": solver, "budget": budget,
+                                                          "layout": False}).json for budget in asked}
+        told.append({budget: (answer["makespan"], answer["operations"]) for budget, answer in answers.items()})
+    assert told[0] == told[1]
+
+
 def test_burst_of_cold_questions_is_one_solve(make_service):
     service = make_service()
     profile_id = service.push("lstm100.chain")["profile_id"]

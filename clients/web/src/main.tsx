@@ -3,11 +3,11 @@
 import { render, type ComponentType, type VNode } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 
-import { hasToken, onTokenWanted, setToken } from './api';
+import { away, hasToken, onTokenWanted, setToken } from './api';
 import { Profiles } from './profiles';
 import { href, useRoute, type Route } from './route';
 import { nextTheme, startTheme, themeName } from './theme';
-import { ProblemBox, Title } from './ui';
+import { Retry, Title } from './ui';
 
 export interface ViewProps {
   route: Route;
@@ -45,12 +45,16 @@ function Main({ route }: ViewProps): VNode {
     const load = later[name];
     setProblem(undefined);
     if (fetched[name] || !load) return;
-    load().then((view) => {
-      fetched[name] = view;
-      setFetched(name);
-    }, setProblem);
+    load().then(
+      (view) => {
+        fetched[name] = view;
+        setFetched(name);
+      },
+      () => setProblem(away()),
+    );
   }, [name]);
-  if (problem) return <ProblemBox problem={problem} />;
+  /* a browser may remember that a module could not be fetched: only a new document asks for it again */
+  if (problem) return <Retry problem={problem} retry={() => location.reload()} />;
   const View = fetched[name];
   if (View) return <View key={route.path.slice(0, name === 'compare' ? 3 : 2).join('/')} route={route} />;
   return later[name] ? <p class="quiet">Loading…</p> : <Nowhere />;

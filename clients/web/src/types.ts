@@ -58,6 +58,8 @@ export interface StoredProfile {
   time_unit: string;
   store_all: { makespan: number; peak: number };
   minimum_budgets: { solver: string; bytes: number }[];
+  /** Below it no schedule fits. */
+  floor?: number;
   profile: Profile;
 }
 
@@ -104,6 +106,11 @@ export interface ScheduleItem {
   makespan: number;
   overhead: number;
   created: string;
+}
+
+export interface Explanation {
+  text: string;
+  sentences: { topic: string; text: string }[];
 }
 
 /** Kind, index, bytes, first and last operation of its life. */
@@ -162,13 +169,21 @@ export interface Solvers {
 
 export interface Job {
   job_id: string;
-  state: 'queued' | 'running' | 'done' | 'failed' | 'cancelled';
+  state: 'queued' | 'running' | 'done' | 'failed' | 'cancelled' | 'infeasible';
   progress: number;
   elapsed_seconds?: number;
   queue_position?: number;
   created: string;
   schedule_id?: string;
   problem?: ProblemBody;
+  /** What was asked, and who asked how often. */
+  kind?: 'schedule' | 'tradeoff';
+  profile_id?: string;
+  profile_name?: string;
+  solver?: string;
+  budget?: number | string;
+  asked_by?: string;
+  asked?: number;
 }
 
 export interface Measurement {
