@@ -26,12 +26,24 @@ _remat()
         '--wait[seconds to wait for a solve]:seconds:'
         '--local[solve in this process]'
     )
+    local -a step=(
+        '--device[of the step]:device:(a100-40gb a100-80gb h100 h200 l4 rtx3090 rtx4090 t4 cpu)'
+        '--parameters[numbers in the weights]:number:'
+        '--optimizer[of the step]:optimizer:(sgd momentum adam adamw adafactor adam8bit)'
+        '--precision[of the step]:precision:(float32 tf32 bfloat16 float16)'
+        '--no-master[no weights in float32 beside]'
+        '--parallel[how ranks share]:kind:(ddp zero1 zero2 zero3 fsdp)'
+        '--ranks[so many]:number:' '--view-buckets[gradients lie in buckets]'
+        '--no-prefetch[gather one unit at a time]'
+    )
     if (( CURRENT == 2 )); then
         local -a commands
         commands=(
             'profile:check, push, list, show and import profiles'
             'solve:the fastest schedule within a memory budget'
             'curve:what less memory costs'
+            'plan:does a model train on a device'
+            'calibrate:measure this device for plan'
             'show:a schedule, readable'
             'simulate:replay an operation list'
             'snapshots:what a checkpoint must save'
@@ -58,7 +70,21 @@ _remat()
                 '(-b --budget)'{-b,--budget}'[memory]:bytes or percent:(40% 50% 60% 70% 80%)' \
                 '--reserved[memory for other things]:bytes:' \
                 '--alignment[of the addresses]:bytes:' '--no-layout[no addresses]' \
-                '--effort[of the improver]:effort:(quick thorough)' '1:profile:_files'
+                '--effort[of the improver]:effort:(quick thorough)' \
+                '--whole-device[the budget is the memory of a device]' $step '1:profile:_files'
+            ;;
+        plan)
+            _arguments $asking $step '--batch[samples of a step]:number:' '--sequence[tokens]:number:' \
+                '--image[pixels]:number:' '--layers[blocks]:number:' \
+                '--attention[kernel]:kind:(fused eager)' '--offload[values may go to the host]' \
+                '--no-sweep[no table over batches]' '--solver[the algorithm]:solver:_remat_solvers' \
+                '*--option[an option of the solver]:name=value:' \
+                '--effort[of the improver]:effort:(quick thorough)' \
+                '--wait[seconds to wait for a solve]:seconds:' '--local[in this process]' \
+                '1:model or profile:_files'
+            ;;
+        calibrate)
+            _arguments '--json' '--help' '(-o --output)'{-o,--output}'[write to a file]:file:_files'
             ;;
         curve)
             _arguments $asking $question '--points[so many budgets]:number:' \
@@ -77,7 +103,7 @@ _remat()
             ;;
         solvers) _arguments $asking '--local[in this process]' ;;
         version) _arguments '--json' '--help' ;;
-        help) compadd profile solve curve show simulate snapshots jobs solvers version ;;
+        help) compadd profile solve curve plan calibrate show simulate snapshots jobs solvers version ;;
     esac
 }
 

@@ -78,6 +78,10 @@ int command_solve(struct cli *cli)
     if (cli->local && !s.document)
         return cli_usage(cli, "--local needs the profile itself, not its id");
     int code = subject_check_amounts(cli, &s);
+    if (!code && cli->whole_device && cli->reserved)
+        code = cli_usage(cli, "--whole-device says what is reserved; leave out --reserved");
+    else if (!code && cli->whole_device)
+        code = plan_whole_device(cli, &s);
     if (code) {
         subject_clear(&s);
         return code;

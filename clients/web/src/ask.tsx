@@ -14,7 +14,7 @@ import { ProblemBox, Show, useLoad } from './ui';
 const STEPS = 1000;
 
 /** Solvers whose answers are improved: the only ones that take an effort. */
-const IMPROVED = ['auto', 'interval'];
+const IMPROVED = ['auto', 'interval', 'selective'];
 
 type Options = Record<string, unknown>;
 

@@ -22,6 +22,7 @@ const later: Record<string, () => Promise<View>> = {
   compare: async () => (await import('./compare')).CompareView,
   job: async () => (await import('./job')).JobView,
   service: async () => (await import('./service')).ServiceView,
+  plan: async () => (await import('./plan')).PlanView,
 };
 
 const fetched: Record<string, View> = { profiles: Profiles };
@@ -135,6 +136,9 @@ function App(): VNode {
         <nav aria-label="Views">
           <a href={href('profiles')} aria-current={here === 'profiles' ? 'page' : undefined}>
             Profiles
+          </a>
+          <a href={href('plan')} aria-current={here === 'plan' ? 'page' : undefined}>
+            Plan
           </a>
           <a href={href('service')} aria-current={here === 'service' ? 'page' : undefined}>
             Service
