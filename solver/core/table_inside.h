@@ -22,8 +22,8 @@ struct remat_table {
     size_t n_frontier, capacity;
     remat_table_bound *bounds; /* budgets increase, makespans decrease, both strictly */
     size_t n_bounds, bounds_capacity;
-    uint64_t bytes;       /* of the lists */
-    uint64_t fingerprint; /* of profile, link and options */
+    uint64_t bytes;                     /* of the lists */
+    uint64_t fingerprint;               /* of profile, link and options */
     uint64_t least_budget, most_budget; /* it answers for a max_budget from one to the other */
 };
 
