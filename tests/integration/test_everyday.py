@@ -41,15 +41,15 @@ def test_sizes():
     """4G is of 1000 and 4Gi of 1024; 0.5 is 50 %; a bare number of some hundred bytes is none."""
     budgets = {"4G": 4e9, "4GB": 4e9, "4Gi": 2**32, "4GiB": 2**32, "4294967296": 2**32}
     for typed, budget in budgets.items():
-        assert shown(None, "solve", "--local", "-b", typed, CHAIN)["budget"] == budget
-    half = shown(None, "solve", "--local", "-b", "50%", CHAIN)["budget"]
-    assert shown(None, "solve", "--local", "-b", "0.5", CHAIN)["budget"] == half
+        assert shown(None, "solve", "--local", "--solver", "rotor", "-b", typed, CHAIN)["budget"] == budget
+    half = shown(None, "solve", "--local", "--solver", "rotor", "-b", "50%", CHAIN)["budget"]
+    assert shown(None, "solve", "--local", "--solver", "rotor", "-b", "0.5", CHAIN)["budget"] == half
     for option, word in (("-b", "40"), ("--budget", "4"), ("-b", "999")):
-        said = remat(None, "solve", "--local", option, word, CHAIN, code=2)
+        said = remat(None, "solve", "--local", "--solver", "rotor", option, word, CHAIN, code=2)
         assert f"is {word} bytes; did you mean {word}% or {word}GiB?" in said
-    assert "did you mean 4GiB?" in remat(None, "solve", "--local", "-b", "4G", "--reserved", "4", CHAIN, code=2)
+    assert "did you mean 4GiB?" in remat(None, "solve", "--local", "--solver", "rotor", "-b", "4G", "--reserved", "4", CHAIN, code=2)
     assert "40 bytes" in remat(None, "curve", "--local", "--budgets", "40,60%", CHAIN, code=2)
-    remat(None, "solve", "--local", "-b", "40B", CHAIN, code=1)  # meant, and refused for what it is
+    remat(None, "solve", "--local", "--solver", "rotor", "-b", "40B", CHAIN, code=1)  # meant, and refused for what it is
     small = PROFILES / "join-4-10-12.json"  # counts in units
     assert shown(None, "solve", "--local", "-b", "16", small)["budget"] == 16
 
