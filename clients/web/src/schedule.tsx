@@ -511,19 +511,22 @@ export function ScheduleView({ route }: ViewProps): VNode {
           </Title>
           <Explained schedule={data.schedule} />
           <ScheduleFacts schedule={data.schedule} />
-          <Candidates schedule={data.schedule} />
-          <p class="actions downloads">
-            <span class="quiet">Download</span>
-            <button type="button" onClick={() => downloadJson(data.schedule)}>
-              JSON
-            </button>
-            <button type="button" onClick={() => downloadCsv(data.replay)}>
-              CSV
-            </button>
-            <button type="button" onClick={() => downloadSvg(data.replay)}>
-              SVG
-            </button>
-          </p>
+          <div class="bar top">
+            <Candidates schedule={data.schedule} />
+            <span class="spring" />
+            <span class="actions">
+              <span class="quiet">Download</span>
+              <button type="button" onClick={() => downloadJson(data.schedule)}>
+                JSON
+              </button>
+              <button type="button" onClick={() => downloadCsv(data.replay)}>
+                CSV
+              </button>
+              <button type="button" onClick={() => downloadSvg(data.replay)}>
+                SVG
+              </button>
+            </span>
+          </div>
           <Tabs label="Parts of the schedule" path={`schedule/${id}`} parts={PARTS} now={part} />
           <Part key={part} part={part} opened={data} route={route} />
         </>
