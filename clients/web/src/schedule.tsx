@@ -275,8 +275,8 @@ function TimelinePart({ replay, route }: { replay: Replay; route: Route }): VNod
       </div>
       <Charts key={axis} replay={replay} view={view} grouping={grouping} />
       <p class="quiet hint">
-        On a chart: click looks at an operation, dragging selects, W S or the wheel zoom, A D move, ← → step, P is the
-        peak.
+        On a chart: a click looks at an operation, dragging selects, W S or the wheel zoom, A D or Shift and dragging
+        move, 0 shows all, ← → step, P goes to the peak.
       </p>
       <div class={replay.pebbles ? '' : 'beside'}>
         {!replay.pebbles && <Fates replay={replay} view={view} />}
@@ -509,7 +509,7 @@ export function ScheduleView({ route }: ViewProps): VNode {
           <Title plain={`${data.schedule.solver} of ${data.profile.name}`}>
             {amount(data.schedule.budget, data.replay.pebbles)} by {data.schedule.solver}
           </Title>
-          <Explained schedule={data.schedule} />
+          {part === 'timeline' && <Explained schedule={data.schedule} />}
           <ScheduleFacts schedule={data.schedule} />
           <div class="bar top">
             <Candidates schedule={data.schedule} />
