@@ -74,9 +74,9 @@ static json_t *frontier_encode(const remat_schedule *schedule)
 {
     json_t *json = json_object();
     bool failed = json == NULL;
-    fields_set(json, "least", neighbour_encode(&schedule->least, false), &failed);
+    fields_set(json, "smallest", neighbour_encode(&schedule->least, false), &failed);
     if (schedule->next.solver)
-        fields_set(json, "next", neighbour_encode(&schedule->next, true), &failed);
+        fields_set(json, "larger", neighbour_encode(&schedule->next, true), &failed);
     return fields_finish(json, failed);
 }
 

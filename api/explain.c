@@ -210,14 +210,14 @@ static void tell_solver(story *s)
     say(s, ".");
     finish(s, "solver");
     json_t *fact =
-        json_pack("{s:s, s:s, s:I, s:I, s:f}", "name", solver, "requested",
+        json_pack("{s:s, s:s, s:I, s:I, s:f}", "solver", solver, "requested_solver",
                   requested[0] ? requested : solver, "asked", (json_int_t)(a.n > 0 ? a.n : 1),
-                  "feasible", (json_int_t)(a.n > 0 ? a.fit : 1), "makespan", s->makespan);
+                  "fitting", (json_int_t)(a.n > 0 ? a.fit : 1), "makespan", s->makespan);
     if (a.best_solver)
-        fields_set(fact, "best_of_asked",
+        fields_set(fact, "best",
                    json_pack("{s:s, s:f}", "solver", a.best_solver, "makespan", a.best),
                    &s->failed);
-    set(s, "solver", fact);
+    set(s, "choice", fact);
 }
 
 /* How far from the best it may be. */
@@ -326,11 +326,11 @@ static void tell_recomputed(story *s)
     say(s, ".");
     finish(s, "recomputed");
     for (size_t i = 0; groups && i < n_groups && i < TOLD_GROUPS; i++)
-        fields_append(&list, json_pack("{s:s, s:I, s:f}", "name", groups[i].name, "nodes",
+        fields_append(&list, json_pack("{s:s, s:I, s:f}", "name", groups[i].name, "count",
                                        (json_int_t)groups[i].count, "time", groups[i].weight));
     groups_free(groups, n_groups);
     set(s, "recomputed",
-        json_pack("{s:I, s:f, s:f, s:o}", "nodes", (json_int_t)n, "time", replay->recomputed_time,
+        json_pack("{s:I, s:f, s:f, s:o}", "count", (json_int_t)n, "time", replay->recomputed_time,
                   "fraction", s->makespan > 0 ? replay->recomputed_time / s->makespan : 0.0,
                   "groups", list));
 }
@@ -414,12 +414,12 @@ static void tell_peak(story *s, const remat_operations *operations)
         fields_append(&list,
                       json_pack("{s:s, s:s, s:I, s:I}", "kind",
                                 remat_allocation_kind_name((remat_allocation_kind)groups[i].kind),
-                                "name", groups[i].name, "values", (json_int_t)groups[i].count,
+                                "name", groups[i].name, "count", (json_int_t)groups[i].count,
                                 "bytes", (json_int_t)groups[i].weight));
     groups_free(groups, n);
-    set(s, "peak",
+    set(s, "at_peak",
         json_pack("{s:I, s:I, s:s, s:I, s:I, s:o}", "bytes", (json_int_t)replay->peak, "operation",
-                  (json_int_t)replay->peak_operation, "node", subject_of(at, s->profile), "values",
+                  (json_int_t)replay->peak_operation, "node", subject_of(at, s->profile), "count",
                   (json_int_t)s->e->n_at_peak, "free", (json_int_t)fmax(0, s->budget - s->room),
                   "groups", list));
 }
@@ -428,7 +428,7 @@ static void tell_peak(story *s, const remat_operations *operations)
 
 static void tell_least(story *s)
 {
-    const json_t *least = json_object_get(json_object_get(s->schedule, "frontier"), "least");
+    const json_t *least = json_object_get(json_object_get(s->schedule, "frontier"), "smallest");
     const remat_floor *floor = &s->e->floor;
     double peak = number_of(least, "peak");
     const remat_node *node = &s->profile->nodes[floor->node];
@@ -474,13 +474,13 @@ static void tell_least(story *s)
         fields_set(fact, "node", json_string(node->id), &s->failed);
         fields_set(fact, "pass", json_string(floor->forward ? "forward" : "backward"), &s->failed);
     }
-    set(s, "least", fact);
+    set(s, "less", fact);
 }
 
 static void tell_next(story *s)
 {
     const json_t *frontier = json_object_get(s->schedule, "frontier");
-    const json_t *next = json_object_get(frontier, "next");
+    const json_t *next = json_object_get(frontier, "larger");
     double budget = number_of(next, "budget"), makespan = number_of(next, "makespan");
     begin(s);
     if (next) {
@@ -492,8 +492,8 @@ static void tell_next(story *s)
         say(s, ": a step of ");
         say_time(s, makespan);
         say(s, " by %s.", text_of(next, "solver"));
-        set(s, "next",
-            json_pack("{s:I, s:I, s:f, s:f, s:s}", "budget", (json_int_t)budget, "more",
+        set(s, "more",
+            json_pack("{s:I, s:I, s:f, s:f, s:s}", "budget", (json_int_t)budget, "bytes",
                       (json_int_t)(budget - s->budget), "makespan", makespan, "saves",
                       s->makespan - makespan, "solver", text_of(next, "solver")));
     } else if (s->makespan <= s->store_all * (1 + SAME_TIME)) {
@@ -572,10 +572,10 @@ static void tell_link(story *s, const remat_link *link)
     if (d->node < s->profile->n_nodes)
         fields_set(fact, "detour",
                    json_pack("{s:s, s:I, s:f, s:f, s:f}", "node", s->profile->nodes[d->node].id,
-                             "bytes", (json_int_t)d->bytes, "out", d->out, "back", d->back, "again",
-                             d->again),
+                             "bytes", (json_int_t)d->bytes, "to_host_time", d->out,
+                             "to_device_time", d->back, "forward_time", d->again),
                    &s->failed);
-    set(s, "link", fact);
+    set(s, "transfers", fact);
 }
 
 /* ---- the pebble model ---- */

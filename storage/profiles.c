@@ -119,8 +119,8 @@ remat_status remat_store_put_profile(remat_store *store, const remat_profile_rec
     }
     if (status != REMAT_NOT_FOUND && status != REMAT_CORRUPT)
         return status;
-    put_profile put = {.profile = profile, .name = one_line(profile->name)};
-    if (!put.name)
+    put_profile put = {.profile = profile, .name = profile->name ? one_line(profile->name) : NULL};
+    if (profile->name && !put.name)
         return remat_fail_memory(error);
     status = storage_encode(document_owner(profile->id), profile->document.data,
                             profile->document.length, &put.document, error);
