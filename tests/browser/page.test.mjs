@@ -357,8 +357,11 @@ test('jobs come newest first, and one that nothing fits is infeasible, not faile
   const row = rows.filter({ has: page.getByRole('cell', { name: 'infeasible', exact: true }) }).first();
   await row.getByText(/would do/).waitFor();
   const cells = await row.locator('td').allInnerTexts();
-  for (const part of ['vgg19-b2.cpu.chain', 'auto', 'address 127.0.0.1', '1.50 MiB']) assert.ok(cells.includes(part), part);
-  const when = await rows.evaluateAll((list) => list.map((one) => one.querySelector('td[data-title=When]').textContent));
+  for (const part of ['vgg19-b2.cpu.chain', 'auto', 'address 127.0.0.1', '1.50 MiB'])
+    assert.ok(cells.includes(part), part);
+  const when = await rows.evaluateAll((list) =>
+    list.map((one) => one.querySelector('td[data-title=When]').textContent),
+  );
   assert.ok(when.length > 1);
   assert.deepEqual(when, [...when].sort().reverse());
   await closePage(page);

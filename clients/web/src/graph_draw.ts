@@ -87,7 +87,13 @@ function neighbours({ edges, selected, hovered }: Picture): Set<number> {
   return found;
 }
 
-function drawBox(context: CanvasRenderingContext2D, picture: Picture, v: number, outlined: boolean, scale: number): void {
+function drawBox(
+  context: CanvasRenderingContext2D,
+  picture: Picture,
+  v: number,
+  outlined: boolean,
+  scale: number,
+): void {
   const x = (picture.layout.x[v] ?? 0) - WIDTH / 2;
   const y = (picture.layout.y[v] ?? 0) - HEIGHT / 2;
   const many = (picture.sizes[v] ?? 1) > 1;
