@@ -105,8 +105,8 @@ typedef struct remat_minimum {
 /* The answer to POST /v1/profiles. NULL: out of memory. */
 json_t *remat_profile_summary(const remat_profile *profile, uint64_t store_all_peak,
                               const remat_minimum *minima, size_t n_minima);
-/* A stored summary, a malloc of *length bytes and NUL, as today's answers spell it, and with all names
- * of a profile that has several (other_names: a line each; NULL: none). */
+/* A stored summary, a malloc of *length bytes and NUL, as today's answers spell it, and with all
+ * names of a profile that has several (other_names: a line each; NULL: none). */
 remat_status remat_summary_renew(char **summary, size_t *length, const char *name,
                                  const char *other_names, remat_error *error);
 json_t *remat_names_encode(const char *name, const char *other_names);
@@ -201,8 +201,8 @@ void remat_question_clear(remat_question *question); /* accepts {0} */
  * where it is 0, so that an answer of an older one is not taken for today's. */
 remat_status remat_question_identify(remat_question *question, remat_error *error);
 
-/* The question of such a text. The version is not read: who answers now answers with its own; nor is
- * "job", in which the jobs of a server keep what is not of the question. */
+/* The question of such a text. The version is not read: who answers now answers with its own;
+ * nor is "job", in which the jobs of a server keep what is not of the question. */
 remat_status remat_question_read(const char *text, size_t length, remat_question *ret_question,
                                  remat_error *error);
 
@@ -273,8 +273,8 @@ json_t *remat_values_encode(const remat_layout *layout);
 json_t *remat_simulation_encode(const remat_profile *profile, const remat_simulation *simulation,
                                 const double *node_recomputed);
 
-/* GET /v1/schedules/{id}/explanation: why an encoded schedule, which may be of an older version, is as
- * it is; its list is replayed. REMAT_INFEASIBLE when it is not valid for the profile. */
+/* GET /v1/schedules/{id}/explanation: why an encoded schedule, which may be of an older version,
+ * is as it is; its list is replayed. REMAT_INFEASIBLE when it is not valid for the profile. */
 remat_status remat_answer_explanation(const json_t *schedule, const remat_profile *profile,
                                       json_t **ret_answer, remat_error *error);
 

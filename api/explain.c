@@ -1,5 +1,5 @@
-/* Why a schedule is as it is: facts, and sentences of them. What solvers gave is read from the stored
- * schedule; all else is replayed. Nothing is said without a number of this very schedule. */
+/* Why a schedule is as it is: facts, and sentences of them. What solvers gave is read from the
+ * stored schedule; all else is replayed. Nothing is said without a number of this very schedule. */
 #include "fields.h"
 #include "groups.h"
 

@@ -1,7 +1,7 @@
 /* Many things of nodes said once: "layer0 to layer10". Private to api/.
  *
- * Ids that agree up to their first number are of one family ("h_3_qkv" and "h_4_ln1": "h_"), and what
- * is of one kind and family is one group. A star stands for what follows the number. */
+ * Ids that agree up to their first number are of one family ("h_3_qkv" and "h_4_ln1": "h_"), and
+ * what is of one kind and family is one group. A star stands for what follows the number. */
 #ifndef REMAT_API_GROUPS_H
 #define REMAT_API_GROUPS_H
 

@@ -54,8 +54,8 @@ typedef struct remat_store_options {
      * process may have it open. Writes are REMAT_INVALID, touch does nothing, damage is reported
      * but not dropped. */
     bool read_only;
-    /* For the prune command: the room that a SQLite store keeps for it is given up first, so that it
-     * works on a full disk. */
+    /* For the prune command: the room that a SQLite store keeps for it is given up first, so
+     * that it works on a full disk. */
     bool prunes;
     unsigned connections; /* of a shared store, at most; 0: 16 */
     unsigned
@@ -127,8 +127,8 @@ typedef struct remat_profile_list {
     char *next; /* cursor of the next page, NULL at the end */
 } remat_profile_list;
 
-/* Gives a profile one more name, unless it has it; *ret_added says which. Past 4000 bytes of names the
- * oldest but the first goes. REMAT_NOT_FOUND. */
+/* Gives a profile one more name, unless it has it; *ret_added says which. Past 4000 bytes of
+ * names the oldest but the first goes. REMAT_NOT_FOUND. */
 remat_status remat_store_name_profile(remat_store *store, const char *id, const char *name,
                                       bool *ret_added, remat_error *error);
 

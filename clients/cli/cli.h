@@ -107,8 +107,8 @@ json_t *subject_question(const struct cli *cli, const struct subject *subject);
  * fails. ret_unit has room for 8. */
 void subject_time_unit(struct cli *cli, const struct subject *subject, char ret_unit[8]);
 
-/* The same, and the argument may be a profile's name or the beginning of its id: the server is asked
- * for it. */
+/* The same, and the argument may be a profile's name or the beginning of its id: the server is
+ * asked for it. */
 remat_status subject_find(struct cli *cli, const char *argument, struct subject *ret_subject);
 
 /* Whether the amounts that were given can be meant for the profile: a bare number of some hundred
@@ -143,8 +143,8 @@ int plan_whole_device(struct cli *cli, const struct subject *subject);
 
 /* ---- import.c ---- */
 
-/* The profile of a graph in another format, told by its text, which is written over. name: where the
- * file gives none. */
+/* The profile of a graph in another format, told by its text, which is written over. name: where
+ * the file gives none. */
 remat_status import_profile(char *text, const char *name, json_t **ret_profile, remat_error *error);
 
 /* ---- local.c ---- */

@@ -36,8 +36,8 @@ remat_status engine_profile_post(engine *e, const json_t *json, const char *pref
                                  known_profile **ret_profile, bool *ret_created, body **ret_summary,
                                  remat_error *error);
 
-/* What a request about a profile asks for, for its profile: known by id, or stored now; *ret_name is
- * what that is called (free it). */
+/* What a request about a profile asks for, for its profile: known by id, or stored now;
+ * *ret_name is what that is called (free it). */
 remat_status engine_question(engine *e, const remat_request *request, remat_question *ret_question,
                              char **ret_name, remat_error *error);
 /* The profile alone. */

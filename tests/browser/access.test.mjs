@@ -122,7 +122,10 @@ test('a schedule is reached and stepped without a pointer', async () => {
   await page.getByText('solved in').waitFor();
   await tabTo(/^Streams of/);
   await page.keyboard.press('ArrowRight');
-  await page.getByRole('status').filter({ hasText: /^operation \d+,/ }).waitFor();
+  await page
+    .getByRole('status')
+    .filter({ hasText: /^operation \d+,/ })
+    .waitFor();
   await closePage(page);
 });
 

@@ -46,6 +46,12 @@ test('both halves of a joint graph fold', () => {
     for (let v = first; v < first + (copies - 1) * period; v++)
       assert.equal(joint.nodes[v].op, joint.nodes[v + period].op);
   assert.match(joint.nodes[found[1].first].id, /^d\(h_/);
+  const resnet = profile('resnet50.joint');
+  const labels = boxesOf(resnet, repeatsOf(resnet), new Map()).filter((box) => box.repeat >= 0);
+  assert.ok(
+    labels.some((box) => box.label === 'd(layer3_4 … 1'),
+    labels.map((box) => box.label).join(),
+  );
 });
 
 test('a block that differs in one size is not folded', () => {
@@ -54,6 +60,25 @@ test('a block that differs in one size is not folded', () => {
   const found = repeatsOf(odd);
   for (const { first, period, copies } of found)
     assert.ok(first + period * copies <= 3 + 20 * 5 + 7 || first > 3 + 20 * 5 + 7);
+});
+
+test('a long sequence without names for its parts folds too, and in no time', () => {
+  const nodes = Array.from({ length: 5000 }, (_, v) => ({
+    id: `features_${v}`,
+    op: v % 2 ? 'relu' : 'conv2d',
+    inputs: [v ? `features_${v - 1}` : 'x'],
+    forward_time: 1,
+    output_bytes: 1024,
+  }));
+  const start = process.cpuUsage();
+  const found = repeatsOf({ name: 'sequence', nodes });
+  const { user } = process.cpuUsage(start);
+  assert.equal(found.length, 1);
+  assert.equal(found[0].period, 2);
+  assert.ok(found[0].copies >= 2498);
+  const [box] = boxesOf({ name: 'sequence', nodes }, found, new Map()).filter((one) => one.repeat === 0);
+  assert.match(box.label, /^features_\d … \d{4}$/);
+  assert.ok(user < 5e6, `${user} µs`);
 });
 
 test('boxes hold every node once, their edges go forward, and unfolding gives the graph back', () => {
@@ -117,7 +142,10 @@ test('every edge is one line from node to node, however many columns it crosses'
   for (const a of level)
     for (const b of level) {
       if (a.e >= b.e || Math.abs(a.at[1] - b.at[1]) > 0.01) continue;
-      const [a0, a1, b0, b1] = [...[a.at[0], a.at[2]].sort((p, q) => p - q), ...[b.at[0], b.at[2]].sort((p, q) => p - q)];
+      const [a0, a1, b0, b1] = [
+        ...[a.at[0], a.at[2]].sort((p, q) => p - q),
+        ...[b.at[0], b.at[2]].sort((p, q) => p - q),
+      ];
       assert.ok(a1 <= b0 || b1 <= a0, `edges ${a.e} and ${b.e} lie on each other`);
     }
 });

@@ -347,7 +347,7 @@ test('jobs come newest first, and one that nothing fits is infeasible, not faile
   assert.equal(refused.status, 422);
   for (const budget of ['80%', '85%', '90%']) await service.post('v1/schedules', { profile_id: id, budget });
   const { jobs } = await service.call('GET', 'v1/jobs');
-  const infeasible = jobs.find((job) => job.problem?.type === '/problems/infeasible-budget');
+  const infeasible = jobs.find((job) => job.state === 'infeasible');
   const page = await open(`#/job/${infeasible.job_id}`);
   await page.getByRole('status').filter({ hasText: 'infeasible' }).waitFor();
   await page.getByRole('alert').filter({ hasText: 'will do' }).waitFor();
@@ -356,7 +356,12 @@ test('jobs come newest first, and one that nothing fits is infeasible, not faile
   const rows = page.getByRole('region', { name: 'Jobs' }).locator('tbody tr');
   const row = rows.filter({ has: page.getByRole('cell', { name: 'infeasible', exact: true }) }).first();
   await row.getByText(/would do/).waitFor();
-  const when = await rows.evaluateAll((list) => list.map((one) => one.querySelector('td[data-title=When]').textContent));
+  const cells = await row.locator('td').allInnerTexts();
+  for (const part of ['vgg19-b2.cpu.chain', 'auto', 'address 127.0.0.1', '1.50 MiB'])
+    assert.ok(cells.includes(part), part);
+  const when = await rows.evaluateAll((list) =>
+    list.map((one) => one.querySelector('td[data-title=When]').textContent),
+  );
   assert.ok(when.length > 1);
   assert.deepEqual(when, [...when].sort().reverse());
   await closePage(page);

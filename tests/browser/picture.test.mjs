@@ -113,8 +113,7 @@ test('boxes say what becomes of their nodes, as the table and the schedule do', 
   await page.locator(GRAPH).waitFor();
   const legend = await page.locator('.graph .legend').innerText();
   const runs = new Map();
-  for (const [letter, v] of schedule.operations)
-    if ('FA'.includes(letter)) runs.set(v, (runs.get(v) ?? 0) + 1);
+  for (const [letter, v] of schedule.operations) if ('FA'.includes(letter)) runs.set(v, (runs.get(v) ?? 0) + 1);
   const again = [...runs.values()].filter((count) => count > 1).length;
   const turn = schedule.operations.findIndex(([letter]) => letter === 'B');
   const kept = new Set(timeline.values.filter(([, , , first, last]) => first < turn && turn <= last).map(([, v]) => v));
@@ -137,14 +136,18 @@ test('offloaded nodes are told', async () => {
     link: { bandwidth: '12GB/s' },
   });
   const page = await open(`#/schedule/${schedule_id}/timeline`);
-  const outputs = new Set(operations.filter(([letter, v]) => letter === 'O' && typeof v === 'number').map(([, v]) => v));
+  const outputs = new Set(
+    operations.filter(([letter, v]) => letter === 'O' && typeof v === 'number').map(([, v]) => v),
+  );
   await page.locator('.graph .legend', { hasText: `${outputs.size} offloaded` }).waitFor();
   await closePage(page);
 });
 
 test('the timeline opens at the peak; a node and its operations lead to each other', async () => {
   const page = await open(`#/schedule/${schedule.schedule_id}/timeline`);
-  await told(page).filter({ hasText: `operation ${timeline.peak_operation},` }).waitFor();
+  await told(page)
+    .filter({ hasText: `operation ${timeline.peak_operation},` })
+    .waitFor();
   const peak = timeline.operations[timeline.peak_operation];
   await page.locator('.graph figcaption', { hasText: timeline.nodes[peak[1]] }).waitFor();
   await page.locator(GRAPH).focus();
@@ -172,12 +175,18 @@ test('the bands of memory add up to what the service says, by kind and by layer'
     return page.locator('.tip').innerText();
   };
   const gradients = timeline.values
-    .filter(([kind, , , first, last]) => kind.endsWith('grad') && first <= timeline.peak_operation && timeline.peak_operation <= last)
+    .filter(
+      ([kind, , , first, last]) =>
+        kind.endsWith('grad') && first <= timeline.peak_operation && timeline.peak_operation <= last,
+    )
     .reduce((sum, value) => sum + value[2], 0);
   assert.match(await hover(), new RegExp(`gradients ${Math.round(gradients / 2 ** 20)} MiB`));
   await page.getByLabel('Stacked by').selectOption('layer');
   assert.match(page.url(), /by=layer/);
-  const layers = (await keys.innerText()).trim().split(/\n| {2,}/).map((name) => name.trim());
+  const layers = (await keys.innerText())
+    .trim()
+    .split(/\n| {2,}/)
+    .map((name) => name.trim());
   assert.ok(layers.includes('u0') && layers.includes('d0') && layers.length >= 10, layers.join());
   await shot(page, 'layers');
   await closePage(page);
@@ -256,8 +265,12 @@ test('layers are found by name, in the timeline and in the graph', async () => {
   const marked = await extent(page, MEMORY, 'accent');
   assert.ok(marked.pixels > 100, 'their memory is marked');
   await search.press('Enter');
-  const first = timeline.operations.findIndex(([letter, v]) => 'FA'.includes(letter) && timeline.nodes[v]?.startsWith('d3_'));
-  await told(page).filter({ hasText: `operation ${first},` }).waitFor();
+  const first = timeline.operations.findIndex(
+    ([letter, v]) => 'FA'.includes(letter) && timeline.nodes[v]?.startsWith('d3_'),
+  );
+  await told(page)
+    .filter({ hasText: `operation ${first},` })
+    .waitFor();
   await search.fill('no such layer');
   await page.getByText('0 nodes, 0 operations').waitFor();
   await closePage(page);
@@ -269,7 +282,9 @@ test('one word for one thing: tabs, lists and files of a schedule name an operat
   );
   const name = `recompute ${timeline.nodes[timeline.operations[again][1]]}`;
   const page = await open(`#/schedule/${schedule.schedule_id}/timeline?step=${again}`);
-  await told(page).filter({ hasText: `operation ${again}, of 0 to ${timeline.operations.length - 1}: ${name}` }).waitFor();
+  await told(page)
+    .filter({ hasText: `operation ${again}, of 0 to ${timeline.operations.length - 1}: ${name}` })
+    .waitFor();
   await page.getByRole('link', { name: 'Operations' }).click();
   const row = page.getByRole('row', { name: new RegExp(`^${again} ${name} `) });
   for (let at = 0; at * 100 + 100 <= again; at++) await page.getByRole('button', { name: 'Next' }).click();

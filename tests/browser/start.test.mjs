@@ -127,6 +127,27 @@ test('no makespan of the curve is below its one bound, whatever solvers are show
   await closePage(page);
 });
 
+test('tables use the width, and on a phone nothing of a row is beyond the edge', async () => {
+  const profile = JSON.parse(profileText('vgg19.flops'));
+  profile.name = `runs/2026-11-22/${'a-long-name.'.repeat(12)}json`;
+  await empty.post('v1/profiles', profile);
+  const wide = await openPage(browser, empty, '#/profiles', { viewport: { width: 1440, height: 900 } });
+  const table = (page) => page.getByRole('table', { name: 'Profiles' });
+  await table(wide).waitFor();
+  assert.ok((await table(wide).boundingBox()).width > 1350);
+  await closePage(wide);
+  const narrow = await openPage(browser, empty, '#/profiles', { viewport: { width: 390, height: 844 } });
+  await table(narrow).waitFor();
+  assert.equal(await table(narrow).getByRole('row').filter({ hasText: 'a-long-name' }).getByRole('cell').count(), 7);
+  for (const cell of await table(narrow).getByRole('cell').all()) {
+    const { x, width } = await cell.boundingBox();
+    assert.ok(x >= 0 && x + width <= 390, await cell.innerText());
+  }
+  await narrow.getByRole('button', { name: 'Nodes' }).click();
+  assert.match(narrow.url(), /sort=Nodes/, 'and it still sorts');
+  await closePage(narrow);
+});
+
 test('a service that is away gets a sentence and a way to try again, in every view', async () => {
   const service = await Service.start();
   const id = await service.push('resnet50.chain');

@@ -123,8 +123,7 @@ static void misspelt_words_are_guessed(void **state)
                                           {"lowerset-ap", "lowerset-approx"},
                                           {"atuo", "auto"}};
     static const char *const bad[] = {"", "x", "gurobi", "rot13xyz",
-                                      "zzzzzzzzzzzzzzzzzzzzzzzzzzzzz"
-                                      "zzzzzzzzzzzzzzzzzzzzzzzzzzz"};
+                                      "zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz"};
     for (size_t i = 0; i < COUNT(good); i++)
         assert_string_equal(remat_nearest_solver(good[i][0]), good[i][1]);
     for (size_t i = 0; i < COUNT(bad); i++)

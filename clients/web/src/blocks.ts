@@ -28,6 +28,10 @@ export type Unfolded = ReadonlyMap<number, ReadonlySet<number>>;
 const NEAR = 32;
 /** No longer block is looked for: the search takes n steps for each length. */
 const LONGEST = 1500;
+/** Of so many places the best is taken to cut a stretch. */
+const SHIFTS = 500;
+/** So many copies are folded even if their names do not tell them apart. */
+const MANY = 6;
 /** Folding must take away so many nodes to be worth a box that hides them. */
 const WORTH = 3;
 
@@ -61,7 +65,10 @@ function nameOf(nodes: Node[], first: number, end: number): string {
     while (!other.startsWith(id.slice(0, length))) length--;
   }
   const within = /^[\p{L}\p{N}]/u.test(id.slice(length));
-  return id.slice(0, length).replace(within ? /[\p{L}\p{N}]*$/u : /$/, '').replace(/[^\p{L}\p{N})]+$/u, '');
+  return id
+    .slice(0, length)
+    .replace(within ? /[\p{L}\p{N}]*$/u : /$/, '')
+    .replace(/[^\p{L}\p{N})]+$/u, '');
 }
 
 /** Of the ways to cut a stretch of so many nodes into copies, the one that names tell best. */
@@ -69,11 +76,16 @@ function aligned(nodes: Node[], stretch: Repeat, alike: number): Repeat {
   const { period } = stretch;
   const named = ({ first, copies }: Repeat) => {
     let letters = 0;
-    for (let at = first; at < first + copies * period; at += period) letters += nameOf(nodes, at, at + period).length;
+    let before = '';
+    for (let at = first; at < first + copies * period; at += period) {
+      const name = nameOf(nodes, at, at + period);
+      if (name !== before) letters += name.length;
+      before = name;
+    }
     return letters;
   };
   let best = { repeat: stretch, letters: named(stretch) };
-  for (let shift = 1; shift < period; shift++) {
+  for (let shift = 1; shift < Math.min(period, SHIFTS); shift++) {
     const copies = Math.floor((alike - shift) / period) + 1;
     const repeat = { first: stretch.first + shift, period, copies };
     const letters = copies > 1 ? named(repeat) : 0;
@@ -103,10 +115,10 @@ function candidates(kinds: Int32Array): (Repeat & { alike: number })[] {
   return found;
 }
 
-/** Whether names tell the copies apart: twice a convolution and its activation within a layer is no block. */
+/** Whether names tell the copies apart. */
 function apart(nodes: Node[], { first, period }: Repeat): boolean {
   const name = nameOf(nodes, first, first + period);
-  return name === '' || name !== nameOf(nodes, first + period, first + 2 * period);
+  return name !== '' && name !== nameOf(nodes, first + period, first + 2 * period);
 }
 
 /** The repeats that fold most, none within another. */
@@ -119,9 +131,10 @@ export function repeatsOf(profile: Profile): Repeat[] {
     if (taken.subarray(stretch.first, stretch.first + stretch.copies * stretch.period).some(Boolean)) continue;
     const one = aligned(nodes, stretch, alike);
     const end = one.first + one.copies * one.period;
-    if (taken.subarray(one.first, end).some(Boolean) || !apart(nodes, one)) continue;
+    if (taken.subarray(one.first, end).some(Boolean)) continue;
     taken.fill(1, one.first, end);
-    chosen.push(one);
+    /* twice a convolution and its activation within a layer is no block */
+    if (one.copies >= MANY || apart(nodes, one)) chosen.push(one);
   }
   return chosen.sort((a, b) => a.first - b.first);
 }
@@ -147,8 +160,9 @@ export function boxesOf(profile: Profile, repeats: Repeat[], unfolded: Unfolded)
     alone(next, first);
     next = first + copies * period;
     const open = unfolded.get(repeat);
+    const named = apart(nodes, { first, period, copies });
     const copyName = (k: number) =>
-      nameOf(nodes, first + k * period, first + (k + 1) * period) || (nodes[first + k * period]?.id ?? '');
+      named ? nameOf(nodes, first + k * period, first + (k + 1) * period) : (nodes[first + k * period]?.id ?? '');
     if (!open) {
       const label = range(copyName(0), copyName(copies - 1));
       boxes.push({ first, end: next, label, repeat, copy: -1 });

@@ -9,7 +9,17 @@ import { Canvas, type Redraw } from './canvas';
 import { amount, count, time } from './format';
 import { Key } from './key';
 import { bandAt, bandsOf, drawMemory, sumsOf, type Band, type Grouping } from './memory';
-import { ACT_COLOURS, ACT_NAMES, aliveAt, operationName, STATE, valueName, VALUE_KINDS, VALUE_NAMES, type Replay } from './replay';
+import {
+  ACT_COLOURS,
+  ACT_NAMES,
+  aliveAt,
+  operationName,
+  STATE,
+  valueName,
+  VALUE_KINDS,
+  VALUE_NAMES,
+  type Replay,
+} from './replay';
 import { GUTTER, RIGHT, type SpanView } from './span_view';
 import { drawStreams, lanesOf, streamsHeight } from './streams';
 import { Facts, Name } from './ui';

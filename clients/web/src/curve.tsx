@@ -97,7 +97,11 @@ function marks(profile: StoredProfile, { least, solvers }: Drawn, chosen: { budg
       return x;
     };
     ctx.textAlign = 'left';
-    ctx.fillText(` least of ${whose}: ${bytes(least)}${proven}`, upright(least, [4, 4]), bbox.top + bbox.height - 16 * devicePixelRatio);
+    ctx.fillText(
+      ` least of ${whose}: ${bytes(least)}${proven}`,
+      upright(least, [4, 4]),
+      bbox.top + bbox.height - 16 * devicePixelRatio,
+    );
     ctx.strokeStyle = colour('budget');
     ctx.lineWidth = 2 * devicePixelRatio;
     upright(chosen.budget, []);
@@ -150,7 +154,13 @@ function CurvePlot({
         width: 2,
         points: { show: true, size: 6 },
       })),
-      { ...line, label: 'lower bound of all schedules', stroke: colour('ink-2'), dash: [4, 3], points: { show: false } },
+      {
+        ...line,
+        label: 'lower bound of all schedules',
+        stroke: colour('ink-2'),
+        dash: [4, 3],
+        points: { show: false },
+      },
     ],
     focus: { alpha: 0.35 },
     cursor: { focus: { prox: 24 }, drag: { x: true, y: false } },
@@ -181,8 +191,7 @@ function clicks(solvers: string[], onPoint: (solver: string, budget: number) => 
         .map((_s, s) => ({ value: u.data[s + 1]?.[i], s }))
         .filter(({ value }) => typeof value === 'number');
       const best =
-        there.find(({ s }) => s + 1 === focused) ??
-        there.sort((a, b) => Number(a.value) - Number(b.value))[0];
+        there.find(({ s }) => s + 1 === focused) ?? there.sort((a, b) => Number(a.value) - Number(b.value))[0];
       const budget = u.data[0][i];
       if (best && budget !== undefined) onPoint(solvers[best.s] ?? 'auto', budget);
     });

@@ -8,9 +8,7 @@ import { go } from './route';
 import type { StoredProfile } from './types';
 import { Name, ProblemBox } from './ui';
 
-type Outcome =
-  | { state: 'posting'; file: string }
-  | { state: 'refused'; file: string; text: string; problem: unknown };
+type Outcome = { state: 'posting'; file: string } | { state: 'refused'; file: string; text: string; problem: unknown };
 
 /** Posts a profile and opens its curve. */
 export async function postProfile(text: string): Promise<void> {

@@ -35,11 +35,7 @@ interface Held {
   atY: number;
 }
 
-function useScene(
-  profile: Profile,
-  unfolded: Unfolded,
-  aspect: () => number,
-): { scene?: Scene; failed: boolean } {
+function useScene(profile: Profile, unfolded: Unfolded, aspect: () => number): { scene?: Scene; failed: boolean } {
   const repeats = useMemo(() => repeatsOf(profile), [profile]);
   const [scene, setScene] = useState<Scene>();
   const [failed, setFailed] = useState(false);
@@ -120,9 +116,7 @@ export function Graph(props: GraphProps): VNode {
   );
 }
 
-function Drawn(
-  props: GraphProps & { scene: Scene; folding: ComponentChildren; onUnfold: (box: Box) => void },
-): VNode {
+function Drawn(props: GraphProps & { scene: Scene; folding: ComponentChildren; onUnfold: (box: Box) => void }): VNode {
   const { profile, scene, selected, look } = props;
   const { boxes, of, layout, edges } = scene;
   const camera = useMemo(() => new Camera(), []);
@@ -241,7 +235,9 @@ function Told({
     const found: string[] = [];
     for (let e = 0; e < edges.length; e += 2)
       if (edges[e + 1 - end] === b) found.push(boxes[edges[e + end] ?? 0]?.label ?? '');
-    return found.length > NAMED ? `${found.slice(0, NAMED).join(', ')} and ${found.length - NAMED} more` : found.join(', ');
+    return found.length > NAMED
+      ? `${found.slice(0, NAMED).join(', ')} and ${found.length - NAMED} more`
+      : found.join(', ');
   };
   const [from, to] = [among(0), among(1)];
   const op = box.end - box.first === 1 ? profile.nodes[box.first]?.op : undefined;

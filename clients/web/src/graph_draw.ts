@@ -69,8 +69,11 @@ function drawEdges(context: CanvasRenderingContext2D, picture: Picture, seen: Wi
     for (let e = 0; e < n; e++) if (near(e) === special) traceEdge(layout, e, seen, context);
     context.strokeStyle = colour(special ? 'accent' : 'line');
     context.lineWidth = special ? Math.max(2, 1.8 / scale) : Math.max(1, 0.7 / scale);
+    /* seen from far, lines beside each other would be one grey area */
+    context.globalAlpha = special ? 1 : Math.min(1, Math.max(0.4, 2 * scale));
     context.stroke();
   }
+  context.globalAlpha = 1;
 }
 
 /** Boxes that give to or take from the one selected or hovered. */
@@ -84,7 +87,13 @@ function neighbours({ edges, selected, hovered }: Picture): Set<number> {
   return found;
 }
 
-function drawBox(context: CanvasRenderingContext2D, picture: Picture, v: number, outlined: boolean, scale: number): void {
+function drawBox(
+  context: CanvasRenderingContext2D,
+  picture: Picture,
+  v: number,
+  outlined: boolean,
+  scale: number,
+): void {
   const x = (picture.layout.x[v] ?? 0) - WIDTH / 2;
   const y = (picture.layout.y[v] ?? 0) - HEIGHT / 2;
   const many = (picture.sizes[v] ?? 1) > 1;

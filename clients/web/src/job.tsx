@@ -1,6 +1,6 @@
 /** A solve: how far it is, live; cancelling it. */
 
-import type { ComponentChildren, VNode } from 'preact';
+import type { VNode } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 
 import { cancelJob, Problem, watchJob } from './api';
@@ -14,35 +14,19 @@ export function isOver(job: Job): boolean {
   return job.state !== 'queued' && job.state !== 'running';
 }
 
-/** Its state in a word: that nothing fits is no failure. Jobs of older stores say so by their problem alone. */
-export function stateOf(job: Job): string {
-  return job.problem?.type === '/problems/infeasible-budget' ? 'infeasible' : job.state;
-}
-
-/** "50%", or bytes; a trade-off has none. */
-export function budgetOf({ budget, kind }: Job): string {
-  if (budget === undefined) return kind === 'tradeoff' ? 'all budgets' : '';
-  return typeof budget === 'number' ? bytes(budget) : budget;
+/** Bytes; a trade-off has none. Fewer than any profile has are slots of the pebble model. */
+export function budgetOf({ budget }: Job): string {
+  if (budget === undefined) return 'all budgets';
+  return budget < 1000 ? count(budget) : bytes(budget);
 }
 
 /** The profile that a job is of, as a link. */
-export function JobProfile({ job }: { job: Job }): VNode | null {
-  if (!job.profile_id) return null;
+export function JobProfile({ job }: { job: Job }): VNode {
   return (
     <a href={href(`profile/${job.profile_id}`)}>
       {job.profile_name ? <Name text={job.profile_name} /> : <Id id={job.profile_id} />}
     </a>
   );
-}
-
-function askedFacts(job: Job): [string, ComponentChildren][] {
-  const facts: [string, ComponentChildren][] = [];
-  if (job.profile_id) facts.push(['profile', <JobProfile job={job} />]);
-  if (budgetOf(job)) facts.push(['budget', <bdi>{budgetOf(job)}</bdi>]);
-  if (job.solver) facts.push(['solver', <bdi>{job.solver}</bdi>]);
-  if (job.asked_by) facts.push(['asked by', <Name text={job.asked_by} />]);
-  if (job.asked && job.asked > 1) facts.push(['asked', `${count(job.asked)} times`]);
-  return facts;
 }
 
 function useJob(id: string): { job?: Job; problem?: unknown; retry: () => void } {
@@ -76,8 +60,12 @@ function Progress({ job, onProblem }: { job: Job; onProblem: (problem: unknown) 
     <>
       <Facts
         list={[
-          ['state', <span role="status">{stateOf(job)}</span>],
-          ...askedFacts(job),
+          ['state', <span role="status">{job.state}</span>],
+          ['profile', <JobProfile job={job} />],
+          ['budget', budgetOf(job)],
+          ['solver', <bdi>{job.solver}</bdi>],
+          ...(job.asked_by ? [['asked by', <Name text={job.asked_by} />] as [string, VNode]] : []),
+          ...(job.asked && job.asked > 1 ? [['asked', `${count(job.asked)} times`] as [string, string]] : []),
           ['elapsed', seconds(job.elapsed_seconds ?? 0)],
           ...(job.queue_position ? [['place in the queue', job.queue_position] as [string, number]] : []),
         ]}

@@ -48,7 +48,11 @@ interface Grouped {
 function byKind(): Grouped {
   return {
     names: KINDS.map(({ name }) => name),
-    inks: KINDS.map(({ of }) => () => colour(`value-${of[0]}`)),
+    inks: KINDS.map(
+      ({ of }) =>
+        () =>
+          colour(`value-${of[0]}`),
+    ),
     of: (kind) => KINDS.findIndex(({ of }) => of.includes(kind)),
   };
 }
@@ -147,7 +151,13 @@ function niceStep(least: number, binary: boolean): number {
   return power * ([1, 2, 5, 10].find((factor) => factor * power >= least) ?? 10);
 }
 
-function drawAxes(context: CanvasRenderingContext2D, width: number, height: number, replay: Replay, view: SpanView): void {
+function drawAxes(
+  context: CanvasRenderingContext2D,
+  width: number,
+  height: number,
+  replay: Replay,
+  view: SpanView,
+): void {
   const { most, y } = scaleOf(replay, height);
   context.font = '11px system-ui, sans-serif';
   context.strokeStyle = colour('line-faint');

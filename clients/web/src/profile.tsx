@@ -281,6 +281,7 @@ export function ProfileView({ route }: ViewProps): VNode {
               ['store-all makespan', time(data.store_all.makespan, data.time_unit)],
               ['store-all peak', bytes(data.store_all.peak)],
               ['profile', <Id id={data.profile_id} />],
+              ...(data.names ? [['all its names', <Name text={data.names.join(', ')} />] as [string, VNode]] : []),
             ]}
           />
           <LeastBudgets profile={data} />

@@ -13,16 +13,7 @@ import { Key } from './key';
 import type { ViewProps } from './main';
 import type { Grouping } from './memory';
 import { go, href, note, type Route } from './route';
-import {
-  FATE_COLOURS,
-  FATES,
-  fatesOf,
-  makeReplay,
-  nodeOf,
-  operationText,
-  type Axis,
-  type Replay,
-} from './replay';
+import { FATE_COLOURS, FATES, fatesOf, makeReplay, nodeOf, operationText, type Axis, type Replay } from './replay';
 import { measurementColumns } from './schedules';
 import { SpanView } from './span_view';
 import { colour } from './theme';
@@ -245,7 +236,10 @@ function TimelinePart({ replay, route }: { replay: Replay; route: Route }): VNod
   const { query } = route;
   const [axis, setAxis] = useState<Axis>(query.get('x') === 'operations' ? 'operations' : 'time');
   const [grouping, setGrouping] = useState<Grouping>(query.get('by') === 'layer' ? 'layer' : 'kind');
-  const view = useMemo(() => new SpanView(replay, axis, Math.max(0, Number(query.get('step') ?? replay.peakOperation))), [replay]);
+  const view = useMemo(
+    () => new SpanView(replay, axis, Math.max(0, Number(query.get('step') ?? replay.peakOperation))),
+    [replay],
+  );
   if (replay.n === 0) return <p>The schedule has no operations.</p>;
   const choose = (to: Axis) => {
     view.setAxis(to);
@@ -274,9 +268,9 @@ function TimelinePart({ replay, route }: { replay: Replay; route: Route }): VNod
         </button>
       </div>
       <Charts key={axis} replay={replay} view={view} grouping={grouping} />
-      <p class="quiet hint">
-        On a chart: click looks at an operation, dragging selects, W S or the wheel zoom, A D move, ← → step, P is the
-        peak.
+      <p class="quiet">
+        On a chart: a click looks at an operation, dragging selects, W S or the wheel zoom, A D or Shift and dragging
+        move, 0 shows all, ← → step, P goes to the peak.
       </p>
       <div class={replay.pebbles ? '' : 'beside'}>
         {!replay.pebbles && <Fates replay={replay} view={view} />}
@@ -509,21 +503,24 @@ export function ScheduleView({ route }: ViewProps): VNode {
           <Title plain={`${data.schedule.solver} of ${data.profile.name}`}>
             {amount(data.schedule.budget, data.replay.pebbles)} by {data.schedule.solver}
           </Title>
-          <Explained schedule={data.schedule} />
+          {part === 'timeline' && <Explained schedule={data.schedule} />}
           <ScheduleFacts schedule={data.schedule} />
-          <Candidates schedule={data.schedule} />
-          <p class="actions downloads">
-            <span class="quiet">Download</span>
-            <button type="button" onClick={() => downloadJson(data.schedule)}>
-              JSON
-            </button>
-            <button type="button" onClick={() => downloadCsv(data.replay)}>
-              CSV
-            </button>
-            <button type="button" onClick={() => downloadSvg(data.replay)}>
-              SVG
-            </button>
-          </p>
+          <div class="bar top">
+            <Candidates schedule={data.schedule} />
+            <span class="spring" />
+            <span class="actions">
+              <span class="quiet">Download</span>
+              <button type="button" onClick={() => downloadJson(data.schedule)}>
+                JSON
+              </button>
+              <button type="button" onClick={() => downloadCsv(data.replay)}>
+                CSV
+              </button>
+              <button type="button" onClick={() => downloadSvg(data.replay)}>
+                SVG
+              </button>
+            </span>
+          </div>
           <Tabs label="Parts of the schedule" path={`schedule/${id}`} parts={PARTS} now={part} />
           <Part key={part} part={part} opened={data} route={route} />
         </>

@@ -5,7 +5,7 @@ import { useEffect, useState } from 'preact/hooks';
 
 import { cancelJob, get, request } from './api';
 import { bytes, count, percent, seconds, when } from './format';
-import { budgetOf, isOver, JobProfile, stateOf } from './job';
+import { budgetOf, isOver, JobProfile } from './job';
 import { href } from './route';
 import { readMetrics, type Sample } from './metrics';
 import type { Job } from './types';
@@ -127,10 +127,6 @@ const routeColumns: Column<RouteRow>[] = [
   { title: 'Mean time', key: (row) => row.mean, cell: (row) => seconds(row.mean), numeric: true },
 ];
 
-function budgetKey({ budget }: Job): number | string {
-  return budget ?? 0;
-}
-
 function jobColumns(onCancel: (id: string) => void): Column<Job>[] {
   return [
     {
@@ -143,19 +139,19 @@ function jobColumns(onCancel: (id: string) => void): Column<Job>[] {
     },
     {
       title: 'State',
-      key: stateOf,
+      key: (job) => job.state,
       cell: (job) =>
         job.state === 'running' ? (
           <>
             <progress max={1} value={job.progress} aria-label="Progress" /> {percent(job.progress)}
           </>
         ) : (
-          stateOf(job)
+          job.state
         ),
     },
     { title: 'Profile', key: (job) => job.profile_name ?? '', cell: (job) => <JobProfile job={job} /> },
-    { title: 'Budget', key: budgetKey, cell: (job) => <bdi>{budgetOf(job)}</bdi>, numeric: true },
-    { title: 'Solver', key: (job) => job.solver ?? '', cell: (job) => <bdi>{job.solver}</bdi> },
+    { title: 'Budget', key: (job) => job.budget ?? 0, cell: budgetOf, numeric: true },
+    { title: 'Solver', key: (job) => job.solver, cell: (job) => <bdi>{job.solver}</bdi> },
     { title: 'Asked by', key: (job) => job.asked_by ?? '', cell: (job) => <Name text={job.asked_by ?? ''} /> },
     {
       title: 'Elapsed',
@@ -206,7 +202,6 @@ export function ServiceView(): VNode {
                 rows={data.jobs}
                 rowKey={(job) => job.job_id}
                 pageSize={20}
-                order={{ column: 'When', down: true }}
               />
             )}
             <h2>Answers</h2>

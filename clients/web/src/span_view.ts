@@ -62,7 +62,8 @@ export class SpanView {
   }
 
   select(from: number, to: number): void {
-    this.selection = from === to ? undefined : [Math.max(0, Math.min(from, to)), Math.min(this.end, Math.max(from, to))];
+    this.selection =
+      from === to ? undefined : [Math.max(0, Math.min(from, to)), Math.min(this.end, Math.max(from, to))];
     this.tell();
   }
 

@@ -54,6 +54,8 @@ export interface StoredProfile {
   kind: Kind;
   nodes: number;
   edges: number;
+  /** All that it was given, where it has several. */
+  names?: string[];
   homogeneous: boolean;
   time_unit: string;
   store_all: { makespan: number; peak: number };
@@ -176,12 +178,13 @@ export interface Job {
   created: string;
   schedule_id?: string;
   problem?: ProblemBody;
-  /** What was asked, and who asked how often. */
-  kind?: 'schedule' | 'tradeoff';
-  profile_id?: string;
+  kind: 'schedule' | 'tradeoff';
+  profile_id: string;
   profile_name?: string;
-  solver?: string;
-  budget?: number | string;
+  solver: string;
+  /** Of a schedule. */
+  budget?: number;
+  /** Who asked first, and how many requests did. */
   asked_by?: string;
   asked?: number;
 }

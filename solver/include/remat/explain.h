@@ -1,14 +1,15 @@
-/* Why a schedule is as it is: the facts behind the words, read off a replay of its list. What the
- * solvers gave is no matter of the list: remat_schedule.least and .next, and the tables, tell that. */
+/* Why a schedule is as it is: the facts behind the words, read off a replay of its list. What
+ * the solvers gave is no matter of the list: remat_schedule.least and next, and the tables,
+ * tell that. */
 #ifndef REMAT_EXPLAIN_H
 #define REMAT_EXPLAIN_H
 
 #include "remat/layout.h"
 #include "remat/portfolio.h"
 
-/* Of all nodes that run more than once the one that is worth most to move instead: the least time on
- * the link for each unit of forward time saved. What would move is its saved intermediates, or its
- * output where it has none. */
+/* Of all nodes that run more than once the one that is worth most to move instead: the least
+ * time on the link for each unit of forward time saved. What would move is its saved
+ * intermediates, or its output where it has none. */
 typedef struct remat_detour {
     uint32_t node; /* n_nodes: nothing runs twice */
     uint64_t bytes;
