@@ -15,11 +15,12 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 typedef struct vertex {
     char *id, *op;
     double time, backward, bytes, workspace;
-    bool read;
+    bool read, told; /* somebody reads it; its own line or object was there */
 } vertex;
 
 typedef struct edge {
@@ -34,7 +35,7 @@ typedef struct import {
     json_t *by_id; /* index of a vertex */
     char name[201];
     const char *unit;
-    bool forward;
+    bool forward, sized_edges; /* the format; sizes are of edges, so that a sink may have none */
     remat_error *error;
 } import;
 
@@ -100,11 +101,30 @@ static remat_status set_op(import *g, uint32_t v, const char *op)
     return REMAT_OK;
 }
 
+/* All of the text, or NAN. */
+static double whole_number(const char *text)
+{
+    char *end;
+    double number = strtod(text, &end);
+    return end == text || *end ? NAN : number;
+}
+
+static remat_status told_once(import *g, uint32_t v)
+{
+    if (g->vertices[v].told)
+        return remat_fail(g->error, REMAT_INVALID, NULL, "node \"%.200s\" is there twice",
+                          g->vertices[v].id);
+    g->vertices[v].told = true;
+    return REMAT_OK;
+}
+
 /* ---- JSON ---- */
 
-/* A number or a string as the text of an id. */
+/* A number or a string of at most 200 bytes as the text of an id. */
 static bool id_text(const json_t *json, char text[201])
 {
+    if (json_is_string(json) && json_string_length(json) > 200)
+        return false;
     if (json_is_integer(json))
         snprintf(text, 201, "%" JSON_INTEGER_FORMAT, json_integer_value(json));
     else if (json_is_string(json))
@@ -127,8 +147,11 @@ static remat_status read_nodes(import *g, const json_t *nodes, bool moccasin)
         char id[201];
         uint32_t v;
         if (!id_text(json_object_get(node, "id"), id))
-            return remat_fail(g->error, REMAT_INVALID, NULL, "nodes[%zu] has no id", i);
+            return remat_fail(g->error, REMAT_INVALID, NULL,
+                              "nodes[%zu] has no id of at most 200 bytes", i);
         remat_status status = take_vertex(g, id, &v);
+        if (!status)
+            status = told_once(g, v);
         const char *op = json_string_value(json_object_get(node, "name"));
         if (!status && op)
             status = set_op(g, v, op);
@@ -200,6 +223,9 @@ static remat_status read_json(import *g, const json_t *json)
     if (!json_is_array(nodes) || !(json_is_array(links) || json_is_array(edges)))
         return remat_fail(g->error, REMAT_INVALID, NULL,
                           "this JSON has no nodes with links or edges");
+    if (json_is_false(json_object_get(json, "directed")))
+        return remat_fail(g->error, REMAT_INVALID, NULL, "the graph is not directed");
+    g->sized_edges = msr;
     remat_status status = read_order(g, msr ? NULL : json_object_get(about, "order"));
     if (!status)
         status = read_nodes(g, nodes, !msr);
@@ -218,15 +244,16 @@ static double value_after(const char *text, const char *name)
         return NAN;
     at += strlen(name);
     double sum = 0;
-    char *end;
-    if (*at != '[')
-        return strtod(at, NULL);
-    for (at++; *at && *at != ']'; at = *end ? end + 1 : end) { /* [1.0; 2.0]: several results */
+    bool several = *at == '['; /* [1.0; 2.0]: several results */
+    for (at += several;; at++) {
+        char *end;
         sum += strtod(at, &end);
-        if (*end == ']')
-            break;
+        if (end == at || !*end ? several || end == at : !strchr(several ? ";]" : ", \t", *end))
+            return NAN;
+        at = end;
+        if (!several || *at == ']')
+            return sum;
     }
-    return sum;
 }
 
 /* "node1 -- Conv2d(...) -- forward_compute_time=.., .." or "node1 -- node2". */
@@ -248,7 +275,9 @@ static remat_status read_pipedream(import *g, char *text)
             *third = '\0';
         status = take_vertex(g, line, &from);
         if (third && !status) {
-            status = set_op(g, from, second + 4);
+            status = told_once(g, from);
+            if (!status)
+                status = set_op(g, from, second + 4);
             vertex *v = &g->vertices[from];
             v->time = value_after(third + 4, "forward_compute_time=");
             v->backward = value_after(third + 4, "backward_compute_time=");
@@ -268,7 +297,7 @@ static bool next_token(const char **at, char token[201])
     const char *s = *at;
     size_t n = 0;
     for (;;) {
-        s += strspn(s, " \t\r\n;,");
+        s += strspn(s, " \t\r\n,");
         if (strncmp(s, "//", 2) == 0 || *s == '#')
             s += strcspn(s, "\n");
         else if (strncmp(s, "/*", 2) == 0 && strstr(s, "*/"))
@@ -299,22 +328,37 @@ static bool next_token(const char **at, char token[201])
     return more;
 }
 
+static remat_status bad_dot(import *g, const char *what)
+{
+    return remat_fail(g->error, REMAT_INVALID, NULL, "the DOT file: %s", what);
+}
+
 /* [a=1 b=2] behind a node; v NONE: of an edge or of everything, left out. */
-static remat_status read_attributes(import *g, const char **at, uint32_t v)
+static remat_status read_attributes(import *g, const char **at, uint32_t v, bool defaults)
 {
     char name[201], value[201];
     remat_status status = REMAT_OK;
-    while (!status && next_token(at, name) && strcmp(name, "]") != 0) {
+    while (!status) {
+        if (!next_token(at, name))
+            return bad_dot(g, "it ends within [..]");
+        if (strcmp(name, "]") == 0)
+            break;
+        if (strcmp(name, ";") == 0)
+            continue;
         const char *back = *at;
         if (!next_token(at, value) || strcmp(value, "=") != 0) {
             *at = back;
             continue;
         }
         if (!next_token(at, value))
-            break;
+            continue;
+        if (strcmp(value, "<") == 0)
+            return bad_dot(g, "labels in HTML are not read");
+        double number = whole_number(value);
+        if (defaults && (strcmp(name, "time") == 0 || strcmp(name, "bytes") == 0))
+            return bad_dot(g, "times and bytes of all nodes at once are not read");
         if (v == UINT32_MAX)
             continue;
-        double number = strtod(value, NULL);
         if (strcmp(name, "time") == 0)
             g->vertices[v].time = number;
         else if (strcmp(name, "bytes") == 0)
@@ -327,34 +371,61 @@ static remat_status read_attributes(import *g, const char **at, uint32_t v)
     return status;
 }
 
-static remat_status read_dot(import *g, const char *text)
+/* "strict digraph name {": what is behind it; NULL if this is no DOT. */
+static const char *after_head(const char *text)
 {
-    const char *at = strchr(text, '{');
+    char token[201];
+    bool more = next_token(&text, token);
+    if (more && strcasecmp(token, "strict") == 0)
+        more = next_token(&text, token);
+    if (!more || strcasecmp(token, "digraph") != 0)
+        return NULL;
+    while ((more = next_token(&text, token)) && strcmp(token, "{") != 0)
+        ;
+    return text;
+}
+
+/* at is behind the head. */
+static remat_status read_dot(import *g, const char *at)
+{
     char token[201];
     uint32_t last = UINT32_MAX, v;
-    bool arrow = false, joined = false;
+    bool arrow = false, joined = false, defaults = false;
     remat_status status = REMAT_OK;
-    at = at ? at + 1 : text + strlen(text);
-    while (!status && next_token(&at, token) && strcmp(token, "}") != 0) {
-        if (strcmp(token, "->") == 0) {
+    while (!status) {
+        if (!next_token(&at, token))
+            return bad_dot(g, "it ends before its }");
+        bool ends = strcmp(token, "}") == 0 || strcmp(token, ";") == 0;
+        if (arrow && (ends || strcmp(token, "->") == 0))
+            return bad_dot(g, "an edge leads nowhere");
+        if (strcmp(token, "}") == 0)
+            break;
+        if (strlen(token) == 200)
+            return bad_dot(g, "ids of 200 bytes or more are not read");
+        if (strchr("{:<", token[0]) || strcmp(token, "subgraph") == 0)
+            return bad_dot(g, "subgraphs, ports and HTML are not read");
+        if (ends) {
+            last = UINT32_MAX;
+        } else if (strcmp(token, "->") == 0) {
             arrow = true;
         } else if (strcmp(token, "[") == 0) {
-            status = read_attributes(g, &at, joined ? UINT32_MAX : last);
+            status = read_attributes(g, &at, joined ? UINT32_MAX : last, defaults);
         } else if (strcmp(token, "=") == 0) { /* of the graph: its name was no node, see below */
             next_token(&at, token);
         } else if (strcmp(token, "node") == 0 || strcmp(token, "edge") == 0 ||
                    strcmp(token, "graph") == 0 || strcmp(token, "rankdir") == 0) {
             last = UINT32_MAX;
             joined = true;
+            defaults = strcmp(token, "node") == 0;
         } else if (!(status = take_vertex(g, token, &v))) {
             if (arrow && last != UINT32_MAX)
                 status = add_edge(g, last, v, NAN);
             joined = arrow;
             last = v;
-            arrow = false;
+            arrow = defaults = false;
         }
     }
-    return status;
+    return !status && next_token(&at, token) ? bad_dot(g, "there is more behind its }") : status;
 }
 
 /* ---- the profile ---- */
@@ -396,10 +467,15 @@ static remat_status sort_vertices(const import *g, uint32_t *order)
 
 static remat_status check_vertex(const import *g, const vertex *v)
 {
-    if (!(v->time >= 0) || isinf(v->time))
-        return remat_fail(g->error, REMAT_INVALID, NULL, "node \"%.200s\" has no time", v->id);
-    if (!(v->bytes >= 0) || isinf(v->bytes))
-        return remat_fail(g->error, REMAT_INVALID, NULL, "node \"%.200s\" has no bytes", v->id);
+    const struct {
+        const char *name;
+        double value;
+    } numbers[] = {{"time", v->time}, {"bytes", v->bytes}, {"workspace", v->workspace}};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        if (!(numbers[i].value >= 0) || isinf(numbers[i].value))
+            return remat_fail(g->error, REMAT_INVALID, NULL,
+                              "node \"%.200s\" has no %s that is a number of 0 or more", v->id,
+                              numbers[i].name);
     return REMAT_OK;
 }
 
@@ -450,7 +526,9 @@ static remat_status make_profile(import *g, json_t **ret_profile)
             g->vertices[g->edges[e].from].bytes = g->edges[e].bytes;
     json_t *nodes = json_array(), *outputs = json_array(), *inputs = list_inputs(g);
     for (size_t i = 0; i < g->n && !status; i++) {
-        const vertex *v = &g->vertices[order[i]];
+        vertex *v = &g->vertices[order[i]];
+        if (g->sized_edges && !v->read && isnan(v->bytes))
+            v->bytes = 0;
         status = check_vertex(g, v);
         if (!status && json_array_append_new(
                            nodes, vertex_json(g, v, json_incref(json_array_get(inputs, order[i])))))
@@ -478,14 +556,19 @@ remat_status import_profile(char *text, const char *name, json_t **ret_profile, 
 import g = {.by_id = json_object(), .unit = "units", .error = error };
     json_t *json = NULL;
     snprintf(g.name, sizeof g.name, "%.200s", name);
-    const char *start = text + strspn(text, " \t\r\n");
+    text += strncmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0; /* a byte order mark */
+    const char *start = text + strspn(text, " \t\r\n"), *dot = after_head(text);
     remat_status status = g.by_id ? REMAT_OK : remat_fail_memory(error);
+    json_t *utf8 = json_string(text);
+    if (!status && !utf8)
+        status = remat_fail(error, REMAT_INVALID, NULL, "the file is not UTF-8");
+    json_decref(utf8);
     if (!status && *start == '{')
         status = remat_json_parse(text, strlen(text), &json, error);
     if (!status && json)
         status = read_json(&g, json);
-    else if (!status && strncmp(start, "digraph", 7) == 0)
-        status = read_dot(&g, start);
+    else if (!status && dot)
+        status = read_dot(&g, dot);
     else if (!status)
         status = read_pipedream(&g, text);
     if (!status)

@@ -333,12 +333,14 @@ static remat_status refuse_improved(const remat_portfolio *p, const remat_proble
         return status;
     if (enough <= budget) /* none has a schedule, or none that fits with its layout */
         return remat_fail_infeasible(p->name, problem, budget, 0, error);
-    remat_fail(
-        error, REMAT_INFEASIBLE, "budget",
-        "%s found no schedule of \"%.100s\" within %llu bytes; %llu bytes will do, and none%s "
-        "fits less than %llu",
-        p->name, problem->profile->name, (unsigned long long)budget, (unsigned long long)enough,
-        problem->link ? " without offloading" : "", (unsigned long long)floor.bytes);
+    char less[100] = "";
+    if (floor.bytes > 0)
+        snprintf(less, sizeof less, ", and none%s fits less than %llu",
+                 problem->link ? " without offloading" : "", (unsigned long long)floor.bytes);
+    remat_fail(error, REMAT_INFEASIBLE, "budget",
+               "%s found no schedule of \"%.100s\" within %llu bytes; %llu bytes will do%s",
+               p->name, problem->profile->name, (unsigned long long)budget,
+               (unsigned long long)enough, less);
     name_pins(problem->profile, error);
     if (error)
         error->number = enough;
@@ -439,7 +441,10 @@ remat_status remat_portfolio_schedule(const remat_portfolio *portfolio,
     if ((portfolio->improved && status == REMAT_INFEASIBLE) ||
         (!status && (portfolio->improved || !problem->link)))
         status = find_bound(portfolio, problem, budget, &w.bound, &refusal);
-    if (!status && searched && w.bound < INFINITY)
+    remat_floor floor = {0};
+    if (!status && searched && !best.solver) /* before a search that cannot find anything */
+        status = remat_find_floor(problem->profile, &floor, &refusal);
+    if (!status && searched && w.bound < INFINITY && floor.bytes <= budget)
         status = improve(portfolio, &w, &best, &refusal);
     if (!status && !best.solver)
         status = refuse_improved(portfolio, problem, budget, alignment, &refusal);

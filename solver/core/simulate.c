@@ -615,6 +615,11 @@ static bool judge_end(replay *r)
             return reject(r,
                           "the list ends without output %" PRIu32 " of the profile, of \"%.100s\"",
                           i, remat_value_id(r->profile, r->profile->outputs[i]));
+    double end = r->now; /* an output may be on its way back still */
+    for (uint32_t i = 0; i < r->profile->n_outputs; i++)
+        wait_for(r, place_of_value(r, r->profile->outputs[i]), &end);
+    r->result->idle_time += end - r->now;
+    r->now = end;
     for (uint32_t k = 0; k < r->profile->n_states; k++)
         if (r->state[k] != r->profile->states[k].n_writers)
             return reject(r,

@@ -147,15 +147,52 @@ def test_import_dot(tmp_path):
 @pytest.mark.parametrize("text, part", [
     ("digraph { a [time=1 bytes=2]; b [time=1 bytes=1]; a -> b; b -> a }", "cycle"),
     ("digraph { a [time=1] }", 'node "a" has no bytes'),
-    ("digraph { a [time=x bytes=-1] }", 'node "a" has no bytes'),
-    ("digraph {", "nodes is empty"),
+    ("digraph { a [time=1 bytes=-1] }", 'node "a" has no bytes'),
+    ('digraph { a [time=1ms, bytes="4KiB"]; }', 'node "a" has no time that is a number'),
+    ('digraph { a [time=1, bytes="1,024"]; }', 'node "a" has no bytes that is a number'),
+    ("digraph { a [time=1 bytes=1 workspace=2k] }", 'node "a" has no workspace'),
+    ("digraph {", "ends before its }"),
+    ("digraph { a [time=1,bytes=2", "ends within [..]"),
+    ("digraph { a [time=1,bytes=2]; a -> ; b [time=1,bytes=2] }", "leads nowhere"),
+    ("digraph { a [time=1,bytes=2]; } digraph { b }", "more behind its }"),
+    ("digraph { node [time=1,bytes=2]; a -> b }", "of all nodes at once"),
+    ("digraph { subgraph x { a } }", "subgraphs"),
+    ("digraph { " + "a" * 300 + " [time=1,bytes=2] }", "200 bytes or more"),
+    ("/* c */ strict DIGRAPH g { }", "nodes is empty"),
+    (PIPEDREAM.replace("[10.0; 20.0]", "10x00"), 'node "node2" has no bytes'),
+    (PIPEDREAM.replace("node2 -- Conv", "node1 -- Conv"), 'node "node1" is there twice'),
     ("hello", "no line of PipeDream's"),
     ("", "nodes is empty"),
     ({"nodes": 3}, "no nodes with links or edges"),
     ({"nodes": [{"id": [1]}], "links": []}, "nodes[0] has no id"),
     ({"nodes": [{"id": 0, "cost_cpu": 1, "cost_ram": 1}], "links": [{"source": 0, "target": 4}]}, "there is no node 4"),
     ({"nodes": [{"id": 0, "cost_cpu": 1}], "links": []}, "has no bytes"),
+    ({"nodes": [{"id": 1}, {"id": "1"}], "links": []}, 'node "1" is there twice'),
+    ({"nodes": [{"id": "x" * 201}], "links": []}, "no id of at most 200 bytes"),
+    ({"directed": False, "nodes": [{"id": 1}], "links": []}, "not directed"),
     ('{"nodes": ', "line 1"),
 ])
 def test_import_says_what_is_wrong(tmp_path, text, part):
     assert part in imported(tmp_path, text, code=3)
+
+
+def test_import_of_what_is_not_text(tmp_path):
+    path = tmp_path / "graph.dot"
+    path.write_bytes(b'digraph { "\xff" [time=1,bytes=2] }')
+    assert "not UTF-8" in remat("profile", "import", path, code=3).stderr
+
+
+def test_no_search_below_the_floor(rematd):
+    """500 values that one node reads together: no budget below their sum fits, and it is said at once."""
+    wide = joint(*(node(f"v{k}", size=10) for k in range(500)), node("all", *(f"v{k}" for k in range(500)), size=1),
+                 outputs=["all"])
+    refused = rematd.post("/v1/schedules", {"profile": wide, "budget": 4000, "layout": False})
+    assert refused.status == 422 and "none fits less than 5001" in refused.json["detail"]
+
+
+def test_an_output_that_comes_back_is_waited_for(rematd):
+    """One output of 8 bytes made in 2, out in 4 and back in 8: it is there after 14."""
+    answer = rematd.post("/v1/simulations", {
+        "profile": joint(node("a", time=2, size=8), outputs=["a"]), "operations": [["F", 0], ["O", 0], ["D", 0], ["P", 0]],
+        "link": {"to_host": 2, "to_device": 1}}).json
+    assert answer["valid"] and answer["makespan"] == 14 and answer["idle_time"] == 12

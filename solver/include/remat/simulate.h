@@ -43,7 +43,8 @@
  * like D. A node's forward must see each state it reads at the version that the plain forward pass
  * shows it, and at the end every state must hold the version that the plain pass leaves.
  * Transfers of one direction run one after the other (both directions when the link is shared).
- * makespan is the end of the last operation on the compute stream, waits included. */
+ * makespan is the end of the last operation on the compute stream, waits included; of a joint graph
+ * not before its outputs that come back from the host are there. */
 #ifndef REMAT_SIMULATE_H
 #define REMAT_SIMULATE_H
 
