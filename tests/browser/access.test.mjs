@@ -38,6 +38,7 @@ before(async () => {
     joint: `#/profile/${joint}/graph`,
     costs: `#/profile/${profile}/costs`,
     curve: `#/profile/${profile}/curve?solvers=auto,rotor`,
+    plan: '#/plan?model=gpt2&batch=16&device=t4&optimizer=adamw',
     ask: `#/profile/${profile}/ask?solver=rotor`,
     schedules: `#/profile/${profile}/schedules`,
     timeline: `#/schedule/${a.schedule_id}/timeline?step=12&by=layer`,
@@ -46,7 +47,6 @@ before(async () => {
     measurements: `#/schedule/${a.schedule_id}/measurements`,
     pebbles: `#/schedule/${c.schedule_id}/timeline`,
     compare: `#/compare/${a.schedule_id}/${b.schedule_id}`,
-    plan: '#/plan?model=gpt2&batch=16&device=t4&optimizer=adamw',
     service: '#/service',
     nothing: '#/nothing',
   };
