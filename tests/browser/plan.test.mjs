@@ -22,7 +22,7 @@ const open = (view) => openPage(browser, service, view);
 
 test('a model is planned for a device', async () => {
   const page = await open('');
-  await page.getByRole('link', { name: 'Plan' }).click();
+  await page.getByRole('link', { name: 'Plan', exact: true }).click();
   assert.equal(await page.locator('h1').innerText(), 'Does it fit?');
   await page.getByLabel('Model').selectOption('gpt2');
   await page.getByRole('spinbutton', { name: 'Batch' }).fill('16');

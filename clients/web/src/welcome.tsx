@@ -5,6 +5,7 @@ import { useState } from 'preact/hooks';
 
 import { request } from './api';
 import { Drop, postProfile } from './drop';
+import { href } from './route';
 import { ProblemBox } from './ui';
 
 /** By name: where build.mjs has put the profile. */
@@ -67,7 +68,8 @@ export function Welcome(): VNode {
       <Drop />
       <p>
         <code>remat profile push profile.json</code> sends it from a shell. Any other framework writes the same file:{' '}
-        <a href="/openapi.json">the API</a> describes it.
+        <a href="/openapi.json">the API</a> describes it. Nothing to measure yet?{' '}
+        <a href={href('plan')}>Plan a known model for a device</a>.
       </p>
     </section>
   );
