@@ -23,17 +23,17 @@ static json_t *table_encode(const remat_step_table *t, uint64_t memory, uint64_t
         const char *name;
         uint64_t bytes;
     } lines[] = {{"weights", t->weights},
-                 {"master_weights", t->master_weights},
+                 {"master_weight_bytes", t->master_weights},
                  {"gradients", t->gradients},
                  {"optimizer_states", t->states},
                  {"buckets", t->buckets},
                  {"gathered", t->gathered},
                  {"context", t->context},
                  {"rounding", t->rounding},
-                 {"reserved", t->reserved},
+                 {"reserved_bytes", t->reserved},
                  {"memory", memory},
                  {"activations", memory > t->reserved ? memory - t->reserved : 0},
-                 {"inputs", inputs}}; /* part of the activations */
+                 {"input_bytes", inputs}}; /* part of the activations */
     bool failed = false;
     json_t *json = json_object();
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
@@ -128,7 +128,7 @@ static remat_status complete(const remat_plan_request *q, const remat_profile *p
         return status;
     draft->update = update_seconds(&q->device, table);
     draft->answer = head_encode(q, parameters, profile);
-    fields_set(draft->answer, "bytes", table_encode(table, memory, profile->input_bytes), &failed);
+    fields_set(draft->answer, "table", table_encode(table, memory, profile->input_bytes), &failed);
     fields_set(draft->answer, "store_all_peak", json_integer((json_int_t)all), &failed);
     fields_set(draft->answer, "store_all_fits", json_boolean(all <= budget), &failed);
     fields_set(draft->answer, "store_all_seconds",

@@ -1,5 +1,5 @@
-/* Plans on the wire: devices, models, and what a step of one on the other takes. What they mean says
- * remat/plan.h. */
+/* Plans on the wire: devices, models, and what a step of one on the other takes. What they mean
+ * says remat/plan.h. */
 #ifndef REMAT_API_PLAN_H
 #define REMAT_API_PLAN_H
 

@@ -45,8 +45,8 @@ static row *row_of(sweep *s, uint64_t batch)
     return &s->rows[s->n++];
 }
 
-/* The columns of a row that are wanted and not there yet. A batch whose sizes are past 2^53 does not
- * fit. */
+/* The columns of a row that are wanted and not there yet. A batch whose sizes are past 2^53 does
+ * not fit. */
 static remat_status fill(sweep *s, row *r, unsigned first, unsigned end, remat_error *error)
 {
     const remat_plan_request *q = s->request;
@@ -233,7 +233,7 @@ remat_status plan_sweep(const remat_plan_request *request, uint64_t budget, doub
         qsort(s->rows, s->n, sizeof *s->rows, compare_rows);
         fields_set(answer, "rows", rows_encode(s, largest, update, &best), &failed);
         fields_set(answer, "largest", largest_encode(s, largest), &failed);
-        fields_set(answer, "best", best ? best : json_null(), &failed);
+        fields_set(answer, "best_batch", best ? best : json_null(), &failed);
         if (failed)
             status = remat_fail_memory(error);
     }

@@ -4,7 +4,7 @@
 
 #include "plan/plan.h"
 
-/* The members "rows", "largest" and "best" of a plan's answer. budget: bytes left for a step;
+/* The members "rows", "largest" and "best_batch" of a plan's answer. budget: bytes left for a step;
  * update: seconds. */
 remat_status plan_sweep(const remat_plan_request *request, uint64_t budget, double update,
                         json_t *answer, remat_error *error);

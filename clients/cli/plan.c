@@ -130,10 +130,11 @@ static void print_bytes(const struct cli *cli, const json_t *bytes)
 {
     static const struct {
         const char *name, *label;
-    } lines[] = {
-        {"weights", "weights"},         {"master_weights", "masters"}, {"gradients", "gradients"},
-        {"optimizer_states", "states"}, {"buckets", "buckets"},        {"gathered", "gathered"},
-        {"context", "context"},         {"rounding", "rounding"},      {"activations", "left"}};
+    } lines[] = {{"weights", "weights"},     {"master_weight_bytes", "masters"},
+                 {"gradients", "gradients"}, {"optimizer_states", "states"},
+                 {"buckets", "buckets"},     {"gathered", "gathered"},
+                 {"context", "context"},     {"rounding", "rounding"},
+                 {"activations", "left"}};
     const double memory = json_get_number(bytes, "memory");
     char text[TEXT_SIZE];
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
@@ -142,7 +143,7 @@ static void print_bytes(const struct cli *cli, const json_t *bytes)
             summary_line(cli, lines[i].label, "%10s  %5.1f %%", text_bytes(size, text),
                          100 * size / memory);
     }
-    const double reserved = json_get_number(bytes, "reserved");
+    const double reserved = json_get_number(bytes, "reserved_bytes");
     if (reserved >= memory)
         summary_line(cli, "", "%s more than the device has", text_bytes(reserved - memory, text));
 }
@@ -176,7 +177,8 @@ static void print_schedule(const struct cli *cli, const json_t *answer)
 
 static void print_rows(const struct cli *cli, const json_t *answer)
 {
-    const json_t *rows = json_object_get(answer, "rows"), *best = json_object_get(answer, "best");
+    const json_t *rows = json_object_get(answer, "rows"),
+                 *best = json_object_get(answer, "best_batch");
     if (!json_is_array(rows))
         return;
     const json_t *first = json_object_get(json_array_get(rows, 0), "ways");
@@ -227,7 +229,7 @@ static int print_plan(struct cli *cli, const json_t *answer, const char *text, c
         printf(", %s over %.0f ranks", json_get_text(parallel, "kind"),
                json_get_number(parallel, "ranks"));
     putchar('\n');
-    print_bytes(cli, json_object_get(answer, "bytes"));
+    print_bytes(cli, json_object_get(answer, "table"));
     print_schedule(cli, answer);
     if (strcmp(cache, "hit") == 0)
         summary_line(cli, "solved", "before, and remembered");

@@ -5,11 +5,11 @@
  * is made again, the rest stays. They say by hand which is which for one network; here the ratio of
  * every value decides, under a threshold that the budget sets.
  *
- * A unit ends where the bytes that later nodes read have a local minimum, once it holds its share of
- * all that backwards need. For each of some numbers of units and each threshold there is one list,
- * so the work is linear in the graph: thousands of nodes take milliseconds, and the improver starts
- * from there. At the largest budget itself some units take one threshold and the rest the next, so
- * that it is used up. */
+ * A unit ends where the bytes that later nodes read have a local minimum, once it holds its share
+ * of all that backwards need. For each of some numbers of units and each threshold there is one
+ * list, so the work is linear in the graph: thousands of nodes take milliseconds, and the
+ * improver starts from there. At the largest budget itself some units take one threshold and the
+ * rest the next, so that it is used up. */
 #include "plan/units.h"
 #include "remat/solver.h"
 

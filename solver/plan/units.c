@@ -1,6 +1,6 @@
 /* Steps by units: what is dropped in the forward pass is made again just before the backward of its
- * unit. Per-block checkpointing drops all that a unit need not hand on (Chen et al. 2016); selective
- * ones only what costs little time for its bytes (Korthikanti et al. 2022, section 5). */
+ * unit. Per-block checkpointing drops all that a unit need not hand on (Chen et al. 2016);
+ * selective ones only what costs little time for its bytes (Korthikanti et al. 2022, section 5). */
 #include "plan/units.h"
 
 #include <math.h>

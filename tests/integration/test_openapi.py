@@ -19,7 +19,7 @@ METHODS = ("get", "post", "delete")
 SEVERAL_TYPES = {
     "budget": {"integer", "integer|string"}, "peak": {"integer", "integer|null", "integer|string"},
     "makespan": {"number", "null|number"}, "overhead": {"number", "null|number"},
-    "device": {"string", "null|string"}, "note": {"string", "null|string"}, "next": {"null|string", "string"},
+    "device": {"string", "null|string", "object|string"}, "note": {"string", "null|string"}, "next": {"null|string", "string"},
     "id": {"string", "integer"}, "inputs": {"array"}, "outputs": {"array"}, "nodes": {"array", "integer"},
     "schedules": {"array", "integer"}, "options": {"array", "object"}, "source": {"object", "string"},
     "status": {"integer", "string"}, "eager": {"array", "null|object"}, "lazy": {"array", "object"},

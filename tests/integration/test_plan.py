@@ -19,10 +19,10 @@ def plan(service, **more):
 
 def check(answer):
     """What holds of every plan."""
-    b = answer["bytes"]
-    parts = ["weights", "master_weights", "gradients", "optimizer_states", "buckets", "gathered", "context", "rounding"]
-    assert b["reserved"] == sum(b[name] for name in parts)
-    assert b["activations"] == max(0, b["memory"] - b["reserved"])
+    b = answer["table"]
+    parts = ["weights", "master_weight_bytes", "gradients", "optimizer_states", "buckets", "gathered", "context", "rounding"]
+    assert b["reserved_bytes"] == sum(b[name] for name in parts)
+    assert b["activations"] == max(0, b["memory"] - b["reserved_bytes"])
     assert answer["fits"] == ("schedule" in answer) != ("refusal" in answer)
     if answer["fits"]:
         schedule = answer["schedule"]
@@ -32,8 +32,8 @@ def check(answer):
         for way in row["ways"]:
             assert not way["fits"] or way["peak"] <= b["activations"]
     best = max((way.get("samples_per_second", 0) for row in answer.get("rows", []) for way in row["ways"]), default=0)
-    if answer.get("best"):
-        assert answer["best"]["samples_per_second"] == pytest.approx(best)
+    if answer.get("best_batch"):
+        assert answer["best_batch"]["samples_per_second"] == pytest.approx(best)
 
 
 # ---- over HTTP --------------------------------------------------------------------------------------------
@@ -44,9 +44,9 @@ def test_a_plan_is_solved_once(rematd):
     check(first.json)
     assert first.json["fits"] and first.json["parameters"] == 124439808
     # 16-bit weights with 32-bit copies and two moments: 2 + 4 + 2 + 8 bytes
-    assert first.json["bytes"]["weights"] == 2 * 124439808
-    assert first.json["bytes"]["master_weights"] == 4 * 124439808
-    assert first.json["bytes"]["optimizer_states"] == 8 * 124439808
+    assert first.json["table"]["weights"] == 2 * 124439808
+    assert first.json["table"]["master_weight_bytes"] == 4 * 124439808
+    assert first.json["table"]["optimizer_states"] == 8 * 124439808
     again = plan(rematd)
     assert again.headers["X-Remat-Cache"] == "hit" and again.body == first.body
     assert plan(rematd, sweep=False).headers["X-Remat-Cache"] == "hit"  # another body, the same question
@@ -56,10 +56,10 @@ def test_its_schedule_is_that_of_the_question(rematd):
     made = plan(rematd, batch=8, sweep=False).json
     check(made)
     schedule = rematd.get(f"/v1/schedules/{made['schedule']['schedule_id']}").json
-    assert schedule["budget"] == made["bytes"]["activations"] and schedule["profile_id"] == made["profile_id"]
+    assert schedule["budget"] == made["table"]["activations"] and schedule["profile_id"] == made["profile_id"]
     assert schedule["makespan"] == made["schedule"]["makespan"]
     asked = rematd.post("/v1/schedules", {"profile_id": made["profile_id"], "solver": "selective",
-                                          "budget": made["bytes"]["activations"]})
+                                          "budget": made["table"]["activations"]})
     assert asked.headers["X-Remat-Cache"] == "hit" and asked.json["schedule_id"] == schedule["schedule_id"]
     profile = rematd.get(f"/v1/profiles/{made['profile_id']}").json["profile"]
     assert "no measurement" in profile["source"]["note"]
@@ -68,11 +68,11 @@ def test_its_schedule_is_that_of_the_question(rematd):
 def test_what_does_not_fit_is_an_answer(rematd):
     alone = plan(rematd, model="gpt2-xl", device="rtx4090")
     check(alone.json)
-    assert alone.status == 200 and not alone.json["fits"] and alone.json["bytes"]["activations"] == 0
+    assert alone.status == 200 and not alone.json["fits"] and alone.json["table"]["activations"] == 0
     crowded = plan(rematd, batch=512, sweep=False)
     check(crowded.json)
     assert crowded.status == 200 and not crowded.json["fits"]
-    assert crowded.json["least_activations"] > crowded.json["bytes"]["activations"]
+    assert crowded.json["least_activations"] > crowded.json["table"]["activations"]
 
 
 def test_a_plan_outlasting_its_wait_is_a_job(rematd):
@@ -89,7 +89,7 @@ def test_plans_of_a_profile(rematd):
     made = rematd.post("/v1/plans", {"profile": profile, "parameters": 10**6, "device": "t4", "precision": "float32",
                                      "optimizer": "sgd", "wait": 300})
     check(made.json)
-    assert made.json["bytes"]["weights"] == 4 * 10**6 and "rows" not in made.json
+    assert made.json["table"]["weights"] == 4 * 10**6 and "rows" not in made.json
     by_id = rematd.post("/v1/plans", {"profile_id": made.json["profile_id"], "parameters": 10**6, "device": "t4",
                                       "precision": "float32", "optimizer": "sgd", "wait": 300})
     assert by_id.json["schedule"] == made.json["schedule"]
@@ -151,7 +151,7 @@ def test_eighty_layers_over_ranks():
                   "--parallel", "fsdp", "--ranks", "64")
     check(made)
     assert made["fits"] and made["nodes"] > 2700
-    assert made["bytes"]["weights"] == pytest.approx(2 * 70553706496 / 64, rel=1e-3)
+    assert made["table"]["weights"] == pytest.approx(2 * 70553706496 / 64, rel=1e-3)
 
 
 def test_a_plan_that_does_not_fit_says_no():
@@ -169,7 +169,7 @@ def test_the_whole_device_as_budget(write):  # noqa: F811
     words = ["solve", "--local", "-b", "8GB", "--whole-device", "--optimizer", "adamw"]
     made = answer(*words, write("vit.json", profile))
     reserved = answer("plan", write("vit2.json", profile), "--parameters", "86567656", "--precision", "float32",
-                      "--device", "a100-80gb")["bytes"]["reserved"]
+                      "--device", "a100-80gb")["table"]["reserved_bytes"]
     assert made["budget"] == 8 * 10**9 - reserved and made["arena"] <= made["budget"]
     remat(*words, "--reserved", "1GB", write("vit3.json", profile), code=USAGE)
     del profile["source"]

@@ -402,8 +402,8 @@ static void ways_keep_their_budgets(void **state)
     }
 }
 
-/* A chain of four of 10 bytes each, all read by their backwards, in two units and a loss's: forward 4
- * x 1, backward 4 x 2. Without thresholds of INFINITY: a and b are kept; with: b is what the next
+/* A chain of four of 10 bytes each, all read by their backwards, in two units and a loss's: forward
+ * 4 x 1, backward 4 x 2. Without thresholds of INFINITY: a and b are kept; with: b is what the next
  * unit reads, a runs again. */
 static void unit_lists_by_hand(void **state)
 {

@@ -25,7 +25,7 @@ interface Plan {
   parameters: number;
   device: string;
   precision: string;
-  bytes: Record<string, number>;
+  table: Record<string, number>;
   store_all_peak: number;
   store_all_fits: boolean;
   fits: boolean;
@@ -34,7 +34,7 @@ interface Plan {
   samples_per_second?: number;
   schedule?: { schedule_id: string; overhead: number; arena: number };
   rows?: { batch: number; ways: Way[] }[];
-  best?: { way: string; offload: boolean; batch: number; samples_per_second: number } | null;
+  best_batch?: { way: string; offload: boolean; batch: number; samples_per_second: number } | null;
 }
 
 interface Choices {
@@ -45,7 +45,7 @@ interface Choices {
 const OPTIMIZERS = ['adamw', 'adam', 'adam8bit', 'adafactor', 'momentum', 'sgd'];
 const PARTS: [string, string][] = [
   ['weights', 'Weights'],
-  ['master_weights', 'Weights in float32 beside'],
+  ['master_weight_bytes', 'Weights in float32 beside'],
   ['gradients', 'Gradients'],
   ['optimizer_states', 'Optimizer states'],
   ['context', 'Context'],
@@ -119,7 +119,7 @@ function Form({ query, choices }: { query: URLSearchParams; choices: Choices }):
 /* ---- the answer ---- */
 
 function Bytes({ plan }: { plan: Plan }): VNode {
-  const memory = plan.bytes.memory ?? 1;
+  const memory = plan.table.memory ?? 1;
   return (
     <Scroll label="What takes how much">
       <table>
@@ -139,8 +139,8 @@ function Bytes({ plan }: { plan: Plan }): VNode {
           {PARTS.map(([name, title]) => (
             <tr key={name}>
               <th scope="row">{title}</th>
-              <td class="number">{bytes(plan.bytes[name] ?? 0)}</td>
-              <td class="number">{percent((plan.bytes[name] ?? 0) / memory)}</td>
+              <td class="number">{bytes(plan.table[name] ?? 0)}</td>
+              <td class="number">{percent((plan.table[name] ?? 0) / memory)}</td>
             </tr>
           ))}
         </tbody>
@@ -181,10 +181,10 @@ function Rates({ plan, rows }: { plan: Plan; rows: NonNullable<Plan['rows']> }):
   return (
     <section>
       <h2>Samples a second</h2>
-      {plan.best && (
+      {plan.best_batch && (
         <p>
-          Best: {count(Number(plan.best.samples_per_second.toPrecision(4)))} at batch {count(plan.best.batch)} by{' '}
-          {wayName(plan.best)}.
+          Best: {count(Number(plan.best_batch.samples_per_second.toPrecision(4)))} at batch {count(plan.best_batch.batch)} by{' '}
+          {wayName(plan.best_batch)}.
         </p>
       )}
       <Plot

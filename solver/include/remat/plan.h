@@ -185,7 +185,7 @@ typedef enum remat_optimizer {
     REMAT_ADAM,
     REMAT_ADAMW,
     REMAT_ADAFACTOR, /* Shazeer, Stern 2018, without first moment */
-    REMAT_ADAM8BIT, /* Dettmers et al. 2022, in blocks of 256; tensors below 4,096 numbers in 32 bits */
+    REMAT_ADAM8BIT,  /* Dettmers et al. 2022, in blocks of 256; below 4,096 numbers in 32 bits */
     REMAT_OPTIMIZERS
 } remat_optimizer;
 
