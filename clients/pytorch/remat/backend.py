@@ -7,17 +7,19 @@ Dynamo decides what is compiled and guards it; AOTAutograd makes the joint graph
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
+import threading
 import warnings
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple, Union
 
 import torch
 
 from .client import Budget, Cache, Client, parse_budget
-from .errors import CaptureError, ServiceError
+from .errors import CaptureError, MismatchError, ServiceError
 from .memory import free_bytes
 
 FORMAT = 1  # of kept schedules
@@ -64,14 +66,16 @@ class Backend:
         from torch._dynamo.backends.common import aot_autograd
 
         self._look_at_break(module)
+        _refuse(module)
         plan = _Plan(self, module, example)
         more = {"decompositions": _inductor_decompositions()} if self.inner else {}
         compiler = aot_autograd(fw_compiler=plan.forward_compiler, bw_compiler=plan.backward_compiler,
                                 inference_compiler=plan.inference_compiler, partition_fn=plan.partition, **more)
-        compiled = compiler(module, example)
-        if plan.pieces is None:
-            return compiled
-        return torch._dynamo.disable(plan.connected(compiled))
+        if self.inner:
+            return compiler(module, example)
+        with _own_autocast(module):
+            compiled = compiler(module, example)
+        return torch._dynamo.disable(plan.connected(compiled, example))
 
     def _look_at_break(self, module: torch.fx.GraphModule) -> None:
         reason = getattr(module, "compile_subgraph_reason", None)
@@ -134,6 +138,9 @@ class _Plan:
         self.parameters = frozenset(i for i, value in enumerate(example) if isinstance(value, torch.nn.Parameter))
         self.pieces: Optional[List[Any]] = None
         self.shapes: List[Any] = []
+        self.reached: List[int] = []
+        self.tangents: List[int] = []  # their places among what the backward begins with
+        self.now = threading.local()  # without: bits of the tangents that a backward begins without
         self.graph: Any = None
         self.backward: Any = None
 
@@ -183,6 +190,34 @@ class _Plan:
         if wanted:
             self.pieces = partition.pieces(backward, wanted, whole // GROUPS)
 
+    def _find_tangents(self, facts: Any) -> None:
+        """As AOTAutograd picks them out; no input that wants a gradient is written here."""
+        first = facts.num_mutated_inp_runtime_indices
+        kinds = ("non_alias", "unsafe_view_alias", "custom_function_view")
+        places = [first + i for i, o in enumerate(facts.output_info)
+                  if o.output_type.name in kinds and issubclass(o.raw_type, torch.Tensor) and o.requires_grad]
+        places += [first + facts.num_outputs + i for i in range(facts.num_intermediate_bases)]
+        if len(places) == len(self.graph.tangents):
+            self.tangents, self.reached = places, self.graph.reached()
+
+    def _watch(self, results: Any) -> None:
+        """A result that the loss does not use has no gradient; the compiled backward would take it for zeros, and hand
+        zeros on where a plain step leaves None, which optimizers skip."""
+        starts = [r.grad_fn for r in results if isinstance(r, torch.Tensor) and r.grad_fn is not None]
+        starts += [f for start in starts for f, _ in start.next_functions if f is not None]
+        for node in starts:
+            if type(node).__name__ == "CompiledFunctionBackward":
+                node.register_prehook(self._begins)
+                return
+
+    def _begins(self, gradients: Any) -> None:
+        self.now.without = sum(1 << i for i, place in enumerate(self.tangents) if gradients[place] is None)
+
+    def _none(self) -> Set[int]:
+        """Places of gradients that are made of tangents that are not there only."""
+        without, self.now.without = getattr(self.now, "without", 0), 0
+        return {i for i, bits in enumerate(self.reached) if bits and not bits & ~without} if without else set()
+
     def forward_compiler(self, module: torch.fx.GraphModule, example: List[Any]) -> Callable[..., Any]:
         if self.owner.inner:
             return _inductor(module, example, False)
@@ -190,6 +225,7 @@ class _Plan:
         facts.bw_donated_idxs = []  # none is written over: a backward with retain_graph may be followed by another
         if self._can_hand_over(self.graph, facts):
             self._cut(self.graph, self.backward)
+            self._find_tangents(facts)
         return _boxed(module)
 
     def backward_compiler(self, module: torch.fx.GraphModule, example: List[Any]) -> Callable[..., Any]:
@@ -197,18 +233,64 @@ class _Plan:
 
         if self.owner.inner:
             return _inductor(module, example, True)
-        return _boxed(module) if self.pieces is None else backward_of(self.pieces, self.shapes)
+        return _boxed(module) if self.pieces is None else backward_of(self.pieces, self.shapes, self._none)
 
     def inference_compiler(self, module: torch.fx.GraphModule, example: List[Any]) -> Callable[..., Any]:
         return _inductor(module, example, False, True) if self.owner.inner else _boxed(module)
 
-    def connected(self, compiled: Callable[..., Any]) -> Callable[..., Any]:
+    def connected(self, compiled: Callable[..., Any], example: List[Any]) -> Callable[..., Any]:
         from .handover import connect
 
+        wanted = [_wants_gradient(value) for value in example]
+
         def run(*args: Any) -> Any:
-            return compiled(*connect(self.pieces, list(args)))
+            if self.graph is not None and [_wants_gradient(value) for value in args] != wanted:
+                raise MismatchError("parameters or inputs are frozen, or no longer, unlike when their graph was compiled, "
+                                    "and torch.compile did not see it: call torch._dynamo.reset() first")
+            if self.pieces is None:
+                return compiled(*args)
+            results = compiled(*connect(self.pieces, list(args)))
+            if len(self.tangents) > 1:
+                self._watch(results)
+            return results
 
         return run
+
+
+def _wants_gradient(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.requires_grad
+
+
+def _refuse(module: torch.fx.GraphModule) -> None:
+    for node in module.graph.nodes:
+        if getattr(node.target, "__name__", "") == "_enter_inference_mode":
+            raise CaptureError("the forward enters inference_mode, of which nothing can be differentiated: use no_grad" +
+                               _line(node))
+
+
+def _line(node: torch.fx.Node) -> str:
+    lines = [text.strip() for text in (node.meta.get("stack_trace") or "").splitlines() if text.strip().startswith("File")]
+    return f" ({lines[-1]})" if lines else ""
+
+
+@contextlib.contextmanager
+def _own_autocast(module: torch.fx.GraphModule) -> Iterator[None]:
+    """The autocast around a graph becomes a part of it, so that the backward is traced without, as it is run: where the
+    forward turned autocast off, its backward is not in 16 bits either."""
+    kinds = [kind for kind in ("cpu", "cuda") if torch.is_autocast_enabled(kind)]
+    graph, output = module.graph, module.graph.output_node()
+    first = next((n for n in graph.nodes if n.op != "placeholder"), output)
+    for kind in kinds:
+        with graph.inserting_before(first):
+            entered = graph.call_function(torch.amp.autocast_mode._enter_autocast, (
+                kind, torch.get_autocast_dtype(kind), True, torch.is_autocast_cache_enabled()))
+        with graph.inserting_before(output):
+            graph.call_function(torch.amp.autocast_mode._exit_autocast, (entered,))
+    module.recompile()
+    with contextlib.ExitStack() as stack:
+        for kind in kinds:
+            stack.enter_context(torch.autocast(kind, enabled=False))
+        yield
 
 
 def _boxed(module: torch.fx.GraphModule) -> Callable[[List[Any]], Any]:
@@ -217,7 +299,8 @@ def _boxed(module: torch.fx.GraphModule) -> Callable[[List[Any]], Any]:
     forward = boxed(module, module.graph)
 
     def run(args: List[Any]) -> Any:
-        return forward(args)
+        with torch._C._DisableAutocast():  # what it casts is in the graph
+            return forward(args)
 
     run._boxed_call = True  # type: ignore[attr-defined]
     return run

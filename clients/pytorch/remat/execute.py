@@ -15,7 +15,7 @@ from .offload import Host
 from .plan import INPUT, OUT, SAVED, Operation, Plan
 from .costs import shared_parameters, sums_late
 from .states import State
-from .tape import Gradient, Tape, changed_in_place, own
+from .tape import Gradient, Tape, changed_in_place, once, own
 
 Observer = Callable[[Operation], None]
 
@@ -120,12 +120,13 @@ class _Region(torch.autograd.Function):
         return tuple(outputs)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, *_: Gradient) -> Tuple[Gradient, ...]:
         run, ctx.run = ctx.run, None
         if run is None:
             raise RuntimeError("remat: backward a second time through one forward; a schedule frees what it has used")
-        return (None, *run.backward())
+        with torch.no_grad():
+            gradients = run.backward()
+        return (None, *once(gradients))
 
 
 class _Run:

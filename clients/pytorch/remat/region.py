@@ -14,6 +14,7 @@ from .errors import MismatchError
 from .execute import Observer, Program
 from .guard import Guard
 from .plan import make_plan
+from .states import forward_mode
 from .trace import named
 
 
@@ -58,7 +59,7 @@ class Region:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         plain = type(self.model).forward
-        if not torch.is_grad_enabled():
+        if not torch.is_grad_enabled() or forward_mode():
             return plain(self.model, *args, **kwargs)
         bound = bind(self.model, args, kwargs)
         if self._program is None and not self._shapes_differ(bound):

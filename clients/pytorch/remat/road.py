@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import types as types_
 import warnings
 from typing import Any, Dict, List, Optional
 
@@ -17,7 +18,7 @@ from .captured import Blocks, arguments_of, as_module, device_of
 from .client import Budget
 from .errors import BudgetError, CaptureError, RematError
 from .planning import bytes_of
-from .states import Whole
+from .states import Whole, forward_mode
 from .trace import named
 
 ALLOWED = 1.02  # of the budget, by which a measured peak may be above it without a word
@@ -60,6 +61,7 @@ class Compiled:
         self._prepare()
 
     def _prepare(self) -> None:
+        self._prepared = self._known()
         self.backend = Backend(self.budget, **self._options)
         forward = functools.partial(type(self.model).forward, self.model)
         self._run = torch.compile(forward, backend=self.backend, dynamic=False)
@@ -81,13 +83,21 @@ class Compiled:
     def _largest(self) -> Any:
         return max(self.pieces, key=lambda piece: len(piece.profile["nodes"]))
 
+    def _known(self) -> List[Any]:
+        """What guards of Dynamo's do not see: parameters that are frozen no longer, other code of the modules' classes."""
+        types = dict.fromkeys(type(module) for module in self.model.modules())
+        return [[p.requires_grad for p in self.model.parameters()], [
+            f for t in types for c in t.__mro__ if not c.__module__.startswith("torch.")
+            for f in vars(c).values() if isinstance(f, (types_.FunctionType, property, staticmethod, classmethod))]]
+
     def __getstate__(self) -> Dict[str, Any]:
-        return {**self.__dict__, "_run": None, "backend": None}
+        return {**self.__dict__, "_run": None, "backend": None, "_prepared": None}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if not torch.is_grad_enabled():
+        if not torch.is_grad_enabled() or forward_mode():
             return type(self.model).forward(self.model, *args, **kwargs)
-        if self._run is None:
+        known = self._known()
+        if self._run is None or known != self._prepared:
             self._prepare()
         try:
             with _dynamo_settings():
@@ -110,8 +120,8 @@ class Compiled:
 def _dynamo_settings() -> Any:
     from torch._dynamo import config
 
-    wanted = {"cache_size_limit": max(SHAPES, config.cache_size_limit),
-              "use_numpy_random_stream": True, "skip_nnmodule_hook_guards": False}
+    wanted = {"cache_size_limit": max(SHAPES, config.cache_size_limit), "use_numpy_random_stream": True,
+              "skip_nnmodule_hook_guards": False, "trace_numpy": False}  # torch's functions differ from numpy's in last bits
     return config.patch(**{name: value for name, value in wanted.items() if hasattr(config, name)})
 
 

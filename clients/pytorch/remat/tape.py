@@ -228,3 +228,18 @@ class Tape:
         """Takes them back, in the order of saved_tensors()."""
         for cell, tensor in zip(self.cells, tensors):
             cell.content = tensor
+
+
+# ---- what is not to be differentiated ----
+
+_TWICE = b"remat: a backward through a backward (create_graph=True), and a schedule is of one: remat.remove takes it off"
+
+
+def once(gradients: Sequence[Gradient]) -> Tuple[Gradient, ...]:
+    """Where the backward that made them is to be differentiated (create_graph=True): an error where somebody does. That
+    of torch's once_differentiable is left out where what came in has no gradient of its own."""
+    if not torch.is_grad_enabled():
+        return tuple(gradients)
+    fail = torch._C._functions.DelayedError(_TWICE, len(gradients))
+    failing = fail(*(g if g is None else g.detach().requires_grad_() for g in gradients))
+    return failing if isinstance(failing, tuple) else (failing,)
