@@ -8,6 +8,7 @@ Dynamo decides what is compiled and guards it; AOTAutograd makes the joint graph
 from __future__ import annotations
 
 import contextlib
+import copy
 import dataclasses
 import hashlib
 import json
@@ -18,8 +19,9 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Set,
 
 import torch
 
+from . import recurrent as recurrent_layers, sharing
 from .client import Budget, Cache, Client, parse_budget
-from .errors import CaptureError, MismatchError, ServiceError
+from .errors import BudgetError, CaptureError, MismatchError, ServiceError
 from .memory import free_bytes
 
 FORMAT = 1  # of kept schedules
@@ -29,13 +31,15 @@ GROUPS = 32  # of gradients, in about as many of which those of a piece are hand
 
 @dataclasses.dataclass
 class Piece:
-    """A graph of Dynamo's under a schedule. order: runs of the profile's nodes."""
+    """A graph of Dynamo's under a schedule. order: runs of the profile's nodes. frame: which part of the forward it is, in
+    their order; each may have a graph for each shape."""
 
     profile: Dict[str, Any]
     schedule: Dict[str, Any]
     order: List[int]
     forward: Any
     backward: Any
+    frame: int = 0
 
 
 class Backend:
@@ -44,18 +48,23 @@ class Backend:
     def __init__(self, budget: Budget = "auto", *, server: Optional[str] = None, token: Optional[str] = None,
                  solver: str = "auto", effort: str = "quick", reserved: int = 0, inner: Optional[str] = None,
                  never: Sequence[str] = (), cache: Optional[Union[str, Path]] = None, offline: str = "error",
-                 repeats: int = 3, loss: Tuple[int, int] = (0, 0), gradients: bool = True) -> None:
+                 repeats: int = 3, loss: Tuple[int, int] = (0, 0), gradients: bool = True,
+                 spans: int = 1, divided: bool = False, least: bool = False) -> None:
         if inner not in (None, "inductor"):
             raise ValueError(f"inner is {inner!r}; there are None and \"inductor\"")
         if offline not in ("error", "plain"):
             raise ValueError(f"offline is {offline!r}; there are \"error\" and \"plain\"")
+        if not isinstance(spans, int) or spans < 1:
+            raise ValueError(f"spans is {spans!r}; it must be 1 or more")
         if not hasattr(torch, "compile") or version() < (2, 4):
             raise CaptureError(f"torch {torch.__version__} has no torch.compile that this works with; 2.4 or later has")
         self.budget = budget if budget == "auto" else parse_budget(budget)
         self.client, self.cache = Client(server, token), Cache(cache)
         self.question = {"solver": solver, "effort": effort, "reserved": reserved}
         self.inner, self.never, self.offline, self.repeats, self.loss = inner, tuple(never), offline, repeats, loss
-        self.gradients = gradients
+        self.gradients, self.spans = gradients, spans
+        self.divided, self.least = divided, least  # the budget is of each graph; one that needs more gets its least
+        self.frame = 0  # that is compiled
         self.pieces: List[Piece] = []
         self.breaks: List[str] = []
         self.__name__ = "remat"
@@ -63,10 +72,18 @@ class Backend:
     # ---- what Dynamo calls ----
 
     def __call__(self, module: torch.fx.GraphModule, example: List[Any]) -> Callable[..., Any]:
-        from torch._dynamo.backends.common import aot_autograd
-
         self._look_at_break(module)
         _refuse(module)
+        if recurrent_layers.split(module.graph, self.spans):
+            module.recompile()
+        self.frame = _frame()
+        if any(isinstance(v, torch.SymInt) or isinstance(v, torch.Tensor) and _is_dynamic(v) for v in example):
+            return torch._dynamo.disable(self._by_shape(module))
+        return torch._dynamo.disable(self._compile(module, example))
+
+    def _compile(self, module: torch.fx.GraphModule, example: List[Any]) -> Callable[..., Any]:
+        from torch._dynamo.backends.common import aot_autograd
+
         plan = _Plan(self, module, example)
         more = {"decompositions": _inductor_decompositions()} if self.inner else {}
         compiler = aot_autograd(fw_compiler=plan.forward_compiler, bw_compiler=plan.backward_compiler,
@@ -75,7 +92,26 @@ class Backend:
             return compiler(module, example)
         with _own_autocast(module):
             compiled = compiler(module, example)
-        return torch._dynamo.disable(plan.connected(compiled, example))
+        return plan.connected(compiled, example)
+
+    def _by_shape(self, module: torch.fx.GraphModule) -> Callable[..., Any]:
+        """Of a graph that holds for many shapes (dynamic=True, or after the second shape): a plan for each that comes."""
+        from torch._guards import TracingContext, tracing
+        from torch._subclasses import FakeTensorMode
+
+        compiled: Dict[str, Callable[..., Any]] = {}
+        frame = self.frame
+
+        def run(*args: Any) -> Any:
+            key = str([(a.shape, a.stride(), a.dtype, a.requires_grad) if isinstance(a, torch.Tensor) else a for a in args])
+            if key not in compiled:
+                self.frame = frame
+                with tracing(TracingContext(FakeTensorMode())):
+                    graph = torch.fx.GraphModule(module, copy.deepcopy(module.graph))
+                    compiled[key] = self._compile(graph, list(args))
+            return compiled[key](*args)
+
+        return run
 
     def _look_at_break(self, module: torch.fx.GraphModule) -> None:
         reason = getattr(module, "compile_subgraph_reason", None)
@@ -85,14 +121,22 @@ class Backend:
         text = f"{lines[0] if lines else 'an unknown line'}: {str(reason.reason).splitlines()[0]}"
         if text not in self.breaks:
             self.breaks.append(text)
-            warnings.warn(f"remat: torch.compile breaks the graph at {text}. The pieces get a schedule each, and the "
-                          "budget is that of each", stacklevel=2)
+            warnings.warn(f"remat: torch.compile breaks the graph at {text}. The pieces get a schedule each, "
+                          "and share the budget", stacklevel=2)
 
     # ---- the plan ----
 
     def order(self, profile: Dict[str, Any]) -> Tuple[Dict[str, Any], List[int]]:
         """The schedule of a joint profile, and its runs. Raises BudgetError, ServiceError."""
-        question = {**self.question, "budget": self.amount()}
+        try:
+            return self._ask(profile, self.amount())
+        except BudgetError as error:
+            if not self.least or error.minimum_budget is None:
+                raise
+            return self._ask(profile, error.minimum_budget)
+
+    def _ask(self, profile: Dict[str, Any], budget: Budget) -> Tuple[Dict[str, Any], List[int]]:
+        question = {**self.question, "budget": budget}
         key = hashlib.sha256(json.dumps([FORMAT, profile, question], sort_keys=True).encode()).hexdigest()
         schedule = self.cache.get(key, "operations")
         if schedule is None:
@@ -101,7 +145,41 @@ class Backend:
                 self.cache.put(key, schedule)
         return schedule, [op[1] for op in schedule["operations"] if op[0] == "F"]
 
+    def parts(self) -> List[Piece]:
+        """The latest piece of each part of the forward."""
+        return [piece for _, piece in sorted({piece.frame: piece for piece in self.pieces}.items())]
+
+    def together(self) -> int:
+        """Bytes that the parts of the forward take together, by their plans."""
+        return sharing.peak_of([sharing.part(piece.profile, piece.order) for piece in self.parts()])
+
+    def at(self, share: int) -> int:
+        """The same, were each given a share in percent of what it takes when nothing is computed twice."""
+        found = []
+        for piece in self.parts():
+            try:
+                order = self._ask(piece.profile, f"{share}%")[1]
+            except BudgetError as error:
+                if error.minimum_budget is None:
+                    raise
+                order = self._ask(piece.profile, error.minimum_budget)[1]
+            found.append(sharing.part(piece.profile, order))
+        return sharing.peak_of(found)
+
+    def _look_at_share(self, piece: Piece) -> None:
+        """Graphs that come later get what those before them leave."""
+        if not isinstance(self.budget, int) or self.divided or len(self.parts()) < 2 or not piece.schedule:
+            return
+        taken = self.together() + self.question["reserved"]
+        if taken > self.budget:
+            raise BudgetError(f"the budget is {self.budget} bytes, and the graphs into which the forward breaks take {taken} "
+                              "together: remat.fit divides a budget among all of them, here each takes what those before it "
+                              "leave", taken)
+
     def amount(self) -> Budget:
+        if isinstance(self.budget, int) and not self.divided:
+            before = [sharing.part(p.profile, p.order).held for p in self.parts() if p.frame < self.frame]
+            return max(1, self.budget - sum(before))
         if self.budget != "auto":
             return self.budget
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -166,7 +244,8 @@ class _Plan:
                           "the budget", stacklevel=2)
             schedule, order = {}, list(range(len(graph.operations)))
         halves = partition.partition(graph, order)
-        owner.pieces.append(Piece(profile, schedule, order, *halves))
+        owner.pieces.append(Piece(profile, schedule, order, *halves, owner.frame))
+        owner._look_at_share(owner.pieces[-1])
         self.graph, self.backward = graph, halves[1]
         return halves
 
@@ -257,6 +336,10 @@ class _Plan:
         return run
 
 
+def _is_dynamic(value: torch.Tensor) -> bool:
+    return any(isinstance(size, torch.SymInt) for size in value.shape)
+
+
 def _wants_gradient(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.requires_grad
 
@@ -316,6 +399,12 @@ def _inductor_decompositions() -> Dict[Any, Any]:
     from torch._inductor.decomposition import select_decomp_table
 
     return select_decomp_table()
+
+
+def _frame() -> int:
+    """Which part of the forward is compiled: parts after a graph break follow those before it."""
+    compiling = torch._guards.CompileContext.try_get()
+    return compiling.compile_id.frame_id if compiling is not None and compiling.compile_id is not None else 0
 
 
 def _is_resident(node: torch.fx.Node, value: Any) -> bool:

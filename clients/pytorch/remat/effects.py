@@ -51,7 +51,7 @@ def digest(value: Any, left: Optional[List[int]] = None, above: Tuple[int, ...] 
         return repr(value) if isinstance(value, float) else value  # NaN is not equal to itself
     name = type(value).__name__
     if isinstance(value, _OPAQUE) or isinstance(value, torch.Tensor) or id(value) in above or \
-            type(value).__module__.split(".")[0] == "torch":
+            type(value).__module__.split(".")[0] in ("torch", "remat"):
         return name, id(value)
     inner = functools.partial(digest, left=left, above=(*above, id(value)))
     if isinstance(value, abc.Mapping):

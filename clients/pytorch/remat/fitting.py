@@ -57,7 +57,7 @@ def reserved(model: torch.nn.Module, optimizer: Optional[torch.optim.Optimizer] 
 def fit(model: Blocks, example_inputs: Any, budget: Budget = "auto", *, server: Optional[str] = None,
         token: Optional[str] = None, solver: str = "auto", link: Optional[Dict[str, Any]] = None,
         effort: str = "quick", reserved: int = 0, blocks: Tuple[type, ...] = (),
-        cache: Optional[Union[str, Path]] = None, offline: str = "error", mismatch: str = "error", repeats: int = 3,
+        cache: Optional[Union[str, Path]] = None, offline: str = "error", mismatch: str = "fit", repeats: int = 3,
         gradients: bool = True, loss: Optional[Loss] = None, check: bool = True,
         road: str = "auto") -> torch.nn.Module:
     """Makes a model train within a budget. Returns the model, whose forward now follows a schedule.
@@ -72,8 +72,8 @@ def fit(model: Blocks, example_inputs: Any, budget: Budget = "auto", *, server: 
     be the plain ones (CheckError); for these, and for a percentage, the plain step must fit the device. server,
     token: or REMAT_SERVER, REMAT_TOKEN. solver, link: as the service understands them. effort: "quick", or "thorough",
     which searches longer for a faster schedule (solvers auto and interval). cache: folder of plans.
-    offline: "error" or "plain" when the service does not answer and there is no plan. mismatch: "error" or "plain" when
-    a forward gets inputs unlike example_inputs. With torch.distributed, rank 0 asks and all ranks get its plan.
+    offline: "error" or "plain" when the service does not answer and there is no plan. mismatch: "fit", "error" or "plain"
+    when a forward gets inputs unlike example_inputs: a plan of their own in the same bytes, which is kept. With torch.distributed, rank 0 asks and all ranks get its plan.
 
     road: "compile" follows the forward by torch.compile (torch 2.4 or later) and schedules the joint graph of forward
     and backward; "trace" by the tracer of this package, which refuses what it cannot prove; "auto" compiles where it
@@ -133,11 +133,11 @@ def regions(model: Blocks, example_inputs: Any, **more: Any) -> Callable[[Budget
 def _request(server: Optional[str] = None, token: Optional[str] = None, solver: str = "auto",
              link: Optional[Dict[str, Any]] = None, effort: str = "quick", reserved: int = 0,
              blocks: Tuple[type, ...] = (), cache: Optional[Union[str, Path]] = None, offline: str = "error",
-             mismatch: str = "error", repeats: int = 3, gradients: bool = True, loss: Optional[Loss] = None,
+             mismatch: str = "fit", repeats: int = 3, gradients: bool = True, loss: Optional[Loss] = None,
              check: bool = True) -> Request:
-    for name, value in (("offline", offline), ("mismatch", mismatch)):
-        if value not in ("error", "plain"):
-            raise ValueError(f"{name} is {value!r}; there are \"error\" and \"plain\"")
+    for name, value, known in (("offline", offline, ("error", "plain")), ("mismatch", mismatch, ("fit", "error", "plain"))):
+        if value not in known:
+            raise ValueError(f"{name} is {value!r}; there are {', '.join(known)}")
     return Request(Client(server, token), solver, link, effort, reserved, gradients, loss, check, blocks, Cache(cache),
                    offline, mismatch, repeats)
 
@@ -161,7 +161,21 @@ def _fit_region(captured: Captured, budget: Budget, request: Request) -> None:
         if region.measured_peak > ALLOWED * region.schedule["budget"]:
             warnings.warn(f"remat: the budget is {region.schedule['budget']} bytes, and a step was measured to take "
                           f"{region.measured_peak} ({region.schedule['peak']} predicted)", stacklevel=3)
+    if request.mismatch == "fit":
+        region.fit_again = lambda bound: _fit_again(captured, bound, region, request)
     captured.model.forward = region
+
+
+def _fit_again(first: Captured, bound: Dict[str, Any], region: Region, request: Request) -> Region:
+    """For inputs unlike the example, as in a smaller last batch: in the same bytes, asked for by each process, since
+    the others may have no such inputs."""
+    captured = Captured(first.model, bound, request.blocks)
+    request = dataclasses.replace(request, alone=True, reserved=0)
+    budget = region.schedule["budget"]
+    other = Region(captured, find_plan(captured, budget, lambda: budget, request, True), "error")
+    if request.checked:
+        steps.check(captured, other, request.loss)
+    return other
 
 
 def _region(captured: Captured, budget: Budget, request: Request) -> Region:

@@ -14,7 +14,7 @@ from typing import Any, Callable, Collection, Dict, List, Optional, Sequence, Tu
 import torch
 
 from .errors import RematError
-from .tape import once
+from .tape import anchors, once
 from .partition import Piece
 
 _STEP = "_remat_step"  # what stands for a gradient carries its step
@@ -44,8 +44,9 @@ class Step:
 
 class _HandOver(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, piece: int, places: Sequence[int], *tensors: torch.Tensor) -> Tuple[torch.Tensor, ...]:
-        ctx.piece, ctx.places = piece, places
+    def forward(ctx: Any, piece: int, places: Sequence[int], sources: Sequence[torch.Tensor], *tensors: torch.Tensor
+                ) -> Tuple[torch.Tensor, ...]:
+        ctx.piece, ctx.places, ctx.sources = piece, places, sources
         ctx.set_materialize_grads(False)
         return tuple(t.view_as(t) for t in tensors)
 
@@ -53,11 +54,11 @@ class _HandOver(torch.autograd.Function):
     def backward(ctx: Any, *standing: Optional[torch.Tensor]) -> Tuple[Any, ...]:
         steps = [getattr(t, _STEP, None) for t in standing if t is not None]
         if not steps:
-            return (None, None, *standing)
+            return (None, None, None, *standing)
         if any(step is None or step is not steps[0] for step in steps):
             raise RematError("an input of a compiled piece got a gradient from elsewhere, too; please report the model")
         gradients = steps[0].take(ctx.piece, ctx.places)
-        return (None, None, *once(gradients))
+        return (None, None, None, *once(gradients, ctx.sources))
 
 
 def backward_of(pieces: Sequence[Piece], shapes: Sequence[Optional[Tuple[Any, ...]]],
@@ -85,9 +86,10 @@ def backward_of(pieces: Sequence[Piece], shapes: Sequence[Optional[Tuple[Any, ..
 def connect(pieces: Sequence[Piece], args: List[Any]) -> List[Any]:
     """The inputs of a compiled piece, with our nodes before those that get a gradient."""
     args = list(args)
+    sources = anchors([a for a in args if isinstance(a, torch.Tensor)])
     for k in reversed(range(len(pieces))):
         places = [p for p in pieces[k][1] if args[p].requires_grad]
         if places:
-            for place, tensor in zip(places, _HandOver.apply(k, places, *(args[p] for p in places))):
+            for place, tensor in zip(places, _HandOver.apply(k, places, sources, *(args[p] for p in places))):
                 args[place] = tensor
     return args
