@@ -99,7 +99,7 @@ static remat_status read_effort(const char *name, remat_request *request, remat_
     const remat_solver *solver = request->solver;
     if (solver && !solver->improved)
         return remat_fail(error, REMAT_INVALID, "effort",
-                          "effort is for auto and interval; the lists of %s are not improved",
+                          "effort is for auto, interval and selective; the lists of %s are not improved",
                           solver->name);
     for (int k = REMAT_QUICK; k <= REMAT_THOROUGH; k++)
         if (strcmp(name, remat_effort_name((remat_effort)k)) == 0) {

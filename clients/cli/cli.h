@@ -22,6 +22,10 @@ struct cli {
     json_t *budgets;        /* array, owned */
     unsigned points, limit;
     double wait, timeout; /* seconds; wait is INFINITY by default */
+    const char *device;
+    json_t *plan; /* members of a plan's request, owned */
+    bool whole_device;
+    char whole[24]; /* what that reserves */
     bool json, local, all, ascii;
 
     /* The terminal. */
@@ -38,6 +42,8 @@ struct cli {
 
 int command_profile(struct cli *cli);
 int command_solve(struct cli *cli);
+int command_plan(struct cli *cli);
+int command_calibrate(struct cli *cli);
 int command_curve(struct cli *cli);
 int command_show(struct cli *cli);
 int command_simulate(struct cli *cli);
@@ -96,6 +102,13 @@ json_t *subject_question(const struct cli *cli, const struct subject *subject);
 /* The time unit of the profile's times: asked of the server where only the id is known. "" if that
  * fails. ret_unit has room for 8. */
 void subject_time_unit(struct cli *cli, const struct subject *subject, char ret_unit[8]);
+
+/* ---- plan.c ---- */
+
+/* An option of a plan becomes a member of its request; name is one of those in options.c. */
+int plan_take(struct cli *cli, const char *name, const char *value);
+/* Sets cli->reserved to what is not for activations on a device. An exit code. */
+int plan_whole_device(struct cli *cli, const struct subject *subject);
 
 /* ---- import.c ---- */
 

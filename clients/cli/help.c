@@ -26,6 +26,8 @@ static const char general[] =
     "  profile    check, push, list, show and import profiles\n"
     "  solve      the fastest schedule of a profile within a memory budget\n"
     "  curve      what less memory costs: the trade-off between budget and time\n"
+    "  plan       does a model train on a device, how fast, with how large a batch?\n"
+    "  calibrate  measure this device for plan\n"
     "  show       a schedule, readable: numbers, memory over time, operations\n"
     "  simulate   replay an operation list on a profile: is it valid, what does it cost\n"
     "  snapshots  what a checkpoint must save: the data-flow equations of checkpointing\n"
@@ -86,6 +88,11 @@ static const char solve[] =
     "                      quick (default, about a second for 250 nodes) or\n"
     "                      thorough (some seconds to a minute)\n"
     "  --no-layout         no addresses: the budget is about the peak, not the arena\n"
+    "  --whole-device      the budget is the device's memory: what weights, gradients and\n"
+    "                      optimizer states take is reserved of it, by --optimizer,\n"
+    "                      --precision, --parallel, --ranks, --no-master, --bucket-view,\n"
+    "                      --no-prefetch and --device (for its context) as for plan, and\n"
+    "                      --parameters N where the profile does not say it\n"
     "  --wait SECONDS      wait that long and then name the job instead of its answer\n"
     "                      (exit code 4); 0: only start it (exit code 0). Default: wait\n"
     "                      until it is solved\n"
@@ -109,6 +116,59 @@ static const char curve[] =
     "  --wait SECONDS      give up after that long (exit code 4)\n"
     "  --ascii             draw without block characters\n"
     "  --local             solve here, without a server\n" ASKING OUTPUT;
+
+static const char plan[] =
+    "usage: remat plan MODEL --batch N --device DEVICE [OPTIONS]\n"
+    "       remat plan PROFILE --parameters N --device DEVICE [OPTIONS]\n"
+    "\n"
+    "Says from shapes alone whether a training step fits the device: what weights,\n"
+    "gradients, optimizer states and the rest take, what that leaves for activations, the\n"
+    "schedule that fits it and how much longer its step is, and samples a second over\n"
+    "batches for storing all, per-block checkpointing and remat, without and with\n"
+    "offloading. Sizes are exact for the operations described; times are a model: remat\n"
+    "calibrate makes them those of a device. Exit code 1 where nothing fits.\n"
+    "\n"
+    "MODEL: gpt2, gpt2-medium, gpt2-large, gpt2-xl, tinyllama-1.1b, llama2-7b, llama2-13b,\n"
+    "llama2-70b, llama3.2-1b, llama3-8b, llama3-70b, bert-base, bert-large, vit-s16,\n"
+    "vit-b16, vit-b32, vit-l16, vit-h14, resnet18, resnet34, resnet50, resnet101,\n"
+    "resnet152, unet. PROFILE: a file, as for solve.\n"
+    "\n"
+    "  --batch N           examples of a step (of one rank)\n"
+    "  --sequence N, --image N, --layers N\n"
+    "                      tokens, pixels, blocks; default: as published\n"
+    "  --attention KIND    fused (default) or eager, which writes its scores out\n"
+    "  --device DEVICE     a100-40gb, a100-80gb, h100, h200, l4, rtx3090, rtx4090, t4, cpu, or\n"
+    "                      a file that calibrate wrote (a path with / or .)\n"
+    "  --precision P       float32, tf32, bfloat16 or float16; default: 16 bits where the\n"
+    "                      device has them, with weights in float32 beside\n"
+    "  --no-master         no weights in float32 beside those in 16 bits\n"
+    "  --optimizer NAME    sgd, momentum, adam, adamw (default), adafactor, adam8bit\n"
+    "  --parallel KIND     ddp, zero1, zero2, zero3 (fsdp), with --ranks N\n"
+    "  --bucket-view       gradients lie in DDP's buckets\n"
+    "  --no-prefetch       zero3 gathers one unit at a time\n"
+    "  --offload           the schedule may copy values to the host\n"
+    "  --no-sweep          no table over batches\n"
+    "  --parameters N      of a profile: numbers in its weights\n"
+    "  --solver NAME       instead of selective (with --offload: auto)\n"
+    "  --option NAME=VALUE option of that solver\n"
+    "  --effort EFFORT     quick (default) or thorough\n"
+    "  --wait SECONDS      with --server: wait that long, then name the job\n"
+    "  --local             here, which is the default\n"
+    "  --server URL        ask this rematd, which remembers\n"
+    "  --timeout SECONDS   longest time of one request (default 60)\n" OUTPUT "\n"
+    "example:\n"
+    "  remat plan gpt2-xl --batch 8 --device rtx4090 --optimizer adam8bit\n";
+
+static const char calibrate[] =
+    "usage: remat calibrate [-o FILE]\n"
+    "\n"
+    "Measures on this CPU what kernels of each class reach, by size, with those of\n"
+    "remat-train, which must be installed, and writes a device for plan: its name is\n"
+    "calibrated. Takes about a minute on one thread.\n"
+    "\n"
+    "  --json              the same: the entry is JSON\n"
+    "  -o, --output FILE   write it to FILE\n"
+    "  -h, --help          this text\n";
 
 static const char show[] =
     "usage: remat show [OPTIONS] SCHEDULE\n"
@@ -172,9 +232,10 @@ const char *help_text(const char *command)
 {
     static const struct {
         const char *command, *text;
-    } texts[] = {{"profile", profile},     {"solve", solve},       {"curve", curve},
-                 {"show", show},           {"simulate", simulate}, {"jobs", jobs},
-                 {"snapshots", snapshots}, {"solvers", solvers},   {"version", version}};
+    } texts[] = {{"profile", profile},     {"solve", solve},        {"curve", curve},
+                 {"show", show},           {"simulate", simulate},  {"jobs", jobs},
+                 {"snapshots", snapshots}, {"solvers", solvers},    {"version", version},
+                 {"plan", plan},           {"calibrate", calibrate}};
     if (!command)
         return general;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)

@@ -20,10 +20,12 @@ static int command_version(struct cli *cli)
 static const struct {
     const char *name;
     int (*run)(struct cli *cli);
-} commands[] = {
-    {"profile", command_profile},     {"solve", command_solve},       {"curve", command_curve},
-    {"show", command_show},           {"simulate", command_simulate}, {"jobs", command_jobs},
-    {"snapshots", command_snapshots}, {"solvers", command_solvers},   {"version", command_version}};
+} commands[] = {{"profile", command_profile},     {"solve", command_solve},
+                {"curve", command_curve},         {"show", command_show},
+                {"simulate", command_simulate},   {"jobs", command_jobs},
+                {"plan", command_plan},           {"calibrate", command_calibrate},
+                {"snapshots", command_snapshots}, {"solvers", command_solvers},
+                {"version", command_version}};
 
 static void look_at_terminal(struct cli *cli)
 {
@@ -94,5 +96,6 @@ int main(int argc, char **argv)
     json_decref(cli.budgets);
     json_decref(cli.link);
     json_decref(cli.layout);
+    json_decref(cli.plan);
     return code;
 }

@@ -17,8 +17,10 @@ enum {
     VERSION = 128,
     SNAPSHOTS = 256,
     GLOBAL = 512,
-    ASKING = PROFILE | SOLVE | CURVE | SHOW | SIMULATE | SNAPSHOTS | JOBS | SOLVERS,
-    EVERY = ASKING | VERSION
+    PLAN = 1024,
+    CALIBRATE = 2048,
+    ASKING = PROFILE | SOLVE | CURVE | SHOW | SIMULATE | SNAPSHOTS | JOBS | SOLVERS | PLAN,
+    EVERY = ASKING | VERSION | CALIBRATE
 };
 
 typedef enum option_id {
@@ -45,7 +47,10 @@ typedef enum option_id {
     OPTION_LINK,
     OPTION_ALIGNMENT,
     OPTION_EFFORT,
-    OPTION_NO_LAYOUT
+    OPTION_NO_LAYOUT,
+    OPTION_DEVICE,
+    OPTION_WHOLE_DEVICE,
+    OPTION_PLAN /* from here on: members of a plan's request, in the order of the table */
 } option_id;
 
 static const struct {
@@ -59,17 +64,17 @@ static const struct {
     {"json", OPTION_JSON, false, EVERY | GLOBAL},
     {"server", OPTION_SERVER, true, ASKING | GLOBAL},
     {"timeout", OPTION_TIMEOUT, true, ASKING | GLOBAL},
-    {"output", OPTION_OUTPUT, true, ASKING},
+    {"output", OPTION_OUTPUT, true, ASKING | CALIBRATE},
     {"budget", OPTION_BUDGET, true, SOLVE},
     {"reserved", OPTION_RESERVED, true, SOLVE},
-    {"solver", OPTION_SOLVER, true, SOLVE | CURVE},
-    {"option", OPTION_OPTION, true, SOLVE | CURVE},
+    {"solver", OPTION_SOLVER, true, SOLVE | CURVE | PLAN},
+    {"option", OPTION_OPTION, true, SOLVE | CURVE | PLAN},
     {"link", OPTION_LINK, true, SOLVE | CURVE},
     {"alignment", OPTION_ALIGNMENT, true, SOLVE},
     {"no-layout", OPTION_NO_LAYOUT, false, SOLVE},
-    {"effort", OPTION_EFFORT, true, SOLVE},
-    {"wait", OPTION_WAIT, true, SOLVE | CURVE},
-    {"local", OPTION_LOCAL, false, SOLVE | CURVE | SIMULATE | SNAPSHOTS | SOLVERS},
+    {"effort", OPTION_EFFORT, true, SOLVE | PLAN},
+    {"wait", OPTION_WAIT, true, SOLVE | CURVE | PLAN},
+    {"local", OPTION_LOCAL, false, SOLVE | CURVE | SIMULATE | SNAPSHOTS | SOLVERS | PLAN},
     {"points", OPTION_POINTS, true, CURVE},
     {"budgets", OPTION_BUDGETS, true, CURVE},
     {"profile", OPTION_PROFILE, true, SHOW},
@@ -78,6 +83,23 @@ static const struct {
     {"name", OPTION_NAME, true, PROFILE},
     {"cursor", OPTION_CURSOR, true, PROFILE},
     {"limit", OPTION_LIMIT, true, PROFILE},
+    {"device", OPTION_DEVICE, true, PLAN | SOLVE},
+    {"whole-device", OPTION_WHOLE_DEVICE, false, SOLVE},
+    {"batch", OPTION_PLAN, true, PLAN},
+    {"sequence", OPTION_PLAN + 1, true, PLAN},
+    {"image", OPTION_PLAN + 2, true, PLAN},
+    {"layers", OPTION_PLAN + 3, true, PLAN},
+    {"parameters", OPTION_PLAN + 4, true, PLAN | SOLVE},
+    {"attention", OPTION_PLAN + 5, true, PLAN},
+    {"optimizer", OPTION_PLAN + 6, true, PLAN | SOLVE},
+    {"precision", OPTION_PLAN + 7, true, PLAN | SOLVE},
+    {"no-master", OPTION_PLAN + 8, false, PLAN | SOLVE},
+    {"parallel", OPTION_PLAN + 9, true, PLAN | SOLVE},
+    {"ranks", OPTION_PLAN + 10, true, PLAN | SOLVE},
+    {"bucket-view", OPTION_PLAN + 11, false, PLAN | SOLVE},
+    {"no-prefetch", OPTION_PLAN + 12, false, PLAN | SOLVE},
+    {"offload", OPTION_PLAN + 13, false, PLAN},
+    {"no-sweep", OPTION_PLAN + 14, false, PLAN},
 };
 
 enum { N_OPTIONS = sizeof options / sizeof *options };
@@ -87,9 +109,10 @@ static unsigned command_flag(const char *command)
     static const struct {
         const char *name;
         unsigned flag;
-    } commands[] = {{"profile", PROFILE},     {"solve", SOLVE},       {"curve", CURVE},
-                    {"show", SHOW},           {"simulate", SIMULATE}, {"jobs", JOBS},
-                    {"snapshots", SNAPSHOTS}, {"solvers", SOLVERS},   {"version", VERSION}};
+    } commands[] = {{"profile", PROFILE},     {"solve", SOLVE},        {"curve", CURVE},
+                    {"show", SHOW},           {"simulate", SIMULATE},  {"jobs", JOBS},
+                    {"snapshots", SNAPSHOTS}, {"solvers", SOLVERS},    {"version", VERSION},
+                    {"plan", PLAN},           {"calibrate", CALIBRATE}};
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
         if (strcmp(commands[i].name, command) == 0)
             return commands[i].flag;
@@ -214,6 +237,14 @@ static int take_alignment(struct cli *cli, const char *text)
     return code;
 }
 
+static int take_plan(struct cli *cli, option_id id, const char *value)
+{
+    size_t i = 0;
+    while (options[i].id != id)
+        i++;
+    return plan_take(cli, options[i].name, value);
+}
+
 static int take(struct cli *cli, option_id id, const char *value)
 {
     switch (id) {
@@ -274,11 +305,19 @@ static int take(struct cli *cli, option_id id, const char *value)
         json_decref(cli->layout);
         cli->layout = json_false();
         return CLI_OK;
+    case OPTION_DEVICE:
+        cli->device = value;
+        return CLI_OK;
+    case OPTION_WHOLE_DEVICE:
+        cli->whole_device = true;
+        return CLI_OK;
     case OPTION_HELP:
     case OPTION_VERSION:
+        return CLI_OK;
+    case OPTION_PLAN:
         break;
     }
-    return CLI_OK;
+    return take_plan(cli, id, value);
 }
 
 /* ---- getopt ---- */

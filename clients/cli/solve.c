@@ -58,6 +58,13 @@ int command_solve(struct cli *cli)
         return cli_failed(cli);
     if (cli->local && !s.document)
         return cli_usage(cli, "--local needs the profile itself, not its id");
+    if (cli->whole_device && cli->reserved)
+        return cli_usage(cli, "--whole-device says what is reserved; leave out --reserved");
+    int unplanned = cli->whole_device ? plan_whole_device(cli, &s) : CLI_OK;
+    if (unplanned) {
+        subject_clear(&s);
+        return unplanned;
+    }
     json_t *question = subject_question(cli, &s);
     int code;
     if (!question) {

@@ -321,12 +321,17 @@ body *engine_recall(engine *e, const char *question_id)
     return cache_get(e->answers, question_id);
 }
 
+void engine_remember(engine *e, const char *name, body *answer)
+{
+    cache_put(e->answers, name, answer, body_cost(answer));
+}
+
 void engine_remember_request(engine *e, const char *name, const char *question_id)
 {
     char *text = strdup(question_id);
     body *b = text ? body_new(text, strlen(text), false) : NULL;
     if (b)
-        cache_put(e->answers, name, b, body_cost(b));
+        engine_remember(e, name, b);
     body_release(b);
 }
 

@@ -71,6 +71,8 @@ void engine_forget_everything(engine *e);
 
 /* Remembers under a name, which is that of no question, that a request's body asks a question. */
 void engine_remember_request(engine *e, const char *name, const char *question_id);
+/* Remembers an answer under such a name. */
+void engine_remember(engine *e, const char *name, body *answer);
 /* Both only look in memory, so the loop may call them: a new reference or NULL. */
 body *engine_recall_request(engine *e, const char *name, char ret_id[REMAT_ID_SIZE]);
 body *engine_recall(engine *e, const char *question_id);

@@ -10,8 +10,7 @@ enum { HASHED_BODY = 262144 };
 
 /* ---- questions ---- */
 
-/* Leaves the reply to the jobs where no table is there to answer from. */
-static remat_status look_up(request *r, asker *a, remat_error *error)
+remat_status look_up_question(request *r, asker *a, remat_error *error)
 {
     body *b = NULL;
     solve s = {.tables_only = true};
@@ -42,14 +41,14 @@ static void post_question_work(request *r)
     remat_error error;
     remat_status status = read_question(r, a, &error);
     if (!status)
-        status = look_up(r, a, &error);
+        status = look_up_question(r, a, &error);
     if (status)
         reply_profile_error(r, &error, false);
     else if (a->body_name[0])
         engine_remember_request(r->service->engine, a->body_name, a->question.id);
 }
 
-static void after_question(request *r)
+void after_question(request *r)
 {
     asker *a = r->context;
     r->context = NULL;

@@ -15,6 +15,11 @@ bool start_work(request *r, void (*work)(request *r), void (*after)(request *r))
 /* The request's body as JSON; decoded first when it came compressed. */
 remat_status parse_content(request *r, json_t **ret_json, remat_error *error);
 
+/* Leaves the reply to the jobs where no table is there to answer the asker's question from. */
+remat_status look_up_question(request *r, asker *a, remat_error *error);
+/* On the loop: answers what has a reply, asks the jobs the rest. The context is the asker. */
+void after_question(request *r);
+
 void post_profile(request *r);
 void list_profiles(request *r);
 void get_profile(request *r);
@@ -32,6 +37,9 @@ bool list_jobs(request *r);
 bool get_job(request *r);
 bool delete_job(request *r);
 bool get_job_events(request *r);
+bool post_plan(request *r);
+bool get_devices(request *r);
+bool get_models(request *r);
 bool get_solvers(request *r);
 bool get_health(request *r);
 void get_ready(request *r);

@@ -47,6 +47,7 @@ typedef struct request {
     uint64_t held;        /* bytes counted against the memory of all requests */
     uint64_t answer_held; /* the same, of its answer: until that has gone */
     bool busy;            /* other requests have the memory */
+    bool lengthy;         /* its work takes long, however short its body is */
     char coding[16];      /* Content-Encoding of the request; "": none */
     uint64_t start;
     reply reply;

@@ -38,7 +38,7 @@ bool start_work(request *r, void (*work)(request *r), void (*after)(request *r))
 {
     r->work = work;
     r->after = after;
-    bool large = r->length > LARGE_WORK || (r->coding[0] && r->length > LARGE_WORK / 1024);
+    bool large = r->lengthy || r->length > LARGE_WORK || (r->coding[0] && r->length > LARGE_WORK / 1024);
     r->task =
         (task){.work = light_work, .done = light_done, .lane = large ? LANE_LARGE : LANE_LIGHT};
     queue_submit(r->service->queue, &r->task);
@@ -86,6 +86,9 @@ static const route routes[] = {
     {"/v1/tradeoffs", .post = LOOP(post_tradeoff), .large = true},
     {"/v1/simulations", .post = WORK(post_simulation), .large = true},
     {"/v1/snapshots", .post = WORK(post_snapshots)},
+    {"/v1/plans", .post = LOOP(post_plan), .large = true},
+    {"/v1/devices", .get = LOOP(get_devices)},
+    {"/v1/models", .get = LOOP(get_models)},
     {"/v1/solvers", .get = LOOP(get_solvers)},
     {"/v1/jobs", .get = LOOP(list_jobs)},
     {"/v1/jobs/{id}", .get = LOOP(get_job), .delete = LOOP(delete_job)},

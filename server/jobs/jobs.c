@@ -71,7 +71,10 @@ unsigned jobs_unfinished(const jobs *j)
 
 void jobs_answer(asker *a)
 {
-    http_answer(a->request);
+    if (a->plan)
+        finish_plan(a->request, a->plan);
+    else
+        http_answer(a->request);
     remat_question_clear(&a->question);
     free(a);
 }

@@ -33,6 +33,7 @@ typedef struct asker {
     remat_question question;
     double cost, wait;              /* cost orders the queue; seconds */
     char body_name[BODY_NAME_SIZE]; /* the request's body is remembered by it; "": not at all */
+    struct planning *plan;          /* owned: what the answer is put into; NULL: nothing */
     /* The jobs' own. */
     struct asker *prev, *next;
     uint64_t deadline; /* uv_hrtime */
@@ -44,6 +45,9 @@ typedef struct asker {
 void jobs_ask(jobs *j, asker *a);
 /* The request of an asker has its reply: sends it and frees the asker. */
 void jobs_answer(asker *a);
+
+/* Of an asker with a plan: takes it, and answers the request. handle_plans.c */
+void finish_plan(request *r, struct planning *plan);
 
 /* NULL: memory knows no such job (the store may). */
 json_t *jobs_describe(jobs *j, const char *job_id);

@@ -53,7 +53,8 @@ static size_t find_candidates(const remat_problem *problem, const remat_host *ho
         remat_problem own = problem_for(solvers[i], problem);
         remat_estimate estimate;
         own.options = remat_options_default(solvers[i]);
-        if (remat_solver_accepts(solvers[i], &own, NULL) ||
+        if ((solvers[i]->accepts & REMAT_WHEN_NAMED) ||
+            remat_solver_accepts(solvers[i], &own, NULL) ||
             remat_estimate_table(solvers[i], &own, &estimate, NULL) ||
             ((solvers[i]->accepts & left_out) && estimate.updates > BASELINE_UPDATES) ||
             (estimate.updates > MOST_UPDATES && !solvers[i]->improved) ||

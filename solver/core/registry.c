@@ -28,6 +28,7 @@
     X(equiv_chain)                                                                                 \
     X(join)                                                                                        \
     X(chen_graph)                                                                                  \
+    X(selective)                                                                                   \
     X(lowerset_approx)                                                                             \
     X(lowerset)                                                                                    \
     X(interval)                                                                                    \

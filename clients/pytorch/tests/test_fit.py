@@ -306,7 +306,7 @@ def test_effort_is_asked_for_and_part_of_the_plan(server):
         remat.fit(mlp()[0], inputs, "60%", server=server, effort="hasty")
     remat.fit(mlp()[0], inputs, "60%", server=server, effort="thorough")
     remat.fit(mlp()[0], inputs, "60%", server="http://127.0.0.1:9", effort="thorough")  # out of the cache
-    with pytest.raises(remat.ServiceError, match="effort is for auto and interval"):
+    with pytest.raises(remat.ServiceError, match="effort is for auto, interval"):
         remat.fit(mlp()[0], inputs, "60%", server=server, solver="rotor", effort="thorough")
     remat.fit(mlp()[0], inputs, "100%", server=server, solver="rotor")  # which takes no effort at all
 

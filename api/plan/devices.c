@@ -1,0 +1,234 @@
+/* Devices: the data file and entries like it. */
+#include "fields.h"
+#include "plan/plan.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const char document[] = {
+#include "devices.inc"
+    0};
+
+const char *remat_devices_document(size_t *ret_length)
+{
+    *ret_length = sizeof document - 1;
+    return document;
+}
+
+/* ---- efficiency ---- */
+
+static remat_status read_points(const json_t *json, const char *field, remat_efficiency *ret_points,
+                                remat_error *error)
+{
+    remat_efficiency points = {.n = (unsigned)json_array_size(json)};
+    if (!json_is_array(json) || json_array_size(json) < 1 ||
+        json_array_size(json) > REMAT_MAX_EFFICIENCY_POINTS)
+        return remat_fail(error, REMAT_INVALID, field,
+                          "%s must be a list of 1 to %d pairs [size, fraction]", field,
+                          REMAT_MAX_EFFICIENCY_POINTS);
+    for (unsigned i = 0; i < points.n; i++) {
+        const json_t *pair = json_array_get(json, i);
+        if (json_array_size(pair) != 2 || !json_is_number(json_array_get(pair, 0)) ||
+            !json_is_number(json_array_get(pair, 1)))
+            return remat_fail(error, REMAT_INVALID, field, "%s[%u] must be [size, fraction]", field,
+                              i);
+        points.size[i] = json_number_value(json_array_get(pair, 0));
+        points.fraction[i] = json_number_value(json_array_get(pair, 1));
+    }
+    *ret_points = points;
+    return REMAT_OK;
+}
+
+static remat_status read_class(const json_t *json, remat_kernel_class kind, remat_device *device,
+                               remat_error *error)
+{
+    char path[64], field[96];
+    const json_t *forward = NULL, *backward = NULL;
+    const field_rule rules[] = {{"forward", FIELD_ARRAY, true, &forward},
+                                {"backward", FIELD_ARRAY, false, &backward}};
+    snprintf(path, sizeof path, "efficiency.%s.", remat_kernel_class_name(kind));
+    remat_status status = fields_read(json, path, rules, 2, error);
+    snprintf(field, sizeof field, "%sforward", path);
+    if (!status)
+        status = read_points(forward, field, &device->forward[kind], error);
+    snprintf(field, sizeof field, "%sbackward", path);
+    device->backward[kind].n = 0;
+    if (!status && backward)
+        status = read_points(backward, field, &device->backward[kind], error);
+    return status;
+}
+
+static remat_status read_efficiency(const json_t *json, remat_device *device, remat_error *error)
+{
+    const json_t *one[REMAT_KERNEL_CLASSES] = {0};
+    field_rule rules[REMAT_KERNEL_CLASSES];
+    for (unsigned k = 0; k < REMAT_KERNEL_CLASSES; k++)
+        rules[k] = (field_rule){remat_kernel_class_name((remat_kernel_class)k), FIELD_OBJECT, false,
+                                &one[k]};
+    remat_status status = fields_read(json, "efficiency.", rules, REMAT_KERNEL_CLASSES, error);
+    for (unsigned k = 0; k < REMAT_KERNEL_CLASSES && !status; k++)
+        if (one[k])
+            status = read_class(one[k], (remat_kernel_class)k, device, error);
+    return status;
+}
+
+/* ---- an entry ---- */
+
+static remat_status read_bytes(const remat_number *number, const char *field, uint64_t *ret_bytes,
+                               remat_error *error)
+{
+    if (!(number->value >= 0 && number->value < (double)REMAT_MAX_BYTES))
+        return remat_fail(error, REMAT_INVALID, field, "%s is %g; it must be from 0 to 2^53", field,
+                          number->value);
+    *ret_bytes = (uint64_t)number->value;
+    return REMAT_OK;
+}
+
+static remat_status read_rates(const json_t *json, remat_device *device, remat_error *error)
+{
+    remat_number rate[REMAT_PRECISIONS] = {{0}};
+    field_rule rules[REMAT_PRECISIONS];
+    for (unsigned p = 0; p < REMAT_PRECISIONS; p++)
+        rules[p] = (field_rule){remat_precision_name((remat_precision)p), FIELD_NUMBER,
+                                p == REMAT_FLOAT32, &rate[p]};
+    remat_status status = fields_read(json, "flops_per_second.", rules, REMAT_PRECISIONS, error);
+    for (unsigned p = 0; p < REMAT_PRECISIONS; p++)
+        device->rate[p] = rate[p].value;
+    return status;
+}
+
+/* common: what a device takes where it says nothing. */
+static remat_status read_entry(const json_t *json, const json_t *common, remat_device *ret_device,
+                               remat_error *error)
+{
+    remat_device device = {.memory = 0};
+    const char *name = NULL, *title = "", *format = NULL;
+    const json_t *rates = NULL, *efficiency = NULL, *sources = NULL;
+    remat_number memory = {0}, bandwidth = {0}, link = {0}, launch = {0}, context = {0};
+    const field_rule rules[] = {{"name", FIELD_STRING, true, &name},
+                                {"format", FIELD_STRING, false, &format},
+                                {"title", FIELD_STRING, false, &title},
+                                {"memory_bytes", FIELD_NUMBER, true, &memory},
+                                {"bandwidth_bytes_per_second", FIELD_NUMBER, true, &bandwidth},
+                                {"flops_per_second", FIELD_OBJECT, true, &rates},
+                                {"link_bytes_per_second", FIELD_NUMBER, false, &link},
+                                {"launch_seconds", FIELD_NUMBER, false, &launch},
+                                {"context_bytes", FIELD_NUMBER, false, &context},
+                                {"efficiency", FIELD_OBJECT, false, &efficiency},
+                                {"sources", FIELD_ANY, false, &sources}};
+    remat_status status = fields_read(json, "", rules, sizeof rules / sizeof *rules, error);
+    if (!status)
+        status = read_bytes(&memory, "memory_bytes", &device.memory, error);
+    if (!status)
+        status = read_bytes(&context, "context_bytes", &device.context, error);
+    if (!status)
+        status = read_rates(rates, &device, error);
+    if (!status)
+        status = read_efficiency(common, &device, error);
+    if (!status && efficiency)
+        status = read_efficiency(efficiency, &device, error);
+    if (status)
+        return status;
+    snprintf(device.name, sizeof device.name, "%s", name);
+    snprintf(device.title, sizeof device.title, "%s", title[0] ? title : name);
+    device.bandwidth = bandwidth.value;
+    device.link = link.value;
+    device.launch = launch.value;
+    status = remat_device_check(&device, error);
+    if (!status)
+        *ret_device = device;
+    return status;
+}
+
+static remat_status read_named(const char *name, const json_t *file, const char *field,
+                               remat_device *ret_device, remat_error *error)
+{
+    char known[REMAT_MESSAGE_SIZE / 2] = "";
+    size_t i;
+    const json_t *one;
+    json_array_foreach(json_object_get(file, "devices"), i, one)
+    {
+        const char *other = json_string_value(json_object_get(one, "name"));
+        if (strcmp(other, name) == 0)
+            return read_entry(one, json_object_get(file, "efficiency"), ret_device, error);
+        size_t length = strlen(known);
+        snprintf(known + length, sizeof known - length, "%s%s", i > 0 ? ", " : "", other);
+    }
+    return remat_fail(error, REMAT_INVALID, field, "there is no device \"%.60s\"; known are %s",
+                      name, known);
+}
+
+/* In errors the fields of an entry stand behind that of the request. */
+static remat_status within(remat_status status, const char *field, remat_error *error)
+{
+    char inner[REMAT_FIELD_SIZE];
+    if (!status || !error || !error->field[0] || strcmp(error->field, field) == 0)
+        return status;
+    snprintf(inner, sizeof inner, "%s", error->field);
+    snprintf(error->field, sizeof error->field, "%.40s.%.200s", field, inner);
+    return status;
+}
+
+remat_status remat_device_decode(const json_t *json, const char *field, remat_device *ret_device,
+                                 remat_error *error)
+{
+    json_t *file = NULL;
+    if (!json_is_string(json) && !json_is_object(json))
+        return remat_fail(error, REMAT_INVALID, field,
+                          "%s must be the name of a device or an object as calibrate writes it",
+                          field);
+    remat_status status = remat_json_parse(document, sizeof document - 1, &file, error);
+    if (status)
+        return status;
+    status = json_is_string(json)
+                 ? read_named(json_string_value(json), file, field, ret_device, error)
+                 : read_entry(json, json_object_get(file, "efficiency"), ret_device, error);
+    json_decref(file);
+    return within(status, field, error);
+}
+
+/* ---- encoding ---- */
+
+static json_t *points_encode(const remat_efficiency *points)
+{
+    json_t *list = json_array();
+    for (unsigned i = 0; i < points->n; i++)
+        fields_append(&list, json_pack("[f, f]", points->size[i], points->fraction[i]));
+    return list;
+}
+
+static json_t *efficiency_encode(const remat_device *device)
+{
+    bool failed = false;
+    json_t *json = json_object();
+    for (unsigned k = 0; k < REMAT_KERNEL_CLASSES; k++) {
+        bool inner = false;
+        json_t *one = json_object();
+        fields_set(one, "forward", points_encode(&device->forward[k]), &inner);
+        if (device->backward[k].n > 0)
+            fields_set(one, "backward", points_encode(&device->backward[k]), &inner);
+        fields_set(json, remat_kernel_class_name((remat_kernel_class)k), fields_finish(one, inner),
+                   &failed);
+    }
+    return fields_finish(json, failed);
+}
+
+json_t *remat_device_encode(const remat_device *device)
+{
+    bool failed = false, inner = false;
+    json_t *json = json_object(), *rates = json_object();
+    for (unsigned p = 0; p < REMAT_PRECISIONS; p++)
+        if (device->rate[p] > 0)
+            fields_set(rates, remat_precision_name((remat_precision)p), json_real(device->rate[p]),
+                       &inner);
+    fields_set(json, "name", json_string(device->name), &failed);
+    fields_set(json, "title", json_string(device->title), &failed);
+    fields_set(json, "memory_bytes", json_integer((json_int_t)device->memory), &failed);
+    fields_set(json, "bandwidth_bytes_per_second", json_real(device->bandwidth), &failed);
+    fields_set(json, "flops_per_second", fields_finish(rates, inner), &failed);
+    fields_set(json, "link_bytes_per_second", json_real(device->link), &failed);
+    fields_set(json, "launch_seconds", json_real(device->launch), &failed);
+    fields_set(json, "context_bytes", json_integer((json_int_t)device->context), &failed);
+    fields_set(json, "efficiency", efficiency_encode(device), &failed);
+    return fields_finish(json, failed);
+}

@@ -1,0 +1,249 @@
+/* Plans: the table of a step, what is left for activations, and what became of the rest. */
+#include "plan/plan.h"
+
+#include "fields.h"
+#include "plan/sweep.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void remat_plan_draft_clear(remat_plan_draft *draft)
+{
+    json_decref(draft->answer);
+    json_decref(draft->document);
+    json_decref(draft->question);
+    *draft = (remat_plan_draft){.answer = NULL};
+}
+
+/* ---- the table ---- */
+
+static json_t *table_encode(const remat_step_table *t, uint64_t memory, uint64_t inputs)
+{
+    const struct {
+        const char *name;
+        uint64_t bytes;
+    } lines[] = {{"weights", t->weights},
+                 {"master_weights", t->master_weights},
+                 {"gradients", t->gradients},
+                 {"optimizer_states", t->states},
+                 {"buckets", t->buckets},
+                 {"gathered", t->gathered},
+                 {"context", t->context},
+                 {"rounding", t->rounding},
+                 {"reserved", t->reserved},
+                 {"memory", memory},
+                 {"activations", memory > t->reserved ? memory - t->reserved : 0},
+                 {"inputs", inputs}}; /* part of the activations */
+    bool failed = false;
+    json_t *json = json_object();
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
+        fields_set(json, lines[i].name, json_integer((json_int_t)lines[i].bytes), &failed);
+    return fields_finish(json, failed);
+}
+
+static json_t *parallel_encode(const remat_step_settings *step)
+{
+    return json_pack("{s:s, s:I}", "kind", remat_parallel_name(step->parallel), "ranks",
+                     (json_int_t)step->ranks);
+}
+
+/* What the plan is of. */
+static json_t *head_encode(const remat_plan_request *q, uint64_t parameters,
+                           const remat_profile *profile)
+{
+    char id[REMAT_ID_SIZE];
+    bool failed = false;
+    json_t *json = json_object();
+    remat_profile_id(profile, id);
+    if (q->model) {
+        fields_set(json, "model", json_string(q->model), &failed);
+        fields_set(json, "batch", json_integer((json_int_t)q->settings.batch), &failed);
+    }
+    fields_set(json, "profile_id", json_string(id), &failed);
+    fields_set(json, "name", json_string(profile->name), &failed);
+    fields_set(json, "nodes", json_integer(profile->n_nodes), &failed);
+    fields_set(json, "parameters", json_integer((json_int_t)parameters), &failed);
+    fields_set(json, "device", json_string(q->device.name), &failed);
+    fields_set(json, "optimizer", json_string(remat_optimizer_name(q->step.optimizer)), &failed);
+    fields_set(json, "precision", json_string(remat_precision_name(q->step.precision)), &failed);
+    fields_set(json, "parallel", parallel_encode(&q->step), &failed);
+    return fields_finish(json, failed);
+}
+
+/* ---- the question ---- */
+
+/* The quickest that is as good as any at thousands of nodes; auto where it does not go. */
+static const char *usual_solver(const remat_plan_request *q, const remat_profile *profile)
+{
+    return q->offload || profile->joint || profile->n_pinned > 0 ? "auto" : "selective";
+}
+
+static json_t *question_encode(const remat_plan_request *q, const remat_profile *profile,
+                               uint64_t budget)
+{
+    bool failed = false;
+    json_t *json = json_object();
+    fields_set(json, "budget", json_integer((json_int_t)budget), &failed);
+    if (q->solver)
+        fields_set(json, "solver", json_deep_copy(q->solver), &failed);
+    else
+        fields_set(json, "solver", json_string(usual_solver(q, profile)), &failed);
+    if (q->options)
+        fields_set(json, "options", json_deep_copy(q->options), &failed);
+    if (q->effort)
+        fields_set(json, "effort", json_deep_copy(q->effort), &failed);
+    if (q->offload) {
+        const double seconds = remat_time_unit_seconds(profile->time_unit);
+        fields_set(json, "link",
+                   json_pack("{s:f, s:f}", "bytes_per_time_unit", q->device.link * seconds,
+                             "latency", 10e-6 / seconds),
+                   &failed);
+    }
+    return fields_finish(json, failed);
+}
+
+/* ---- the draft ---- */
+
+/* Of the optimizer's pass over all that it reads and writes. */
+static double update_seconds(const remat_device *device, const remat_step_table *table)
+{
+    const remat_kernel kernel = {.kind = REMAT_POINTWISE, .bytes = (double)table->update_traffic};
+    return table->update_traffic > 0 ? remat_kernel_seconds(device, &kernel) : 0;
+}
+
+static remat_status complete(const remat_plan_request *q, const remat_profile *profile,
+                             uint64_t parameters, const remat_step_table *table,
+                             remat_plan_draft *draft, remat_error *error)
+{
+    bool failed = false;
+    const double unit = remat_time_unit_seconds(profile->time_unit);
+    const uint64_t memory = q->device.memory;
+    const uint64_t budget = memory > table->reserved ? memory - table->reserved : 0;
+    uint64_t all = 0;
+    if (unit == 0)
+        return remat_fail(error, REMAT_INVALID, "time_unit",
+                          "a plan needs a profile in real time, not in units");
+    remat_status status = remat_store_all_peak(profile, &all, error);
+    if (status)
+        return status;
+    draft->update = update_seconds(&q->device, table);
+    draft->answer = head_encode(q, parameters, profile);
+    fields_set(draft->answer, "bytes", table_encode(table, memory, profile->input_bytes), &failed);
+    fields_set(draft->answer, "store_all_peak", json_integer((json_int_t)all), &failed);
+    fields_set(draft->answer, "store_all_fits", json_boolean(all <= budget), &failed);
+    fields_set(draft->answer, "store_all_seconds",
+               json_real(remat_store_all_makespan(profile) * unit + draft->update), &failed);
+    fields_set(draft->answer, "update_seconds", json_real(draft->update), &failed);
+    if (budget > 0)
+        draft->question = question_encode(q, profile, budget);
+    if (failed || !draft->answer || (budget > 0 && !draft->question))
+        return remat_fail_memory(error);
+    return q->sweep && budget > 0 ? plan_sweep(q, budget, draft->update, draft->answer, error)
+                                  : REMAT_OK;
+}
+
+static remat_status make_of_model(const remat_plan_request *q, remat_plan_draft *draft,
+                                  remat_error *error)
+{
+    remat_network_graph *graph = NULL;
+    remat_profile *profile = NULL;
+    remat_step_table table = {0};
+    remat_status status =
+        remat_network_graph_new(q->model, &q->settings, &q->device, &graph, error);
+    if (status)
+        return status;
+    status =
+        remat_step_bytes(graph->tensors, graph->n_tensors, &q->step, &q->device, &table, error);
+    /* The document is what is known of it elsewhere: what stands there is what is solved. */
+    draft->document = status ? NULL : remat_network_document(graph, &q->device, &q->settings);
+    if (!status && !draft->document)
+        status = remat_fail_memory(error);
+    if (!status)
+        status = remat_profile_decode(draft->document, "", &profile, error);
+    if (!status)
+        status = complete(q, profile, graph->parameters, &table, draft, error);
+    remat_profile_free(profile);
+    remat_network_graph_free(graph);
+    return status;
+}
+
+remat_status remat_plan_make(const remat_plan_request *q, const remat_profile *profile,
+                             remat_plan_draft *ret_draft, remat_error *error)
+{
+    remat_plan_draft draft = {.answer = NULL};
+    remat_step_table table = {0};
+    const remat_tensor whole = {1, q->parameters, 0};
+    remat_status status = REMAT_OK;
+    if (q->model) {
+        status = make_of_model(q, &draft, error);
+    } else {
+        status = remat_step_bytes(&whole, 1, &q->step, &q->device, &table, error);
+        if (!status)
+            status = complete(q, profile, q->parameters, &table, &draft, error);
+    }
+    if (status)
+        remat_plan_draft_clear(&draft);
+    else
+        *ret_draft = draft;
+    return status;
+}
+
+/* ---- the end ---- */
+
+static json_t *schedule_encode(const json_t *schedule)
+{
+    static const char *const members[] = {"schedule_id", "solver",     "makespan",    "overhead",
+                                          "peak",        "arena",      "lower_bound", "gap",
+                                          "verified",    "optimality", "time_unit"};
+    json_t *json = json_object();
+    for (size_t i = 0; json && i < sizeof members / sizeof *members; i++) {
+        json_t *value = json_object_get(schedule, members[i]);
+        if (value && json_object_set(json, members[i], value)) {
+            json_decref(json);
+            return NULL;
+        }
+    }
+    return json;
+}
+
+static double unit_seconds(const json_t *schedule)
+{
+    static const remat_time_unit units[] = {REMAT_SECONDS, REMAT_MILLISECONDS, REMAT_MICROSECONDS,
+                                            REMAT_NANOSECONDS};
+    const char *name = json_string_value(json_object_get(schedule, "time_unit"));
+    for (size_t i = 0; name && i < sizeof units / sizeof *units; i++)
+        if (strcmp(remat_time_unit_name(units[i]), name) == 0)
+            return remat_time_unit_seconds(units[i]);
+    return 0;
+}
+
+remat_status remat_plan_finish(remat_plan_draft *draft, const json_t *schedule,
+                               const remat_error *refusal, remat_error *error)
+{
+    bool failed = false;
+    json_t *answer = draft->answer;
+    fields_set(answer, "fits", json_boolean(schedule != NULL), &failed);
+    if (schedule) {
+        const double step =
+            json_number_value(json_object_get(schedule, "makespan")) * unit_seconds(schedule) +
+            draft->update;
+        fields_set(answer, "step_seconds", json_real(step), &failed);
+        fields_set(answer, "schedule", schedule_encode(schedule), &failed);
+        if (json_object_get(answer, "batch"))
+            fields_set(answer, "samples_per_second",
+                       json_real(json_number_value(json_object_get(answer, "batch")) / step),
+                       &failed);
+    }
+    if (refusal) {
+        fields_set(answer, "refusal", json_string(refusal->message), &failed);
+        if (refusal->number > 0)
+            fields_set(answer, "least_activations", json_integer((json_int_t)refusal->number),
+                       &failed);
+    } else if (!schedule) {
+        fields_set(answer, "refusal",
+                   json_string("weights, gradients, optimizer states and what goes with them take "
+                               "the whole device"),
+                   &failed);
+    }
+    return failed ? remat_fail_memory(error) : REMAT_OK;
+}

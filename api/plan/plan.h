@@ -1,0 +1,68 @@
+/* Plans on the wire: devices, models, and what a step of one on the other takes. What they mean says
+ * remat/plan.h. */
+#ifndef REMAT_API_PLAN_H
+#define REMAT_API_PLAN_H
+
+#include "api.h"
+#include "remat/plan.h"
+
+/* ---- devices ---- */
+
+/* The device of a name out of the data file (devices.json), or of an entry as calibrate writes it:
+ * an object with the file's members of a device, where efficiency may be left out. field stands in
+ * errors. REMAT_INVALID: there is none; known are ... */
+remat_status remat_device_decode(const json_t *json, const char *field, remat_device *ret_device,
+                                 remat_error *error);
+/* GET /v1/devices: the data file as it is. Static, NUL-terminated. */
+const char *remat_devices_document(size_t *ret_length);
+/* An entry of the file without its sources. NULL: out of memory; so with all that follow. */
+json_t *remat_device_encode(const remat_device *device);
+
+/* GET /v1/models. */
+json_t *remat_networks_encode(void);
+
+/* The remat-profile/1 document of a model's graph; note stands in its source. */
+json_t *remat_network_document(const remat_network_graph *graph, const remat_device *device,
+                               const remat_network_settings *settings);
+
+/* ---- plans ---- */
+
+/* The body of POST /v1/plans. JSON is borrowed from the body. */
+typedef struct remat_plan_request {
+    const char *model; /* NULL: of a profile */
+    char profile_id[REMAT_ID_SIZE];
+    const json_t *profile;
+    uint64_t parameters;             /* of a profile: numbers in its weights */
+    remat_network_settings settings; /* of a model */
+    remat_device device;
+    remat_step_settings step;
+    bool offload;         /* the schedule may use the device's link */
+    bool sweep;           /* rows over batches are wanted; of a model */
+    const json_t *solver; /* these three as POST /v1/schedules takes them; or NULL */
+    const json_t *effort, *options;
+    double wait; /* seconds */
+} remat_plan_request;
+
+remat_status remat_plan_decode(const json_t *json, remat_plan_request *ret_request,
+                               remat_error *error);
+
+/* What is known of a plan without its schedule. */
+typedef struct remat_plan_draft {
+    json_t *answer;   /* owned: the answer to be, but for its schedule */
+    json_t *document; /* owned: the profile of a model; NULL of a profile */
+    json_t *question; /* owned: what POST /v1/schedules is to be asked, without its subject; NULL:
+                         nothing is left of the device's memory for a step */
+    double update;    /* seconds of the optimizer's part of a step */
+} remat_plan_draft;
+
+/* profile: of a request that has no model; else NULL. Cleared by the caller. */
+remat_status remat_plan_make(const remat_plan_request *request, const remat_profile *profile,
+                             remat_plan_draft *ret_draft, remat_error *error);
+void remat_plan_draft_clear(remat_plan_draft *draft); /* accepts {0} */
+
+/* Puts into the draft's answer what became of its question: the schedule's document, or why there
+ * is none (REMAT_INFEASIBLE; else NULL). The draft keeps the answer. REMAT_NO_MEMORY. */
+remat_status remat_plan_finish(remat_plan_draft *draft, const json_t *schedule,
+                               const remat_error *refusal, remat_error *error);
+
+#endif

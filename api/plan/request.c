@@ -1,0 +1,186 @@
+/* The body of POST /v1/plans. */
+#include "fields.h"
+#include "plan/plan.h"
+
+#include <math.h>
+#include <string.h>
+
+#define DEFAULT_WAIT 30.0
+#define MAX_WAIT 3600.0
+
+/* What is read from the body but does not stand in the request as it is. */
+typedef struct raw {
+    const char *profile_id, *attention, *precision, *optimizer, *solver, *effort;
+    const json_t *device, *parallel, *options;
+    remat_number parameters, batch, sequence, image, layers, wait;
+    bool master, offload, sweep;
+} raw;
+
+static remat_status whole(const remat_number *number, const char *field, double least, double most,
+                          uint64_t *ret_value, remat_error *error)
+{
+    if (!number->given)
+        return REMAT_OK;
+    if (!(number->value >= least && number->value <= most) || number->value != floor(number->value))
+        return remat_fail(error, REMAT_INVALID, field,
+                          "%s is %.17g; it must be a whole number from %.0f to %.0f", field,
+                          number->value, least, most);
+    *ret_value = (uint64_t)number->value;
+    return REMAT_OK;
+}
+
+static remat_status read_size(const remat_number *number, const char *field, uint32_t *ret_value,
+                              remat_error *error)
+{
+    uint64_t value = *ret_value;
+    remat_status status = whole(number, field, 1, 1 << 20, &value, error);
+    *ret_value = (uint32_t)value;
+    return status;
+}
+
+/* Of models a batch and sizes, of profiles how many parameters there are. */
+static remat_status read_subject(const raw *r, remat_plan_request *request, remat_error *error)
+{
+    if ((request->model != NULL) + (r->profile_id != NULL) + (request->profile != NULL) != 1)
+        return remat_fail(error, REMAT_INVALID, "model",
+                          "give one of model, profile_id and profile");
+    remat_network_settings *s = &request->settings;
+    if (!request->model) {
+        const bool sized = r->batch.given || r->sequence.given || r->image.given ||
+                           r->layers.given || r->attention;
+        if (sized)
+            return remat_fail(error, REMAT_INVALID, "batch",
+                              "batch, sequence, image, layers and attention are for a model; a "
+                              "profile has its sizes");
+        if (!r->parameters.given)
+            return remat_fail(error, REMAT_INVALID, "parameters",
+                              "parameters is required: how many numbers the weights of the profile "
+                              "have");
+        if (r->profile_id && !remat_is_id(r->profile_id))
+            return remat_fail(error, REMAT_INVALID, "profile_id",
+                              "profile_id must be 64 lower-case hex digits");
+        if (r->profile_id)
+            memcpy(request->profile_id, r->profile_id, REMAT_ID_SIZE);
+        return whole(&r->parameters, "parameters", 0, 1e15, &request->parameters, error);
+    }
+    if (r->parameters.given)
+        return remat_fail(error, REMAT_INVALID, "parameters",
+                          "parameters is for a profile; of \"%.60s\" they are known",
+                          request->model);
+    if (!r->batch.given)
+        return remat_fail(error, REMAT_INVALID, "batch", "batch is required: examples of a step");
+    remat_status status = whole(&r->batch, "batch", 1, 1 << 20, &s->batch, error);
+    if (!status)
+        status = read_size(&r->sequence, "sequence", &s->sequence, error);
+    if (!status)
+        status = read_size(&r->image, "image", &s->image, error);
+    if (!status)
+        status = read_size(&r->layers, "layers", &s->layers, error);
+    if (!status && r->attention && strcmp(r->attention, "fused") != 0 &&
+        strcmp(r->attention, "eager") != 0)
+        return remat_fail(error, REMAT_INVALID, "attention",
+                          "there is no attention \"%.60s\"; known are fused, eager", r->attention);
+    s->eager_attention = r->attention && strcmp(r->attention, "eager") == 0;
+    return status;
+}
+
+static remat_status read_parallel(const json_t *json, remat_step_settings *step, remat_error *error)
+{
+    const char *kind = NULL;
+    remat_number ranks = {0};
+    bool prefetch = true;
+    const field_rule rules[] = {{"kind", FIELD_STRING, true, &kind},
+                                {"ranks", FIELD_NUMBER, true, &ranks},
+                                {"bucket_view", FIELD_BOOLEAN, false, &step->bucket_view},
+                                {"prefetch", FIELD_BOOLEAN, false, &prefetch}};
+    remat_status status =
+        fields_read(json, "parallel.", rules, sizeof rules / sizeof *rules, error);
+    if (!status)
+        status = remat_parallel_find(kind, &step->parallel, error);
+    if (!status)
+        status = read_size(&ranks, "parallel.ranks", &step->ranks, error);
+    step->no_prefetch = !prefetch;
+    return status;
+}
+
+/* What is usual on the device: bfloat16, or float16 where that is all it has, or float32. */
+static remat_precision usual_precision(const remat_device *device)
+{
+    return device->rate[REMAT_BFLOAT16] > 0  ? REMAT_BFLOAT16
+           : device->rate[REMAT_FLOAT16] > 0 ? REMAT_FLOAT16
+                                             : REMAT_FLOAT32;
+}
+
+static remat_status read_step(const raw *r, remat_plan_request *request, remat_error *error)
+{
+    remat_step_settings *step = &request->step;
+    *step = (remat_step_settings){.optimizer = REMAT_ADAMW, .ranks = 1, .no_master = !r->master};
+    step->precision = usual_precision(&request->device);
+    remat_status status = REMAT_OK;
+    if (r->precision)
+        status = remat_precision_find(r->precision, &step->precision, error);
+    if (!status && r->optimizer)
+        status = remat_optimizer_find(r->optimizer, &step->optimizer, error);
+    if (!status && r->parallel)
+        status = read_parallel(r->parallel, step, error);
+    if (!status && step->optimizer == REMAT_ADAFACTOR && !request->model)
+        status = remat_fail(error, REMAT_INVALID, "optimizer",
+                            "what adafactor keeps depends on the shapes of the weights, which a "
+                            "profile does not say; it is for a model");
+    request->settings.precision = step->precision;
+    return status;
+}
+
+static remat_status check_rest(const raw *r, remat_plan_request *request, remat_error *error)
+{
+    request->wait = r->wait.given ? r->wait.value : DEFAULT_WAIT;
+    if (!(request->wait >= 0 && request->wait <= MAX_WAIT))
+        return remat_fail(error, REMAT_INVALID, "wait",
+                          "wait is %g; it must be from 0 to %g seconds", request->wait, MAX_WAIT);
+    if (r->offload && request->device.link == 0)
+        return remat_fail(error, REMAT_INVALID, "offload", "%s has no way to the host",
+                          request->device.name);
+    return REMAT_OK;
+}
+
+remat_status remat_plan_decode(const json_t *json, remat_plan_request *ret_request,
+                               remat_error *error)
+{
+    remat_plan_request request = {.model = NULL};
+    raw r = {.master = true, .sweep = true};
+    const field_rule rules[] = {{"model", FIELD_STRING, false, &request.model},
+                                {"profile_id", FIELD_STRING, false, &r.profile_id},
+                                {"profile", FIELD_OBJECT, false, &request.profile},
+                                {"parameters", FIELD_NUMBER, false, &r.parameters},
+                                {"batch", FIELD_NUMBER, false, &r.batch},
+                                {"sequence", FIELD_NUMBER, false, &r.sequence},
+                                {"image", FIELD_NUMBER, false, &r.image},
+                                {"layers", FIELD_NUMBER, false, &r.layers},
+                                {"attention", FIELD_STRING, false, &r.attention},
+                                {"device", FIELD_ANY, true, &r.device},
+                                {"optimizer", FIELD_STRING, false, &r.optimizer},
+                                {"precision", FIELD_STRING, false, &r.precision},
+                                {"master_weights", FIELD_BOOLEAN, false, &r.master},
+                                {"parallel", FIELD_OBJECT, false, &r.parallel},
+                                {"offload", FIELD_BOOLEAN, false, &r.offload},
+                                {"sweep", FIELD_BOOLEAN, false, &r.sweep},
+                                {"solver", FIELD_ANY, false, &request.solver},
+                                {"options", FIELD_OBJECT, false, &request.options},
+                                {"effort", FIELD_ANY, false, &request.effort},
+                                {"wait", FIELD_NUMBER, false, &r.wait}};
+    remat_status status = fields_read(json, "", rules, sizeof rules / sizeof *rules, error);
+    if (!status)
+        status = remat_device_decode(r.device, "device", &request.device, error);
+    if (!status)
+        status = read_subject(&r, &request, error);
+    if (!status)
+        status = read_step(&r, &request, error);
+    if (!status)
+        status = check_rest(&r, &request, error);
+    if (status)
+        return status;
+    request.offload = r.offload;
+    request.sweep = r.sweep && request.model;
+    *ret_request = request;
+    return REMAT_OK;
+}

@@ -1,0 +1,400 @@
+/* remat plan: whether a model trains on a device, how fast, and how large a batch it takes. */
+#include "plan/plan.h"
+#include "cli.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* ---- options ---- */
+
+/* Options that stand in the request as they are; parallel.kind and parallel.ranks in its object. */
+static const struct {
+    const char *name, *member;
+    enum { WORD, NUMBER, YES, NO } type;
+} members[] = {{"batch", "batch", NUMBER},
+               {"sequence", "sequence", NUMBER},
+               {"image", "image", NUMBER},
+               {"layers", "layers", NUMBER},
+               {"parameters", "parameters", NUMBER},
+               {"attention", "attention", WORD},
+               {"optimizer", "optimizer", WORD},
+               {"precision", "precision", WORD},
+               {"no-master", "master_weights", NO},
+               {"parallel", "parallel.kind", WORD},
+               {"ranks", "parallel.ranks", NUMBER},
+               {"bucket-view", "parallel.bucket_view", YES},
+               {"no-prefetch", "parallel.prefetch", NO},
+               {"offload", "offload", YES},
+               {"no-sweep", "sweep", NO}};
+
+/* The object and the member in it of a path with at most one dot. */
+static json_t *holder(json_t *request, const char *path, const char **ret_member)
+{
+    const char *dot = strchr(path, '.');
+    char name[32];
+    *ret_member = dot ? dot + 1 : path;
+    if (!dot)
+        return request;
+    snprintf(name, sizeof name, "%.*s", (int)(dot - path), path);
+    if (!json_object_get(request, name) && json_object_set_new(request, name, json_object()))
+        return NULL;
+    return json_object_get(request, name);
+}
+
+static json_t *option_json(size_t i, const char *value)
+{
+    char *end;
+    if (members[i].type == YES || members[i].type == NO)
+        return json_boolean(members[i].type == YES);
+    if (members[i].type == WORD)
+        return json_string(value);
+    const double number = strtod(value, &end);
+    if (end == value || *end || !isfinite(number))
+        return NULL;
+    return fabs(number) < 1e15 && number == floor(number) ? json_integer((json_int_t)number)
+                                                          : json_real(number);
+}
+
+int plan_take(struct cli *cli, const char *name, const char *value)
+{
+    const char *member;
+    size_t i = 0;
+    while (strcmp(members[i].name, name) != 0)
+        i++;
+    if (!cli->plan)
+        cli->plan = json_object();
+    json_t *to = cli->plan ? holder(cli->plan, members[i].member, &member) : NULL;
+    json_t *json = option_json(i, value);
+    if (!json)
+        return cli_usage(cli, "--%s is \"%.60s\"; it must be %s", name, value,
+                         members[i].type == NUMBER ? "a number" : "UTF-8");
+    if (to && json_object_set_new(to, member, json) == 0)
+        return CLI_OK;
+    remat_fail_memory(&cli->error);
+    return cli_failed(cli);
+}
+
+/* A name, or a file that calibrate wrote. */
+static remat_status device_json(const char *text, json_t **ret_json, remat_error *error)
+{
+    if (strchr(text, '/') || strchr(text, '.') || strcmp(text, "-") == 0)
+        return file_read_json(text, ret_json, error);
+    *ret_json = json_string(text);
+    return *ret_json ? REMAT_OK
+                     : remat_fail(error, REMAT_INVALID, "device", "--device is not UTF-8");
+}
+
+static bool is_model(const char *text)
+{
+    return !strchr(text, '/') && !strstr(text, ".json") && strcmp(text, "-") != 0 &&
+           !remat_is_id(text);
+}
+
+/* The request: what options say, a device, a model or a profile. */
+static remat_status make_request(struct cli *cli, struct subject *subject, json_t **ret_request)
+{
+    const char *what = cli->arguments[0];
+    json_t *device = NULL, *request = cli->plan ? json_deep_copy(cli->plan) : json_object();
+    int failed = !request;
+    remat_status status = device_json(cli->device, &device, &cli->error);
+    if (!status)
+        failed |= json_object_set_new(request, "device", device);
+    if (!status && !is_model(what))
+        status = subject_load(what, subject, &cli->error);
+    if (is_model(what))
+        failed |= json_object_set_new(request, "model", json_string(what));
+    else if (!status && subject->document)
+        failed |= json_object_set(request, "profile", subject->document);
+    else if (!status)
+        failed |= json_object_set_new(request, "profile_id", json_string(subject->id));
+    if (cli->solver)
+        failed |= json_object_set_new(request, "solver", json_string(cli->solver));
+    if (cli->solver_options)
+        failed |= json_object_set(request, "options", cli->solver_options);
+    if (cli->effort)
+        failed |= json_object_set_new(request, "effort", json_string(cli->effort));
+    if (!status && failed)
+        status = remat_fail_memory(&cli->error);
+    if (status)
+        json_decref(request);
+    else
+        *ret_request = request;
+    return status;
+}
+
+/* ---- printing ---- */
+
+static void print_bytes(const struct cli *cli, const json_t *bytes)
+{
+    static const struct {
+        const char *name, *label;
+    } lines[] = {
+        {"weights", "weights"},         {"master_weights", "masters"}, {"gradients", "gradients"},
+        {"optimizer_states", "states"}, {"buckets", "buckets"},        {"gathered", "gathered"},
+        {"context", "context"},         {"rounding", "rounding"},      {"activations", "left"}};
+    const double memory = json_get_number(bytes, "memory");
+    char text[TEXT_SIZE];
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        const double size = json_get_number(bytes, lines[i].name);
+        if (size > 0 || strcmp(lines[i].name, "activations") == 0)
+            summary_line(cli, lines[i].label, "%10s  %5.1f %%", text_bytes(size, text),
+                         100 * size / memory);
+    }
+    const double reserved = json_get_number(bytes, "reserved");
+    if (reserved >= memory)
+        summary_line(cli, "", "%s more than the device has", text_bytes(reserved - memory, text));
+}
+
+static void print_schedule(const struct cli *cli, const json_t *answer)
+{
+    char a[TEXT_SIZE], b[TEXT_SIZE], c[TEXT_SIZE];
+    const json_t *schedule = json_object_get(answer, "schedule");
+    const double all = json_get_number(answer, "store_all_peak");
+    const bool keeps = json_is_true(json_object_get(answer, "store_all_fits"));
+    summary_line(cli, "store-all", "%s of activations, step %s: %s", text_bytes(all, a),
+                 text_seconds(json_get_number(answer, "store_all_seconds"), b),
+                 keeps ? "fits" : "does not fit");
+    if (!schedule) {
+        if (json_get_text(answer, "refusal")[0])
+            summary_line(cli, "fits", "no: %s", json_get_text(answer, "refusal"));
+        return;
+    }
+    const char *solver = json_get_text(schedule, "solver");
+    summary_line(cli, "fits", "yes, in %s of activations by %s%s",
+                 text_bytes(json_get_number(schedule, "arena"), a), solver,
+                 json_is_true(json_object_get(schedule, "verified")) ? ", verified" : "");
+    summary_line(cli, "step", "%s, overhead %s; %.4g samples a second",
+                 text_seconds(json_get_number(answer, "step_seconds"), a),
+                 text_percent(json_get_number(schedule, "overhead"), b),
+                 json_get_number(answer, "samples_per_second"));
+    if (!isnan(json_get_number(schedule, "lower_bound")))
+        summary_line(cli, "gap", "%s to the lower bound",
+                     text_percent(json_get_number(schedule, "gap"), c));
+}
+
+static void print_rows(const struct cli *cli, const json_t *answer)
+{
+    const json_t *rows = json_object_get(answer, "rows"), *best = json_object_get(answer, "best");
+    if (!json_is_array(rows))
+        return;
+    const json_t *first = json_object_get(json_array_get(rows, 0), "ways");
+    printf("\n  samples a second\n  %12s", "batch");
+    for (size_t k = 0; k < json_array_size(first); k++) {
+        const json_t *way = json_array_get(first, k);
+        char head[24];
+        snprintf(head, sizeof head, "%.12s%s", json_get_text(way, "way"),
+                 json_is_true(json_object_get(way, "offload")) ? "+off" : "");
+        printf(" %13s", head);
+    }
+    putchar('\n');
+    for (size_t i = 0; i < json_array_size(rows); i++) {
+        const json_t *row = json_array_get(rows, i), *ways = json_object_get(row, "ways");
+        printf("  %12.0f", json_get_number(row, "batch"));
+        for (size_t k = 0; k < json_array_size(ways); k++) {
+            const double rate = json_get_number(json_array_get(ways, k), "samples_per_second");
+            if (isnan(rate))
+                printf(" %13s", "-");
+            else
+                printf(" %13.4g", rate);
+        }
+        putchar('\n');
+    }
+    if (json_is_object(best))
+        summary_line(cli, "best", "%.4g samples a second at batch %.0f, %s%s",
+                     json_get_number(best, "samples_per_second"), json_get_number(best, "batch"),
+                     json_get_text(best, "way"),
+                     json_is_true(json_object_get(best, "offload")) ? " with offloading" : "");
+}
+
+static int print_plan(struct cli *cli, const json_t *answer, const char *text, const char *cache)
+{
+    bool done;
+    remat_status status =
+        text ? cli_write_json(cli, text, &done) : cli_write_json_value(cli, answer, &done);
+    if (status)
+        return cli_failed(cli);
+    const int code = json_is_true(json_object_get(answer, "fits")) ? CLI_OK : CLI_NO;
+    if (done)
+        return code;
+    const json_t *parallel = json_object_get(answer, "parallel");
+    printf("%s%s%s on %s: %.0f parameters, %s, %s", draw_paint(cli, PAINT_BOLD),
+           json_get_text(answer, "name"), draw_plain(cli), json_get_text(answer, "device"),
+           json_get_number(answer, "parameters"), json_get_text(answer, "precision"),
+           json_get_text(answer, "optimizer"));
+    if (json_get_number(parallel, "ranks") > 1)
+        printf(", %s over %.0f ranks", json_get_text(parallel, "kind"),
+               json_get_number(parallel, "ranks"));
+    putchar('\n');
+    print_bytes(cli, json_object_get(answer, "bytes"));
+    print_schedule(cli, answer);
+    if (strcmp(cache, "hit") == 0)
+        summary_line(cli, "solved", "before, and remembered");
+    print_rows(cli, answer);
+    return code;
+}
+
+/* ---- here ---- */
+
+/* Solves the draft's question, unless nothing is left to solve for. */
+static remat_status solve_draft(struct cli *cli, struct subject *s, remat_plan_draft *draft)
+{
+    json_t *schedule = NULL;
+    remat_error refusal;
+    remat_status status = REMAT_OK;
+    if (draft->document && !s->profile) {
+        s->document = json_incref(draft->document);
+        status = remat_profile_decode(s->document, "", &s->profile, &cli->error);
+        if (!status)
+            status = remat_store_all_peak(s->profile, &s->store_all_peak, &cli->error);
+        if (status)
+            return status;
+        remat_profile_id(s->profile, s->id);
+    }
+    if (draft->question)
+        status = local_answer(cli, s, draft->question, REMAT_ASK_SCHEDULE, &schedule, &refusal);
+    const bool refused = status == REMAT_INFEASIBLE;
+    if (status && !refused)
+        cli->error = refusal;
+    else
+        status = remat_plan_finish(draft, schedule, refused ? &refusal : NULL, &cli->error);
+    json_decref(schedule);
+    return status;
+}
+
+static int plan_here(struct cli *cli, struct subject *s, const json_t *request)
+{
+    remat_plan_request plan;
+    remat_plan_draft draft = {.answer = NULL};
+    if (!is_model(cli->arguments[0]) && !s->document)
+        return cli_usage(cli, "without --server plan needs the profile itself, not its id");
+    remat_status status = remat_plan_decode(request, &plan, &cli->error);
+    if (!status)
+        status = remat_plan_make(&plan, s->profile, &draft, &cli->error);
+    if (!status)
+        status = solve_draft(cli, s, &draft);
+    int code = status ? cli_failed(cli) : print_plan(cli, draft.answer, NULL, "");
+    remat_plan_draft_clear(&draft);
+    return code;
+}
+
+/* ---- there ---- */
+
+/* Waits for the job of a 202. */
+static remat_status follow(struct cli *cli, const remat_client_answer *answer)
+{
+    char path[80];
+    bool over = false;
+    snprintf(path, sizeof path, "%.64s", json_get_text(answer->json, "job_id"));
+    remat_status status = REMAT_OK;
+    while (!status && !over) {
+        remat_client_answer job;
+        const struct timespec pause = {.tv_nsec = 100000000};
+        nanosleep(&pause, NULL);
+        status = remat_client_get_job(cli->client, path, &job, &cli->error);
+        if (status)
+            break;
+        const char *state = json_get_text(job.json, "state");
+        over = strcmp(state, "queued") != 0 && strcmp(state, "running") != 0;
+        remat_client_answer_clear(&job);
+    }
+    return status;
+}
+
+static int plan_there(struct cli *cli, json_t *request)
+{
+    enum { MOST_ROUNDS = 5 }; /* an answer can be forgotten before it is read */
+    remat_client_answer answer = {0};
+    remat_status status = cli_connect(cli);
+    const double wait = fmin(cli->wait, 20);
+    if (!status && json_object_set_new(request, "wait", json_real(wait)))
+        status = remat_fail_memory(&cli->error);
+    for (int round = 0; !status && round < MOST_ROUNDS; round++) {
+        remat_client_answer_clear(&answer);
+        status =
+            remat_client_request(cli->client, "POST", "/v1/plans", request, &answer, &cli->error);
+        if (status || answer.status != 202 || cli->wait <= wait)
+            break;
+        status = follow(cli, &answer);
+    }
+    if (status)
+        return cli_failed(cli);
+    int code = answer.status == 202 ? cli_waiting(cli, &answer)
+                                    : print_plan(cli, answer.json, answer.text, answer.cache);
+    remat_client_answer_clear(&answer);
+    return code;
+}
+
+int command_plan(struct cli *cli)
+{
+    struct subject s = {0};
+    json_t *request = NULL;
+    if (cli->n_arguments != 1)
+        return cli_usage(cli, "plan takes one MODEL or PROFILE");
+    if (!cli->device)
+        return cli_usage(cli, "plan needs --device, a name or a file that calibrate wrote");
+    if (cli->local && cli->server)
+        return cli_usage(cli, "--local and --server: give one of them");
+    int code = make_request(cli, &s, &request) ? cli_failed(cli)
+               : cli->server                   ? plan_there(cli, request)
+                                               : plan_here(cli, &s, request);
+    json_decref(request);
+    subject_clear(&s);
+    return code;
+}
+
+/* ---- --whole-device of solve ---- */
+
+/* How many numbers the weights have: said, or what the profile says of itself. */
+static double parameters_of(const struct cli *cli, const json_t *source, remat_precision precision)
+{
+    const double said = json_get_number(cli->plan, "parameters");
+    const double known = json_get_number(source, "parameters");
+    const double bytes = json_get_number(source, "parameter_bytes");
+    return !isnan(said)    ? said
+           : !isnan(known) ? known
+                           : floor(bytes / (double)remat_precision_bytes(precision));
+}
+
+int plan_whole_device(struct cli *cli, const struct subject *s)
+{
+    const json_t *source = json_object_get(s->document, "source");
+    const char *dtype = json_get_text(source, "dtype");
+    remat_precision precision = REMAT_FLOAT32;
+    remat_plan_request plan;
+    remat_step_table table;
+    json_t *device = NULL;
+    if (!s->document)
+        return cli_usage(cli, "--whole-device needs the profile itself, not its id");
+    if (json_object_get(cli->plan, "precision"))
+        dtype = json_get_text(cli->plan, "precision");
+    (void)remat_precision_find(dtype, &precision, NULL); /* files name others too */
+    const double parameters = parameters_of(cli, source, precision);
+    if (isnan(parameters))
+        return cli_usage(cli, "--whole-device: the profile does not say how many parameters there "
+                              "are; --parameters N does");
+    if (device_json(cli->device ? cli->device : "a100-80gb", &device, &cli->error))
+        return cli_failed(cli);
+    json_t *request = cli->plan ? json_deep_copy(cli->plan) : json_object();
+    int failed =
+        !request || json_object_set_new(request, "device", device) ||
+        json_object_set(request, "profile", s->document) ||
+        json_object_set_new(request, "precision", json_string(remat_precision_name(precision))) ||
+        json_object_set_new(request, "parameters", json_integer((json_int_t)parameters));
+    remat_status status =
+        failed ? remat_fail_memory(&cli->error) : remat_plan_decode(request, &plan, &cli->error);
+    const remat_tensor whole = {1, status ? 0 : plan.parameters, 0};
+    if (!status)
+        status = remat_step_bytes(&whole, 1, &plan.step, &plan.device, &table, &cli->error);
+    json_decref(request);
+    if (status)
+        return cli_failed(cli);
+    snprintf(cli->whole, sizeof cli->whole, "%llu", (unsigned long long)table.reserved);
+    cli->reserved = cli->whole;
+    if (!cli->json)
+        fprintf(stderr, "reserved %s bytes of the device for %.0f parameters, %s, %s\n", cli->whole,
+                parameters, remat_precision_name(plan.step.precision),
+                remat_optimizer_name(plan.step.optimizer));
+    return CLI_OK;
+}

@@ -1,0 +1,221 @@
+/* /v1/plans, /v1/devices, /v1/models */
+#include "http/handlers.h"
+#include "plan/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Longer request bodies are not looked up by their hash: hashing them would hold the loop. */
+enum { HASHED_BODY = 262144 };
+
+/* A plan from its request to its answer. */
+typedef struct planning {
+    remat_plan_draft draft;
+    char name[BODY_NAME_SIZE]; /* under which the answer is remembered; "": not at all */
+} planning;
+
+static void planning_free(planning *plan)
+{
+    remat_plan_draft_clear(&plan->draft);
+    free(plan);
+}
+
+/* ---- the draft and its question ---- */
+
+/* The profile of a plan: a model's is stored like any other. */
+static remat_status know_profile(request *r, const remat_plan_request *plan,
+                                 known_profile **ret_known, remat_error *error)
+{
+    remat_request subject = {.profile = plan->profile};
+    memcpy(subject.profile_id, plan->profile_id, REMAT_ID_SIZE);
+    return plan->model ? REMAT_OK
+                       : engine_profile_of(r->service->engine, &subject, ret_known, error);
+}
+
+static remat_status make_draft(request *r, const json_t *json, remat_plan_draft *draft,
+                               char ret_id[REMAT_ID_SIZE], double *ret_wait, remat_error *error)
+{
+    remat_plan_request plan;
+    known_profile *known = NULL;
+    bool created;
+    remat_status status = remat_plan_decode(json, &plan, error);
+    if (!status)
+        status = know_profile(r, &plan, &known, error);
+    if (!status)
+        status = remat_plan_make(&plan, known ? known->profile : NULL, draft, error);
+    if (!status && draft->document)
+        status = engine_profile_post(r->service->engine, draft->document, "", &known, &created,
+                                     NULL, error);
+    if (!status) {
+        memcpy(ret_id, known->id, REMAT_ID_SIZE);
+        *ret_wait = plan.wait;
+    }
+    engine_profile_release(known);
+    return status;
+}
+
+/* The question that POST /v1/schedules would be asked. */
+static remat_status make_question(request *r, const remat_plan_draft *draft, const char *id,
+                                  remat_question *ret_question, remat_error *error)
+{
+    remat_request asked;
+    json_t *json = json_copy(draft->question);
+    if (!json || json_object_set_new(json, "profile_id", json_string(id))) {
+        json_decref(json);
+        return remat_fail_memory(error);
+    }
+    remat_status status = remat_request_decode(json, REMAT_ASK_SCHEDULE, &asked, error);
+    if (!status)
+        status = engine_question(r->service->engine, &asked, ret_question, error);
+    json_decref(json);
+    return status;
+}
+
+/* ---- the answer ---- */
+
+/* Why no schedule fits, out of that problem. */
+static remat_error refusal_of(const json_t *problem)
+{
+    remat_error refusal = {.status = REMAT_INFEASIBLE};
+    const char *detail = json_string_value(json_object_get(problem, "detail"));
+    snprintf(refusal.message, sizeof refusal.message, "%s", detail ? detail : "");
+    refusal.number = (uint64_t)json_integer_value(json_object_get(problem, "minimum_budget"));
+    return refusal;
+}
+
+/* json: what the question came to, a schedule or a problem; NULL: nothing was asked. */
+static void put_answer(request *r, planning *plan, const json_t *json)
+{
+    remat_error error;
+    const remat_error refusal = refusal_of(json);
+    const bool solved = json && r->reply.status == 200;
+    const char *cache = r->reply.cache;
+    body_release(r->reply.body);
+    r->reply = (reply){.cache = cache};
+    if (remat_plan_finish(&plan->draft, solved ? json : NULL, json && !solved ? &refusal : NULL,
+                          &error)) {
+        reply_error(r, &error);
+        return;
+    }
+    body *b = body_from_json(json_incref(plan->draft.answer), true);
+    if (b && plan->name[0])
+        engine_remember(r->service->engine, plan->name, b);
+    reply_body(r, 200, b);
+}
+
+/* That nothing fits is an answer; any other problem stays one. */
+static void finish_work(request *r)
+{
+    planning *plan = r->context;
+    const body *b = r->reply.body;
+    json_t *json = NULL;
+    remat_error error;
+    r->context = NULL;
+    remat_status status =
+        b ? remat_json_parse(b->data[BODY_IDENTITY], b->length[BODY_IDENTITY], &json, &error)
+          : REMAT_OK;
+    const char *type = json_string_value(json_object_get(json, "type"));
+    if (status)
+        reply_error(r, &error);
+    else if (r->reply.status == 200 || (type && strcmp(type, "/problems/infeasible-budget") == 0))
+        put_answer(r, plan, json);
+    json_decref(json);
+    planning_free(plan);
+}
+
+/* The jobs have filled the reply: a schedule, or what happened instead. */
+void finish_plan(request *r, planning *plan)
+{
+    if (r->reply.status == 200 || r->reply.status == 422) {
+        r->context = plan;
+        start_work(r, finish_work, NULL);
+        return;
+    }
+    planning_free(plan);
+    http_answer(r);
+}
+
+/* ---- the request ---- */
+
+static remat_status read_plan(request *r, asker *a, remat_error *error)
+{
+    json_t *json = NULL;
+    char id[REMAT_ID_SIZE] = "";
+    remat_status status = parse_content(r, &json, error);
+    if (!status)
+        status = make_draft(r, json, &a->plan->draft, id, &a->wait, error);
+    if (!status && a->plan->draft.question)
+        status = make_question(r, &a->plan->draft, id, &a->question, error);
+    json_decref(json);
+    return status;
+}
+
+static void post_plan_work(request *r)
+{
+    asker *a = r->context;
+    remat_error error;
+    remat_status status = read_plan(r, a, &error);
+    if (!status && a->plan->draft.question)
+        status = look_up_question(r, a, &error);
+    else if (!status)
+        r->reply.status = 200; /* there is nothing to ask */
+    if (status)
+        reply_profile_error(r, &error, false);
+}
+
+/* True when the answer to a body like this is there. */
+static bool recall(request *r, char name[BODY_NAME_SIZE])
+{
+    char id[REMAT_ID_SIZE];
+    if (r->length > HASHED_BODY || r->coding[0])
+        return false;
+    remat_sha256_hex(r->content ? r->content : "", r->length, id);
+    snprintf(name, BODY_NAME_SIZE, "plan %s", id);
+    body *b = engine_recall(r->service->engine, name);
+    if (!b)
+        return false;
+    reply_body(r, 200, b);
+    r->reply.cache = "hit";
+    return true;
+}
+
+bool post_plan(request *r)
+{
+    char name[BODY_NAME_SIZE] = "";
+    if (recall(r, name))
+        return true;
+    asker *a = calloc(1, sizeof *a);
+    planning *plan = calloc(1, sizeof *plan);
+    if (!a || !plan) {
+        free(a);
+        free(plan);
+        reply_body(r, 200, NULL);
+        return true;
+    }
+    memcpy(plan->name, name, sizeof name);
+    a->request = r;
+    a->plan = plan;
+    a->question.kind = REMAT_ASK_SCHEDULE;
+    r->context = a;
+    r->lengthy = true;
+    return start_work(r, post_plan_work, after_question);
+}
+
+/* ---- what there is ---- */
+
+bool get_devices(request *r)
+{
+    size_t length;
+    const char *document = remat_devices_document(&length);
+    char *copy = malloc(length + 1);
+    if (copy)
+        memcpy(copy, document, length + 1);
+    reply_body(r, 200, copy ? body_new(copy, length, true) : NULL);
+    return true;
+}
+
+bool get_models(request *r)
+{
+    reply_body(r, 200, body_from_json(remat_networks_encode(), true));
+    return true;
+}

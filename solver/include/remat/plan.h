@@ -1,0 +1,236 @@
+/* Planning a training step before a device is touched: what a model's step takes and how long it
+ * will be, from shapes alone.
+ *
+ *     remat_network_graph *graph;
+ *     remat_network_graph_new("gpt2", &settings, &device, &graph, &error);
+ *     remat_step_bytes(graph->tensors, graph->n_tensors, &step, &device, &bytes, &error);
+ *     // device.memory - bytes.reserved is left for graph->spec (remat_profile_new)
+ *
+ * Times are a model, not a measurement: each kernel takes the larger of what its arithmetic and
+ * what its traffic take at the part of the device's peaks that kernels of its class and size reach
+ * (Williams, Waterman, Patterson 2009: Roofline), after its launch. Sizes are exact for the
+ * operations described. Nothing here does I/O or keeps state; all of it may be called from any
+ * thread. */
+#ifndef REMAT_PLAN_H
+#define REMAT_PLAN_H
+
+#include "remat/profile.h"
+#include "remat/simulate.h"
+
+/* ---- devices ---- */
+
+/* What numbers are and what products of matrices are made in. */
+typedef enum remat_precision {
+    REMAT_FLOAT32,
+    REMAT_TF32, /* numbers in float32, products rounded to 10 bits */
+    REMAT_BFLOAT16,
+    REMAT_FLOAT16,
+    REMAT_PRECISIONS
+} remat_precision;
+
+/* Classes of kernels. The first three are bound by arithmetic where they are large, the others by
+ * memory. */
+typedef enum remat_kernel_class {
+    REMAT_MATRIX,
+    REMAT_CONVOLUTION,
+    REMAT_ATTENTION, /* fused */
+    REMAT_NORMALISATION,
+    REMAT_POINTWISE,
+    REMAT_POOLING,
+    REMAT_GATHER,
+    REMAT_COPY,
+    REMAT_KERNEL_CLASSES
+} remat_kernel_class;
+
+#define REMAT_MAX_EFFICIENCY_POINTS 16
+
+/* The part of the peak that kernels of a class reach, by size: floating-point operations of the
+ * first three classes, bytes read and written of the others. Between the points by straight lines
+ * over the logarithms of both; beyond them as at the ends. No points: not known. */
+typedef struct remat_efficiency {
+    unsigned n;
+    double size[REMAT_MAX_EFFICIENCY_POINTS];
+    double fraction[REMAT_MAX_EFFICIENCY_POINTS]; /* in (0, 4]: above 1 where caches serve */
+} remat_efficiency;
+
+/* Rates are per second. */
+typedef struct remat_device {
+    char name[64], title[128];
+    uint64_t memory;               /* bytes */
+    uint64_t context;              /* bytes that the runtime takes before anything else */
+    double bandwidth;              /* bytes */
+    double rate[REMAT_PRECISIONS]; /* floating-point operations; 0: has none of the precision */
+    double link;                   /* bytes to or from the host; 0: no way */
+    double launch;                 /* seconds from one kernel to the next */
+    remat_efficiency forward[REMAT_KERNEL_CLASSES];
+    remat_efficiency backward[REMAT_KERNEL_CLASSES]; /* without points: as forward */
+} remat_device;
+
+/* Whether every number makes sense: rates finite and > 0, fractions in (0, 4], sizes increasing,
+ * and no point at which a larger kernel would take less time. REMAT_INVALID names the field in JSON
+ * terms. */
+remat_status remat_device_check(const remat_device *device, remat_error *error);
+
+/* REMAT_INVALID: the device has none of the precision; it has ... */
+remat_status remat_device_computes(const remat_device *device, remat_precision precision,
+                                   remat_error *error);
+
+/* One kernel. Of the classes bound by memory flops are not read. */
+typedef struct remat_kernel {
+    remat_kernel_class kind;
+    remat_precision precision;
+    bool backward;
+    double flops, bytes;
+} remat_kernel;
+
+/* Seconds; increasing in flops and bytes. The device was checked and has the precision. */
+double remat_kernel_seconds(const remat_device *device, const remat_kernel *kernel);
+
+const char *remat_precision_name(remat_precision precision);  /* "float32", "tf32", .. */
+const char *remat_kernel_class_name(remat_kernel_class kind); /* "matrix", .. */
+uint64_t remat_precision_bytes(remat_precision precision);    /* of a number: 4 or 2 */
+remat_status remat_precision_find(const char *name, remat_precision *ret_precision,
+                                  remat_error *error); /* REMAT_INVALID: known are .. */
+
+/* ---- models ---- */
+
+/* What is known of a model by name. */
+typedef struct remat_network {
+    const char *name, *title;
+    uint64_t parameters;      /* as published */
+    uint32_t sequence, image; /* usual: tokens, or height and width in pixels; 0: has none */
+    uint32_t layers;          /* usual; 0: cannot be chosen */
+} remat_network;
+
+/* All of them; static. */
+const remat_network *remat_networks(size_t *ret_count);
+/* REMAT_INVALID: there is none; known are .. */
+remat_status remat_network_find(const char *name, const remat_network **ret_model,
+                                remat_error *error);
+
+typedef struct remat_network_settings {
+    uint64_t batch;                   /* examples of a step: 1 to 2^20 */
+    uint32_t sequence, image, layers; /* 0: the usual */
+    remat_precision precision;
+    bool eager_attention; /* scores are written out; else fused (Dao et al. 2022) */
+} remat_network_settings;
+
+/* A parameter tensor: rows x columns numbers, a vector has one row. unit: see below. */
+typedef struct remat_tensor {
+    uint64_t rows, columns;
+    uint32_t unit;
+} remat_tensor;
+
+/* A model of some size on some device. Nodes and tensors belong to units: the blocks that
+ * per-block checkpointing runs again and that sharding gathers; unit 0 is what comes before the
+ * first block, the last one what comes after the last. */
+typedef struct remat_network_graph {
+    remat_profile_spec spec; /* forward graph, times in us */
+    const uint32_t *unit;    /* by node, not decreasing */
+    uint32_t n_units;
+    const remat_tensor *tensors;
+    size_t n_tensors;
+    uint64_t parameters; /* numbers in all tensors */
+    void *memory;        /* its own */
+} remat_network_graph;
+
+/* The device was checked. REMAT_INVALID names the setting: an unknown model, a size out of range, a
+ * precision the device has not; REMAT_TOO_LARGE: sizes past 2^53 bytes. The caller frees. */
+remat_status remat_network_graph_new(const char *name, const remat_network_settings *settings,
+                                     const remat_device *device, remat_network_graph **ret_graph,
+                                     remat_error *error);
+void remat_network_graph_free(remat_network_graph *graph); /* accepts NULL */
+
+/* ---- steps by units ---- */
+
+/* The list that goes through the units forward and, one after the other, back. Of unit u it keeps
+ * what later units read, and of the values and saved values that its backward needs those whose
+ * recomputation takes more than threshold[u] of time per byte; before its backward the others are
+ * made again. A threshold of INFINITY is per-block checkpointing as it is used today (Chen et al.
+ * 2016), one below 0 keeps everything. What units below `offloaded` keep goes to the host and comes
+ * back one unit ahead. profile: of the graph's spec. No D but those of copies (remat_liveness);
+ * *ret_list must be empty and is the caller's to clear. */
+remat_status remat_unit_list(const remat_profile *profile, const uint32_t *unit,
+                             const double *threshold, uint32_t offloaded,
+                             remat_operations *ret_list, remat_error *error);
+
+/* Ways through a step that a plan compares. */
+typedef enum remat_way {
+    REMAT_WAY_STORE_ALL,
+    REMAT_WAY_BLOCKS, /* per-block checkpointing */
+    REMAT_WAY_REMAT,  /* thresholds by unit, as large as they must be */
+    REMAT_WAYS
+} remat_way;
+
+typedef struct remat_way_result {
+    bool fits;       /* its replayed peak is within the budget; then */
+    double makespan; /* in the profile's time unit */
+    uint64_t peak;   /* of the fastest found; where none fits, the least found */
+} remat_way_result;
+
+/* The fastest step of this way within budget, by replay of some dozen lists. link NULL: nothing is
+ * offloaded; else also with as many units offloaded as are needed. Takes some milliseconds where a
+ * solver takes seconds: for tables over many batches. */
+remat_status remat_way_solve(const remat_profile *profile, const uint32_t *unit, remat_way way,
+                             const remat_link *link, uint64_t budget, remat_way_result *ret_result,
+                             remat_error *error);
+const char *remat_way_name(remat_way way); /* "store-all", "blocks", "remat" */
+
+/* ---- the whole step ---- */
+
+typedef enum remat_optimizer {
+    REMAT_SGD,
+    REMAT_MOMENTUM,
+    REMAT_ADAM,
+    REMAT_ADAMW,
+    REMAT_ADAFACTOR, /* Shazeer, Stern 2018, without first moment */
+    REMAT_ADAM8BIT, /* Dettmers et al. 2022, in blocks of 256; tensors below 4,096 numbers in 32 bits */
+    REMAT_OPTIMIZERS
+} remat_optimizer;
+
+typedef enum remat_parallel {
+    REMAT_SINGLE,
+    REMAT_DDP,   /* Li et al. 2020 */
+    REMAT_ZERO1, /* Rajbhandari et al. 2020: states sharded; */
+    REMAT_ZERO2, /* gradients too; */
+    REMAT_ZERO3, /* weights too, which is FSDP (Zhao et al. 2023) */
+    REMAT_PARALLELS
+} remat_parallel;
+
+typedef struct remat_step_settings {
+    remat_optimizer optimizer;
+    remat_precision precision;
+    bool no_master; /* 16-bit weights without a copy in float32, states in 16 bits as well */
+    remat_parallel parallel;
+    uint32_t ranks;   /* at least 1 */
+    bool bucket_view; /* of DDP: gradients lie in their buckets */
+    bool no_prefetch; /* of ZeRO-3: one unit is gathered at a time, not two */
+} remat_step_settings;
+
+/* Bytes of one rank. */
+typedef struct remat_step_table {
+    uint64_t weights, master_weights, gradients, states;
+    uint64_t buckets;  /* DDP's copies of gradients in buckets of 25 MiB (as much as the gradients
+                          unless bucket_view); from ZeRO-2 on the gradient of the largest unit */
+    uint64_t gathered; /* ZeRO-3: the largest unit, with prefetch twice */
+    uint64_t context;  /* of the device */
+    uint64_t rounding; /* what PyTorch's caching allocator takes beyond those sizes: 512 bytes
+                          each, blocks of 2 MiB for tensors to 1 MiB and 20 MiB below 10 MiB */
+    uint64_t reserved; /* sum of all these */
+    uint64_t update_traffic; /* bytes that the optimizer reads and writes in a step */
+} remat_step_table;
+
+/* REMAT_INVALID: ranks out of range (1 to 2^20), ranks without a way to use them, a precision
+ * without master weights to leave out; REMAT_TOO_LARGE past 2^53. */
+remat_status remat_step_bytes(const remat_tensor *tensors, size_t n_tensors,
+                              const remat_step_settings *settings, const remat_device *device,
+                              remat_step_table *ret_table, remat_error *error);
+
+const char *remat_optimizer_name(remat_optimizer optimizer); /* "adamw", .. */
+const char *remat_parallel_name(remat_parallel parallel);    /* "none", "ddp", "zero1", .. */
+remat_status remat_optimizer_find(const char *name, remat_optimizer *ret_optimizer,
+                                  remat_error *error); /* REMAT_INVALID: known are .. */
+remat_status remat_parallel_find(const char *name, remat_parallel *ret_parallel,
+                                 remat_error *error); /* the same; "fsdp" is zero3 */
+
+#endif

@@ -1,0 +1,367 @@
+#include "plan/build.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { NODES_OF_A_UNIT = 64, TENSORS_OF_A_UNIT = 32, UNITS_BESIDE = 64 };
+
+static const plan_value none = {.node = UINT32_MAX};
+
+static void fault(plan_builder *b)
+{
+    if (!b->error.status)
+        (void)remat_fail_memory(&b->error);
+}
+
+remat_status plan_begin(plan_builder *b, const remat_network_settings *settings,
+                        const remat_device *device, uint32_t layers, remat_error *error)
+{
+    *b = (plan_builder){.device = device, .settings = settings, .precision = settings->precision};
+    b->element = (double)remat_precision_bytes(b->precision);
+    b->node_room = (size_t)NODES_OF_A_UNIT * (layers + UNITS_BESIDE);
+    b->tensor_room = (size_t)TENSORS_OF_A_UNIT * (layers + UNITS_BESIDE);
+    b->nodes = remat_arena_array(&b->arena, b->node_room, sizeof *b->nodes);
+    b->unit = remat_arena_array(&b->arena, b->node_room, sizeof *b->unit);
+    b->readers = remat_arena_array(&b->arena, b->node_room, sizeof *b->readers);
+    b->numbers = remat_arena_array(&b->arena, b->node_room, sizeof *b->numbers);
+    b->inputs = remat_arena_array(&b->arena, 4, sizeof *b->inputs);
+    b->tensors = remat_arena_array(&b->arena, b->tensor_room, sizeof *b->tensors);
+    if (b->nodes && b->unit && b->readers && b->numbers && b->inputs && b->tensors)
+        return REMAT_OK;
+    remat_arena_clear(&b->arena);
+    return remat_fail_memory(error);
+}
+
+/* Whoever reads a value adds its share to the gradient: each but the first is one more pass over
+ * three values of that size. */
+static void charge_sums(plan_builder *b)
+{
+    for (size_t v = 0; v < b->n_nodes; v++)
+        for (uint32_t i = 1; i < b->readers[v]; i++) {
+            const double bytes = 3 * b->numbers[v] * b->element;
+            const remat_kernel kernel = {.kind = REMAT_POINTWISE, .backward = true, .bytes = bytes};
+            b->nodes[v].backward_time.value += 1e6 * remat_kernel_seconds(b->device, &kernel);
+        }
+}
+
+remat_status plan_finish(plan_builder *b, const char *name, remat_network_graph **ret_graph,
+                         remat_error *error)
+{
+    remat_network_graph *g = b->error.status ? NULL : calloc(1, sizeof *g);
+    char *copy = g ? remat_arena_string(&b->arena, name) : NULL;
+    if (!copy) {
+        fault(b);
+        if (error)
+            *error = b->error;
+        free(g);
+        remat_arena_clear(&b->arena);
+        return b->error.status;
+    }
+    charge_sums(b);
+    g->spec = (remat_profile_spec){.format = "remat-profile/1",
+                                   .name = copy,
+                                   .time_unit = "us",
+                                   .inputs = b->inputs,
+                                   .n_inputs = b->n_inputs,
+                                   .nodes = b->nodes,
+                                   .n_nodes = b->n_nodes};
+    g->unit = b->unit;
+    g->n_units = b->at + 1;
+    g->tensors = b->tensors;
+    g->n_tensors = b->n_tensors;
+    g->parameters = b->parameters;
+    g->memory = b->arena.blocks;
+    *ret_graph = g;
+    return REMAT_OK;
+}
+
+void remat_network_graph_free(remat_network_graph *graph)
+{
+    if (!graph)
+        return;
+    remat_arena arena = {graph->memory};
+    remat_arena_clear(&arena);
+    free(graph);
+}
+
+/* ---- pieces ---- */
+
+void plan_unit(plan_builder *b, const char *format, uint32_t index)
+{
+    if (b->n_nodes > 0)
+        b->at++;
+    snprintf(b->scope, sizeof b->scope, "%s%u.", format, index);
+    if (!format[0])
+        b->scope[0] = '\0';
+}
+
+static remat_number bytes_of(plan_builder *b, double bytes)
+{
+    if (bytes >= (double)REMAT_MAX_BYTES && !b->error.status)
+        (void)remat_fail(&b->error, REMAT_TOO_LARGE, "batch",
+                         "at batch %llu a value behind \"%s\" takes %.3g bytes, which is past 2^53",
+                         (unsigned long long)b->settings->batch,
+                         b->n_nodes > 0 ? b->nodes[b->n_nodes - 1].id : "", bytes);
+    return (remat_number){bytes, true};
+}
+
+plan_value plan_input(plan_builder *b, const char *id, double rows, double width, double element)
+{
+    const uint32_t index = (uint32_t)b->n_inputs++;
+    b->inputs[index] = (remat_input_spec){.id = id, .bytes = bytes_of(b, rows * width * element)};
+    return (plan_value){.node = index | UINT32_C(0x80000000), .rows = rows, .width = width};
+}
+
+void plan_tensor(plan_builder *b, double rows, double columns)
+{
+    if (b->n_tensors == b->tensor_room) {
+        fault(b);
+        return;
+    }
+    b->tensors[b->n_tensors++] = (remat_tensor){(uint64_t)rows, (uint64_t)columns, b->at};
+    b->parameters += (uint64_t)rows * (uint64_t)columns;
+}
+
+static const char *id_of(const plan_builder *b, plan_value x)
+{
+    return x.node & UINT32_C(0x80000000) ? b->inputs[x.node & ~UINT32_C(0x80000000)].id
+                                         : b->nodes[x.node].id;
+}
+
+static const char **read_inputs(plan_builder *b, const plan_value *inputs, unsigned n)
+{
+    const char **ids = remat_arena_array(&b->arena, n, sizeof *ids);
+    for (unsigned i = 0; ids && i < n; i++) {
+        ids[i] = id_of(b, inputs[i]);
+        if (inputs[i].node < b->n_nodes)
+            b->readers[inputs[i].node]++;
+    }
+    return ids;
+}
+
+plan_value plan_node(plan_builder *b, const char *name, const char *op, const plan_value *inputs,
+                     unsigned n_inputs, double rows, double width, unsigned flags)
+{
+    char text[64];
+    snprintf(text, sizeof text, "%s%s", b->scope, name);
+    if (b->n_nodes == b->node_room)
+        fault(b);
+    for (unsigned i = 0; i < n_inputs; i++)
+        if (inputs[i].node == UINT32_MAX)
+            fault(b);
+    char *id = b->error.status ? NULL : remat_arena_string(&b->arena, text);
+    const char **ids = id ? read_inputs(b, inputs, n_inputs) : NULL;
+    if (!ids) {
+        fault(b);
+        return none;
+    }
+    const uint32_t v = (uint32_t)b->n_nodes++;
+    b->unit[v] = b->at;
+    b->numbers[v] = rows * width;
+    b->nodes[v] = (remat_node_spec){.id = id,
+                                    .op = op,
+                                    .inputs = ids,
+                                    .n_inputs = n_inputs,
+                                    .forward_time = {0, true},
+                                    .backward_time = {0, true},
+                                    .output_bytes = bytes_of(b, rows * width * b->element),
+                                    .backward_uses_inputs = (flags & PLAN_INPUTS) != 0,
+                                    .backward_uses_output = (flags & PLAN_OUTPUT) != 0,
+                                    .in_place = (flags & PLAN_IN_PLACE) != 0};
+    return (plan_value){.node = v, .rows = rows, .width = width};
+}
+
+static double microseconds(const plan_builder *b, remat_kernel_class kind, bool backward,
+                           double flops, double bytes)
+{
+    const remat_kernel kernel = {kind, b->precision, backward, flops, bytes};
+    return 1e6 * remat_kernel_seconds(b->device, &kernel);
+}
+
+void plan_forward(plan_builder *b, remat_kernel_class kind, double flops, double bytes)
+{
+    if (!b->error.status)
+        b->nodes[b->n_nodes - 1].forward_time.value += microseconds(b, kind, false, flops, bytes);
+}
+
+void plan_backward(plan_builder *b, remat_kernel_class kind, unsigned times, double flops,
+                   double bytes)
+{
+    if (!b->error.status)
+        b->nodes[b->n_nodes - 1].backward_time.value +=
+            times * microseconds(b, kind, true, flops, bytes);
+}
+
+void plan_save(plan_builder *b, double bytes)
+{
+    if (!b->error.status)
+        b->nodes[b->n_nodes - 1].saved_bytes = bytes_of(b, bytes);
+}
+
+void plan_element(plan_builder *b, double bytes)
+{
+    if (!b->error.status)
+        b->nodes[b->n_nodes - 1].output_bytes = bytes_of(b, b->numbers[b->n_nodes - 1] * bytes);
+}
+
+/* ---- shared operations ---- */
+
+plan_value plan_tied_linear(plan_builder *b, const char *name, plan_value x, double features)
+{
+    const double flops = 2 * x.rows * x.width * features;
+    const double bytes = b->element * (x.rows * x.width + x.width * features + x.rows * features);
+    plan_value y = plan_node(b, name, "linear", &x, 1, x.rows, features, PLAN_INPUTS);
+    plan_forward(b, REMAT_MATRIX, flops, bytes);
+    plan_backward(b, REMAT_MATRIX, 2, flops, bytes); /* of the input and of the weights */
+    return y;
+}
+
+plan_value plan_linear(plan_builder *b, const char *name, plan_value x, double features, bool bias)
+{
+    plan_tensor(b, features, x.width);
+    plan_value y = plan_tied_linear(b, name, x, features);
+    if (bias) {
+        plan_tensor(b, 1, features);
+        plan_backward(b, REMAT_POINTWISE, 1, 0, b->element * x.rows * features);
+    }
+    return y;
+}
+
+plan_value plan_layer_norm(plan_builder *b, const char *name, plan_value x)
+{
+    const double bytes = b->element * x.rows * x.width;
+    plan_tensor(b, 1, x.width);
+    plan_tensor(b, 1, x.width);
+    plan_value y = plan_node(b, name, "layer_norm", &x, 1, x.rows, x.width, PLAN_INPUTS);
+    plan_save(b, 8 * x.rows); /* mean and deviation, in float32 */
+    plan_forward(b, REMAT_NORMALISATION, 0, 2 * bytes);
+    plan_backward(b, REMAT_NORMALISATION, 1, 0, 3 * bytes);
+    return y;
+}
+
+plan_value plan_pointwise(plan_builder *b, const char *name, const char *op,
+                          const plan_value *inputs, unsigned n_inputs, unsigned flags,
+                          double forward_passes, double backward_passes)
+{
+    const double bytes = b->element * inputs[0].rows * inputs[0].width;
+    plan_value y = plan_node(b, name, op, inputs, n_inputs, inputs[0].rows, inputs[0].width, flags);
+    y.channels = inputs[0].channels;
+    y.height = inputs[0].height;
+    y.wide = inputs[0].wide;
+    plan_forward(b, REMAT_POINTWISE, 0, forward_passes * bytes);
+    if (backward_passes > 0)
+        plan_backward(b, REMAT_POINTWISE, 1, 0, backward_passes * bytes);
+    return y;
+}
+
+/* The mask is kept, a byte for each number. */
+plan_value plan_dropout(plan_builder *b, const char *name, plan_value x)
+{
+    const double mask = 1 / b->element;
+    plan_value y = plan_pointwise(b, name, "dropout", &x, 1, 0, 2 + mask, 2 + mask);
+    plan_save(b, x.rows * x.width);
+    return y;
+}
+
+/* Both inputs get the gradient as it is. */
+plan_value plan_add(plan_builder *b, const char *name, plan_value x, plan_value y)
+{
+    return plan_pointwise(b, name, "add", (const plan_value[]){x, y}, 2, 0, 3, 0);
+}
+
+plan_value plan_copy(plan_builder *b, const char *name, plan_value x)
+{
+    const double bytes = b->element * x.rows * x.width;
+    plan_value y = plan_node(b, name, "copy", &x, 1, x.rows, x.width, 0);
+    plan_forward(b, REMAT_COPY, 0, 2 * bytes);
+    plan_backward(b, REMAT_COPY, 1, 0, 2 * bytes);
+    return y;
+}
+
+/* The gradient of the whole table is written. */
+plan_value plan_embedding(plan_builder *b, const char *name, plan_value ids, double rows,
+                          double width)
+{
+    const double bytes = 2 * b->element * ids.rows * width;
+    plan_tensor(b, rows, width);
+    plan_value y = plan_node(b, name, "embedding", &ids, 1, ids.rows, width, PLAN_INPUTS);
+    plan_forward(b, REMAT_GATHER, 0, bytes);
+    plan_backward(b, REMAT_GATHER, 1, 0, bytes);
+    plan_backward(b, REMAT_COPY, 1, 0, b->element * rows * width);
+    return y;
+}
+
+/* ---- attention ---- */
+
+/* One kernel (Dao et al. 2022): of the scores one number a row is kept; the backward makes them
+ * again, with five products for the forward's two. */
+static plan_value fused_attention(plan_builder *b, const plan_value qkv[3], const plan_heads *h)
+{
+    const double own = qkv[0].rows * qkv[0].width, others = qkv[1].rows * qkv[1].width;
+    const double flops = 4 * own * h->time * (h->causal ? 0.5 : 1);
+    plan_value y = plan_node(b, "attention", "attention", qkv, 3, qkv[0].rows, qkv[0].width,
+                             PLAN_INPUTS | PLAN_OUTPUT);
+    plan_save(b, 4 * h->batch * h->heads * h->time);
+    plan_forward(b, REMAT_ATTENTION, flops, b->element * (2 * own + 2 * others));
+    plan_backward(b, REMAT_ATTENTION, 1, 2.5 * flops, b->element * (4 * own + 4 * others));
+    return y;
+}
+
+/* A product of matrices for every head. */
+static plan_value scores(plan_builder *b, const char *name, const plan_value *inputs, double rows,
+                         double width, double flops)
+{
+    const double bytes = b->element * (rows * width + inputs[0].rows * inputs[0].width +
+                                       inputs[1].rows * inputs[1].width);
+    plan_value y = plan_node(b, name, "matmul", inputs, 2, rows, width, PLAN_INPUTS);
+    plan_forward(b, REMAT_MATRIX, flops, bytes);
+    plan_backward(b, REMAT_MATRIX, 2, flops, bytes);
+    return y;
+}
+
+static plan_value eager_attention(plan_builder *b, const plan_value qkv[3], const plan_heads *h)
+{
+    const double rows = h->batch * h->heads * h->time;
+    const double flops = 2 * rows * h->time * h->head;
+    plan_value x = scores(b, "scores", qkv, rows, h->time, flops);
+    x = plan_pointwise(b, "mask", "scale_mask", &x, 1, 0, 2, 2);
+    const double bytes = b->element * rows * h->time;
+    plan_value p = plan_node(b, "softmax", "softmax", &x, 1, rows, h->time, PLAN_OUTPUT);
+    plan_forward(b, REMAT_NORMALISATION, 0, 2 * bytes);
+    plan_backward(b, REMAT_NORMALISATION, 1, 0, 3 * bytes);
+    if (h->dropout)
+        p = plan_dropout(b, "attention_dropout", p);
+    return scores(b, "attention", (const plan_value[]){p, qkv[2]}, qkv[0].rows, qkv[0].width,
+                  flops);
+}
+
+plan_value plan_attention(plan_builder *b, plan_value q, plan_value k, plan_value v,
+                          const plan_heads *h)
+{
+    const plan_value qkv[3] = {q, k, v};
+    plan_value y =
+        b->settings->eager_attention ? eager_attention(b, qkv, h) : fused_attention(b, qkv, h);
+    return plan_copy(b, "merge", y);
+}
+
+void plan_cross_entropy(plan_builder *b, plan_value logits)
+{
+    const double number = 4, bytes = number * logits.rows * logits.width;
+    plan_value x = logits;
+    if (b->element < number) {
+        x = plan_node(b, "float", "cast", &logits, 1, logits.rows, logits.width, 0);
+        plan_element(b, number);
+        plan_forward(b, REMAT_POINTWISE, 0, bytes * 1.5);
+        plan_backward(b, REMAT_POINTWISE, 1, 0, bytes * 1.5);
+    }
+    plan_value p =
+        plan_node(b, "log_softmax", "log_softmax", &x, 1, logits.rows, logits.width, PLAN_OUTPUT);
+    plan_element(b, number);
+    plan_forward(b, REMAT_NORMALISATION, 0, 2 * bytes);
+    plan_backward(b, REMAT_NORMALISATION, 1, 0, 3 * bytes);
+    const plan_value ends[] = {p, plan_input(b, "labels", logits.rows, 1, 8)};
+    plan_node(b, "loss", "nll_loss", ends, 2, 0, 1, PLAN_INPUTS);
+    plan_forward(b, REMAT_GATHER, 0, number * logits.rows);
+    plan_backward(b, REMAT_COPY, 1, 0, bytes);
+}

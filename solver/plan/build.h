@@ -1,0 +1,106 @@
+/* Building the graph of a model, operation by operation, with what each costs on a device. Private
+ * to solver/plan.
+ *
+ * A builder that cannot do what is asked remembers the first fault and goes on; plan_finish says
+ * what it was. Numbers of values are doubles, exact up to 2^53, past which building fails. */
+#ifndef REMAT_PLAN_BUILD_H
+#define REMAT_PLAN_BUILD_H
+
+#include "core/arena.h"
+#include "remat/plan.h"
+
+/* A result of a node, or graph input with the highest bit of node. Images: channels x height x
+ * width of each of batch; matrices: rows of `width` columns. */
+typedef struct plan_value {
+    uint32_t node;
+    double rows, width;
+    double channels, height, wide; /* of images; rows x width = batch x channels x height x wide */
+} plan_value;
+
+typedef struct plan_builder {
+    remat_arena arena;
+    const remat_device *device;
+    const remat_network_settings *settings;
+    remat_precision precision;
+    double element; /* bytes of a number */
+    remat_node_spec *nodes;
+    uint32_t *unit, *readers; /* by node; readers: how many */
+    double *numbers;          /* by node: of its result */
+    remat_input_spec *inputs;
+    remat_tensor *tensors;
+    size_t n_nodes, n_inputs, n_tensors, node_room, tensor_room;
+    uint64_t parameters;
+    uint32_t at; /* the unit of what follows */
+    char scope[32];
+    remat_error error;
+} plan_builder;
+
+/* What a node is beside its costs. */
+enum { PLAN_INPUTS = 1, PLAN_OUTPUT = 2, PLAN_IN_PLACE = 4 }; /* its backward reads ..; in place */
+
+remat_status plan_begin(plan_builder *b, const remat_network_settings *settings,
+                        const remat_device *device, uint32_t layers, remat_error *error);
+/* Takes over what was built; what the builder holds is freed where it fails. */
+remat_status plan_finish(plan_builder *b, const char *name, remat_network_graph **ret_graph,
+                         remat_error *error);
+
+/* The names of what follows begin so; one more unit begins. */
+void plan_unit(plan_builder *b, const char *format, uint32_t index);
+
+plan_value plan_input(plan_builder *b, const char *id, double rows, double width, double element);
+/* A parameter tensor; a vector has one row. */
+void plan_tensor(plan_builder *b, double rows, double columns);
+
+/* A node with a result of that shape; flags as above. Its times are 0 until kernels are added. */
+plan_value plan_node(plan_builder *b, const char *name, const char *op, const plan_value *inputs,
+                     unsigned n_inputs, double rows, double width, unsigned flags);
+/* Kernels of the last node: forward once; backward so many times. */
+void plan_forward(plan_builder *b, remat_kernel_class kind, double flops, double bytes);
+void plan_backward(plan_builder *b, remat_kernel_class kind, unsigned times, double flops,
+                   double bytes);
+/* Of the last node: bytes kept for the backward; bytes of a number of its result. */
+void plan_save(plan_builder *b, double bytes);
+void plan_element(plan_builder *b, double bytes);
+
+/* ---- operations that models share ---- */
+
+plan_value plan_linear(plan_builder *b, const char *name, plan_value x, double features, bool bias);
+/* The same with weights that another layer has. */
+plan_value plan_tied_linear(plan_builder *b, const char *name, plan_value x, double features);
+plan_value plan_layer_norm(plan_builder *b, const char *name, plan_value x);
+/* Number by number; passes: how many values of its size are read and written, forward and back. */
+plan_value plan_pointwise(plan_builder *b, const char *name, const char *op,
+                          const plan_value *inputs, unsigned n_inputs, unsigned flags,
+                          double forward_passes, double backward_passes);
+plan_value plan_dropout(plan_builder *b, const char *name, plan_value x);
+plan_value plan_add(plan_builder *b, const char *name, plan_value x, plan_value y);
+plan_value plan_copy(plan_builder *b, const char *name, plan_value x);
+plan_value plan_embedding(plan_builder *b, const char *name, plan_value ids, double rows,
+                          double width);
+/* Self-attention of q, k and v, whose rows are batch x time; out has q's shape. */
+typedef struct plan_heads {
+    double batch, time, heads, head; /* head: columns of one */
+    bool causal, dropout;
+} plan_heads;
+plan_value plan_attention(plan_builder *b, plan_value q, plan_value k, plan_value v,
+                          const plan_heads *heads);
+/* Logits in float32, their log-softmax and its mean: the end. */
+void plan_cross_entropy(plan_builder *b, plan_value logits);
+
+/* ---- families ---- */
+
+typedef struct plan_transformer {
+    double width, mlp, heads, groups, vocabulary, positions; /* groups: heads of keys and values */
+    bool tied;
+} plan_transformer;
+
+void plan_gpt2(plan_builder *b, const plan_transformer *t, uint32_t layers);
+void plan_llama(plan_builder *b, const plan_transformer *t, uint32_t layers);
+void plan_bert(plan_builder *b, const plan_transformer *t, uint32_t layers);
+/* positions: height and width of a patch. */
+void plan_vit(plan_builder *b, const plan_transformer *t, uint32_t layers);
+/* blocks: of each of four stages; bottleneck or basic ones. */
+void plan_resnet(plan_builder *b, const uint32_t blocks[4], bool bottleneck);
+void plan_unet(plan_builder *b);
+
+#endif

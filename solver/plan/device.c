@@ -1,0 +1,149 @@
+/* Devices: the roofline, and whether its numbers make sense. */
+#include "plan/names.h"
+#include "remat/plan.h"
+
+#include <math.h>
+
+static const char *const precisions[REMAT_PRECISIONS] = {"float32", "tf32", "bfloat16", "float16"};
+static const char *const classes[REMAT_KERNEL_CLASSES] = {
+    "matrix",    "convolution", "attention", "normalisation",
+    "pointwise", "pooling",     "gather",    "copy"};
+
+const char *remat_precision_name(remat_precision precision)
+{
+    return precisions[precision];
+}
+
+const char *remat_kernel_class_name(remat_kernel_class kind)
+{
+    return classes[kind];
+}
+
+uint64_t remat_precision_bytes(remat_precision precision)
+{
+    return precision == REMAT_FLOAT32 || precision == REMAT_TF32 ? 4 : 2;
+}
+
+remat_status remat_precision_find(const char *name, remat_precision *ret_precision,
+                                  remat_error *error)
+{
+    unsigned found = 0;
+    remat_status status =
+        plan_find_name(name, "precision", precisions, REMAT_PRECISIONS, &found, error);
+    if (!status)
+        *ret_precision = (remat_precision)found;
+    return status;
+}
+
+/* ---- checking ---- */
+
+static remat_status check_number(double value, double least, bool zero, const char *field,
+                                 remat_error *error)
+{
+    if ((zero && value == 0) || (value >= least && value <= 1e24))
+        return REMAT_OK;
+    return remat_fail(error, REMAT_INVALID, field, "%s is %g; it must be %sfrom %g to 1e24", field,
+                      value, zero ? "0 or " : "", least);
+}
+
+/* Time grows with size while efficiency grows no faster than size does. */
+static remat_status check_efficiency(const remat_efficiency *e, const char *kind, bool backward,
+                                     remat_error *error)
+{
+    char field[REMAT_FIELD_SIZE];
+    for (unsigned i = 0; i < e->n; i++) {
+        snprintf(field, sizeof field, "efficiency.%s.%s[%u]", kind,
+                 backward ? "backward" : "forward", i);
+        if (!(e->size[i] >= 1 && e->size[i] <= 1e24 && e->fraction[i] > 1e-9 &&
+              e->fraction[i] <= 4))
+            return remat_fail(error, REMAT_INVALID, field,
+                              "%s is [%g, %g]; the size must be from 1 to 1e24 and the fraction "
+                              "above 1e-9 and at most 4",
+                              field, e->size[i], e->fraction[i]);
+        if (i > 0 && e->size[i] <= e->size[i - 1])
+            return remat_fail(error, REMAT_INVALID, field, "%s: sizes must increase", field);
+        if (i > 0 && e->size[i] / e->fraction[i] < e->size[i - 1] / e->fraction[i - 1])
+            return remat_fail(error, REMAT_INVALID, field,
+                              "%s: a larger kernel would take less time than a smaller one", field);
+    }
+    return REMAT_OK;
+}
+
+remat_status remat_device_check(const remat_device *d, remat_error *error)
+{
+    remat_status status = check_number(d->bandwidth, 1, false, "bandwidth_bytes_per_second", error);
+    if (!status && (d->memory == 0 || d->memory >= REMAT_MAX_BYTES || d->context >= d->memory))
+        status = remat_fail(error, REMAT_INVALID, "memory_bytes",
+                            "memory_bytes is %llu and context_bytes %llu; memory must be below "
+                            "2^53 and more than the context",
+                            (unsigned long long)d->memory, (unsigned long long)d->context);
+    for (unsigned p = 0; p < REMAT_PRECISIONS && !status; p++) {
+        char field[REMAT_FIELD_SIZE];
+        snprintf(field, sizeof field, "flops_per_second.%s", precisions[p]);
+        status = check_number(d->rate[p], 1, p != REMAT_FLOAT32, field, error);
+    }
+    if (!status)
+        status = check_number(d->link, 1, true, "link_bytes_per_second", error);
+    if (!status && !(d->launch >= 0 && d->launch <= 1))
+        status = remat_fail(error, REMAT_INVALID, "launch_seconds",
+                            "launch_seconds is %g; it must be from 0 to 1", d->launch);
+    for (unsigned k = 0; k < REMAT_KERNEL_CLASSES && !status; k++) {
+        if (d->forward[k].n == 0)
+            status = remat_fail(error, REMAT_INVALID, "efficiency",
+                                "efficiency.%s.forward has no points", classes[k]);
+        if (!status)
+            status = check_efficiency(&d->forward[k], classes[k], false, error);
+        if (!status)
+            status = check_efficiency(&d->backward[k], classes[k], true, error);
+    }
+    return status;
+}
+
+remat_status remat_device_computes(const remat_device *device, remat_precision precision,
+                                   remat_error *error)
+{
+    char list[64] = "";
+    if (device->rate[precision] > 0)
+        return REMAT_OK;
+    for (unsigned p = 0; p < REMAT_PRECISIONS; p++)
+        if (device->rate[p] > 0)
+            snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", list[0] ? ", " : "",
+                     precisions[p]);
+    return remat_fail(error, REMAT_INVALID, "precision", "%s has no %s; it has %s", device->name,
+                      precisions[precision], list);
+}
+
+/* ---- the roofline ---- */
+
+static double fraction_at(const remat_efficiency *e, double size)
+{
+    unsigned i = 0;
+    if (!(size > e->size[0]))
+        return e->fraction[0];
+    while (i < e->n && e->size[i] < size)
+        i++;
+    if (i == e->n)
+        return e->fraction[e->n - 1];
+    double part = log(size / e->size[i - 1]) / log(e->size[i] / e->size[i - 1]);
+    return e->fraction[i - 1] * pow(e->fraction[i] / e->fraction[i - 1], part);
+}
+
+static const remat_efficiency *efficiency_of(const remat_device *d, remat_kernel_class kind,
+                                             bool backward)
+{
+    return backward && d->backward[kind].n > 0 ? &d->backward[kind] : &d->forward[kind];
+}
+
+double remat_kernel_seconds(const remat_device *d, const remat_kernel *k)
+{
+    const bool computes = k->kind <= REMAT_ATTENTION;
+    const remat_efficiency *traffic =
+        efficiency_of(d, computes ? REMAT_COPY : k->kind, !computes && k->backward);
+    double seconds = k->bytes / (d->bandwidth * fraction_at(traffic, k->bytes));
+    if (computes) {
+        const remat_efficiency *e = efficiency_of(d, k->kind, k->backward);
+        double work = k->flops / (d->rate[k->precision] * fraction_at(e, k->flops));
+        seconds = work > seconds ? work : seconds;
+    }
+    return d->launch + seconds;
+}

@@ -1,0 +1,182 @@
+/* The models there are, by name. */
+#include "plan/build.h"
+#include "plan/names.h"
+
+#include <stdlib.h>
+
+typedef enum family { GPT2, LLAMA, BERT, VIT, RESNET, UNET } family;
+
+/* How each is built, beside what is told of it. */
+static const struct {
+    family family;
+    plan_transformer sizes; /* of transformers */
+    uint32_t blocks[4];     /* of ResNets */
+    bool bottleneck;
+} makings[] = {
+    {GPT2, {768, 3072, 12, 12, 50257, 1024, true}, {0}, false},
+    {GPT2, {1024, 4096, 16, 16, 50257, 1024, true}, {0}, false},
+    {GPT2, {1280, 5120, 20, 20, 50257, 1024, true}, {0}, false},
+    {GPT2, {1600, 6400, 25, 25, 50257, 1024, true}, {0}, false},
+    {LLAMA, {2048, 5632, 32, 4, 32000, 0, false}, {0}, false},
+    {LLAMA, {4096, 11008, 32, 32, 32000, 0, false}, {0}, false},
+    {LLAMA, {5120, 13824, 40, 40, 32000, 0, false}, {0}, false},
+    {LLAMA, {8192, 28672, 64, 8, 32000, 0, false}, {0}, false},
+    {LLAMA, {2048, 8192, 32, 8, 128256, 0, true}, {0}, false},
+    {LLAMA, {4096, 14336, 32, 8, 128256, 0, false}, {0}, false},
+    {LLAMA, {8192, 28672, 64, 8, 128256, 0, false}, {0}, false},
+    {BERT, {768, 3072, 12, 12, 30522, 512, false}, {0}, false},
+    {BERT, {1024, 4096, 16, 16, 30522, 512, false}, {0}, false},
+    {VIT, {384, 1536, 6, 6, 1000, 16, false}, {0}, false},
+    {VIT, {768, 3072, 12, 12, 1000, 16, false}, {0}, false},
+    {VIT, {768, 3072, 12, 12, 1000, 32, false}, {0}, false},
+    {VIT, {1024, 4096, 16, 16, 1000, 16, false}, {0}, false},
+    {VIT, {1280, 5120, 16, 16, 1000, 14, false}, {0}, false},
+    {RESNET, {.width = 0}, {2, 2, 2, 2}, false},
+    {RESNET, {.width = 0}, {3, 4, 6, 3}, false},
+    {RESNET, {.width = 0}, {3, 4, 6, 3}, true},
+    {RESNET, {.width = 0}, {3, 4, 23, 3}, true},
+    {RESNET, {.width = 0}, {3, 8, 36, 3}, true},
+    {UNET, {.width = 0}, {0}, false},
+};
+enum { N_MODELS = sizeof makings / sizeof *makings };
+
+/* Published counts: the papers and model cards, torchvision.models, timm (vit-s16). */
+static const remat_network models[N_MODELS] = {
+    {"gpt2", "GPT-2 small, Radford et al. 2019", 124439808, 1024, 0, 12},
+    {"gpt2-medium", "GPT-2 medium", 354823168, 1024, 0, 24},
+    {"gpt2-large", "GPT-2 large", 774030080, 1024, 0, 36},
+    {"gpt2-xl", "GPT-2 XL", 1557611200, 1024, 0, 48},
+    {"tinyllama-1.1b", "TinyLlama 1.1B, Zhang et al. 2024", 1100048384, 2048, 0, 22},
+    {"llama2-7b", "Llama 2 7B, Touvron et al. 2023", 6738415616, 4096, 0, 32},
+    {"llama2-13b", "Llama 2 13B", 13015864320, 4096, 0, 40},
+    {"llama2-70b", "Llama 2 70B", 68976648192, 4096, 0, 80},
+    {"llama3.2-1b", "Llama 3.2 1B, Grattafiori et al. 2024", 1235814400, 8192, 0, 16},
+    {"llama3-8b", "Llama 3 8B", 8030261248, 8192, 0, 32},
+    {"llama3-70b", "Llama 3 70B", 70553706496, 8192, 0, 80},
+    {"bert-base", "BERT base, uncased, with pooler, Devlin et al. 2019", 109482240, 512, 0, 12},
+    {"bert-large", "BERT large, uncased, with pooler", 335141888, 512, 0, 24},
+    {"vit-s16", "ViT-S/16, Touvron et al. 2021", 22050664, 0, 224, 12},
+    {"vit-b16", "ViT-B/16, Dosovitskiy et al. 2021", 86567656, 0, 224, 12},
+    {"vit-b32", "ViT-B/32", 88224232, 0, 224, 12},
+    {"vit-l16", "ViT-L/16", 304326632, 0, 224, 24},
+    {"vit-h14", "ViT-H/14", 632045800, 0, 224, 32},
+    {"resnet18", "ResNet-18, He et al. 2015", 11689512, 0, 224, 0},
+    {"resnet34", "ResNet-34", 21797672, 0, 224, 0},
+    {"resnet50", "ResNet-50", 25557032, 0, 224, 0},
+    {"resnet101", "ResNet-101", 44549160, 0, 224, 0},
+    {"resnet152", "ResNet-152", 60192808, 0, 224, 0},
+    {"unet", "U-Net of two classes, Ronneberger et al. 2015, padded, with batch normalisation",
+     31037698, 0, 512, 0},
+};
+
+const remat_network *remat_networks(size_t *ret_count)
+{
+    *ret_count = N_MODELS;
+    return models;
+}
+
+remat_status remat_network_find(const char *name, const remat_network **ret_model,
+                                remat_error *error)
+{
+    const char *names[N_MODELS];
+    unsigned found = 0;
+    for (size_t i = 0; i < N_MODELS; i++)
+        names[i] = models[i].name;
+    remat_status status = plan_find_name(name, "model", names, N_MODELS, &found, error);
+    if (!status)
+        *ret_model = &models[found];
+    return status;
+}
+
+/* ---- settings ---- */
+
+static remat_status check_range(const char *field, uint64_t value, uint64_t least, uint64_t most,
+                                remat_error *error)
+{
+    if (value >= least && value <= most)
+        return REMAT_OK;
+    return remat_fail(error, REMAT_INVALID, field, "%s is %llu; it must be from %llu to %llu",
+                      field, (unsigned long long)value, (unsigned long long)least,
+                      (unsigned long long)most);
+}
+
+static remat_status refuse(const remat_network *model, const char *field, remat_error *error)
+{
+    return remat_fail(error, REMAT_INVALID, field, "%s has no %s to choose", model->name, field);
+}
+
+/* Fills in what is usual. */
+static remat_status complete(const remat_network *model, double positions,
+                             remat_network_settings *s, remat_error *error)
+{
+    remat_status status = check_range("batch", s->batch, 1, UINT64_C(1) << 20, error);
+    if (status)
+        return status;
+    if (s->sequence && !model->sequence)
+        return refuse(model, "sequence", error);
+    if (s->image && !model->image)
+        return refuse(model, "image", error);
+    if (s->layers && !model->layers)
+        return refuse(model, "layers", error);
+    s->sequence = s->sequence ? s->sequence : model->sequence;
+    s->image = s->image ? s->image : model->image;
+    s->layers = s->layers ? s->layers : model->layers;
+    if (model->sequence) /* learnt positions end somewhere */
+        status = check_range("sequence", s->sequence, 1,
+                             positions > 0 ? (uint64_t)positions : UINT64_C(1) << 20, error);
+    if (!status && model->image)
+        status = check_range("image", s->image, 32, 1 << 14, error);
+    if (!status && model->layers)
+        status = check_range("layers", s->layers, 1, 200, error);
+    return status;
+}
+
+static remat_status check_image(const remat_network *model, uint32_t of, uint32_t image,
+                                remat_error *error)
+{
+    if (of <= 1 || image % of == 0)
+        return REMAT_OK;
+    return remat_fail(error, REMAT_INVALID, "image", "image is %u; %s takes multiples of %u pixels",
+                      image, model->name, of);
+}
+
+remat_status remat_network_graph_new(const char *name, const remat_network_settings *settings,
+                                     const remat_device *device, remat_network_graph **ret_graph,
+                                     remat_error *error)
+{
+    const remat_network *model = NULL;
+    remat_network_settings s = *settings;
+    plan_builder b;
+    char title[96];
+    remat_status status = remat_network_find(name, &model, error);
+    if (status)
+        return status;
+    const size_t which = (size_t)(model - models);
+    const family kind = makings[which].family;
+    const plan_transformer *t = &makings[which].sizes;
+    status = complete(model, kind == VIT ? 0 : t->positions, &s, error);
+    if (!status && kind >= VIT)
+        status = check_image(model,
+                             kind == VIT    ? (uint32_t)t->positions
+                             : kind == UNET ? 16
+                                            : 1,
+                             s.image, error);
+    if (!status)
+        status = remat_device_computes(device, s.precision, error);
+    if (!status)
+        status = plan_begin(&b, &s, device, s.layers, error);
+    if (status)
+        return status;
+    if (kind == RESNET)
+        plan_resnet(&b, makings[which].blocks, makings[which].bottleneck);
+    else if (kind == UNET)
+        plan_unet(&b);
+    else
+        (kind == GPT2    ? plan_gpt2
+         : kind == LLAMA ? plan_llama
+         : kind == BERT  ? plan_bert
+                         : plan_vit)(&b, t, s.layers);
+    snprintf(title, sizeof title, "%s-b%llu-%u", name, (unsigned long long)s.batch,
+             s.sequence ? s.sequence : s.image);
+    return plan_finish(&b, title, ret_graph, error);
+}

@@ -1,0 +1,134 @@
+/* selective: steps by units on any graph (remat/plan.h), the units found where little crosses.
+ *
+ * Source: Korthikanti, Casper, Lym, McAfee, Andersch, Shoeybi, Catanzaro: Reducing activation
+ * recomputation in large transformer models, 2022, section 5: what costs little time for its bytes
+ * is made again, the rest stays. They say by hand which is which for one network; here the ratio of
+ * every value decides, under a threshold that the budget sets.
+ *
+ * A unit ends where the bytes that later nodes read have a local minimum, once it holds its share of
+ * all that backwards need. For each of some numbers of units and each threshold there is one list,
+ * so the work is linear in the graph: thousands of nodes take milliseconds, and the improver starts
+ * from there. */
+#include "plan/units.h"
+#include "remat/solver.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static const uint32_t shares[] = {4, 8, 16, 32, 64, 128};
+enum { SHARES = sizeof shares / sizeof *shares };
+
+/* Kept bytes by node, and of those made so far the bytes that later nodes read. */
+static double measure(const remat_profile *p, double *kept, double *crossing)
+{
+    double total = 0, open = 0;
+    for (uint32_t v = 0; v < p->n_nodes; v++) {
+        const remat_node *node = &p->nodes[v];
+        bool needed = node->backward_uses_output;
+        for (uint32_t i = 0; i < node->n_consumers; i++)
+            needed |= p->nodes[node->consumers[i]].backward_uses_inputs;
+        kept[v] = (double)node->saved_bytes + (needed ? (double)node->output_bytes : 0);
+        total += kept[v];
+        open += node->n_consumers > 0 ? (double)node->output_bytes : 0;
+        for (uint32_t i = 0; i < node->n_inputs; i++) {
+            const uint32_t w = node->inputs[i];
+            if (w < p->n_nodes && p->nodes[w].consumers[p->nodes[w].n_consumers - 1] == v)
+                open -= (double)p->nodes[w].output_bytes;
+        }
+        crossing[v] = open;
+    }
+    return total;
+}
+
+static void cut(const remat_profile *p, const double *kept, const double *crossing, double share,
+                uint32_t *unit)
+{
+    double held = 0;
+    for (uint32_t v = 0, at = 0; v < p->n_nodes; v++) {
+        unit[v] = at;
+        held += kept[v];
+        const bool low = (v == 0 || crossing[v] <= crossing[v - 1]) &&
+                         (v + 1 == p->n_nodes || crossing[v] <= crossing[v + 1]);
+        if (held >= share && low) {
+            at++;
+            held = 0;
+        }
+    }
+}
+
+typedef struct family {
+    const remat_profile *profile;
+    uint32_t *unit;
+    double level[PLAN_LEVELS];
+    uint32_t n_levels;
+} family;
+
+static remat_status trace(void *context, size_t index, remat_operations *operations,
+                          remat_model *model, remat_error *error)
+{
+    const family *f = context;
+    const uint32_t units = f->unit[f->profile->n_nodes - 1] + 1;
+    double *threshold = malloc(units * sizeof *threshold);
+    (void)model;
+    if (!threshold)
+        return remat_fail_memory(error);
+    for (uint32_t u = 0; u < units; u++)
+        threshold[u] = f->level[index];
+    remat_status status = remat_unit_list(f->profile, f->unit, threshold, 0, operations, error);
+    free(threshold);
+    return status;
+}
+
+static remat_status offer_all(const remat_problem *problem, const remat_host *host,
+                              const remat_sink *sink, double *room, uint32_t *unit,
+                              remat_error *error)
+{
+    const remat_profile *p = problem->profile;
+    double *kept = room, *crossing = room + p->n_nodes, *ratio = crossing + p->n_nodes;
+    const double total = measure(p, kept, crossing);
+    remat_status status = REMAT_OK;
+    for (unsigned i = 0; i < SHARES && !status; i++) {
+        family f = {.profile = p, .unit = unit};
+        cut(p, kept, crossing, total / shares[i], unit);
+        f.n_levels = plan_levels(p, unit, ratio, f.level);
+        status = remat_offer_lists(sink, f.n_levels, trace, &f, error);
+        remat_host_progress(host, (i + 1.0) / SHARES);
+    }
+    return status;
+}
+
+static remat_status solve(const remat_problem *problem, const remat_host *host,
+                          const remat_sink *sink, remat_error *error)
+{
+    const uint32_t n = problem->profile->n_nodes;
+    double *room = malloc(3 * (size_t)n * sizeof *room);
+    uint32_t *unit = malloc(n * sizeof *unit);
+    remat_status status =
+        room && unit ? offer_all(problem, host, sink, room, unit, error) : remat_fail_memory(error);
+    free(room);
+    free(unit);
+    return status;
+}
+
+static remat_status estimate(const remat_problem *problem, remat_estimate *ret_estimate,
+                             remat_error *error)
+{
+    (void)error;
+    const double lists = SHARES * PLAN_LEVELS, n = problem->profile->n_nodes;
+    *ret_estimate = (remat_estimate){.table_bytes = (uint64_t)(lists * n * 8) + 65536,
+                                     .updates = lists * n * 4};
+    return REMAT_OK;
+}
+
+const remat_solver remat_solver_selective = {
+    .name = "selective",
+    .summary = "Makes again what costs little time for its bytes, unit by unit; thousands of nodes "
+               "in a second.",
+    .source = "Korthikanti et al.: Reducing activation recomputation in large transformer models, "
+              "2022, section 5; a threshold on time per byte in place of a choice by hand",
+    .optimal_for = "",
+    .accepts = REMAT_ACCEPTS_ANY_SHAPE | REMAT_WHEN_NAMED,
+    .improved = true,
+    .estimate = estimate,
+    .solve = solve,
+};

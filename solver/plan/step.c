@@ -1,0 +1,218 @@
+/* What a step takes beside its activations: weights, gradients, optimizer states and what goes with
+ * them, on one of several ranks. */
+#include "plan/names.h"
+#include "remat/plan.h"
+
+#include <stdlib.h>
+
+static const char *const optimizers[REMAT_OPTIMIZERS] = {"sgd",   "momentum",  "adam",
+                                                         "adamw", "adafactor", "adam8bit"};
+static const char *const parallels[REMAT_PARALLELS] = {"none", "ddp", "zero1", "zero2", "zero3"};
+
+const char *remat_optimizer_name(remat_optimizer optimizer)
+{
+    return optimizers[optimizer];
+}
+
+const char *remat_parallel_name(remat_parallel parallel)
+{
+    return parallels[parallel];
+}
+
+remat_status remat_optimizer_find(const char *name, remat_optimizer *ret_optimizer,
+                                  remat_error *error)
+{
+    unsigned found = 0;
+    remat_status status =
+        plan_find_name(name, "optimizer", optimizers, REMAT_OPTIMIZERS, &found, error);
+    if (!status)
+        *ret_optimizer = (remat_optimizer)found;
+    return status;
+}
+
+remat_status remat_parallel_find(const char *name, remat_parallel *ret_parallel, remat_error *error)
+{
+    unsigned found = 0;
+    const char *known = strcmp(name, "fsdp") == 0 ? parallels[REMAT_ZERO3] : name;
+    remat_status status =
+        plan_find_name(known, "parallel", parallels, REMAT_PARALLELS, &found, error);
+    if (!status)
+        *ret_parallel = (remat_parallel)found;
+    return status;
+}
+
+/* ---- one tensor ---- */
+
+/* Bytes of the states of so many numbers that lie as rows x columns; number: bytes of one state. */
+static double state_bytes(remat_optimizer optimizer, double rows, double columns, double number)
+{
+    enum { BLOCK = 256, SMALLEST = 4096 }; /* of 8-bit states, in numbers: bitsandbytes 0.44 */
+    const double count = rows * columns;
+    switch (optimizer) {
+    case REMAT_SGD:
+    case REMAT_OPTIMIZERS:
+        break;
+    case REMAT_MOMENTUM:
+        return count * number;
+    case REMAT_ADAM:
+    case REMAT_ADAMW:
+        return 2 * count * number;
+    case REMAT_ADAFACTOR:
+        return (rows > 1 && columns > 1 ? rows + columns : count) * number;
+    case REMAT_ADAM8BIT:
+        if (count < SMALLEST)
+            return 2 * count * 4;
+        return 2 * (count + 4 * (double)(((uint64_t)count + BLOCK - 1) / BLOCK));
+    }
+    return 0;
+}
+
+/* What the caching allocator takes for tensors of these sizes (PyTorch, c10/cuda
+ * CUDACachingAllocator): whole blocks of 512 bytes, out of segments of 2 MiB up to 1 MiB, of 20 MiB
+ * below 10 MiB, else of its own in steps of 2 MiB. */
+typedef struct segments {
+    double small, medium, large, asked;
+} segments;
+
+static double up_to(double bytes, double step)
+{
+    return (double)(((uint64_t)bytes + (uint64_t)step - 1) / (uint64_t)step * (uint64_t)step);
+}
+
+static void take(segments *s, double bytes)
+{
+    const double mebibyte = 1 << 20, rounded = up_to(bytes, 512);
+    s->asked += bytes;
+    if (rounded <= mebibyte)
+        s->small += rounded;
+    else if (rounded < 10 * mebibyte)
+        s->medium += rounded;
+    else
+        s->large += up_to(rounded, 2 * mebibyte);
+}
+
+static double rounding_of(const segments *s)
+{
+    const double mebibyte = 1 << 20;
+    return up_to(s->small, 2 * mebibyte) + up_to(s->medium, 20 * mebibyte) + s->large - s->asked;
+}
+
+/* ---- the sums ---- */
+
+typedef struct sums {
+    const remat_step_settings *settings;
+    double weight, state; /* bytes of a number */
+    bool master;
+    double shard[4]; /* 1 / parts of weights, gradients, states; masters go with states */
+    double weights, masters, gradients, states;
+    double unit, largest; /* numbers of the unit at hand, of the largest */
+    segments segments;
+} sums;
+
+static double share(double count, bool sharded, uint32_t ranks)
+{
+    return sharded ? up_to(count, ranks) / ranks : count;
+}
+
+static void add_tensor(sums *s, double rows, double columns)
+{
+    const remat_step_settings *set = s->settings;
+    const double count = rows * columns;
+    const double weights = s->weight * share(count, set->parallel >= REMAT_ZERO3, set->ranks);
+    const double gradients = s->weight * share(count, set->parallel >= REMAT_ZERO2, set->ranks);
+    const bool sharded = set->parallel >= REMAT_ZERO1;
+    const double own = share(count, sharded, set->ranks);
+    const double masters = s->master ? 4 * own : 0;
+    /* A factored second moment is kept whole: its rows and columns are no shard's. */
+    const bool whole = !sharded || set->optimizer == REMAT_ADAFACTOR || set->ranks == 1;
+    const double states = whole ? state_bytes(set->optimizer, rows, columns, s->state)
+                                : state_bytes(set->optimizer, 1, own, s->state);
+    s->weights += weights;
+    s->gradients += gradients;
+    s->masters += masters;
+    s->states += states;
+    take(&s->segments, weights);
+    take(&s->segments, gradients);
+    take(&s->segments, masters);
+    /* Adam's moments are two tensors. */
+    const unsigned parts =
+        set->optimizer >= REMAT_ADAM && set->optimizer != REMAT_ADAFACTOR ? 2 : 1;
+    for (unsigned i = 0; i < parts; i++)
+        take(&s->segments, states / parts);
+}
+
+static remat_status check_settings(const remat_step_settings *s, const remat_device *device,
+                                   remat_error *error)
+{
+    if (s->ranks < 1 || s->ranks > 1u << 20)
+        return remat_fail(error, REMAT_INVALID, "parallel.ranks",
+                          "parallel.ranks is %u; it must be from 1 to 1048576", s->ranks);
+    if (s->ranks > 1 && s->parallel == REMAT_SINGLE)
+        return remat_fail(error, REMAT_INVALID, "parallel.kind",
+                          "%u ranks need a way to share the work: parallel.kind ddp, zero1, zero2 "
+                          "or zero3",
+                          s->ranks);
+    if (s->no_master && remat_precision_bytes(s->precision) == 4)
+        return remat_fail(error, REMAT_INVALID, "master_weights",
+                          "%s has no master weights that could be left out",
+                          remat_precision_name(s->precision));
+    return remat_device_computes(device, s->precision, error);
+}
+
+/* Buckets and gathered units, which the steps of training take and give back. */
+static void add_communication(const sums *s, remat_step_table *t)
+{
+    const remat_step_settings *set = s->settings;
+    if (set->ranks == 1)
+        return;
+    if (set->parallel == REMAT_DDP || set->parallel == REMAT_ZERO1)
+        t->buckets = set->bucket_view ? 0 : t->gradients;
+    else if (set->parallel >= REMAT_ZERO2)
+        t->buckets = (uint64_t)(s->largest * s->weight);
+    if (set->parallel >= REMAT_ZERO3)
+        t->gathered = (uint64_t)(s->largest * s->weight) * (set->no_prefetch ? 1 : 2);
+}
+
+/* Blocks are units; what lies before the first and after the last is of one unit, as FSDP's root
+ * keeps it. */
+static void add_unit(sums *s, const remat_tensor *tensors, size_t n, size_t i)
+{
+    s->unit += (double)tensors[i].rows * (double)tensors[i].columns;
+    if (s->unit > s->largest)
+        s->largest = s->unit;
+    if (i + 1 < n && tensors[i + 1].unit != tensors[i].unit)
+        s->unit = 0;
+}
+
+remat_status remat_step_bytes(const remat_tensor *tensors, size_t n_tensors,
+                              const remat_step_settings *settings, const remat_device *device,
+                              remat_step_table *ret_table, remat_error *error)
+{
+    remat_status status = check_settings(settings, device, error);
+    if (status)
+        return status;
+    sums s = {.settings = settings, .weight = (double)remat_precision_bytes(settings->precision)};
+    s.master = s.weight < 4 && !settings->no_master;
+    s.state = settings->no_master ? s.weight : 4;
+    for (size_t i = 0; i < n_tensors; i++) {
+        add_tensor(&s, (double)tensors[i].rows, (double)tensors[i].columns);
+        add_unit(&s, tensors, n_tensors, i);
+    }
+    const double total = 4 * s.weights + s.masters + 3 * s.gradients + s.states;
+    if (!(total < (double)REMAT_MAX_BYTES))
+        return remat_fail(error, REMAT_TOO_LARGE, "model",
+                          "weights, gradients and states are past 2^53 bytes");
+    remat_step_table t = {.weights = (uint64_t)s.weights,
+                          .master_weights = (uint64_t)s.masters,
+                          .gradients = (uint64_t)s.gradients,
+                          .states = (uint64_t)s.states,
+                          .context = device->context,
+                          .rounding = (uint64_t)rounding_of(&s.segments)};
+    add_communication(&s, &t);
+    t.reserved = t.weights + t.master_weights + t.gradients + t.states + t.buckets + t.gathered +
+                 t.context + t.rounding;
+    /* Gradients are read, everything else is read and written. */
+    t.update_traffic = 2 * (t.weights + t.master_weights + t.states) + t.gradients;
+    *ret_table = t;
+    return REMAT_OK;
+}

@@ -1,0 +1,252 @@
+/* Transformers as PyTorch runs them: the operations of Hugging Face's and torchvision's modules. */
+#include "plan/build.h"
+
+#include <stdio.h>
+
+static plan_heads heads_of(const plan_builder *b, const plan_transformer *t, double time,
+                           bool causal, bool dropout)
+{
+    return (plan_heads){.batch = (double)b->settings->batch,
+                        .time = time,
+                        .heads = t->heads,
+                        .head = t->width / t->heads,
+                        .causal = causal,
+                        .dropout = dropout};
+}
+
+static plan_value tokens(plan_builder *b, const char *id)
+{
+    const remat_network_settings *s = b->settings;
+    return plan_input(b, id, (double)s->batch * s->sequence, 1, 8);
+}
+
+static plan_value mlp(plan_builder *b, const plan_transformer *t, plan_value x, bool bias)
+{
+    plan_value y = plan_linear(b, "fc", x, t->mlp, bias);
+    y = plan_pointwise(b, "gelu", "gelu", &y, 1, PLAN_INPUTS, 2, 3);
+    return plan_linear(b, "out", y, t->width, bias);
+}
+
+/* ---- GPT-2: Radford et al. 2019 ---- */
+
+static plan_value gpt2_block(plan_builder *b, const plan_transformer *t, plan_value x)
+{
+    const plan_heads h = heads_of(b, t, b->settings->sequence, true, true);
+    plan_value y = plan_linear(b, "qkv", plan_layer_norm(b, "ln1", x), 3 * t->width, true);
+    const double bytes = b->element * x.rows * t->width;
+    plan_value part[3];
+    for (unsigned i = 0; i < 3; i++) { /* a view of a third, laid out by heads */
+        static const char *const names[] = {"q", "k", "v"};
+        part[i] = plan_node(b, names[i], "permute_copy", &y, 1, x.rows, t->width, 0);
+        plan_forward(b, REMAT_COPY, 0, 2 * bytes);
+        plan_backward(b, REMAT_COPY, 1, 0, 2 * bytes);
+    }
+    y = plan_attention(b, part[0], part[1], part[2], &h);
+    y = plan_dropout(b, "drop1", plan_linear(b, "proj", y, t->width, true));
+    x = plan_add(b, "add1", y, x);
+    y = plan_dropout(b, "drop2", mlp(b, t, plan_layer_norm(b, "ln2", x), true));
+    return plan_add(b, "add2", y, x);
+}
+
+void plan_gpt2(plan_builder *b, const plan_transformer *t, uint32_t layers)
+{
+    plan_unit(b, "", 0);
+    plan_value x = plan_embedding(b, "wte", tokens(b, "tokens"), t->vocabulary, t->width);
+    plan_tensor(b, t->positions, t->width);
+    x = plan_pointwise(b, "wpe", "bias_add", &x, 1, 0, 2, 1);
+    x = plan_dropout(b, "drop", x);
+    for (uint32_t i = 0; i < layers; i++) {
+        plan_unit(b, "h", i);
+        x = gpt2_block(b, t, x);
+    }
+    plan_unit(b, "", 0);
+    x = plan_layer_norm(b, "ln_f", x);
+    plan_cross_entropy(b, plan_tied_linear(b, "lm_head", x, t->vocabulary));
+}
+
+/* ---- Llama: Touvron et al. 2023; Grattafiori et al. 2024 ---- */
+
+/* In float32 by several operations, then back, as Hugging Face's module does. */
+static plan_value rms_norm(plan_builder *b, const char *name, plan_value x)
+{
+    char id[6][32];
+    static const char *const parts[] = {"float", "square", "rsqrt", "scale", "cast", "weigh"};
+    for (unsigned i = 0; i < 6; i++)
+        snprintf(id[i], sizeof id[i], "%.16s_%s", name, parts[i]);
+    const double n = x.rows * x.width, wide = 4, narrow = b->element;
+    plan_value f = x;
+    plan_tensor(b, 1, x.width);
+    if (narrow < wide) {
+        f = plan_node(b, id[0], "cast", &x, 1, x.rows, x.width, 0);
+        plan_element(b, wide);
+        plan_forward(b, REMAT_POINTWISE, 0, n * (wide + narrow));
+        plan_backward(b, REMAT_POINTWISE, 1, 0, n * (wide + narrow));
+    }
+    plan_value s = plan_node(b, id[1], "pow", &f, 1, x.rows, x.width, PLAN_INPUTS);
+    plan_element(b, wide);
+    plan_forward(b, REMAT_POINTWISE, 0, 2 * n * wide);
+    plan_backward(b, REMAT_POINTWISE, 1, 0, 3 * n * wide);
+    plan_value r = plan_node(b, id[2], "mean_rsqrt", &s, 1, x.rows, 1, PLAN_OUTPUT);
+    plan_element(b, wide);
+    plan_forward(b, REMAT_NORMALISATION, 0, n * wide);
+    plan_backward(b, REMAT_POINTWISE, 1, 0, n * wide);
+    plan_value y =
+        plan_node(b, id[3], "mul", (const plan_value[]){f, r}, 2, x.rows, x.width, PLAN_INPUTS);
+    plan_element(b, wide);
+    plan_forward(b, REMAT_POINTWISE, 0, 2 * n * wide);
+    plan_backward(b, REMAT_POINTWISE, 2, 0, 2 * n * wide);
+    if (narrow < wide) {
+        y = plan_node(b, id[4], "cast", &y, 1, x.rows, x.width, 0);
+        plan_forward(b, REMAT_POINTWISE, 0, n * (wide + narrow));
+        plan_backward(b, REMAT_POINTWISE, 1, 0, n * (wide + narrow));
+    }
+    return plan_pointwise(b, id[5], "mul", &y, 1, PLAN_INPUTS, 2, 4);
+}
+
+/* Rotary positions (Su et al. 2021): x cos + rotated x sin. */
+static plan_value rotate(plan_builder *b, const char *name, plan_value x)
+{
+    char id[5][32];
+    static const char *const parts[] = {"cos", "neg", "half", "sin", "rotated"};
+    for (unsigned i = 0; i < 5; i++)
+        snprintf(id[i], sizeof id[i], "%.16s_%s", name, parts[i]);
+    plan_value c = plan_pointwise(b, id[0], "mul", &x, 1, 0, 2, 2);
+    const double half = b->element * x.rows * x.width / 2;
+    plan_value n = plan_node(b, id[1], "neg", &x, 1, x.rows, x.width / 2, 0);
+    plan_forward(b, REMAT_POINTWISE, 0, 2 * half);
+    plan_backward(b, REMAT_POINTWISE, 1, 0, 2 * half);
+    plan_value h = plan_node(b, id[2], "concat", (const plan_value[]){n, x}, 2, x.rows, x.width, 0);
+    plan_forward(b, REMAT_COPY, 0, 4 * half);
+    plan_backward(b, REMAT_COPY, 1, 0, 4 * half);
+    plan_value s = plan_pointwise(b, id[3], "mul", &h, 1, 0, 2, 2);
+    return plan_add(b, id[4], c, s);
+}
+
+static plan_value llama_block(plan_builder *b, const plan_transformer *t, plan_value x)
+{
+    const plan_heads h = heads_of(b, t, b->settings->sequence, true, false);
+    const double shared = t->groups * t->width / t->heads; /* columns of all keys */
+    plan_value y = rms_norm(b, "norm1", x);
+    plan_value q = plan_copy(b, "q_heads", plan_linear(b, "q", y, t->width, false));
+    plan_value k = plan_copy(b, "k_heads", plan_linear(b, "k", y, shared, false));
+    plan_value v = plan_copy(b, "v_heads", plan_linear(b, "v", y, shared, false));
+    q = rotate(b, "q", q);
+    k = rotate(b, "k", k);
+    y = plan_attention(b, q, k, v, &h);
+    x = plan_add(b, "add1", x, plan_linear(b, "o", y, t->width, false));
+    y = rms_norm(b, "norm2", x);
+    plan_value gate = plan_linear(b, "gate", y, t->mlp, false);
+    plan_value up = plan_linear(b, "up", y, t->mlp, false);
+    gate = plan_pointwise(b, "silu", "silu", &gate, 1, PLAN_INPUTS, 2, 3);
+    y = plan_pointwise(b, "gated", "mul", (const plan_value[]){gate, up}, 2, PLAN_INPUTS, 3, 5);
+    return plan_add(b, "add2", x, plan_linear(b, "down", y, t->width, false));
+}
+
+void plan_llama(plan_builder *b, const plan_transformer *t, uint32_t layers)
+{
+    plan_unit(b, "", 0);
+    plan_value x = plan_embedding(b, "embed", tokens(b, "tokens"), t->vocabulary, t->width);
+    for (uint32_t i = 0; i < layers; i++) {
+        plan_unit(b, "layer", i);
+        x = llama_block(b, t, x);
+    }
+    plan_unit(b, "", 0);
+    x = rms_norm(b, "norm", x);
+    x = t->tied ? plan_tied_linear(b, "lm_head", x, t->vocabulary)
+                : plan_linear(b, "lm_head", x, t->vocabulary, false);
+    plan_cross_entropy(b, x);
+}
+
+/* ---- BERT: Devlin et al. 2019 ---- */
+
+static plan_value bert_block(plan_builder *b, const plan_transformer *t, plan_value x)
+{
+    const plan_heads h = heads_of(b, t, b->settings->sequence, false, true);
+    plan_value q = plan_copy(b, "q_heads", plan_linear(b, "q", x, t->width, true));
+    plan_value k = plan_copy(b, "k_heads", plan_linear(b, "k", x, t->width, true));
+    plan_value v = plan_copy(b, "v_heads", plan_linear(b, "v", x, t->width, true));
+    plan_value y = plan_attention(b, q, k, v, &h);
+    y = plan_dropout(b, "drop1", plan_linear(b, "proj", y, t->width, true));
+    x = plan_layer_norm(b, "ln1", plan_add(b, "add1", y, x));
+    y = plan_dropout(b, "drop2", mlp(b, t, x, true));
+    return plan_layer_norm(b, "ln2", plan_add(b, "add2", y, x));
+}
+
+/* The first row of each example. */
+static plan_value first_rows(plan_builder *b, const char *name, plan_value x)
+{
+    const double rows = (double)b->settings->batch;
+    plan_value y = plan_node(b, name, "select", &x, 1, rows, x.width, 0);
+    plan_forward(b, REMAT_COPY, 0, 2 * b->element * rows * x.width);
+    plan_backward(b, REMAT_COPY, 1, 0, b->element * x.rows * x.width);
+    return y;
+}
+
+void plan_bert(plan_builder *b, const plan_transformer *t, uint32_t layers)
+{
+    plan_unit(b, "", 0);
+    plan_value x = plan_embedding(b, "word", tokens(b, "tokens"), t->vocabulary, t->width);
+    plan_tensor(b, t->positions, t->width);
+    x = plan_pointwise(b, "position", "bias_add", &x, 1, 0, 2, 1);
+    plan_value kind = plan_embedding(b, "type", tokens(b, "types"), 2, t->width);
+    x = plan_layer_norm(b, "ln", plan_add(b, "sum", x, kind));
+    x = plan_dropout(b, "drop", x);
+    for (uint32_t i = 0; i < layers; i++) {
+        plan_unit(b, "layer", i);
+        x = bert_block(b, t, x);
+    }
+    plan_unit(b, "", 0);
+    x = plan_linear(b, "pooler", first_rows(b, "first", x), t->width, true);
+    x = plan_pointwise(b, "tanh", "tanh", &x, 1, PLAN_OUTPUT, 2, 3);
+    plan_cross_entropy(b, x); /* stands for the head that somebody puts there */
+}
+
+/* ---- ViT: Dosovitskiy et al. 2021 ---- */
+
+static plan_value vit_block(plan_builder *b, const plan_transformer *t, plan_value x, double time)
+{
+    const plan_heads h = heads_of(b, t, time, false, false);
+    plan_value y = plan_linear(b, "qkv", plan_layer_norm(b, "ln1", x), 3 * t->width, true);
+    const double bytes = b->element * x.rows * t->width;
+    plan_value part[3];
+    for (unsigned i = 0; i < 3; i++) {
+        static const char *const names[] = {"q", "k", "v"};
+        part[i] = plan_node(b, names[i], "permute_copy", &y, 1, x.rows, t->width, 0);
+        plan_forward(b, REMAT_COPY, 0, 2 * bytes);
+        plan_backward(b, REMAT_COPY, 1, 0, 2 * bytes);
+    }
+    y = plan_attention(b, part[0], part[1], part[2], &h);
+    x = plan_add(b, "add1", x, plan_linear(b, "proj", y, t->width, true));
+    return plan_add(b, "add2", x, mlp(b, t, plan_layer_norm(b, "ln2", x), true));
+}
+
+void plan_vit(plan_builder *b, const plan_transformer *t, uint32_t layers)
+{
+    const remat_network_settings *s = b->settings;
+    const double batch = (double)s->batch, patch = t->positions, side = s->image / (uint32_t)patch;
+    const double time = side * side + 1, pixels = 3 * patch * patch;
+    plan_unit(b, "", 0);
+    plan_value x = plan_input(b, "image", batch, 3.0 * s->image * s->image, b->element);
+    plan_tensor(b, t->width, pixels);
+    plan_tensor(b, 1, t->width);
+    plan_value y =
+        plan_node(b, "patches", "conv2d", &x, 1, batch * side * side, t->width, PLAN_INPUTS);
+    const double flops = 2 * batch * side * side * t->width * pixels;
+    const double moved = b->element * batch * side * side * (t->width + pixels);
+    plan_forward(b, REMAT_CONVOLUTION, flops, moved);
+    plan_backward(b, REMAT_CONVOLUTION, 1, flops, moved); /* of the weights alone */
+    plan_tensor(b, 1, t->width);                          /* the class's token */
+    plan_tensor(b, time, t->width);
+    const double bytes = b->element * batch * time * t->width;
+    y = plan_node(b, "tokens", "concat", &y, 1, batch * time, t->width, 0);
+    plan_forward(b, REMAT_COPY, 0, 2 * bytes);
+    plan_backward(b, REMAT_COPY, 1, 0, 2 * bytes);
+    y = plan_pointwise(b, "positions", "bias_add", &y, 1, 0, 2, 1);
+    for (uint32_t i = 0; i < layers; i++) {
+        plan_unit(b, "layer", i);
+        y = vit_block(b, t, y, time);
+    }
+    plan_unit(b, "", 0);
+    y = first_rows(b, "first", plan_layer_norm(b, "ln", y));
+    plan_cross_entropy(b, plan_linear(b, "head", y, t->vocabulary, true));
+}

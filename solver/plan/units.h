@@ -1,0 +1,17 @@
+/* What a unit keeps and what it makes again. Private to solver/plan. */
+#ifndef REMAT_PLAN_UNITS_H
+#define REMAT_PLAN_UNITS_H
+
+#include "remat/plan.h"
+
+/* By node: time per byte that keeping what its backward needs of it saves; < 0: its backward needs
+ * nothing, or later units read it anyway. ratio: [n_nodes]. */
+void plan_ratios(const remat_profile *profile, const uint32_t *unit, double *ratio);
+
+/* Thresholds worth trying, increasing: the first keeps everything, the last nothing; at most
+ * PLAN_LEVELS. ratio: room for n_nodes, written over. */
+enum { PLAN_LEVELS = 34 };
+uint32_t plan_levels(const remat_profile *profile, const uint32_t *unit, double *ratio,
+                     double level[PLAN_LEVELS]);
+
+#endif

@@ -1,0 +1,180 @@
+/* The fastest step by units within a budget: thresholds by bisection, then as many units as must
+ * take the larger of two neighbouring ones. */
+#include "plan/units.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *remat_way_name(remat_way way)
+{
+    static const char *const names[REMAT_WAYS] = {"store-all", "blocks", "remat"};
+    return names[way];
+}
+
+typedef struct search {
+    const remat_profile *profile;
+    const uint32_t *unit;
+    uint32_t n_units;
+    const remat_link *link;
+    uint64_t budget;
+    double *threshold; /* by unit: of the list at hand */
+    double level[PLAN_LEVELS];
+    uint32_t n_levels;
+    remat_way_result best;
+} search;
+
+/* ---- one list ---- */
+
+static remat_status replay(const remat_profile *p, const remat_operations *list,
+                           const remat_link *link, remat_simulation *ret, remat_error *error)
+{
+    remat_operations live = {0}, whole = {0};
+    remat_status status = remat_liveness(p, list, &live, error);
+    if (!status)
+        status = remat_insert_states(p, &live, &whole, error);
+    if (!status)
+        status = remat_simulate(p, &whole, link, NULL, NULL, ret, error);
+    if (!status && !ret->valid)
+        status = remat_fail(error, REMAT_INTERNAL, NULL,
+                            "a step by units is not valid: operation %zu: %.400s",
+                            ret->bad_operation, ret->reason);
+    remat_operations_clear(&live);
+    remat_operations_clear(&whole);
+    return status;
+}
+
+/* Takes it if it is the best. */
+static void judge(search *s, const remat_simulation *r)
+{
+    const bool fits = r->peak <= s->budget;
+    remat_way_result *best = &s->best;
+    const bool better =
+        fits ? !best->fits || r->makespan < best->makespan : !best->fits && r->peak < best->peak;
+    if (better)
+        *best = (remat_way_result){fits, r->makespan, r->peak};
+}
+
+/* Units below `more` take the next level. */
+static remat_status attempt(search *s, uint32_t level, uint32_t more, uint32_t offloaded,
+                            bool *ret_fits, remat_error *error)
+{
+    remat_operations list = {0};
+    remat_simulation result;
+    for (uint32_t u = 0; u < s->n_units; u++)
+        s->threshold[u] = s->level[u < more ? level + 1 : level];
+    remat_status status =
+        remat_unit_list(s->profile, s->unit, s->threshold, offloaded, &list, error);
+    if (!status)
+        status = replay(s->profile, &list, offloaded ? s->link : NULL, &result, error);
+    remat_operations_clear(&list);
+    if (status)
+        return status;
+    judge(s, &result);
+    *ret_fits = result.peak <= s->budget;
+    return REMAT_OK;
+}
+
+/* ---- bisections ---- */
+
+/* Tries every level for all units: a larger one may take more where what is made again is large at
+ * once. The level of the fastest list that fits; n_levels where none does. */
+static remat_status find_level(search *s, uint32_t *ret_level, remat_error *error)
+{
+    uint32_t found = s->n_levels;
+    double fastest = INFINITY;
+    for (uint32_t level = 0; level < s->n_levels; level++) {
+        bool fits;
+        remat_status status = attempt(s, level, 0, 0, &fits, error);
+        if (status)
+            return status;
+        if (fits && s->best.makespan < fastest) {
+            fastest = s->best.makespan;
+            found = level;
+        }
+    }
+    *ret_level = found;
+    return REMAT_OK;
+}
+
+/* Of level - 1 as few units as must at level. */
+static remat_status find_mixture(search *s, uint32_t level, remat_error *error)
+{
+    uint32_t low = 0, high = s->n_units;
+    while (low < high) {
+        const uint32_t middle = low + (high - low) / 2;
+        bool fits;
+        remat_status status = attempt(s, level - 1, middle, 0, &fits, error);
+        if (status)
+            return status;
+        if (fits)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return REMAT_OK;
+}
+
+static remat_status find_offloaded(search *s, uint32_t level, remat_error *error)
+{
+    uint32_t low = 0, high = s->n_units;
+    while (low < high) {
+        const uint32_t middle = low + (high - low) / 2;
+        bool fits;
+        remat_status status = attempt(s, level, 0, middle, &fits, error);
+        if (status)
+            return status;
+        if (fits)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return REMAT_OK;
+}
+
+/* ---- ways ---- */
+
+static remat_status solve_remat(search *s, remat_error *error)
+{
+    uint32_t level = 0;
+    remat_status status = find_level(s, &level, error);
+    if (!status && level > 0 && level < s->n_levels)
+        status = find_mixture(s, level, error);
+    for (uint32_t i = 0; i < 5 && !status && s->link && level > 0; i++)
+        status = find_offloaded(s, (s->n_levels - 1) * i / 4, error);
+    return status;
+}
+
+static remat_status solve_plain(search *s, uint32_t level, remat_error *error)
+{
+    bool fits;
+    remat_status status = attempt(s, level, 0, 0, &fits, error);
+    return status || fits || !s->link ? status : find_offloaded(s, level, error);
+}
+
+remat_status remat_way_solve(const remat_profile *profile, const uint32_t *unit, remat_way way,
+                             const remat_link *link, uint64_t budget, remat_way_result *ret_result,
+                             remat_error *error)
+{
+    const uint32_t n = profile->n_nodes;
+    search s = {.profile = profile,
+                .unit = unit,
+                .n_units = unit[n - 1] + 1,
+                .link = link,
+                .budget = budget,
+                .best = {.peak = UINT64_MAX, .makespan = INFINITY}};
+    double *ratio = malloc(n * sizeof *ratio);
+    s.threshold = malloc(s.n_units * sizeof *s.threshold);
+    remat_status status = ratio && s.threshold ? REMAT_OK : remat_fail_memory(error);
+    if (!status) {
+        s.n_levels = plan_levels(profile, unit, ratio, s.level);
+        status = way == REMAT_WAY_REMAT
+                     ? solve_remat(&s, error)
+                     : solve_plain(&s, way == REMAT_WAY_BLOCKS ? s.n_levels - 1 : 0, error);
+    }
+    free(ratio);
+    free(s.threshold);
+    if (!status)
+        *ret_result = s.best;
+    return status;
+}
