@@ -20,8 +20,9 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Set,
 import torch
 
 from . import recurrent as recurrent_layers, sharing
-from .client import Budget, Cache, Client, parse_budget
+from .client import Budget, Cache, parse_budget
 from .errors import BudgetError, CaptureError, MismatchError, ServiceError
+from .local import connect
 from .memory import free_bytes
 
 FORMAT = 1  # of kept schedules
@@ -59,7 +60,7 @@ class Backend:
         if not hasattr(torch, "compile") or version() < (2, 4):
             raise CaptureError(f"torch {torch.__version__} has no torch.compile that this works with; 2.4 or later has")
         self.budget = budget if budget == "auto" else parse_budget(budget)
-        self.client, self.cache = Client(server, token), Cache(cache)
+        self.client, self.cache = connect(server, token), Cache(cache)
         self.question = {"solver": solver, "effort": effort, "reserved": reserved}
         self.inner, self.never, self.offline, self.repeats, self.loss = inner, tuple(never), offline, repeats, loss
         self.gradients, self.spans = gradients, spans

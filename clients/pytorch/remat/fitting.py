@@ -14,9 +14,10 @@ from . import parts, road as compiled_road, steps
 from .autocast import Autocast
 from .capture import bind
 from .captured import Blocks, Captured, arguments_of, as_module, device_of, shape
-from .client import Budget, Cache, Client, parse_budget
+from .client import Budget, Cache, parse_budget
 from .errors import BudgetError, CaptureError, ServiceError, UntraceableError
 from .graph import tensors_of
+from .local import connect
 from .memory import free_bytes
 from .planning import Request, bytes_of, find_plan
 from .region import Region
@@ -138,7 +139,7 @@ def _request(server: Optional[str] = None, token: Optional[str] = None, solver: 
     for name, value, known in (("offline", offline, ("error", "plain")), ("mismatch", mismatch, ("fit", "error", "plain"))):
         if value not in known:
             raise ValueError(f"{name} is {value!r}; there are {', '.join(known)}")
-    return Request(Client(server, token), solver, link, effort, reserved, gradients, loss, check, blocks, Cache(cache),
+    return Request(connect(server, token), solver, link, effort, reserved, gradients, loss, check, blocks, Cache(cache),
                    offline, mismatch, repeats)
 
 
