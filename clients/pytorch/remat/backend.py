@@ -127,6 +127,12 @@ class Backend:
 
     # ---- the plan ----
 
+    def costs(self, graph: Any, device: torch.device) -> Dict[str, Any]:
+        """Of the operations of a Joint: microseconds and workspace."""
+        from . import operations
+
+        return operations.measure(graph, device, self.repeats, self.cache)
+
     def order(self, profile: Dict[str, Any]) -> Tuple[Dict[str, Any], List[int]]:
         """The schedule of a joint profile, and its runs. Raises BudgetError, ServiceError."""
         try:
@@ -155,17 +161,9 @@ class Backend:
         return sharing.peak_of([sharing.part(piece.profile, piece.order) for piece in self.parts()])
 
     def at(self, share: int) -> int:
-        """The same, were each given a share in percent of what it takes when nothing is computed twice."""
-        found = []
-        for piece in self.parts():
-            try:
-                order = self._ask(piece.profile, f"{share}%")[1]
-            except BudgetError as error:
-                if error.minimum_budget is None:
-                    raise
-                order = self._ask(piece.profile, error.minimum_budget)[1]
-            found.append(sharing.part(piece.profile, order))
-        return sharing.peak_of(found)
+        """About the same, were each given a share in percent of what it takes when nothing is computed twice."""
+        whole = [sharing.part(piece.profile, range(len(piece.profile["nodes"]))) for piece in self.parts()]
+        return sharing.peak_of([sharing.Part(p.peak * share // 100, p.held * share // 100, p.gradients) for p in whole])
 
     def _look_at_share(self, piece: Piece) -> None:
         """Graphs that come later get what those before them leave."""
@@ -224,14 +222,14 @@ class _Plan:
         self.backward: Any = None
 
     def partition(self, module: torch.fx.GraphModule, _: Any, *, num_fwd_outputs: int, **__: Any) -> Tuple[Any, Any]:
-        from . import joint, operations, partition
+        from . import joint, partition
 
         owner = self.owner
         if owner.inner is None:
             joint.split_dropout(module)
         graph = joint.Joint(module, num_fwd_outputs, self.n_results, owner.never, self.parameters)
         device = _device(graph)
-        costs = operations.measure(graph, device, owner.repeats, owner.cache)
+        costs = owner.costs(graph, device)
         primals = [n for n in graph.placeholders if n not in graph.tangents]
         resident = frozenset(n.name for i, n in enumerate(primals) if i in self.resident)
         uncounted = frozenset() if owner.gradients else self.parameters

@@ -174,10 +174,11 @@ def _fit(example: Example, amount: Budget, loss: Optional[steps.Loss], check: bo
         model.forward = compiled  # before it compiles: Dynamo guards what modules have
         try:
             _first_step(compiled, example, loss)
+            if check:
+                steps.check(example, compiled, loss)
             if isinstance(amount, int) and (compiled.backend.breaks or not compiled.pieces):
                 compiled = _within(compiled, example, loss, amount - options["reserved"])
             if check:
-                steps.check(example, compiled, loss)
                 compiled.measured_peak = steps.peak(compiled, example, loss, gradients, held=True)
                 _look_at_peak(compiled, amount)
             return model
@@ -206,7 +207,7 @@ def _within(compiled: Compiled, example: Example, loss: Optional[steps.Loss], bu
 
     def measure(share: int) -> int:
         made[share] = example.model.forward = compiled.at(share)
-        steps.step(made[share], example, example.bound, loss, 0)
+        steps.check(example, made[share], loss)
         return steps.peak(made[share], example, loss, gradients, held=True)
 
     backend = compiled.backend

@@ -9,7 +9,7 @@ import pytest
 import torch
 from models import MODELS
 from steps import assert_same, loss_of, step
-from test_backend import Own, compiled, run
+from test_backend import LONG, Own, compiled, run
 from torch import nn
 
 import remat
@@ -18,21 +18,18 @@ from remat.road import Example
 
 
 class Broken(nn.Module):
-    """A break after each third of the layers."""
+    """A break after half of the layers."""
 
-    def __init__(self, width=64, depth=3):
+    def __init__(self, width=64, depth=2):
         super().__init__()
-        self.layers = nn.ModuleList([nn.Linear(width, width) for _ in range(3 * depth)])
+        self.layers = nn.ModuleList([nn.Linear(width, width) for _ in range(2 * depth)])
         self.depth = depth
 
     def forward(self, x):
         for layer in self.layers[:self.depth]:
             x = torch.tanh(layer(x)) * torch.sigmoid(x)
         print(end="")
-        for layer in self.layers[self.depth:2 * self.depth]:
-            x = torch.tanh(layer(x)) * torch.sigmoid(x)
-        print(end="")
-        for layer in self.layers[2 * self.depth:]:
+        for layer in self.layers[self.depth:]:
             x = torch.tanh(layer(x)) * torch.sigmoid(x)
         return x
 
@@ -44,16 +41,29 @@ def test_graphs_share_the_budget(server):
     whole = steps.peak(steps.plain_forward(model), Example(model, x), None, True, held=True)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the breaks are said
-        remat.fit(model, x, "60%", server=server)
-        assert len(model.forward.pieces) == 3 and model.forward.measured_peak <= 0.6 * whole
+        remat.fit(model, x, "70%", server=server)
+        assert len(model.forward.pieces) == 2 and model.forward.measured_peak <= 0.7 * whole
         assert_same(step(model, (x,), 0), step(plain, (x,), 0))
         torch._dynamo.reset()
-        with pytest.raises(remat.BudgetError, match="were measured to take"):
-            remat.fit(remat.remove(model), x, "25%", server=server)
-        torch._dynamo.reset()
         with pytest.raises(Exception, match="divides a budget among all|found no schedule") as caught:
-            compiled(bare, remat.backend(int(0.6 * whole), server=server))(x)
+            compiled(bare, remat.backend(int(0.5 * whole), server=server))(x)
         assert isinstance(caught.value.inner_exception, remat.BudgetError)
+
+
+def test_a_division_is_what_was_measured():
+    """Of a model that takes 10 bytes for each percent, 30 beside, and 20 more than predicted below 60."""
+    tried = []
+
+    def measure(share):
+        tried.append(share)
+        return 10 * share + 30 + 20 * (share < 60)
+
+    assert sharing.divide(630, 30, lambda share: 10 * share, measure) == 60 and tried == [60]
+    tried.clear()
+    assert sharing.divide(580, 30, lambda share: 10 * share, measure) == 50 and tried == [55, 50]
+    with pytest.raises(remat.BudgetError, match="were measured to take 100") as caught:
+        sharing.divide(60, 30, lambda share: 10 * share, measure)
+    assert caught.value.minimum_budget == 100
 
 
 def test_bytes_of_a_part_are_those_of_the_judge(tmp_path):
@@ -103,11 +113,6 @@ def test_a_budget_below_a_recurrent_layer_is_kept_in_spans_of_its_steps(server):
     torch.manual_seed(0)
     model, x = Recurrent(nn.LSTM), torch.randn(32, 64, 16)
     plain = copy.deepcopy(model)
-    with pytest.raises(remat.BudgetError), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        remat.fit(model, x, 1000, server=server)
-    assert "forward" not in vars(model)
-    torch._dynamo.reset()
     with pytest.warns(UserWarning, match="nn.LSTM.*in 8 they may"):
         remat.fit(model, x, "30%", server=server)
     whole = steps.peak(steps.plain_forward(plain), Example(plain, x), None, True, held=True)
@@ -116,10 +121,10 @@ def test_a_budget_below_a_recurrent_layer_is_kept_in_spans_of_its_steps(server):
         assert a is b is None or torch.allclose(a.float(), b.float(), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("dynamic", [None, True] if LONG else [None])
 def test_shapes_that_are_not_known_get_a_plan_each(dynamic, tmp_path):
     torch.manual_seed(0)
-    model, (x,) = MODELS["vgg"]()
+    model, (x,) = MODELS["mlp"]()
     plain = copy.deepcopy(model)
     backend = Own(lambda profile: lists.dropping(profile, 1, 0.7), tmp_path)
     function = torch.compile(model, backend=backend, dynamic=dynamic)
