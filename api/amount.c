@@ -12,18 +12,13 @@ double amount_unit(const char *text)
     static const struct {
         const char *name;
         double bytes;
-    } units[] = {{"", 1},
-                 {"B", 1},
-                 {"KB", 1e3},
-                 {"MB", 1e6},
-                 {"GB", 1e9},
-                 {"TB", 1e12},
-                 {"KiB", 1024.0},
-                 {"MiB", 1048576.0},
-                 {"GiB", 1073741824.0},
-                 {"TiB", 1099511627776.0}};
+    } units[] = {{"", 1},           {"K", 1e3},           {"M", 1e6},
+                 {"G", 1e9},        {"T", 1e12},          {"Ki", 1024.0},
+                 {"Mi", 1048576.0}, {"Gi", 1073741824.0}, {"Ti", 1099511627776.0}};
+    size_t length = strlen(text);
+    length -= length > 0 && (text[length - 1] == 'B' || text[length - 1] == 'b');
     for (size_t i = 0; i < sizeof units / sizeof *units; i++)
-        if (strcasecmp(units[i].name, text) == 0)
+        if (strlen(units[i].name) == length && strncasecmp(units[i].name, text, length) == 0)
             return units[i].bytes;
     return 0;
 }
@@ -53,7 +48,7 @@ bool amount_split(const char *text, double *ret_number, const char **ret_unit)
 remat_status remat_amount_decode(const json_t *json, const char *field, bool percent_allowed,
                                  remat_amount *ret_amount, remat_error *error)
 {
-    const char *forms = percent_allowed ? "an integer of bytes, \"4GiB\" or \"60%\""
+    const char *forms = percent_allowed ? "an integer of bytes, \"4GiB\", \"60%\" or \"0.6\""
                                         : "an integer of bytes or \"4GiB\"";
     remat_amount amount = {.given = true};
     if (json_is_number(json)) {
@@ -67,11 +62,19 @@ remat_status remat_amount_decode(const json_t *json, const char *field, bool per
             return remat_fail(error, REMAT_INVALID, field, "%s is \"%.40s\"; it must be %s", field,
                               text, forms);
         amount.percent = percent_allowed && strcmp(unit, "%") == 0;
+        bool whole = unit[0] || amount.value == floor(amount.value);
+        if (!whole && percent_allowed && amount.value < 1) {
+            amount.percent = true;
+            amount.value *= 100;
+        } else if (!whole) {
+            return remat_fail(error, REMAT_INVALID, field, "%s is \"%.40s\"; it must be %s", field,
+                              text, forms);
+        }
         double scale = amount.percent ? 1 : amount_unit(unit);
         if (scale == 0)
             return remat_fail(error, REMAT_INVALID, field,
-                              "%s is \"%.40s\"; its unit is none of B, KB, MB, GB, TB, KiB, MiB, "
-                              "GiB, TiB%s",
+                              "%s is \"%.40s\"; its unit is none of B, K, M, G, T (of 1000), Ki, "
+                              "Mi, Gi, Ti (of 1024), each with or without B%s",
                               field, text, percent_allowed ? ", %" : "");
         amount.value = amount.percent ? amount.value : whole_bytes(amount.value * scale);
     } else {

@@ -59,6 +59,27 @@ static json_t *candidates_encode(const remat_schedule_answer *answer)
     return list;
 }
 
+static json_t *neighbour_encode(const remat_neighbour *one, bool budget)
+{
+    json_t *json = json_pack("{s:s, s:f, s:I}", "solver", one->solver->name, "makespan",
+                             one->makespan, "peak", (json_int_t)one->peak);
+    bool failed = json == NULL;
+    if (budget)
+        fields_set(json, "budget", bytes(one->budget), &failed);
+    return fields_finish(json, failed);
+}
+
+/* What the tables hold beside this schedule. */
+static json_t *frontier_encode(const remat_schedule *schedule)
+{
+    json_t *json = json_object();
+    bool failed = json == NULL;
+    fields_set(json, "smallest", neighbour_encode(&schedule->least, false), &failed);
+    if (schedule->next.solver)
+        fields_set(json, "larger", neighbour_encode(&schedule->next, true), &failed);
+    return fields_finish(json, failed);
+}
+
 static json_t *operations_encode(const remat_schedule_answer *answer)
 {
     const remat_schedule *schedule = answer->schedule;
@@ -93,6 +114,8 @@ json_t *remat_schedule_encode(const remat_schedule_answer *answer)
     bool failed = json == NULL;
     if (schedule->reordered_peak)
         fields_set(json, "reordered_peak", bytes(schedule->reordered_peak), &failed);
+    if (schedule->least.solver)
+        fields_set(json, "frontier", frontier_encode(schedule), &failed);
     if (q->linked)
         fields_set(json, "link", remat_link_encode(&q->link), &failed);
     if (q->alignment) {

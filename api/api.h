@@ -73,6 +73,23 @@ bool remat_is_id(const char *text);
 /* SHA-256 of the canonical encoding (remat_profile_encode). */
 void remat_profile_id(const remat_profile *profile, char ret_id[REMAT_ID_SIZE]);
 
+/* ---- numbers for people ---- */
+
+#define REMAT_TEXT_SIZE 48
+
+/* "1.98 GiB": three significant digits; "-" for NAN, as all of these. Each returns text. */
+const char *remat_text_bytes(double bytes, char text[REMAT_TEXT_SIZE]);
+/* "12.3 ms". */
+const char *remat_text_seconds(double seconds, char text[REMAT_TEXT_SIZE]);
+/* The same of a time in a profile's unit ("us"); "35 units" where that is no real one. */
+const char *remat_text_time(double time, const char *unit, char text[REMAT_TEXT_SIZE]);
+/* "8.41 %" of a fraction. */
+const char *remat_text_percent(double fraction, char text[REMAT_TEXT_SIZE]);
+
+/* The one of some words that a misspelt one was most likely meant to be; NULL: none is near. */
+const char *remat_nearest(const char *word, const char *const *words, size_t n);
+const char *remat_nearest_solver(const char *word); /* of the solvers and auto */
+
 /* ---- profiles ---- */
 
 /* The profile that a remat-profile/1 document describes. prefix ("" or "profile.") stands before
@@ -88,6 +105,11 @@ typedef struct remat_minimum {
 /* The answer to POST /v1/profiles. NULL: out of memory. */
 json_t *remat_profile_summary(const remat_profile *profile, uint64_t store_all_peak,
                               const remat_minimum *minima, size_t n_minima);
+/* A stored summary, a malloc of *length bytes and NUL, as today's answers spell it, and with all
+ * names of a profile that has several (other_names: a line each; NULL: none). */
+remat_status remat_summary_renew(char **summary, size_t *length, const char *name,
+                                 const char *other_names, remat_error *error);
+json_t *remat_names_encode(const char *name, const char *other_names);
 
 /* ---- questions ---- */
 
@@ -98,7 +120,7 @@ typedef struct remat_amount {
     bool given;
 } remat_amount;
 
-/* 4294967296, "4GiB", "1.5 GB", "60%" (only where percent is allowed). */
+/* 4294967296, "4GiB", "4Gi", "1.5 G" (of 1000); where percent is allowed also "60%" and "0.6". */
 remat_status remat_amount_decode(const json_t *json, const char *field, bool percent_allowed,
                                  remat_amount *ret_amount, remat_error *error);
 
@@ -179,7 +201,8 @@ void remat_question_clear(remat_question *question); /* accepts {0} */
  * where it is 0, so that an answer of an older one is not taken for today's. */
 remat_status remat_question_identify(remat_question *question, remat_error *error);
 
-/* The question of such a text. The version is not read: who answers now answers with its own. */
+/* The question of such a text. The version is not read: who answers now answers with its own;
+ * nor is "job", in which the jobs of a server keep what is not of the question. */
 remat_status remat_question_read(const char *text, size_t length, remat_question *ret_question,
                                  remat_error *error);
 
@@ -249,6 +272,11 @@ json_t *remat_values_encode(const remat_layout *layout);
 
 json_t *remat_simulation_encode(const remat_profile *profile, const remat_simulation *simulation,
                                 const double *node_recomputed);
+
+/* GET /v1/schedules/{id}/explanation: why an encoded schedule, which may be of an older version,
+ * is as it is; its list is replayed. REMAT_INFEASIBLE when it is not valid for the profile. */
+remat_status remat_answer_explanation(const json_t *schedule, const remat_profile *profile,
+                                      json_t **ret_answer, remat_error *error);
 
 /* Those of the above that follow from a request alone. */
 remat_status remat_answer_simulation(const remat_request *request, const remat_profile *profile,

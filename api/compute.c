@@ -70,20 +70,11 @@ static remat_status play_bytes(playing *p)
     return status;
 }
 
-/* The gradients that are kept are those that the list does not drop. */
 static remat_status play_pebbles(playing *p)
 {
-    const remat_options none = {{0}};
     remat_pebble_operations list = {0};
     remat_pebble_problem problem = {.node_list = NULL};
-    remat_status status = remat_pebble_problem_of(p->profile, &none, &problem, p->error);
-    if (!status)
-        status = remat_pebbles_decode(p->operations, "operations", &list, p->error);
-    for (uint32_t j = 0; j < problem.join.k; j++)
-        problem.join.keep[j] = true;
-    for (size_t i = 0; i < list.length; i++)
-        if (list.items[i].kind == REMAT_PEBBLE_DB && list.items[i].branch < problem.join.k)
-            problem.join.keep[list.items[i].branch] = false;
+    remat_status status = pebbles_of_schedule(p->schedule, p->profile, &problem, &list, p->error);
     if (!status)
         status = remat_pebble_judge(&problem, &list, p->moments, &p->simulation, p->error);
     remat_pebble_problem_clear(&problem);

@@ -55,6 +55,8 @@ char *remat_json_text(const json_t *json)
     return fitted ? fitted : (char *)sink.text.data;
 }
 
+enum { MOST_RULES = 64 }; /* of one object: what is seen is kept in the bits of a word */
+
 static const char *type_name(const json_t *json)
 {
     static const char *const names[] = {"an object",     "an array", "a string", "an integer",
@@ -91,6 +93,14 @@ static remat_status take(const field_rule *rule, const char *path, const json_t 
     return REMAT_OK;
 }
 
+static const char *nearest_rule(const char *key, const field_rule *rules, size_t n_rules)
+{
+    const char *names[MOST_RULES];
+    for (size_t i = 0; i < n_rules && i < MOST_RULES; i++)
+        names[i] = rules[i].name;
+    return remat_nearest(key, names, n_rules < MOST_RULES ? n_rules : MOST_RULES);
+}
+
 remat_status fields_read(const json_t *json, const char *path, const field_rule *rules,
                          size_t n_rules, remat_error *error)
 {
@@ -110,8 +120,10 @@ remat_status fields_read(const json_t *json, const char *path, const field_rule 
         while (i < n_rules && strcmp(rules[i].name, key) != 0)
             i++;
         if (i == n_rules) {
+            const char *meant = nearest_rule(key, rules, n_rules);
             snprintf(field, sizeof field, "%s%.100s", path, key);
-            return remat_fail(error, REMAT_INVALID, field, "%s is not a known field", field);
+            return remat_fail(error, REMAT_INVALID, field, "%s is not a known field%s%s%s", field,
+                              meant ? "; did you mean " : "", meant ? meant : "", meant ? "?" : "");
         }
         remat_status status = take(&rules[i], path, value, error);
         if (status)

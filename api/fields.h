@@ -34,6 +34,12 @@ void fields_set(json_t *object, const char *name, json_t *value, bool *failed);
 /* Appends to a list, if there is one; without memory it becomes NULL. Takes the item. */
 void fields_append(json_t **list, json_t *item);
 
+/* The problem and the list of a schedule in the pebble model; the gradients that are kept are those
+ * that the list does not drop. Both are the caller's to clear, on failure too. */
+remat_status pebbles_of_schedule(const json_t *schedule, const remat_profile *profile,
+                                 remat_pebble_problem *ret_problem,
+                                 remat_pebble_operations *ret_list, remat_error *error);
+
 /* The object, or, if failed, NULL. */
 json_t *fields_finish(json_t *object, bool failed);
 

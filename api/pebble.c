@@ -78,3 +78,21 @@ json_t *remat_branches_encode(const remat_pebble_problem *problem)
     }
     return list;
 }
+
+remat_status pebbles_of_schedule(const json_t *schedule, const remat_profile *profile,
+                                 remat_pebble_problem *ret_problem,
+                                 remat_pebble_operations *ret_list, remat_error *error)
+{
+    const remat_options none = {{0}};
+    remat_status status = remat_pebble_problem_of(profile, &none, ret_problem, error);
+    if (!status)
+        status = remat_pebbles_decode(json_object_get(schedule, "operations"), "operations",
+                                      ret_list, error);
+    for (uint32_t j = 0; j < ret_problem->join.k; j++)
+        ret_problem->join.keep[j] = true;
+    for (size_t i = 0; i < ret_list->length; i++)
+        if (ret_list->items[i].kind == REMAT_PEBBLE_DB &&
+            ret_list->items[i].branch < ret_problem->join.k)
+            ret_problem->join.keep[ret_list->items[i].branch] = false;
+    return status;
+}

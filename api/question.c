@@ -268,6 +268,7 @@ remat_status remat_question_read(const char *text, size_t length, remat_question
     if (status)
         return status;
     json_object_del(json, "version");
+    json_object_del(json, "job");
     status = remat_request_decode(
         json, json_object_get(json, "budget") ? REMAT_ASK_SCHEDULE : REMAT_ASK_TRADEOFF, &request,
         error);

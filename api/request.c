@@ -56,9 +56,11 @@ static remat_status read_subject(const raw_request *raw, remat_request *request,
     }
     if (raw->solver && strcmp(raw->solver, "auto") != 0) {
         request->solver = remat_solver_find(raw->solver);
+        const char *meant = request->solver ? NULL : remat_nearest_solver(raw->solver);
         if (!request->solver)
-            return remat_fail(error, REMAT_INVALID, "solver", "there is no solver \"%.60s\"",
-                              raw->solver);
+            return remat_fail(error, REMAT_INVALID, "solver", "there is no solver \"%.60s\"%s%s%s",
+                              raw->solver, meant ? "; did you mean " : "", meant ? meant : "",
+                              meant ? "?" : "");
         request->options = remat_options_default(request->solver);
     }
     request->wait = raw->wait.given ? raw->wait.value : DEFAULT_WAIT;
@@ -98,9 +100,10 @@ static remat_status read_effort(const char *name, remat_request *request, remat_
 {
     const remat_solver *solver = request->solver;
     if (solver && !solver->improved)
-        return remat_fail(error, REMAT_INVALID, "effort",
-                          "effort is for auto, interval and selective; the lists of %s are not improved",
-                          solver->name);
+        return remat_fail(
+            error, REMAT_INVALID, "effort",
+            "effort is for auto, interval and selective; the lists of %s are not improved",
+            solver->name);
     for (int k = REMAT_QUICK; k <= REMAT_THOROUGH; k++)
         if (strcmp(name, remat_effort_name((remat_effort)k)) == 0) {
             request->effort = (remat_effort)k;

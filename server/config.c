@@ -140,9 +140,9 @@ static bool set_number(const setting *s, const char *where, const char *text, vo
     remat_status status =
         json ? remat_amount_decode(json, s->flag, false, &amount, &error) : REMAT_INVALID;
     json_decref(json);
-    if (status)
+    if (status && text[strspn(text, "0123456789.")])
         return bad(where, text, "is not a number");
-    if (!is_whole(s, text))
+    if (status || !is_whole(s, text))
         return bad(where, text, "is not a whole number");
     if (amount.value < s->minimum || amount.value > s->maximum) {
         fprintf(stderr, "rematd: %s: %s is not from %.0f to %.0f\n", where, text, s->minimum,
@@ -247,8 +247,46 @@ static bool read_file(config *c)
     bool good = true;
     for (unsigned number = 1; good && fgets(line, sizeof line, file); number++)
         good = read_line(c, c->config, number, line);
+    if (good && ferror(file))
+        good = bad("--config", c->config, "cannot be read");
     fclose(file);
     return good;
+}
+
+/* Names are what a Host says: no scheme, port, brackets or pattern, which would never match. */
+static bool is_host(const char *text, size_t length)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_";
+    const char *colon = memchr(text, ':', length);
+    if (colon) /* of IPv6 there are several */
+        return strspn(text, "0123456789abcdefABCDEF:.") >= length &&
+               memchr(colon + 1, ':', length - (size_t)(colon + 1 - text));
+    return (length == 1 && *text == '*') || (strspn(text, plain) >= length && *text != '-' &&
+                                             *text != '.' && text[length - 1] != '.');
+}
+
+static bool check_hosts(const char *hosts)
+{
+    unsigned n = 0;
+    for (const char *s = hosts + strspn(hosts, ", "); *s; s += strspn(s, ", "), n++) {
+        size_t length = strcspn(s, ", ");
+        if (!is_host(s, length))
+            return bad("--host", hosts, "is not a list of names like a.example,b.example, or *");
+        s += length;
+    }
+    return n > 0 || bad("--host", hosts, "has no name");
+}
+
+static bool check_together(const config *c)
+{
+    if (c->hosts[0] && !check_hosts(c->hosts))
+        return false;
+    if (strcmp(c->store, ":memory:") == 0)
+        return bad("--store", c->store, "would be lost at the end; it must be a file");
+    if (!c->tls_cert[0] == !c->tls_key[0])
+        return true;
+    fputs("rematd: --tls-cert and --tls-key belong together\n", stderr);
+    return false;
 }
 
 void config_take(config *c, const config *fresh)
@@ -362,10 +400,8 @@ config_outcome config_read(config *ret_config, int argc, char **argv)
         fprintf(stderr, "rematd: \"%s\" is not expected here; see rematd --help\n", argv[optind]);
         return CONFIG_BAD;
     }
-    if (!c.tls_cert[0] != !c.tls_key[0]) {
-        fputs("rematd: --tls-cert and --tls-key belong together\n", stderr);
+    if (!check_together(&c))
         return CONFIG_BAD;
-    }
     if (c.body_memory == 0)
         c.body_memory =
             c.memory_limit / 4 > LEAST_BODY_MEMORY ? c.memory_limit / 4 : LEAST_BODY_MEMORY;

@@ -1,5 +1,6 @@
 /* rematd: serve, or take care of a store. */
 #include "http/listen.h"
+#include "machine.h"
 #include "security/tls.h"
 #include "service.h"
 
@@ -103,12 +104,30 @@ static int run_command(const command *c, const config *settings, const char *ope
     return status ? report(&error) : 0;
 }
 
+/* Sizes that can never be had: the daemon starts, and fails where they are used. */
+static remat_status check_sizes(const config *settings, remat_error *error)
+{
+    if (settings->max_body > settings->body_memory)
+        return remat_fail(error, REMAT_INVALID, "max-body",
+                          "max-body is %llu; no body may be larger than body-memory, %llu",
+                          (unsigned long long)settings->max_body,
+                          (unsigned long long)settings->body_memory);
+    if (settings->memory_limit > machine_memory())
+        return remat_fail(error, REMAT_INVALID, "memory-limit",
+                          "memory-limit is %llu; the daemon may use %llu bytes",
+                          (unsigned long long)settings->memory_limit,
+                          (unsigned long long)machine_memory());
+    return REMAT_OK;
+}
+
 /* --check-config: what the settings name must be there, or could be made. */
 static int check_files(const config *settings)
 {
     tokens t = {0};
     remat_error error;
     remat_status status = listen_check(settings->listen, &error);
+    if (!status)
+        status = check_sizes(settings, &error);
     if (!status)
         status = service_check_store(settings, &error);
     if (!status && settings->tokens[0])

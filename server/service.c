@@ -82,6 +82,17 @@ static void folder_above(char *path)
     } while (access(path, F_OK) != 0 && errno == ENOENT && strlen(path) > 1);
 }
 
+static bool is_database(const char *path)
+{
+    static const char magic[] = "SQLite format 3";
+    char first[sizeof magic] = "";
+    FILE *file = fopen(path, "rb");
+    bool whole = file && fread(first, 1, sizeof first, file) == sizeof first;
+    if (file)
+        fclose(file);
+    return whole && memcmp(first, magic, sizeof magic) == 0;
+}
+
 remat_status service_check_store(const config *settings, remat_error *error)
 {
     const char *path = settings->store;
@@ -95,8 +106,14 @@ remat_status service_check_store(const config *settings, remat_error *error)
     if (stat(path, &entry) == 0) {
         if (!S_ISREG(entry.st_mode))
             return fail_store(path, "it is there and not a file", error);
-        return access(path, R_OK | W_OK) == 0 ? REMAT_OK : fail_store(path, strerror(errno), error);
+        if (access(path, R_OK | W_OK) != 0)
+            return fail_store(path, strerror(errno), error);
+        return entry.st_size == 0 || is_database(path)
+                   ? REMAT_OK
+                   : fail_store(path, "it is there and not a store", error);
     }
+    if (strstr(path, "://"))
+        return fail_store(path, "a URL is like postgresql://USER@HOST/DATABASE", error);
     if (errno != ENOENT)
         return fail_store(path, strerror(errno), error);
     if (path[strlen(path) - 1] == '/')

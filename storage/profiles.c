@@ -1,6 +1,7 @@
 #include "private.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 enum { ID = COLUMN_FIRST, NAME, KIND, NODES, EDGES, CREATED, LAST_USED, SCHEDULES, SUMMARY };
 #define CHECKED "tttiii" /* ID to CREATED */
@@ -13,6 +14,28 @@ static uint64_t document_owner(const char *id)
 static uint64_t summary_owner(const char *id)
 {
     return storage_checksum("tt", "summary", id);
+}
+
+/* The column has the names, a line each. */
+static remat_status take_names(const storage_rows *rows, remat_profile_record *profile,
+                               remat_error *error)
+{
+    remat_status status = storage_take_text(rows, NAME, &profile->name, error);
+    char *end = status == REMAT_OK ? strchr(profile->name, '\n') : NULL;
+    if (!end)
+        return status;
+    *end = '\0';
+    profile->other_names = strdup(end + 1);
+    return profile->other_names ? REMAT_OK : remat_fail_memory(error);
+}
+
+/* A copy of a name on one line. NULL: out of memory. */
+static char *one_line(const char *name)
+{
+    char *copy = strdup(name);
+    for (char *c = copy; c && (c = strchr(c, '\n')) != NULL;)
+        *c = ' ';
+    return copy;
 }
 
 /* Without its blobs. */
@@ -31,7 +54,7 @@ static remat_status read_fields(const storage_rows *rows, void *item, remat_erro
     };
     status = storage_take_text(rows, ID, &profile->id, error);
     if (status == REMAT_OK)
-        status = storage_take_text(rows, NAME, &profile->name, error);
+        status = take_names(rows, profile, error);
     if (status == REMAT_OK)
         status = storage_take_text(rows, KIND, &profile->kind, error);
     if (status != REMAT_OK)
@@ -58,6 +81,7 @@ static remat_status read_profile(storage_connection *connection, const storage_r
 
 typedef struct put_profile {
     const remat_profile_record *profile;
+    char *name;                   /* on one line */
     remat_blob document, summary; /* encoded */
     bool created;
 } put_profile;
@@ -75,10 +99,10 @@ static remat_status run_put(storage_connection *connection, void *argument, rema
     status = storage_save_blob(connection, &put->document, &document, error);
     if (status != REMAT_OK)
         return status;
-    uint64_t checksum = storage_checksum(CHECKED, profile->id, profile->name, profile->kind, nodes,
+    uint64_t checksum = storage_checksum(CHECKED, profile->id, put->name, profile->kind, nodes,
                                          edges, profile->created);
     put->created = true;
-    return storage_run(connection, SQL_PUT_PROFILE, error, "tttiiiiinb", profile->id, profile->name,
+    return storage_run(connection, SQL_PUT_PROFILE, error, "tttiiiiinb", profile->id, put->name,
                        profile->kind, nodes, edges, profile->created, profile->last_used,
                        (int64_t)checksum, document, &put->summary);
 }
@@ -95,7 +119,9 @@ remat_status remat_store_put_profile(remat_store *store, const remat_profile_rec
     }
     if (status != REMAT_NOT_FOUND && status != REMAT_CORRUPT)
         return status;
-    put_profile put = {.profile = profile};
+    put_profile put = {.profile = profile, .name = profile->name ? one_line(profile->name) : NULL};
+    if (profile->name && !put.name)
+        return remat_fail_memory(error);
     status = storage_encode(document_owner(profile->id), profile->document.data,
                             profile->document.length, &put.document, error);
     if (status == REMAT_OK)
@@ -105,8 +131,107 @@ remat_status remat_store_put_profile(remat_store *store, const remat_profile_rec
         status = storage_submit(store, run_put, &put, error);
     if (status == REMAT_OK)
         *ret_created = put.created;
+    free(put.name);
     free(put.document.data);
     free(put.summary.data);
+    return status;
+}
+
+/* ---- names ---- */
+
+enum { NAMES_BYTES = 4000 };
+
+typedef struct naming {
+    const char *id, *name;
+    bool added;
+} naming;
+
+static bool has_name(const remat_profile_record *profile, const char *name)
+{
+    size_t length = strlen(name);
+    if (strcmp(profile->name, name) == 0)
+        return true;
+    for (const char *line = profile->other_names; line; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        if (strncmp(line, name, length) == 0 && (line[length] == '\n' || !line[length]))
+            return true;
+    }
+    return false;
+}
+
+/* All names and one more. NULL: out of memory. */
+static char *add_line(const remat_profile_record *profile, const char *name)
+{
+    const char *others = profile->other_names ? profile->other_names : "";
+    size_t length = strlen(profile->name) + strlen(name) + 2;
+    while (*others && length + strlen(others) + 1 > NAMES_BYTES) {
+        others += strcspn(others, "\n");
+        others += *others == '\n';
+    }
+    char *all = malloc(length + strlen(others) + 1);
+    if (!all)
+        return NULL;
+    char *end = stpcpy(stpcpy(all, profile->name), "\n");
+    if (*others)
+        end = stpcpy(stpcpy(end, others), "\n");
+    strcpy(end, name);
+    return all;
+}
+
+static remat_status write_names(storage_connection *connection, int64_t seq,
+                                const remat_profile_record *profile, const char *name,
+                                remat_error *error)
+{
+    char *all = add_line(profile, name);
+    if (!all)
+        return remat_fail_memory(error);
+    int64_t nodes = profile->nodes, edges = profile->edges;
+    uint64_t checksum =
+        storage_checksum(CHECKED, profile->id, all, profile->kind, nodes, edges, profile->created);
+    remat_status status =
+        storage_run(connection, SQL_NAME_PROFILE, error, "iti", seq, all, (int64_t)checksum);
+    free(all);
+    return status;
+}
+
+static remat_status run_name(storage_connection *connection, void *argument, remat_error *error)
+{
+    naming *n = argument;
+    storage_rows rows;
+    bool row;
+    remat_profile_record profile = {0};
+    int64_t seq = 0;
+    n->added = false;
+    remat_status status = storage_query(connection, SQL_GET_PROFILE, &rows, error, "t", n->id);
+    if (status != REMAT_OK)
+        return status;
+    status = storage_step(&rows, &row, error);
+    if (status == REMAT_OK && !row)
+        status = remat_fail(error, REMAT_NOT_FOUND, NULL, "there is no profile %s", n->id);
+    if (status == REMAT_OK) {
+        seq = storage_damage_of(&rows).seq;
+        status = read_fields(&rows, &profile, error);
+    }
+    storage_done(&rows);
+    if (status == REMAT_OK && !has_name(&profile, n->name)) {
+        status = write_names(connection, seq, &profile, n->name, error);
+        n->added = status == REMAT_OK;
+    }
+    remat_profile_record_clear(&profile);
+    return status;
+}
+
+remat_status remat_store_name_profile(remat_store *store, const char *id, const char *name,
+                                      bool *ret_added, remat_error *error)
+{
+    char *line = one_line(name);
+    if (!line)
+        return remat_fail_memory(error);
+    naming n = {.id = id, .name = line};
+    remat_status status = storage_submit(store, run_name, &n, error);
+    if (status == REMAT_OK)
+        *ret_added = n.added;
+    free(line);
     return status;
 }
 
@@ -165,6 +290,7 @@ void remat_profile_record_clear(remat_profile_record *profile)
 {
     free(profile->id);
     free(profile->name);
+    free(profile->other_names);
     free(profile->kind);
     free(profile->document.data);
     free(profile->summary.data);

@@ -64,6 +64,7 @@
                    "created = ?6, last_used = ?7, checksum = ?8, document = ?9, summary = ?10")    \
     X(DROP_PROFILE,                                                                                \
       "UPDATE profiles SET document = NULL WHERE seq = ?1 AND document " SAME_AS " ?2")            \
+    X(NAME_PROFILE, "UPDATE profiles SET name = ?2, checksum = ?3 WHERE seq = ?1")                 \
     X(DELETE_PROFILE, "DELETE FROM profiles WHERE id = ?1")                                        \
     X(TOUCH_PROFILE, TOUCH("profiles", "id = ?1 AND last_used < ?2", "?2"))                        \
     X(LIST_PROFILES, LIST_PROFILES(""))                                                            \

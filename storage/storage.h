@@ -54,8 +54,8 @@ typedef struct remat_store_options {
      * process may have it open. Writes are REMAT_INVALID, touch does nothing, damage is reported
      * but not dropped. */
     bool read_only;
-    /* For the prune command: the room that a SQLite store keeps for it is given up first, so that it
-     * works on a full disk. */
+    /* For the prune command: the room that a SQLite store keeps for it is given up first, so
+     * that it works on a full disk. */
     bool prunes;
     unsigned connections; /* of a shared store, at most; 0: 16 */
     unsigned
@@ -95,6 +95,7 @@ typedef struct remat_blob {
 
 typedef struct remat_profile_record {
     char *id, *name, *kind; /* kind: "chain", .. */
+    char *other_names;      /* that it was given later, a line each; NULL: none. Not read by put */
     uint32_t nodes, edges;
     remat_blob document; /* the profile as JSON; left empty by lists */
     remat_blob summary;  /* the answer to its POST as JSON; left empty by lists */
@@ -126,7 +127,12 @@ typedef struct remat_profile_list {
     char *next; /* cursor of the next page, NULL at the end */
 } remat_profile_list;
 
-/* name: NULL, or a substring of the name, case-insensitive for ASCII. */
+/* Gives a profile one more name, unless it has it; *ret_added says which. Past 4000 bytes of
+ * names the oldest but the first goes. REMAT_NOT_FOUND. */
+remat_status remat_store_name_profile(remat_store *store, const char *id, const char *name,
+                                      bool *ret_added, remat_error *error);
+
+/* name: NULL, or a substring of a name, case-insensitive for ASCII. */
 remat_status remat_store_list_profiles(remat_store *store, const char *name, remat_page page,
                                        remat_profile_list *ret_list, remat_error *error);
 void remat_profile_list_clear(remat_profile_list *list);

@@ -167,8 +167,8 @@ static remat_status make_of_model(const remat_plan_request *q, remat_plan_draft 
     return status;
 }
 
-remat_status remat_plan_make(const remat_plan_request *q, const remat_profile *profile,
-                             remat_plan_draft *ret_draft, remat_error *error)
+remat_status remat_plan_draft_make(const remat_plan_request *q, const remat_profile *profile,
+                                   remat_plan_draft *ret_draft, remat_error *error)
 {
     remat_plan_draft draft = {.answer = NULL};
     remat_step_table table = {0};
@@ -217,8 +217,8 @@ static double unit_seconds(const json_t *schedule)
     return 0;
 }
 
-remat_status remat_plan_finish(remat_plan_draft *draft, const json_t *schedule,
-                               const remat_error *refusal, remat_error *error)
+remat_status remat_plan_draft_finish(remat_plan_draft *draft, const json_t *schedule,
+                                     const remat_error *refusal, remat_error *error)
 {
     bool failed = false;
     json_t *answer = draft->answer;

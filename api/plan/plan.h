@@ -43,8 +43,8 @@ typedef struct remat_plan_request {
     double wait; /* seconds */
 } remat_plan_request;
 
-remat_status remat_plan_decode(const json_t *json, remat_plan_request *ret_request,
-                               remat_error *error);
+remat_status remat_plan_request_decode(const json_t *json, remat_plan_request *ret_request,
+                                       remat_error *error);
 
 /* What is known of a plan without its schedule. */
 typedef struct remat_plan_draft {
@@ -56,13 +56,13 @@ typedef struct remat_plan_draft {
 } remat_plan_draft;
 
 /* profile: of a request that has no model; else NULL. Cleared by the caller. */
-remat_status remat_plan_make(const remat_plan_request *request, const remat_profile *profile,
-                             remat_plan_draft *ret_draft, remat_error *error);
+remat_status remat_plan_draft_make(const remat_plan_request *request, const remat_profile *profile,
+                                   remat_plan_draft *ret_draft, remat_error *error);
 void remat_plan_draft_clear(remat_plan_draft *draft); /* accepts {0} */
 
 /* Puts into the draft's answer what became of its question: the schedule's document, or why there
  * is none (REMAT_INFEASIBLE; else NULL). The draft keeps the answer. REMAT_NO_MEMORY. */
-remat_status remat_plan_finish(remat_plan_draft *draft, const json_t *schedule,
-                               const remat_error *refusal, remat_error *error);
+remat_status remat_plan_draft_finish(remat_plan_draft *draft, const json_t *schedule,
+                                     const remat_error *refusal, remat_error *error);
 
 #endif

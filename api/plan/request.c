@@ -143,8 +143,8 @@ static remat_status check_rest(const raw *r, remat_plan_request *request, remat_
     return REMAT_OK;
 }
 
-remat_status remat_plan_decode(const json_t *json, remat_plan_request *ret_request,
-                               remat_error *error)
+remat_status remat_plan_request_decode(const json_t *json, remat_plan_request *ret_request,
+                                       remat_error *error)
 {
     remat_plan_request request = {.model = NULL};
     raw r = {.master = true, .sweep = true};

@@ -97,6 +97,12 @@ remat_status remat_client_get_timeline(remat_client *client, const char *schedul
     return by_id(client, "GET", "schedules", schedule_id, "/timeline", ret_answer, error);
 }
 
+remat_status remat_client_get_explanation(remat_client *client, const char *schedule_id,
+                                          remat_client_answer *ret_answer, remat_error *error)
+{
+    return by_id(client, "GET", "schedules", schedule_id, "/explanation", ret_answer, error);
+}
+
 remat_status remat_client_get_job(remat_client *client, const char *id,
                                   remat_client_answer *ret_answer, remat_error *error)
 {

@@ -97,7 +97,19 @@ static remat_status set_server(remat_client *client, const char *text, remat_err
         return remat_fail_memory(error);
     remat_status status = REMAT_OK;
     const char *name;
-    CURLUcode code = curl_url_set(url, CURLUPART_URL, text, 0);
+    char *whole = NULL;                             /* "localhost:7070" is http */
+    if (text[strspn(text, "0123456789")] == '\0') { /* which would be an address in one number */
+        curl_url_cleanup(url);
+        return remat_fail(error, REMAT_INVALID, "server",
+                          "the server \"%.200s\" has no host; it must be like localhost:7070",
+                          text);
+    }
+    if (asprintf(&whole, "%s%s", strstr(text, "://") ? "" : "http://", text) < 0) {
+        curl_url_cleanup(url);
+        return remat_fail_memory(error);
+    }
+    CURLUcode code = curl_url_set(url, CURLUPART_URL, whole, 0);
+    free(whole);
     if (code == CURLUE_OUT_OF_MEMORY)
         status = remat_fail_memory(error);
     else if (code)

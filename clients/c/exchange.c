@@ -98,7 +98,7 @@ static remat_status fail_transfer(const remat_client *client, const client_reque
                           "the answer of %.200s to %s %.200s is longer than %zu bytes",
                           client->server, request->method, request->path, r->limit);
     if (code == CURLE_COULDNT_CONNECT || code == CURLE_COULDNT_RESOLVE_HOST)
-        return remat_fail(error, REMAT_IO, NULL, "no server can be reached at %.200s: %s",
+        return remat_fail(error, REMAT_IO, "server", "no server can be reached at %.200s: %s",
                           client->server, reason);
     if (code == CURLE_OPERATION_TIMEDOUT)
         return remat_fail(error, REMAT_IO, NULL, "%.200s gave no answer to %s %.200s in time: %s",

@@ -140,6 +140,8 @@ remat_status remat_client_get_schedule(remat_client *client, const char *id,
                                        remat_client_answer *ret_answer, remat_error *error);
 remat_status remat_client_get_timeline(remat_client *client, const char *schedule_id,
                                        remat_client_answer *ret_answer, remat_error *error);
+remat_status remat_client_get_explanation(remat_client *client, const char *schedule_id,
+                                          remat_client_answer *ret_answer, remat_error *error);
 remat_status remat_client_get_job(remat_client *client, const char *id,
                                   remat_client_answer *ret_answer, remat_error *error);
 

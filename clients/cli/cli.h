@@ -71,8 +71,12 @@ int cli_failed(struct cli *cli);
 /* Says what is wrong with the command line. CLI_USAGE. */
 __attribute__((format(printf, 2, 3))) int cli_usage(struct cli *cli, const char *format, ...);
 
+/* Says that a word is none of some, and which was meant. CLI_USAGE. */
+int cli_unknown(struct cli *cli, const char *word, const char *const *words, size_t n,
+                const char *what);
+
 /* Writes the JSON text to -o FILE, or with --json to stdout. *ret_done: nothing is left to print.
- */
+ * Numbers are exact, in as few digits as that takes. */
 remat_status cli_write_json(struct cli *cli, const char *text, bool *ret_done);
 remat_status cli_write_json_value(struct cli *cli, const json_t *json, bool *ret_done);
 
@@ -103,6 +107,33 @@ json_t *subject_question(const struct cli *cli, const struct subject *subject);
  * fails. ret_unit has room for 8. */
 void subject_time_unit(struct cli *cli, const struct subject *subject, char ret_unit[8]);
 
+/* The same, and the argument may be a profile's name or the beginning of its id: the server is
+ * asked for it. */
+remat_status subject_find(struct cli *cli, const char *argument, struct subject *ret_subject);
+
+/* Whether the amounts that were given can be meant for the profile: a bare number of some hundred
+ * bytes is most likely a percentage or lacks its unit. CLI_OK or CLI_USAGE. */
+int subject_check_amounts(struct cli *cli, const struct subject *subject);
+
+/* ---- find.c ---- */
+
+/* What people call a thing: its name (profiles), its id or the beginning of it. ret_id: the whole
+ * one. REMAT_NOT_FOUND, and REMAT_INVALID where several are called so. */
+remat_status find_profile(struct cli *cli, const char *text, char ret_id[REMAT_ID_SIZE]);
+remat_status find_schedule(struct cli *cli, const char *text, char ret_id[REMAT_ID_SIZE]);
+remat_status find_job(struct cli *cli, const char *text, char ret_id[REMAT_ID_SIZE]);
+
+/* ---- interrupt.c ---- */
+
+/* From now on Ctrl-C ends calls of the client by REMAT_CANCELLED; a second one ends the process. */
+void interrupt_catch(void);
+bool interrupt_came(void *data);
+
+/* The question was asked and then interrupted: cancels its job, unless others asked for it too, and
+ * says so. The exit code. */
+int interrupt_cancel(struct cli *cli, const char *path, const json_t *question,
+                     const struct subject *subject);
+
 /* ---- plan.c ---- */
 
 /* An option of a plan becomes a member of its request; name is one of those in options.c. */
@@ -112,11 +143,14 @@ int plan_whole_device(struct cli *cli, const struct subject *subject);
 
 /* ---- import.c ---- */
 
-/* The profile of a graph in another format, told by its text, which is written over. name: where the
- * file gives none. */
+/* The profile of a graph in another format, told by its text, which is written over. name: where
+ * the file gives none. */
 remat_status import_profile(char *text, const char *name, json_t **ret_profile, remat_error *error);
 
 /* ---- local.c ---- */
+
+/* Why a schedule is as it is, by a replay here; NULL where that fails. */
+json_t *local_explanation(const struct subject *subject, const json_t *schedule);
 
 /* What the server would answer, computed in this process. question: as sent, without subject. */
 remat_status local_answer(struct cli *cli, const struct subject *subject, const json_t *question,
@@ -126,6 +160,8 @@ remat_status local_answer(struct cli *cli, const struct subject *subject, const 
 
 /* The numbers of a schedule. cache: X-Remat-Cache, "" if there is none. */
 void summary_print(const struct cli *cli, const json_t *schedule, const char *cache);
+/* The paragraph of an explanation, or nothing where it is NULL. */
+void explanation_print(const struct cli *cli, const json_t *explanation);
 void summary_line(const struct cli *cli, const char *name, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

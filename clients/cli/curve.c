@@ -137,6 +137,8 @@ static int curve_there(struct cli *cli, const struct subject *s, const json_t *q
         status =
             remat_client_tradeoffs(cli->client, question, s->document, &wait, &answer, &cli->error);
     progress_end(&bar);
+    if (status == REMAT_CANCELLED)
+        return interrupt_cancel(cli, "/v1/tradeoffs", question, s);
     if (status)
         return cli_failed(cli);
     int code = answer.status == 202 ? cli_waiting(cli, &answer)
@@ -164,12 +166,16 @@ int command_curve(struct cli *cli)
         return cli_usage(cli, "give --points or --budgets, not both");
     if (!cli->points && !cli->budgets)
         cli->points = DEFAULT_POINTS;
-    if (subject_load(cli->arguments[0], &s, &cli->error))
+    if (subject_find(cli, cli->arguments[0], &s))
         return cli_failed(cli);
     if (cli->local && !s.document)
         return cli_usage(cli, "--local needs the profile itself, not its id");
+    int code = subject_check_amounts(cli, &s);
+    if (code) {
+        subject_clear(&s);
+        return code;
+    }
     json_t *question = subject_question(cli, &s);
-    int code;
     if (!question) {
         remat_fail_memory(&cli->error);
         code = cli_failed(cli);

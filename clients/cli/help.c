@@ -4,8 +4,9 @@
 #include <string.h>
 
 #define ASKING                                                                                     \
-    "  --server URL        the rematd to ask (default: $REMAT_SERVER, then\n"                      \
-    "                      http://127.0.0.1:7070); its token is $REMAT_TOKEN\n"                    \
+    "  --server URL        the rematd to ask, like localhost:7070 (default:\n"                     \
+    "                      $REMAT_SERVER, then http://127.0.0.1:7070); its token is\n"             \
+    "                      $REMAT_TOKEN\n"                                                         \
     "  --timeout SECONDS   longest time of one request (default 60)\n"
 
 #define OUTPUT                                                                                     \
@@ -15,8 +16,8 @@
     "  -h, --help          this text\n"
 
 #define PROFILE_ARGUMENT                                                                           \
-    "PROFILE is a file in the format remat-profile/1, - for standard input, or the\n"              \
-    "id of a profile that the server has.\n"
+    "PROFILE is a file in the format remat-profile/1, - for standard input, or of a\n"             \
+    "profile that the server has the name, the id or its beginning (4 digits or more).\n"
 
 static const char general[] =
     "remat: rematerialization schedules for training jobs\n"
@@ -42,17 +43,19 @@ static const char general[] =
     "\n"
     "exit codes: 0 done; 1 the answer is no (nothing fits the budget, the schedule is\n"
     "not valid); 2 wrong command line; 3 bad input (file, profile, request); 4 the\n"
-    "server cannot be reached or has no answer; 5 internal (memory, output, a bug)\n";
+    "server cannot be reached or has no answer; 5 internal (memory, output, a bug);\n"
+    "130 interrupted by Ctrl-C\n";
 
 static const char profile[] =
     "usage: remat profile check FILE     is this a valid profile? asks nobody\n"
     "       remat profile push FILE      store it on the server\n"
     "       remat profile list           what the server has\n"
-    "       remat profile show ID        one of them\n"
+    "       remat profile show ID        one of them, by name, id or its beginning\n"
     "       remat profile import FILE    a graph in another format as a profile\n"
     "\n"
     "FILE is in the format remat-profile/1, or - for standard input. A profile's id\n"
-    "is the digest of what can change an answer, so pushing it twice stores it once.\n"
+    "is the digest of what can change an answer, so pushing it twice stores it once,\n"
+    "and pushing it under another name gives it both.\n"
     "\n"
     "import reads, by what is in the file:\n"
     "  networkx node_link_data (JSON), as MOCCASIN's instances are: cost_cpu and\n"
@@ -71,12 +74,13 @@ static const char solve[] =
     "usage: remat solve --budget BYTES [OPTIONS] PROFILE\n"
     "\n"
     "Finds the fastest schedule of one training step whose activations, gradients of\n"
-    "activations and workspaces fit the budget. Every schedule was replayed by the\n"
-    "simulator before it is answered. The same question is solved once: later it is\n"
-    "answered from the store.\n"
+    "activations and workspaces fit the budget, and says why it is as it is. Every\n"
+    "schedule was replayed by the simulator before it is answered. The same question is\n"
+    "solved once: later it is answered from the store. Ctrl-C ends its job on the server\n"
+    "too, unless others asked for it.\n"
     "\n" PROFILE_ARGUMENT "\n"
-    "  -b, --budget BYTES  4294967296, 4GiB, \"1.5 GB\", or 60% of the peak of storing\n"
-    "                      everything\n"
+    "  -b, --budget BYTES  4GiB or 4Gi (of 1024), 4GB or 4G (of 1000), 4294967296, or\n"
+    "                      of the peak of storing everything 60% or 0.6\n"
     "  --reserved BYTES    subtracted from the budget: parameters, optimiser state\n"
     "  --solver NAME       instead of the best one (auto); see 'remat solvers'\n"
     "  --option NAME=VALUE option of that solver; may be given several times\n"
@@ -90,7 +94,7 @@ static const char solve[] =
     "  --no-layout         no addresses: the budget is about the peak, not the arena\n"
     "  --whole-device      the budget is the device's memory: what weights, gradients and\n"
     "                      optimizer states take is reserved of it, by --optimizer,\n"
-    "                      --precision, --parallel, --ranks, --no-master, --bucket-view,\n"
+    "                      --precision, --parallel, --ranks, --no-master, --view-buckets,\n"
     "                      --no-prefetch and --device (for its context) as for plan, and\n"
     "                      --parameters N where the profile does not say it\n"
     "  --wait SECONDS      wait that long and then name the job instead of its answer\n"
@@ -128,23 +132,23 @@ static const char plan[] =
     "offloading. Sizes are exact for the operations described; times are a model: remat\n"
     "calibrate makes them those of a device. Exit code 1 where nothing fits.\n"
     "\n"
-    "MODEL: gpt2, gpt2-medium, gpt2-large, gpt2-xl, tinyllama-1.1b, llama2-7b, llama2-13b,\n"
-    "llama2-70b, llama3.2-1b, llama3-8b, llama3-70b, bert-base, bert-large, vit-s16,\n"
-    "vit-b16, vit-b32, vit-l16, vit-h14, resnet18, resnet34, resnet50, resnet101,\n"
-    "resnet152, unet. PROFILE: a file, as for solve.\n"
+    "MODEL: gpt2, gpt2-medium, gpt2-large, gpt2-xl, tinyllama-1.1b, llama2-7b,\n"
+    "llama2-13b, llama2-70b, llama3.2-1b, llama3-8b, llama3-70b, bert-base, bert-large,\n"
+    "vit-s16, vit-b16, vit-b32, vit-l16, vit-h14, resnet18, resnet34, resnet50,\n"
+    "resnet101, resnet152, unet. PROFILE: a file, as for solve.\n"
     "\n"
-    "  --batch N           examples of a step (of one rank)\n"
+    "  --batch N           samples of a step (of one rank)\n"
     "  --sequence N, --image N, --layers N\n"
     "                      tokens, pixels, blocks; default: as published\n"
     "  --attention KIND    fused (default) or eager, which writes its scores out\n"
-    "  --device DEVICE     a100-40gb, a100-80gb, h100, h200, l4, rtx3090, rtx4090, t4, cpu, or\n"
-    "                      a file that calibrate wrote (a path with / or .)\n"
+    "  --device DEVICE     a100-40gb, a100-80gb, h100, h200, l4, rtx3090, rtx4090, t4,\n"
+    "                      cpu, or a file that calibrate wrote (a path with / or .)\n"
     "  --precision P       float32, tf32, bfloat16 or float16; default: 16 bits where the\n"
     "                      device has them, with weights in float32 beside\n"
     "  --no-master         no weights in float32 beside those in 16 bits\n"
     "  --optimizer NAME    sgd, momentum, adam, adamw (default), adafactor, adam8bit\n"
     "  --parallel KIND     ddp, zero1, zero2, zero3 (fsdp), with --ranks N\n"
-    "  --bucket-view       gradients lie in DDP's buckets\n"
+    "  --view-buckets      gradients lie in DDP's buckets\n"
     "  --no-prefetch       zero3 gathers one unit at a time\n"
     "  --offload           the schedule may copy values to the host\n"
     "  --no-sweep          no table over batches\n"
@@ -164,7 +168,7 @@ static const char calibrate[] =
     "\n"
     "Measures on this CPU what kernels of each class reach, by size, with those of\n"
     "remat-train, which must be installed, and writes a device for plan: its name is\n"
-    "calibrated. Takes about a minute on one thread.\n"
+    "calibrated. Takes some seconds on one thread.\n"
     "\n"
     "  --json              the same: the entry is JSON\n"
     "  -o, --output FILE   write it to FILE\n"
@@ -212,7 +216,11 @@ static const char snapshots[] =
 static const char jobs[] = "usage: remat jobs [list]           the solves that the server knows\n"
                            "       remat jobs show ID          one of them\n"
                            "       remat jobs cancel ID        stop it\n"
-                           "\n" ASKING OUTPUT;
+                           "\n"
+                           "The newest come first. ID is a job's id or its beginning (4 digits).\n"
+                           "\n"
+                           "  --limit N           list: at most N (default 100)\n"
+                           "  --cursor CURSOR     list: go on where a list ended\n" ASKING OUTPUT;
 
 static const char solvers[] =
     "usage: remat solvers [OPTIONS]\n"

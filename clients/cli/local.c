@@ -194,3 +194,11 @@ remat_status local_answer(struct cli *cli, const struct subject *subject, const 
     json_decref(json);
     return status;
 }
+
+json_t *local_explanation(const struct subject *subject, const json_t *schedule)
+{
+    json_t *explanation = NULL;
+    if (remat_answer_explanation(schedule, subject->profile, &explanation, NULL))
+        return NULL;
+    return explanation;
+}

@@ -40,6 +40,15 @@ static void look_at_terminal(struct cli *cli)
         cli->width = size.ws_col < 200 ? size.ws_col : 200;
 }
 
+static int no_command(struct cli *cli, const char *word)
+{
+    enum { N = sizeof commands / sizeof *commands };
+    const char *names[N];
+    for (size_t i = 0; i < N; i++)
+        names[i] = commands[i].name;
+    return cli_unknown(cli, word, names, N, "there is no command");
+}
+
 static int run_command(struct cli *cli, int argc, char **argv)
 {
     bool help = false;
@@ -55,7 +64,7 @@ static int run_command(struct cli *cli, int argc, char **argv)
         fputs(help_text(cli->command), stdout);
         return CLI_OK;
     }
-    return cli_usage(cli, "there is no command \"%.40s\"", argv[0]);
+    return no_command(cli, argv[0]);
 }
 
 static int run(struct cli *cli, int argc, char **argv)
@@ -74,7 +83,7 @@ static int run(struct cli *cli, int argc, char **argv)
     first += asks_help;
     const char *text = first < argc ? help_text(argv[first]) : help_text(NULL);
     if (!text)
-        return cli_usage(cli, "there is no command \"%.40s\"", argv[first]);
+        return no_command(cli, argv[first]);
     fputs(text, stdout);
     return CLI_OK;
 }

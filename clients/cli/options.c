@@ -81,8 +81,8 @@ static const struct {
     {"all", OPTION_ALL, false, SHOW},
     {"ascii", OPTION_ASCII, false, SHOW | CURVE},
     {"name", OPTION_NAME, true, PROFILE},
-    {"cursor", OPTION_CURSOR, true, PROFILE},
-    {"limit", OPTION_LIMIT, true, PROFILE},
+    {"cursor", OPTION_CURSOR, true, PROFILE | JOBS},
+    {"limit", OPTION_LIMIT, true, PROFILE | JOBS},
     {"device", OPTION_DEVICE, true, PLAN | SOLVE},
     {"whole-device", OPTION_WHOLE_DEVICE, false, SOLVE},
     {"batch", OPTION_PLAN, true, PLAN},
@@ -96,7 +96,7 @@ static const struct {
     {"no-master", OPTION_PLAN + 8, false, PLAN | SOLVE},
     {"parallel", OPTION_PLAN + 9, true, PLAN | SOLVE},
     {"ranks", OPTION_PLAN + 10, true, PLAN | SOLVE},
-    {"bucket-view", OPTION_PLAN + 11, false, PLAN | SOLVE},
+    {"view-buckets", OPTION_PLAN + 11, false, PLAN | SOLVE},
     {"no-prefetch", OPTION_PLAN + 12, false, PLAN | SOLVE},
     {"offload", OPTION_PLAN + 13, false, PLAN},
     {"no-sweep", OPTION_PLAN + 14, false, PLAN},
@@ -348,7 +348,7 @@ static void make_grammar(grammar *g, unsigned commands, const char *order)
     *end = '\0';
 }
 
-static int refuse(struct cli *cli, int code, char **argv)
+static int refuse(struct cli *cli, int code, char **argv, unsigned commands)
 {
     const char *text = argv[optind - 1];
     char letter[3] = {'-', (char)optopt, '\0'};
@@ -356,7 +356,17 @@ static int refuse(struct cli *cli, int code, char **argv)
         text = letter;
     if (code == ':')
         return cli_usage(cli, "%.60s needs a value", text);
-    return cli_usage(cli, "%.60s is not an option here", text);
+    const char *names[N_OPTIONS];
+    size_t n = 0;
+    for (size_t i = 0; i < N_OPTIONS; i++)
+        if (options[i].commands & commands)
+            names[n++] = options[i].name;
+    char word[64];
+    snprintf(word, sizeof word, "%.*s", (int)strcspn(text + 2 * (text[1] == '-'), "="),
+             text + 2 * (text[1] == '-'));
+    const char *meant = text[1] == '-' ? remat_nearest(word, names, n) : NULL;
+    return cli_usage(cli, "%.60s is not an option here%s%s%s", text,
+                     meant ? "; did you mean --" : "", meant ? meant : "", meant ? "?" : "");
 }
 
 /* --json decides how the first complaint is written, so it is looked for before anything else. */
@@ -377,7 +387,7 @@ static int parse(struct cli *cli, int argc, char **argv, unsigned commands, cons
     opterr = 0;
     while (!code && (id = getopt_long(argc, argv, g.shorts, g.longs, NULL)) != -1) {
         if (id == '?' || id == ':')
-            return refuse(cli, id, argv);
+            return refuse(cli, id, argv, commands);
         *ret_help |= id == OPTION_HELP;
         *ret_version |= id == OPTION_VERSION;
         code = take(cli, (option_id)id, optarg);

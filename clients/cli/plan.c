@@ -24,7 +24,7 @@ static const struct {
                {"no-master", "master_weights", NO},
                {"parallel", "parallel.kind", WORD},
                {"ranks", "parallel.ranks", NUMBER},
-               {"bucket-view", "parallel.bucket_view", YES},
+               {"view-buckets", "parallel.bucket_view", YES},
                {"no-prefetch", "parallel.prefetch", NO},
                {"offload", "offload", YES},
                {"no-sweep", "sweep", NO}};
@@ -258,7 +258,7 @@ static remat_status solve_draft(struct cli *cli, struct subject *s, remat_plan_d
     if (status && !refused)
         cli->error = refusal;
     else
-        status = remat_plan_finish(draft, schedule, refused ? &refusal : NULL, &cli->error);
+        status = remat_plan_draft_finish(draft, schedule, refused ? &refusal : NULL, &cli->error);
     json_decref(schedule);
     return status;
 }
@@ -269,9 +269,9 @@ static int plan_here(struct cli *cli, struct subject *s, const json_t *request)
     remat_plan_draft draft = {.answer = NULL};
     if (!is_model(cli->arguments[0]) && !s->document)
         return cli_usage(cli, "without --server plan needs the profile itself, not its id");
-    remat_status status = remat_plan_decode(request, &plan, &cli->error);
+    remat_status status = remat_plan_request_decode(request, &plan, &cli->error);
     if (!status)
-        status = remat_plan_make(&plan, s->profile, &draft, &cli->error);
+        status = remat_plan_draft_make(&plan, s->profile, &draft, &cli->error);
     if (!status)
         status = solve_draft(cli, s, &draft);
     int code = status ? cli_failed(cli) : print_plan(cli, draft.answer, NULL, "");
@@ -382,8 +382,8 @@ int plan_whole_device(struct cli *cli, const struct subject *s)
         json_object_set(request, "profile", s->document) ||
         json_object_set_new(request, "precision", json_string(remat_precision_name(precision))) ||
         json_object_set_new(request, "parameters", json_integer((json_int_t)parameters));
-    remat_status status =
-        failed ? remat_fail_memory(&cli->error) : remat_plan_decode(request, &plan, &cli->error);
+    remat_status status = failed ? remat_fail_memory(&cli->error)
+                                 : remat_plan_request_decode(request, &plan, &cli->error);
     const remat_tensor whole = {1, status ? 0 : plan.parameters, 0};
     if (!status)
         status = remat_step_bytes(&whole, 1, &plan.step, &plan.device, &table, &cli->error);

@@ -10,7 +10,7 @@
 
 static void print_minima(const struct cli *cli, const json_t *summary)
 {
-    const json_t *list = json_object_get(summary, "minimum_budget");
+    const json_t *list = json_object_get(summary, "minimum_budgets");
     char bytes[TEXT_SIZE];
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_t *minimum = json_array_get(list, i);
@@ -18,6 +18,10 @@ static void print_minima(const struct cli *cli, const json_t *summary)
                      text_bytes(json_get_number(minimum, "bytes"), bytes),
                      json_get_text(minimum, "solver"));
     }
+    double floor = json_get_number(summary, "floor");
+    if (!isnan(floor))
+        summary_line(cli, "proven", "no schedule without offloading does with less than %s",
+                     text_bytes(floor, bytes));
 }
 
 static void print_summary(const struct cli *cli, const json_t *summary)
@@ -38,6 +42,10 @@ static void print_summary(const struct cli *cli, const json_t *summary)
                  text_time(json_get_number(store_all, "makespan"),
                            json_get_text(summary, "time_unit"), makespan));
     print_minima(cli, summary);
+    const json_t *names = json_object_get(summary, "names");
+    for (size_t i = 1; i < json_array_size(names); i++)
+        summary_line(cli, i == 1 ? "also called" : "", "%s",
+                     json_string_value(json_array_get(names, i)));
     summary_line(cli, "profile", "%.64s", json_get_text(summary, "profile_id"));
 }
 
@@ -49,7 +57,9 @@ static int finish(struct cli *cli, remat_client_answer *answer)
     if (!status && !done)
         print_summary(cli, answer->json);
     if (!status && !done && answer->status == 200 && strcmp(cli->arguments[0], "push") == 0)
-        puts("  (it was there already)");
+        puts(json_object_get(answer->json, "names")
+                 ? "  (it was there already, and has all these names)"
+                 : "  (it was there already)");
     remat_client_answer_clear(answer);
     return status ? cli_failed(cli) : CLI_OK;
 }
@@ -89,8 +99,9 @@ static int push(struct cli *cli)
 static int show(struct cli *cli)
 {
     remat_client_answer answer;
-    if (cli_connect(cli) ||
-        remat_client_get_profile(cli->client, cli->arguments[1], &answer, &cli->error))
+    char id[REMAT_ID_SIZE];
+    if (cli_connect(cli) || find_profile(cli, cli->arguments[1], id) ||
+        remat_client_get_profile(cli->client, id, &answer, &cli->error))
         return cli_failed(cli);
     return finish(cli, &answer);
 }
@@ -211,6 +222,7 @@ int command_profile(struct cli *cli)
                              verbs[i].arguments == 1 ? "no argument" : "one argument");
         return verbs[i].run(cli);
     }
-    return cli_usage(cli, "profile knows check, push, list, show and import, not \"%.40s\"",
-                     cli->arguments[0]);
+    static const char *const names[] = {"check", "push", "list", "show", "import"};
+    return cli_unknown(cli, cli->arguments[0], names, sizeof names / sizeof *names,
+                       "profile knows check, push, list, show and import, not");
 }

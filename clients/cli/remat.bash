@@ -8,7 +8,7 @@ _remat_words()
 _remat()
 {
     local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD-1]}
-    local commands="profile solve curve show simulate snapshots jobs solvers version help"
+    local commands="profile solve curve plan calibrate show simulate snapshots jobs solvers version help"
     local asking="--server --timeout --json --output --help"
     local command= verb= i
     for ((i = 1; i < COMP_CWORD; i++)); do
@@ -36,6 +36,15 @@ _remat()
             ;;
         --effort) _remat_words "quick thorough" "$current"; return ;;
         --budget|-b) _remat_words "40% 50% 60% 70% 80%" "$current"; return ;;
+        --optimizer) _remat_words "sgd momentum adam adamw adafactor adam8bit" "$current"; return ;;
+        --precision) _remat_words "float32 tf32 bfloat16 float16" "$current"; return ;;
+        --parallel) _remat_words "ddp zero1 zero2 zero3 fsdp" "$current"; return ;;
+        --attention) _remat_words "fused eager" "$current"; return ;;
+        --device)
+            _remat_words "a100-40gb a100-80gb h100 h200 l4 rtx3090 rtx4090 t4 cpu" "$current"
+            return
+            ;;
+        --batch|--sequence|--image|--layers|--parameters|--ranks) return ;;
         --server) _remat_words "http://127.0.0.1:7070" "$current"; return ;;
         --timeout|--reserved|--option|--link|--alignment|--wait|--points|--budgets|--name|--cursor|--limit) return ;;
     esac
@@ -46,9 +55,17 @@ _remat()
             profile) _remat_words "$asking --name --limit --cursor" "$current" ;;
             solve)
                 _remat_words "$asking --budget --reserved --solver --option --link --alignment --no-layout \
-                    --effort --wait --local" \
+                    --effort --wait --local --whole-device --device --parameters --optimizer --precision \
+                    --no-master --parallel --ranks --view-buckets --no-prefetch" \
                     "$current"
                 ;;
+            plan)
+                _remat_words "$asking --batch --sequence --image --layers --attention --device --parameters \
+                    --optimizer --precision --no-master --parallel --ranks --view-buckets --no-prefetch \
+                    --offload --no-sweep --solver --option --effort --wait --local" \
+                    "$current"
+                ;;
+            calibrate) _remat_words "--json --output --help" "$current" ;;
             curve)
                 _remat_words \
                     "$asking --points --budgets --solver --option --link --wait --ascii --local" \
@@ -56,13 +73,19 @@ _remat()
                 ;;
             show) _remat_words "$asking --profile --all --ascii" "$current" ;;
             simulate|snapshots|solvers) _remat_words "$asking --local" "$current" ;;
-            jobs) _remat_words "$asking" "$current" ;;
+            jobs) _remat_words "$asking --limit --cursor" "$current" ;;
             version) _remat_words "--json --help" "$current" ;;
         esac
         return
     fi
 
     case $command/$verb in
+        plan/)
+            local models="gpt2 gpt2-medium gpt2-large gpt2-xl tinyllama-1.1b llama2-7b llama2-13b llama2-70b"
+            models+=" llama3.2-1b llama3-8b llama3-70b bert-base bert-large vit-s16 vit-b16 vit-b32 vit-l16"
+            models+=" vit-h14 resnet18 resnet34 resnet50 resnet101 resnet152 unet"
+            COMPREPLY=($(compgen -W "$models" -- "$current") $(compgen -f -- "$current"))
+            ;;
         /*) _remat_words "$commands" "$current" ;;
         help/) _remat_words "$commands" "$current" ;;
         profile/) _remat_words "check push list show import" "$current" ;;

@@ -28,6 +28,16 @@ static void print_problem(const struct cli *cli)
     json_decref(own);
 }
 
+/* Whether --local would have answered. */
+static bool takes_local(const struct cli *cli)
+{
+    static const char *const commands[] = {"solve", "curve", "simulate", "snapshots", "solvers"};
+    for (size_t i = 0; i < sizeof commands / sizeof *commands && cli->command; i++)
+        if (strcmp(cli->command, commands[i]) == 0)
+            return true;
+    return false;
+}
+
 static void print_message(const struct cli *cli)
 {
     char bytes[TEXT_SIZE];
@@ -38,6 +48,9 @@ static void print_message(const struct cli *cli)
         fprintf(stderr, "A budget that can be served: --budget %llu (%s).\n",
                 (unsigned long long)cli->error.number,
                 text_bytes((double)cli->error.number, bytes));
+    if (takes_local(cli) && cli->error.status == REMAT_IO &&
+        strcmp(cli->error.field, "server") == 0)
+        fprintf(stderr, "Start one with rematd, or add --local to do it in this process.\n");
     if (cli->bad_usage)
         fprintf(stderr, "'remat%s%s --help' says more.\n", cli->command ? " " : "",
                 cli->command ? cli->command : "");
@@ -65,14 +78,71 @@ int cli_usage(struct cli *cli, const char *format, ...)
     return cli_failed(cli);
 }
 
+int cli_unknown(struct cli *cli, const char *word, const char *const *words, size_t n,
+                const char *what)
+{
+    const char *meant = remat_nearest(word, words, n);
+    return cli_usage(cli, "%s \"%.40s\"%s%s%s", what, word, meant ? "; did you mean " : "",
+                     meant ? meant : "", meant ? "?" : "");
+}
+
+/* Writes a number of 16 or 17 digits with as few as give the same double. Its end in the text. */
+static char *shorten(const char *number, size_t length, char *to)
+{
+    char digits[40], fewer[40];
+    memcpy(digits, number, length);
+    digits[length] = '\0';
+    double value = strtod(digits, NULL);
+    for (int precision = 15; precision <= 16; precision++) {
+        size_t n = (size_t)snprintf(fewer, sizeof fewer, "%.*g", precision, value);
+        bool whole = !fewer[strcspn(fewer, ".e")]; /* a real number stays one */
+        if (strtod(fewer, NULL) != value || n + 2 * whole >= length)
+            continue;
+        memcpy(to, fewer, n);
+        to += n;
+        return whole ? stpcpy(to, ".0") : to;
+    }
+    memmove(to, digits, length);
+    return to + length;
+}
+
+/* The numbers of a JSON text are exact, but 0.1 need not be 0.10000000000000001. */
+static void shorten_numbers(char *text)
+{
+    char *to = text;
+    bool quoted = false;
+    for (const char *from = text; *from;) {
+        size_t length = quoted ? 0 : strspn(from, "0123456789+-.eE");
+        if (length > 16 && length < 40 && memchr(from, '.', length)) {
+            to = shorten(from, length, to);
+            from += length;
+        } else if (length > 0) {
+            memmove(to, from, length);
+            to += length;
+            from += length;
+        } else {
+            quoted ^= *from == '"';
+            if (quoted && *from == '\\')
+                *to++ = *from++;
+            *to++ = *from++;
+        }
+    }
+    *to = '\0';
+}
+
 remat_status cli_write_json(struct cli *cli, const char *text, bool *ret_done)
 {
+    char *shortened = strdup(text);
+    if (!shortened)
+        return remat_fail_memory(&cli->error);
+    shorten_numbers(shortened);
     *ret_done = cli->json;
-    if (cli->output)
-        return file_write_text(cli->output, text, &cli->error);
-    if (cli->json)
-        printf("%s\n", text);
-    return REMAT_OK;
+    remat_status status =
+        cli->output ? file_write_text(cli->output, shortened, &cli->error) : REMAT_OK;
+    if (!cli->output && cli->json)
+        printf("%s\n", shortened);
+    free(shortened);
+    return status;
 }
 
 remat_status cli_write_json_value(struct cli *cli, const json_t *json, bool *ret_done)
@@ -89,7 +159,9 @@ remat_status cli_connect(struct cli *cli)
 {
     if (cli->client)
         return REMAT_OK;
-    remat_client_settings settings = {.server = cli->server, .timeout = cli->timeout};
+    remat_client_settings settings = {
+        .server = cli->server, .timeout = cli->timeout, .cancelled = interrupt_came};
+    interrupt_catch();
     remat_status status = remat_client_new(&settings, &cli->client, &cli->error);
     cli->bad_usage = status == REMAT_INVALID;
     return status;

@@ -5,16 +5,18 @@
 #include <string.h>
 #include <unistd.h>
 
-/* What is shown; both owned. */
+/* What is shown; all owned. */
 typedef struct exhibit {
     json_t *schedule;
-    json_t *timeline; /* NULL: not known */
+    json_t *timeline;    /* NULL: not known */
+    json_t *explanation; /* the same */
 } exhibit;
 
 static void exhibit_clear(exhibit *e)
 {
     json_decref(e->schedule);
     json_decref(e->timeline);
+    json_decref(e->explanation);
 }
 
 static remat_status fetch_schedule(struct cli *cli, const char *id, exhibit *e)
@@ -41,6 +43,11 @@ static remat_status fetch_timeline(struct cli *cli, const char *id, exhibit *e)
         return status;
     e->timeline = json_incref(answer.json);
     remat_client_answer_clear(&answer);
+    if (!remat_client_get_explanation(cli->client, id, &answer,
+                                      NULL)) { /* an older server has none */
+        e->explanation = json_incref(answer.json);
+        remat_client_answer_clear(&answer);
+    }
     return REMAT_OK;
 }
 
@@ -58,6 +65,8 @@ static remat_status replay(struct cli *cli, exhibit *e)
                             wanted, cli->profile, s.id);
     if (!status)
         status = remat_answer_timeline(e->schedule, s.profile, &e->timeline, &cli->error);
+    if (!status)
+        e->explanation = local_explanation(&s, e->schedule);
     subject_clear(&s);
     return status;
 }
@@ -74,13 +83,17 @@ static void try_timeline(struct cli *cli, exhibit *e)
 
 static remat_status load(struct cli *cli, const char *argument, exhibit *e)
 {
-    bool by_id = remat_is_id(argument) && access(argument, F_OK) != 0;
-    remat_status status = by_id ? fetch_schedule(cli, argument, e)
-                                : file_read_json(argument, &e->schedule, &cli->error);
+    char id[REMAT_ID_SIZE];
+    bool by_id =
+        strcmp(argument, "-") != 0 && !strpbrk(argument, "./") && access(argument, F_OK) != 0;
+    remat_status status = by_id ? find_schedule(cli, argument, id) : REMAT_OK;
+    if (!status)
+        status = by_id ? fetch_schedule(cli, id, e)
+                       : file_read_json(argument, &e->schedule, &cli->error);
     if (!status && cli->profile)
         return replay(cli, e);
     if (!status && by_id && !cli->json)
-        return fetch_timeline(cli, argument, e);
+        return fetch_timeline(cli, id, e);
     bool is_timeline = json_object_get(e->schedule, "memory_during") != NULL;
     if (!status && !by_id && !is_timeline && !cli->json)
         try_timeline(cli, e);
@@ -97,6 +110,7 @@ static remat_status print(struct cli *cli, const exhibit *e)
     status = cli_write_json_value(cli, e->schedule, &done);
     if (!status && !done) {
         summary_print(cli, e->schedule, "");
+        explanation_print(cli, e->explanation);
         if (t.timed)
             timeline_print(cli, &t);
         operations_print(cli, &t);

@@ -120,7 +120,7 @@ int command_simulate(struct cli *cli)
         return cli_usage(cli, "simulate takes a PROFILE and a SCHEDULE-FILE");
     if (strcmp(cli->arguments[0], "-") == 0 && strcmp(cli->arguments[1], "-") == 0)
         return cli_usage(cli, "only one of PROFILE and SCHEDULE-FILE can be standard input");
-    if (subject_load(cli->arguments[0], &s, &cli->error))
+    if (subject_find(cli, cli->arguments[0], &s))
         return cli_failed(cli);
     if (cli->local && !s.document)
         return cli_usage(cli, "--local needs the profile itself, not its id");

@@ -3,16 +3,33 @@
 
 #include <stdio.h>
 
-static int print_answer(struct cli *cli, const json_t *schedule, const char *text,
-                        const char *cache)
+/* That of the server, or made here; without one (an older server) nothing is said. */
+static void explain(struct cli *cli, const struct subject *s, const json_t *schedule)
+{
+    remat_client_answer answer = {0};
+    json_t *own = NULL;
+    if (cli->local)
+        own = local_explanation(s, schedule);
+    else if (remat_client_get_explanation(cli->client, json_get_text(schedule, "schedule_id"),
+                                          &answer, NULL))
+        return;
+    explanation_print(cli, own ? own : answer.json);
+    json_decref(own);
+    remat_client_answer_clear(&answer);
+}
+
+static int print_answer(struct cli *cli, const struct subject *s, const json_t *schedule,
+                        const char *text, const char *cache)
 {
     bool done;
     remat_status status =
         text ? cli_write_json(cli, text, &done) : cli_write_json_value(cli, schedule, &done);
     if (status)
         return cli_failed(cli);
-    if (!done)
-        summary_print(cli, schedule, cache);
+    if (done)
+        return CLI_OK;
+    summary_print(cli, schedule, cache);
+    explain(cli, s, schedule);
     return CLI_OK;
 }
 
@@ -29,10 +46,12 @@ static int solve_there(struct cli *cli, const struct subject *s, const json_t *q
         status =
             remat_client_schedule(cli->client, question, s->document, &wait, &answer, &cli->error);
     progress_end(&bar);
+    if (status == REMAT_CANCELLED)
+        return interrupt_cancel(cli, "/v1/schedules", question, s);
     if (status)
         return cli_failed(cli);
     int code = answer.status == 202 ? cli_waiting(cli, &answer)
-                                    : print_answer(cli, answer.json, answer.text, answer.cache);
+                                    : print_answer(cli, s, answer.json, answer.text, answer.cache);
     remat_client_answer_clear(&answer);
     return code;
 }
@@ -42,7 +61,7 @@ static int solve_here(struct cli *cli, const struct subject *s, const json_t *qu
     json_t *answer = NULL;
     if (local_answer(cli, s, question, REMAT_ASK_SCHEDULE, &answer, &cli->error))
         return cli_failed(cli);
-    int code = print_answer(cli, answer, NULL, "");
+    int code = print_answer(cli, s, answer, NULL, "");
     json_decref(answer);
     return code;
 }
@@ -54,19 +73,20 @@ int command_solve(struct cli *cli)
         return cli_usage(cli, "solve takes one PROFILE");
     if (!cli->budget)
         return cli_usage(cli, "solve needs --budget, like 4GiB or 60%%");
-    if (subject_load(cli->arguments[0], &s, &cli->error))
+    if (subject_find(cli, cli->arguments[0], &s))
         return cli_failed(cli);
     if (cli->local && !s.document)
         return cli_usage(cli, "--local needs the profile itself, not its id");
-    if (cli->whole_device && cli->reserved)
-        return cli_usage(cli, "--whole-device says what is reserved; leave out --reserved");
-    int unplanned = cli->whole_device ? plan_whole_device(cli, &s) : CLI_OK;
-    if (unplanned) {
+    int code = subject_check_amounts(cli, &s);
+    if (!code && cli->whole_device && cli->reserved)
+        code = cli_usage(cli, "--whole-device says what is reserved; leave out --reserved");
+    else if (!code && cli->whole_device)
+        code = plan_whole_device(cli, &s);
+    if (code) {
         subject_clear(&s);
-        return unplanned;
+        return code;
     }
     json_t *question = subject_question(cli, &s);
-    int code;
     if (!question) {
         remat_fail_memory(&cli->error);
         code = cli_failed(cli);

@@ -1,6 +1,8 @@
 /* The PROFILE argument and the question about it. */
 #include "cli.h"
 
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -24,6 +26,62 @@ remat_status subject_load(const char *argument, struct subject *ret_subject, rem
     remat_profile_id(s.profile, s.id);
     *ret_subject = s;
     return REMAT_OK;
+}
+
+remat_status subject_find(struct cli *cli, const char *argument, struct subject *ret_subject)
+{
+    struct subject s = {0};
+    const char *ending = strrchr(argument, '.');
+    bool file = strcmp(argument, "-") == 0 || strchr(argument, '/') ||
+                (ending && strcmp(ending, ".json") == 0) || access(argument, F_OK) == 0;
+    bool elsewhere = !cli->local && !file && !remat_is_id(argument);
+    if (!elsewhere)
+        return subject_load(argument, ret_subject, &cli->error);
+    remat_status status = find_profile(cli, argument, s.id);
+    if (!status)
+        *ret_subject = s;
+    return status;
+}
+
+/* Bytes that storing everything takes; 0 where that is not known. */
+static double whole_step(struct cli *cli, const struct subject *s)
+{
+    remat_client_answer answer;
+    if (s->profile)
+        return (double)s->store_all_peak;
+    if (cli_connect(cli) || remat_client_get_profile(cli->client, s->id, &answer, NULL))
+        return 0;
+    double peak = json_get_number(json_object_get(answer.json, "store_all"), "peak");
+    remat_client_answer_clear(&answer);
+    return peak;
+}
+
+static bool is_suspicious(const char *text)
+{
+    double number = text ? strtod(text, NULL) : 0;
+    return text && text[strspn(text, "0123456789.")] == '\0' && number >= 1 && number < 1000;
+}
+
+static int check_amount(struct cli *cli, const struct subject *s, const char *option,
+                        const char *text)
+{
+    if (!is_suspicious(text) || json_object_get(cli->solver_options, "model") ||
+        !(whole_step(cli, s) >= 1e6))
+        return CLI_OK;
+    return cli_usage(cli,
+                     "--%s %s is %s bytes; did you mean %s%s%sGiB? With B it is taken as it is",
+                     option, text, text, strcmp(option, "reserved") ? text : "",
+                     strcmp(option, "reserved") ? "% or " : "", text);
+}
+
+int subject_check_amounts(struct cli *cli, const struct subject *s)
+{
+    int code = check_amount(cli, s, "budget", cli->budget);
+    if (!code)
+        code = check_amount(cli, s, "reserved", cli->reserved);
+    for (size_t i = 0; i < json_array_size(cli->budgets) && !code; i++)
+        code = check_amount(cli, s, "budgets", json_string_value(json_array_get(cli->budgets, i)));
+    return code;
 }
 
 void subject_clear(struct subject *s)

@@ -100,3 +100,24 @@ void summary_print(const struct cli *cli, const json_t *schedule, const char *ca
     if (json_get_text(schedule, "profile_id")[0])
         summary_line(cli, "profile", "%.64s", json_get_text(schedule, "profile_id"));
 }
+
+void explanation_print(const struct cli *cli, const json_t *explanation)
+{
+    const char *word = json_get_text(explanation, "text");
+    if (!*word)
+        return;
+    putchar('\n');
+    for (size_t column = 0; *word; word += strspn(word, " ")) {
+        size_t length = strcspn(word, " ");
+        if (column > 0 && column + 1 + length > cli->width) {
+            putchar('\n');
+            column = 0;
+        }
+        if (column > 0)
+            putchar(' ');
+        text_safe_part(stdout, word, length);
+        column += length + (column > 0);
+        word += length;
+    }
+    putchar('\n');
+}

@@ -13,11 +13,12 @@
 
 enum {
     CLI_OK = 0,
-    CLI_NO = 1,      /* the answer is no: nothing fits the budget, the schedule is not valid */
-    CLI_USAGE = 2,   /* the command line is wrong */
-    CLI_INPUT = 3,   /* a file, a profile or a request is not accepted */
-    CLI_SERVER = 4,  /* the server cannot be reached or has no answer */
-    CLI_INTERNAL = 5 /* out of memory, the output cannot be written, a bug */
+    CLI_NO = 1,           /* the answer is no: nothing fits the budget, the schedule is not valid */
+    CLI_USAGE = 2,        /* the command line is wrong */
+    CLI_INPUT = 3,        /* a file, a profile or a request is not accepted */
+    CLI_SERVER = 4,       /* the server cannot be reached or has no answer */
+    CLI_INTERNAL = 5,     /* out of memory, the output cannot be written, a bug */
+    CLI_INTERRUPTED = 130 /* by Ctrl-C, as shells count it */
 };
 
 /* The one that goes with a failure. */
@@ -48,16 +49,12 @@ void progress_of_job(void *data, const remat_client_progress *job);
 
 /* ---- text.c ---- */
 
-#define TEXT_SIZE 48
-
-/* "1.98 GiB": three significant digits. */
-const char *text_bytes(double bytes, char text[TEXT_SIZE]);
-/* "412345 us": a time in the profile's own unit. */
-const char *text_time(double time, const char *unit, char text[TEXT_SIZE]);
-/* "12.3 ms": seconds on a clock. */
-const char *text_seconds(double seconds, char text[TEXT_SIZE]);
-/* "8.41 %" of a fraction. */
-const char *text_percent(double fraction, char text[TEXT_SIZE]);
+/* Those of api.h, by shorter names. */
+#define TEXT_SIZE REMAT_TEXT_SIZE
+#define text_bytes remat_text_bytes
+#define text_seconds remat_text_seconds
+#define text_time remat_text_time
+#define text_percent remat_text_percent
 
 /* Columns that UTF-8 text takes, one per character. */
 size_t text_columns(const char *text);
@@ -65,6 +62,7 @@ size_t text_columns(const char *text);
 void text_cell(FILE *out, const char *text, size_t columns);
 /* Prints text without the control characters that could move the cursor. */
 void text_safe(FILE *out, const char *text);
+void text_safe_part(FILE *out, const char *text, size_t length);
 
 /* Members of JSON that may not be there. */
 double json_get_number(const json_t *object, const char *name);    /* NAN */

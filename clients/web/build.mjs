@@ -2,6 +2,7 @@
 // Every file but index.html has a hash of its content in its name. OUTPUT holds the entries of an
 // array of {name, media type, bytes, gzipped bytes, length, gzipped length}.
 
+import { createHash } from 'node:crypto';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { dirname, join, relative, resolve } from 'node:path';
@@ -36,12 +37,23 @@ function nameOf(result, entry) {
   return found[0].slice('page/'.length);
 }
 
+/** Sample profiles, fetched only when one is opened: for each its file, by the name it has in clients/profiles. */
+const samples = ['resnet50.flops', 'gpt.flops', 'unet.flops'].map((name) => {
+  const path = join(here, '../profiles', `${name}.json`);
+  const text = JSON.stringify(JSON.parse(readFileSync(path, 'utf8')));
+  const hash = createHash('sha256').update(text).digest('hex').slice(0, 8).toUpperCase();
+  return { name, path, file: { name: `${name}-${hash}.json`, contents: Buffer.from(text) } };
+});
+
 const worker = await esbuild.build({ ...common, entryPoints: ['src/layout_worker.ts'] });
 const page = await esbuild.build({
   ...common,
   entryPoints: ['src/main.tsx', 'style.css'],
   splitting: true,
-  define: { LAYOUT_WORKER: JSON.stringify(`/page/${nameOf(worker, 'src/layout_worker.ts')}`) },
+  define: {
+    LAYOUT_WORKER: JSON.stringify(`/page/${nameOf(worker, 'src/layout_worker.ts')}`),
+    SAMPLE_FILES: JSON.stringify(Object.fromEntries(samples.map(({ name, file }) => [name, `/page/${file.name}`]))),
+  },
 });
 
 const index = readFileSync(join(here, 'index.html'), 'utf8')
@@ -51,6 +63,7 @@ const types = {
   js: 'text/javascript; charset=utf-8',
   css: 'text/css; charset=utf-8',
   html: 'text/html; charset=utf-8',
+  json: 'application/json',
 };
 const files = [
   { name: 'index.html', contents: Buffer.from(index) },
@@ -58,6 +71,7 @@ const files = [
     name: relative(join(here, 'page'), file.path),
     contents: Buffer.from(file.contents),
   })),
+  ...samples.map(({ file }) => file),
 ];
 
 const array = (bytes) => `(const unsigned char[]){${bytes.join(',')}}`;
@@ -69,4 +83,5 @@ const entry = ({ name, contents }) => {
 writeFileSync(output, files.map(entry).join(''));
 
 const read = [page, worker].flatMap((result) => Object.keys(result.metafile.inputs));
+read.push(...samples.map(({ path }) => path));
 writeFileSync(depfile, `${output}: ${[...new Set(read)].map((path) => resolve(here, path)).join(' ')}\n`);

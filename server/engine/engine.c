@@ -123,14 +123,9 @@ static remat_status load_profile(engine *e, const remat_profile_record *record,
                : status;
 }
 
-remat_status engine_profile(engine *e, const char *id, known_profile **ret_profile,
-                            remat_error *error)
+remat_status engine_profile_record(engine *e, const char *id, remat_profile_record *ret_record,
+                                   remat_error *error)
 {
-    known_profile *known = cache_get(e->profiles, id);
-    if (known) {
-        *ret_profile = known;
-        return REMAT_OK;
-    }
     remat_profile_record record = {0};
     remat_status status = remat_store_get_profile(e->store, id, &record, error);
     if (status == REMAT_CORRUPT) {
@@ -141,6 +136,28 @@ remat_status engine_profile(engine *e, const char *id, known_profile **ret_profi
     }
     if (status == REMAT_NOT_FOUND)
         return remat_fail(error, REMAT_NOT_FOUND, "profile_id", "there is no profile %s", id);
+    char *summary = record.summary.data;
+    if (!status)
+        status = remat_summary_renew(&summary, &record.summary.length, record.name,
+                                     record.other_names, error);
+    record.summary.data = summary;
+    if (status)
+        remat_profile_record_clear(&record);
+    else
+        *ret_record = record;
+    return status;
+}
+
+remat_status engine_profile(engine *e, const char *id, known_profile **ret_profile,
+                            remat_error *error)
+{
+    known_profile *known = cache_get(e->profiles, id);
+    if (known) {
+        *ret_profile = known;
+        return REMAT_OK;
+    }
+    remat_profile_record record = {0};
+    remat_status status = engine_profile_record(e, id, &record, error);
     if (!status)
         status = load_profile(e, &record, ret_profile, error);
     remat_profile_record_clear(&record);
@@ -223,12 +240,27 @@ static remat_status store_profile(engine *e, const json_t *json, known_profile *
     return status;
 }
 
+/* The record of a profile that is posted again, maybe under another name: then it has both. */
+static remat_status name_again(engine *e, const char *name, const char *id,
+                               remat_profile_record *ret_record, remat_error *error)
+{
+    bool added = false;
+    remat_status status = engine_profile_record(e, id, ret_record, error);
+    if (status || strcmp(ret_record->name, name) == 0)
+        return status;
+    status = remat_store_name_profile(e->store, id, name, &added, error);
+    if (!status && !added)
+        return REMAT_OK;
+    remat_profile_record_clear(ret_record);
+    return status ? status : engine_profile_record(e, id, ret_record, error);
+}
+
 /* The stored answer to the profile's POST, if the profile is there. */
-static remat_status stored_summary(engine *e, const char *id, body **ret_summary,
+static remat_status stored_summary(engine *e, const char *name, const char *id, body **ret_summary,
                                    remat_error *error)
 {
     remat_profile_record record = {0};
-    remat_status status = remat_store_get_profile(e->store, id, &record, error);
+    remat_status status = name_again(e, name, id, &record, error);
     if (!status) {
         char *text = record.summary.data;
         size_t length = record.summary.length;
@@ -256,10 +288,10 @@ remat_status engine_profile_post(engine *e, const json_t *json, const char *pref
     known_profile *known = NULL;
     remat_profile_id(profile, id);
     *ret_created = false;
-    status = stored_summary(e, id, &summary, error);
+    status = stored_summary(e, profile->name, id, &summary, error);
     if (!status && (known = cache_get(e->profiles, id)) != NULL)
         remat_profile_free(profile);
-    else if (!status || status == REMAT_NOT_FOUND || status == REMAT_CORRUPT)
+    else if (!status || status == REMAT_NOT_FOUND)
         status = introduce(e, profile, json_array_size(json_object_get(json, "nodes")) * 1024,
                            &known, error);
     else
@@ -289,13 +321,17 @@ remat_status engine_profile_of(engine *e, const remat_request *request, known_pr
 }
 
 remat_status engine_question(engine *e, const remat_request *request, remat_question *ret_question,
-                             remat_error *error)
+                             char **ret_name, remat_error *error)
 {
     known_profile *known = NULL;
     remat_status status = engine_profile_of(e, request, &known, error);
     if (!status)
         status = remat_question_resolve(request, known->id, known->profile, known->store_all_peak,
                                         ret_question, error);
+    if (!status && !(*ret_name = strdup(known->profile->name))) {
+        remat_question_clear(ret_question);
+        status = remat_fail_memory(error);
+    }
     engine_profile_release(known);
     return status;
 }
@@ -537,13 +573,17 @@ remat_status engine_solve(engine *e, const remat_question *q, solve *s, body **r
     return status;
 }
 
-/* ---- timelines ---- */
+/* ---- what follows from a stored schedule ---- */
 
-remat_status engine_timeline(engine *e, const char *schedule_id, body **ret_body,
-                             remat_error *error)
+/* A stored schedule and its profile, and what the function makes of them. */
+static remat_status derive(engine *e, const char *schedule_id,
+                           remat_status (*make)(const json_t *schedule,
+                                                const remat_profile *profile, json_t **ret_answer,
+                                                remat_error *error),
+                           body **ret_body, remat_error *error)
 {
     body *schedule_body = NULL;
-    json_t *schedule = NULL, *timeline = NULL;
+    json_t *schedule = NULL, *answer = NULL;
     known_profile *known = NULL;
     remat_status status = engine_schedule(e, schedule_id, &schedule_body, NULL, error);
     if (!status)
@@ -557,14 +597,34 @@ remat_status engine_timeline(engine *e, const char *schedule_id, body **ret_body
                         : remat_fail(error, REMAT_INTERNAL, NULL,
                                      "stored schedule %s names no profile", schedule_id);
     if (!status)
-        status = remat_answer_timeline(schedule, known->profile, &timeline, error);
+        status = make(schedule, known->profile, &answer, error);
     if (status == REMAT_INFEASIBLE)
         status =
             remat_fail(error, REMAT_INTERNAL, NULL, "stored schedule %s is not valid", schedule_id);
-    if (!status && !(*ret_body = body_from_json(timeline, true)))
+    if (!status && !(*ret_body = body_from_json(answer, true)))
         status = remat_fail_memory(error);
     json_decref(schedule);
     engine_profile_release(known);
+    return status;
+}
+
+remat_status engine_timeline(engine *e, const char *schedule_id, body **ret_body,
+                             remat_error *error)
+{
+    return derive(e, schedule_id, remat_answer_timeline, ret_body, error);
+}
+
+remat_status engine_explanation(engine *e, const char *schedule_id, body **ret_body,
+                                remat_error *error)
+{
+    char name[REMAT_ID_SIZE + 16];
+    snprintf(name, sizeof name, "explanation %s", schedule_id);
+    *ret_body = cache_get(e->answers, name);
+    if (*ret_body)
+        return REMAT_OK;
+    remat_status status = derive(e, schedule_id, remat_answer_explanation, ret_body, error);
+    if (!status)
+        cache_put(e->answers, name, *ret_body, body_cost(*ret_body));
     return status;
 }
 

@@ -26,15 +26,20 @@ typedef struct known_profile {
 remat_status engine_profile(engine *e, const char *id, known_profile **ret_profile,
                             remat_error *error);
 void engine_profile_release(known_profile *profile); /* accepts NULL */
+/* The record of a profile, its summary as today's answers spell it. What is damaged counts as not
+ * there. Clear with remat_profile_record_clear. */
+remat_status engine_profile_record(engine *e, const char *id, remat_profile_record *ret_record,
+                                   remat_error *error);
 
 /* Stores a profile; ret_summary (NULL: not wanted) gets the answer to its POST. */
 remat_status engine_profile_post(engine *e, const json_t *json, const char *prefix,
                                  known_profile **ret_profile, bool *ret_created, body **ret_summary,
                                  remat_error *error);
 
-/* What a request about a profile asks for, for its profile: known by id, or stored now. */
+/* What a request about a profile asks for, for its profile: known by id, or stored now;
+ * *ret_name is what that is called (free it). */
 remat_status engine_question(engine *e, const remat_request *request, remat_question *ret_question,
-                             remat_error *error);
+                             char **ret_name, remat_error *error);
 /* The profile alone. */
 remat_status engine_profile_of(engine *e, const remat_request *request, known_profile **ret_profile,
                                remat_error *error);
@@ -63,6 +68,9 @@ remat_status engine_solve(engine *e, const remat_question *q, solve *s, body **r
 
 remat_status engine_timeline(engine *e, const char *schedule_id, body **ret_body,
                              remat_error *error);
+/* Remembered in memory only. */
+remat_status engine_explanation(engine *e, const char *schedule_id, body **ret_body,
+                                remat_error *error);
 
 /* Forgets what memory holds of a profile that has been deleted. */
 void engine_forget_profile(engine *e, const char *id);

@@ -38,11 +38,11 @@ static remat_status make_draft(request *r, const json_t *json, remat_plan_draft 
     remat_plan_request plan;
     known_profile *known = NULL;
     bool created;
-    remat_status status = remat_plan_decode(json, &plan, error);
+    remat_status status = remat_plan_request_decode(json, &plan, error);
     if (!status)
         status = know_profile(r, &plan, &known, error);
     if (!status)
-        status = remat_plan_make(&plan, known ? known->profile : NULL, draft, error);
+        status = remat_plan_draft_make(&plan, known ? known->profile : NULL, draft, error);
     if (!status && draft->document)
         status = engine_profile_post(r->service->engine, draft->document, "", &known, &created,
                                      NULL, error);
@@ -56,7 +56,7 @@ static remat_status make_draft(request *r, const json_t *json, remat_plan_draft 
 
 /* The question that POST /v1/schedules would be asked. */
 static remat_status make_question(request *r, const remat_plan_draft *draft, const char *id,
-                                  remat_question *ret_question, remat_error *error)
+                                  char **ret_name, remat_question *ret_question, remat_error *error)
 {
     remat_request asked;
     json_t *json = json_copy(draft->question);
@@ -66,7 +66,7 @@ static remat_status make_question(request *r, const remat_plan_draft *draft, con
     }
     remat_status status = remat_request_decode(json, REMAT_ASK_SCHEDULE, &asked, error);
     if (!status)
-        status = engine_question(r->service->engine, &asked, ret_question, error);
+        status = engine_question(r->service->engine, &asked, ret_question, ret_name, error);
     json_decref(json);
     return status;
 }
@@ -92,8 +92,8 @@ static void put_answer(request *r, planning *plan, const json_t *json)
     const char *cache = r->reply.cache;
     body_release(r->reply.body);
     r->reply = (reply){.cache = cache};
-    if (remat_plan_finish(&plan->draft, solved ? json : NULL, json && !solved ? &refusal : NULL,
-                          &error)) {
+    if (remat_plan_draft_finish(&plan->draft, solved ? json : NULL,
+                                json && !solved ? &refusal : NULL, &error)) {
         reply_error(r, &error);
         return;
     }
@@ -145,7 +145,7 @@ static remat_status read_plan(request *r, asker *a, remat_error *error)
     if (!status)
         status = make_draft(r, json, &a->plan->draft, id, &a->wait, error);
     if (!status && a->plan->draft.question)
-        status = make_question(r, &a->plan->draft, id, &a->question, error);
+        status = make_question(r, &a->plan->draft, id, &a->profile_name, &a->question, error);
     json_decref(json);
     return status;
 }

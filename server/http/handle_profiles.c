@@ -37,9 +37,11 @@ static json_t *profile_item(const remat_profile_record *p)
     char created[32], used[32];
     remat_time_text(p->created, created);
     remat_time_text(p->last_used, used);
-    return json_pack("{s:s, s:s, s:s, s:i, s:i, s:s, s:s, s:I}", "profile_id", p->id, "name",
-                     p->name, "kind", p->kind, "nodes", (int)p->nodes, "edges", (int)p->edges,
-                     "created", created, "last_used", used, "schedules", (json_int_t)p->schedules);
+    json_t *names = p->other_names ? remat_names_encode(p->name, p->other_names) : NULL;
+    return json_pack("{s:s, s:s, s:o*, s:s, s:i, s:i, s:s, s:s, s:I}", "profile_id", p->id, "name",
+                     p->name, "names", names, "kind", p->kind, "nodes", (int)p->nodes, "edges",
+                     (int)p->edges, "created", created, "last_used", used, "schedules",
+                     (json_int_t)p->schedules);
 }
 
 void list_profiles(request *r)
@@ -85,12 +87,7 @@ void get_profile(request *r)
 {
     remat_profile_record record = {0};
     remat_error error;
-    remat_status status = remat_store_get_profile(r->service->store, r->id, &record, &error);
-    if (status) {
-        if (status == REMAT_CORRUPT)
-            atomic_fetch_add(&r->service->metrics.damaged_records, 1);
-        if (status == REMAT_CORRUPT || status == REMAT_NOT_FOUND)
-            remat_fail(&error, REMAT_NOT_FOUND, "id", "there is no profile %s", r->id);
+    if (engine_profile_record(r->service->engine, r->id, &record, &error)) {
         reply_error(r, &error);
         return;
     }

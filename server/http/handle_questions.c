@@ -29,7 +29,7 @@ static remat_status read_question(request *r, asker *a, remat_error *error)
     if (!status)
         status = remat_request_decode(json, a->question.kind, &asked, error);
     if (!status)
-        status = engine_question(r->service->engine, &asked, &a->question, error);
+        status = engine_question(r->service->engine, &asked, &a->question, &a->profile_name, error);
     a->wait = status ? 0 : asked.wait;
     json_decref(json);
     return status;
@@ -169,6 +169,17 @@ void get_timeline(request *r)
     }
     reply_body(r, 200, b);
     reply_immutable(r, r->id);
+}
+
+/* Not immutable: another version of this server may say more. */
+void get_explanation(request *r)
+{
+    body *b = NULL;
+    remat_error error;
+    if (engine_explanation(r->service->engine, r->id, &b, &error))
+        reply_error(r, &error);
+    else
+        reply_body(r, 200, b);
 }
 
 void post_simulation(request *r)

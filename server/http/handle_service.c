@@ -1,53 +1,105 @@
 /* /v1/jobs and what the service says of itself */
 #include "http/handlers.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- jobs ---- */
 
-static bool lists_job(const json_t *list, const char *id)
+static const char *text_of(const json_t *object, const char *name)
 {
-    size_t i;
-    const json_t *job;
-    json_array_foreach(list, i, job)
-    {
-        if (strcmp(json_string_value(json_object_get(job, "job_id")), id) == 0)
-            return true;
-    }
-    return false;
+    const char *text = json_string_value(json_object_get(object, name));
+    return text ? text : "";
 }
 
-/* To the jobs of this process those that others have, out of the store. */
-static void list_shared_jobs_work(request *r)
+/* "2026-11-22T12:39:29.272Z_" and an id, or "". */
+static bool is_cursor(const char *text)
+{
+    return !text[0] ||
+           (strlen(text) == 25 + 32 && text[24] == '_' && strspn(text, "0123456789-T:.Z") == 24 &&
+            strspn(text + 25, "0123456789abcdef") == 32);
+}
+
+/* The newest first; of one millisecond by their ids. */
+static int newer_first(const void *left, const void *right)
+{
+    const json_t *a = *(json_t *const *)left, *b = *(json_t *const *)right;
+    int order = strcmp(text_of(b, "created"), text_of(a, "created"));
+    return order ? order : strcmp(text_of(b, "job_id"), text_of(a, "job_id"));
+}
+
+/* Whether a job comes after the cursor, which names the last one told. */
+static bool is_after(const json_t *job, const char *cursor)
+{
+    char own[80];
+    snprintf(own, sizeof own, "%s_%s", text_of(job, "created"), text_of(job, "job_id"));
+    return !cursor[0] || strcmp(own, cursor) < 0;
+}
+
+/* To the jobs of memory those of the store that it does not know. */
+static remat_status add_stored(request *r, json_t *list, remat_error *error)
 {
     enum { MOST = 1000 };
-    json_t *answer = r->context, *list = json_object_get(answer, "jobs");
     remat_job_list stored;
+    size_t known = json_array_size(list), enough = r->cursor[0] ? MOST : known + r->limit + 1;
+    json_t *ids = json_object();
+    for (size_t i = 0; i < known; i++)
+        json_object_set_new(ids, text_of(json_array_get(list, i), "job_id"), json_true());
+    const remat_page page = {.limit = (uint32_t)(enough < MOST ? enough : MOST)};
+    remat_status status = remat_store_list_jobs(r->service->store, false, page, &stored, error);
+    for (size_t i = 0; !status && i < stored.length; i++)
+        if (!json_object_get(ids, stored.items[i].id))
+            json_array_append_new(list, jobs_describe_record(&stored.items[i]));
+    json_decref(ids);
+    if (!status)
+        remat_job_list_clear(&stored);
+    return status;
+}
+
+/* One page of the list. */
+static void reply_jobs(request *r, const json_t *list)
+{
+    size_t n = json_array_size(list), told = 0;
+    json_t **sorted = calloc(n + 1, sizeof *sorted), *page = json_array();
+    char next[80] = "";
+    for (size_t i = 0; sorted && i < n; i++)
+        sorted[i] = json_array_get(list, i);
+    if (sorted && n > 0)
+        qsort(sorted, n, sizeof *sorted, newer_first);
+    for (size_t i = 0; sorted && i < n; i++) {
+        if (!is_after(sorted[i], r->cursor))
+            continue;
+        if (told++ == r->limit) {
+            const json_t *last = json_array_get(page, json_array_size(page) - 1);
+            snprintf(next, sizeof next, "%s_%s", text_of(last, "created"), text_of(last, "job_id"));
+            break;
+        }
+        json_array_append(page, sorted[i]);
+    }
+    free(sorted);
+    reply_page(r, "jobs", page, next[0] ? next : NULL);
+}
+
+static void list_jobs_work(request *r)
+{
+    json_t *list = r->context;
     remat_error error;
     r->context = NULL;
-    remat_page page = {.limit = MOST};
-    if (remat_store_list_jobs(r->service->store, false, page, &stored, &error)) {
-        json_decref(answer);
+    if (!is_cursor(r->cursor))
+        reply_refuse(r, REMAT_PROBLEM_INVALID_REQUEST, "cursor",
+                     "the cursor is not one of this list");
+    else if (add_stored(r, list, &error))
         reply_error(r, &error);
-        return;
-    }
-    for (size_t i = 0; i < stored.length; i++)
-        if (!lists_job(list, stored.items[i].id))
-            json_array_append_new(list, jobs_describe_record(&stored.items[i]));
-    remat_job_list_clear(&stored);
-    reply_body(r, 200, body_from_json(answer, true));
+    else
+        reply_jobs(r, list);
+    json_decref(list);
 }
 
 bool list_jobs(request *r)
 {
-    json_t *answer = jobs_describe_all(r->service->jobs);
-    if (remat_store_is_shared(r->service->store)) {
-        r->context = answer;
-        return start_work(r, list_shared_jobs_work, NULL);
-    }
-    reply_body(r, 200, body_from_json(answer, true));
-    return true;
+    r->context = jobs_describe_all(r->service->jobs);
+    return start_work(r, list_jobs_work, NULL);
 }
 
 static void get_job_work(request *r)

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
+#include <netinet/in.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -64,11 +65,30 @@ static remat_status find_address(const char *listen_text, struct addrinfo **ret_
     return REMAT_OK;
 }
 
+/* Whether a socket can have the address, at any port. */
+static bool is_own(const struct addrinfo *found)
+{
+    struct sockaddr_storage any = {0};
+    memcpy(&any, found->ai_addr, found->ai_addrlen);
+    if (any.ss_family == AF_INET)
+        ((struct sockaddr_in *)&any)->sin_port = 0;
+    else if (any.ss_family == AF_INET6)
+        ((struct sockaddr_in6 *)&any)->sin6_port = 0;
+    int fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    bool own = fd >= 0 && bind(fd, (struct sockaddr *)&any, found->ai_addrlen) == 0;
+    if (fd >= 0)
+        close(fd);
+    return own;
+}
+
 remat_status listen_check(const char *address, remat_error *error)
 {
     struct addrinfo *found = NULL;
     remat_status status = find_address(address, &found, error);
-    if (!status)
+    if (!status && !is_own(found))
+        status = remat_fail(error, REMAT_INVALID, "listen",
+                            "listen \"%s\": that is no address of this machine", address);
+    if (found)
         freeaddrinfo(found);
     return status;
 }

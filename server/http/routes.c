@@ -38,7 +38,8 @@ bool start_work(request *r, void (*work)(request *r), void (*after)(request *r))
 {
     r->work = work;
     r->after = after;
-    bool large = r->lengthy || r->length > LARGE_WORK || (r->coding[0] && r->length > LARGE_WORK / 1024);
+    bool large =
+        r->lengthy || r->length > LARGE_WORK || (r->coding[0] && r->length > LARGE_WORK / 1024);
     r->task =
         (task){.work = light_work, .done = light_done, .lane = large ? LANE_LARGE : LANE_LIGHT};
     queue_submit(r->service->queue, &r->task);
@@ -81,6 +82,7 @@ static const route routes[] = {
     {"/v1/schedules", .get = WORK(list_schedules), .post = LOOP(post_schedule), .large = true},
     {"/v1/schedules/{id}", .get = LOOP(get_schedule)},
     {"/v1/schedules/{id}/timeline", .get = WORK(get_timeline)},
+    {"/v1/schedules/{id}/explanation", .get = WORK(get_explanation)},
     {"/v1/schedules/{id}/measurements", .get = WORK(list_measurements),
      .post = WORK(post_measurement)},
     {"/v1/tradeoffs", .post = LOOP(post_tradeoff), .large = true},

@@ -11,8 +11,14 @@ enum { ENDED_KEPT = 1000 };
 
 const char *job_state_name(job_state state)
 {
-    static const char *const names[] = {"queued", "running", "done", "failed", "cancelled"};
+    static const char *const names[] = {"queued", "running",   "done",
+                                        "failed", "cancelled", "infeasible"};
     return names[state];
+}
+
+bool job_has_problem(const job *one)
+{
+    return one->state > DONE;
 }
 
 const char *job_schedule_id(const job *one)
@@ -90,6 +96,7 @@ void job_free(job *one)
     job_disown(one);
     remat_question_clear(&one->question);
     body_release(one->body);
+    free(one->profile_name);
     free(one);
 }
 

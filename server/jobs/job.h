@@ -12,7 +12,8 @@
 
 enum { JOB_ID_SIZE = 33 };
 
-typedef enum job_state { QUEUED, RUNNING, DONE, FAILED, CANCELLED } job_state;
+/* INFEASIBLE: it ran to its end, and the answer is that nothing fits. */
+typedef enum job_state { QUEUED, RUNNING, DONE, FAILED, CANCELLED, INFEASIBLE } job_state;
 
 typedef struct job {
     task task; /* the solve; first member */
@@ -24,6 +25,9 @@ typedef struct job {
     char key[REMAT_ID_SIZE]; /* its question's id; of a second job of it its own id */
     char owner[CLIENT_SIZE]; /* whose limit of unfinished solves it counts in; "": nobody's */
     remat_question question;
+    char *profile_name;         /* owned; NULL: not known */
+    char asked_by[CLIENT_SIZE]; /* who asked first: "token ci", "address 10.0.0.7"; "": not known */
+    unsigned asked;             /* requests that asked for it */
     job_state state;
     asker *waiters;
     atomic_bool cancel;
@@ -61,6 +65,9 @@ struct jobs {
 
 /* "queued" and so on, as the wire and the store have them. */
 const char *job_state_name(job_state state);
+
+/* Whether it ended by a problem. */
+bool job_has_problem(const job *one);
 
 /* Of a schedule that is done, else NULL: an answer to a trade-off is found by its question. */
 const char *job_schedule_id(const job *one);

@@ -11,6 +11,29 @@ enum { TICK_MILLISECONDS = 10, RETRY_SECONDS = 2 };
 
 /* ---- describing ---- */
 
+/* What was asked, of the question's own members. */
+static void describe_question(json_t *json, const char *profile_id, const char *solver,
+                              const json_t *budget)
+{
+    json_object_set_new(json, "kind", json_string(budget ? "schedule" : "tradeoff"));
+    json_object_set_new(json, "profile_id", json_string(profile_id));
+    json_object_set_new(json, "solver", json_string(solver));
+    if (budget)
+        json_object_set(json, "budget", (json_t *)budget);
+}
+
+/* Who asked, and how often. */
+static void describe_asking(json_t *json, const char *profile_name, const char *by,
+                            json_int_t asked)
+{
+    if (profile_name)
+        json_object_set_new(json, "profile_name", json_string(profile_name));
+    if (by[0])
+        json_object_set_new(json, "asked_by", json_string(by));
+    if (asked > 0)
+        json_object_set_new(json, "asked", json_integer(asked));
+}
+
 static json_t *job_json(job *one)
 {
     job_refresh_state(one);
@@ -24,9 +47,14 @@ static json_t *job_json(job *one)
         "progress", progress, "elapsed_seconds", elapsed, "queue_position",
         one->state == QUEUED ? (int)queue_position(one->jobs->service->queue, &one->task) : 0,
         "created", created);
+    const remat_question *q = &one->question;
+    json_t *budget = q->kind == REMAT_ASK_SCHEDULE ? json_integer((json_int_t)q->budget) : NULL;
+    describe_question(json, q->profile_id, remat_question_solver(q), budget);
+    json_decref(budget);
+    describe_asking(json, one->profile_name, one->asked_by, one->asked);
     if (json && job_schedule_id(one))
         json_object_set_new(json, "schedule_id", json_string(job_schedule_id(one)));
-    if (json && (one->state == FAILED || one->state == CANCELLED))
+    if (json && job_has_problem(one))
         json_object_set_new(json, "problem",
                             remat_problem_encode(remat_problem_of(&one->error), &one->error));
     return json;
@@ -44,7 +72,7 @@ json_t *jobs_describe_all(jobs *j)
     json_t *list = json_array();
     for (job *one = j->by_id; one; one = one->by_id.next)
         json_array_append_new(list, job_json(one));
-    return json_pack("{s:o}", "jobs", list);
+    return list;
 }
 
 json_t *jobs_describe_record(const remat_job_record *record)
@@ -54,6 +82,16 @@ json_t *jobs_describe_record(const remat_job_record *record)
     bool done = strcmp(record->state, "done") == 0;
     json_t *json = json_pack("{s:s, s:s, s:f, s:s}", "job_id", record->id, "state", record->state,
                              "progress", done ? 1.0 : 0.0, "created", created);
+    json_t *question = json_loadb(record->question.data, record->question.length, 0, NULL);
+    const json_t *own = json_object_get(question, "job");
+    const char *id = json_string_value(json_object_get(question, "profile_id"));
+    const char *solver = json_string_value(json_object_get(question, "solver"));
+    const char *by = json_string_value(json_object_get(own, "asked_by"));
+    describe_question(json, id ? id : "", solver ? solver : "auto",
+                      json_object_get(question, "budget"));
+    describe_asking(json, json_string_value(json_object_get(own, "profile_name")), by ? by : "",
+                    json_integer_value(json_object_get(own, "asked")));
+    json_decref(question);
     if (json && record->schedule_id)
         json_object_set_new(json, "schedule_id", json_string(record->schedule_id));
     if (json && record->problem.length > 0)
@@ -76,6 +114,7 @@ void jobs_answer(asker *a)
     else
         http_answer(a->request);
     remat_question_clear(&a->question);
+    free(a->profile_name);
     free(a);
 }
 
@@ -176,6 +215,7 @@ static void on_tick(uv_timer_t *timer)
 static void add_waiter(job *one, asker *a)
 {
     jobs *j = one->jobs;
+    one->asked++;
     a->deadline = uv_hrtime() + (uint64_t)(a->wait * 1e9);
     DL_APPEND(one->waiters, a);
     j->n_waiting++;
@@ -222,6 +262,9 @@ static job *job_for(jobs *j, asker *a)
         return NULL;
     }
     memcpy(one->owner, r->client, CLIENT_SIZE);
+    memcpy(one->asked_by, r->client, CLIENT_SIZE);
+    one->profile_name = a->profile_name;
+    a->profile_name = NULL;
     one->question = a->question;
     a->question = (remat_question){.text = NULL};
     if (job_start(one))

@@ -34,6 +34,7 @@ typedef struct asker {
     double cost, wait;              /* cost orders the queue; seconds */
     char body_name[BODY_NAME_SIZE]; /* the request's body is remembered by it; "": not at all */
     struct planning *plan;          /* owned: what the answer is put into; NULL: nothing */
+    char *profile_name;             /* owned; NULL: not known */
     /* The jobs' own. */
     struct asker *prev, *next;
     uint64_t deadline; /* uv_hrtime */
@@ -51,6 +52,7 @@ void finish_plan(request *r, struct planning *plan);
 
 /* NULL: memory knows no such job (the store may). */
 json_t *jobs_describe(jobs *j, const char *job_id);
+/* Those that memory knows, in any order. */
 json_t *jobs_describe_all(jobs *j);
 /* A job of the store. */
 json_t *jobs_describe_record(const remat_job_record *record);

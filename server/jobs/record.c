@@ -1,6 +1,7 @@
 #include "jobs/job.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,6 +21,7 @@ static void save_done(task *t)
 {
     job *one = (job *)((char *)t - offsetof(job, save));
     free(one->record.problem.data);
+    free(one->record.question.data);
     one->record = (remat_job_record){0};
     one->saving = false;
     if (one->save_status)
@@ -32,12 +34,25 @@ static void save_done(task *t)
         job_save(one);
 }
 
+/* The question's text and, in its member "job", what a question says not; NULL: out of memory. */
+static char *stored_question(const job *one)
+{
+    json_t *json = json_loads(one->question.text, 0, NULL);
+    json_t *own = json_pack("{s:s*, s:s, s:I}", "profile_name", one->profile_name, "asked_by",
+                            one->asked_by, "asked", (json_int_t)one->asked);
+    char *text = json && !json_object_set_new(json, "job", own) ? remat_json_text(json) : NULL;
+    json_decref(json);
+    return text;
+}
+
 void job_save(job *one)
 {
     if (one->saving || !job_is_unsaved(one))
         return;
-    char *problem = NULL;
-    if (one->state == FAILED || one->state == CANCELLED) {
+    char *problem = NULL, *question = stored_question(one);
+    if (!question) /* no memory: it is written when the job ends, or by jobs_save_again */
+        return;
+    if (job_has_problem(one)) {
         json_t *json = remat_problem_encode(remat_problem_of(&one->error), &one->error);
         problem = json ? remat_json_text(json) : NULL;
         json_decref(json);
@@ -45,7 +60,7 @@ void job_save(job *one)
     one->record = (remat_job_record){.id = one->id,
                                      .state = (char *)job_state_name(one->state),
                                      .profile_id = one->question.profile_id,
-                                     .question = {one->question.text, strlen(one->question.text)},
+                                     .question = {question, question ? strlen(question) : 0},
                                      .schedule_id = (char *)job_schedule_id(one),
                                      .problem = {problem, problem ? strlen(problem) : 0},
                                      .created = one->created,
@@ -54,6 +69,19 @@ void job_save(job *one)
     one->saving_state = one->state;
     one->save = (task){.work = save_work, .done = save_done, .lane = LANE_LIGHT};
     queue_submit(one->jobs->service->queue, &one->save);
+}
+
+/* What stored_question kept beside the question. */
+static void take_own(job *one, const remat_job_record *record)
+{
+    json_t *json = json_loadb(record->question.data, record->question.length, 0, NULL);
+    const json_t *own = json_object_get(json, "job");
+    const char *name = json_string_value(json_object_get(own, "profile_name"));
+    const char *by = json_string_value(json_object_get(own, "asked_by"));
+    one->profile_name = name ? strdup(name) : NULL;
+    one->asked = (unsigned)json_integer_value(json_object_get(own, "asked"));
+    snprintf(one->asked_by, sizeof one->asked_by, "%s", by ? by : "");
+    json_decref(json);
 }
 
 /* A stored job that this process now has. It waits for its turn among the parked, whatever the
@@ -76,6 +104,7 @@ static remat_status adopt(jobs *j, const remat_job_record *record, remat_error *
         return remat_fail_memory(error);
     }
     one->question = q;
+    take_own(one, record);
     one->second = second;
     one->created = record->created;
     one->acknowledged = true;

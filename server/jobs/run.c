@@ -119,7 +119,10 @@ void job_run_done(task *t)
         job_send_away(one);
         return;
     }
-    job_end(one, !one->status ? DONE : one->status == REMAT_CANCELLED ? CANCELLED : FAILED);
+    job_end(one, !one->status                      ? DONE
+                 : one->status == REMAT_CANCELLED  ? CANCELLED
+                 : one->status == REMAT_INFEASIBLE ? INFEASIBLE
+                                                   : FAILED);
 }
 
 /* ---- parked ones ---- */

@@ -76,6 +76,9 @@ static remat_status read_token(const json_t *json, size_t i, token *one, remat_e
                               name);
         one->scopes |= known;
     }
+    if (!one->scopes)
+        return remat_fail(error, REMAT_INVALID, "tokens", "tokens[%zu] (%s) has no scopes", i,
+                          name);
     return REMAT_OK;
 }
 

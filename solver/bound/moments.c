@@ -484,17 +484,27 @@ double bound_moments_makespan(bound_moments *m, uint64_t budget, uint32_t most)
     return m->store_all + bound;
 }
 
-double bound_moments_least_budget(bound_moments *m, uint32_t most)
+double bound_moments_least_budget(bound_moments *m, uint32_t most, uint32_t *ret_node,
+                                  bool *ret_forward)
 {
     uint32_t kinds = m->profile->joint ? 1 : 2, all = kinds * m->n;
     uint32_t step = most > 0 && all > most ? (all + most - 1) / most : 1;
     double least = 0, time, held;
+    uint32_t best = 0;
     for (uint32_t i = 0; i < all; i++) {
         if ((m->n - 1 - i / kinds) % step != 0)
             continue;
         bound_look_at(m, i / kinds, i % kinds, 0);
         weigh(m, 1, false);
-        least = fmax(least, cut(m, &time, &held) - m->capacity);
+        double bytes = cut(m, &time, &held) - m->capacity;
+        if (bytes > least) {
+            least = bytes;
+            best = i;
+        }
     }
+    if (ret_node)
+        *ret_node = best / kinds;
+    if (ret_forward)
+        *ret_forward = best % kinds || m->profile->joint;
     return least;
 }

@@ -40,7 +40,9 @@ void bound_moments_free(bound_moments *moments); /* accepts NULL */
  * what each gives at one price. Deterministic. One thread at a time. */
 double bound_moments_makespan(bound_moments *moments, uint64_t budget, uint32_t most);
 
-/* Bytes below which no schedule fits at all, by as many moments: what each holds at least. */
-double bound_moments_least_budget(bound_moments *moments, uint32_t most);
+/* Bytes below which no schedule fits at all, by as many moments: what each holds at least. The
+ * moment that says so: of which node, and whether of its forward; either may be NULL. */
+double bound_moments_least_budget(bound_moments *moments, uint32_t most, uint32_t *ret_node,
+                                  bool *ret_forward);
 
 #endif

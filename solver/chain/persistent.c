@@ -446,7 +446,7 @@ remat_status chain_persistent_new(const remat_problem *problem, bool inputs_only
         return status;
     }
     if (t->slots)
-        remat_sink_bind(sink);
+        remat_sink_bind(sink, problem->max_budget, problem->max_budget);
     *ret_persistent = t;
     return REMAT_OK;
 }

@@ -327,9 +327,15 @@ static double sink_best(void *data, uint64_t budget)
     return index < 0 ? INFINITY : table->frontier[index].makespan;
 }
 
-static void sink_bind(void *data)
+static void sink_bind(void *data, uint64_t low, uint64_t high)
 {
-    ((judge *)data)->table->bound_to_budget = true;
+    const judge *j = data;
+    remat_table *table = j->table;
+    uint64_t own = j->problem->max_budget; /* low and high may be of one that a solver made of it */
+    low = low < own ? low : own;
+    high = high > own ? high : own;
+    table->least_budget = low > table->least_budget ? low : table->least_budget;
+    table->most_budget = high < table->most_budget ? high : table->most_budget;
 }
 
 static int by_budget(const void *left, const void *right)

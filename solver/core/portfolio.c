@@ -2,6 +2,7 @@
 #include "remat/portfolio.h"
 
 #include "bound/moments.h"
+#include "core/neighbours.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -302,18 +303,17 @@ static remat_status take(const remat_problem *problem, uint64_t budget, uint32_t
     return status;
 }
 
-/* Bytes that every schedule without O and P takes at least. */
-static remat_status least_of_all(const remat_profile *profile, uint64_t *ret_bytes,
-                                 remat_error *error)
+remat_status remat_find_floor(const remat_profile *profile, remat_floor *ret_floor,
+                              remat_error *error)
 {
     bound_moments *moments = NULL;
-    *ret_bytes = 0;
+    *ret_floor = (remat_floor){0};
     if (profile->n_nodes > REMAT_IMPROVED_NODES)
         return REMAT_OK;
     remat_status status = bound_moments_new(profile, &moments, error);
     if (!status)
-        *ret_bytes = (uint64_t)ceil(
-            bound_moments_least_budget(moments, REMAT_MANY_MOMENTS(profile->n_nodes)));
+        ret_floor->bytes = (uint64_t)ceil(bound_moments_least_budget(
+            moments, REMAT_MANY_MOMENTS(profile->n_nodes), &ret_floor->node, &ret_floor->forward));
     bound_moments_free(moments);
     return status;
 }
@@ -323,11 +323,12 @@ static remat_status least_of_all(const remat_profile *profile, uint64_t *ret_byt
 static remat_status refuse_improved(const remat_portfolio *p, const remat_problem *problem,
                                     uint64_t budget, uint32_t alignment, remat_error *error)
 {
-    uint64_t peak, enough, least;
+    uint64_t peak, enough;
+    remat_floor floor;
     remat_status status =
         remat_least_budget(p->tables, p->n, problem, alignment, &peak, &enough, error);
     if (!status)
-        status = least_of_all(problem->profile, &least, error);
+        status = remat_find_floor(problem->profile, &floor, error);
     if (status)
         return status;
     if (enough <= budget) /* none has a schedule, or none that fits with its layout */
@@ -337,7 +338,7 @@ static remat_status refuse_improved(const remat_portfolio *p, const remat_proble
         "%s found no schedule of \"%.100s\" within %llu bytes; %llu bytes will do, and none%s "
         "fits less than %llu",
         p->name, problem->profile->name, (unsigned long long)budget, (unsigned long long)enough,
-        problem->link ? " without offloading" : "", (unsigned long long)least);
+        problem->link ? " without offloading" : "", (unsigned long long)floor.bytes);
     name_pins(problem->profile, error);
     if (error)
         error->number = enough;
@@ -442,6 +443,9 @@ remat_status remat_portfolio_schedule(const remat_portfolio *portfolio,
         status = improve(portfolio, &w, &best, &refusal);
     if (!status && !best.solver)
         status = refuse_improved(portfolio, problem, budget, alignment, &refusal);
+    if (!status)
+        status = remat_find_neighbours(portfolio->tables, portfolio->n, problem, alignment, &best,
+                                       &refusal);
     if (status) {
         remat_schedule_clear(&best);
         if (error)

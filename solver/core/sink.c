@@ -48,7 +48,7 @@ double remat_sink_best(const remat_sink *sink, uint64_t budget)
     return sink->best(sink->data, budget);
 }
 
-void remat_sink_bind(const remat_sink *sink)
+void remat_sink_bind(const remat_sink *sink, uint64_t low, uint64_t high)
 {
-    sink->bind(sink->data);
+    sink->bind(sink->data, low, high);
 }

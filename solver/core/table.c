@@ -69,7 +69,7 @@ remat_status remat_table_new(const remat_solver *solver, const remat_problem *pr
         return remat_fail_memory(error);
     table->solver = solver;
     table->fingerprint = fingerprint(problem);
-    table->max_budget = problem->max_budget;
+    table->most_budget = UINT64_MAX;
     *ret_table = table;
     return REMAT_OK;
 }
@@ -219,7 +219,7 @@ uint64_t remat_table_bytes(const remat_table *table)
 
 bool remat_table_serves(const remat_table *table, uint64_t max_budget)
 {
-    return !table->bound_to_budget || table->max_budget == max_budget;
+    return table->least_budget <= max_budget && max_budget <= table->most_budget;
 }
 
 const remat_point *remat_table_frontier(const remat_table *table, size_t *ret_count)

@@ -22,10 +22,9 @@ struct remat_table {
     size_t n_frontier, capacity;
     remat_table_bound *bounds; /* budgets increase, makespans decrease, both strictly */
     size_t n_bounds, bounds_capacity;
-    uint64_t bytes;       /* of the lists */
-    uint64_t fingerprint; /* of profile, link and options */
-    uint64_t max_budget;  /* of the problem */
-    bool bound_to_budget; /* it answers for max_budget only */
+    uint64_t bytes;                     /* of the lists */
+    uint64_t fingerprint;               /* of profile, link and options */
+    uint64_t least_budget, most_budget; /* it answers for a max_budget from one to the other */
 };
 
 /* The problem as the solver is shown it. Borrows from the problem it was made of. */

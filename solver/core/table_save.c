@@ -6,7 +6,7 @@
 #include <string.h>
 
 static const uint8_t magic[8] = {'R', 'E', 'M', 'A', 'T', 'T', 'A', 'B'};
-enum { VERSION = 3 }; /* 1 and 2: tables of the solvers' own */
+enum { VERSION = 4 }; /* 1 and 2: tables of the solvers' own; 3: bound to one budget or to none */
 
 /* Eight bytes a step; every step is a bijection of the state, so one damaged word always shows. */
 static uint64_t checksum(const uint8_t *bytes, size_t length)
@@ -69,9 +69,9 @@ remat_status remat_table_save(const remat_table *table, remat_buffer *buffer, re
 {
     remat_status status = put_header(table, buffer);
     if (!status)
-        status = remat_buffer_put_u64(buffer, table->max_budget);
+        status = remat_buffer_put_u64(buffer, table->least_budget);
     if (!status)
-        status = remat_buffer_put_u32(buffer, table->bound_to_budget);
+        status = remat_buffer_put_u64(buffer, table->most_budget);
     if (!status)
         status = put_bounds(table, buffer);
     if (!status)
@@ -181,8 +181,8 @@ static remat_status read_table(remat_table *table, remat_reader *reader, remat_e
     remat_status status = read_header(table, reader, error);
     if (status)
         return status;
-    table->max_budget = remat_reader_u64(reader);
-    table->bound_to_budget = remat_reader_u32(reader) != 0;
+    table->least_budget = remat_reader_u64(reader);
+    table->most_budget = remat_reader_u64(reader);
     if (!status)
         status = read_bounds(table, reader, error);
     if (!status)

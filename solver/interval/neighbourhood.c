@@ -3,6 +3,9 @@
 #include <math.h>
 
 #define NONE INTERVAL_NONE
+#define SLOWER 1e-3 /* than the list that a neighbourhood is of, and still gone on from */
+
+enum { SHARES = 16 };
 
 static void drop_if_removable(interval_search *s, uint32_t run)
 {
@@ -45,6 +48,17 @@ static void ruin_some(interval_search *s)
     }
 }
 
+/* A share of all. */
+static void ruin_share(interval_search *s)
+{
+    interval_timeline *t = s->timeline;
+    uint32_t share = 1 + interval_random(s, SHARES / 2);
+    for (uint32_t task = 0; task < t->tasks->n_nodes; task++)
+        while (t->head[task] != t->tail[task] && interval_removable(t, t->tail[task]) &&
+               interval_random(s, SHARES) < share)
+            interval_drop(s, t->tail[task]);
+}
+
 static void restore(interval_search *s)
 {
     if (interval_timeline_load(s->timeline, &s->best, NULL))
@@ -59,20 +73,23 @@ void interval_neighbourhoods(interval_search *s, uint64_t work)
     restore(s);
     uint64_t end = t->work + work;
     while (t->work < end && !t->failed && !remat_host_cancelled(s->host)) {
-        switch (interval_random(s, 3)) {
+        switch (interval_random(s, t->tasks->profile->joint ? 4 : 3)) {
         case 0:
             ruin_stretch(s);
             break;
         case 1:
             ruin_nodes(s);
             break;
-        default:
+        case 2:
             ruin_some(s);
+            break;
+        default:
+            ruin_share(s);
         }
         interval_commit(t);
         double before = s->best_time;
         interval_greedy(s, 0.5 * interval_random_unit(s));
-        if (t->excess > 0 || (s->best_time == before && interval_time(t) > before * (1 + 1e-5)))
+        if (t->excess > 0 || (s->best_time == before && interval_time(t) > before * (1 + SLOWER)))
             restore(s);
     }
 }

@@ -229,9 +229,9 @@ static double pass_best(void *data, uint64_t budget)
     return remat_sink_best(((const passing *)data)->sink, budget);
 }
 
-static void pass_bind(void *data)
+static void pass_bind(void *data, uint64_t low, uint64_t high)
 {
-    remat_sink_bind(((const passing *)data)->sink);
+    remat_sink_bind(((const passing *)data)->sink, low, high);
 }
 
 /* The lists of a solver on own (the join itself, or its chain), as lists of the join. */

@@ -48,7 +48,8 @@ typedef struct plan {
     join_setting setting;
     uint64_t bytes; /* that the slots span */
     bool exact_slots;
-    bool whole; /* reaches what storing everything takes */
+    bool whole;            /* reaches what storing everything takes */
+    uint64_t least_budget; /* from which on the slots are these */
 } plan;
 
 static void plan_clear(plan *p)
@@ -117,9 +118,12 @@ static remat_status choose_slots(const remat_problem *problem, plan *p, remat_er
     remat_status status = store_all_bytes(p->fine, &all, error);
     if (status)
         return status;
-    double reach = (double)problem->max_budget * (nominal_is_true(problem->profile) ? 1 : REACH);
+    double per_byte = nominal_is_true(problem->profile) ? 1 : REACH;
+    double reach = (double)problem->max_budget * per_byte;
     p->whole = reach >= (double)all;
     uint64_t most = p->whole ? all : (uint64_t)reach;
+    uint64_t enough = (uint64_t)((double)all / per_byte) + 1; /* surely whole */
+    p->least_budget = p->whole && enough < problem->max_budget ? enough : problem->max_budget;
     uint64_t bytes = p->bytes = most > constant ? most - constant : 0;
     uint64_t unit = join_unit(p->fine);
     uint32_t slots = given > 0 ? (uint32_t)given : EXACT_SLOTS;
@@ -407,8 +411,8 @@ static remat_status solve_within(const remat_problem *problem, bool merged, cons
     plan p = {0};
     const remat_host quiet = quiet_host(host);
     remat_status status = plan_new(problem, merged, &p, error);
-    if (!status && !p.whole)
-        remat_sink_bind(sink);
+    if (!status)
+        remat_sink_bind(sink, p.least_budget, p.whole ? UINT64_MAX : problem->max_budget);
     if (!status)
         status = solve_plan(&p, !merged, sink, host, error);
     if (!status && !merged)

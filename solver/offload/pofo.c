@@ -207,7 +207,7 @@ static remat_status offload(const solving *s, remat_error *error)
 {
     static const offload_choice choices[] = {OFFLOAD_ALL, OFFLOAD_CONV, OFFLOAD_GREEDY};
     uint64_t programs = slot_bytes(s->problem->profile->n_nodes, choose_slots(s->problem));
-    remat_sink_bind(s->sink);
+    remat_sink_bind(s->sink, s->problem->max_budget, s->problem->max_budget);
     remat_status status =
         remat_sink_hold(s->sink, chain_persistent_bytes(s->persistent) + programs, error);
     for (size_t i = 0; i < sizeof choices / sizeof *choices && !status; i++)

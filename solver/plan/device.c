@@ -6,8 +6,8 @@
 
 static const char *const precisions[REMAT_PRECISIONS] = {"float32", "tf32", "bfloat16", "float16"};
 static const char *const classes[REMAT_KERNEL_CLASSES] = {
-    "matrix",    "convolution", "attention", "normalisation",
-    "pointwise", "pooling",     "gather",    "copy"};
+    "matrix",  "convolution", "attention", "normalisation", "pointwise",
+    "pooling", "gather",      "copy",      "activation"};
 
 const char *remat_precision_name(remat_precision precision)
 {

@@ -8,7 +8,8 @@
  * A unit ends where the bytes that later nodes read have a local minimum, once it holds its share of
  * all that backwards need. For each of some numbers of units and each threshold there is one list,
  * so the work is linear in the graph: thousands of nodes take milliseconds, and the improver starts
- * from there. */
+ * from there. At the largest budget itself some units take one threshold and the rest the next, so
+ * that it is used up. */
 #include "plan/units.h"
 #include "remat/solver.h"
 
@@ -79,6 +80,26 @@ static remat_status trace(void *context, size_t index, remat_operations *operati
     return status;
 }
 
+/* One list more, that uses the budget up. */
+static remat_status offer_mixture(const remat_problem *problem, const remat_sink *sink,
+                                  const family *f, remat_error *error)
+{
+    const remat_profile *p = f->profile;
+    remat_way_result result;
+    remat_operations list = {0};
+    double *threshold = malloc((f->unit[p->n_nodes - 1] + 1) * sizeof *threshold);
+    remat_status status = threshold
+                              ? plan_fit(p, f->unit, problem->max_budget, threshold, &result, error)
+                              : remat_fail_memory(error);
+    if (!status)
+        status = remat_unit_list(p, f->unit, threshold, 0, &list, error);
+    if (!status)
+        status = remat_offer(sink, &list, NULL, error);
+    remat_operations_clear(&list);
+    free(threshold);
+    return status;
+}
+
 static remat_status offer_all(const remat_problem *problem, const remat_host *host,
                               const remat_sink *sink, double *room, uint32_t *unit,
                               remat_error *error)
@@ -87,11 +108,16 @@ static remat_status offer_all(const remat_problem *problem, const remat_host *ho
     double *kept = room, *crossing = room + p->n_nodes, *ratio = crossing + p->n_nodes;
     const double total = measure(p, kept, crossing);
     remat_status status = REMAT_OK;
+    remat_sink_bind(sink, problem->max_budget, problem->max_budget);
     for (unsigned i = 0; i < SHARES && !status; i++) {
         family f = {.profile = p, .unit = unit};
+        if (remat_host_cancelled(host))
+            return remat_fail(error, REMAT_CANCELLED, NULL, "cancelled");
         cut(p, kept, crossing, total / shares[i], unit);
         f.n_levels = plan_levels(p, unit, ratio, f.level);
         status = remat_offer_lists(sink, f.n_levels, trace, &f, error);
+        if (!status)
+            status = offer_mixture(problem, sink, &f, error);
         remat_host_progress(host, (i + 1.0) / SHARES);
     }
     return status;
@@ -116,7 +142,7 @@ static remat_status estimate(const remat_problem *problem, remat_estimate *ret_e
     (void)error;
     const double lists = SHARES * PLAN_LEVELS, n = problem->profile->n_nodes;
     *ret_estimate = (remat_estimate){.table_bytes = (uint64_t)(lists * n * 8) + 65536,
-                                     .updates = lists * n * 4};
+                                     .updates = lists * n * 8};
     return REMAT_OK;
 }
 

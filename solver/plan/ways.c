@@ -22,6 +22,7 @@ typedef struct search {
     double level[PLAN_LEVELS];
     uint32_t n_levels;
     remat_way_result best;
+    double *kept; /* thresholds of the best; NULL: nobody asks */
 } search;
 
 /* ---- one list ---- */
@@ -51,8 +52,11 @@ static void judge(search *s, const remat_simulation *r)
     remat_way_result *best = &s->best;
     const bool better =
         fits ? !best->fits || r->makespan < best->makespan : !best->fits && r->peak < best->peak;
-    if (better)
-        *best = (remat_way_result){fits, r->makespan, r->peak};
+    if (!better)
+        return;
+    *best = (remat_way_result){fits, r->makespan, r->peak};
+    if (s->kept)
+        memcpy(s->kept, s->threshold, s->n_units * sizeof *s->kept);
 }
 
 /* Units below `more` take the next level. */
@@ -152,28 +156,42 @@ static remat_status solve_plain(search *s, uint32_t level, remat_error *error)
     return status || fits || !s->link ? status : find_offloaded(s, level, error);
 }
 
+/* Fills in the rest of a search, and lets it go by a way. */
+static remat_status run(search *s, remat_way way, remat_error *error)
+{
+    const uint32_t n = s->profile->n_nodes;
+    double *ratio = malloc(n * sizeof *ratio);
+    s->n_units = s->unit[n - 1] + 1;
+    s->best = (remat_way_result){.peak = UINT64_MAX, .makespan = INFINITY};
+    s->threshold = malloc(s->n_units * sizeof *s->threshold);
+    remat_status status = ratio && s->threshold ? REMAT_OK : remat_fail_memory(error);
+    if (!status) {
+        s->n_levels = plan_levels(s->profile, s->unit, ratio, s->level);
+        status = way == REMAT_WAY_REMAT
+                     ? solve_remat(s, error)
+                     : solve_plain(s, way == REMAT_WAY_BLOCKS ? s->n_levels - 1 : 0, error);
+    }
+    free(ratio);
+    free(s->threshold);
+    return status;
+}
+
 remat_status remat_way_solve(const remat_profile *profile, const uint32_t *unit, remat_way way,
                              const remat_link *link, uint64_t budget, remat_way_result *ret_result,
                              remat_error *error)
 {
-    const uint32_t n = profile->n_nodes;
-    search s = {.profile = profile,
-                .unit = unit,
-                .n_units = unit[n - 1] + 1,
-                .link = link,
-                .budget = budget,
-                .best = {.peak = UINT64_MAX, .makespan = INFINITY}};
-    double *ratio = malloc(n * sizeof *ratio);
-    s.threshold = malloc(s.n_units * sizeof *s.threshold);
-    remat_status status = ratio && s.threshold ? REMAT_OK : remat_fail_memory(error);
-    if (!status) {
-        s.n_levels = plan_levels(profile, unit, ratio, s.level);
-        status = way == REMAT_WAY_REMAT
-                     ? solve_remat(&s, error)
-                     : solve_plain(&s, way == REMAT_WAY_BLOCKS ? s.n_levels - 1 : 0, error);
-    }
-    free(ratio);
-    free(s.threshold);
+    search s = {.profile = profile, .unit = unit, .link = link, .budget = budget};
+    remat_status status = run(&s, way, error);
+    if (!status)
+        *ret_result = s.best;
+    return status;
+}
+
+remat_status plan_fit(const remat_profile *profile, const uint32_t *unit, uint64_t budget,
+                      double *ret_threshold, remat_way_result *ret_result, remat_error *error)
+{
+    search s = {.profile = profile, .unit = unit, .budget = budget, .kept = ret_threshold};
+    remat_status status = run(&s, REMAT_WAY_REMAT, error);
     if (!status)
         *ret_result = s.best;
     return status;

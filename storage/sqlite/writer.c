@@ -12,6 +12,7 @@
  */
 #define CHECKPOINT_PAGES 1000
 #define RESTART_PAGES 16000
+#define RETRY_PAGES 2000
 #define RESTART_MILLISECONDS 100
 #define TOUCH_SECONDS 1
 
@@ -142,8 +143,9 @@ static void checkpoint(sqlite_store *store)
         NULL);
     if (restart) {
         sqlite3_busy_timeout(writer->db, SQLITE_BUSY_MILLISECONDS);
-        /* A reader stays long (a backup): try again when the log has grown as much again. */
-        store->restart_at = code == SQLITE_BUSY ? store->wal_pages + RESTART_PAGES : RESTART_PAGES;
+        /* A reader stays long (a backup, or a processor that is elsewhere): try again soon, but
+         * not after every write, which would cost each of them the wait. */
+        store->restart_at = code == SQLITE_BUSY ? store->wal_pages + RETRY_PAGES : RESTART_PAGES;
     }
     bool failed = code != SQLITE_OK && code != SQLITE_BUSY;
     if (failed && !store->checkpoint_failed) {

@@ -70,7 +70,7 @@ const VIEWS = () => [
   `#/profile/${profiles[1]}/curve`,
   `#/profile/${profiles[0]}/schedules`,
   `#/schedule/${schedule.schedule_id}/timeline?step=3`,
-  `#/schedule/${schedule.schedule_id}/recomputation`,
+  `#/schedule/${schedule.schedule_id}/nodes`,
   `#/schedule/${schedule.schedule_id}/operations`,
   `#/schedule/${schedule.schedule_id}/measurements`,
   `#/compare/${schedule.schedule_id}/${schedule.schedule_id}`,

@@ -142,3 +142,22 @@ export function largeProfile(kind, n, name = `large ${kind}`) {
   last.inputs = [...new Set([...last.inputs, ...loose])];
   return { format: 'remat-profile/1', name, time_unit: 'us', inputs: [{ id: 'x', bytes: 65536 }], nodes };
 }
+
+/** GPT's profile with so many of its blocks instead of twelve: 20 nodes in each, and six around them. */
+export function deepProfile(layers) {
+  const profile = JSON.parse(profileText('gpt.flops'));
+  const { nodes } = profile;
+  const [head, block, tail] = [nodes.slice(0, 3), nodes.slice(3, 23), nodes.slice(243)];
+  const own = new Set(block.map((node) => node.id));
+  const rename = (id, k) => id.replace('h_0_', `h_${k}_`);
+  const blocks = Array.from({ length: layers }, (_, k) =>
+    block.map((node) => ({
+      ...node,
+      id: rename(node.id, k),
+      inputs: node.inputs.map((id) => (own.has(id) ? rename(id, k) : k === 0 ? id : `h_${k - 1}_add_1`)),
+    })),
+  );
+  const last = (id) => id.replace('h_11_', `h_${layers - 1}_`);
+  const end = tail.map((node) => ({ ...node, inputs: node.inputs.map(last) }));
+  return { ...profile, name: `gpt of ${layers} layers`, nodes: [...head, ...blocks.flat(), ...end] };
+}

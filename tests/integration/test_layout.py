@@ -59,7 +59,7 @@ def size(document, kind, index):
 @pytest.mark.parametrize("name", CHAINS + GRAPHS)
 def test_addresses_do_not_overlap(rematd, name):
     summary, document = rematd.push(name), profile(name)
-    least = min(m["bytes"] for m in summary["minimum_budget"])
+    least = min(m["bytes"] for m in summary["minimum_budgets"])
     top = summary["store_all"]["peak"]
     for budget in (least, (least + top) // 2, top):
         answer = ask(rematd, summary["profile_id"], budget)
@@ -109,7 +109,7 @@ def test_every_layout_that_is_asked_for(rematd):
 def test_budgets_are_about_the_arena(rematd, name):
     """Where the arena of the fastest schedule is past the budget a slower one comes, or both numbers."""
     summary = rematd.push(name)
-    least = min(m["bytes"] for m in summary["minimum_budget"])
+    least = min(m["bytes"] for m in summary["minimum_budgets"])
     answer = ask(rematd, summary["profile_id"], least)
     assert answer.status == 200 and answer.json["arena"] <= least
     for budget in range(least - 4096, least, 512 if SLOW == 1 else 2048):

@@ -35,6 +35,13 @@ GRAPH["nodes"][3]["inputs"] = ["c", "a"]
 JOIN = {"format": "remat-profile/1", "name": "join", "time_unit": "us", "nodes": [
     *({"id": f"b{i}{k}", "inputs": [f"b{i}{k - 1}"] if k else [], "forward_time": 1, "output_bytes": 3 + i} for i in range(3)
       for k in range(2)), {"id": "loss", "inputs": ["b01", "b11", "b21"], "forward_time": 1, "output_bytes": 0}]}
+JOINT = {"format": "remat-profile/1", "graph": "joint", "name": "joint", "time_unit": "us", "inputs": [{"id": "x", "bytes": 4}],
+         "states": [{"id": "rng", "bytes": 16}], "outputs": ["g", "d"], "nodes": [
+             {"id": "a", "inputs": ["x"], "time": 2, "outputs": [{"bytes": 8}, {"bytes": 2}], "reads": ["rng"], "writes": ["rng"]},
+             {"id": "b", "inputs": ["a"], "time": 3, "output_bytes": 9, "workspace_bytes": 1, "keep": True},
+             {"id": "c", "inputs": ["a:1"], "time": 1, "output_bytes": 6, "alternatives": [{"name": "slow", "time": 2}]},
+             {"id": "d", "inputs": ["b", "c"], "time": 2, "output_bytes": 3, "recompute": "never"},
+             {"id": "g", "inputs": ["d", "a"], "time": 1, "output_bytes": 5}]}
 
 # What a value may turn into. "raw:" goes into the text as it stands.
 VALUES = [None, True, False, 0, -1, 1, 2, 0.5, 1e-9, 1e308, 2**31, 2**32, 2**53 - 1, 2**53, 2**63, -2**63, 2**64, "",
@@ -56,7 +63,7 @@ def seeds(service):
     cases = json.loads((ROOT / "tests" / "data" / "snapshots_small.json").read_text())["cases"]
     snapshots = [{k: v for k, v in case.items() if k not in ("kind", "name", "note", "expected")}
                  for case in cases if case["kind"] != "states"]
-    posts = [("/v1/profiles", SMALL), ("/v1/profiles", GRAPH), ("/v1/profiles", profile("lstm100.chain")),
+    posts = [("/v1/profiles", SMALL), ("/v1/profiles", GRAPH), ("/v1/profiles", JOINT), ("/v1/profiles", profile("lstm100.chain")),
              ("/v1/schedules", {"profile_id": profile_id, "budget": "80%", "reserved": 1, "solver": "auto", "wait": 5}),
              ("/v1/schedules", {"profile": SMALL, "budget": 60, "solver": "rotor", "options": {"slots": 50},
                                 "link": link, "layout": {"alignment": 8}, "wait": 5}),
@@ -65,11 +72,12 @@ def seeds(service):
              ("/v1/tradeoffs", {"profile_id": profile_id, "points": 20, "solver": "rotor", "wait": 5}),
              ("/v1/tradeoffs", {"profile": GRAPH, "budgets": [30, "50%", "1KiB"], "link": {"preset": "pcie3-x16"}}),
              ("/v1/simulations", {"profile_id": profile_id, "operations": asked["operations"], "link": link}),
+             ("/v1/simulations", {"profile": JOINT, "operations": [["F", 0], ["F", 1], ["D", "output", 0, 1], ["F", 2]]}),
              ("/v1/simulations", {"profile": GRAPH, "operations": [["F", 0], ["D", "input", 0], ["S", 0, 1]]}),
              (one + "/measurements", {"step_time": 12.5, "peak": "3MiB", "steps": 10, "device": "cpu", "note": "n"})]
     for solver in service.get("/v1/solvers").json["solvers"]:
         options = {option["name"]: option["default"] for option in solver["options"]}
-        for document in (SMALL, GRAPH, JOIN):
+        for document in (SMALL, GRAPH, JOIN, JOINT):
             body = {"profile": document, "solver": solver["name"], "options": options, "link": link, "wait": 5}
             posts += [("/v1/schedules", dict(body, budget="80%")), ("/v1/tradeoffs", dict(body, points=5))]
     posts += [("/v1/snapshots", body) for body in snapshots[:6] * 5]

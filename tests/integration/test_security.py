@@ -397,8 +397,30 @@ def test_check_config_refuses_nonsense(tmp_path):
                         (["--memory-limit", "-1"], "-1"), (["--memory-limit", "50%"], "50%"), (["--cache-bytes", "inf"], "inf")):
         done = check(*words)
         assert done.returncode in (1, 2) and said in done.stderr and not done.stdout.startswith("Traceback"), (words, done)
+    loop, idle = tmp_path / "loop", tmp_path / "idle.json"
+    loop.symlink_to(loop)
+    idle.write_text(json.dumps({"tokens": [{"name": "a", "scopes": [], "sha256": "a" * 64, "created": "x", "rate": 0, "jobs": 0}]}))
+    for words, said in ((["--listen", "192.0.2.1:80"], "no address of this machine"), (["--listen", ":-1"], "ADDRESS:PORT"),
+                        (["--listen", "1.2.3.4.5:80"], "1.2.3.4.5"), (["--listen", "http://127.0.0.1:80"], "http"),
+                        (["--listen", " 127.0.0.1:80"], " 127.0.0.1"), (["--listen", "127.0.0.1:+80"], "ADDRESS:PORT"),
+                        (["--store", str(file)], "not a store"), (["--store", ":memory:"], "lost"),
+                        (["--store", "mysql://x/y"], "postgresql"), (["--store", "http://x/y"], "postgresql"),
+                        (["--store", str(loop)], "symbolic links"), (["--config", str(tmp_path)], "cannot be read"),
+                        (["--tokens", str(tmp_path)], "expected"), (["--tokens", str(file)], "expected"),
+                        (["--tokens", str(loop)], "symbolic links"), (["--tokens", str(idle)], "no scopes"),
+                        (["--host", "http://a.example"], "list of names"), (["--host", "a.example:80"], "list of names"),
+                        (["--host", "*.example"], "list of names"), (["--host", "a.example,-"], "list of names"),
+                        (["--host", "[::1]"], "list of names"), (["--host", "a/b"], "list of names"),
+                        (["--host", ","], "no name"), (["--host", "b\u00fccher.example"], "list of names"),
+                        (["--host", "a."], "list of names"), (["--max-body", "1GiB", "--body-memory", "2MiB"], "body-memory"),
+                        (["--memory-limit", "4096TiB"], "may use"), (["--memory-limit", "nan"], "nan"),
+                        (["--cache-bytes", "1e9"], "1e9"), (["--body-memory", "0"], "0"), (["--max-body", "0.5"], "whole"),
+                        (["--workers", "-1"], "-1"), (["--workers", "1e9"], "1e9"), (["--workers", "0x4"], "0x4"),
+                        (["--address-rate", "-1"], "-1"), (["--lease-seconds", "0"], "0"), (["--log-level", "INFO"], "INFO")):
+        done = check(*words)
+        assert done.returncode in (1, 2) and said in done.stderr, (words, done)
     for words in (["--memory-limit", "1.5GiB"], ["--listen", "[::1]:65535"], ["--listen", "localhost:0"], ["--listen", ":0"],
-                  ["--store", str(file)]):
+                  ["--host", "a.example, b.example"], ["--host", "*"], ["--host", "10.0.0.1,fe80::1"]):
         assert check(*words).returncode == 0, (words, check(*words).stderr)
 
 

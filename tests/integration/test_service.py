@@ -28,7 +28,7 @@ CHAINS = ["resnet50.chain", "vgg19.chain", "vit-b16.chain", "gpt.chain", "resnet
 @pytest.mark.parametrize("name", CHAINS)
 def test_chain_schedules_fit_and_replay(rematd, name):
     summary = rematd.push(name)
-    least = min(m["bytes"] for m in summary["minimum_budget"])
+    least = min(m["bytes"] for m in summary["minimum_budgets"])
     top = summary["store_all"]["peak"]
     last = float("inf")
     for part in (0, 0.2, 0.5, 0.8, 1):
@@ -113,6 +113,20 @@ def test_smaller_budget_is_traced_from_the_table(make_service):
     assert ask(service, summary["profile_id"], "60%").headers["X-Remat-Cache"] == "hit"
     assert ask(service, summary["profile_id"], "40%", solver="rotor").headers["X-Remat-Cache"] == "table"
     assert service.metric("remat_solves_total") == 0 and solves == 1 and tables >= 1
+
+
+@pytest.mark.parametrize("name,solver,budgets", [("gpt.cpu.chain", "equiv-chain", ("24%", "48%")),
+                                                 ("join-4-10-12", "join", ("40%", "90%"))])
+def test_a_table_of_a_larger_budget_changes_no_answer(make_service, name, solver, budgets):
+    """Slots are cut from the largest budget until they reach storing everything: a table answers where its own would."""
+    told = []
+    for asked in (budgets, budgets[::-1]):
+        service = make_service()
+        profile_id = service.push(name)["profile_id"]
+        answers = {budget: service.post("/v1/schedules", {"profile_id": profile_id, "solver": solver, "budget": budget,
+                                                          "layout": False}).json for budget in asked}
+        told.append({budget: (answer["makespan"], answer["operations"]) for budget, answer in answers.items()})
+    assert told[0] == told[1]
 
 
 def test_burst_of_cold_questions_is_one_solve(make_service):

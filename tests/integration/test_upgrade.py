@@ -33,10 +33,16 @@ def ask(service, budget, solver):
 
 
 def test_a_store_of_older_tables_opens_and_serves(old):
-    assert old.get(f"/v1/profiles/{PROFILE}").status == 200
+    kept = old.get(f"/v1/profiles/{PROFILE}")
+    assert kept.status == 200 and kept.json["minimum_budgets"] and "minimum_budget" not in kept.json
+    posted = old.post("/v1/profiles", kept.json["profile"])
+    assert posted.status == 200 and posted.json["minimum_budgets"] == kept.json["minimum_budgets"]
     for solver, (budget, makespan) in ASKED.items():
         stored = old.get(f"/v1/schedules/{schedule_of(old, solver)}")
         assert stored.status == 200 and stored.json["makespan"] == makespan
+        why = old.get(f"/v1/schedules/{schedule_of(old, solver)}/explanation")  # what was not kept is not told
+        assert why.status == 200 and solver in why.json["text"] and "solver" not in why.json["less"]
+        assert "was not kept" in why.json["text"] and "more" not in why.json
         if solver != "auto":
             answer = ask(old, budget, solver)
             assert answer.headers["X-Remat-Cache"] == "hit" and answer.body == stored.body

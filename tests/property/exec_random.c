@@ -4,7 +4,7 @@
  * digests all it may read. So a value
  * that was dropped too early, put in the wrong place or overwritten changes the result. Compared
  * with an evaluation that keeps everything apart. */
-#include "property/core_random.h"
+#include "property/joint_random.h"
 
 #include "api.h"
 #include "remat/table.h"
@@ -336,6 +336,128 @@ static void every_solver(void **state)
     assert_true(ran > 1000);
 }
 
+static json_t *encode(const remat_profile *p, const remat_plan *plan)
+{
+    json_t *json = json_pack("{s:o, s:i, s:o}", "operations",
+                             remat_operations_encode(&plan->operations, plan->profile), "alignment",
+                             (int)plan->layout.alignment, "allocations",
+                             remat_allocations_encode(&plan->layout));
+    assert_non_null(json);
+    (void)p;
+    return json;
+}
+
+/* ---- joint graphs ---- */
+
+static void fill_result(const remat_profile *p, uint32_t v, uint32_t k, uint64_t hash, uint8_t *to)
+{
+    fill_pattern(to, remat_value_bytes(p, remat_result_value(p, v, k)), mix(hash, k));
+}
+
+static int run_joint(void *data, const remat_exec_call *call)
+{
+    const network *net = data;
+    const remat_node *node = &net->profile->nodes[call->node];
+    uint64_t hash = call->node;
+    for (uint32_t i = 0; i < node->n_inputs; i++)
+        hash = digest(hash, call->inputs[i], remat_value_bytes(net->profile, node->inputs[i]));
+    use_workspace(call);
+    assert_ptr_equal(call->output, call->outputs[0]);
+    for (uint32_t k = 0; k < node->n_outputs; k++)
+        fill_result(net->profile, call->node, k, hash, call->outputs[k]);
+    return 0;
+}
+
+/* By output of the profile, everything kept apart. */
+static void evaluate_joint(const remat_profile *p, uint64_t *ret_digests)
+{
+    network net = network_new(p);
+    uint8_t *values[64];
+    for (uint32_t value = 0; value < p->n_nodes + p->n_results; value++)
+        values[value] = calloc(1, remat_value_bytes(p, value) + 1);
+    for (uint32_t v = 0; v < p->n_nodes; v++) {
+        const void *inputs[64];
+        void *outputs[8];
+        for (uint32_t i = 0; i < p->nodes[v].n_inputs; i++)
+            inputs[i] = values[p->nodes[v].inputs[i]];
+        for (uint32_t k = 0; k < p->nodes[v].n_outputs; k++)
+            outputs[k] = values[remat_result_value(p, v, k)];
+        const remat_exec_call call = {
+            .node = v, .inputs = inputs, .outputs = outputs, .output = outputs[0]};
+        assert_int_equal(run_joint(&net, &call), 0);
+    }
+    for (uint32_t k = 0; k < p->n_outputs; k++)
+        ret_digests[k] = digest(0, values[p->outputs[k]], remat_value_bytes(p, p->outputs[k]));
+    for (uint32_t value = 0; value < p->n_nodes + p->n_results; value++)
+        free(values[value]);
+    network_clear(&net);
+}
+
+/* Runs in an order that their inputs allow; further runs of any that may, anywhere after. */
+static void random_runs(dice *d, const remat_profile *p, remat_operations *runs)
+{
+    bool ran[JOINT_NODES] = {false};
+    for (uint32_t left = p->n_nodes; left > 0;) {
+        uint32_t v = below(d, p->n_nodes);
+        bool ready = !ran[v] || (!p->nodes[v].once && chance(d, 30));
+        for (uint32_t i = 0; i < p->nodes[v].n_inputs; i++)
+            ready = ready && ran[remat_value_node(p, p->nodes[v].inputs[i])];
+        if (!ready)
+            continue;
+        assert_int_equal(remat_push(runs, REMAT_F, v), REMAT_OK);
+        left -= !ran[v];
+        ran[v] = true;
+    }
+}
+
+static void joint_plans(void **state)
+{
+    (void)state;
+    dice d = {SEED + 9};
+    size_t several = 0, again = 0;
+    for (int n = 0; n < 400; n++) {
+        remat_profile *p = random_joint(&d, JOINT_NODES, n % 2);
+        uint64_t expected[4 * JOINT_NODES];
+        evaluate_joint(p, expected);
+        several += p->n_results > 0;
+        for (int k = 0; k < 4; k++) {
+            remat_operations runs = {0}, list = {0};
+            remat_plan made, plan;
+            remat_error error = {0};
+            random_runs(&d, p, &runs);
+            again += runs.length > p->n_nodes;
+            if (remat_liveness(p, &runs, &list, &error) ||
+                remat_plan_make(p, &list, NULL, k % 2 ? 16 : 1, &made, &error))
+                fail_msg("%s", error.message);
+            json_t *json = encode(p, &made);
+            if (remat_plan_read(p, json, &plan, &error))
+                fail_msg("%s", error.message);
+            assert_true(plan.layout.arena == made.layout.arena);
+            network net = network_new(p);
+            const remat_exec_network calls = {.data = &net,
+                                              .forward = run_joint,
+                                              .graph_inputs = (const void *const *)net.inputs};
+            remat_runner *runner = NULL;
+            if (remat_runner_new(&plan, &calls, remat_exec_memory_backend(), REMAT_EXEC_GUARD,
+                                 &runner, &error) ||
+                remat_runner_step(runner, &error))
+                fail_msg("%s", error.message);
+            for (uint32_t i = 0; i < p->n_outputs; i++)
+                assert_true(digest(0, remat_runner_output(runner, i),
+                                   remat_value_bytes(p, p->outputs[i])) == expected[i]);
+            remat_runner_free(runner);
+            network_clear(&net);
+            json_decref(json);
+            remat_plan_clear(&plan);
+            remat_plan_clear(&made);
+            remat_operations_clear(&list);
+            remat_operations_clear(&runs);
+        }
+        remat_profile_free(p);
+    }
+    assert_true(several > 100 && again > 400);
+}
+
 /* ---- what must not pass ---- */
 
 static remat_plan store_all_plan(const remat_profile *p)
@@ -385,17 +507,6 @@ static void faults_are_named(void **state)
 }
 
 /* ---- schedules as the service sends them ---- */
-
-static json_t *encode(const remat_profile *p, const remat_plan *plan)
-{
-    json_t *json = json_pack("{s:o, s:i, s:o}", "operations",
-                             remat_operations_encode(&plan->operations, plan->profile), "alignment",
-                             (int)plan->layout.alignment, "allocations",
-                             remat_allocations_encode(&plan->layout));
-    assert_non_null(json);
-    (void)p;
-    return json;
-}
 
 static void check_refused(const remat_profile *p, json_t *json, const char *field)
 {
@@ -448,6 +559,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_lists), cmocka_unit_test(every_solver),
-        cmocka_unit_test(faults_are_named), cmocka_unit_test(plans_are_read)};
+        cmocka_unit_test(joint_plans), cmocka_unit_test(faults_are_named),
+        cmocka_unit_test(plans_are_read)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,6 +3,7 @@
  * ones, which the judge refuses. */
 #include "property/core_random.h"
 
+#include "remat/explain.h"
 #include "remat/layout.h"
 
 enum { PROFILES = 3000, SEED = 20261121, MOST_BLOCKS = 7, MOST_ITEMS = 2 * MOST_OPERATIONS };
@@ -86,6 +87,27 @@ static void compare_unplaced(const remat_profile *p, const remat_operations *lis
     remat_layout_clear(&bare);
 }
 
+/* What an explanation lists at the peak adds up to it, the floor is below it where nothing is moved. */
+static void compare_explanation(const remat_profile *p, const remat_operations *list,
+                                const remat_link *link, uint64_t peak)
+{
+    remat_explanation e;
+    uint64_t sum = 0;
+    bool moved = false;
+    assert_int_equal(remat_explain(p, list, link, &e, NULL), REMAT_OK);
+    assert_int_equal(e.simulation.peak, peak);
+    for (size_t i = 0; i < e.n_at_peak; i++) {
+        sum += e.at_peak[i].bytes;
+        assert_true(i == 0 || e.at_peak[i].bytes <= e.at_peak[i - 1].bytes);
+    }
+    assert_int_equal(sum, peak);
+    for (size_t i = 0; i < list->length; i++)
+        moved |= list->items[i].kind == REMAT_O;
+    assert_true(moved || e.floor.bytes <= peak);
+    assert_int_equal(moved, e.n_moved > 0);
+    remat_explanation_clear(&e);
+}
+
 static void layouts_hold_what_the_simulator_counts(void **state)
 {
     (void)state;
@@ -101,6 +123,7 @@ static void layouts_hold_what_the_simulator_counts(void **state)
         assert_true(layout.arena > layout.aligned_peak - alignment || layout.n == 0);
         compare_with_simulator(p, &list, &link, &layout);
         compare_unplaced(p, &list, &layout);
+        compare_explanation(p, &list, &link, layout.peak);
         remat_layout again = lay_out(p, &list, alignment);
         for (size_t k = 0; k < layout.n; k++)
             assert_int_equal(again.items[k].offset, layout.items[k].offset);

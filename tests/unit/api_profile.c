@@ -299,7 +299,7 @@ static void summaries_say_what_was_read(void **state)
         json_unpack(summary, "{s:s, s:s, s:s, s:i, s:i, s:b, s:s, s:{s:F, s:I}, s:[{s:s, s:I}]}",
                     "profile_id", &id, "name", &name, "kind", &kind, "nodes", &nodes, "edges",
                     &edges, "homogeneous", &homogeneous, "time_unit", &unit, "store_all",
-                    "makespan", &makespan, "peak", &peak, "minimum_budget", "solver", &solver,
+                    "makespan", &makespan, "peak", &peak, "minimum_budgets", "solver", &solver,
                     "bytes", &bytes),
         0);
     assert_true(strcmp(name, "n") == 0 && strcmp(kind, "chain") == 0 && strcmp(unit, "us") == 0);

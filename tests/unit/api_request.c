@@ -44,6 +44,11 @@ static void amounts_are_read(void **state)
                 {"\"2TiB\"", 2199023255552.0, false}, /* 2 x 2^40 */
                 {"\"1.7B\"", 1, false},               /* whole bytes that fit */
                 {"\"1.001KB\"", 1001, false},         /* though 1.001 is no double */
+                {"\"4G\"", 4e9, false},
+                {"\"4Gi\"", 4294967296.0, false},
+                {"\"512 mi\"", 536870912.0, false}, /* 512 x 2^20 */
+                {"\"8k\"", 8000, false},
+                {"\"0.5\"", 50, true},
                 {"\"60%\"", 60, true},
                 {"\"12.5 %\"", 12.5, true},
                 {"\"150%\"", 150, true}};
@@ -62,15 +67,31 @@ static void amounts_are_read(void **state)
 static void wrong_amounts_are_refused(void **state)
 {
     (void)state;
-    static const char *const bad[] = {
-        "-1",       "0.5",         "9007199254740992",
-        "1e300",    "true",        "null",
-        "[]",       "\"\"",        "\"GiB\"",
-        "\"-1GB\"", "\"4 GBB\"",   "\"4G\"",
-        "\"1e3\"",  "\"1.2.3GB\"", "\" 4GB\"",
-        "\"4GB \"", "\"0x10\"",    "\"nan\"",
-        "\"inf\"",  "\"9000TiB\"", "\"%\"",
-        "\"60%%\"", "\"60% x\"",   "\"00000000000000000000000000000000000000000000001\""};
+    static const char *const bad[] = {"-1",
+                                      "0.5",
+                                      "9007199254740992",
+                                      "1e300",
+                                      "true",
+                                      "null",
+                                      "[]",
+                                      "\"\"",
+                                      "\"GiB\"",
+                                      "\"-1GB\"",
+                                      "\"4 GBB\"",
+                                      "\"4X\"",
+                                      "\"1e3\"",
+                                      "\"1.2.3GB\"",
+                                      "\"1.5\"",
+                                      "\" 4GB\"",
+                                      "\"4GB \"",
+                                      "\"0x10\"",
+                                      "\"nan\"",
+                                      "\"inf\"",
+                                      "\"9000TiB\"",
+                                      "\"%\"",
+                                      "\"60%%\"",
+                                      "\"60% x\"",
+                                      "\"00000000000000000000000000000000000000000000001\""};
     for (size_t i = 0; i < COUNT(bad); i++) {
         json_t *json = parsed(bad[i]);
         remat_amount amount = {.value = 77};
@@ -84,6 +105,35 @@ static void wrong_amounts_are_refused(void **state)
     json_t *json = parsed("\"60%\"");
     remat_amount amount;
     assert_int_equal(remat_amount_decode(json, "reserved", false, &amount, NULL), REMAT_INVALID);
+    json_decref(json);
+    json = parsed("\"0.5\"");
+    assert_int_equal(remat_amount_decode(json, "reserved", false, &amount, NULL), REMAT_INVALID);
+    json_decref(json);
+}
+
+/* ---- words that were meant ---- */
+
+static void misspelt_words_are_guessed(void **state)
+{
+    (void)state;
+    static const char *const good[][2] = {{"roter", "rotor"},
+                                          {"rotro", "rotor"},
+                                          {"pof", "pofo"},
+                                          {"intervall", "interval"},
+                                          {"lowerset-ap", "lowerset-approx"},
+                                          {"atuo", "auto"}};
+    static const char *const bad[] = {"", "x", "gurobi", "rot13xyz",
+                                      "zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz"};
+    for (size_t i = 0; i < COUNT(good); i++)
+        assert_string_equal(remat_nearest_solver(good[i][0]), good[i][1]);
+    for (size_t i = 0; i < COUNT(bad); i++)
+        assert_null(remat_nearest_solver(bad[i]));
+    json_t *json = parsed("{\"budgte\": 1}");
+    remat_request request;
+    remat_error error;
+    assert_int_equal(remat_request_decode(json, REMAT_ASK_SCHEDULE, &request, &error),
+                     REMAT_INVALID);
+    assert_non_null(strstr(error.message, "did you mean budget?"));
     json_decref(json);
 }
 
@@ -640,6 +690,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(amounts_are_read),
         cmocka_unit_test(wrong_amounts_are_refused),
+        cmocka_unit_test(misspelt_words_are_guessed),
         cmocka_unit_test(links_are_read),
         cmocka_unit_test(wrong_links_are_refused),
         cmocka_unit_test(schedule_requests_are_read),

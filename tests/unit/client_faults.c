@@ -174,7 +174,8 @@ static void test_bad_settings(void **state)
 {
     static const char *const urls[] = {"",
                                        "http://",
-                                       "127.0.0.1",
+                                       "7070",
+                                       "localhost:port",
                                        "ftp://host",
                                        "file:///etc/passwd",
                                        "http://user:secret@host",
@@ -201,6 +202,8 @@ static void test_server_url(void **state)
 {
     static const char *const urls[][2] = {{"http://host:80/", "http://host:80"},
                                           {"https://host/remat//", "https://host/remat"},
+                                          {"localhost:7070", "http://localhost:7070"},
+                                          {"127.0.0.1", "http://127.0.0.1"},
                                           {NULL, REMAT_CLIENT_DEFAULT_SERVER}};
     for (size_t i = 0; i < sizeof urls / sizeof *urls; i++) {
         remat_client *client;

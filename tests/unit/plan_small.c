@@ -503,7 +503,7 @@ static void bad_requests_name_their_field(void **state)
         remat_error error = {.status = REMAT_OK};
         remat_status status = remat_json_parse(bad[i].text, strlen(bad[i].text), &json, &error);
         if (!status)
-            status = remat_plan_decode(json, &request, &error);
+            status = remat_plan_request_decode(json, &request, &error);
         if (status != REMAT_INVALID || strcmp(error.field, bad[i].field) != 0 ||
             !strstr(error.message, bad[i].says))
             fail_msg("%s: %s, %s", bad[i].text, error.field, error.message);

@@ -28,7 +28,6 @@ typedef struct steps {
         double makespan;
     } * bounds;
     size_t n_bounds;
-    bool bound_to_budget;
 } steps;
 
 static inline remat_status steps_offer(void *data, size_t count, remat_tracer *trace, void *context,
@@ -70,9 +69,11 @@ static inline remat_status steps_hold(void *data, uint64_t bytes, remat_error *e
     return REMAT_OK;
 }
 
-static inline void steps_bind(void *data)
+static inline void steps_bind(void *data, uint64_t low, uint64_t high)
 {
-    ((steps *)data)->bound_to_budget = true;
+    (void)data;
+    (void)low;
+    (void)high;
 }
 
 /* Makespan of the fastest step whose nominal budget is within budget; INFINITY: none. */

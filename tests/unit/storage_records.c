@@ -33,6 +33,34 @@ static void profiles(void **state)
     remat_store_close(store);
 }
 
+static void names_of_a_profile(void **state)
+{
+    remat_store *store = open_store();
+    bool created, added;
+    remat_profile_record profile;
+    remat_profile_list list;
+    assert_ok(put_profile(store, 1, 50, &created, error));
+    assert_ok(remat_store_name_profile(store, "profile1", "Net-1", &added, error));
+    assert_false(added);
+    assert_ok(remat_store_name_profile(store, "profile1", "other", &added, error));
+    assert_true(added);
+    assert_ok(remat_store_name_profile(store, "profile1", "two\nlines", &added, error));
+    assert_true(added);
+    assert_ok(remat_store_name_profile(store, "profile1", "two lines", &added, error));
+    assert_false(added);
+    assert_status(remat_store_name_profile(store, "nothing", "x", &added, error), REMAT_NOT_FOUND);
+    assert_ok(remat_store_get_profile(store, "profile1", &profile, error));
+    assert_string_equal(profile.name, "Net-1");
+    assert_string_equal(profile.other_names, "other\ntwo lines");
+    assert_string_equal(profile.summary.data, "{\"nodes\":1}");
+    remat_profile_record_clear(&profile);
+    assert_ok(remat_store_list_profiles(store, "OTHER", (remat_page){.limit = 10}, &list, error));
+    assert_int_equal(list.length, 1);
+    remat_profile_list_clear(&list);
+    assert_ok(remat_store_check(store, error)); /* its checksum is that of all names */
+    remat_store_close(store);
+}
+
 /* Both storage_encode's corners: nothing at all, and what zstd cannot make smaller. */
 static void blobs_of_any_size(void **state)
 {
@@ -511,6 +539,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(profiles, set_up_any, tear_down),
+        cmocka_unit_test_setup_teardown(names_of_a_profile, set_up_any, tear_down),
         cmocka_unit_test_setup_teardown(blobs_of_any_size, set_up_any, tear_down),
         cmocka_unit_test_setup_teardown(schedules, set_up_any, tear_down),
         cmocka_unit_test_setup_teardown(tables, set_up_any, tear_down),

@@ -146,7 +146,9 @@ int main(int argc, char **argv)
         const char *term = getenv("TERM");
         t.show_progress =
             !options.quiet && isatty(STDERR_FILENO) && term && strcmp(term, "dumb") != 0;
-        code = train_all(&t);
+        code = options.calibrate ? train_calibrate(&t)
+               : options.plan    ? train_foresee(&t)
+                                 : train_all(&t);
         train_clear(&t);
     }
     if ((fflush(stdout) || ferror(stdout)) && code == CLI_OK) {

@@ -46,6 +46,10 @@ static const struct {
     {"json", 0, FLAG, offsetof(train_options, json), 0, 0},
     {"quiet", 'q', FLAG, offsetof(train_options, quiet), 0, 0},
     {"output", 'o', TEXT, offsetof(train_options, output), 0, 0},
+    {"plan", 0, FLAG, offsetof(train_options, plan), 0, 0},
+    {"device", 0, TEXT, offsetof(train_options, device), 0, 0},
+    {"check", 0, FLAG, offsetof(train_options, check), 0, 0},
+    {"calibrate", 0, FLAG, offsetof(train_options, calibrate), 0, 0},
     {"list", 0, FLAG, offsetof(train_options, list), 0, 0},
     {"help", 'h', FLAG, offsetof(train_options, help), 0, 0},
     {"version", 'V', FLAG, offsetof(train_options, version), 0, 0},
@@ -94,7 +98,15 @@ static bool take(size_t i, const char *text, train_options *o)
 /* What goes together and what does not. */
 static bool check(const train_options *o)
 {
-    if (o->help || o->version || o->list)
+    if (o->help || o->version || o->list || o->calibrate)
+        return true;
+    if ((o->device || o->check) && !o->plan)
+        return usage("--device and --check are for --plan");
+    if (o->plan && (o->server || o->schedule || o->profile || o->compare || o->link ||
+                    o->profile_only || strcmp(o->backend, "cpu") != 0))
+        return usage("--plan solves here, for one thread of the CPU, from shapes: no --server, "
+                     "--schedule, --profile, --profile-only, --compare, --link or --backend");
+    if (o->plan && o->model)
         return true;
     if (!o->model)
         return usage("which network? --model NAME; --list names them");
@@ -157,6 +169,8 @@ void train_help(void)
           "usage: remat-train --model NAME --budget BYTES [OPTIONS]\n"
           "       remat-train --model NAME --schedule FILE [OPTIONS]\n"
           "       remat-train --model NAME --profile-only [-o FILE]\n"
+          "       remat-train --model NAME --plan [--budget BYTES] [--device FILE] [--check]\n"
+          "       remat-train --calibrate [-o FILE]\n"
           "       remat-train --list\n"
           "\n"
           "Measures the network on this device, asks for the fastest schedule that fits the\n"
@@ -191,6 +205,14 @@ void train_help(void)
           "  --rounds N           steps that measuring takes, each way (default 5)\n"
           "  --exact              one implementation of each node: schedules cannot choose,\n"
           "                       and all of them give the same bits\n"
+          "\n"
+          "Planning:\n"
+          "  --plan               say what a step takes and how long it is, from shapes: no\n"
+          "                       weights are allocated. Within --budget, or storing everything\n"
+          "  --device FILE        with the times of this device, as --calibrate wrote it\n"
+          "  --check              then train --steps steps, and say what they took\n"
+          "  --calibrate          measure what the CPU's kernels reach and print a device for\n"
+          "                       this and for 'remat plan'\n"
           "\n"
           "Training:\n"
           "  --steps N            default 10\n"

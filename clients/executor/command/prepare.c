@@ -151,7 +151,7 @@ static remat_status measure(train *t)
 
 /* ---- everything ---- */
 
-static remat_status read_budget(train *t)
+remat_status train_read_budget(train *t)
 {
     remat_amount amount;
     json_t *text = json_string(t->options->budget);
@@ -176,12 +176,11 @@ static remat_status read_link(train *t)
                    : remat_fail_memory(&t->error);
 }
 
-/* The network and what is known of it without a device. */
-static remat_status describe(train *t)
+remat_status train_describe(train *t)
 {
     const train_options *o = t->options;
     remat_status status = REMAT_OK;
-    if (!o->local && !o->schedule && !o->profile_only)
+    if (!o->local && !o->schedule && !o->profile_only && !o->plan)
         status = train_can_ask(t);
     if (!status)
         status = network_build(o->model, &o->settings, &t->net, &t->error);
@@ -193,7 +192,7 @@ static remat_status describe(train *t)
     if (!status)
         status = remat_store_all_peak(t->profile, &t->store_all, &t->error);
     if (!status && o->budget)
-        status = read_budget(t);
+        status = train_read_budget(t);
     if (!status && o->link)
         status = read_link(t);
     if (!status && o->data)
@@ -203,7 +202,7 @@ static remat_status describe(train *t)
 
 remat_status train_prepare(train *t)
 {
-    remat_status status = describe(t);
+    remat_status status = train_describe(t);
     if (status)
         return status;
     t->backend.describe(t->device, sizeof t->device);

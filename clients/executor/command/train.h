@@ -10,11 +10,12 @@
 /* The command line. */
 typedef struct train_options {
     const char *model, *budget, *server, *schedule, *profile, *solver, *link, *data, *backend,
-        *output;
+        *output, *device;
     network_settings settings;
     uint32_t steps, rounds, threads;
     double rate, momentum, seed, timeout;
-    bool local, profile_only, compare, exact, guard, json, quiet, list, help, version;
+    bool local, profile_only, compare, exact, guard, json, quiet, list, help, version, plan, check,
+        calibrate;
 } train_options;
 
 /* Parses; false: wrong usage, which has been said. */
@@ -42,6 +43,10 @@ typedef struct train {
 
 /* Reads and measures whatever the options ask for. */
 remat_status train_prepare(train *t);
+/* The network and what is known of it without its memory. */
+remat_status train_describe(train *t);
+/* --budget, of the profile as it is now. */
+remat_status train_read_budget(train *t);
 void train_clear(train *t);
 
 /* ---- plans.c: where schedules come from ---- */
@@ -98,6 +103,13 @@ void train_run_clear(train_run *run);
 /* ---- compare.c ---- */
 
 int train_compare(train *t);
+
+/* ---- foresee.c ---- */
+
+/* --plan: what a training will take, from shapes; with --check beside what it takes. */
+int train_foresee(train *t);
+/* --calibrate. */
+int train_calibrate(train *t);
 
 /* ---- report.c ---- */
 

@@ -106,8 +106,11 @@ static remat_status read_offsets(const json_t *allocations, remat_layout *layout
         json_int_t index = json_integer_value(json_array_get(item, 2));
         json_int_t offset = json_integer_value(json_array_get(item, 3));
         const char *expected = remat_allocation_kind_name((remat_allocation_kind)one->kind);
+        json_int_t result =
+            json_integer_value(json_array_get(item, 4)); /* of the first none is said */
         if (!kind || strcmp(kind, expected) != 0 || first != one->first ||
-            index != (json_int_t)one->index || offset < 0 || offset >= (json_int_t)REMAT_MAX_BYTES)
+            index != (json_int_t)one->index || result != one->result || offset < 0 ||
+            offset >= (json_int_t)REMAT_MAX_BYTES)
             return remat_fail(error, REMAT_INVALID, "allocations",
                               "allocations[%zu] is not the %s of index %u at operation %d, with an "
                               "offset",

@@ -7,7 +7,7 @@
  * inputs, outputs and workspaces. Parameters and their gradients are the caller's as well.
  *
  * The order of the calls is that of the operation list: forwards more than once where the schedule
- * recomputes, backwards once each. Copies to the host (O, P) and states (S, R) the runner does
+ * recomputes, backwards once each; of a joint graph forwards alone, each with all its results. Copies to the host (O, P) and states (S, R) the runner does
  * itself, with the backend's copies and the caller's states.
  *
  * Not thread-safe: one runner, one thread. Several runners may share a plan and a profile. */
@@ -57,13 +57,14 @@ void remat_plan_clear(remat_plan *plan);
  * those that the profile says it does not read. Inputs stand in the order of the profile's node. */
 typedef struct remat_exec_call {
     uint32_t node;
-    uint32_t alternative;         /* which implementation: see remat_implementation */
-    bool save;                    /* forward: fill saved too */
-    bool again;                   /* forward: has run before in this step */
-    const void *const *inputs;    /* [n_inputs] */
-    void *output;                 /* forward: written; backward: read */
-    void *saved;                  /* forward: written with save; backward: read */
-    void *gradient;               /* backward: of the output, read; of the loss: yours to set */
+    uint32_t alternative;      /* which implementation: see remat_implementation */
+    bool save;                 /* forward: fill saved too */
+    bool again;                /* forward: has run before in this step */
+    const void *const *inputs; /* [n_inputs] */
+    void *output;              /* forward: written; backward: read */
+    void *const *outputs;      /* forward: written, [n_outputs of the node]; output is the first */
+    void *saved;               /* forward: written with save; backward: read */
+    void *gradient;            /* backward: of the output, read; of the loss: yours to set */
     void *const *input_gradients; /* backward, [n_inputs]: NULL: not wanted */
     const bool *accumulate;       /* backward, [n_inputs]: add to what is there, else overwrite */
     void *workspace;              /* of the profile's size for this call */
@@ -76,7 +77,7 @@ typedef struct remat_exec_call {
 typedef struct remat_exec_network {
     void *data;
     int (*forward)(void *data, const remat_exec_call *call);
-    int (*backward)(void *data, const remat_exec_call *call);
+    int (*backward)(void *data, const remat_exec_call *call); /* may be NULL for a joint graph */
     /* Of state k, to and from bytes of the arena; may be NULL without states. */
     int (*save_state)(void *data, uint32_t state, void *to);
     int (*restore_state)(void *data, uint32_t state, const void *from);
@@ -142,7 +143,9 @@ uint64_t remat_runner_arena(const remat_runner *runner); /* bytes taken from the
  * or with GUARD wrote where it may not. Afterwards graph inputs' gradients can be read. */
 remat_status remat_runner_step(remat_runner *runner, remat_error *error);
 
-/* After a step: the gradient of a graph input, NULL if it has none. */
+/* After a step: the gradient of a graph input, NULL if it has none; output number k of a joint
+ * graph's profile, NULL if it has no bytes. */
 const void *remat_runner_input_gradient(const remat_runner *runner, uint32_t input);
+const void *remat_runner_output(const remat_runner *runner, uint32_t k);
 
 #endif

@@ -9,11 +9,24 @@ enum { POISON = 0xff };
 
 /* ---- slots ---- */
 
+uint32_t runner_slot_of_value(const remat_runner *r, uint32_t value)
+{
+    uint32_t inputs = r->plan->profile->n_inputs;
+    return value < r->n            ? value
+           : value < r->n + inputs ? r->first_input + (value - r->n)
+                                   : r->first_result + (value - r->n - inputs);
+}
+
+static uint32_t slot_of_result(const remat_runner *r, uint32_t v, uint32_t k)
+{
+    return runner_slot_of_value(r, remat_result_value(r->plan->profile, v, k));
+}
+
 static uint32_t slot_of_item(const remat_runner *r, const remat_allocation *item)
 {
     switch ((remat_allocation_kind)item->kind) {
     case REMAT_ALLOCATION_OUT:
-        return item->index;
+        return slot_of_result(r, item->index, item->result);
     case REMAT_ALLOCATION_SAVED:
         return r->n + item->index;
     case REMAT_ALLOCATION_GRADIENT:
@@ -31,14 +44,10 @@ static uint32_t slot_of_item(const remat_runner *r, const remat_allocation *item
 
 uint32_t runner_slot_of_target(const remat_runner *r, const remat_operation *operation)
 {
-    return operation->target == REMAT_INPUT   ? r->first_input + operation->index
-           : operation->target == REMAT_SAVED ? r->n + operation->index
-                                              : operation->index;
-}
-
-static uint32_t slot_of_value(const remat_runner *r, uint32_t value)
-{
-    return value < r->n ? value : r->first_input + (value - r->n);
+    return operation->target == REMAT_INPUT ? r->first_input + operation->index
+           : operation->target == REMAT_SAVED
+               ? r->n + operation->index
+               : slot_of_result(r, operation->index, operation->version);
 }
 
 static void *place_of(const remat_runner *r, uint32_t item)
@@ -279,7 +288,7 @@ static remat_status gather_inputs(const remat_runner *r, const remat_node *node,
 {
     remat_status status = REMAT_OK;
     for (uint32_t i = 0; i < node->n_inputs && !status; i++) {
-        uint32_t slot = slot_of_value(r, node->inputs[i]);
+        uint32_t slot = runner_slot_of_value(r, node->inputs[i]);
         status = arrived(r, slot, error);
         r->inputs[i] = address(r, slot);
     }
@@ -298,12 +307,15 @@ static remat_status forward(remat_runner *r, const remat_operation *operation, u
     if (status)
         return status;
     bool save = operation->kind == REMAT_A;
+    for (uint32_t k = 0; k < node->n_outputs; k++)
+        r->outputs[k] = address(r, slot_of_result(r, v, k));
     const remat_exec_call call = {.node = v,
                                   .alternative = operation->alternative,
                                   .save = save,
                                   .again = r->ran[v],
                                   .inputs = r->inputs,
-                                  .output = address(r, v),
+                                  .output = r->outputs[0],
+                                  .outputs = r->outputs,
                                   .saved = save ? address(r, r->n + v) : NULL,
                                   .workspace = place_of(r, workspace),
                                   .workspace_bytes = save ? costs.save_workspace_bytes
@@ -450,6 +462,11 @@ remat_status remat_runner_step(remat_runner *r, remat_error *error)
 const void *remat_runner_input_gradient(const remat_runner *r, uint32_t input)
 {
     return address(r, r->first_gradient + r->n + input);
+}
+
+const void *remat_runner_output(const remat_runner *r, uint32_t k)
+{
+    return address(r, runner_slot_of_value(r, r->plan->profile->outputs[k]));
 }
 
 uint64_t remat_runner_arena(const remat_runner *r)

@@ -35,9 +35,11 @@ static bool sort_items(const remat_layout *layout, bool by_offset, uint32_t *ret
 static bool allocate(remat_runner *r)
 {
     const remat_profile *profile = r->plan->profile;
-    size_t items = r->plan->layout.n + 1, most = 1;
-    for (uint32_t v = 0; v < r->n; v++)
+    size_t items = r->plan->layout.n + 1, most = 1, results = 1;
+    for (uint32_t v = 0; v < r->n; v++) {
         most = profile->nodes[v].n_inputs > most ? profile->nodes[v].n_inputs : most;
+        results = profile->nodes[v].n_outputs > results ? profile->nodes[v].n_outputs : results;
+    }
     r->alive = calloc(r->n_slots, sizeof *r->alive);
     r->leaving = calloc(r->n_slots, sizeof *r->leaving);
     r->arriving = calloc(r->n_slots, sizeof *r->arriving);
@@ -50,18 +52,20 @@ static bool allocate(remat_runner *r)
     r->inputs = calloc(most, sizeof *r->inputs);
     r->gradients = calloc(most, sizeof *r->gradients);
     r->accumulate = calloc(most, sizeof *r->accumulate);
+    r->outputs = calloc(results, sizeof *r->outputs);
     return r->alive && r->leaving && r->arriving && r->host && r->ending && r->by_offset &&
            r->version_items && r->version_operations && r->ran && r->inputs && r->gradients &&
-           r->accumulate && sort_items(&r->plan->layout, false, r->ending) &&
+           r->accumulate && r->outputs && sort_items(&r->plan->layout, false, r->ending) &&
            sort_items(&r->plan->layout, true, r->by_offset);
 }
 
 static uint64_t bytes_of_target(const remat_runner *r, const remat_operation *operation)
 {
     const remat_profile *profile = r->plan->profile;
-    return operation->target == REMAT_INPUT   ? profile->inputs[operation->index].bytes
-           : operation->target == REMAT_SAVED ? profile->nodes[operation->index].saved_bytes
-                                              : profile->nodes[operation->index].output_bytes;
+    return operation->target == REMAT_INPUT ? profile->inputs[operation->index].bytes
+           : operation->target == REMAT_SAVED
+               ? profile->nodes[operation->index].saved_bytes
+               : remat_value_bytes(profile, remat_operation_value(profile, operation));
 }
 
 /* A place on the host for every value that is copied there. */
@@ -113,7 +117,7 @@ static remat_status check_network(const remat_plan *plan, const remat_exec_netwo
                                   remat_error *error)
 {
     const remat_profile *profile = plan->profile;
-    if (!network->forward || !network->backward)
+    if (!network->forward || (!network->backward && !profile->joint))
         return remat_fail(error, REMAT_INVALID, NULL, "the network has no forward or no backward");
     if (profile->n_states > 0 && (!network->save_state || !network->restore_state))
         return remat_fail(error, REMAT_INVALID, NULL,
@@ -144,7 +148,8 @@ remat_status remat_runner_new(const remat_plan *plan, const remat_exec_network *
     r->n = profile->n_nodes;
     r->first_gradient = 2 * r->n;
     r->first_input = r->first_gradient + r->n + profile->n_inputs;
-    r->n_slots = r->first_input + profile->n_inputs;
+    r->first_result = r->first_input + profile->n_inputs;
+    r->n_slots = r->first_result + profile->n_results;
     status = allocate(r) ? take_memory(r, error) : remat_fail_memory(error);
     if (status)
         remat_runner_free(r);
@@ -174,5 +179,6 @@ void remat_runner_free(remat_runner *r)
     free(r->inputs);
     free(r->gradients);
     free(r->accumulate);
+    free(r->outputs);
     free(r);
 }

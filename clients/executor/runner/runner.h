@@ -7,7 +7,7 @@
 enum { RUNNER_GUARD_BYTES = 4096 }; /* behind the arena, with REMAT_EXEC_GUARD */
 
 /* Slots of what can be alive: out(v) is v, saved(v) is n + v, gradients follow by value (nodes,
- * then graph inputs), then the graph inputs themselves. */
+ * then graph inputs), then the graph inputs themselves, then the further results of a joint graph. */
 struct remat_runner {
     const remat_plan *plan;
     const remat_exec_network *network;
@@ -15,7 +15,7 @@ struct remat_runner {
     unsigned flags;
     uint8_t *arena;
     uint8_t *watched; /* with REMAT_EXEC_GUARD: bytes of the arena, on the host */
-    uint32_t n, first_gradient, first_input, n_slots;
+    uint32_t n, first_gradient, first_input, first_result, n_slots;
     uint32_t *alive;              /* by slot: item of the layout, or NONE */
     uint32_t *ending;             /* items in the order of their last operations */
     uint32_t *by_offset;          /* items in the order of their offsets: for the guard */
@@ -26,7 +26,7 @@ struct remat_runner {
     uint32_t n_versions;
     bool *ran; /* by node: forward has run */
     const void **inputs;
-    void **gradients;
+    void **gradients, **outputs;
     bool *accumulate;
     /* where the step is */
     size_t at;
@@ -36,6 +36,7 @@ struct remat_runner {
 
 /* Bytes of the arena and what is watched behind it. */
 uint64_t runner_bytes(const remat_runner *r);
+uint32_t runner_slot_of_value(const remat_runner *r, uint32_t value);
 uint32_t runner_slot_of_target(const remat_runner *r, const remat_operation *operation);
 /* Id of the node, graph input or state of an operation. */
 const char *runner_name_of(const remat_runner *r, const remat_operation *operation);

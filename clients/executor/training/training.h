@@ -3,6 +3,7 @@
 #define REMAT_EXECUTOR_TRAINING_H
 
 #include "model.h"
+#include "remat/plan.h"
 
 typedef struct training_settings {
     uint32_t steps;
@@ -41,6 +42,19 @@ remat_status training_profile(const net_graph *net, const kernel_backend *backen
                               const node_times *times, const uint32_t *chosen,
                               json_t **ret_document, remat_profile **ret_profile,
                               remat_error *error);
+
+/* ---- predicting ---- */
+
+/* What every node will take on the CPU backend with one thread, by its first implementation, from
+ * shapes alone. ret_times: [n_nodes]. */
+void training_predict(const net_graph *net, const remat_device *device, node_times *ret_times);
+
+/* Measures what kernels of each class reach on the CPU backend, which must be open: a device for
+ * training_predict and for plans. progress: NULL, or gets the fraction done. Takes some ten
+ * seconds. */
+remat_status training_calibrate(const kernel_backend *backend, remat_device *ret_device,
+                                void (*progress)(void *data, double fraction), void *data,
+                                remat_error *error);
 
 /* ---- comparing ---- */
 

@@ -63,6 +63,21 @@ async function problemOf(response: Response): Promise<Problem> {
   return new Problem(body, Number(response.headers.get('Retry-After') ?? 0));
 }
 
+/** The service is away, or went away in the middle of an answer. */
+export function away(): Problem {
+  const detail = 'It is not running, or the network to it is down. Nothing here is lost.';
+  return new Problem({ type: 'about:blank', title: 'The service does not answer.', status: 0, detail });
+}
+
+/** What arrives of an answer; what breaks off is a service that is away. */
+async function arriving<T>(part: Promise<T>, signal?: AbortSignal): Promise<T> {
+  try {
+    return await part;
+  } catch (error) {
+    throw signal?.aborted || error instanceof SyntaxError ? error : away();
+  }
+}
+
 /** Any call; throws a Problem unless it succeeds. */
 export async function request(method: string, path: string, ask: Ask = {}): Promise<Response> {
   const headers: Record<string, string> = { Accept: ask.accept ?? 'application/json' };
@@ -74,13 +89,7 @@ export async function request(method: string, path: string, ask: Ask = {}): Prom
     init.body = 'text' in ask.body ? ask.body.text : JSON.stringify(ask.body.json);
   }
   if (ask.signal) init.signal = ask.signal;
-  let response;
-  try {
-    response = await fetch(path, init);
-  } catch (error) {
-    if (ask.signal?.aborted) throw error;
-    throw new Problem({ type: 'about:blank', title: 'The service does not answer.', status: 0 });
-  }
+  const response = await arriving(fetch(path, init), ask.signal);
   if (response.ok) return response;
   if (response.status === 401) for (const listener of wanting) listener();
   throw await problemOf(response);
@@ -88,7 +97,7 @@ export async function request(method: string, path: string, ask: Ask = {}): Prom
 
 async function call<T>(method: string, path: string, ask: Ask): Promise<Answer<T>> {
   const response = await request(method, path, ask);
-  return { status: response.status, data: (await response.json()) as T };
+  return { status: response.status, data: (await arriving(response.json(), ask.signal)) as T };
 }
 
 export async function get<T>(path: string, signal?: AbortSignal): Promise<T> {
@@ -151,7 +160,7 @@ export async function* watchJob(id: string, signal: AbortSignal): AsyncGenerator
   const decoder = new TextDecoder();
   let text = '';
   for (;;) {
-    const { done, value } = await reader.read();
+    const { done, value } = await arriving(reader.read(), signal);
     if (done) return;
     text += decoder.decode(value, { stream: true });
     const events = text.split('\n\n');
@@ -194,13 +203,20 @@ function pause(seconds: number, signal: AbortSignal): Promise<void> {
   });
 }
 
-/** The trade-off curve, however long it takes. */
-export async function askTradeoff(question: Question & { points: number }, signal: AbortSignal): Promise<Point[]> {
+/** The trade-off curve, however long it takes; onProgress gets the part of it that is done. */
+export async function askTradeoff(
+  question: Question & { points: number },
+  signal: AbortSignal,
+  onProgress?: (fraction: number) => void,
+): Promise<Point[]> {
   for (;;) {
     try {
       const answer = await post<Point[] & Job>('/v1/tradeoffs', { ...question, wait: PATIENCE }, signal);
       if (answer.status !== 202) return answer.data;
-      for await (const job of watchJob(answer.data.job_id, signal)) if (job.problem) throw new Problem(job.problem);
+      for await (const job of watchJob(answer.data.job_id, signal)) {
+        if (job.problem) throw new Problem(job.problem);
+        onProgress?.(job.progress);
+      }
     } catch (problem) {
       if (!(problem instanceof Problem) || problem.status !== 503) throw problem;
       await pause(Math.max(1, problem.retryAfter), signal);

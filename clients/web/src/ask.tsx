@@ -4,27 +4,19 @@ import type { VNode } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 
 import { askSchedule, askTradeoff, type Effort, get, Problem, type Question } from './api';
+import { CURVE_NODES } from './curve';
 import { bytes, percent, time } from './format';
 import { go, note, type Route } from './route';
-import type { Point, Solver, SolverOption, Solvers, StoredProfile } from './types';
+import { unfit } from './solvers';
+import type { Point, SolverOption, Solvers, StoredProfile } from './types';
 import { ProblemBox, Show, useLoad } from './ui';
 
 const STEPS = 1000;
-/** Larger profiles are asked for their frontier only when somebody wants it. */
-const FRONTIER_NODES = 2000;
 
 /** Solvers whose answers are improved: the only ones that take an effort. */
-const IMPROVED = ['auto', 'interval'];
+const IMPROVED = ['auto', 'interval', 'selective'];
 
 type Options = Record<string, unknown>;
-
-/** Why a solver cannot take the profile; empty when it can. */
-function unfit(solver: Solver, profile: StoredProfile, linked: boolean): string {
-  if (profile.graph && !solver.accepts.includes(profile.graph)) return 'not for a joint graph';
-  if (!solver.accepts.includes(profile.kind)) return `not for a ${profile.kind}`;
-  if (solver.homogeneous_only && !profile.homogeneous) return 'for equal costs only';
-  return solver.needs_link && !linked ? 'needs a link' : '';
-}
 
 /* ---- the parts of the form ---- */
 
@@ -232,7 +224,7 @@ function useFrontier(question: Question | undefined, key: string): Frontier {
 function leastOf(profile: StoredProfile, solver: string, points: Point[]): number {
   const first = points.find((point) => point.feasible);
   if (first) return first.budget;
-  const known = profile.minimum_budget
+  const known = profile.minimum_budgets
     .filter((one) => solver === 'auto' || one.solver === solver)
     .map((one) => one.bytes);
   return known.length > 0 ? Math.min(...known) : 0;
@@ -252,7 +244,7 @@ function Form({ profile, solvers, route }: { profile: StoredProfile; solvers: So
   const [link, setLink] = useState(route.query.get('link') ?? '');
   const [layout, setLayout] = useState(route.query.get('layout') !== 'no');
   const [options, setOptions] = useState<Options>({});
-  const [wantFrontier, setWantFrontier] = useState(profile.nodes <= FRONTIER_NODES);
+  const [wantFrontier, setWantFrontier] = useState(profile.nodes <= CURVE_NODES);
   const [refusal, setRefusal] = useState<Refusal>();
   const [asking, setAsking] = useState(false);
   const solver = solvers.solvers.find((one) => one.name === solverName);

@@ -7,6 +7,8 @@ interface Handlers {
 }
 
 const MARGIN = 12;
+/** Below this scale names are not read. */
+const READABLE = 0.6;
 
 export class Camera {
   scale = 1;
@@ -16,17 +18,48 @@ export class Camera {
   private viewWidth = 0;
   private viewHeight = 0;
 
-  constructor(
-    private readonly width: number,
-    private readonly height: number,
-  ) {}
+  private width = 1;
+  private height = 1;
+  /** A point of the plane that is to be where a point of the canvas is. */
+  private held: { x: number; y: number; atX: number; atY: number } | undefined;
 
-  /** Learns the size of the canvas; the first time everything is shown. */
+  /** Gets another plane. Unless a point of it is held, everything is shown. */
+  setPlane(width: number, height: number, held?: { x: number; y: number; atX: number; atY: number }): void {
+    this.width = width;
+    this.height = height;
+    this.held = held;
+    if (this.viewWidth > 0) this.aim();
+  }
+
+  /** Learns the size of the canvas. */
   resize(width: number, height: number): void {
     const first = this.viewWidth === 0;
     this.viewWidth = width;
     this.viewHeight = height;
-    if (first) this.fit();
+    if (first) this.aim();
+  }
+
+  private aim(): void {
+    this.fit();
+    if (!this.held) return;
+    const { x, y, atX, atY } = this.held;
+    this.scale = Math.max(this.scale, READABLE);
+    this.left = x - atX / this.scale;
+    this.top = y - atY / this.scale;
+    this.held = undefined;
+  }
+
+  /** Where a point of the plane is on the canvas. */
+  seenAt(x: number, y: number): { atX: number; atY: number } {
+    return { atX: (x - this.left) * this.scale, atY: (y - this.top) * this.scale };
+  }
+
+  /** Moves as little as brings a point of the plane into view. */
+  reveal(x: number, y: number): void {
+    const { atX, atY } = this.seenAt(x, y);
+    const room = 40;
+    this.left += (Math.min(0, atX - room) + Math.max(0, atX + room - this.viewWidth)) / this.scale;
+    this.top += (Math.min(0, atY - room) + Math.max(0, atY + room - this.viewHeight)) / this.scale;
   }
 
   fit(): void {

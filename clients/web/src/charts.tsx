@@ -6,15 +6,26 @@ import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 
 import { drawArena, rectanglesOf, valueAt } from './arena';
 import { Canvas, type Redraw } from './canvas';
-import { amount, time } from './format';
-import { MemoryChart } from './memory';
-import { ACT_COLOURS, ACT_NAMES, aliveAt, operationName, STATE, valueName, VALUE_KINDS, type Replay } from './replay';
+import { amount, count, time } from './format';
+import { Key } from './key';
+import { bandAt, bandsOf, drawMemory, sumsOf, type Band, type Grouping } from './memory';
+import {
+  ACT_COLOURS,
+  ACT_NAMES,
+  aliveAt,
+  operationName,
+  STATE,
+  valueName,
+  VALUE_KINDS,
+  VALUE_NAMES,
+  type Replay,
+} from './replay';
 import { GUTTER, RIGHT, type SpanView } from './span_view';
 import { drawStreams, lanesOf, streamsHeight } from './streams';
-import { colour, onTheme } from './theme';
-import { Name } from './ui';
+import { Facts, Name } from './ui';
 
-const ARENA = 260;
+const MEMORY = 280;
+const ARENA = 200;
 const NAMED = 8;
 
 /** A canvas on the common axis. */
@@ -27,10 +38,12 @@ function SpanCanvas(props: {
 }): VNode {
   const { view } = props;
   const ready = (redraw: Redraw) => {
-    let [from, to, axis] = [view.from, view.to, view.axis];
+    const state = () => [view.from, view.to, view.axis, view.found, view.nodes[view.step]];
+    let drawn = state();
     return view.listen(() => {
-      if (from === view.from && to === view.to && axis === view.axis) return;
-      [from, to, axis] = [view.from, view.to, view.axis];
+      const now = state();
+      if (now.every((one, i) => one === drawn[i])) return;
+      drawn = now;
       redraw();
     });
   };
@@ -51,26 +64,39 @@ const KEYS: Record<string, (view: SpanView) => void> = {
   '=': (view) => view.zoom(1.5, stepX(view)),
   '-': (view) => view.zoom(1 / 1.5, stepX(view)),
   '0': (view) => view.all(),
+  w: (view) => view.zoom(1.5, middle(view)),
+  s: (view) => view.zoom(1 / 1.5, middle(view)),
+  a: (view) => view.move(-0.2),
+  d: (view) => view.move(0.2),
+  f: (view) => view.selection && view.show(...view.selection),
+  Escape: (view) => view.select(0, 0),
 };
+
+/** What W and S zoom around: where the pointer is over the charts, else the middle of what is seen. */
+function middle(view: SpanView): number {
+  const { x, width } = view.pointer;
+  return view.hover >= 0 ? view.value(x, width) : (view.from + view.to) / 2;
+}
 
 function stepX(view: SpanView): number {
   return view.spans.from[view.step] ?? 0;
 }
 
-/** valueUnder: the value under a pointer while an operation runs; -1 if none. */
+/** under: the value and the band under a pointer while an operation runs; -1 if none. */
 function control(
   element: HTMLElement,
   view: SpanView,
-  valueUnder: (event: PointerEvent, operation: number) => number,
+  under: (event: PointerEvent, operation: number) => { value: number; band: number },
 ): () => void {
   const abort = new AbortController();
   const { signal } = abort;
-  let pressed: PointerEvent | undefined;
+  let pressed: { event: PointerEvent; at: number; selects: boolean } | undefined;
   let moved = 0;
   const at = (event: MouseEvent) => event.clientX - element.getBoundingClientRect().left;
   const down = (event: PointerEvent) => {
     if (event.button !== 0) return;
-    pressed = event;
+    const selects = event.pointerType === 'mouse' && !event.shiftKey;
+    pressed = { event, at: view.value(at(event), element.clientWidth), selects };
     moved = 0;
     element.setPointerCapture(event.pointerId);
   };
@@ -78,14 +104,18 @@ function control(
     const { left, width } = element.getBoundingClientRect();
     const x = event.clientX - left;
     if (pressed) {
-      moved += Math.abs(event.clientX - pressed.clientX);
+      moved += Math.abs(event.clientX - pressed.event.clientX);
       if (view.hover >= 0) view.setHover(-1);
-      view.move((pressed.clientX - event.clientX) / (width - GUTTER - RIGHT));
-      pressed = event;
+      if (pressed.selects) {
+        if (moved >= 4) view.select(pressed.at, view.value(x, width));
+        return;
+      }
+      view.move((pressed.event.clientX - event.clientX) / (width - GUTTER - RIGHT));
+      pressed.event = event;
       return;
     }
     const operation = x < GUTTER ? -1 : view.operationAt(x, width);
-    view.setHover(operation, { x, width, value: valueUnder(event, operation) });
+    view.setHover(operation, { x, width, ...under(event, operation) });
   };
   const up = (event: PointerEvent) => {
     if (pressed && moved < 4) view.setStep(view.operationAt(at(event), element.clientWidth));
@@ -99,7 +129,7 @@ function control(
     else view.zoom(Math.exp(-event.deltaY * 0.002), view.value(at(event), element.clientWidth));
   };
   const key = (event: KeyboardEvent) => {
-    const does = KEYS[event.key];
+    const does = KEYS[event.key.length === 1 ? event.key.toLowerCase() : event.key];
     if (!does || event.ctrlKey || event.metaKey || event.altKey) return;
     event.preventDefault();
     does(view);
@@ -144,6 +174,60 @@ function Marker({ view, kind }: { view: SpanView; kind: 'step' | 'hover' }): VNo
   return <div ref={line} class={`marker ${kind}`} hidden />;
 }
 
+/** The stretch that is selected. */
+function Selected({ view }: { view: SpanView }): VNode {
+  const area = useRef<HTMLDivElement>(null);
+  useEffect(
+    () =>
+      view.listen(() => {
+        const element = area.current;
+        const width = element?.parentElement?.clientWidth ?? 0;
+        if (!element) return;
+        const [from, to] = (view.selection ?? [0, 0]).map((x) =>
+          Math.max(GUTTER, Math.min(width - RIGHT, view.position(x, width))),
+        );
+        element.hidden = !view.selection || from === to;
+        element.style.left = `${from}px`;
+        element.style.width = `${(to ?? 0) - (from ?? 0)}px`;
+      }),
+    [view],
+  );
+  return <div ref={area} class="selection" hidden />;
+}
+
+/** What runs in the stretch that is selected, and its memory. */
+function SelectedSums({ replay, view }: { replay: Replay; view: SpanView }): VNode | null {
+  const [selection, setSelection] = useState(view.selection);
+  useEffect(() => view.listen(() => setSelection(view.selection)), [view]);
+  const sums = useMemo(() => selection && sumsOf(replay, view, selection), [selection, replay]);
+  if (!sums) return null;
+  const timeOf = (value: number) => time(value, replay.timeUnit);
+  return (
+    <section class="sums" aria-label="The stretch selected">
+      <div class="bar">
+        <Facts
+          list={[
+            ['selected', timeOf(sums.length)],
+            ...ACT_NAMES.flatMap((name, act): [string, string][] => {
+              const sum = sums.acts[act];
+              return sum ? [[name, `${timeOf(sum.time)} in ${count(sum.runs)}`]] : [];
+            }),
+            ['most memory', `${amount(sums.most, replay.pebbles)} at operation ${sums.mostAt}`],
+            ['mean memory', amount(Math.round(sums.mean), replay.pebbles)],
+          ]}
+        />
+        <span class="spring" />
+        <button type="button" onClick={() => selection && view.show(...selection)}>
+          Zoom to it
+        </button>
+        <button type="button" onClick={() => view.select(0, 0)}>
+          Clear
+        </button>
+      </div>
+    </section>
+  );
+}
+
 function AliveNames({ replay, operation, first }: { replay: Replay; operation: number; first: number }): VNode {
   const alive = aliveAt(replay, operation);
   const named = first < 0 ? alive : [first, ...alive.filter((k) => k !== first)];
@@ -165,7 +249,7 @@ function AliveNames({ replay, operation, first }: { replay: Replay; operation: n
 }
 
 /** What is under the pointer: the operation, and the values alive with their bytes. */
-function Tip({ replay, view }: { replay: Replay; view: SpanView }): VNode | null {
+function Tip({ replay, view, bands }: { replay: Replay; view: SpanView; bands: Band[] }): VNode | null {
   const [{ hover: i, pointer }, setSeen] = useState({ hover: view.hover, pointer: view.pointer });
   useEffect(
     () =>
@@ -182,6 +266,8 @@ function Tip({ replay, view }: { replay: Replay; view: SpanView }): VNode | null
   const [words, whose] = operationName(replay, i);
   const left = pointer.x < pointer.width / 2;
   const x = left ? pointer.x + 16 : pointer.width - pointer.x + 16;
+  const band = bands[pointer.band];
+  const held = (band?.top[i] ?? 0) - (bands[pointer.band - 1]?.top[i] ?? 0);
   return (
     <div class="tip" style={left ? { left: `${x}px` } : { right: `${x}px` }} aria-hidden="true">
       <strong>
@@ -191,28 +277,17 @@ function Tip({ replay, view }: { replay: Replay; view: SpanView }): VNode | null
         {time(replay.stream.from[i] ?? 0, replay.timeUnit)} to {time(replay.stream.to[i] ?? 0, replay.timeUnit)},{' '}
         {amount(replay.during[i] ?? 0, replay.pebbles)}
       </div>
+      {band && replay.values.length > 0 && (
+        <div>
+          <Name text={band.name} /> {amount(held, replay.pebbles)}
+        </div>
+      )}
       {replay.values.length > 0 && <AliveNames replay={replay} operation={i} first={pointer.value} />}
     </div>
   );
 }
 
 /* ---- legends ---- */
-
-function Key({ name, ink }: { name: string; ink: string }): VNode {
-  const swatch = useRef<HTMLSpanElement>(null);
-  useEffect(() => {
-    const paint = () => {
-      if (swatch.current) swatch.current.style.background = colour(ink);
-    };
-    paint();
-    return onTheme(paint);
-  }, [ink]);
-  return (
-    <span class="key">
-      <span ref={swatch} class="swatch" /> {name}
-    </span>
-  );
-}
 
 function ActKeys({ replay }: { replay: Replay }): VNode {
   const used = useMemo(() => new Set(replay.acts), [replay]);
@@ -226,55 +301,83 @@ function ActKeys({ replay }: { replay: Replay }): VNode {
   );
 }
 
+function BandKeys({ bands }: { bands: Band[] }): VNode {
+  return (
+    <p class="keys">
+      {[...bands].reverse().map(({ name, ink }) => (
+        <Key name={<Name text={name} />} ink={ink} />
+      ))}
+    </p>
+  );
+}
+
 function ValueKeys({ replay }: { replay: Replay }): VNode {
   const used = useMemo(() => new Set(replay.values.map(([kind]) => kind)), [replay]);
   return (
     <p class="keys">
-      {VALUE_KINDS.map((kind) => used.has(kind) && <Key name={kind.replace('_', ' ')} ink={`value-${kind}`} />)}
+      {VALUE_KINDS.map((kind) => used.has(kind) && <Key name={VALUE_NAMES[kind] ?? kind} ink={`value-${kind}`} />)}
     </p>
   );
 }
 
 /* ---- all of them ---- */
 
-export function Charts({ replay, view }: { replay: Replay; view: SpanView }): VNode {
+export function Charts({ replay, view, grouping }: { replay: Replay; view: SpanView; grouping: Grouping }): VNode {
+  const bands = useMemo(() => bandsOf(replay, grouping), [replay, grouping]);
   const stack = useRef<HTMLDivElement>(null);
   const lanes = useMemo(() => lanesOf(replay), [replay]);
   const rectangles = useMemo(() => rectanglesOf(replay), [replay]);
+  const latest = useRef(bands);
+  latest.current = bands;
   useEffect(() => {
     const element = stack.current;
     if (!element) return;
     return control(element, view, (event, operation) => {
-      const canvas = event.target instanceof HTMLCanvasElement ? event.target : undefined;
-      return canvas?.dataset['name'] === 'draw-arena' ? valueAt(replay, operation, event.offsetY, ARENA) : -1;
+      const name = event.target instanceof HTMLCanvasElement ? event.target.dataset['name'] : '';
+      return {
+        value: name === 'draw-arena' ? valueAt(replay, operation, event.offsetY, ARENA) : -1,
+        band: name === 'draw-memory' ? bandAt(latest.current, replay, operation, event.offsetY, MEMORY) : -1,
+      };
     });
   }, [view, replay]);
   return (
-    <div class="charts" ref={stack}>
-      <MemoryChart replay={replay} view={view} />
-      <SpanCanvas
-        name="draw-streams"
-        label={`Streams of ${replay.n} operations. Left and right step through them, plus and minus zoom, 0 shows all, p goes to the peak. The operation is told below.`}
-        height={streamsHeight(lanes)}
-        view={view}
-        draw={(context, width, height) => drawStreams(context, width, height, lanes, replay, view)}
-      />
-      <ActKeys replay={replay} />
-      {replay.arena > 0 && replay.offsets.length > 0 && (
-        <>
-          <SpanCanvas
-            name="draw-arena"
-            label={`Arena of ${amount(replay.arena)}: address against ${view.axis}. The values alive are in the table below.`}
-            height={ARENA}
-            view={view}
-            draw={(context, width, height) => drawArena(context, width, height, rectangles, replay, view)}
-          />
-          <ValueKeys replay={replay} />
-        </>
-      )}
-      <Marker view={view} kind="hover" />
-      <Marker view={view} kind="step" />
-      <Tip replay={replay} view={view} />
-    </div>
+    <>
+      <div class="charts" ref={stack}>
+        <SpanCanvas
+          key={grouping}
+          name="draw-memory"
+          label={`Memory over ${view.axis}: at most ${amount(replay.peak, replay.pebbles)} of ${amount(replay.budget, replay.pebbles)}. W and S zoom, A and D move.`}
+          height={MEMORY}
+          view={view}
+          draw={(context, width, height) => drawMemory(context, width, height, bands, replay, view)}
+        />
+        {replay.values.length > 0 && <BandKeys key={grouping} bands={bands} />}
+        <SpanCanvas
+          name="draw-streams"
+          label={`Streams of ${replay.n} operations. Left and right step through them, plus and minus zoom, 0 shows all, p goes to the peak. The operation is told below.`}
+          height={streamsHeight(lanes)}
+          view={view}
+          draw={(context, width, height) => drawStreams(context, width, height, lanes, replay, view)}
+        />
+        <ActKeys replay={replay} />
+        {replay.arena > 0 && replay.offsets.length > 0 && (
+          <>
+            <SpanCanvas
+              name="draw-arena"
+              label={`Arena of ${amount(replay.arena)}: address against ${view.axis}. The values alive are in the table below.`}
+              height={ARENA}
+              view={view}
+              draw={(context, width, height) => drawArena(context, width, height, rectangles, replay, view)}
+            />
+            <ValueKeys replay={replay} />
+          </>
+        )}
+        <Selected view={view} />
+        <Marker view={view} kind="hover" />
+        <Marker view={view} kind="step" />
+        <Tip replay={replay} view={view} bands={bands} />
+      </div>
+      <SelectedSums replay={replay} view={view} />
+    </>
   );
 }

@@ -7,11 +7,10 @@ import type uPlot from 'uplot';
 import { Canvas } from './canvas';
 import { amount, count, percent, time } from './format';
 import type { ViewProps } from './main';
-import { memoryCorners } from './memory';
 import { axisBytes, Plot, xyAxes } from './plot';
-import type { Replay } from './replay';
+import { memoryCorners, type Replay } from './replay';
 import { href } from './route';
-import { claim, openSchedule, type Opened } from './schedule';
+import { boundOfAll, claim, openSchedule, type Opened } from './schedule';
 import { GUTTER, RIGHT, SpanView } from './span_view';
 import { drawStreams, lanesOf, streamsHeight } from './streams';
 import { colour } from './theme';
@@ -31,8 +30,8 @@ function Numbers({ a, b }: { a: Opened; b: Opened }): VNode {
     ['peak', (one) => one.schedule.peak, bytes],
     ['arena', (one) => one.schedule.arena ?? 0, bytes],
     ['makespan', (one) => one.schedule.makespan, (value) => time(value, unit)],
-    ['computed again', (one) => one.schedule.recomputed_time, (value) => time(value, unit)],
-    ['lower bound', (one) => one.schedule.lower_bound, (value) => time(value, unit)],
+    ['recomputed', (one) => one.schedule.recomputed_time, (value) => time(value, unit)],
+    ['lower bound, all schedules', (one) => boundOfAll(one.schedule), (value) => time(value, unit)],
     ['operations', (one) => one.replay.n, count],
   ];
   return (
@@ -118,7 +117,7 @@ function BothMemories({ a, b }: { a: Replay; b: Replay }): VNode {
 
 function Streams({ label, replay, until }: { label: string; replay: Replay; until: number }): VNode {
   const lanes = useMemo(() => lanesOf(replay), [replay]);
-  const view = useMemo(() => new SpanView(replay, 'time', 0, until), [replay]);
+  const view = useMemo(() => new SpanView(replay, 'time', -1, until), [replay]);
   return (
     <>
       <h3>{label}</h3>
@@ -133,7 +132,7 @@ function Streams({ label, replay, until }: { label: string; replay: Replay; unti
   );
 }
 
-/* ---- what each computes again ---- */
+/* ---- what each recomputes ---- */
 
 interface Row {
   index: number;
@@ -151,18 +150,18 @@ function Recomputation({ a, b }: { a: Opened; b: Opened }): VNode {
       a: a.replay.recomputed[index] ?? 0,
       b: b.replay.recomputed[index] ?? 0,
     }))
-    .filter((row) => row.a !== row.b);
-  if (rows.length === 0) return <p>Both compute the same again.</p>;
+    .filter((row) => Math.abs(row.a - row.b) > 1e-9 * Math.max(row.a, row.b));
+  if (rows.length === 0) return <p>Both recompute the same.</p>;
   const columns: Column<Row>[] = [
     { title: '#', key: (row) => row.index, cell: (row) => row.index, numeric: true },
     { title: 'Node', key: (row) => row.id, cell: (row) => <Name text={row.id} /> },
-    { title: 'Again in A', key: (row) => row.a, cell: (row) => time(row.a, unit), numeric: true },
-    { title: 'Again in B', key: (row) => row.b, cell: (row) => time(row.b, unit), numeric: true },
+    { title: 'Recompute in A', key: (row) => row.a, cell: (row) => time(row.a, unit), numeric: true },
+    { title: 'Recompute in B', key: (row) => row.b, cell: (row) => time(row.b, unit), numeric: true },
     { title: 'B − A', key: (row) => row.b - row.a, cell: (row) => time(row.b - row.a, unit), numeric: true },
   ];
   return (
     <Table
-      caption="Nodes that only one computes again, or one more often"
+      caption="Nodes that only one recomputes, or one more often"
       columns={columns}
       rows={rows}
       rowKey={(row) => row.index}

@@ -4,23 +4,16 @@ import type { VNode } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 
 import { postText, Problem } from './api';
-import { href } from './route';
+import { go } from './route';
 import type { StoredProfile } from './types';
 import { Name, ProblemBox } from './ui';
 
-type Outcome =
-  | { state: 'posting'; file: string }
-  | { state: 'posted'; known: boolean; profile: StoredProfile }
-  | { state: 'refused'; file: string; text: string; problem: unknown };
+type Outcome = { state: 'posting'; file: string } | { state: 'refused'; file: string; text: string; problem: unknown };
 
-async function post(file: File): Promise<Outcome> {
-  const text = await file.text();
-  try {
-    const answer = await postText<StoredProfile>('/v1/profiles', text);
-    return { state: 'posted', known: answer.status === 200, profile: answer.data };
-  } catch (problem) {
-    return { state: 'refused', file: file.name, text, problem };
-  }
+/** Posts a profile and opens its curve. */
+export async function postProfile(text: string): Promise<void> {
+  const { data } = await postText<StoredProfile>('/v1/profiles', text);
+  go(`profile/${data.profile_id}/curve`);
 }
 
 /* ---- the field to blame ---- */
@@ -100,14 +93,15 @@ function useDrop(onFile: (file: File) => void): boolean {
   return over;
 }
 
-export function Drop({ onPosted }: { onPosted: () => void }): VNode {
+export function Drop(): VNode {
   const input = useRef<HTMLInputElement>(null);
   const [outcome, setOutcome] = useState<Outcome>();
   const take = async (file: File) => {
     setOutcome({ state: 'posting', file: file.name });
-    const done = await post(file);
-    setOutcome(done);
-    if (done.state === 'posted') onPosted();
+    const text = await file.text();
+    await postProfile(text).catch((problem: unknown) =>
+      setOutcome({ state: 'refused', file: file.name, text, problem }),
+    );
   };
   const over = useDrop((file) => void take(file));
   const chosen = () => {
@@ -124,14 +118,6 @@ export function Drop({ onPosted }: { onPosted: () => void }): VNode {
       {outcome?.state === 'posting' && (
         <p role="status">
           Posting <Name text={outcome.file} />…
-        </p>
-      )}
-      {outcome?.state === 'posted' && (
-        <p role="status">
-          {outcome.known ? 'It was there: ' : 'Stored: '}
-          <a href={href(`profile/${outcome.profile.profile_id}`)}>
-            <Name text={outcome.profile.name} />
-          </a>
         </p>
       )}
       {outcome?.state === 'refused' && <Refused {...outcome} />}

@@ -1,8 +1,7 @@
 /** A schedule as a file: JSON, CSV, SVG. */
 
 import { amount, time } from './format';
-import { memoryCorners } from './memory';
-import { ACT_COLOURS, ACT_NAMES, operationText, type Replay } from './replay';
+import { ACT_COLOURS, ACT_NAMES, memoryCorners, operationText, type Replay } from './replay';
 import { lanesOf } from './streams';
 import { colour } from './theme';
 import type { Schedule } from './types';

@@ -77,7 +77,7 @@ function useStep(view: SpanView): number {
 export function Inspector({ replay, view }: { replay: Replay; view: SpanView }): VNode {
   const step = useStep(view);
   const [words, whose] = operationName(replay, step);
-  const said = `${step + 1} of ${replay.n}: ${operationText(replay, step).slice(0, 120)}, ${amount(replay.during[step] ?? 0, replay.pebbles)}`;
+  const said = `operation ${step}: ${operationText(replay, step).slice(0, 120)}, ${amount(replay.during[step] ?? 0, replay.pebbles)}`;
   return (
     <section class="inspector" aria-label="The operation looked at">
       <div class="bar">
@@ -114,13 +114,13 @@ export function Inspector({ replay, view }: { replay: Replay; view: SpanView }):
       </div>
       <p class="operation" role="status">
         <span class="quiet">
-          {step + 1} of {replay.n}
+          operation {step}, of 0 to {replay.n - 1}:
         </span>{' '}
         {words} <Name text={whose} />
       </p>
       <Facts
         list={[
-          ['begins', time(replay.stream.from[step] ?? 0, replay.timeUnit)],
+          ['begins at', time(replay.stream.from[step] ?? 0, replay.timeUnit)],
           ['takes', time((replay.stream.to[step] ?? 0) - (replay.stream.from[step] ?? 0), replay.timeUnit)],
           ['memory during', amount(replay.during[step] ?? 0, replay.pebbles)],
           ['memory after', amount(replay.after[step] ?? 0, replay.pebbles)],

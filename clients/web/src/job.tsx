@@ -3,18 +3,34 @@
 import type { VNode } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 
-import { cancelJob, watchJob } from './api';
-import { percent, seconds } from './format';
+import { cancelJob, Problem, watchJob } from './api';
+import { bytes, count, percent, seconds } from './format';
 import type { ViewProps } from './main';
 import { goInstead, href } from './route';
 import type { Job } from './types';
-import { Facts, Id, ProblemBox, Title } from './ui';
+import { Facts, Id, Name, ProblemBox, Retry, Title } from './ui';
 
 export function isOver(job: Job): boolean {
   return job.state !== 'queued' && job.state !== 'running';
 }
 
-function useJob(id: string): { job?: Job; problem?: unknown } {
+/** Bytes; a trade-off has none. Fewer than any profile has are slots of the pebble model. */
+export function budgetOf({ budget }: Job): string {
+  if (budget === undefined) return 'all budgets';
+  return budget < 1000 ? count(budget) : bytes(budget);
+}
+
+/** The profile that a job is of, as a link. */
+export function JobProfile({ job }: { job: Job }): VNode {
+  return (
+    <a href={href(`profile/${job.profile_id}`)}>
+      {job.profile_name ? <Name text={job.profile_name} /> : <Id id={job.profile_id} />}
+    </a>
+  );
+}
+
+function useJob(id: string): { job?: Job; problem?: unknown; retry: () => void } {
+  const [tries, setTries] = useState(0);
   const [state, setState] = useState<{ job?: Job; problem?: unknown }>({});
   useEffect(() => {
     const abort = new AbortController();
@@ -26,8 +42,12 @@ function useJob(id: string): { job?: Job; problem?: unknown } {
     };
     follow().catch((problem: unknown) => !abort.signal.aborted && setState({ problem }));
     return () => abort.abort();
-  }, [id]);
-  return state;
+  }, [id, tries]);
+  const retry = () => {
+    setState({});
+    setTries(tries + 1);
+  };
+  return { ...state, retry };
 }
 
 function Progress({ job, onProblem }: { job: Job; onProblem: (problem: unknown) => void }): VNode {
@@ -41,21 +61,24 @@ function Progress({ job, onProblem }: { job: Job; onProblem: (problem: unknown) 
       <Facts
         list={[
           ['state', <span role="status">{job.state}</span>],
+          ['profile', <JobProfile job={job} />],
+          ['budget', budgetOf(job)],
+          ['solver', <bdi>{job.solver}</bdi>],
+          ...(job.asked_by ? [['asked by', <Name text={job.asked_by} />] as [string, VNode]] : []),
+          ...(job.asked && job.asked > 1 ? [['asked', `${count(job.asked)} times`] as [string, string]] : []),
           ['elapsed', seconds(job.elapsed_seconds ?? 0)],
           ...(job.queue_position ? [['place in the queue', job.queue_position] as [string, number]] : []),
         ]}
       />
-      <p>
-        <progress max={1} value={job.progress} aria-label="Progress of the solve" /> {percent(job.progress)}
-      </p>
       {!isOver(job) && (
-        <p>
+        <p class="actions">
+          <progress max={1} value={job.progress} aria-label="Progress of the solve" /> {percent(job.progress)}
           <button type="button" disabled={cancelling} onClick={cancel}>
             {cancelling ? 'Cancelling…' : 'Cancel the solve'}
           </button>
         </p>
       )}
-      {job.problem && <ProblemBox problem={job.problem.detail ?? job.problem.title} />}
+      {job.problem && <ProblemBox problem={new Problem(job.problem)} />}
     </>
   );
 }
@@ -63,7 +86,7 @@ function Progress({ job, onProblem }: { job: Job; onProblem: (problem: unknown) 
 export function JobView({ route }: ViewProps): VNode {
   const id = route.path[1] ?? '';
   const profile = route.query.get('profile');
-  const { job, problem } = useJob(id);
+  const { job, problem, retry } = useJob(id);
   const [failure, setFailure] = useState<unknown>();
   return (
     <>
@@ -77,7 +100,7 @@ export function JobView({ route }: ViewProps): VNode {
       </Title>
       {job && <Progress job={job} onProblem={setFailure} />}
       {!job && problem === undefined && <p class="quiet">Loading…</p>}
-      {problem !== undefined && <ProblemBox problem={problem} />}
+      {problem !== undefined && <Retry problem={problem} retry={retry} />}
       {failure !== undefined && <ProblemBox problem={failure} />}
     </>
   );

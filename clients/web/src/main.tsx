@@ -3,11 +3,11 @@
 import { render, type ComponentType, type VNode } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 
-import { hasToken, onTokenWanted, setToken } from './api';
+import { away, hasToken, onTokenWanted, setToken } from './api';
 import { Profiles } from './profiles';
 import { href, useRoute, type Route } from './route';
 import { nextTheme, startTheme, themeName } from './theme';
-import { ProblemBox, Title } from './ui';
+import { Retry, Title } from './ui';
 
 export interface ViewProps {
   route: Route;
@@ -22,6 +22,7 @@ const later: Record<string, () => Promise<View>> = {
   compare: async () => (await import('./compare')).CompareView,
   job: async () => (await import('./job')).JobView,
   service: async () => (await import('./service')).ServiceView,
+  plan: async () => (await import('./plan')).PlanView,
 };
 
 const fetched: Record<string, View> = { profiles: Profiles };
@@ -45,12 +46,16 @@ function Main({ route }: ViewProps): VNode {
     const load = later[name];
     setProblem(undefined);
     if (fetched[name] || !load) return;
-    load().then((view) => {
-      fetched[name] = view;
-      setFetched(name);
-    }, setProblem);
+    load().then(
+      (view) => {
+        fetched[name] = view;
+        setFetched(name);
+      },
+      () => setProblem(away()),
+    );
   }, [name]);
-  if (problem) return <ProblemBox problem={problem} />;
+  /* a browser may remember that a module could not be fetched: only a new document asks for it again */
+  if (problem) return <Retry problem={problem} retry={() => location.reload()} />;
   const View = fetched[name];
   if (View) return <View key={route.path.slice(0, name === 'compare' ? 3 : 2).join('/')} route={route} />;
   return later[name] ? <p class="quiet">Loading…</p> : <Nowhere />;
@@ -131,6 +136,9 @@ function App(): VNode {
         <nav aria-label="Views">
           <a href={href('profiles')} aria-current={here === 'profiles' ? 'page' : undefined}>
             Profiles
+          </a>
+          <a href={href('plan')} aria-current={here === 'plan' ? 'page' : undefined}>
+            Plan
           </a>
           <a href={href('service')} aria-current={here === 'service' ? 'page' : undefined}>
             Service

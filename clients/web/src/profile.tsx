@@ -1,16 +1,18 @@
 /** One profile: its graph, its costs, what can be asked of it and what was. */
 
-import type { VNode } from 'preact';
-import { useMemo, useState } from 'preact/hooks';
+import type { ComponentChildren, VNode } from 'preact';
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 
 import { getProfile } from './api';
 import { Ask } from './ask';
 import { Curve } from './curve';
 import { bytes, count, time } from './format';
 import { Graph } from './graph';
+import { heat } from './heat';
 import type { ViewProps } from './main';
 import { href, note, type Route } from './route';
 import { ProfileSchedules } from './schedules';
+import { colour, onTheme } from './theme';
 import type { Node, StoredProfile } from './types';
 import { Facts, Id, Name, Scroll, Show, Table, Tabs, Title, useLoad, type Column } from './ui';
 
@@ -29,14 +31,34 @@ const backwardTime = (node: Node): number => node.backward_time ?? 2 * node.forw
 
 /* ---- the graph ---- */
 
-const COLOURINGS: { name: string; value: (node: Node) => number; of: 'time' | 'bytes' }[] = [
+interface Colouring {
+  name: string;
+  value: (node: Node) => number;
+  of: 'time' | 'bytes';
+}
+
+const OUTPUT: Colouring = { name: 'output bytes', value: (node) => node.output_bytes, of: 'bytes' };
+const COLOURINGS: Colouring[] = [
   { name: 'forward time', value: (node) => node.forward_time, of: 'time' },
   { name: 'backward time', value: backwardTime, of: 'time' },
-  { name: 'output bytes', value: (node) => node.output_bytes, of: 'bytes' },
+  OUTPUT,
   { name: 'saved bytes', value: (node) => node.saved_bytes ?? 0, of: 'bytes' },
 ];
+const JOINT_COLOURINGS: Colouring[] = [{ name: 'time', value: (node) => node.forward_time, of: 'time' }, OUTPUT];
 
-function NodeFacts({ node, unit }: { node: Node; unit: string }): VNode {
+function NodeFacts({ node, unit, joint }: { node: Node; unit: string; joint: boolean }): VNode {
+  const costs: [string, ComponentChildren][] = joint
+    ? [
+        ['time', time(node.forward_time, unit)],
+        ['output', bytes(node.output_bytes)],
+      ]
+    : [
+        ['forward', time(node.forward_time, unit)],
+        ['backward', time(backwardTime(node), unit)],
+        ['output', bytes(node.output_bytes)],
+        ['saved', bytes(node.saved_bytes ?? 0)],
+        ['gradient', bytes(node.gradient_bytes ?? node.output_bytes)],
+      ];
   return (
     <section class="node" aria-live="polite">
       <h2>
@@ -45,11 +67,7 @@ function NodeFacts({ node, unit }: { node: Node; unit: string }): VNode {
       <Facts
         list={[
           ['operator', node.op ? <Name text={node.op} /> : '–'],
-          ['forward', time(node.forward_time, unit)],
-          ['backward', time(backwardTime(node), unit)],
-          ['output', bytes(node.output_bytes)],
-          ['saved', bytes(node.saved_bytes ?? 0)],
-          ['gradient', bytes(node.gradient_bytes ?? node.output_bytes)],
+          ...costs,
           [
             'inputs',
             node.inputs?.length
@@ -66,16 +84,49 @@ function NodeFacts({ node, unit }: { node: Node; unit: string }): VNode {
   );
 }
 
+/** The colours go with the square root: the half of the strip is a quarter of the most. */
+function HeatKey({ meaning, quarter, most }: { meaning: string; quarter: string; most: string }): VNode {
+  const strip = useRef<HTMLSpanElement>(null);
+  useEffect(() => {
+    const paint = () => {
+      if (strip.current)
+        strip.current.style.background = `linear-gradient(to right, ${colour('heat-0')}, ${colour('heat-1')}, ${colour('heat-2')})`;
+    };
+    paint();
+    return onTheme(paint);
+  }, []);
+  return (
+    <span class="legend">
+      {meaning}: 0{' '}
+      <span ref={strip} class="strip">
+        <span>{quarter}</span>
+      </span>{' '}
+      {most}
+    </span>
+  );
+}
+
 function GraphPart({ profile, route }: { profile: StoredProfile; route: Route }): VNode {
+  const colourings = profile.graph ? JOINT_COLOURINGS : COLOURINGS;
   const [by, setBy] = useState(
     Math.max(
       0,
-      COLOURINGS.findIndex((one) => one.name === route.query.get('by')),
+      colourings.findIndex((one) => one.name === route.query.get('by')),
     ),
   );
   const [selected, setSelected] = useState(Number(route.query.get('node') ?? -1));
-  const colouring = COLOURINGS[by] ?? COLOURINGS[0]!;
+  const colouring = colourings[by] ?? OUTPUT;
   const values = useMemo(() => profile.profile.nodes.map(colouring.value), [profile, colouring]);
+  const most = useMemo(() => values.reduce((a, b) => Math.max(a, b), 0), [values]);
+  const show = (value: number) => (colouring.of === 'time' ? time(value, profile.time_unit) : bytes(value));
+  const largest = (first: number, end: number) => values.slice(first, end).reduce((a, b) => Math.max(a, b), 0);
+  const look = useMemo(
+    () => (first: number, end: number) => {
+      const { fill, ink } = heat(most > 0 ? Math.sqrt(largest(first, end) / most) : 0);
+      return { parts: [{ fill, share: 1 }], ink };
+    },
+    [values],
+  );
   const select = (node: number) => {
     setSelected(node);
     note({ node: node < 0 ? undefined : node });
@@ -90,23 +141,25 @@ function GraphPart({ profile, route }: { profile: StoredProfile; route: Route })
           onChange={(event) => {
             const to = Number(event.currentTarget.value);
             setBy(to);
-            note({ by: COLOURINGS[to]?.name });
+            note({ by: colourings[to]?.name });
           }}
         >
-          {COLOURINGS.map((one, i) => (
+          {colourings.map((one, i) => (
             <option value={i}>{one.name}</option>
           ))}
         </select>
       </label>
       <Graph
         profile={profile.profile}
-        values={values}
+        height={520}
         meaning={colouring.name}
-        show={(value) => (colouring.of === 'time' ? time(value, profile.time_unit) : bytes(value))}
+        legend={<HeatKey meaning={colouring.name} quarter={show(most / 4)} most={show(most)} />}
+        look={look}
+        tell={(first, end) => `${colouring.name} ${end - first > 1 ? 'at most ' : ''}${show(largest(first, end))}`}
         selected={selected}
         onSelect={select}
       />
-      {node && <NodeFacts node={node} unit={profile.time_unit} />}
+      {node && <NodeFacts node={node} unit={profile.time_unit} joint={profile.graph !== undefined} />}
     </>
   );
 }
@@ -154,12 +207,13 @@ function Costs({ profile }: { profile: StoredProfile }): VNode {
 
 /** The least budget of each solver that is quick to ask, as bars of the store-all peak. */
 function LeastBudgets({ profile }: { profile: StoredProfile }): VNode | null {
-  if (profile.minimum_budget.length === 0) return null;
-  const rows = [...profile.minimum_budget].sort((a, b) => a.bytes - b.bytes);
+  if (profile.minimum_budgets.every((one) => one.solver === 'store-all')) return null;
+  const rows = [...profile.minimum_budgets].sort((a, b) => a.bytes - b.bytes);
   return (
     <details class="least">
       <summary>
-        Least budget: {bytes(rows[0]?.bytes ?? 0)} ({rows[0]?.solver})
+        Least budget, solver by solver: from {bytes(rows[0]?.bytes ?? 0)} ({rows[0]?.solver})
+        {profile.floor !== undefined && `; below ${bytes(profile.floor)} there is no schedule`}
       </summary>
       <Scroll label="Least budget of each solver">
         <table>
@@ -227,6 +281,7 @@ export function ProfileView({ route }: ViewProps): VNode {
               ['store-all makespan', time(data.store_all.makespan, data.time_unit)],
               ['store-all peak', bytes(data.store_all.peak)],
               ['profile', <Id id={data.profile_id} />],
+              ...(data.names ? [['all its names', <Name text={data.names.join(', ')} />] as [string, VNode]] : []),
             ]}
           />
           <LeastBudgets profile={data} />

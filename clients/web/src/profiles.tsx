@@ -10,6 +10,7 @@ import type { ViewProps } from './main';
 import { href, note } from './route';
 import type { ProfileItem } from './types';
 import { Name, Show, Table, Title, useLoad, type Column, type Order } from './ui';
+import { Welcome } from './welcome';
 
 /** The service gives this many at a time; they are sorted here. */
 const FETCHED = 1000;
@@ -61,7 +62,6 @@ function useSearch(first: string): [string, string, (text: string) => void] {
 export function Profiles({ route }: ViewProps): VNode {
   const [typed, name, type] = useSearch(route.query.get('name') ?? '');
   const [more, setMore] = useState<string[]>([]);
-  const [again, setAgain] = useState(0);
   const fetchedPages = useLoad(
     (signal) =>
       Promise.all(
@@ -69,12 +69,20 @@ export function Profiles({ route }: ViewProps): VNode {
           get<Fetched>(withQuery('/v1/profiles', { name, cursor, limit: FETCHED }), signal),
         ),
       ),
-    [name, more, again],
+    [name, more],
   );
   const search = (text: string) => {
     setMore([]);
     type(text);
   };
+  const empty = !name && fetchedPages.data?.every((page) => page.profiles.length === 0);
+  if (empty)
+    return (
+      <>
+        <Title plain="remat">remat</Title>
+        <Welcome />
+      </>
+    );
   return (
     <>
       <Title plain="Profiles">Profiles</Title>
@@ -83,7 +91,7 @@ export function Profiles({ route }: ViewProps): VNode {
           Search by name
           <input type="search" value={typed} maxLength={200} onInput={(event) => search(event.currentTarget.value)} />
         </label>
-        <Drop onPosted={() => setAgain(again + 1)} />
+        <Drop />
       </div>
       <Show of={fetchedPages}>
         {(pages) => {
@@ -96,9 +104,6 @@ export function Profiles({ route }: ViewProps): VNode {
                 {name && ' of that name'}
                 {next && ', the newest; there are more'}
               </p>
-              {rows.length === 0 && !name && (
-                <p>None yet: drop a profile file here, or post one with “remat profile push”.</p>
-              )}
               {rows.length > 0 && (
                 <Table
                   key={name}

@@ -10,21 +10,31 @@ export const TO_HOST = 4;
 export const TO_DEVICE = 5;
 export const STATE = 6;
 
-export const ACT_NAMES = ['forward', 'forward again', 'backward', 'drop', 'copy to the host', 'copy back', 'state'];
+/* the words of "remat show" */
+export const ACT_NAMES = ['forward', 'recompute', 'backward', 'drop', 'copy to host', 'copy back', 'state'];
 export const ACT_COLOURS = ['forward', 'again', 'backward', 'drop', 'to-host', 'to-device', 'state'];
 
 export const VALUE_KINDS = ['out', 'saved', 'grad', 'workspace', 'input', 'input_grad', 'state'];
+export const VALUE_NAMES: Record<string, string> = {
+  out: 'output',
+  saved: 'saved',
+  grad: 'gradient',
+  workspace: 'workspace',
+  input: 'input',
+  input_grad: 'gradient of an input',
+  state: 'state',
+};
 
 const WORDS: Record<string, string> = {
-  F: 'forward of',
-  A: 'forward, saving, of',
-  B: 'backward of',
+  F: 'forward',
+  A: 'forward, save',
+  B: 'backward',
   D: 'drop',
-  X: 'drop what was saved of',
-  O: 'copy to the host',
+  X: 'drop saved',
+  O: 'copy to host',
   P: 'copy back',
-  S: 'save the state',
-  R: 'restore the state',
+  S: 'save state',
+  R: 'restore state',
 };
 
 const VALUE_WORDS: Record<string, string> = {
@@ -84,12 +94,12 @@ function targetOf(profile: Profile, operation: Operation): string {
 }
 
 const PEBBLE_WORDS: Record<string, string> = {
-  F: 'forward of',
-  S: 'second copy of',
-  T: 'the turn',
-  B: 'backward of',
+  F: 'forward',
+  S: 'copy',
+  T: 'turn',
+  B: 'backward',
   D: 'drop',
-  Db: 'drop the gradient of',
+  Db: 'drop gradient',
 };
 
 /** Of the pebble model: the branch, and the step in it. */
@@ -98,11 +108,20 @@ function pebbleName([letter, branch, step]: Operation): [string, string] {
   return [PEBBLE_WORDS[String(letter)] ?? String(letter), whose];
 }
 
-/** Words and whose: "backward of", "conv1". */
+/** Words and whose: "backward", "conv1". */
 export function operationName(replay: Replay, i: number): [string, string] {
   const operation = replay.operations[i] ?? [];
-  if (replay.pebbles) return pebbleName(operation);
-  return [WORDS[String(operation[0])] ?? String(operation[0]), targetOf(replay.profile, operation)];
+  const [words, whose] = replay.pebbles
+    ? pebbleName(operation)
+    : [WORDS[String(operation[0])] ?? String(operation[0]), targetOf(replay.profile, operation)];
+  return [replay.acts[i] === RECOMPUTE ? words.replace('forward', 'recompute') : words, whose];
+}
+
+/** The node that an operation is of; -1 if none: of an input, a state, or in the pebble model. */
+export function nodeOf({ operations, pebbles }: Replay, i: number): number {
+  const [letter, second, third] = operations[i] ?? [];
+  if (pebbles || letter === 'S' || letter === 'R' || second === 'input') return -1;
+  return Number(typeof second === 'number' ? second : third);
 }
 
 export function operationText(replay: Replay, i: number): string {
@@ -193,6 +212,39 @@ export function aliveAt({ values }: Replay, i: number): number[] {
   return alive.sort((a, b) => (values[b]?.[2] ?? 0) - (values[a]?.[2] ?? 0));
 }
 
+/* ---- what becomes of each node ---- */
+
+export const FATES = ['kept', 'not kept', 'recomputed', 'offloaded'];
+export const FATE_COLOURS = ['forward', 'once', 'again', 'to-host'];
+
+/** By node and fate, how much it is so: a half each where it is recomputed and offloaded. Not kept is
+ * what runs once and is gone when the backward begins; a joint graph has no such moment. */
+export function fatesOf(replay: Replay): number[][] {
+  const { acts, values, profile, runs } = replay;
+  const turn = acts.indexOf(BACKWARD);
+  const kept = new Set(values.flatMap(([, v, , first, last]) => (first < turn && turn <= last ? [v] : [])));
+  const offloaded = new Set<number>();
+  acts.forEach((act, i) => act === TO_HOST && offloaded.add(nodeOf(replay, i)));
+  return profile.nodes.map((_node, v) => {
+    const again = (runs[v] ?? 0) > 1;
+    const away = offloaded.has(v);
+    if (again || away) return [0, 0, again ? (away ? 0.5 : 1) : 0, away ? (again ? 0.5 : 1) : 0];
+    return turn < 0 || kept.has(v) ? [1, 0, 0, 0] : [0, 1, 0, 0];
+  });
+}
+
+/** By operation: bytes of the values of some nodes. */
+export function bytesOf(replay: Replay, found: boolean[]): Float64Array {
+  const bytes = new Float64Array(replay.n + 1);
+  for (const [kind, index, size, first, last] of replay.values) {
+    if (!found[index] || kind.startsWith('input') || kind === 'state') continue;
+    bytes[Math.max(0, first)] = (bytes[Math.max(0, first)] ?? 0) + size;
+    bytes[last + 1] = (bytes[last + 1] ?? 0) - size;
+  }
+  for (let i = 1; i <= replay.n; i++) bytes[i] = (bytes[i] ?? 0) + (bytes[i - 1] ?? 0);
+  return bytes;
+}
+
 /* ---- the axis ---- */
 
 export type Axis = 'time' | 'operations';
@@ -223,4 +275,18 @@ export function operationAt({ from, to }: Spans, x: number): number {
   const last = Math.max(0, upperBound(from, x) - 1);
   for (let i = last; i >= 0 && last - i < 64; i--) if ((to[i] ?? 0) > x || i === 0) return (to[i] ?? 0) > x ? i : last;
   return last;
+}
+
+/** The corners of the curve of memory: what is there before each operation, while it runs, and after it. */
+export function memoryCorners(replay: Replay, { from, to }: Spans): [Float64Array, Float64Array] {
+  const x = new Float64Array(4 * replay.n);
+  const y = new Float64Array(4 * replay.n);
+  for (let i = 0; i < replay.n; i++) {
+    x[4 * i] = x[4 * i + 1] = from[i] ?? 0;
+    x[4 * i + 2] = x[4 * i + 3] = to[i] ?? 0;
+    y[4 * i] = replay.after[i - 1] ?? replay.during[i] ?? 0;
+    y[4 * i + 1] = y[4 * i + 2] = replay.during[i] ?? 0;
+    y[4 * i + 3] = replay.after[i] ?? 0;
+  }
+  return [x, y];
 }

@@ -1,7 +1,7 @@
 /** One schedule: memory and streams over time, the arena, each operation, what is computed again. */
 
 import type { VNode } from 'preact';
-import { useMemo, useState } from 'preact/hooks';
+import { useEffect, useMemo, useState } from 'preact/hooks';
 
 import { get, getProfile } from './api';
 import { Charts } from './charts';
@@ -9,15 +9,18 @@ import { downloadCsv, downloadJson, downloadSvg } from './export';
 import { amount, count, percent, seconds, time, when } from './format';
 import { Graph } from './graph';
 import { Inspector } from './inspector';
+import { Key } from './key';
 import type { ViewProps } from './main';
+import type { Grouping } from './memory';
 import { go, href, note, type Route } from './route';
-import { makeReplay, operationText, type Axis, type Replay } from './replay';
+import { FATE_COLOURS, FATES, fatesOf, makeReplay, nodeOf, operationText, type Axis, type Replay } from './replay';
 import { measurementColumns } from './schedules';
 import { SpanView } from './span_view';
-import type { Measurement, Profile, Schedule, ScheduleItem, StoredProfile, Timeline } from './types';
-import { Facts, Id, Name, Scroll, Show, Table, Tabs, Title, useLoad, type Column } from './ui';
+import { colour } from './theme';
+import type { Explanation, Measurement, Schedule, ScheduleItem, StoredProfile, Timeline } from './types';
+import { Facts, Id, Name, Retry, Scroll, Show, Table, Tabs, Title, useLoad, type Column } from './ui';
 
-const PARTS = ['timeline', 'recomputation', 'operations', 'measurements', 'compare'];
+const PARTS = ['timeline', 'nodes', 'operations', 'measurements', 'compare'];
 
 export interface Opened {
   schedule: Schedule;
@@ -41,6 +44,21 @@ export function claim(schedule: Schedule): string {
   return schedule.optimality;
 }
 
+function ofAll({ bound_class, class: own }: Schedule): boolean {
+  return (bound_class ?? own) === 'all schedules';
+}
+
+/** A bound that holds for every schedule: where that of the answer does not, every node runs once at least. */
+export function boundOfAll(schedule: Schedule): number {
+  return ofAll(schedule) ? schedule.lower_bound : schedule.store_all_makespan;
+}
+
+function boundText(schedule: Schedule): string {
+  const { lower_bound, gap, time_unit, bound_class, class: own } = schedule;
+  const text = `${time(lower_bound, time_unit)}, gap ${percent(gap)}`;
+  return ofAll(schedule) ? `${text}, of all schedules` : `${text}, only of ${bound_class ?? own}`;
+}
+
 function ScheduleFacts({ schedule }: { schedule: Schedule }): VNode {
   const unit = schedule.time_unit;
   const pebbles = schedule.model === 'pebble';
@@ -58,17 +76,47 @@ function ScheduleFacts({ schedule }: { schedule: Schedule }): VNode {
         ...(schedule.arena === undefined ? [] : [['arena', amount(schedule.arena)] as [string, string]]),
         ['makespan', time(schedule.makespan, unit)],
         ['overhead', percent(schedule.overhead)],
-        ['computed again', time(schedule.recomputed_time, unit)],
-        [
-          'lower bound',
-          `${time(schedule.lower_bound, unit)}, gap ${percent(schedule.gap)} (${schedule.bound_class ?? schedule.class})`,
-        ],
+        ['recomputed', time(schedule.recomputed_time, unit)],
+        ['lower bound', boundText(schedule)],
         ['operations', count(schedule.operations.length)],
         ['solved in', seconds(schedule.solve_seconds)],
         ['solved', when(schedule.created)],
         ['schedule', <Id id={schedule.schedule_id} />],
       ]}
     />
+  );
+}
+
+const TOPICS: Record<string, string> = { least: 'least budget', next: 'more memory' };
+
+/** Sentences one after the other that are of the same matter. */
+function topicsOf({ sentences }: Explanation): { topic: string; texts: string[] }[] {
+  const topics: { topic: string; texts: string[] }[] = [];
+  for (const { topic, text } of sentences) {
+    const last = topics[topics.length - 1];
+    if (last?.topic === topic) last.texts.push(text);
+    else topics.push({ topic, texts: [text] });
+  }
+  return topics;
+}
+
+/** Why the schedule is as it is, in the service's words. */
+function Explained({ schedule }: { schedule: Schedule }): VNode | null {
+  const path = `/v1/schedules/${schedule.schedule_id}/explanation`;
+  const explanation = useLoad((signal) => get<Explanation>(path, signal), [path]);
+  if (explanation.problem) return <Retry problem={explanation.problem} retry={explanation.retry} />;
+  if (!explanation.data) return null;
+  return (
+    <dl class="explained" aria-label="Why it is as it is">
+      {topicsOf(explanation.data).map(({ topic, texts }) => (
+        <div>
+          <dt>{TOPICS[topic] ?? topic}</dt>
+          <dd>
+            <bdi>{texts.join(' ')}</bdi>
+          </dd>
+        </div>
+      ))}
+    </dl>
   );
 }
 
@@ -87,20 +135,128 @@ function AxisChoice({ axis, onAxis }: { axis: Axis; onAxis: (axis: Axis) => void
   );
 }
 
+function GroupingChoice({ grouping, onGrouping }: { grouping: Grouping; onGrouping: (to: Grouping) => void }): VNode {
+  return (
+    <label class="inline">
+      Stacked by{' '}
+      <select value={grouping} onChange={(event) => onGrouping(event.currentTarget.value as Grouping)}>
+        <option value="kind">kind</option>
+        <option value="layer">layer</option>
+      </select>
+    </label>
+  );
+}
+
+/** Finds layers by their names; Enter goes from one operation of them to the next. */
+function LayerSearch({ replay, view }: { replay: Replay; view: SpanView }): VNode {
+  const [text, setText] = useState('');
+  const [told, setTold] = useState('');
+  const search = (wanted: string) => {
+    setText(wanted);
+    const found = replay.profile.nodes.map((node) => node.id.toLowerCase().includes(wanted.toLowerCase()));
+    const runs = view.nodes.filter((node) => found[node]).length;
+    setTold(wanted && `${count(found.filter(Boolean).length)} nodes, ${count(runs)} operations`);
+    view.find(wanted ? found : undefined);
+  };
+  return (
+    <form
+      class="find"
+      role="search"
+      onSubmit={(event) => (event.preventDefault(), view.goTo((node) => view.found?.[node] === true))}
+    >
+      <label>
+        <span class="hidden">Search layers by name</span>
+        <input
+          type="search"
+          value={text}
+          placeholder="Search layers"
+          onInput={(event) => search(event.currentTarget.value)}
+        />
+      </label>
+      <span role="status" class="quiet">
+        {told}
+      </span>
+    </form>
+  );
+}
+
+/** What becomes of each node under the schedule; the node of the operation looked at is selected. */
+function Fates({ replay, view }: { replay: Replay; view: SpanView }): VNode {
+  const fates = useMemo(() => fatesOf(replay), [replay]);
+  const [{ selected, found }, setSeen] = useState({ selected: view.nodes[view.step] ?? -1, found: view.found });
+  useEffect(
+    () =>
+      view.listen(() => {
+        const selected = view.nodes[view.step] ?? -1;
+        setSeen((seen) =>
+          seen.selected === selected && seen.found === view.found ? seen : { selected, found: view.found },
+        );
+      }),
+    [view],
+  );
+  const sum = (first: number, end: number, fate: number) =>
+    fates.slice(first, end).reduce((all, shares) => all + (shares[fate] ?? 0), 0);
+  const look = useMemo(
+    () => (first: number, end: number) => ({
+      parts: FATE_COLOURS.map((ink, fate) => ({ fill: colour(ink), share: sum(first, end, fate) / (end - first) })),
+      ink: colour('on-act'),
+    }),
+    [fates],
+  );
+  const has = (first: number, end: number, fate: number) =>
+    fates.slice(first, end).filter((shares) => (shares[fate] ?? 0) > 0).length;
+  const tell = (first: number, end: number) =>
+    FATES.flatMap((name, fate) => {
+      const nodes = has(first, end, fate);
+      return nodes > 0 ? [end - first > 1 ? `${nodes} ${name}` : name] : [];
+    }).join(', ');
+  return (
+    <Graph
+      profile={replay.profile}
+      height={460}
+      meaning="what becomes of each node"
+      legend={
+        <span class="legend">
+          {FATES.map((name, fate) => {
+            const nodes = has(0, fates.length, fate);
+            return nodes > 0 && <Key name={`${count(nodes)} ${name}`} ink={FATE_COLOURS[fate] ?? ''} />;
+          })}
+        </span>
+      }
+      look={look}
+      tell={tell}
+      selected={selected}
+      onSelect={(node) => node >= 0 && view.goTo((one) => one === node)}
+      found={found}
+    />
+  );
+}
+
 function TimelinePart({ replay, route }: { replay: Replay; route: Route }): VNode {
-  const [axis, setAxis] = useState<Axis>(route.query.get('x') === 'operations' ? 'operations' : 'time');
-  const view = useMemo(() => new SpanView(replay, axis, Number(route.query.get('step') ?? 0)), [replay]);
+  const { query } = route;
+  const [axis, setAxis] = useState<Axis>(query.get('x') === 'operations' ? 'operations' : 'time');
+  const [grouping, setGrouping] = useState<Grouping>(query.get('by') === 'layer' ? 'layer' : 'kind');
+  const view = useMemo(
+    () => new SpanView(replay, axis, Math.max(0, Number(query.get('step') ?? replay.peakOperation))),
+    [replay],
+  );
   if (replay.n === 0) return <p>The schedule has no operations.</p>;
   const choose = (to: Axis) => {
     view.setAxis(to);
     setAxis(to);
     note({ x: to === 'time' ? undefined : to });
   };
+  const group = (to: Grouping) => {
+    setGrouping(to);
+    note({ by: to === 'kind' ? undefined : to });
+  };
   return (
     <>
-      <div class="bar">
+      <div class="bar timeline">
         <AxisChoice axis={axis} onAxis={choose} />
-        <span class="hint quiet">Click a chart, then ← → step, + − or the wheel zoom.</span>
+        {replay.values.length > 0 && <GroupingChoice grouping={grouping} onGrouping={group} />}
+        {!replay.pebbles && <LayerSearch replay={replay} view={view} />}
+        <span class="spring" />
         <button type="button" aria-label="Zoom in" onClick={() => view.zoom(1.5)}>
           +
         </button>
@@ -111,66 +267,76 @@ function TimelinePart({ replay, route }: { replay: Replay; route: Route }): VNod
           All
         </button>
       </div>
-      <Charts key={axis} replay={replay} view={view} />
-      <Inspector replay={replay} view={view} />
+      <Charts key={axis} replay={replay} view={view} grouping={grouping} />
+      <p class="quiet">
+        On a chart: a click looks at an operation, dragging selects, W S or the wheel zoom, A D or Shift and dragging
+        move, 0 shows all, ← → step, P goes to the peak.
+      </p>
+      <div class={replay.pebbles ? '' : 'beside'}>
+        {!replay.pebbles && <Fates replay={replay} view={view} />}
+        <Inspector replay={replay} view={view} />
+      </div>
     </>
   );
 }
 
-/* ---- recomputation ---- */
+/* ---- nodes ---- */
 
-interface Again {
+interface NodeRow {
   index: number;
   id: string;
+  fate: string;
   runs: number;
   time: number;
+  /** Its first operation. */
+  first: number;
 }
 
-function RecomputationPart({ replay, profile }: { replay: Replay; profile: Profile }): VNode {
-  const [selected, setSelected] = useState(-1);
-  const rows: Again[] = useMemo(
-    () =>
-      profile.nodes
-        .map((node, index) => ({
-          index,
-          id: node.id,
-          runs: replay.runs[index] ?? 0,
-          time: replay.recomputed[index] ?? 0,
-        }))
-        .filter((row) => row.runs > 1)
-        .sort((a, b) => b.time - a.time),
-    [replay],
-  );
+function nodeRows(replay: Replay): NodeRow[] {
+  const first = new Map<number, number>();
+  for (let i = replay.n - 1; i >= 0; i--) first.set(nodeOf(replay, i), i);
+  return fatesOf(replay)
+    .map((shares, index) => ({
+      index,
+      id: replay.profile.nodes[index]?.id ?? '',
+      fate: FATES.filter((_, fate) => (shares[fate] ?? 0) > 0).join(', '),
+      runs: replay.runs[index] ?? 0,
+      time: replay.recomputed[index] ?? 0,
+      first: first.get(index) ?? 0,
+    }))
+    .sort((a, b) => b.time - a.time);
+}
+
+function NodesPart({ replay }: { replay: Replay }): VNode {
+  const rows = useMemo(() => nodeRows(replay), [replay]);
   if (replay.pebbles) return <p>The pebble model moves steps, not nodes; see the operations.</p>;
-  const columns: Column<Again>[] = [
+  const columns: Column<NodeRow>[] = [
     { title: '#', key: (row) => row.index, cell: (row) => row.index, numeric: true },
-    { title: 'Node', key: (row) => row.id, cell: (row) => <Name text={row.id} /> },
-    { title: 'Forwards', key: (row) => row.runs, cell: (row) => row.runs, numeric: true },
-    { title: 'Time again', key: (row) => row.time, cell: (row) => time(row.time, replay.timeUnit), numeric: true },
+    {
+      title: 'Node',
+      key: (row) => row.id,
+      cell: (row) => (
+        <a href={href(`schedule/${replay.id}/timeline`, { step: row.first })}>
+          <Name text={row.id} />
+        </a>
+      ),
+    },
+    { title: 'Becomes', key: (row) => row.fate, cell: (row) => row.fate },
+    { title: 'Runs', key: (row) => row.runs, cell: (row) => row.runs, numeric: true },
+    {
+      title: 'Recompute time',
+      key: (row) => row.time,
+      cell: (row) => time(row.time, replay.timeUnit),
+      numeric: true,
+    },
+    {
+      title: 'Of the step',
+      key: (row) => row.time,
+      cell: (row) => percent(row.time / replay.makespan),
+      numeric: true,
+    },
   ];
-  return (
-    <>
-      <Graph
-        profile={profile}
-        values={replay.recomputed}
-        meaning="time computed again"
-        show={(value) => time(value, replay.timeUnit)}
-        selected={selected}
-        onSelect={setSelected}
-      />
-      {rows.length === 0 ? (
-        <p>Nothing is computed twice.</p>
-      ) : (
-        <Table
-          caption="Nodes computed again"
-          columns={columns}
-          rows={rows}
-          rowKey={(row) => row.index}
-          rowClass={(row) => (row.index === selected ? 'selected' : '')}
-        />
-      )}
-    </>
-  );
+  return <Table caption="What becomes of the nodes" columns={columns} rows={rows} rowKey={(row) => row.index} />;
 }
 
 /* ---- operations ---- */
@@ -181,7 +347,7 @@ function OperationsPart({ replay }: { replay: Replay }): VNode {
     {
       title: '#',
       key: (i) => i,
-      cell: (i) => <a href={href(`schedule/${replay.id}/timeline`, { step: i })}>{i + 1}</a>,
+      cell: (i) => <a href={href(`schedule/${replay.id}/timeline`, { step: i })}>{i}</a>,
       numeric: true,
     },
     { title: 'Operation', key: (i) => operationText(replay, i), cell: (i) => <Name text={operationText(replay, i)} /> },
@@ -312,8 +478,8 @@ function ComparePart({ schedule }: { schedule: Schedule }): VNode {
 /* ---- the view ---- */
 
 function Part({ part, opened, route }: { part: string; opened: Opened; route: Route }): VNode {
-  const { schedule, profile, replay } = opened;
-  if (part === 'recomputation') return <RecomputationPart replay={replay} profile={profile.profile} />;
+  const { schedule, replay } = opened;
+  if (part === 'nodes') return <NodesPart replay={replay} />;
   if (part === 'operations') return <OperationsPart replay={replay} />;
   if (part === 'measurements') return <MeasurementsPart schedule={schedule} />;
   if (part === 'compare') return <ComparePart schedule={schedule} />;
@@ -337,20 +503,24 @@ export function ScheduleView({ route }: ViewProps): VNode {
           <Title plain={`${data.schedule.solver} of ${data.profile.name}`}>
             {amount(data.schedule.budget, data.replay.pebbles)} by {data.schedule.solver}
           </Title>
+          {part === 'timeline' && <Explained schedule={data.schedule} />}
           <ScheduleFacts schedule={data.schedule} />
-          <Candidates schedule={data.schedule} />
-          <p class="actions downloads">
-            <span class="quiet">Download</span>
-            <button type="button" onClick={() => downloadJson(data.schedule)}>
-              JSON
-            </button>
-            <button type="button" onClick={() => downloadCsv(data.replay)}>
-              CSV
-            </button>
-            <button type="button" onClick={() => downloadSvg(data.replay)}>
-              SVG
-            </button>
-          </p>
+          <div class="bar top">
+            <Candidates schedule={data.schedule} />
+            <span class="spring" />
+            <span class="actions">
+              <span class="quiet">Download</span>
+              <button type="button" onClick={() => downloadJson(data.schedule)}>
+                JSON
+              </button>
+              <button type="button" onClick={() => downloadCsv(data.replay)}>
+                CSV
+              </button>
+              <button type="button" onClick={() => downloadSvg(data.replay)}>
+                SVG
+              </button>
+            </span>
+          </div>
           <Tabs label="Parts of the schedule" path={`schedule/${id}`} parts={PARTS} now={part} />
           <Part key={part} part={part} opened={data} route={route} />
         </>

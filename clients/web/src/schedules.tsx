@@ -90,17 +90,6 @@ function List({ rows, profile }: { rows: ScheduleItem[]; profile: StoredProfile 
   const unit = profile.time_unit;
   const columns: Column<ScheduleItem>[] = [
     {
-      title: 'Compare',
-      cell: (s) => (
-        <input
-          type="checkbox"
-          aria-label={`Compare schedule ${s.schedule_id.slice(0, 12)}`}
-          checked={chosen.includes(s.schedule_id)}
-          onChange={() => toggle(s.schedule_id)}
-        />
-      ),
-    },
-    {
       title: 'Schedule',
       cell: (s) => (
         <a href={href(`schedule/${s.schedule_id}`)}>
@@ -118,6 +107,17 @@ function List({ rows, profile }: { rows: ScheduleItem[]; profile: StoredProfile 
     { title: 'Makespan', key: (s) => s.makespan, cell: (s) => time(s.makespan, unit), numeric: true },
     { title: 'Overhead', key: (s) => s.overhead, cell: (s) => percent(s.overhead), numeric: true },
     { title: 'Solved', key: (s) => s.created, cell: (s) => when(s.created) },
+    {
+      title: 'Compare',
+      cell: (s) => (
+        <input
+          type="checkbox"
+          aria-label={`Compare schedule ${s.schedule_id.slice(0, 12)}`}
+          checked={chosen.includes(s.schedule_id)}
+          onChange={() => toggle(s.schedule_id)}
+        />
+      ),
+    },
   ];
   return (
     <>

@@ -5,11 +5,11 @@ import { useEffect, useState } from 'preact/hooks';
 
 import { cancelJob, get, request } from './api';
 import { bytes, count, percent, seconds, when } from './format';
-import { isOver } from './job';
+import { budgetOf, isOver, JobProfile } from './job';
 import { href } from './route';
 import { readMetrics, type Sample } from './metrics';
 import type { Job } from './types';
-import { Facts, Id, Scroll, Show, Table, Title, useLoad, type Column } from './ui';
+import { Facts, Id, Name, Scroll, Show, Table, Title, useLoad, type Column } from './ui';
 
 const REFRESH = 2000;
 
@@ -137,30 +137,38 @@ function jobColumns(onCancel: (id: string) => void): Column<Job>[] {
         </a>
       ),
     },
-    { title: 'State', key: (job) => job.state, cell: (job) => job.state },
     {
-      title: 'Progress',
-      key: (job) => job.progress,
-      cell: (job) => (
-        <>
-          <progress max={1} value={job.progress} aria-label="Progress" /> {percent(job.progress)}
-        </>
-      ),
+      title: 'State',
+      key: (job) => job.state,
+      cell: (job) =>
+        job.state === 'running' ? (
+          <>
+            <progress max={1} value={job.progress} aria-label="Progress" /> {percent(job.progress)}
+          </>
+        ) : (
+          job.state
+        ),
     },
+    { title: 'Profile', key: (job) => job.profile_name ?? '', cell: (job) => <JobProfile job={job} /> },
+    { title: 'Budget', key: (job) => job.budget ?? 0, cell: budgetOf, numeric: true },
+    { title: 'Solver', key: (job) => job.solver, cell: (job) => <bdi>{job.solver}</bdi> },
+    { title: 'Asked by', key: (job) => job.asked_by ?? '', cell: (job) => <Name text={job.asked_by ?? ''} /> },
     {
       title: 'Elapsed',
       key: (job) => job.elapsed_seconds ?? 0,
       cell: (job) => seconds(job.elapsed_seconds ?? 0),
       numeric: true,
     },
-    { title: 'Asked', key: (job) => job.created, cell: (job) => when(job.created) },
+    { title: 'When', key: (job) => job.created, cell: (job) => when(job.created) },
     {
       title: 'Outcome',
       cell: (job) =>
         job.schedule_id ? (
           <a href={href(`schedule/${job.schedule_id}`)}>schedule</a>
         ) : job.problem ? (
-          <bdi>{job.problem.title}</bdi>
+          <bdi title={job.problem.detail}>
+            {job.problem.minimum_budget ? `${bytes(job.problem.minimum_budget)} would do` : job.problem.title}
+          </bdi>
         ) : isOver(job) ? (
           ''
         ) : (

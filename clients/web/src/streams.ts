@@ -62,6 +62,8 @@ function drawLane(
 ): void {
   const { from, to } = lane.spans[view.axis];
   const ink = colour('on-act');
+  const here = view.nodes[view.step] ?? -1;
+  const marks: number[] = [];
   let edge = -1;
   let shown = -1;
   for (let k = Math.max(0, upperBound(to, view.from) - 1); k < from.length && (from[k] ?? 0) <= view.to; k++) {
@@ -75,9 +77,14 @@ function drawLane(
     if (thin && view.axis === 'time') continue;
     context.fillStyle = colour(ACT_COLOURS[act] ?? 'forward');
     const room = end - x;
-    context.fillRect(x, thin ? y + ROW / 3 : y, Math.max(0.6, room > 3 ? room - 1 : room), thin ? ROW / 3 : ROW);
+    const node = view.nodes[i] ?? -1;
+    const wide = Math.max(0.6, room > 3 ? room - 1 : room);
+    context.globalAlpha = view.found && !view.found[node] ? 0.2 : 1;
+    context.fillRect(x, thin ? y + ROW / 3 : y, wide, thin ? ROW / 3 : ROW);
+    context.globalAlpha = 1;
     edge = end;
     shown = act;
+    if (node === here && node >= 0) marks.push(x, Math.max(2, wide));
     if (room < 30 || thin) continue;
     context.fillStyle = ink;
     const [, name] = operationName(replay, i);
@@ -85,6 +92,9 @@ function drawLane(
     if (name.length <= fits) context.fillText(name, x + 4, y + ROW / 2, room - 6);
     else if (fits > 12) context.fillText(`${name.slice(0, fits - 1)}…`, x + 4, y + ROW / 2, room - 6);
   }
+  /* every run of the node that is looked at */
+  context.fillStyle = colour('ink');
+  for (let k = 0; k < marks.length; k += 2) context.fillRect(marks[k] ?? 0, y - GAP, marks[k + 1] ?? 0, GAP - 1);
 }
 
 export function drawStreams(

@@ -54,10 +54,14 @@ export interface StoredProfile {
   kind: Kind;
   nodes: number;
   edges: number;
+  /** All that it was given, where it has several. */
+  names?: string[];
   homogeneous: boolean;
   time_unit: string;
   store_all: { makespan: number; peak: number };
-  minimum_budget: { solver: string; bytes: number }[];
+  minimum_budgets: { solver: string; bytes: number }[];
+  /** Below it no schedule fits. */
+  floor?: number;
   profile: Profile;
 }
 
@@ -104,6 +108,11 @@ export interface ScheduleItem {
   makespan: number;
   overhead: number;
   created: string;
+}
+
+export interface Explanation {
+  text: string;
+  sentences: { topic: string; text: string }[];
 }
 
 /** Kind, index, bytes, first and last operation of its life. */
@@ -162,13 +171,22 @@ export interface Solvers {
 
 export interface Job {
   job_id: string;
-  state: 'queued' | 'running' | 'done' | 'failed' | 'cancelled';
+  state: 'queued' | 'running' | 'done' | 'failed' | 'cancelled' | 'infeasible';
   progress: number;
   elapsed_seconds?: number;
   queue_position?: number;
   created: string;
   schedule_id?: string;
   problem?: ProblemBody;
+  kind: 'schedule' | 'tradeoff';
+  profile_id: string;
+  profile_name?: string;
+  solver: string;
+  /** Of a schedule. */
+  budget?: number;
+  /** Who asked first, and how many requests did. */
+  asked_by?: string;
+  asked?: number;
 }
 
 export interface Measurement {

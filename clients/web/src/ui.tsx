@@ -51,11 +51,14 @@ export interface Loaded<T> {
   data?: T;
   problem?: unknown;
   loading: boolean;
+  /** Loads again. */
+  retry: () => void;
 }
 
 /** What load brings; again whenever one of the keys changes. What was there stays until then. */
 export function useLoad<T>(load: (signal: AbortSignal) => Promise<T>, keys: unknown[]): Loaded<T> {
-  const [state, setState] = useState<Loaded<T>>({ loading: true });
+  const [state, setState] = useState<Omit<Loaded<T>, 'retry'>>({ loading: true });
+  const [tries, setTries] = useState(0);
   useEffect(() => {
     const abort = new AbortController();
     setState((before) => ({ ...before, loading: true }));
@@ -64,13 +67,29 @@ export function useLoad<T>(load: (signal: AbortSignal) => Promise<T>, keys: unkn
       (problem: unknown) => !abort.signal.aborted && setState({ problem, loading: false }),
     );
     return () => abort.abort();
-  }, keys);
-  return state;
+  }, [...keys, tries]);
+  return { ...state, retry: () => setTries(tries + 1) };
+}
+
+/** A problem with a button that tries again, where that may help. */
+export function Retry({ problem, retry }: { problem: unknown; retry: () => void }): VNode {
+  const { status } = problem instanceof Problem ? problem : { status: -1 };
+  return (
+    <ProblemBox problem={problem}>
+      {(status === 0 || status >= 500) && (
+        <p>
+          <button type="button" onClick={retry}>
+            Try again
+          </button>
+        </p>
+      )}
+    </ProblemBox>
+  );
 }
 
 /** What is loaded, or that it is on its way, or why it is not there. */
 export function Show<T>({ of, children }: { of: Loaded<T>; children: (data: T) => ComponentChildren }): VNode {
-  if (of.problem) return <ProblemBox problem={of.problem} />;
+  if (of.problem) return <Retry problem={of.problem} retry={of.retry} />;
   if (of.data === undefined) return <p class="quiet">Loading…</p>;
   return <>{children(of.data)}</>;
 }
@@ -182,20 +201,23 @@ export function Table<T>(props: TableProps<T>): VNode {
   return (
     <div class="tabled">
       <Scroll label={caption}>
-        <table>
+        {/* the roles are those that the elements have; where rows are shown as cards, browsers forget them */}
+        <table role="table">
           <caption class="hidden">{caption}</caption>
-          <thead>
-            <tr>
+          <thead role="rowgroup">
+            <tr role="row">
               {columns.map((column) => (
                 <Head column={column} order={order} onSort={() => sortBy(column.title)} />
               ))}
             </tr>
           </thead>
-          <tbody>
+          <tbody role="rowgroup">
             {inOrder.slice(at * pageSize, (at + 1) * pageSize).map((row) => (
-              <tr key={props.rowKey(row)} class={props.rowClass?.(row)}>
+              <tr key={props.rowKey(row)} role="row" class={props.rowClass?.(row)}>
                 {columns.map((column) => (
-                  <td class={column.numeric ? 'number' : undefined}>{column.cell(row)}</td>
+                  <td role="cell" class={column.numeric ? 'number' : undefined} data-title={column.title}>
+                    {column.cell(row)}
+                  </td>
                 ))}
               </tr>
             ))}
@@ -220,6 +242,7 @@ function Head<T>({
   return (
     <th
       scope="col"
+      role="columnheader"
       class={column.numeric ? 'number' : undefined}
       aria-sort={mine ? (order.down ? 'descending' : 'ascending') : undefined}
     >

@@ -39,6 +39,7 @@ typedef enum remat_kernel_class {
     REMAT_POOLING,
     REMAT_GATHER,
     REMAT_COPY,
+    REMAT_ACTIVATION, /* exponentials and random numbers: pointwise, but slow on processors */
     REMAT_KERNEL_CLASSES
 } remat_kernel_class;
 

@@ -67,4 +67,15 @@ remat_status remat_lower_bounds(const remat_table *const *tables, size_t n,
                                 const remat_profile *profile, const uint64_t *budgets,
                                 size_t n_budgets, double *ret_bounds, remat_error *error);
 
+/* What every schedule without O and P holds at some moment whatever its order: bytes that none does
+ * without, and the moment that says so. bytes 0: too many nodes to look. */
+typedef struct remat_floor {
+    uint64_t bytes;
+    uint32_t node;
+    bool forward; /* during its last forward (of a joint graph its first); else its backward */
+} remat_floor;
+
+remat_status remat_find_floor(const remat_profile *profile, remat_floor *ret_floor,
+                              remat_error *error);
+
 #endif

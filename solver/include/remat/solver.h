@@ -139,7 +139,7 @@ typedef struct remat_sink {
     remat_status (*bound)(void *data, uint64_t budget, double makespan, remat_error *error);
     remat_status (*hold)(void *data, uint64_t bytes, remat_error *error);
     double (*best)(void *data, uint64_t budget);
-    void (*bind)(void *data);
+    void (*bind)(void *data, uint64_t low, uint64_t high);
 } remat_sink;
 
 /* Offers count lists, traced and judged in parallel; of equal ones the first stays. On failure, and
@@ -163,10 +163,11 @@ remat_status remat_sink_hold(const remat_sink *sink, uint64_t bytes, remat_error
 /* Replayed makespan of the best list so far that fits budget; INFINITY when there is none. */
 double remat_sink_best(const remat_sink *sink, uint64_t budget);
 
-/* For solvers whose lists depend on problem->max_budget (slots of memory are cut from it): the
- * table then answers questions of that very max_budget only, so that an answer never depends on
- * what was asked before. Whoever reads max_budget calls this. */
-void remat_sink_bind(const remat_sink *sink);
+/* For solvers whose lists depend on problem->max_budget (slots of memory are cut from it): they are
+ * the same for every max_budget from low to high, the problem's among them, and the table answers
+ * questions of those only, so that an answer never depends on what was asked before. Whoever reads
+ * max_budget calls this. What several calls say holds together. */
+void remat_sink_bind(const remat_sink *sink, uint64_t low, uint64_t high);
 
 /* ---- the solver ---- */
 

@@ -34,6 +34,14 @@ typedef struct remat_point {
     size_t list_bytes;
 } remat_point;
 
+/* Another schedule that the tables hold than the one handed out. */
+typedef struct remat_neighbour {
+    const remat_solver *solver; /* NULL: none is known */
+    uint64_t peak;
+    uint64_t budget; /* that it needs, its arena included; of the least one its peak */
+    double makespan;
+} remat_neighbour;
+
 typedef struct remat_schedule {
     const remat_solver *solver;
     remat_operations operations;
@@ -48,6 +56,10 @@ typedef struct remat_schedule {
     remat_layout layout;     /* empty where none was asked for */
     uint64_t reordered_peak; /* of a joint graph: the least peak known of a list that runs nothing
                                 twice; 0: not looked for */
+    remat_neighbour least;   /* the smallest of all tables asked, then the fastest */
+    remat_neighbour next;    /* the smallest that saves a hundredth or more of the overhead: asked
+                                with its budget, the same solvers answer no slower. Tables that serve
+                                one budget only have no part in it */
 } remat_schedule;
 
 /* Checks that the solver accepts the problem, refuses by the estimate (REMAT_TOO_LARGE names both

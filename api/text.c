@@ -1,0 +1,130 @@
+/* Numbers for people, and the words that they meant. */
+#include "api.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Three significant digits, never an exponent below 1e6. */
+static void three_digits(double value, char *text, size_t size)
+{
+    int decimals = value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2;
+    if (value != 0 && value < 0.995)
+        decimals = value < 0.0995 ? 4 : 3;
+    snprintf(text, size, "%.*f", decimals, value);
+}
+
+const char *remat_text_bytes(double bytes, char text[REMAT_TEXT_SIZE])
+{
+    static const char *const units[] = {"KiB", "MiB", "GiB", "TiB", "PiB"};
+    size_t unit = 0;
+    char number[REMAT_TEXT_SIZE - 8];
+    if (isnan(bytes))
+        return strcpy(text, "-");
+    if (bytes < 999.5) {
+        snprintf(text, REMAT_TEXT_SIZE, "%.0f B", bytes);
+        return text;
+    }
+    for (bytes /= 1024; bytes >= 999.5 && unit + 1 < sizeof units / sizeof *units; unit++)
+        bytes /= 1024;
+    three_digits(bytes, number, sizeof number);
+    snprintf(text, REMAT_TEXT_SIZE, "%s %s", number, units[unit]);
+    return text;
+}
+
+const char *remat_text_seconds(double seconds, char text[REMAT_TEXT_SIZE])
+{
+    static const struct {
+        double from, scale;
+        const char *unit;
+    } units[] = {{0.9995, 1, "s"}, {0.9995e-3, 1e3, "ms"}, {0.9995e-6, 1e6, "us"}, {0, 1e9, "ns"}};
+    char number[REMAT_TEXT_SIZE - 8];
+    size_t i = 0;
+    if (isnan(seconds))
+        return strcpy(text, "-");
+    if (seconds == 0)
+        return strcpy(text, "0 s");
+    if (seconds >= 1e15) {
+        snprintf(text, REMAT_TEXT_SIZE, "%.3g s", seconds);
+        return text;
+    }
+    while (seconds < units[i].from)
+        i++;
+    three_digits(seconds * units[i].scale, number, sizeof number);
+    snprintf(text, REMAT_TEXT_SIZE, "%s %s", number, units[i].unit);
+    return text;
+}
+
+const char *remat_text_time(double time, const char *unit, char text[REMAT_TEXT_SIZE])
+{
+    for (remat_time_unit u = REMAT_SECONDS; u < REMAT_UNITS; u++)
+        if (strcmp(unit, remat_time_unit_name(u)) == 0)
+            return remat_text_seconds(time * remat_time_unit_seconds(u), text);
+    if (isnan(time))
+        return strcpy(text, "-");
+    snprintf(text, REMAT_TEXT_SIZE, "%.6g%s%.8s", time, unit[0] ? " " : "", unit);
+    return text;
+}
+
+const char *remat_text_percent(double fraction, char text[REMAT_TEXT_SIZE])
+{
+    if (isnan(fraction))
+        return strcpy(text, "-");
+    double percent = 100 * fraction;
+    snprintf(text, REMAT_TEXT_SIZE, "%.*f %%", fabs(percent) < 9.995 ? 2 : 1, percent);
+    return text;
+}
+
+/* ---- words that were meant ---- */
+
+/* Letters to change, put in, take out or swap with the next one, up to a limit of 3. */
+static unsigned distance(const char *a, const char *b)
+{
+    enum { MOST = 40 };
+    unsigned rows[3][MOST + 1] = {{0}};
+    size_t m = strlen(a), n = strlen(b);
+    if (m > MOST || n > MOST || (m > n ? m - n : n - m) > 2)
+        return 3;
+    for (size_t k = 0; k <= n; k++)
+        rows[0][k] = (unsigned)k;
+    for (size_t i = 1; i <= m; i++) {
+        unsigned *now = rows[i % 3], *last = rows[(i + 2) % 3], *before = rows[(i + 1) % 3];
+        now[0] = (unsigned)i;
+        for (size_t k = 1; k <= n; k++) {
+            unsigned least = last[k - 1] + (a[i - 1] != b[k - 1]);
+            least = last[k] + 1 < least ? last[k] + 1 : least;
+            least = now[k - 1] + 1 < least ? now[k - 1] + 1 : least;
+            if (i > 1 && k > 1 && a[i - 1] == b[k - 2] && a[i - 2] == b[k - 1] &&
+                before[k - 2] + 1 < least)
+                least = before[k - 2] + 1;
+            now[k] = least;
+        }
+    }
+    return rows[m % 3][n] < 3 ? rows[m % 3][n] : 3;
+}
+
+const char *remat_nearest(const char *word, const char *const *words, size_t n)
+{
+    size_t length = strlen(word), best = n;
+    unsigned least = length < 4 ? 2 : 3;
+    for (size_t i = 0; i < n; i++) {
+        unsigned d = distance(word, words[i]);
+        if (length >= 3 && d > 1 && strncmp(word, words[i], length) == 0)
+            d = 1;
+        if (d < least) {
+            least = d;
+            best = i;
+        }
+    }
+    return best < n ? words[best] : NULL;
+}
+
+const char *remat_nearest_solver(const char *word)
+{
+    const char *names[REMAT_MAX_SOLVERS] = {"auto"};
+    size_t n_solvers, n = 1;
+    const remat_solver *const *solvers = remat_solvers(&n_solvers);
+    for (size_t i = 0; i < n_solvers && n < REMAT_MAX_SOLVERS; i++)
+        names[n++] = solvers[i]->name;
+    return remat_nearest(word, names, n);
+}

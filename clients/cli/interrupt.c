@@ -1,0 +1,67 @@
+/* Ctrl-C: the job that was started goes with the command that started it. */
+#include "cli.h"
+
+#include <signal.h>
+#include <string.h>
+
+static volatile sig_atomic_t came;
+
+static void on_interrupt(int number)
+{
+    (void)number;
+    came = 1;
+}
+
+void interrupt_catch(void)
+{
+    struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND};
+    struct sigaction before;
+    if (sigaction(SIGINT, NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+        sigaction(SIGINT, &action, NULL);
+}
+
+bool interrupt_came(void *data)
+{
+    (void)data;
+    return came != 0;
+}
+
+/* The job of the question, by asking it again without waiting for it. */
+static remat_status find_started(struct cli *cli, const char *path, const json_t *question,
+                                 const struct subject *subject, remat_client_answer *ret_answer)
+{
+    json_t *body = json_copy((json_t *)question);
+    bool failed = !body || json_object_set_new(body, "wait", json_integer(0)) ||
+                  json_object_set_new(body, "profile_id", json_string(subject->id));
+    remat_status status =
+        failed ? remat_fail_memory(&cli->error)
+               : remat_client_request(cli->client, "POST", path, body, ret_answer, &cli->error);
+    json_decref(body);
+    return status;
+}
+
+int interrupt_cancel(struct cli *cli, const char *path, const json_t *question,
+                     const struct subject *subject)
+{
+    remat_client_answer answer, cancelled;
+    if (!came)
+        return cli_failed(cli);
+    came = 0; /* for the calls that follow; a second Ctrl-C ends the process */
+    if (find_started(cli, path, question, subject, &answer)) {
+        fprintf(stderr, "remat %s: interrupted\n", cli->command);
+        return CLI_INTERRUPTED;
+    }
+    const char *id = json_get_text(answer.json, "job_id");
+    bool ours = !(json_get_number(answer.json, "asked") > 2); /* before, and just now */
+    if (!id[0])
+        fprintf(stderr, "remat %s: interrupted; the answer had come\n", cli->command);
+    else if (!ours)
+        fprintf(stderr, "remat %s: interrupted; job %.12s goes on for others who asked\n",
+                cli->command, id);
+    else if (!remat_client_cancel_job(cli->client, id, &cancelled, &cli->error)) {
+        fprintf(stderr, "remat %s: interrupted; job %.12s is cancelled\n", cli->command, id);
+        remat_client_answer_clear(&cancelled);
+    }
+    remat_client_answer_clear(&answer);
+    return CLI_INTERRUPTED;
+}

@@ -1,0 +1,110 @@
+#compdef remat
+# Completion of remat for zsh.
+
+_remat_solvers()
+{
+    local -a names
+    names=(auto ${(f)"$(remat solvers --local --json 2>/dev/null |
+        grep -o '"name":"[^"]*","summary":"[^"]*","source"' | cut -d '"' -f 4)"})
+    compadd -a names
+}
+
+_remat()
+{
+    local -a asking question
+    asking=(
+        '--server[the rematd to ask]:address:(localhost\:7070)'
+        '--timeout[longest time of one request]:seconds:'
+        '--json[the answer as JSON]'
+        '(-o --output)'{-o,--output}'[write the JSON of the answer to a file]:file:_files'
+        '(-h --help)'{-h,--help}'[explain the command]'
+    )
+    question=(
+        '--solver[the algorithm]:solver:_remat_solvers'
+        '*--option[an option of the solver]:name=value:'
+        '--link[the way to the host]:link:(pcie3-x16 pcie4-x16 pcie5-x16 nvlink-c2c)'
+        '--wait[seconds to wait for a solve]:seconds:'
+        '--local[solve in this process]'
+    )
+    local -a step=(
+        '--device[of the step]:device:(a100-40gb a100-80gb h100 h200 l4 rtx3090 rtx4090 t4 cpu)'
+        '--parameters[numbers in the weights]:number:'
+        '--optimizer[of the step]:optimizer:(sgd momentum adam adamw adafactor adam8bit)'
+        '--precision[of the step]:precision:(float32 tf32 bfloat16 float16)'
+        '--no-master[no weights in float32 beside]'
+        '--parallel[how ranks share]:kind:(ddp zero1 zero2 zero3 fsdp)'
+        '--ranks[so many]:number:' '--view-buckets[gradients lie in buckets]'
+        '--no-prefetch[gather one unit at a time]'
+    )
+    if (( CURRENT == 2 )); then
+        local -a commands
+        commands=(
+            'profile:check, push, list, show and import profiles'
+            'solve:the fastest schedule within a memory budget'
+            'curve:what less memory costs'
+            'plan:does a model train on a device'
+            'calibrate:measure this device for plan'
+            'show:a schedule, readable'
+            'simulate:replay an operation list'
+            'snapshots:what a checkpoint must save'
+            'jobs:solves under way on the server'
+            'solvers:the algorithms there are'
+            'version:the version of this program'
+            'help:explain a command'
+        )
+        _describe command commands
+        _arguments '--help' '--version' '--json' '--server:address:' '--timeout:seconds:'
+        return
+    fi
+    local command=$words[2]
+    shift words
+    (( CURRENT-- ))
+    case $command in
+        profile)
+            _arguments $asking '--name[part of the name]:name:' '--limit[at most so many]:number:' \
+                '--cursor[go on where a list ended]:cursor:' \
+                '1:what to do:(check push list show import)' '2:file or id:_files'
+            ;;
+        solve)
+            _arguments $asking $question \
+                '(-b --budget)'{-b,--budget}'[memory]:bytes or percent:(40% 50% 60% 70% 80%)' \
+                '--reserved[memory for other things]:bytes:' \
+                '--alignment[of the addresses]:bytes:' '--no-layout[no addresses]' \
+                '--effort[of the improver]:effort:(quick thorough)' \
+                '--whole-device[the budget is the memory of a device]' $step '1:profile:_files'
+            ;;
+        plan)
+            _arguments $asking $step '--batch[samples of a step]:number:' '--sequence[tokens]:number:' \
+                '--image[pixels]:number:' '--layers[blocks]:number:' \
+                '--attention[kernel]:kind:(fused eager)' '--offload[values may go to the host]' \
+                '--no-sweep[no table over batches]' '--solver[the algorithm]:solver:_remat_solvers' \
+                '*--option[an option of the solver]:name=value:' \
+                '--effort[of the improver]:effort:(quick thorough)' \
+                '--wait[seconds to wait for a solve]:seconds:' '--local[in this process]' \
+                '1:model or profile:_files'
+            ;;
+        calibrate)
+            _arguments '--json' '--help' '(-o --output)'{-o,--output}'[write to a file]:file:_files'
+            ;;
+        curve)
+            _arguments $asking $question '--points[so many budgets]:number:' \
+                '--budgets[these budgets]:list:' '--ascii[plain characters]' '1:profile:_files'
+            ;;
+        show)
+            _arguments $asking '--profile[replay on this profile]:file:_files' \
+                '(-a --all)'{-a,--all}'[every operation]' '--ascii[plain characters]' \
+                '1:schedule:_files'
+            ;;
+        simulate) _arguments $asking '--local[in this process]' '*:file:_files' ;;
+        snapshots) _arguments $asking '--local[in this process]' '1:file:_files' ;;
+        jobs)
+            _arguments $asking '--limit[at most so many]:number:' \
+                '--cursor[go on where a list ended]:cursor:' '1:what to do:(list show cancel)' '2:job:'
+            ;;
+        solvers) _arguments $asking '--local[in this process]' ;;
+        version) _arguments '--json' '--help' ;;
+        help) compadd profile solve curve plan calibrate show simulate snapshots jobs solvers version ;;
+    esac
+}
+
+_remat "$@"

@@ -1,0 +1,284 @@
+/** Does a model train on a device, how fast, with how large a batch: POST /v1/plans. */
+
+import type { VNode } from 'preact';
+import { useState } from 'preact/hooks';
+import uPlot from 'uplot';
+
+import { get, post, Problem, watchJob } from './api';
+import { bytes, count, percent, seconds } from './format';
+import { Plot, xyAxes } from './plot';
+import { go, href, type Route } from './route';
+import { colour } from './theme';
+import type { Job, ProblemBody } from './types';
+import { Facts, Scroll, Show, Title, useLoad } from './ui';
+
+interface Way {
+  way: string;
+  offload: boolean;
+  fits: boolean;
+  samples_per_second?: number;
+}
+
+interface Plan {
+  name: string;
+  profile_id: string;
+  parameters: number;
+  device: string;
+  precision: string;
+  bytes: Record<string, number>;
+  store_all_peak: number;
+  store_all_fits: boolean;
+  fits: boolean;
+  refusal?: string;
+  step_seconds?: number;
+  samples_per_second?: number;
+  schedule?: { schedule_id: string; overhead: number; arena: number };
+  rows?: { batch: number; ways: Way[] }[];
+  best?: { way: string; offload: boolean; batch: number; samples_per_second: number } | null;
+}
+
+interface Choices {
+  models: { name: string; title: string }[];
+  devices: { name: string; title: string }[];
+}
+
+const OPTIMIZERS = ['adamw', 'adam', 'adam8bit', 'adafactor', 'momentum', 'sgd'];
+const PARTS: [string, string][] = [
+  ['weights', 'Weights'],
+  ['master_weights', 'Weights in float32 beside'],
+  ['gradients', 'Gradients'],
+  ['optimizer_states', 'Optimizer states'],
+  ['context', 'Context'],
+  ['rounding', 'Rounding of the allocator'],
+  ['activations', 'Left for activations'],
+];
+const INKS = ['series-1', 'series-2', 'series-3', 'series-4', 'series-5', 'series-6'];
+
+/** The plan, however long its schedule takes. */
+async function askPlan(body: Record<string, unknown>, signal: AbortSignal): Promise<Plan> {
+  for (;;) {
+    const answer = await post<Plan & Job>('/v1/plans', { ...body, wait: 20 }, signal);
+    if (answer.status !== 202) return answer.data;
+    for await (const job of watchJob(answer.data.job_id, signal))
+      if (job.problem && !isInfeasible(job.problem)) throw new Problem(job.problem);
+  }
+}
+
+/** Which the plan itself says when it is asked again. */
+function isInfeasible(problem: ProblemBody): boolean {
+  return problem.type.endsWith('/infeasible-budget');
+}
+
+function wayName(way: { way: string; offload: boolean }): string {
+  const name = way.way === 'blocks' ? 'per-block checkpointing' : way.way;
+  return way.offload ? `${name}, offloading` : name;
+}
+
+/* ---- the form ---- */
+
+function Choice(props: { label: string; value: string; list: { name: string; title: string }[]; name: string }): VNode {
+  return (
+    <label>
+      {props.label}
+      <select name={props.name} value={props.value}>
+        {props.list.map((one) => (
+          <option value={one.name} selected={one.name === props.value}>
+            {one.title}
+          </option>
+        ))}
+      </select>
+    </label>
+  );
+}
+
+function Form({ query, choices }: { query: URLSearchParams; choices: Choices }): VNode {
+  const submit = (event: Event) => {
+    event.preventDefault();
+    const form = new FormData(event.currentTarget as HTMLFormElement);
+    go('plan', Object.fromEntries([...form].map(([name, value]) => [name, String(value)])));
+  };
+  const optimizers = OPTIMIZERS.map((name) => ({ name, title: name }));
+  return (
+    <form class="ask" onSubmit={submit}>
+      <Choice label="Model" name="model" value={query.get('model') ?? 'gpt2-xl'} list={choices.models} />
+      <label>
+        Batch
+        <input name="batch" type="number" required min={1} max={1048576} value={query.get('batch') ?? '8'} />
+      </label>
+      <Choice label="Device" name="device" value={query.get('device') ?? 'a100-80gb'} list={choices.devices} />
+      <Choice label="Optimizer" name="optimizer" value={query.get('optimizer') ?? 'adamw'} list={optimizers} />
+      <p class="actions">
+        <button type="submit" class="primary">
+          Plan
+        </button>
+      </p>
+    </form>
+  );
+}
+
+/* ---- the answer ---- */
+
+function Bytes({ plan }: { plan: Plan }): VNode {
+  const memory = plan.bytes.memory ?? 1;
+  return (
+    <Scroll label="What takes how much">
+      <table>
+        <caption>Of {bytes(memory)}</caption>
+        <thead>
+          <tr>
+            <th scope="col">What</th>
+            <th scope="col" class="number">
+              Bytes
+            </th>
+            <th scope="col" class="number">
+              Part
+            </th>
+          </tr>
+        </thead>
+        <tbody>
+          {PARTS.map(([name, title]) => (
+            <tr key={name}>
+              <th scope="row">{title}</th>
+              <td class="number">{bytes(plan.bytes[name] ?? 0)}</td>
+              <td class="number">{percent((plan.bytes[name] ?? 0) / memory)}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </Scroll>
+  );
+}
+
+function rateText(way: Way): string {
+  return way.samples_per_second === undefined ? '–' : count(Number(way.samples_per_second.toPrecision(4)));
+}
+
+function Rates({ plan, rows }: { plan: Plan; rows: NonNullable<Plan['rows']> }): VNode {
+  const ways = rows[0]?.ways ?? [];
+  const data = [
+    rows.map((row) => row.batch),
+    ...ways.map((_way, k) => rows.map((row) => row.ways[k]?.samples_per_second ?? null)),
+  ] as uPlot.AlignedData;
+  const make = (): Omit<uPlot.Options, 'width' | 'height'> => ({
+    scales: { x: { time: false, distr: 3, log: 2 }, y: { range: (_u, _low, high) => [0, high * 1.05] } },
+    axes: xyAxes(
+      (value) => count(value),
+      (value) => count(value),
+    ),
+    series: [
+      { label: 'Batch' },
+      ...ways.map((way, k) => ({
+        label: wayName(way),
+        stroke: colour(INKS[k % INKS.length] ?? 'series-1'),
+        width: 2,
+        ...(way.offload && { dash: [6, 4] }),
+        points: { show: true, size: 6 },
+      })),
+    ],
+    cursor: { focus: { prox: 24 } },
+    focus: { alpha: 0.35 },
+  });
+  return (
+    <section>
+      <h2>Samples a second</h2>
+      {plan.best && (
+        <p>
+          Best: {count(Number(plan.best.samples_per_second.toPrecision(4)))} at batch {count(plan.best.batch)} by{' '}
+          {wayName(plan.best)}.
+        </p>
+      )}
+      <Plot
+        key={plan.name + plan.device}
+        label="Samples a second over batch. The table below has the same numbers."
+        height={320}
+        data={data}
+        make={make}
+      />
+      <Scroll label="Samples a second over batch">
+        <table>
+          <caption class="hidden">Samples a second by batch and way; a dash where it does not fit</caption>
+          <thead>
+            <tr>
+              <th scope="col" class="number">
+                Batch
+              </th>
+              {ways.map((way) => (
+                <th scope="col" class="number">
+                  {wayName(way)}
+                </th>
+              ))}
+            </tr>
+          </thead>
+          <tbody>
+            {rows.map((row) => (
+              <tr key={row.batch}>
+                <th scope="row" class="number">
+                  {count(row.batch)}
+                </th>
+                {row.ways.map((way) => (
+                  <td class="number">{rateText(way)}</td>
+                ))}
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </Scroll>
+    </section>
+  );
+}
+
+function Answer({ plan }: { plan: Plan }): VNode {
+  const { schedule } = plan;
+  return (
+    <>
+      <h2>{plan.fits ? 'It fits' : 'It does not fit'}</h2>
+      {plan.refusal && <p>{plan.refusal}</p>}
+      <Facts
+        list={[
+          ['Parameters', count(plan.parameters)],
+          ['Precision', plan.precision],
+          ['Storing everything', `${bytes(plan.store_all_peak)}, ${plan.store_all_fits ? 'fits' : 'does not fit'}`],
+          ...(schedule && plan.step_seconds
+            ? ([
+                ['Step', `${seconds(plan.step_seconds)}, ${percent(schedule.overhead)} over storing everything`],
+                ['Schedule', <a href={href(`schedule/${schedule.schedule_id}`)}>{bytes(schedule.arena)}</a>],
+              ] as [string, VNode | string][])
+            : []),
+        ]}
+      />
+      <Bytes plan={plan} />
+      {plan.rows && plan.rows.length > 0 && <Rates plan={plan} rows={plan.rows} />}
+      <p class="quiet">Sizes are exact for the operations described; times are a model of the device.</p>
+    </>
+  );
+}
+
+function Asked({ query }: { query: URLSearchParams }): VNode {
+  const body = {
+    model: query.get('model') ?? '',
+    batch: Number(query.get('batch')),
+    device: query.get('device') ?? '',
+    optimizer: query.get('optimizer') ?? 'adamw',
+  };
+  const plan = useLoad((signal) => askPlan(body, signal), [query.toString()]);
+  return <Show of={plan}>{(found) => <Answer plan={found} />}</Show>;
+}
+
+export function PlanView({ route }: { route: Route }): VNode {
+  const [loaded] = useState(() => async (signal: AbortSignal): Promise<Choices> => {
+    const [models, devices] = await Promise.all([
+      get<Pick<Choices, 'models'>>('/v1/models', signal),
+      get<Pick<Choices, 'devices'>>('/v1/devices', signal),
+    ]);
+    return { ...models, ...devices };
+  });
+  const choices = useLoad(loaded, []);
+  return (
+    <>
+      <Title plain="Plan">Does it fit?</Title>
+      <p class="quiet">A model on a device, from shapes alone: nothing is run, nothing is allocated.</p>
+      <Show of={choices}>{(found) => <Form query={route.query} choices={found} />}</Show>
+      {route.query.get('model') && <Asked query={route.query} />}
+    </>
+  );
+}

@@ -1,0 +1,231 @@
+"""remat as it is typed every day: sizes, names and beginnings of ids, misspelt words, Ctrl-C; and jobs as an operator
+reads them."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+
+import pytest
+from conftest import BUILD, PROFILES, ROOT, SLOW, profile
+
+REMAT = BUILD / "clients" / "cli" / "remat"
+CHAIN = PROFILES / "resnet50.chain.json"
+NOWHERE = "127.0.0.1:1"
+
+
+def start(service, *words, **more):
+    environment = {"PATH": os.environ["PATH"], "REMAT_SERVER": service.url if service else NOWHERE}
+    return subprocess.Popen([REMAT, *map(str, words)], env=environment, text=True, stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE, **more)
+
+
+def remat(service, *words, code=0):
+    process = start(service, *words)
+    out, said = process.communicate(timeout=120 * SLOW)
+    assert process.returncode == code, (words, process.returncode, out[-1000:], said[-1000:])
+    return out if code == 0 else said
+
+
+def shown(service, *words):
+    return json.loads(remat(service, *words, "--json"))
+
+
+# ---- what is typed --------------------------------------------------------------------------------------
+
+
+def test_sizes():
+    """4G is of 1000 and 4Gi of 1024; 0.5 is 50 %; a bare number of some hundred bytes is none."""
+    budgets = {"4G": 4e9, "4GB": 4e9, "4Gi": 2**32, "4GiB": 2**32, "4294967296": 2**32}
+    for typed, budget in budgets.items():
+        assert shown(None, "solve", "--local", "--solver", "rotor", "-b", typed, CHAIN)["budget"] == budget
+    half = shown(None, "solve", "--local", "--solver", "rotor", "-b", "50%", CHAIN)["budget"]
+    assert shown(None, "solve", "--local", "--solver", "rotor", "-b", "0.5", CHAIN)["budget"] == half
+    for option, word in (("-b", "40"), ("--budget", "4"), ("-b", "999")):
+        said = remat(None, "solve", "--local", "--solver", "rotor", option, word, CHAIN, code=2)
+        assert f"is {word} bytes; did you mean {word}% or {word}GiB?" in said
+    assert "did you mean 4GiB?" in remat(None, "solve", "--local", "--solver", "rotor", "-b", "4G", "--reserved", "4", CHAIN, code=2)
+    assert "40 bytes" in remat(None, "curve", "--local", "--budgets", "40,60%", CHAIN, code=2)
+    remat(None, "solve", "--local", "--solver", "rotor", "-b", "40B", CHAIN, code=1)  # meant, and refused for what it is
+    small = PROFILES / "join-4-10-12.json"  # counts in units
+    assert shown(None, "solve", "--local", "-b", "16", small)["budget"] == 16
+
+
+def test_numbers_of_people_and_of_programs():
+    text = remat(None, "solve", "--local", "-b", "60%", CHAIN)
+    raw = remat(None, "solve", "--local", "-b", "60%", CHAIN, "--json")
+    schedule = json.loads(raw)
+    makespan, overhead = schedule["makespan"] / 1000, 100 * schedule["overhead"]
+    assert re.search(rf"makespan +{makespan:.1f} ms, overhead {overhead:.1f} %", text)
+    assert repr(schedule["store_all_makespan"]) in raw and schedule["time_unit"] == "us"
+    numbers = re.findall(r"(?<=[\[,:])-?\d+\.\d+(?:e[-+]?\d+)?", raw)
+    assert len(numbers) > 10
+    for number in numbers:  # as few digits as give that double
+        assert len(number) <= len(repr(float(number))), number
+
+
+@pytest.mark.parametrize("words, meant", [
+    (["slove", CHAIN], "did you mean solve?"),
+    (["solve", "--budgte", "1G", CHAIN], "did you mean --budget?"),
+    (["solve", "--local", "-b", "60%", "--solver", "roter", CHAIN], "did you mean rotor?"),
+    (["profile", "pusch", CHAIN], "did you mean push?"),
+    (["jobs", "cancle", "x"], "did you mean cancel?"),
+    (["solve", "--server", "7070", "-b", "60%", CHAIN], "it must be like localhost:7070"),
+])
+def test_misspelt(words, meant):
+    process = start(None, *words)
+    said = process.communicate(timeout=60 * SLOW)[1]
+    assert process.returncode in (2, 3) and meant in said
+
+
+def test_no_server():
+    for words in (["solve", "-b", "60%", CHAIN], ["curve", CHAIN], ["solvers"]):
+        assert "add --local" in remat(None, *words, code=4)
+    assert "--local" not in remat(None, "jobs", code=4)
+    assert "cannot open" in remat(None, "solve", "-b", "60%", "nothing.json", code=3)
+
+
+def test_completions():
+    """Every option that a command's help names is in every shell's completion, and those shells read them."""
+    files = {shell: (ROOT / "clients" / "cli" / f"remat.{shell}").read_text() for shell in ("bash", "zsh", "fish")}
+    for command in ("profile", "solve", "curve", "show", "simulate", "snapshots", "jobs", "solvers"):
+        named = set(re.findall(r"(?<=^  )--([a-z-]+)|(?<=, )--([a-z-]+)", remat(None, command, "--help"), re.M))
+        for option in {a or b for a, b in named}:
+            assert f"--{option}" in files["bash"] and f"--{option}" in files["zsh"], option
+            assert f"-l {option} " in files["fish"], option
+    for shell in ("zsh", "fish"):
+        if shutil.which(shell):
+            assert subprocess.run([shell, "-n", ROOT / "clients" / "cli" / f"remat.{shell}"]).returncode == 0
+    if shutil.which("fish"):
+        script = f"source {ROOT}/clients/cli/remat.fish; complete -C 'remat solve --bud'"
+        done = subprocess.run(["fish", "--no-config", "-c", script], capture_output=True, text=True, timeout=60)
+        assert done.stdout.startswith("--budget")
+
+
+# ---- names ----------------------------------------------------------------------------------------------
+
+
+def test_names_and_beginnings(rematd, tmp_path):
+    document = profile("vgg19.chain")
+    first = shown(rematd, "profile", "push", PROFILES / "vgg19.chain.json")
+    other = tmp_path / "other.json"
+    other.write_text(json.dumps({**document, "name": "my vgg"}))
+    said = remat(rematd, "profile", "push", other)
+    assert "there already" in said and re.search("also called +my vgg", said)
+    both = [document["name"], "my vgg"]
+    assert shown(rematd, "profile", "push", other)["names"] == both  # and no third one
+    assert rematd.get(f"/v1/profiles/{first['profile_id']}").json["names"] == both
+    listed = rematd.get("/v1/profiles?name=MY%20VGG").json["profiles"]
+    assert [p["profile_id"] for p in listed] == [first["profile_id"]] and listed[0]["names"] == both
+    assert listed[0]["name"] == document["name"]
+    by = [shown(rematd, "profile", "show", name)["profile_id"]
+          for name in ("my vgg", document["name"], first["profile_id"][:6], first["profile_id"])]
+    assert set(by) == {first["profile_id"]}
+    schedule = shown(rematd, "solve", "-b", "90%", "my vgg")
+    assert schedule["profile_id"] == first["profile_id"]
+    assert shown(rematd, "show", schedule["schedule_id"][:8]) == schedule
+    assert "did you mean my vgg?" in remat(rematd, "profile", "show", "my vvg", code=3)
+    assert "there is no schedule" in remat(rematd, "show", "0123abcd", code=3)
+    for suffix in range(40):  # names beyond 4000 bytes: the oldest but the first goes
+        rematd.post("/v1/profiles", {**document, "name": f"{suffix} " + "x" * 150})
+    names = rematd.get(f"/v1/profiles/{first['profile_id']}").json["names"]
+    assert names[0] == document["name"] and names[-1].startswith("39 ") and "my vgg" not in names
+    assert rematd.command("check").returncode == 0
+
+
+def test_two_of_a_name(rematd):
+    for nodes in (3, 4):
+        chain = [{"id": f"n{i}", "inputs": [f"n{i - 1}"] if i else [], "forward_time": 1, "output_bytes": 1,
+                  "backward_uses_inputs": True, "backward_uses_output": False, "in_place": False} for i in range(nodes)]
+        assert rematd.post("/v1/profiles", {"format": "remat-profile/1", "name": "twin", "nodes": chain}).status == 201
+    assert "2 profiles are called \"twin\"" in remat(rematd, "profile", "show", "twin", code=3)
+
+
+# ---- jobs -----------------------------------------------------------------------------------------------
+
+LONG = {"budget": "50%", "effort": "thorough", "wait": 0}  # of gpt.joint: many seconds, cancelled at once
+
+
+def wait_for(service, condition):
+    deadline = time.monotonic() + 60 * SLOW
+    while time.monotonic() < deadline:
+        for job in service.get("/v1/jobs").json["jobs"]:
+            if condition(job):
+                return job
+        time.sleep(0.05)
+    raise AssertionError(service.get("/v1/jobs").body)
+
+
+def test_interrupt_cancels_the_job(make_service):
+    service = make_service()
+    path = PROFILES / "gpt.joint.json"
+    process = start(service, "solve", "-b", "50%", "--effort", "thorough", path)
+    job = wait_for(service, lambda job: job["state"] == "running")
+    process.send_signal(signal.SIGINT)
+    said = process.communicate(timeout=60 * SLOW)[1]
+    assert process.returncode == 130 and f"job {job['job_id'][:12]} is cancelled" in said
+    ended = wait_for(service, lambda one: one["job_id"] == job["job_id"] and one["state"] == "cancelled")
+    assert ended["problem"]["type"] == "/problems/cancelled"
+    # what others asked for too goes on
+    asked = service.post("/v1/schedules", {**LONG, "budget": "52%", "profile_id": job["profile_id"]}).json
+    process = start(service, "solve", "-b", "52%", "--effort", "thorough", path)
+    wait_for(service, lambda one: one["job_id"] == asked["job_id"] and one["asked"] == 2)
+    process.send_signal(signal.SIGINT)
+    said = process.communicate(timeout=60 * SLOW)[1]
+    assert process.returncode == 130 and "goes on for others" in said
+    assert service.get(f"/v1/jobs/{asked['job_id']}").json["state"] in ("queued", "running")
+    service.call("DELETE", f"/v1/jobs/{asked['job_id']}")
+
+
+def test_jobs_for_operators(make_service, tmp_path):
+    tokens = tmp_path / "tokens.json"
+    secret = subprocess.run([BUILD / "server" / "rematd", "token", "add", "ci", "read,solve", "--tokens", tokens],
+                            capture_output=True, text=True, timeout=60).stdout.strip()
+    service = make_service("--tokens", str(tokens))
+    head = {"headers": {"Authorization": f"Bearer {secret}"}}
+    document = profile("gpt.cpu.chain")
+    known = service.post("/v1/profiles", document, **head).json
+    ids = []
+    for k, budget in enumerate((40, 45, 50, 0.1, 55)):
+        body = {"profile_id": known["profile_id"], "budget": f"{budget}%", "wait": 0}
+        answer = service.post("/v1/schedules", body, **head)
+        assert answer.status == 202
+        ids.append(answer.json["job_id"])
+    deadline = time.monotonic() + 60 * SLOW
+    while any(service.get(f"/v1/jobs/{one}", **head).json["state"] in ("queued", "running") for one in ids):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    listed = service.get("/v1/jobs", **head).json
+    assert [job["job_id"] for job in listed["jobs"]] == ids[::-1] and listed["next"] is None
+    for job in listed["jobs"]:
+        assert job["profile_name"] == document["name"] and job["profile_id"] == known["profile_id"]
+        assert job["asked_by"] == "token ci" and job["solver"] == "auto" and job["kind"] == "schedule"
+        assert job["asked"] == 1 and job["budget"] > 0 and secret not in json.dumps(job)
+    refused = next(job for job in listed["jobs"] if job["job_id"] == ids[3])
+    assert refused["state"] == "infeasible" and refused["progress"] < 1
+    assert refused["problem"]["type"] == "/problems/infeasible-budget"
+    assert service.get("/metrics", **head).body.count(b"remat_jobs_failed_total 0\n") == 1
+    # pages of two
+    pages, cursor = [], ""
+    while cursor is not None:
+        answer = service.get(f"/v1/jobs?limit=2{'&cursor=' + cursor if cursor else ''}", **head).json
+        pages.append([job["job_id"] for job in answer["jobs"]])
+        cursor = answer["next"]
+    assert pages == [ids[:2:-1], ids[2:0:-1], ids[:1]]
+    for wrong in ("cursor=x", "cursor=2026", "limit=0", "limit=1001"):
+        assert service.get(f"/v1/jobs?{wrong}", **head).status == 400, wrong
+    # the command, by the beginning of an id; and after a restart, from the store
+    environment = {"PATH": os.environ["PATH"], "REMAT_SERVER": service.url, "REMAT_TOKEN": secret}
+    text = subprocess.run([REMAT, "jobs", "show", ids[3][:8]], env=environment, capture_output=True, text=True,
+                          timeout=60 * SLOW).stdout
+    assert "infeasible" in text and "token ci" in text and document["name"] in text and "100 %" not in text
+    service.stop()
+    service.start()
+    kept = service.get("/v1/jobs", **head).json["jobs"]
+    assert [job["job_id"] for job in kept] == ids[::-1]
+    told = {(job["asked_by"], job["profile_name"], job["solver"]) for job in kept}
+    assert told == {("token ci", document["name"], "auto")}
+    assert [job["state"] for job in kept].count("infeasible") == 1

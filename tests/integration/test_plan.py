@@ -1,0 +1,223 @@
+"""Plans: remat plan, POST /v1/plans, remat-train --plan, calibrate."""
+
+import json
+import resource
+import subprocess
+
+import pytest
+
+from conftest import BUILD, PROFILES, SLOW
+from test_cli import INPUT, NO, OK, SERVER, USAGE, answer, problem, remat, write  # noqa: F401
+
+TRAIN = BUILD / "clients" / "executor" / "remat-train"
+GPT2 = {"model": "gpt2", "batch": 4, "device": "t4"}
+
+
+def plan(service, **more):
+    return service.post("/v1/plans", {"wait": 300, **GPT2, **more})
+
+
+def check(answer):
+    """What holds of every plan."""
+    b = answer["bytes"]
+    parts = ["weights", "master_weights", "gradients", "optimizer_states", "buckets", "gathered", "context", "rounding"]
+    assert b["reserved"] == sum(b[name] for name in parts)
+    assert b["activations"] == max(0, b["memory"] - b["reserved"])
+    assert answer["fits"] == ("schedule" in answer) != ("refusal" in answer)
+    if answer["fits"]:
+        schedule = answer["schedule"]
+        assert schedule["verified"] and schedule["peak"] <= schedule["arena"] <= b["activations"]
+        assert answer["step_seconds"] >= answer["store_all_seconds"] * (1 - 1e-9)
+    for row in answer.get("rows", []):
+        for way in row["ways"]:
+            assert not way["fits"] or way["peak"] <= b["activations"]
+    best = max((way.get("samples_per_second", 0) for row in answer.get("rows", []) for way in row["ways"]), default=0)
+    if answer.get("best"):
+        assert answer["best"]["samples_per_second"] == pytest.approx(best)
+
+
+# ---- over HTTP --------------------------------------------------------------------------------------------
+
+
+def test_a_plan_is_solved_once(rematd):
+    first = plan(rematd)
+    check(first.json)
+    assert first.json["fits"] and first.json["parameters"] == 124439808
+    # 16-bit weights with 32-bit copies and two moments: 2 + 4 + 2 + 8 bytes
+    assert first.json["bytes"]["weights"] == 2 * 124439808
+    assert first.json["bytes"]["master_weights"] == 4 * 124439808
+    assert first.json["bytes"]["optimizer_states"] == 8 * 124439808
+    again = plan(rematd)
+    assert again.headers["X-Remat-Cache"] == "hit" and again.body == first.body
+    assert plan(rematd, sweep=False).headers["X-Remat-Cache"] == "hit"  # another body, the same question
+
+
+def test_its_schedule_is_that_of_the_question(rematd):
+    made = plan(rematd, batch=8, sweep=False).json
+    check(made)
+    schedule = rematd.get(f"/v1/schedules/{made['schedule']['schedule_id']}").json
+    assert schedule["budget"] == made["bytes"]["activations"] and schedule["profile_id"] == made["profile_id"]
+    assert schedule["makespan"] == made["schedule"]["makespan"]
+    asked = rematd.post("/v1/schedules", {"profile_id": made["profile_id"], "solver": "selective",
+                                          "budget": made["bytes"]["activations"]})
+    assert asked.headers["X-Remat-Cache"] == "hit" and asked.json["schedule_id"] == schedule["schedule_id"]
+    profile = rematd.get(f"/v1/profiles/{made['profile_id']}").json["profile"]
+    assert "no measurement" in profile["source"]["note"]
+
+
+def test_what_does_not_fit_is_an_answer(rematd):
+    alone = plan(rematd, model="gpt2-xl", device="rtx4090")
+    check(alone.json)
+    assert alone.status == 200 and not alone.json["fits"] and alone.json["bytes"]["activations"] == 0
+    crowded = plan(rematd, batch=512, sweep=False)
+    check(crowded.json)
+    assert crowded.status == 200 and not crowded.json["fits"]
+    assert crowded.json["least_activations"] > crowded.json["bytes"]["activations"]
+
+
+def test_a_plan_outlasting_its_wait_is_a_job(rematd):
+    body = {"model": "gpt2-medium", "batch": 3, "device": "l4", "wait": 0, "optimizer": "momentum"}
+    asked = rematd.post("/v1/plans", body)
+    assert asked.status == 202 and asked.headers["Location"] == f"/v1/jobs/{asked.json['job_id']}"
+    done = rematd.post("/v1/plans", {**body, "wait": 300})
+    check(done.json)
+    assert done.json["fits"]
+
+
+def test_plans_of_a_profile(rematd):
+    profile = json.loads((PROFILES / "unet.flops.json").read_text())
+    made = rematd.post("/v1/plans", {"profile": profile, "parameters": 10**6, "device": "t4", "precision": "float32",
+                                     "optimizer": "sgd", "wait": 300})
+    check(made.json)
+    assert made.json["bytes"]["weights"] == 4 * 10**6 and "rows" not in made.json
+    by_id = rematd.post("/v1/plans", {"profile_id": made.json["profile_id"], "parameters": 10**6, "device": "t4",
+                                      "precision": "float32", "optimizer": "sgd", "wait": 300})
+    assert by_id.json["schedule"] == made.json["schedule"]
+    assert rematd.post("/v1/plans", {"profile_id": "0" * 64, "parameters": 1, "device": "t4"}).status == 404
+
+
+@pytest.mark.parametrize("change, field, says", [
+    ({"model": "gpt5"}, "model", "known are gpt2, "), ({"device": "gtx"}, "device", "known are a100-40gb, "),
+    ({"optimizer": "lion"}, "optimizer", "known are sgd, "), ({"batch": 0}, "batch", "1 to 1048576"),
+    ({"batch": 2**60}, "batch", "1 to 1048576"), ({"precision": "bfloat16"}, "precision", "it has float32, float16"),
+    ({"parallel": {"kind": "ddp", "ranks": 0}}, "parallel.ranks", "1 to 1048576"),
+    ({"device": {"name": "x", "memory_bytes": 1}}, "device.bandwidth_bytes_per_second", "missing")])
+def test_bad_plans_name_their_field(rematd, change, field, says):
+    refused = rematd.post("/v1/plans", {**GPT2, **change})
+    assert refused.status == 400 and refused.json["field"] == field and says in refused.json["detail"]
+
+
+def test_sizes_past_every_limit_are_refused(rematd):
+    huge = rematd.post("/v1/plans", {"model": "llama2-7b", "batch": 2**20, "sequence": 2**20, "device": "h200"})
+    assert huge.status == 413 and "2^53" in huge.json["detail"]
+    other = rematd.post("/v1/plans", {**GPT2, "solver": "rotor"})
+    assert other.status == 422 and other.json["type"] == "/problems/solver-does-not-accept"
+
+
+def test_what_there_is(rematd):
+    devices = rematd.get("/v1/devices").json["devices"]
+    assert [d["name"] for d in devices][:2] == ["a100-40gb", "a100-80gb"] and len(devices) == 9
+    assert all(d["sources"]["bandwidth_bytes_per_second"] for d in devices)
+    models = {m["name"]: m for m in rematd.get("/v1/models").json["models"]}
+    assert models["llama3-8b"]["parameters"] == 8030261248 and models["resnet50"]["image"] == 224
+    mine = {k: v for k, v in devices[7].items() if k != "sources"}
+    assert plan(rematd, device=mine, sweep=False).json["schedule"] == plan(rematd, sweep=False).json["schedule"]
+
+
+# ---- the command ------------------------------------------------------------------------------------------
+
+
+def test_the_command_plans_here_and_there_alike(rematd):
+    words = ["plan", "gpt2", "--batch", "4", "--device", "t4"]
+    here, there = answer(*words), answer(*words, "--server", rematd.url)
+    check(here)
+    assert here == there
+    text = remat(*words).stdout
+    for word in ("weights", "states", "left", "fits ", "samples a second", "best"):
+        assert word in text, word
+
+
+def test_seven_billion_within_500_megabytes():
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    made = answer("plan", "llama2-7b", "--batch", "2", "--device", "h200")
+    check(made)
+    assert made["fits"] and made["parameters"] == 6738415616 and made["nodes"] > 1200
+    if SLOW == 1:
+        assert max(before, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss) < 500 * 1024
+
+
+def test_eighty_layers_over_ranks():
+    made = answer("plan", "llama3-70b", "--batch", "1", "--sequence", "2048", "--device", "h200", "--no-sweep",
+                  "--parallel", "fsdp", "--ranks", "64")
+    check(made)
+    assert made["fits"] and made["nodes"] > 2700
+    assert made["bytes"]["weights"] == pytest.approx(2 * 70553706496 / 64, rel=1e-3)
+
+
+def test_a_plan_that_does_not_fit_says_no():
+    said = remat("plan", "gpt2-xl", "--batch", "8", "--device", "rtx4090", code=NO).stdout
+    assert "more than the device has" in said and " no: weights" in said
+    problem("plan", "gpt2", "--batch", "1", "--device", "gtx", code=INPUT)
+    for words in (["gpt2"], ["gpt2", "--device", "t4", "--batch", "x"], ["--device", "t4"],
+                  ["0" * 64, "--device", "t4", "--parameters", "1"]):
+        remat("plan", *words, code=USAGE)
+    remat("plan", "gpt2", "--batch", "1", "--device", "t4", "--server", "http://127.0.0.1:1", code=SERVER)
+
+
+def test_the_whole_device_as_budget(write):  # noqa: F811
+    profile = json.loads((PROFILES / "vit-b16.flops.json").read_text())
+    words = ["solve", "--local", "-b", "8GB", "--whole-device", "--optimizer", "adamw"]
+    made = answer(*words, write("vit.json", profile))
+    reserved = answer("plan", write("vit2.json", profile), "--parameters", "86567656", "--precision", "float32",
+                      "--device", "a100-80gb")["bytes"]["reserved"]
+    assert made["budget"] == 8 * 10**9 - reserved and made["arena"] <= made["budget"]
+    remat(*words, "--reserved", "1GB", write("vit3.json", profile), code=USAGE)
+    del profile["source"]
+    remat(*words, write("bare.json", profile), code=USAGE)
+    assert answer(*words, "--parameters", "86567656", write("bare2.json", profile))["budget"] == made["budget"]
+
+
+# ---- the executor's own networks -----------------------------------------------------------------------------
+
+
+def train(*words, code=OK):
+    done = subprocess.run([str(TRAIN), *words], capture_output=True, text=True, timeout=120 * SLOW)
+    assert done.returncode == code, (done.stdout[-1000:], done.stderr[-1000:])
+    return done
+
+
+SMALL = {"resnet18": ["--batch", "2", "--image", "32", "--width", "0.25"],
+         "densenet121": ["--batch", "2", "--image", "32", "--width", "0.25"],
+         "unet": ["--batch", "1", "--image", "32", "--width", "0.25"], "googlenet": ["--batch", "2", "--image", "32"],
+         "gpt": ["--batch", "1", "--time", "32", "--width", "0.25"], "lstm": ["--batch", "4", "--time", "20"],
+         "vgg19": ["--batch", "2", "--image", "32", "--width", "0.25"],
+         "siamese": ["--batch", "2", "--image", "32", "--width", "0.25"],
+         "resnet50": ["--batch", "2", "--image", "32", "--width", "0.25"],
+         "crossmodal": ["--batch", "2", "--image", "32", "--width", "0.25"]}
+
+
+@pytest.mark.parametrize("model", SMALL)
+def test_the_planned_peak_is_taken(model):
+    words = ["--model", model, *SMALL[model], "--plan", "--check", "--steps", "1", "--json", "--quiet"]
+    for budget in ([], ["--budget", "80%"]):
+        code = NO if budget and model in ("vgg19", "resnet18") else OK  # whose largest operation takes more
+        done = train(*words, *budget, code=code)
+        if code == NO:
+            continue
+        made = json.loads(done.stdout)
+        assert abs(made["measured_whole_peak"] / made["whole_peak"] - 1) < 0.02
+        assert made["measured_arena"] == made["arena"]
+
+
+def test_calibrate_writes_a_device(tmp_path):
+    if SLOW > 1:
+        pytest.skip("kernels under a sanitizer are no kernels of the device")
+    entry = answer("calibrate")
+    assert entry["name"] == "calibrated" and entry["flops_per_second"]["float32"] > 0
+    (tmp_path / "mine.json").write_text(json.dumps(entry))
+    made = answer("plan", "resnet18", "--batch", "8", "--image", "64", "--device", tmp_path / "mine.json", "--no-sweep")
+    assert made["device"] == "calibrated" and made["precision"] == "float32" and made["step_seconds"] > 0
+    said = train("--model", "resnet18", *SMALL["resnet18"], "--plan", "--device", str(tmp_path / "mine.json"), "--json")
+    assert json.loads(said.stdout)["predicted_step"] > 0
+    train("--model", "gpt", "--plan", "--local", "--server", "http://x", code=USAGE)
+    train("--model", "gpt", "--check", "--budget", "1GB", code=USAGE)
