@@ -1,6 +1,6 @@
 """What is planned from shapes alone, beside what is measured: ten networks with AdamW, on the CPU at hand.
 
-    python3 examples/planned.py [SERVER]
+    python3 examples/planned.py [SERVER [NETWORK...]]
 
 The device is what remat.calibrate measures first. Each network is profiled on the meta device, asked about with 80 % of
 what its step takes, and then trained under that schedule: its peak is measured by torch's allocator, its step by the
@@ -94,7 +94,7 @@ def main():
     client = local.connect(sys.argv[1] if len(sys.argv) > 1 else None)
     print(f"{'network':22} nodes profiled {'planned':>9} {'measured':>11}  ratio  whole  not twice {'plain':>13} "
           f"{'planned':>8} {'ms':>8}  ratio", flush=True)
-    found = [row(name, device, client) for name in NAMES]
+    found = [row(name, device, client) for name in sys.argv[2:] or NAMES]
     print(f"worst of whole steps {max(abs(1 - peak) for peak, _ in found):.1%}, median of times "
           f"{statistics.median(abs(1 - t) for _, t in found):.1%} off")
 
