@@ -6,6 +6,7 @@ and nothing else changes. remat.profile measures only; remat.compare measures a 
 """
 
 from .backend import backend
+from .calibration import calibrate
 from .comparison import Comparison, compare
 from .errors import BudgetError, CaptureError, CheckError, MismatchError, RematError, ServiceError
 from .fitting import fit, profile, remove, reserved
@@ -14,4 +15,4 @@ from .selective import knapsack, policy
 __version__ = "0.1.0"
 
 __all__ = ["__version__", "BudgetError", "CaptureError", "CheckError", "Comparison", "MismatchError", "RematError", "ServiceError",
-           "backend", "compare", "fit", "knapsack", "policy", "profile", "remove", "reserved"]
+           "backend", "calibrate", "compare", "fit", "knapsack", "policy", "profile", "remove", "reserved"]

@@ -7,17 +7,22 @@ Dynamo decides what is compiled and guards it; AOTAutograd makes the joint graph
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import dataclasses
 import hashlib
 import json
+import threading
 import warnings
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple, Union
 
 import torch
 
-from .client import Budget, Cache, Client, parse_budget
-from .errors import CaptureError, ServiceError
+from . import recurrent as recurrent_layers, sharing
+from .client import Budget, Cache, parse_budget
+from .errors import BudgetError, CaptureError, MismatchError, ServiceError
+from .local import connect
 from .memory import free_bytes
 
 FORMAT = 1  # of kept schedules
@@ -27,13 +32,15 @@ GROUPS = 32  # of gradients, in about as many of which those of a piece are hand
 
 @dataclasses.dataclass
 class Piece:
-    """A graph of Dynamo's under a schedule. order: runs of the profile's nodes."""
+    """A graph of Dynamo's under a schedule. order: runs of the profile's nodes. frame: which part of the forward it is, in
+    their order; each may have a graph for each shape."""
 
     profile: Dict[str, Any]
     schedule: Dict[str, Any]
     order: List[int]
     forward: Any
     backward: Any
+    frame: int = 0
 
 
 class Backend:
@@ -42,18 +49,23 @@ class Backend:
     def __init__(self, budget: Budget = "auto", *, server: Optional[str] = None, token: Optional[str] = None,
                  solver: str = "auto", effort: str = "quick", reserved: int = 0, inner: Optional[str] = None,
                  never: Sequence[str] = (), cache: Optional[Union[str, Path]] = None, offline: str = "error",
-                 repeats: int = 3, loss: Tuple[int, int] = (0, 0), gradients: bool = True) -> None:
+                 repeats: int = 3, loss: Tuple[int, int] = (0, 0), gradients: bool = True,
+                 spans: int = 1, divided: bool = False, least: bool = False) -> None:
         if inner not in (None, "inductor"):
             raise ValueError(f"inner is {inner!r}; there are None and \"inductor\"")
         if offline not in ("error", "plain"):
             raise ValueError(f"offline is {offline!r}; there are \"error\" and \"plain\"")
+        if not isinstance(spans, int) or spans < 1:
+            raise ValueError(f"spans is {spans!r}; it must be 1 or more")
         if not hasattr(torch, "compile") or version() < (2, 4):
             raise CaptureError(f"torch {torch.__version__} has no torch.compile that this works with; 2.4 or later has")
         self.budget = budget if budget == "auto" else parse_budget(budget)
-        self.client, self.cache = Client(server, token), Cache(cache)
+        self.client, self.cache = connect(server, token), Cache(cache)
         self.question = {"solver": solver, "effort": effort, "reserved": reserved}
         self.inner, self.never, self.offline, self.repeats, self.loss = inner, tuple(never), offline, repeats, loss
-        self.gradients = gradients
+        self.gradients, self.spans = gradients, spans
+        self.divided, self.least = divided, least  # the budget is of each graph; one that needs more gets its least
+        self.frame = 0  # that is compiled
         self.pieces: List[Piece] = []
         self.breaks: List[str] = []
         self.__name__ = "remat"
@@ -61,17 +73,46 @@ class Backend:
     # ---- what Dynamo calls ----
 
     def __call__(self, module: torch.fx.GraphModule, example: List[Any]) -> Callable[..., Any]:
+        self._look_at_break(module)
+        _refuse(module)
+        if recurrent_layers.split(module.graph, self.spans):
+            module.recompile()
+        self.frame = _frame()
+        if any(isinstance(v, torch.SymInt) or isinstance(v, torch.Tensor) and _is_dynamic(v) for v in example):
+            return torch._dynamo.disable(self._by_shape(module))
+        return torch._dynamo.disable(self._compile(module, example))
+
+    def _compile(self, module: torch.fx.GraphModule, example: List[Any]) -> Callable[..., Any]:
         from torch._dynamo.backends.common import aot_autograd
 
-        self._look_at_break(module)
         plan = _Plan(self, module, example)
         more = {"decompositions": _inductor_decompositions()} if self.inner else {}
         compiler = aot_autograd(fw_compiler=plan.forward_compiler, bw_compiler=plan.backward_compiler,
                                 inference_compiler=plan.inference_compiler, partition_fn=plan.partition, **more)
-        compiled = compiler(module, example)
-        if plan.pieces is None:
-            return compiled
-        return torch._dynamo.disable(plan.connected(compiled))
+        if self.inner:
+            return compiler(module, example)
+        with _own_autocast(module):
+            compiled = compiler(module, example)
+        return plan.connected(compiled, example)
+
+    def _by_shape(self, module: torch.fx.GraphModule) -> Callable[..., Any]:
+        """Of a graph that holds for many shapes (dynamic=True, or after the second shape): a plan for each that comes."""
+        from torch._guards import TracingContext, tracing
+        from torch._subclasses import FakeTensorMode
+
+        compiled: Dict[str, Callable[..., Any]] = {}
+        frame = self.frame
+
+        def run(*args: Any) -> Any:
+            key = str([(a.shape, a.stride(), a.dtype, a.requires_grad) if isinstance(a, torch.Tensor) else a for a in args])
+            if key not in compiled:
+                self.frame = frame
+                with tracing(TracingContext(FakeTensorMode())):
+                    graph = torch.fx.GraphModule(module, copy.deepcopy(module.graph))
+                    compiled[key] = self._compile(graph, list(args))
+            return compiled[key](*args)
+
+        return run
 
     def _look_at_break(self, module: torch.fx.GraphModule) -> None:
         reason = getattr(module, "compile_subgraph_reason", None)
@@ -81,14 +122,28 @@ class Backend:
         text = f"{lines[0] if lines else 'an unknown line'}: {str(reason.reason).splitlines()[0]}"
         if text not in self.breaks:
             self.breaks.append(text)
-            warnings.warn(f"remat: torch.compile breaks the graph at {text}. The pieces get a schedule each, and the "
-                          "budget is that of each", stacklevel=2)
+            warnings.warn(f"remat: torch.compile breaks the graph at {text}. The pieces get a schedule each, "
+                          "and share the budget", stacklevel=2)
 
     # ---- the plan ----
 
+    def costs(self, graph: Any, device: torch.device) -> Dict[str, Any]:
+        """Of the operations of a Joint: microseconds and workspace."""
+        from . import operations
+
+        return operations.measure(graph, device, self.repeats, self.cache)
+
     def order(self, profile: Dict[str, Any]) -> Tuple[Dict[str, Any], List[int]]:
         """The schedule of a joint profile, and its runs. Raises BudgetError, ServiceError."""
-        question = {**self.question, "budget": self.amount()}
+        try:
+            return self._ask(profile, self.amount())
+        except BudgetError as error:
+            if not self.least or error.minimum_budget is None:
+                raise
+            return self._ask(profile, error.minimum_budget)
+
+    def _ask(self, profile: Dict[str, Any], budget: Budget) -> Tuple[Dict[str, Any], List[int]]:
+        question = {**self.question, "budget": budget}
         key = hashlib.sha256(json.dumps([FORMAT, profile, question], sort_keys=True).encode()).hexdigest()
         schedule = self.cache.get(key, "operations")
         if schedule is None:
@@ -97,7 +152,33 @@ class Backend:
                 self.cache.put(key, schedule)
         return schedule, [op[1] for op in schedule["operations"] if op[0] == "F"]
 
+    def parts(self) -> List[Piece]:
+        """The latest piece of each part of the forward."""
+        return [piece for _, piece in sorted({piece.frame: piece for piece in self.pieces}.items())]
+
+    def together(self) -> int:
+        """Bytes that the parts of the forward take together, by their plans."""
+        return sharing.peak_of([sharing.part(piece.profile, piece.order) for piece in self.parts()])
+
+    def at(self, share: int) -> int:
+        """About the same, were each given a share in percent of what it takes when nothing is computed twice."""
+        whole = [sharing.part(piece.profile, range(len(piece.profile["nodes"]))) for piece in self.parts()]
+        return sharing.peak_of([sharing.Part(p.peak * share // 100, p.held * share // 100, p.gradients) for p in whole])
+
+    def _look_at_share(self, piece: Piece) -> None:
+        """Graphs that come later get what those before them leave."""
+        if not isinstance(self.budget, int) or self.divided or len(self.parts()) < 2 or not piece.schedule:
+            return
+        taken = self.together() + self.question["reserved"]
+        if taken > self.budget:
+            raise BudgetError(f"the budget is {self.budget} bytes, and the graphs into which the forward breaks take {taken} "
+                              "together: remat.fit divides a budget among all of them, here each takes what those before it "
+                              "leave", taken)
+
     def amount(self) -> Budget:
+        if isinstance(self.budget, int) and not self.divided:
+            before = [sharing.part(p.profile, p.order).held for p in self.parts() if p.frame < self.frame]
+            return max(1, self.budget - sum(before))
         if self.budget != "auto":
             return self.budget
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -134,18 +215,21 @@ class _Plan:
         self.parameters = frozenset(i for i, value in enumerate(example) if isinstance(value, torch.nn.Parameter))
         self.pieces: Optional[List[Any]] = None
         self.shapes: List[Any] = []
+        self.reached: List[int] = []
+        self.tangents: List[int] = []  # their places among what the backward begins with
+        self.now = threading.local()  # without: bits of the tangents that a backward begins without
         self.graph: Any = None
         self.backward: Any = None
 
     def partition(self, module: torch.fx.GraphModule, _: Any, *, num_fwd_outputs: int, **__: Any) -> Tuple[Any, Any]:
-        from . import joint, operations, partition
+        from . import joint, partition
 
         owner = self.owner
         if owner.inner is None:
             joint.split_dropout(module)
         graph = joint.Joint(module, num_fwd_outputs, self.n_results, owner.never, self.parameters)
         device = _device(graph)
-        costs = operations.measure(graph, device, owner.repeats, owner.cache)
+        costs = owner.costs(graph, device)
         primals = [n for n in graph.placeholders if n not in graph.tangents]
         resident = frozenset(n.name for i, n in enumerate(primals) if i in self.resident)
         uncounted = frozenset() if owner.gradients else self.parameters
@@ -159,7 +243,8 @@ class _Plan:
                           "the budget", stacklevel=2)
             schedule, order = {}, list(range(len(graph.operations)))
         halves = partition.partition(graph, order)
-        owner.pieces.append(Piece(profile, schedule, order, *halves))
+        owner.pieces.append(Piece(profile, schedule, order, *halves, owner.frame))
+        owner._look_at_share(owner.pieces[-1])
         self.graph, self.backward = graph, halves[1]
         return halves
 
@@ -183,6 +268,34 @@ class _Plan:
         if wanted:
             self.pieces = partition.pieces(backward, wanted, whole // GROUPS)
 
+    def _find_tangents(self, facts: Any) -> None:
+        """As AOTAutograd picks them out; no input that wants a gradient is written here."""
+        first = facts.num_mutated_inp_runtime_indices
+        kinds = ("non_alias", "unsafe_view_alias", "custom_function_view")
+        places = [first + i for i, o in enumerate(facts.output_info)
+                  if o.output_type.name in kinds and issubclass(o.raw_type, torch.Tensor) and o.requires_grad]
+        places += [first + facts.num_outputs + i for i in range(facts.num_intermediate_bases)]
+        if len(places) == len(self.graph.tangents):
+            self.tangents, self.reached = places, self.graph.reached()
+
+    def _watch(self, results: Any) -> None:
+        """A result that the loss does not use has no gradient; the compiled backward would take it for zeros, and hand
+        zeros on where a plain step leaves None, which optimizers skip."""
+        starts = [r.grad_fn for r in results if isinstance(r, torch.Tensor) and r.grad_fn is not None]
+        starts += [f for start in starts for f, _ in start.next_functions if f is not None]
+        for node in starts:
+            if type(node).__name__ == "CompiledFunctionBackward":
+                node.register_prehook(self._begins)
+                return
+
+    def _begins(self, gradients: Any) -> None:
+        self.now.without = sum(1 << i for i, place in enumerate(self.tangents) if gradients[place] is None)
+
+    def _none(self) -> Set[int]:
+        """Places of gradients that are made of tangents that are not there only."""
+        without, self.now.without = getattr(self.now, "without", 0), 0
+        return {i for i, bits in enumerate(self.reached) if bits and not bits & ~without} if without else set()
+
     def forward_compiler(self, module: torch.fx.GraphModule, example: List[Any]) -> Callable[..., Any]:
         if self.owner.inner:
             return _inductor(module, example, False)
@@ -190,6 +303,7 @@ class _Plan:
         facts.bw_donated_idxs = []  # none is written over: a backward with retain_graph may be followed by another
         if self._can_hand_over(self.graph, facts):
             self._cut(self.graph, self.backward)
+            self._find_tangents(facts)
         return _boxed(module)
 
     def backward_compiler(self, module: torch.fx.GraphModule, example: List[Any]) -> Callable[..., Any]:
@@ -197,18 +311,68 @@ class _Plan:
 
         if self.owner.inner:
             return _inductor(module, example, True)
-        return _boxed(module) if self.pieces is None else backward_of(self.pieces, self.shapes)
+        return _boxed(module) if self.pieces is None else backward_of(self.pieces, self.shapes, self._none)
 
     def inference_compiler(self, module: torch.fx.GraphModule, example: List[Any]) -> Callable[..., Any]:
         return _inductor(module, example, False, True) if self.owner.inner else _boxed(module)
 
-    def connected(self, compiled: Callable[..., Any]) -> Callable[..., Any]:
+    def connected(self, compiled: Callable[..., Any], example: List[Any]) -> Callable[..., Any]:
         from .handover import connect
 
+        wanted = [_wants_gradient(value) for value in example]
+
         def run(*args: Any) -> Any:
-            return compiled(*connect(self.pieces, list(args)))
+            if self.graph is not None and [_wants_gradient(value) for value in args] != wanted:
+                raise MismatchError("parameters or inputs are frozen, or no longer, unlike when their graph was compiled, "
+                                    "and torch.compile did not see it: call torch._dynamo.reset() first")
+            if self.pieces is None:
+                return compiled(*args)
+            results = compiled(*connect(self.pieces, list(args)))
+            if len(self.tangents) > 1:
+                self._watch(results)
+            return results
 
         return run
+
+
+def _is_dynamic(value: torch.Tensor) -> bool:
+    return any(isinstance(size, torch.SymInt) for size in value.shape)
+
+
+def _wants_gradient(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.requires_grad
+
+
+def _refuse(module: torch.fx.GraphModule) -> None:
+    for node in module.graph.nodes:
+        if getattr(node.target, "__name__", "") == "_enter_inference_mode":
+            raise CaptureError("the forward enters inference_mode, of which nothing can be differentiated: use no_grad" +
+                               _line(node))
+
+
+def _line(node: torch.fx.Node) -> str:
+    lines = [text.strip() for text in (node.meta.get("stack_trace") or "").splitlines() if text.strip().startswith("File")]
+    return f" ({lines[-1]})" if lines else ""
+
+
+@contextlib.contextmanager
+def _own_autocast(module: torch.fx.GraphModule) -> Iterator[None]:
+    """The autocast around a graph becomes a part of it, so that the backward is traced without, as it is run: where the
+    forward turned autocast off, its backward is not in 16 bits either."""
+    kinds = [kind for kind in ("cpu", "cuda") if torch.is_autocast_enabled(kind)]
+    graph, output = module.graph, module.graph.output_node()
+    first = next((n for n in graph.nodes if n.op != "placeholder"), output)
+    for kind in kinds:
+        with graph.inserting_before(first):
+            entered = graph.call_function(torch.amp.autocast_mode._enter_autocast, (
+                kind, torch.get_autocast_dtype(kind), True, torch.is_autocast_cache_enabled()))
+        with graph.inserting_before(output):
+            graph.call_function(torch.amp.autocast_mode._exit_autocast, (entered,))
+    module.recompile()
+    with contextlib.ExitStack() as stack:
+        for kind in kinds:
+            stack.enter_context(torch.autocast(kind, enabled=False))
+        yield
 
 
 def _boxed(module: torch.fx.GraphModule) -> Callable[[List[Any]], Any]:
@@ -217,7 +381,8 @@ def _boxed(module: torch.fx.GraphModule) -> Callable[[List[Any]], Any]:
     forward = boxed(module, module.graph)
 
     def run(args: List[Any]) -> Any:
-        return forward(args)
+        with torch._C._DisableAutocast():  # what it casts is in the graph
+            return forward(args)
 
     run._boxed_call = True  # type: ignore[attr-defined]
     return run
@@ -233,6 +398,12 @@ def _inductor_decompositions() -> Dict[Any, Any]:
     from torch._inductor.decomposition import select_decomp_table
 
     return select_decomp_table()
+
+
+def _frame() -> int:
+    """Which part of the forward is compiled: parts after a graph break follow those before it."""
+    compiling = torch._guards.CompileContext.try_get()
+    return compiling.compile_id.frame_id if compiling is not None and compiling.compile_id is not None else 0
 
 
 def _is_resident(node: torch.fx.Node, value: Any) -> bool:

@@ -85,6 +85,9 @@ class Captured:
 def as_module(model: Blocks) -> torch.nn.Module:
     if isinstance(model, torch.nn.ModuleList) or not isinstance(model, torch.nn.Module):
         return torch.nn.Sequential(*model)
+    if isinstance(model, torch.nn.DataParallel):
+        raise CaptureError("DataParallel copies its module, and what is fitted of it, in every step: use "
+                           "DistributedDataParallel")
     return model
 
 

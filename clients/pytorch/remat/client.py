@@ -181,7 +181,7 @@ class Client:
             pause = min(2 * pause, 2.0)
             job = self._call("GET", f"/v1/jobs/{job['job_id']}")
         if "schedule_id" not in job:
-            raise _failure(self.server, job.get("problem", {}).get("status", 0), job.get("problem", {}))
+            raise failure(self.server, job.get("problem", {}).get("status", 0), job.get("problem", {}))
         return self._call("GET", f"/v1/schedules/{job['schedule_id']}")
 
     def _call(self, method: str, path: str, body: Any = None) -> Dict[str, Any]:
@@ -195,7 +195,7 @@ class Client:
             with urllib.request.urlopen(request, timeout=_WAIT + 30) as response:
                 return json.load(response)
         except urllib.error.HTTPError as error:
-            raise _failure(self.server, error.code, _problem(error.read())) from None
+            raise failure(self.server, error.code, _problem(error.read())) from None
         except (OSError, ValueError) as error:
             raise ServiceError(f"{self.server} does not answer: {getattr(error, 'reason', error)}") from error
 
@@ -208,7 +208,7 @@ def _problem(body: bytes) -> Dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _failure(server: str, status: int, problem: Dict[str, Any]) -> Exception:
+def failure(server: str, status: int, problem: Dict[str, Any]) -> Exception:
     detail = problem.get("detail") or problem.get("title") or "no reason was given"
     if problem.get("type") == "/problems/infeasible-budget" or problem.get("field") == "budget":
         return BudgetError(detail, problem.get("minimum_budget"))

@@ -68,7 +68,7 @@ def measure(graph: Graph, model: torch.nn.Module, inputs: Environment, device: t
         _run(meter, graph, model, inputs, device, repeats, times)
     states, reads = find_states(graph, model, device)
     outside = {"name": name[:200], "inputs": [_input_document(label, slot, inputs[slot], meter.wanted)
-                                              for label, slot in graph.placeholders],
+                                              for label, slot in _labels(graph)],
                "states": [{"id": key, "bytes": state_bytes(state.save())} for key, state in states],
                "source": {"framework": f"pytorch {torch.__version__}", "device": str(device),
                           "note": "measured by remat.profile"}}
@@ -404,7 +404,7 @@ def find_states(graph: Graph, model: torch.nn.Module,
 
 
 def _nodes_document(graph: Graph, by_node: List[_Costs], reads: List[List[str]]) -> List[Dict[str, Any]]:
-    producers, ids = graph.producers(), {slot: label for label, slot in graph.placeholders}
+    producers, ids = graph.producers(), {slot: label for label, slot in _labels(graph)}
     ids.update({slot: graph.nodes[v].name for slot, v in producers.items()})
     nodes = [_node_document(node, costs, [ids[slot] for slot in node.inputs], touched)
              for node, costs, touched in zip(graph.nodes, by_node, reads)]
@@ -412,6 +412,12 @@ def _nodes_document(graph: Graph, by_node: List[_Costs], reads: List[List[str]])
                   "forward_time": 0, "backward_time": 0, "output_bytes": 0, "gradient_bytes": 0,
                   "backward_uses_inputs": True, "backward_uses_output": False})
     return nodes
+
+
+def _labels(graph: Graph) -> List[Tuple[str, int]]:
+    """Names and slots of the graph inputs, unlike those of nodes: an argument and a module may have one name."""
+    taken = {node.name for node in graph.nodes}
+    return [(f"{label} (input)" if label in taken else label, slot) for label, slot in graph.placeholders]
 
 
 def _input_document(label: str, slot: int, value: Any, wanted: Dict[Leaf, bool]) -> Dict[str, Any]:

@@ -7,7 +7,9 @@ reads of Python (attributes, globals, cells of closures) is remembered, to be co
 
 from __future__ import annotations
 
+import array
 import contextlib
+import dis
 import enum
 import functools
 import gc
@@ -15,7 +17,8 @@ import hashlib
 import random
 import sys
 import types
-from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple
+from collections import abc
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -30,28 +33,47 @@ _ATOMS = (int, float, complex, str, bytes, bool, type(None), torch.dtype, torch.
           torch.memory_format, torch.layout)
 _OPAQUE = (types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.MethodType, type, Module, property,
            functools.partial)
-_DEPTH = 3  # of containers and objects that are looked into
+_MOST = 20000  # values within one that is read, which are compared in every step
 _INTERNAL = frozenset(Module().__dict__) | {"forward"}  # of every module; guarded in other ways
 _OTHERS = ("__", "_tensor_constant")  # how names begin that are not the user's
 
 _NOT_SIMPLE = object()
 
 
-def digest(value: Any, depth: int = _DEPTH) -> Any:
-    """Of a value of Python: equal to that of another moment if nothing in it has changed."""
+def digest(value: Any, left: Optional[List[int]] = None, above: Tuple[int, ...] = ()) -> Any:
+    """Of a value of Python: equal to that of another moment if nothing in it has changed. Tensors, functions and modules
+    are what they are, and so are objects of C that are no containers. Raises OverflowError past _MOST values."""
+    left = [_MOST] if left is None else left
+    left[0] -= 1
+    if left[0] < 0:
+        raise OverflowError
     if isinstance(value, _ATOMS):
         return repr(value) if isinstance(value, float) else value  # NaN is not equal to itself
-    if isinstance(value, _OPAQUE) or callable(value) or isinstance(value, torch.Tensor) or depth == 0:
-        return type(value).__name__, id(value)
-    if isinstance(value, dict):
-        return [(digest(key, 1), digest(item, depth - 1)) for key, item in list(value.items())]
-    if isinstance(value, (list, tuple)):
-        return [digest(item, depth - 1) for item in value]
-    if isinstance(value, (set, frozenset)):
-        return sorted(repr(digest(item, depth - 1)) for item in value)
-    if hasattr(value, "__dict__"):
-        return type(value).__name__, id(value), digest(vars(value), depth - 1)
-    return type(value).__name__, id(value)
+    name = type(value).__name__
+    if isinstance(value, _OPAQUE) or isinstance(value, torch.Tensor) or id(value) in above or \
+            type(value).__module__.split(".")[0] in ("torch", "remat"):
+        return name, id(value)
+    inner = functools.partial(digest, left=left, above=(*above, id(value)))
+    if isinstance(value, abc.Mapping):
+        return name, [(inner(key), inner(item)) for key, item in list(value.items())]
+    if isinstance(value, abc.Set):
+        return name, sorted(repr(inner(item)) for item in value)
+    if isinstance(value, (abc.Sequence, array.array)):
+        return name, [inner(item) for item in value]
+    if name == "ndarray":
+        return value.shape, str(value.dtype), hash(value.tobytes())
+    return name, id(value), inner(_held(value))
+
+
+def _held(value: Any) -> Dict[str, Any]:
+    """Attributes of an object, those in slots too."""
+    names = [slot for kind in type(value).__mro__ for slot in _slots(kind) if hasattr(value, slot)]
+    return {**{name: getattr(value, name) for name in names}, **getattr(value, "__dict__", {})}
+
+
+def _slots(kind: type) -> Sequence[str]:
+    slots = vars(kind).get("__slots__", ())
+    return (slots,) if isinstance(slots, str) else [s for s in slots if not s.startswith("__")]
 
 
 def simple_state(module: Module) -> Dict[str, Any]:
@@ -70,8 +92,13 @@ class Reads:
         key = (id(holder), name)
         if key not in self._places:
             value = read()
+            try:
+                known = digest(value)
+            except OverflowError:
+                raise EffectError(f"{label} is read in the forward, and has more than {_MOST} values in it: too many to "
+                                  "compare in every step") from None
             simple = isinstance(value, _ATOMS) or type(value) is tuple and all(isinstance(i, _ATOMS) for i in value)
-            self._places[key] = (read, label, digest(value), value if simple else _NOT_SIMPLE)
+            self._places[key] = (read, label, known, value if simple else _NOT_SIMPLE)
 
     def changed(self) -> str:
         """What is not as it was, in words; empty if all is."""
@@ -80,7 +107,7 @@ class Reads:
                 value = read()
                 if value is not simple and digest(value) != before:
                     return label
-            except (KeyError, AttributeError, ValueError):
+            except (KeyError, AttributeError, ValueError, OverflowError):
                 return label
         return ""
 
@@ -94,25 +121,28 @@ class Reads:
         if code in self._codes:
             return
         self._codes.add(code)
-        for name in code.co_names:
+        for name in {i.argval for i in dis.get_instructions(code) if i.opname in ("LOAD_GLOBAL", "LOAD_NAME")}:
             if name in frame.f_globals:
                 self._see_global(frame.f_globals, name, code)
         if set(code.co_freevars) - {"__class__"}:
             for function in [f for f in gc.get_referrers(code) if isinstance(f, types.FunctionType)]:
                 for name, cell in zip(code.co_freevars, function.__closure__ or ()):
-                    if not isinstance(_content(cell), _OPAQUE):
+                    if not isinstance(_content(cell), (types.ModuleType, Module)):
                         self.add(cell, name, functools.partial(_content, cell), f"\"{name}\" of {code.co_name}")
 
     def _see_global(self, names: Dict[str, Any], name: str, code: types.CodeType) -> None:
         value = names[name]
-        if not isinstance(value, _OPAQUE):
+        if not isinstance(value, types.ModuleType):
             self.add(names, name, functools.partial(names.__getitem__, name), f"the global \"{name}\"")
-        elif isinstance(value, type) or \
-                isinstance(value, types.ModuleType) and lines.is_users(getattr(value, "__file__", None) or "<frozen"):
-            for inner in code.co_names:  # such as config.RATE
-                held = vars(value).get(inner)
-                if held is not None and not isinstance(held, _OPAQUE) and not hasattr(held, "__get__"):
-                    self.add(value, inner, functools.partial(getattr, value, inner), f"\"{name}.{inner}\"")
+        if not isinstance(value, (type, types.ModuleType)):
+            return
+        users = isinstance(value, type) or lines.is_users(getattr(value, "__file__", None) or "<frozen")
+        for inner in code.co_names:  # such as config.RATE, os.environ
+            held = vars(value).get(inner)
+            if held is None or isinstance(held, _OPAQUE) and not (users and isinstance(held, types.FunctionType)):
+                continue
+            if isinstance(held, types.FunctionType) or not hasattr(held, "__get__"):
+                self.add(value, inner, functools.partial(getattr, value, inner), f"\"{name}.{inner}\"")
 
 
 def _content(cell: Any) -> Any:
@@ -207,12 +237,26 @@ class Effects:
 
     def _read(self, module: Module, name: str, value: Any) -> None:
         path = self._paths.get(id(module))
-        if path is None or (id(module), name) in self._made_anew or name in _INTERNAL or name.startswith(_OTHERS) or isinstance(value, _OPAQUE) or hasattr(value, "__get__"):
+        if path is None or (id(module), name) in self._made_anew:
+            return
+        where = f"of {path or 'the model'} ({type(module).__name__})"
+        if name == "__dict__" and lines.is_users(sys._getframe(2).f_code.co_filename):
+            self.reads.add(module, name, functools.partial(self._shown, module), f"an attribute {where}")
+        if name in _INTERNAL or name.startswith(_OTHERS) or isinstance(value, Module):
             return
         held = object.__getattribute__(module, "__dict__")
-        read = functools.partial(held.__getitem__, name) if name in held else functools.partial(getattr, module, name)
-        self.reads.add(module, name, read, f"the attribute \"{name}\" of {path or 'the model'} "
-                                           f"({type(module).__name__})")
+        if isinstance(value, types.MethodType) and name not in held:
+            if lines.is_users(getattr(getattr(value.__func__, "__code__", None), "co_filename", "<frozen")):
+                self.reads.add(type(module), name, functools.partial(getattr, type(module), name),
+                               f"the method \"{name}\" {where}")
+        elif name in held or not (isinstance(value, _OPAQUE) or hasattr(value, "__get__")):
+            read = functools.partial(held.__getitem__, name) if name in held else functools.partial(getattr, module, name)
+            self.reads.add(module, name, read, f"the attribute \"{name}\" {where}")
+
+    def _shown(self, module: Module) -> Dict[str, Any]:
+        """The user's attributes of a module, as its __dict__ has them."""
+        return {name: value for name, value in object.__getattribute__(module, "__dict__").items() if name not in _INTERNAL
+                and not name.startswith(_OTHERS) and (id(module), name) not in self._made_anew}
 
 
 def _generators() -> Tuple[Any, ...]:

@@ -15,7 +15,7 @@ from .offload import Host
 from .plan import INPUT, OUT, SAVED, Operation, Plan
 from .costs import shared_parameters, sums_late
 from .states import State
-from .tape import Gradient, Tape, changed_in_place, own
+from .tape import Gradient, Tape, anchors, changed_in_place, once, own
 
 Observer = Callable[[Operation], None]
 
@@ -57,7 +57,8 @@ class Program:
         """One forward. values: of the placeholders. Returns what the model returns."""
         run = _Run(self, {slot: map_tensors(value, torch.Tensor.detach) for slot, value in values.items()}, observer)
         tensors = {slot: tensors_of(value) for slot, value in values.items()}
-        outputs = _Region.apply(run, *(tensors[slot][p] for slot, p in self.input_leaves), *self.all_parameters)
+        given = [*(tensors[slot][p] for slot, p in self.input_leaves), *self.all_parameters]
+        outputs = _Region.apply(run, anchors(given), *given)
         results = dict(zip(self.output_leaves, outputs))
         if self.ends:
             results.update(zip(self.ends, _Ends.apply(run.arrived, *(results[leaf] for leaf in self.ends))))
@@ -111,8 +112,8 @@ class _Ends(torch.autograd.Function):
 
 class _Region(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, run: "_Run", *tensors: torch.Tensor) -> Tuple[torch.Tensor, ...]:
-        ctx.run = run
+    def forward(ctx: Any, run: "_Run", sources: Sequence[torch.Tensor], *tensors: torch.Tensor) -> Tuple[torch.Tensor, ...]:
+        ctx.run, ctx.sources = run, sources
         ctx.set_materialize_grads(False)
         outputs = run.forward()
         wanted = run.program.wanted
@@ -120,12 +121,13 @@ class _Region(torch.autograd.Function):
         return tuple(outputs)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, *_: Gradient) -> Tuple[Gradient, ...]:
         run, ctx.run = ctx.run, None
         if run is None:
             raise RuntimeError("remat: backward a second time through one forward; a schedule frees what it has used")
-        return (None, *run.backward())
+        with torch.no_grad():
+            gradients = run.backward()
+        return (None, None, *once(gradients, ctx.sources))
 
 
 class _Run:

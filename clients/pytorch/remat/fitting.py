@@ -10,13 +10,14 @@ from typing import Any, Callable, Dict, Optional, Tuple, Union
 
 import torch
 
-from . import parts, road as compiled_road, steps
+from . import parts, planned, road as compiled_road, steps
 from .autocast import Autocast
 from .capture import bind
 from .captured import Blocks, Captured, arguments_of, as_module, device_of, shape
-from .client import Budget, Cache, Client, parse_budget
+from .client import Budget, Cache, parse_budget
 from .errors import BudgetError, CaptureError, ServiceError, UntraceableError
 from .graph import tensors_of
+from .local import connect
 from .memory import free_bytes
 from .planning import Request, bytes_of, find_plan
 from .region import Region
@@ -29,16 +30,21 @@ ALLOWED = 1.02  # of the budget, by which a measured peak may be above it withou
 # ---- profile ----
 
 def profile(model: Blocks, example_inputs: Any, path: Optional[Union[str, Path]] = None, *, name: Optional[str] = None,
-            blocks: Tuple[type, ...] = (), repeats: int = 3) -> Dict[str, Any]:
-    """Measures a model on its own device and returns its profile (remat-profile/1); with path, also writes it there.
+            blocks: Tuple[type, ...] = (), repeats: int = 3,
+            device_model: Union[None, str, Dict[str, Any]] = None) -> Dict[str, Any]:
+    """With device_model (a name such as "a100-80gb", an entry or file of remat.calibrate): the joint profile from shapes
+    alone, for a model that may be on the meta device; costs are of the device's model. Else measures a model on its own device and returns its profile (remat-profile/1); with path, also writes it there.
 
     example_inputs: a tensor, a tuple of arguments, or a dict of keyword arguments, as in training; mode (train or
     eval) and autocast count too. blocks: classes of modules that stay whole. The model, its buffers and the random
     generators end as they began. Raises CaptureError.
     """
-    captured = Captured(model, example_inputs, blocks)
-    with Autocast(captured.device).again():
-        found = captured.measure(repeats, name).profile
+    if device_model is not None:
+        found = planned.profile(model, example_inputs, device_model, name)
+    else:
+        captured = Captured(model, example_inputs, blocks)
+        with Autocast(captured.device).again():
+            found = captured.measure(repeats, name).profile
     if path is not None:
         Path(path).write_text(json.dumps(found, indent=1))
     return found
@@ -57,13 +63,15 @@ def reserved(model: torch.nn.Module, optimizer: Optional[torch.optim.Optimizer] 
 def fit(model: Blocks, example_inputs: Any, budget: Budget = "auto", *, server: Optional[str] = None,
         token: Optional[str] = None, solver: str = "auto", link: Optional[Dict[str, Any]] = None,
         effort: str = "quick", reserved: int = 0, blocks: Tuple[type, ...] = (),
-        cache: Optional[Union[str, Path]] = None, offline: str = "error", mismatch: str = "error", repeats: int = 3,
+        cache: Optional[Union[str, Path]] = None, offline: str = "error", mismatch: str = "fit", repeats: int = 3,
         gradients: bool = True, loss: Optional[Loss] = None, check: bool = True,
-        road: str = "auto") -> torch.nn.Module:
+        road: str = "auto", device_model: Union[None, str, Dict[str, Any]] = None,
+        optimizer: Union[None, str, torch.optim.Optimizer] = None) -> torch.nn.Module:
     """Makes a model train within a budget. Returns the model, whose forward now follows a schedule.
 
     budget: of a step, forward, loss and backward: bytes, "8GiB", "60%" of what a plain step is measured to take here,
-    or "auto" (a share of the memory that is free). Activations, their gradients, intermediates and workspaces count and
+    "auto" (a share of the memory that is free), or "device": what its memory, or that of device_model (an entry of the
+    table of devices), leaves beside weights and what the optimizer (one, or "adamw" and its like) holds. Activations, their gradients, intermediates and workspaces count and
     so do the gradients of the parameters, each from the backward that makes it; parameters do not. gradients: False:
     those of the parameters do not count, and a percentage is of what storing everything is predicted to take. loss:
     makes one number of what the model returns, as the training does; what it takes is measured. Without it a model that
@@ -72,8 +80,8 @@ def fit(model: Blocks, example_inputs: Any, budget: Budget = "auto", *, server: 
     be the plain ones (CheckError); for these, and for a percentage, the plain step must fit the device. server,
     token: or REMAT_SERVER, REMAT_TOKEN. solver, link: as the service understands them. effort: "quick", or "thorough",
     which searches longer for a faster schedule (solvers auto and interval). cache: folder of plans.
-    offline: "error" or "plain" when the service does not answer and there is no plan. mismatch: "error" or "plain" when
-    a forward gets inputs unlike example_inputs. With torch.distributed, rank 0 asks and all ranks get its plan.
+    offline: "error" or "plain" when the service does not answer and there is no plan. mismatch: "fit", "error" or "plain"
+    when a forward gets inputs unlike example_inputs: a plan of their own in the same bytes, which is kept. With torch.distributed, rank 0 asks and all ranks get its plan.
 
     road: "compile" follows the forward by torch.compile (torch 2.4 or later) and schedules the joint graph of forward
     and backward; "trace" by the tracer of this package, which refuses what it cannot prove; "auto" compiles where it
@@ -90,6 +98,11 @@ def fit(model: Blocks, example_inputs: Any, budget: Budget = "auto", *, server: 
     Under no_grad the model runs as without a schedule; in another mode (train or eval) than now too, with a warning.
     Raises CaptureError, BudgetError (with minimum_budget), ServiceError, MismatchError.
     """
+    if budget == "device":
+        whole = as_module(model)
+        budget = planned.device_budget(whole, optimizer, device_model, device_of(whole, example_inputs))
+    elif device_model is not None or optimizer is not None:
+        raise ValueError("device_model and optimizer are for budget=\"device\"")
     wanted = _amount(budget)
     request = _request(server, token, solver, link, effort, reserved, blocks, cache, offline, mismatch, repeats,
                        gradients, loss, check)
@@ -133,12 +146,12 @@ def regions(model: Blocks, example_inputs: Any, **more: Any) -> Callable[[Budget
 def _request(server: Optional[str] = None, token: Optional[str] = None, solver: str = "auto",
              link: Optional[Dict[str, Any]] = None, effort: str = "quick", reserved: int = 0,
              blocks: Tuple[type, ...] = (), cache: Optional[Union[str, Path]] = None, offline: str = "error",
-             mismatch: str = "error", repeats: int = 3, gradients: bool = True, loss: Optional[Loss] = None,
+             mismatch: str = "fit", repeats: int = 3, gradients: bool = True, loss: Optional[Loss] = None,
              check: bool = True) -> Request:
-    for name, value in (("offline", offline), ("mismatch", mismatch)):
-        if value not in ("error", "plain"):
-            raise ValueError(f"{name} is {value!r}; there are \"error\" and \"plain\"")
-    return Request(Client(server, token), solver, link, effort, reserved, gradients, loss, check, blocks, Cache(cache),
+    for name, value, known in (("offline", offline, ("error", "plain")), ("mismatch", mismatch, ("fit", "error", "plain"))):
+        if value not in known:
+            raise ValueError(f"{name} is {value!r}; there are {', '.join(known)}")
+    return Request(connect(server, token), solver, link, effort, reserved, gradients, loss, check, blocks, Cache(cache),
                    offline, mismatch, repeats)
 
 
@@ -161,7 +174,21 @@ def _fit_region(captured: Captured, budget: Budget, request: Request) -> None:
         if region.measured_peak > ALLOWED * region.schedule["budget"]:
             warnings.warn(f"remat: the budget is {region.schedule['budget']} bytes, and a step was measured to take "
                           f"{region.measured_peak} ({region.schedule['peak']} predicted)", stacklevel=3)
+    if request.mismatch == "fit":
+        region.fit_again = lambda bound: _fit_again(captured, bound, region, request)
     captured.model.forward = region
+
+
+def _fit_again(first: Captured, bound: Dict[str, Any], region: Region, request: Request) -> Region:
+    """For inputs unlike the example, as in a smaller last batch: in the same bytes, asked for by each process, since
+    the others may have no such inputs."""
+    captured = Captured(first.model, bound, request.blocks)
+    request = dataclasses.replace(request, alone=True, reserved=0)
+    budget = region.schedule["budget"]
+    other = Region(captured, find_plan(captured, budget, lambda: budget, request, True), "error")
+    if request.checked:
+        steps.check(captured, other, request.loss)
+    return other
 
 
 def _region(captured: Captured, budget: Budget, request: Request) -> Region:

@@ -7,6 +7,7 @@ from outside and the slots they hand on.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 from typing import Any, Callable, Dict, Iterable, List, Sequence, Tuple
@@ -210,8 +211,14 @@ def map_tensors(value: Any, change: Callable[[torch.Tensor], Any]) -> Any:
     """The value with every tensor replaced."""
     if isinstance(value, torch.Tensor):
         return change(value)
+    if is_made(value):
+        made = copy.copy(value)
+        for field in dataclasses.fields(made):
+            object.__setattr__(made, field.name, map_tensors(getattr(value, field.name), change))
+        return made
     leaves, spec = tree_flatten(value)
-    return tree_unflatten([change(leaf) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves], spec)
+    return tree_unflatten([map_tensors(leaf, change) if isinstance(leaf, torch.Tensor) or is_made(leaf) else leaf
+                           for leaf in leaves], spec)
 
 
 # The untyped storage; renamed in torch 2.0.

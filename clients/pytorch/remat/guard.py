@@ -22,6 +22,8 @@ class Guard:
         self._paths = {id(module): path for path, module in self._model.named_modules()}
         self._modules = [(module, _names(module._modules), _names(module._parameters), _hooks(module),
                           tuple(module._buffers.keys())) for module in self._model.modules()]
+        self._forwards = {type(module): type(module).forward for module in self._model.modules()
+                          if not isinstance(module, torch.jit.ScriptModule)}
         self._modes = [(module, module.training) for module in self._model.modules()]
         self._trainable = [(p, p.requires_grad) for p in self._model.parameters()]
         used = {id(t) for node in graph.nodes for step in node.steps for t in step.constants()}
@@ -49,6 +51,9 @@ class Guard:
                 return f"{self._name(module)} has other hooks"
             if tuple(module._buffers.keys()) != buffers:
                 return f"{self._name(module)} has other buffers"
+        for kind, forward in self._forwards.items():
+            if kind.forward is not forward:
+                return f"the forward of {kind.__name__} is another"
         for parameter, trainable in self._trainable:
             if parameter.requires_grad != trainable:
                 return "other parameters are frozen"

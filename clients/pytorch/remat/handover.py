@@ -9,40 +9,44 @@ once, so gradients, hooks, buckets and optimizers run in the order of the list.
 from __future__ import annotations
 
 import math
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Collection, Dict, List, Optional, Sequence, Tuple
 
 import torch
 
 from .errors import RematError
+from .tape import anchors, once
 from .partition import Piece
 
 _STEP = "_remat_step"  # what stands for a gradient carries its step
 
 
 class Step:
-    """One backward on its way."""
+    """One backward on its way. none: places of gradients that no gradient of a result reaches, as it came about."""
 
-    def __init__(self, pieces: Sequence[Piece], alive: List[Any]) -> None:
-        self._pieces, self._alive, self._next = pieces, alive, 0
+    def __init__(self, pieces: Sequence[Piece], alive: List[Any], none: Collection[int]) -> None:
+        self._pieces, self._alive, self._next, self._none = pieces, alive, 0, none
         self._made: Dict[int, Any] = {}
 
     def take(self, piece: int, places: Sequence[int]) -> List[Any]:
         """Gradients of a piece, which runs with all before it unless it has."""
-        while self._next <= piece:
-            run, made = self._pieces[self._next]
-            self._next += 1
-            alive, self._alive = self._alive, []
-            found = run(alive)
-            self._made.update(zip(made, found))
-            self._alive = list(found[len(made):])
-            del found
-        return [self._made.pop(place) for place in places]
+        with torch.no_grad(), torch._C._DisableAutocast():
+            while self._next <= piece:
+                run, made = self._pieces[self._next]
+                self._next += 1
+                alive, self._alive = self._alive, []
+                found = run(alive)
+                self._made.update(zip(made, found))
+                self._alive = list(found[len(made):])
+                del found
+        made_here = [self._made.pop(place) for place in places]
+        return [None if place in self._none else made for place, made in zip(places, made_here)]
 
 
 class _HandOver(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, piece: int, places: Sequence[int], *tensors: torch.Tensor) -> Tuple[torch.Tensor, ...]:
-        ctx.piece, ctx.places = piece, places
+    def forward(ctx: Any, piece: int, places: Sequence[int], sources: Sequence[torch.Tensor], *tensors: torch.Tensor
+                ) -> Tuple[torch.Tensor, ...]:
+        ctx.piece, ctx.places, ctx.sources = piece, places, sources
         ctx.set_materialize_grads(False)
         return tuple(t.view_as(t) for t in tensors)
 
@@ -50,25 +54,27 @@ class _HandOver(torch.autograd.Function):
     def backward(ctx: Any, *standing: Optional[torch.Tensor]) -> Tuple[Any, ...]:
         steps = [getattr(t, _STEP, None) for t in standing if t is not None]
         if not steps:
-            return (None, None, *standing)
+            return (None, None, None, *standing)
         if any(step is None or step is not steps[0] for step in steps):
             raise RematError("an input of a compiled piece got a gradient from elsewhere, too; please report the model")
         gradients = steps[0].take(ctx.piece, ctx.places)
-        return (None, None, *gradients)
+        return (None, None, None, *once(gradients, ctx.sources))
 
 
-def backward_of(pieces: Sequence[Piece], shapes: Sequence[Optional[Tuple[Any, ...]]]) -> Callable[[List[Any]], List[Any]]:
-    """What stands for the backward. shapes: of the gradients (shape, dtype, device), None where there is none."""
+def backward_of(pieces: Sequence[Piece], shapes: Sequence[Optional[Tuple[Any, ...]]],
+                none: Callable[[], Collection[int]]) -> Callable[[List[Any]], List[Any]]:
+    """What stands for the backward. shapes: of the gradients (shape, dtype, device), None where there is none. none:
+    places of those that this time are none either."""
     def run(args: List[Any]) -> List[Any]:
-        step = Step(pieces, list(args))
+        step = Step(pieces, list(args), none())
         args.clear()
         standing: List[Any] = []
         for shape in shapes:
             if shape is None:
                 standing.append(None)
                 continue
-            # not a number, so that it is seen if it ever gets where a gradient should
-            tensor = torch.full((), math.nan, dtype=shape[1], device=shape[2]).expand(shape[0])
+            # infinite, so that it is seen if it ever gets where a gradient should
+            tensor = torch.full((), math.inf, dtype=shape[1], device=shape[2]).expand(shape[0])
             setattr(tensor, _STEP, step)
             standing.append(tensor)
         return standing
@@ -80,9 +86,10 @@ def backward_of(pieces: Sequence[Piece], shapes: Sequence[Optional[Tuple[Any, ..
 def connect(pieces: Sequence[Piece], args: List[Any]) -> List[Any]:
     """The inputs of a compiled piece, with our nodes before those that get a gradient."""
     args = list(args)
+    sources = anchors([a for a in args if isinstance(a, torch.Tensor)])
     for k in reversed(range(len(pieces))):
         places = [p for p in pieces[k][1] if args[p].requires_grad]
         if places:
-            for place, tensor in zip(places, _HandOver.apply(k, places, *(args[p] for p in places))):
+            for place, tensor in zip(places, _HandOver.apply(k, places, sources, *(args[p] for p in places))):
                 args[place] = tensor
     return args

@@ -8,6 +8,7 @@ which needs all of its results, and the loss outside, which makes the tangents.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import operator
 from typing import Any, Dict, FrozenSet, List, Optional, Sequence, Set, Tuple
 
@@ -117,6 +118,14 @@ class Joint:
         """Those that the nodes are, or look into, that operations make or tangents are; each once."""
         bases = [self.base[n] for n in nodes if isinstance(n, fx.Node)]
         return list(dict.fromkeys(b for b in bases if b[0].op == "call_function" or b[0] in self.tangents))
+
+    def reached(self) -> List[int]:
+        """By gradient: which tangents it is made of, bit by bit."""
+        reached: Dict[Any, int] = {}
+        for node in self.module.graph.nodes:
+            own = 1 << self.tangents.index(node) if node in self.tangents else 0
+            reached[node] = functools.reduce(operator.or_, (reached[i] for i in node.all_input_nodes), own)
+        return [reached.get(g, 0) for g in self.gradients]
 
     def _operations(self, nodes: List[fx.Node]) -> List[Operation]:
         needed = self._needed(nodes)

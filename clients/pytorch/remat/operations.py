@@ -20,7 +20,7 @@ from .progress import Progress
 
 LONG = 0.2  # seconds, from which an operation is timed once
 BANDWIDTH = 5e3  # bytes a microsecond, of an operation that cannot run on numbers like these
-FORMAT = 1
+FORMAT = 2
 
 
 def measure(joint: Joint, device: torch.device, repeats: int, cache: Cache) -> Dict[str, Cost]:
@@ -46,7 +46,7 @@ def _kept(nodes: List[fx.Node], module: fx.GraphModule, device: torch.device, re
     if found is None:
         if device.type == "cpu" and torch._C._autograd._profiler_enabled():
             raise CaptureError("a profiler of torch is running, and there is one at a time: run a step without it first")
-        with _disable_current_modes(), torch.no_grad(), torch.random.fork_rng(
+        with _disable_current_modes(), torch._C._DisablePythonDispatcher(), torch.no_grad(), torch.random.fork_rng(
                 devices=[device] if device.type == "cuda" else []):
             found = {"operations": _measure(different, module, device, repeats)}
         cache.put(name, found)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, Dict, Optional, Set
+from typing import Any, Callable, Dict, Optional, Set
 
 import torch
 
@@ -14,7 +14,10 @@ from .errors import MismatchError
 from .execute import Observer, Program
 from .guard import Guard
 from .plan import make_plan
+from .states import forward_mode
 from .trace import named
+
+SHAPES = 64  # beside the example's, for which there are plans at once
 
 
 class Region:
@@ -22,6 +25,8 @@ class Region:
 
     profile, schedule: what it was measured to cost, and what the service answered. alone: modules that torch.fx could
     not follow and that are single nodes. measured_peak: of a step in the check of fit. observer: called with every operation before it runs, or None.
+
+    fit_again: makes a Region for inputs unlike the example, or None where that is an error.
 
     A copy, or what comes out of a pickle, captures its own model again, when it first runs.
     """
@@ -34,6 +39,8 @@ class Region:
         self._entry, self._mismatch = entry, mismatch
         self._expected = {name: shape(value) for name, value in captured.bound.items()}
         self._told: Set[str] = set()
+        self.fit_again: Optional[Callable[[Dict[str, Any]], "Region"]] = None
+        self._others: Dict[str, Region] = {}  # by the shapes of their inputs
         self._prepare(captured)
 
     def _prepare(self, captured: Captured) -> None:
@@ -54,11 +61,12 @@ class Region:
             self.model.forward = self
 
     def __getstate__(self) -> Dict[str, Any]:
-        return {**self.__dict__, "_program": None, "_guard": None, "observer": None, "_told": set()}
+        return {**self.__dict__, "_program": None, "_guard": None, "observer": None, "_told": set(), "fit_again": None,
+                "_others": {}}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         plain = type(self.model).forward
-        if not torch.is_grad_enabled():
+        if not torch.is_grad_enabled() or forward_mode():
             return plain(self.model, *args, **kwargs)
         bound = bind(self.model, args, kwargs)
         if self._program is None and not self._shapes_differ(bound):
@@ -67,7 +75,11 @@ class Region:
         if disabled:
             self._tell(disabled)
             return plain(self.model, *args, **kwargs)
-        difference = self._shapes_differ(bound) or self._guard.difference()
+        difference = self._shapes_differ(bound)
+        gathered = any(name.startswith("*") and value for name, value in bound.items())
+        if difference and self.fit_again is not None and not gathered:
+            return self._other(bound)(*args, **kwargs)
+        difference = difference or self._guard.difference()
         if difference and self._mismatch == "plain":
             self._tell(difference)
             return plain(self.model, *args, **kwargs)
@@ -76,6 +88,21 @@ class Region:
                                 "again, or give mismatch=\"plain\"")
         values = {slot: bound[name] for name, slot in self._program.graph.placeholders}
         return self._program(values, self.observer)
+
+    def _other(self, bound: Dict[str, Any]) -> "Region":
+        """For inputs of other shapes, or with other numbers where they are no tensors."""
+        key = str([(name, shape(value)) for name, value in bound.items()])
+        if key not in self._others:
+            if len(self._others) == SHAPES:
+                raise MismatchError(f"{type(self.model).__name__}: {self._shapes_differ(bound)}, and there are plans for "
+                                    f"{SHAPES} others already. What differs in every step is to be a tensor, or "
+                                    "mismatch=\"plain\"")
+            del self.model.forward
+            try:
+                self._others[key] = self.fit_again(named(bound))
+            finally:
+                self.model.forward = self
+        return self._others[key]
 
     def _tell(self, reason: str) -> None:
         """Once for each reason."""

@@ -82,6 +82,11 @@ class Everything:
             sys.modules["numpy"].random.set_state(self._of_python[1])
 
 
+def forward_mode() -> bool:
+    """Whether derivatives are taken forward, of which no schedule knows."""
+    return torch.autograd.forward_ad._current_level >= 0
+
+
 def python_generators() -> Tuple[Any, Any]:
     """States of the generators of Python and, where it is there, numpy."""
     numpy = sys.modules.get("numpy")

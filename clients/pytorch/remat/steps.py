@@ -10,8 +10,8 @@ from torch.utils._pytree import tree_map
 
 from .captured import Captured
 from .effects import simple_state
-from .errors import CheckError
-from .graph import Environment, tensors_of
+from .errors import CaptureError, CheckError
+from .graph import Environment, map_tensors, tensors_of
 from .memory import Recorder
 from .states import python_generators
 from .trace import named
@@ -35,6 +35,8 @@ def assumed_loss(result: Any) -> Optional[torch.Tensor]:
     """Stands for a loss that nobody gave: the cross entropy of every result, over its last dimension. None where the
     model returns one number, which is the loss."""
     tensors = [t for t in tensors_of(result) if t.requires_grad]
+    if not tensors:
+        raise CaptureError("the model returns nothing that needs a gradient: there is no backward to plan for")
     if len(tensors) == 1 and tensors[0].numel() == 1:
         return None
     return sum(-torch.log_softmax(t, -1).select(-1, 0).mean() if t.dim() else t for t in tensors)
@@ -42,8 +44,11 @@ def assumed_loss(result: Any) -> Optional[torch.Tensor]:
 
 def loss_bytes(captured: Captured, loss: Optional[Loss]) -> Tuple[int, int]:
     """What the loss, and its backward, take beside the results and their gradients."""
-    with captured.states(captured.model, captured.device), torch.no_grad():
+    with captured.states(captured.model, captured.device):
         result = plain_forward(captured.model)(*captured.args, **captured.kwargs)
+        if loss is None:
+            assumed_loss(result)
+        result = map_tensors(result, torch.Tensor.detach)
     wanted = [t.requires_grad_() for t in tensors_of(result) if t.is_floating_point()]
     with captured.states(captured.model, captured.device):
         for _ in range(2):  # the first one's caches are no loss's

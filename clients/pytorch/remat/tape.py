@@ -228,3 +228,24 @@ class Tape:
         """Takes them back, in the order of saved_tensors()."""
         for cell, tensor in zip(self.cells, tensors):
             cell.content = tensor
+
+
+# ---- what is not to be differentiated ----
+
+_TWICE = b"remat: a backward through a backward (create_graph=True), and a schedule is of one: remat.remove takes it off"
+
+
+def anchors(tensors: Sequence[torch.Tensor]) -> List[torch.Tensor]:
+    """By which `once` knows where tensors come from, without holding those that are no leaves."""
+    return [t if t.is_leaf else t.unsqueeze(0).narrow(0, 0, 0).clone() for t in tensors if t.requires_grad]
+
+
+def once(gradients: Sequence[Gradient], sources: Sequence[torch.Tensor]) -> Tuple[Gradient, ...]:
+    """Where the backward that made them is to be differentiated (create_graph=True): an error where somebody does, on the
+    way to any of the sources. torch's once_differentiable leaves that out where what came in has no gradient of its own,
+    and where the way ends there."""
+    if not torch.is_grad_enabled():
+        return tuple(gradients)
+    fail = torch._C._functions.DelayedError(_TWICE, len(gradients) + len(sources))
+    failing = fail(*(g if g is None else g.detach().requires_grad_() for g in gradients), *sources)
+    return tuple(failing[:len(gradients)]) if isinstance(failing, tuple) else (failing,)

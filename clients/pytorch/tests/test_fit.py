@@ -63,7 +63,7 @@ def test_input_gradients_two_forwards_and_noise_between(server):
 def test_keyword_arguments_and_loss_in_the_model(server):
     model = GPT()
     ids = torch.randint(97, (2, 24))
-    remat.fit(model, {"ids": ids, "targets": ids}, "85%", server=server)
+    remat.fit(model, {"ids": ids, "targets": ids}, "85%", server=server, mismatch="error")
     loss = model(ids=ids, targets=ids)["loss"]
     loss.backward()
     assert loss.dim() == 0 and model.head.weight.grad is model.tokens.weight.grad is not None
@@ -105,16 +105,29 @@ def test_an_exception_in_the_middle_leaves_the_model_usable(server):
     with pytest.raises(KeyError, match="broken"):
         loss.backward()
     assert_same([*model.buffers(), torch.get_rng_state()], state)
-    with pytest.raises(KeyError, match="broken"):
+    with pytest.raises(remat.MismatchError, match="the forward of Fails"):
         model(x)
     Fails.forward = works
     model.load_state_dict(plain.state_dict())
     assert_same(step(model, (x,), 5), step(plain, (x,), 5))
 
 
+def test_other_inputs_get_a_plan_of_their_own_in_the_same_bytes(server):
+    model, inputs = vgg()
+    plain, x = copy.deepcopy(model), inputs[0]
+    remat.fit(model, x, "100%", server=server)
+    for batch in (4, 3, 4, 2, 3):
+        assert_same(step(model, (x[:batch],), batch), step(plain, (x[:batch],), batch))
+    others = model.forward._others
+    assert len(others) == 2 and all(o.schedule["peak"] <= model.forward.schedule["budget"] for o in others.values())
+    with pytest.raises(remat.BudgetError):
+        model(torch.randn(64, 3, 32, 32))
+    assert_same(step(model, (x,), 1), step(plain, (x,), 1))
+
+
 def test_misuse_is_an_error(server):
     model, (x,) = mlp()
-    remat.fit(model, x, "60%", server=server)
+    remat.fit(model, x, "60%", server=server, mismatch="error")
     loss = loss_of(model(x))
     loss.backward(retain_graph=True)
     with pytest.raises(RuntimeError, match="second time"):

@@ -1,12 +1,15 @@
 """What a tracer could get wrong without a word: each is right, or refused with a message that names the line."""
 
+import collections
 import copy
 import dataclasses
 import functools
 import io
 import math
+import os
 import random
 import re
+import sys
 import warnings
 
 import numpy
@@ -16,6 +19,7 @@ import torch.nn.functional as F
 from models import mlp, vgg
 from steps import assert_same, fit_tightly, loss_of, step
 from torch import nn
+from torch.autograd import forward_ad
 
 import remat
 
@@ -312,6 +316,116 @@ def test_python_state_that_changes_is_seen(middle, name, server, monkeypatch):
     model.forward._mismatch = "plain"
     with pytest.warns(UserWarning, match=f"\"{name}\".*without its schedule"):
         assert_same(step(model, (x,), 0), step(plain, (x,), 0))
+
+
+class Slotted:
+    __slots__ = ("v",)
+
+    def __init__(self):
+        self.v = 1.0
+
+
+class Called:
+    v = 1.0
+
+    def __call__(self, x):
+        return x * self.v
+
+
+class Shown(Body):
+    def __getattr__(self, name):
+        return self.__dict__["tau"] if name == "shown" else super().__getattr__(name)
+
+
+def helper(x):
+    return x * 2
+
+
+HOLDERS = {  # what is held, how the forward reads it, how it is changed
+    "slots": (Slotted, lambda self, x: x * self.held.v, lambda held: setattr(held, "v", 2.0)),
+    "deep": (lambda: {"a": [{"b": [{"c": 1.0}]}]}, lambda self, x: x * self.held["a"][0]["b"][0]["c"],
+             lambda held: held["a"][0]["b"][0].update(c=2.0)),
+    "deque": (lambda: collections.deque([1.0]), lambda self, x: x * self.held[0], lambda held: held.appendleft(2.0)),
+    "array": (lambda: numpy.ones(16, "float32"), lambda self, x: x * torch.tensor(self.held.tolist()), lambda held: held.fill(2)),
+    "called": (Called, lambda self, x: self.held(x), lambda held: setattr(held, "v", 2.0)),
+    "environment": (lambda: os.environ, lambda self, x: x * float(os.environ.get("REMAT_HELD", "1")),
+                    lambda held: held.update(REMAT_HELD="2"))}
+
+
+@pytest.mark.parametrize("name", HOLDERS)
+def test_what_is_held_deep_is_seen_to_change(name, server, monkeypatch):
+    make, middle, change = HOLDERS[name]
+    monkeypatch.setenv("REMAT_HELD", "1")
+    model, x = body(middle)
+    object.__setattr__(model, "held", make())
+    fit_tightly(model, x, server=server)
+    step(model, (x,), 0)
+    change(model.held)
+    with pytest.raises(remat.MismatchError, match="\"held\"|os.environ"):
+        model(x)
+
+
+def test_code_that_is_another_is_seen(server, monkeypatch):
+    """Functions that attributes and globals are, methods, and what is read past getattr."""
+    def calls(self, x):
+        return self.act(helper(x)) * self.shown
+
+    model, x = type("Body", (Shown,), {"middle": calls})(), torch.randn(8, 16)
+    model.act = torch.tanh
+    fit_tightly(model, x, server=server)
+    for holder, name, value, message in ((model, "act", torch.relu, "\"act\""), (model, "tau", 0.5, "attribute"),
+                                         (sys.modules[__name__], "helper", lambda x: x * 3, "\"helper\""),
+                                         (type(model), "middle", lambda self, x: x, "\"middle\""),
+                                         (nn.Linear, "forward", lambda self, x: x, "the forward of Linear")):
+        with monkeypatch.context() as changed:
+            changed.setattr(holder, name, value)
+            with pytest.raises(remat.MismatchError, match=message):
+                model(x)
+        model(x)
+
+
+def test_more_than_can_be_compared_is_refused(server):
+    model, x = body(lambda self, x: x * self.table[0])
+    model.table = [1.0] * 30000
+    with pytest.raises(remat.CaptureError, match="\"table\".*too many to compare"):
+        remat.fit(model, x, "100%", server=server)
+
+
+def test_derivatives_of_another_kind(server):
+    """Forward mode runs plainly; a backward through a backward is an error, not zero."""
+    model, (x,) = mlp()
+    plain = copy.deepcopy(model)
+    fit_tightly(model, x.requires_grad_(), server=server)
+    found = []
+    for each in (model, plain):
+        with forward_ad.dual_level():
+            found.append(forward_ad.unpack_dual(each(forward_ad.make_dual(x.detach(), torch.ones_like(x)))).tangent)
+    assert_same(found[:1], found[1:])
+    gradients = torch.autograd.grad(model(x).sum(), list(model.parameters()), create_graph=True)
+    with pytest.raises(RuntimeError, match="create_graph"):
+        (model(x).sum() + sum(g.square().sum() for g in gradients)).backward()
+
+
+def test_what_cannot_be_planned_says_why(server):
+    with pytest.raises(remat.CaptureError, match="DistributedDataParallel"):
+        remat.fit(nn.DataParallel(mlp()[0]), mlp()[1], "100%", server=server)
+    with pytest.raises(remat.CaptureError, match="nothing that needs a gradient"):
+        remat.fit(mlp()[0].requires_grad_(False), mlp()[1], "100%", server=server)
+
+
+def test_an_argument_may_be_called_as_a_module(server):
+    class Named(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = nn.Linear(16, 16), nn.Linear(16, 16)
+
+        def forward(self, a):
+            return self.b(torch.tanh(self.a(a)))
+
+    model, x = Named(), torch.randn(8, 16)
+    plain = copy.deepcopy(model)
+    remat.fit(model, x, "100%", server=server)
+    assert_same(step(model, (x,), 0), step(plain, (x,), 0))
 
 
 @pytest.mark.parametrize("change,message", [

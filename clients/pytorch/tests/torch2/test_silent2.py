@@ -15,6 +15,7 @@ import torch
 from models import mlp, vgg
 from steps import assert_same, loss_of, step
 from torch import nn
+from torch.autograd import forward_ad
 
 import remat
 from remat.backend import Backend
@@ -200,6 +201,123 @@ def test_results_of_any_kind(server):
     assert_same(*found)
     with pytest.raises(remat.CaptureError, match="kwargs"):
         model(x, y, other=1)
+
+
+def test_a_backward_through_the_backward_is_an_error(server):
+    model, (x,) = mlp()
+    remat.fit(model, x.requires_grad_(), "100%", server=server)
+    gradients = torch.autograd.grad(model(x).sum(), list(model.parameters()), create_graph=True)
+    with pytest.raises(RuntimeError, match="create_graph"):
+        (model(x).sum() + sum(g.square().sum() for g in gradients)).backward()
+
+
+class Heads(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.a, self.b = nn.Linear(16, 16), nn.Linear(16, 4), nn.Linear(16, 4)
+
+    def forward(self, x):
+        x = torch.tanh(self.body(x))
+        return self.a(x), self.b(torch.sigmoid(x))
+
+
+def test_what_the_loss_does_not_use_has_no_gradient(server):
+    """None, as in a plain step, not zeros: optimizers skip one and not the other."""
+    model, x = Heads(), torch.randn(8, 16)
+    plain = copy.deepcopy(model)
+    remat.fit(model, x, "100%", server=server)
+    for use in ([0], [1], [0, 1], [1]):
+        assert_same(*(step(m, (x,), 0, lambda results: loss_of([results[i] for i in use])) for m in (model, plain)))
+
+
+def test_parameters_that_are_frozen_no_longer(server):
+    model, (x,) = mlp()
+    model[2].requires_grad_(False)
+    plain, bare = copy.deepcopy(model), copy.deepcopy(model)
+    remat.fit(model, x, "100%", server=server)
+    for frozen in (True, False, True):
+        for each in (model, plain):
+            each[2].requires_grad_(not frozen)
+        assert_same(step(model, (x,), 0), step(plain, (x,), 0))
+    function = torch.compile(bare, backend=remat.backend("100%"), dynamic=False)
+    function(x)
+    bare[2].requires_grad_(True)
+    with pytest.raises(remat.MismatchError, match="frozen"):
+        function(x)
+
+
+def test_another_forward_of_a_class(server, monkeypatch):
+    model, (x,) = mlp()
+    plain = copy.deepcopy(model)
+    remat.fit(model, x, "100%", server=server)
+    monkeypatch.setattr(nn.ReLU, "forward", lambda self, x: torch.tanh(x))
+    assert_same(step(model, (x,), 0), step(plain, (x,), 0))
+
+
+def test_without_autocast_the_backward_is_too(server):
+    """What the forward computes in 32 bits within an autocast around it."""
+    model, x = cases.body(cases.without_autocast)
+    plain = copy.deepcopy(model)
+    model.more = plain.more = nn.ModuleList()  # of whose weights autocast casts each once
+    found = []
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        remat.fit(model, x, "100%", server=server)
+    for each in (model, plain):
+        each.zero_grad(set_to_none=True)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            result = each(x)
+        loss_of(result).backward()
+        found.append([p.grad for p in each.parameters()])
+    assert_same(*found)
+
+
+def numpy_itself(self, x):
+    return x + torch.from_numpy(numpy.tanh(x.detach().numpy()))
+
+
+def forces(self, x):
+    """A derivative within the forward, as of an energy, of which none is taken again."""
+    with torch.enable_grad():
+        y = x.detach().requires_grad_()
+        return x + torch.autograd.grad(torch.tanh(self.guide(y)).sum(), y)[0]
+
+
+@pytest.mark.parametrize("middle", [numpy_itself, forces])
+def test_what_others_compute(middle, server):
+    test_as_the_plain_model(middle, None, server)
+
+
+def test_anomalies_are_looked_for(server):
+    model, (x,) = mlp()
+    remat.fit(model, x, "100%", server=server)
+    with torch.autograd.detect_anomaly():
+        loss_of(model(x)).backward()
+
+
+def infers_a_number(self, x):
+    with torch.inference_mode():
+        factor = self.guide(x.detach()).mean().item()
+    return x * factor
+
+
+@pytest.mark.parametrize("make,message", [
+    (lambda: cases.body(infers_a_number), "inference_mode"), (lambda: (nn.DataParallel(mlp()[0]), mlp()[1]), "DistributedDataParallel"),
+    (lambda: (mlp()[0].requires_grad_(False), mlp()[1]), "nothing that needs a gradient")])
+def test_refused_with_the_reason(make, message, server):
+    model, x = make()
+    with pytest.raises(remat.CaptureError, match=message):
+        remat.fit(model, x, "100%", server=server)
+
+
+def test_forward_mode_runs_plainly(server):
+    model, (x,) = mlp()
+    plain = copy.deepcopy(model)
+    remat.fit(model, x, "100%", server=server)
+    found = []
+    for each in (model, plain):
+        with forward_ad.dual_level():
+            found.append(forward_ad.unpack_dual(each(forward_ad.make_dual(x, torch.ones_like(x)))).tangent)
+    assert_same(found[:1], found[1:])
 
 
 def test_the_service_is_away(tmp_path):

@@ -1,0 +1,26 @@
+/* The solver in the caller's own process: what POST /v1/schedules and /v1/simulations answer, without
+ * a server. libremat-local.so exports these functions and nothing else.
+ *
+ * Text is UTF-8 JSON. Thread-safe: calls share nothing. No thread is started, nothing is read or
+ * written, no table outlives its call. */
+#ifndef REMAT_LOCAL_H
+#define REMAT_LOCAL_H
+
+#include <stddef.h>
+
+/* progress: called with fractions from 0 to 1 and, while solvers run, at least every 10 ms with -1;
+ * true ends the call with the problem "cancelled". NULL: nobody asks. */
+typedef int (*remat_local_progress)(void *data, double fraction);
+
+/* The answer to the body of a POST: path is "/v1/schedules" or "/v1/simulations", and the body holds
+ * the profile itself. *ret_status: of HTTP, 200 for an answer, else that of the problem document
+ * (RFC 9457) that is returned. A schedule has been replayed by the judge. Freed with
+ * remat_local_free; NULL: out of memory. */
+char *remat_local_post(const char *path, const char *body, size_t length,
+                       remat_local_progress progress, void *data, int *ret_status);
+void remat_local_free(char *text); /* accepts NULL */
+
+/* Of the build, such as "0.1.0"; static. */
+const char *remat_local_version(void);
+
+#endif

@@ -1,0 +1,177 @@
+"""An entry of the table of devices, measured on the device at hand: a handful of kernels of each class at some sizes."""
+
+from __future__ import annotations
+
+import json
+import platform
+import statistics
+import time
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple, Union
+
+import torch
+import torch.nn.functional as F
+
+from .costs import clock
+from .devices import CLASSES, Device
+from .memory import free_bytes
+
+_ENOUGH = 0.03  # seconds of runs of one kernel
+_MOST = 200  # runs
+Case = Tuple[float, Callable[[], Any], Optional[Callable[[], Any]]]  # size, and what runs forward and backward
+
+
+def calibrate(path: Optional[Union[str, Path]] = None, *, device: Union[str, torch.device] = "cpu",
+              name: str = "here") -> Device:
+    """Measures this device, in about ten seconds, and returns its entry; with path, also writes it there. device_model= takes
+    both. Rates are those of the threads that torch uses now. The generators of random numbers end as they began."""
+    device = torch.device(device)
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []), torch.no_grad():
+        entry = _measure(device, name)
+    if path is not None:
+        Path(path).write_text(json.dumps(entry, indent=1))
+    return entry
+
+
+def _measure(device: torch.device, name: str) -> Device:
+    one = torch.ones(1, device=device)
+    launch = _time(lambda: one + one, device)
+    reached: Dict[str, Dict[str, List[List[float]]]] = {}  # per second, by class, way and size
+    for kind in CLASSES:
+        reached[kind] = {"forward": [], "backward": []}
+        for size, forward, backward in _CASES[kind](device):
+            for way, run, factor in (("forward", forward, 1.0), ("backward", backward, _BACKWARD.get(kind, 1.0))):
+                if run is not None:
+                    taken = _time(run, device)
+                    reached[kind][way].append([factor * size, factor * size / max(taken - launch, taken / 20)])
+    computing, moving = (max(rate for kind in kinds for points in reached[kind].values() for _, rate in points)
+                         for kinds in (CLASSES[:3], CLASSES[3:]))
+    efficiency = {kind: {way: _steady(points, computing if kind in CLASSES[:3] else moving)
+                         for way, points in ways.items() if points} for kind, ways in reached.items()}
+    memory, _ = free_bytes(device) if device.type == "cpu" else (torch.cuda.mem_get_info(device)[1], "")
+    return {"name": name, "title": f"{platform.processor() or platform.machine()} with {torch.get_num_threads()} threads"
+            if device.type == "cpu" else torch.cuda.get_device_name(device),
+            "memory_bytes": memory, "context_bytes": 0, "bandwidth_bytes_per_second": moving,
+            "flops_per_second": {"float32": computing, **_others(device, computing)}, "link_bytes_per_second": 0,
+            "launch_seconds": launch, "efficiency": efficiency,
+            "sources": {"all": f"remat.calibrate, torch {torch.__version__}, {time.strftime('%Y-%m-%d')}"}}
+
+
+def _others(device: torch.device, computing: float) -> Dict[str, float]:
+    """Rates of other numbers: beside float32's as their products are beside its products."""
+    sides = {}
+    for precision in (torch.float32, torch.bfloat16, torch.float16):
+        side = torch.ones(384, 384, device=device, dtype=precision)
+        try:
+            sides[str(precision)[6:]] = _time(lambda side=side: side @ side, device)
+        except RuntimeError:  # it has none
+            continue
+    whole = sides.pop("float32")
+    return {name: computing * whole / taken for name, taken in sides.items()}
+
+
+def _time(run: Callable[[], Any], device: torch.device) -> float:
+    """Seconds, the median of runs."""
+    run()
+    times: List[float] = []
+    while len(times) < 3 or sum(times) < _ENOUGH and len(times) < _MOST:
+        begin = clock(device)
+        result = run()
+        times.append(clock(device) - begin)
+        del result
+    return max(statistics.median(times), 1e-8)
+
+
+def _steady(points: List[List[float]], peak: float) -> List[List[float]]:
+    """Fractions of a peak, over sizes that increase; larger kernels take no less time than smaller ones."""
+    found: List[List[float]] = []
+    for size, rate in sorted(points):
+        fraction = rate / peak
+        if found:
+            fraction = min(fraction, size * found[-1][1] / found[-1][0])
+        if not found or size > found[-1][0]:
+            found.append([size, max(fraction, 2e-9)])
+    return found
+
+
+# ---- kernels ----
+
+_BACKWARD = {"convolution": 2.0, "attention": 2.5, "normalisation": 1.5, "pointwise": 1.5, "pooling": 1.0, "gather": 1.0}
+aten = torch.ops.aten
+
+
+def _matrix(device: torch.device) -> Iterator[Case]:
+    for n in (8, 16, 32, 64, 128, 256, 512):
+        a, b, bias = (torch.rand(*shape, device=device) for shape in ((4 * n, n), (n, n), (n,)))
+        yield 2.0 * 4 * n**3, lambda a=a, b=b, bias=bias: torch.addmm(bias, a, b), None
+
+
+def _convolution(device: torch.device) -> Iterator[Case]:
+    for channels, side in ((4, 8), (8, 16), (16, 24), (32, 24), (64, 24), (64, 48)):
+        x = torch.rand(2, channels, side, side, device=device)
+        weight = torch.rand(channels, channels, 3, 3, device=device)
+        rest = [[1, 1], [1, 1], [1, 1], False, [0, 0], 1]
+        yield (2.0 * 2 * channels**2 * 9 * side**2, lambda x=x, w=weight, r=rest: aten.convolution(x, w, None, *r),
+               lambda x=x, w=weight, r=rest: aten.convolution_backward(x, x, w, None, *r, [True, True, False]))
+
+
+def _attention(device: torch.device) -> Iterator[Case]:
+    for length in (16, 64, 128, 256, 512):
+        q = torch.rand(2, 4, length, 32, device=device)
+        run = lambda q=q: F.scaled_dot_product_attention(q, q, q, is_causal=True)  # noqa: E731
+        with torch.enable_grad():
+            x = q.clone().requires_grad_()
+            result = F.scaled_dot_product_attention(x, x, x, is_causal=True)
+        yield 4.0 * 8 * length**2 * 32, run, lambda x=x, y=result: torch.autograd.grad(y, x, y, retain_graph=True)
+
+
+def _normalisation(device: torch.device) -> Iterator[Case]:
+    for rows in (8, 64, 512, 4096, 32768):
+        x, weight = torch.rand(rows, 128, device=device), torch.rand(128, device=device)
+        _, mean, deviation = aten.native_layer_norm(x, [128], weight, weight, 1e-5)
+        yield (2.0 * 4 * x.numel(), lambda x=x, w=weight: aten.native_layer_norm(x, [128], w, w, 1e-5),
+               lambda x=x, w=weight, m=mean, d=deviation: aten.native_layer_norm_backward(x, x, [128], m, d, w, w, [True] * 3))
+
+
+def _pointwise(device: torch.device) -> Iterator[Case]:
+    """Halves of products and of what takes an exponential."""
+    for count in (256, 4096, 65536, 1 << 20):
+        x = torch.rand(count, device=device)
+        yield 4.0 * count * 2.5, _halved(x), _halved_backward(x)
+
+
+def _halved(x: torch.Tensor) -> Callable[[], Any]:
+    half = x[:x.numel() // 2]
+    return lambda: (half * half, F.gelu(half))
+
+
+def _halved_backward(x: torch.Tensor) -> Callable[[], Any]:
+    half = x[:x.numel() // 2]
+    return lambda: (half * half, aten.gelu_backward(half, half))
+
+
+def _pooling(device: torch.device) -> Iterator[Case]:
+    for side in (8, 32, 96, 192):
+        x = torch.rand(2, 16, side, side, device=device)
+        found, places = aten.max_pool2d_with_indices(x, [2, 2], [2, 2])
+        yield (4.0 * x.numel() * 1.75, lambda x=x: aten.max_pool2d_with_indices(x, [2, 2], [2, 2]),
+               lambda x=x, f=found, p=places: aten.max_pool2d_with_indices_backward(f, x, [2, 2], [2, 2], [0, 0], [1, 1], False, p))
+
+
+def _gather(device: torch.device) -> Iterator[Case]:
+    for rows in (8, 64, 512, 4096):
+        table = torch.rand(1024, 128, device=device)
+        places = torch.randint(1024, (rows,), device=device)
+        found = table[places]
+        yield (4.0 * (table.numel() + found.numel()), lambda t=table, p=places: F.embedding(p, t),
+               lambda f=found, p=places: aten.embedding_dense_backward(f, p, 1024, -1, False))
+
+
+def _copy(device: torch.device) -> Iterator[Case]:
+    for count in (256, 4096, 65536, 1 << 20, 1 << 23):
+        x = torch.rand(count, device=device)
+        yield 2.0 * 4 * count, x.clone, None
+
+
+_CASES = {"matrix": _matrix, "convolution": _convolution, "attention": _attention, "normalisation": _normalisation,
+          "pointwise": _pointwise, "pooling": _pooling, "gather": _gather, "copy": _copy}

@@ -1,0 +1,168 @@
+"""What operations take on a device that need not be there: the roofline of solver/plan/device.c, over the same table.
+
+A kernel takes the larger of what its arithmetic and its traffic take, at the part of the peaks that kernels of its class
+and size reach, after its launch.
+"""
+
+from __future__ import annotations
+
+import bisect
+import functools
+import json
+import math
+import operator
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Tuple, Union
+
+import torch
+from torch import fx
+from torch.utils._pytree import tree_flatten
+
+from .errors import CaptureError
+
+Device = Dict[str, Any]  # an entry of the table
+CLASSES = ("matrix", "convolution", "attention", "normalisation", "pointwise", "pooling", "gather", "copy")
+_COMPUTING = CLASSES[:3]
+_PRECISIONS = {torch.float32: "float32", torch.bfloat16: "bfloat16", torch.float16: "float16"}
+_WORDS = (  # in names of operators, the first that is there; else it is pointwise
+    ("convolution", ("convolution", "conv2d")), ("attention", ("scaled_dot_product",)), ("pooling", ("pool", "upsample")),
+    ("matrix", ("mm", "linear", "recurrent", "addmv", "einsum")), ("normalisation", ("norm", "softmax", "sum", "mean", "var")),
+    ("gather", ("embedding", "index", "gather", "scatter", "select", "slice_backward", "nll_loss", "topk", "sort", "one_hot")),
+    ("copy", ("clone", "copy", "cat", "stack", "pad", "constant", "repeat", "zeros", "ones", "full", "empty", "arange")))
+
+
+@functools.lru_cache(maxsize=None)
+def table() -> Dict[str, Any]:
+    """devices.json, beside this file in a wheel, in api/plan in the repository."""
+    here = Path(__file__).resolve()
+    for path in (here.with_name("devices.json"), here.parents[3] / "api" / "plan" / "devices.json"):
+        if path.exists():
+            return json.loads(path.read_text())
+    raise CaptureError("this package has no table of devices (devices.json)")
+
+
+def find(model: Union[str, Device, Path]) -> Device:
+    """An entry: by its name, of a file as calibrate writes it, or itself. Raises CaptureError."""
+    if isinstance(model, dict):
+        entry = model
+    elif str(model).endswith(".json"):
+        entry = json.loads(Path(model).read_text())
+    else:
+        known = {entry["name"]: entry for entry in table()["devices"]}
+        if model not in known:
+            raise CaptureError(f"device_model is {model!r}; there are {', '.join(known)}, and files that remat.calibrate writes")
+        entry = known[model]
+    for name in ("memory_bytes", "bandwidth_bytes_per_second", "flops_per_second", "launch_seconds"):
+        if name not in entry:
+            raise CaptureError(f"the device has no {name}")
+    return {**entry, "efficiency": {**table()["efficiency"], **entry.get("efficiency", {})}}
+
+
+def _fraction(points: List[List[float]], size: float) -> float:
+    """Straight lines over the logarithms of both."""
+    i = bisect.bisect_left([point[0] for point in points], size)
+    if i == 0 or i == len(points):
+        return points[min(i, len(points) - 1)][1]
+    (a, low), (b, high) = points[i - 1], points[i]
+    return low * (high / low) ** (math.log(size / a) / math.log(b / a))
+
+
+def seconds(device: Device, kind: str, precision: str, backward: bool, flops: float, amount: float) -> float:
+    """Of one kernel. amount: bytes read and written; of classes bound by memory flops are not read."""
+    def points(name: str) -> List[List[float]]:
+        both = device["efficiency"][name]
+        return both.get("backward", both["forward"]) if backward else both["forward"]
+
+    traffic = device["efficiency"]["copy"]["forward"] if kind in _COMPUTING else points(kind)
+    taken = amount / (device["bandwidth_bytes_per_second"] * _fraction(traffic, amount)) if amount else 0.0
+    if kind in _COMPUTING and flops:
+        rates = device["flops_per_second"]
+        if precision not in rates:
+            raise CaptureError(f"{device['name']} computes no {precision}; it has {', '.join(rates)}")
+        taken = max(taken, flops / (rates[precision] * _fraction(points(kind), flops)))
+    return device["launch_seconds"] + taken
+
+
+# ---- operations of a joint graph ----
+
+def kind_of(name: str) -> str:
+    return next((kind for kind, words in _WORDS if any(word in name for word in words)), "pointwise")
+
+
+def cost(device: Device, node: fx.Node, backward: bool) -> float:
+    """Microseconds of an operation, from its shapes."""
+    made = _tensors(node.meta.get("val"))
+    read = [t for n in node.all_input_nodes for t in _tensors(_value(n))]
+    name = getattr(getattr(node.target, "_schema", None), "name", getattr(node.target, "__name__", ""))
+    kind = kind_of(name)
+    numbers = [t.dtype for t in (*made, *read) if t.is_floating_point()]
+    precision = _PRECISIONS.get(numbers[0] if numbers else torch.float32, "float32")
+    flops = _flops(node) if kind in _COMPUTING else 0.0
+    amount = sum(t.numel() * t.element_size() for t in (*made, *read))
+    return 1e6 * seconds(device, kind, precision, backward, flops, float(amount))
+
+
+def _value(node: fx.Node) -> Any:
+    if node.target is operator.getitem and "val" not in node.meta:
+        return node.args[0].meta["val"][node.args[1]]
+    return node.meta.get("val")
+
+
+def _tensors(value: Any) -> List[torch.Tensor]:
+    return [t for t in tree_flatten(value)[0] if isinstance(t, torch.Tensor)]
+
+
+def _flops(node: fx.Node) -> float:
+    """Of products, as torch counts them; of recurrent layers twice the numbers of their weights for each step and example,
+    thrice that for the backward and once more for what it runs again."""
+    from torch.utils.flop_counter import flop_registry
+
+    args, kwargs = fx.map_arg(node.args, _value), fx.map_arg(node.kwargs, _value)
+    if "recurrent" in str(node.target):
+        values, _, weights = args[-6:-3]
+        return (6.0 if "backward" in str(node.target) else 2.0) * values.shape[0] * values.shape[1] * \
+            sum(w.numel() for w in weights if w.dim() == 2)
+    if "scaled_dot_product" in str(node.target):  # two products, and five for the backward
+        tensors = [a for a in args if isinstance(a, torch.Tensor) and a.dim() == 4]
+        q, k, v = tensors[1:4] if "backward" in str(node.target) else tensors[:3]
+        once = 2.0 * q.shape[0] * q.shape[1] * q.shape[2] * k.shape[2] * (q.shape[3] + v.shape[3])
+        return 2.5 * once if "backward" in str(node.target) else once
+    packet = getattr(node.target, "overloadpacket", None)
+    if packet not in flop_registry:
+        return 0.0
+    return float(flop_registry[packet](*args, **kwargs, out_val=node.meta.get("val")))
+
+
+def costs(device: Device, operations: List[Any], first_backward: int) -> Dict[str, Tuple[float, int]]:
+    """By name: microseconds, and bytes of workspace."""
+    return {op.name: (cost(device, op.node, i >= first_backward), workspace(op.node))
+            for i, op in enumerate(operations) if op.node is not None}
+
+
+_BLOCK = 16  # channels that oneDNN keeps together, on processors with AVX-512
+
+
+def workspace(node: fx.Node) -> int:
+    """Bytes beside results, as on a CPU: what oneDNN copies into its own order of numbers for a convolution that is not one
+    of single points, and the second copies of a few others. 0 for what is not known to have any."""
+    name = getattr(getattr(node.target, "_schema", None), "name", getattr(node.target, "__name__", ""))
+    made = _tensors(node.meta.get("val"))
+    if name in ("aten::native_dropout_backward", "dropout_result"):
+        return sum(t.numel() * t.element_size() for t in made)
+    if name not in ("aten::convolution", "aten::convolution_backward"):
+        return 0
+    backward = name == "aten::convolution_backward"
+    first, second, third = (_value(n) for n in (*node.args[:2], node.args[2 if backward else 1]))
+    source, result, weight = (second, first, third) if backward else (first, made[0], second)
+    if all(size == 1 for size in weight.shape[2:]) and source.shape[2:] == result.shape[2:]:
+        return 0
+    read, written, own = _blocked(source), _blocked(result), weight.numel() * weight.element_size()
+    if backward:
+        return max(own, read + written)
+    read = read if source.shape[1] >= _BLOCK else 0
+    return max(read + own + written - result.numel() * result.element_size(), written)
+
+
+def _blocked(tensor: torch.Tensor) -> int:
+    channels = -(-tensor.shape[1] // _BLOCK) * _BLOCK
+    return tensor.numel() // tensor.shape[1] * channels * tensor.element_size()

@@ -1,0 +1,100 @@
+"""The service's answers without a service: libremat-local, which a build of rematd makes, in this process."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any, Dict, List, Optional
+
+from .client import Client, failure, profile_id
+from .errors import ServiceError
+
+LIBRARY = "libremat-local.so"
+LOCAL = "local"  # as the server: no other
+
+
+def path() -> Optional[Path]:
+    """REMAT_LOCAL_LIBRARY, or beside this file, where a wheel has it. None where there is none."""
+    given = os.environ.get("REMAT_LOCAL_LIBRARY")
+    found = Path(given) if given else Path(__file__).with_name(LIBRARY)
+    return found if found.exists() else None
+
+
+def connect(server: Optional[str] = None, token: Optional[str] = None) -> Client:
+    """Who answers: the server that is given, or REMAT_SERVER; without either this process, where the library is there, else
+    http://127.0.0.1:7070. "local" is this process. Raises ServiceError where that has no library."""
+    given, file = server or os.environ.get("REMAT_SERVER"), path()
+    if given == LOCAL and file is None:
+        raise ServiceError(f"there is no {LIBRARY}: a wheel that was built with REMAT_BUILD has it, or name it in "
+                           "REMAT_LOCAL_LIBRARY")
+    return Local(file) if file is not None and given in (None, "", LOCAL) else Client(given, token)
+
+
+_Progress = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_double)
+
+
+@functools.lru_cache(maxsize=None)
+def _library(file: Path) -> Any:
+    """Raises ServiceError where it cannot be loaded."""
+    try:
+        library = ctypes.CDLL(str(file))
+    except OSError as error:
+        raise ServiceError(f"{file} cannot be loaded: {error}") from error
+    library.remat_local_post.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t, _Progress, ctypes.c_void_p,
+                                         ctypes.POINTER(ctypes.c_int)]
+    library.remat_local_post.restype = ctypes.c_void_p
+    library.remat_local_free.argtypes = [ctypes.c_void_p]
+    library.remat_local_free.restype = None
+    return library
+
+
+class Local(Client):
+    """A service in this process, on one thread, that remembers the profiles of its own life and no answers. Thread-safe.
+    Ctrl-C ends a solve."""
+
+    def __init__(self, file: Path, timeout: float = 600.0) -> None:
+        self.server, self.token, self.timeout = LOCAL, None, timeout
+        self._file, self._profiles = file, {}  # type: Path, Dict[str, Dict[str, Any]]
+
+    def _call(self, method: str, path: str, body: Any = None) -> Dict[str, Any]:
+        if path == "/v1/profiles":
+            name = profile_id(body)
+            self._profiles[name] = body
+            return {"profile_id": name}
+        if "profile_id" in body:
+            if body["profile_id"] not in self._profiles:
+                raise ServiceError("the profile is not known here", 404)
+            body = {**body, "profile": self._profiles[body["profile_id"]]}
+            del body["profile_id"]
+        return self._post(path, json.dumps(body).encode())
+
+    def _post(self, path: str, text: bytes) -> Dict[str, Any]:
+        library, status = _library(self._file), ctypes.c_int()
+        stopped: List[BaseException] = []
+        deadline = time.monotonic() + self.timeout
+
+        def progress(_: Any, fraction: float) -> int:
+            try:
+                if time.monotonic() > deadline:
+                    stopped.append(ServiceError(f"{LOCAL}: no schedule after {self.timeout:g} s"))
+            except KeyboardInterrupt as stop:  # whatever is raised here would be lost
+                stopped.append(stop)
+            return len(stopped)
+
+        answer = library.remat_local_post(path.encode(), text, len(text), _Progress(progress), None, ctypes.byref(status))
+        if stopped:
+            library.remat_local_free(answer)
+            raise stopped[0]
+        if not answer:
+            raise ServiceError(f"{self._file}: out of memory")
+        try:
+            found = json.loads(ctypes.string_at(answer))
+        finally:
+            library.remat_local_free(answer)
+        if status.value != 200:
+            raise failure(LOCAL, status.value, found)
+        return found

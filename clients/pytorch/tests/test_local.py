@@ -1,0 +1,78 @@
+"""The solver in this process gives the answers of the server, and its errors."""
+
+import copy
+import os
+
+import pytest
+import torch
+from conftest import BUILD
+from models import mlp, vgg
+from steps import assert_same, step
+
+import remat
+from remat import local
+from remat.client import Client
+
+LIBRARY = BUILD / "clients" / "local" / local.LIBRARY
+pytestmark = pytest.mark.skipif(not LIBRARY.exists(), reason="this build has no libremat-local")
+
+
+@pytest.fixture
+def here(monkeypatch):
+    monkeypatch.delenv("REMAT_SERVER", raising=False)
+    monkeypatch.setenv("REMAT_LOCAL_LIBRARY", str(LIBRARY))
+    return local.connect()
+
+
+def timeless(schedule):
+    return {name: value for name, value in schedule.items() if name not in ("solve_seconds", "created")}
+
+
+def test_answers_are_those_of_the_server(here, service, server):
+    there = Client(service.url)
+    for make in (mlp, vgg):
+        profile = remat.profile(*make(), repeats=1)
+        for budget, solver in (("100%", "auto"), ("80%", "rotor"), ("70%", "auto"), ("1%", "auto")):
+            found = []
+            for each in (here, there):
+                try:
+                    found.append(timeless(each.schedule(profile, budget, solver)))
+                except (remat.BudgetError, remat.ServiceError) as error:
+                    found.append((type(error), str(error).replace(each.server, "")))
+            assert found[0] == found[1], (make, budget, solver)
+    operations = here.schedule(profile, "100%")["operations"]
+    assert here.peak(profile, operations) == there.peak(profile, operations)
+    with pytest.raises(remat.ServiceError, match="not valid here"):
+        here.peak(profile, operations[1:])
+
+
+def test_who_answers(here, monkeypatch):
+    assert isinstance(here, local.Local) and isinstance(local.connect("local"), local.Local)
+    assert not isinstance(local.connect("http://127.0.0.1:9"), local.Local)
+    monkeypatch.setenv("REMAT_SERVER", "http://127.0.0.1:9")
+    assert local.connect().server == "http://127.0.0.1:9"
+    monkeypatch.delenv("REMAT_SERVER")
+    monkeypatch.setenv("REMAT_LOCAL_LIBRARY", "/nowhere")
+    assert local.connect().server == "http://127.0.0.1:7070"
+    with pytest.raises(remat.ServiceError, match="REMAT_BUILD"):
+        local.connect("local")
+
+
+def test_errors(here):
+    for path, body, message in (("/v1/schedules", b"{", "400"), ("/v1/schedules", b'{"budget": 1}', "profile"),
+                                ("/v1/nothing", b"{}", "404"), ("/v1/schedules", b'{"budget": 1, "wish": 2}', "wish"),
+                                ("/v1/schedules", b'{"budget": 1, "profile": {"nodes": []}}', "profile")):
+        with pytest.raises(remat.ServiceError, match=message):
+            here._post(path, body)
+    profile = remat.profile(*mlp(), repeats=1)
+    impatient = local.Local(LIBRARY, timeout=-1)
+    with pytest.raises(remat.ServiceError, match="no schedule after"):
+        impatient.schedule(profile, "70%")
+
+
+def test_fit_without_a_server(here, tmp_path):
+    model, inputs = vgg()
+    plain = copy.deepcopy(model)
+    remat.fit(model, inputs, "100%", cache=tmp_path)
+    assert model.forward.schedule["peak"] <= model.forward.schedule["budget"]
+    assert_same(step(model, inputs, 0), step(plain, inputs, 0))
