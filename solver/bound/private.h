@@ -25,7 +25,7 @@ struct bound_moments {
     double constant;                 /* cost that no y changes */
     double capacity;                 /* of the moment: bytes for what is held */
     bound_flow flow;
-    remat_arena arena;
+    core_arena arena;
 };
 
 /* Roles of a node at a moment: its backward comes after, its backward came before (of a joint

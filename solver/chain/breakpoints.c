@@ -40,7 +40,7 @@ typedef struct worker {
     uint64_t n_points;
     double events, events_seen;
     remat_status status;
-    remat_arena *arena;
+    core_arena *arena;
 } worker;
 
 static bool reserve(worker *w, size_t capacity)
@@ -327,7 +327,7 @@ static void solve_cell(void *context, size_t index, unsigned worker_index)
     list *target = &r->table->cells[chain_cell(r->table->n, s, t)];
     point *points = NULL;
     if (build_envelope(r, w, s, t))
-        points = remat_arena_array(w->arena, w->n_envelope, sizeof *points);
+        points = core_arena_array(w->arena, w->n_envelope, sizeof *points);
     if (!points) {
         w->status = REMAT_NO_MEMORY;
         return;
@@ -435,7 +435,7 @@ void chain_breakpoints_free(chain_breakpoints *table)
     if (!table)
         return;
     for (unsigned i = 0; table->arenas && i < table->n_workers; i++)
-        remat_arena_clear(&table->arenas[i]);
+        core_arena_clear(&table->arenas[i]);
     free(table->arenas);
     free(table->cells);
     free(table);

@@ -9,7 +9,7 @@ struct chain_breakpoints {
     bool inputs_only;
     unsigned n_workers;
     chain_breakpoint_list *cells; /* (s,t), s <= t: row s after row s-1 */
-    remat_arena *arenas;
+    core_arena *arenas;
     uint64_t n_points;
 };
 

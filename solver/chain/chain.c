@@ -102,12 +102,12 @@ typedef struct columns {
     chain_stage_ways *stages;
 } columns;
 
-static bool columns_new(remat_arena *arena, size_t length, columns *ret)
+static bool columns_new(core_arena *arena, size_t length, columns *ret)
 {
-    uint64_t *bytes = remat_arena_array(arena, length, 6 * sizeof *bytes);
-    int64_t *ticks = remat_arena_array(arena, length, 4 * sizeof *ticks);
-    bool *direct = remat_arena_array(arena, length, sizeof *direct);
-    chain_stage_ways *stages = remat_arena_array(arena, length, sizeof *stages);
+    uint64_t *bytes = core_arena_array(arena, length, 6 * sizeof *bytes);
+    int64_t *ticks = core_arena_array(arena, length, 4 * sizeof *ticks);
+    bool *direct = core_arena_array(arena, length, sizeof *direct);
+    chain_stage_ways *stages = core_arena_array(arena, length, sizeof *stages);
     if (!bytes || !ticks || !direct || !stages)
         return false;
     *ret = (columns){.output = bytes,
@@ -212,7 +212,7 @@ void chain_free(chain_costs *chain)
 {
     if (!chain)
         return;
-    remat_arena_clear(&chain->arena);
+    core_arena_clear(&chain->arena);
     free(chain);
 }
 

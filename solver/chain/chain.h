@@ -72,7 +72,7 @@ typedef struct chain_costs {
     const int64_t *forward_sum, *total_sum; /* over 1..i of u_f, and of u_f + u_b */
     const bool *direct;
     const chain_stage_ways *stages; /* all ways */
-    remat_arena arena;
+    core_arena arena;
 } chain_costs;
 
 /* The profile is a chain (the solver's accepts says so). The caller frees. */

@@ -49,12 +49,12 @@ static chain_double_way pair_of(const chain_way *ways, uint32_t f, uint32_t b)
 }
 
 /* passes, directs and saves out of ways. */
-static remat_status sift(remat_arena *arena, chain_stage_ways *stage)
+static remat_status sift(core_arena *arena, chain_stage_ways *stage)
 {
     uint32_t n = stage->n_ways;
-    chain_single_way *passes = remat_arena_array(arena, n, sizeof *passes);
-    chain_single_way *directs = remat_arena_array(arena, n, sizeof *directs);
-    chain_double_way *saves = remat_arena_array(arena, (size_t)n * n, sizeof *saves);
+    chain_single_way *passes = core_arena_array(arena, n, sizeof *passes);
+    chain_single_way *directs = core_arena_array(arena, n, sizeof *directs);
+    chain_double_way *saves = core_arena_array(arena, (size_t)n * n, sizeof *saves);
     if (!passes || !directs || !saves)
         return REMAT_NO_MEMORY;
     for (uint32_t f = 0; f < n; f++) {
@@ -82,7 +82,7 @@ remat_status chain_ways_find(const remat_profile *profile, chain_costs *chain,
         const remat_node *node = &profile->nodes[i - 1];
         chain_stage_ways *stage = &stages[i];
         uint32_t n = node->n_alternatives + 1;
-        chain_way *ways = remat_arena_array(&chain->arena, n, sizeof *ways);
+        chain_way *ways = core_arena_array(&chain->arena, n, sizeof *ways);
         if (!ways)
             return REMAT_NO_MEMORY;
         for (uint32_t k = 0; k < n; k++) {

@@ -20,7 +20,7 @@ static struct remat_arena_block *block_new(size_t size)
     return block;
 }
 
-void *remat_arena_array(remat_arena *arena, size_t count, size_t size)
+void *core_arena_array(core_arena *arena, size_t count, size_t size)
 {
     if (size > 0 && count > (SIZE_MAX / 4) / size)
         return NULL;
@@ -38,14 +38,14 @@ void *remat_arena_array(remat_arena *arena, size_t count, size_t size)
     return result;
 }
 
-char *remat_arena_string(remat_arena *arena, const char *text)
+char *core_arena_string(core_arena *arena, const char *text)
 {
     size_t length = strlen(text) + 1;
-    char *copy = remat_arena_array(arena, length, 1);
+    char *copy = core_arena_array(arena, length, 1);
     return copy ? memcpy(copy, text, length) : NULL;
 }
 
-void remat_arena_clear(remat_arena *arena)
+void core_arena_clear(core_arena *arena)
 {
     while (arena->blocks) {
         struct remat_arena_block *next = arena->blocks->next;

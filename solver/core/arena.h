@@ -5,17 +5,17 @@
 
 #include <stddef.h>
 
-typedef struct remat_arena {
+typedef struct core_arena {
     struct remat_arena_block *blocks;
-} remat_arena;
+} core_arena;
 
 /* count * size bytes, zeroed; NULL when out of memory or on overflow. Never NULL for a size of 0.
  */
-void *remat_arena_array(remat_arena *arena, size_t count, size_t size);
+void *core_arena_array(core_arena *arena, size_t count, size_t size);
 
 /* A copy of text. */
-char *remat_arena_string(remat_arena *arena, const char *text);
+char *core_arena_string(core_arena *arena, const char *text);
 
-void remat_arena_clear(remat_arena *arena);
+void core_arena_clear(core_arena *arena);
 
 #endif

@@ -16,7 +16,7 @@ typedef struct unit {
     uint16_t x, y;              /* implementations of forward and backward that need least room */
 } unit;
 
-struct remat_choices {
+struct core_choices {
     const remat_profile *profile;
     const remat_operations *list;
     unit *units;
@@ -38,14 +38,14 @@ typedef struct track {
     bool clean;     /* nothing has been or is saved since the last forward */
 } track;
 
-static unit *add_unit(remat_choices *c, uint32_t node)
+static unit *add_unit(core_choices *c, uint32_t node)
 {
     c->units[c->n_units] = (unit){
         .node = node, .forward = NONE, .backward = NONE, .end = (uint32_t)c->list->length - 1};
     return &c->units[c->n_units++];
 }
 
-static void visit_forward(remat_choices *c, track *t, uint32_t v, uint32_t at, bool saves)
+static void visit_forward(core_choices *c, track *t, uint32_t v, uint32_t at, bool saves)
 {
     unit *one = add_unit(c, v);
     one->forward = at;
@@ -56,7 +56,7 @@ static void visit_forward(remat_choices *c, track *t, uint32_t v, uint32_t at, b
         t->maker = t->last;
 }
 
-static void visit_backward(remat_choices *c, track *t, uint32_t v, uint32_t at)
+static void visit_backward(core_choices *c, track *t, uint32_t v, uint32_t at)
 {
     bool saved = t->maker != NONE, pairs = saved || (t->last != NONE && t->clean);
     unit *one = pairs ? &c->units[saved ? t->maker : t->last] : add_unit(c, v);
@@ -64,7 +64,7 @@ static void visit_backward(remat_choices *c, track *t, uint32_t v, uint32_t at)
     t->maker = NONE;
 }
 
-static void visit_move(remat_choices *c, track *t, unsigned kind, uint32_t at)
+static void visit_move(core_choices *c, track *t, unsigned kind, uint32_t at)
 {
     t->clean = false;
     if (kind == REMAT_D) {
@@ -80,7 +80,7 @@ static void visit_move(remat_choices *c, track *t, unsigned kind, uint32_t at)
     }
 }
 
-static remat_status find_units(remat_choices *c)
+static remat_status find_units(core_choices *c)
 {
     track *tracks = malloc(c->profile->n_nodes * sizeof *tracks);
     if (!tracks)
@@ -106,12 +106,12 @@ static remat_status find_units(remat_choices *c)
 
 /* ---- what a choice means ---- */
 
-static remat_alternative cost_of(const remat_choices *c, const unit *one, uint32_t k)
+static remat_alternative cost_of(const core_choices *c, const unit *one, uint32_t k)
 {
     return remat_implementation(&c->profile->nodes[one->node], k);
 }
 
-static uint64_t least_saved(const remat_choices *c, const unit *one)
+static uint64_t least_saved(const core_choices *c, const unit *one)
 {
     const remat_node *node = &c->profile->nodes[one->node];
     uint64_t least = node->saved_bytes;
@@ -123,7 +123,7 @@ static uint64_t least_saved(const remat_choices *c, const unit *one)
 
 /* Whether the unit can run forward x and backward y; what it does not run is 0. A backward that reads
  * no saved bytes goes with any forward. */
-static bool allowed(const remat_choices *c, const unit *one, uint32_t x, uint32_t y)
+static bool allowed(const core_choices *c, const unit *one, uint32_t x, uint32_t y)
 {
     uint64_t of_x = cost_of(c, one, x).saved_bytes, of_y = cost_of(c, one, y).saved_bytes;
     if (one->forward == NONE)
@@ -136,7 +136,7 @@ static bool allowed(const remat_choices *c, const unit *one, uint32_t x, uint32_
 }
 
 /* Bytes from the forward to the end. */
-static uint64_t saved_of(const remat_choices *c, const unit *one, uint32_t x, uint32_t y)
+static uint64_t saved_of(const core_choices *c, const unit *one, uint32_t x, uint32_t y)
 {
     bool saved =
         one->backward == NONE || one->copied ? one->saves : cost_of(c, one, y).saved_bytes > 0;
@@ -144,7 +144,7 @@ static uint64_t saved_of(const remat_choices *c, const unit *one, uint32_t x, ui
 }
 
 /* Whether the forward is an A. Where nothing need be saved it is what takes less workspace. */
-static bool is_save(const remat_choices *c, const unit *one, uint32_t x, uint32_t y)
+static bool is_save(const core_choices *c, const unit *one, uint32_t x, uint32_t y)
 {
     remat_alternative forward = cost_of(c, one, x);
     if (one->backward == NONE || one->copied)
@@ -154,25 +154,25 @@ static bool is_save(const remat_choices *c, const unit *one, uint32_t x, uint32_
             forward.save_workspace_bytes < forward.forward_workspace_bytes);
 }
 
-static uint64_t forward_workspace(const remat_choices *c, const unit *one, uint32_t x, uint32_t y)
+static uint64_t forward_workspace(const core_choices *c, const unit *one, uint32_t x, uint32_t y)
 {
     remat_alternative cost = cost_of(c, one, x);
     return is_save(c, one, x, y) ? cost.save_workspace_bytes : cost.forward_workspace_bytes;
 }
 
-static uint64_t backward_workspace(const remat_choices *c, const unit *one, uint32_t y)
+static uint64_t backward_workspace(const core_choices *c, const unit *one, uint32_t y)
 {
     return cost_of(c, one, y).backward_workspace_bytes;
 }
 
-static double time_of(const remat_choices *c, const unit *one, uint32_t x, uint32_t y)
+static double time_of(const core_choices *c, const unit *one, uint32_t x, uint32_t y)
 {
     return (one->forward == NONE ? 0 : cost_of(c, one, x).forward_time) +
            (one->backward == NONE ? 0 : cost_of(c, one, y).backward_time);
 }
 
 /* Bytes at the unit's two operations, when `more` are saved than at the least. */
-static uint64_t room_of(const remat_choices *c, const unit *one, uint32_t x, uint32_t y,
+static uint64_t room_of(const core_choices *c, const unit *one, uint32_t x, uint32_t y,
                         const uint64_t *extra)
 {
     uint64_t more = saved_of(c, one, x, y) - saved_of(c, one, one->x, one->y), room = 0;
@@ -187,14 +187,14 @@ static uint64_t room_of(const remat_choices *c, const unit *one, uint32_t x, uin
     return room;
 }
 
-static uint32_t n_implementations(const remat_choices *c, const unit *one)
+static uint32_t n_implementations(const core_choices *c, const unit *one)
 {
     return c->profile->nodes[one->node].n_alternatives + 1;
 }
 
 /* ---- the choice that needs least room ---- */
 
-static void choose_least_saved(const remat_choices *c, unit *one)
+static void choose_least_saved(const core_choices *c, unit *one)
 {
     uint32_t n = n_implementations(c, one);
     uint64_t least = UINT64_MAX;
@@ -208,7 +208,7 @@ static void choose_least_saved(const remat_choices *c, unit *one)
     }
 }
 
-static void choose_least_room(const remat_choices *c, unit *one)
+static void choose_least_room(const core_choices *c, unit *one)
 {
     uint32_t n = n_implementations(c, one), best_x = one->x, best_y = one->y;
     uint64_t least = saved_of(c, one, one->x, one->y);
@@ -227,7 +227,7 @@ static void choose_least_room(const remat_choices *c, unit *one)
     one->y = (uint16_t)best_y;
 }
 
-static void note_needs(const remat_choices *c, const unit *one, uint32_t x, uint32_t y,
+static void note_needs(const core_choices *c, const unit *one, uint32_t x, uint32_t y,
                        uint64_t *needs)
 {
     if (one->forward != NONE)
@@ -236,7 +236,7 @@ static void note_needs(const remat_choices *c, const unit *one, uint32_t x, uint
         needs[one->backward] = backward_workspace(c, one, y);
 }
 
-static void write_unit(const remat_choices *c, const unit *one, uint32_t x, uint32_t y,
+static void write_unit(const core_choices *c, const unit *one, uint32_t x, uint32_t y,
                        remat_operations *list)
 {
     if (one->forward != NONE) {
@@ -259,7 +259,7 @@ static remat_status copy_list(const remat_operations *from, remat_operations *to
 
 /* Replays the list with the least saved bytes: the bytes during every operation. They depend on the
  * order alone, so any link will do. */
-static remat_status measure(remat_choices *c, remat_error *error)
+static remat_status measure(core_choices *c, remat_error *error)
 {
     const remat_link link = {.to_host = INFINITY, .to_device = INFINITY};
     remat_operations list = {0};
@@ -288,7 +288,7 @@ static remat_status measure(remat_choices *c, remat_error *error)
     return status;
 }
 
-static size_t count_rooms(const remat_choices *c)
+static size_t count_rooms(const core_choices *c)
 {
     size_t count = 0;
     for (size_t u = 0; u < c->n_units; u++) {
@@ -298,7 +298,7 @@ static size_t count_rooms(const remat_choices *c)
     return count;
 }
 
-static void find_rooms(remat_choices *c)
+static void find_rooms(core_choices *c)
 {
     for (size_t u = 0; u < c->n_units; u++) {
         const unit *one = &c->units[u];
@@ -313,7 +313,7 @@ static void find_rooms(remat_choices *c)
     }
 }
 
-static remat_status look(remat_choices *c, remat_error *error)
+static remat_status look(core_choices *c, remat_error *error)
 {
     size_t length = c->list->length;
     if (length >= NONE / 2)
@@ -342,24 +342,24 @@ static remat_status look(remat_choices *c, remat_error *error)
     return REMAT_OK;
 }
 
-remat_status remat_choices_new(const remat_profile *profile, const remat_operations *list,
-                               remat_choices **ret_choices, remat_error *error)
+remat_status core_choices_new(const remat_profile *profile, const remat_operations *list,
+                              core_choices **ret_choices, remat_error *error)
 {
-    remat_choices *c = calloc(1, sizeof *c);
+    core_choices *c = calloc(1, sizeof *c);
     if (!c)
         return remat_fail_memory(error);
     c->profile = profile;
     c->list = list;
     remat_status status = look(c, error);
     if (status) {
-        remat_choices_free(c);
+        core_choices_free(c);
         return status;
     }
     *ret_choices = c;
     return REMAT_OK;
 }
 
-void remat_choices_free(remat_choices *choices)
+void core_choices_free(core_choices *choices)
 {
     if (!choices)
         return;
@@ -376,7 +376,7 @@ static int compare_rooms(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-size_t remat_choices_rooms(remat_choices *choices, uint64_t *ret_rooms, size_t most)
+size_t core_choices_rooms(core_choices *choices, uint64_t *ret_rooms, size_t most)
 {
     size_t n = 0, inner = 0;
     if (choices->n_rooms > 0)
@@ -398,7 +398,7 @@ size_t remat_choices_rooms(remat_choices *choices, uint64_t *ret_rooms, size_t m
 
 /* What make has decided so far. */
 typedef struct decision {
-    const remat_choices *choices;
+    const core_choices *choices;
     uint64_t room;
     uint64_t *extra; /* by operation: saved beyond the least */
     uint64_t *needs; /* by operation: its workspace, decided or least */
@@ -416,7 +416,7 @@ static bool fits_beside(const decision *d, const unit *one, uint64_t more)
 
 static void decide(decision *d, const unit *one)
 {
-    const remat_choices *c = d->choices;
+    const core_choices *c = d->choices;
     uint32_t n = n_implementations(c, one), best_x = one->x, best_y = one->y;
     uint64_t least = saved_of(c, one, one->x, one->y);
     for (uint32_t k = 0; k < n * n; k++) {
@@ -435,7 +435,7 @@ static void decide(decision *d, const unit *one)
     write_unit(c, one, best_x, best_y, d->list);
 }
 
-static bool may_save_more(const remat_choices *c, const unit *one)
+static bool may_save_more(const core_choices *c, const unit *one)
 {
     uint64_t least = saved_of(c, one, one->x, one->y);
     for (uint32_t k = 0; k < n_implementations(c, one); k++)
@@ -444,8 +444,8 @@ static bool may_save_more(const remat_choices *c, const unit *one)
     return false;
 }
 
-remat_status remat_choices_make(const remat_choices *choices, uint64_t room,
-                                remat_operations *ret_operations, remat_error *error)
+remat_status core_choices_make(const core_choices *choices, uint64_t room,
+                               remat_operations *ret_operations, remat_error *error)
 {
     size_t length = choices->list->length;
     remat_operations list = {0};

@@ -9,23 +9,23 @@
 
 #include "remat/simulate.h"
 
-typedef struct remat_choices remat_choices;
+typedef struct core_choices core_choices;
 
 /* Looks at a whole list (D, S and R in place) that is valid on the least view of the profile
  * (core/views.h); implementations that it names do not count. Borrows profile and list.
  * REMAT_INTERNAL when the list is not valid. */
-remat_status remat_choices_new(const remat_profile *profile, const remat_operations *list,
-                               remat_choices **ret_choices, remat_error *error);
-void remat_choices_free(remat_choices *choices); /* accepts NULL */
+remat_status core_choices_new(const remat_profile *profile, const remat_operations *list,
+                              core_choices **ret_choices, remat_error *error);
+void core_choices_free(core_choices *choices); /* accepts NULL */
 
 /* Rooms in bytes that make a difference, increasing: the least there is, those from which something
  * faster fits, UINT64_MAX. At most `most` (2 or more) of them, evenly taken. Sorts inside. */
-size_t remat_choices_rooms(remat_choices *choices, uint64_t *ret_rooms, size_t most);
+size_t core_choices_rooms(core_choices *choices, uint64_t *ret_rooms, size_t most);
 
 /* The list with the fastest implementations within room bytes (or the least room there is); an F
  * becomes an A where its B is to read saved bytes, and an A an F where it is not. *ret_operations
  * must be empty; the caller clears it. Fails with REMAT_NO_MEMORY only. */
-remat_status remat_choices_make(const remat_choices *choices, uint64_t room,
-                                remat_operations *ret_operations, remat_error *error);
+remat_status core_choices_make(const core_choices *choices, uint64_t room,
+                               remat_operations *ret_operations, remat_error *error);
 
 #endif

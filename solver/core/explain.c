@@ -20,7 +20,7 @@ static int by_bytes(const void *left, const void *right)
 }
 
 /* Two that share their place meet at the operation that overwrites one of them. */
-static void leave_shared_out(remat_lives *lives, int32_t peak)
+static void leave_shared_out(core_lives *lives, int32_t peak)
 {
     for (uint32_t i = 0; i < lives->n; i++) {
         uint32_t made = lives->next[i];
@@ -34,9 +34,9 @@ static void leave_shared_out(remat_lives *lives, int32_t peak)
 static remat_status find_peak(const remat_profile *profile, const remat_operations *operations,
                               remat_explanation *e, remat_error *error)
 {
-    remat_lives lives = {0};
+    core_lives lives = {0};
     int32_t peak = (int32_t)e->simulation.peak_operation;
-    remat_status status = remat_layout_lives(profile, operations, &lives, error);
+    remat_status status = core_layout_lives(profile, operations, &lives, error);
     if (status)
         return status;
     leave_shared_out(&lives, peak);

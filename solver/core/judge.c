@@ -115,7 +115,7 @@ static remat_status keep(const judge *j, verdict *v, const remat_operations *lis
         return REMAT_OK;
     remat_buffer packed = {0};
     uint64_t nominal = model->budget ? model->budget : replay->peak;
-    remat_status status = remat_pack(list, &packed, &v->error);
+    remat_status status = core_pack(list, &packed, &v->error);
     uint8_t *fitted = status ? NULL : realloc(packed.data, packed.length);
     if (!status)
         status = add_point(
@@ -163,23 +163,23 @@ static remat_status replay_list(const judge *j, verdict *v, size_t number,
 static remat_status replay_choices(const judge *j, verdict *v, size_t number,
                                    const remat_operations *whole, const remat_model *model)
 {
-    remat_choices *choices;
+    core_choices *choices;
     uint64_t rooms[MOST_ROOMS];
-    remat_status status = remat_choices_new(j->problem->profile, whole, &choices, &v->error);
+    remat_status status = core_choices_new(j->problem->profile, whole, &choices, &v->error);
     if (status)
         return status;
     size_t most = MOST_OPERATIONS / (j->problem->profile->n_nodes * (j->n_offered + 1));
     most = most < 2 ? 2 : most > MOST_ROOMS ? MOST_ROOMS : most;
-    size_t n = remat_choices_rooms(choices, rooms, most);
+    size_t n = core_choices_rooms(choices, rooms, most);
     for (size_t i = 0; i < n && !status; i++) {
         remat_operations chosen = {0};
-        status = remat_choices_make(choices, rooms[i], &chosen, &v->error);
+        status = core_choices_make(choices, rooms[i], &chosen, &v->error);
         bool valid;
         if (!status)
             status = replay_list(j, v, number, &chosen, model, 0, &valid);
         remat_operations_clear(&chosen);
     }
-    remat_choices_free(choices);
+    core_choices_free(choices);
     return status;
 }
 
@@ -303,13 +303,13 @@ static remat_status sink_bound(void *data, uint64_t budget, double makespan, rem
         return REMAT_OK;
     if (t->n_bounds == t->bounds_capacity) {
         size_t capacity = t->bounds_capacity + t->bounds_capacity / 2 + 8;
-        remat_table_bound *grown = realloc(t->bounds, capacity * sizeof *grown);
+        core_table_bound *grown = realloc(t->bounds, capacity * sizeof *grown);
         if (!grown)
             return remat_fail_memory(error);
         t->bounds = grown;
         t->bounds_capacity = capacity;
     }
-    t->bounds[t->n_bounds++] = (remat_table_bound){budget, makespan};
+    t->bounds[t->n_bounds++] = (core_table_bound){budget, makespan};
     return REMAT_OK;
 }
 
@@ -340,7 +340,7 @@ static void sink_bind(void *data, uint64_t low, uint64_t high)
 
 static int by_budget(const void *left, const void *right)
 {
-    const remat_table_bound *a = left, *b = right;
+    const core_table_bound *a = left, *b = right;
     if (a->budget != b->budget)
         return a->budget < b->budget ? -1 : 1;
     return (a->makespan > b->makespan) - (a->makespan < b->makespan);
@@ -361,9 +361,9 @@ static void sort_bounds(remat_table *table)
         memmove(table->bounds, table->bounds + kept, table->n_bounds * sizeof *table->bounds);
 }
 
-remat_status remat_table_judge(remat_table *table, const remat_table_views *views, unsigned view,
-                               const remat_problem *problem, const remat_host *host,
-                               remat_error *error)
+remat_status core_table_judge(remat_table *table, const core_table_views *views, unsigned view,
+                              const remat_problem *problem, const remat_host *host,
+                              remat_error *error)
 {
     judge j = {.table = table,
                .problem = problem,

@@ -10,7 +10,7 @@ enum { MANY = 20000 };
 
 /* Largest sum of sizes, rounded up, alive at once; of one that overwrites another the larger. The
  * highest of those alive then need not be rounded up: what no arena is below. */
-static remat_status find_aligned_peak(const remat_lives *lives, size_t length, uint64_t alignment,
+static remat_status find_aligned_peak(const core_lives *lives, size_t length, uint64_t alignment,
                                       uint64_t *ret_peak, uint64_t *ret_least)
 {
     uint64_t *change = calloc(length + 3, sizeof *change); /* of operation i - 1; modulo 2^64 */
@@ -68,16 +68,16 @@ static remat_status replay(const remat_profile *profile, const remat_operations 
     return remat_fail(error, REMAT_INVALID, field, "%s", simulation.reason);
 }
 
-static remat_status lay_out(const remat_lives *lives, size_t length, remat_layout *layout)
+static remat_status lay_out(const core_lives *lives, size_t length, remat_layout *layout)
 {
     uint64_t arena = 0, least = 0;
     remat_status status =
         find_aligned_peak(lives, length, layout->alignment, &layout->aligned_peak, &least);
     if (!status)
-        status = remat_layout_pack_online(lives, layout->alignment, &arena);
+        status = core_layout_pack_online(lives, layout->alignment, &arena);
     if (!status && arena > least && lives->n <= MANY)
-        status = remat_layout_pack(lives, layout->alignment, layout->aligned_peak, least, arena,
-                                   REMAT_LAYOUT_WORK);
+        status = core_layout_pack(lives, layout->alignment, layout->aligned_peak, least, arena,
+                                  REMAT_LAYOUT_WORK);
     for (uint32_t i = 0; i < lives->n && !status; i++) {
         uint64_t end = lives->items[i].offset + lives->items[i].bytes;
         layout->arena = end > layout->arena ? end : layout->arena;
@@ -85,21 +85,21 @@ static remat_status lay_out(const remat_lives *lives, size_t length, remat_layou
     return status;
 }
 
-remat_status remat_layout_arena(const remat_profile *profile, const remat_operations *operations,
-                                uint64_t alignment, uint64_t enough, uint64_t work,
-                                uint64_t *ret_arena, remat_error *error)
+remat_status core_layout_arena(const remat_profile *profile, const remat_operations *operations,
+                               uint64_t alignment, uint64_t enough, uint64_t work,
+                               uint64_t *ret_arena, remat_error *error)
 {
-    remat_lives lives;
+    core_lives lives;
     uint64_t peak = 0, least = 0, arena = 0;
-    remat_status status = remat_layout_lives(profile, operations, &lives, error);
+    remat_status status = core_layout_lives(profile, operations, &lives, error);
     if (status)
         return status;
     status = find_aligned_peak(&lives, operations->length, alignment, &peak, &least);
     if (!status)
-        status = remat_layout_pack_online(&lives, alignment, &arena);
+        status = core_layout_pack_online(&lives, alignment, &arena);
     uint64_t target = peak > enough ? peak : enough;
     if (!status && arena > target && lives.n <= MANY)
-        status = remat_layout_pack(&lives, alignment, target, UINT64_MAX, arena, work);
+        status = core_layout_pack(&lives, alignment, target, UINT64_MAX, arena, work);
     arena = 0;
     for (uint32_t i = 0; i < lives.n; i++) {
         uint64_t end = lives.items[i].offset + remat_layout_align(lives.items[i].bytes, alignment);
@@ -123,10 +123,10 @@ static remat_status begin(const remat_profile *profile, const remat_operations *
                           "an alignment of %llu is not a power of two from 1 to %llu",
                           (unsigned long long)alignment, (unsigned long long)REMAT_MAX_ALIGNMENT);
     uint64_t peak;
-    remat_lives lives;
+    core_lives lives;
     remat_status status = replay(profile, operations, &peak, error);
     if (!status)
-        status = remat_layout_lives(profile, operations, &lives, error);
+        status = core_layout_lives(profile, operations, &lives, error);
     if (status)
         return status;
     *ret_layout =
@@ -152,7 +152,7 @@ remat_status remat_layout_new(const remat_profile *profile, const remat_operatio
     remat_status status = begin(profile, operations, alignment, &layout, &next, error);
     if (status)
         return status;
-    const remat_lives lives = {layout.items, next, (uint32_t)layout.n};
+    const core_lives lives = {layout.items, next, (uint32_t)layout.n};
     status = lay_out(&lives, operations->length, &layout);
     free(next);
     if (status) {

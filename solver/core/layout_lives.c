@@ -20,7 +20,7 @@ typedef struct walk {
     uint16_t *maker;         /* by node: implementation that made saved(v); then of its host copy */
     bool *read_later;        /* by node */
     bool *overwrites;        /* by operation: this F takes over its first input's place */
-    remat_lives lives;
+    core_lives lives;
     int32_t at;
 } walk;
 
@@ -293,8 +293,8 @@ static void walk_list(walk *w)
         visit(w, &w->operations->items[w->at]);
 }
 
-remat_status remat_layout_lives(const remat_profile *profile, const remat_operations *operations,
-                                remat_lives *ret_lives, remat_error *error)
+remat_status core_layout_lives(const remat_profile *profile, const remat_operations *operations,
+                               core_lives *ret_lives, remat_error *error)
 {
     walk w = {.profile = profile, .operations = operations};
     size_t most = count(&w);
@@ -310,7 +310,7 @@ remat_status remat_layout_lives(const remat_profile *profile, const remat_operat
     }
     walk_list(&w);
     *ret_lives = w.lives;
-    w.lives = (remat_lives){0};
+    w.lives = (core_lives){0};
     release(&w);
     return REMAT_OK;
 }

@@ -76,7 +76,7 @@ static int compare_ends(const void *a, const void *b)
 }
 
 /* In the order in which they are made, as the items are. Marks items that head none in follows. */
-static size_t find_rows(const remat_lives *lives, uint64_t alignment, bool *follows, row *rows)
+static size_t find_rows(const core_lives *lives, uint64_t alignment, bool *follows, row *rows)
 {
     size_t n = 0;
     for (uint32_t head = 0; head < lives->n; head++) {
@@ -113,8 +113,8 @@ static uint64_t place(row *rows, row *const *by_end, size_t n, gaps *g)
     return arena;
 }
 
-remat_status remat_layout_pack_online(const remat_lives *lives, uint64_t alignment,
-                                      uint64_t *ret_arena)
+remat_status core_layout_pack_online(const core_lives *lives, uint64_t alignment,
+                                     uint64_t *ret_arena)
 {
     size_t most = (size_t)lives->n + 1;
     bool *follows = calloc(most, sizeof *follows);

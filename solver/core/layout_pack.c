@@ -79,7 +79,7 @@ static void release(packing *k)
     free(k->best);
 }
 
-static void add_block(packing *k, const remat_lives *lives, uint32_t head, uint64_t alignment)
+static void add_block(packing *k, const core_lives *lives, uint32_t head, uint64_t alignment)
 {
     block *b = &k->blocks[k->n_blocks++];
     *b = (block){.first_piece = k->n_pieces, .first = lives->items[head].first, .head = head};
@@ -288,7 +288,7 @@ static void look_below_target(packing *k, uint64_t least)
 /* ---- all of it ---- */
 
 /* An item that overwrites another comes after it, and heads no block: order serves as the mark. */
-static void make_blocks(packing *k, const remat_lives *lives, uint64_t alignment)
+static void make_blocks(packing *k, const core_lives *lives, uint64_t alignment)
 {
     memset(k->order, 0, lives->n * sizeof *k->order);
     for (uint32_t i = 0; i < lives->n; i++) {
@@ -299,8 +299,8 @@ static void make_blocks(packing *k, const remat_lives *lives, uint64_t alignment
     }
 }
 
-remat_status remat_layout_pack(const remat_lives *lives, uint64_t alignment, uint64_t target,
-                               uint64_t least, uint64_t arena, uint64_t work)
+remat_status core_layout_pack(const core_lives *lives, uint64_t alignment, uint64_t target,
+                              uint64_t least, uint64_t arena, uint64_t work)
 {
     packing k = {.arena = UINT64_MAX};
     remat_status status = allocate(&k, lives->n) ? REMAT_OK : REMAT_NO_MEMORY;

@@ -33,9 +33,9 @@ static remat_status lay_out(const remat_table *table, const remat_problem *probl
     return status;
 }
 
-remat_status remat_find_neighbours(const remat_table *const *tables, size_t n,
-                                   const remat_problem *problem, uint32_t alignment,
-                                   remat_schedule *schedule, remat_error *error)
+remat_status core_find_neighbours(const remat_table *const *tables, size_t n,
+                                  const remat_problem *problem, uint32_t alignment,
+                                  remat_schedule *schedule, remat_error *error)
 {
     double makespan = schedule->simulation.makespan;
     double overhead = makespan - remat_store_all_makespan(problem->profile);

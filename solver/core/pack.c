@@ -170,8 +170,7 @@ static bool expand(remat_reader *reader, uint8_t *bytes, size_t length)
 
 /* ---- lists ---- */
 
-remat_status remat_pack(const remat_operations *operations, remat_buffer *buffer,
-                        remat_error *error)
+remat_status core_pack(const remat_operations *operations, remat_buffer *buffer, remat_error *error)
 {
     size_t n = operations->length;
     if (n > REMAT_MOST_OPERATIONS)
@@ -201,8 +200,8 @@ static bool read_list(const uint8_t *bytes, size_t length, size_t n, remat_opera
     return reader.position == length;
 }
 
-remat_status remat_unpack(const uint8_t *bytes, size_t length, remat_operations *ret_operations,
-                          remat_error *error)
+remat_status core_unpack(const uint8_t *bytes, size_t length, remat_operations *ret_operations,
+                         remat_error *error)
 {
     remat_reader reader = {.data = bytes, .length = length};
     uint64_t n = read_number(&reader), n_bytes = read_number(&reader);

@@ -9,13 +9,13 @@
 #define REMAT_MOST_OPERATIONS ((size_t)1 << 25)
 
 /* Appends the list to an empty buffer. */
-remat_status remat_pack(const remat_operations *operations, remat_buffer *buffer,
-                        remat_error *error);
+remat_status core_pack(const remat_operations *operations, remat_buffer *buffer,
+                       remat_error *error);
 
 /* The list of these bytes, which may be any: REMAT_CORRUPT where they are no list. What the
  * operations say is for the simulator to judge. *ret_operations must be empty; the caller clears it
  * after success. */
-remat_status remat_unpack(const uint8_t *bytes, size_t length, remat_operations *ret_operations,
-                          remat_error *error);
+remat_status core_unpack(const uint8_t *bytes, size_t length, remat_operations *ret_operations,
+                         remat_error *error);
 
 #endif

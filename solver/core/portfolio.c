@@ -449,8 +449,8 @@ remat_status remat_portfolio_schedule(const remat_portfolio *portfolio,
     if (!status && !best.solver)
         status = refuse_improved(portfolio, problem, budget, alignment, &refusal);
     if (!status)
-        status = remat_find_neighbours(portfolio->tables, portfolio->n, problem, alignment, &best,
-                                       &refusal);
+        status = core_find_neighbours(portfolio->tables, portfolio->n, problem, alignment, &best,
+                                      &refusal);
     if (status) {
         remat_schedule_clear(&best);
         if (error)

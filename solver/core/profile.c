@@ -13,7 +13,7 @@
 /* The public structure is the first member of what is really allocated. */
 typedef struct owned_profile {
     remat_profile profile;
-    remat_arena arena;
+    core_arena arena;
 } owned_profile;
 
 typedef struct id_entry {
@@ -52,7 +52,7 @@ static remat_status check_text(const char *text, const char *field, remat_error 
     size_t characters = 0;
     for (const char *s = text; *s; characters++) {
         uint32_t point;
-        size_t length = remat_utf8_character(s, &point);
+        size_t length = core_utf8_character(s, &point);
         if (length == 0 || !printable(point))
             return remat_fail(error, REMAT_INVALID, field,
                               "%s is not printable UTF-8 at its character %zu", field, characters);
@@ -269,7 +269,7 @@ static remat_status take_inputs(builder *b)
             (status = take_bytes(b, (place){path, from->id, "gradient_bytes"}, from->gradient_bytes,
                                  0, false, &to->gradient_bytes)))
             return status;
-        if (!(to->id = remat_arena_string(&b->owned->arena, from->id)))
+        if (!(to->id = core_arena_string(&b->owned->arena, from->id)))
             return remat_fail_memory(b->error);
     }
     return REMAT_OK;
@@ -285,7 +285,7 @@ static remat_status take_states(builder *b)
                                          &b->states[k].bytes);
         if (status)
             return status;
-        if (!(b->states[k].id = remat_arena_string(&b->owned->arena, from->id)))
+        if (!(b->states[k].id = core_arena_string(&b->owned->arena, from->id)))
             return remat_fail_memory(b->error);
     }
     return REMAT_OK;
@@ -410,7 +410,7 @@ static remat_status take_alternative(builder *b, size_t v, size_t a, remat_alter
                         false, &to->save_workspace_bytes)))
         return status;
 #undef AT
-    to->name = remat_arena_string(&b->owned->arena, from->name);
+    to->name = core_arena_string(&b->owned->arena, from->name);
     return to->name ? REMAT_OK : remat_fail_memory(b->error);
 }
 
@@ -425,7 +425,7 @@ static remat_status take_alternatives(builder *b, size_t v)
                           "%s: node \"%s\" has %zu alternatives; at most %u", field, from->id,
                           from->n_alternatives, REMAT_MAX_ALTERNATIVES);
     remat_alternative *alternatives =
-        remat_arena_array(&b->owned->arena, from->n_alternatives, sizeof *alternatives);
+        core_arena_array(&b->owned->arena, from->n_alternatives, sizeof *alternatives);
     id_entry *names = malloc((from->n_alternatives + 1) * sizeof *names);
     if (!alternatives || !names) {
         free(names);
@@ -456,7 +456,7 @@ static void add_once(uint32_t *list, uint32_t *n, uint32_t index, uint32_t *stam
 static remat_status take_state_list(builder *b, size_t v, const char *name, const char *const *ids,
                                     size_t n_ids, const uint32_t **ret_list, uint32_t *ret_n)
 {
-    uint32_t *list = remat_arena_array(&b->owned->arena, n_ids, sizeof *list), n = 0;
+    uint32_t *list = core_arena_array(&b->owned->arena, n_ids, sizeof *list), n = 0;
     if (!list)
         return remat_fail_memory(b->error);
     b->tag++;
@@ -558,7 +558,7 @@ static uint32_t value_of(const builder *b, uint32_t index, uint32_t number)
 static remat_status take_edges(builder *b, size_t v)
 {
     const remat_node_spec *from = &b->spec->nodes[v];
-    uint32_t *list = remat_arena_array(&b->owned->arena, from->n_inputs, sizeof *list);
+    uint32_t *list = core_arena_array(&b->owned->arena, from->n_inputs, sizeof *list);
     uint32_t n = 0;
     if (!list)
         return remat_fail_memory(b->error);
@@ -592,8 +592,8 @@ static remat_status take_node(builder *b, size_t v)
         (status = take_state_list(b, v, "writes", from->writes, from->n_writes, &to->writes,
                                   &to->n_writes)))
         return status;
-    to->id = remat_arena_string(&b->owned->arena, from->id);
-    to->op = remat_arena_string(&b->owned->arena, from->op ? from->op : "");
+    to->id = core_arena_string(&b->owned->arena, from->id);
+    to->op = core_arena_string(&b->owned->arena, from->op ? from->op : "");
     return to->id && to->op ? REMAT_OK : remat_fail_memory(b->error);
 }
 
@@ -612,7 +612,7 @@ static remat_status link_consumers(builder *b)
     uint32_t *count = calloc(b->n_values + 1, sizeof *count);
     for (size_t v = 0; v < n; v++)
         edges += b->nodes[v].n_inputs;
-    uint32_t *pool = remat_arena_array(&b->owned->arena, edges, sizeof *pool);
+    uint32_t *pool = core_arena_array(&b->owned->arena, edges, sizeof *pool);
     if (!count || !pool) {
         free(count);
         return remat_fail_memory(b->error);
@@ -657,7 +657,7 @@ static remat_status take_outputs(builder *b)
     if (spec->n_outputs == 0)
         return remat_fail(b->error, REMAT_INVALID, "outputs",
                           "outputs is empty; a joint graph names what must be there at the end");
-    uint32_t *list = remat_arena_array(&b->owned->arena, spec->n_outputs, sizeof *list);
+    uint32_t *list = core_arena_array(&b->owned->arena, spec->n_outputs, sizeof *list);
     if (!list)
         return remat_fail_memory(b->error);
     uint32_t n = 0, tag = (uint32_t)spec->n_nodes + 1;
@@ -778,17 +778,17 @@ static remat_status take_header(builder *b)
 
 static remat_status allocate(builder *b)
 {
-    remat_arena *arena = &b->owned->arena;
+    core_arena *arena = &b->owned->arena;
     const remat_profile_spec *spec = b->spec;
-    b->nodes = remat_arena_array(arena, spec->n_nodes, sizeof *b->nodes);
-    b->inputs = remat_arena_array(arena, spec->n_inputs, sizeof *b->inputs);
-    b->states = remat_arena_array(arena, spec->n_states, sizeof *b->states);
-    b->results = remat_arena_array(arena, b->n_values - b->n_ids, sizeof *b->results);
+    b->nodes = core_arena_array(arena, spec->n_nodes, sizeof *b->nodes);
+    b->inputs = core_arena_array(arena, spec->n_inputs, sizeof *b->inputs);
+    b->states = core_arena_array(arena, spec->n_states, sizeof *b->states);
+    b->results = core_arena_array(arena, b->n_values - b->n_ids, sizeof *b->results);
     b->values = calloc(b->n_ids, sizeof *b->values);
     b->state_ids = calloc(spec->n_states + 1, sizeof *b->state_ids);
     b->value_stamp = calloc(b->n_values, sizeof *b->value_stamp);
     b->state_stamp = calloc(spec->n_states + 1, sizeof *b->state_stamp);
-    b->owned->profile.name = remat_arena_string(arena, spec->name);
+    b->owned->profile.name = core_arena_string(arena, spec->name);
     if (!b->nodes || !b->inputs || !b->states || !b->results || !b->values || !b->state_ids ||
         !b->value_stamp || !b->state_stamp || !b->owned->profile.name)
         return remat_fail_memory(b->error);
@@ -816,7 +816,7 @@ static remat_status build(builder *b)
     profile->n_nodes = (uint32_t)b->spec->n_nodes;
     profile->n_inputs = (uint32_t)b->spec->n_inputs;
     profile->n_states = (uint32_t)b->spec->n_states;
-    remat_profile_classify(profile);
+    core_profile_classify(profile);
     return REMAT_OK;
 }
 
@@ -845,6 +845,6 @@ void remat_profile_free(remat_profile *profile)
     if (!profile)
         return;
     owned_profile *owned = (owned_profile *)profile;
-    remat_arena_clear(&owned->arena);
+    core_arena_clear(&owned->arena);
     free(owned);
 }

@@ -228,7 +228,7 @@ __attribute__((format(printf, 2, 3))) static bool reject(replay *r, const char *
     va_start(arguments, format);
     vsnprintf(r->result->reason, sizeof r->result->reason, format, arguments);
     va_end(arguments);
-    remat_utf8_clean(r->result->reason);
+    core_utf8_clean(r->result->reason);
     r->result->bad_operation = r->at;
     return false;
 }

@@ -26,23 +26,23 @@ typedef struct walk {
     bool *left, *restored;                    /* by key */
     event *events;
     size_t n_events, capacity;
-    remat_arena arena;
+    core_arena arena;
 } walk;
 
 /* Which version of each of its states each node reads, and which it leaves. */
 static remat_status number_versions(walk *w)
 {
     const remat_profile *p = w->profile;
-    w->read_version = remat_arena_array(&w->arena, p->n_nodes, sizeof *w->read_version);
-    w->write_version = remat_arena_array(&w->arena, p->n_nodes, sizeof *w->write_version);
-    w->current = remat_arena_array(&w->arena, p->n_states, sizeof *w->current);
-    w->first_key = remat_arena_array(&w->arena, (size_t)p->n_states + 1, sizeof *w->first_key);
+    w->read_version = core_arena_array(&w->arena, p->n_nodes, sizeof *w->read_version);
+    w->write_version = core_arena_array(&w->arena, p->n_nodes, sizeof *w->write_version);
+    w->current = core_arena_array(&w->arena, p->n_states, sizeof *w->current);
+    w->first_key = core_arena_array(&w->arena, (size_t)p->n_states + 1, sizeof *w->first_key);
     if (!w->read_version || !w->write_version || !w->current || !w->first_key)
         return REMAT_NO_MEMORY;
     for (uint32_t v = 0; v < p->n_nodes; v++) {
         const remat_node *node = &p->nodes[v];
-        w->read_version[v] = remat_arena_array(&w->arena, node->n_reads, sizeof(uint32_t));
-        w->write_version[v] = remat_arena_array(&w->arena, node->n_writes, sizeof(uint32_t));
+        w->read_version[v] = core_arena_array(&w->arena, node->n_reads, sizeof(uint32_t));
+        w->write_version[v] = core_arena_array(&w->arena, node->n_writes, sizeof(uint32_t));
         if (!w->read_version[v] || !w->write_version[v])
             return REMAT_NO_MEMORY;
         for (uint32_t i = 0; i < node->n_reads; i++)
@@ -53,8 +53,8 @@ static remat_status number_versions(walk *w)
     memset(w->current, 0, p->n_states * sizeof *w->current);
     for (uint32_t k = 0; k < p->n_states; k++)
         w->first_key[k + 1] = w->first_key[k] + p->states[k].n_writers + 1;
-    w->left = remat_arena_array(&w->arena, w->first_key[p->n_states], sizeof *w->left);
-    w->restored = remat_arena_array(&w->arena, w->first_key[p->n_states], sizeof *w->restored);
+    w->left = core_arena_array(&w->arena, w->first_key[p->n_states], sizeof *w->left);
+    w->restored = core_arena_array(&w->arena, w->first_key[p->n_states], sizeof *w->restored);
     return w->left && w->restored ? REMAT_OK : REMAT_NO_MEMORY;
 }
 
@@ -62,7 +62,7 @@ static remat_status note(walk *w, event one)
 {
     if (w->n_events == w->capacity) {
         size_t capacity = w->capacity ? w->capacity * 2 : 64;
-        event *events = remat_arena_array(&w->arena, capacity, sizeof *events);
+        event *events = core_arena_array(&w->arena, capacity, sizeof *events);
         if (!events)
             return REMAT_NO_MEMORY;
         if (w->n_events)
@@ -150,7 +150,7 @@ remat_status remat_insert_states(const remat_profile *profile, const remat_opera
         status = find_events(&w, operations);
     if (!status)
         status = rewrite(&w, operations, ret_operations);
-    remat_arena_clear(&w.arena);
+    core_arena_clear(&w.arena);
     if (!status)
         return REMAT_OK;
     remat_operations_clear(ret_operations);

@@ -37,12 +37,12 @@ remat_status remat_fail(remat_error *error, remat_status status, const char *fie
     error->status = status;
     error->number = 0;
     snprintf(error->field, sizeof error->field, "%s", field ? field : "");
-    remat_utf8_clean(error->field);
+    core_utf8_clean(error->field);
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(error->message, sizeof error->message, format, arguments);
     va_end(arguments);
-    remat_utf8_clean(error->message);
+    core_utf8_clean(error->message);
     return status;
 }
 

@@ -61,8 +61,8 @@ static uint64_t fingerprint(const remat_problem *problem)
     return hash;
 }
 
-remat_status remat_table_new(const remat_solver *solver, const remat_problem *problem,
-                             remat_table **ret_table, remat_error *error)
+remat_status core_table_new(const remat_solver *solver, const remat_problem *problem,
+                            remat_table **ret_table, remat_error *error)
 {
     remat_table *table = calloc(1, sizeof *table);
     if (!table)
@@ -76,23 +76,22 @@ remat_status remat_table_new(const remat_solver *solver, const remat_problem *pr
 
 /* ---- views ---- */
 
-static void views_clear(remat_table_views *views)
+static void views_clear(core_table_views *views)
 {
     for (unsigned i = 0; i < REMAT_VIEWS; i++)
-        remat_profile_view_free(views->owned[i]);
-    *views = (remat_table_views){0};
+        core_profile_view_free(views->owned[i]);
+    *views = (core_table_views){0};
 }
 
 static remat_status views_init(const remat_solver *solver, const remat_problem *problem,
-                               remat_table_views *ret_views, remat_error *error)
+                               core_table_views *ret_views, remat_error *error)
 {
-    remat_table_views views = {.problems = {*problem}, .n = 1};
+    core_table_views views = {.problems = {*problem}, .n = 1};
     bool chooses = problem->profile->n_alternatives > 0;
     if (chooses && !(solver->chooses && solver->chooses(problem))) {
         remat_status status = REMAT_OK;
         for (unsigned i = 0; i < REMAT_VIEWS && !status; i++) {
-            status =
-                remat_profile_view_new(problem->profile, (remat_view)i, &views.owned[i], error);
+            status = core_profile_view_new(problem->profile, (remat_view)i, &views.owned[i], error);
             views.problems[i] = *problem;
             views.problems[i].profile = views.owned[i];
         }
@@ -117,7 +116,7 @@ static remat_estimate small_estimate(const remat_profile *profile)
                             .updates = profile->n_nodes};
 }
 
-static remat_status estimate_views(const remat_solver *solver, const remat_table_views *views,
+static remat_status estimate_views(const remat_solver *solver, const core_table_views *views,
                                    remat_estimate *ret_estimate, remat_error *error)
 {
     remat_estimate sum = {0}, one;
@@ -138,7 +137,7 @@ static remat_status estimate_views(const remat_solver *solver, const remat_table
 remat_status remat_estimate_table(const remat_solver *solver, const remat_problem *problem,
                                   remat_estimate *ret_estimate, remat_error *error)
 {
-    remat_table_views views;
+    core_table_views views;
     remat_status status = views_init(solver, problem, &views, error);
     if (status)
         return status;
@@ -147,7 +146,7 @@ remat_status remat_estimate_table(const remat_solver *solver, const remat_proble
     return status;
 }
 
-static remat_status refuse_by_estimate(const remat_solver *solver, const remat_table_views *views,
+static remat_status refuse_by_estimate(const remat_solver *solver, const core_table_views *views,
                                        const remat_host *host, remat_error *error)
 {
     remat_estimate estimate;
@@ -163,16 +162,16 @@ static remat_status refuse_by_estimate(const remat_solver *solver, const remat_t
     return REMAT_OK;
 }
 
-static remat_status solve_views(const remat_solver *solver, const remat_table_views *views,
+static remat_status solve_views(const remat_solver *solver, const core_table_views *views,
                                 const remat_problem *problem, const remat_host *host,
                                 remat_table **ret_table, remat_error *error)
 {
     remat_table *table = NULL;
     remat_status status = refuse_by_estimate(solver, views, host, error);
-    if (status || (status = remat_table_new(solver, problem, &table, error)))
+    if (status || (status = core_table_new(solver, problem, &table, error)))
         return status;
     for (unsigned i = 0; i < views->n && !status; i++)
-        status = remat_table_judge(table, views, i, problem, host, error);
+        status = core_table_judge(table, views, i, problem, host, error);
     if (status) {
         remat_table_free(table);
         return status;
@@ -184,7 +183,7 @@ static remat_status solve_views(const remat_solver *solver, const remat_table_vi
 remat_status remat_tabulate(const remat_solver *solver, const remat_problem *problem,
                             const remat_host *host, remat_table **ret_table, remat_error *error)
 {
-    remat_table_views views;
+    core_table_views views;
     remat_status status = remat_solver_accepts(solver, problem, error);
     if (status || (status = views_init(solver, problem, &views, error)))
         return status;
@@ -296,7 +295,7 @@ remat_status remat_table_trace(const remat_table *table, const remat_problem *pr
     remat_schedule schedule = {.solver = table->solver,
                                .nominal_budget = point->nominal_budget,
                                .model_peak = point->model_peak};
-    remat_status status = remat_unpack(point->list, point->list_bytes, &schedule.operations, error);
+    remat_status status = core_unpack(point->list, point->list_bytes, &schedule.operations, error);
     if (status)
         return status;
     const remat_simulation *replay = &schedule.simulation;

@@ -11,16 +11,16 @@ enum { REMAT_VIEWS = 2 };
 #define REMAT_TABLE_ROUNDING 1e-9
 
 /* No schedule of the class within budget is faster than makespan. */
-typedef struct remat_table_bound {
+typedef struct core_table_bound {
     uint64_t budget;
     double makespan;
-} remat_table_bound;
+} core_table_bound;
 
 struct remat_table {
     const remat_solver *solver;
     remat_point *frontier;
     size_t n_frontier, capacity;
-    remat_table_bound *bounds; /* budgets increase, makespans decrease, both strictly */
+    core_table_bound *bounds; /* budgets increase, makespans decrease, both strictly */
     size_t n_bounds, bounds_capacity;
     uint64_t bytes;                     /* of the lists */
     uint64_t fingerprint;               /* of profile, link and options */
@@ -28,20 +28,20 @@ struct remat_table {
 };
 
 /* The problem as the solver is shown it. Borrows from the problem it was made of. */
-typedef struct remat_table_views {
+typedef struct core_table_views {
     remat_problem problems[REMAT_VIEWS];
     remat_profile *owned[REMAT_VIEWS]; /* NULL where the problem's own profile is shown */
     unsigned n;                        /* 1: no second view */
-} remat_table_views;
+} core_table_views;
 
 /* An empty table of the problem. */
-remat_status remat_table_new(const remat_solver *solver, const remat_problem *problem,
-                             remat_table **ret_table, remat_error *error);
+remat_status core_table_new(const remat_solver *solver, const remat_problem *problem,
+                            remat_table **ret_table, remat_error *error);
 
 /* Lets the solver solve one view and keeps of what it offers what nothing else in the table beats.
  */
-remat_status remat_table_judge(remat_table *table, const remat_table_views *views, unsigned view,
-                               const remat_problem *problem, const remat_host *host,
-                               remat_error *error);
+remat_status core_table_judge(remat_table *table, const core_table_views *views, unsigned view,
+                              const remat_problem *problem, const remat_host *host,
+                              remat_error *error);
 
 #endif

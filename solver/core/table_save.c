@@ -115,7 +115,7 @@ static remat_status read_bounds(remat_table *table, remat_reader *reader, remat_
         return remat_fail_memory(error);
     table->n_bounds = table->bounds_capacity = (size_t)n;
     for (size_t i = 0; i < n; i++) {
-        remat_table_bound *bound = &table->bounds[i];
+        core_table_bound *bound = &table->bounds[i];
         bound->budget = remat_reader_u64(reader);
         bound->makespan = remat_reader_f64(reader);
         if (!(bound->makespan >= 0) ||
@@ -134,7 +134,7 @@ static remat_status read_list(remat_point *point, remat_reader *reader, remat_er
         length < reader->length ? remat_reader_bytes(reader, (size_t)length) : NULL;
     if (!bytes)
         return remat_fail(error, REMAT_CORRUPT, NULL, "a list of the table is cut short");
-    remat_status status = remat_unpack(bytes, (size_t)length, &list, error);
+    remat_status status = core_unpack(bytes, (size_t)length, &list, error);
     remat_operations_clear(&list);
     if (status)
         return status;
@@ -203,7 +203,7 @@ remat_status remat_table_load(const remat_solver *solver, const remat_problem *p
         return remat_fail(error, REMAT_CORRUPT, NULL, "the table's checksum does not hold");
     remat_table *table = NULL;
     remat_reader reader = {.data = bytes, .length = length - 8};
-    remat_status status = remat_table_new(solver, problem, &table, error);
+    remat_status status = core_table_new(solver, problem, &table, error);
     if (status)
         return status;
     status = read_table(table, &reader, error);

@@ -1,6 +1,6 @@
 #include "core/text.h"
 
-size_t remat_utf8_character(const char *text, uint32_t *ret_point)
+size_t core_utf8_character(const char *text, uint32_t *ret_point)
 {
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
     const unsigned char *s = (const unsigned char *)text;
@@ -23,12 +23,12 @@ size_t remat_utf8_character(const char *text, uint32_t *ret_point)
     return length;
 }
 
-void remat_utf8_clean(char *text)
+void core_utf8_clean(char *text)
 {
     char *good_end = text;
     for (char *s = text; *s;) {
         uint32_t point;
-        size_t length = remat_utf8_character(s, &point);
+        size_t length = core_utf8_character(s, &point);
         if (length == 0)
             *s = '?';
         s += length ? length : 1;

@@ -17,7 +17,7 @@ static bool bare(const remat_node *node)
            node->backward_workspace_bytes == 0 && node->save_workspace_bytes == 0;
 }
 
-void remat_profile_classify(remat_profile *profile)
+void core_profile_classify(remat_profile *profile)
 {
     uint32_t n = profile->n_nodes;
     profile->input_bytes = 0;
@@ -87,8 +87,8 @@ static void take_least(remat_node *node)
     node->save_workspace_bytes = least.save_workspace_bytes;
 }
 
-remat_status remat_profile_view_new(const remat_profile *profile, remat_view view,
-                                    remat_profile **ret_view, remat_error *error)
+remat_status core_profile_view_new(const remat_profile *profile, remat_view view,
+                                   remat_profile **ret_view, remat_error *error)
 {
     remat_profile *copy = malloc(sizeof *copy);
     remat_node *nodes = malloc(profile->n_nodes * sizeof *nodes);
@@ -106,12 +106,12 @@ remat_status remat_profile_view_new(const remat_profile *profile, remat_view vie
     }
     *copy = *profile;
     copy->nodes = nodes;
-    remat_profile_classify(copy);
+    core_profile_classify(copy);
     *ret_view = copy;
     return REMAT_OK;
 }
 
-void remat_profile_view_free(remat_profile *view)
+void core_profile_view_free(remat_profile *view)
 {
     if (!view)
         return;

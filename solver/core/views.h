@@ -12,11 +12,11 @@
 typedef enum remat_view { REMAT_VIEW_OWN, REMAT_VIEW_LEAST } remat_view;
 
 /* Borrows everything but the nodes from the profile, which must outlive it. */
-remat_status remat_profile_view_new(const remat_profile *profile, remat_view view,
-                                    remat_profile **ret_view, remat_error *error);
-void remat_profile_view_free(remat_profile *view); /* accepts NULL */
+remat_status core_profile_view_new(const remat_profile *profile, remat_view view,
+                                   remat_profile **ret_view, remat_error *error);
+void core_profile_view_free(remat_profile *view); /* accepts NULL */
 
 /* Fills in what follows from the nodes and inputs: kind, sums, homogeneity. */
-void remat_profile_classify(remat_profile *profile);
+void core_profile_classify(remat_profile *profile);
 
 #endif

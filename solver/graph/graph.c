@@ -2,11 +2,11 @@
 
 static remat_status allocate(graph_view *graph, remat_error *error)
 {
-    graph->time = remat_arena_array(&graph->arena, graph->n, sizeof *graph->time);
-    graph->kept = remat_arena_array(&graph->arena, graph->n, sizeof *graph->kept);
-    graph->gradient = remat_arena_array(&graph->arena, graph->n, sizeof *graph->gradient);
-    uint64_t *cached = remat_arena_array(&graph->arena, graph->n, sizeof *cached);
-    double *spared = remat_arena_array(&graph->arena, graph->n, sizeof *spared);
+    graph->time = core_arena_array(&graph->arena, graph->n, sizeof *graph->time);
+    graph->kept = core_arena_array(&graph->arena, graph->n, sizeof *graph->kept);
+    graph->gradient = core_arena_array(&graph->arena, graph->n, sizeof *graph->gradient);
+    uint64_t *cached = core_arena_array(&graph->arena, graph->n, sizeof *cached);
+    double *spared = core_arena_array(&graph->arena, graph->n, sizeof *spared);
     if (!graph->time || !graph->kept || !graph->gradient || !cached || !spared)
         return remat_fail_memory(error);
     graph->cached[GRAPH_BOUNDARY_FULL] = graph->kept;
@@ -66,7 +66,7 @@ remat_status graph_init(graph_view *graph, const remat_profile *profile, graph_m
 void graph_clear(graph_view *graph)
 {
     graph_order_clear(&graph->order);
-    remat_arena_clear(&graph->arena);
+    core_arena_clear(&graph->arena);
 }
 
 uint32_t graph_bit_next(const uint64_t *set, uint32_t n, uint32_t v)

@@ -45,7 +45,7 @@ typedef struct graph_view {
     uint64_t constant; /* bytes that every segment holds besides: graph inputs, their gradients, the
                           largest workspace; 0 under equation (2) */
     graph_order order;
-    remat_arena arena;
+    core_arena arena;
 } graph_view;
 
 /* The graph keeps a pointer to the profile. Clear it, on failure too. */

@@ -125,7 +125,7 @@ static remat_status measure(const improvement *m, const remat_operations *list, 
     *ret_bytes = simulation.peak;
     if (!m->alignment || simulation.peak > m->budget)
         return REMAT_OK;
-    return remat_layout_arena(m->profile, list, m->alignment, m->budget, work, ret_bytes, NULL);
+    return core_layout_arena(m->profile, list, m->alignment, m->budget, work, ret_bytes, NULL);
 }
 
 /* Keeps the list as the one that fits, if it does. */

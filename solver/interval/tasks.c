@@ -6,8 +6,8 @@
 
 static bool index_new(interval_tasks *t, interval_index *index, uint32_t n, size_t items)
 {
-    index->first = remat_arena_array(&t->arena, (size_t)n + 1, sizeof *index->first);
-    index->items = remat_arena_array(&t->arena, items, sizeof *index->items);
+    index->first = core_arena_array(&t->arena, (size_t)n + 1, sizeof *index->first);
+    index->items = core_arena_array(&t->arena, items, sizeof *index->items);
     return index->first && index->items;
 }
 
@@ -64,7 +64,7 @@ static bool list_ways(interval_tasks *t, uint64_t alignment)
     const remat_profile *p = t->profile;
     uint32_t n = p->n_nodes, at = 0;
     size_t ways = 2 * ((size_t)n + p->n_alternatives) + 1;
-    t->ways = remat_arena_array(&t->arena, ways, sizeof *t->ways);
+    t->ways = core_arena_array(&t->arena, ways, sizeof *t->ways);
     if (!t->ways || !index_new(t, &t->ways_of, t->n_tasks, ways))
         return false;
     for (uint32_t task = 0; task < t->n_tasks; task++) {
@@ -122,8 +122,8 @@ static bool list_values(interval_tasks *t, uint64_t alignment)
 {
     const remat_profile *p = t->profile;
     uint32_t n = p->n_nodes, at = 0;
-    t->maker = remat_arena_array(&t->arena, t->n_values, sizeof *t->maker);
-    t->bytes = remat_arena_array(&t->arena, t->n_values, sizeof *t->bytes);
+    t->maker = core_arena_array(&t->arena, t->n_values, sizeof *t->maker);
+    t->bytes = core_arena_array(&t->arena, t->n_values, sizeof *t->bytes);
     if (!t->maker || !t->bytes || !index_new(t, &t->makes, t->n_tasks, t->n_values))
         return false;
     for (uint32_t v = 0; v < n; v++) {
@@ -161,9 +161,9 @@ static bool list_spans(interval_tasks *t, uint64_t alignment)
         touches += p->nodes[v].n_consumers;
     for (uint32_t k = 0; k < p->n_inputs; k++)
         touches += p->inputs[k].n_consumers;
-    t->span_bytes = remat_arena_array(&t->arena, t->n_spans, sizeof *t->span_bytes);
-    t->overlaps = remat_arena_array(&t->arena, t->n_tasks, sizeof *t->overlaps);
-    t->overwrites = remat_arena_array(&t->arena, t->n_tasks, sizeof *t->overwrites);
+    t->span_bytes = core_arena_array(&t->arena, t->n_spans, sizeof *t->span_bytes);
+    t->overlaps = core_arena_array(&t->arena, t->n_tasks, sizeof *t->overlaps);
+    t->overwrites = core_arena_array(&t->arena, t->n_tasks, sizeof *t->overwrites);
     if (!t->span_bytes || !t->overlaps || !t->overwrites ||
         !index_new(t, &t->touches, t->n_spans, touches))
         return false;
@@ -216,7 +216,7 @@ static bool list_order(interval_tasks *t, bool given)
     size_t touches = 0;
     for (uint32_t v = 0; v < n; v++)
         touches += p->nodes[v].n_reads + p->nodes[v].n_writes;
-    uint32_t *writers = remat_arena_array(&t->arena, p->n_states, sizeof *writers);
+    uint32_t *writers = core_arena_array(&t->arena, p->n_states, sizeof *writers);
     if (!writers || !index_new(t, &t->after, t->n_tasks, (size_t)p->n_edges + n + 1 + touches))
         return false;
     for (uint32_t k = 0; k < p->n_states; k++)
@@ -272,7 +272,7 @@ remat_status interval_tasks_new(const remat_profile *profile, uint64_t alignment
     t->total_time = profile->forward_time + profile->backward_time;
     for (uint32_t k = 0; k < profile->n_inputs; k++)
         t->resident += round_up(profile->inputs[k].bytes, alignment);
-    t->once = remat_arena_array(&t->arena, t->n_tasks, sizeof *t->once);
+    t->once = core_arena_array(&t->arena, t->n_tasks, sizeof *t->once);
     remat_status status = REMAT_OK;
     if (!t->once || !list_ways(t, alignment) || !list_values(t, alignment) || !list_reads(t) ||
         !index_reverse(t, &t->reads, t->n_tasks, &t->uses, t->n_values) ||
@@ -293,6 +293,6 @@ void interval_tasks_free(interval_tasks *tasks)
 {
     if (!tasks)
         return;
-    remat_arena_clear(&tasks->arena);
+    core_arena_clear(&tasks->arena);
     free(tasks);
 }

@@ -59,7 +59,7 @@ typedef struct interval_tasks {
     uint32_t *overwrites;    /* by task: the value a forward may overwrite, or NONE */
     uint32_t *overlaps;      /* by task: the span that a backward may put where its own gradient
                                    is, or NONE */
-    remat_arena arena;
+    core_arena arena;
 } interval_tasks;
 
 /* alignment: a power of two, 1 for none. given: the first runs of a joint graph keep the order of its

@@ -8,14 +8,14 @@ static uint64_t larger(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-static bool branch_new(remat_arena *arena, uint32_t length, uint32_t width, join_branch *b)
+static bool branch_new(core_arena *arena, uint32_t length, uint32_t width, join_branch *b)
 {
     size_t n = (size_t)length + 1;
-    uint64_t *bytes = remat_arena_array(arena, n, 6 * sizeof *bytes);
-    double *times = remat_arena_array(arena, n, 2 * sizeof *times);
+    uint64_t *bytes = core_arena_array(arena, n, 6 * sizeof *bytes);
+    double *times = core_arena_array(arena, n, 2 * sizeof *times);
     *b = (join_branch){.length = length, .width = width};
-    b->uses_output = remat_arena_array(arena, n, sizeof *b->uses_output);
-    b->nodes = remat_arena_array(arena, n * width, sizeof *b->nodes);
+    b->uses_output = core_arena_array(arena, n, sizeof *b->uses_output);
+    b->nodes = core_arena_array(arena, n * width, sizeof *b->nodes);
     if (!bytes || !times || !b->uses_output || !b->nodes)
         return false;
     b->output = bytes;
@@ -125,10 +125,10 @@ static bool find_branches(join_costs *join)
 {
     const remat_profile *profile = join->profile;
     const remat_node *loss = &profile->nodes[join->loss];
-    uint32_t *branch_of = remat_arena_array(&join->arena, profile->n_nodes, sizeof *branch_of);
-    uint64_t *starts = remat_arena_array(&join->arena, profile->n_nodes, sizeof *starts);
+    uint32_t *branch_of = core_arena_array(&join->arena, profile->n_nodes, sizeof *branch_of);
+    uint64_t *starts = core_arena_array(&join->arena, profile->n_nodes, sizeof *starts);
     join->branches =
-        remat_arena_array(&join->arena, (size_t)loss->n_inputs + 1, sizeof *join->branches);
+        core_arena_array(&join->arena, (size_t)loss->n_inputs + 1, sizeof *join->branches);
     if (!branch_of || !starts || !join->branches)
         return false;
     for (uint32_t i = 0; i < loss->n_inputs; i++)
@@ -161,7 +161,7 @@ void join_free(join_costs *join)
 {
     if (!join)
         return;
-    remat_arena_clear(&join->arena);
+    core_arena_clear(&join->arena);
     free(join);
 }
 
@@ -192,7 +192,7 @@ static void add_column(join_branch *to, const join_branch *b, uint32_t a)
 }
 
 static bool merge_group(const join_costs *join, const uint32_t *group, uint32_t g,
-                        remat_arena *arena, join_branch *to)
+                        core_arena *arena, join_branch *to)
 {
     uint32_t width = 0, length = 0, a = 0;
     for (uint32_t j = 0; j < join->k; j++)
@@ -217,10 +217,10 @@ remat_status join_merge(const join_costs *join, const uint32_t *group, uint32_t 
     if (!merged)
         return remat_fail_memory(error);
     *merged = *join;
-    merged->arena = (remat_arena){0};
+    merged->arena = (core_arena){0};
     merged->k = n_groups;
     merged->branches =
-        remat_arena_array(&merged->arena, (size_t)n_groups + 1, sizeof *merged->branches);
+        core_arena_array(&merged->arena, (size_t)n_groups + 1, sizeof *merged->branches);
     bool done = merged->branches != NULL;
     for (uint32_t g = 0; g < n_groups && done; g++)
         done = merge_group(join, group, g, &merged->arena, &merged->branches[g]);

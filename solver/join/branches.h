@@ -43,7 +43,7 @@ typedef struct join_costs {
                            dropped before */
     uint64_t loss_forward, loss_backward; /* workspace; gradient and workspace */
     double loss_time;
-    remat_arena arena;
+    core_arena arena;
 } join_costs;
 
 /* Every branch of the profile by itself. The caller frees. */

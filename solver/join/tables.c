@@ -379,7 +379,7 @@ static void order_positions(const join_tables *t, uint32_t most, size_t *order, 
     starts[0] = 0;
 }
 
-static remat_status fill_tables(filling *f, remat_arena *arena, remat_error *error)
+static remat_status fill_tables(filling *f, core_arena *arena, remat_error *error)
 {
     join_tables *t = f->tables;
     uint32_t most = 0;
@@ -392,8 +392,8 @@ static remat_status fill_tables(filling *f, remat_arena *arena, remat_error *err
                 return remat_fail(error, REMAT_CANCELLED, NULL, "cancelled");
         }
     }
-    size_t *order = remat_arena_array(arena, t->n_positions, sizeof *order);
-    size_t *starts = remat_arena_array(arena, (size_t)most + 2, sizeof *starts);
+    size_t *order = core_arena_array(arena, t->n_positions, sizeof *order);
+    size_t *starts = core_arena_array(arena, (size_t)most + 2, sizeof *starts);
     if (!order || !starts)
         return remat_fail_memory(error);
     order_positions(t, most, order, starts);
@@ -410,15 +410,15 @@ static remat_status fill_tables(filling *f, remat_arena *arena, remat_error *err
 
 static remat_status fill(join_tables *t, const remat_host *host, remat_error *error)
 {
-    remat_arena arena = {0};
+    core_arena arena = {0};
     size_t workers = remat_host_workers(host);
     filling f = {.tables = t, .host = host};
-    f.choices = remat_arena_array(&arena, workers * t->most_choices, sizeof *f.choices);
-    f.positions = remat_arena_array(&arena, workers * (t->join->k + 1), sizeof *f.positions);
-    f.phi = remat_arena_array(&arena, workers * (t->join->k + 1), sizeof *f.phi);
+    f.choices = core_arena_array(&arena, workers * t->most_choices, sizeof *f.choices);
+    f.positions = core_arena_array(&arena, workers * (t->join->k + 1), sizeof *f.positions);
+    f.phi = core_arena_array(&arena, workers * (t->join->k + 1), sizeof *f.phi);
     remat_status status = f.choices && f.positions && f.phi ? fill_tables(&f, &arena, error)
                                                             : remat_fail_memory(error);
-    remat_arena_clear(&arena);
+    core_arena_clear(&arena);
     return status;
 }
 

@@ -199,20 +199,20 @@ remat_status join_tables_trace(const join_tables *tables, uint32_t slot,
                                remat_operations *operations, remat_error *error)
 {
     const join_costs *join = tables->join;
-    remat_arena arena = {0};
+    core_arena arena = {0};
     size_t steps = 0;
     for (uint32_t j = 0; j < join->k; j++)
         steps += join->branches[j].length;
     tracing t = {.tables = tables, .join = join, .operations = operations};
     join_state state = {0};
-    t.choices = remat_arena_array(&arena, tables->most_choices, sizeof *t.choices);
-    state.position = remat_arena_array(&arena, (size_t)join->k + 1, sizeof *state.position);
-    state.phi = remat_arena_array(&arena, (size_t)join->k + 1, sizeof *state.phi);
-    outer *stack = remat_arena_array(&arena, steps + 1, sizeof *stack);
+    t.choices = core_arena_array(&arena, tables->most_choices, sizeof *t.choices);
+    state.position = core_arena_array(&arena, (size_t)join->k + 1, sizeof *state.position);
+    state.phi = core_arena_array(&arena, (size_t)join->k + 1, sizeof *state.phi);
+    outer *stack = core_arena_array(&arena, steps + 1, sizeof *stack);
     t.failed = !t.choices || !state.position || !state.phi || !stack;
     if (!t.failed)
         trace_join(&t, &state, slot, stack);
-    remat_arena_clear(&arena);
+    core_arena_clear(&arena);
     if (t.failed)
         return remat_fail_memory(error);
     if (t.broken)

@@ -99,12 +99,12 @@ remat_status offload_model_init(offload_model *ret_model, const remat_profile *p
 {
     offload_model m = {.chain = chain, .n = chain->n, .profile = profile};
     size_t length = (size_t)chain->n + 2;
-    m.forward = remat_arena_array(&m.arena, length, sizeof *m.forward);
-    m.backward = remat_arena_array(&m.arena, length, sizeof *m.backward);
-    m.leaves = remat_arena_array(&m.arena, length, sizeof *m.leaves);
-    m.rest = remat_arena_array(&m.arena, length, sizeof *m.rest);
+    m.forward = core_arena_array(&m.arena, length, sizeof *m.forward);
+    m.backward = core_arena_array(&m.arena, length, sizeof *m.backward);
+    m.leaves = core_arena_array(&m.arena, length, sizeof *m.leaves);
+    m.rest = core_arena_array(&m.arena, length, sizeof *m.rest);
     if (!m.forward || !m.backward || !m.leaves || !m.rest) {
-        remat_arena_clear(&m.arena);
+        core_arena_clear(&m.arena);
         return remat_fail_memory(error);
     }
     split_inputs(&m);
@@ -122,6 +122,6 @@ remat_status offload_model_init(offload_model *ret_model, const remat_profile *p
 
 void offload_model_clear(offload_model *model)
 {
-    remat_arena_clear(&model->arena);
+    core_arena_clear(&model->arena);
     *model = (offload_model){0};
 }

@@ -28,7 +28,7 @@ typedef struct offload_model {
     double *leaves; /* sum over stages 1 .. i of what their leaves take without idle time */
     double *rest;   /* by stage: u_f + u_b of it and all later ones */
     const remat_profile *profile;
-    remat_arena arena;
+    core_arena arena;
 } offload_model;
 
 /* Whether anything can be moved at all: both directions have a bandwidth. */

@@ -18,7 +18,7 @@ typedef struct plan_value {
 } plan_value;
 
 typedef struct plan_builder {
-    remat_arena arena;
+    core_arena arena;
     const remat_device *device;
     const remat_network_settings *settings;
     remat_precision precision;

@@ -30,13 +30,13 @@ typedef struct solving {
     uint8_t (*choose)(uint8_t given);
     void (*visit)(void *context, const remat_checkpoint *checkpoint);
     void *context;
-    remat_arena arena;
+    core_arena arena;
     size_t path[MAX_DEPTH];
 } solving;
 
 static bool learn_leaf(solving *s, const remat_part *part, known_part *known)
 {
-    known->sets = remat_arena_array(&s->arena, s->n, 1);
+    known->sets = core_arena_array(&s->arena, s->n, 1);
     for (size_t v = 0; known->sets && v < s->n; v++)
         known->sets[v] = (uint8_t)((part->use[v] ? USE : 0) | (part->out[v] ? OUT : 0) |
                                    (part->kill[v] ? KILL : 0) | (part->use_bar[v] ? USE_BAR : 0) |
@@ -47,14 +47,14 @@ static bool learn_leaf(solving *s, const remat_part *part, known_part *known)
 /* OUT and USE from the right; leaves OUT(i + 1) with each part and OUT(1), USE(1) with the nest. */
 static bool reverse_nest(solving *s, known_part *nest)
 {
-    uint8_t *out = remat_arena_array(&s->arena, s->n, 1),
-            *use = remat_arena_array(&s->arena, s->n, 1);
+    uint8_t *out = core_arena_array(&s->arena, s->n, 1),
+            *use = core_arena_array(&s->arena, s->n, 1);
     if (!out || !use)
         return false;
     for (size_t i = nest->n_parts; i-- > 0;) {
         known_part *part = &nest->parts[i];
         bool last = i + 1 == nest->n_parts;
-        part->out_after = remat_arena_array(&s->arena, s->n, 1);
+        part->out_after = core_arena_array(&s->arena, s->n, 1);
         if (!part->out_after)
             return false;
         memcpy(part->out_after, out, s->n);
@@ -75,8 +75,8 @@ static bool learn(solving *s, const remat_part *part, known_part *known)
     if (part->n_parts == 0)
         return learn_leaf(s, part, known);
     known->n_parts = part->n_parts;
-    known->parts = remat_arena_array(&s->arena, part->n_parts, sizeof *known->parts);
-    known->sets = remat_arena_array(&s->arena, s->n, 1);
+    known->parts = core_arena_array(&s->arena, part->n_parts, sizeof *known->parts);
+    known->sets = core_arena_array(&s->arena, s->n, 1);
     if (!known->parts || !known->sets)
         return false;
     for (size_t i = 0; i < part->n_parts; i++) {
@@ -94,10 +94,10 @@ static bool learn(solving *s, const remat_part *part, known_part *known)
 
 static bool solve_nest(solving *s, const known_part *nest, size_t depth, const uint8_t *required)
 {
-    uint8_t *given = remat_arena_array(&s->arena, s->n, 1),
-            *chosen = remat_arena_array(&s->arena, s->n, 1),
-            *req = remat_arena_array(&s->arena, s->n, 1),
-            *inner = remat_arena_array(&s->arena, s->n, 1);
+    uint8_t *given = core_arena_array(&s->arena, s->n, 1),
+            *chosen = core_arena_array(&s->arena, s->n, 1),
+            *req = core_arena_array(&s->arena, s->n, 1),
+            *inner = core_arena_array(&s->arena, s->n, 1);
     if (!given || !chosen || !req || !inner || depth >= MAX_DEPTH)
         return false;
     memcpy(req, required, s->n);
@@ -137,6 +137,6 @@ remat_status remat_sequence_solve(const remat_part *sequence, size_t n, const ui
         ret_use[v] = (whole.sets[v] & USE_BAR) != 0;
         ret_out[v] = (whole.sets[v] & OUT_BAR) != 0;
     }
-    remat_arena_clear(&s.arena);
+    core_arena_clear(&s.arena);
     return good ? REMAT_OK : remat_fail_memory(error);
 }

@@ -325,7 +325,7 @@ static void choices_equal_exhaustive_search(void **state)
         for (size_t i = 0; i < list.length; i++)
             choosing +=
                 list.items[i].kind <= REMAT_B && p->nodes[list.items[i].index].n_alternatives > 0;
-        remat_choices *choices = NULL;
+        core_choices *choices = NULL;
         remat_error error;
         if (choosing > 5) {
             remat_operations_clear(&list);
@@ -333,15 +333,15 @@ static void choices_equal_exhaustive_search(void **state)
             remat_profile_free(p);
             continue;
         }
-        if (remat_choices_new(p, &list, &choices, &error))
+        if (core_choices_new(p, &list, &choices, &error))
             fail_msg("round %u: %s", round, error.message);
         uint64_t rooms[16];
-        size_t n = remat_choices_rooms(choices, rooms, 16);
+        size_t n = core_choices_rooms(choices, rooms, 16);
         assert_true(rooms[0] == 0 || best_choice(p, &list, rooms[0] - 1, 0) == INFINITY ||
                     !independent(p));
         for (size_t i = 0; i < n; i++) {
             remat_operations chosen = {0};
-            assert_int_equal(remat_choices_make(choices, rooms[i], &chosen, NULL), REMAT_OK);
+            assert_int_equal(core_choices_make(choices, rooms[i], &chosen, NULL), REMAT_OK);
             naive_verdict verdict = naive_judge(p, &chosen, NULL, moments);
             double best = best_choice(p, &list, rooms[i], 0);
             assert_true(verdict.valid && verdict.peak <= rooms[i]);
@@ -357,7 +357,7 @@ static void choices_equal_exhaustive_search(void **state)
             assert_true(verdict.makespan >= best);
             remat_operations_clear(&chosen);
         }
-        remat_choices_free(choices);
+        core_choices_free(choices);
         remat_operations_clear(&list);
         remat_operations_clear(&bare);
         remat_profile_free(p);
