@@ -105,13 +105,18 @@ static json_t *whole(double value)
 /* What the solvers that were asked gave. */
 typedef struct asked {
     size_t n, fit, equal, said;
-    double best, next; /* makespans: the least, and the least of those that are slower */
+    double best, next;  /* makespans: the least, and the least of those that are slower */
+    double equals_peak; /* the least of the others that are as fast */
     const char *best_solver, *next_solver;
 } asked;
 
 static asked look_at_candidates(const story *s, const json_t *candidates)
 {
-    asked a = {.n = json_array_size(candidates), .best = INFINITY, .next = INFINITY};
+    const char *own = text_of(s->schedule, "solver");
+    asked a = {.n = json_array_size(candidates),
+               .best = INFINITY,
+               .next = INFINITY,
+               .equals_peak = INFINITY};
     size_t i;
     json_t *one;
     json_array_foreach(candidates, i, one)
@@ -120,7 +125,10 @@ static asked look_at_candidates(const story *s, const json_t *candidates)
         if (isnan(makespan))
             continue;
         a.fit++;
-        a.equal += makespan <= s->makespan * (1 + SAME_TIME);
+        bool equal = makespan <= s->makespan * (1 + SAME_TIME);
+        a.equal += equal;
+        if (equal && strcmp(text_of(one, "solver"), own) != 0)
+            a.equals_peak = fmin(a.equals_peak, number_of(one, "peak"));
         if (makespan < a.best) {
             a.best = makespan;
             a.best_solver = text_of(one, "solver");
@@ -177,7 +185,8 @@ static void tell_asked(story *s, const asked *a, const json_t *candidates)
         if (a->equal > 1) {
             say(s, ", as ");
             say_equals(s, candidates, a);
-            say(s, a->equal == 2 ? " does, in less memory" : " do, in less memory");
+            say(s, "%s%s", a->equal == 2 ? " does" : " do",
+                a->equals_peak > (double)s->e->simulation.peak ? " in more memory" : "");
         } else if (a->next_solver) {
             say(s, ", the next, %s, ", a->next_solver);
             say_percent(s, a->next / s->makespan - 1);
@@ -311,7 +320,8 @@ static void tell_recomputed(story *s)
     s->failed |= !groups;
     begin(s);
     if (n == 0) {
-        say(s, "None of the %u nodes runs twice, so that the step takes ", s->profile->n_nodes);
+        say(s, "Of %u node%s none runs twice, so that the step takes ", s->profile->n_nodes,
+            s->profile->n_nodes == 1 ? "" : "s");
         say_time(s, s->makespan);
         say(s, " within ");
         say_bytes(s, s->budget);
@@ -399,10 +409,15 @@ static void tell_peak(story *s, const remat_operations *operations)
     begin(s);
     say(s, "The peak, ");
     say_bytes(s, (double)replay->peak);
-    say(s, ", is at operation %zu of %zu, %s %s: ", replay->peak_operation, operations->length,
-        pass_of(at, s->profile), subject_of(at, s->profile));
+    say(s, ", is at operation %zu of %zu, %s %s%s", replay->peak_operation, operations->length,
+        pass_of(at, s->profile), subject_of(at, s->profile), n > 0 ? ": " : "");
     say_groups(s, groups, groups ? n : 0, kinds_said, "values", say_bytes);
     say(s, "; ");
+    if (s->room > (double)replay->peak) {
+        say(s, "with its addresses it takes ");
+        say_bytes(s, s->room);
+        say(s, ", and ");
+    }
     if (s->budget > s->room) {
         say_bytes(s, s->budget - s->room);
         say(s, " of the budget stay free.");
@@ -444,9 +459,11 @@ static void tell_least(story *s)
         say_bytes(s, peak);
         say(s, " and ");
         say_time(s, number_of(least, "makespan"));
-        say(s, ", ");
-        say_bytes(s, fmax(0, s->budget - peak));
-        say(s, " below this budget");
+        if (s->budget > peak) {
+            say(s, ", ");
+            say_bytes(s, s->budget - peak);
+            say(s, " below this budget");
+        }
     }
     if (floor->bytes > 0) {
         say(s,
@@ -543,13 +560,18 @@ static void tell_link(story *s, const remat_link *link)
     const remat_detour *d = &s->e->detour;
     begin(s);
     if (s->e->n_moved > 0) {
-        say(s, "The link takes %zu values out, ", s->e->n_moved);
+        say(s, "The link takes %zu value%s out, ", s->e->n_moved, s->e->n_moved == 1 ? "" : "s");
         say_bytes(s, (double)replay->bytes_to_host);
         say(s, ", and ");
         say_bytes(s, (double)replay->bytes_to_device);
-        say(s, " back, and compute waits for it ");
-        say_time(s, replay->idle_time);
-        say(s, " of ");
+        say(s, " back, and compute ");
+        if (replay->idle_time > 0) {
+            say(s, "waits for it ");
+            say_time(s, replay->idle_time);
+        } else {
+            say(s, "never waits for it in");
+        }
+        say(s, replay->idle_time > 0 ? " of " : " ");
         say_time(s, s->makespan);
     } else {
         say(s, "The link is idle");
@@ -557,6 +579,10 @@ static void tell_link(story *s, const remat_link *link)
     if (d->node < s->profile->n_nodes) {
         say(s, "; ");
         say_detour(s, link);
+    } else if (s->e->n_moved == 0 && replay->recomputed_time > 0) {
+        say(s, ": nothing goes over it in the ");
+        say_time(s, s->makespan);
+        say(s, " of this step");
     } else if (s->e->n_moved == 0) {
         say(s, ", for nothing runs twice in the ");
         say_time(s, s->makespan);
@@ -589,9 +615,10 @@ static void tell_pebbles(story *s, const remat_pebble_replay *replay,
         steps += problem->join.length[j];
     begin(s);
     say(s,
-        "%s in the pebble model: no schedule within %.0f slots takes fewer forwards than its "
+        "%s in the pebble model: no schedule within %.0f slot%s takes fewer forwards than its "
         "%u, for %u steps on %u branches, ",
-        text_of(s->schedule, "solver"), slots, replay->forwards, steps, problem->join.k);
+        text_of(s->schedule, "solver"), slots, slots == 1 ? "" : "s", replay->forwards, steps,
+        problem->join.k);
     say_time(s, s->makespan);
     say(s, " in all.");
     finish(s, "solver");

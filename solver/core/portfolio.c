@@ -513,9 +513,8 @@ remat_status remat_fail_infeasible(const char *solver, const remat_problem *prob
     const char *name = problem->profile->name;
     if (least > 0)
         remat_fail(error, REMAT_INFEASIBLE, "budget",
-                   "%s has no schedule of \"%.100s\" within %llu bytes; the least budget it can "
-                   "serve is %llu bytes",
-                   solver, name, (unsigned long long)budget, (unsigned long long)least);
+                   "%s has no schedule of \"%.100s\" within %llu bytes; %llu bytes will do", solver,
+                   name, (unsigned long long)budget, (unsigned long long)least);
     else
         remat_fail(error, REMAT_INFEASIBLE, "budget",
                    "%s has no schedule of \"%.100s\" within %llu bytes", solver, name,

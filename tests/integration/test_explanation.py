@@ -118,12 +118,12 @@ def check_solver(schedule, e):
         best = min(c["makespan"] for c in found)
         assert fact["best"]["makespan"] == best
         assert schedule["makespan"] <= best * (1 + 1e-9)
-        named = re.search(r", as (.*) do(?:es)?, in less memory", text)
+        named = re.search(r", as ([^;]*?) do(?:es)?( in more memory)?;", text)
         for name in re.findall(r"[a-z]+(?:-[a-z]+)*", named[1].replace(" and ", " ")) if named else []:
-            if name != "more":  # who is said to be as fast is so, and no smaller
+            if name != "more":  # who is said to be as fast is so, and in more memory where that is said
                 other = next(c for c in found if c["solver"] == name)
                 assert other["makespan"] == pytest.approx(schedule["makespan"], rel=1e-9), text
-                assert other["peak"] >= schedule["peak"], text
+                assert other["peak"] > schedule["peak"] if named[2] else True, text
 
 
 def check_least(service, schedule, e):
