@@ -36,6 +36,7 @@ typedef struct service {
     streams *streams;
     retention *retention;
     uint64_t started; /* uv_hrtime */
+    unsigned plans;   /* being drafted, or waiting to be */
     bool stopping;
 } service;
 

@@ -129,6 +129,12 @@ static remat_status read_entry(const json_t *json, const json_t *common, remat_d
         status = read_efficiency(efficiency, &device, error);
     if (status)
         return status;
+    for (const char *c = name; *c; c++)
+        if ((unsigned char)*c < ' ' || *c == 127)
+            return remat_fail(error, REMAT_INVALID, "name", "name has a control character");
+    if (!name[0] || strlen(name) >= sizeof device.name)
+        return remat_fail(error, REMAT_INVALID, "name", "name must be of 1 to %zu bytes",
+                          sizeof device.name - 1);
     snprintf(device.name, sizeof device.name, "%s", name);
     snprintf(device.title, sizeof device.title, "%s", title[0] ? title : name);
     device.bandwidth = bandwidth.value;

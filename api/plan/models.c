@@ -2,6 +2,8 @@
 #include "fields.h"
 #include "plan/plan.h"
 
+#include <math.h>
+
 json_t *remat_networks_encode(void)
 {
     size_t n;
@@ -37,7 +39,7 @@ static json_t *strings(const char *const *items, size_t n)
 /* Nanoseconds are enough, and keep documents short. */
 static json_t *time_encode(double microseconds)
 {
-    return json_real((double)(int64_t)(microseconds * 1e3 + 0.5) / 1e3);
+    return json_real(floor(microseconds * 1e3 + 0.5) / 1e3);
 }
 
 static json_t *bytes_encode(remat_number bytes)

@@ -72,14 +72,27 @@ static json_t *head_encode(const remat_plan_request *q, uint64_t parameters,
 
 /* ---- the question ---- */
 
-/* The quickest that is as good as any at thousands of nodes; auto where it does not go. */
-static const char *usual_solver(const remat_plan_request *q, const remat_profile *profile)
+/* The quickest that is as good as any at thousands of nodes; auto where it does not go, or where its
+ * lists leave an arena little room beside their peak. */
+static remat_status usual_solver(const remat_plan_request *q, const remat_profile *profile,
+                                 uint64_t budget, const char **ret_name, remat_error *error)
 {
-    return q->offload || profile->joint || profile->n_pinned > 0 ? "auto" : "selective";
+    const remat_solver *selective = remat_solver_find("selective");
+    remat_problem problem = {.profile = profile, .max_budget = budget};
+    remat_table *table = NULL;
+    *ret_name = "auto";
+    if (q->offload || profile->joint || profile->n_pinned > 0)
+        return REMAT_OK;
+    problem.options = remat_options_default(selective);
+    remat_status status = remat_tabulate(selective, &problem, NULL, &table, error);
+    if (!status && remat_table_point(table, budget / 20 * 19) >= 0)
+        *ret_name = selective->name;
+    remat_table_free(table);
+    return status == REMAT_TOO_LARGE ? REMAT_OK : status;
 }
 
 static json_t *question_encode(const remat_plan_request *q, const remat_profile *profile,
-                               uint64_t budget)
+                               const char *usual, uint64_t budget)
 {
     bool failed = false;
     json_t *json = json_object();
@@ -87,7 +100,7 @@ static json_t *question_encode(const remat_plan_request *q, const remat_profile 
     if (q->solver)
         fields_set(json, "solver", json_deep_copy(q->solver), &failed);
     else
-        fields_set(json, "solver", json_string(usual_solver(q, profile)), &failed);
+        fields_set(json, "solver", json_string(usual), &failed);
     if (q->options)
         fields_set(json, "options", json_deep_copy(q->options), &failed);
     if (q->effort)
@@ -120,10 +133,13 @@ static remat_status complete(const remat_plan_request *q, const remat_profile *p
     const uint64_t memory = q->device.memory;
     const uint64_t budget = memory > table->reserved ? memory - table->reserved : 0;
     uint64_t all = 0;
+    const char *usual = NULL;
     if (unit == 0)
         return remat_fail(error, REMAT_INVALID, "time_unit",
                           "a plan needs a profile in real time, not in units");
     remat_status status = remat_store_all_peak(profile, &all, error);
+    if (!status && budget > 0 && !q->solver)
+        status = usual_solver(q, profile, budget, &usual, error);
     if (status)
         return status;
     draft->update = update_seconds(&q->device, table);
@@ -135,7 +151,7 @@ static remat_status complete(const remat_plan_request *q, const remat_profile *p
                json_real(remat_store_all_makespan(profile) * unit + draft->update), &failed);
     fields_set(draft->answer, "update_seconds", json_real(draft->update), &failed);
     if (budget > 0)
-        draft->question = question_encode(q, profile, budget);
+        draft->question = question_encode(q, profile, usual, budget);
     if (failed || !draft->answer || (budget > 0 && !draft->question))
         return remat_fail_memory(error);
     return q->sweep && budget > 0 ? plan_sweep(q, budget, draft->update, draft->answer, error)
@@ -217,6 +233,57 @@ static double unit_seconds(const json_t *schedule)
     return 0;
 }
 
+/* Whether a cell or an entry is of what the schedule is: remat, with its link or without. */
+static bool is_own(const json_t *way, const json_t *schedule)
+{
+    const char *name = json_string_value(json_object_get(way, "way"));
+    const bool offloaded = json_object_get(schedule, "link") != NULL;
+    return name && strcmp(name, remat_way_name(REMAT_WAY_REMAT)) == 0 &&
+           json_is_true(json_object_get(way, "offload")) == offloaded;
+}
+
+/* The schedule takes the place of what some dozen lists gave in its row. */
+static void put_in_row(json_t *way, const json_t *schedule, double batch, double step, bool *failed)
+{
+    fields_set(way, "fits", json_true(), failed);
+    fields_set(way, "peak", json_incref(json_object_get(schedule, "peak")), failed);
+    fields_set(way, "step_seconds", json_real(step), failed);
+    fields_set(way, "samples_per_second", json_real(batch / step), failed);
+}
+
+/* Rows, the largest batch and the best one, now that the step of the batch at hand is known. */
+static void settle_rows(json_t *answer, const json_t *schedule, double step, bool *failed)
+{
+    const double batch = json_number_value(json_object_get(answer, "batch"));
+    json_t *row, *way, *best = NULL;
+    size_t i, k;
+    double most = 0;
+    json_array_foreach(json_object_get(answer, "rows"), i, row)
+    {
+        const json_t *number = json_object_get(row, "batch");
+        json_array_foreach(json_object_get(row, "ways"), k, way)
+        {
+            if (json_number_value(number) == batch && is_own(way, schedule))
+                put_in_row(way, schedule, batch, step, failed);
+            const double rate = json_number_value(json_object_get(way, "samples_per_second"));
+            if (rate <= most * (1 + 1e-9))
+                continue;
+            most = rate;
+            json_decref(best);
+            best = json_pack("{s:O, s:O, s:O, s:f}", "way", json_object_get(way, "way"), "offload",
+                             json_object_get(way, "offload"), "batch", number, "samples_per_second",
+                             rate);
+        }
+    }
+    if (most > 0)
+        fields_set(answer, "best_batch", best, failed);
+    json_array_foreach(json_object_get(answer, "largest"), i, way)
+    {
+        if (is_own(way, schedule) && json_number_value(json_object_get(way, "batch")) < batch)
+            fields_set(way, "batch", json_integer((json_int_t)batch), failed);
+    }
+}
+
 remat_status remat_plan_draft_finish(remat_plan_draft *draft, const json_t *schedule,
                                      const remat_error *refusal, remat_error *error)
 {
@@ -233,6 +300,8 @@ remat_status remat_plan_draft_finish(remat_plan_draft *draft, const json_t *sche
             fields_set(answer, "samples_per_second",
                        json_real(json_number_value(json_object_get(answer, "batch")) / step),
                        &failed);
+        if (json_object_get(answer, "rows"))
+            settle_rows(answer, schedule, step, &failed);
     }
     if (refusal) {
         fields_set(answer, "refusal", json_string(refusal->message), &failed);

@@ -166,10 +166,13 @@ static void print_schedule(const struct cli *cli, const json_t *answer)
     summary_line(cli, "fits", "yes, in %s of activations by %s%s",
                  text_bytes(json_get_number(schedule, "arena"), a), solver,
                  json_is_true(json_object_get(schedule, "verified")) ? ", verified" : "");
-    summary_line(cli, "step", "%s, overhead %s; %.4g samples a second",
+    const double rate = json_get_number(answer, "samples_per_second"); /* of a model */
+    char samples[TEXT_SIZE] = "";
+    if (!isnan(rate))
+        snprintf(samples, sizeof samples, "; %.4g samples a second", rate);
+    summary_line(cli, "step", "%s, overhead %s%s",
                  text_seconds(json_get_number(answer, "step_seconds"), a),
-                 text_percent(json_get_number(schedule, "overhead"), b),
-                 json_get_number(answer, "samples_per_second"));
+                 text_percent(json_get_number(schedule, "overhead"), b), samples);
     if (!isnan(json_get_number(schedule, "lower_bound")))
         summary_line(cli, "gap", "%s to the lower bound",
                      text_percent(json_get_number(schedule, "gap"), c));

@@ -6,7 +6,7 @@
 #include <string.h>
 
 /* Longer request bodies are not looked up by their hash: hashing them would hold the loop. */
-enum { HASHED_BODY = 262144 };
+enum { HASHED_BODY = 262144, MOST_DRAFTS = 8 };
 
 /* A plan from its request to its answer. */
 typedef struct planning {
@@ -179,11 +179,23 @@ static bool recall(request *r, char name[BODY_NAME_SIZE])
     return true;
 }
 
+/* Drafts take up to seconds each, one after another. */
+static void after_draft(request *r)
+{
+    r->service->plans--;
+    after_question(r);
+}
+
 bool post_plan(request *r)
 {
     char name[BODY_NAME_SIZE] = "";
     if (recall(r, name))
         return true;
+    if (r->service->plans >= MOST_DRAFTS) {
+        reply_refuse(r, REMAT_PROBLEM_BUSY, "", "%u plans of others are being made ready",
+                     r->service->plans);
+        return true;
+    }
     asker *a = calloc(1, sizeof *a);
     planning *plan = calloc(1, sizeof *plan);
     if (!a || !plan) {
@@ -198,7 +210,8 @@ bool post_plan(request *r)
     a->question.kind = REMAT_ASK_SCHEDULE;
     r->context = a;
     r->lengthy = true;
-    return start_work(r, post_plan_work, after_question);
+    r->service->plans++;
+    return start_work(r, post_plan_work, after_draft);
 }
 
 /* ---- what there is ---- */

@@ -100,9 +100,9 @@ static remat_number bytes_of(plan_builder *b, double bytes)
 {
     if (bytes >= (double)REMAT_MAX_BYTES && !b->error.status)
         (void)remat_fail(&b->error, REMAT_TOO_LARGE, "batch",
-                         "at batch %llu a value behind \"%s\" takes %.3g bytes, which is past 2^53",
-                         (unsigned long long)b->settings->batch,
-                         b->n_nodes > 0 ? b->nodes[b->n_nodes - 1].id : "", bytes);
+                         "at batch %llu a value of \"%s\" takes %.3g bytes, which is past 2^53",
+                         (unsigned long long)b->settings->batch, b->name ? b->name : "the input",
+                         bytes);
     return (remat_number){bytes, true};
 }
 
@@ -151,6 +151,7 @@ plan_value plan_node(plan_builder *b, const char *name, const char *op, const pl
         if (inputs[i].node == UINT32_MAX)
             fault(b);
     char *id = b->error.status ? NULL : core_arena_string(&b->arena, text);
+    b->name = id;
     const char **ids = id ? read_inputs(b, inputs, n_inputs) : NULL;
     if (!ids) {
         fault(b);

@@ -32,6 +32,7 @@ typedef struct plan_builder {
     uint64_t parameters;
     uint32_t at; /* the unit of what follows */
     char scope[32];
+    const char *name; /* of the node at hand; NULL before the first */
     remat_error error;
 } plan_builder;
 

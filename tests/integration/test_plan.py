@@ -3,6 +3,7 @@
 import json
 import resource
 import subprocess
+import threading
 
 import pytest
 
@@ -31,6 +32,11 @@ def check(answer):
     for row in answer.get("rows", []):
         for way in row["ways"]:
             assert not way["fits"] or way["peak"] <= b["activations"]
+        own = {way["way"]: way for way in row["ways"] if not way["offload"]}
+        if row["batch"] == answer["batch"]:  # what a row can do the answer can, and its row is the answer
+            assert answer["fits"] or not any(way["fits"] for way in own.values())
+            if answer["fits"] and "link" not in answer["schedule"]:
+                assert own["remat"]["samples_per_second"] == answer["samples_per_second"]
     best = max((way.get("samples_per_second", 0) for row in answer.get("rows", []) for way in row["ways"]), default=0)
     if answer.get("best_batch"):
         assert answer["best_batch"]["samples_per_second"] == pytest.approx(best)
@@ -114,6 +120,32 @@ def test_sizes_past_every_limit_are_refused(rematd):
     assert other.status == 422 and other.json["type"] == "/problems/solver-does-not-accept"
 
 
+@pytest.mark.parametrize("rates", [1, 1e24])
+def test_any_legal_device_has_an_answer(rematd, rates):
+    device = {"name": "mine", "memory_bytes": 2**40, "bandwidth_bytes_per_second": rates, "flops_per_second": {"float32": rates}}
+    made = plan(rematd, device=device, precision="float32", sweep=False)
+    assert made.status == 200 and made.json["fits"] and made.json["store_all_seconds"] >= 0
+    for name in ("", "a\x1b[31m", "n" * 64):
+        refused = plan(rematd, device={**device, "name": name})
+        assert refused.status == 400 and refused.json["field"].endswith("name")
+
+
+def test_plans_do_not_queue_for_ever(make_service):
+    """Drafts are made one after another: who comes behind many is told to come again."""
+    service = make_service()
+    answers = []
+    bodies = [{"model": "gpt2-medium", "batch": 1 + k, "device": "h200", "wait": 0} for k in range(16)]
+    threads = [threading.Thread(target=lambda b=b: answers.append(service.post("/v1/plans", b))) for b in bodies]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    statuses = [answer.status for answer in answers]
+    assert set(statuses) <= {200, 202, 503} and statuses.count(503) >= 1
+    assert all(int(answer.headers["Retry-After"]) > 0 for answer in answers if answer.status == 503)
+    assert plan(service, sweep=False).status == 200  # none of them is counted any more
+
+
 def test_what_there_is(rematd):
     devices = rematd.get("/v1/devices").json["devices"]
     assert [d["name"] for d in devices][:2] == ["a100-40gb", "a100-80gb"] and len(devices) == 9
@@ -144,6 +176,16 @@ def test_seven_billion_within_500_megabytes():
     assert made["fits"] and made["parameters"] == 6738415616 and made["nodes"] > 1200
     if SLOW == 1:
         assert max(before, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss) < 500 * 1024
+
+
+@pytest.mark.skipif(SLOW > 1, reason="seconds of search")
+@pytest.mark.parametrize("words", [["llama2-7b", "--batch", "31", "--device", "h200", "--optimizer", "adafactor"],
+                                   ["unet", "--batch", "72", "--device", "t4"]])
+def test_what_fits_by_a_row_or_by_search_fits(words):
+    made = answer("plan", *words)
+    check(made)
+    assert made["fits"]
+    assert next(one for one in made["largest"] if one["way"] == "remat" and not one["offload"])["batch"] >= made["batch"]
 
 
 def test_eighty_layers_over_ranks():
