@@ -81,8 +81,11 @@ def seeds(service):
             body = {"profile": document, "solver": solver["name"], "options": options, "link": link, "wait": 5}
             posts += [("/v1/schedules", dict(body, budget="80%")), ("/v1/tradeoffs", dict(body, points=5))]
     posts += [("/v1/snapshots", body) for body in snapshots[:6] * 5]
+    step = {"device": "t4", "optimizer": "adafactor", "precision": "float16", "parallel": {"kind": "zero2", "ranks": 4}, "wait": 5}
+    posts += [("/v1/plans", {"model": "resnet18", "batch": 2, "image": 64, "sweep": False, **step}),
+              ("/v1/plans", {"profile": SMALL, "parameters": 100, "offload": True, **step})] * 5
     posts += [("/v1/simulations", {"profile_id": profile_id, "operations": asked["operations"], "link": link})] * 10
-    gets = ["/v1/profiles?limit=2&name=small&cursor=", f"/v1/profiles/{profile_id}", one, one + "/timeline",
+    gets = [one + "/explanation", "/v1/devices", "/v1/models", "/v1/profiles?limit=2&name=small&cursor=", f"/v1/profiles/{profile_id}", one, one + "/timeline",
             one + "/measurements?limit=3&cursor=", f"/v1/schedules?profile_id={profile_id}&solver=rotor&limit=5",
             "/v1/jobs", f"/v1/jobs/{job_id}", "/v1/solvers", "/healthz", "/readyz", "/metrics", "/openapi.json", "/"]
     return [("POST", *post) for post in posts], [("GET", path, None) for path in gets]
