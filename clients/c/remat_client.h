@@ -20,7 +20,7 @@
  * be NULL):
  *
  *   REMAT_INVALID       the server refused the request (4xx); error->field names the field
- *   REMAT_NOT_FOUND     404
+ *   REMAT_NOT_FOUND     404, by a problem document: a bare 404 is REMAT_IO
  *   REMAT_INFEASIBLE    no schedule fits; error->number is the least budget in bytes that would do
  *   REMAT_NOT_ACCEPTED  the solver does not take this profile
  *   REMAT_TOO_LARGE     past a limit of the server

@@ -86,6 +86,15 @@ int cli_waiting(struct cli *cli, const remat_client_answer *answer);
 /* The client, made at the first call. */
 remat_status cli_connect(struct cli *cli);
 
+/* What a call of the client came to, once its answer has the members that the command needs: format
+ * and names are those of json_unpack, types alone ("{s:s, s:F}"). Else the answer is cleared and
+ * the failure is REMAT_IO: whatever spoke is no rematd, or not one of this version. */
+remat_status cli_expect(struct cli *cli, remat_status status, remat_client_answer *answer,
+                        const char *format, ...);
+/* The same of a list, the answer's member or (NULL) the answer itself, and of each of its items. */
+remat_status cli_expect_list(struct cli *cli, remat_status status, remat_client_answer *answer,
+                             const char *list, const char *format, const char *member);
+
 /* ---- subject.c ---- */
 
 /* A PROFILE argument: a file, "-" or an id. */

@@ -63,6 +63,7 @@ static remat_status look_through(struct cli *cli, const char *path, search *s)
         snprintf(whole, sizeof whole, "%s?limit=%d%s%s", path, PAGE, cursor[0] ? "&cursor=" : "",
                  cursor);
         status = remat_client_request(cli->client, "GET", whole, NULL, &answer, &cli->error);
+        status = cli_expect_list(cli, status, &answer, s->list, "{s:s}", s->id);
         if (status)
             break;
         const json_t *list = json_object_get(answer.json, s->list);

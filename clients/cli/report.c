@@ -59,6 +59,10 @@ static void print_message(const struct cli *cli)
 int cli_failed(struct cli *cli)
 {
     fflush(stdout);
+    if (cli->error.status == REMAT_CANCELLED && interrupt_came(NULL)) {
+        fprintf(stderr, "remat %s: interrupted\n", cli->command);
+        return CLI_INTERRUPTED;
+    }
     if (cli->json)
         print_problem(cli);
     else
@@ -164,6 +168,40 @@ remat_status cli_connect(struct cli *cli)
     interrupt_catch();
     remat_status status = remat_client_new(&settings, &cli->client, &cli->error);
     cli->bad_usage = status == REMAT_INVALID;
+    return status;
+}
+
+static remat_status fail_answer(struct cli *cli, remat_client_answer *answer, const char *why)
+{
+    remat_client_answer_clear(answer);
+    return remat_fail(&cli->error, REMAT_IO, NULL,
+                      "%.200s sent something that is not an answer: %.200s",
+                      remat_client_server(cli->client), why);
+}
+
+remat_status cli_expect(struct cli *cli, remat_status status, remat_client_answer *answer,
+                        const char *format, ...)
+{
+    json_error_t why;
+    va_list names;
+    if (status)
+        return status;
+    va_start(names, format);
+    int wrong = json_vunpack_ex(answer->json, &why, JSON_VALIDATE_ONLY, format, names);
+    va_end(names);
+    return wrong ? fail_answer(cli, answer, answer->json ? why.text : "it is empty") : REMAT_OK;
+}
+
+remat_status cli_expect_list(struct cli *cli, remat_status status, remat_client_answer *answer,
+                             const char *list, const char *format, const char *member)
+{
+    json_error_t why;
+    status = list ? cli_expect(cli, status, answer, "{s:[]}", list)
+                  : cli_expect(cli, status, answer, "[]");
+    json_t *items = status ? NULL : list ? json_object_get(answer->json, list) : answer->json;
+    for (size_t i = 0; i < json_array_size(items); i++)
+        if (json_unpack_ex(json_array_get(items, i), &why, JSON_VALIDATE_ONLY, format, member))
+            return fail_answer(cli, answer, why.text);
     return status;
 }
 

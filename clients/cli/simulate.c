@@ -75,7 +75,7 @@ static int simulate_there(struct cli *cli, const struct subject *s, const json_t
     if (!status)
         status = remat_client_simulate(cli->client, question, s->document, &answer, &cli->error);
     json_decref(question);
-    if (status)
+    if (cli_expect(cli, status, &answer, "{s:b}", "valid"))
         return cli_failed(cli);
     int code = print_answer(cli, answer.json, answer.text);
     remat_client_answer_clear(&answer);

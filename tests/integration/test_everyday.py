@@ -6,7 +6,9 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
+import threading
 import time
 
 import pytest
@@ -229,3 +231,77 @@ def test_jobs_for_operators(make_service, tmp_path):
     told = {(job["asked_by"], job["profile_name"], job["solver"]) for job in kept}
     assert told == {("token ci", document["name"], "auto")}
     assert [job["state"] for job in kept].count("infeasible") == 1
+
+
+# ---- what is no rematd ----------------------------------------------------------------------------------
+
+
+class Pretender:
+    """A server that gives every request the same bytes, or (None) takes it and is silent."""
+
+    def __init__(self, answer):
+        self.answer, self.asked = answer, threading.Event()
+        self.socket = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self.socket.getsockname()[1]}"
+        threading.Thread(target=self.serve, daemon=True).start()
+
+    def serve(self):
+        kept = []
+        while True:
+            try:
+                connection = self.socket.accept()[0]
+            except OSError:
+                return
+            connection.recv(65536)
+            self.asked.set()
+            if self.answer is None:
+                kept.append(connection)
+                continue
+            connection.sendall(self.answer)
+            connection.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.socket.shutdown(socket.SHUT_RDWR)
+        self.socket.close()
+
+
+ASKING = [("solve", "-b", "60%", CHAIN), ("curve", "--points", "3", CHAIN), ("profile", "list"), ("jobs",)]
+HEAD = "HTTP/1.1 {}\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n{}"
+BAD_TYPES = ('{"profiles":[{"profile_id":1,"name":null}],"next":5,"jobs":[1],"solvers":"x","schedule_id":3,'
+             '"operations":7,"budget":-5,"job_id":1,"valid":0}')
+
+
+@pytest.mark.parametrize("status, body", [("200 OK", "{}"), ("200 OK", "[3]"), ("200 OK", BAD_TYPES),
+                                          ("204 No", ""), ("202 A", "{}")])
+def test_no_answer_of_ours(status, body):
+    sixty_four = "a" * 64
+    with Pretender(HEAD.format(status, body).encode()) as server:
+        for words in (*ASKING, ("profile", "list", "--json"), ("profile", "show", sixty_four), ("profile", "show", "x"),
+                      ("show", sixty_four), ("jobs", "show", "b" * 32), ("jobs", "cancel", "b" * 32), ("solvers",)):
+            process = start(server, *words)
+            out, said = process.communicate(timeout=60 * SLOW)
+            assert process.returncode == 4 and out == "", (words, process.returncode, out, said)
+            if status != "202 A":
+                assert "sent something that is not an answer" in said, (words, said)
+
+
+def test_a_bare_404_is_no_rematd():
+    with Pretender(b"HTTP/1.1 404 Not Found\r\nContent-Length: 9\r\nConnection: close\r\n\r\nNot Found") as server:
+        for words in (*ASKING, ("show", "a" * 64)):
+            assert "is it a remat server?" in remat(server, *words, code=4)
+
+
+@pytest.mark.parametrize("words", ASKING, ids=lambda words: words[0])
+def test_interrupt_where_nobody_answers(words):
+    """One Ctrl-C is enough: the request's own limit is a minute."""
+    with Pretender(None) as server:
+        process = start(server, *words)
+        assert server.asked.wait(60 * SLOW)
+        begun = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        said = process.communicate(timeout=55)[1]
+        assert process.returncode == 130 and "interrupted" in said, said
+        assert time.monotonic() - begun < 50
