@@ -32,12 +32,13 @@ static void print_summary(const struct cli *cli, const json_t *summary)
     printf("%s", draw_paint(cli, PAINT_BOLD));
     text_safe(stdout, json_get_text(summary, "name"));
     printf("%s\n", draw_plain(cli));
-    summary_line(cli, "kind", "%s%s of %.0f nodes and %.0f edges",
+    double nodes = json_get_number(summary, "nodes"), edges = json_get_number(summary, "edges");
+    summary_line(cli, "kind", "%s%s of %.0f node%s and %.0f edge%s",
                  homogeneous                         ? "homogeneous "
                  : json_object_get(summary, "graph") ? "joint "
                                                      : "",
-                 json_get_text(summary, "kind"), json_get_number(summary, "nodes"),
-                 json_get_number(summary, "edges"));
+                 json_get_text(summary, "kind"), nodes, nodes == 1 ? "" : "s", edges,
+                 edges == 1 ? "" : "s");
     summary_line(cli, "store all", "%s in %s", text_bytes(json_get_number(store_all, "peak"), peak),
                  text_time(json_get_number(store_all, "makespan"),
                            json_get_text(summary, "time_unit"), makespan));

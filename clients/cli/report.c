@@ -15,6 +15,9 @@ static json_t *own_problem(const struct cli *cli)
     if (error->status == REMAT_IO)
         return json_pack("{s:s, s:s, s:s}", "type", "/problems/no-answer", "title",
                          "The server gave no usable answer", "detail", error->message);
+    if (exit_code_of(error->status) == CLI_INTERNAL)
+        return json_pack("{s:s, s:s, s:s}", "type", "/problems/failed", "title",
+                         "The command failed", "detail", error->message);
     return remat_problem_encode(remat_problem_of(error), error);
 }
 

@@ -92,6 +92,10 @@ static remat_status load(struct cli *cli, const char *argument, exhibit *e)
     if (!status)
         status = by_id ? fetch_schedule(cli, id, e)
                        : file_read_json(argument, &e->schedule, &cli->error);
+    if (!status && strncmp(json_get_text(e->schedule, "format"), "remat-profile/", 14) == 0)
+        return remat_fail(&cli->error, REMAT_INVALID, NULL,
+                          "%.200s is a profile and no schedule; 'remat profile check' reads it",
+                          argument);
     if (!status && cli->profile)
         return replay(cli, e);
     if (!status && by_id && !cli->json)

@@ -305,3 +305,47 @@ def test_interrupt_where_nobody_answers(words):
         said = process.communicate(timeout=55)[1]
         assert process.returncode == 130 and "interrupted" in said, said
         assert time.monotonic() - begun < 50
+
+
+# ---- what is said ---------------------------------------------------------------------------------------
+
+
+def test_files_where_names_are_taken(rematd, tmp_path):
+    said = remat(rematd, "profile", "show", CHAIN, code=3)
+    assert "is a file, and 'remat profile show' takes a name or an id; 'remat profile check' reads files" in said
+    assert "is a file" in remat(None, "profile", "show", CHAIN, code=3)  # no server is needed to say so
+    assert "is a file, and 'remat jobs show' takes an id" in remat(rematd, "jobs", "show", CHAIN, code=3)
+    assert "is a profile and no schedule" in remat(rematd, "show", CHAIN, code=3)
+    here = start(rematd, "profile", "show", "here", cwd=tmp_path)
+    assert "no file and on the server no profile" in here.communicate(timeout=60 * SLOW)[1]
+    (tmp_path / "here").write_text("{}")
+    here = start(rematd, "profile", "show", "here", cwd=tmp_path)
+    assert "here is a file" in here.communicate(timeout=60 * SLOW)[1]
+
+
+def test_one_is_singular(rematd, tmp_path):
+    file = tmp_path / "two.json"
+    costs = {"forward_time": 1, "output_bytes": 10}
+    nodes = [{"id": "a", "inputs": ["in"], **costs}, {"id": "loss", "inputs": ["a"], **costs}]
+    document = {"format": "remat-profile/1", "name": "a name that is longer than its column",
+                "inputs": [{"id": "in", "bytes": 4}], "nodes": nodes}
+    file.write_text(json.dumps(document))
+    assert "of 2 nodes and 1 edge\n" in remat(None, "profile", "check", file)
+    file.write_text(json.dumps({**document, "nodes": [{**nodes[1], "inputs": ["in"]}]}))
+    assert "of 1 node and 0 edges\n" in remat(None, "profile", "check", file)
+    for typed, shown_as in (("1", "1 byte; did you mean 1% or 1GiB?"), ("5.", "5 bytes; did you mean 5% or 5GiB?")):
+        assert shown_as in remat(None, "solve", "--local", "-b", typed, CHAIN, code=2)
+    remat(rematd, "profile", "push", file)
+    assert "a name that is longer than …  " in remat(rematd, "profile", "list")
+
+
+def test_no_server_failed_here(tmp_path):
+    said = remat(None, "solve", "--local", "-b", "60%", CHAIN, "--json", "-o", tmp_path / "none" / "x.json", code=5)
+    problem = json.loads(said)
+    assert problem["title"] == "The command failed" and "cannot write" in problem["detail"] and "status" not in problem
+
+
+def test_capitals_are_meant_too():
+    assert "did you mean solve?" in remat(None, "SOLVE", code=2)
+    assert "did you mean rotor?" in remat(None, "solve", "--local", "--solver", "ROTOR", "-b", "60%", CHAIN, code=3)
+    assert "did you mean --local?" in remat(None, "solve", "--LOCAL", code=2)
