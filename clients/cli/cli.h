@@ -34,6 +34,7 @@ struct cli {
     unsigned width;     /* columns */
 
     remat_client *client; /* made by cli_connect */
+    char request_id[40];  /* the same in all requests: this process asks once */
     bool bad_usage;       /* the error is one of the command line */
     remat_error error;    /* of the call that failed */
 };

@@ -32,8 +32,11 @@ bool interrupt_came(void *data)
 
 static remat_status connect_again(struct cli *cli)
 {
-    remat_client_settings settings = {
-        .server = cli->server, .connect_timeout = PATIENCE, .timeout = PATIENCE, .patience = -1};
+    remat_client_settings settings = {.server = cli->server,
+                                      .request_id = cli->request_id,
+                                      .connect_timeout = PATIENCE,
+                                      .timeout = PATIENCE,
+                                      .patience = -1};
     remat_client_free(cli->client);
     cli->client = NULL;
     return remat_client_new(&settings, &cli->client, &cli->error);
@@ -64,15 +67,16 @@ int interrupt_cancel(struct cli *cli, const char *path, const json_t *question,
         return CLI_INTERRUPTED;
     }
     const char *id = json_get_text(answer.json, "job_id");
-    bool ours = !(json_get_number(answer.json, "asked") > 2); /* before, and just now */
     if (!id[0])
         fprintf(stderr, "remat %s: interrupted; the answer had come\n", cli->command);
-    else if (!ours)
-        fprintf(stderr, "remat %s: interrupted; job %.12s goes on for others who asked\n",
-                cli->command, id);
     else if (!remat_client_cancel_job(cli->client, id, &cancelled, &cli->error)) {
-        fprintf(stderr, "remat %s: interrupted; job %.12s is cancelled\n", cli->command, id);
+        bool others = json_get_number(cancelled.json, "asked") > 0;
+        fprintf(stderr, "remat %s: interrupted; job %.12s %s\n", cli->command, id,
+                others ? "goes on for others who asked" : "is cancelled");
         remat_client_answer_clear(&cancelled);
+    } else {
+        fprintf(stderr, "remat %s: interrupted; job %.12s could not be cancelled\n", cli->command,
+                id);
     }
     remat_client_answer_clear(&answer);
     return CLI_INTERRUPTED;

@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 /* A problem of the command's own, which no server described. */
 static json_t *own_problem(const struct cli *cli)
@@ -166,8 +167,14 @@ remat_status cli_connect(struct cli *cli)
 {
     if (cli->client)
         return REMAT_OK;
-    remat_client_settings settings = {
-        .server = cli->server, .timeout = cli->timeout, .cancelled = interrupt_came};
+    uint64_t random = 0;
+    if (getrandom(&random, sizeof random, 0) != sizeof random)
+        return remat_fail(&cli->error, REMAT_INTERNAL, NULL, "there are no random numbers");
+    snprintf(cli->request_id, sizeof cli->request_id, "remat-%016llx", (unsigned long long)random);
+    remat_client_settings settings = {.server = cli->server,
+                                      .request_id = cli->request_id,
+                                      .timeout = cli->timeout,
+                                      .cancelled = interrupt_came};
     interrupt_catch();
     remat_status status = remat_client_new(&settings, &cli->client, &cli->error);
     cli->bad_usage = status == REMAT_INVALID;

@@ -178,8 +178,32 @@ def test_interrupt_cancels_the_job(make_service):
     process.send_signal(signal.SIGINT)
     said = process.communicate(timeout=60 * SLOW)[1]
     assert process.returncode == 130 and "goes on for others" in said
-    assert service.get(f"/v1/jobs/{asked['job_id']}").json["state"] in ("queued", "running")
+    going = service.get(f"/v1/jobs/{asked['job_id']}").json
+    assert going["state"] in ("queued", "running") and going["asked"] == 1
     service.call("DELETE", f"/v1/jobs/{asked['job_id']}")
+
+
+def test_the_last_interrupt_cancels(make_service):
+    """Each who asked counts once, also while it takes that back."""
+    service = make_service()
+    words = ("solve", "-b", "50%", "--effort", "thorough", PROFILES / "gpt.joint.json")
+    first = start(service, *words)
+    job = wait_for(service, lambda job: job["state"] == "running")
+    second = start(service, *words)
+    wait_for(service, lambda job: job["asked"] == 2)
+    for process, said, asked in ((first, "goes on for others who asked", 1), (second, "is cancelled", None)):
+        process.send_signal(signal.SIGINT)
+        assert said in process.communicate(timeout=60 * SLOW)[1] and process.returncode == 130
+        assert service.get(f"/v1/jobs/{job['job_id']}").json.get("asked") == asked
+    wait_for(service, lambda one: one["job_id"] == job["job_id"] and one["state"] == "cancelled")
+    # whoever did not ask cancels it for all
+    body = {**LONG, "profile_id": job["profile_id"]}
+    ids = {service.post("/v1/schedules", {**body, "budget": "52%"}, headers={"X-Request-Id": name}).json["job_id"]
+           for name in ("one", "two", "two")}
+    one = ids.pop()
+    assert not ids and service.get(f"/v1/jobs/{one}").json["asked"] == 2
+    service.call("DELETE", f"/v1/jobs/{one}")
+    wait_for(service, lambda job: job["job_id"] == one and job["state"] == "cancelled")
 
 
 def test_jobs_for_operators(make_service, tmp_path):
