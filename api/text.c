@@ -1,9 +1,11 @@
 /* Numbers for people, and the words that they meant. */
 #include "api.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 /* Three significant digits, never an exponent below 1e6. */
 static void three_digits(double value, char *text, size_t size)
@@ -77,6 +79,11 @@ const char *remat_text_percent(double fraction, char text[REMAT_TEXT_SIZE])
 
 /* ---- words that were meant ---- */
 
+static bool same_letter(char a, char b)
+{
+    return tolower((unsigned char)a) == tolower((unsigned char)b);
+}
+
 /* Letters to change, put in, take out or swap with the next one, up to a limit of 3. */
 static unsigned distance(const char *a, const char *b)
 {
@@ -91,11 +98,11 @@ static unsigned distance(const char *a, const char *b)
         unsigned *now = rows[i % 3], *last = rows[(i + 2) % 3], *before = rows[(i + 1) % 3];
         now[0] = (unsigned)i;
         for (size_t k = 1; k <= n; k++) {
-            unsigned least = last[k - 1] + (a[i - 1] != b[k - 1]);
+            unsigned least = last[k - 1] + !same_letter(a[i - 1], b[k - 1]);
             least = last[k] + 1 < least ? last[k] + 1 : least;
             least = now[k - 1] + 1 < least ? now[k - 1] + 1 : least;
-            if (i > 1 && k > 1 && a[i - 1] == b[k - 2] && a[i - 2] == b[k - 1] &&
-                before[k - 2] + 1 < least)
+            if (i > 1 && k > 1 && same_letter(a[i - 1], b[k - 2]) &&
+                same_letter(a[i - 2], b[k - 1]) && before[k - 2] + 1 < least)
                 least = before[k - 2] + 1;
             now[k] = least;
         }
@@ -109,7 +116,7 @@ const char *remat_nearest(const char *word, const char *const *words, size_t n)
     unsigned least = length < 4 ? 2 : 3;
     for (size_t i = 0; i < n; i++) {
         unsigned d = distance(word, words[i]);
-        if (length >= 3 && d > 1 && strncmp(word, words[i], length) == 0)
+        if (length >= 3 && d > 1 && strncasecmp(word, words[i], length) == 0)
             d = 1;
         if (d < least) {
             least = d;

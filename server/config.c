@@ -132,14 +132,33 @@ static bool is_whole(const setting *s, const char *text)
                             : strspn(text, "0123456789.") < length || digits == length;
 }
 
+static remat_status read_amount(const setting *s, const char *text, remat_amount *ret_amount)
+{
+    json_t *json = json_string(text);
+    remat_status status =
+        json ? remat_amount_decode(json, s->flag, false, ret_amount, NULL) : REMAT_INVALID;
+    json_decref(json);
+    return status;
+}
+
+/* Whether what was refused is a number past all that can be written: 1 of its unit would do. The
+ * largest unit is 2^40 bytes, and 8192 of them are 2^53. */
+static bool is_too_large(const setting *s, const char *text)
+{
+    char one[16], *unit;
+    remat_amount amount;
+    if (strtod(text, &unit) < 8192 || unit != text + strspn(text, "0123456789."))
+        return false;
+    return snprintf(one, sizeof one, "1%s", unit) < (int)sizeof one &&
+           !read_amount(s, one, &amount);
+}
+
 static bool set_number(const setting *s, const char *where, const char *text, void *target)
 {
     remat_amount amount = {0};
-    remat_error error;
-    json_t *json = json_string(text);
-    remat_status status =
-        json ? remat_amount_decode(json, s->flag, false, &amount, &error) : REMAT_INVALID;
-    json_decref(json);
+    remat_status status = read_amount(s, text, &amount);
+    if (status && is_whole(s, text) && is_too_large(s, text))
+        return bad(where, text, "is too large");
     if (status && text[strspn(text, "0123456789.")])
         return bad(where, text, "is not a number");
     if (status || !is_whole(s, text))
@@ -233,20 +252,26 @@ static bool read_line(config *c, const char *path, unsigned number, char *line)
         equals--;
     *equals = '\0';
     for (int i = 0; i < N_SETTINGS; i++)
-        if (strcmp(settings[i].flag, name) == 0)
+        if (strcmp(settings[i].flag, name) == 0 && settings[i].offset == AT(config))
+            return bad(where, value, "cannot be read from here: a file names no other file");
+        else if (strcmp(settings[i].flag, name) == 0)
             return set(c, &settings[i], where, value);
     return bad(where, name, "is not a setting; see rematd --help");
 }
 
 static bool read_file(config *c)
 {
-    char line[4096];
+    char *line = NULL;
+    size_t size = 0;
+    ssize_t length;
     FILE *file = c->config[0] ? fopen(c->config, "r") : NULL;
     if (!file)
         return !c->config[0] || bad("--config", c->config, "cannot be read");
     bool good = true;
-    for (unsigned number = 1; good && fgets(line, sizeof line, file); number++)
-        good = read_line(c, c->config, number, line);
+    for (unsigned number = 1; good && (length = getline(&line, &size, file)) >= 0; number++)
+        good = strlen(line) == (size_t)length ? read_line(c, c->config, number, line)
+                                              : bad("--config", c->config, "has a NUL byte");
+    free(line);
     if (good && ferror(file))
         good = bad("--config", c->config, "cannot be read");
     fclose(file);
@@ -261,20 +286,24 @@ static bool is_host(const char *text, size_t length)
     if (colon) /* of IPv6 there are several */
         return strspn(text, "0123456789abcdefABCDEF:.") >= length &&
                memchr(colon + 1, ':', length - (size_t)(colon + 1 - text));
-    return (length == 1 && *text == '*') || (strspn(text, plain) >= length && *text != '-' &&
-                                             *text != '.' && text[length - 1] != '.');
+    return (length == 1 && *text == '*') ||
+           (length > 0 && strspn(text, plain) >= length && *text != '-' && *text != '.' &&
+            text[length - 1] != '.');
 }
 
 static bool check_hosts(const char *hosts)
 {
-    unsigned n = 0;
-    for (const char *s = hosts + strspn(hosts, ", "); *s; s += strspn(s, ", "), n++) {
-        size_t length = strcspn(s, ", ");
+    for (const char *s = hosts;; s++) {
+        s += strspn(s, " ");
+        size_t whole = strcspn(s, ","), length = whole;
+        while (length > 0 && s[length - 1] == ' ')
+            length--;
         if (!is_host(s, length))
             return bad("--host", hosts, "is not a list of names like a.example,b.example, or *");
-        s += length;
+        s += whole;
+        if (!*s)
+            return true;
     }
-    return n > 0 || bad("--host", hosts, "has no name");
 }
 
 static bool check_together(const config *c)
@@ -283,6 +312,8 @@ static bool check_together(const config *c)
         return false;
     if (strcmp(c->store, ":memory:") == 0)
         return bad("--store", c->store, "would be lost at the end; it must be a file");
+    if (strstr(c->store, "://") && !remat_store_is_url(c->store))
+        return bad("--store", c->store, "is neither a path nor postgresql://USER@HOST/DATABASE");
     if (!c->tls_cert[0] == !c->tls_key[0])
         return true;
     fputs("rematd: --tls-cert and --tls-key belong together\n", stderr);

@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+enum { BAD_CONFIGURATION = 2 };
+
 static int report(const remat_error *error)
 {
     fprintf(stderr, "rematd: %s\n", error->message);
@@ -136,7 +138,10 @@ static int check_files(const config *settings)
         status = tls_load(settings->tls_cert, settings->tls_key, &error);
     tokens_clear(&t);
     tls_free();
-    return status ? report(&error) : 0;
+    if (!status)
+        return 0;
+    report(&error);
+    return BAD_CONFIGURATION;
 }
 
 /* rematd token ...: the words before the first option are the command's. */
@@ -152,7 +157,7 @@ static int token_command(int argc, char **argv)
     config_outcome outcome = config_read(&settings, argc - words + 1, options);
     options[0] = first;
     if (outcome != CONFIG_RUN)
-        return outcome == CONFIG_DONE ? 0 : 2;
+        return outcome == CONFIG_DONE ? 0 : BAD_CONFIGURATION;
     return tokens_command(settings.tokens, words - 1, argv + 1);
 }
 
@@ -172,7 +177,7 @@ int main(int argc, char **argv)
     argv[words] = argv[0];
     config_outcome outcome = config_read(&settings, argc - words, argv + words);
     if (outcome != CONFIG_RUN)
-        return outcome == CONFIG_DONE ? 0 : 2;
+        return outcome == CONFIG_DONE ? 0 : BAD_CONFIGURATION;
     log_set_level(settings.log_level);
     if (c)
         return run_command(c, &settings, operand);

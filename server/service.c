@@ -112,8 +112,6 @@ remat_status service_check_store(const config *settings, remat_error *error)
                    ? REMAT_OK
                    : fail_store(path, "it is there and not a store", error);
     }
-    if (strstr(path, "://"))
-        return fail_store(path, "a URL is like postgresql://USER@HOST/DATABASE", error);
     if (errno != ENOENT)
         return fail_store(path, strerror(errno), error);
     if (path[strlen(path) - 1] == '/')

@@ -110,8 +110,9 @@ static remat_status fail_without_problem(const remat_client *client, const clien
             "%.200s answered %s %.200s by a redirection (%ld), which is not followed; "
             "give the URL it leads to as the server",
             client->server, request->method, request->path, answer->status);
+    /* A rematd says what is not found; another server does not know the call. */
     return remat_fail(
-        error, status_of_http(answer->status), NULL,
+        error, answer->status == 404 ? REMAT_IO : status_of_http(answer->status), NULL,
         "%.200s answered %s %.200s by HTTP status %ld and no problem document; is it a "
         "remat server?",
         client->server, request->method, request->path, answer->status);

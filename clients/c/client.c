@@ -158,6 +158,16 @@ static remat_status add_token(remat_client *client, const char *token, remat_err
     return status;
 }
 
+static remat_status add_request_id(remat_client *client, const char *id, remat_error *error)
+{
+    char header[96];
+    if (!is_token(id) || strlen(id) > 64)
+        return remat_fail(error, REMAT_INVALID, "request_id",
+                          "the request_id is longer than 64 characters or not plain");
+    snprintf(header, sizeof header, "X-Request-Id: %s", id);
+    return add_header(client, header, error);
+}
+
 static remat_status add_headers(remat_client *client, const char *token, remat_error *error)
 {
     static const char *const fixed[] = {
@@ -204,7 +214,8 @@ static remat_status configure(remat_client *client, const remat_client_settings 
     client->data = settings->data;
     const char *server = or_environment(settings->server, "REMAT_SERVER");
     if ((status = set_server(client, server ? server : REMAT_CLIENT_DEFAULT_SERVER, error)) ||
-        (status = add_headers(client, or_environment(settings->token, "REMAT_TOKEN"), error)))
+        (status = add_headers(client, or_environment(settings->token, "REMAT_TOKEN"), error)) ||
+        (settings->request_id && (status = add_request_id(client, settings->request_id, error))))
         return status;
     client->curl = curl_easy_init();
     return client->curl ? REMAT_OK : remat_fail_memory(error);

@@ -20,7 +20,7 @@
  * be NULL):
  *
  *   REMAT_INVALID       the server refused the request (4xx); error->field names the field
- *   REMAT_NOT_FOUND     404
+ *   REMAT_NOT_FOUND     404, by a problem document: a bare 404 is REMAT_IO
  *   REMAT_INFEASIBLE    no schedule fits; error->number is the least budget in bytes that would do
  *   REMAT_NOT_ACCEPTED  the solver does not take this profile
  *   REMAT_TOO_LARGE     past a limit of the server
@@ -43,6 +43,9 @@ typedef struct remat_client_settings {
     const char *server;     /* http or https URL, a path is allowed; NULL: REMAT_SERVER of the
                                environment,     and without it REMAT_CLIENT_DEFAULT_SERVER */
     const char *token;      /* bearer token; NULL: REMAT_TOKEN of the environment; "": none */
+    const char *request_id; /* X-Request-Id of every request, by which a server knows who asked for
+                               a job: one count however often it is asked, and a cancel takes that
+                               back while others ask for it; NULL: each request its own */
     double connect_timeout; /* seconds until the connection stands; 0: 5 */
     double timeout;    /* seconds for one request and its answer, beyond the wait that the request
                           itself asks for; 0: 60 */

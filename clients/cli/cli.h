@@ -34,6 +34,7 @@ struct cli {
     unsigned width;     /* columns */
 
     remat_client *client; /* made by cli_connect */
+    char request_id[40];  /* the same in all requests: this process asks once */
     bool bad_usage;       /* the error is one of the command line */
     remat_error error;    /* of the call that failed */
 };
@@ -85,6 +86,15 @@ int cli_waiting(struct cli *cli, const remat_client_answer *answer);
 
 /* The client, made at the first call. */
 remat_status cli_connect(struct cli *cli);
+
+/* What a call of the client came to, once its answer has the members that the command needs: format
+ * and names are those of json_unpack, types alone ("{s:s, s:F}"). Else the answer is cleared and
+ * the failure is REMAT_IO: whatever spoke is no rematd, or not one of this version. */
+remat_status cli_expect(struct cli *cli, remat_status status, remat_client_answer *answer,
+                        const char *format, ...);
+/* The same of a list, the answer's member or (NULL) the answer itself, and of each of its items. */
+remat_status cli_expect_list(struct cli *cli, remat_status status, remat_client_answer *answer,
+                             const char *list, const char *format, const char *member);
 
 /* ---- subject.c ---- */
 

@@ -136,6 +136,10 @@ static int curve_there(struct cli *cli, const struct subject *s, const json_t *q
     if (!status)
         status =
             remat_client_tradeoffs(cli->client, question, s->document, &wait, &answer, &cli->error);
+    if (!status && answer.status == 202)
+        status = cli_expect(cli, status, &answer, "{s:s}", "job_id");
+    else
+        status = cli_expect_list(cli, status, &answer, NULL, "{s:F}", "budget");
     progress_end(&bar);
     if (status == REMAT_CANCELLED)
         return interrupt_cancel(cli, "/v1/tradeoffs", question, s);

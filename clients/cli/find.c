@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { SHORTEST_PREFIX = 4, MOST_PAGES = 100, PAGE = 1000, MOST_NAMES = 200 };
 
@@ -63,6 +64,7 @@ static remat_status look_through(struct cli *cli, const char *path, search *s)
         snprintf(whole, sizeof whole, "%s?limit=%d%s%s", path, PAGE, cursor[0] ? "&cursor=" : "",
                  cursor);
         status = remat_client_request(cli->client, "GET", whole, NULL, &answer, &cli->error);
+        status = cli_expect_list(cli, status, &answer, s->list, "{s:s}", s->id);
         if (status)
             break;
         const json_t *list = json_object_get(answer.json, s->list);
@@ -97,11 +99,25 @@ static remat_status decide(struct cli *cli, const search *s, char ret_id[REMAT_I
     return REMAT_OK;
 }
 
+/* A path in the place of a name. */
+static remat_status fail_file(struct cli *cli, const search *s)
+{
+    return remat_fail(&cli->error, REMAT_INVALID, NULL,
+                      "%.200s is a file, and 'remat %s %s' takes %s", s->text, cli->command,
+                      cli->arguments[0],
+                      s->named ? "a name or an id; 'remat profile check' reads files" : "an id");
+}
+
 static remat_status find(struct cli *cli, const char *path, search s, char ret_id[REMAT_ID_SIZE])
 {
+    bool is_file = access(s.text, F_OK) == 0;
+    if (is_file && strchr(s.text, '/'))
+        return fail_file(cli, &s);
     remat_status status = look_through(cli, path, &s);
     if (!status)
         status = decide(cli, &s, ret_id);
+    if (status == REMAT_NOT_FOUND && is_file && s.n_named + s.n_begun == 0)
+        status = fail_file(cli, &s);
     while (s.n_names > 0)
         free(s.names[--s.n_names]);
     return status;

@@ -26,6 +26,22 @@ bool interrupt_came(void *data)
     return came != 0;
 }
 
+/* Who pressed Ctrl-C wants the terminal back: a server that does not answer within PATIENCE seconds
+ * keeps its job. */
+#define PATIENCE 3.0
+
+static remat_status connect_again(struct cli *cli)
+{
+    remat_client_settings settings = {.server = cli->server,
+                                      .request_id = cli->request_id,
+                                      .connect_timeout = PATIENCE,
+                                      .timeout = PATIENCE,
+                                      .patience = -1};
+    remat_client_free(cli->client);
+    cli->client = NULL;
+    return remat_client_new(&settings, &cli->client, &cli->error);
+}
+
 /* The job of the question, by asking it again without waiting for it. */
 static remat_status find_started(struct cli *cli, const char *path, const json_t *question,
                                  const struct subject *subject, remat_client_answer *ret_answer)
@@ -33,9 +49,9 @@ static remat_status find_started(struct cli *cli, const char *path, const json_t
     json_t *body = json_copy((json_t *)question);
     bool failed = !body || json_object_set_new(body, "wait", json_integer(0)) ||
                   json_object_set_new(body, "profile_id", json_string(subject->id));
-    remat_status status =
-        failed ? remat_fail_memory(&cli->error)
-               : remat_client_request(cli->client, "POST", path, body, ret_answer, &cli->error);
+    remat_status status = failed ? remat_fail_memory(&cli->error) : connect_again(cli);
+    if (!status)
+        status = remat_client_request(cli->client, "POST", path, body, ret_answer, &cli->error);
     json_decref(body);
     return status;
 }
@@ -46,21 +62,21 @@ int interrupt_cancel(struct cli *cli, const char *path, const json_t *question,
     remat_client_answer answer, cancelled;
     if (!came)
         return cli_failed(cli);
-    came = 0; /* for the calls that follow; a second Ctrl-C ends the process */
     if (find_started(cli, path, question, subject, &answer)) {
         fprintf(stderr, "remat %s: interrupted\n", cli->command);
         return CLI_INTERRUPTED;
     }
     const char *id = json_get_text(answer.json, "job_id");
-    bool ours = !(json_get_number(answer.json, "asked") > 2); /* before, and just now */
     if (!id[0])
         fprintf(stderr, "remat %s: interrupted; the answer had come\n", cli->command);
-    else if (!ours)
-        fprintf(stderr, "remat %s: interrupted; job %.12s goes on for others who asked\n",
-                cli->command, id);
     else if (!remat_client_cancel_job(cli->client, id, &cancelled, &cli->error)) {
-        fprintf(stderr, "remat %s: interrupted; job %.12s is cancelled\n", cli->command, id);
+        bool others = json_get_number(cancelled.json, "asked") > 0;
+        fprintf(stderr, "remat %s: interrupted; job %.12s %s\n", cli->command, id,
+                others ? "goes on for others who asked" : "is cancelled");
         remat_client_answer_clear(&cancelled);
+    } else {
+        fprintf(stderr, "remat %s: interrupted; job %.12s could not be cancelled\n", cli->command,
+                id);
     }
     remat_client_answer_clear(&answer);
     return CLI_INTERRUPTED;

@@ -19,7 +19,8 @@ static void print_question(const struct cli *cli, const json_t *job)
         summary_line(cli, "budget", "a curve");
     summary_line(cli, "solver", "%.60s", json_get_text(job, "solver"));
     if (by[0] && asked > 1)
-        summary_line(cli, "asked by", "%.80s, and %.0f more requests", by, asked - 1);
+        summary_line(cli, "asked by", "%.80s, and %.0f more request%s", by, asked - 1,
+                     asked > 2 ? "s" : "");
     else if (by[0])
         summary_line(cli, "asked by", "%.80s", by);
 }
@@ -100,10 +101,12 @@ static int list(struct cli *cli)
              cli->cursor ? "&cursor=" : "", cli->cursor ? cli->cursor : "");
     if (cli->cursor && strspn(cli->cursor, "0123456789abcdefTZ:._-") != strlen(cli->cursor))
         return cli_usage(cli, "--cursor is not one of a list of jobs");
-    if (cli_connect(cli) ||
-        remat_client_request(cli->client, "GET", path, NULL, &answer, &cli->error))
+    remat_status status = cli_connect(cli);
+    if (!status)
+        status = remat_client_request(cli->client, "GET", path, NULL, &answer, &cli->error);
+    if (cli_expect_list(cli, status, &answer, "jobs", "{s:s}", "job_id"))
         return cli_failed(cli);
-    remat_status status = cli_write_json(cli, answer.text, &done);
+    status = cli_write_json(cli, answer.text, &done);
     if (!status && !done)
         print_list(cli, answer.json);
     remat_client_answer_clear(&answer);
@@ -117,19 +120,18 @@ static int one(struct cli *cli, bool cancel)
     if (cli->n_arguments != 2)
         return cli_usage(cli, "jobs %s takes one job id", cli->arguments[0]);
     char id[REMAT_ID_SIZE];
-    if (cli_connect(cli) || find_job(cli, cli->arguments[1], id) ||
-        (cancel ? remat_client_cancel_job(cli->client, id, &answer, &cli->error)
-                : remat_client_get_job(cli->client, id, &answer, &cli->error)))
+    if (cli_connect(cli) || find_job(cli, cli->arguments[1], id))
         return cli_failed(cli);
-    remat_status status = REMAT_OK;
-    if (answer.json)
-        status = cli_write_json(cli, answer.text, &done);
-    else
-        done = cli->json;
-    if (!status && !done && answer.json)
+    remat_status status = cancel ? remat_client_cancel_job(cli->client, id, &answer, &cli->error)
+                                 : remat_client_get_job(cli->client, id, &answer, &cli->error);
+    if (cli_expect(cli, status, &answer, "{s:s, s:s}", "job_id", "state"))
+        return cli_failed(cli);
+    status = cli_write_json(cli, answer.text, &done);
+    if (!status && !done) {
         print_job(cli, answer.json);
-    else if (!status && !done)
-        printf("The job %s is cancelled.\n", id);
+        if (cancel && strcmp(json_get_text(answer.json, "state"), "running") == 0)
+            puts("  (it is being cancelled)");
+    }
     remat_client_answer_clear(&answer);
     return status ? cli_failed(cli) : CLI_OK;
 }

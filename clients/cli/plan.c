@@ -323,6 +323,10 @@ static int plan_there(struct cli *cli, json_t *request)
             break;
         status = follow(cli, &answer);
     }
+    if (!status && answer.status == 202)
+        status = cli_expect(cli, status, &answer, "{s:s}", "job_id");
+    else
+        status = cli_expect(cli, status, &answer, "{s:s, s:b}", "profile_id", "fits");
     if (status)
         return cli_failed(cli);
     int code = answer.status == 202 ? cli_waiting(cli, &answer)

@@ -32,12 +32,13 @@ static void print_summary(const struct cli *cli, const json_t *summary)
     printf("%s", draw_paint(cli, PAINT_BOLD));
     text_safe(stdout, json_get_text(summary, "name"));
     printf("%s\n", draw_plain(cli));
-    summary_line(cli, "kind", "%s%s of %.0f nodes and %.0f edges",
+    double nodes = json_get_number(summary, "nodes"), edges = json_get_number(summary, "edges");
+    summary_line(cli, "kind", "%s%s of %.0f node%s and %.0f edge%s",
                  homogeneous                         ? "homogeneous "
                  : json_object_get(summary, "graph") ? "joint "
                                                      : "",
-                 json_get_text(summary, "kind"), json_get_number(summary, "nodes"),
-                 json_get_number(summary, "edges"));
+                 json_get_text(summary, "kind"), nodes, nodes == 1 ? "" : "s", edges,
+                 edges == 1 ? "" : "s");
     summary_line(cli, "store all", "%s in %s", text_bytes(json_get_number(store_all, "peak"), peak),
                  text_time(json_get_number(store_all, "makespan"),
                            json_get_text(summary, "time_unit"), makespan));
@@ -49,11 +50,14 @@ static void print_summary(const struct cli *cli, const json_t *summary)
     summary_line(cli, "profile", "%.64s", json_get_text(summary, "profile_id"));
 }
 
-/* Prints the answer of the server and frees it. */
-static int finish(struct cli *cli, remat_client_answer *answer)
+/* Prints the answer that a call came to, and frees it. */
+static int finish(struct cli *cli, remat_status status, remat_client_answer *answer)
 {
     bool done;
-    remat_status status = cli_write_json(cli, answer->text, &done);
+    if (cli_expect(cli, status, answer, "{s:s, s:s, s:F, s:F}", "profile_id", "name", "nodes",
+                   "edges"))
+        return cli_failed(cli);
+    status = cli_write_json(cli, answer->text, &done);
     if (!status && !done)
         print_summary(cli, answer->json);
     if (!status && !done && answer->status == 200 && strcmp(cli->arguments[0], "push") == 0)
@@ -93,17 +97,16 @@ static int push(struct cli *cli)
     if (!status)
         status = remat_client_push_profile(cli->client, document, &answer, &cli->error);
     json_decref(document);
-    return status ? cli_failed(cli) : finish(cli, &answer);
+    return finish(cli, status, &answer);
 }
 
 static int show(struct cli *cli)
 {
     remat_client_answer answer;
     char id[REMAT_ID_SIZE];
-    if (cli_connect(cli) || find_profile(cli, cli->arguments[1], id) ||
-        remat_client_get_profile(cli->client, id, &answer, &cli->error))
+    if (cli_connect(cli) || find_profile(cli, cli->arguments[1], id))
         return cli_failed(cli);
-    return finish(cli, &answer);
+    return finish(cli, remat_client_get_profile(cli->client, id, &answer, &cli->error), &answer);
 }
 
 /* The file's name without folder and ending. */
@@ -165,14 +168,16 @@ static int list_pages(struct cli *cli)
     json_t *kept = NULL; /* the page whose cursor is in use */
     const char *cursor = cli->cursor;
     remat_status status = REMAT_OK;
-    printf("%s  %-28s  %-6s  %6s  %-24s  profile%s\n", draw_paint(cli, PAINT_DIM), "name", "kind",
-           "nodes", "created", draw_plain(cli));
     do {
         remat_client_answer answer;
         status = remat_client_profiles(cli->client, cli->name, cursor, left < PAGE ? left : PAGE,
                                        &answer, &cli->error);
+        status = cli_expect_list(cli, status, &answer, "profiles", "{s:s}", "profile_id");
         if (status)
             break;
+        if (!kept)
+            printf("%s  %-28s  %-6s  %6s  %-24s  profile%s\n", draw_paint(cli, PAINT_DIM), "name",
+                   "kind", "nodes", "created", draw_plain(cli));
         json_decref(kept);
         kept = json_incref(answer.json);
         remat_client_answer_clear(&answer);
@@ -194,7 +199,7 @@ static int list(struct cli *cli)
         return list_pages(cli);
     remat_status status = remat_client_profiles(cli->client, cli->name, cli->cursor, cli->limit,
                                                 &answer, &cli->error);
-    if (status)
+    if (cli_expect_list(cli, status, &answer, "profiles", "{s:s}", "profile_id"))
         return cli_failed(cli);
     status = cli_write_json(cli, answer.text, &done);
     remat_client_answer_clear(&answer);

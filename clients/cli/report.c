@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 /* A problem of the command's own, which no server described. */
 static json_t *own_problem(const struct cli *cli)
@@ -15,6 +16,9 @@ static json_t *own_problem(const struct cli *cli)
     if (error->status == REMAT_IO)
         return json_pack("{s:s, s:s, s:s}", "type", "/problems/no-answer", "title",
                          "The server gave no usable answer", "detail", error->message);
+    if (exit_code_of(error->status) == CLI_INTERNAL)
+        return json_pack("{s:s, s:s, s:s}", "type", "/problems/failed", "title",
+                         "The command failed", "detail", error->message);
     return remat_problem_encode(remat_problem_of(error), error);
 }
 
@@ -59,6 +63,10 @@ static void print_message(const struct cli *cli)
 int cli_failed(struct cli *cli)
 {
     fflush(stdout);
+    if (cli->error.status == REMAT_CANCELLED && interrupt_came(NULL)) {
+        fprintf(stderr, "remat %s: interrupted\n", cli->command);
+        return CLI_INTERRUPTED;
+    }
     if (cli->json)
         print_problem(cli);
     else
@@ -159,11 +167,51 @@ remat_status cli_connect(struct cli *cli)
 {
     if (cli->client)
         return REMAT_OK;
-    remat_client_settings settings = {
-        .server = cli->server, .timeout = cli->timeout, .cancelled = interrupt_came};
+    uint64_t random = 0;
+    if (getrandom(&random, sizeof random, 0) != sizeof random)
+        return remat_fail(&cli->error, REMAT_INTERNAL, NULL, "there are no random numbers");
+    snprintf(cli->request_id, sizeof cli->request_id, "remat-%016llx", (unsigned long long)random);
+    remat_client_settings settings = {.server = cli->server,
+                                      .request_id = cli->request_id,
+                                      .timeout = cli->timeout,
+                                      .cancelled = interrupt_came};
     interrupt_catch();
     remat_status status = remat_client_new(&settings, &cli->client, &cli->error);
     cli->bad_usage = status == REMAT_INVALID;
+    return status;
+}
+
+static remat_status fail_answer(struct cli *cli, remat_client_answer *answer, const char *why)
+{
+    remat_client_answer_clear(answer);
+    return remat_fail(&cli->error, REMAT_IO, NULL,
+                      "%.200s sent something that is not an answer: %.200s",
+                      remat_client_server(cli->client), why);
+}
+
+remat_status cli_expect(struct cli *cli, remat_status status, remat_client_answer *answer,
+                        const char *format, ...)
+{
+    json_error_t why;
+    va_list names;
+    if (status)
+        return status;
+    va_start(names, format);
+    int wrong = json_vunpack_ex(answer->json, &why, JSON_VALIDATE_ONLY, format, names);
+    va_end(names);
+    return wrong ? fail_answer(cli, answer, answer->json ? why.text : "it is empty") : REMAT_OK;
+}
+
+remat_status cli_expect_list(struct cli *cli, remat_status status, remat_client_answer *answer,
+                             const char *list, const char *format, const char *member)
+{
+    json_error_t why;
+    status = list ? cli_expect(cli, status, answer, "{s:[]}", list)
+                  : cli_expect(cli, status, answer, "[]");
+    json_t *items = status ? NULL : list ? json_object_get(answer->json, list) : answer->json;
+    for (size_t i = 0; i < json_array_size(items); i++)
+        if (json_unpack_ex(json_array_get(items, i), &why, JSON_VALIDATE_ONLY, format, member))
+            return fail_answer(cli, answer, why.text);
     return status;
 }
 

@@ -25,12 +25,13 @@ static remat_status fetch_schedule(struct cli *cli, const char *id, exhibit *e)
     remat_status status = cli_connect(cli);
     if (!status)
         status = remat_client_get_schedule(cli->client, id, &answer, &cli->error);
+    status = cli_expect(cli, status, &answer, "{s:s, s:F, s:F, s:[]}", "schedule_id", "makespan",
+                        "peak", "operations");
     if (status)
         return status;
     e->schedule = json_incref(answer.json);
     remat_client_answer_clear(&answer);
-    return e->schedule ? REMAT_OK
-                       : remat_fail(&cli->error, REMAT_IO, NULL, "the server sent no schedule");
+    return REMAT_OK;
 }
 
 static remat_status fetch_timeline(struct cli *cli, const char *id, exhibit *e)
@@ -39,6 +40,7 @@ static remat_status fetch_timeline(struct cli *cli, const char *id, exhibit *e)
     remat_status status = cli_connect(cli);
     if (!status)
         status = remat_client_get_timeline(cli->client, id, &answer, &cli->error);
+    status = cli_expect(cli, status, &answer, "{s:[], s:[]}", "memory_during", "memory_after");
     if (status)
         return status;
     e->timeline = json_incref(answer.json);
@@ -90,6 +92,10 @@ static remat_status load(struct cli *cli, const char *argument, exhibit *e)
     if (!status)
         status = by_id ? fetch_schedule(cli, id, e)
                        : file_read_json(argument, &e->schedule, &cli->error);
+    if (!status && strncmp(json_get_text(e->schedule, "format"), "remat-profile/", 14) == 0)
+        return remat_fail(&cli->error, REMAT_INVALID, NULL,
+                          "%.200s is a profile and no schedule; 'remat profile check' reads it",
+                          argument);
     if (!status && cli->profile)
         return replay(cli, e);
     if (!status && by_id && !cli->json)

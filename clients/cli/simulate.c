@@ -12,8 +12,8 @@ static void print_recomputed(const struct cli *cli, const json_t *answer, const 
     char text[TEXT_SIZE];
     if (json_object_size(nodes) == 0)
         return;
-    printf("\n%srecomputed%s  (%zu nodes)\n\n", draw_paint(cli, PAINT_BOLD), draw_plain(cli),
-           json_object_size(nodes));
+    printf("\n%srecomputed%s  (%zu node%s)\n\n", draw_paint(cli, PAINT_BOLD), draw_plain(cli),
+           json_object_size(nodes), json_object_size(nodes) == 1 ? "" : "s");
     json_object_foreach((json_t *)nodes, id, time)
     {
         printf("  %14s  ", text_time(json_number_value(time), unit, text));
@@ -75,7 +75,7 @@ static int simulate_there(struct cli *cli, const struct subject *s, const json_t
     if (!status)
         status = remat_client_simulate(cli->client, question, s->document, &answer, &cli->error);
     json_decref(question);
-    if (status)
+    if (cli_expect(cli, status, &answer, "{s:b}", "valid"))
         return cli_failed(cli);
     int code = print_answer(cli, answer.json, answer.text);
     remat_client_answer_clear(&answer);

@@ -45,6 +45,11 @@ static int solve_there(struct cli *cli, const struct subject *s, const json_t *q
     if (!status)
         status =
             remat_client_schedule(cli->client, question, s->document, &wait, &answer, &cli->error);
+    if (!status && answer.status == 202)
+        status = cli_expect(cli, status, &answer, "{s:s}", "job_id");
+    else
+        status = cli_expect(cli, status, &answer, "{s:s, s:F, s:F, s:[]}", "schedule_id",
+                            "makespan", "peak", "operations");
     progress_end(&bar);
     if (status == REMAT_CANCELLED)
         return interrupt_cancel(cli, "/v1/schedules", question, s);

@@ -97,7 +97,10 @@ int command_solvers(struct cli *cli)
         return cli_usage(cli, "solvers takes no argument");
     if (cli->local)
         return print_own(cli);
-    if (cli_connect(cli) || remat_client_solvers(cli->client, &answer, &cli->error))
+    remat_status status = cli_connect(cli);
+    if (!status)
+        status = remat_client_solvers(cli->client, &answer, &cli->error);
+    if (cli_expect_list(cli, status, &answer, "solvers", "{s:s}", "name"))
         return cli_failed(cli);
     int code = print(cli, answer.json, answer.text);
     remat_client_answer_clear(&answer);

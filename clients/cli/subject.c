@@ -68,10 +68,12 @@ static int check_amount(struct cli *cli, const struct subject *s, const char *op
     if (!is_suspicious(text) || json_object_get(cli->solver_options, "model") ||
         !(whole_step(cli, s) >= 1e6))
         return CLI_OK;
-    return cli_usage(cli,
-                     "--%s %s is %s bytes; did you mean %s%s%sGiB? With B it is taken as it is",
-                     option, text, text, strcmp(option, "reserved") ? text : "",
-                     strcmp(option, "reserved") ? "% or " : "", text);
+    double bytes = strtod(text, NULL);
+    char percent[TEXT_SIZE] = "";
+    if (strcmp(option, "reserved") != 0)
+        snprintf(percent, sizeof percent, "%g%% or ", bytes);
+    return cli_usage(cli, "--%s %s is %g byte%s; did you mean %s%gGiB? With B it is taken as it is",
+                     option, text, bytes, bytes == 1 ? "" : "s", percent, bytes);
 }
 
 int subject_check_amounts(struct cli *cli, const struct subject *s)

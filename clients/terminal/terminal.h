@@ -58,7 +58,7 @@ void progress_of_job(void *data, const remat_client_progress *job);
 
 /* Columns that UTF-8 text takes, one per character. */
 size_t text_columns(const char *text);
-/* Prints text, cut or padded to columns. */
+/* Prints text, padded to columns, or cut to them with an ellipsis at its end. */
 void text_cell(FILE *out, const char *text, size_t columns);
 /* Prints text without the control characters that could move the cursor. */
 void text_safe(FILE *out, const char *text);

@@ -31,14 +31,18 @@ void text_safe(FILE *out, const char *text)
 void text_cell(FILE *out, const char *text, size_t columns)
 {
     size_t length = 0, used = 0;
-    while (text[length] && (used < columns || is_continuation(text[length]))) {
+    bool cut = text_columns(text) > columns && columns > 0;
+    size_t whole = columns - cut;
+    while (text[length] && (used < whole || is_continuation(text[length]))) {
         length++;
         while (is_continuation(text[length]))
             length++;
         used++;
     }
     text_safe_part(out, text, length);
-    for (; used < columns; used++)
+    if (cut)
+        fputs("…", out);
+    for (used += cut; used < columns; used++)
         putc(' ', out);
 }
 

@@ -171,7 +171,7 @@ static void delete_job_work(request *r)
 
 bool delete_job(request *r)
 {
-    if (!jobs_cancel(r->service->jobs, r->id))
+    if (!jobs_cancel_by(r->service->jobs, r->id, r->request_id))
         return start_work(r, delete_job_work, NULL);
     reply_body(r, 200, body_from_json(jobs_describe(r->service->jobs, r->id), false));
     return true;

@@ -97,6 +97,7 @@ void job_free(job *one)
     remat_question_clear(&one->question);
     body_release(one->body);
     free(one->profile_name);
+    free(one->askers);
     free(one);
 }
 

@@ -10,7 +10,7 @@
 #define uthash_nonfatal_oom(element) ((element)->unhashed = 1)
 #include <uthash.h>
 
-enum { JOB_ID_SIZE = 33 };
+enum { JOB_ID_SIZE = 33, ASKER_SIZE = sizeof((request *)0)->request_id, MOST_ASKERS = 256 };
 
 /* INFEASIBLE: it ran to its end, and the answer is that nothing fits. */
 typedef enum job_state { QUEUED, RUNNING, DONE, FAILED, CANCELLED, INFEASIBLE } job_state;
@@ -27,7 +27,9 @@ typedef struct job {
     remat_question question;
     char *profile_name;         /* owned; NULL: not known */
     char asked_by[CLIENT_SIZE]; /* who asked first: "token ci", "address 10.0.0.7"; "": not known */
-    unsigned asked;             /* requests that asked for it */
+    unsigned asked;             /* requests that asked for it and did not take that back */
+    char (*askers)[ASKER_SIZE]; /* owned: their ids, of the first MOST_ASKERS */
+    unsigned n_askers;
     job_state state;
     asker *waiters;
     atomic_bool cancel;

@@ -212,10 +212,33 @@ static void on_tick(uv_timer_t *timer)
         uv_timer_stop(timer);
 }
 
+/* One who asks again under the same id, as after a 202, is still one. */
+static unsigned find_asker(const job *one, const char *request_id)
+{
+    unsigned i = 0;
+    while (i < one->n_askers && strcmp(one->askers[i], request_id) != 0)
+        i++;
+    return i;
+}
+
+static void count_asker(job *one, const char *request_id)
+{
+    if (find_asker(one, request_id) < one->n_askers)
+        return;
+    one->asked++;
+    void *longer = one->n_askers < MOST_ASKERS
+                       ? realloc(one->askers, (one->n_askers + 1) * sizeof *one->askers)
+                       : NULL;
+    if (!longer) /* it is counted, and cannot take that back */
+        return;
+    one->askers = longer;
+    memcpy(one->askers[one->n_askers++], request_id, ASKER_SIZE);
+}
+
 static void add_waiter(job *one, asker *a)
 {
     jobs *j = one->jobs;
-    one->asked++;
+    count_asker(one, a->request->request_id);
     a->deadline = uv_hrtime() + (uint64_t)(a->wait * 1e9);
     DL_APPEND(one->waiters, a);
     j->n_waiting++;
@@ -310,6 +333,17 @@ bool jobs_cancel(jobs *j, const char *job_id)
         job_end(one, CANCELLED);
     }
     return true;
+}
+
+bool jobs_cancel_by(jobs *j, const char *job_id, const char *request_id)
+{
+    job *one = NULL;
+    HASH_FIND(by_id, j->by_id, job_id, strlen(job_id), one);
+    unsigned i = one ? find_asker(one, request_id) : 0;
+    if (!one || i == one->n_askers || one->state >= DONE)
+        return jobs_cancel(j, job_id);
+    memmove(one->askers[i], one->askers[--one->n_askers], ASKER_SIZE);
+    return --one->asked > 0 || jobs_cancel(j, job_id);
 }
 
 jobs *jobs_new(service *s)

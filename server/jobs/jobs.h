@@ -59,6 +59,9 @@ json_t *jobs_describe_record(const remat_job_record *record);
 
 /* False: there is no such job in memory. Cancelling what has ended changes nothing. */
 bool jobs_cancel(jobs *j, const char *job_id);
+/* The same on behalf of a request: under the id of one that asked for the job, it only takes that
+ * back while others still ask for it. */
+bool jobs_cancel_by(jobs *j, const char *job_id, const char *request_id);
 
 unsigned jobs_unfinished(const jobs *j);
 

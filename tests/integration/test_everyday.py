@@ -6,7 +6,9 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
+import threading
 import time
 
 import pytest
@@ -176,8 +178,32 @@ def test_interrupt_cancels_the_job(make_service):
     process.send_signal(signal.SIGINT)
     said = process.communicate(timeout=60 * SLOW)[1]
     assert process.returncode == 130 and "goes on for others" in said
-    assert service.get(f"/v1/jobs/{asked['job_id']}").json["state"] in ("queued", "running")
+    going = service.get(f"/v1/jobs/{asked['job_id']}").json
+    assert going["state"] in ("queued", "running") and going["asked"] == 1
     service.call("DELETE", f"/v1/jobs/{asked['job_id']}")
+
+
+def test_the_last_interrupt_cancels(make_service):
+    """Each who asked counts once, also while it takes that back."""
+    service = make_service()
+    words = ("solve", "-b", "50%", "--effort", "thorough", PROFILES / "gpt.joint.json")
+    first = start(service, *words)
+    job = wait_for(service, lambda job: job["state"] == "running")
+    second = start(service, *words)
+    wait_for(service, lambda job: job["asked"] == 2)
+    for process, said, asked in ((first, "goes on for others who asked", 1), (second, "is cancelled", None)):
+        process.send_signal(signal.SIGINT)
+        assert said in process.communicate(timeout=60 * SLOW)[1] and process.returncode == 130
+        assert service.get(f"/v1/jobs/{job['job_id']}").json.get("asked") == asked
+    wait_for(service, lambda one: one["job_id"] == job["job_id"] and one["state"] == "cancelled")
+    # whoever did not ask cancels it for all
+    body = {**LONG, "profile_id": job["profile_id"]}
+    ids = {service.post("/v1/schedules", {**body, "budget": "52%"}, headers={"X-Request-Id": name}).json["job_id"]
+           for name in ("one", "two", "two")}
+    one = ids.pop()
+    assert not ids and service.get(f"/v1/jobs/{one}").json["asked"] == 2
+    service.call("DELETE", f"/v1/jobs/{one}")
+    wait_for(service, lambda job: job["job_id"] == one and job["state"] == "cancelled")
 
 
 def test_jobs_for_operators(make_service, tmp_path):
@@ -229,3 +255,121 @@ def test_jobs_for_operators(make_service, tmp_path):
     told = {(job["asked_by"], job["profile_name"], job["solver"]) for job in kept}
     assert told == {("token ci", document["name"], "auto")}
     assert [job["state"] for job in kept].count("infeasible") == 1
+
+
+# ---- what is no rematd ----------------------------------------------------------------------------------
+
+
+class Pretender:
+    """A server that gives every request the same bytes, or (None) takes it and is silent."""
+
+    def __init__(self, answer):
+        self.answer, self.asked = answer, threading.Event()
+        self.socket = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self.socket.getsockname()[1]}"
+        threading.Thread(target=self.serve, daemon=True).start()
+
+    def serve(self):
+        kept = []
+        while True:
+            try:
+                connection = self.socket.accept()[0]
+            except OSError:
+                return
+            connection.recv(65536)
+            self.asked.set()
+            if self.answer is None:
+                kept.append(connection)
+                continue
+            connection.sendall(self.answer)
+            connection.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.socket.shutdown(socket.SHUT_RDWR)
+        self.socket.close()
+
+
+ASKING = [("solve", "-b", "60%", CHAIN), ("curve", "--points", "3", CHAIN), ("profile", "list"), ("jobs",)]
+HEAD = "HTTP/1.1 {}\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n{}"
+BAD_TYPES = ('{"profiles":[{"profile_id":1,"name":null}],"next":5,"jobs":[1],"solvers":"x","schedule_id":3,'
+             '"operations":7,"budget":-5,"job_id":1,"valid":0}')
+
+
+@pytest.mark.parametrize("status, body", [("200 OK", "{}"), ("200 OK", "[3]"), ("200 OK", BAD_TYPES),
+                                          ("204 No", ""), ("202 A", "{}")])
+def test_no_answer_of_ours(status, body):
+    sixty_four = "a" * 64
+    with Pretender(HEAD.format(status, body).encode()) as server:
+        for words in (*ASKING, ("profile", "list", "--json"), ("profile", "show", sixty_four), ("profile", "show", "x"),
+                      ("show", sixty_four), ("jobs", "show", "b" * 32), ("jobs", "cancel", "b" * 32), ("solvers",)):
+            process = start(server, *words)
+            out, said = process.communicate(timeout=60 * SLOW)
+            assert process.returncode == 4 and out == "", (words, process.returncode, out, said)
+            if status != "202 A":
+                assert "sent something that is not an answer" in said, (words, said)
+
+
+def test_a_bare_404_is_no_rematd():
+    with Pretender(b"HTTP/1.1 404 Not Found\r\nContent-Length: 9\r\nConnection: close\r\n\r\nNot Found") as server:
+        for words in (*ASKING, ("show", "a" * 64)):
+            assert "is it a remat server?" in remat(server, *words, code=4)
+
+
+@pytest.mark.parametrize("words", ASKING, ids=lambda words: words[0])
+def test_interrupt_where_nobody_answers(words):
+    """One Ctrl-C is enough: the request's own limit is a minute."""
+    with Pretender(None) as server:
+        process = start(server, *words)
+        assert server.asked.wait(60 * SLOW)
+        begun = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        said = process.communicate(timeout=55)[1]
+        assert process.returncode == 130 and "interrupted" in said, said
+        assert time.monotonic() - begun < 50
+
+
+# ---- what is said ---------------------------------------------------------------------------------------
+
+
+def test_files_where_names_are_taken(rematd, tmp_path):
+    said = remat(rematd, "profile", "show", CHAIN, code=3)
+    assert "is a file, and 'remat profile show' takes a name or an id; 'remat profile check' reads files" in said
+    assert "is a file" in remat(None, "profile", "show", CHAIN, code=3)  # no server is needed to say so
+    assert "is a file, and 'remat jobs show' takes an id" in remat(rematd, "jobs", "show", CHAIN, code=3)
+    assert "is a profile and no schedule" in remat(rematd, "show", CHAIN, code=3)
+    here = start(rematd, "profile", "show", "here", cwd=tmp_path)
+    assert "no file and on the server no profile" in here.communicate(timeout=60 * SLOW)[1]
+    (tmp_path / "here").write_text("{}")
+    here = start(rematd, "profile", "show", "here", cwd=tmp_path)
+    assert "here is a file" in here.communicate(timeout=60 * SLOW)[1]
+
+
+def test_one_is_singular(rematd, tmp_path):
+    file = tmp_path / "two.json"
+    costs = {"forward_time": 1, "output_bytes": 10}
+    nodes = [{"id": "a", "inputs": ["in"], **costs}, {"id": "loss", "inputs": ["a"], **costs}]
+    document = {"format": "remat-profile/1", "name": "a name that is longer than its column",
+                "inputs": [{"id": "in", "bytes": 4}], "nodes": nodes}
+    file.write_text(json.dumps(document))
+    assert "of 2 nodes and 1 edge\n" in remat(None, "profile", "check", file)
+    file.write_text(json.dumps({**document, "nodes": [{**nodes[1], "inputs": ["in"]}]}))
+    assert "of 1 node and 0 edges\n" in remat(None, "profile", "check", file)
+    for typed, shown_as in (("1", "1 byte; did you mean 1% or 1GiB?"), ("5.", "5 bytes; did you mean 5% or 5GiB?")):
+        assert shown_as in remat(None, "solve", "--local", "-b", typed, CHAIN, code=2)
+    remat(rematd, "profile", "push", file)
+    assert "a name that is longer than …  " in remat(rematd, "profile", "list")
+
+
+def test_no_server_failed_here(tmp_path):
+    said = remat(None, "solve", "--local", "-b", "60%", CHAIN, "--json", "-o", tmp_path / "none" / "x.json", code=5)
+    problem = json.loads(said)
+    assert problem["title"] == "The command failed" and "cannot write" in problem["detail"] and "status" not in problem
+
+
+def test_capitals_are_meant_too():
+    assert "did you mean solve?" in remat(None, "SOLVE", code=2)
+    assert "did you mean rotor?" in remat(None, "solve", "--local", "--solver", "ROTOR", "-b", "60%", CHAIN, code=3)
+    assert "did you mean --local?" in remat(None, "solve", "--LOCAL", code=2)

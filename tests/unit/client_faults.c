@@ -273,7 +273,7 @@ static void test_garbage_answers(void **state)
     ASSERT_FAILS(REMAT_IO, "cannot be read", {OK_HEAD "\r\n{\"a\":1,\"a\":2}", 0, false});
     ASSERT_FAILS(REMAT_IO, "is it a remat server",
                  {"HTTP/1.1 500 No\r\nContent-Type: text/html\r\n\r\n<html>", 0, false});
-    ASSERT_FAILS(REMAT_NOT_FOUND, "404", {"HTTP/1.1 404 No\r\n\r\n<html>", 0, false});
+    ASSERT_FAILS(REMAT_IO, "404", {"HTTP/1.1 404 No\r\n\r\n<html>", 0, false});
     ASSERT_FAILS(REMAT_IO, "redirection",
                  {"HTTP/1.1 302 There\r\nLocation: http://127.0.0.1:1/\r\n\r\n", 0, false});
 }
