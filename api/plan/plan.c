@@ -284,6 +284,25 @@ static void settle_rows(json_t *answer, const json_t *schedule, double step, boo
     }
 }
 
+/* Rows are without addresses and of lists that know the model's blocks: what fits there may find no
+ * schedule that fits with its addresses. */
+static bool row_fits(const json_t *answer)
+{
+    const json_t *row, *way;
+    size_t i, k;
+    json_array_foreach(json_object_get(answer, "rows"), i, row)
+    {
+        if (!json_equal(json_object_get(row, "batch"), json_object_get(answer, "batch")))
+            continue;
+        json_array_foreach(json_object_get(row, "ways"), k, way)
+        {
+            if (json_is_true(json_object_get(way, "fits")))
+                return true;
+        }
+    }
+    return false;
+}
+
 remat_status remat_plan_draft_finish(remat_plan_draft *draft, const json_t *schedule,
                                      const remat_error *refusal, remat_error *error)
 {
@@ -304,7 +323,11 @@ remat_status remat_plan_draft_finish(remat_plan_draft *draft, const json_t *sche
             settle_rows(answer, schedule, step, &failed);
     }
     if (refusal) {
-        fields_set(answer, "refusal", json_string(refusal->message), &failed);
+        fields_set(
+            answer, "refusal",
+            json_sprintf("%s%s", refusal->message,
+                         row_fits(answer) ? "; the row of this batch fits, without addresses" : ""),
+            &failed);
         if (refusal->number > 0)
             fields_set(answer, "least_activations", json_integer((json_int_t)refusal->number),
                        &failed);

@@ -5,8 +5,8 @@
  * is made again, the rest stays. They say by hand which is which for one network; here the ratio of
  * every value decides, under a threshold that the budget sets.
  *
- * A unit ends where the bytes that later nodes read have a local minimum, once it holds its share
- * of all that backwards need. For each of some numbers of units and each threshold there is one
+ * A unit ends where the bytes that later nodes read are least, between one and two shares of all that
+ * backwards need. For each of some numbers of units and each threshold there is one
  * list, so the work is linear in the graph: thousands of nodes take milliseconds, and the
  * improver starts from there. At the largest budget itself some units take one threshold and the
  * rest the next, so that it is used up. */
@@ -41,19 +41,22 @@ static double measure(const remat_profile *p, double *kept, double *crossing)
     return total;
 }
 
+/* A unit holds its share and at most twice that; in between it ends where least crosses. */
 static void cut(const remat_profile *p, const double *kept, const double *crossing, double share,
                 uint32_t *unit)
 {
-    double held = 0;
-    for (uint32_t v = 0, at = 0; v < p->n_nodes; v++) {
-        unit[v] = at;
-        held += kept[v];
-        const bool low = (v == 0 || crossing[v] <= crossing[v - 1]) &&
-                         (v + 1 == p->n_nodes || crossing[v] <= crossing[v + 1]);
-        if (held >= share && low) {
-            at++;
-            held = 0;
+    for (uint32_t first = 0, at = 0, end; first < p->n_nodes; first = end, at++) {
+        double held = 0, least = INFINITY;
+        end = p->n_nodes;
+        for (uint32_t v = first; v < p->n_nodes && (held < 2 * share || end == p->n_nodes); v++) {
+            held += kept[v];
+            if (held >= share && crossing[v] < least) {
+                least = crossing[v];
+                end = v + 1;
+            }
         }
+        for (uint32_t v = first; v < end; v++)
+            unit[v] = at;
     }
 }
 
