@@ -64,7 +64,7 @@ static void print_row(const struct cli *cli, const json_t *job)
            json_get_text(job, "solver"));
     text_cell(stdout, name[0] ? name : json_get_text(job, "profile_id"), 16);
     fputs("  ", stdout);
-    text_cell(stdout, json_get_text(job, "job_id"), 12);
+    printf("%.12s", json_get_text(job, "job_id")); /* its beginning is as good */
     if (cli->width >= WIDE) {
         fputs("  ", stdout);
         text_cell(stdout, json_get_text(job, "created"), 24);
