@@ -242,6 +242,15 @@ static bool is_own(const json_t *way, const json_t *schedule)
            json_is_true(json_object_get(way, "offload")) == offloaded;
 }
 
+/* With a link remat may do what it does without one. */
+static bool may_idle(const json_t *way, const json_t *schedule, double rate)
+{
+    const char *name = json_string_value(json_object_get(way, "way"));
+    return name && strcmp(name, remat_way_name(REMAT_WAY_REMAT)) == 0 &&
+           !json_object_get(schedule, "link") &&
+           json_number_value(json_object_get(way, "samples_per_second")) < rate;
+}
+
 /* The schedule takes the place of what some dozen lists gave in its row. */
 static void put_in_row(json_t *way, const json_t *schedule, double batch, double step, bool *failed)
 {
@@ -263,7 +272,8 @@ static void settle_rows(json_t *answer, const json_t *schedule, double step, boo
         const json_t *number = json_object_get(row, "batch");
         json_array_foreach(json_object_get(row, "ways"), k, way)
         {
-            if (json_number_value(number) == batch && is_own(way, schedule))
+            if (json_number_value(number) == batch &&
+                (is_own(way, schedule) || may_idle(way, schedule, batch / step)))
                 put_in_row(way, schedule, batch, step, failed);
             const double rate = json_number_value(json_object_get(way, "samples_per_second"));
             if (rate <= most * (1 + 1e-9))
