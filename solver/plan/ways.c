@@ -101,31 +101,15 @@ static remat_status find_level(search *s, uint32_t *ret_level, remat_error *erro
     return REMAT_OK;
 }
 
-/* Of level - 1 as few units as must at level. */
-static remat_status find_mixture(search *s, uint32_t level, remat_error *error)
+/* As few units as must, found by bisection: of level - 1 those at level, or those offloaded. */
+static remat_status find_fewest(search *s, uint32_t level, bool offloads, remat_error *error)
 {
     uint32_t low = 0, high = s->n_units;
     while (low < high) {
         const uint32_t middle = low + (high - low) / 2;
         bool fits;
-        remat_status status = attempt(s, level - 1, middle, 0, &fits, error);
-        if (status)
-            return status;
-        if (fits)
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    return REMAT_OK;
-}
-
-static remat_status find_offloaded(search *s, uint32_t level, remat_error *error)
-{
-    uint32_t low = 0, high = s->n_units;
-    while (low < high) {
-        const uint32_t middle = low + (high - low) / 2;
-        bool fits;
-        remat_status status = attempt(s, level, 0, middle, &fits, error);
+        remat_status status = offloads ? attempt(s, level, 0, middle, &fits, error)
+                                       : attempt(s, level - 1, middle, 0, &fits, error);
         if (status)
             return status;
         if (fits)
@@ -143,9 +127,9 @@ static remat_status solve_remat(search *s, remat_error *error)
     uint32_t level = 0;
     remat_status status = find_level(s, &level, error);
     if (!status && level > 0 && level < s->n_levels)
-        status = find_mixture(s, level, error);
+        status = find_fewest(s, level, false, error);
     for (uint32_t i = 0; i < 5 && !status && s->link && level > 0; i++)
-        status = find_offloaded(s, (s->n_levels - 1) * i / 4, error);
+        status = find_fewest(s, (s->n_levels - 1) * i / 4, true, error);
     return status;
 }
 
@@ -153,7 +137,7 @@ static remat_status solve_plain(search *s, uint32_t level, remat_error *error)
 {
     bool fits;
     remat_status status = attempt(s, level, 0, 0, &fits, error);
-    return status || fits || !s->link ? status : find_offloaded(s, level, error);
+    return status || fits || !s->link ? status : find_fewest(s, level, true, error);
 }
 
 /* Fills in the rest of a search, and lets it go by a way. */
