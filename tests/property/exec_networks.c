@@ -82,11 +82,12 @@ static void test_solvers(void **state)
         if (remat_solver_accepts(solvers[i], &problem, NULL))
             continue;
         const double fractions[BUDGETS] = {0.55, 0.8, 1.1};
-        for (size_t k = 0; k < BUDGETS; k++)
+        const bool slow = getenv("REMAT_SLOW_BUILD"); /* then the one in the middle */
+        for (size_t k = slow; k < (slow ? 2 : BUDGETS); k++)
             trained += check_plan(&b, solvers[i]->name, (uint64_t)((double)b.peak * fractions[k]),
                                   &expected);
     }
-    assert_true(trained >= 2 * BUDGETS);
+    assert_true(trained >= (getenv("REMAT_SLOW_BUILD") ? 2 : 2 * BUDGETS));
     training_result_clear(&expected);
     bench_close(&b);
 }
