@@ -134,7 +134,7 @@ def test_plans_do_not_queue_for_ever(make_service):
     """Drafts are made one after another: who comes behind many is told to come again."""
     service = make_service()
     answers = []
-    bodies = [{"model": "gpt2-medium", "batch": 1 + k, "device": "h200", "wait": 0} for k in range(16)]
+    bodies = [{"model": "gpt2-medium", "batch": 1 + k, "device": "h200", "wait": 0} for k in range(40)]
     threads = [threading.Thread(target=lambda b=b: answers.append(service.post("/v1/plans", b))) for b in bodies]
     for thread in threads:
         thread.start()
