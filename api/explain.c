@@ -104,7 +104,7 @@ static json_t *whole(double value)
 
 /* What the solvers that were asked gave. */
 typedef struct asked {
-    size_t n, fit, equal, said;
+    size_t n, fit, equal;
     double best, next;  /* makespans: the least, and the least of those that are slower */
     double equals_peak; /* the least of the others that are as fast */
     const char *best_solver, *next_solver;

@@ -220,10 +220,7 @@ bool get_devices(request *r)
 {
     size_t length;
     const char *document = remat_devices_document(&length);
-    char *copy = malloc(length + 1);
-    if (copy)
-        memcpy(copy, document, length + 1);
-    reply_body(r, 200, copy ? body_new(copy, length, true) : NULL);
+    reply_document(r, document, length);
     return true;
 }
 

@@ -265,9 +265,6 @@ bool get_openapi(request *r)
 {
     size_t length;
     const char *document = remat_openapi(&length);
-    char *copy = malloc(length + 1);
-    if (copy)
-        memcpy(copy, document, length + 1);
-    reply_body(r, 200, copy ? body_new(copy, length, true) : NULL);
+    reply_document(r, document, length);
     return true;
 }

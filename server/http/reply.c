@@ -4,6 +4,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { RETRY_SECONDS = 2 };
@@ -18,6 +19,14 @@ void reply_body(request *r, int status, body *b)
     }
     r->reply.status = status;
     r->reply.body = b;
+}
+
+void reply_document(request *r, const char *document, size_t length)
+{
+    char *copy = malloc(length + 1);
+    if (copy)
+        memcpy(copy, document, length + 1);
+    reply_body(r, 200, copy ? body_new(copy, length, true) : NULL);
 }
 
 void reply_problem(request *r, remat_problem_type type, const remat_error *error)

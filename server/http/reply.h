@@ -7,6 +7,8 @@
 
 /* Takes the body; NULL becomes a problem. */
 void reply_body(request *r, int status, body *b);
+/* 200 with a copy of a static JSON document. */
+void reply_document(request *r, const char *document, size_t length);
 
 void reply_problem(request *r, remat_problem_type type, const remat_error *error);
 /* The problem that a failed call amounts to. */

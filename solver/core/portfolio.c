@@ -321,22 +321,20 @@ remat_status remat_find_floor(const remat_profile *profile, remat_floor *ret_flo
 /* Another budget than the least of the tables may do too: what is told is one that will do, and
  * below which none does. */
 static remat_status refuse_improved(const remat_portfolio *p, const remat_problem *problem,
-                                    uint64_t budget, uint32_t alignment, remat_error *error)
+                                    uint64_t budget, uint32_t alignment, uint64_t floor,
+                                    remat_error *error)
 {
     uint64_t peak, enough;
-    remat_floor floor;
     remat_status status =
         remat_least_budget(p->tables, p->n, problem, alignment, &peak, &enough, error);
-    if (!status)
-        status = remat_find_floor(problem->profile, &floor, error);
     if (status)
         return status;
     if (enough <= budget) /* none has a schedule, or none that fits with its layout */
         return remat_fail_infeasible(p->name, problem, budget, 0, error);
     char less[100] = "";
-    if (floor.bytes > 0)
+    if (floor > 0)
         snprintf(less, sizeof less, ", and none%s fits less than %llu",
-                 problem->link ? " without offloading" : "", (unsigned long long)floor.bytes);
+                 problem->link ? " without offloading" : "", (unsigned long long)floor);
     remat_fail(error, REMAT_INFEASIBLE, "budget",
                "%s found no schedule of \"%.100s\" within %llu bytes; %llu bytes will do%s",
                p->name, problem->profile->name, (unsigned long long)budget,
@@ -442,12 +440,12 @@ remat_status remat_portfolio_schedule(const remat_portfolio *portfolio,
         (!status && (portfolio->improved || !problem->link)))
         status = find_bound(portfolio, problem, budget, &w.bound, &refusal);
     remat_floor floor = {0};
-    if (!status && searched && !best.solver) /* before a search that cannot find anything */
+    if (!status && !best.solver) /* before a search that cannot find anything */
         status = remat_find_floor(problem->profile, &floor, &refusal);
     if (!status && searched && w.bound < INFINITY && floor.bytes <= budget)
         status = improve(portfolio, &w, &best, &refusal);
     if (!status && !best.solver)
-        status = refuse_improved(portfolio, problem, budget, alignment, &refusal);
+        status = refuse_improved(portfolio, problem, budget, alignment, floor.bytes, &refusal);
     if (!status)
         status = core_find_neighbours(portfolio->tables, portfolio->n, problem, alignment, &best,
                                       &refusal);
