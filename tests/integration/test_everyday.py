@@ -373,3 +373,20 @@ def test_capitals_are_meant_too():
     assert "did you mean solve?" in remat(None, "SOLVE", code=2)
     assert "did you mean rotor?" in remat(None, "solve", "--local", "--solver", "ROTOR", "-b", "60%", CHAIN, code=3)
     assert "did you mean --local?" in remat(None, "solve", "--LOCAL", code=2)
+
+
+def test_explanations_say_no_more_than_is_so(tmp_path):
+    """What an attack read: an idle link "for nothing runs twice" beside what runs again, "in less memory" where it is the
+    same, what stays free without the arena it is free of, one of a thing in the plural."""
+    def told(*words, code=0):
+        return " ".join(remat(None, "solve", "--local", *words, code=code).split())
+
+    idle = told("--link", "0B/s", "-b", "80%", PROFILES / "vgg19.chain.json")
+    assert "run again" in idle and "The link is idle: nothing goes over it" in idle and "runs twice" not in idle
+    assert "in more memory" not in told("-b", "100%", PROFILES / "gpt.chain.json")  # others have the very peak
+    one = tmp_path / "one.json"
+    one.write_text(json.dumps({"format": "remat-profile/1", "name": "one", "nodes": [
+        {"id": "loss", "inputs": [], "forward_time": 1, "output_bytes": 8}]}))
+    assert "Of 1 node none runs twice" in told("-b", "100%", one) and "below this budget" not in told("-b", "100%", one)
+    arena = told("--link", "12GB/s", "-b", "50%", PROFILES / "resnet50.cpu.chain.json")
+    assert re.search(r"; with its addresses it takes [\d.]+ \wiB, and [\d.]+ \w*B of the budget stay free\.", arena)
