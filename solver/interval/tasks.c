@@ -69,7 +69,7 @@ static bool list_ways(interval_tasks *t, uint64_t alignment)
         return false;
     for (uint32_t task = 0; task < t->n_tasks; task++) {
         t->ways_of.first[task] = at;
-        if (p->joint && task == n) { /* the end */
+        if (task == interval_end_task(t)) {
             t->ways_of.items[at] = at;
             t->ways[at++] = (interval_way){0};
             continue;
@@ -100,8 +100,8 @@ static bool list_reads(interval_tasks *t)
         return false;
     for (uint32_t task = 0; task < t->n_tasks; task++) {
         t->reads.first[task] = at;
-        bool end = p->joint && task == n;
-        for (uint32_t i = 0; end && i < p->n_outputs; i++)
+        bool end = task == interval_end_task(t);
+        for (uint32_t i = 0; end && i < p->n_outputs; i++) /* of a joint graph */
             if (remat_is_result(p, p->outputs[i]))
                 push(&t->reads, &at, value_here(t, p->outputs[i]));
         if (end)
@@ -169,6 +169,7 @@ static bool list_spans(interval_tasks *t, uint64_t alignment)
         return false;
     if (p->joint)
         list_overwrites(t);
+    t->overwrites[interval_end_task(t)] = t->overlaps[interval_end_task(t)] = INTERVAL_NONE;
     for (uint32_t v = 0; v < n && !p->joint; v++) {
         const remat_node *node = &p->nodes[v];
         t->touches.first[v] = at;
@@ -227,9 +228,7 @@ static bool list_order(interval_tasks *t, bool given)
         if (given && v > 0)
             push(&t->after, &at, v - 1);
     }
-    if (p->joint)
-        t->after.first[n] = at;
-    for (uint32_t task = n; task < 2 * n && !p->joint; task++) {
+    for (uint32_t task = n; task < interval_end_task(t); task++) {
         const remat_node *node = &p->nodes[task - n];
         t->after.first[task] = at;
         for (uint32_t c = 0; c < node->n_consumers; c++)
@@ -237,7 +236,7 @@ static bool list_order(interval_tasks *t, bool given)
         if (node->n_consumers == 0)
             push(&t->after, &at, task - n);
     }
-    t->after.first[t->n_tasks] = at;
+    t->after.first[interval_end_task(t)] = t->after.first[t->n_tasks] = at;
     return index_reverse(t, &t->after, t->n_tasks, &t->before, t->n_tasks);
 }
 
@@ -267,7 +266,7 @@ remat_status interval_tasks_new(const remat_profile *profile, uint64_t alignment
     t->n_nodes = n;
     t->n_values = n + profile->n_results;
     t->n_saving = profile->joint ? 0 : n;
-    t->n_tasks = profile->joint ? n + 1 : 2 * n;
+    t->n_tasks = profile->joint ? n + 1 : 2 * n + 1;
     t->n_spans = profile->joint ? 0 : 2 * n + profile->n_inputs;
     t->total_time = profile->forward_time + profile->backward_time;
     for (uint32_t k = 0; k < profile->n_inputs; k++)

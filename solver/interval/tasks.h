@@ -2,9 +2,9 @@
  *
  * Of a forward profile of n nodes, task v < n is the forward of node v, which may run any number of
  * times before the backward of v, and task n + v that backward, which runs once. Value v is out(v).
- * Of a joint graph task v < n is node v, and task n is the end of the list, which runs last, takes no
- * time and reads the outputs of the profile; it stands in no operation list. Results of a node are
- * values that follow each other.
+ * Of a joint graph task v < n is node v; results of a node are values that follow each other. The last
+ * task is the end of the list, which runs last, takes no time and reads the outputs of a joint graph;
+ * it stands in no operation list.
  *
  * What is not made anew by running again is a *span*: it is there from the first to the last of the
  * runs that touch it. Span v < n is the gradient of node v, span n + v what v saves for its backward
@@ -76,7 +76,12 @@ static inline bool interval_saves(const interval_tasks *t, uint32_t task)
 
 static inline bool interval_is_backward(const interval_tasks *t, uint32_t task)
 {
-    return t->n_saving > 0 && task >= t->n_saving;
+    return task >= t->n_saving && task < 2 * t->n_saving;
+}
+
+static inline uint32_t interval_end_task(const interval_tasks *t)
+{
+    return t->n_tasks - 1;
 }
 
 /* The backward of a forward that may save for it, and the other way round. */

@@ -796,8 +796,8 @@ static void place_all(interval_timeline *t, const remat_operations *list)
             continue;
         place_one(t, forward ? o->index : n + o->index, o->alternative);
     }
-    if (joint && !t->failed)
-        place_one(t, n, 0); /* the end */
+    if (!t->failed)
+        place_one(t, interval_end_task(t->tasks), 0);
 }
 
 static void derive_all(interval_timeline *t)
@@ -906,7 +906,7 @@ static remat_operation operation_of(const interval_timeline *t, uint32_t run)
 
 remat_status interval_timeline_list(const interval_timeline *t, remat_operations *ret_list)
 {
-    uint32_t end = t->tasks->n_saving ? NONE : t->tasks->n_nodes; /* a task that is no operation */
+    uint32_t end = interval_end_task(t->tasks);
     for (uint32_t s = 0; s < t->n_slots; s++) {
         uint32_t run = t->run_at[s];
         if (run != NONE && t->runs[run].task != end &&
