@@ -36,25 +36,36 @@ json_t *remat_node_ids_encode(const remat_profile *profile)
     return list;
 }
 
+/* The best that n tables of one solver have at the budget. */
+static json_t *candidate_encode(const remat_table *const *tables, size_t n, uint64_t budget)
+{
+    size_t n_points;
+    uint64_t least;
+    ptrdiff_t best = remat_best_table(tables, n, budget, &least);
+    json_t *item = json_pack("{s:s, s:b}", "solver", remat_table_solver(tables[0])->name,
+                             "feasible", best >= 0);
+    bool failed = item == NULL;
+    if (best >= 0) {
+        const remat_point *point =
+            remat_table_frontier(tables[best], &n_points) + remat_table_point(tables[best], budget);
+        fields_set(item, "makespan", json_real(point->makespan), &failed);
+        fields_set(item, "peak", bytes(point->peak), &failed);
+    } else if (least > 0) {
+        fields_set(item, "minimum_budget", bytes(least), &failed);
+    }
+    return fields_finish(item, failed);
+}
+
 /* How each solver that auto asked did at the budget. */
 static json_t *candidates_encode(const remat_schedule_answer *answer)
 {
+    const remat_table *const *tables = answer->candidates;
     json_t *list = json_array();
-    for (size_t i = 0; i < answer->n_candidates; i++) {
-        const remat_table *table = answer->candidates[i];
-        size_t n;
-        const remat_point *frontier = remat_table_frontier(table, &n);
-        ptrdiff_t index = remat_table_point(table, answer->question->budget);
-        json_t *item = json_pack("{s:s, s:b}", "solver", remat_table_solver(table)->name,
-                                 "feasible", index >= 0);
-        bool failed = item == NULL;
-        if (index >= 0) {
-            fields_set(item, "makespan", json_real(frontier[index].makespan), &failed);
-            fields_set(item, "peak", bytes(frontier[index].peak), &failed);
-        } else if (n > 0) {
-            fields_set(item, "minimum_budget", bytes(frontier[0].peak), &failed);
-        }
-        fields_append(&list, fields_finish(item, failed));
+    for (size_t i = 0, n; i < answer->n_candidates; i += n) {
+        for (n = 1; i + n < answer->n_candidates &&
+                    remat_table_solver(tables[i + n]) == remat_table_solver(tables[i]);)
+            n++;
+        fields_append(&list, candidate_encode(&tables[i], n, answer->question->budget));
     }
     return list;
 }

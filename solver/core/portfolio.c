@@ -13,7 +13,7 @@ typedef struct candidate {
     const remat_solver *solver;
     remat_problem problem;
     double updates;
-    size_t position; /* in the registry */
+    size_t position; /* in the registry; of two questions to one solver, the order given first */
     remat_held_table held;
     remat_status status;
     remat_error error;
@@ -41,28 +41,43 @@ static remat_problem problem_for(const remat_solver *solver, const remat_problem
 #define BASELINE_UPDATES 1e7
 #define MOST_UPDATES 1e11
 
-/* The solvers that auto asks, cheapest first. Returns how many. */
+/* Whether auto asks the solver this; *ret_updates: expected. */
+static bool asks(const remat_solver *solver, const remat_problem *problem, const remat_host *host,
+                 double *ret_updates)
+{
+    uint64_t limit = host ? host->memory_limit : 0;
+    bool chain = problem->profile->kind == REMAT_CHAIN;
+    unsigned left_out = REMAT_BASELINE | (chain ? (unsigned)REMAT_BASELINE_ON_CHAINS : 0u);
+    remat_estimate estimate;
+    if ((solver->accepts & REMAT_WHEN_NAMED) || remat_solver_accepts(solver, problem, NULL) ||
+        remat_estimate_table(solver, problem, &estimate, NULL) ||
+        ((solver->accepts & left_out) && estimate.updates > BASELINE_UPDATES) ||
+        (estimate.updates > MOST_UPDATES && !solver->improved) ||
+        (limit > 0 && estimate.least_bytes > limit))
+        return false;
+    *ret_updates = estimate.updates;
+    return true;
+}
+
+/* What auto asks, cheapest first: every solver with its defaults, and of a joint graph the improved
+ * one for the given order too, where the search has less to lose itself in. Returns how many. */
 static size_t find_candidates(const remat_problem *problem, const remat_host *host,
                               candidate candidates[REMAT_MAX_SOLVERS])
 {
     size_t n_solvers, n = 0;
-    uint64_t limit = host ? host->memory_limit : 0;
-    bool chain = problem->profile->kind == REMAT_CHAIN;
-    unsigned left_out = REMAT_BASELINE | (chain ? (unsigned)REMAT_BASELINE_ON_CHAINS : 0u);
     const remat_solver *const *solvers = remat_solvers(&n_solvers);
-    for (size_t i = 0; i < n_solvers && n < REMAT_MAX_SOLVERS; i++) {
-        remat_problem own = problem_for(solvers[i], problem);
-        remat_estimate estimate;
-        own.options = remat_options_default(solvers[i]);
-        if ((solvers[i]->accepts & REMAT_WHEN_NAMED) ||
-            remat_solver_accepts(solvers[i], &own, NULL) ||
-            remat_estimate_table(solvers[i], &own, &estimate, NULL) ||
-            ((solvers[i]->accepts & left_out) && estimate.updates > BASELINE_UPDATES) ||
-            (estimate.updates > MOST_UPDATES && !solvers[i]->improved) ||
-            (limit > 0 && estimate.least_bytes > limit))
-            continue;
-        candidates[n++] = (candidate){
-            .solver = solvers[i], .problem = own, .updates = estimate.updates, .position = i};
+    for (size_t i = 0; i < n_solvers; i++) {
+        candidate one = {.solver = solvers[i],
+                         .problem = problem_for(solvers[i], problem),
+                         .position = 2 * i + 1};
+        one.problem.options = remat_options_default(solvers[i]);
+        if (n < REMAT_MAX_SOLVERS && asks(solvers[i], &one.problem, host, &one.updates))
+            candidates[n++] = one;
+        one.position--;
+        if (n < REMAT_MAX_SOLVERS && problem->profile->joint &&
+            remat_keep_order(solvers[i], &one.problem.options) &&
+            asks(solvers[i], &one.problem, host, &one.updates))
+            candidates[n++] = one;
     }
     qsort(candidates, n, sizeof *candidates, compare_cost);
     return n;
@@ -103,6 +118,7 @@ static remat_status collect(const candidate *candidates, size_t n, remat_portfol
         const candidate *c = &candidates[i];
         if (!c->status && c->held.table) {
             p->tables[p->n] = c->held.table;
+            p->given[p->n] = remat_keeps_order(c->solver, &c->problem.options);
             p->held[p->n++] = c->held;
         } else if (!c->status) {
             p->missing += c->updates;
@@ -126,8 +142,7 @@ remat_status remat_portfolio_gather(const remat_solver *solver, const remat_prob
     gathering g = {candidates, host, source};
     remat_portfolio p = {.name = solver ? solver->name : "auto",
                          .source = source,
-                         .improved = !solver || solver->improved,
-                         .given = solver && remat_keeps_order(solver, &problem->options)};
+                         .improved = !solver || solver->improved};
     remat_status status = REMAT_OK;
     size_t n = 1, quick = 0;
     if (solver) {
@@ -353,7 +368,6 @@ typedef struct wish {
     remat_effort effort;
     const remat_host *host;
     double bound;
-    bool given;
 } wish;
 
 static bool faster(const remat_schedule *a, const remat_schedule *b)
@@ -361,20 +375,22 @@ static bool faster(const remat_schedule *a, const remat_schedule *b)
     return !b->solver || a->simulation.makespan < b->simulation.makespan * (1 - SAME_TIME);
 }
 
-/* Improves the best schedule of some tables, or from nothing; *best becomes the result if that is
- * faster. No start, or nothing found, is no failure. */
+/* Improves the best schedule of some tables, of the improved solver's own from nothing too, unless the
+ * bound is reached; *best becomes the result if that is faster. No start, or nothing found, is no
+ * failure. */
 static remat_status improve_from(const wish *w, const remat_table *const *tables, size_t n,
-                                 bool from_nothing, remat_schedule *best, remat_error *error)
+                                 bool own, bool given, remat_schedule *best, remat_error *error)
 {
+    if (n == 0 || (best->solver && best->simulation.makespan <= w->bound * (1 + 1e-9)))
+        return REMAT_OK;
     remat_schedule start = {0}, other = {0};
     remat_operations list = {0};
-    remat_status status = n > 0 ? remat_best_schedule(tables, n, "", w->problem, w->budget,
-                                                      w->alignment, &start, error)
-                                : REMAT_INFEASIBLE;
-    if (status && (status != REMAT_INFEASIBLE || !from_nothing))
+    remat_status status =
+        remat_best_schedule(tables, n, "", w->problem, w->budget, w->alignment, &start, error);
+    if (status && (status != REMAT_INFEASIBLE || !own))
         return status == REMAT_INFEASIBLE ? REMAT_OK : status;
     status = remat_improve(w->problem->profile, start.solver ? &start.operations : NULL, w->budget,
-                           w->alignment, w->given, w->effort, w->bound, w->host, &list, error);
+                           w->alignment, given, w->effort, w->bound, w->host, &list, error);
     if (!status)
         status = take(w->problem, w->budget, w->alignment, &list, &other, error);
     if (!status && faster(&other, best)) {
@@ -388,24 +404,22 @@ static remat_status improve_from(const wish *w, const remat_table *const *tables
     return status == REMAT_INFEASIBLE || status == REMAT_TOO_LARGE ? REMAT_OK : status;
 }
 
-/* From interval's own list first, as when it is named, so that auto is never slower than that; then
- * from the best list of the others that does not offload. */
+/* From each of interval's own lists first, as when it is named, so that auto is never slower than
+ * that; then from the best list of the others that does not offload. */
 static remat_status improve(const remat_portfolio *p, const wish *w, remat_schedule *best,
                             remat_error *error)
 {
-    const remat_table *own[1], *others[REMAT_MAX_SOLVERS];
-    size_t n_own = 0, n_others = 0;
-    for (size_t i = 0; i < p->n; i++) {
+    const remat_table *others[REMAT_MAX_SOLVERS];
+    size_t n_others = 0;
+    remat_status status = REMAT_OK;
+    for (size_t i = 0; i < p->n && !status; i++) {
         const remat_solver *solver = remat_table_solver(p->tables[i]);
         if (solver->improved)
-            own[n_own++] = p->tables[i];
+            status = improve_from(w, &p->tables[i], 1, true, p->given[i], best, error);
         else if (!(solver->accepts & REMAT_NEEDS_LINK))
             others[n_others++] = p->tables[i];
     }
-    remat_status status = improve_from(w, own, n_own, true, best, error);
-    if (!status && !(best->solver && best->simulation.makespan <= w->bound * (1 + 1e-9)))
-        status = improve_from(w, others, n_others, false, best, error);
-    return status;
+    return status ? status : improve_from(w, others, n_others, false, false, best, error);
 }
 
 /* The least peak of a list that takes no more time than storing everything. */
@@ -432,7 +446,7 @@ remat_status remat_portfolio_schedule(const remat_portfolio *portfolio,
 {
     remat_schedule best = {0};
     remat_error refusal = {0};
-    wish w = {problem, budget, alignment, effort, host, 0, portfolio->given};
+    wish w = {problem, budget, alignment, effort, host, 0};
     remat_status status = remat_best_schedule(portfolio->tables, portfolio->n, portfolio->name,
                                               problem, budget, alignment, &best, &refusal);
     bool searched = portfolio->improved && problem->profile->n_nodes <= REMAT_IMPROVED_NODES;

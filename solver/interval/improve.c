@@ -24,7 +24,8 @@ enum {
 };
 
 #define QUICK_LAYOUT UINT64_C(60000) /* comparisons, of each list on a walk */
-#define WORK_OF_LOOK 20000u          /* what that is worth in edits */
+#define WORK_OF_LOOK 20000u          /* what that is worth in edits, at least */
+#define LOOK_SHARE 32                /* of the square of runs, which one packing takes */
 #define SLIGHT 2e-4                  /* of the makespan: not worth a walk */
 
 typedef struct strength {
@@ -161,7 +162,8 @@ static void look_at(void *context)
     remat_status status = interval_timeline_list(t, &c->passing);
     if (!status)
         status = consider(c->of, c, &c->passing, interval_time(t), t->n_live, QUICK_LAYOUT, &bytes);
-    t->work += WORK_OF_LOOK;
+    uint64_t packing = (uint64_t)t->n_live * t->n_live / LOOK_SHARE;
+    t->work += packing > WORK_OF_LOOK ? packing : WORK_OF_LOOK;
     c->status = c->status ? c->status : status;
     c->search.wanted = c->fitting_time * (1 - 1e-12);
 }
@@ -337,9 +339,9 @@ static remat_status go_on(const improvement *m, chain *c)
         return REMAT_NO_MEMORY;
     s->price = m->price;
     s->wanted = m->alignment ? c->fitting_time * (1 - 1e-12) : 0;
-    if (m->profile->joint)
+    if (m->effort->ramp > 0)
         ramp(m, c);
-    if (!m->profile->joint || c->seed % 2 == 1) {
+    if (m->effort->ramp == 0 || c->seed % 2 == 1) {
         interval_anneal(s, m->effort->anneal * nodes, s->best.length > 0 ? m->hot : 10 * m->hot,
                         m->cold);
     }
@@ -390,7 +392,7 @@ static remat_status share(improvement *m)
 
 static remat_status search(improvement *m)
 {
-    uint32_t times = m->profile->n_nodes <= FEW_NODES ? 2 : 1; /* the work is small there */
+    uint32_t n = m->profile->n_nodes, times = n <= FEW_NODES ? 1 + 2 * FEW_NODES / n : 1;
     uint32_t epochs = times * m->effort->epochs, stale = 0;
     uint32_t most = m->profile->joint ? epochs + 1 : 3 * epochs; /* where nothing fits */
     double fastest = INFINITY;
@@ -499,7 +501,8 @@ remat_status remat_improve(const remat_profile *profile, const remat_operations 
         return remat_fail_memory(error);
     }
     double mean = tasks->total_time / (3.0 * profile->n_nodes);
-    const strength *of_effort = profile->joint ? &JOINT_EFFORTS[effort] : &EFFORTS[effort];
+    const strength *of_effort =
+        profile->joint && !given ? &JOINT_EFFORTS[effort] : &EFFORTS[effort];
     *m = (improvement){.profile = profile,
                        .tasks = tasks,
                        .host = host,

@@ -181,6 +181,14 @@ bool remat_keeps_order(const remat_solver *solver, const remat_options *options)
     return solver == &remat_solver_interval && options->values[ORDER] != FREE;
 }
 
+bool remat_keep_order(const remat_solver *solver, remat_options *options)
+{
+    if (solver != &remat_solver_interval)
+        return false;
+    options->values[ORDER] = GIVEN;
+    return true;
+}
+
 static const char *const orders[] = {[FREE] = "free", [GIVEN] = "given", NULL};
 
 static const remat_option options[] = {
@@ -205,7 +213,7 @@ const remat_solver remat_solver_interval = {
     .accepts = REMAT_ACCEPTS_ANY_SHAPE | REMAT_ACCEPTS_JOINT | REMAT_ACCEPTS_PINS,
     .options = options,
     .n_options = sizeof options / sizeof *options,
-    .version = 1,
+    .version = 2,
     .class_name = "schedules without offloading",
     .bounds_all = true,
     .improved = true,

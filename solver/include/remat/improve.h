@@ -29,6 +29,9 @@ typedef enum remat_effort {
 /* Whether a solver with these options keeps the order of a joint graph's nodes. */
 bool remat_keeps_order(const remat_solver *solver, const remat_options *options);
 
+/* Makes these options such; false if the solver has none. */
+bool remat_keep_order(const remat_solver *solver, remat_options *options);
+
 /* "quick", "thorough". */
 const char *remat_effort_name(remat_effort effort);
 

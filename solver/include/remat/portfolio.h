@@ -6,7 +6,8 @@
  * host's limit of memory and takes no more than seconds. One that passes a limit while it runs is left out as well, as long as
  * another has a table. Of all tables the fastest schedule within the budget answers, then the
  * smallest, then that of the cheapest solver; then the improver (remat/improve.h) betters it at the
- * very budget that was asked for. So the answer depends on the question alone. */
+ * very budget that was asked for. A joint graph it asks the improved solver twice, for any order
+ * and for the given one. So the answer depends on the question alone. */
 #ifndef REMAT_PORTFOLIO_H
 #define REMAT_PORTFOLIO_H
 
@@ -14,7 +15,7 @@
 #include "remat/table.h"
 
 /* Part of the identity of auto's questions: counts up when its answers change. */
-#define REMAT_PORTFOLIO_VERSION 2u
+#define REMAT_PORTFOLIO_VERSION 3u
 
 typedef struct remat_held_table {
     const remat_table *table;
@@ -37,9 +38,10 @@ typedef struct remat_portfolio {
     const remat_table_source *source;
     const remat_table *tables[REMAT_MAX_SOLVERS]; /* of the cheapest solver first */
     remat_held_table held[REMAT_MAX_SOLVERS];     /* the same, as they were got */
+    bool given
+        [REMAT_MAX_SOLVERS]; /* it keeps the order of a joint graph's nodes, and improved it will */
     size_t n;
     bool improved;  /* answers go through the improver */
-    bool given;     /* which keeps the order of a joint graph's nodes */
     double missing; /* expected updates of those that were not to be had */
 } remat_portfolio;
 
