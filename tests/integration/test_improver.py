@@ -82,6 +82,20 @@ def test_a_byte_more_is_never_slower(tmp_path):
     assert times == sorted(times, reverse=True)
 
 
+def test_the_last_backward_moves(tmp_path):
+    """Nothing runs twice in the optimum, where the backward of n1 comes last, and that of n0 before it."""
+    four = dict(profile(
+        node("n0", "x1", time=0.3, output=1310720, backward_time=2.3, saved_bytes=3145728, forward_workspace_bytes=3145728),
+        node("n1", time=0.30415, output=1048577, backward_workspace_bytes=16777216),
+        node("n2", "x1", time=1.55, output=3145728, backward_time=1.97, saved_bytes=1048577,
+             forward_workspace_bytes=16777216, save_workspace_bytes=16777216),
+        node("n3", "n0", "n1", "n2", time=0.9, output=1048577, backward_time=1.93765)), inputs=[{"id": "x1", "bytes": 1048576}])
+    code, answer = solve(tmp_path, four, "--no-layout", "--budget", "22020097")
+    assert code == 0 and answer["optimality"] == "optimal" and answer["overhead"] < 1e-9
+    last = [node for kind, node, *_ in answer["operations"] if kind == "B"][-1]
+    assert answer["nodes"][last] == "n1"
+
+
 def test_sizes_past_what_the_search_sums(tmp_path):
     """What a refusal says will do does do, also where the improver has to leave the list as it is."""
     huge = profile(node("a", time=1, output=2**52 - 1))
