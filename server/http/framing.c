@@ -217,7 +217,7 @@ int head_read(head *h, char *text, size_t length, const char **ret_why)
 
 /* ---- chunked bodies ---- */
 
-static int hex_digit(char c)
+int hex_digit(char c)
 {
     return c >= '0' && c <= '9'   ? c - '0'
            : c >= 'a' && c <= 'f' ? c - 'a' + 10

@@ -22,23 +22,19 @@ const char *remat_parallel_name(remat_parallel parallel)
 remat_status remat_optimizer_find(const char *name, remat_optimizer *ret_optimizer,
                                   remat_error *error)
 {
-    unsigned found = 0;
-    remat_status status =
-        plan_find_name(name, "optimizer", optimizers, REMAT_OPTIMIZERS, &found, error);
-    if (!status)
+    const int found = plan_find_name(name, "optimizer", optimizers, REMAT_OPTIMIZERS, error);
+    if (found >= 0)
         *ret_optimizer = (remat_optimizer)found;
-    return status;
+    return found >= 0 ? REMAT_OK : REMAT_INVALID;
 }
 
 remat_status remat_parallel_find(const char *name, remat_parallel *ret_parallel, remat_error *error)
 {
-    unsigned found = 0;
     const char *known = strcmp(name, "fsdp") == 0 ? parallels[REMAT_ZERO3] : name;
-    remat_status status =
-        plan_find_name(known, "parallel", parallels, REMAT_PARALLELS, &found, error);
-    if (!status)
+    const int found = plan_find_name(known, "parallel", parallels, REMAT_PARALLELS, error);
+    if (found >= 0)
         *ret_parallel = (remat_parallel)found;
-    return status;
+    return found >= 0 ? REMAT_OK : REMAT_INVALID;
 }
 
 /* ---- one tensor ---- */
