@@ -222,6 +222,19 @@ json_t *remat_simulation_encode(const remat_profile *profile, const remat_simula
     return fields_finish(json, failed);
 }
 
+/* solver NULL: nothing fits. */
+static json_t *point_encode(uint64_t budget, const remat_solver *solver, double makespan,
+                            uint64_t peak, double store_all, double lower_bound)
+{
+    if (!solver)
+        return json_pack("{s:I, s:b, s:n, s:n, s:n}", "budget", (json_int_t)budget, "feasible", 0,
+                         "makespan", "overhead", "peak");
+    return json_pack("{s:I, s:b, s:f, s:f, s:I, s:s, s:f}", "budget", (json_int_t)budget,
+                     "feasible", 1, "makespan", makespan, "overhead", excess(makespan, store_all),
+                     "peak", (json_int_t)peak, "solver", solver->name, "lower_bound",
+                     fmin(lower_bound, makespan));
+}
+
 static json_t *tradeoff_point(const remat_profile *profile, uint64_t budget,
                               const remat_table *const *tables, size_t n, double lower_bound)
 {
@@ -229,16 +242,21 @@ static json_t *tradeoff_point(const remat_profile *profile, uint64_t budget,
     size_t n_points;
     ptrdiff_t best = remat_best_table(tables, n, budget, &ignored);
     if (best < 0)
-        return json_pack("{s:I, s:b, s:n, s:n, s:n}", "budget", (json_int_t)budget, "feasible", 0,
-                         "makespan", "overhead", "peak");
+        return point_encode(budget, NULL, 0, 0, 0, 0);
     const remat_table *table = tables[best];
     const remat_point *point =
         &remat_table_frontier(table, &n_points)[remat_table_point(table, budget)];
-    return json_pack("{s:I, s:b, s:f, s:f, s:I, s:s, s:f}", "budget", (json_int_t)budget,
-                     "feasible", 1, "makespan", point->makespan, "overhead",
-                     excess(point->makespan, remat_store_all_makespan(profile)), "peak",
-                     (json_int_t)point->peak, "solver", remat_table_solver(table)->name,
-                     "lower_bound", fmin(lower_bound, point->makespan));
+    return point_encode(budget, remat_table_solver(table), point->makespan, point->peak,
+                        remat_store_all_makespan(profile), lower_bound);
+}
+
+/* The budgets asked for, or so many evenly spaced. */
+static uint64_t budget_at(const remat_question *question, double low, double high, size_t points,
+                          size_t i)
+{
+    if (question->budgets)
+        return question->budgets[i];
+    return (uint64_t)(i > 0 ? low + (high - low) * (double)i / (double)(points - 1) : low);
 }
 
 json_t *remat_answer_tradeoff(const remat_question *question, const remat_profile *profile,
@@ -246,14 +264,12 @@ json_t *remat_answer_tradeoff(const remat_question *question, const remat_profil
 {
     uint64_t least;
     remat_best_table(tables, n, 0, &least);
-    double low = fmin((double)least, (double)store_all_peak), span = (double)store_all_peak - low;
+    double low = fmin((double)least, (double)store_all_peak);
     uint64_t *budgets = calloc(question->points, sizeof *budgets);
     double *bounds = calloc(question->points, sizeof *bounds);
     json_t *list = budgets && bounds ? json_array() : NULL;
-    for (size_t i = 0; i < question->points; i++) {
-        double even = low + span * (double)i / (double)(question->points - 1);
-        budgets[i] = question->budgets ? question->budgets[i] : (uint64_t)even;
-    }
+    for (size_t i = 0; budgets && i < question->points; i++)
+        budgets[i] = budget_at(question, low, (double)store_all_peak, question->points, i);
     bool failed =
         !list || remat_lower_bounds(tables, n, profile, budgets, question->points, bounds, NULL);
     for (size_t i = 0; !failed && i < question->points; i++)
@@ -265,6 +281,49 @@ json_t *remat_answer_tradeoff(const remat_question *question, const remat_profil
         return list;
     json_decref(list);
     return NULL;
+}
+
+uint32_t remat_question_slots(const remat_question *question, const remat_pebble_problem *problem)
+{
+    uint64_t slots = question->budget;
+    if (question->kind == REMAT_ASK_TRADEOFF && !question->budgets)
+        slots = remat_pebble_most_slots(&problem->join);
+    for (size_t i = 0; question->budgets && i < question->points; i++)
+        slots = question->budgets[i] > slots ? question->budgets[i] : slots;
+    return (uint32_t)slots;
+}
+
+remat_status remat_answer_pebble_tradeoff(const remat_question *question,
+                                          const remat_pebble_problem *problem,
+                                          const remat_pebble_table *table, const remat_host *host,
+                                          json_t **ret_answer, remat_error *error)
+{
+    const double store_all = remat_pebble_store_all(problem);
+    const uint32_t least = remat_pebble_least_slots(&problem->join);
+    const uint32_t most = remat_pebble_most_slots(&problem->join);
+    size_t points = question->points;
+    if (!question->budgets && points > most - least + 1)
+        points = most - least + 1;
+    json_t *list = json_array();
+    for (size_t i = 0; i < points; i++) {
+        remat_schedule schedule = {.solver = NULL};
+        const uint64_t slots = budget_at(question, least, most, points, i);
+        remat_status status =
+            remat_host_cancelled(host)
+                ? remat_fail(error, REMAT_CANCELLED, NULL, "cancelled")
+                : remat_pebble_solve(table, problem, (uint32_t)slots, &schedule, error);
+        if (status && status != REMAT_INFEASIBLE) {
+            json_decref(list);
+            return status;
+        }
+        const remat_simulation *simulation = &schedule.simulation;
+        fields_append(&list, point_encode(slots, schedule.solver, simulation->makespan,
+                                          simulation->peak, store_all, simulation->makespan));
+        remat_schedule_clear(&schedule);
+        remat_host_progress(host, (double)(i + 1) / (double)points);
+    }
+    *ret_answer = list;
+    return list ? REMAT_OK : remat_fail_memory(error);
 }
 
 /* ---- solvers ---- */

@@ -14,6 +14,8 @@ typedef struct room {
     remat_host host;
     remat_table_source source;
     remat_portfolio portfolio;
+    remat_pebble_problem pebbles;
+    remat_pebble_table *pebble_table; /* NULL: the question is in bytes */
     double start;
 } room;
 
@@ -85,47 +87,48 @@ static remat_status solve_bytes(room *r, remat_schedule_answer *answer,
                                              q->effort, &r->host, ret_schedule, error);
 }
 
-static remat_status solve_pebbles(room *r, const remat_pebble_problem *problem,
-                                  remat_schedule *ret_schedule, remat_error *error)
+static remat_status make_pebbles(room *r, remat_error *error)
 {
-    const remat_pebble_join *join = &problem->join;
-    remat_pebble_table *table = NULL;
-    uint32_t edge, depth, slots = (uint32_t)r->question->budget;
+    const remat_question *q = r->question;
+    const remat_pebble_join *join = &r->pebbles.join;
+    uint32_t edge, depth;
     double updates;
-    r->label = r->question->solver->name;
-    remat_pebble_table_plan(NULL, join, slots, r->host.memory_limit, &edge, &depth, &updates);
-    remat_status status = remat_pebble_table_new(join->k, edge, depth, &r->host, &table, error);
-    if (!status)
-        status = remat_pebble_solve(table, problem, slots, ret_schedule, error);
-    remat_pebble_table_free(table);
-    return status;
+    remat_status status = remat_pebble_problem_of(r->profile, &q->options, &r->pebbles, error);
+    if (status)
+        return status;
+    r->label = q->solver->name;
+    remat_pebble_table_plan(NULL, join, remat_question_slots(q, &r->pebbles), r->host.memory_limit,
+                            &edge, &depth, &updates);
+    return remat_pebble_table_new(join->k, edge, depth, &r->host, &r->pebble_table, error);
 }
 
 static remat_status answer_schedule(room *r, json_t **ret_answer, remat_error *error)
 {
     const remat_question *q = r->question;
     remat_schedule schedule = {.solver = NULL};
-    remat_pebble_problem pebbles = {.node_list = NULL};
     remat_status status = REMAT_OK;
     remat_schedule_answer answer = {.question = q, .profile = r->profile, .schedule = &schedule};
-    if (!remat_pebbles_asked(q->solver, &q->options)) {
+    if (r->pebble_table) {
+        answer.pebbles = &r->pebbles;
+        answer.store_all_peak = remat_pebble_most_slots(&r->pebbles.join);
+        status =
+            remat_pebble_solve(r->pebble_table, &r->pebbles, (uint32_t)q->budget, &schedule, error);
+    } else {
         status = solve_bytes(r, &answer, &schedule, error);
-    } else if (!(status = remat_pebble_problem_of(r->profile, &q->options, &pebbles, error))) {
-        answer.pebbles = &pebbles;
-        answer.store_all_peak = remat_pebble_most_slots(&pebbles.join);
-        status = solve_pebbles(r, &pebbles, &schedule, error);
     }
     answer.solve_seconds = clock_seconds(CLOCK_MONOTONIC) - r->start;
     answer.created = (int64_t)(clock_seconds(CLOCK_REALTIME) * 1000);
     if (!status && !(*ret_answer = remat_schedule_encode(&answer)))
         status = remat_fail_memory(error);
     remat_schedule_clear(&schedule);
-    remat_pebble_problem_clear(&pebbles);
     return status;
 }
 
 static remat_status answer_tradeoff(room *r, json_t **ret_answer, remat_error *error)
 {
+    if (r->pebble_table)
+        return remat_answer_pebble_tradeoff(r->question, &r->pebbles, r->pebble_table, &r->host,
+                                            ret_answer, error);
     remat_status status = gather(r, error);
     if (!status && !(*ret_answer = remat_answer_tradeoff(r->question, r->profile, r->store_all_peak,
                                                          r->portfolio.tables, r->portfolio.n)))
@@ -149,9 +152,13 @@ remat_status local_solve(const remat_request *request, const char *profile_id,
               .start = clock_seconds(CLOCK_MONOTONIC)};
     remat_status status =
         remat_question_resolve(request, profile_id, profile, store_all_peak, &q, error);
+    if (!status && remat_pebbles_asked(q.solver, &q.options))
+        status = make_pebbles(&r, error);
     if (!status)
-        status = request->kind == REMAT_ASK_TRADEOFF ? answer_tradeoff(&r, ret_answer, error)
-                                                     : answer_schedule(&r, ret_answer, error);
+        status = q.kind == REMAT_ASK_TRADEOFF ? answer_tradeoff(&r, ret_answer, error)
+                                              : answer_schedule(&r, ret_answer, error);
+    remat_pebble_table_free(r.pebble_table);
+    remat_pebble_problem_clear(&r.pebbles);
     remat_portfolio_release(&r.portfolio);
     remat_question_clear(&q);
     return status;

@@ -541,14 +541,17 @@ static remat_status solve_schedule(engine *e, const remat_question *q, known_pro
 static remat_status solve_tradeoff(engine *e, const remat_question *q, const known_profile *known,
                                    solve *s, body **ret_body, remat_error *error)
 {
-    remat_portfolio p;
-    remat_status status = engine_gather(e, known, q, s, &p, error);
+    remat_portfolio p = {.n = 0};
+    json_t *answer = NULL;
+    remat_status status = REMAT_OK;
+    if (remat_pebbles_asked(q->solver, &q->options))
+        status = engine_pebble_tradeoff(e, q, known->profile, s, &answer, error);
+    else if (!(status = engine_gather(e, known, q, s, &p, error)) && !s->needs_solve)
+        answer = remat_answer_tradeoff(q, known->profile, known->store_all_peak, p.tables, p.n);
+    remat_portfolio_release(&p);
     if (status || s->needs_solve)
         return status;
-    *ret_body = body_from_json(
-        remat_answer_tradeoff(q, known->profile, known->store_all_peak, p.tables, p.n), true);
-    remat_portfolio_release(&p);
-    if (!*ret_body)
+    if (!(*ret_body = body_from_json(answer, true)))
         return remat_fail_memory(error);
     cache_put(e->answers, q->id, *ret_body, body_cost(*ret_body));
     return REMAT_OK;

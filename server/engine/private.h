@@ -51,6 +51,11 @@ remat_status engine_solve_pebbles(engine *e, const remat_question *q,
                                   const remat_pebble_problem *problem, solve *s,
                                   remat_schedule *ret_schedule, remat_error *error);
 
+/* The same of a trade-off. */
+remat_status engine_pebble_tradeoff(engine *e, const remat_question *q,
+                                    const remat_profile *profile, solve *s, json_t **ret_answer,
+                                    remat_error *error);
+
 /* Tables as they are stored: profile_id "" of none. What is damaged is dropped, counted and
  * told. */
 bool engine_read_table(engine *e, const char *profile_id, const char *solver, const char *options,
