@@ -28,7 +28,7 @@ static json_t *bytes(uint64_t value)
     return json_integer((json_int_t)value);
 }
 
-json_t *remat_node_ids_encode(const remat_profile *profile)
+static json_t *node_ids_encode(const remat_profile *profile)
 {
     json_t *list = json_array();
     for (uint32_t v = 0; v < profile->n_nodes; v++)
@@ -108,9 +108,8 @@ json_t *remat_schedule_encode(const remat_schedule_answer *answer)
         simulation->recomputed_time, "optimality", remat_optimality_name(schedule->optimality),
         "class", schedule->class_name, "lower_bound", schedule->lower_bound, "bound_class",
         schedule->bound_class, "gap", excess(simulation->makespan, schedule->lower_bound),
-        "verified", (int)simulation->valid, "nodes", remat_node_ids_encode(answer->profile),
-        "operations", operations_encode(answer), "solve_seconds", answer->solve_seconds, "created",
-        created);
+        "verified", (int)simulation->valid, "nodes", node_ids_encode(answer->profile), "operations",
+        operations_encode(answer), "solve_seconds", answer->solve_seconds, "created", created);
     bool failed = json == NULL;
     if (schedule->reordered_peak)
         fields_set(json, "reordered_peak", bytes(schedule->reordered_peak), &failed);
@@ -152,15 +151,15 @@ json_t *remat_timeline_encode(const char *schedule_id, uint64_t budget,
     const size_t start = offsetof(remat_moment, start), end = offsetof(remat_moment, end);
     const size_t during = offsetof(remat_moment, memory_during);
     const size_t after = offsetof(remat_moment, memory_after);
-    return json_pack(
-        "{s:s, s:s, s:I, s:f, s:I, s:I, s:o, s:O, s:o, s:o, s:o, s:o}", "schedule_id", schedule_id,
-        "time_unit", remat_time_unit_name(profile->time_unit), "budget", (json_int_t)budget,
-        "makespan", simulation->makespan, "peak", (json_int_t)simulation->peak, "peak_operation",
-        (json_int_t)simulation->peak_operation, "nodes", remat_node_ids_encode(profile),
-        "operations", operations, "start", moments_encode(moments, n, start, true), "end",
-        moments_encode(moments, n, end, true), "memory_during",
-        moments_encode(moments, n, during, false), "memory_after",
-        moments_encode(moments, n, after, false));
+    return json_pack("{s:s, s:s, s:I, s:f, s:I, s:I, s:o, s:O, s:o, s:o, s:o, s:o}", "schedule_id",
+                     schedule_id, "time_unit", remat_time_unit_name(profile->time_unit), "budget",
+                     (json_int_t)budget, "makespan", simulation->makespan, "peak",
+                     (json_int_t)simulation->peak, "peak_operation",
+                     (json_int_t)simulation->peak_operation, "nodes", node_ids_encode(profile),
+                     "operations", operations, "start", moments_encode(moments, n, start, true),
+                     "end", moments_encode(moments, n, end, true), "memory_during",
+                     moments_encode(moments, n, during, false), "memory_after",
+                     moments_encode(moments, n, after, false));
 }
 
 json_t *remat_values_encode(const remat_layout *layout)

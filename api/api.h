@@ -235,9 +235,7 @@ json_t *remat_operations_encode(const remat_operations *operations, const remat_
 json_t *remat_allocations_encode(const remat_layout *layout);
 
 /* The same of the pebble model: ["S", j, i], ["F", j, i], ["T"], ["B", j, i], ["D", j, i], ["Db",
- * j] of branch j and step i. What a problem has not is left to the judge of pebbles. */
-remat_status remat_pebbles_decode(const json_t *json, const char *field,
-                                  remat_pebble_operations *ret_operations, remat_error *error);
+ * j] of branch j and step i. */
 json_t *remat_pebbles_encode(const remat_pebble_operations *operations);
 /* For each branch, the nodes that its steps run. */
 json_t *remat_branches_encode(const remat_pebble_problem *problem);
@@ -255,8 +253,6 @@ typedef struct remat_schedule_answer {
     double solve_seconds;
     int64_t created; /* milliseconds since 1970 */
 } remat_schedule_answer;
-
-json_t *remat_node_ids_encode(const remat_profile *profile);
 
 /* NULL: out of memory; so with all that follow. */
 json_t *remat_schedule_encode(const remat_schedule_answer *answer);

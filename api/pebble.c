@@ -32,8 +32,8 @@ static bool read_operation(const json_t *json, remat_pebble_operation *operation
            (numbers < 2 || read_number(json_array_get(json, 2), &operation->index));
 }
 
-remat_status remat_pebbles_decode(const json_t *json, const char *field,
-                                  remat_pebble_operations *ret_operations, remat_error *error)
+static remat_status decode_list(const json_t *json, const char *field,
+                                remat_pebble_operations *ret_operations, remat_error *error)
 {
     size_t n = json_array_size(json);
     remat_pebble_operations list = {.items = calloc(n + 1, sizeof *list.items), .capacity = n + 1};
@@ -86,8 +86,8 @@ remat_status pebbles_of_schedule(const json_t *schedule, const remat_profile *pr
     const remat_options none = {{0}};
     remat_status status = remat_pebble_problem_of(profile, &none, ret_problem, error);
     if (!status)
-        status = remat_pebbles_decode(json_object_get(schedule, "operations"), "operations",
-                                      ret_list, error);
+        status =
+            decode_list(json_object_get(schedule, "operations"), "operations", ret_list, error);
     for (uint32_t j = 0; j < ret_problem->join.k; j++)
         ret_problem->join.keep[j] = true;
     for (size_t i = 0; i < ret_list->length; i++)

@@ -99,7 +99,6 @@ typedef struct sums {
     const remat_step_settings *settings;
     double weight, state; /* bytes of a number */
     bool master;
-    double shard[4]; /* 1 / parts of weights, gradients, states; masters go with states */
     double weights, masters, gradients, states;
     double unit, largest; /* numbers of the unit at hand, of the largest */
     segments segments;
