@@ -64,6 +64,10 @@ remat_status remat_json_load(const char *text, size_t length, json_t **ret_json,
 /* Compact text of a JSON value, keys in insertion order, numbers exact. NULL: out of memory. */
 char *remat_json_text(const json_t *json);
 
+/* Members of an object that may not be there. */
+double remat_json_number(const json_t *object, const char *name);      /* NAN */
+const char *remat_json_string(const json_t *object, const char *name); /* "" */
+
 /* Lower-case hex SHA-256 of bytes. */
 void remat_sha256_hex(const void *bytes, size_t length, char ret_id[REMAT_ID_SIZE]);
 

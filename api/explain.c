@@ -30,20 +30,6 @@ typedef struct story {
     bool failed;
 } story;
 
-/* ---- reading ---- */
-
-static double number_of(const json_t *object, const char *name)
-{
-    const json_t *value = json_object_get(object, name);
-    return json_is_number(value) ? json_number_value(value) : NAN;
-}
-
-static const char *text_of(const json_t *object, const char *name)
-{
-    const char *text = json_string_value(json_object_get(object, name));
-    return text ? text : "";
-}
-
 /* ---- writing ---- */
 
 static void begin(story *s)
@@ -112,7 +98,7 @@ typedef struct asked {
 
 static asked look_at_candidates(const story *s, const json_t *candidates)
 {
-    const char *own = text_of(s->schedule, "solver");
+    const char *own = remat_json_string(s->schedule, "solver");
     asked a = {.n = json_array_size(candidates),
                .best = INFINITY,
                .next = INFINITY,
@@ -121,21 +107,21 @@ static asked look_at_candidates(const story *s, const json_t *candidates)
     json_t *one;
     json_array_foreach(candidates, i, one)
     {
-        double makespan = number_of(one, "makespan");
+        double makespan = remat_json_number(one, "makespan");
         if (isnan(makespan))
             continue;
         a.fit++;
         bool equal = makespan <= s->makespan * (1 + SAME_TIME);
         a.equal += equal;
-        if (equal && strcmp(text_of(one, "solver"), own) != 0)
-            a.equals_peak = fmin(a.equals_peak, number_of(one, "peak"));
+        if (equal && strcmp(remat_json_string(one, "solver"), own) != 0)
+            a.equals_peak = fmin(a.equals_peak, remat_json_number(one, "peak"));
         if (makespan < a.best) {
             a.best = makespan;
-            a.best_solver = text_of(one, "solver");
+            a.best_solver = remat_json_string(one, "solver");
         }
         if (makespan > s->makespan * (1 + SAME_TIME) && makespan < a.next) {
             a.next = makespan;
-            a.next_solver = text_of(one, "solver");
+            a.next_solver = remat_json_string(one, "solver");
         }
     }
     return a;
@@ -144,13 +130,13 @@ static asked look_at_candidates(const story *s, const json_t *candidates)
 /* Names of those that are as fast. */
 static void say_equals(story *s, const json_t *candidates, const asked *a)
 {
-    const char *own = text_of(s->schedule, "solver");
+    const char *own = remat_json_string(s->schedule, "solver");
     size_t i, said = 0, others = a->equal - 1;
     json_t *one;
     json_array_foreach(candidates, i, one)
     {
-        double makespan = number_of(one, "makespan");
-        const char *name = text_of(one, "solver");
+        double makespan = remat_json_number(one, "makespan");
+        const char *name = remat_json_string(one, "solver");
         if (!(makespan <= s->makespan * (1 + SAME_TIME)) || strcmp(name, own) == 0)
             continue;
         if (said == SAID_NAMES && others > SAID_NAMES + 1) {
@@ -164,7 +150,7 @@ static void say_equals(story *s, const json_t *candidates, const asked *a)
 
 static void tell_asked(story *s, const asked *a, const json_t *candidates)
 {
-    const char *solver = text_of(s->schedule, "solver");
+    const char *solver = remat_json_string(s->schedule, "solver");
     char name[REMAT_TEXT_SIZE];
     remat_text_bytes(s->budget, name);
     say(s, "auto asked %zu solvers, and %zu of them ha%s a schedule within %s: ", a->n, a->fit,
@@ -199,8 +185,8 @@ static void tell_solver(story *s)
 {
     const json_t *candidates = json_object_get(s->schedule, "candidates");
     asked a = look_at_candidates(s, candidates);
-    const char *solver = text_of(s->schedule, "solver");
-    const char *requested = text_of(s->schedule, "requested_solver");
+    const char *solver = remat_json_string(s->schedule, "solver");
+    const char *requested = remat_json_string(s->schedule, "requested_solver");
     begin(s);
     if (a.n > 0) {
         tell_asked(s, &a, candidates);
@@ -215,7 +201,7 @@ static void tell_solver(story *s)
     say(s, "; storing everything would take ");
     say_time(s, s->store_all);
     say(s, " in ");
-    say_bytes(s, number_of(s->schedule, "store_all_peak"));
+    say_bytes(s, remat_json_number(s->schedule, "store_all_peak"));
     say(s, ".");
     finish(s, "solver");
     json_t *fact =
@@ -232,11 +218,11 @@ static void tell_solver(story *s)
 /* How far from the best it may be. */
 static void tell_proof(story *s)
 {
-    const char *optimality = text_of(s->schedule, "optimality");
-    const char *of = text_of(s->schedule, "bound_class");
-    double bound = number_of(s->schedule, "lower_bound");
+    const char *optimality = remat_json_string(s->schedule, "optimality");
+    const char *of = remat_json_string(s->schedule, "bound_class");
+    double bound = remat_json_number(s->schedule, "lower_bound");
     if (!of[0]) /* of an older version: its bound is its class's */
-        of = text_of(s->schedule, "class");
+        of = remat_json_string(s->schedule, "class");
     if (isnan(bound))
         return;
     begin(s);
@@ -249,7 +235,7 @@ static void tell_proof(story *s)
             s->makespan <= s->store_all * (1 + SAME_TIME) ? " is what every node takes once"
                                                           : " is proven to be the least");
     } else if (strcmp(optimality, "optimal-in-class") == 0) {
-        say(s, " none of the %s is faster than ", text_of(s->schedule, "class"));
+        say(s, " none of the %s is faster than ", remat_json_string(s->schedule, "class"));
         say_time(s, s->makespan);
         say(s, "; of others nothing is proven.");
     } else {
@@ -445,7 +431,7 @@ static void tell_least(story *s)
 {
     const json_t *least = json_object_get(json_object_get(s->schedule, "frontier"), "smallest");
     const remat_floor *floor = &s->e->floor;
-    double peak = number_of(least, "peak");
+    double peak = remat_json_number(least, "peak");
     const remat_node *node = &s->profile->nodes[floor->node];
     bool linked = json_object_get(s->schedule, "link");
     bool proven = !linked && peak <= (double)floor->bytes;
@@ -455,10 +441,10 @@ static void tell_least(story *s)
     if (!isnan(peak)) {
         bool alone = !json_object_get(s->schedule, "candidates");
         say(s, "The smallest schedule %s %s, ", alone ? "known here is of" : "of all solvers is of",
-            text_of(least, "solver"));
+            remat_json_string(least, "solver"));
         say_bytes(s, peak);
         say(s, " and ");
-        say_time(s, number_of(least, "makespan"));
+        say_time(s, remat_json_number(least, "makespan"));
         if (s->budget > peak) {
             say(s, ", ");
             say_bytes(s, s->budget - peak);
@@ -482,9 +468,9 @@ static void tell_least(story *s)
     finish(s, "least");
     json_t *fact = json_pack("{s:b}", "proven", (int)proven);
     if (!isnan(peak)) {
-        fields_set(fact, "solver", json_string(text_of(least, "solver")), &s->failed);
+        fields_set(fact, "solver", json_string(remat_json_string(least, "solver")), &s->failed);
         fields_set(fact, "peak", whole(peak), &s->failed);
-        fields_set(fact, "makespan", json_real(number_of(least, "makespan")), &s->failed);
+        fields_set(fact, "makespan", json_real(remat_json_number(least, "makespan")), &s->failed);
     }
     if (floor->bytes > 0) {
         fields_set(fact, "floor", whole((double)floor->bytes), &s->failed);
@@ -498,7 +484,8 @@ static void tell_next(story *s)
 {
     const json_t *frontier = json_object_get(s->schedule, "frontier");
     const json_t *next = json_object_get(frontier, "larger");
-    double budget = number_of(next, "budget"), makespan = number_of(next, "makespan");
+    double budget = remat_json_number(next, "budget"),
+           makespan = remat_json_number(next, "makespan");
     begin(s);
     if (next) {
         say_bytes(s, budget - s->budget);
@@ -508,11 +495,11 @@ static void tell_next(story *s)
         say_time(s, s->makespan - makespan);
         say(s, ": a step of ");
         say_time(s, makespan);
-        say(s, " by %s.", text_of(next, "solver"));
+        say(s, " by %s.", remat_json_string(next, "solver"));
         set(s, "more",
             json_pack("{s:I, s:I, s:f, s:f, s:s}", "budget", (json_int_t)budget, "bytes",
                       (json_int_t)(budget - s->budget), "makespan", makespan, "saves",
-                      s->makespan - makespan, "solver", text_of(next, "solver")));
+                      s->makespan - makespan, "solver", remat_json_string(next, "solver")));
     } else if (s->makespan <= s->store_all * (1 + SAME_TIME)) {
         say(s, "More than ");
         say_bytes(s, s->room);
@@ -525,7 +512,7 @@ static void tell_next(story *s)
         say(s, " would save of the ");
         say_time(s, s->makespan - s->store_all);
         say(s, " of overhead %s cannot tell, whose table is of one budget.",
-            text_of(s->schedule, "solver"));
+            remat_json_string(s->schedule, "solver"));
     } else {
         say(s, "What more than ");
         say_bytes(s, s->budget);
@@ -610,15 +597,15 @@ static void tell_pebbles(story *s, const remat_pebble_replay *replay,
                          const remat_pebble_problem *problem, size_t length)
 {
     uint32_t steps = 0;
-    double slots = number_of(s->schedule, "budget");
+    double slots = remat_json_number(s->schedule, "budget");
     for (uint32_t j = 0; j < problem->join.k; j++)
         steps += problem->join.length[j];
     begin(s);
     say(s,
         "%s in the pebble model: no schedule within %.0f slot%s takes fewer forwards than its "
         "%u, for %u steps on %u branches, ",
-        text_of(s->schedule, "solver"), slots, slots == 1 ? "" : "s", replay->forwards, steps,
-        problem->join.k);
+        remat_json_string(s->schedule, "solver"), slots, slots == 1 ? "" : "s", replay->forwards,
+        steps, problem->join.k);
     say_time(s, s->makespan);
     say(s, " in all.");
     finish(s, "solver");
@@ -675,7 +662,7 @@ static remat_status explain_bytes(story *s, remat_error *error)
                             "the schedule is not valid for \"%.100s\": operation %zu: %.300s",
                             s->profile->name, e.simulation.bad_operation, e.simulation.reason);
     if (!status) {
-        double arena = number_of(s->schedule, "arena");
+        double arena = remat_json_number(s->schedule, "arena");
         s->e = &e;
         s->makespan = e.simulation.makespan;
         s->room = isnan(arena) ? (double)e.simulation.peak : arena;
@@ -704,7 +691,7 @@ static json_t *join_sentences(const json_t *sentences)
         return NULL;
     json_array_foreach(sentences, i, one)
     {
-        fprintf(out, "%s%s", i > 0 ? " " : "", text_of(one, "text"));
+        fprintf(out, "%s%s", i > 0 ? " " : "", remat_json_string(one, "text"));
     }
     if (fclose(out) == 0)
         joined = json_string(text);
@@ -718,13 +705,13 @@ remat_status remat_answer_explanation(const json_t *schedule, const remat_profil
     story s = {.schedule = schedule,
                .profile = profile,
                .unit = remat_time_unit_name(profile->time_unit),
-               .makespan = number_of(schedule, "makespan"),
-               .store_all = number_of(schedule, "store_all_makespan"),
-               .budget = number_of(schedule, "budget"),
+               .makespan = remat_json_number(schedule, "makespan"),
+               .store_all = remat_json_number(schedule, "store_all_makespan"),
+               .budget = remat_json_number(schedule, "budget"),
                .answer = json_object(),
                .sentences = json_array()};
     s.failed = !s.answer;
-    set(&s, "schedule_id", json_string(text_of(schedule, "schedule_id")));
+    set(&s, "schedule_id", json_string(remat_json_string(schedule, "schedule_id")));
     set(&s, "text", json_string("")); /* stands first */
     set(&s, "time_unit", json_string(s.unit));
     remat_status status =

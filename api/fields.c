@@ -1,5 +1,6 @@
 #include "fields.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,6 +54,18 @@ char *remat_json_text(const json_t *json)
     }
     char *fitted = realloc(sink.text.data, sink.text.length);
     return fitted ? fitted : (char *)sink.text.data;
+}
+
+double remat_json_number(const json_t *object, const char *name)
+{
+    const json_t *value = json_object_get(object, name);
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+const char *remat_json_string(const json_t *object, const char *name)
+{
+    const char *text = json_string_value(json_object_get(object, name));
+    return text ? text : "";
 }
 
 enum { MOST_RULES = 64 }; /* of one object: what is seen is kept in the bits of a word */
@@ -158,6 +171,30 @@ remat_status fields_strings(const json_t *json, const char *field, const char **
     }
     *ret_strings = strings;
     *ret_n = n;
+    return REMAT_OK;
+}
+
+remat_status fields_whole(const remat_number *number, const char *field, uint64_t least,
+                          uint64_t most, uint64_t *ret_value, remat_error *error)
+{
+    const double value = number->value;
+    if (!number->given)
+        return REMAT_OK;
+    if (!(value >= (double)least && value <= (double)most) || value != floor(value))
+        return remat_fail(error, REMAT_INVALID, field,
+                          "%s is %.17g; it must be a whole number from %llu to %llu", field, value,
+                          (unsigned long long)least, (unsigned long long)most);
+    *ret_value = (uint64_t)value;
+    return REMAT_OK;
+}
+
+remat_status fields_wait(const remat_number *number, double *ret_seconds, remat_error *error)
+{
+    const double most = 3600, seconds = number->given ? number->value : 30;
+    if (!(seconds >= 0 && seconds <= most))
+        return remat_fail(error, REMAT_INVALID, "wait",
+                          "wait is %g; it must be from 0 to %g seconds", seconds, most);
+    *ret_seconds = seconds;
     return REMAT_OK;
 }
 

@@ -28,6 +28,13 @@ remat_status fields_read(const json_t *json, const char *path, const field_rule 
 remat_status fields_strings(const json_t *json, const char *field, const char ***ret_strings,
                             size_t *ret_n, remat_error *error);
 
+/* A whole number; where the field is absent *ret_value stays. */
+remat_status fields_whole(const remat_number *number, const char *field, uint64_t least,
+                          uint64_t most, uint64_t *ret_value, remat_error *error);
+
+/* "wait" of requests that may become jobs: seconds, 30 where it is absent. */
+remat_status fields_wait(const remat_number *number, double *ret_seconds, remat_error *error);
+
 /* Sets a member; a NULL value (out of memory) makes *failed true. */
 void fields_set(json_t *object, const char *name, json_t *value, bool *failed);
 

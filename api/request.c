@@ -5,9 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define DEFAULT_WAIT 30.0
-#define MAX_WAIT 3600.0
-#define DEFAULT_POINTS 50.0
+#define DEFAULT_POINTS 50
 
 /* What is read from the body but does not stand in the request as it is. */
 typedef struct raw_request {
@@ -63,12 +61,8 @@ static remat_status read_subject(const raw_request *raw, remat_request *request,
                               meant ? "?" : "");
         request->options = remat_options_default(request->solver);
     }
-    request->wait = raw->wait.given ? raw->wait.value : DEFAULT_WAIT;
     remat_status status = read_options(raw->options, request, error);
-    if (!status && !(request->wait >= 0 && request->wait <= MAX_WAIT))
-        status = remat_fail(error, REMAT_INVALID, "wait",
-                            "wait is %g; it must be from 0 to %g seconds", request->wait, MAX_WAIT);
-    return status;
+    return status ? status : fields_wait(&raw->wait, &request->wait, error);
 }
 
 /* true, false or {"alignment": 256} */
@@ -146,15 +140,13 @@ static remat_status read_budgets(const json_t *json, remat_error *error)
 static remat_status read_tradeoff(const raw_request *raw, remat_request *request,
                                   remat_error *error)
 {
-    double points = raw->points.given ? raw->points.value : DEFAULT_POINTS;
+    uint64_t points = request->budgets ? json_array_size(request->budgets) : DEFAULT_POINTS;
     if (request->budgets && raw->points.given)
         return remat_fail(error, REMAT_INVALID, "points", "give points or budgets, not both");
-    if (!(points >= 2 && points <= REMAT_MAX_TRADEOFF_POINTS) || points != floor(points))
-        return remat_fail(error, REMAT_INVALID, "points",
-                          "points is %g; it must be an integer from 2 to %d", points,
-                          REMAT_MAX_TRADEOFF_POINTS);
-    request->points = request->budgets ? json_array_size(request->budgets) : (size_t)points;
-    return request->budgets ? read_budgets(request->budgets, error) : REMAT_OK;
+    remat_status status =
+        fields_whole(&raw->points, "points", 2, REMAT_MAX_TRADEOFF_POINTS, &points, error);
+    request->points = (size_t)points;
+    return status || !request->budgets ? status : read_budgets(request->budgets, error);
 }
 
 remat_status remat_request_decode(const json_t *json, remat_request_kind kind,
@@ -194,7 +186,8 @@ remat_status remat_request_decode(const json_t *json, remat_request_kind kind,
 
 remat_status remat_measurement_decode(const json_t *json, json_t **ret_record, remat_error *error)
 {
-    remat_number step_time = {0}, steps = {.value = 1};
+    remat_number step_time = {0}, steps = {0};
+    uint64_t n_steps = 1;
     const json_t *peak = NULL;
     const char *device = NULL, *note = NULL;
     remat_amount bytes = {0};
@@ -206,21 +199,20 @@ remat_status remat_measurement_decode(const json_t *json, json_t **ret_record, r
     remat_status status = fields_read(json, "", rules, sizeof rules / sizeof *rules, error);
     if (!status && peak)
         status = remat_amount_decode(peak, "peak", false, &bytes, error);
+    if (!status)
+        status = fields_whole(&steps, "steps", 1, 999999999999999, &n_steps, error);
     if (status)
         return status;
     if (!(step_time.value >= 0) || isinf(step_time.value))
         return remat_fail(error, REMAT_INVALID, "step_time",
                           "step_time is %g; it must be finite and not negative", step_time.value);
-    if (!(steps.value >= 1 && steps.value < 1e15) || steps.value != floor(steps.value))
-        return remat_fail(error, REMAT_INVALID, "steps",
-                          "steps is %g; it must be an integer of at least 1", steps.value);
     if ((device && strlen(device) > 200) || (note && strlen(note) > 2000))
         return remat_fail(error, REMAT_INVALID, device && strlen(device) > 200 ? "device" : "note",
                           "device may have 200 bytes and note 2000");
-    json_t *record = json_pack("{s:f, s:I, s:o?, s:s?, s:s?}", "step_time", step_time.value,
-                               "steps", (json_int_t)steps.value, "peak",
-                               peak ? json_integer((json_int_t)bytes.value) : NULL, "device",
-                               device, "note", note);
+    json_t *record =
+        json_pack("{s:f, s:I, s:o?, s:s?, s:s?}", "step_time", step_time.value, "steps",
+                  (json_int_t)n_steps, "peak", peak ? json_integer((json_int_t)bytes.value) : NULL,
+                  "device", device, "note", note);
     if (!record)
         return remat_fail_memory(error);
     *ret_record = record;

@@ -111,7 +111,7 @@ typedef struct fragment_request {
     remat_variable *variables;
     remat_fragment fragment;
     const json_t *proposals;
-    size_t list_limit;
+    uint64_t list_limit;
     uint8_t *scratch; /* one byte per variable */
     remat_error *error;
 } fragment_request;
@@ -137,18 +137,6 @@ static remat_status read_bytes(fragment_request *r, const json_t *json, const ch
                               "%s must be an integer from 0 to 2^53 - 1", place);
         *(uint64_t *)((char *)&r->variables[v] + offset) = (uint64_t)bytes;
     }
-    return REMAT_OK;
-}
-
-static remat_status read_base(remat_number number, const char *field, uint64_t *ret_bytes,
-                              remat_error *error)
-{
-    if (!(number.value >= 0 && number.value < (double)REMAT_MAX_BYTES) ||
-        number.value != floor(number.value))
-        return remat_fail(error, REMAT_INVALID, field,
-                          "%s is %.17g; it must be an integer from 0 to 2^53 - 1", field,
-                          number.value);
-    *ret_bytes = (uint64_t)number.value;
     return REMAT_OK;
 }
 
@@ -178,7 +166,7 @@ static remat_status read_fragment(fragment_request *r, const json_t *json)
 {
     const json_t *names_json = NULL, *sets[5] = {NULL}, *size = NULL, *tape_D = NULL,
                  *tape_C = NULL;
-    remat_number base_D = {0}, base_C = {0}, limit = {.value = DEFAULT_LIST};
+    remat_number base_D = {0}, base_C = {0}, limit = {0};
     bool shared = true;
     const field_rule rules[] = {{"variables", FIELD_ARRAY, true, &names_json},
                                 {"Req", FIELD_ARRAY, true, &sets[0]},
@@ -199,11 +187,9 @@ static remat_status read_fragment(fragment_request *r, const json_t *json)
         status = names_read(names_json, &r->all, r->error);
     if (status)
         return status;
-    if (!(limit.value >= 0 && limit.value <= MAX_LIST) || limit.value != floor(limit.value))
-        return remat_fail(r->error, REMAT_INVALID, "list_limit",
-                          "list_limit is %g; it must be an integer from 0 to %d", limit.value,
-                          MAX_LIST);
-    r->list_limit = (size_t)limit.value;
+    r->list_limit = DEFAULT_LIST;
+    if ((status = fields_whole(&limit, "list_limit", 0, MAX_LIST, &r->list_limit, r->error)))
+        return status;
     r->variables = calloc(r->all.n + 1, sizeof *r->variables);
     r->scratch = calloc(r->all.n + 1, 1);
     if (!r->variables || !r->scratch)
@@ -218,8 +204,10 @@ static remat_status read_fragment(fragment_request *r, const json_t *json)
         r->variables[v].tape_D = r->variables[v].tape_C = r->variables[v].size;
     if ((status = read_bytes(r, tape_D, "tape_D", offsetof(remat_variable, tape_D))) ||
         (status = read_bytes(r, tape_C, "tape_C", offsetof(remat_variable, tape_C))) ||
-        (status = read_base(base_D, "base_D", &r->fragment.base_D, r->error)) ||
-        (status = read_base(base_C, "base_C", &r->fragment.base_C, r->error)))
+        (status = fields_whole(&base_D, "base_D", 0, REMAT_MAX_BYTES - 1, &r->fragment.base_D,
+                               r->error)) ||
+        (status = fields_whole(&base_C, "base_C", 0, REMAT_MAX_BYTES - 1, &r->fragment.base_C,
+                               r->error)))
         return status;
     return check_sums(r);
 }

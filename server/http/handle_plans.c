@@ -5,8 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Longer request bodies are not looked up by their hash: hashing them would hold the loop. */
-enum { HASHED_BODY = 262144, MOST_DRAFTS = 8 };
+enum { MOST_DRAFTS = 8 };
 
 /* A plan from its request to its answer. */
 typedef struct planning {
@@ -166,12 +165,7 @@ static void post_plan_work(request *r)
 /* True when the answer to a body like this is there. */
 static bool recall(request *r, char name[BODY_NAME_SIZE])
 {
-    char id[REMAT_ID_SIZE];
-    if (r->length > HASHED_BODY || r->coding[0])
-        return false;
-    remat_sha256_hex(r->content ? r->content : "", r->length, id);
-    snprintf(name, BODY_NAME_SIZE, "plan %s", id);
-    body *b = engine_recall(r->service->engine, name);
+    body *b = name_body(r, "plan", name) ? engine_recall(r->service->engine, name) : NULL;
     if (!b)
         return false;
     reply_body(r, 200, b);
@@ -188,7 +182,7 @@ static void after_draft(request *r)
 
 bool post_plan(request *r)
 {
-    char name[BODY_NAME_SIZE] = "";
+    char name[BODY_NAME_SIZE];
     if (recall(r, name))
         return true;
     if (r->service->plans >= MOST_DRAFTS) {
@@ -196,19 +190,16 @@ bool post_plan(request *r)
                      r->service->plans);
         return true;
     }
-    asker *a = calloc(1, sizeof *a);
-    planning *plan = calloc(1, sizeof *plan);
-    if (!a || !plan) {
+    asker *a = start_asker(r, REMAT_ASK_SCHEDULE, "");
+    if (!a)
+        return true;
+    if (!(a->plan = calloc(1, sizeof *a->plan))) {
+        r->context = NULL;
         free(a);
-        free(plan);
         reply_body(r, 200, NULL);
         return true;
     }
-    memcpy(plan->name, name, sizeof name);
-    a->request = r;
-    a->plan = plan;
-    a->question.kind = REMAT_ASK_SCHEDULE;
-    r->context = a;
+    memcpy(a->plan->name, name, sizeof name);
     r->lengthy = true;
     r->service->plans++;
     return start_work(r, post_plan_work, after_draft);

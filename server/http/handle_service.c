@@ -7,12 +7,6 @@
 
 /* ---- jobs ---- */
 
-static const char *text_of(const json_t *object, const char *name)
-{
-    const char *text = json_string_value(json_object_get(object, name));
-    return text ? text : "";
-}
-
 /* "2026-11-22T12:39:29.272Z_" and an id, or "". */
 static bool is_cursor(const char *text)
 {
@@ -25,15 +19,16 @@ static bool is_cursor(const char *text)
 static int newer_first(const void *left, const void *right)
 {
     const json_t *a = *(json_t *const *)left, *b = *(json_t *const *)right;
-    int order = strcmp(text_of(b, "created"), text_of(a, "created"));
-    return order ? order : strcmp(text_of(b, "job_id"), text_of(a, "job_id"));
+    int order = strcmp(remat_json_string(b, "created"), remat_json_string(a, "created"));
+    return order ? order : strcmp(remat_json_string(b, "job_id"), remat_json_string(a, "job_id"));
 }
 
 /* Whether a job comes after the cursor, which names the last one told. */
 static bool is_after(const json_t *job, const char *cursor)
 {
     char own[80];
-    snprintf(own, sizeof own, "%s_%s", text_of(job, "created"), text_of(job, "job_id"));
+    snprintf(own, sizeof own, "%s_%s", remat_json_string(job, "created"),
+             remat_json_string(job, "job_id"));
     return !cursor[0] || strcmp(own, cursor) < 0;
 }
 
@@ -45,7 +40,7 @@ static remat_status add_stored(request *r, json_t *list, remat_error *error)
     size_t known = json_array_size(list), enough = r->cursor[0] ? MOST : known + r->limit + 1;
     json_t *ids = json_object();
     for (size_t i = 0; i < known; i++)
-        json_object_set_new(ids, text_of(json_array_get(list, i), "job_id"), json_true());
+        json_object_set_new(ids, remat_json_string(json_array_get(list, i), "job_id"), json_true());
     const remat_page page = {.limit = (uint32_t)(enough < MOST ? enough : MOST)};
     remat_status status = remat_store_list_jobs(r->service->store, false, page, &stored, error);
     for (size_t i = 0; !status && i < stored.length; i++)
@@ -72,7 +67,8 @@ static void reply_jobs(request *r, const json_t *list)
             continue;
         if (told++ == r->limit) {
             const json_t *last = json_array_get(page, json_array_size(page) - 1);
-            snprintf(next, sizeof next, "%s_%s", text_of(last, "created"), text_of(last, "job_id"));
+            snprintf(next, sizeof next, "%s_%s", remat_json_string(last, "created"),
+                     remat_json_string(last, "job_id"));
             break;
         }
         json_array_append(page, sorted[i]);
