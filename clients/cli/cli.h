@@ -128,6 +128,17 @@ bool subject_in_slots(const struct cli *cli);
  * bytes is most likely a percentage or lacks its unit. CLI_OK or CLI_USAGE. */
 int subject_check_amounts(struct cli *cli, const struct subject *subject);
 
+/* ---- ask.c ---- */
+
+/* Prints an answer: as JSON, and as the text it came as (NULL: it was made here). cache:
+ * X-Remat-Cache. An exit code. */
+typedef int cli_print(struct cli *cli, const struct subject *subject, const json_t *answer,
+                      const char *text, const char *cache);
+
+/* Asks what the options ask about the subject, and prints the answer. An exit code. */
+int ask_question(struct cli *cli, const struct subject *subject, remat_request_kind kind,
+                 cli_print *print);
+
 /* ---- find.c ---- */
 
 /* What people call a thing: its name (profiles), its id or the beginning of it. ret_id: the whole

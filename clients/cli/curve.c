@@ -109,7 +109,7 @@ static void print_point(const struct cli *cli, const json_t *point, const char *
 }
 
 static int print_curve(struct cli *cli, const struct subject *s, const json_t *list,
-                       const char *text)
+                       const char *text, const char *cache)
 {
     char unit[8];
     bool done;
@@ -134,43 +134,6 @@ static int print_curve(struct cli *cli, const struct subject *s, const json_t *l
     return n_feasible > 0 ? CLI_OK : CLI_NO;
 }
 
-static int curve_there(struct cli *cli, const struct subject *s, const json_t *question)
-{
-    remat_client_answer answer;
-    struct progress bar;
-    progress_begin(&bar, cli->show_progress, cli->ascii);
-    remat_client_wait wait = {.seconds = cli->wait,
-                              .progress = cli->show_progress ? progress_of_job : NULL,
-                              .data = &bar};
-    remat_status status = cli_connect(cli);
-    if (!status)
-        status =
-            remat_client_tradeoffs(cli->client, question, s->document, &wait, &answer, &cli->error);
-    if (!status && answer.status == 202)
-        status = cli_expect(cli, status, &answer, "{s:s}", "job_id");
-    else
-        status = cli_expect_list(cli, status, &answer, NULL, "{s:F}", "budget");
-    progress_end(&bar);
-    if (status == REMAT_CANCELLED)
-        return interrupt_cancel(cli, "/v1/tradeoffs", question, s);
-    if (status)
-        return cli_failed(cli);
-    int code = answer.status == 202 ? cli_waiting(cli, &answer)
-                                    : print_curve(cli, s, answer.json, answer.text);
-    remat_client_answer_clear(&answer);
-    return code;
-}
-
-static int curve_here(struct cli *cli, const struct subject *s, const json_t *question)
-{
-    json_t *answer = NULL;
-    if (local_answer(cli, s, question, REMAT_ASK_TRADEOFF, &answer, &cli->error))
-        return cli_failed(cli);
-    int code = print_curve(cli, s, answer, NULL);
-    json_decref(answer);
-    return code;
-}
-
 int command_curve(struct cli *cli)
 {
     struct subject s = {0};
@@ -185,18 +148,8 @@ int command_curve(struct cli *cli)
     if (cli->local && !s.document)
         return cli_usage(cli, "--local needs the profile itself, not its id");
     int code = subject_check_amounts(cli, &s);
-    if (code) {
-        subject_clear(&s);
-        return code;
-    }
-    json_t *question = subject_question(cli, &s);
-    if (!question) {
-        remat_fail_memory(&cli->error);
-        code = cli_failed(cli);
-    } else {
-        code = cli->local ? curve_here(cli, &s, question) : curve_there(cli, &s, question);
-    }
-    json_decref(question);
+    if (!code)
+        code = ask_question(cli, &s, REMAT_ASK_TRADEOFF, print_curve);
     subject_clear(&s);
     return code;
 }
