@@ -32,7 +32,7 @@ static json_t *node_ids_encode(const remat_profile *profile)
 {
     json_t *list = json_array();
     for (uint32_t v = 0; v < profile->n_nodes; v++)
-        fields_append(&list, json_string(profile->nodes[v].id));
+        api_append(&list, json_string(profile->nodes[v].id));
     return list;
 }
 
@@ -49,12 +49,12 @@ static json_t *candidates_encode(const remat_schedule_answer *answer)
                                  "feasible", index >= 0);
         bool failed = item == NULL;
         if (index >= 0) {
-            fields_set(item, "makespan", json_real(frontier[index].makespan), &failed);
-            fields_set(item, "peak", bytes(frontier[index].peak), &failed);
+            api_set(item, "makespan", json_real(frontier[index].makespan), &failed);
+            api_set(item, "peak", bytes(frontier[index].peak), &failed);
         } else if (n > 0) {
-            fields_set(item, "minimum_budget", bytes(frontier[0].peak), &failed);
+            api_set(item, "minimum_budget", bytes(frontier[0].peak), &failed);
         }
-        fields_append(&list, fields_finish(item, failed));
+        api_append(&list, api_finish(item, failed));
     }
     return list;
 }
@@ -65,8 +65,8 @@ static json_t *neighbour_encode(const remat_neighbour *one, bool budget)
                              one->makespan, "peak", (json_int_t)one->peak);
     bool failed = json == NULL;
     if (budget)
-        fields_set(json, "budget", bytes(one->budget), &failed);
-    return fields_finish(json, failed);
+        api_set(json, "budget", bytes(one->budget), &failed);
+    return api_finish(json, failed);
 }
 
 /* What the tables hold beside this schedule. */
@@ -74,10 +74,10 @@ static json_t *frontier_encode(const remat_schedule *schedule)
 {
     json_t *json = json_object();
     bool failed = json == NULL;
-    fields_set(json, "smallest", neighbour_encode(&schedule->least, false), &failed);
+    api_set(json, "smallest", neighbour_encode(&schedule->least, false), &failed);
     if (schedule->next.solver)
-        fields_set(json, "larger", neighbour_encode(&schedule->next, true), &failed);
-    return fields_finish(json, failed);
+        api_set(json, "larger", neighbour_encode(&schedule->next, true), &failed);
+    return api_finish(json, failed);
 }
 
 static json_t *operations_encode(const remat_schedule_answer *answer)
@@ -112,23 +112,23 @@ json_t *remat_schedule_encode(const remat_schedule_answer *answer)
         operations_encode(answer), "solve_seconds", answer->solve_seconds, "created", created);
     bool failed = json == NULL;
     if (schedule->reordered_peak)
-        fields_set(json, "reordered_peak", bytes(schedule->reordered_peak), &failed);
+        api_set(json, "reordered_peak", bytes(schedule->reordered_peak), &failed);
     if (schedule->least.solver)
-        fields_set(json, "frontier", frontier_encode(schedule), &failed);
+        api_set(json, "frontier", frontier_encode(schedule), &failed);
     if (q->linked)
-        fields_set(json, "link", remat_link_encode(&q->link), &failed);
+        api_set(json, "link", remat_link_encode(&q->link), &failed);
     if (q->alignment) {
-        fields_set(json, "arena", bytes(schedule->layout.arena), &failed);
-        fields_set(json, "alignment", json_integer((json_int_t)q->alignment), &failed);
-        fields_set(json, "allocations", remat_allocations_encode(&schedule->layout), &failed);
+        api_set(json, "arena", bytes(schedule->layout.arena), &failed);
+        api_set(json, "alignment", json_integer((json_int_t)q->alignment), &failed);
+        api_set(json, "allocations", remat_allocations_encode(&schedule->layout), &failed);
     }
     if (answer->candidates)
-        fields_set(json, "candidates", candidates_encode(answer), &failed);
+        api_set(json, "candidates", candidates_encode(answer), &failed);
     if (answer->pebbles) {
-        fields_set(json, "model", json_string("pebble"), &failed);
-        fields_set(json, "branches", remat_branches_encode(answer->pebbles), &failed);
+        api_set(json, "model", json_string("pebble"), &failed);
+        api_set(json, "branches", remat_branches_encode(answer->pebbles), &failed);
     }
-    return fields_finish(json, failed);
+    return api_finish(json, failed);
 }
 
 /* One member of every moment: a time, or else bytes. */
@@ -137,8 +137,8 @@ static json_t *moments_encode(const remat_moment *moments, size_t n, size_t offs
     json_t *list = json_array();
     for (size_t i = 0; i < n; i++) {
         const void *member = (const char *)&moments[i] + offset;
-        fields_append(&list,
-                      time ? json_real(*(const double *)member) : bytes(*(const uint64_t *)member));
+        api_append(&list,
+                   time ? json_real(*(const double *)member) : bytes(*(const uint64_t *)member));
     }
     return list;
 }
@@ -174,7 +174,7 @@ json_t *remat_values_encode(const remat_layout *layout)
             json_decref(item);
             item = NULL;
         }
-        fields_append(&list, item);
+        api_append(&list, item);
     }
     return list;
 }
@@ -196,29 +196,28 @@ json_t *remat_simulation_encode(const remat_profile *profile, const remat_simula
 {
     json_t *json = json_object();
     bool failed = json == NULL;
-    fields_set(json, "valid", json_boolean(simulation->valid), &failed);
+    api_set(json, "valid", json_boolean(simulation->valid), &failed);
     if (!simulation->valid) {
-        fields_set(json, "bad_operation", json_integer((json_int_t)simulation->bad_operation),
-                   &failed);
-        fields_set(json, "reason", json_string(simulation->reason), &failed);
-        return fields_finish(json, failed);
+        api_set(json, "bad_operation", json_integer((json_int_t)simulation->bad_operation),
+                &failed);
+        api_set(json, "reason", json_string(simulation->reason), &failed);
+        return api_finish(json, failed);
     }
     double store_all = remat_store_all_makespan(profile);
-    fields_set(json, "time_unit", json_string(remat_time_unit_name(profile->time_unit)), &failed);
-    fields_set(json, "makespan", json_real(simulation->makespan), &failed);
-    fields_set(json, "store_all_makespan", json_real(store_all), &failed);
-    fields_set(json, "overhead", json_real(excess(simulation->makespan, store_all)), &failed);
-    fields_set(json, "compute_time", json_real(simulation->compute_time), &failed);
-    fields_set(json, "idle_time", json_real(simulation->idle_time), &failed);
-    fields_set(json, "recomputed_time", json_real(simulation->recomputed_time), &failed);
-    fields_set(json, "recomputed", recomputed_encode(profile, node_recomputed), &failed);
-    fields_set(json, "peak", bytes(simulation->peak), &failed);
-    fields_set(json, "peak_operation", json_integer((json_int_t)simulation->peak_operation),
-               &failed);
-    fields_set(json, "host_peak", bytes(simulation->host_peak), &failed);
-    fields_set(json, "bytes_to_host", bytes(simulation->bytes_to_host), &failed);
-    fields_set(json, "bytes_to_device", bytes(simulation->bytes_to_device), &failed);
-    return fields_finish(json, failed);
+    api_set(json, "time_unit", json_string(remat_time_unit_name(profile->time_unit)), &failed);
+    api_set(json, "makespan", json_real(simulation->makespan), &failed);
+    api_set(json, "store_all_makespan", json_real(store_all), &failed);
+    api_set(json, "overhead", json_real(excess(simulation->makespan, store_all)), &failed);
+    api_set(json, "compute_time", json_real(simulation->compute_time), &failed);
+    api_set(json, "idle_time", json_real(simulation->idle_time), &failed);
+    api_set(json, "recomputed_time", json_real(simulation->recomputed_time), &failed);
+    api_set(json, "recomputed", recomputed_encode(profile, node_recomputed), &failed);
+    api_set(json, "peak", bytes(simulation->peak), &failed);
+    api_set(json, "peak_operation", json_integer((json_int_t)simulation->peak_operation), &failed);
+    api_set(json, "host_peak", bytes(simulation->host_peak), &failed);
+    api_set(json, "bytes_to_host", bytes(simulation->bytes_to_host), &failed);
+    api_set(json, "bytes_to_device", bytes(simulation->bytes_to_device), &failed);
+    return api_finish(json, failed);
 }
 
 /* solver NULL: nothing fits. */
@@ -316,8 +315,8 @@ remat_status remat_answer_pebble_tradeoff(const remat_question *question,
             return status;
         }
         const remat_simulation *simulation = &schedule.simulation;
-        fields_append(&list, point_encode(slots, schedule.solver, simulation->makespan,
-                                          simulation->peak, store_all, simulation->makespan));
+        api_append(&list, point_encode(slots, schedule.solver, simulation->makespan,
+                                       simulation->peak, store_all, simulation->makespan));
         remat_schedule_clear(&schedule);
         remat_host_progress(host, (double)(i + 1) / (double)points);
     }
@@ -334,28 +333,28 @@ static json_t *option_encode(const remat_option *option)
                              "type", types[option->type]);
     bool failed = json == NULL;
     if (option->type == REMAT_OPTION_BOOLEAN) {
-        fields_set(json, "default", json_boolean(option->default_value != 0), &failed);
+        api_set(json, "default", json_boolean(option->default_value != 0), &failed);
     } else if (option->type == REMAT_OPTION_CHOICE) {
         json_t *choices = json_array();
         for (size_t i = 0; option->choices[i]; i++)
             failed |= json_array_append_new(choices, json_string(option->choices[i])) != 0;
-        fields_set(json, "choices", choices, &failed);
-        fields_set(json, "default", json_string(option->choices[(size_t)option->default_value]),
-                   &failed);
+        api_set(json, "choices", choices, &failed);
+        api_set(json, "default", json_string(option->choices[(size_t)option->default_value]),
+                &failed);
     } else {
         bool whole = option->type == REMAT_OPTION_INTEGER;
-        fields_set(json, "minimum",
-                   whole ? json_integer((json_int_t)option->minimum) : json_real(option->minimum),
-                   &failed);
-        fields_set(json, "maximum",
-                   whole ? json_integer((json_int_t)option->maximum) : json_real(option->maximum),
-                   &failed);
-        fields_set(json, "default",
-                   whole ? json_integer((json_int_t)option->default_value)
-                         : json_real(option->default_value),
-                   &failed);
+        api_set(json, "minimum",
+                whole ? json_integer((json_int_t)option->minimum) : json_real(option->minimum),
+                &failed);
+        api_set(json, "maximum",
+                whole ? json_integer((json_int_t)option->maximum) : json_real(option->maximum),
+                &failed);
+        api_set(json, "default",
+                whole ? json_integer((json_int_t)option->default_value)
+                      : json_real(option->default_value),
+                &failed);
     }
-    return fields_finish(json, failed);
+    return api_finish(json, failed);
 }
 
 static json_t *solver_encode(const remat_solver *solver)
@@ -380,7 +379,7 @@ static json_t *solver_encode(const remat_solver *solver)
                              (solver->accepts & REMAT_HOMOGENEOUS_ONLY) != 0, "needs_link",
                              (solver->accepts & REMAT_NEEDS_LINK) != 0, "pins",
                              (solver->accepts & REMAT_ACCEPTS_PINS) != 0, "options", options);
-    return json ? fields_finish(json, failed) : NULL;
+    return json ? api_finish(json, failed) : NULL;
 }
 
 json_t *remat_solvers_encode(void)
@@ -391,6 +390,6 @@ json_t *remat_solvers_encode(void)
     bool failed = list == NULL;
     for (size_t i = 0; i < n; i++)
         failed |= json_array_append_new(list, solver_encode(solvers[i])) != 0;
-    return failed ? fields_finish(list, true)
+    return failed ? api_finish(list, true)
                   : json_pack("{s:o, s:o}", "solvers", list, "links", remat_link_presets_encode());
 }

@@ -53,7 +53,7 @@ static void finish(story *s, const char *topic)
     s->failed |= !s->out || fclose(s->out);
     s->out = NULL;
     if (!s->failed)
-        fields_append(&s->sentences, json_pack("{s:s, s:s}", "topic", topic, "text", s->sentence));
+        api_append(&s->sentences, json_pack("{s:s, s:s}", "topic", topic, "text", s->sentence));
     free(s->sentence);
     s->sentence = NULL;
 }
@@ -78,7 +78,7 @@ static void say_percent(story *s, double fraction)
 
 static void set(story *s, const char *name, json_t *value)
 {
-    fields_set(s->answer, name, value, &s->failed);
+    api_set(s->answer, name, value, &s->failed);
 }
 
 static json_t *whole(double value)
@@ -209,9 +209,8 @@ static void tell_solver(story *s)
                   requested[0] ? requested : solver, "asked", (json_int_t)(a.n > 0 ? a.n : 1),
                   "fitting", (json_int_t)(a.n > 0 ? a.fit : 1), "makespan", s->makespan);
     if (a.best_solver)
-        fields_set(fact, "best",
-                   json_pack("{s:s, s:f}", "solver", a.best_solver, "makespan", a.best),
-                   &s->failed);
+        api_set(fact, "best", json_pack("{s:s, s:f}", "solver", a.best_solver, "makespan", a.best),
+                &s->failed);
     set(s, "choice", fact);
 }
 
@@ -291,7 +290,7 @@ static group *group_recomputed(const story *s, size_t *ret_items, size_t *ret_n)
     for (uint32_t v = 0; items && v < profile->n_nodes; v++)
         if (s->e->recomputed[v] > 0)
             items[n++] = (group_item){.id = profile->nodes[v].id, .weight = s->e->recomputed[v]};
-    group *groups = items ? groups_make(items, n, ret_n) : NULL;
+    group *groups = items ? api_groups_make(items, n, ret_n) : NULL;
     free(items);
     *ret_items = n;
     return groups;
@@ -322,9 +321,9 @@ static void tell_recomputed(story *s)
     say(s, ".");
     finish(s, "recomputed");
     for (size_t i = 0; groups && i < n_groups && i < TOLD_GROUPS; i++)
-        fields_append(&list, json_pack("{s:s, s:I, s:f}", "name", groups[i].name, "count",
-                                       (json_int_t)groups[i].count, "time", groups[i].weight));
-    groups_free(groups, n_groups);
+        api_append(&list, json_pack("{s:s, s:I, s:f}", "name", groups[i].name, "count",
+                                    (json_int_t)groups[i].count, "time", groups[i].weight));
+    api_groups_free(groups, n_groups);
     set(s, "recomputed",
         json_pack("{s:I, s:f, s:f, s:o}", "count", (json_int_t)n, "time", replay->recomputed_time,
                   "fraction", s->makespan > 0 ? replay->recomputed_time / s->makespan : 0.0,
@@ -351,7 +350,7 @@ static group *group_peak(const story *s, size_t *ret_n)
         items[i] = (group_item){.id = remat_allocation_id(s->profile, &e->at_peak[i]),
                                 .kind = e->at_peak[i].kind,
                                 .weight = (double)e->at_peak[i].bytes};
-    group *groups = items ? groups_make(items, e->n_at_peak, ret_n) : NULL;
+    group *groups = items ? api_groups_make(items, e->n_at_peak, ret_n) : NULL;
     free(items);
     return groups;
 }
@@ -412,12 +411,12 @@ static void tell_peak(story *s, const remat_operations *operations)
     }
     finish(s, "peak");
     for (size_t i = 0; groups && i < n && i < TOLD_GROUPS; i++)
-        fields_append(&list,
-                      json_pack("{s:s, s:s, s:I, s:I}", "kind",
-                                remat_allocation_kind_name((remat_allocation_kind)groups[i].kind),
-                                "name", groups[i].name, "count", (json_int_t)groups[i].count,
-                                "bytes", (json_int_t)groups[i].weight));
-    groups_free(groups, n);
+        api_append(&list,
+                   json_pack("{s:s, s:s, s:I, s:I}", "kind",
+                             remat_allocation_kind_name((remat_allocation_kind)groups[i].kind),
+                             "name", groups[i].name, "count", (json_int_t)groups[i].count, "bytes",
+                             (json_int_t)groups[i].weight));
+    api_groups_free(groups, n);
     set(s, "at_peak",
         json_pack("{s:I, s:I, s:s, s:I, s:I, s:o}", "bytes", (json_int_t)replay->peak, "operation",
                   (json_int_t)replay->peak_operation, "node", subject_of(at, s->profile), "count",
@@ -468,14 +467,14 @@ static void tell_least(story *s)
     finish(s, "least");
     json_t *fact = json_pack("{s:b}", "proven", (int)proven);
     if (!isnan(peak)) {
-        fields_set(fact, "solver", json_string(remat_json_string(least, "solver")), &s->failed);
-        fields_set(fact, "peak", whole(peak), &s->failed);
-        fields_set(fact, "makespan", json_real(remat_json_number(least, "makespan")), &s->failed);
+        api_set(fact, "solver", json_string(remat_json_string(least, "solver")), &s->failed);
+        api_set(fact, "peak", whole(peak), &s->failed);
+        api_set(fact, "makespan", json_real(remat_json_number(least, "makespan")), &s->failed);
     }
     if (floor->bytes > 0) {
-        fields_set(fact, "floor", whole((double)floor->bytes), &s->failed);
-        fields_set(fact, "node", json_string(node->id), &s->failed);
-        fields_set(fact, "pass", json_string(floor->forward ? "forward" : "backward"), &s->failed);
+        api_set(fact, "floor", whole((double)floor->bytes), &s->failed);
+        api_set(fact, "node", json_string(node->id), &s->failed);
+        api_set(fact, "pass", json_string(floor->forward ? "forward" : "backward"), &s->failed);
     }
     set(s, "less", fact);
 }
@@ -583,11 +582,11 @@ static void tell_link(story *s, const remat_link *link)
                   "bytes_to_device", (json_int_t)replay->bytes_to_device, "waiting",
                   replay->idle_time, "until", s->e->until);
     if (d->node < s->profile->n_nodes)
-        fields_set(fact, "detour",
-                   json_pack("{s:s, s:I, s:f, s:f, s:f}", "node", s->profile->nodes[d->node].id,
-                             "bytes", (json_int_t)d->bytes, "to_host_time", d->out,
-                             "to_device_time", d->back, "forward_time", d->again),
-                   &s->failed);
+        api_set(fact, "detour",
+                json_pack("{s:s, s:I, s:f, s:f, s:f}", "node", s->profile->nodes[d->node].id,
+                          "bytes", (json_int_t)d->bytes, "to_host_time", d->out, "to_device_time",
+                          d->back, "forward_time", d->again),
+                &s->failed);
     set(s, "transfers", fact);
 }
 
@@ -630,7 +629,7 @@ static remat_status explain_pebbles(story *s, remat_error *error)
     remat_pebble_operations list = {0};
     remat_pebble_problem problem = {.node_list = NULL};
     remat_pebble_replay replay;
-    remat_status status = pebbles_of_schedule(s->schedule, s->profile, &problem, &list, error);
+    remat_status status = api_pebbles_of_schedule(s->schedule, s->profile, &problem, &list, error);
     if (!status)
         status = remat_pebble_simulate(&problem.join, &list, NULL, &replay, error);
     if (!status && !replay.valid)
@@ -719,7 +718,7 @@ remat_status remat_answer_explanation(const json_t *schedule, const remat_profil
     if (!status)
         set(&s, "text", join_sentences(s.sentences));
     set(&s, "sentences", s.sentences);
-    json_t *answer = fields_finish(s.answer, s.failed || status);
+    json_t *answer = api_finish(s.answer, s.failed || status);
     if (status)
         return status;
     if (!answer)

@@ -114,8 +114,8 @@ static const char *nearest_rule(const char *key, const field_rule *rules, size_t
     return remat_nearest(key, names, n_rules < MOST_RULES ? n_rules : MOST_RULES);
 }
 
-remat_status fields_read(const json_t *json, const char *path, const field_rule *rules,
-                         size_t n_rules, remat_error *error)
+remat_status api_read(const json_t *json, const char *path, const field_rule *rules, size_t n_rules,
+                      remat_error *error)
 {
     char field[REMAT_FIELD_SIZE];
     if (!json_is_object(json)) {
@@ -151,8 +151,8 @@ remat_status fields_read(const json_t *json, const char *path, const field_rule 
     return REMAT_OK;
 }
 
-remat_status fields_strings(const json_t *json, const char *field, const char ***ret_strings,
-                            size_t *ret_n, remat_error *error)
+remat_status api_strings(const json_t *json, const char *field, const char ***ret_strings,
+                         size_t *ret_n, remat_error *error)
 {
     size_t n = json_array_size(json);
     const char **strings = calloc(n + 1, sizeof *strings);
@@ -174,8 +174,8 @@ remat_status fields_strings(const json_t *json, const char *field, const char **
     return REMAT_OK;
 }
 
-remat_status fields_whole(const remat_number *number, const char *field, uint64_t least,
-                          uint64_t most, uint64_t *ret_value, remat_error *error)
+remat_status api_whole(const remat_number *number, const char *field, uint64_t least, uint64_t most,
+                       uint64_t *ret_value, remat_error *error)
 {
     const double value = number->value;
     if (!number->given)
@@ -188,7 +188,7 @@ remat_status fields_whole(const remat_number *number, const char *field, uint64_
     return REMAT_OK;
 }
 
-remat_status fields_wait(const remat_number *number, double *ret_seconds, remat_error *error)
+remat_status api_wait(const remat_number *number, double *ret_seconds, remat_error *error)
 {
     const double most = 3600, seconds = number->given ? number->value : 30;
     if (!(seconds >= 0 && seconds <= most))
@@ -198,12 +198,12 @@ remat_status fields_wait(const remat_number *number, double *ret_seconds, remat_
     return REMAT_OK;
 }
 
-void fields_set(json_t *object, const char *name, json_t *value, bool *failed)
+void api_set(json_t *object, const char *name, json_t *value, bool *failed)
 {
     *failed |= json_object_set_new(object, name, value) != 0;
 }
 
-void fields_append(json_t **list, json_t *item)
+void api_append(json_t **list, json_t *item)
 {
     if (json_array_append_new(*list, item)) {
         json_decref(*list);
@@ -211,7 +211,7 @@ void fields_append(json_t **list, json_t *item)
     }
 }
 
-json_t *fields_finish(json_t *object, bool failed)
+json_t *api_finish(json_t *object, bool failed)
 {
     if (!failed)
         return object;

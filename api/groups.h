@@ -21,7 +21,7 @@ typedef struct group {
 } group;
 
 /* Groups the items, which it sorts: the heaviest first. NULL: out of memory. */
-group *groups_make(group_item *items, size_t n, size_t *ret_n);
-void groups_free(group *groups, size_t n); /* accepts NULL */
+group *api_groups_make(group_item *items, size_t n, size_t *ret_n);
+void api_groups_free(group *groups, size_t n); /* accepts NULL */
 
 #endif

@@ -63,7 +63,7 @@ json_t *remat_pebbles_encode(const remat_pebble_operations *operations)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < operations->length; i++)
-        fields_append(&list, encode(&operations->items[i]));
+        api_append(&list, encode(&operations->items[i]));
     return list;
 }
 
@@ -73,15 +73,15 @@ json_t *remat_branches_encode(const remat_pebble_problem *problem)
     for (uint32_t j = 0; j < problem->join.k; j++) {
         json_t *nodes = json_array();
         for (uint32_t i = 0; i < problem->join.length[j]; i++)
-            fields_append(&nodes, json_integer(problem->nodes[j][i]));
-        fields_append(&list, nodes);
+            api_append(&nodes, json_integer(problem->nodes[j][i]));
+        api_append(&list, nodes);
     }
     return list;
 }
 
-remat_status pebbles_of_schedule(const json_t *schedule, const remat_profile *profile,
-                                 remat_pebble_problem *ret_problem,
-                                 remat_pebble_operations *ret_list, remat_error *error)
+remat_status api_pebbles_of_schedule(const json_t *schedule, const remat_profile *profile,
+                                     remat_pebble_problem *ret_problem,
+                                     remat_pebble_operations *ret_list, remat_error *error)
 {
     const remat_options none = {{0}};
     remat_status status = remat_pebble_problem_of(profile, &none, ret_problem, error);

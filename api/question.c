@@ -218,7 +218,7 @@ static json_t *budgets_encode(const remat_question *question)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < question->points; i++)
-        fields_append(&list, json_integer((json_int_t)question->budgets[i]));
+        api_append(&list, json_integer((json_int_t)question->budgets[i]));
     return list;
 }
 
@@ -230,24 +230,23 @@ static json_t *question_encode(const remat_question *question)
     unsigned version = question->solver ? question->solver->version : REMAT_PORTFOLIO_VERSION;
     json_t *json = json_object();
     if (schedule)
-        fields_set(json, "budget", json_integer((json_int_t)question->budget), &failed);
+        api_set(json, "budget", json_integer((json_int_t)question->budget), &failed);
     if (question->budgets)
-        fields_set(json, "budgets", budgets_encode(question), &failed);
+        api_set(json, "budgets", budgets_encode(question), &failed);
     if (schedule && improved)
-        fields_set(json, "effort", json_string(remat_effort_name(question->effort)), &failed);
+        api_set(json, "effort", json_string(remat_effort_name(question->effort)), &failed);
     if (schedule)
-        fields_set(json, "layout", layout_encode(question->alignment), &failed);
+        api_set(json, "layout", layout_encode(question->alignment), &failed);
     if (question->linked)
-        fields_set(json, "link", remat_link_encode(&question->link), &failed);
-    fields_set(json, "options", remat_options_encode(question->solver, &question->options),
-               &failed);
+        api_set(json, "link", remat_link_encode(&question->link), &failed);
+    api_set(json, "options", remat_options_encode(question->solver, &question->options), &failed);
     if (!schedule && !question->budgets)
-        fields_set(json, "points", json_integer((json_int_t)question->points), &failed);
-    fields_set(json, "profile_id", json_string(question->profile_id), &failed);
-    fields_set(json, "solver", json_string(remat_question_solver(question)), &failed);
+        api_set(json, "points", json_integer((json_int_t)question->points), &failed);
+    api_set(json, "profile_id", json_string(question->profile_id), &failed);
+    api_set(json, "solver", json_string(remat_question_solver(question)), &failed);
     if (version > 0)
-        fields_set(json, "version", json_integer(version), &failed);
-    return fields_finish(json, failed);
+        api_set(json, "version", json_integer(version), &failed);
+    return api_finish(json, failed);
 }
 
 remat_status remat_question_identify(remat_question *question, remat_error *error)

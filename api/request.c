@@ -62,7 +62,7 @@ static remat_status read_subject(const raw_request *raw, remat_request *request,
         request->options = remat_options_default(request->solver);
     }
     remat_status status = read_options(raw->options, request, error);
-    return status ? status : fields_wait(&raw->wait, &request->wait, error);
+    return status ? status : api_wait(&raw->wait, &request->wait, error);
 }
 
 /* true, false or {"alignment": 256} */
@@ -75,7 +75,7 @@ static remat_status read_layout(const json_t *json, remat_layout_wish *ret_wish,
     if (json_is_object(json)) {
         remat_number alignment = {0};
         const field_rule rules[] = {{"alignment", FIELD_NUMBER, true, &alignment}};
-        remat_status status = fields_read(json, "layout.", rules, 1, error);
+        remat_status status = api_read(json, "layout.", rules, 1, error);
         if (status)
             return status;
         double bytes = alignment.value;
@@ -144,7 +144,7 @@ static remat_status read_tradeoff(const raw_request *raw, remat_request *request
     if (request->budgets && raw->points.given)
         return remat_fail(error, REMAT_INVALID, "points", "give points or budgets, not both");
     remat_status status =
-        fields_whole(&raw->points, "points", 2, REMAT_MAX_TRADEOFF_POINTS, &points, error);
+        api_whole(&raw->points, "points", 2, REMAT_MAX_TRADEOFF_POINTS, &points, error);
     request->points = (size_t)points;
     return status || !request->budgets ? status : read_budgets(request->budgets, error);
 }
@@ -169,10 +169,10 @@ remat_status remat_request_decode(const json_t *json, remat_request_kind kind,
                                 {"effort", FIELD_STRING, false, &raw.effort}};
     const field_rule of_simulation[] = {
         rules[2], rules[3], rules[4], {"operations", FIELD_ARRAY, true, &request.operations}};
-    remat_status status = kind == REMAT_ASK_SCHEDULE ? fields_read(json, "", rules + 2, 10, error)
+    remat_status status = kind == REMAT_ASK_SCHEDULE ? api_read(json, "", rules + 2, 10, error)
                           : kind == REMAT_ASK_TRADEOFF
-                              ? fields_read(json, "", rules, 8, error)
-                              : fields_read(json, "", of_simulation, 4, error);
+                              ? api_read(json, "", rules, 8, error)
+                              : api_read(json, "", of_simulation, 4, error);
     if (!status)
         status = read_subject(&raw, &request, error);
     if (!status && kind == REMAT_ASK_SCHEDULE)
@@ -196,11 +196,11 @@ remat_status remat_measurement_decode(const json_t *json, json_t **ret_record, r
                                 {"steps", FIELD_NUMBER, false, &steps},
                                 {"device", FIELD_STRING, false, &device},
                                 {"note", FIELD_STRING, false, &note}};
-    remat_status status = fields_read(json, "", rules, sizeof rules / sizeof *rules, error);
+    remat_status status = api_read(json, "", rules, sizeof rules / sizeof *rules, error);
     if (!status && peak)
         status = remat_amount_decode(peak, "peak", false, &bytes, error);
     if (!status)
-        status = fields_whole(&steps, "steps", 1, 999999999999999, &n_steps, error);
+        status = api_whole(&steps, "steps", 1, 999999999999999, &n_steps, error);
     if (status)
         return status;
     if (!(step_time.value >= 0) || isinf(step_time.value))

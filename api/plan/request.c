@@ -16,7 +16,7 @@ static remat_status read_size(const remat_number *number, const char *field, uin
                               remat_error *error)
 {
     uint64_t value = *ret_value;
-    remat_status status = fields_whole(number, field, 1, 1 << 20, &value, error);
+    remat_status status = api_whole(number, field, 1, 1 << 20, &value, error);
     *ret_value = (uint32_t)value;
     return status;
 }
@@ -44,8 +44,8 @@ static remat_status read_subject(const raw *r, remat_plan_request *request, rema
                               "profile_id must be 64 lower-case hex digits");
         if (r->profile_id)
             memcpy(request->profile_id, r->profile_id, REMAT_ID_SIZE);
-        return fields_whole(&r->parameters, "parameters", 0, 1000000000000000, &request->parameters,
-                            error);
+        return api_whole(&r->parameters, "parameters", 0, 1000000000000000, &request->parameters,
+                         error);
     }
     if (r->parameters.given)
         return remat_fail(error, REMAT_INVALID, "parameters",
@@ -53,7 +53,7 @@ static remat_status read_subject(const raw *r, remat_plan_request *request, rema
                           request->model);
     if (!r->batch.given)
         return remat_fail(error, REMAT_INVALID, "batch", "batch is required: examples of a step");
-    remat_status status = fields_whole(&r->batch, "batch", 1, 1 << 20, &s->batch, error);
+    remat_status status = api_whole(&r->batch, "batch", 1, 1 << 20, &s->batch, error);
     if (!status)
         status = read_size(&r->sequence, "sequence", &s->sequence, error);
     if (!status)
@@ -77,8 +77,7 @@ static remat_status read_parallel(const json_t *json, remat_step_settings *step,
                                 {"ranks", FIELD_NUMBER, true, &ranks},
                                 {"bucket_view", FIELD_BOOLEAN, false, &step->bucket_view},
                                 {"prefetch", FIELD_BOOLEAN, false, &prefetch}};
-    remat_status status =
-        fields_read(json, "parallel.", rules, sizeof rules / sizeof *rules, error);
+    remat_status status = api_read(json, "parallel.", rules, sizeof rules / sizeof *rules, error);
     if (!status)
         status = remat_parallel_find(kind, &step->parallel, error);
     if (!status)
@@ -140,7 +139,7 @@ remat_status remat_plan_request_decode(const json_t *json, remat_plan_request *r
                                 {"options", FIELD_OBJECT, false, &request.options},
                                 {"effort", FIELD_ANY, false, &request.effort},
                                 {"wait", FIELD_NUMBER, false, &r.wait}};
-    remat_status status = fields_read(json, "", rules, sizeof rules / sizeof *rules, error);
+    remat_status status = api_read(json, "", rules, sizeof rules / sizeof *rules, error);
     if (!status)
         status = remat_device_decode(r.device, "device", &request.device, error);
     if (!status)
@@ -148,7 +147,7 @@ remat_status remat_plan_request_decode(const json_t *json, remat_plan_request *r
     if (!status)
         status = read_step(&r, &request, error);
     if (!status)
-        status = fields_wait(&r.wait, &request.wait, error);
+        status = api_wait(&r.wait, &request.wait, error);
     if (!status && r.offload && request.device.link == 0)
         status = remat_fail(error, REMAT_INVALID, "offload", "%s has no way to the host",
                             request.device.name);

@@ -17,7 +17,7 @@ typedef struct row {
     remat_way_result result[COLUMNS];
 } row;
 
-struct plan_sweep {
+struct api_sweep {
     const remat_plan_request *request; /* while rows are made */
     uint64_t batch;                    /* that is asked for */
     double update;                     /* seconds */
@@ -31,7 +31,7 @@ struct plan_sweep {
 
 /* ---- one row ---- */
 
-static row *row_of(plan_sweep *s, uint64_t batch)
+static row *row_of(api_sweep *s, uint64_t batch)
 {
     for (size_t i = 0; i < s->n; i++)
         if (s->rows[i].batch == batch)
@@ -44,7 +44,7 @@ static row *row_of(plan_sweep *s, uint64_t batch)
 
 /* The columns of a row that are wanted and not there yet. A batch whose sizes are past 2^53 does
  * not fit. */
-static remat_status fill(plan_sweep *s, row *r, unsigned first, unsigned end, remat_error *error)
+static remat_status fill(api_sweep *s, row *r, unsigned first, unsigned end, remat_error *error)
 {
     const remat_plan_request *q = s->request;
     remat_network_settings settings = q->settings;
@@ -73,12 +73,12 @@ static remat_status fill(plan_sweep *s, row *r, unsigned first, unsigned end, re
     return too_large ? REMAT_OK : status;
 }
 
-static bool skips(const plan_sweep *s, unsigned column)
+static bool skips(const api_sweep *s, unsigned column)
 {
     return column % 2 == 1 && !s->linked;
 }
 
-static remat_status fits(plan_sweep *s, uint64_t batch, unsigned column, bool *ret_fits,
+static remat_status fits(api_sweep *s, uint64_t batch, unsigned column, bool *ret_fits,
                          remat_error *error)
 {
     row *r = row_of(s, batch);
@@ -93,7 +93,7 @@ static remat_status fits(plan_sweep *s, uint64_t batch, unsigned column, bool *r
 
 /* The largest batch of a column, 0 if none: doubling, then bisection; what a step takes grows with
  * its batch. */
-static remat_status find_largest(plan_sweep *s, unsigned column, uint64_t *ret_batch,
+static remat_status find_largest(api_sweep *s, unsigned column, uint64_t *ret_batch,
                                  remat_error *error)
 {
     uint64_t good = 0, bad = 1;
@@ -128,7 +128,7 @@ static int compare_rows(const void *a, const void *b)
 }
 
 /* Rows at powers of two, at the batch asked for, and where ways end. */
-static bool is_shown(const plan_sweep *s, const row *r)
+static bool is_shown(const api_sweep *s, const row *r)
 {
     uint64_t most = 0;
     bool shown = (r->batch & (r->batch - 1)) == 0;
@@ -139,7 +139,7 @@ static bool is_shown(const plan_sweep *s, const row *r)
     return r->batch == s->batch || (shown && r->batch <= most);
 }
 
-static remat_status make_rows(plan_sweep *s, remat_error *error)
+static remat_status make_rows(api_sweep *s, remat_error *error)
 {
     remat_status status = row_of(s, s->batch) ? REMAT_OK : REMAT_INTERNAL;
     for (unsigned c = 0; c < COLUMNS && !status; c++)
@@ -156,11 +156,11 @@ static remat_status make_rows(plan_sweep *s, remat_error *error)
     return status;
 }
 
-remat_status plan_sweep_new(const remat_plan_request *request, uint64_t budget, double update,
-                            plan_sweep **ret_sweep, remat_error *error)
+remat_status api_sweep_new(const remat_plan_request *request, uint64_t budget, double update,
+                           api_sweep **ret_sweep, remat_error *error)
 {
     const double link = request->device.link * 1e-6;
-    plan_sweep *s = calloc(1, sizeof *s);
+    api_sweep *s = calloc(1, sizeof *s);
     if (!s)
         return remat_fail_memory(error);
     s->request = request;
@@ -172,32 +172,32 @@ remat_status plan_sweep_new(const remat_plan_request *request, uint64_t budget, 
     remat_status status = make_rows(s, error);
     s->request = NULL;
     if (status)
-        plan_sweep_free(s);
+        api_sweep_free(s);
     else
         *ret_sweep = s;
     return status;
 }
 
-void plan_sweep_free(plan_sweep *s)
+void api_sweep_free(api_sweep *s)
 {
     free(s);
 }
 
 /* ---- the schedule ---- */
 
-static double seconds_of(const plan_sweep *s, const remat_way_result *result)
+static double seconds_of(const api_sweep *s, const remat_way_result *result)
 {
     return result->makespan * 1e-6 + s->update;
 }
 
 /* Samples per second, 0 where the step does not fit. */
-static double rate_of(const plan_sweep *s, const row *r, unsigned column)
+static double rate_of(const api_sweep *s, const row *r, unsigned column)
 {
     const remat_way_result *result = &r->result[column];
     return r->done[column] && result->fits ? (double)r->batch / seconds_of(s, result) : 0;
 }
 
-void plan_sweep_settle(plan_sweep *s, const remat_way_result *result, bool offloaded)
+void api_sweep_settle(api_sweep *s, const remat_way_result *result, bool offloaded)
 {
     const unsigned own = 2 * REMAT_WAY_REMAT + offloaded;
     row *r = row_of(s, s->batch);
@@ -212,7 +212,7 @@ void plan_sweep_settle(plan_sweep *s, const remat_way_result *result, bool offlo
     }
 }
 
-bool plan_sweep_fits(plan_sweep *s)
+bool api_sweep_fits(api_sweep *s)
 {
     const row *r = row_of(s, s->batch);
     bool fit = false;
@@ -229,31 +229,31 @@ static json_t *way_encode(unsigned column)
                      (int)(column % 2));
 }
 
-static json_t *cell_encode(const plan_sweep *s, const row *r, unsigned column)
+static json_t *cell_encode(const api_sweep *s, const row *r, unsigned column)
 {
     const remat_way_result *result = &r->result[column];
     json_t *json = way_encode(column);
     bool failed = false;
-    fields_set(json, "fits", json_boolean(result->fits), &failed);
+    api_set(json, "fits", json_boolean(result->fits), &failed);
     if (r->built && r->done[column])
-        fields_set(json, "peak", json_integer((json_int_t)result->peak), &failed);
+        api_set(json, "peak", json_integer((json_int_t)result->peak), &failed);
     if (result->fits) {
-        fields_set(json, "step_seconds", json_real(seconds_of(s, result)), &failed);
-        fields_set(json, "samples_per_second", json_real(rate_of(s, r, column)), &failed);
+        api_set(json, "step_seconds", json_real(seconds_of(s, result)), &failed);
+        api_set(json, "samples_per_second", json_real(rate_of(s, r, column)), &failed);
     }
-    return fields_finish(json, failed);
+    return api_finish(json, failed);
 }
 
-static json_t *row_encode(const plan_sweep *s, const row *r)
+static json_t *row_encode(const api_sweep *s, const row *r)
 {
     json_t *ways = json_array();
     for (unsigned c = 0; c < COLUMNS; c++)
         if (!skips(s, c))
-            fields_append(&ways, cell_encode(s, r, c));
+            api_append(&ways, cell_encode(s, r, c));
     return json_pack("{s:I, s:o}", "batch", (json_int_t)r->batch, "ways", ways);
 }
 
-static json_t *largest_encode(const plan_sweep *s)
+static json_t *largest_encode(const api_sweep *s)
 {
     json_t *list = json_array();
     for (unsigned c = 0; c < COLUMNS; c++) {
@@ -261,14 +261,14 @@ static json_t *largest_encode(const plan_sweep *s)
             continue;
         bool failed = false;
         json_t *json = way_encode(c);
-        fields_set(json, "batch", json_integer((json_int_t)s->largest[c]), &failed);
-        fields_append(&list, fields_finish(json, failed));
+        api_set(json, "batch", json_integer((json_int_t)s->largest[c]), &failed);
+        api_append(&list, api_finish(json, failed));
     }
     return list;
 }
 
 /* The first of the largest rates, null where nothing fits. */
-static json_t *best_encode(const plan_sweep *s)
+static json_t *best_encode(const api_sweep *s)
 {
     const row *best = NULL;
     unsigned column = 0;
@@ -284,18 +284,18 @@ static json_t *best_encode(const plan_sweep *s)
     if (!best)
         return json_null();
     json_t *json = way_encode(column);
-    fields_set(json, "batch", json_integer((json_int_t)best->batch), &failed);
-    fields_set(json, "samples_per_second", json_real(most), &failed);
-    return fields_finish(json, failed);
+    api_set(json, "batch", json_integer((json_int_t)best->batch), &failed);
+    api_set(json, "samples_per_second", json_real(most), &failed);
+    return api_finish(json, failed);
 }
 
-void plan_sweep_encode(const plan_sweep *s, json_t *answer, bool *failed)
+void api_sweep_encode(const api_sweep *s, json_t *answer, bool *failed)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < s->n; i++)
         if (s->rows[i].shown)
-            fields_append(&list, row_encode(s, &s->rows[i]));
-    fields_set(answer, "rows", list, failed);
-    fields_set(answer, "largest", largest_encode(s), failed);
-    fields_set(answer, "best_batch", best_encode(s), failed);
+            api_append(&list, row_encode(s, &s->rows[i]));
+    api_set(answer, "rows", list, failed);
+    api_set(answer, "largest", largest_encode(s), failed);
+    api_set(answer, "best_batch", best_encode(s), failed);
 }

@@ -28,7 +28,7 @@ static remat_status share(engine *e, const char *name, remat_pebble_table *pebbl
 /* What is known: in memory, else in the store; NULL if nothing is. */
 static shared_table *find(engine *e, const char *name, const remat_host *host)
 {
-    shared_table *shared = cache_get(e->tables, name);
+    shared_table *shared = engine_cache_get(e->tables, name);
     remat_blob blob = {0};
     remat_error error;
     remat_pebble_table *pebbles = NULL;

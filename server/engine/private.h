@@ -11,9 +11,9 @@ struct engine {
     remat_store *store;
     metrics *metrics;
     team *team;
-    cache *profiles; /* id -> known_profile */
-    cache *tables;   /* key -> shared_table */
-    cache *answers;  /* schedule id, or "request " and hash -> body */
+    engine_cache *profiles; /* id -> known_profile */
+    engine_cache *tables;   /* key -> shared_table */
+    engine_cache *answers;  /* schedule id, or a name -> body */
 };
 
 /* A table that the cache and its users share. */

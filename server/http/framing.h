@@ -47,7 +47,7 @@ int head_read(head *h, char *text, size_t length, const char **ret_why);
 const char *head_value(const head *h, const char *name);
 
 /* Of either case; -1: it is none. */
-int hex_digit(char c);
+int http_hex_digit(char c);
 
 /* ---- chunked bodies ---- */
 

@@ -95,7 +95,7 @@ static void list_jobs_work(request *r)
 bool list_jobs(request *r)
 {
     r->context = jobs_describe_all(r->service->jobs);
-    return start_work(r, list_jobs_work, NULL);
+    return http_start_work(r, list_jobs_work, NULL);
 }
 
 static void get_job_work(request *r)
@@ -116,7 +116,7 @@ bool get_job(request *r)
 {
     json_t *json = jobs_describe(r->service->jobs, r->id);
     if (!json)
-        return start_work(r, get_job_work, NULL);
+        return http_start_work(r, get_job_work, NULL);
     reply_body(r, 200, body_from_json(json, false));
     return true;
 }
@@ -150,7 +150,7 @@ bool get_job_events(request *r)
 {
     json_t *job = jobs_describe(r->service->jobs, r->id);
     if (!job)
-        return start_work(r, get_job_events_work, stored_job_events);
+        return http_start_work(r, get_job_events_work, stored_job_events);
     streams_open(r, job);
     return true;
 }
@@ -168,7 +168,7 @@ static void delete_job_work(request *r)
 bool delete_job(request *r)
 {
     if (!jobs_cancel_by(r->service->jobs, r->id, r->request_id))
-        return start_work(r, delete_job_work, NULL);
+        return http_start_work(r, delete_job_work, NULL);
     reply_body(r, 200, body_from_json(jobs_describe(r->service->jobs, r->id), false));
     return true;
 }
@@ -254,7 +254,7 @@ bool get_metrics(request *r)
     add_gauge(g, "connections", "Open connections.", http_connections(s->http));
     add_gauge(g, "uptime_seconds", "Since the start.", (double)(uv_hrtime() - s->started) / 1e9);
     r->context = g;
-    return start_work(r, get_metrics_work, NULL);
+    return http_start_work(r, get_metrics_work, NULL);
 }
 
 bool get_openapi(request *r)

@@ -51,9 +51,9 @@ static void unescape(char *text, bool plus_is_space)
         return;
     char *to = text;
     for (const char *s = text; *s; s++) {
-        bool escaped = s[0] == '%' && hex_digit(s[1]) >= 0 && hex_digit(s[2]) >= 0 &&
+        bool escaped = s[0] == '%' && http_hex_digit(s[1]) >= 0 && http_hex_digit(s[2]) >= 0 &&
                        (plus_is_space || strncasecmp(s, "%2f", 3) != 0);
-        *to++ = escaped                      ? (char)(hex_digit(s[1]) * 16 + hex_digit(s[2]))
+        *to++ = escaped ? (char)(http_hex_digit(s[1]) * 16 + http_hex_digit(s[2]))
                 : plus_is_space && *s == '+' ? ' '
                                              : *s;
         s += escaped ? 2 : 0;
