@@ -1,6 +1,6 @@
 /* What is recomputed, what makes the peak, and what less memory and more would cost. */
+#include "explain/groups.h"
 #include "explain/story.h"
-#include "groups.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -48,7 +48,7 @@ static group *group_recomputed(const story *s, size_t *ret_items, size_t *ret_n)
     for (uint32_t v = 0; items && v < profile->n_nodes; v++)
         if (s->e->recomputed[v] > 0)
             items[n++] = (group_item){.id = profile->nodes[v].id, .weight = s->e->recomputed[v]};
-    group *groups = items ? api_groups_make(items, n, ret_n) : NULL;
+    group *groups = items ? explain_groups_make(items, n, ret_n) : NULL;
     free(items);
     *ret_items = n;
     return groups;
@@ -82,7 +82,7 @@ void explain_recomputed(story *s)
     for (size_t i = 0; groups && i < n_groups && i < TOLD_GROUPS; i++)
         api_append(&list, json_pack("{s:s, s:I, s:f}", "name", groups[i].name, "count",
                                     (json_int_t)groups[i].count, "time", groups[i].weight));
-    api_groups_free(groups, n_groups);
+    explain_groups_free(groups, n_groups);
     explain_set(s, "recomputed",
                 json_pack("{s:I, s:f, s:f, s:o}", "count", (json_int_t)n, "time",
                           replay->recomputed_time, "fraction",
@@ -110,7 +110,7 @@ static group *group_peak(const story *s, size_t *ret_n)
         items[i] = (group_item){.id = remat_allocation_id(s->profile, &e->at_peak[i]),
                                 .kind = e->at_peak[i].kind,
                                 .weight = (double)e->at_peak[i].bytes};
-    group *groups = items ? api_groups_make(items, e->n_at_peak, ret_n) : NULL;
+    group *groups = items ? explain_groups_make(items, e->n_at_peak, ret_n) : NULL;
     free(items);
     return groups;
 }
@@ -177,7 +177,7 @@ void explain_peak(story *s, const remat_operations *operations)
                              remat_allocation_kind_name((remat_allocation_kind)groups[i].kind),
                              "name", groups[i].name, "count", (json_int_t)groups[i].count, "bytes",
                              (json_int_t)groups[i].weight));
-    api_groups_free(groups, n);
+    explain_groups_free(groups, n);
     explain_set(s, "at_peak",
                 json_pack("{s:I, s:I, s:s, s:I, s:I, s:o}", "bytes", (json_int_t)replay->peak,
                           "operation", (json_int_t)replay->peak_operation, "node",
