@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-double amount_unit(const char *text)
+double api_amount_unit(const char *text)
 {
     static const struct {
         const char *name;
@@ -31,7 +31,7 @@ static double whole_bytes(double bytes)
     return fabs(bytes - nearest) <= bytes * DBL_EPSILON ? nearest : floor(bytes);
 }
 
-bool amount_split(const char *text, double *ret_number, const char **ret_unit)
+bool api_split_amount(const char *text, double *ret_number, const char **ret_unit)
 {
     if (!isdigit((unsigned char)text[0]) || strlen(text) > 40)
         return false;
@@ -58,7 +58,7 @@ remat_status remat_amount_decode(const json_t *json, const char *field, bool per
                               amount.value, forms);
     } else if (json_is_string(json)) {
         const char *unit, *text = json_string_value(json);
-        if (!amount_split(text, &amount.value, &unit))
+        if (!api_split_amount(text, &amount.value, &unit))
             return remat_fail(error, REMAT_INVALID, field, "%s is \"%.40s\"; it must be %s", field,
                               text, forms);
         amount.percent = percent_allowed && strcmp(unit, "%") == 0;
@@ -70,7 +70,7 @@ remat_status remat_amount_decode(const json_t *json, const char *field, bool per
             return remat_fail(error, REMAT_INVALID, field, "%s is \"%.40s\"; it must be %s", field,
                               text, forms);
         }
-        double scale = amount.percent ? 1 : amount_unit(unit);
+        double scale = amount.percent ? 1 : api_amount_unit(unit);
         if (scale == 0)
             return remat_fail(error, REMAT_INVALID, field,
                               "%s is \"%.40s\"; its unit is none of B, K, M, G, T (of 1000), Ki, "

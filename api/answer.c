@@ -28,11 +28,11 @@ static json_t *bytes(uint64_t value)
     return json_integer((json_int_t)value);
 }
 
-json_t *remat_node_ids_encode(const remat_profile *profile)
+static json_t *node_ids_encode(const remat_profile *profile)
 {
     json_t *list = json_array();
     for (uint32_t v = 0; v < profile->n_nodes; v++)
-        fields_append(&list, json_string(profile->nodes[v].id));
+        api_append(&list, json_string(profile->nodes[v].id));
     return list;
 }
 
@@ -48,12 +48,12 @@ static json_t *candidate_encode(const remat_table *const *tables, size_t n, uint
     if (best >= 0) {
         const remat_point *point =
             remat_table_frontier(tables[best], &n_points) + remat_table_point(tables[best], budget);
-        fields_set(item, "makespan", json_real(point->makespan), &failed);
-        fields_set(item, "peak", bytes(point->peak), &failed);
+        api_set(item, "makespan", json_real(point->makespan), &failed);
+        api_set(item, "peak", bytes(point->peak), &failed);
     } else if (least > 0) {
-        fields_set(item, "minimum_budget", bytes(least), &failed);
+        api_set(item, "minimum_budget", bytes(least), &failed);
     }
-    return fields_finish(item, failed);
+    return api_finish(item, failed);
 }
 
 /* How each solver that auto asked did at the budget. */
@@ -65,7 +65,7 @@ static json_t *candidates_encode(const remat_schedule_answer *answer)
         for (n = 1; i + n < answer->n_candidates &&
                     remat_table_solver(tables[i + n]) == remat_table_solver(tables[i]);)
             n++;
-        fields_append(&list, candidate_encode(&tables[i], n, answer->question->budget));
+        api_append(&list, candidate_encode(&tables[i], n, answer->question->budget));
     }
     return list;
 }
@@ -76,8 +76,8 @@ static json_t *neighbour_encode(const remat_neighbour *one, bool budget)
                              one->makespan, "peak", (json_int_t)one->peak);
     bool failed = json == NULL;
     if (budget)
-        fields_set(json, "budget", bytes(one->budget), &failed);
-    return fields_finish(json, failed);
+        api_set(json, "budget", bytes(one->budget), &failed);
+    return api_finish(json, failed);
 }
 
 /* What the tables hold beside this schedule. */
@@ -85,10 +85,10 @@ static json_t *frontier_encode(const remat_schedule *schedule)
 {
     json_t *json = json_object();
     bool failed = json == NULL;
-    fields_set(json, "smallest", neighbour_encode(&schedule->least, false), &failed);
+    api_set(json, "smallest", neighbour_encode(&schedule->least, false), &failed);
     if (schedule->next.solver)
-        fields_set(json, "larger", neighbour_encode(&schedule->next, true), &failed);
-    return fields_finish(json, failed);
+        api_set(json, "larger", neighbour_encode(&schedule->next, true), &failed);
+    return api_finish(json, failed);
 }
 
 static json_t *operations_encode(const remat_schedule_answer *answer)
@@ -119,28 +119,27 @@ json_t *remat_schedule_encode(const remat_schedule_answer *answer)
         simulation->recomputed_time, "optimality", remat_optimality_name(schedule->optimality),
         "class", schedule->class_name, "lower_bound", schedule->lower_bound, "bound_class",
         schedule->bound_class, "gap", excess(simulation->makespan, schedule->lower_bound),
-        "verified", (int)simulation->valid, "nodes", remat_node_ids_encode(answer->profile),
-        "operations", operations_encode(answer), "solve_seconds", answer->solve_seconds, "created",
-        created);
+        "verified", (int)simulation->valid, "nodes", node_ids_encode(answer->profile), "operations",
+        operations_encode(answer), "solve_seconds", answer->solve_seconds, "created", created);
     bool failed = json == NULL;
     if (schedule->reordered_peak)
-        fields_set(json, "reordered_peak", bytes(schedule->reordered_peak), &failed);
+        api_set(json, "reordered_peak", bytes(schedule->reordered_peak), &failed);
     if (schedule->least.solver)
-        fields_set(json, "frontier", frontier_encode(schedule), &failed);
+        api_set(json, "frontier", frontier_encode(schedule), &failed);
     if (q->linked)
-        fields_set(json, "link", remat_link_encode(&q->link), &failed);
+        api_set(json, "link", remat_link_encode(&q->link), &failed);
     if (q->alignment) {
-        fields_set(json, "arena", bytes(schedule->layout.arena), &failed);
-        fields_set(json, "alignment", json_integer((json_int_t)q->alignment), &failed);
-        fields_set(json, "allocations", remat_allocations_encode(&schedule->layout), &failed);
+        api_set(json, "arena", bytes(schedule->layout.arena), &failed);
+        api_set(json, "alignment", json_integer((json_int_t)q->alignment), &failed);
+        api_set(json, "allocations", remat_allocations_encode(&schedule->layout), &failed);
     }
     if (answer->candidates)
-        fields_set(json, "candidates", candidates_encode(answer), &failed);
+        api_set(json, "candidates", candidates_encode(answer), &failed);
     if (answer->pebbles) {
-        fields_set(json, "model", json_string("pebble"), &failed);
-        fields_set(json, "branches", remat_branches_encode(answer->pebbles), &failed);
+        api_set(json, "model", json_string("pebble"), &failed);
+        api_set(json, "branches", remat_branches_encode(answer->pebbles), &failed);
     }
-    return fields_finish(json, failed);
+    return api_finish(json, failed);
 }
 
 /* One member of every moment: a time, or else bytes. */
@@ -149,8 +148,8 @@ static json_t *moments_encode(const remat_moment *moments, size_t n, size_t offs
     json_t *list = json_array();
     for (size_t i = 0; i < n; i++) {
         const void *member = (const char *)&moments[i] + offset;
-        fields_append(&list,
-                      time ? json_real(*(const double *)member) : bytes(*(const uint64_t *)member));
+        api_append(&list,
+                   time ? json_real(*(const double *)member) : bytes(*(const uint64_t *)member));
     }
     return list;
 }
@@ -163,15 +162,15 @@ json_t *remat_timeline_encode(const char *schedule_id, uint64_t budget,
     const size_t start = offsetof(remat_moment, start), end = offsetof(remat_moment, end);
     const size_t during = offsetof(remat_moment, memory_during);
     const size_t after = offsetof(remat_moment, memory_after);
-    return json_pack(
-        "{s:s, s:s, s:I, s:f, s:I, s:I, s:o, s:O, s:o, s:o, s:o, s:o}", "schedule_id", schedule_id,
-        "time_unit", remat_time_unit_name(profile->time_unit), "budget", (json_int_t)budget,
-        "makespan", simulation->makespan, "peak", (json_int_t)simulation->peak, "peak_operation",
-        (json_int_t)simulation->peak_operation, "nodes", remat_node_ids_encode(profile),
-        "operations", operations, "start", moments_encode(moments, n, start, true), "end",
-        moments_encode(moments, n, end, true), "memory_during",
-        moments_encode(moments, n, during, false), "memory_after",
-        moments_encode(moments, n, after, false));
+    return json_pack("{s:s, s:s, s:I, s:f, s:I, s:I, s:o, s:O, s:o, s:o, s:o, s:o}", "schedule_id",
+                     schedule_id, "time_unit", remat_time_unit_name(profile->time_unit), "budget",
+                     (json_int_t)budget, "makespan", simulation->makespan, "peak",
+                     (json_int_t)simulation->peak, "peak_operation",
+                     (json_int_t)simulation->peak_operation, "nodes", node_ids_encode(profile),
+                     "operations", operations, "start", moments_encode(moments, n, start, true),
+                     "end", moments_encode(moments, n, end, true), "memory_during",
+                     moments_encode(moments, n, during, false), "memory_after",
+                     moments_encode(moments, n, after, false));
 }
 
 json_t *remat_values_encode(const remat_layout *layout)
@@ -186,7 +185,7 @@ json_t *remat_values_encode(const remat_layout *layout)
             json_decref(item);
             item = NULL;
         }
-        fields_append(&list, item);
+        api_append(&list, item);
     }
     return list;
 }
@@ -208,29 +207,41 @@ json_t *remat_simulation_encode(const remat_profile *profile, const remat_simula
 {
     json_t *json = json_object();
     bool failed = json == NULL;
-    fields_set(json, "valid", json_boolean(simulation->valid), &failed);
+    api_set(json, "valid", json_boolean(simulation->valid), &failed);
     if (!simulation->valid) {
-        fields_set(json, "bad_operation", json_integer((json_int_t)simulation->bad_operation),
-                   &failed);
-        fields_set(json, "reason", json_string(simulation->reason), &failed);
-        return fields_finish(json, failed);
+        api_set(json, "bad_operation", json_integer((json_int_t)simulation->bad_operation),
+                &failed);
+        api_set(json, "reason", json_string(simulation->reason), &failed);
+        return api_finish(json, failed);
     }
     double store_all = remat_store_all_makespan(profile);
-    fields_set(json, "time_unit", json_string(remat_time_unit_name(profile->time_unit)), &failed);
-    fields_set(json, "makespan", json_real(simulation->makespan), &failed);
-    fields_set(json, "store_all_makespan", json_real(store_all), &failed);
-    fields_set(json, "overhead", json_real(excess(simulation->makespan, store_all)), &failed);
-    fields_set(json, "compute_time", json_real(simulation->compute_time), &failed);
-    fields_set(json, "idle_time", json_real(simulation->idle_time), &failed);
-    fields_set(json, "recomputed_time", json_real(simulation->recomputed_time), &failed);
-    fields_set(json, "recomputed", recomputed_encode(profile, node_recomputed), &failed);
-    fields_set(json, "peak", bytes(simulation->peak), &failed);
-    fields_set(json, "peak_operation", json_integer((json_int_t)simulation->peak_operation),
-               &failed);
-    fields_set(json, "host_peak", bytes(simulation->host_peak), &failed);
-    fields_set(json, "bytes_to_host", bytes(simulation->bytes_to_host), &failed);
-    fields_set(json, "bytes_to_device", bytes(simulation->bytes_to_device), &failed);
-    return fields_finish(json, failed);
+    api_set(json, "time_unit", json_string(remat_time_unit_name(profile->time_unit)), &failed);
+    api_set(json, "makespan", json_real(simulation->makespan), &failed);
+    api_set(json, "store_all_makespan", json_real(store_all), &failed);
+    api_set(json, "overhead", json_real(excess(simulation->makespan, store_all)), &failed);
+    api_set(json, "compute_time", json_real(simulation->compute_time), &failed);
+    api_set(json, "idle_time", json_real(simulation->idle_time), &failed);
+    api_set(json, "recomputed_time", json_real(simulation->recomputed_time), &failed);
+    api_set(json, "recomputed", recomputed_encode(profile, node_recomputed), &failed);
+    api_set(json, "peak", bytes(simulation->peak), &failed);
+    api_set(json, "peak_operation", json_integer((json_int_t)simulation->peak_operation), &failed);
+    api_set(json, "host_peak", bytes(simulation->host_peak), &failed);
+    api_set(json, "bytes_to_host", bytes(simulation->bytes_to_host), &failed);
+    api_set(json, "bytes_to_device", bytes(simulation->bytes_to_device), &failed);
+    return api_finish(json, failed);
+}
+
+/* solver NULL: nothing fits. */
+static json_t *point_encode(uint64_t budget, const remat_solver *solver, double makespan,
+                            uint64_t peak, double store_all, double lower_bound)
+{
+    if (!solver)
+        return json_pack("{s:I, s:b, s:n, s:n, s:n}", "budget", (json_int_t)budget, "feasible", 0,
+                         "makespan", "overhead", "peak");
+    return json_pack("{s:I, s:b, s:f, s:f, s:I, s:s, s:f}", "budget", (json_int_t)budget,
+                     "feasible", 1, "makespan", makespan, "overhead", excess(makespan, store_all),
+                     "peak", (json_int_t)peak, "solver", solver->name, "lower_bound",
+                     fmin(lower_bound, makespan));
 }
 
 static json_t *tradeoff_point(const remat_profile *profile, uint64_t budget,
@@ -240,16 +251,21 @@ static json_t *tradeoff_point(const remat_profile *profile, uint64_t budget,
     size_t n_points;
     ptrdiff_t best = remat_best_table(tables, n, budget, &ignored);
     if (best < 0)
-        return json_pack("{s:I, s:b, s:n, s:n, s:n}", "budget", (json_int_t)budget, "feasible", 0,
-                         "makespan", "overhead", "peak");
+        return point_encode(budget, NULL, 0, 0, 0, 0);
     const remat_table *table = tables[best];
     const remat_point *point =
         &remat_table_frontier(table, &n_points)[remat_table_point(table, budget)];
-    return json_pack("{s:I, s:b, s:f, s:f, s:I, s:s, s:f}", "budget", (json_int_t)budget,
-                     "feasible", 1, "makespan", point->makespan, "overhead",
-                     excess(point->makespan, remat_store_all_makespan(profile)), "peak",
-                     (json_int_t)point->peak, "solver", remat_table_solver(table)->name,
-                     "lower_bound", fmin(lower_bound, point->makespan));
+    return point_encode(budget, remat_table_solver(table), point->makespan, point->peak,
+                        remat_store_all_makespan(profile), lower_bound);
+}
+
+/* The budgets asked for, or so many evenly spaced. */
+static uint64_t budget_at(const remat_question *question, double low, double high, size_t points,
+                          size_t i)
+{
+    if (question->budgets)
+        return question->budgets[i];
+    return (uint64_t)(i > 0 ? low + (high - low) * (double)i / (double)(points - 1) : low);
 }
 
 json_t *remat_answer_tradeoff(const remat_question *question, const remat_profile *profile,
@@ -257,14 +273,12 @@ json_t *remat_answer_tradeoff(const remat_question *question, const remat_profil
 {
     uint64_t least;
     remat_best_table(tables, n, 0, &least);
-    double low = fmin((double)least, (double)store_all_peak), span = (double)store_all_peak - low;
+    double low = fmin((double)least, (double)store_all_peak);
     uint64_t *budgets = calloc(question->points, sizeof *budgets);
     double *bounds = calloc(question->points, sizeof *bounds);
     json_t *list = budgets && bounds ? json_array() : NULL;
-    for (size_t i = 0; i < question->points; i++) {
-        double even = low + span * (double)i / (double)(question->points - 1);
-        budgets[i] = question->budgets ? question->budgets[i] : (uint64_t)even;
-    }
+    for (size_t i = 0; budgets && i < question->points; i++)
+        budgets[i] = budget_at(question, low, (double)store_all_peak, question->points, i);
     bool failed =
         !list || remat_lower_bounds(tables, n, profile, budgets, question->points, bounds, NULL);
     for (size_t i = 0; !failed && i < question->points; i++)
@@ -278,6 +292,49 @@ json_t *remat_answer_tradeoff(const remat_question *question, const remat_profil
     return NULL;
 }
 
+uint32_t remat_question_slots(const remat_question *question, const remat_pebble_problem *problem)
+{
+    uint64_t slots = question->budget;
+    if (question->kind == REMAT_ASK_TRADEOFF && !question->budgets)
+        slots = remat_pebble_most_slots(&problem->join);
+    for (size_t i = 0; question->budgets && i < question->points; i++)
+        slots = question->budgets[i] > slots ? question->budgets[i] : slots;
+    return (uint32_t)slots;
+}
+
+remat_status remat_answer_pebble_tradeoff(const remat_question *question,
+                                          const remat_pebble_problem *problem,
+                                          const remat_pebble_table *table, const remat_host *host,
+                                          json_t **ret_answer, remat_error *error)
+{
+    const double store_all = remat_pebble_store_all(problem);
+    const uint32_t least = remat_pebble_least_slots(&problem->join);
+    const uint32_t most = remat_pebble_most_slots(&problem->join);
+    size_t points = question->points;
+    if (!question->budgets && points > most - least + 1)
+        points = most - least + 1;
+    json_t *list = json_array();
+    for (size_t i = 0; i < points; i++) {
+        remat_schedule schedule = {.solver = NULL};
+        const uint64_t slots = budget_at(question, least, most, points, i);
+        remat_status status =
+            remat_host_cancelled(host)
+                ? remat_fail(error, REMAT_CANCELLED, NULL, "cancelled")
+                : remat_pebble_solve(table, problem, (uint32_t)slots, &schedule, error);
+        if (status && status != REMAT_INFEASIBLE) {
+            json_decref(list);
+            return status;
+        }
+        const remat_simulation *simulation = &schedule.simulation;
+        api_append(&list, point_encode(slots, schedule.solver, simulation->makespan,
+                                       simulation->peak, store_all, simulation->makespan));
+        remat_schedule_clear(&schedule);
+        remat_host_progress(host, (double)(i + 1) / (double)points);
+    }
+    *ret_answer = list;
+    return list ? REMAT_OK : remat_fail_memory(error);
+}
+
 /* ---- solvers ---- */
 
 static json_t *option_encode(const remat_option *option)
@@ -287,28 +344,28 @@ static json_t *option_encode(const remat_option *option)
                              "type", types[option->type]);
     bool failed = json == NULL;
     if (option->type == REMAT_OPTION_BOOLEAN) {
-        fields_set(json, "default", json_boolean(option->default_value != 0), &failed);
+        api_set(json, "default", json_boolean(option->default_value != 0), &failed);
     } else if (option->type == REMAT_OPTION_CHOICE) {
         json_t *choices = json_array();
         for (size_t i = 0; option->choices[i]; i++)
             failed |= json_array_append_new(choices, json_string(option->choices[i])) != 0;
-        fields_set(json, "choices", choices, &failed);
-        fields_set(json, "default", json_string(option->choices[(size_t)option->default_value]),
-                   &failed);
+        api_set(json, "choices", choices, &failed);
+        api_set(json, "default", json_string(option->choices[(size_t)option->default_value]),
+                &failed);
     } else {
         bool whole = option->type == REMAT_OPTION_INTEGER;
-        fields_set(json, "minimum",
-                   whole ? json_integer((json_int_t)option->minimum) : json_real(option->minimum),
-                   &failed);
-        fields_set(json, "maximum",
-                   whole ? json_integer((json_int_t)option->maximum) : json_real(option->maximum),
-                   &failed);
-        fields_set(json, "default",
-                   whole ? json_integer((json_int_t)option->default_value)
-                         : json_real(option->default_value),
-                   &failed);
+        api_set(json, "minimum",
+                whole ? json_integer((json_int_t)option->minimum) : json_real(option->minimum),
+                &failed);
+        api_set(json, "maximum",
+                whole ? json_integer((json_int_t)option->maximum) : json_real(option->maximum),
+                &failed);
+        api_set(json, "default",
+                whole ? json_integer((json_int_t)option->default_value)
+                      : json_real(option->default_value),
+                &failed);
     }
-    return fields_finish(json, failed);
+    return api_finish(json, failed);
 }
 
 static json_t *solver_encode(const remat_solver *solver)
@@ -333,7 +390,7 @@ static json_t *solver_encode(const remat_solver *solver)
                              (solver->accepts & REMAT_HOMOGENEOUS_ONLY) != 0, "needs_link",
                              (solver->accepts & REMAT_NEEDS_LINK) != 0, "pins",
                              (solver->accepts & REMAT_ACCEPTS_PINS) != 0, "options", options);
-    return json ? fields_finish(json, failed) : NULL;
+    return json ? api_finish(json, failed) : NULL;
 }
 
 json_t *remat_solvers_encode(void)
@@ -344,6 +401,6 @@ json_t *remat_solvers_encode(void)
     bool failed = list == NULL;
     for (size_t i = 0; i < n; i++)
         failed |= json_array_append_new(list, solver_encode(solvers[i])) != 0;
-    return failed ? fields_finish(list, true)
+    return failed ? api_finish(list, true)
                   : json_pack("{s:o, s:o}", "solvers", list, "links", remat_link_presets_encode());
 }

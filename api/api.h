@@ -64,6 +64,10 @@ remat_status remat_json_load(const char *text, size_t length, json_t **ret_json,
 /* Compact text of a JSON value, keys in insertion order, numbers exact. NULL: out of memory. */
 char *remat_json_text(const json_t *json);
 
+/* Members of an object that may not be there. */
+double remat_json_number(const json_t *object, const char *name);      /* NAN */
+const char *remat_json_string(const json_t *object, const char *name); /* "" */
+
 /* Lower-case hex SHA-256 of bytes. */
 void remat_sha256_hex(const void *bytes, size_t length, char ret_id[REMAT_ID_SIZE]);
 
@@ -235,9 +239,7 @@ json_t *remat_operations_encode(const remat_operations *operations, const remat_
 json_t *remat_allocations_encode(const remat_layout *layout);
 
 /* The same of the pebble model: ["S", j, i], ["F", j, i], ["T"], ["B", j, i], ["D", j, i], ["Db",
- * j] of branch j and step i. What a problem has not is left to the judge of pebbles. */
-remat_status remat_pebbles_decode(const json_t *json, const char *field,
-                                  remat_pebble_operations *ret_operations, remat_error *error);
+ * j] of branch j and step i. */
 json_t *remat_pebbles_encode(const remat_pebble_operations *operations);
 /* For each branch, the nodes that its steps run. */
 json_t *remat_branches_encode(const remat_pebble_problem *problem);
@@ -255,8 +257,6 @@ typedef struct remat_schedule_answer {
     double solve_seconds;
     int64_t created; /* milliseconds since 1970 */
 } remat_schedule_answer;
-
-json_t *remat_node_ids_encode(const remat_profile *profile);
 
 /* NULL: out of memory; so with all that follow. */
 json_t *remat_schedule_encode(const remat_schedule_answer *answer);
@@ -288,6 +288,15 @@ remat_status remat_answer_timeline(const json_t *schedule, const remat_profile *
  * where it is feasible. NULL: out of memory. */
 json_t *remat_answer_tradeoff(const remat_question *question, const remat_profile *profile,
                               uint64_t store_all_peak, const remat_table *const *tables, size_t n);
+
+/* The same in pebbles, budgets in slots: where none are given, one for each number of slots from the
+ * least to what storing everything takes, or fewer, evenly spaced. Every row has been replayed. The
+ * table covers remat_question_slots of them, the most that a question asks for. */
+remat_status remat_answer_pebble_tradeoff(const remat_question *question,
+                                          const remat_pebble_problem *problem,
+                                          const remat_pebble_table *table, const remat_host *host,
+                                          json_t **ret_answer, remat_error *error);
+uint32_t remat_question_slots(const remat_question *question, const remat_pebble_problem *problem);
 
 /* GET /v1/solvers. */
 json_t *remat_solvers_encode(void);

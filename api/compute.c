@@ -74,7 +74,8 @@ static remat_status play_pebbles(playing *p)
 {
     remat_pebble_operations list = {0};
     remat_pebble_problem problem = {.node_list = NULL};
-    remat_status status = pebbles_of_schedule(p->schedule, p->profile, &problem, &list, p->error);
+    remat_status status =
+        api_pebbles_of_schedule(p->schedule, p->profile, &problem, &list, p->error);
     if (!status)
         status = remat_pebble_judge(&problem, &list, p->moments, &p->simulation, p->error);
     remat_pebble_problem_clear(&problem);
@@ -95,7 +96,7 @@ static remat_status show(const playing *p, json_t **ret_answer)
     bool failed = answer == NULL;
     if (p->values)
         failed |= json_object_set(answer, "values", p->values) != 0;
-    *ret_answer = fields_finish(answer, failed);
+    *ret_answer = api_finish(answer, failed);
     return *ret_answer ? REMAT_OK : remat_fail_memory(p->error);
 }
 

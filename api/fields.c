@@ -1,5 +1,6 @@
 #include "fields.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,6 +56,18 @@ char *remat_json_text(const json_t *json)
     return fitted ? fitted : (char *)sink.text.data;
 }
 
+double remat_json_number(const json_t *object, const char *name)
+{
+    const json_t *value = json_object_get(object, name);
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+const char *remat_json_string(const json_t *object, const char *name)
+{
+    const char *text = json_string_value(json_object_get(object, name));
+    return text ? text : "";
+}
+
 enum { MOST_RULES = 64 }; /* of one object: what is seen is kept in the bits of a word */
 
 static const char *type_name(const json_t *json)
@@ -101,8 +114,8 @@ static const char *nearest_rule(const char *key, const field_rule *rules, size_t
     return remat_nearest(key, names, n_rules < MOST_RULES ? n_rules : MOST_RULES);
 }
 
-remat_status fields_read(const json_t *json, const char *path, const field_rule *rules,
-                         size_t n_rules, remat_error *error)
+remat_status api_read(const json_t *json, const char *path, const field_rule *rules, size_t n_rules,
+                      remat_error *error)
 {
     char field[REMAT_FIELD_SIZE];
     if (!json_is_object(json)) {
@@ -138,8 +151,8 @@ remat_status fields_read(const json_t *json, const char *path, const field_rule 
     return REMAT_OK;
 }
 
-remat_status fields_strings(const json_t *json, const char *field, const char ***ret_strings,
-                            size_t *ret_n, remat_error *error)
+remat_status api_strings(const json_t *json, const char *field, const char ***ret_strings,
+                         size_t *ret_n, remat_error *error)
 {
     size_t n = json_array_size(json);
     const char **strings = calloc(n + 1, sizeof *strings);
@@ -161,12 +174,36 @@ remat_status fields_strings(const json_t *json, const char *field, const char **
     return REMAT_OK;
 }
 
-void fields_set(json_t *object, const char *name, json_t *value, bool *failed)
+remat_status api_whole(const remat_number *number, const char *field, uint64_t least, uint64_t most,
+                       uint64_t *ret_value, remat_error *error)
+{
+    const double value = number->value;
+    if (!number->given)
+        return REMAT_OK;
+    if (!(value >= (double)least && value <= (double)most) || value != floor(value))
+        return remat_fail(error, REMAT_INVALID, field,
+                          "%s is %.17g; it must be a whole number from %llu to %llu", field, value,
+                          (unsigned long long)least, (unsigned long long)most);
+    *ret_value = (uint64_t)value;
+    return REMAT_OK;
+}
+
+remat_status api_wait(const remat_number *number, double *ret_seconds, remat_error *error)
+{
+    const double most = 3600, seconds = number->given ? number->value : 30;
+    if (!(seconds >= 0 && seconds <= most))
+        return remat_fail(error, REMAT_INVALID, "wait",
+                          "wait is %g; it must be from 0 to %g seconds", seconds, most);
+    *ret_seconds = seconds;
+    return REMAT_OK;
+}
+
+void api_set(json_t *object, const char *name, json_t *value, bool *failed)
 {
     *failed |= json_object_set_new(object, name, value) != 0;
 }
 
-void fields_append(json_t **list, json_t *item)
+void api_append(json_t **list, json_t *item)
 {
     if (json_array_append_new(*list, item)) {
         json_decref(*list);
@@ -174,7 +211,7 @@ void fields_append(json_t **list, json_t *item)
     }
 }
 
-json_t *fields_finish(json_t *object, bool failed)
+json_t *api_finish(json_t *object, bool failed)
 {
     if (!failed)
         return object;

@@ -21,33 +21,40 @@ typedef struct field_rule {
 } field_rule;
 
 /* Reads an object by its rules. path ("" or "nodes[3].") stands before the names in errors. */
-remat_status fields_read(const json_t *json, const char *path, const field_rule *rules,
-                         size_t n_rules, remat_error *error);
+remat_status api_read(const json_t *json, const char *path, const field_rule *rules, size_t n_rules,
+                      remat_error *error);
 
 /* The strings of an array, borrowed; allocated array of *ret_n (free it). json NULL: none. */
-remat_status fields_strings(const json_t *json, const char *field, const char ***ret_strings,
-                            size_t *ret_n, remat_error *error);
+remat_status api_strings(const json_t *json, const char *field, const char ***ret_strings,
+                         size_t *ret_n, remat_error *error);
+
+/* A whole number; where the field is absent *ret_value stays. */
+remat_status api_whole(const remat_number *number, const char *field, uint64_t least, uint64_t most,
+                       uint64_t *ret_value, remat_error *error);
+
+/* "wait" of requests that may become jobs: seconds, 30 where it is absent. */
+remat_status api_wait(const remat_number *number, double *ret_seconds, remat_error *error);
 
 /* Sets a member; a NULL value (out of memory) makes *failed true. */
-void fields_set(json_t *object, const char *name, json_t *value, bool *failed);
+void api_set(json_t *object, const char *name, json_t *value, bool *failed);
 
 /* Appends to a list, if there is one; without memory it becomes NULL. Takes the item. */
-void fields_append(json_t **list, json_t *item);
+void api_append(json_t **list, json_t *item);
 
 /* The problem and the list of a schedule in the pebble model; the gradients that are kept are those
  * that the list does not drop. Both are the caller's to clear, on failure too. */
-remat_status pebbles_of_schedule(const json_t *schedule, const remat_profile *profile,
-                                 remat_pebble_problem *ret_problem,
-                                 remat_pebble_operations *ret_list, remat_error *error);
+remat_status api_pebbles_of_schedule(const json_t *schedule, const remat_profile *profile,
+                                     remat_pebble_problem *ret_problem,
+                                     remat_pebble_operations *ret_list, remat_error *error);
 
 /* The object, or, if failed, NULL. */
-json_t *fields_finish(json_t *object, bool failed);
+json_t *api_finish(json_t *object, bool failed);
 
 /* "1.5 GiB" or "60%": a number, spaces, a unit (a pointer into text). Plain decimal notation
  * only. */
-bool amount_split(const char *text, double *ret_number, const char **ret_unit);
+bool api_split_amount(const char *text, double *ret_number, const char **ret_unit);
 
 /* Number of bytes in the unit that text names, 0 if it names none. */
-double amount_unit(const char *text);
+double api_amount_unit(const char *text);
 
 #endif

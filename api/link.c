@@ -42,10 +42,10 @@ json_t *remat_link_presets_encode(void)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < N_PRESETS; i++)
-        fields_append(&list,
-                      json_pack("{s:s, s:s, s:f, s:f, s:b}", "preset", presets[i].name, "summary",
-                                presets[i].summary, "bytes_per_second", presets[i].bytes_per_second,
-                                "latency_seconds", presets[i].latency_seconds, "shared", 0));
+        api_append(&list,
+                   json_pack("{s:s, s:s, s:f, s:f, s:b}", "preset", presets[i].name, "summary",
+                             presets[i].summary, "bytes_per_second", presets[i].bytes_per_second,
+                             "latency_seconds", presets[i].latency_seconds, "shared", 0));
     return list;
 }
 
@@ -78,12 +78,12 @@ static remat_status rate_decode(const json_t *json, const char *field, const rem
         char bytes[8] = "";
         const char *slash = strchr(text, '/');
         double seconds = profile ? remat_time_unit_seconds(profile->time_unit) : 0;
-        if (!amount_split(text, &rate, &unit) || !slash || strcmp(slash, "/s") != 0 ||
+        if (!api_split_amount(text, &rate, &unit) || !slash || strcmp(slash, "/s") != 0 ||
             slash < unit || slash - unit >= (ptrdiff_t)sizeof bytes)
             return remat_fail(error, REMAT_INVALID, field,
                               "%s is \"%.40s\"; it must be like \"12GB/s\"", field, text);
         memcpy(bytes, unit, (size_t)(slash - unit));
-        if (amount_unit(bytes) == 0)
+        if (api_amount_unit(bytes) == 0)
             return remat_fail(error, REMAT_INVALID, field, "%s is \"%.40s\"; its unit is unknown",
                               field, text);
         if (seconds == 0)
@@ -91,7 +91,7 @@ static remat_status rate_decode(const json_t *json, const char *field, const rem
                               "%s is per second, but the profile's time_unit is \"units\"; give "
                               "bytes_per_time_unit",
                               field);
-        rate *= amount_unit(bytes) * seconds;
+        rate *= api_amount_unit(bytes) * seconds;
     } else if (!json_is_number(json)) {
         return remat_fail(error, REMAT_INVALID, field, "%s must be a number or like \"12GB/s\"",
                           field);
@@ -114,7 +114,7 @@ remat_status remat_link_decode(const json_t *json, const remat_profile *profile,
                                 {"to_device", FIELD_ANY, false, &to_device},
                                 {"latency", FIELD_NUMBER, false, &latency},
                                 {"shared", FIELD_BOOLEAN, false, &link.shared}};
-    remat_status status = fields_read(json, "link.", rules, sizeof rules / sizeof *rules, error);
+    remat_status status = api_read(json, "link.", rules, sizeof rules / sizeof *rules, error);
     if (status)
         return status;
     bool each_way = to_host && to_device;

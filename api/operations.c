@@ -163,7 +163,7 @@ json_t *remat_operations_encode(const remat_operations *operations, const remat_
 {
     json_t *list = json_array();
     for (size_t i = 0; i < operations->length; i++)
-        fields_append(&list, encode(&operations->items[i], profile));
+        api_append(&list, encode(&operations->items[i], profile));
     return list;
 }
 
@@ -179,7 +179,7 @@ json_t *remat_allocations_encode(const remat_layout *layout)
             json_decref(item);
             item = NULL;
         }
-        fields_append(&list, item);
+        api_append(&list, item);
     }
     return list;
 }

@@ -32,8 +32,8 @@ static bool read_operation(const json_t *json, remat_pebble_operation *operation
            (numbers < 2 || read_number(json_array_get(json, 2), &operation->index));
 }
 
-remat_status remat_pebbles_decode(const json_t *json, const char *field,
-                                  remat_pebble_operations *ret_operations, remat_error *error)
+static remat_status decode_list(const json_t *json, const char *field,
+                                remat_pebble_operations *ret_operations, remat_error *error)
 {
     size_t n = json_array_size(json);
     remat_pebble_operations list = {.items = calloc(n + 1, sizeof *list.items), .capacity = n + 1};
@@ -63,7 +63,7 @@ json_t *remat_pebbles_encode(const remat_pebble_operations *operations)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < operations->length; i++)
-        fields_append(&list, encode(&operations->items[i]));
+        api_append(&list, encode(&operations->items[i]));
     return list;
 }
 
@@ -73,21 +73,21 @@ json_t *remat_branches_encode(const remat_pebble_problem *problem)
     for (uint32_t j = 0; j < problem->join.k; j++) {
         json_t *nodes = json_array();
         for (uint32_t i = 0; i < problem->join.length[j]; i++)
-            fields_append(&nodes, json_integer(problem->nodes[j][i]));
-        fields_append(&list, nodes);
+            api_append(&nodes, json_integer(problem->nodes[j][i]));
+        api_append(&list, nodes);
     }
     return list;
 }
 
-remat_status pebbles_of_schedule(const json_t *schedule, const remat_profile *profile,
-                                 remat_pebble_problem *ret_problem,
-                                 remat_pebble_operations *ret_list, remat_error *error)
+remat_status api_pebbles_of_schedule(const json_t *schedule, const remat_profile *profile,
+                                     remat_pebble_problem *ret_problem,
+                                     remat_pebble_operations *ret_list, remat_error *error)
 {
     const remat_options none = {{0}};
     remat_status status = remat_pebble_problem_of(profile, &none, ret_problem, error);
     if (!status)
-        status = remat_pebbles_decode(json_object_get(schedule, "operations"), "operations",
-                                      ret_list, error);
+        status =
+            decode_list(json_object_get(schedule, "operations"), "operations", ret_list, error);
     for (uint32_t j = 0; j < ret_problem->join.k; j++)
         ret_problem->join.keep[j] = true;
     for (size_t i = 0; i < ret_list->length; i++)

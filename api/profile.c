@@ -46,7 +46,7 @@ static remat_status read_inputs(draft *d, const json_t *json)
             {"bytes", FIELD_NUMBER, true, &input->bytes},
             {"gradient_bytes", FIELD_NUMBER, false, &input->gradient_bytes}};
         remat_status status =
-            fields_read(json_array_get(json, k), path, rules, d->joint ? 2 : 3, d->error);
+            api_read(json_array_get(json, k), path, rules, d->joint ? 2 : 3, d->error);
         if (status)
             return status;
     }
@@ -64,7 +64,7 @@ static remat_status read_states(draft *d, const json_t *json)
         snprintf(path, sizeof path, "%sstates[%zu].", d->prefix, k);
         const field_rule rules[] = {{"id", FIELD_STRING, true, &d->states[k].id},
                                     {"bytes", FIELD_NUMBER, true, &d->states[k].bytes}};
-        remat_status status = fields_read(json_array_get(json, k), path, rules, 2, d->error);
+        remat_status status = api_read(json_array_get(json, k), path, rules, 2, d->error);
         if (status)
             return status;
     }
@@ -93,7 +93,7 @@ static remat_status read_alternatives(draft *d, remat_node_spec *node, size_t v,
             {"backward_workspace_bytes", FIELD_NUMBER, false, &a->backward_workspace_bytes},
             {"save_workspace_bytes", FIELD_NUMBER, false, &a->save_workspace_bytes}};
         size_t n_rules = d->joint ? 3 : sizeof rules / sizeof *rules;
-        remat_status status = fields_read(json_array_get(json, i), path, rules, n_rules, d->error);
+        remat_status status = api_read(json_array_get(json, i), path, rules, n_rules, d->error);
         if (status)
             return status;
     }
@@ -113,7 +113,7 @@ static remat_status read_outputs(draft *d, remat_node_spec *node, size_t v, cons
         char path[96];
         snprintf(path, sizeof path, "%snodes[%zu].outputs[%zu].", d->prefix, v, k);
         const field_rule rules[] = {{"bytes", FIELD_NUMBER, true, &outputs[k]}};
-        remat_status status = fields_read(json_array_get(json, k), path, rules, 1, d->error);
+        remat_status status = api_read(json_array_get(json, k), path, rules, 1, d->error);
         if (status)
             return status;
     }
@@ -158,22 +158,22 @@ static remat_status read_node(draft *d, size_t v, const json_t *json)
     size_t own = d->joint ? sizeof joint / sizeof *joint : FORWARD;
     memcpy(rules, both, sizeof both);
     memcpy(rules + BOTH, d->joint ? joint : forward, own * sizeof *rules);
-    remat_status status = fields_read(json, path, rules, BOTH + own, d->error);
+    remat_status status = api_read(json, path, rules, BOTH + own, d->error);
     if (!status && outputs)
         status = read_outputs(d, node, v, outputs);
     if (status)
         return status;
     snprintf(field, sizeof field, "%sinputs", path);
-    if ((status = fields_strings(inputs, field, (const char ***)&node->inputs, &node->n_inputs,
-                                 d->error)))
+    if ((status =
+             api_strings(inputs, field, (const char ***)&node->inputs, &node->n_inputs, d->error)))
         return status;
     snprintf(field, sizeof field, "%sreads", path);
     if ((status =
-             fields_strings(reads, field, (const char ***)&node->reads, &node->n_reads, d->error)))
+             api_strings(reads, field, (const char ***)&node->reads, &node->n_reads, d->error)))
         return status;
     snprintf(field, sizeof field, "%swrites", path);
-    if ((status = fields_strings(writes, field, (const char ***)&node->writes, &node->n_writes,
-                                 d->error)))
+    if ((status =
+             api_strings(writes, field, (const char ***)&node->writes, &node->n_writes, d->error)))
         return status;
     return alternatives ? read_alternatives(d, node, v, alternatives) : REMAT_OK;
 }
@@ -190,14 +190,13 @@ static remat_status read_profile(draft *d, const json_t *json)
                                 {"inputs", FIELD_ARRAY, false, &inputs},
                                 {"states", FIELD_ARRAY, false, &states},
                                 {"nodes", FIELD_ARRAY, true, &nodes}};
-    remat_status status =
-        fields_read(json, d->prefix, rules, sizeof rules / sizeof *rules, d->error);
+    remat_status status = api_read(json, d->prefix, rules, sizeof rules / sizeof *rules, d->error);
     d->joint = !status && d->spec.graph && strcmp(d->spec.graph, "forward") != 0;
     char field[64];
     snprintf(field, sizeof field, "%soutputs", d->prefix);
     if (!status)
-        status = fields_strings(outputs, field, (const char ***)&d->spec.outputs,
-                                &d->spec.n_outputs, d->error);
+        status = api_strings(outputs, field, (const char ***)&d->spec.outputs, &d->spec.n_outputs,
+                             d->error);
     if (!status)
         status = read_inputs(d, inputs);
     if (!status)

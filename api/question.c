@@ -29,12 +29,6 @@ static remat_status resolve_bytes(const remat_amount *amount, const remat_amount
     return REMAT_OK;
 }
 
-static remat_status resolve_budget(const remat_request *request, uint64_t most,
-                                   uint64_t *ret_budget, remat_error *error)
-{
-    return resolve_bytes(&request->budget, &request->reserved, "budget", most, ret_budget, error);
-}
-
 /* Profiles this small count in units, not in bytes of a device. */
 #define ALIGNED_FROM_BYTES 65536
 
@@ -52,8 +46,8 @@ static uint32_t resolve_alignment(const remat_layout_wish *wish, uint64_t store_
 
 /* In pebbles percentages are of the slots that storing everything takes, and values have no
  * addresses. */
-static remat_status resolve_pebbles(const remat_request *request, const remat_profile *profile,
-                                    remat_question *question, remat_error *error)
+static remat_status count_slots(const remat_request *request, const remat_profile *profile,
+                                uint64_t *ret_most, remat_error *error)
 {
     remat_pebble_problem problem;
     if (request->layout.given && request->layout.wanted)
@@ -61,31 +55,34 @@ static remat_status resolve_pebbles(const remat_request *request, const remat_pr
                           "schedules of the pebble model have no layout");
     if (request->link)
         return remat_fail(error, REMAT_INVALID, "link", "the pebble model has no link to a host");
-    remat_status status = remat_pebble_problem_of(profile, &question->options, &problem, error);
+    remat_status status = remat_pebble_problem_of(profile, &request->options, &problem, error);
     if (status)
         return status;
-    status =
-        resolve_budget(request, remat_pebble_most_slots(&problem.join), &question->budget, error);
+    *ret_most = remat_pebble_most_slots(&problem.join);
     remat_pebble_problem_clear(&problem);
-    if (!status && question->budget > REMAT_PEBBLE_SLOTS)
-        status = remat_fail(error, REMAT_INVALID, "budget",
-                            "in the pebble model the budget is a number of slots, at most %d, not "
-                            "%llu",
-                            REMAT_PEBBLE_SLOTS, (unsigned long long)question->budget);
-    return status;
+    return REMAT_OK;
 }
 
-static remat_status resolve_schedule(const remat_request *request, const remat_profile *profile,
-                                     uint64_t store_all_peak, remat_question *question,
-                                     remat_error *error)
+static remat_status check_slots(const char *field, uint64_t slots, remat_error *error)
 {
-    if (profile && remat_pebbles_asked(question->solver, &question->options))
-        return resolve_pebbles(request, profile, question, error);
-    question->alignment = resolve_alignment(&request->layout, store_all_peak);
-    return resolve_budget(request, store_all_peak, &question->budget, error);
+    if (slots <= REMAT_PEBBLE_SLOTS)
+        return REMAT_OK;
+    return remat_fail(error, REMAT_INVALID, field,
+                      "in the pebble model the budget is a number of slots, at most %d, not %llu",
+                      REMAT_PEBBLE_SLOTS, (unsigned long long)slots);
 }
 
-static remat_status resolve_tradeoff(const remat_request *request, uint64_t store_all_peak,
+static remat_status resolve_schedule(const remat_request *request, uint64_t most, bool pebbles,
+                                     remat_question *question, remat_error *error)
+{
+    remat_status status = resolve_bytes(&request->budget, &request->reserved, "budget", most,
+                                        &question->budget, error);
+    if (!pebbles)
+        question->alignment = resolve_alignment(&request->layout, most);
+    return status || !pebbles ? status : check_slots("budget", question->budget, error);
+}
+
+static remat_status resolve_tradeoff(const remat_request *request, uint64_t most, bool pebbles,
                                      remat_question *question, remat_error *error)
 {
     question->points = request->points;
@@ -100,8 +97,9 @@ static remat_status resolve_tradeoff(const remat_request *request, uint64_t stor
         status =
             remat_amount_decode(json_array_get(request->budgets, i), field, true, &amount, error);
         if (!status)
-            status =
-                resolve_bytes(&amount, &none, field, store_all_peak, &question->budgets[i], error);
+            status = resolve_bytes(&amount, &none, field, most, &question->budgets[i], error);
+        if (!status && pebbles)
+            status = check_slots(field, question->budgets[i], error);
     }
     return status;
 }
@@ -110,9 +108,13 @@ static remat_status resolve_tradeoff(const remat_request *request, uint64_t stor
 static remat_status resolve(const remat_request *request, const remat_profile *profile,
                             uint64_t store_all_peak, remat_question *question, remat_error *error)
 {
-    remat_status status = request->kind == REMAT_ASK_SCHEDULE
-                              ? resolve_schedule(request, profile, store_all_peak, question, error)
-                              : resolve_tradeoff(request, store_all_peak, question, error);
+    const bool pebbles = profile && remat_pebbles_asked(question->solver, &question->options);
+    uint64_t most = store_all_peak;
+    remat_status status = pebbles ? count_slots(request, profile, &most, error) : REMAT_OK;
+    if (!status)
+        status = request->kind == REMAT_ASK_SCHEDULE
+                     ? resolve_schedule(request, most, pebbles, question, error)
+                     : resolve_tradeoff(request, most, pebbles, question, error);
     question->linked = request->link != NULL;
     if (!status && question->linked)
         status = remat_link_decode(request->link, profile, &question->link, error);
@@ -216,7 +218,7 @@ static json_t *budgets_encode(const remat_question *question)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < question->points; i++)
-        fields_append(&list, json_integer((json_int_t)question->budgets[i]));
+        api_append(&list, json_integer((json_int_t)question->budgets[i]));
     return list;
 }
 
@@ -228,24 +230,23 @@ static json_t *question_encode(const remat_question *question)
     unsigned version = question->solver ? question->solver->version : REMAT_PORTFOLIO_VERSION;
     json_t *json = json_object();
     if (schedule)
-        fields_set(json, "budget", json_integer((json_int_t)question->budget), &failed);
+        api_set(json, "budget", json_integer((json_int_t)question->budget), &failed);
     if (question->budgets)
-        fields_set(json, "budgets", budgets_encode(question), &failed);
+        api_set(json, "budgets", budgets_encode(question), &failed);
     if (schedule && improved)
-        fields_set(json, "effort", json_string(remat_effort_name(question->effort)), &failed);
+        api_set(json, "effort", json_string(remat_effort_name(question->effort)), &failed);
     if (schedule)
-        fields_set(json, "layout", layout_encode(question->alignment), &failed);
+        api_set(json, "layout", layout_encode(question->alignment), &failed);
     if (question->linked)
-        fields_set(json, "link", remat_link_encode(&question->link), &failed);
-    fields_set(json, "options", remat_options_encode(question->solver, &question->options),
-               &failed);
+        api_set(json, "link", remat_link_encode(&question->link), &failed);
+    api_set(json, "options", remat_options_encode(question->solver, &question->options), &failed);
     if (!schedule && !question->budgets)
-        fields_set(json, "points", json_integer((json_int_t)question->points), &failed);
-    fields_set(json, "profile_id", json_string(question->profile_id), &failed);
-    fields_set(json, "solver", json_string(remat_question_solver(question)), &failed);
+        api_set(json, "points", json_integer((json_int_t)question->points), &failed);
+    api_set(json, "profile_id", json_string(question->profile_id), &failed);
+    api_set(json, "solver", json_string(remat_question_solver(question)), &failed);
     if (version > 0)
-        fields_set(json, "version", json_integer(version), &failed);
-    return fields_finish(json, failed);
+        api_set(json, "version", json_integer(version), &failed);
+    return api_finish(json, failed);
 }
 
 remat_status remat_question_identify(remat_question *question, remat_error *error)

@@ -5,9 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define DEFAULT_WAIT 30.0
-#define MAX_WAIT 3600.0
-#define DEFAULT_POINTS 50.0
+#define DEFAULT_POINTS 50
 
 /* What is read from the body but does not stand in the request as it is. */
 typedef struct raw_request {
@@ -63,12 +61,8 @@ static remat_status read_subject(const raw_request *raw, remat_request *request,
                               meant ? "?" : "");
         request->options = remat_options_default(request->solver);
     }
-    request->wait = raw->wait.given ? raw->wait.value : DEFAULT_WAIT;
     remat_status status = read_options(raw->options, request, error);
-    if (!status && !(request->wait >= 0 && request->wait <= MAX_WAIT))
-        status = remat_fail(error, REMAT_INVALID, "wait",
-                            "wait is %g; it must be from 0 to %g seconds", request->wait, MAX_WAIT);
-    return status;
+    return status ? status : api_wait(&raw->wait, &request->wait, error);
 }
 
 /* true, false or {"alignment": 256} */
@@ -81,7 +75,7 @@ static remat_status read_layout(const json_t *json, remat_layout_wish *ret_wish,
     if (json_is_object(json)) {
         remat_number alignment = {0};
         const field_rule rules[] = {{"alignment", FIELD_NUMBER, true, &alignment}};
-        remat_status status = fields_read(json, "layout.", rules, 1, error);
+        remat_status status = api_read(json, "layout.", rules, 1, error);
         if (status)
             return status;
         double bytes = alignment.value;
@@ -146,15 +140,13 @@ static remat_status read_budgets(const json_t *json, remat_error *error)
 static remat_status read_tradeoff(const raw_request *raw, remat_request *request,
                                   remat_error *error)
 {
-    double points = raw->points.given ? raw->points.value : DEFAULT_POINTS;
+    uint64_t points = request->budgets ? json_array_size(request->budgets) : DEFAULT_POINTS;
     if (request->budgets && raw->points.given)
         return remat_fail(error, REMAT_INVALID, "points", "give points or budgets, not both");
-    if (!(points >= 2 && points <= REMAT_MAX_TRADEOFF_POINTS) || points != floor(points))
-        return remat_fail(error, REMAT_INVALID, "points",
-                          "points is %g; it must be an integer from 2 to %d", points,
-                          REMAT_MAX_TRADEOFF_POINTS);
-    request->points = request->budgets ? json_array_size(request->budgets) : (size_t)points;
-    return request->budgets ? read_budgets(request->budgets, error) : REMAT_OK;
+    remat_status status =
+        api_whole(&raw->points, "points", 2, REMAT_MAX_TRADEOFF_POINTS, &points, error);
+    request->points = (size_t)points;
+    return status || !request->budgets ? status : read_budgets(request->budgets, error);
 }
 
 remat_status remat_request_decode(const json_t *json, remat_request_kind kind,
@@ -177,10 +169,10 @@ remat_status remat_request_decode(const json_t *json, remat_request_kind kind,
                                 {"effort", FIELD_STRING, false, &raw.effort}};
     const field_rule of_simulation[] = {
         rules[2], rules[3], rules[4], {"operations", FIELD_ARRAY, true, &request.operations}};
-    remat_status status = kind == REMAT_ASK_SCHEDULE ? fields_read(json, "", rules + 2, 10, error)
+    remat_status status = kind == REMAT_ASK_SCHEDULE ? api_read(json, "", rules + 2, 10, error)
                           : kind == REMAT_ASK_TRADEOFF
-                              ? fields_read(json, "", rules, 8, error)
-                              : fields_read(json, "", of_simulation, 4, error);
+                              ? api_read(json, "", rules, 8, error)
+                              : api_read(json, "", of_simulation, 4, error);
     if (!status)
         status = read_subject(&raw, &request, error);
     if (!status && kind == REMAT_ASK_SCHEDULE)
@@ -194,7 +186,8 @@ remat_status remat_request_decode(const json_t *json, remat_request_kind kind,
 
 remat_status remat_measurement_decode(const json_t *json, json_t **ret_record, remat_error *error)
 {
-    remat_number step_time = {0}, steps = {.value = 1};
+    remat_number step_time = {0}, steps = {0};
+    uint64_t n_steps = 1;
     const json_t *peak = NULL;
     const char *device = NULL, *note = NULL;
     remat_amount bytes = {0};
@@ -203,24 +196,23 @@ remat_status remat_measurement_decode(const json_t *json, json_t **ret_record, r
                                 {"steps", FIELD_NUMBER, false, &steps},
                                 {"device", FIELD_STRING, false, &device},
                                 {"note", FIELD_STRING, false, &note}};
-    remat_status status = fields_read(json, "", rules, sizeof rules / sizeof *rules, error);
+    remat_status status = api_read(json, "", rules, sizeof rules / sizeof *rules, error);
     if (!status && peak)
         status = remat_amount_decode(peak, "peak", false, &bytes, error);
+    if (!status)
+        status = api_whole(&steps, "steps", 1, 999999999999999, &n_steps, error);
     if (status)
         return status;
     if (!(step_time.value >= 0) || isinf(step_time.value))
         return remat_fail(error, REMAT_INVALID, "step_time",
                           "step_time is %g; it must be finite and not negative", step_time.value);
-    if (!(steps.value >= 1 && steps.value < 1e15) || steps.value != floor(steps.value))
-        return remat_fail(error, REMAT_INVALID, "steps",
-                          "steps is %g; it must be an integer of at least 1", steps.value);
     if ((device && strlen(device) > 200) || (note && strlen(note) > 2000))
         return remat_fail(error, REMAT_INVALID, device && strlen(device) > 200 ? "device" : "note",
                           "device may have 200 bytes and note 2000");
-    json_t *record = json_pack("{s:f, s:I, s:o?, s:s?, s:s?}", "step_time", step_time.value,
-                               "steps", (json_int_t)steps.value, "peak",
-                               peak ? json_integer((json_int_t)bytes.value) : NULL, "device",
-                               device, "note", note);
+    json_t *record =
+        json_pack("{s:f, s:I, s:o?, s:s?, s:s?}", "step_time", step_time.value, "steps",
+                  (json_int_t)n_steps, "peak", peak ? json_integer((json_int_t)bytes.value) : NULL,
+                  "device", device, "note", note);
     if (!record)
         return remat_fail_memory(error);
     *ret_record = record;

@@ -71,13 +71,13 @@ remat_status remat_store_ping(remat_store *store, remat_error *error)
 static remat_status check(storage_connection *connection, uint64_t damaged, remat_error *first,
                           remat_error *error)
 {
-    static storage_verify *const verify[] = {
-        storage_verify_profiles, storage_verify_schedules,    storage_verify_tables,
-        storage_verify_jobs,     storage_verify_measurements,
+    static const storage_check *const checks[] = {
+        &storage_check_profiles, &storage_check_schedules,    &storage_check_tables,
+        &storage_check_jobs,     &storage_check_measurements,
     };
     remat_status status = REMAT_OK;
-    for (size_t i = 0; status == REMAT_OK && i < sizeof verify / sizeof *verify; i++)
-        status = verify[i](connection, &damaged, first);
+    for (size_t i = 0; status == REMAT_OK && i < sizeof checks / sizeof *checks; i++)
+        status = storage_check_rows(connection, checks[i], &damaged, first);
     if (status != REMAT_OK)
         return remat_fail(error, status, NULL, "%s", first->message);
     if (damaged > 0)

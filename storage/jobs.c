@@ -101,43 +101,14 @@ remat_status remat_store_forget_jobs(remat_store *store, int64_t ended_before, u
 
 /* ---- get, list ---- */
 
-static remat_status get(storage_connection *connection, const char *id, remat_job_record *ret_job,
-                        storage_damage *ret_damage, remat_error *error)
-{
-    storage_rows rows;
-    bool row;
-    remat_status status = storage_query(connection, SQL_GET_JOB, &rows, error, "t", id);
-    if (status != REMAT_OK)
-        return status;
-    status = storage_step(&rows, &row, error);
-    if (status == REMAT_OK && !row)
-        status = remat_fail(error, REMAT_NOT_FOUND, NULL, "there is no job %s", id);
-    if (status == REMAT_OK) {
-        *ret_damage = storage_damage_of(&rows);
-        status = read_job(&rows, ret_job, error);
-    }
-    storage_done(&rows);
-    return status;
-}
-
 remat_status remat_store_get_job(remat_store *store, const char *id, remat_job_record *ret_job,
                                  remat_error *error)
 {
-    storage_connection *connection;
-    remat_status status = store->backend->read_begin(store, &connection, error);
-    if (status != REMAT_OK)
-        return status;
-    storage_damage damage = {0};
-    remat_error why = {0};
+    storage_key key = {KIND_JOB, SQL_GET_JOB, {id}};
     remat_job_record job;
-    status = get(connection, id, &job, &damage, &why);
-    store->backend->read_end(store, connection);
+    remat_status status = storage_get(store, &key, read_job, &job, error);
     if (status == REMAT_OK)
         *ret_job = job;
-    else if (error)
-        *error = why;
-    if (status == REMAT_CORRUPT && damage.seq)
-        storage_drop(store, KIND_JOB, damage, id, why.message);
     return status;
 }
 
@@ -269,20 +240,5 @@ remat_status remat_store_cancel_job(remat_store *store, const char *id, remat_er
     return storage_submit(store, run_cancel, (void *)(uintptr_t)id, error);
 }
 
-/* ---- check ---- */
-
-static remat_status verify(storage_connection *connection, const storage_rows *rows,
-                           remat_error *error)
-{
-    remat_job_record job;
-    remat_status status = read_job(rows, &job, error);
-    if (status == REMAT_OK)
-        remat_job_record_clear(&job);
-    return status;
-}
-
-remat_status storage_verify_jobs(storage_connection *connection, uint64_t *damaged,
-                                 remat_error *error)
-{
-    return storage_verify_rows(connection, SQL_CHECK_JOBS, "job", verify, damaged, error);
-}
+const storage_check storage_check_jobs = {
+    SQL_CHECK_JOBS, "job", {sizeof(remat_job_record), read_job, clear}};

@@ -98,20 +98,7 @@ void remat_measurement_list_clear(remat_measurement_list *list)
     *list = (remat_measurement_list){0};
 }
 
-/* ---- check ---- */
-
-static remat_status verify(storage_connection *connection, const storage_rows *rows,
-                           remat_error *error)
-{
-    remat_measurement_record measurement = {0};
-    remat_status status = read_measurement(rows, &measurement, error);
-    clear(&measurement);
-    return status;
-}
-
-remat_status storage_verify_measurements(storage_connection *connection, uint64_t *damaged,
-                                         remat_error *error)
-{
-    return storage_verify_rows(connection, SQL_CHECK_MEASUREMENTS, "measurement of schedule",
-                               verify, damaged, error);
-}
+const storage_check storage_check_measurements = {
+    SQL_CHECK_MEASUREMENTS,
+    "measurement of schedule",
+    {sizeof(remat_measurement_record), read_measurement, clear}};

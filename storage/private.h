@@ -140,11 +140,28 @@ remat_status storage_load_blob(storage_connection *connection, int64_t id, uint6
 remat_status storage_save_blob(storage_connection *connection, const remat_blob *stored,
                                int64_t *ret_id, remat_error *error);
 
-/* How the records of a kind are read and let go. read: REMAT_CORRUPT when the row is damaged; *item
- * is cleared on failure. */
+/* Reads a row. REMAT_CORRUPT when it is damaged; *item is cleared on failure. */
+typedef remat_status storage_read(const storage_rows *rows, void *item, remat_error *error);
+
+/* One record, by a statement with one key or three. */
+typedef struct storage_key {
+    storage_kind kind; /* of what is damaged, when it is: read may say it closer */
+    storage_statement statement;
+    const char *texts[3];
+} storage_key;
+
+/* Reads it. REMAT_NOT_FOUND: there is none; a damaged one is dropped. */
+remat_status storage_get(remat_store *store, storage_key *key, storage_read *read, void *item,
+                         remat_error *error);
+/* The same within a write; a damaged one stays. */
+remat_status storage_find(storage_connection *connection, const storage_key *key,
+                          storage_read *read, void *item, storage_damage *ret_damage,
+                          remat_error *error);
+
+/* How the records of a kind are read and let go. */
 typedef struct storage_items {
     size_t size;
-    remat_status (*read)(const storage_rows *rows, void *item, remat_error *error);
+    storage_read *read;
     void (*clear)(void *item);
 } storage_items;
 
@@ -168,15 +185,17 @@ remat_status storage_list_page(remat_store *store, const storage_list *list, rem
                                storage_page *ret_page, remat_error *error);
 void storage_page_clear(storage_page page, const storage_items *items);
 
-/* Verify every record of their kind; ret_damaged counts, error describes the first. */
-typedef remat_status storage_verify(storage_connection *connection, uint64_t *damaged,
-                                    remat_error *error);
-remat_status
-storage_verify_rows(storage_connection *connection, storage_statement statement, const char *what,
-                    remat_status (*verify)(storage_connection *connection, const storage_rows *rows,
-                                           remat_error *error),
-                    uint64_t *damaged, remat_error *error);
-storage_verify storage_verify_profiles, storage_verify_schedules, storage_verify_tables,
-    storage_verify_jobs, storage_verify_measurements;
+/* What reads every record of a kind, with all that belongs to it. */
+typedef struct storage_check {
+    storage_statement statement; /* ?1 cursor, ?2 limit */
+    const char *what;
+    storage_items items;
+} storage_check;
+
+/* *damaged counts, error describes the first. */
+remat_status storage_check_rows(storage_connection *connection, const storage_check *check,
+                                uint64_t *damaged, remat_error *error);
+extern const storage_check storage_check_profiles, storage_check_schedules, storage_check_tables,
+    storage_check_jobs, storage_check_measurements;
 
 #endif

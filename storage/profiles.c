@@ -62,15 +62,15 @@ static remat_status read_fields(const storage_rows *rows, void *item, remat_erro
     return status;
 }
 
-static remat_status read_profile(storage_connection *connection, const storage_rows *rows,
-                                 remat_profile_record *profile, remat_error *error)
+static remat_status read_profile(const storage_rows *rows, void *item, remat_error *error)
 {
+    remat_profile_record *profile = item;
     remat_status status = read_fields(rows, profile, error);
     if (status != REMAT_OK)
         return status;
     status = storage_take_blob(rows, SUMMARY, summary_owner(profile->id), &profile->summary, error);
     if (status == REMAT_OK)
-        status = storage_load_blob(connection, storage_integer(rows, COLUMN_GUARD),
+        status = storage_load_blob(rows->connection, storage_integer(rows, COLUMN_GUARD),
                                    document_owner(profile->id), &profile->document, error);
     if (status != REMAT_OK)
         remat_profile_record_clear(profile);
@@ -197,24 +197,13 @@ static remat_status write_names(storage_connection *connection, int64_t seq,
 static remat_status run_name(storage_connection *connection, void *argument, remat_error *error)
 {
     naming *n = argument;
-    storage_rows rows;
-    bool row;
+    const storage_key key = {KIND_PROFILE, SQL_GET_PROFILE, {n->id}};
     remat_profile_record profile = {0};
-    int64_t seq = 0;
+    storage_damage row = {0};
     n->added = false;
-    remat_status status = storage_query(connection, SQL_GET_PROFILE, &rows, error, "t", n->id);
-    if (status != REMAT_OK)
-        return status;
-    status = storage_step(&rows, &row, error);
-    if (status == REMAT_OK && !row)
-        status = remat_fail(error, REMAT_NOT_FOUND, NULL, "there is no profile %s", n->id);
-    if (status == REMAT_OK) {
-        seq = storage_damage_of(&rows).seq;
-        status = read_fields(&rows, &profile, error);
-    }
-    storage_done(&rows);
+    remat_status status = storage_find(connection, &key, read_fields, &profile, &row, error);
     if (status == REMAT_OK && !has_name(&profile, n->name)) {
-        status = write_names(connection, seq, &profile, n->name, error);
+        status = write_names(connection, row.seq, &profile, n->name, error);
         n->added = status == REMAT_OK;
     }
     remat_profile_record_clear(&profile);
@@ -240,33 +229,11 @@ remat_status remat_store_name_profile(remat_store *store, const char *id, const 
 remat_status remat_store_get_profile(remat_store *store, const char *id,
                                      remat_profile_record *ret_profile, remat_error *error)
 {
-    storage_connection *connection;
-    remat_status status = store->backend->read_begin(store, &connection, error);
-    if (status != REMAT_OK)
-        return status;
-    storage_rows rows;
-    remat_profile_record profile = {0};
-    storage_damage damage = {0};
-    remat_error why = {0};
-    status = storage_query(connection, SQL_GET_PROFILE, &rows, &why, "t", id);
-    if (status == REMAT_OK) {
-        bool row;
-        status = storage_step(&rows, &row, &why);
-        if (status == REMAT_OK && !row)
-            status = remat_fail(&why, REMAT_NOT_FOUND, NULL, "there is no profile %s", id);
-        if (status == REMAT_OK) {
-            damage = storage_damage_of(&rows);
-            status = read_profile(connection, &rows, &profile, &why);
-        }
-        storage_done(&rows);
-    }
-    store->backend->read_end(store, connection);
+    storage_key key = {KIND_PROFILE, SQL_GET_PROFILE, {id}};
+    remat_profile_record profile;
+    remat_status status = storage_get(store, &key, read_profile, &profile, error);
     if (status == REMAT_OK)
         *ret_profile = profile;
-    else if (error)
-        *error = why;
-    if (status == REMAT_CORRUPT && damage.seq)
-        storage_drop(store, KIND_PROFILE, damage, id, why.message);
     return status;
 }
 
@@ -325,20 +292,5 @@ void remat_profile_list_clear(remat_profile_list *list)
     *list = (remat_profile_list){0};
 }
 
-/* ---- check ---- */
-
-static remat_status verify(storage_connection *connection, const storage_rows *rows,
-                           remat_error *error)
-{
-    remat_profile_record profile;
-    remat_status status = read_profile(connection, rows, &profile, error);
-    if (status == REMAT_OK)
-        remat_profile_record_clear(&profile);
-    return status;
-}
-
-remat_status storage_verify_profiles(storage_connection *connection, uint64_t *damaged,
-                                     remat_error *error)
-{
-    return storage_verify_rows(connection, SQL_CHECK_PROFILES, "profile", verify, damaged, error);
-}
+const storage_check storage_check_profiles = {
+    SQL_CHECK_PROFILES, "profile", {sizeof(remat_profile_record), read_profile, clear}};

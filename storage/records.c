@@ -163,7 +163,8 @@ static remat_status run_drop(storage_connection *connection, void *argument, rem
 void storage_drop(remat_store *store, storage_kind kind, storage_damage damage, const char *id,
                   const char *why)
 {
-    if (store->options.read_only) /* reported, not repaired */
+    const bool before = kind == KIND_SCHEDULE_BODY && !damage.guard; /* it was dropped */
+    if (store->options.read_only || before)                          /* reported, not repaired */
         return;
     dropping argument = {kind, damage};
     remat_error error;
@@ -172,6 +173,49 @@ void storage_drop(remat_store *store, storage_kind kind, storage_damage damage, 
     else
         storage_log(store, "cannot drop the damaged %s %s (%s): %s", kinds[kind].what, id, why,
                     error.message);
+}
+
+/* ---- one record ---- */
+
+remat_status storage_find(storage_connection *connection, const storage_key *key,
+                          storage_read *read, void *item, storage_damage *ret_damage,
+                          remat_error *error)
+{
+    storage_rows rows;
+    bool row;
+    const char *const *texts = key->texts;
+    remat_status status = storage_query(connection, key->statement, &rows, error,
+                                        texts[1] ? "ttt" : "t", texts[0], texts[1], texts[2]);
+    if (status != REMAT_OK)
+        return status;
+    status = storage_step(&rows, &row, error);
+    if (status == REMAT_OK && !row)
+        status = remat_fail(error, REMAT_NOT_FOUND, NULL, "there is no %s %s",
+                            kinds[key->kind].what, texts[0]);
+    if (status == REMAT_OK) {
+        *ret_damage = storage_damage_of(&rows);
+        status = read(&rows, item, error);
+    }
+    storage_done(&rows);
+    return status;
+}
+
+remat_status storage_get(remat_store *store, storage_key *key, storage_read *read, void *item,
+                         remat_error *error)
+{
+    storage_connection *connection;
+    storage_damage damage = {0};
+    remat_error why = {0};
+    remat_status status = store->backend->read_begin(store, &connection, error);
+    if (status != REMAT_OK)
+        return status;
+    status = storage_find(connection, key, read, item, &damage, &why);
+    store->backend->read_end(store, connection);
+    if (status != REMAT_OK && error)
+        *error = why;
+    if (status == REMAT_CORRUPT && damage.seq)
+        storage_drop(store, key->kind, damage, key->texts[0], why.message);
+    return status;
 }
 
 /* ---- pages ---- */
@@ -299,24 +343,23 @@ void storage_page_clear(storage_page page, const storage_items *items)
 
 enum { CHECK_ROWS = 500 };
 
-/* Verifies the rows of one part of a table; *seq becomes that of the last. */
-static remat_status verify_part(storage_rows *rows, const char *what,
-                                remat_status (*verify)(storage_connection *connection,
-                                                       const storage_rows *rows,
-                                                       remat_error *error),
-                                int64_t *seq, int *ret_count, uint64_t *damaged, remat_error *error)
+/* Reads the rows of one part of a table; *seq becomes that of the last. */
+static remat_status check_part(storage_rows *rows, const storage_check *check, void *item,
+                               int64_t *seq, int *ret_count, uint64_t *damaged, remat_error *error)
 {
     bool row;
     remat_status status;
     *ret_count = 0;
     while ((status = storage_step(rows, &row, error)) == REMAT_OK && row) {
         remat_error why = {0};
-        status = verify(rows->connection, rows, &why);
-        if (status == REMAT_CORRUPT) {
+        status = check->items.read(rows, item, &why);
+        if (status == REMAT_OK) {
+            check->items.clear(item);
+        } else if (status == REMAT_CORRUPT) {
             if ((*damaged)++ == 0)
-                remat_fail(error, REMAT_CORRUPT, NULL, "%s %s: %s", what,
+                remat_fail(error, REMAT_CORRUPT, NULL, "%s %s: %s", check->what,
                            storage_text(rows, COLUMN_FIRST), why.message);
-        } else if (status != REMAT_OK) {
+        } else {
             if (error)
                 *error = why;
             return status;
@@ -327,24 +370,24 @@ static remat_status verify_part(storage_rows *rows, const char *what,
     return status;
 }
 
-remat_status
-storage_verify_rows(storage_connection *connection, storage_statement statement, const char *what,
-                    remat_status (*verify)(storage_connection *connection, const storage_rows *rows,
-                                           remat_error *error),
-                    uint64_t *damaged, remat_error *error)
+remat_status storage_check_rows(storage_connection *connection, const storage_check *check,
+                                uint64_t *damaged, remat_error *error)
 {
     int64_t seq = 0;
     int count = CHECK_ROWS;
-    while (count == CHECK_ROWS) {
+    remat_status status = REMAT_OK;
+    void *item = calloc(1, check->items.size);
+    if (!item)
+        return remat_fail_memory(error);
+    while (status == REMAT_OK && count == CHECK_ROWS) {
         storage_rows rows;
-        remat_status status =
-            storage_query(connection, statement, &rows, error, "ii", seq, (int64_t)CHECK_ROWS);
+        status = storage_query(connection, check->statement, &rows, error, "ii", seq,
+                               (int64_t)CHECK_ROWS);
         if (status != REMAT_OK)
-            return status;
-        status = verify_part(&rows, what, verify, &seq, &count, damaged, error);
+            break;
+        status = check_part(&rows, check, item, &seq, &count, damaged, error);
         storage_done(&rows);
-        if (status != REMAT_OK)
-            return status;
     }
-    return REMAT_OK;
+    free(item);
+    return status;
 }

@@ -69,13 +69,13 @@ static remat_status read_question(const storage_rows *rows, remat_schedule_recor
     return status;
 }
 
-static remat_status read_body(storage_connection *connection, const storage_rows *rows,
-                              remat_schedule_record *schedule, remat_error *error)
+static remat_status read_body(const storage_rows *rows, remat_schedule_record *schedule,
+                              remat_error *error)
 {
     if (storage_is_null(rows, COLUMN_GUARD))
         return remat_fail(error, REMAT_CORRUPT, NULL,
                           "the body of schedule %s was damaged and has been dropped", schedule->id);
-    return storage_load_blob(connection, storage_integer(rows, COLUMN_GUARD),
+    return storage_load_blob(rows->connection, storage_integer(rows, COLUMN_GUARD),
                              body_owner(schedule->id), &schedule->body, error);
 }
 
@@ -162,58 +162,29 @@ remat_status remat_store_put_schedule(remat_store *store, const remat_schedule_r
 /* ---- get, list ---- */
 
 typedef struct found_schedule {
-    remat_schedule_record schedule;
-    storage_damage damage; /* seq is 0: nothing to drop */
-    storage_kind kind;
+    remat_schedule_record schedule; /* also where its body is damaged */
+    storage_key key;
 } found_schedule;
 
-static remat_status get(storage_connection *connection, const char *id, found_schedule *found,
-                        remat_error *error)
+static remat_status read_schedule(const storage_rows *rows, void *item, remat_error *error)
 {
-    storage_rows rows;
-    bool row;
-    remat_status status = storage_query(connection, SQL_GET_SCHEDULE, &rows, error, "t", id);
+    found_schedule *found = item;
+    remat_status status = read_question(rows, &found->schedule, error);
     if (status != REMAT_OK)
         return status;
-    status = storage_step(&rows, &row, error);
-    if (status == REMAT_OK && !row)
-        status = remat_fail(error, REMAT_NOT_FOUND, NULL, "there is no schedule %s", id);
-    if (status == REMAT_OK) {
-        found->damage = storage_damage_of(&rows);
-        found->kind = KIND_SCHEDULE;
-        status = read_question(&rows, &found->schedule, error);
-        if (status == REMAT_OK) {
-            found->kind = KIND_SCHEDULE_BODY;
-            status = read_body(connection, &rows, &found->schedule, error);
-        }
-    }
-    storage_done(&rows);
-    return status;
+    found->key.kind = KIND_SCHEDULE_BODY;
+    return read_body(rows, &found->schedule, error);
 }
 
 remat_status remat_store_get_schedule(remat_store *store, const char *id,
                                       remat_schedule_record *ret_schedule, remat_error *error)
 {
-    storage_connection *connection;
-    remat_status status = store->backend->read_begin(store, &connection, error);
-    if (status != REMAT_OK) {
-        if (status == REMAT_CORRUPT)
-            *ret_schedule = (remat_schedule_record){0};
-        return status;
-    }
-    found_schedule found = {0};
-    remat_error why = {0};
-    status = get(connection, id, &found, &why);
-    store->backend->read_end(store, connection);
+    found_schedule found = {.key = {KIND_SCHEDULE, SQL_GET_SCHEDULE, {id}}};
+    remat_status status = storage_get(store, &found.key, read_schedule, &found, error);
     if (status == REMAT_OK || status == REMAT_CORRUPT)
         *ret_schedule = found.schedule;
     else
         remat_schedule_record_clear(&found.schedule);
-    if (status != REMAT_OK && error)
-        *error = why;
-    bool dropped_before = found.kind == KIND_SCHEDULE_BODY && !found.damage.guard;
-    if (status == REMAT_CORRUPT && found.damage.seq && !dropped_before)
-        storage_drop(store, found.kind, found.damage, id, why.message);
     return status;
 }
 
@@ -263,21 +234,16 @@ void remat_schedule_list_clear(remat_schedule_list *list)
 /* ---- check ---- */
 
 /* A body that was dropped is not damage: its question is there to be solved again. */
-static remat_status verify(storage_connection *connection, const storage_rows *rows,
-                           remat_error *error)
+static remat_status read_whole(const storage_rows *rows, void *item, remat_error *error)
 {
-    remat_schedule_record schedule;
-    remat_status status = read_question(rows, &schedule, error);
-    if (status != REMAT_OK)
+    remat_status status = read_question(rows, item, error);
+    if (status != REMAT_OK || storage_is_null(rows, COLUMN_GUARD))
         return status;
-    if (!storage_is_null(rows, COLUMN_GUARD))
-        status = read_body(connection, rows, &schedule, error);
-    remat_schedule_record_clear(&schedule);
+    status = read_body(rows, item, error);
+    if (status != REMAT_OK)
+        clear(item);
     return status;
 }
 
-remat_status storage_verify_schedules(storage_connection *connection, uint64_t *damaged,
-                                      remat_error *error)
-{
-    return storage_verify_rows(connection, SQL_CHECK_SCHEDULES, "schedule", verify, damaged, error);
-}
+const storage_check storage_check_schedules = {
+    SQL_CHECK_SCHEDULES, "schedule", {sizeof(remat_schedule_record), read_whole, clear}};

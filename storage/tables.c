@@ -83,72 +83,30 @@ remat_status remat_store_delete_table(remat_store *store, const char *profile_id
 
 /* ---- get ---- */
 
-static remat_status read_table(storage_connection *connection, const storage_rows *rows,
-                               remat_blob *ret_table, remat_error *error)
+static remat_status read_table(const storage_rows *rows, void *item, remat_error *error)
 {
     remat_status status = storage_check_row(rows, CHECKED, error);
     if (status != REMAT_OK)
         return status;
     table_key key = {storage_text(rows, PROFILE_ID), storage_text(rows, SOLVER),
                      storage_text(rows, OPTIONS)};
-    return storage_load_blob(connection, storage_integer(rows, COLUMN_GUARD), table_owner(key),
-                             ret_table, error);
-}
-
-static remat_status get(storage_connection *connection, table_key key, remat_blob *ret_table,
-                        storage_damage *ret_damage, remat_error *error)
-{
-    storage_rows rows;
-    bool row;
-    remat_status status = storage_query(connection, SQL_GET_TABLE, &rows, error, "ttt",
-                                        key.profile_id, key.solver, key.options);
-    if (status != REMAT_OK)
-        return status;
-    status = storage_step(&rows, &row, error);
-    if (status == REMAT_OK && !row)
-        status = remat_fail(error, REMAT_NOT_FOUND, NULL, "profile %s has no table of %s",
-                            key.profile_id, key.solver);
-    if (status == REMAT_OK) {
-        *ret_damage = storage_damage_of(&rows);
-        status = read_table(connection, &rows, ret_table, error);
-    }
-    storage_done(&rows);
-    return status;
+    return storage_load_blob(rows->connection, storage_integer(rows, COLUMN_GUARD),
+                             table_owner(key), item, error);
 }
 
 remat_status remat_store_get_table(remat_store *store, const char *profile_id, const char *solver,
                                    const char *options, remat_blob *ret_table, remat_error *error)
 {
-    storage_connection *connection;
-    remat_status status = store->backend->read_begin(store, &connection, error);
-    if (status != REMAT_OK)
-        return status;
-    storage_damage damage = {0};
-    remat_error why = {0};
-    table_key key = {profile_id, solver, options};
-    status = get(connection, key, ret_table, &damage, &why);
-    store->backend->read_end(store, connection);
-    if (status != REMAT_OK && error)
-        *error = why;
-    if (status == REMAT_CORRUPT && damage.seq)
-        storage_drop(store, KIND_TABLE, damage, profile_id, why.message);
-    return status;
+    storage_key key = {KIND_TABLE, SQL_GET_TABLE, {profile_id, solver, options}};
+    return storage_get(store, &key, read_table, ret_table, error);
 }
 
 /* ---- check ---- */
 
-static remat_status verify(storage_connection *connection, const storage_rows *rows,
-                           remat_error *error)
+static void clear(void *item)
 {
-    remat_blob table = {0};
-    remat_status status = read_table(connection, rows, &table, error);
-    free(table.data);
-    return status;
+    free(((remat_blob *)item)->data);
 }
 
-remat_status storage_verify_tables(storage_connection *connection, uint64_t *damaged,
-                                   remat_error *error)
-{
-    return storage_verify_rows(connection, SQL_CHECK_TABLES, "table of profile", verify, damaged,
-                               error);
-}
+const storage_check storage_check_tables = {
+    SQL_CHECK_TABLES, "table of profile", {sizeof(remat_blob), read_table, clear}};

@@ -47,7 +47,7 @@ static remat_status read_class(const json_t *json, remat_kernel_class kind, rema
     const field_rule rules[] = {{"forward", FIELD_ARRAY, true, &forward},
                                 {"backward", FIELD_ARRAY, false, &backward}};
     snprintf(path, sizeof path, "efficiency.%s.", remat_kernel_class_name(kind));
-    remat_status status = fields_read(json, path, rules, 2, error);
+    remat_status status = api_read(json, path, rules, 2, error);
     snprintf(field, sizeof field, "%sforward", path);
     if (!status)
         status = read_points(forward, field, &device->forward[kind], error);
@@ -65,7 +65,7 @@ static remat_status read_efficiency(const json_t *json, remat_device *device, re
     for (unsigned k = 0; k < REMAT_KERNEL_CLASSES; k++)
         rules[k] = (field_rule){remat_kernel_class_name((remat_kernel_class)k), FIELD_OBJECT, false,
                                 &one[k]};
-    remat_status status = fields_read(json, "efficiency.", rules, REMAT_KERNEL_CLASSES, error);
+    remat_status status = api_read(json, "efficiency.", rules, REMAT_KERNEL_CLASSES, error);
     for (unsigned k = 0; k < REMAT_KERNEL_CLASSES && !status; k++)
         if (one[k])
             status = read_class(one[k], (remat_kernel_class)k, device, error);
@@ -91,7 +91,7 @@ static remat_status read_rates(const json_t *json, remat_device *device, remat_e
     for (unsigned p = 0; p < REMAT_PRECISIONS; p++)
         rules[p] = (field_rule){remat_precision_name((remat_precision)p), FIELD_NUMBER,
                                 p == REMAT_FLOAT32, &rate[p]};
-    remat_status status = fields_read(json, "flops_per_second.", rules, REMAT_PRECISIONS, error);
+    remat_status status = api_read(json, "flops_per_second.", rules, REMAT_PRECISIONS, error);
     for (unsigned p = 0; p < REMAT_PRECISIONS; p++)
         device->rate[p] = rate[p].value;
     return status;
@@ -116,7 +116,7 @@ static remat_status read_entry(const json_t *json, const json_t *common, remat_d
                                 {"context_bytes", FIELD_NUMBER, false, &context},
                                 {"efficiency", FIELD_OBJECT, false, &efficiency},
                                 {"sources", FIELD_ANY, false, &sources}};
-    remat_status status = fields_read(json, "", rules, sizeof rules / sizeof *rules, error);
+    remat_status status = api_read(json, "", rules, sizeof rules / sizeof *rules, error);
     if (!status)
         status = read_bytes(&memory, "memory_bytes", &device.memory, error);
     if (!status)
@@ -199,7 +199,7 @@ static json_t *points_encode(const remat_efficiency *points)
 {
     json_t *list = json_array();
     for (unsigned i = 0; i < points->n; i++)
-        fields_append(&list, json_pack("[f, f]", points->size[i], points->fraction[i]));
+        api_append(&list, json_pack("[f, f]", points->size[i], points->fraction[i]));
     return list;
 }
 
@@ -210,13 +210,13 @@ static json_t *efficiency_encode(const remat_device *device)
     for (unsigned k = 0; k < REMAT_KERNEL_CLASSES; k++) {
         bool inner = false;
         json_t *one = json_object();
-        fields_set(one, "forward", points_encode(&device->forward[k]), &inner);
+        api_set(one, "forward", points_encode(&device->forward[k]), &inner);
         if (device->backward[k].n > 0)
-            fields_set(one, "backward", points_encode(&device->backward[k]), &inner);
-        fields_set(json, remat_kernel_class_name((remat_kernel_class)k), fields_finish(one, inner),
-                   &failed);
+            api_set(one, "backward", points_encode(&device->backward[k]), &inner);
+        api_set(json, remat_kernel_class_name((remat_kernel_class)k), api_finish(one, inner),
+                &failed);
     }
-    return fields_finish(json, failed);
+    return api_finish(json, failed);
 }
 
 json_t *remat_device_encode(const remat_device *device)
@@ -225,16 +225,16 @@ json_t *remat_device_encode(const remat_device *device)
     json_t *json = json_object(), *rates = json_object();
     for (unsigned p = 0; p < REMAT_PRECISIONS; p++)
         if (device->rate[p] > 0)
-            fields_set(rates, remat_precision_name((remat_precision)p), json_real(device->rate[p]),
-                       &inner);
-    fields_set(json, "name", json_string(device->name), &failed);
-    fields_set(json, "title", json_string(device->title), &failed);
-    fields_set(json, "memory_bytes", json_integer((json_int_t)device->memory), &failed);
-    fields_set(json, "bandwidth_bytes_per_second", json_real(device->bandwidth), &failed);
-    fields_set(json, "flops_per_second", fields_finish(rates, inner), &failed);
-    fields_set(json, "link_bytes_per_second", json_real(device->link), &failed);
-    fields_set(json, "launch_seconds", json_real(device->launch), &failed);
-    fields_set(json, "context_bytes", json_integer((json_int_t)device->context), &failed);
-    fields_set(json, "efficiency", efficiency_encode(device), &failed);
-    return fields_finish(json, failed);
+            api_set(rates, remat_precision_name((remat_precision)p), json_real(device->rate[p]),
+                    &inner);
+    api_set(json, "name", json_string(device->name), &failed);
+    api_set(json, "title", json_string(device->title), &failed);
+    api_set(json, "memory_bytes", json_integer((json_int_t)device->memory), &failed);
+    api_set(json, "bandwidth_bytes_per_second", json_real(device->bandwidth), &failed);
+    api_set(json, "flops_per_second", api_finish(rates, inner), &failed);
+    api_set(json, "link_bytes_per_second", json_real(device->link), &failed);
+    api_set(json, "launch_seconds", json_real(device->launch), &failed);
+    api_set(json, "context_bytes", json_integer((json_int_t)device->context), &failed);
+    api_set(json, "efficiency", efficiency_encode(device), &failed);
+    return api_finish(json, failed);
 }

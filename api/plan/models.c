@@ -16,12 +16,12 @@ json_t *remat_networks_encode(void)
                                 (json_int_t)m->parameters);
         failed = !one;
         if (m->sequence)
-            fields_set(one, "sequence", json_integer(m->sequence), &failed);
+            api_set(one, "sequence", json_integer(m->sequence), &failed);
         if (m->image)
-            fields_set(one, "image", json_integer(m->image), &failed);
+            api_set(one, "image", json_integer(m->image), &failed);
         if (m->layers)
-            fields_set(one, "layers", json_integer(m->layers), &failed);
-        fields_append(&list, fields_finish(one, failed));
+            api_set(one, "layers", json_integer(m->layers), &failed);
+        api_append(&list, api_finish(one, failed));
     }
     return json_pack("{s:o}", "models", list);
 }
@@ -32,7 +32,7 @@ static json_t *strings(const char *const *items, size_t n)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < n; i++)
-        fields_append(&list, json_string(items[i]));
+        api_append(&list, json_string(items[i]));
     return list;
 }
 
@@ -51,19 +51,19 @@ static json_t *node_encode(const remat_node_spec *node)
 {
     bool failed = false;
     json_t *json = json_object();
-    fields_set(json, "id", json_string(node->id), &failed);
-    fields_set(json, "op", json_string(node->op), &failed);
-    fields_set(json, "inputs", strings(node->inputs, node->n_inputs), &failed);
-    fields_set(json, "forward_time", time_encode(node->forward_time.value), &failed);
-    fields_set(json, "backward_time", time_encode(node->backward_time.value), &failed);
-    fields_set(json, "output_bytes", bytes_encode(node->output_bytes), &failed);
+    api_set(json, "id", json_string(node->id), &failed);
+    api_set(json, "op", json_string(node->op), &failed);
+    api_set(json, "inputs", strings(node->inputs, node->n_inputs), &failed);
+    api_set(json, "forward_time", time_encode(node->forward_time.value), &failed);
+    api_set(json, "backward_time", time_encode(node->backward_time.value), &failed);
+    api_set(json, "output_bytes", bytes_encode(node->output_bytes), &failed);
     if (node->saved_bytes.given)
-        fields_set(json, "saved_bytes", bytes_encode(node->saved_bytes), &failed);
-    fields_set(json, "backward_uses_inputs", json_boolean(node->backward_uses_inputs), &failed);
-    fields_set(json, "backward_uses_output", json_boolean(node->backward_uses_output), &failed);
+        api_set(json, "saved_bytes", bytes_encode(node->saved_bytes), &failed);
+    api_set(json, "backward_uses_inputs", json_boolean(node->backward_uses_inputs), &failed);
+    api_set(json, "backward_uses_output", json_boolean(node->backward_uses_output), &failed);
     if (node->in_place)
-        fields_set(json, "in_place", json_true(), &failed);
-    return fields_finish(json, failed);
+        api_set(json, "in_place", json_true(), &failed);
+    return api_finish(json, failed);
 }
 
 json_t *remat_network_document(const remat_network_graph *graph, const remat_device *device,
@@ -72,10 +72,10 @@ json_t *remat_network_document(const remat_network_graph *graph, const remat_dev
     const remat_profile_spec *spec = &graph->spec;
     json_t *nodes = json_array(), *inputs = json_array();
     for (size_t v = 0; v < spec->n_nodes; v++)
-        fields_append(&nodes, node_encode(&spec->nodes[v]));
+        api_append(&nodes, node_encode(&spec->nodes[v]));
     for (size_t k = 0; k < spec->n_inputs; k++)
-        fields_append(&inputs, json_pack("{s:s, s:o}", "id", spec->inputs[k].id, "bytes",
-                                         bytes_encode(spec->inputs[k].bytes)));
+        api_append(&inputs, json_pack("{s:s, s:o}", "id", spec->inputs[k].id, "bytes",
+                                      bytes_encode(spec->inputs[k].bytes)));
     return json_pack(
         "{s:s, s:s, s:{s:s, s:s, s:I, s:s, s:I, s:I, s:s}, s:s, s:o, s:o}", "format", spec->format,
         "name", spec->name, "source", "framework", "remat " REMAT_VERSION, "device", device->title,

@@ -12,6 +12,7 @@ void remat_plan_draft_clear(remat_plan_draft *draft)
     json_decref(draft->answer);
     json_decref(draft->document);
     json_decref(draft->question);
+    api_sweep_free(draft->sweep);
     *draft = (remat_plan_draft){.answer = NULL};
 }
 
@@ -37,8 +38,8 @@ static json_t *table_encode(const remat_step_table *t, uint64_t memory, uint64_t
     bool failed = false;
     json_t *json = json_object();
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
-        fields_set(json, lines[i].name, json_integer((json_int_t)lines[i].bytes), &failed);
-    return fields_finish(json, failed);
+        api_set(json, lines[i].name, json_integer((json_int_t)lines[i].bytes), &failed);
+    return api_finish(json, failed);
 }
 
 static json_t *parallel_encode(const remat_step_settings *step)
@@ -56,18 +57,18 @@ static json_t *head_encode(const remat_plan_request *q, uint64_t parameters,
     json_t *json = json_object();
     remat_profile_id(profile, id);
     if (q->model) {
-        fields_set(json, "model", json_string(q->model), &failed);
-        fields_set(json, "batch", json_integer((json_int_t)q->settings.batch), &failed);
+        api_set(json, "model", json_string(q->model), &failed);
+        api_set(json, "batch", json_integer((json_int_t)q->settings.batch), &failed);
     }
-    fields_set(json, "profile_id", json_string(id), &failed);
-    fields_set(json, "name", json_string(profile->name), &failed);
-    fields_set(json, "nodes", json_integer(profile->n_nodes), &failed);
-    fields_set(json, "parameters", json_integer((json_int_t)parameters), &failed);
-    fields_set(json, "device", json_string(q->device.name), &failed);
-    fields_set(json, "optimizer", json_string(remat_optimizer_name(q->step.optimizer)), &failed);
-    fields_set(json, "precision", json_string(remat_precision_name(q->step.precision)), &failed);
-    fields_set(json, "parallel", parallel_encode(&q->step), &failed);
-    return fields_finish(json, failed);
+    api_set(json, "profile_id", json_string(id), &failed);
+    api_set(json, "name", json_string(profile->name), &failed);
+    api_set(json, "nodes", json_integer(profile->n_nodes), &failed);
+    api_set(json, "parameters", json_integer((json_int_t)parameters), &failed);
+    api_set(json, "device", json_string(q->device.name), &failed);
+    api_set(json, "optimizer", json_string(remat_optimizer_name(q->step.optimizer)), &failed);
+    api_set(json, "precision", json_string(remat_precision_name(q->step.precision)), &failed);
+    api_set(json, "parallel", parallel_encode(&q->step), &failed);
+    return api_finish(json, failed);
 }
 
 /* ---- the question ---- */
@@ -96,23 +97,23 @@ static json_t *question_encode(const remat_plan_request *q, const remat_profile 
 {
     bool failed = false;
     json_t *json = json_object();
-    fields_set(json, "budget", json_integer((json_int_t)budget), &failed);
+    api_set(json, "budget", json_integer((json_int_t)budget), &failed);
     if (q->solver)
-        fields_set(json, "solver", json_deep_copy(q->solver), &failed);
+        api_set(json, "solver", json_deep_copy(q->solver), &failed);
     else
-        fields_set(json, "solver", json_string(usual), &failed);
+        api_set(json, "solver", json_string(usual), &failed);
     if (q->options)
-        fields_set(json, "options", json_deep_copy(q->options), &failed);
+        api_set(json, "options", json_deep_copy(q->options), &failed);
     if (q->effort)
-        fields_set(json, "effort", json_deep_copy(q->effort), &failed);
+        api_set(json, "effort", json_deep_copy(q->effort), &failed);
     if (q->offload) {
         const double seconds = remat_time_unit_seconds(profile->time_unit);
-        fields_set(json, "link",
-                   json_pack("{s:f, s:f}", "bytes_per_time_unit", q->device.link * seconds,
-                             "latency", 10e-6 / seconds),
-                   &failed);
+        api_set(json, "link",
+                json_pack("{s:f, s:f}", "bytes_per_time_unit", q->device.link * seconds, "latency",
+                          10e-6 / seconds),
+                &failed);
     }
-    return fields_finish(json, failed);
+    return api_finish(json, failed);
 }
 
 /* ---- the draft ---- */
@@ -129,12 +130,12 @@ static remat_status complete(const remat_plan_request *q, const remat_profile *p
                              remat_plan_draft *draft, remat_error *error)
 {
     bool failed = false;
-    const double unit = remat_time_unit_seconds(profile->time_unit);
     const uint64_t memory = q->device.memory;
     const uint64_t budget = memory > table->reserved ? memory - table->reserved : 0;
     uint64_t all = 0;
     const char *usual = NULL;
-    if (unit == 0)
+    draft->unit = remat_time_unit_seconds(profile->time_unit);
+    if (draft->unit == 0)
         return remat_fail(error, REMAT_INVALID, "time_unit",
                           "a plan needs a profile in real time, not in units");
     remat_status status = remat_store_all_peak(profile, &all, error);
@@ -144,17 +145,17 @@ static remat_status complete(const remat_plan_request *q, const remat_profile *p
         return status;
     draft->update = update_seconds(&q->device, table);
     draft->answer = head_encode(q, parameters, profile);
-    fields_set(draft->answer, "table", table_encode(table, memory, profile->input_bytes), &failed);
-    fields_set(draft->answer, "store_all_peak", json_integer((json_int_t)all), &failed);
-    fields_set(draft->answer, "store_all_fits", json_boolean(all <= budget), &failed);
-    fields_set(draft->answer, "store_all_seconds",
-               json_real(remat_store_all_makespan(profile) * unit + draft->update), &failed);
-    fields_set(draft->answer, "update_seconds", json_real(draft->update), &failed);
+    api_set(draft->answer, "table", table_encode(table, memory, profile->input_bytes), &failed);
+    api_set(draft->answer, "store_all_peak", json_integer((json_int_t)all), &failed);
+    api_set(draft->answer, "store_all_fits", json_boolean(all <= budget), &failed);
+    api_set(draft->answer, "store_all_seconds",
+            json_real(remat_store_all_makespan(profile) * draft->unit + draft->update), &failed);
+    api_set(draft->answer, "update_seconds", json_real(draft->update), &failed);
     if (budget > 0)
         draft->question = question_encode(q, profile, usual, budget);
     if (failed || !draft->answer || (budget > 0 && !draft->question))
         return remat_fail_memory(error);
-    return q->sweep && budget > 0 ? plan_sweep(q, budget, draft->update, draft->answer, error)
+    return q->sweep && budget > 0 ? api_sweep_new(q, budget, draft->update, &draft->sweep, error)
                                   : REMAT_OK;
 }
 
@@ -222,95 +223,21 @@ static json_t *schedule_encode(const json_t *schedule)
     return json;
 }
 
-static double unit_seconds(const json_t *schedule)
+static void put_schedule(remat_plan_draft *draft, const json_t *schedule, bool *failed)
 {
-    static const remat_time_unit units[] = {REMAT_SECONDS, REMAT_MILLISECONDS, REMAT_MICROSECONDS,
-                                            REMAT_NANOSECONDS};
-    const char *name = json_string_value(json_object_get(schedule, "time_unit"));
-    for (size_t i = 0; name && i < sizeof units / sizeof *units; i++)
-        if (strcmp(remat_time_unit_name(units[i]), name) == 0)
-            return remat_time_unit_seconds(units[i]);
-    return 0;
-}
-
-/* Whether a cell or an entry is of what the schedule is: remat, with its link or without. */
-static bool is_own(const json_t *way, const json_t *schedule)
-{
-    const char *name = json_string_value(json_object_get(way, "way"));
-    const bool offloaded = json_object_get(schedule, "link") != NULL;
-    return name && strcmp(name, remat_way_name(REMAT_WAY_REMAT)) == 0 &&
-           json_is_true(json_object_get(way, "offload")) == offloaded;
-}
-
-/* With a link remat may do what it does without one. */
-static bool may_idle(const json_t *way, const json_t *schedule, double rate)
-{
-    const char *name = json_string_value(json_object_get(way, "way"));
-    return name && strcmp(name, remat_way_name(REMAT_WAY_REMAT)) == 0 &&
-           !json_object_get(schedule, "link") &&
-           json_number_value(json_object_get(way, "samples_per_second")) < rate;
-}
-
-/* The schedule takes the place of what some dozen lists gave in its row. */
-static void put_in_row(json_t *way, const json_t *schedule, double batch, double step, bool *failed)
-{
-    fields_set(way, "fits", json_true(), failed);
-    fields_set(way, "peak", json_incref(json_object_get(schedule, "peak")), failed);
-    fields_set(way, "step_seconds", json_real(step), failed);
-    fields_set(way, "samples_per_second", json_real(batch / step), failed);
-}
-
-/* Rows, the largest batch and the best one, now that the step of the batch at hand is known. */
-static void settle_rows(json_t *answer, const json_t *schedule, double step, bool *failed)
-{
-    const double batch = json_number_value(json_object_get(answer, "batch"));
-    json_t *row, *way, *best = NULL;
-    size_t i, k;
-    double most = 0;
-    json_array_foreach(json_object_get(answer, "rows"), i, row)
-    {
-        const json_t *number = json_object_get(row, "batch");
-        json_array_foreach(json_object_get(row, "ways"), k, way)
-        {
-            if (json_number_value(number) == batch &&
-                (is_own(way, schedule) || may_idle(way, schedule, batch / step)))
-                put_in_row(way, schedule, batch, step, failed);
-            const double rate = json_number_value(json_object_get(way, "samples_per_second"));
-            if (rate <= most * (1 + 1e-9))
-                continue;
-            most = rate;
-            json_decref(best);
-            best = json_pack("{s:O, s:O, s:O, s:f}", "way", json_object_get(way, "way"), "offload",
-                             json_object_get(way, "offload"), "batch", number, "samples_per_second",
-                             rate);
-        }
-    }
-    if (most > 0)
-        fields_set(answer, "best_batch", best, failed);
-    json_array_foreach(json_object_get(answer, "largest"), i, way)
-    {
-        if (is_own(way, schedule) && json_number_value(json_object_get(way, "batch")) < batch)
-            fields_set(way, "batch", json_integer((json_int_t)batch), failed);
-    }
-}
-
-/* Rows are without addresses and of lists that know the model's blocks: what fits there may find no
- * schedule that fits with its addresses. */
-static bool row_fits(const json_t *answer)
-{
-    const json_t *row, *way;
-    size_t i, k;
-    json_array_foreach(json_object_get(answer, "rows"), i, row)
-    {
-        if (!json_equal(json_object_get(row, "batch"), json_object_get(answer, "batch")))
-            continue;
-        json_array_foreach(json_object_get(row, "ways"), k, way)
-        {
-            if (json_is_true(json_object_get(way, "fits")))
-                return true;
-        }
-    }
-    return false;
+    json_t *answer = draft->answer;
+    const remat_way_result result = {
+        .fits = true,
+        .makespan = json_number_value(json_object_get(schedule, "makespan")),
+        .peak = (uint64_t)json_integer_value(json_object_get(schedule, "peak"))};
+    const double step = result.makespan * draft->unit + draft->update;
+    const json_t *batch = json_object_get(answer, "batch");
+    api_set(answer, "step_seconds", json_real(step), failed);
+    api_set(answer, "schedule", schedule_encode(schedule), failed);
+    if (batch)
+        api_set(answer, "samples_per_second", json_real(json_number_value(batch) / step), failed);
+    if (draft->sweep)
+        api_sweep_settle(draft->sweep, &result, json_object_get(schedule, "link") != NULL);
 }
 
 remat_status remat_plan_draft_finish(remat_plan_draft *draft, const json_t *schedule,
@@ -318,34 +245,25 @@ remat_status remat_plan_draft_finish(remat_plan_draft *draft, const json_t *sche
 {
     bool failed = false;
     json_t *answer = draft->answer;
-    fields_set(answer, "fits", json_boolean(schedule != NULL), &failed);
-    if (schedule) {
-        const double step =
-            json_number_value(json_object_get(schedule, "makespan")) * unit_seconds(schedule) +
-            draft->update;
-        fields_set(answer, "step_seconds", json_real(step), &failed);
-        fields_set(answer, "schedule", schedule_encode(schedule), &failed);
-        if (json_object_get(answer, "batch"))
-            fields_set(answer, "samples_per_second",
-                       json_real(json_number_value(json_object_get(answer, "batch")) / step),
-                       &failed);
-        if (json_object_get(answer, "rows"))
-            settle_rows(answer, schedule, step, &failed);
-    }
+    api_set(answer, "fits", json_boolean(schedule != NULL), &failed);
+    if (schedule)
+        put_schedule(draft, schedule, &failed);
+    if (draft->sweep)
+        api_sweep_encode(draft->sweep, answer, &failed);
     if (refusal) {
-        fields_set(
-            answer, "refusal",
-            json_sprintf("%s%s", refusal->message,
-                         row_fits(answer) ? "; the row of this batch fits, without addresses" : ""),
-            &failed);
+        const bool row_fits = draft->sweep && api_sweep_fits(draft->sweep);
+        api_set(answer, "refusal",
+                json_sprintf("%s%s", refusal->message,
+                             row_fits ? "; the row of this batch fits, without addresses" : ""),
+                &failed);
         if (refusal->number > 0)
-            fields_set(answer, "least_activations", json_integer((json_int_t)refusal->number),
-                       &failed);
+            api_set(answer, "least_activations", json_integer((json_int_t)refusal->number),
+                    &failed);
     } else if (!schedule) {
-        fields_set(answer, "refusal",
-                   json_string("weights, gradients, optimizer states and what goes with them take "
-                               "the whole device"),
-                   &failed);
+        api_set(answer, "refusal",
+                json_string("weights, gradients, optimizer states and what goes with them take "
+                            "the whole device"),
+                &failed);
     }
     return failed ? remat_fail_memory(error) : REMAT_OK;
 }

@@ -46,13 +46,17 @@ typedef struct remat_plan_request {
 remat_status remat_plan_request_decode(const json_t *json, remat_plan_request *ret_request,
                                        remat_error *error);
 
+typedef struct api_sweep api_sweep;
+
 /* What is known of a plan without its schedule. */
 typedef struct remat_plan_draft {
     json_t *answer;   /* owned: the answer to be, but for its schedule */
     json_t *document; /* owned: the profile of a model; NULL of a profile */
     json_t *question; /* owned: what POST /v1/schedules is to be asked, without its subject; NULL:
                          nothing is left of the device's memory for a step */
+    api_sweep *sweep; /* owned: rows over batches; NULL: none are wanted */
     double update;    /* seconds of the optimizer's part of a step */
+    double unit;      /* seconds of the profile's time unit */
 } remat_plan_draft;
 
 /* profile: of a request that has no model; else NULL. Cleared by the caller. */

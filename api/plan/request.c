@@ -2,11 +2,7 @@
 #include "fields.h"
 #include "plan/plan.h"
 
-#include <math.h>
 #include <string.h>
-
-#define DEFAULT_WAIT 30.0
-#define MAX_WAIT 3600.0
 
 /* What is read from the body but does not stand in the request as it is. */
 typedef struct raw {
@@ -16,24 +12,11 @@ typedef struct raw {
     bool master, offload, sweep;
 } raw;
 
-static remat_status whole(const remat_number *number, const char *field, double least, double most,
-                          uint64_t *ret_value, remat_error *error)
-{
-    if (!number->given)
-        return REMAT_OK;
-    if (!(number->value >= least && number->value <= most) || number->value != floor(number->value))
-        return remat_fail(error, REMAT_INVALID, field,
-                          "%s is %.17g; it must be a whole number from %.0f to %.0f", field,
-                          number->value, least, most);
-    *ret_value = (uint64_t)number->value;
-    return REMAT_OK;
-}
-
 static remat_status read_size(const remat_number *number, const char *field, uint32_t *ret_value,
                               remat_error *error)
 {
     uint64_t value = *ret_value;
-    remat_status status = whole(number, field, 1, 1 << 20, &value, error);
+    remat_status status = api_whole(number, field, 1, 1 << 20, &value, error);
     *ret_value = (uint32_t)value;
     return status;
 }
@@ -61,7 +44,8 @@ static remat_status read_subject(const raw *r, remat_plan_request *request, rema
                               "profile_id must be 64 lower-case hex digits");
         if (r->profile_id)
             memcpy(request->profile_id, r->profile_id, REMAT_ID_SIZE);
-        return whole(&r->parameters, "parameters", 0, 1e15, &request->parameters, error);
+        return api_whole(&r->parameters, "parameters", 0, 1000000000000000, &request->parameters,
+                         error);
     }
     if (r->parameters.given)
         return remat_fail(error, REMAT_INVALID, "parameters",
@@ -69,7 +53,7 @@ static remat_status read_subject(const raw *r, remat_plan_request *request, rema
                           request->model);
     if (!r->batch.given)
         return remat_fail(error, REMAT_INVALID, "batch", "batch is required: examples of a step");
-    remat_status status = whole(&r->batch, "batch", 1, 1 << 20, &s->batch, error);
+    remat_status status = api_whole(&r->batch, "batch", 1, 1 << 20, &s->batch, error);
     if (!status)
         status = read_size(&r->sequence, "sequence", &s->sequence, error);
     if (!status)
@@ -93,8 +77,7 @@ static remat_status read_parallel(const json_t *json, remat_step_settings *step,
                                 {"ranks", FIELD_NUMBER, true, &ranks},
                                 {"bucket_view", FIELD_BOOLEAN, false, &step->bucket_view},
                                 {"prefetch", FIELD_BOOLEAN, false, &prefetch}};
-    remat_status status =
-        fields_read(json, "parallel.", rules, sizeof rules / sizeof *rules, error);
+    remat_status status = api_read(json, "parallel.", rules, sizeof rules / sizeof *rules, error);
     if (!status)
         status = remat_parallel_find(kind, &step->parallel, error);
     if (!status)
@@ -131,18 +114,6 @@ static remat_status read_step(const raw *r, remat_plan_request *request, remat_e
     return status;
 }
 
-static remat_status check_rest(const raw *r, remat_plan_request *request, remat_error *error)
-{
-    request->wait = r->wait.given ? r->wait.value : DEFAULT_WAIT;
-    if (!(request->wait >= 0 && request->wait <= MAX_WAIT))
-        return remat_fail(error, REMAT_INVALID, "wait",
-                          "wait is %g; it must be from 0 to %g seconds", request->wait, MAX_WAIT);
-    if (r->offload && request->device.link == 0)
-        return remat_fail(error, REMAT_INVALID, "offload", "%s has no way to the host",
-                          request->device.name);
-    return REMAT_OK;
-}
-
 remat_status remat_plan_request_decode(const json_t *json, remat_plan_request *ret_request,
                                        remat_error *error)
 {
@@ -168,7 +139,7 @@ remat_status remat_plan_request_decode(const json_t *json, remat_plan_request *r
                                 {"options", FIELD_OBJECT, false, &request.options},
                                 {"effort", FIELD_ANY, false, &request.effort},
                                 {"wait", FIELD_NUMBER, false, &r.wait}};
-    remat_status status = fields_read(json, "", rules, sizeof rules / sizeof *rules, error);
+    remat_status status = api_read(json, "", rules, sizeof rules / sizeof *rules, error);
     if (!status)
         status = remat_device_decode(r.device, "device", &request.device, error);
     if (!status)
@@ -176,7 +147,10 @@ remat_status remat_plan_request_decode(const json_t *json, remat_plan_request *r
     if (!status)
         status = read_step(&r, &request, error);
     if (!status)
-        status = check_rest(&r, &request, error);
+        status = api_wait(&r.wait, &request.wait, error);
+    if (!status && r.offload && request.device.link == 0)
+        status = remat_fail(error, REMAT_INVALID, "offload", "%s has no way to the host",
+                            request.device.name);
     if (status)
         return status;
     request.offload = r.offload;

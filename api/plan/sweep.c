@@ -1,4 +1,3 @@
-/* Samples per second over batches, by every way through a step: the largest batch, the best one. */
 #include "plan/sweep.h"
 
 #include "fields.h"
@@ -13,28 +12,26 @@ enum { MOST_BATCH = 1 << 20, MOST_ROWS = 256, COLUMNS = 2 * REMAT_WAYS };
 typedef struct row {
     uint64_t batch;
     bool built; /* false: sizes past every limit */
+    bool shown; /* in the answer */
     bool done[COLUMNS];
     remat_way_result result[COLUMNS];
 } row;
 
-typedef struct sweep {
-    const remat_plan_request *request;
+struct api_sweep {
+    const remat_plan_request *request; /* while rows are made */
+    uint64_t batch;                    /* that is asked for */
+    double update;                     /* seconds */
+    bool linked;
     remat_link link;
     uint64_t budget;
+    uint64_t largest[COLUMNS];
     row rows[MOST_ROWS];
     size_t n;
-    bool shown[MOST_ROWS];
-} sweep;
-
-remat_link plan_link(const remat_device *device)
-{
-    return (remat_link){
-        .to_host = device->link * 1e-6, .to_device = device->link * 1e-6, .latency = 10};
-}
+};
 
 /* ---- one row ---- */
 
-static row *row_of(sweep *s, uint64_t batch)
+static row *row_of(api_sweep *s, uint64_t batch)
 {
     for (size_t i = 0; i < s->n; i++)
         if (s->rows[i].batch == batch)
@@ -47,7 +44,7 @@ static row *row_of(sweep *s, uint64_t batch)
 
 /* The columns of a row that are wanted and not there yet. A batch whose sizes are past 2^53 does
  * not fit. */
-static remat_status fill(sweep *s, row *r, unsigned first, unsigned end, remat_error *error)
+static remat_status fill(api_sweep *s, row *r, unsigned first, unsigned end, remat_error *error)
 {
     const remat_plan_request *q = s->request;
     remat_network_settings settings = q->settings;
@@ -76,12 +73,12 @@ static remat_status fill(sweep *s, row *r, unsigned first, unsigned end, remat_e
     return too_large ? REMAT_OK : status;
 }
 
-static bool skips(const sweep *s, unsigned column)
+static bool skips(const api_sweep *s, unsigned column)
 {
-    return column % 2 == 1 && s->request->device.link == 0;
+    return column % 2 == 1 && !s->linked;
 }
 
-static remat_status fits(sweep *s, uint64_t batch, unsigned column, bool *ret_fits,
+static remat_status fits(api_sweep *s, uint64_t batch, unsigned column, bool *ret_fits,
                          remat_error *error)
 {
     row *r = row_of(s, batch);
@@ -96,7 +93,8 @@ static remat_status fits(sweep *s, uint64_t batch, unsigned column, bool *ret_fi
 
 /* The largest batch of a column, 0 if none: doubling, then bisection; what a step takes grows with
  * its batch. */
-static remat_status find_largest(sweep *s, unsigned column, uint64_t *ret_batch, remat_error *error)
+static remat_status find_largest(api_sweep *s, unsigned column, uint64_t *ret_batch,
+                                 remat_error *error)
 {
     uint64_t good = 0, bad = 1;
     bool fit = true;
@@ -121,39 +119,7 @@ static remat_status find_largest(sweep *s, unsigned column, uint64_t *ret_batch,
     return status;
 }
 
-/* ---- the answer ---- */
-
-static double seconds_of(const remat_way_result *result, double update)
-{
-    return result->makespan * 1e-6 + update;
-}
-
-static json_t *cell_encode(const row *r, unsigned column, double update)
-{
-    const remat_way_result *result = &r->result[column];
-    if (!r->built || !r->done[column])
-        return json_pack("{s:s, s:b, s:b}", "way", remat_way_name((remat_way)(column / 2)),
-                         "offload", (int)(column % 2), "fits", 0);
-    json_t *json =
-        json_pack("{s:s, s:b, s:b, s:I}", "way", remat_way_name((remat_way)(column / 2)), "offload",
-                  (int)(column % 2), "fits", (int)result->fits, "peak", (json_int_t)result->peak);
-    bool failed = !json;
-    if (result->fits) {
-        const double seconds = seconds_of(result, update);
-        fields_set(json, "step_seconds", json_real(seconds), &failed);
-        fields_set(json, "samples_per_second", json_real((double)r->batch / seconds), &failed);
-    }
-    return fields_finish(json, failed);
-}
-
-static json_t *row_encode(const sweep *s, const row *r, double update)
-{
-    json_t *ways = json_array();
-    for (unsigned c = 0; c < COLUMNS; c++)
-        if (!skips(s, c))
-            fields_append(&ways, cell_encode(r, c, update));
-    return json_pack("{s:I, s:o}", "batch", (json_int_t)r->batch, "ways", ways);
-}
+/* ---- the rows ---- */
 
 static int compare_rows(const void *a, const void *b)
 {
@@ -162,81 +128,174 @@ static int compare_rows(const void *a, const void *b)
 }
 
 /* Rows at powers of two, at the batch asked for, and where ways end. */
-static bool is_shown(const sweep *s, const row *r, const uint64_t *largest)
+static bool is_shown(const api_sweep *s, const row *r)
 {
     uint64_t most = 0;
-    bool shown = (r->batch & (r->batch - 1)) == 0 || r->batch == s->request->settings.batch;
+    bool shown = (r->batch & (r->batch - 1)) == 0;
     for (unsigned c = 0; c < COLUMNS; c++) {
-        shown |= r->batch == largest[c];
-        most = largest[c] > most ? largest[c] : most;
+        shown |= r->batch == s->largest[c];
+        most = s->largest[c] > most ? s->largest[c] : most;
     }
-    return shown && (r->batch <= most || r->batch == s->request->settings.batch);
+    return r->batch == s->batch || (shown && r->batch <= most);
 }
 
-static json_t *largest_encode(const sweep *s, const uint64_t *largest)
+static remat_status make_rows(api_sweep *s, remat_error *error)
 {
-    json_t *list = json_array();
-    for (unsigned c = 0; c < COLUMNS; c++)
+    remat_status status = row_of(s, s->batch) ? REMAT_OK : REMAT_INTERNAL;
+    for (unsigned c = 0; c < COLUMNS && !status; c++)
         if (!skips(s, c))
-            fields_append(&list,
-                          json_pack("{s:s, s:b, s:I}", "way", remat_way_name((remat_way)(c / 2)),
-                                    "offload", (int)(c % 2), "batch", (json_int_t)largest[c]));
-    return list;
-}
-
-static json_t *rows_encode(sweep *s, const uint64_t *largest, double update, json_t **ret_best)
-{
-    json_t *list = json_array();
-    double most = 0;
-    for (size_t i = 0; i < s->n; i++) {
-        const row *r = &s->rows[i];
-        if (!is_shown(s, r, largest))
-            continue;
-        fields_append(&list, row_encode(s, r, update));
-        for (unsigned c = 0; c < COLUMNS; c++) {
-            const double rate =
-                r->result[c].fits ? (double)r->batch / seconds_of(&r->result[c], update) : 0;
-            if (!r->done[c] || rate <= most * (1 + 1e-9))
-                continue;
-            most = rate;
-            json_decref(*ret_best);
-            *ret_best = json_pack("{s:s, s:b, s:I, s:f}", "way", remat_way_name((remat_way)(c / 2)),
-                                  "offload", (int)(c % 2), "batch", (json_int_t)r->batch,
-                                  "samples_per_second", rate);
-        }
+            status = find_largest(s, c, &s->largest[c], error);
+    for (size_t i = 0; i < s->n && !status; i++) {
+        row *r = &s->rows[i];
+        r->shown = is_shown(s, r);
+        for (unsigned c = 0; c < COLUMNS && !status && r->shown; c++)
+            if (!skips(s, c))
+                status = fill(s, r, c, c + 1, error);
     }
-    return list;
+    qsort(s->rows, s->n, sizeof *s->rows, compare_rows);
+    return status;
 }
 
-remat_status plan_sweep(const remat_plan_request *request, uint64_t budget, double update,
-                        json_t *answer, remat_error *error)
+remat_status api_sweep_new(const remat_plan_request *request, uint64_t budget, double update,
+                           api_sweep **ret_sweep, remat_error *error)
 {
-    uint64_t largest[COLUMNS] = {0};
-    bool failed = false;
-    json_t *best = NULL;
-    sweep *s = calloc(1, sizeof *s);
+    const double link = request->device.link * 1e-6;
+    api_sweep *s = calloc(1, sizeof *s);
     if (!s)
         return remat_fail_memory(error);
     s->request = request;
+    s->batch = request->settings.batch;
+    s->update = update;
+    s->linked = link > 0;
+    s->link = (remat_link){.to_host = link, .to_device = link, .latency = 10};
     s->budget = budget;
-    s->link = plan_link(&request->device);
-    remat_status status = row_of(s, request->settings.batch) ? REMAT_OK : REMAT_INTERNAL;
-    for (unsigned c = 0; c < COLUMNS && !status; c++)
-        if (!skips(s, c))
-            status = find_largest(s, c, &largest[c], error);
-    for (size_t i = 0; i < s->n && !status; i++)
-        if (is_shown(s, &s->rows[i], largest))
-            for (unsigned c = 0; c < COLUMNS && !status; c++)
-                if (!skips(s, c))
-                    status = fill(s, &s->rows[i], c, c + 1, error);
-    if (!status) {
-        qsort(s->rows, s->n, sizeof *s->rows, compare_rows);
-        fields_set(answer, "rows", rows_encode(s, largest, update, &best), &failed);
-        fields_set(answer, "largest", largest_encode(s, largest), &failed);
-        fields_set(answer, "best_batch", best ? best : json_null(), &failed);
-        if (failed)
-            status = remat_fail_memory(error);
-    }
-    free(s);
+    remat_status status = make_rows(s, error);
+    s->request = NULL;
+    if (status)
+        api_sweep_free(s);
+    else
+        *ret_sweep = s;
     return status;
+}
+
+void api_sweep_free(api_sweep *s)
+{
+    free(s);
+}
+
+/* ---- the schedule ---- */
+
+static double seconds_of(const api_sweep *s, const remat_way_result *result)
+{
+    return result->makespan * 1e-6 + s->update;
+}
+
+/* Samples per second, 0 where the step does not fit. */
+static double rate_of(const api_sweep *s, const row *r, unsigned column)
+{
+    const remat_way_result *result = &r->result[column];
+    return r->done[column] && result->fits ? (double)r->batch / seconds_of(s, result) : 0;
+}
+
+void api_sweep_settle(api_sweep *s, const remat_way_result *result, bool offloaded)
+{
+    const unsigned own = 2 * REMAT_WAY_REMAT + offloaded;
+    row *r = row_of(s, s->batch);
+    const double rate = (double)s->batch / seconds_of(s, result);
+    for (unsigned c = own; c <= 2 * REMAT_WAY_REMAT + 1; c++) {
+        /* With a link remat may do what it does without one. */
+        if (skips(s, c) || (c != own && rate_of(s, r, c) >= rate))
+            continue;
+        r->result[c] = *result;
+        if (s->largest[c] < s->batch)
+            s->largest[c] = s->batch;
+    }
+}
+
+bool api_sweep_fits(api_sweep *s)
+{
+    const row *r = row_of(s, s->batch);
+    bool fit = false;
+    for (unsigned c = 0; c < COLUMNS; c++)
+        fit |= r->result[c].fits;
+    return fit;
+}
+
+/* ---- the answer ---- */
+
+static json_t *way_encode(unsigned column)
+{
+    return json_pack("{s:s, s:b}", "way", remat_way_name((remat_way)(column / 2)), "offload",
+                     (int)(column % 2));
+}
+
+static json_t *cell_encode(const api_sweep *s, const row *r, unsigned column)
+{
+    const remat_way_result *result = &r->result[column];
+    json_t *json = way_encode(column);
+    bool failed = false;
+    api_set(json, "fits", json_boolean(result->fits), &failed);
+    if (r->built && r->done[column])
+        api_set(json, "peak", json_integer((json_int_t)result->peak), &failed);
+    if (result->fits) {
+        api_set(json, "step_seconds", json_real(seconds_of(s, result)), &failed);
+        api_set(json, "samples_per_second", json_real(rate_of(s, r, column)), &failed);
+    }
+    return api_finish(json, failed);
+}
+
+static json_t *row_encode(const api_sweep *s, const row *r)
+{
+    json_t *ways = json_array();
+    for (unsigned c = 0; c < COLUMNS; c++)
+        if (!skips(s, c))
+            api_append(&ways, cell_encode(s, r, c));
+    return json_pack("{s:I, s:o}", "batch", (json_int_t)r->batch, "ways", ways);
+}
+
+static json_t *largest_encode(const api_sweep *s)
+{
+    json_t *list = json_array();
+    for (unsigned c = 0; c < COLUMNS; c++) {
+        if (skips(s, c))
+            continue;
+        bool failed = false;
+        json_t *json = way_encode(c);
+        api_set(json, "batch", json_integer((json_int_t)s->largest[c]), &failed);
+        api_append(&list, api_finish(json, failed));
+    }
+    return list;
+}
+
+/* The first of the largest rates, null where nothing fits. */
+static json_t *best_encode(const api_sweep *s)
+{
+    const row *best = NULL;
+    unsigned column = 0;
+    double most = 0;
+    bool failed = false;
+    for (size_t i = 0; i < s->n; i++)
+        for (unsigned c = 0; c < COLUMNS && s->rows[i].shown; c++)
+            if (rate_of(s, &s->rows[i], c) > most * (1 + 1e-9)) {
+                best = &s->rows[i];
+                column = c;
+                most = rate_of(s, best, c);
+            }
+    if (!best)
+        return json_null();
+    json_t *json = way_encode(column);
+    api_set(json, "batch", json_integer((json_int_t)best->batch), &failed);
+    api_set(json, "samples_per_second", json_real(most), &failed);
+    return api_finish(json, failed);
+}
+
+void api_sweep_encode(const api_sweep *s, json_t *answer, bool *failed)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < s->n; i++)
+        if (s->rows[i].shown)
+            api_append(&list, row_encode(s, &s->rows[i]));
+    api_set(answer, "rows", list, failed);
+    api_set(answer, "largest", largest_encode(s), failed);
+    api_set(answer, "best_batch", best_encode(s), failed);
 }

@@ -1,15 +1,24 @@
-/* Tables over batches. Private to api/plan. */
+/* Samples per second over batches, by every way through a step: the largest batch, the best one.
+ * Private to api/plan. */
 #ifndef REMAT_API_PLAN_SWEEP_H
 #define REMAT_API_PLAN_SWEEP_H
 
 #include "plan/plan.h"
 
-/* The members "rows", "largest" and "best_batch" of a plan's answer. budget: bytes left for a step;
- * update: seconds. */
-remat_status plan_sweep(const remat_plan_request *request, uint64_t budget, double update,
-                        json_t *answer, remat_error *error);
+/* Rows of a model by the lists of remat_way_solve. budget: bytes left for a step; update: seconds.
+ * The request is read meanwhile only. The caller frees. */
+remat_status api_sweep_new(const remat_plan_request *request, uint64_t budget, double update,
+                           api_sweep **ret_sweep, remat_error *error);
+void api_sweep_free(api_sweep *sweep); /* accepts NULL */
 
-/* The device's way to the host, for a profile in microseconds. */
-remat_link plan_link(const remat_device *device);
+/* A schedule of the batch that was asked for takes the place of what those lists gave in its row. */
+void api_sweep_settle(api_sweep *sweep, const remat_way_result *result, bool offloaded);
+
+/* Whether a row says that the batch asked for fits. Rows are without addresses and of lists that
+ * know the model's blocks: there may be no schedule that fits with its addresses. */
+bool api_sweep_fits(api_sweep *sweep);
+
+/* The members "rows", "largest" and "best_batch" of a plan's answer. */
+void api_sweep_encode(const api_sweep *sweep, json_t *answer, bool *failed);
 
 #endif

@@ -36,7 +36,7 @@ static void names_clear(names *all)
 
 static remat_status names_read(const json_t *json, names *all, remat_error *error)
 {
-    remat_status status = fields_strings(json, "variables", &all->list, &all->n, error);
+    remat_status status = api_strings(json, "variables", &all->list, &all->n, error);
     if (status)
         return status;
     if (all->n > MAX_VARIABLES)
@@ -92,7 +92,7 @@ static json_t *write_set(const names *all, const uint8_t *marks, uint8_t bit)
     json_t *list = json_array();
     for (size_t v = 0; v < all->n; v++)
         if (marks[v] & bit)
-            fields_append(&list, json_string(all->list[v]));
+            api_append(&list, json_string(all->list[v]));
     return list;
 }
 
@@ -111,7 +111,7 @@ typedef struct fragment_request {
     remat_variable *variables;
     remat_fragment fragment;
     const json_t *proposals;
-    size_t list_limit;
+    uint64_t list_limit;
     uint8_t *scratch; /* one byte per variable */
     remat_error *error;
 } fragment_request;
@@ -137,18 +137,6 @@ static remat_status read_bytes(fragment_request *r, const json_t *json, const ch
                               "%s must be an integer from 0 to 2^53 - 1", place);
         *(uint64_t *)((char *)&r->variables[v] + offset) = (uint64_t)bytes;
     }
-    return REMAT_OK;
-}
-
-static remat_status read_base(remat_number number, const char *field, uint64_t *ret_bytes,
-                              remat_error *error)
-{
-    if (!(number.value >= 0 && number.value < (double)REMAT_MAX_BYTES) ||
-        number.value != floor(number.value))
-        return remat_fail(error, REMAT_INVALID, field,
-                          "%s is %.17g; it must be an integer from 0 to 2^53 - 1", field,
-                          number.value);
-    *ret_bytes = (uint64_t)number.value;
     return REMAT_OK;
 }
 
@@ -178,7 +166,7 @@ static remat_status read_fragment(fragment_request *r, const json_t *json)
 {
     const json_t *names_json = NULL, *sets[5] = {NULL}, *size = NULL, *tape_D = NULL,
                  *tape_C = NULL;
-    remat_number base_D = {0}, base_C = {0}, limit = {.value = DEFAULT_LIST};
+    remat_number base_D = {0}, base_C = {0}, limit = {0};
     bool shared = true;
     const field_rule rules[] = {{"variables", FIELD_ARRAY, true, &names_json},
                                 {"Req", FIELD_ARRAY, true, &sets[0]},
@@ -194,16 +182,14 @@ static remat_status read_fragment(fragment_request *r, const json_t *json)
                                 {"shared", FIELD_BOOLEAN, false, &shared},
                                 {"proposals", FIELD_ARRAY, false, &r->proposals},
                                 {"list_limit", FIELD_NUMBER, false, &limit}};
-    remat_status status = fields_read(json, "", rules, sizeof rules / sizeof *rules, r->error);
+    remat_status status = api_read(json, "", rules, sizeof rules / sizeof *rules, r->error);
     if (!status)
         status = names_read(names_json, &r->all, r->error);
     if (status)
         return status;
-    if (!(limit.value >= 0 && limit.value <= MAX_LIST) || limit.value != floor(limit.value))
-        return remat_fail(r->error, REMAT_INVALID, "list_limit",
-                          "list_limit is %g; it must be an integer from 0 to %d", limit.value,
-                          MAX_LIST);
-    r->list_limit = (size_t)limit.value;
+    r->list_limit = DEFAULT_LIST;
+    if ((status = api_whole(&limit, "list_limit", 0, MAX_LIST, &r->list_limit, r->error)))
+        return status;
     r->variables = calloc(r->all.n + 1, sizeof *r->variables);
     r->scratch = calloc(r->all.n + 1, 1);
     if (!r->variables || !r->scratch)
@@ -218,8 +204,10 @@ static remat_status read_fragment(fragment_request *r, const json_t *json)
         r->variables[v].tape_D = r->variables[v].tape_C = r->variables[v].size;
     if ((status = read_bytes(r, tape_D, "tape_D", offsetof(remat_variable, tape_D))) ||
         (status = read_bytes(r, tape_C, "tape_C", offsetof(remat_variable, tape_C))) ||
-        (status = read_base(base_D, "base_D", &r->fragment.base_D, r->error)) ||
-        (status = read_base(base_C, "base_C", &r->fragment.base_C, r->error)))
+        (status =
+             api_whole(&base_D, "base_D", 0, REMAT_MAX_BYTES - 1, &r->fragment.base_D, r->error)) ||
+        (status =
+             api_whole(&base_C, "base_C", 0, REMAT_MAX_BYTES - 1, &r->fragment.base_C, r->error)))
         return status;
     return check_sums(r);
 }
@@ -261,7 +249,7 @@ static json_t *write_minimal(fragment_request *r, double count)
     size_t n = count < (double)r->list_limit ? (size_t)count : r->list_limit;
     for (size_t i = 0; i < n; i++) {
         remat_snapshot_solution(&r->fragment, i, r->scratch);
-        fields_append(&list, write_solution(&r->all, r->scratch));
+        api_append(&list, write_solution(&r->all, r->scratch));
     }
     return list;
 }
@@ -289,7 +277,7 @@ static remat_status read_proposal(fragment_request *r, const json_t *json, size_
                                 {"Snp", FIELD_ARRAY, false, &sets[1]},
                                 {"Req_D", FIELD_ARRAY, false, &sets[2]},
                                 {"Req_C", FIELD_ARRAY, false, &sets[3]}};
-    remat_status status = fields_read(json, path, rules, 4, r->error);
+    remat_status status = api_read(json, path, rules, 4, r->error);
     memset(r->scratch, 0, r->all.n);
     for (int i = 0; i < 4 && !status; i++) {
         char field[96];
@@ -449,7 +437,7 @@ static remat_status read_leaf(sequence_request *r, const json_t *json, const cha
                                 {"kill", FIELD_ARRAY, false, &sets[2]},
                                 {"bar_use", FIELD_ARRAY, false, &sets[3]},
                                 {"bar_out", FIELD_ARRAY, false, &sets[4]}};
-    remat_status status = fields_read(json, path, rules, 5, r->error);
+    remat_status status = api_read(json, path, rules, 5, r->error);
     if (status || (status = read_leaf_set(r, sets[0], path, "use", NULL, &part->use)) ||
         (status = read_leaf_set(r, sets[1], path, "out", NULL, &part->out)) ||
         (status = read_leaf_set(r, sets[2], path, "kill", NULL, &part->kill)) ||
@@ -467,7 +455,7 @@ static remat_status read_part(sequence_request *r, const json_t *json, const cha
     if (!json_object_get(json, "parts"))
         return read_leaf(r, json, path, part);
     const field_rule rules[] = {{"parts", FIELD_ARRAY, true, &parts}};
-    remat_status status = fields_read(json, path, rules, 1, r->error);
+    remat_status status = api_read(json, path, rules, 1, r->error);
     return status ? status : read_parts(r, parts, path, part);
 }
 
@@ -475,7 +463,7 @@ static json_t *write_path(const remat_checkpoint *checkpoint)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < checkpoint->depth; i++)
-        fields_append(&list, json_integer((json_int_t)checkpoint->path[i]));
+        api_append(&list, json_integer((json_int_t)checkpoint->path[i]));
     return list;
 }
 
@@ -519,7 +507,7 @@ static remat_status answer_sequence(sequence_request *r, const json_t *json, jso
     const field_rule rules[] = {{"variables", FIELD_ARRAY, true, &names_json},
                                 {"Req", FIELD_ARRAY, false, &req},
                                 {"parts", FIELD_ARRAY, true, &parts}};
-    remat_status status = fields_read(json, "", rules, 3, r->error);
+    remat_status status = api_read(json, "", rules, 3, r->error);
     if (status || (status = names_read(names_json, &r->all, r->error)) ||
         (status = read_leaf_set(r, req, "", "Req", NULL, &required)) ||
         (status = read_parts(r, parts, "", &sequence)))

@@ -118,7 +118,8 @@ static remat_status fail_without_problem(const remat_client *client, const clien
         client->server, request->method, request->path, answer->status);
 }
 
-remat_status client_understand(remat_client *client, const client_request *request,
+/* Turns the answer into JSON or into the failure it stands for. */
+static remat_status understand(remat_client *client, const client_request *request,
                                remat_client_answer *answer, remat_error *error)
 {
     bool good = answer->status >= 200 && answer->status < 300;
@@ -154,7 +155,7 @@ remat_status client_call(remat_client *client, const client_request *request,
     remat_status status = client_exchange(client, request, &answer, error);
     if (status)
         return status;
-    status = client_understand(client, request, &answer, error);
+    status = understand(client, request, &answer, error);
     if (status) {
         remat_client_answer_clear(&answer);
         return status;

@@ -35,10 +35,6 @@ remat_status client_exchange(remat_client *client, const client_request *request
 remat_status client_call(remat_client *client, const client_request *request,
                          remat_client_answer *ret_answer, remat_error *error);
 
-/* Turns the answer into JSON or into the failure it stands for. */
-remat_status client_understand(remat_client *client, const client_request *request,
-                               remat_client_answer *answer, remat_error *error);
-
 /* The failure that a problem document stands for; kept for remat_client_problem. status: of HTTP,
  * used where the type is not a known one. */
 remat_status client_fail_by_problem(remat_client *client, const json_t *problem, long status,

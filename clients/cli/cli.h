@@ -121,9 +121,23 @@ void subject_time_unit(struct cli *cli, const struct subject *subject, char ret_
  * asked for it. */
 remat_status subject_find(struct cli *cli, const char *argument, struct subject *ret_subject);
 
+/* Whether the question is asked in the pebble model, whose budgets are slots, not bytes. */
+bool subject_in_slots(const struct cli *cli);
+
 /* Whether the amounts that were given can be meant for the profile: a bare number of some hundred
  * bytes is most likely a percentage or lacks its unit. CLI_OK or CLI_USAGE. */
 int subject_check_amounts(struct cli *cli, const struct subject *subject);
+
+/* ---- ask.c ---- */
+
+/* Prints an answer: as JSON, and as the text it came as (NULL: it was made here). cache:
+ * X-Remat-Cache. An exit code. */
+typedef int cli_print(struct cli *cli, const struct subject *subject, const json_t *answer,
+                      const char *text, const char *cache);
+
+/* Asks what the options ask about the subject, and prints the answer. An exit code. */
+int ask_question(struct cli *cli, const struct subject *subject, remat_request_kind kind,
+                 cli_print *print);
 
 /* ---- find.c ---- */
 

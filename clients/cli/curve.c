@@ -48,6 +48,15 @@ static double *step_values(const feasible *points, size_t n, size_t width)
     return values;
 }
 
+/* Bytes; in the pebble model slots. */
+static const char *text_amount(const struct cli *cli, double amount, char text[TEXT_SIZE])
+{
+    if (!subject_in_slots(cli))
+        return text_bytes(amount, text);
+    snprintf(text, TEXT_SIZE, "%.0f slots", amount);
+    return text;
+}
+
 static void plot_points(const struct cli *cli, const feasible *points, size_t n)
 {
     char left[TEXT_SIZE], right[TEXT_SIZE], most[TEXT_SIZE];
@@ -56,8 +65,8 @@ static void plot_points(const struct cli *cli, const feasible *points, size_t n)
                         .top = find_top(points, n),
                         .line = (double)NAN,
                         .label = label_percent,
-                        .left = text_bytes(points[0].budget, left),
-                        .right = text_bytes(points[n - 1].budget, right)};
+                        .left = text_amount(cli, points[0].budget, left),
+                        .right = text_amount(cli, points[n - 1].budget, right)};
     double *values = step_values(points, n, plot.width);
     if (values) {
         printf("\n%soverhead over budget%s\n\n", draw_paint(cli, PAINT_BOLD), draw_plain(cli));
@@ -83,15 +92,16 @@ static size_t collect(const json_t *list, feasible *points)
     return n;
 }
 
-static void print_point(const json_t *point, const char *unit)
+static void print_point(const struct cli *cli, const json_t *point, const char *unit)
 {
     char budget[TEXT_SIZE], peak[TEXT_SIZE], makespan[TEXT_SIZE], overhead[TEXT_SIZE];
-    text_bytes(json_get_number(point, "budget"), budget);
+    text_amount(cli, json_get_number(point, "budget"), budget);
     if (!json_is_true(json_object_get(point, "feasible"))) {
         printf("  %10s  %10s\n", budget, "no schedule");
         return;
     }
-    printf("  %10s  %10s  %14s  %10s  ", budget, text_bytes(json_get_number(point, "peak"), peak),
+    printf("  %10s  %10s  %14s  %10s  ", budget,
+           text_amount(cli, json_get_number(point, "peak"), peak),
            text_time(json_get_number(point, "makespan"), unit, makespan),
            text_percent(json_get_number(point, "overhead"), overhead));
     text_safe(stdout, json_get_text(point, "solver"));
@@ -99,7 +109,7 @@ static void print_point(const json_t *point, const char *unit)
 }
 
 static int print_curve(struct cli *cli, const struct subject *s, const json_t *list,
-                       const char *text)
+                       const char *text, const char *cache)
 {
     char unit[8];
     bool done;
@@ -114,7 +124,7 @@ static int print_curve(struct cli *cli, const struct subject *s, const json_t *l
         printf("%s  %10s  %10s  %14s  %10s  solver%s\n", draw_paint(cli, PAINT_DIM), "budget",
                "peak", "makespan", "overhead", draw_plain(cli));
         for (size_t i = 0; i < n; i++)
-            print_point(json_array_get(list, i), unit);
+            print_point(cli, json_array_get(list, i), unit);
         if (n_feasible > 1 && points[n_feasible - 1].budget > points[0].budget)
             plot_points(cli, points, n_feasible);
     }
@@ -124,43 +134,6 @@ static int print_curve(struct cli *cli, const struct subject *s, const json_t *l
     return n_feasible > 0 ? CLI_OK : CLI_NO;
 }
 
-static int curve_there(struct cli *cli, const struct subject *s, const json_t *question)
-{
-    remat_client_answer answer;
-    struct progress bar;
-    progress_begin(&bar, cli->show_progress, cli->ascii);
-    remat_client_wait wait = {.seconds = cli->wait,
-                              .progress = cli->show_progress ? progress_of_job : NULL,
-                              .data = &bar};
-    remat_status status = cli_connect(cli);
-    if (!status)
-        status =
-            remat_client_tradeoffs(cli->client, question, s->document, &wait, &answer, &cli->error);
-    if (!status && answer.status == 202)
-        status = cli_expect(cli, status, &answer, "{s:s}", "job_id");
-    else
-        status = cli_expect_list(cli, status, &answer, NULL, "{s:F}", "budget");
-    progress_end(&bar);
-    if (status == REMAT_CANCELLED)
-        return interrupt_cancel(cli, "/v1/tradeoffs", question, s);
-    if (status)
-        return cli_failed(cli);
-    int code = answer.status == 202 ? cli_waiting(cli, &answer)
-                                    : print_curve(cli, s, answer.json, answer.text);
-    remat_client_answer_clear(&answer);
-    return code;
-}
-
-static int curve_here(struct cli *cli, const struct subject *s, const json_t *question)
-{
-    json_t *answer = NULL;
-    if (local_answer(cli, s, question, REMAT_ASK_TRADEOFF, &answer, &cli->error))
-        return cli_failed(cli);
-    int code = print_curve(cli, s, answer, NULL);
-    json_decref(answer);
-    return code;
-}
-
 int command_curve(struct cli *cli)
 {
     struct subject s = {0};
@@ -168,25 +141,15 @@ int command_curve(struct cli *cli)
         return cli_usage(cli, "curve takes one PROFILE");
     if (cli->points && cli->budgets)
         return cli_usage(cli, "give --points or --budgets, not both");
-    if (!cli->points && !cli->budgets)
+    if (!cli->points && !cli->budgets && !subject_in_slots(cli))
         cli->points = DEFAULT_POINTS;
     if (subject_find(cli, cli->arguments[0], &s))
         return cli_failed(cli);
     if (cli->local && !s.document)
         return cli_usage(cli, "--local needs the profile itself, not its id");
     int code = subject_check_amounts(cli, &s);
-    if (code) {
-        subject_clear(&s);
-        return code;
-    }
-    json_t *question = subject_question(cli, &s);
-    if (!question) {
-        remat_fail_memory(&cli->error);
-        code = cli_failed(cli);
-    } else {
-        code = cli->local ? curve_here(cli, &s, question) : curve_there(cli, &s, question);
-    }
-    json_decref(question);
+    if (!code)
+        code = ask_question(cli, &s, REMAT_ASK_TRADEOFF, print_curve);
     subject_clear(&s);
     return code;
 }

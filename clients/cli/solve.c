@@ -33,44 +33,6 @@ static int print_answer(struct cli *cli, const struct subject *s, const json_t *
     return CLI_OK;
 }
 
-static int solve_there(struct cli *cli, const struct subject *s, const json_t *question)
-{
-    remat_client_answer answer;
-    struct progress bar;
-    progress_begin(&bar, cli->show_progress, cli->ascii);
-    remat_client_wait wait = {.seconds = cli->wait,
-                              .progress = cli->show_progress ? progress_of_job : NULL,
-                              .data = &bar};
-    remat_status status = cli_connect(cli);
-    if (!status)
-        status =
-            remat_client_schedule(cli->client, question, s->document, &wait, &answer, &cli->error);
-    if (!status && answer.status == 202)
-        status = cli_expect(cli, status, &answer, "{s:s}", "job_id");
-    else
-        status = cli_expect(cli, status, &answer, "{s:s, s:F, s:F, s:[]}", "schedule_id",
-                            "makespan", "peak", "operations");
-    progress_end(&bar);
-    if (status == REMAT_CANCELLED)
-        return interrupt_cancel(cli, "/v1/schedules", question, s);
-    if (status)
-        return cli_failed(cli);
-    int code = answer.status == 202 ? cli_waiting(cli, &answer)
-                                    : print_answer(cli, s, answer.json, answer.text, answer.cache);
-    remat_client_answer_clear(&answer);
-    return code;
-}
-
-static int solve_here(struct cli *cli, const struct subject *s, const json_t *question)
-{
-    json_t *answer = NULL;
-    if (local_answer(cli, s, question, REMAT_ASK_SCHEDULE, &answer, &cli->error))
-        return cli_failed(cli);
-    int code = print_answer(cli, s, answer, NULL, "");
-    json_decref(answer);
-    return code;
-}
-
 int command_solve(struct cli *cli)
 {
     struct subject s = {0};
@@ -87,18 +49,8 @@ int command_solve(struct cli *cli)
         code = cli_usage(cli, "--whole-device says what is reserved; leave out --reserved");
     else if (!code && cli->whole_device)
         code = plan_whole_device(cli, &s);
-    if (code) {
-        subject_clear(&s);
-        return code;
-    }
-    json_t *question = subject_question(cli, &s);
-    if (!question) {
-        remat_fail_memory(&cli->error);
-        code = cli_failed(cli);
-    } else {
-        code = cli->local ? solve_here(cli, &s, question) : solve_there(cli, &s, question);
-    }
-    json_decref(question);
+    if (!code)
+        code = ask_question(cli, &s, REMAT_ASK_SCHEDULE, print_answer);
     subject_clear(&s);
     return code;
 }

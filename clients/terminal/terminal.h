@@ -55,6 +55,8 @@ void progress_of_job(void *data, const remat_client_progress *job);
 #define text_seconds remat_text_seconds
 #define text_time remat_text_time
 #define text_percent remat_text_percent
+#define json_get_number remat_json_number
+#define json_get_text remat_json_string
 
 /* Columns that UTF-8 text takes, one per character. */
 size_t text_columns(const char *text);
@@ -63,9 +65,5 @@ void text_cell(FILE *out, const char *text, size_t columns);
 /* Prints text without the control characters that could move the cursor. */
 void text_safe(FILE *out, const char *text);
 void text_safe_part(FILE *out, const char *text, size_t length);
-
-/* Members of JSON that may not be there. */
-double json_get_number(const json_t *object, const char *name);    /* NAN */
-const char *json_get_text(const json_t *object, const char *name); /* "" */
 
 #endif

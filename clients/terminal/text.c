@@ -1,7 +1,6 @@
 /* Numbers and text for people. */
 #include "terminal.h"
 
-#include <math.h>
 #include <string.h>
 
 static bool is_continuation(char c)
@@ -44,16 +43,4 @@ void text_cell(FILE *out, const char *text, size_t columns)
         fputs("…", out);
     for (used += cut; used < columns; used++)
         putc(' ', out);
-}
-
-double json_get_number(const json_t *object, const char *name)
-{
-    const json_t *value = json_object_get(object, name);
-    return json_is_number(value) ? json_number_value(value) : NAN;
-}
-
-const char *json_get_text(const json_t *object, const char *name)
-{
-    const char *text = json_string_value(json_object_get(object, name));
-    return text ? text : "";
 }

@@ -18,7 +18,7 @@ typedef struct entry {
     char name[];
 } entry;
 
-struct cache {
+struct engine_cache {
     uv_mutex_t lock;
     entry *by_name, *by_use;
     uint64_t limit, bytes, evictions;
@@ -26,9 +26,9 @@ struct cache {
     void (*release)(void *);
 };
 
-cache *cache_new(uint64_t limit, void *(*retain)(void *), void (*release)(void *))
+engine_cache *engine_cache_new(uint64_t limit, void *(*retain)(void *), void (*release)(void *))
 {
-    cache *c = calloc(1, sizeof *c);
+    engine_cache *c = calloc(1, sizeof *c);
     if (!c || uv_mutex_init(&c->lock) != 0) {
         free(c);
         return NULL;
@@ -40,14 +40,14 @@ cache *cache_new(uint64_t limit, void *(*retain)(void *), void (*release)(void *
 }
 
 /* Takes an entry out of both orders; the caller releases its thing after unlocking. */
-static void take_out(cache *c, entry *e)
+static void take_out(engine_cache *c, entry *e)
 {
     HASH_DEL(c->by_name, e);
     DL_DELETE(c->by_use, e);
     c->bytes -= e->cost;
 }
 
-static void release_all(cache *c, entry *list)
+static void release_all(engine_cache *c, entry *list)
 {
     entry *e, *next;
     DL_FOREACH_SAFE(list, e, next)
@@ -57,7 +57,7 @@ static void release_all(cache *c, entry *list)
     }
 }
 
-void cache_clear(cache *c)
+void engine_cache_clear(engine_cache *c)
 {
     uv_mutex_lock(&c->lock);
     entry *all = c->by_use;
@@ -68,16 +68,16 @@ void cache_clear(cache *c)
     release_all(c, all);
 }
 
-void cache_free(cache *c)
+void engine_cache_free(engine_cache *c)
 {
     if (!c)
         return;
-    cache_clear(c);
+    engine_cache_clear(c);
     uv_mutex_destroy(&c->lock);
     free(c);
 }
 
-void *cache_get(cache *c, const char *name)
+void *engine_cache_get(engine_cache *c, const char *name)
 {
     entry *e = NULL;
     void *thing = NULL;
@@ -92,7 +92,7 @@ void *cache_get(cache *c, const char *name)
     return thing;
 }
 
-void cache_put(cache *c, const char *name, void *thing, size_t cost)
+void engine_cache_put(engine_cache *c, const char *name, void *thing, size_t cost)
 {
     size_t length = strlen(name);
     entry *e = cost <= c->limit ? calloc(1, sizeof *e + length + 1) : NULL;
@@ -125,7 +125,7 @@ void cache_put(cache *c, const char *name, void *thing, size_t cost)
     release_all(c, gone);
 }
 
-void cache_drop(cache *c, const char *name)
+void engine_cache_drop(engine_cache *c, const char *name)
 {
     entry *e = NULL, *gone = NULL;
     uv_mutex_lock(&c->lock);
@@ -138,7 +138,7 @@ void cache_drop(cache *c, const char *name)
     release_all(c, gone);
 }
 
-void cache_counts(cache *c, uint64_t *ret_bytes, uint64_t *ret_evictions)
+void engine_cache_counts(engine_cache *c, uint64_t *ret_bytes, uint64_t *ret_evictions)
 {
     uv_mutex_lock(&c->lock);
     *ret_bytes = c->bytes;

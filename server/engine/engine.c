@@ -51,9 +51,9 @@ engine *engine_new(const config *settings, remat_store *store, metrics *counters
     e->store = store;
     e->metrics = counters;
     e->team = workers;
-    e->profiles = cache_new(settings->cache_bytes, retain_profile, release_profile);
-    e->tables = cache_new(settings->cache_bytes, engine_retain_table, engine_release_table);
-    e->answers = cache_new(settings->cache_bytes, retain_body, release_body);
+    e->profiles = engine_cache_new(settings->cache_bytes, retain_profile, release_profile);
+    e->tables = engine_cache_new(settings->cache_bytes, engine_retain_table, engine_release_table);
+    e->answers = engine_cache_new(settings->cache_bytes, retain_body, release_body);
     if (e->profiles && e->tables && e->answers)
         return e;
     engine_free(e);
@@ -64,9 +64,9 @@ void engine_free(engine *e)
 {
     if (!e)
         return;
-    cache_free(e->profiles);
-    cache_free(e->tables);
-    cache_free(e->answers);
+    engine_cache_free(e->profiles);
+    engine_cache_free(e->tables);
+    engine_cache_free(e->answers);
     free(e);
 }
 
@@ -101,7 +101,7 @@ static remat_status introduce(engine *e, remat_profile *profile, size_t cost,
     atomic_init(&known->references, 1);
     known->profile = profile;
     remat_profile_id(profile, known->id);
-    cache_put(e->profiles, known->id, known, cost);
+    engine_cache_put(e->profiles, known->id, known, cost);
     *ret_profile = known;
     return REMAT_OK;
 }
@@ -151,7 +151,7 @@ remat_status engine_profile_record(engine *e, const char *id, remat_profile_reco
 remat_status engine_profile(engine *e, const char *id, known_profile **ret_profile,
                             remat_error *error)
 {
-    known_profile *known = cache_get(e->profiles, id);
+    known_profile *known = engine_cache_get(e->profiles, id);
     if (known) {
         *ret_profile = known;
         return REMAT_OK;
@@ -289,7 +289,7 @@ remat_status engine_profile_post(engine *e, const json_t *json, const char *pref
     remat_profile_id(profile, id);
     *ret_created = false;
     status = stored_summary(e, profile->name, id, &summary, error);
-    if (!status && (known = cache_get(e->profiles, id)) != NULL)
+    if (!status && (known = engine_cache_get(e->profiles, id)) != NULL)
         remat_profile_free(profile);
     else if (!status || status == REMAT_NOT_FOUND)
         status = introduce(e, profile, json_array_size(json_object_get(json, "nodes")) * 1024,
@@ -338,28 +338,28 @@ remat_status engine_question(engine *e, const remat_request *request, remat_ques
 
 void engine_forget_profile(engine *e, const char *id)
 {
-    cache_drop(e->profiles, id);
-    cache_clear(e->tables);
-    cache_clear(e->answers);
+    engine_cache_drop(e->profiles, id);
+    engine_cache_clear(e->tables);
+    engine_cache_clear(e->answers);
 }
 
 void engine_forget_everything(engine *e)
 {
-    cache_clear(e->profiles);
-    cache_clear(e->tables);
-    cache_clear(e->answers);
+    engine_cache_clear(e->profiles);
+    engine_cache_clear(e->tables);
+    engine_cache_clear(e->answers);
 }
 
 /* ---- schedules ---- */
 
 body *engine_recall(engine *e, const char *question_id)
 {
-    return cache_get(e->answers, question_id);
+    return engine_cache_get(e->answers, question_id);
 }
 
 void engine_remember(engine *e, const char *name, body *answer)
 {
-    cache_put(e->answers, name, answer, body_cost(answer));
+    engine_cache_put(e->answers, name, answer, body_cost(answer));
 }
 
 void engine_remember_request(engine *e, const char *name, const char *question_id)
@@ -373,13 +373,13 @@ void engine_remember_request(engine *e, const char *name, const char *question_i
 
 body *engine_recall_request(engine *e, const char *name, char ret_id[REMAT_ID_SIZE])
 {
-    body *b = cache_get(e->answers, name);
+    body *b = engine_cache_get(e->answers, name);
     if (!b)
         return NULL;
     memcpy(ret_id, b->data[BODY_IDENTITY], REMAT_ID_SIZE - 1);
     ret_id[REMAT_ID_SIZE - 1] = '\0';
     body_release(b);
-    return cache_get(e->answers, ret_id);
+    return engine_cache_get(e->answers, ret_id);
 }
 
 remat_status engine_schedule(engine *e, const char *schedule_id, body **ret_body,
@@ -387,7 +387,7 @@ remat_status engine_schedule(engine *e, const char *schedule_id, body **ret_body
 {
     if (ret_question)
         *ret_question = NULL;
-    *ret_body = cache_get(e->answers, schedule_id);
+    *ret_body = engine_cache_get(e->answers, schedule_id);
     if (*ret_body)
         return REMAT_OK;
     remat_schedule_record record = {0};
@@ -403,7 +403,7 @@ remat_status engine_schedule(engine *e, const char *schedule_id, body **ret_body
         *ret_body = body_new(record.body.data, record.body.length, true);
         record.body.data = NULL;
         if (*ret_body)
-            cache_put(e->answers, schedule_id, *ret_body, body_cost(*ret_body));
+            engine_cache_put(e->answers, schedule_id, *ret_body, body_cost(*ret_body));
         else
             status = remat_fail_memory(error);
     }
@@ -421,7 +421,7 @@ static remat_status find_answer(engine *e, const remat_question *q, body **ret_b
 {
     if (q->kind == REMAT_ASK_SCHEDULE)
         return engine_schedule(e, q->id, ret_body, NULL, error);
-    *ret_body = cache_get(e->answers, q->id);
+    *ret_body = engine_cache_get(e->answers, q->id);
     return *ret_body ? REMAT_OK : REMAT_NOT_FOUND;
 }
 
@@ -453,7 +453,7 @@ static remat_status store_answer(engine *e, const remat_schedule_answer *answer,
     if (status)
         return status;
     if (created) {
-        cache_put(e->answers, q->id, *b, body_cost(*b));
+        engine_cache_put(e->answers, q->id, *b, body_cost(*b));
         return REMAT_OK;
     }
     body_release(*b);
@@ -541,16 +541,19 @@ static remat_status solve_schedule(engine *e, const remat_question *q, known_pro
 static remat_status solve_tradeoff(engine *e, const remat_question *q, const known_profile *known,
                                    solve *s, body **ret_body, remat_error *error)
 {
-    remat_portfolio p;
-    remat_status status = engine_gather(e, known, q, s, &p, error);
+    remat_portfolio p = {.n = 0};
+    json_t *answer = NULL;
+    remat_status status = REMAT_OK;
+    if (remat_pebbles_asked(q->solver, &q->options))
+        status = engine_pebble_tradeoff(e, q, known->profile, s, &answer, error);
+    else if (!(status = engine_gather(e, known, q, s, &p, error)) && !s->needs_solve)
+        answer = remat_answer_tradeoff(q, known->profile, known->store_all_peak, p.tables, p.n);
+    remat_portfolio_release(&p);
     if (status || s->needs_solve)
         return status;
-    *ret_body = body_from_json(
-        remat_answer_tradeoff(q, known->profile, known->store_all_peak, p.tables, p.n), true);
-    remat_portfolio_release(&p);
-    if (!*ret_body)
+    if (!(*ret_body = body_from_json(answer, true)))
         return remat_fail_memory(error);
-    cache_put(e->answers, q->id, *ret_body, body_cost(*ret_body));
+    engine_cache_put(e->answers, q->id, *ret_body, body_cost(*ret_body));
     return REMAT_OK;
 }
 
@@ -619,12 +622,12 @@ remat_status engine_explanation(engine *e, const char *schedule_id, body **ret_b
 {
     char name[REMAT_ID_SIZE + 16];
     snprintf(name, sizeof name, "explanation %s", schedule_id);
-    *ret_body = cache_get(e->answers, name);
+    *ret_body = engine_cache_get(e->answers, name);
     if (*ret_body)
         return REMAT_OK;
     remat_status status = derive(e, schedule_id, remat_answer_explanation, ret_body, error);
     if (!status)
-        cache_put(e->answers, name, *ret_body, body_cost(*ret_body));
+        engine_cache_put(e->answers, name, *ret_body, body_cost(*ret_body));
     return status;
 }
 
@@ -632,7 +635,7 @@ void engine_counts(engine *e, uint64_t *ret_answer_bytes, uint64_t *ret_table_by
                    uint64_t *ret_evictions)
 {
     uint64_t answers, tables;
-    cache_counts(e->answers, ret_answer_bytes, &answers);
-    cache_counts(e->tables, ret_table_bytes, &tables);
+    engine_cache_counts(e->answers, ret_answer_bytes, &answers);
+    engine_cache_counts(e->tables, ret_table_bytes, &tables);
     *ret_evictions = answers + tables;
 }

@@ -28,7 +28,7 @@ static remat_status share(engine *e, const char *name, remat_pebble_table *pebbl
 /* What is known: in memory, else in the store; NULL if nothing is. */
 static shared_table *find(engine *e, const char *name, const remat_host *host)
 {
-    shared_table *shared = cache_get(e->tables, name);
+    shared_table *shared = engine_cache_get(e->tables, name);
     remat_blob blob = {0};
     remat_error error;
     remat_pebble_table *pebbles = NULL;
@@ -91,5 +91,25 @@ remat_status engine_solve_pebbles(engine *e, const remat_question *q,
         return status;
     status = remat_pebble_solve(shared->pebbles, problem, slots, ret_schedule, error);
     engine_release_table(shared);
+    return status;
+}
+
+remat_status engine_pebble_tradeoff(engine *e, const remat_question *q,
+                                    const remat_profile *profile, solve *s, json_t **ret_answer,
+                                    remat_error *error)
+{
+    remat_pebble_problem problem;
+    shared_table *shared = NULL;
+    lent_host lent;
+    const remat_host host = engine_lend_host(e, s, &lent);
+    remat_status status = remat_pebble_problem_of(profile, &q->options, &problem, error);
+    if (status)
+        return status;
+    status = get_table(e, &problem.join, remat_question_slots(q, &problem), s, &shared, error);
+    if (!status && shared)
+        status =
+            remat_answer_pebble_tradeoff(q, &problem, shared->pebbles, &host, ret_answer, error);
+    engine_release_table(shared);
+    remat_pebble_problem_clear(&problem);
     return status;
 }

@@ -11,9 +11,9 @@ struct engine {
     remat_store *store;
     metrics *metrics;
     team *team;
-    cache *profiles; /* id -> known_profile */
-    cache *tables;   /* key -> shared_table */
-    cache *answers;  /* schedule id, or "request " and hash -> body */
+    engine_cache *profiles; /* id -> known_profile */
+    engine_cache *tables;   /* key -> shared_table */
+    engine_cache *answers;  /* schedule id, or a name -> body */
 };
 
 /* A table that the cache and its users share. */
@@ -50,6 +50,11 @@ remat_host engine_lend_host(const engine *e, const solve *s, lent_host *room);
 remat_status engine_solve_pebbles(engine *e, const remat_question *q,
                                   const remat_pebble_problem *problem, solve *s,
                                   remat_schedule *ret_schedule, remat_error *error);
+
+/* The same of a trade-off. */
+remat_status engine_pebble_tradeoff(engine *e, const remat_question *q,
+                                    const remat_profile *profile, solve *s, json_t **ret_answer,
+                                    remat_error *error);
 
 /* Tables as they are stored: profile_id "" of none. What is damaged is dropped, counted and
  * told. */

@@ -60,7 +60,7 @@ remat_status engine_share_table(engine *e, const char *key, shared_table table, 
     }
     *shared = table;
     atomic_init(&shared->references, 1);
-    cache_put(e->tables, key, shared, bytes);
+    engine_cache_put(e->tables, key, shared, bytes);
     *ret_table = shared;
     return REMAT_OK;
 }
@@ -206,7 +206,7 @@ static shared_table *find_table(asking *a, const char *key, const char *options,
                                 const remat_solver *solver, const remat_problem *problem,
                                 remat_table **ret_loaded)
 {
-    shared_table *shared = cache_get(a->e->tables, key);
+    shared_table *shared = engine_cache_get(a->e->tables, key);
     *ret_loaded = shared ? NULL : load_table(a->e, a->known->id, options, solver, problem);
     if (shared && !remat_table_serves(shared->table, problem->max_budget)) {
         engine_release_table(shared);

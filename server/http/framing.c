@@ -217,7 +217,7 @@ int head_read(head *h, char *text, size_t length, const char **ret_why)
 
 /* ---- chunked bodies ---- */
 
-static int hex_digit(char c)
+int http_hex_digit(char c)
 {
     return c >= '0' && c <= '9'   ? c - '0'
            : c >= 'a' && c <= 'f' ? c - 'a' + 10
@@ -228,7 +228,7 @@ static int hex_digit(char c)
 /* One character of the framing. */
 static framing_state chunk_mark(chunks *c, char mark)
 {
-    int digit = hex_digit(mark);
+    int digit = http_hex_digit(mark);
     switch (c->at) {
     case CHUNK_SIZE:
         if (digit >= 0 && c->digits++ < CHUNK_DIGITS) {

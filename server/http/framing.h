@@ -46,6 +46,9 @@ int head_read(head *h, char *text, size_t length, const char **ret_why);
 /* The first value of that name; NULL: none. */
 const char *head_value(const head *h, const char *name);
 
+/* Of either case; -1: it is none. */
+int http_hex_digit(char c);
+
 /* ---- chunked bodies ---- */
 
 /* Begins all zero. */

@@ -23,7 +23,7 @@ void post_measurement(request *r)
     json_t *json = NULL, *record = NULL;
     remat_error error;
     remat_measurement_record m = {.created = machine_clock()};
-    remat_status status = parse_content(r, &json, &error);
+    remat_status status = http_parse_content(r, &json, &error);
     if (!status)
         status = remat_measurement_decode(json, &record, &error);
     json_decref(json);

@@ -5,8 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Longer request bodies are not looked up by their hash: hashing them would hold the loop. */
-enum { HASHED_BODY = 262144, MOST_DRAFTS = 8 };
+enum { MOST_DRAFTS = 8 };
 
 /* A plan from its request to its answer. */
 typedef struct planning {
@@ -124,11 +123,11 @@ static void finish_work(request *r)
 }
 
 /* The jobs have filled the reply: a schedule, or what happened instead. */
-void finish_plan(request *r, planning *plan)
+void http_finish_plan(request *r, planning *plan)
 {
     if (r->reply.status == 200 || r->reply.status == 422) {
         r->context = plan;
-        start_work(r, finish_work, NULL);
+        http_start_work(r, finish_work, NULL);
         return;
     }
     planning_free(plan);
@@ -141,7 +140,7 @@ static remat_status read_plan(request *r, asker *a, remat_error *error)
 {
     json_t *json = NULL;
     char id[REMAT_ID_SIZE] = "";
-    remat_status status = parse_content(r, &json, error);
+    remat_status status = http_parse_content(r, &json, error);
     if (!status)
         status = make_draft(r, json, &a->plan->draft, id, &a->wait, error);
     if (!status && a->plan->draft.question)
@@ -156,7 +155,7 @@ static void post_plan_work(request *r)
     remat_error error;
     remat_status status = read_plan(r, a, &error);
     if (!status && a->plan->draft.question)
-        status = look_up_question(r, a, &error);
+        status = http_look_up(r, a, &error);
     else if (!status)
         r->reply.status = 200; /* there is nothing to ask */
     if (status)
@@ -166,12 +165,7 @@ static void post_plan_work(request *r)
 /* True when the answer to a body like this is there. */
 static bool recall(request *r, char name[BODY_NAME_SIZE])
 {
-    char id[REMAT_ID_SIZE];
-    if (r->length > HASHED_BODY || r->coding[0])
-        return false;
-    remat_sha256_hex(r->content ? r->content : "", r->length, id);
-    snprintf(name, BODY_NAME_SIZE, "plan %s", id);
-    body *b = engine_recall(r->service->engine, name);
+    body *b = http_name_body(r, "plan", name) ? engine_recall(r->service->engine, name) : NULL;
     if (!b)
         return false;
     reply_body(r, 200, b);
@@ -183,12 +177,12 @@ static bool recall(request *r, char name[BODY_NAME_SIZE])
 static void after_draft(request *r)
 {
     r->service->plans--;
-    after_question(r);
+    http_after_question(r);
 }
 
 bool post_plan(request *r)
 {
-    char name[BODY_NAME_SIZE] = "";
+    char name[BODY_NAME_SIZE];
     if (recall(r, name))
         return true;
     if (r->service->plans >= MOST_DRAFTS) {
@@ -196,22 +190,19 @@ bool post_plan(request *r)
                      r->service->plans);
         return true;
     }
-    asker *a = calloc(1, sizeof *a);
-    planning *plan = calloc(1, sizeof *plan);
-    if (!a || !plan) {
+    asker *a = http_start_asker(r, REMAT_ASK_SCHEDULE, "");
+    if (!a)
+        return true;
+    if (!(a->plan = calloc(1, sizeof *a->plan))) {
+        r->context = NULL;
         free(a);
-        free(plan);
         reply_body(r, 200, NULL);
         return true;
     }
-    memcpy(plan->name, name, sizeof name);
-    a->request = r;
-    a->plan = plan;
-    a->question.kind = REMAT_ASK_SCHEDULE;
-    r->context = a;
+    memcpy(a->plan->name, name, sizeof name);
     r->lengthy = true;
     r->service->plans++;
-    return start_work(r, post_plan_work, after_draft);
+    return http_start_work(r, post_plan_work, after_draft);
 }
 
 /* ---- what there is ---- */

@@ -16,7 +16,7 @@ void post_profile(request *r)
     body *summary = NULL;
     bool created = false;
     remat_error error;
-    remat_status status = parse_content(r, &json, &error);
+    remat_status status = http_parse_content(r, &json, &error);
     if (status) {
         reply_error(r, &error);
         return;

@@ -10,7 +10,7 @@ enum { HASHED_BODY = 262144 };
 
 /* ---- questions ---- */
 
-remat_status look_up_question(request *r, asker *a, remat_error *error)
+remat_status http_look_up(request *r, asker *a, remat_error *error)
 {
     body *b = NULL;
     solve s = {.tables_only = true};
@@ -25,7 +25,7 @@ static remat_status read_question(request *r, asker *a, remat_error *error)
 {
     json_t *json = NULL;
     remat_request asked;
-    remat_status status = parse_content(r, &json, error);
+    remat_status status = http_parse_content(r, &json, error);
     if (!status)
         status = remat_request_decode(json, a->question.kind, &asked, error);
     if (!status)
@@ -41,14 +41,14 @@ static void post_question_work(request *r)
     remat_error error;
     remat_status status = read_question(r, a, &error);
     if (!status)
-        status = look_up_question(r, a, &error);
+        status = http_look_up(r, a, &error);
     if (status)
         reply_profile_error(r, &error, false);
     else if (a->body_name[0])
         engine_remember_request(r->service->engine, a->body_name, a->question.id);
 }
 
-void after_question(request *r)
+void http_after_question(request *r)
 {
     asker *a = r->context;
     r->context = NULL;
@@ -58,45 +58,52 @@ void after_question(request *r)
         jobs_ask(r->service->jobs, a);
 }
 
-/* Starts work with a fresh asker; true when out of memory. */
-static bool start_question(request *r, remat_request_kind kind, const char *body_name,
-                           void (*work)(request *r))
+bool http_name_body(const request *r, const char *kind, char ret_name[BODY_NAME_SIZE])
+{
+    char id[REMAT_ID_SIZE];
+    ret_name[0] = '\0';
+    if (r->length > HASHED_BODY || r->coding[0])
+        return false;
+    remat_sha256_hex(r->content ? r->content : "", r->length, id);
+    snprintf(ret_name, BODY_NAME_SIZE, "%s %s", kind, id);
+    return true;
+}
+
+asker *http_start_asker(request *r, remat_request_kind kind, const char *body_name)
 {
     asker *a = calloc(1, sizeof *a);
     if (!a) {
         reply_body(r, 200, NULL);
-        return true;
+        return NULL;
     }
     a->request = r;
     a->question.kind = kind;
     snprintf(a->body_name, sizeof a->body_name, "%s", body_name);
     r->context = a;
-    return start_work(r, work, after_question);
+    return a;
 }
 
-static bool post_question(request *r, remat_request_kind kind)
+static bool post_question(request *r, remat_request_kind kind, const char *kind_name)
 {
-    char name[BODY_NAME_SIZE] = "", id[REMAT_ID_SIZE];
-    if (r->length <= HASHED_BODY && !r->coding[0]) {
-        remat_sha256_hex(r->content ? r->content : "", r->length, id);
-        snprintf(name, sizeof name, "request %d %s", (int)kind, id);
-        body *b = engine_recall_request(r->service->engine, name, id);
-        if (b) {
-            reply_answer(r, kind, id, b, CACHE_HIT);
-            return true;
-        }
-    }
-    return start_question(r, kind, name, post_question_work);
+    char name[BODY_NAME_SIZE], id[REMAT_ID_SIZE];
+    body *b = http_name_body(r, kind_name, name)
+                  ? engine_recall_request(r->service->engine, name, id)
+                  : NULL;
+    if (!b)
+        return !http_start_asker(r, kind, name) ||
+               http_start_work(r, post_question_work, http_after_question);
+    reply_answer(r, kind, id, b, CACHE_HIT);
+    return true;
 }
 
 bool post_schedule(request *r)
 {
-    return post_question(r, REMAT_ASK_SCHEDULE);
+    return post_question(r, REMAT_ASK_SCHEDULE, "schedule");
 }
 
 bool post_tradeoff(request *r)
 {
-    return post_question(r, REMAT_ASK_TRADEOFF);
+    return post_question(r, REMAT_ASK_TRADEOFF, "tradeoff");
 }
 
 /* ---- schedules ---- */
@@ -126,7 +133,8 @@ bool get_schedule(request *r)
 {
     body *b = engine_recall(r->service->engine, r->id);
     if (!b)
-        return start_question(r, REMAT_ASK_SCHEDULE, "", get_schedule_work);
+        return !http_start_asker(r, REMAT_ASK_SCHEDULE, "") ||
+               http_start_work(r, get_schedule_work, http_after_question);
     reply_answer(r, REMAT_ASK_SCHEDULE, r->id, b, CACHE_HIT);
     return true;
 }
@@ -189,7 +197,7 @@ void post_simulation(request *r)
     json_t *answer = NULL;
     remat_request asked;
     remat_error error;
-    remat_status status = parse_content(r, &json, &error);
+    remat_status status = http_parse_content(r, &json, &error);
     if (!status)
         status = remat_request_decode(json, REMAT_ASK_SIMULATION, &asked, &error);
     if (!status)

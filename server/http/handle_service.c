@@ -7,12 +7,6 @@
 
 /* ---- jobs ---- */
 
-static const char *text_of(const json_t *object, const char *name)
-{
-    const char *text = json_string_value(json_object_get(object, name));
-    return text ? text : "";
-}
-
 /* "2026-11-22T12:39:29.272Z_" and an id, or "". */
 static bool is_cursor(const char *text)
 {
@@ -25,15 +19,16 @@ static bool is_cursor(const char *text)
 static int newer_first(const void *left, const void *right)
 {
     const json_t *a = *(json_t *const *)left, *b = *(json_t *const *)right;
-    int order = strcmp(text_of(b, "created"), text_of(a, "created"));
-    return order ? order : strcmp(text_of(b, "job_id"), text_of(a, "job_id"));
+    int order = strcmp(remat_json_string(b, "created"), remat_json_string(a, "created"));
+    return order ? order : strcmp(remat_json_string(b, "job_id"), remat_json_string(a, "job_id"));
 }
 
 /* Whether a job comes after the cursor, which names the last one told. */
 static bool is_after(const json_t *job, const char *cursor)
 {
     char own[80];
-    snprintf(own, sizeof own, "%s_%s", text_of(job, "created"), text_of(job, "job_id"));
+    snprintf(own, sizeof own, "%s_%s", remat_json_string(job, "created"),
+             remat_json_string(job, "job_id"));
     return !cursor[0] || strcmp(own, cursor) < 0;
 }
 
@@ -45,7 +40,7 @@ static remat_status add_stored(request *r, json_t *list, remat_error *error)
     size_t known = json_array_size(list), enough = r->cursor[0] ? MOST : known + r->limit + 1;
     json_t *ids = json_object();
     for (size_t i = 0; i < known; i++)
-        json_object_set_new(ids, text_of(json_array_get(list, i), "job_id"), json_true());
+        json_object_set_new(ids, remat_json_string(json_array_get(list, i), "job_id"), json_true());
     const remat_page page = {.limit = (uint32_t)(enough < MOST ? enough : MOST)};
     remat_status status = remat_store_list_jobs(r->service->store, false, page, &stored, error);
     for (size_t i = 0; !status && i < stored.length; i++)
@@ -72,7 +67,8 @@ static void reply_jobs(request *r, const json_t *list)
             continue;
         if (told++ == r->limit) {
             const json_t *last = json_array_get(page, json_array_size(page) - 1);
-            snprintf(next, sizeof next, "%s_%s", text_of(last, "created"), text_of(last, "job_id"));
+            snprintf(next, sizeof next, "%s_%s", remat_json_string(last, "created"),
+                     remat_json_string(last, "job_id"));
             break;
         }
         json_array_append(page, sorted[i]);
@@ -99,7 +95,7 @@ static void list_jobs_work(request *r)
 bool list_jobs(request *r)
 {
     r->context = jobs_describe_all(r->service->jobs);
-    return start_work(r, list_jobs_work, NULL);
+    return http_start_work(r, list_jobs_work, NULL);
 }
 
 static void get_job_work(request *r)
@@ -120,7 +116,7 @@ bool get_job(request *r)
 {
     json_t *json = jobs_describe(r->service->jobs, r->id);
     if (!json)
-        return start_work(r, get_job_work, NULL);
+        return http_start_work(r, get_job_work, NULL);
     reply_body(r, 200, body_from_json(json, false));
     return true;
 }
@@ -154,7 +150,7 @@ bool get_job_events(request *r)
 {
     json_t *job = jobs_describe(r->service->jobs, r->id);
     if (!job)
-        return start_work(r, get_job_events_work, stored_job_events);
+        return http_start_work(r, get_job_events_work, stored_job_events);
     streams_open(r, job);
     return true;
 }
@@ -172,7 +168,7 @@ static void delete_job_work(request *r)
 bool delete_job(request *r)
 {
     if (!jobs_cancel_by(r->service->jobs, r->id, r->request_id))
-        return start_work(r, delete_job_work, NULL);
+        return http_start_work(r, delete_job_work, NULL);
     reply_body(r, 200, body_from_json(jobs_describe(r->service->jobs, r->id), false));
     return true;
 }
@@ -258,7 +254,7 @@ bool get_metrics(request *r)
     add_gauge(g, "connections", "Open connections.", http_connections(s->http));
     add_gauge(g, "uptime_seconds", "Since the start.", (double)(uv_hrtime() - s->started) / 1e9);
     r->context = g;
-    return start_work(r, get_metrics_work, NULL);
+    return http_start_work(r, get_metrics_work, NULL);
 }
 
 bool get_openapi(request *r)

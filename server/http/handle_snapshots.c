@@ -6,7 +6,7 @@ void post_snapshots(request *r)
 {
     json_t *json = NULL, *answer = NULL;
     remat_error error;
-    remat_status status = parse_content(r, &json, &error);
+    remat_status status = http_parse_content(r, &json, &error);
     if (!status)
         status = remat_answer_snapshots(json, &answer, &error);
     json_decref(json);

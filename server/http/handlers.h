@@ -10,15 +10,22 @@
 
 /* Lets work run on a pool thread, then after (NULL: answer) on the loop. Always false: no reply
  * yet. */
-bool start_work(request *r, void (*work)(request *r), void (*after)(request *r));
+bool http_start_work(request *r, void (*work)(request *r), void (*after)(request *r));
 
 /* The request's body as JSON; decoded first when it came compressed. */
-remat_status parse_content(request *r, json_t **ret_json, remat_error *error);
+remat_status http_parse_content(request *r, json_t **ret_json, remat_error *error);
+
+/* The name by which what comes of a request's body is remembered: of its kind and its hash. False:
+ * it is too long to be hashed on the loop, or compressed. */
+bool http_name_body(const request *r, const char *kind, char ret_name[BODY_NAME_SIZE]);
+
+/* A fresh asker, which becomes the context. NULL: out of memory, and that is the reply. */
+asker *http_start_asker(request *r, remat_request_kind kind, const char *body_name);
 
 /* Leaves the reply to the jobs where no table is there to answer the asker's question from. */
-remat_status look_up_question(request *r, asker *a, remat_error *error);
+remat_status http_look_up(request *r, asker *a, remat_error *error);
 /* On the loop: answers what has a reply, asks the jobs the rest. The context is the asker. */
-void after_question(request *r);
+void http_after_question(request *r);
 
 void post_profile(request *r);
 void list_profiles(request *r);

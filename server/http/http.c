@@ -43,14 +43,6 @@ const char *http_header(const request *r, const char *name)
     return head_value(connection_head(r->connection), name);
 }
 
-static int hex(char c)
-{
-    return c >= '0' && c <= '9'   ? c - '0'
-           : c >= 'a' && c <= 'f' ? c - 'a' + 10
-           : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                  : -1;
-}
-
 /* In place. What is not of two hex digits stays, and so does text with %00, which would end early,
  * and a slash of a path, which others take for a part of a name: they match nothing. */
 static void unescape(char *text, bool plus_is_space)
@@ -59,9 +51,9 @@ static void unescape(char *text, bool plus_is_space)
         return;
     char *to = text;
     for (const char *s = text; *s; s++) {
-        bool escaped = s[0] == '%' && hex(s[1]) >= 0 && hex(s[2]) >= 0 &&
+        bool escaped = s[0] == '%' && http_hex_digit(s[1]) >= 0 && http_hex_digit(s[2]) >= 0 &&
                        (plus_is_space || strncasecmp(s, "%2f", 3) != 0);
-        *to++ = escaped                      ? (char)(hex(s[1]) * 16 + hex(s[2]))
+        *to++ = escaped ? (char)(http_hex_digit(s[1]) * 16 + http_hex_digit(s[2]))
                 : plus_is_space && *s == '+' ? ' '
                                              : *s;
         s += escaped ? 2 : 0;

@@ -34,7 +34,7 @@ static void light_done(task *t)
 
 /* Lets work run on a pool thread, then after (NULL: answer) on the loop. Always false: no reply
  * yet. */
-bool start_work(request *r, void (*work)(request *r), void (*after)(request *r))
+bool http_start_work(request *r, void (*work)(request *r), void (*after)(request *r))
 {
     r->work = work;
     r->after = after;
@@ -191,7 +191,7 @@ uint64_t routes_body_limit(const request *r)
 bool routes_dispatch(request *r)
 {
     const handler *one = handler_of(&routes[r->route - 1], r->method);
-    return one->loop ? one->loop(r) : start_work(r, one->work, NULL);
+    return one->loop ? one->loop(r) : http_start_work(r, one->work, NULL);
 }
 
 /* ---- bodies ---- */
@@ -236,7 +236,7 @@ static remat_status decode_content(request *r, remat_json_scan *scan, char **ret
     return status;
 }
 
-remat_status parse_content(request *r, json_t **ret_json, remat_error *error)
+remat_status http_parse_content(request *r, json_t **ret_json, remat_error *error)
 {
     const remat_json_limits allowed = limits_of(r);
     remat_json_scan scan;

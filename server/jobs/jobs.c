@@ -110,7 +110,7 @@ unsigned jobs_unfinished(const jobs *j)
 void jobs_answer(asker *a)
 {
     if (a->plan)
-        finish_plan(a->request, a->plan);
+        http_finish_plan(a->request, a->plan);
     else
         http_answer(a->request);
     remat_question_clear(&a->question);

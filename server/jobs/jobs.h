@@ -48,7 +48,7 @@ void jobs_ask(jobs *j, asker *a);
 void jobs_answer(asker *a);
 
 /* Of an asker with a plan: takes it, and answers the request. handle_plans.c */
-void finish_plan(request *r, struct planning *plan);
+void http_finish_plan(request *r, struct planning *plan);
 
 /* NULL: memory knows no such job (the store may). */
 json_t *jobs_describe(jobs *j, const char *job_id);

@@ -24,7 +24,8 @@ static unsigned scope_named(const char *name, size_t length)
     return 0;
 }
 
-unsigned scopes_read(const char *text)
+/* "read,solve" -> scopes; 0 if a word is unknown. */
+static unsigned read_scopes(const char *text)
 {
     unsigned scopes = 0;
     while (*text) {
@@ -188,7 +189,10 @@ static remat_status make_token(token *one, char ret_text[TOKEN_SIZE], remat_erro
     return REMAT_OK;
 }
 
-remat_status tokens_add(const char *path, token *one, char ret_text[TOKEN_SIZE], remat_error *error)
+/* Adds a token to the file (made if it is not there, readable by its owner only); text gets the
+ * token, which is told once and kept nowhere. REMAT_INVALID: the name is taken. */
+static remat_status add_token(const char *path, token *one, char ret_text[TOKEN_SIZE],
+                              remat_error *error)
 {
     tokens t;
     remat_status status = load_or_none(path, &t, error);
@@ -213,7 +217,8 @@ remat_status tokens_add(const char *path, token *one, char ret_text[TOKEN_SIZE],
     return status;
 }
 
-remat_status tokens_revoke(const char *path, const char *name, remat_error *error)
+/* REMAT_NOT_FOUND: there is no such name. */
+static remat_status revoke_token(const char *path, const char *name, remat_error *error)
 {
     tokens t;
     remat_status status = tokens_load(path, &t, error);
@@ -264,7 +269,7 @@ static bool read_limit(const char *text, token *one)
 
 static int add(const char *path, int argc, char **argv)
 {
-    token one = {.scopes = argc >= 4 ? scopes_read(argv[3]) : 0};
+    token one = {.scopes = argc >= 4 ? read_scopes(argv[3]) : 0};
     char text[TOKEN_SIZE];
     remat_error error;
     if (!one.scopes || strlen(argv[2]) >= sizeof one.name)
@@ -273,7 +278,7 @@ static int add(const char *path, int argc, char **argv)
     for (int i = 4; i < argc; i++)
         if (!read_limit(argv[i], &one))
             return bad_usage();
-    remat_status status = tokens_add(path, &one, text, &error);
+    remat_status status = add_token(path, &one, text, &error);
     if (!status)
         printf("%s\n", text);
     return report(status, &error);
@@ -308,6 +313,6 @@ int tokens_command(const char *path, int argc, char **argv)
     if (strcmp(verb, "list") == 0 && argc == 2)
         return list(path);
     if (strcmp(verb, "revoke") == 0 && argc == 3)
-        return report(tokens_revoke(path, argv[2], &error), &error);
+        return report(revoke_token(path, argv[2], &error), &error);
     return bad_usage();
 }

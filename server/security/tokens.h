@@ -35,16 +35,6 @@ void tokens_clear(tokens *t);
 /* Which token the text is; NULL if none. Takes the same time for every text. */
 const token *tokens_find(const tokens *t, const char *text);
 
-/* "read,solve" -> scopes; 0 if a word is unknown. */
-unsigned scopes_read(const char *text);
-
-/* Adds a token to the file (made if it is not there, readable by its owner only); text gets the
- * token, which is told once and kept nowhere. REMAT_INVALID: the name is taken. */
-remat_status tokens_add(const char *path, token *one, char ret_text[TOKEN_SIZE],
-                        remat_error *error);
-/* REMAT_NOT_FOUND: there is no such name. */
-remat_status tokens_revoke(const char *path, const char *name, remat_error *error);
-
 /* The commands of `rematd token`; returns the exit status. */
 int tokens_command(const char *path, int argc, char **argv);
 

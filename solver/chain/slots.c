@@ -60,7 +60,7 @@ static uint64_t memory_bytes(uint32_t n, uint32_t n_slots)
     return (chain_cells(n) * stored_slots(n_slots) + 3 * PAD) * sizeof(int32_t);
 }
 
-uint64_t chain_slots_table_bytes(uint32_t n, uint32_t n_slots)
+static uint64_t table_bytes(uint32_t n, uint32_t n_slots)
 {
     return sizeof(chain_slots) + memory_bytes(n, n_slots) +
            ((uint64_t)n_slots + 1) * sizeof(int32_t);
@@ -68,7 +68,7 @@ uint64_t chain_slots_table_bytes(uint32_t n, uint32_t n_slots)
 
 uint64_t chain_slots_bytes(const chain_slots *slots)
 {
-    return chain_slots_table_bytes(slots->n, slots->n_slots);
+    return table_bytes(slots->n, slots->n_slots);
 }
 
 /* Large tables in huge pages where the system has them. */
@@ -196,7 +196,7 @@ uint64_t chain_slots_peak_bytes(uint32_t n, uint32_t n_slots, unsigned n_workers
     uint64_t of_block = (uint64_t)right_size_of(n) * (BLOCK + 2) * sizeof(int32_t) +
                         left_size_of(n) * sizeof(int32_t);
     uint64_t tests = 3 * (uint64_t)chain_cells(n) * sizeof(uint32_t);
-    return chain_slots_table_bytes(n, n_slots) + of_block + tests +
+    return table_bytes(n, n_slots) + of_block + tests +
            ((uint64_t)n + 1) * sizeof(chain_slots_stage) + n_workers * chain_slots_worker_bytes(n);
 }
 

@@ -27,7 +27,6 @@ void chain_slots_free(chain_slots *slots); /* accepts NULL */
 
 /* Memory while solving n stages, and of the finished table. Saturate at UINT64_MAX. */
 uint64_t chain_slots_peak_bytes(uint32_t n, uint32_t n_slots, unsigned n_workers);
-uint64_t chain_slots_table_bytes(uint32_t n, uint32_t n_slots);
 uint64_t chain_slots_bytes(const chain_slots *slots);
 
 uint64_t chain_slots_unit(const chain_slots *slots);

@@ -20,12 +20,12 @@ typedef struct item {
     double bytes, time; /* of a node; then of it and all before it */
 } item;
 
-struct graph_bound {
+typedef struct graph_bound {
     double store_all, total; /* total: forward time of the items */
     uint64_t least, resident;
     size_t count;
     item items[]; /* most time per byte first */
-};
+} graph_bound;
 
 /* Bytes alive during B v whatever the rest of the schedule does. */
 static uint64_t backward_bytes(const remat_profile *profile, uint32_t v)
@@ -69,8 +69,8 @@ static int by_density(const void *left, const void *right)
     return (a->bytes > b->bytes) - (a->bytes < b->bytes);
 }
 
-remat_status graph_bound_new(const remat_profile *profile, graph_bound **ret_bound,
-                             remat_error *error)
+static remat_status bound_new(const remat_profile *profile, graph_bound **ret_bound,
+                              remat_error *error)
 {
     graph_bound *bound = malloc(sizeof *bound + profile->n_nodes * sizeof *bound->items);
     if (!bound)
@@ -98,11 +98,6 @@ remat_status graph_bound_new(const remat_profile *profile, graph_bound **ret_bou
     return REMAT_OK;
 }
 
-void graph_bound_free(graph_bound *bound)
-{
-    free(bound);
-}
-
 /* Most forward time whose values fit the capacity, fractions allowed. */
 static double held_time(const graph_bound *bound, double capacity)
 {
@@ -122,7 +117,9 @@ static double held_time(const graph_bound *bound, double capacity)
            (next.time - whole.time) * (capacity - whole.bytes) / (next.bytes - whole.bytes);
 }
 
-double graph_bound_makespan(const graph_bound *bound, uint64_t budget)
+/* INFINITY when some backward alone does not fit. Decreasing in the budget, never below the
+ * makespan of storing everything. */
+static double makespan_at(const graph_bound *bound, uint64_t budget)
 {
     if (budget < bound->least || budget < bound->resident)
         return INFINITY;
@@ -148,7 +145,7 @@ remat_status graph_bound_offer(const remat_profile *profile, const remat_sink *s
 {
     enum { STEPS = 1000 };
     graph_bound *bound = NULL;
-    remat_status status = graph_bound_new(profile, &bound, error);
+    remat_status status = bound_new(profile, &bound, error);
     if (status)
         return status;
     uint64_t first = bound->least > bound->resident ? bound->least : bound->resident;
@@ -159,10 +156,10 @@ remat_status graph_bound_offer(const remat_profile *profile, const remat_sink *s
     for (int k = 1; k < STEPS && held < bound->total && !status; k++) {
         double time = held + (bound->total - held) * k / STEPS;
         uint64_t budget = bound->resident + (uint64_t)capacity_of(bound, time, &at);
-        status = remat_offer_bound(sink, budget, graph_bound_makespan(bound, budget), error);
+        status = remat_offer_bound(sink, budget, makespan_at(bound, budget), error);
     }
     if (!status)
         status = remat_offer_bound(sink, UINT64_MAX, bound->store_all, error);
-    graph_bound_free(bound);
+    free(bound);
     return status;
 }

@@ -8,7 +8,7 @@ static remat_status join_check(const remat_problem *problem, remat_error *error)
 {
     if (remat_pebbles_asked(&remat_solver_join, &problem->options))
         return remat_fail(error, REMAT_NOT_ACCEPTED, "options.model",
-                          "in the pebble model join answers single schedules only");
+                          "the table of the pebble model is not one of byte budgets");
     return REMAT_OK;
 }
 

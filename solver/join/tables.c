@@ -44,7 +44,8 @@ static uint64_t larger(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-uint32_t join_round(const join_tables *t, uint64_t bytes)
+/* Bytes in slots, as the setting rounds; more than all slots is one past them. */
+static uint32_t slots_of(const join_tables *t, uint64_t bytes)
 {
     uint64_t slots = bytes / t->setting.unit;
     slots += t->setting.round_up && bytes % t->setting.unit != 0;
@@ -68,7 +69,7 @@ static size_t leaf_choice(const join_tables *t, uint32_t j, uint32_t s, bool ali
         choice->cost = b->forward[s] + b->backward[s];
         backward = larger(backward, before + output + b->saved[s] + b->save_workspace[s]);
     }
-    choice->need = join_round(t, backward);
+    choice->need = slots_of(t, backward);
     return 1;
 }
 
@@ -83,12 +84,12 @@ static void save_choice(const join_tables *t, uint32_t j, uint32_t s, uint64_t b
 {
     const join_branch *b = &t->join->branches[j];
     uint64_t both = b->output[s] + b->saved[s], output = b->output[s + 1];
-    uint32_t forward = join_round(t, beside + output + b->saved[s] + b->save_workspace[s]);
+    uint32_t forward = slots_of(t, beside + output + b->saved[s] + b->save_workspace[s]);
     uint32_t backward =
-        kept + join_round(t, both + b->held[s + 1] + (b->uses_output[s] ? output : 0) + b->made[s]);
+        kept + slots_of(t, both + b->held[s + 1] + (b->uses_output[s] ? output : 0) + b->made[s]);
     *choice = (join_choice){.kind = JOIN_SAVE,
                             .branch = j,
-                            .left_shift = join_round(t, both),
+                            .left_shift = slots_of(t, both),
                             .need = forward > backward ? forward : backward,
                             .cost = b->forward[s] + b->backward[s],
                             .flag = b->uses_output[s]};
@@ -101,7 +102,7 @@ size_t join_chain_choices(const join_tables *t, uint32_t j, uint32_t s, uint32_t
     if (end == s + 1)
         return leaf_choice(t, j, s, alive, choices);
     uint64_t beside = b->output[s] + b->held[end] + (alive ? b->output[end] : 0), run = 0;
-    uint32_t shift = join_round(t, b->output[s]);
+    uint32_t shift = slots_of(t, b->output[s]);
     double cost = 0;
     size_t n = 0;
     if (alive)
@@ -116,7 +117,7 @@ size_t join_chain_choices(const join_tables *t, uint32_t j, uint32_t s, uint32_t
                                      .left = join_chain_row(t, j, i, end, alive),
                                      .left_shift = shift,
                                      .right = join_chain_row(t, j, s, i, b->uses_output[i - 1]),
-                                     .need = join_round(t, beside + run),
+                                     .need = slots_of(t, beside + run),
                                      .cost = cost};
     }
     if (b->saved[s] > 0) {
@@ -145,7 +146,7 @@ uint32_t join_kept(const join_tables *t, const join_state *state, uint32_t m)
             bytes +=
                 b->held[state->position[j]] + (state->phi[j] ? b->output[state->position[j]] : 0);
     }
-    return join_round(t, bytes);
+    return slots_of(t, bytes);
 }
 
 static size_t turn_choice(const join_tables *t, const join_state *state, join_choice *choice)
@@ -157,7 +158,7 @@ static size_t turn_choice(const join_tables *t, const join_state *state, join_ch
     uint64_t forward = join->loss_output + join->loss_forward;
     *choice =
         (join_choice){.kind = JOIN_TURN,
-                      .need = join_round(t, current_bytes(t, state) + larger(forward, backward)),
+                      .need = slots_of(t, current_bytes(t, state) + larger(forward, backward)),
                       .cost = join->loss_time};
     return 1;
 }
@@ -179,7 +180,7 @@ static size_t branch_choices(const join_tables *t, const join_state *state, uint
 {
     const join_branch *b = &t->join->branches[m];
     uint32_t s = state->position[m], kept = join_kept(t, state, m);
-    uint32_t shift = join_round(t, b->output[s]);
+    uint32_t shift = slots_of(t, b->output[s]);
     uint64_t run = 0;
     double cost = 0;
     size_t n = 0;
@@ -195,7 +196,7 @@ static size_t branch_choices(const join_tables *t, const join_state *state, uint
                                          .left_shift = shift,
                                          .right = join_chain_row(t, m, s, i, f),
                                          .right_shift = kept,
-                                         .need = join_round(t, current + run),
+                                         .need = slots_of(t, current + run),
                                          .cost = cost};
     }
     if (s < b->length && b->saved[s] > 0) {
@@ -284,7 +285,8 @@ __attribute__((target("avx2"))) static void fill_avx2(double *row, size_t length
 }
 #endif
 
-void join_fill(double *row, size_t length, const join_choice *choices, size_t n)
+/* row[M] = min over the choices, for all M. */
+static void fill_row(double *row, size_t length, const join_choice *choices, size_t n)
 {
     for (size_t m = 0; m < length; m++)
         row[m] = INFINITY;
@@ -319,7 +321,7 @@ static void fill_chain(void *context, size_t index, unsigned worker)
         return;
     for (unsigned alive = 0; alive <= b->uses_output[end - 1]; alive++) {
         size_t n = join_chain_choices(t, f->branch, s, end, alive, choices);
-        join_fill(join_chain_row(t, f->branch, s, end, alive), t->row, choices, n);
+        fill_row(join_chain_row(t, f->branch, s, end, alive), t->row, choices, n);
     }
 }
 
@@ -353,7 +355,7 @@ static void fill_position(void *context, size_t index, unsigned worker)
             continue;
         state.index = position * t->n_phi + bits;
         size_t n = join_state_choices(t, &state, choices);
-        join_fill(t->states + state.index * t->row, t->row, choices, n);
+        fill_row(t->states + state.index * t->row, t->row, choices, n);
     }
 }
 

@@ -51,10 +51,4 @@ size_t join_state_choices(const join_tables *tables, const join_state *state, jo
 /* Slots for what the other branches leave: of their gradients and of the values with phi. */
 uint32_t join_kept(const join_tables *tables, const join_state *state, uint32_t branch);
 
-/* Bytes in slots, as the setting rounds; more than all slots is one past them. */
-uint32_t join_round(const join_tables *tables, uint64_t bytes);
-
-/* row[M] = min over the choices, for all M. */
-void join_fill(double *row, size_t length, const join_choice *choices, size_t n);
-
 #endif

@@ -299,7 +299,7 @@ double offload_forward_bound(const offload_forward *f, uint32_t i, int x, uint32
 typedef struct choice {
     const offload_forward *f;
     const place *p;
-    uint32_t due, to_due;
+    uint32_t due;
     double least;
     move best;
 } choice;

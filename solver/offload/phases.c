@@ -20,7 +20,8 @@ void offload_plan_clear(offload_plan *plan)
     *plan = (offload_plan){0};
 }
 
-void offload_plan_move(offload_plan *plan, const offload_model *model, uint32_t i, int x)
+/* Marks Z_{i-1} in form x as moved. */
+static void mark_moved(offload_plan *plan, const offload_model *model, uint32_t i, int x)
 {
     uint32_t n = model->n;
     for (uint32_t k = 0; i == 1 && k < model->profile->n_inputs; k++) {
@@ -42,7 +43,7 @@ remat_status offload_plan_build(offload_plan *plan, const offload_model *model,
     for (size_t k = 0; k < n_steps && !status; k++) {
         const offload_step *step = &steps[k];
         if (step->offload)
-            offload_plan_move(plan, model, step->i, k > 0 && steps[k - 1].all);
+            mark_moved(plan, model, step->i, k > 0 && steps[k - 1].all);
         status = step->all ? chain_emit_save(step->i, &plan->compute)
                            : chain_emit_pass(step->i, step->j, &plan->compute);
     }

@@ -15,9 +15,6 @@ remat_status offload_plan_init(offload_plan *ret_plan, const remat_profile *prof
                                remat_error *error);
 void offload_plan_clear(offload_plan *plan);
 
-/* Marks Z_{i-1} in form x as moved. */
-void offload_plan_move(offload_plan *plan, const offload_model *model, uint32_t i, int x);
-
 /* One step of the forward phase: F_all^i (all) or F_ck^i F_none^{i+1} .. F_none^j, and whether the
  * input Z_{i-1} is offloaded. The loss is a step with i = j = n. */
 typedef struct offload_step {

@@ -27,12 +27,10 @@ uint64_t remat_precision_bytes(remat_precision precision)
 remat_status remat_precision_find(const char *name, remat_precision *ret_precision,
                                   remat_error *error)
 {
-    unsigned found = 0;
-    remat_status status =
-        plan_find_name(name, "precision", precisions, REMAT_PRECISIONS, &found, error);
-    if (!status)
+    const int found = plan_find_name(name, "precision", precisions, REMAT_PRECISIONS, error);
+    if (found >= 0)
         *ret_precision = (remat_precision)found;
-    return status;
+    return found >= 0 ? REMAT_OK : REMAT_INVALID;
 }
 
 /* ---- checking ---- */

@@ -79,13 +79,12 @@ remat_status remat_network_find(const char *name, const remat_network **ret_mode
                                 remat_error *error)
 {
     const char *names[N_MODELS];
-    unsigned found = 0;
     for (size_t i = 0; i < N_MODELS; i++)
         names[i] = models[i].name;
-    remat_status status = plan_find_name(name, "model", names, N_MODELS, &found, error);
-    if (!status)
+    const int found = plan_find_name(name, "model", names, N_MODELS, error);
+    if (found >= 0)
         *ret_model = &models[found];
-    return status;
+    return found >= 0 ? REMAT_OK : REMAT_INVALID;
 }
 
 /* ---- settings ---- */

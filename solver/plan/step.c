@@ -22,23 +22,19 @@ const char *remat_parallel_name(remat_parallel parallel)
 remat_status remat_optimizer_find(const char *name, remat_optimizer *ret_optimizer,
                                   remat_error *error)
 {
-    unsigned found = 0;
-    remat_status status =
-        plan_find_name(name, "optimizer", optimizers, REMAT_OPTIMIZERS, &found, error);
-    if (!status)
+    const int found = plan_find_name(name, "optimizer", optimizers, REMAT_OPTIMIZERS, error);
+    if (found >= 0)
         *ret_optimizer = (remat_optimizer)found;
-    return status;
+    return found >= 0 ? REMAT_OK : REMAT_INVALID;
 }
 
 remat_status remat_parallel_find(const char *name, remat_parallel *ret_parallel, remat_error *error)
 {
-    unsigned found = 0;
     const char *known = strcmp(name, "fsdp") == 0 ? parallels[REMAT_ZERO3] : name;
-    remat_status status =
-        plan_find_name(known, "parallel", parallels, REMAT_PARALLELS, &found, error);
-    if (!status)
+    const int found = plan_find_name(known, "parallel", parallels, REMAT_PARALLELS, error);
+    if (found >= 0)
         *ret_parallel = (remat_parallel)found;
-    return status;
+    return found >= 0 ? REMAT_OK : REMAT_INVALID;
 }
 
 /* ---- one tensor ---- */
@@ -103,7 +99,6 @@ typedef struct sums {
     const remat_step_settings *settings;
     double weight, state; /* bytes of a number */
     bool master;
-    double shard[4]; /* 1 / parts of weights, gradients, states; masters go with states */
     double weights, masters, gradients, states;
     double unit, largest; /* numbers of the unit at hand, of the largest */
     segments segments;

@@ -5,19 +5,17 @@ import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { after, before, test } from 'node:test';
 
-import { closePage, openPage, Service, shot, startBrowser } from './service.mjs';
+import { browser, closePage, openPage, Service, service, shot, stage } from './service.mjs';
 
 const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 
-let service;
 let empty;
-let browser;
 let views;
 
+await stage();
+
 before(async () => {
-  service = await Service.start();
   empty = await Service.start();
-  browser = await startBrowser();
   const joint = await service.push('resnet50.joint');
   const profile = await service.push('resnet50.chain');
   const [a, b] = [
@@ -53,8 +51,6 @@ before(async () => {
 });
 
 after(async () => {
-  await browser.close();
-  await service.stop();
   await empty.stop();
 });
 

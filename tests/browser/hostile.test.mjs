@@ -2,9 +2,9 @@
 
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
-import { after, before, test } from 'node:test';
+import { before, test } from 'node:test';
 
-import { closePage, openPage, Service, shot, startBrowser } from './service.mjs';
+import { browser, closePage, openPage, service, shot, stage } from './service.mjs';
 
 const NAMES = [
   '<img src=x onerror="globalThis.broken=1">',
@@ -30,14 +30,12 @@ function hostileProfile(name) {
   return { format: 'remat-profile/1', name, time_unit: 'us', inputs: [{ id: '<b>x</b>', bytes: 10 }], nodes };
 }
 
-let service;
-let browser;
 let profiles;
 let schedule;
 
+await stage();
+
 before(async () => {
-  service = await Service.start();
-  browser = await startBrowser();
   profiles = [];
   for (const name of NAMES) profiles.push((await service.post('v1/profiles', hostileProfile(name))).profile_id);
   schedule = await service.post('v1/schedules', { profile_id: profiles[0], budget: '70%' });
@@ -46,11 +44,6 @@ before(async () => {
     device: NAMES[0],
     note: NAMES[1].repeat(40),
   });
-});
-
-after(async () => {
-  await browser.close();
-  await service.stop();
 });
 
 /** Nothing of a name became an element or ran, and nothing is wider than the window. */

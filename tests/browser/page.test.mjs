@@ -3,22 +3,12 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { after, before, test } from 'node:test';
+import { test } from 'node:test';
 
-import { closePage, largeProfile, openPage, profileText, Service, shot, startBrowser } from './service.mjs';
+import { browser, closePage, largeProfile, openPage, profileText, Service, service, shot, stage } from './service.mjs';
 
-let service;
-let browser;
 
-before(async () => {
-  service = await Service.start('--workers', '1');
-  browser = await startBrowser();
-});
-
-after(async () => {
-  await browser.close();
-  await service.stop();
-});
+await stage('--workers', '1');
 
 const open = (view, options) => openPage(browser, service, view, options);
 const heading = (page) => page.locator('h1').innerText();

@@ -1,27 +1,20 @@
 // One picture of a schedule: its graph, its memory and its streams, and how they are linked.
 
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
+import { before, test } from 'node:test';
 
-import { closePage, openPage, Service, shot, startBrowser } from './service.mjs';
+import { browser, closePage, openPage, service, shot, stage } from './service.mjs';
 
-let service;
-let browser;
 let unet;
 let schedule;
 let timeline;
 
+await stage();
+
 before(async () => {
-  service = await Service.start();
-  browser = await startBrowser();
   unet = await service.push('unet.flops');
   schedule = await service.post('v1/schedules', { profile_id: unet, budget: '60%' });
   timeline = await service.call('GET', `v1/schedules/${schedule.schedule_id}/timeline`);
-});
-
-after(async () => {
-  await browser.close();
-  await service.stop();
 });
 
 const open = (view, options) => openPage(browser, service, view, options);

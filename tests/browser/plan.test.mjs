@@ -1,22 +1,12 @@
 // Plans: a model, a batch and a device become a table of bytes and a chart over batches.
 
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
+import { test } from 'node:test';
 
-import { closePage, openPage, Service, shot, startBrowser } from './service.mjs';
+import { browser, closePage, openPage, service, shot, stage } from './service.mjs';
 
-let service;
-let browser;
 
-before(async () => {
-  service = await Service.start();
-  browser = await startBrowser();
-});
-
-after(async () => {
-  await browser.close();
-  await service.stop();
-});
+await stage();
 
 const open = (view) => openPage(browser, service, view);
 

@@ -6,6 +6,7 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
+import { after } from 'node:test';
 
 import { chromium } from 'playwright-core';
 
@@ -110,6 +111,21 @@ export async function closePage(page) {
 /** Keeps what is seen, where somebody wants to look at it. */
 export async function shot(page, name) {
   if (process.env.SHOTS) await page.screenshot({ path: join(process.env.SHOTS, `${name}.png`), fullPage: true });
+}
+
+/* ---- a file of tests ---- */
+
+export let service;
+export let browser;
+
+/** The tests of this file have one service, started with these options, and one browser. */
+export async function stage(...options) {
+  service = await Service.start(...options);
+  browser = await startBrowser();
+  after(async () => {
+    await browser.close();
+    await service.stop();
+  });
 }
 
 /* ---- large things ---- */

@@ -9,22 +9,12 @@
 
 import assert from 'node:assert/strict';
 import { cpus, loadavg } from 'node:os';
-import { after, before, test } from 'node:test';
+import { test } from 'node:test';
 
-import { closePage, deepProfile, largeProfile, openPage, Service, startBrowser } from './service.mjs';
+import { browser, closePage, deepProfile, largeProfile, openPage, service, stage } from './service.mjs';
 
-let service;
-let browser;
 
-before(async () => {
-  service = await Service.start();
-  browser = await startBrowser();
-});
-
-after(async () => {
-  await browser.close();
-  await service.stop();
-});
+await stage();
 
 /** More than two jobs wait for each processor. */
 const busy = () => loadavg()[0] / cpus().length > 2;

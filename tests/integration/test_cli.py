@@ -457,6 +457,10 @@ def test_the_server_answers_what_local_answers(asked):
         for member in set(here) - {"solve_seconds", "created"}:
             assert here[member] == answered[member], member
     assert answer("curve", "--local", "--points", 12, CHAIN) == asked("curve", "--points", 12, CHAIN)
+    toy = ("--solver", "join", "--option", "model=pebble", PROFILES / "join-4-10-12.json")
+    rows = answer("curve", "--local", *toy)
+    assert [row["budget"] for row in rows] == list(range(7, 30)) and rows == asked("curve", *toy)
+    assert "     9 slots     9 slots        74 units" in remat("curve", "--local", *toy).stdout
     assert answer("solvers", "--local") == asked("solvers")
 
 

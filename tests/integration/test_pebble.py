@@ -26,6 +26,12 @@ def ask(service, document, slots, **options):
                                           "options": {"model": "pebble", **options}, **more})
 
 
+def tradeoff(service, document, **options):
+    more = {key: options.pop(key) for key in ("budgets", "points", "link") if key in options}
+    return service.post("/v1/tradeoffs", {"profile": document, "solver": "join", "wait": 55 * SLOW,
+                                          "options": {"model": "pebble", **options}, **more})
+
+
 def play(schedule, lengths, keep=False):
     """The rules of the model, written once more: returns forwards and peak."""
     slots = len(lengths)
@@ -147,5 +153,32 @@ def test_wrong_questions(rematd):
     assert ask(rematd, document, 9, layout=True).json["field"] == "layout"
     assert ask(rematd, document, 9, link={"bytes_per_time_unit": 1}).json["field"] == "link"
     assert ask(rematd, profile("unet.flops"), 9).status == 422
-    curve = rematd.post("/v1/tradeoffs", {"profile": document, "solver": "join", "options": {"model": "pebble"}})
-    assert curve.status == 422 and curve.json["field"] == "options.model"
+    for more, field in (({"budgets": [10**6]}, "budgets[0]"), ({"link": {"bytes_per_time_unit": 1}}, "link")):
+        curve = tradeoff(rematd, document, **more)
+        assert curve.status == 400 and curve.json["field"] == field, curve.body
+    document["nodes"][1]["output_bytes"] = 2
+    assert tradeoff(rematd, document).json["field"] == "options.model"
+
+
+def test_a_tradeoff_is_a_question_like_another(make_service):
+    """A row for each number of slots, each that of its schedule, out of one table, over a restart."""
+    service = make_service()
+    document = profile("join-4-10-12")
+    rows = tradeoff(service, document).json
+    assert service.metric("remat_tabulations_total") == 1
+    assert [row["budget"] for row in rows] == list(range(7, 30))
+    assert rows[2]["makespan"] == 74 and rows[-1]["makespan"] == 53 and rows[-1]["overhead"] == 0
+    for row in rows:
+        schedule = ask(service, document, row["budget"])
+        assert schedule.headers["X-Remat-Cache"] == "table"
+        assert [row[k] for k in ("makespan", "peak", "lower_bound")] == [schedule.json[k] for k in ("makespan", "peak", "lower_bound")]
+        assert row["feasible"] and row["solver"] == "join"
+    some = tradeoff(service, document, budgets=[6, "100%", 40]).json
+    assert [(row["budget"], row["feasible"], row["peak"]) for row in some] == [(6, False, None), (29, True, 29), (40, True, 29)]
+    kept = tradeoff(service, document, keep_gradients=True).json
+    assert len(kept) <= len(rows) and all(k["makespan"] >= r["makespan"] for k, r in zip(reversed(kept), reversed(rows)))
+    assert len(tradeoff(service, document, points=5).json) == 5
+    service.stop()
+    service.start()
+    assert tradeoff(service, document).json == rows
+    assert service.metric("remat_tabulations_total") == 0

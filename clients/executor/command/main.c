@@ -67,7 +67,7 @@ remat_status train_run_solver(train *t, const char *solver, bool least, train_ru
 
 void train_run_clear(train_run *r)
 {
-    train_plan_clear(&r->plan);
+    remat_plan_clear(&r->plan.plan);
     free(r->outcome.losses);
 }
 

@@ -11,11 +11,6 @@ static double seconds_of(const train *t, double makespan)
     return t->measured ? makespan * remat_time_unit_seconds(t->profile->time_unit) : NAN;
 }
 
-void train_plan_clear(train_plan *p)
-{
-    remat_plan_clear(&p->plan);
-}
-
 /* ---- from a document ---- */
 
 remat_status train_schedule_read(train *t, const json_t *json, train_plan *p)

@@ -5,11 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *seconds(double value, char text[TEXT_SIZE])
-{
-    return text_seconds(value, text);
-}
-
 void train_print_network(const train *t)
 {
     char beside[TEXT_SIZE], all[TEXT_SIZE], budget[TEXT_SIZE];
@@ -31,9 +26,9 @@ void train_print_run(const train *t, const train_run *run)
     char predicted[TEXT_SIZE], measured[TEXT_SIZE], planned[TEXT_SIZE], taken[TEXT_SIZE];
     printf("  schedule     %s, %zu operations\n", run->plan.solver,
            run->plan.plan.operations.length);
-    printf("  step         %s", seconds(o->step, measured));
+    printf("  step         %s", text_seconds(o->step, measured));
     if (!isnan(run->plan.predicted))
-        printf(", predicted %s: %+.1f %%", seconds(run->plan.predicted, predicted),
+        printf(", predicted %s: %+.1f %%", text_seconds(run->plan.predicted, predicted),
                100 * (o->step / run->plan.predicted - 1));
     printf("\n  arena        %s taken, peak of the plan %s\n", text_bytes((double)o->arena, taken),
            text_bytes((double)run->plan.plan.peak, planned));
@@ -49,8 +44,9 @@ void train_print_comparison(const train *t, const train_run *runs, size_t n)
     for (size_t i = 0; i < n; i++) {
         const train_run *r = &runs[i];
         printf("  %-16.16s %12s %12s %12s  %12.6g  ", r->plan.solver,
-               text_bytes((double)r->outcome.arena, arena), seconds(r->plan.predicted, predicted),
-               seconds(r->outcome.step, measured), r->outcome.losses[t->options->steps - 1]);
+               text_bytes((double)r->outcome.arena, arena),
+               text_seconds(r->plan.predicted, predicted), text_seconds(r->outcome.step, measured),
+               r->outcome.losses[t->options->steps - 1]);
         if (!r->compared)
             puts("-");
         else if (r->difference.equal)

@@ -61,7 +61,6 @@ typedef struct train_plan {
 /* From --schedule, from this process with --local, or from the server. solver: NULL: as the options
  * say. least: where nothing fits the budget, take the least that does. */
 remat_status train_plan_get(train *t, const char *solver, bool least, train_plan *ret_plan);
-void train_plan_clear(train_plan *plan);
 
 /* The answer of a server, or what `remat solve -o` wrote of it. */
 remat_status train_schedule_read(train *t, const json_t *json, train_plan *plan);

@@ -9,7 +9,7 @@ enum { POISON = 0xff };
 
 /* ---- slots ---- */
 
-uint32_t runner_slot_of_value(const remat_runner *r, uint32_t value)
+static uint32_t slot_of_value(const remat_runner *r, uint32_t value)
 {
     uint32_t inputs = r->plan->profile->n_inputs;
     return value < r->n            ? value
@@ -19,7 +19,7 @@ uint32_t runner_slot_of_value(const remat_runner *r, uint32_t value)
 
 static uint32_t slot_of_result(const remat_runner *r, uint32_t v, uint32_t k)
 {
-    return runner_slot_of_value(r, remat_result_value(r->plan->profile, v, k));
+    return slot_of_value(r, remat_result_value(r->plan->profile, v, k));
 }
 
 static uint32_t slot_of_item(const remat_runner *r, const remat_allocation *item)
@@ -288,7 +288,7 @@ static remat_status gather_inputs(const remat_runner *r, const remat_node *node,
 {
     remat_status status = REMAT_OK;
     for (uint32_t i = 0; i < node->n_inputs && !status; i++) {
-        uint32_t slot = runner_slot_of_value(r, node->inputs[i]);
+        uint32_t slot = slot_of_value(r, node->inputs[i]);
         status = arrived(r, slot, error);
         r->inputs[i] = address(r, slot);
     }
@@ -466,7 +466,7 @@ const void *remat_runner_input_gradient(const remat_runner *r, uint32_t input)
 
 const void *remat_runner_output(const remat_runner *r, uint32_t k)
 {
-    return address(r, runner_slot_of_value(r, r->plan->profile->outputs[k]));
+    return address(r, slot_of_value(r, r->plan->profile->outputs[k]));
 }
 
 uint64_t remat_runner_arena(const remat_runner *r)

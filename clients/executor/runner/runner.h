@@ -36,7 +36,6 @@ struct remat_runner {
 
 /* Bytes of the arena and what is watched behind it. */
 uint64_t runner_bytes(const remat_runner *r);
-uint32_t runner_slot_of_value(const remat_runner *r, uint32_t value);
 uint32_t runner_slot_of_target(const remat_runner *r, const remat_operation *operation);
 /* Id of the node, graph input or state of an operation. */
 const char *runner_name_of(const remat_runner *r, const remat_operation *operation);

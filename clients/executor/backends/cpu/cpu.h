@@ -35,9 +35,6 @@ typedef struct cpu_windows {
     size_t c, h, w, kernel, stride, padding, out_h, out_w;
 } cpu_windows;
 
-/* The outputs ret_from .. ret_to - 1 of a row have their kx-th column within the image. */
-void cpu_inside(const cpu_windows *g, size_t kx, size_t *ret_from, size_t *ret_to);
-
 /* For rows row .. row + rows - 1 of the output: line (c, ky, kx) of `columns` gets that number of
  * every window, 0 outside of the image. stride: from line to line. */
 void cpu_gather(const cpu_windows *g, const float *image, size_t row, size_t rows, float *columns,

@@ -71,7 +71,8 @@ double cpu_softmax(float *x, size_t n)
 
 /* ---- windows ---- */
 
-void cpu_inside(const cpu_windows *g, size_t kx, size_t *ret_from, size_t *ret_to)
+/* The outputs ret_from .. ret_to - 1 of a row have their kx-th column within the image. */
+static void find_inside(const cpu_windows *g, size_t kx, size_t *ret_from, size_t *ret_to)
 {
     size_t from = kx < g->padding ? (g->padding - kx + g->stride - 1) / g->stride : 0;
     size_t end = g->w + g->padding > kx ? (g->w + g->padding - kx - 1) / g->stride + 1 : 0;
@@ -82,7 +83,7 @@ void cpu_inside(const cpu_windows *g, size_t kx, size_t *ret_from, size_t *ret_t
 static void gather_row(const cpu_windows *g, const float *row, size_t kx, float *to)
 {
     size_t from, end;
-    cpu_inside(g, kx, &from, &end);
+    find_inside(g, kx, &from, &end);
     memset(to, 0, g->out_w * sizeof *to);
     if (g->stride == 1 && end > from)
         memcpy(to + from, row + from + kx - g->padding, (end - from) * sizeof *to);
@@ -122,7 +123,7 @@ void cpu_scatter(const cpu_windows *g, const float *columns, size_t row, size_t 
     for (size_t c = 0; c < g->c; c++, image += g->h * g->w)
         for (size_t ky = 0; ky < g->kernel; ky++)
             for (size_t kx = 0; kx < g->kernel; kx++, columns += stride) {
-                cpu_inside(g, kx, &from, &end);
+                find_inside(g, kx, &from, &end);
                 for (size_t y = 0; y < rows; y++)
                     if (row_of(g, row + y, ky, &at))
                         for (size_t x = from; x < end; x++)

@@ -1,9 +1,9 @@
-/* Many things of nodes said once: "layer0 to layer10". Private to api/.
+/* Many things of nodes said once: "layer0 to layer10". Private to api/explain.
  *
  * Ids that agree up to their first number are of one family ("h_3_qkv" and "h_4_ln1": "h_"), and
  * what is of one kind and family is one group. A star stands for what follows the number. */
-#ifndef REMAT_API_GROUPS_H
-#define REMAT_API_GROUPS_H
+#ifndef REMAT_API_EXPLAIN_GROUPS_H
+#define REMAT_API_EXPLAIN_GROUPS_H
 
 #include <stddef.h>
 
@@ -21,7 +21,7 @@ typedef struct group {
 } group;
 
 /* Groups the items, which it sorts: the heaviest first. NULL: out of memory. */
-group *groups_make(group_item *items, size_t n, size_t *ret_n);
-void groups_free(group *groups, size_t n); /* accepts NULL */
+group *explain_groups_make(group_item *items, size_t n, size_t *ret_n);
+void explain_groups_free(group *groups, size_t n); /* accepts NULL */
 
 #endif

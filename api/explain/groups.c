@@ -1,4 +1,4 @@
-#include "groups.h"
+#include "explain/groups.h"
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -117,7 +117,7 @@ static bool make_group(const group_item *items, size_t n, group *ret_group)
     return fclose(out) == 0;
 }
 
-group *groups_make(group_item *items, size_t n, size_t *ret_n)
+group *explain_groups_make(group_item *items, size_t n, size_t *ret_n)
 {
     group *groups = calloc(n + 1, sizeof *groups);
     size_t made = 0;
@@ -127,7 +127,7 @@ group *groups_make(group_item *items, size_t n, size_t *ret_n)
         for (to = from + 1; to < n && compare_families(&items[from], &items[to]) == 0;)
             to++;
         if (!make_group(items + from, to - from, &groups[made++])) {
-            groups_free(groups, made);
+            explain_groups_free(groups, made);
             return NULL;
         }
     }
@@ -137,7 +137,7 @@ group *groups_make(group_item *items, size_t n, size_t *ret_n)
     return groups;
 }
 
-void groups_free(group *groups, size_t n)
+void explain_groups_free(group *groups, size_t n)
 {
     for (size_t i = 0; groups && i < n; i++)
         free(groups[i].name);

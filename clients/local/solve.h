@@ -1,0 +1,20 @@
+/* Schedules and trade-offs in the caller's own process, without a store: what libremat-local.so and
+ * remat --local share. */
+#ifndef REMAT_LOCAL_SOLVE_H
+#define REMAT_LOCAL_SOLVE_H
+
+#include "api.h"
+
+typedef struct local_watch {
+    void *data;
+    void (*progress)(void *data, const char *label, double fraction); /* label: what is at work */
+    bool (*cancelled)(void *data);                                    /* NULL: never */
+} local_watch;
+
+/* What the server would answer to a request of either kind, for its profile. Solves may take three
+ * quarters of the machine's memory. */
+remat_status local_solve(const remat_request *request, const char *profile_id,
+                         const remat_profile *profile, uint64_t store_all_peak,
+                         const local_watch *watch, json_t **ret_answer, remat_error *error);
+
+#endif
