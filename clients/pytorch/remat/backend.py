@@ -27,6 +27,8 @@ from .memory import free_bytes
 
 FORMAT = 1  # of kept schedules
 AUTO_SHARE = 0.9  # of the memory that is free
+_FORMULAS = ("silu_backward", "mish_backward")
+_KERNELS = (*_FORMULAS, "upsample_", "_upsample_", "hardshrink", "softshrink", "multi_margin_loss", "multilabel_margin_loss")
 GROUPS = 32  # of gradients, in about as many of which those of a piece are handed over
 
 
@@ -91,7 +93,7 @@ class Backend:
                                 inference_compiler=plan.inference_compiler, partition_fn=plan.partition, **more)
         if self.inner:
             return compiler(module, example)
-        with _own_autocast(module):
+        with _own_autocast(module), _undivided():
             compiled = compiler(module, example)
         return plan.connected(compiled, example)
 
@@ -373,6 +375,30 @@ def _own_autocast(module: torch.fx.GraphModule) -> Iterator[None]:
         for kind in kinds:
             stack.enter_context(torch.autocast(kind, enabled=False))
         yield
+
+
+@contextlib.contextmanager
+def _undivided() -> Iterator[None]:
+    """Operators stay that a plain step runs as one: AOTAutograd would trace many in their place, with other last bits,
+    more results and more time. There are formulas of torch's beside a kernel, and those in Python."""
+    from torch._C import DispatchKey
+
+    keys = (DispatchKey.Autograd, DispatchKey.CompositeImplicitAutograd)
+    names = [name for name in {*dir(torch.ops.aten), *_FORMULAS} if name.startswith(_KERNELS)]
+    packets = [getattr(torch.ops.aten, name) for name in names]
+    ops = [getattr(packet, overload) for packet in packets for overload in packet.overloads()]
+    before = [[(key, op.py_kernels.pop(key)) for key in keys if key in op.py_kernels] for op in ops]
+    for op in ops:
+        if op.overloadpacket.__name__ in _FORMULAS:
+            op.py_kernels[keys[1]] = lambda *_, **__: NotImplemented  # as torch.export keeps operators
+        op._dispatch_cache.clear()
+    try:
+        yield
+    finally:
+        for op, kernels in zip(ops, before):
+            op.py_kernels.pop(keys[1], None)
+            op.py_kernels.update(kernels)
+            op._dispatch_cache.clear()
 
 
 def _boxed(module: torch.fx.GraphModule) -> Callable[[List[Any]], Any]:
