@@ -28,7 +28,8 @@ from .memory import free_bytes
 FORMAT = 1  # of kept schedules
 AUTO_SHARE = 0.9  # of the memory that is free
 _FORMULAS = ("silu_backward", "mish_backward")
-_KERNELS = (*_FORMULAS, "upsample_", "_upsample_", "hardshrink", "softshrink", "multi_margin_loss", "multilabel_margin_loss")
+_KERNELS = (*_FORMULAS, "upsample_", "_upsample_", "hardshrink", "softshrink", "multi_margin_loss", "multilabel_margin_loss",
+            "lstm")
 GROUPS = 32  # of gradients, in about as many of which those of a piece are handed over
 
 
@@ -77,7 +78,7 @@ class Backend:
     def __call__(self, module: torch.fx.GraphModule, example: List[Any]) -> Callable[..., Any]:
         self._look_at_break(module)
         _refuse(module)
-        if recurrent_layers.split(module.graph, self.spans):
+        if recurrent_layers.split(module.graph, self.spans, self.inner is None):
             module.recompile()
         self.frame = _frame()
         if any(isinstance(v, torch.SymInt) or isinstance(v, torch.Tensor) and _is_dynamic(v) for v in example):
@@ -229,6 +230,7 @@ class _Plan:
         owner = self.owner
         if owner.inner is None:
             joint.split_dropout(module)
+            recurrent_layers.keep_workspaces(module.graph)
         graph = joint.Joint(module, num_fwd_outputs, self.n_results, owner.never, self.parameters)
         device = _device(graph)
         costs = owner.costs(graph, device)

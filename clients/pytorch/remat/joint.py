@@ -218,7 +218,9 @@ def _writes(node: fx.Node) -> bool:
 
 def _name(node: fx.Node) -> str:
     schema = getattr(node.target, "_schema", None)
-    return schema.name.replace("::", ".") if schema is not None else str(node.target)
+    if schema is not None:
+        return schema.name.replace("::", ".")
+    return f"remat.{node.target.__name__}" if getattr(node.target, "_remat_pure", False) else str(node.target)
 
 
 def _must_save(node: fx.Node) -> bool:
