@@ -14,7 +14,6 @@ from typing import Any, Callable, List, Sequence, Tuple
 
 import torch
 from torch import fx
-from torch.utils._python_dispatch import _disable_current_modes
 
 _NAMES = ("lstm", "gru", "rnn_tanh", "rnn_relu")
 
@@ -113,6 +112,8 @@ def _described(argument: Any) -> Any:
 @functools.lru_cache(maxsize=None)
 def _workspace(*arguments: Any) -> int:
     """Bytes. arguments: of tensors their shapes and types."""
+    from torch.utils._python_dispatch import _disable_current_modes
+
     with _disable_current_modes(), torch._C._DisablePythonDispatcher():
         made = library_layer(*(torch.zeros(a[0], dtype=a[1]) if isinstance(a, tuple) and a else a for a in arguments))
     return made[3].numel()

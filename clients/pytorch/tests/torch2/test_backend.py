@@ -106,6 +106,17 @@ def test_budgets_of_the_service(name, server, tmp_path):
     assert served
 
 
+@pytest.mark.parametrize("p", [0.1, 0.3])
+def test_dropout_of_16_bits(p, tmp_path):
+    torch.manual_seed(0)
+    model, inputs = nn.Sequential(nn.Linear(32, 32), nn.GELU(), nn.Dropout(p), nn.Linear(32, 8)), (torch.randn(16, 32),)
+    plain = copy.deepcopy(model)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        function = compiled(model, Own(dropping(1), tmp_path))
+        for seed in range(2):
+            assert_same(run(function, model, inputs, seed), run(plain, plain, inputs, seed))
+
+
 KEYS = (torch._C.DispatchKey.Autograd, torch._C.DispatchKey.CompositeImplicitAutograd)
 
 
