@@ -27,6 +27,9 @@ from .memory import free_bytes
 
 FORMAT = 1  # of kept schedules
 AUTO_SHARE = 0.9  # of the memory that is free
+_FORMULAS = ("silu_backward", "mish_backward")
+_KERNELS = (*_FORMULAS, "upsample_", "_upsample_", "hardshrink", "softshrink", "multi_margin_loss", "multilabel_margin_loss",
+            "lstm")
 GROUPS = 32  # of gradients, in about as many of which those of a piece are handed over
 
 
@@ -75,7 +78,7 @@ class Backend:
     def __call__(self, module: torch.fx.GraphModule, example: List[Any]) -> Callable[..., Any]:
         self._look_at_break(module)
         _refuse(module)
-        if recurrent_layers.split(module.graph, self.spans):
+        if recurrent_layers.split(module.graph, self.spans, self.inner is None):
             module.recompile()
         self.frame = _frame()
         if any(isinstance(v, torch.SymInt) or isinstance(v, torch.Tensor) and _is_dynamic(v) for v in example):
@@ -91,7 +94,7 @@ class Backend:
                                 inference_compiler=plan.inference_compiler, partition_fn=plan.partition, **more)
         if self.inner:
             return compiler(module, example)
-        with _own_autocast(module):
+        with _own_autocast(module), _undivided():
             compiled = compiler(module, example)
         return plan.connected(compiled, example)
 
@@ -227,6 +230,7 @@ class _Plan:
         owner = self.owner
         if owner.inner is None:
             joint.split_dropout(module)
+            recurrent_layers.keep_workspaces(module.graph)
         graph = joint.Joint(module, num_fwd_outputs, self.n_results, owner.never, self.parameters)
         device = _device(graph)
         costs = owner.costs(graph, device)
@@ -373,6 +377,30 @@ def _own_autocast(module: torch.fx.GraphModule) -> Iterator[None]:
         for kind in kinds:
             stack.enter_context(torch.autocast(kind, enabled=False))
         yield
+
+
+@contextlib.contextmanager
+def _undivided() -> Iterator[None]:
+    """Operators stay that a plain step runs as one: AOTAutograd would trace many in their place, with other last bits,
+    more results and more time. There are formulas of torch's beside a kernel, and those in Python."""
+    from torch._C import DispatchKey
+
+    keys = (DispatchKey.Autograd, DispatchKey.CompositeImplicitAutograd)
+    names = [name for name in {*dir(torch.ops.aten), *_FORMULAS} if name.startswith(_KERNELS)]
+    packets = [getattr(torch.ops.aten, name) for name in names]
+    ops = [getattr(packet, overload) for packet in packets for overload in packet.overloads()]
+    before = [[(key, op.py_kernels.pop(key)) for key in keys if key in op.py_kernels] for op in ops]
+    for op in ops:
+        if op.overloadpacket.__name__ in _FORMULAS:
+            op.py_kernels[keys[1]] = lambda *_, **__: NotImplemented  # as torch.export keeps operators
+        op._dispatch_cache.clear()
+    try:
+        yield
+    finally:
+        for op, kernels in zip(ops, before):
+            op.py_kernels.pop(keys[1], None)
+            op.py_kernels.update(kernels)
+            op._dispatch_cache.clear()
 
 
 def _boxed(module: torch.fx.GraphModule) -> Callable[[List[Any]], Any]:

@@ -22,6 +22,7 @@ Budget = Union[int, str]
 _UNITS = ("s", "ms", "us", "ns", "units")
 _SUFFIXES = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12,
              "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
+_MOST = 2**53 - 1  # bytes: the largest whole number of JSON's that everybody reads as it is
 _WAIT = 30  # seconds that one request waits for a solve
 
 
@@ -105,11 +106,17 @@ def parse_budget(budget: Budget) -> Budget:
     if not isinstance(budget, str):
         if not math.isfinite(budget) or budget < 0 or budget != int(budget):
             raise BudgetError(f"the budget is {budget!r}; it must be a whole number of bytes, 0 or more")
-        return int(budget)
+        return _held(int(budget), budget)
     match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*|%)\s*", budget)
     if not match or match[2].lower() not in (*_SUFFIXES, "%"):
         raise BudgetError(f"the budget is {budget!r}; such as \"8GiB\", \"500MB\", \"60%\" or \"auto\" are understood")
-    return f"{match[1]}%" if match[2] == "%" else int(Decimal(match[1]) * _SUFFIXES[match[2].lower()])
+    return f"{match[1]}%" if match[2] == "%" else _held(int(Decimal(match[1]) * _SUFFIXES[match[2].lower()]), budget)
+
+
+def _held(amount: int, budget: Budget) -> int:
+    if amount > _MOST:
+        raise BudgetError(f"the budget is {budget!r}; the most is {_MOST} bytes")
+    return amount
 
 
 # ---- the service ----

@@ -15,7 +15,7 @@ from .autocast import Autocast
 from .capture import bind
 from .captured import Blocks, Captured, arguments_of, as_module, device_of, shape
 from .client import Budget, Cache, parse_budget
-from .errors import BudgetError, CaptureError, ServiceError, UntraceableError
+from .errors import BudgetError, CaptureError, CheckError, ServiceError, UntraceableError
 from .graph import tensors_of
 from .local import connect
 from .memory import free_bytes
@@ -248,9 +248,38 @@ def _fit_parts(model: torch.nn.Module, example: parts.Call, budget: Budget, requ
         region = part.module.__dict__.pop("forward")
         steps.check(captures[part.name], region, None)
         part.module.forward = region
+    if request.checked:
+        _check_whole(model, example, found, request)
     warnings.warn(f"{reason} It runs as it is, outside the budget; scheduled are: "
                   f"{', '.join(part.name for part in found)}", stacklevel=3)
     return model
+
+
+def _check_whole(model: torch.nn.Module, example: parts.Call, found: List[parts.Part], request: Request) -> None:
+    """A step with the fitted parts beside one with none."""
+    regions = [(part.module, part.module.__dict__.pop("forward")) for part in found]
+    whole = compiled_road.Example(model, example[0] if not example[1] else {**bind(model, *example)})
+
+    def forward(**inputs: Any) -> Any:
+        for module, region in regions:
+            module.forward = region
+        try:
+            return steps.plain_forward(model)(**inputs)
+        finally:
+            for module, _ in regions:
+                del module.forward
+
+    try:
+        steps.check(whole, forward, request.loss)
+    except CheckError:
+        try:
+            steps.check(whole, steps.plain_forward(model), request.loss)
+        except CheckError:  # no two plain steps are the same: there is nothing to compare with
+            pass
+        else:
+            raise
+    for module, region in regions:
+        module.forward = region
 
 
 def remove(model: torch.nn.Module) -> torch.nn.Module:

@@ -20,6 +20,7 @@ class Guard:
         self._model, self._device, self._reads = captured.model, captured.device, captured.reads
         self._autocast = settings_now(captured.device)
         self._paths = {id(module): path for path, module in self._model.named_modules()}
+        self._classes = [(module, type(module)) for module in self._model.modules()]
         self._modules = [(module, _names(module._modules), _names(module._parameters), _hooks(module),
                           tuple(module._buffers.keys())) for module in self._model.modules()]
         self._forwards = {type(module): type(module).forward for module in self._model.modules()
@@ -42,6 +43,9 @@ class Guard:
         """What of the model is not as it was, in words; empty if all is."""
         if settings_now(self._device) != self._autocast:
             return f"autocast is {settings_now(self._device)}; it was {self._autocast}"
+        for module, kind in self._classes:
+            if type(module) is not kind:  # as functional_call made it before torch 2
+                return f"{self._name(module)} is a {type(module).__name__}, with other weights than its own"
         for module, modules, parameters, hooks, buffers in self._modules:
             if _names(module._modules) != modules:
                 return f"{self._name(module)} has other modules"

@@ -218,7 +218,9 @@ def _writes(node: fx.Node) -> bool:
 
 def _name(node: fx.Node) -> str:
     schema = getattr(node.target, "_schema", None)
-    return schema.name.replace("::", ".") if schema is not None else str(node.target)
+    if schema is not None:
+        return schema.name.replace("::", ".")
+    return f"remat.{node.target.__name__}" if getattr(node.target, "_remat_pure", False) else str(node.target)
 
 
 def _must_save(node: fx.Node) -> bool:
@@ -292,7 +294,10 @@ def dropout_mask(tensor: torch.Tensor, p: float) -> torch.Tensor:
 
 
 def dropout_result(tensor: torch.Tensor, mask: torch.Tensor, p: float) -> torch.Tensor:
-    return tensor.mul(mask).mul_(1 / (1 - p) if p < 1 else 0.0)
+    scale = 1 / (1 - p) if p < 1 else 0.0
+    if tensor.device.type == "cpu" and p < 1:  # where a plain step scales the mask, of the tensor's type
+        scale = torch.ones((), dtype=tensor.dtype).div_(1 - p).item()
+    return tensor.mul(mask).mul_(scale)
 
 
 dropout_mask._remat_random = dropout_mask._remat_pure = True  # type: ignore[attr-defined]
@@ -315,6 +320,8 @@ def split_dropout(module: fx.GraphModule) -> None:
             user.replace_all_uses_with(made[user.args[1]])
             graph.erase_node(user)
         graph.erase_node(node)
+        for user in [u for u in mask.users if u.target is torch.ops.aten.native_dropout_backward.default]:
+            user.target, user.args = dropout_result, (user.args[0], mask, node.args[1])
     graph.lint()
 
 

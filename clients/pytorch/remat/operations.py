@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import operator
 import statistics
 from typing import Any, Callable, Dict, List, Tuple
 
@@ -20,7 +21,7 @@ from .progress import Progress
 
 LONG = 0.2  # seconds, from which an operation is timed once
 BANDWIDTH = 5e3  # bytes a microsecond, of an operation that cannot run on numbers like these
-FORMAT = 2
+FORMAT = 3
 
 
 def measure(joint: Joint, device: torch.device, repeats: int, cache: Cache) -> Dict[str, Cost]:
@@ -63,11 +64,8 @@ def _measure(nodes: Dict[str, fx.Node], module: fx.GraphModule, device: torch.de
     with Progress("measuring operations", len(nodes)) as progress, Recorder(device) as recorder:
         for key, node in nodes.items():
             progress.step()
-            if _is_opaque(node):
-                costs[key] = [_guess(node), 0]
-                continue
-            run = _runner(node, module)
             try:
+                run = _runner(node, module)
                 result = run()  # the first one's caches are not the operation's
                 del result
                 recorder.mark()
@@ -86,12 +84,6 @@ def _measure(nodes: Dict[str, fx.Node], module: fx.GraphModule, device: torch.de
         segment = segments[2 * i]
         costs[key][1] = max(0, segment.peak - segment.start - own)
     return costs
-
-
-def _is_opaque(node: fx.Node) -> bool:
-    """Whether it takes the workspace of a library, which made-up numbers must not stand for: they crash it."""
-    values = [i.meta.get("val") for i in node.all_input_nodes if i.op == "call_function"]
-    return any(isinstance(v, torch.Tensor) and v.dtype == torch.uint8 for v in values)
 
 
 def _time(run: Callable[[], Any], device: torch.device, repeats: int) -> float:
@@ -115,6 +107,9 @@ def _runner(node: fx.Node, module: fx.GraphModule) -> Callable[[], Any]:
             for part in argument.target.split("."):
                 found = getattr(found, part)
             return found
+        if _is_opaque(argument):
+            made = _runner(_maker(argument), module)()
+            return made[argument.args[1]] if argument.target is operator.getitem else made
         return tree_map(lambda v: _like(v, generator) if isinstance(v, torch.Tensor) else v, argument.meta.get("val"))
 
     args, kwargs = fx.map_arg(node.args, value), fx.map_arg(node.kwargs, value)
@@ -122,6 +117,16 @@ def _runner(node: fx.Node, module: fx.GraphModule) -> Callable[[], Any]:
     run = lambda: node.target(*args, **kwargs)  # noqa: E731
     run.inputs = [t for t in tree_flatten((args, kwargs))[0] if isinstance(t, torch.Tensor)]  # type: ignore[attr-defined]
     return run
+
+
+def _is_opaque(node: fx.Node) -> bool:
+    """Whether it may be the workspace of a library, which made-up numbers must not stand for: they crash it."""
+    value = node.meta.get("val")
+    return node.op == "call_function" and isinstance(value, torch.Tensor) and value.dtype == torch.uint8
+
+
+def _maker(node: fx.Node) -> fx.Node:
+    return node.args[0] if node.target is operator.getitem else node
 
 
 def _plain(value: Any) -> Any:

@@ -80,8 +80,9 @@ def _record(model: torch.nn.Module, example: Call, device: torch.device) -> Dict
         calls.setdefault(module, []).append(tree_map(_leaf, (args, kwargs)))
         return plain(*args, **kwargs)
 
+    args, kwargs = tree_map(lambda v: _leaf(v.clone()) if isinstance(v, torch.Tensor) else v, example)
     with Whole(model, device), _replaced(model, record):
-        model(*example[0], **example[1])
+        model(*args, **kwargs)
     return calls
 
 

@@ -1,9 +1,10 @@
 """nn.LSTM, nn.GRU and nn.RNN as operations of a joint graph: one for each layer's forward, one for its backward.
 
 Torch would make some thirty operations of each step, several times slower than its own loop. Here a layer runs as it does
-in a plain step; its backward runs it again first, so that nothing of its steps is held between the two, and what they take
-is the workspace of one operation. Where that is too much, a layer's steps run in several spans, each with operations of its
-own: sums over the steps are then in another order. Torch 2.4 or later.
+in a plain step. Where that is one operator of a library, as nn.LSTM on a CPU is one of oneDNN's, the graph has this operator
+with what it keeps for its backward. Else the backward of a layer runs it again first, so that nothing of its steps is held
+between the two, and what they take is the workspace of one operation. Where that is too much, a layer's steps run in several
+spans, each with operations of its own: sums over the steps are then in another order. Torch 2.4 or later.
 """
 
 from __future__ import annotations
@@ -17,16 +18,16 @@ from torch import fx
 _NAMES = ("lstm", "gru", "rnn_tanh", "rnn_relu")
 
 
-def split(graph: fx.Graph, spans: int) -> bool:
-    """Calls of torch.lstm and its like become our operations, layer by layer, a layer of one direction in so many spans.
-    Whether there were any. Those of packed sequences are left."""
+def split(graph: fx.Graph, spans: int, libraries: bool) -> bool:
+    """Calls of torch.lstm and its like become operations, layer by layer, a layer of one direction in so many spans.
+    libraries: those of oneDNN stay. Whether there were any. Those of packed sequences are left."""
     found = False
     for node in list(graph.nodes):
         name = getattr(node.target, "__name__", "") if node.op == "call_function" else ""
         if name not in _NAMES or len(node.args) != 9 or not isinstance(node.args[3], bool):
             continue
         with graph.inserting_before(node):
-            results = _layers(graph, spans, name, *node.args)
+            results = _layers(graph, spans, libraries, name, *node.args)
         for user in list(node.users):
             user.replace_all_uses_with(results[user.args[1]])
             graph.erase_node(user)
@@ -35,8 +36,9 @@ def split(graph: fx.Graph, spans: int) -> bool:
     return found
 
 
-def _layers(graph: fx.Graph, spans: int, name: str, values: fx.Node, states: Any, weights: Sequence[fx.Node],
-            biases: bool, layers: int, dropout: float, training: bool, both: bool, batch_first: bool) -> List[fx.Node]:
+def _layers(graph: fx.Graph, spans: int, libraries: bool, name: str, values: fx.Node, states: Any,
+            weights: Sequence[fx.Node], biases: bool, layers: int, dropout: float, training: bool, both: bool, batch_first: bool
+            ) -> List[fx.Node]:
     """As at::lstm goes through them: dropout between any two."""
     call: Callable[..., fx.Node] = lambda target, *args: graph.call_function(target, args)  # noqa: E731
     states = list(states) if name == "lstm" else [states]
@@ -44,6 +46,8 @@ def _layers(graph: fx.Graph, spans: int, name: str, values: fx.Node, states: Any
     ends: List[List[fx.Node]] = [[] for _ in states]
     steps = values.meta["example_value"].shape[1 if batch_first else 0]
     cuts = _cuts(steps, 1 if both or not isinstance(steps, int) else spans)
+    library = libraries and name == "lstm" and _is_of_library(
+        [n.meta.get("example_value") for n in (values, *states, *weights)])
     values = call(torch.transpose, values, 0, 1) if batch_first else values
     for k in range(layers):
         if k and dropout and training:
@@ -52,7 +56,9 @@ def _layers(graph: fx.Graph, spans: int, name: str, values: fx.Node, states: Any
         parts = []
         for begin, end in cuts:
             span = call(torch.narrow, values, 0, begin, end - begin) if len(cuts) > 1 else values
-            made = call(_operation(), span, now, list(weights[k * each:(k + 1) * each]), name, biases, both)
+            own = list(weights[k * each:(k + 1) * each])
+            made = call(torch.lstm, span, now, own, biases, 1, 0.0, training, both, False) if library else \
+                call(_operation(), span, now, own, name, biases, both)
             now = [call(_item, made, 1 + i) for i in range(len(states))]
             parts.append(call(_item, made, 0))
         values = call(torch.cat, parts, 0) if len(cuts) > 1 else parts[0]
@@ -67,6 +73,50 @@ def _cuts(steps: Any, spans: int) -> List[Tuple[int, int]]:
         return [(0, steps)]
     count = min(spans, steps)
     return [(steps * i // count, steps * (i + 1) // count) for i in range(count)]
+
+
+def _is_of_library(tensors: Sequence[Any]) -> bool:
+    """Whether torch.lstm is oneDNN's: of 32 bits, without projections, on a CPU."""
+    first, hidden, cell = tensors[:3]
+    return torch.backends.mkldnn.is_available() and torch._C._get_mkldnn_enabled() and all(
+        isinstance(t, torch.Tensor) and t.device.type == "cpu" and t.dtype == torch.float32 for t in tensors
+    ) and hidden.shape == cell.shape and first.numel() != 0
+
+
+def library_layer(*args: Any) -> Tuple[torch.Tensor, ...]:
+    """oneDNN's, with what it keeps for its backward, which it makes where gradients are recorded only."""
+    with torch.enable_grad(), torch._C._AutoDispatchBelowAutograd():
+        return torch.ops.aten.mkldnn_rnn_layer.default(*args)
+
+
+library_layer._remat_pure = True  # type: ignore[attr-defined]
+
+
+def keep_workspaces(graph: fx.Graph) -> None:
+    """Of a joint graph: torch knows of oneDNN's layers as they are without a backward. One run tells how much they keep."""
+    for node in graph.find_nodes(op="call_function", target=torch.ops.aten.mkldnn_rnn_layer.default):
+        node.target = library_layer
+        *made, unknown = node.meta["val"]
+        key = [_described(a) for a in node.args]
+        node.meta["val"] = (*made, unknown.new_empty(_workspace(*key)))
+        for user in node.users:
+            user.meta["val"] = node.meta["val"][user.args[1]]
+
+
+def _described(argument: Any) -> Any:
+    if isinstance(argument, fx.Node):
+        return tuple(argument.meta["val"].shape), argument.meta["val"].dtype
+    return tuple(argument) if isinstance(argument, list) else argument
+
+
+@functools.lru_cache(maxsize=None)
+def _workspace(*arguments: Any) -> int:
+    """Bytes. arguments: of tensors their shapes and types."""
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    with _disable_current_modes(), torch._C._DisablePythonDispatcher():
+        made = library_layer(*(torch.zeros(a[0], dtype=a[1]) if isinstance(a, tuple) and a else a for a in arguments))
+    return made[3].numel()
 
 
 def _item(made: Sequence[torch.Tensor], k: int) -> torch.Tensor:

@@ -121,6 +121,9 @@ class Compiled:
                 self.recurrent = False  # such as packed sequences: a graph break
                 self._prepare()
                 return self(*args, **kwargs)
+            if isinstance(error, torch._dynamo.exc.TorchDynamoException):
+                reason = str(cause or error).strip().splitlines() or [type(error).__name__]
+                raise CaptureError(f"torch.compile cannot follow {type(self.model).__name__}: {reason[0]}") from error
             raise
 
     def _by_name(self, args: Any, kwargs: Any) -> Dict[str, Any]:

@@ -93,8 +93,15 @@ def python_generators() -> Tuple[Any, Any]:
     return random.getstate(), numpy.random.get_state() if numpy else None
 
 
+def _own_generators(model: torch.nn.Module) -> List[torch.Generator]:
+    """Those that modules hold, and those among the globals of their classes."""
+    sources = [sys.modules.get(type(module).__module__) for module in model.modules()]
+    held = [vars(module) for module in model.modules()] + [vars(s) for s in dict.fromkeys(sources) if s is not None]
+    return list({id(v): v for names in held for v in list(names.values()) if isinstance(v, torch.Generator)}.values())
+
+
 class Whole(Everything):
-    """Parameters and attributes of the modules too, for a forward of which nothing is known."""
+    """Parameters and attributes of the modules too, and generators, for a forward of which nothing is known."""
 
     def __init__(self, model: torch.nn.Module, device: torch.device) -> None:
         super().__init__(model, device)
@@ -102,6 +109,7 @@ class Whole(Everything):
 
     def __enter__(self) -> "Whole":
         super().__enter__()
+        self._generators = [(g, g.get_state()) for g in _own_generators(self._model)]
         self._parameters = [(p, p.detach().clone()) for p in self._model.parameters()]
         self._attributes = [(vars(module), {**vars(module)}) for module in self._model.modules()]
         self._contents = [(held, held.copy()) for _, before in self._attributes for held in before.values()
@@ -116,6 +124,8 @@ class Whole(Everything):
             for parameter, before in self._parameters:
                 if not torch.equal(parameter, before):
                     parameter.data.copy_(before)
+        for generator, state in self._generators:
+            generator.set_state(state)
         super().__exit__(*error)
 
 

@@ -45,7 +45,8 @@ def assumed_loss(result: Any) -> Optional[torch.Tensor]:
 def loss_bytes(captured: Captured, loss: Optional[Loss]) -> Tuple[int, int]:
     """What the loss, and its backward, take beside the results and their gradients."""
     with captured.states(captured.model, captured.device):
-        result = plain_forward(captured.model)(*captured.args, **captured.kwargs)
+        given = _leaves({"args": captured.args, "kwargs": captured.kwargs})[0]
+        result = plain_forward(captured.model)(*given["args"], **given["kwargs"])
         if loss is None:
             assumed_loss(result)
         result = map_tensors(result, torch.Tensor.detach)
@@ -81,7 +82,7 @@ def peak(forward: Forward, captured: Captured, loss: Optional[Loss], gradients: 
                 value = tensors_of(result)[0] if value is None else value
                 kept = result if held else None
                 del result
-                made = torch.autograd.grad(value, wanted + parameters, allow_unused=True)
+                made = _differentiate(captured, [value], wanted + parameters)
                 recorder.mark()
             own = sum(g.numel() * g.element_size() for g in made[len(wanted):] if g is not None)
             del value, made, kept
@@ -133,10 +134,11 @@ def step(forward: Forward, captured: Captured, inputs: Environment, loss: Option
         ends = [t for t in tensors_of(outputs) if t.requires_grad]
         generator = torch.Generator().manual_seed(seed)
         seeds = [torch.randn(t.shape, generator=generator).to(t) for t in ends]
-        gradients = torch.autograd.grad(ends, wanted + [p for _, p in parameters], seeds, allow_unused=True) if ends else ()
+        gradients = _differentiate(captured, ends, wanted + [p for _, p in parameters], seeds) if ends else ()
         names = [f"the gradient of input {i}" for i in range(len(wanted))] + \
             [f"the gradient of \"{name}\"" for name, _ in parameters]
         found += zip(names, gradients)
+        found += [(f"the input {i} afterwards", t.detach().clone()) for i, t in enumerate(tensors_of(leaves))]
         found += [(f"the buffer \"{name}\"", buffer.clone()) for name, buffer in model.named_buffers()]
         found += [("torch's generator", torch.get_rng_state()), ("Python's generators", repr(python_generators()))]
         if captured.device.type == "cuda":
@@ -146,10 +148,35 @@ def step(forward: Forward, captured: Captured, inputs: Environment, loss: Option
 
 
 def _leaves(inputs: Environment) -> Tuple[Dict[str, Any], List[torch.Tensor]]:
-    """Arguments, and those of their tensors that want a gradient."""
-    leaves = tree_map(lambda v: v.detach().requires_grad_(v.requires_grad) if isinstance(v, torch.Tensor) else v,
-                      dict(inputs))
+    """Arguments of the step's own, which it may write, and those of their tensors that want a gradient."""
+    copies: Dict[int, torch.Tensor] = {}
+
+    def leaf(value: Any) -> Any:
+        if not isinstance(value, torch.Tensor):
+            return value
+        if id(value) not in copies:
+            copies[id(value)] = value.detach().clone().requires_grad_(value.requires_grad)
+        return copies[id(value)]
+
+    leaves = tree_map(leaf, dict(inputs))
     return leaves, [t for t in tensors_of(leaves) if t.requires_grad]
+
+
+def _differentiate(captured: Captured, ends: List[torch.Tensor], wanted: List[torch.Tensor],
+                   seeds: Optional[List[torch.Tensor]] = None) -> Tuple[Optional[torch.Tensor], ...]:
+    """Gradients, of which the parameters keep nothing. Raises CaptureError where they cannot be had so."""
+    if not wanted or not any(end.requires_grad for end in ends):
+        raise CaptureError(f"in {type(captured.model).__name__} nothing needs a gradient, no parameter, no input or not the "
+                           "loss: there is no backward to plan for")
+    try:
+        return torch.autograd.grad(ends, wanted, seeds, allow_unused=True)
+    except RuntimeError as error:
+        if "a backward through a backward" in str(error):
+            raise CaptureError(f"{type(captured.model).__name__} differentiates its own gradients: {error}") from error
+        if "heckpoint" not in str(error) or ".grad()" not in str(error):
+            raise
+        raise CaptureError(f"{type(captured.model).__name__} uses torch.utils.checkpoint with use_reentrant=True, whose "
+                           "gradients cannot be had apart: use_reentrant=False, or none within what is fitted") from error
 
 
 def _other(inputs: Environment) -> Environment:

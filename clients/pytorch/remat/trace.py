@@ -146,6 +146,20 @@ class _Proxy(torch.fx.Proxy):
         return len(self.value)
 
 
+def _refusing_inputs() -> Any:
+    """x += y, which torch.fx takes for x = x + y: the same but for an input, that the caller still has."""
+    def operate(self: _Proxy, other: Any) -> Any:
+        if self.node.op == "placeholder":
+            raise EffectError(f"the forward changes its input \"{self.node.target}\" in place{lines.current()}: use the "
+                              "operation that is not in place.")
+        return NotImplemented
+    return operate
+
+
+for _name in ("iadd", "isub", "imul", "itruediv", "ifloordiv", "imod", "ipow", "iand", "ior", "ixor"):
+    setattr(_Proxy, f"__{_name}__", _refusing_inputs())
+
+
 class _Tracer(torch.fx.Tracer):
     def __init__(self, bound: Dict[str, Any], blocks: Tuple[type, ...], alone: Set[str], effects: Effects,
                  device: torch.device) -> None:
@@ -156,6 +170,7 @@ class _Tracer(torch.fx.Tracer):
         self.running = False  # a call is run for its value
 
     def follow(self, model: torch.nn.Module) -> torch.fx.Graph:
+        self.held = {module: _held(module) for module in model.modules()}
         with self.effects.watched(), self._recorded(), torch.enable_grad():
             return self.trace(model)
 
@@ -171,6 +186,10 @@ class _Tracer(torch.fx.Tracer):
     def call_module(self, m: torch.nn.Module, forward: Any, args: Any, kwargs: Any) -> Any:
         if self.running:
             return forward(*args, **kwargs)
+        for module in m.modules():
+            if self.held.get(module) != _held(module):
+                raise EffectError(f"{self.path_of_module(m)} runs with other weights than its own, as by functional_call, "
+                                  f"within the forward{lines.current()}.")
         self.path.append(self.path_of_module(m))
         result = super().call_module(m, forward, args, kwargs)
         self.path.pop()
@@ -301,6 +320,12 @@ class _Tracer(torch.fx.Tracer):
 
 
 _APPLY = torch.autograd.Function.__dict__.get("apply")  # from torch 2.0 on; before, of its base
+
+
+def _held(module: torch.nn.Module) -> Any:
+    """Its class, which functional_call changed before torch 2, and which tensors it has."""
+    tensors = [*module._parameters.items(), *module._buffers.items()]
+    return type(module), [(name, id(t)) for name, t in tensors]
 
 
 class Maker:

@@ -20,6 +20,8 @@ from models import mlp, vgg
 from steps import assert_same, fit_tightly, loss_of, step
 from torch import nn
 from torch.autograd import forward_ad
+from torch.nn.utils.stateless import functional_call
+from torch.utils.checkpoint import checkpoint
 
 import remat
 
@@ -247,6 +249,102 @@ def test_refused_naming_the_line(middle, server):
     assert middle not in (appends, counts_in_a_global, past_setattr) or "changes" in str(caught.value)
     assert {**vars(model)} == before[1]
     assert all(torch.equal(a, b) for a, b in zip(model.state_dict().values(), before[0].values()))
+
+
+def with_a_teacher(self, x):
+    """The same module with weights of its own, which are the module's when it is fitted."""
+    with torch.no_grad():
+        y = functional_call(self.guide, {"0.weight": self.average}, (x,))  # the line
+    return self.guide(x) - 0.5 * y
+
+
+def taught():
+    model, x = body(with_a_teacher)
+    model.guide = nn.Sequential(nn.Linear(16, 16), nn.Tanh(), nn.Linear(16, 16))
+    model.register_buffer("average", model.guide[0].weight.detach().clone())
+    return model, x
+
+
+def compare_after_learning(model, plain, x):
+    for each in (model, plain):
+        with torch.no_grad():
+            each.guide[0].weight.mul_(2)
+    assert_same(step(model, (x,), 0), step(plain, (x,), 0))
+
+
+def test_other_weights_than_its_own(server):
+    model, x = taught()
+    plain = copy.deepcopy(model)
+    with pytest.raises(remat.CaptureError, match="other weights.*" + re.escape(line_of(with_a_teacher))):
+        remat.profile(model, x)
+    with pytest.warns(UserWarning, match="other weights.*scheduled are: guide"):
+        remat.fit(model, x, "100%", server=server)
+    compare_after_learning(model, plain, x)
+
+
+def test_other_weights_from_outside(server):
+    model, (x,) = mlp()
+    fit_tightly(model, x, server=server)
+    with pytest.raises(remat.MismatchError, match="other"):
+        functional_call(model, {name: p * 2 for name, p in model.named_parameters()}, (x,))
+
+
+class Adds(nn.Module):
+    """To its input, that the caller still has."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(16, 16), nn.Tanh(), nn.Linear(16, 16))
+
+    def forward(self, x):
+        x += 1
+        return self.layers(x)
+
+
+def compare_inputs(model, plain):
+    for seed in range(2):
+        given = [torch.randn(8, 16, generator=torch.Generator().manual_seed(seed)) for _ in range(2)]
+        results = [each(x) for each, x in zip((model, plain), given)]
+        assert_same([results[0], given[0]], [results[1], given[1]])
+
+
+def test_an_input_that_is_written(server):
+    model, x = Adds(), torch.randn(8, 16)
+    plain, before = copy.deepcopy(model), x.clone()
+    with pytest.raises(remat.CaptureError, match=r"changes its input .x. in place \(.*test_silent.py"):
+        remat.profile(model, x)
+    with pytest.warns(UserWarning, match="scheduled are: layers"):
+        remat.fit(model, x, "100%", server=server)
+    assert torch.equal(x, before)
+    compare_inputs(model, plain)
+
+
+class Reentrant(Adds):
+    def forward(self, x):
+        return checkpoint(self.layers, x * self.layers[0].weight.mean(), use_reentrant=True)
+
+
+class Frozen(Adds):
+    def forward(self, x):
+        return self.layers(x.detach()).detach()
+
+
+class Energy(Adds):
+    def forward(self, x):
+        x = x.detach().requires_grad_()
+        return torch.autograd.grad(self.layers(x).square().sum(), x, create_graph=True)[0]
+
+
+WITHOUT_GRADIENTS = [(Reentrant, "use_reentrant=False"), (Frozen, "nothing.*needs a gradient"),
+                     (Energy, "differentiates its own")]
+
+
+@pytest.mark.parametrize("kind,message", WITHOUT_GRADIENTS)
+def test_gradients_that_cannot_be_had(kind, message, server):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with pytest.raises(remat.CaptureError, match=message):
+            remat.fit(kind(), torch.randn(8, 16), "100%", server=server, loss=lambda y: y.square().mean())
 
 
 def test_a_buffer_that_one_changes_and_another_reads_is_refused(server):

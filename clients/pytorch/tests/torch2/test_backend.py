@@ -8,6 +8,7 @@ import os
 import lists
 import pytest
 import torch
+import torch.nn.functional as F
 from models import LARGER, MODELS
 from steps import assert_same, loss_of, step, total
 from torch import nn
@@ -103,6 +104,49 @@ def test_budgets_of_the_service(name, server, tmp_path):
         assert lists.peak(piece.profile, piece.order) == piece.schedule["peak"] <= piece.schedule["budget"]
         served += 1
     assert served
+
+
+@pytest.mark.parametrize("p", [0.1, 0.3])
+def test_dropout_of_16_bits(p, tmp_path):
+    torch.manual_seed(0)
+    model, inputs = nn.Sequential(nn.Linear(32, 32), nn.GELU(), nn.Dropout(p), nn.Linear(32, 8)), (torch.randn(16, 32),)
+    plain = copy.deepcopy(model)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        function = compiled(model, Own(dropping(1), tmp_path))
+        for seed in range(2):
+            assert_same(run(function, model, inputs, seed), run(plain, plain, inputs, seed))
+
+
+KEYS = (torch._C.DispatchKey.Autograd, torch._C.DispatchKey.CompositeImplicitAutograd)
+
+
+class Whole(nn.Module):
+    """Operators that AOTAutograd would take apart, with other last bits."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Conv2d(3, 6, 3), nn.Conv2d(6, 4, 1)
+
+    def forward(self, x):
+        y = F.mish(F.silu(self.first(x)) * 1.5)
+        y = F.interpolate(y, scale_factor=1.7, mode="bilinear") + F.softshrink(F.interpolate(y, scale_factor=1.7), 0.1)
+        y = self.last(F.interpolate(y, size=9, mode="bicubic"))
+        return F.multi_margin_loss(y.flatten(1), torch.arange(len(x)), reduction="none")
+
+
+def test_operators_stay_whole(tmp_path):
+    torch.manual_seed(0)
+    model, inputs = Whole(), (torch.randn(4, 3, 12, 12),)
+    plain, ops = copy.deepcopy(model), (torch.ops.aten.upsample_bilinear2d.vec, torch.ops.aten.silu_backward.default)
+    kernels = [{key: op.py_kernels[key] for key in KEYS if key in op.py_kernels} for op in ops]
+    backend = Own(dropping(1), tmp_path)
+    function = compiled(model, backend)
+    for seed in range(2):
+        assert_same(run(function, model, inputs, seed), run(plain, plain, inputs, seed))
+    nodes = [node["op"] for node in backend.pieces[0].profile["nodes"]]
+    for name in ("silu", "mish", "upsample_bilinear2d", "upsample_nearest2d", "upsample_bicubic2d", "multi_margin_loss"):
+        assert f"aten.{name}_backward" in nodes
+    assert kernels == [{key: op.py_kernels[key] for key in KEYS if key in op.py_kernels} for op in ops]
 
 
 @pytest.mark.parametrize("affine", [True, False])

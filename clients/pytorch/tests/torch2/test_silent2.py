@@ -24,7 +24,7 @@ RIGHT = [cases.reverses, cases.scales, cases.half_without_gradients, cases.disti
          cases.sparse_choice, cases.normalizes, cases.item, cases.length, cases.branches_on_a_size, cases.branches,
          cases.python_noise, cases.numpy_noise, cases.counts, cases.keeps_a_loss, cases.writes_a_buffer, cases.appends,
          cases.counts_in_a_global, cases.asks_for_gradients, cases.past_setattr, cases.bound]
-OFTEN_REFUSED = [cases.with_a_generator, cases.own_generator, cases.changes_a_weight]  # by the check at the end of fit
+OFTEN_REFUSED = [cases.own_generator, cases.changes_a_weight]  # by the check at the end of fit
 
 
 def state(model):
@@ -307,6 +307,46 @@ def test_refused_with_the_reason(make, message, server):
     model, x = make()
     with pytest.raises(remat.CaptureError, match=message):
         remat.fit(model, x, "100%", server=server)
+
+
+@pytest.mark.parametrize("kind,message", cases.WITHOUT_GRADIENTS)
+def test_gradients_that_cannot_be_had(kind, message, server):
+    cases.test_gradients_that_cannot_be_had(kind, message, None)
+
+
+def tangents(self, x):
+    return torch.func.jvp(self.guide, (x,), (x,))[1]
+
+
+def test_derivatives_within_are_refused(server):
+    model, x = cases.body(tangents)
+    with pytest.raises(remat.CaptureError, match="torch.compile cannot follow Body"):
+        remat.fit(model, x, "100%", server=server)
+
+
+def test_other_weights_than_its_own(server):
+    model, x = cases.taught()
+    plain = copy.deepcopy(model)
+    remat.fit(model, x, "100%", server=server)
+    cases.compare_after_learning(model, plain, x)
+
+
+def test_other_weights_from_outside(server):
+    model, (x,) = mlp()
+    plain = copy.deepcopy(model)
+    remat.fit(model, x, "100%", server=server)
+    results = [torch.func.functional_call(each, {name: p * 2 for name, p in each.named_parameters()}, (x,))
+               for each in (model, plain)]
+    gradients = [torch.autograd.grad(loss_of(result), list(each.parameters())) for each, result in zip((model, plain), results)]
+    assert_same([results[0], *gradients[0]], [results[1], *gradients[1]])
+
+
+def test_an_input_that_is_written(server):
+    model, x = cases.Adds(), torch.randn(8, 16)
+    plain, before = copy.deepcopy(model), x.clone()
+    remat.fit(model, x, "100%", server=server)
+    assert torch.equal(x, before)
+    cases.compare_inputs(model, plain)
 
 
 def test_forward_mode_runs_plainly(server):
