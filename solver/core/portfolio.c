@@ -49,7 +49,7 @@ static bool asks(const remat_solver *solver, const remat_problem *problem, const
     bool chain = problem->profile->kind == REMAT_CHAIN;
     unsigned left_out = REMAT_BASELINE | (chain ? (unsigned)REMAT_BASELINE_ON_CHAINS : 0u);
     remat_estimate estimate;
-    if ((solver->accepts & REMAT_WHEN_NAMED) || remat_solver_accepts(solver, problem, NULL) ||
+    if (remat_solver_accepts(solver, problem, NULL) ||
         remat_estimate_table(solver, problem, &estimate, NULL) ||
         ((solver->accepts & left_out) && estimate.updates > BASELINE_UPDATES) ||
         (estimate.updates > MOST_UPDATES && !solver->improved) ||
@@ -404,8 +404,8 @@ static remat_status improve_from(const wish *w, const remat_table *const *tables
     return status == REMAT_INFEASIBLE || status == REMAT_TOO_LARGE ? REMAT_OK : status;
 }
 
-/* From each of interval's own lists first, as when it is named, so that auto is never slower than
- * that; then from the best list of the others that does not offload. */
+/* From each table of those that are improved when they are named, so that auto is never slower than
+ * they are; then from the best list of the others that does not offload. */
 static remat_status improve(const remat_portfolio *p, const wish *w, remat_schedule *best,
                             remat_error *error)
 {

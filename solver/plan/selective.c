@@ -6,10 +6,9 @@
  * every value decides, under a threshold that the budget sets.
  *
  * A unit ends where the bytes that later nodes read are least, between one and two shares of all that
- * backwards need. For each of some numbers of units and each threshold there is one
- * list, so the work is linear in the graph: thousands of nodes take milliseconds, and the
- * improver starts from there. At the largest budget itself some units take one threshold and the
- * rest the next, so that it is used up. */
+ * backwards need. For each of some numbers of units and each threshold there are four lists, in which
+ * none, a quarter, half and three quarters of the units take the next threshold. So the work is
+ * linear in the graph: thousands of nodes take milliseconds, and the improver starts from there. */
 #include "plan/units.h"
 #include "remat/solver.h"
 
@@ -17,7 +16,7 @@
 #include <stdlib.h>
 
 static const uint32_t shares[] = {4, 8, 16, 32, 64, 128};
-enum { SHARES = sizeof shares / sizeof *shares };
+enum { SHARES = sizeof shares / sizeof *shares, MIXTURES = 4 };
 
 /* Kept bytes by node, and of those made so far the bytes that later nodes read. */
 static double measure(const remat_profile *p, double *kept, double *crossing)
@@ -76,29 +75,11 @@ static remat_status trace(void *context, size_t index, remat_operations *operati
     (void)model;
     if (!threshold)
         return remat_fail_memory(error);
+    const size_t level = index / MIXTURES;
+    const uint32_t more = (uint32_t)(units * (index % MIXTURES) / MIXTURES);
     for (uint32_t u = 0; u < units; u++)
-        threshold[u] = f->level[index];
+        threshold[u] = f->level[u < more ? level + 1 : level];
     remat_status status = remat_unit_list(f->profile, f->unit, threshold, 0, operations, error);
-    free(threshold);
-    return status;
-}
-
-/* One list more, that uses the budget up. */
-static remat_status offer_mixture(const remat_problem *problem, const remat_sink *sink,
-                                  const family *f, remat_error *error)
-{
-    const remat_profile *p = f->profile;
-    remat_way_result result;
-    remat_operations list = {0};
-    double *threshold = malloc((f->unit[p->n_nodes - 1] + 1) * sizeof *threshold);
-    remat_status status = threshold
-                              ? plan_fit(p, f->unit, problem->max_budget, threshold, &result, error)
-                              : remat_fail_memory(error);
-    if (!status)
-        status = remat_unit_list(p, f->unit, threshold, 0, &list, error);
-    if (!status)
-        status = remat_offer(sink, &list, NULL, error);
-    remat_operations_clear(&list);
     free(threshold);
     return status;
 }
@@ -111,16 +92,14 @@ static remat_status offer_all(const remat_problem *problem, const remat_host *ho
     double *kept = room, *crossing = room + p->n_nodes, *ratio = crossing + p->n_nodes;
     const double total = measure(p, kept, crossing);
     remat_status status = REMAT_OK;
-    remat_sink_bind(sink, problem->max_budget, problem->max_budget);
     for (unsigned i = 0; i < SHARES && !status; i++) {
         family f = {.profile = p, .unit = unit};
         if (remat_host_cancelled(host))
             return remat_fail(error, REMAT_CANCELLED, NULL, "cancelled");
         cut(p, kept, crossing, total / shares[i], unit);
         f.n_levels = plan_levels(p, unit, ratio, f.level);
-        status = remat_offer_lists(sink, f.n_levels, trace, &f, error);
-        if (!status)
-            status = offer_mixture(problem, sink, &f, error);
+        if (f.n_levels > 0)
+            status = remat_offer_lists(sink, MIXTURES * (f.n_levels - 1) + 1, trace, &f, error);
         remat_host_progress(host, (i + 1.0) / SHARES);
     }
     return status;
@@ -143,7 +122,7 @@ static remat_status estimate(const remat_problem *problem, remat_estimate *ret_e
                              remat_error *error)
 {
     (void)error;
-    const double lists = SHARES * PLAN_LEVELS, n = problem->profile->n_nodes;
+    const double lists = SHARES * MIXTURES * PLAN_LEVELS, n = problem->profile->n_nodes;
     *ret_estimate = (remat_estimate){.table_bytes = (uint64_t)(lists * n * 8) + 65536,
                                      .updates = lists * n * 8};
     return REMAT_OK;
@@ -156,7 +135,7 @@ const remat_solver remat_solver_selective = {
     .source = "Korthikanti et al.: Reducing activation recomputation in large transformer models, "
               "2022, section 5; a threshold on time per byte in place of a choice by hand",
     .optimal_for = "",
-    .accepts = REMAT_ACCEPTS_ANY_SHAPE | REMAT_WHEN_NAMED,
+    .accepts = REMAT_ACCEPTS_ANY_SHAPE,
     .improved = true,
     .estimate = estimate,
     .solve = solve,

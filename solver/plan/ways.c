@@ -4,7 +4,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 const char *remat_way_name(remat_way way)
 {
@@ -22,7 +21,6 @@ typedef struct search {
     double level[PLAN_LEVELS];
     uint32_t n_levels;
     remat_way_result best;
-    double *kept; /* thresholds of the best; NULL: nobody asks */
 } search;
 
 /* ---- one list ---- */
@@ -52,11 +50,8 @@ static void judge(search *s, const remat_simulation *r)
     remat_way_result *best = &s->best;
     const bool better =
         fits ? !best->fits || r->makespan < best->makespan : !best->fits && r->peak < best->peak;
-    if (!better)
-        return;
-    *best = (remat_way_result){fits, r->makespan, r->peak};
-    if (s->kept)
-        memcpy(s->kept, s->threshold, s->n_units * sizeof *s->kept);
+    if (better)
+        *best = (remat_way_result){fits, r->makespan, r->peak};
 }
 
 /* Units below `more` take the next level. */
@@ -166,16 +161,6 @@ remat_status remat_way_solve(const remat_profile *profile, const uint32_t *unit,
 {
     search s = {.profile = profile, .unit = unit, .link = link, .budget = budget};
     remat_status status = run(&s, way, error);
-    if (!status)
-        *ret_result = s.best;
-    return status;
-}
-
-remat_status plan_fit(const remat_profile *profile, const uint32_t *unit, uint64_t budget,
-                      double *ret_threshold, remat_way_result *ret_result, remat_error *error)
-{
-    search s = {.profile = profile, .unit = unit, .budget = budget, .kept = ret_threshold};
-    remat_status status = run(&s, REMAT_WAY_REMAT, error);
     if (!status)
         *ret_result = s.best;
     return status;

@@ -110,8 +110,7 @@ enum {
     REMAT_BASELINE = 32,           /* for comparison: auto leaves it out; others serve it better */
     REMAT_BASELINE_ON_CHAINS = 64, /* the same, of chains only */
     REMAT_ACCEPTS_JOINT = 128,     /* joint graphs, of any shape */
-    REMAT_ACCEPTS_PINS = 256,      /* nodes that run once */
-    REMAT_WHEN_NAMED = 512         /* auto leaves it out: it looks longer for the same */
+    REMAT_ACCEPTS_PINS = 256       /* nodes that run once */
 };
 
 /* ---- where lists go ---- */
