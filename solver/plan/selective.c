@@ -5,8 +5,8 @@
  * is made again, the rest stays. They say by hand which is which for one network; here the ratio of
  * every value decides, under a threshold that the budget sets.
  *
- * A unit ends where the bytes that later nodes read are least, between one and two shares of all that
- * backwards need. For each of some numbers of units and each threshold there is one
+ * A unit ends where the bytes that later nodes read are least, between one and two shares of all
+ * that backwards need. For each of some numbers of units and each threshold there is one
  * list, so the work is linear in the graph: thousands of nodes take milliseconds, and the
  * improver starts from there. At the largest budget itself some units take one threshold and the
  * rest the next, so that it is used up. */
