@@ -289,9 +289,9 @@ remat_status remat_answer_timeline(const json_t *schedule, const remat_profile *
 json_t *remat_answer_tradeoff(const remat_question *question, const remat_profile *profile,
                               uint64_t store_all_peak, const remat_table *const *tables, size_t n);
 
-/* The same in pebbles, budgets in slots: where none are given, one for each number of slots from the
- * least to what storing everything takes, or fewer, evenly spaced. Every row has been replayed. The
- * table covers remat_question_slots of them, the most that a question asks for. */
+/* The same in pebbles, budgets in slots: where none are given, one for each number of slots from
+ * the least to what storing everything takes, or fewer, evenly spaced. Every row has been replayed.
+ * The table covers remat_question_slots of them, the most that a question asks for. */
 remat_status remat_answer_pebble_tradeoff(const remat_question *question,
                                           const remat_pebble_problem *problem,
                                           const remat_pebble_table *table, const remat_host *host,

@@ -73,8 +73,8 @@ static json_t *head_encode(const remat_plan_request *q, uint64_t parameters,
 
 /* ---- the question ---- */
 
-/* The quickest that is as good as any at thousands of nodes; auto where it does not go, or where its
- * lists leave an arena little room beside their peak. */
+/* The quickest that is as good as any at thousands of nodes; auto where it does not go, or where
+ * its lists leave an arena little room beside their peak. */
 static remat_status usual_solver(const remat_plan_request *q, const remat_profile *profile,
                                  uint64_t budget, const char **ret_name, remat_error *error)
 {

@@ -1,14 +1,14 @@
 /* remat profile import: graphs of others as profiles.
  *
- *   networkx    node_link_data as JSON, as the MOCCASIN repository has it: cost_cpu and cost_ram, or
- *               duration and out_cost; links from source to target, or from "0" to "1"
- *   msr-fiddle  JSON of dnn-partitioning: fpgaLatency, edges with sourceId, destId and (of the value
- *               that goes along) size; else the node's size
+ *   networkx    node_link_data as JSON, as the MOCCASIN repository has it: cost_cpu and cost_ram,
+ *               or duration and out_cost; links from source to target, or from "0" to "1"
+ *   msr-fiddle  JSON of dnn-partitioning: fpgaLatency, edges with sourceId, destId and (of the
+ *               value that goes along) size; else the node's size
  *   PipeDream   graph.txt of its profiler: one line a layer, one line an edge: a forward graph
  *   DOT         digraph with time, bytes and workspace of nodes
  *
- * All but PipeDream's become joint graphs. What nobody reads is there while it is made and not after,
- * as in these formats: an output of 0 bytes with a workspace. */
+ * All but PipeDream's become joint graphs. What nobody reads is there while it is made and not
+ * after, as in these formats: an output of 0 bytes with a workspace. */
 #include "cli.h"
 
 #include <ctype.h>

@@ -1,5 +1,5 @@
-/* The solver in the caller's own process: what POST /v1/schedules and /v1/simulations answer, without
- * a server. libremat-local.so exports these functions and nothing else.
+/* The solver in the caller's own process: what POST /v1/schedules and /v1/simulations answer,
+ * without a server. libremat-local.so exports these functions and nothing else.
  *
  * Text is UTF-8 JSON. Thread-safe: calls share nothing. No thread is started, nothing is read or
  * written, no table outlives its call. */
@@ -12,9 +12,9 @@
  * true ends the call with the problem "cancelled". NULL: nobody asks. */
 typedef int (*remat_local_progress)(void *data, double fraction);
 
-/* The answer to the body of a POST: path is "/v1/schedules" or "/v1/simulations", and the body holds
- * the profile itself. *ret_status: of HTTP, 200 for an answer, else that of the problem document
- * (RFC 9457) that is returned. A schedule has been replayed by the judge. Freed with
+/* The answer to the body of a POST: path is "/v1/schedules" or "/v1/simulations", and the body
+ * holds the profile itself. *ret_status: of HTTP, 200 for an answer, else that of the problem
+ * document (RFC 9457) that is returned. A schedule has been replayed by the judge. Freed with
  * remat_local_free; NULL: out of memory. */
 char *remat_local_post(const char *path, const char *body, size_t length,
                        remat_local_progress progress, void *data, int *ret_status);

@@ -34,8 +34,8 @@ remat_status file_write_text(const char *path, const char *text, remat_error *er
 
 /* ---- progress.c ---- */
 
-/* A line on stderr that is drawn over and over; nothing unless enabled, as it should be where stderr
- * is a terminal. */
+/* A line on stderr that is drawn over and over; nothing unless enabled, as it should be where
+ * stderr is a terminal. */
 struct progress {
     bool enabled, shown, ascii;
     double start, last; /* seconds */

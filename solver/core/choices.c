@@ -121,8 +121,8 @@ static uint64_t least_saved(const core_choices *c, const unit *one)
     return least;
 }
 
-/* Whether the unit can run forward x and backward y; what it does not run is 0. A backward that reads
- * no saved bytes goes with any forward. */
+/* Whether the unit can run forward x and backward y; what it does not run is 0. A backward that
+ * reads no saved bytes goes with any forward. */
 static bool allowed(const core_choices *c, const unit *one, uint32_t x, uint32_t y)
 {
     uint64_t of_x = cost_of(c, one, x).saved_bytes, of_y = cost_of(c, one, y).saved_bytes;
@@ -405,7 +405,8 @@ typedef struct decision {
     remat_operations *list;
 } decision;
 
-/* Whether `more` saved bytes fit beside the operations that they outlast, but for the unit's own. */
+/* Whether `more` saved bytes fit beside the operations that they outlast, but for the unit's
+ * own. */
 static bool fits_beside(const decision *d, const unit *one, uint64_t more)
 {
     for (uint32_t i = one->forward + 1; more > 0 && i <= one->end; i++)

@@ -1,9 +1,10 @@
 /* Which implementation each operation of a list runs, where the profile's nodes have alternatives.
  *
- * In a fixed list an operation's workspace takes no bytes from another, so where the implementations
- * of a node save equally many bytes the best choice at every operation is the fastest whose
- * workspace fits what the others leave of the room. An A and the B that reads what it saved are
- * chosen together; where they may save more than the least, first come, first served: heuristic. */
+ * In a fixed list an operation's workspace takes no bytes from another, so where the
+ * implementations of a node save equally many bytes the best choice at every operation is the
+ * fastest whose workspace fits what the others leave of the room. An A and the B that reads what it
+ * saved are chosen together; where they may save more than the least, first come, first served:
+ * heuristic. */
 #ifndef REMAT_CORE_CHOICES_H
 #define REMAT_CORE_CHOICES_H
 

@@ -27,14 +27,15 @@ remat_status core_layout_pack_online(const core_lives *lives, uint64_t alignment
 
 /* Writes better offsets if it finds an arena below the one there is. Stops at least; between target
  * (the peak of rounded sizes) and least, which only a fortunate choice of the highest reaches, it
- * looks for a short while. Quadratic in the number of items; work: comparisons of two items, at most.
- * Fails with REMAT_NO_MEMORY only. */
+ * looks for a short while. Quadratic in the number of items; work: comparisons of two items, at
+ * most. Fails with REMAT_NO_MEMORY only. */
 remat_status core_layout_pack(const core_lives *lives, uint64_t alignment, uint64_t target,
                               uint64_t least, uint64_t arena, uint64_t work);
 
 /* An arena that remat_layout_new does not pass for a valid list, found with so much work, at most
  * REMAT_LAYOUT_WORK, and looked for no further than enough: for whom a list is one of many.
- * Every size counts rounded up, the highest too: with more work other blocks may come to lie there. */
+ * Every size counts rounded up, the highest too: with more work other blocks may come to lie
+ * there. */
 remat_status core_layout_arena(const remat_profile *profile, const remat_operations *operations,
                                uint64_t alignment, uint64_t enough, uint64_t work,
                                uint64_t *ret_arena, remat_error *error);

@@ -19,8 +19,8 @@ typedef struct instance {
     bool consumed; /* B frees it, or it stays to the end */
 } instance;
 
-/* Values in one numbering: those of the profile, then saved(v) from `saved` on. Graph inputs have no
- * instances. */
+/* Values in one numbering: those of the profile, then saved(v) from `saved` on. Graph inputs have
+ * no instances. */
 typedef struct walk {
     const remat_profile *profile;
     uint32_t saved;

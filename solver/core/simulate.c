@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One place where bytes can be: out(v) is v, saved(v) is n + v, graph input k is 2n + k, and further
- * results of nodes stand behind those. */
+/* One place where bytes can be: out(v) is v, saved(v) is n + v, graph input k is 2n + k, and
+ * further results of nodes stand behind those. */
 typedef struct place {
     uint64_t bytes;
     double ready;     /* when a copy to the device arrives; 0 for what was computed */

@@ -5,10 +5,11 @@
  * is made again, the rest stays. They say by hand which is which for one network; here the ratio of
  * every value decides, under a threshold that the budget sets.
  *
- * A unit ends where the bytes that later nodes read are least, between one and two shares of all that
- * backwards need. For each of some numbers of units and each threshold there are four lists, in which
- * none, a quarter, half and three quarters of the units take the next threshold. So the work is
- * linear in the graph: thousands of nodes take milliseconds, and the improver starts from there. */
+ * A unit ends where the bytes that later nodes read are least, between one and two shares of all
+ * that backwards need. For each of some numbers of units and each threshold there are four lists,
+ * in which none, a quarter, half and three quarters of the units take the next threshold. So the
+ * work is linear in the graph: thousands of nodes take milliseconds, and the improver starts from
+ * there. */
 #include "plan/units.h"
 #include "remat/solver.h"
 

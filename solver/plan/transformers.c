@@ -27,20 +27,26 @@ static plan_value mlp(plan_builder *b, const plan_transformer *t, plan_value x, 
     return plan_linear(b, "out", y, t->width, bias);
 }
 
+/* Queries, keys and values out of one product: views of a third each, laid out by heads. */
+static void split_thirds(plan_builder *b, plan_value whole, double width, plan_value part[3])
+{
+    static const char *const names[] = {"q", "k", "v"};
+    const double bytes = b->element * whole.rows * width;
+    for (unsigned i = 0; i < 3; i++) {
+        part[i] = plan_node(b, names[i], "permute_copy", &whole, 1, whole.rows, width, 0);
+        plan_forward(b, REMAT_COPY, 0, 2 * bytes);
+        plan_backward(b, REMAT_COPY, 1, 0, 2 * bytes);
+    }
+}
+
 /* ---- GPT-2: Radford et al. 2019 ---- */
 
 static plan_value gpt2_block(plan_builder *b, const plan_transformer *t, plan_value x)
 {
     const plan_heads h = heads_of(b, t, b->settings->sequence, true, true);
     plan_value y = plan_linear(b, "qkv", plan_layer_norm(b, "ln1", x), 3 * t->width, true);
-    const double bytes = b->element * x.rows * t->width;
     plan_value part[3];
-    for (unsigned i = 0; i < 3; i++) { /* a view of a third, laid out by heads */
-        static const char *const names[] = {"q", "k", "v"};
-        part[i] = plan_node(b, names[i], "permute_copy", &y, 1, x.rows, t->width, 0);
-        plan_forward(b, REMAT_COPY, 0, 2 * bytes);
-        plan_backward(b, REMAT_COPY, 1, 0, 2 * bytes);
-    }
+    split_thirds(b, y, t->width, part);
     y = plan_attention(b, part[0], part[1], part[2], &h);
     y = plan_dropout(b, "drop1", plan_linear(b, "proj", y, t->width, true));
     x = plan_add(b, "add1", y, x);
@@ -207,14 +213,8 @@ static plan_value vit_block(plan_builder *b, const plan_transformer *t, plan_val
 {
     const plan_heads h = heads_of(b, t, time, false, false);
     plan_value y = plan_linear(b, "qkv", plan_layer_norm(b, "ln1", x), 3 * t->width, true);
-    const double bytes = b->element * x.rows * t->width;
     plan_value part[3];
-    for (unsigned i = 0; i < 3; i++) {
-        static const char *const names[] = {"q", "k", "v"};
-        part[i] = plan_node(b, names[i], "permute_copy", &y, 1, x.rows, t->width, 0);
-        plan_forward(b, REMAT_COPY, 0, 2 * bytes);
-        plan_backward(b, REMAT_COPY, 1, 0, 2 * bytes);
-    }
+    split_thirds(b, y, t->width, part);
     y = plan_attention(b, part[0], part[1], part[2], &h);
     x = plan_add(b, "add1", x, plan_linear(b, "proj", y, t->width, true));
     return plan_add(b, "add2", x, mlp(b, t, plan_layer_norm(b, "ln2", x), true));

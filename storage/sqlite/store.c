@@ -278,8 +278,8 @@ static remat_status lock(sqlite_store *store, remat_error *error)
     return status;
 }
 
-/* The file beside the store holds some of the disk, which pruning needs where the disk is full: even a
- * deletion is written to the log first. */
+/* The file beside the store holds some of the disk, which pruning needs where the disk is full:
+ * even a deletion is written to the log first. */
 #define ROOM (4 << 20)
 
 static void keep_room(const sqlite_store *store)

@@ -147,8 +147,8 @@ static void print_curve(const char *name, const remat_pebble_table *table,
         printf("%.4f\n", (equiv + steps + 1) / least);
 }
 
-/* The networks of the report's section 6, 6 L steps in all: recurrent (one branch), cross-modal (two)
- * and Siamese (three). A block of lines for each network and L. */
+/* The networks of the report's section 6, 6 L steps in all: recurrent (one branch), cross-modal
+ * (two) and Siamese (three). A block of lines for each network and L. */
 static void print_figures(const remat_host *host)
 {
     static const char *const names[] = {"recurrent", "cross-modal", "siamese"};

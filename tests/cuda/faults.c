@@ -1,6 +1,6 @@
 /* The CUDA backend where things go beside one another and wrong: copies on their own streams, every
- * call that fails, too little memory, no device. And the emulation itself: it must notice what it is
- * there to notice. */
+ * call that fails, too little memory, no device. And the emulation itself: it must notice what it
+ * is there to notice. */
 #include "unit/exec_support.h"
 
 #include "emulated.h"

@@ -1,5 +1,5 @@
-/* Kernels: the threads of a block are fibers. A fiber runs one thread after the other and stops only
- * where a thread waits at the barrier; when all of them wait there, all go on. */
+/* Kernels: the threads of a block are fibers. A fiber runs one thread after the other and stops
+ * only where a thread waits at the barrier; when all of them wait there, all go on. */
 #include "emulated.h"
 
 #include <stdlib.h>

@@ -1,7 +1,8 @@
-/* The CUDA backend trains every network on the emulated device (emulated.h). Under a schedule in half
- * of what storing everything takes, or the least there is, what was dropped being NaN and every byte
- * watched, a step teaches it to the last bit what storing everything does; and the step's loss,
- * gradients, parameters and states are those of the CPU backend, as far as rounding lets them. */
+/* The CUDA backend trains every network on the emulated device (emulated.h). Under a schedule in
+ * half of what storing everything takes, or the least there is, what was dropped being NaN and
+ * every byte watched, a step teaches it to the last bit what storing everything does; and the
+ * step's loss, gradients, parameters and states are those of the CPU backend, as far as rounding
+ * lets them. */
 #include "unit/exec_support.h"
 
 #include "emulated.h"

@@ -1,5 +1,5 @@
-/* The join solvers and the pebble tables when the nth allocation fails, for every n: REMAT_NO_MEMORY,
- * nothing leaks (AddressSanitizer looks), and the next try succeeds. */
+/* The join solvers and the pebble tables when the nth allocation fails, for every n:
+ * REMAT_NO_MEMORY, nothing leaks (AddressSanitizer looks), and the next try succeeds. */
 #include "unit/join_support.h"
 
 #include "fault/failing_malloc.h"

@@ -13,7 +13,8 @@ void *__libc_realloc(void *old, size_t size);
 
 static atomic_ulong count;
 
-/* Only every 16th call looks for the file, and only past the start, when the environment is there. */
+/* Only every 16th call looks for the file, and only past the start, when the environment is
+ * there. */
 static int fails(void)
 {
     static _Atomic(unsigned long) one_in, failing;

@@ -1,5 +1,5 @@
-/* On both engines. kill -9 of a process that writes under load, at 25 random moments: whatever it was told is stored
- * is there afterwards, byte for byte, and the store passes its check. */
+/* On both engines. kill -9 of a process that writes under load, at 25 random moments: whatever it
+ * was told is stored is there afterwards, byte for byte, and the store passes its check. */
 #include "unit/storage_support.h"
 
 #include <pthread.h>

@@ -1,5 +1,6 @@
-/* Any bytes as a request: the head's end and meaning, and the body's chunks, are the same however the
- * bytes come in pieces, and nothing is read past them. The first byte says where they are cut. */
+/* Any bytes as a request: the head's end and meaning, and the body's chunks, are the same however
+ * the bytes come in pieces, and nothing is read past them. The first byte says where they are
+ * cut. */
 #include "http/framing.h"
 
 #include <stdlib.h>

@@ -1,6 +1,7 @@
-/* Nodes with alternatives: rotor and butt against an exhaustive search over persistent schedules and
- * implementations; the choice of implementations for a fixed list against all choices; every solver's
- * table against what must hold of any. Lists are judged by the naive judge of core_naive.h. */
+/* Nodes with alternatives: rotor and butt against an exhaustive search over persistent schedules
+ * and implementations; the choice of implementations for a fixed list against all choices; every
+ * solver's table against what must hold of any. Lists are judged by the naive judge of
+ * core_naive.h. */
 #include "property/core_random.h"
 #include "unit/steps.h"
 
@@ -269,8 +270,8 @@ static bool may_change(const remat_operations *list, size_t at)
     return false;
 }
 
-/* Least makespan over all implementations of all operations, and all such changes, that keep the list
- * within room; INFINITY when none does. */
+/* Least makespan over all implementations of all operations, and all such changes, that keep the
+ * list within room; INFINITY when none does. */
 static double best_choice(const remat_profile *p, remat_operations *list, uint64_t room, size_t at)
 {
     static remat_moment moments[MOST_OPERATIONS];
@@ -308,8 +309,8 @@ static bool independent(const remat_profile *p)
     return true;
 }
 
-/* Where that is so the choice is the best there is, in every room; elsewhere it is valid, within the
- * room and not better. */
+/* Where that is so the choice is the best there is, in every room; elsewhere it is valid, within
+ * the room and not better. */
 static void choices_equal_exhaustive_search(void **state)
 {
     (void)state;
@@ -400,8 +401,8 @@ static remat_table *tabulated(const remat_solver *solver, const remat_problem *p
     return table;
 }
 
-/* Every point of the frontier is a valid list of that peak and makespan, with a layout that its judge
- * accepts. */
+/* Every point of the frontier is a valid list of that peak and makespan, with a layout that its
+ * judge accepts. */
 static void check_frontier(const remat_table *table, const remat_problem *problem)
 {
     static remat_moment moments[MOST_OPERATIONS];

@@ -232,7 +232,8 @@ static inline void emit(walker *w, unsigned kind, unsigned target, uint32_t inde
         fail_msg("the random list grew past %d operations", MOST_OPERATIONS);
 }
 
-/* Any implementation of the node; with `bare` one that saves nothing (node UINT16_MAX: none does). */
+/* Any implementation of the node; with `bare` one that saves nothing (node UINT16_MAX: none
+ * does). */
 static inline uint16_t any_way(walker *w, uint32_t v, bool bare)
 {
     const remat_node *node = &w->p->nodes[v];

@@ -1,7 +1,7 @@
-/* The runner of schedules on networks whose values are bytes: sums modulo 256 do not depend on their
- * order, so every valid schedule of a profile gives the same bits. Each node's output is a digest of
- * all bytes of its inputs and of the states it reads, and so is what it writes to states; a backward
- * digests all it may read. So a value
+/* The runner of schedules on networks whose values are bytes: sums modulo 256 do not depend on
+ * their order, so every valid schedule of a profile gives the same bits. Each node's output is a
+ * digest of all bytes of its inputs and of the states it reads, and so is what it writes to states;
+ * a backward digests all it may read. So a value
  * that was dropped too early, put in the wrong place or overwritten changes the result. Compared
  * with an evaluation that keeps everything apart. */
 #include "property/joint_random.h"

@@ -244,9 +244,9 @@ static void adds_and_takes_nothing(void **state)
 /* Eight blocks (output 1, saved 20, gradient 1; F takes 1, B 2; B reads its input) and the loss
  * (output 0; 1 and 1). During B of block 8 saved(8), grad(8), the gradient and the value of block 7
  * are there, and those of blocks 1 to 6 or else an earlier segment has two blocks, whose saved
- * values are 40: 20 + 1 + 1 + 1 + 6 = 29. All blocks but the 8th run again. A full boundary holds 20
- * saved bytes, as does each block of the segment that is done, so in 29 + 21 they are of two blocks
- * at most: a first segment of one or two, and one more. */
+ * values are 40: 20 + 1 + 1 + 1 + 6 = 29. All blocks but the 8th run again. A full boundary holds
+ * 20 saved bytes, as does each block of the segment that is done, so in 29 + 21 they are of two
+ * blocks at most: a first segment of one or two, and one more. */
 static remat_profile *eight_blocks(void)
 {
     support_stage stages[9];

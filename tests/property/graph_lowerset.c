@@ -31,7 +31,8 @@ static uint32_t boundary(const search *s, uint32_t set)
     return result;
 }
 
-/* Whether each node of the set that reads a state has the writer of what it reads in the set too. */
+/* Whether each node of the set that reads a state has the writer of what it reads in the set
+ * too. */
 static bool sees_its_states(const search *s, uint32_t set)
 {
     uint32_t writer[2] = {UINT32_MAX, UINT32_MAX};

@@ -87,7 +87,8 @@ static void compare_unplaced(const remat_profile *p, const remat_operations *lis
     remat_layout_clear(&bare);
 }
 
-/* What an explanation lists at the peak adds up to it, the floor is below it where nothing is moved. */
+/* What an explanation lists at the peak adds up to it, the floor is below it where nothing is
+ * moved. */
 static void compare_explanation(const remat_profile *p, const remat_operations *list,
                                 const remat_link *link, uint64_t peak)
 {

@@ -1,11 +1,11 @@
 /* All plans of the class on a small chain, each timed by two sweeps over exact bytes: an
  * independent judge of the programs of solver/offload, with which it shares nothing but the chain.
  *
- * A plan is a nesting of passes and a set of inputs that are offloaded. Forward sweep: transfers run
- * first in, first out, each from the end of its producer on; an operation whose bytes exceed the
- * budget starts when the excess has left, counting only tensors whose reader is over. The phase ends
- * with the last operation and the last transfer. The backward sweep is the same in reversed time: a
- * prefetch is an offload that is ready once its first reader has been passed. */
+ * A plan is a nesting of passes and a set of inputs that are offloaded. Forward sweep: transfers
+ * run first in, first out, each from the end of its producer on; an operation whose bytes exceed
+ * the budget starts when the excess has left, counting only tensors whose reader is over. The phase
+ * ends with the last operation and the last transfer. The backward sweep is the same in reversed
+ * time: a prefetch is an offload that is ready once its first reader has been passed. */
 #ifndef TESTS_PROPERTY_OFFLOAD_SWEEPS_H
 #define TESTS_PROPERTY_OFFLOAD_SWEEPS_H
 

@@ -1,5 +1,5 @@
-/* The queue of Dijkstra's algorithm over states that are numbers: a binary heap that knows where each
- * state stands. */
+/* The queue of Dijkstra's algorithm over states that are numbers: a binary heap that knows where
+ * each state stands. */
 #ifndef TESTS_PROPERTY_STATE_QUEUE_H
 #define TESTS_PROPERTY_STATE_QUEUE_H
 

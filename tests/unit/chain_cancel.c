@@ -116,8 +116,8 @@ static void automatic_is_cancelled(void **state)
     cancel_everywhere(0, 0.05, 4);
 }
 
-/* The automatic form makes do with the memory there is: a table within the limit whose schedules are
- * verified and whose bound holds; only where the fewest slots do not fit is it refused. */
+/* The automatic form makes do with the memory there is: a table within the limit whose schedules
+ * are verified and whose bound holds; only where the fewest slots do not fit is it refused. */
 static void little_memory_makes_a_coarser_table(void **state)
 {
     (void)state;

@@ -511,8 +511,8 @@ static void operations_that_name_nothing(void **state)
 
 /* ---- alternatives ---- */
 
-/* conv -> loss; conv keeps 4 bytes by itself and 6 with fft, direct keeps none; B conv reads nothing
- * else. */
+/* conv -> loss; conv keeps 4 bytes by itself and 6 with fft, direct keeps none; B conv reads
+ * nothing else. */
 static remat_profile *convolution(void)
 {
     remat_profile_spec spec = {
@@ -553,7 +553,8 @@ static void implementations_have_their_own_costs(void **state)
         OPERATIONS(WITH(OP_A(0), 1), OP_F(1), OP_D(0), OP_B(1), WITH(OP_B(0), 1));
     remat_simulation simulation = replay_valid(p, &fast, NULL);
     assert_true(simulation.makespan == 3 + 1 + 1 + 5);
-    /* A: 10 + 6 and 20 (save_workspace_bytes is that of fft's forward); B conv: 6, its gradient 10, 30 */
+    /* A: 10 + 6 and 20 (save_workspace_bytes is that of fft's forward); B conv: 6, its gradient 10,
+     * 30 */
     ASSERT_MEMORY({36, 16}, {16, 16}, {16, 6}, {16, 16}, {46, 0});
     remat_operations mixed = OPERATIONS(WITH(OP_F(0), 1), OP_D(0), WITH(OP_F(0), 2), OP_F(1),
                                         OP_D(0), OP_B(1), WITH(OP_B(0), 2));

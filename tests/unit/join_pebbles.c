@@ -1,5 +1,5 @@
-/* tests/data/join_small.json: optima of small joins in the pebble model, found by exhaustive search;
- * the report's toy example; its section 6, as far as it holds. */
+/* tests/data/join_small.json: optima of small joins in the pebble model, found by exhaustive
+ * search; the report's toy example; its section 6, as far as it holds. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

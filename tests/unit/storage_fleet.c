@@ -1,5 +1,5 @@
-/* Several processes on one store in PostgreSQL: leases, jobs, news, deaths, a server that goes away.
- * Run by tests/with_postgres. */
+/* Several processes on one store in PostgreSQL: leases, jobs, news, deaths, a server that goes
+ * away. Run by tests/with_postgres. */
 #include "unit/storage_support.h"
 
 #include <pthread.h>

@@ -1,4 +1,5 @@
-/* On both engines. Every kind of record: what is put comes back; pages; deletion; statistics; a re-opened store. */
+/* On both engines. Every kind of record: what is put comes back; pages; deletion; statistics; a
+ * re-opened store. */
 #include "unit/storage_support.h"
 
 static void profiles(void **state)

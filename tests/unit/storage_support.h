@@ -27,8 +27,8 @@
 #include <libpq-fe.h>
 #endif
 
-/* A directory for the test, with the paths of a store in it; store_place is what is opened: the path
- * or the URL. */
+/* A directory for the test, with the paths of a store in it; store_place is what is opened: the
+ * path or the URL. */
 static char directory[64], store_path[80], wal_path[96];
 static const char *store_place = store_path;
 

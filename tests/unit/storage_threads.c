@@ -1,5 +1,5 @@
-/* On both engines. Many threads on one store: nothing is lost, pages stay whole, a backup under load is a store.
- * With the argument "measure" it prints what writes and reads cost instead. */
+/* On both engines. Many threads on one store: nothing is lost, pages stay whole, a backup under
+ * load is a store. With the argument "measure" it prints what writes and reads cost instead. */
 #include "unit/storage_support.h"
 
 #include <pthread.h>

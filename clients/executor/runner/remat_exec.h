@@ -7,8 +7,9 @@
  * inputs, outputs and workspaces. Parameters and their gradients are the caller's as well.
  *
  * The order of the calls is that of the operation list: forwards more than once where the schedule
- * recomputes, backwards once each; of a joint graph forwards alone, each with all its results. Copies to the host (O, P) and states (S, R) the runner does
- * itself, with the backend's copies and the caller's states.
+ * recomputes, backwards once each; of a joint graph forwards alone, each with all its results.
+ * Copies to the host (O, P) and states (S, R) the runner does itself, with the backend's copies and
+ * the caller's states.
  *
  * Not thread-safe: one runner, one thread. Several runners may share a plan and a profile. */
 #ifndef REMAT_EXEC_H

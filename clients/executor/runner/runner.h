@@ -7,7 +7,8 @@
 enum { RUNNER_GUARD_BYTES = 4096 }; /* behind the arena, with REMAT_EXEC_GUARD */
 
 /* Slots of what can be alive: out(v) is v, saved(v) is n + v, gradients follow by value (nodes,
- * then graph inputs), then the graph inputs themselves, then the further results of a joint graph. */
+ * then graph inputs), then the graph inputs themselves, then the further results of a joint
+ * graph. */
 struct remat_runner {
     const remat_plan *plan;
     const remat_exec_network *network;

@@ -1,20 +1,20 @@
 /* The profile: the graph of one training step with its costs (format remat-profile/1).
  *
  * A forward graph holds the forward of every node; its backward is made by us, one B per node. A
- * joint graph holds every operation of the step, backward ones too: a node of it runs as F alone, may
- * have several results, and the profile says which of them must be there at the end. Inside it is a
- * profile whose nodes have no backward: forward_time is the node's time, forward_workspace_bytes its
- * workspace.
+ * joint graph holds every operation of the step, backward ones too: a node of it runs as F alone,
+ * may have several results, and the profile says which of them must be there at the end. Inside it
+ * is a profile whose nodes have no backward: forward_time is the node's time,
+ * forward_workspace_bytes its workspace.
  *
  * A remat_profile_spec is what somebody claims; remat_profile_new checks every claim once and
  * builds a remat_profile, which every other function trusts. A profile never changes after it was
  * made and may be read by any number of threads.
  *
  * Values. Index w < n_nodes is the output of node w, or of several results the first; index
- * n_nodes + k is graph input k; index n_nodes + n_inputs + j is results[j], a further result of a node of a joint
- * graph. Nodes stand in the topological order of the specification; of a forward graph the last one
- * is the loss. Bytes are uint64_t below 2^53, times are double in the profile's own unit, finite and
- * >= 0. */
+ * n_nodes + k is graph input k; index n_nodes + n_inputs + j is results[j], a further result of a
+ * node of a joint graph. Nodes stand in the topological order of the specification; of a forward
+ * graph the last one is the loss. Bytes are uint64_t below 2^53, times are double in the profile's
+ * own unit, finite and >= 0. */
 #ifndef REMAT_PROFILE_H
 #define REMAT_PROFILE_H
 
@@ -141,8 +141,8 @@ typedef struct remat_node {
     uint32_t first_result; /* value of result 1; those of the others follow */
     bool backward_uses_inputs, backward_uses_output, in_place;
     bool once; /* pinned: its forward runs exactly once */
-    bool
-        keep; /* pinned: so does it, and its results stay from then to their last use; implies once */
+    bool keep; /* pinned: so does it, and its results stay from then to their last use; implies
+                  once */
 } remat_node;
 
 /* Result number > 0 of a node. */

@@ -10,8 +10,8 @@
  * saved with one implementation only B with the same one can read.
  *
  * D, O and P act on out(v), on saved(v) or on graph input k; "X v" on the wire is D of saved(v).
- * Of a joint graph there are F, D, O, P, S and R: F makes all results of its node, and D, O and P act
- * on one of them.
+ * Of a joint graph there are F, D, O, P, S and R: F makes all results of its node, and D, O and P
+ * act on one of them.
  * remat/simulate.h says exactly what each operation needs and does. */
 #ifndef REMAT_SCHEDULE_H
 #define REMAT_SCHEDULE_H
@@ -71,10 +71,10 @@ const char *remat_operation_name(remat_operation_kind kind);
 /* ---- passes over a valid list ---- */
 
 /* Liveness: every out(v) and saved(v) is freed right after the last operation that needs it, and
- * not later; the D of the list are replaced by these. A value that is copied to the host, or fetched
- * back and read by nothing, keeps its own D instead, and stays where it has none: a D waits for the
- * copy, so another one could take time. Time and validity stay as they were, no byte lives longer.
- * *ret_operations must be empty; the caller clears it. */
+ * not later; the D of the list are replaced by these. A value that is copied to the host, or
+ * fetched back and read by nothing, keeps its own D instead, and stays where it has none: a D waits
+ * for the copy, so another one could take time. Time and validity stay as they were, no byte lives
+ * longer. *ret_operations must be empty; the caller clears it. */
 remat_status remat_liveness(const remat_profile *profile, const remat_operations *operations,
                             remat_operations *ret_operations, remat_error *error);
 

@@ -1,5 +1,5 @@
-/* The judge. One function replays an operation list on a profile; it shares no code with any solver,
- * and no schedule leaves the service that it has not replayed.
+/* The judge. One function replays an operation list on a profile; it shares no code with any
+ * solver, and no schedule leaves the service that it has not replayed.
  *
  * Memory counts, in bytes: graph inputs (resident), every out(v), saved(v) and gradient alive, the
  * workspace of the running operation, saved versions of states. Before the list starts the graph
@@ -12,39 +12,39 @@
  *   A v   the same with saved(v) and save_workspace_bytes; saved(v) must not be alive.
  *   B v   once per node, after an F or A of it and the B of all consumers. Needs saved(v), made by
  *         an A of the same implementation, when saved_bytes > 0, the inputs' values when
- *         backward_uses_inputs, out(v) when backward_uses_output. Allocates the gradient of each input that has none yet (graph
- *         inputs: when gradient_bytes > 0), else accumulates into it; backward_workspace_bytes
- *         during it; then frees grad(v) and saved(v). The loss's own gradient is alive from the
- *         start of B loss. Gradients of graph inputs stay.
+ *         backward_uses_inputs, out(v) when backward_uses_output. Allocates the gradient of each
+ *         input that has none yet (graph inputs: when gradient_bytes > 0), else accumulates into
+ *         it; backward_workspace_bytes during it; then frees grad(v) and saved(v). The loss's own
+ *         gradient is alive from the start of B loss. Gradients of graph inputs stay.
  *   D x   x alive; frees it. Waits for a copy of x under way. A graph input only after an O of it.
  *   O x   x alive; queues a copy to the host on the copy stream, which runs beside compute. The
  *         host copy stays to the end of the step.
  *   P x   x not alive, host copy there; allocates x and queues the copy back. The copy waits for
  *         the O to end; the first operation that needs x waits for it.
- *         saved(v) is afterwards what the implementation saved whose copy it is; an O of saved values
- *         of another implementation than the copy there makes a copy of its own, the one P fetches.
- *         Of a node that is pinned with `keep` out(v) is never fetched back.
+ *         saved(v) is afterwards what the implementation saved whose copy it is; an O of saved
+ *         values of another implementation than the copy there makes a copy of its own, the one P
+ *         fetches. Of a node that is pinned with `keep` out(v) is never fetched back.
  *   S k n state k holds version n, which is not saved; adds the state's bytes until the last R of
  *         it in the list.
  *   R k n version n of state k is saved; the state holds it afterwards.
  *
  * The forward of a pinned node (recompute never, or keep) runs exactly once.
  *
- * Of a joint graph there are no A, B and saved values. F v allocates every result of v, none of which
- * may be alive; D, O and P act on one result. Every node runs at least once, and at the end the
- * outputs of the profile must be alive.
+ * Of a joint graph there are no A, B and saved values. F v allocates every result of v, none of
+ * which may be alive; D, O and P act on one result. Every node runs at least once, and at the end
+ * the outputs of the profile must be alive.
  *
  * An operation's inputs and outputs coexist, with one exception: where a node is in_place and the
  * output of its first input is read by nothing later in the list (nor must be there at its end), F
  * overwrites it (during F the two
- * count as the larger of them, and the bytes of the input are gone afterwards; a later D of it frees
- * nothing). Likewise B of an in_place node overwrites its gradient by that of its first input, if
- * that one starts there. What is overwritten or freed by F or B waits for a copy of it under way,
- * like D. A node's forward must see each state it reads at the version that the plain forward pass
- * shows it, and at the end every state must hold the version that the plain pass leaves.
- * Transfers of one direction run one after the other (both directions when the link is shared).
- * makespan is the end of the last operation on the compute stream, waits included; of a joint graph
- * not before its outputs that come back from the host are there. */
+ * count as the larger of them, and the bytes of the input are gone afterwards; a later D of it
+ * frees nothing). Likewise B of an in_place node overwrites its gradient by that of its first
+ * input, if that one starts there. What is overwritten or freed by F or B waits for a copy of it
+ * under way, like D. A node's forward must see each state it reads at the version that the plain
+ * forward pass shows it, and at the end every state must hold the version that the plain pass
+ * leaves. Transfers of one direction run one after the other (both directions when the link is
+ * shared). makespan is the end of the last operation on the compute stream, waits included; of a
+ * joint graph not before its outputs that come back from the host are there. */
 #ifndef REMAT_SIMULATE_H
 #define REMAT_SIMULATE_H
 

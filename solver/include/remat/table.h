@@ -58,8 +58,8 @@ typedef struct remat_schedule {
                                 twice; 0: not looked for */
     remat_neighbour least;   /* the smallest of all tables asked, then the fastest */
     remat_neighbour next;    /* the smallest that saves a hundredth or more of the overhead: asked
-                                with its budget, the same solvers answer no slower. Tables that serve
-                                one budget only have no part in it */
+                                with its budget, the same solvers answer no slower. Tables that
+                                serve one budget only have no part in it */
 } remat_schedule;
 
 /* Checks that the solver accepts the problem, refuses by the estimate (REMAT_TOO_LARGE names both

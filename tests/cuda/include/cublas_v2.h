@@ -1,5 +1,5 @@
-/* The part of cuBLAS that the executor uses, as the emulation offers it: names, numbers and meanings
- * are those of NVIDIA's header of the same name; matrices stand column by column. */
+/* The part of cuBLAS that the executor uses, as the emulation offers it: names, numbers and
+ * meanings are those of NVIDIA's header of the same name; matrices stand column by column. */
 #ifndef EMULATED_CUBLAS_V2_H
 #define EMULATED_CUBLAS_V2_H
 
