@@ -282,7 +282,7 @@ NETWORKS = {
     "densenet121": lambda: vision("densenet121", 64, 4, lambda m: [c for n, c in m.features.named_children() if "block" in n]),
     "googlenet": lambda: vision("googlenet", 96, 4, lambda m: [c for n, c in m.named_children() if n.startswith("inception")],
                                 aux_logits=False, init_weights=False),
-    "inception_v3": lambda: vision("inception_v3", 128, 4, lambda m: [c for n, c in m.named_children() if n.startswith("Mixed")],
+    "inception_v3": lambda: vision("inception_v3", 160, 4, lambda m: [c for n, c in m.named_children() if n.startswith("Mixed")],
                                    aux_logits=False, init_weights=False),
     "mobilenet_v3_large": lambda: vision("mobilenet_v3_large", 96, 4, lambda m: list(m.features)),
     "vit_b_16, narrow": vit,

@@ -229,6 +229,7 @@ class _Plan:
 
         owner = self.owner
         if owner.inner is None:
+            joint.shorten(module.graph)
             joint.split_dropout(module)
             recurrent_layers.keep_workspaces(module.graph)
         graph = joint.Joint(module, num_fwd_outputs, self.n_results, owner.never, self.parameters)

@@ -106,6 +106,7 @@ class _Meter:
         shared = shared_parameters(graph)
         self._shared = [[p for p in node.parameters() if id(p) in shared] for node in graph.nodes]
         self._readers, self._sharing = Readers(graph, plain_order(graph)), Sharing()
+        self._again: List[int] = []  # nodes whose backward was measured with expanded gradients too
         self._rise: List[int] = []  # by node: bytes that B takes beyond those before it
         self._received: List[Dict[Leaf, int]] = []  # bytes of the gradients of inputs that it makes or adds to
         self._made_of_parameters: List[int] = []  # bytes of those of parameters that it makes
@@ -175,6 +176,29 @@ class _Meter:
         recorder.mark()
         self._walk("measuring bytes", visit)
         recorder.mark()
+        self._measure_expanded(recorder)
+
+    def _measure_expanded(self, recorder: Recorder) -> None:
+        """Backwards to which a gradient comes as one number expanded, as that of a sum: some write it out first."""
+        expanded = self._sharing.expanded(self._readers, self._received)
+        self._again = sorted({self._readers.producers[slot] for slot, _ in expanded})
+
+        def visit(v: int, node: Node, values: List[Any]) -> List[Any]:
+            tape = Tape()
+            outputs = tape.record(node, values, self.flags(node.inputs, values), self._shared[v])
+            if v not in self._again:
+                return outputs
+            leaves = [(slot, k) for slot, value in zip(node.outputs, outputs) for k in range(len(tensors_of(value)))]
+            seeds = [seed.new_ones(()).expand(seed.shape) if leaves[place] in expanded else seed
+                     for place, seed in zip(tape.differentiable, _seeds(tape, outputs))]
+            summed = self._earlier_sums(v, node, values, tape)
+            recorder.mark()
+            self._run_backward(node, tape, values, outputs, seeds, summed)
+            recorder.mark()
+            return outputs
+
+        if self._again:
+            self._walk("measuring bytes", visit)
 
     def _take_sizes(self, v: int, node: Node, values: List[Any], outputs: List[Any], tape: Tape) -> None:
         costs = self.costs[v]
@@ -222,12 +246,16 @@ class _Meter:
 
     def take_workspaces(self, recorder: Recorder) -> None:
         segments = recorder.segments()
-        assert len(segments) == 5 * len(self.costs) + 1
+        first = 5 * len(self.costs) + 1  # segment of those that were measured again
+        assert len(segments) == first + 2 * len(self._again)
         for v, costs in enumerate(self.costs):
             forward, save, _, backward = segments[5 * v + 1:5 * v + 5]
             costs.forward_workspace = max(0, forward.peak - forward.start - costs.output)
             costs.save_workspace = max(0, save.peak - save.start - costs.output - costs.saved)
             self._rise.append(backward.peak - backward.start)
+        for k, v in enumerate(self._again):
+            backward = segments[first + 1 + 2 * k]
+            self._rise[v] = max(self._rise[v], backward.peak - backward.start)
 
     def in_order(self, order: Optional[Sequence[int]]) -> List[_Costs]:
         """With gradients and workspaces of the backwards for one order of them, or for all. Who adds to a gradient has

@@ -85,6 +85,11 @@ class Sharing:
         """Of a gradient of `whole` bytes, those that there are: fewer where it is one number expanded."""
         return min(whole, self._written[leaf]) if len(readers.of(leaf[0])) == 1 else whole
 
+    def expanded(self, readers: Readers, wholes: Sequence[Dict[Leaf, int]]) -> Set[Leaf]:
+        """Values whose gradient comes as one number expanded. wholes: by node, bytes of the gradients of its inputs."""
+        return {leaf for received in wholes for leaf, whole in received.items()
+                if leaf[0] in readers.producers and leaf in self._written and self.written(leaf, whole, readers) < whole}
+
     def covered(self, readers: Readers) -> Set[Leaf]:
         """Values whose gradient is that of another one, which is alive for longer."""
         found: Set[Leaf] = set()

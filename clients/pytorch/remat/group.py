@@ -59,8 +59,9 @@ def group(program: Program) -> Graph:
 def _output_slots(program: Program) -> List[int]:
     for leaf in tree_flatten(program.output)[0]:
         if not isinstance(leaf, (Slot, int, float, bool, str, type(None), torch.nn.Parameter)):
+            kind = "a tensor that is none of these, such as a buffer," if isinstance(leaf, torch.Tensor) else type(leaf).__name__
             raise CaptureError("the model must return results of its operations, inputs and parameters in tuples, lists, "
-                               f"dicts or dataclasses; there is {type(leaf).__name__} among them")
+                               f"dicts or dataclasses; there is {kind} among them")
     slots = slots_made(program.output, program.placeholders)
     if not slots:
         raise CaptureError("the model returns no tensor that it makes")

@@ -284,6 +284,21 @@ def storage_bytes(node: fx.Node) -> int:
     return _bytes(node.meta.get("val"))
 
 
+def shorten(graph: fx.Graph) -> None:
+    """Without views that are their own source: each is a call from Python in every step."""
+    results = set(graph.output_node().all_input_nodes)
+    same, turned = (torch.ops.aten.detach.default, torch.ops.aten.alias.default), torch.ops.aten.t.default
+    for node in list(graph.nodes):
+        twice = node.target is turned and node.args[0].target is turned
+        if node in results or not (twice or node.target in same):
+            continue
+        source = node.args[0]
+        node.replace_all_uses_with(source.args[0] if twice else source)
+        graph.erase_node(node)
+        if twice and not source.users:
+            graph.erase_node(source)
+
+
 # ---- dropout: the mask is drawn once, what it makes may be made again ----
 
 def dropout_mask(tensor: torch.Tensor, p: float) -> torch.Tensor:
@@ -341,9 +356,13 @@ def profile_of(joint: Joint, name: str, costs: Dict[str, Cost], resident: Frozen
         node, k = value
         if node in index:
             return f"{node.name}:{k}" if k else node.name
-        place = joint.tangents.index(node)
+        place = places[node]
         return f"{LOSS}:{place}" if place else LOSS
 
+    updated = set(joint.updated)
+    kept = [r for r in joint.forward_results if isinstance(r, fx.Node) and r not in updated]
+    held = {node for node, _ in joint.values(kept)}  # by the caller, from the forward's end on: run again, there would be two
+    places = {node: i for i, node in enumerate(joint.tangents)}
     free = joint.values([g for i, g in enumerate(joint.gradients) if i in uncounted])
     nodes, last = [], ""
     for op in joint.operations:
@@ -363,11 +382,11 @@ def profile_of(joint: Joint, name: str, costs: Dict[str, Cost], resident: Frozen
         entry: Dict[str, Any] = {"id": op.name, "op": _name(op.node) if op.node is not None else op.name,
                                  "inputs": list(dict.fromkeys(inputs)), "time": time, "outputs": outputs,
                                  "workspace_bytes": workspace}
-        nodes.append({**entry, "recompute": "never"} if op.never or _is_result(joint, op) else entry)
-    kept = [r for r in (*joint.gradients, *joint.forward_results) if isinstance(r, fx.Node) and r not in joint.updated]
+        nodes.append({**entry, "recompute": "never"} if op.never or op.node in held else entry)
+    kept = [*(g for g in joint.gradients if isinstance(g, fx.Node)), *kept]
     inputs_used = {i for n in nodes for i in n["inputs"]}
     inputs_doc = [{"id": n.name, "bytes": storage_bytes(n)} for n in joint.placeholders
-                  if n.name in inputs_used and n not in joint.tangents]
+                  if n.name in inputs_used and n not in places]
     outputs_doc = list(dict.fromkeys([label(v) for v in joint.values(kept)] + [END, LOSS] * (not joint.tangents)))
     return {"format": "remat-profile/1", "graph": "joint", "name": name, "time_unit": "us", "inputs": inputs_doc,
             "nodes": nodes, "outputs": outputs_doc}
@@ -376,9 +395,3 @@ def profile_of(joint: Joint, name: str, costs: Dict[str, Cost], resident: Frozen
 def _primals(joint: Joint, node: fx.Node) -> List[fx.Node]:
     bases = [joint.base[n][0] for n in node.all_input_nodes]
     return [b for b in dict.fromkeys(bases) if b.op == "placeholder" and b not in joint.tangents]
-
-
-def _is_result(joint: Joint, op: Operation) -> bool:
-    """Whether the caller holds what it makes from the forward's end on: run again, there would be two."""
-    held = [r for r in joint.forward_results if isinstance(r, fx.Node) and r not in joint.updated]
-    return any(value[0] is op.node for value in joint.values(held))

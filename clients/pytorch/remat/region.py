@@ -10,7 +10,7 @@ import torch
 from . import costs
 from .capture import bind
 from .captured import Captured, shape
-from .errors import MismatchError
+from .errors import MismatchError, UntraceableError
 from .execute import Observer, Program
 from .guard import Guard
 from .plan import make_plan
@@ -100,6 +100,9 @@ class Region:
             del self.model.forward
             try:
                 self._others[key] = self.fit_again(named(bound))
+            except UntraceableError:
+                type(self.model).forward(self.model, **named(bound))  # an error of the user's own is raised as it is
+                raise
             finally:
                 self.model.forward = self
         return self._others[key]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import warnings
 from types import FunctionType
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, Iterator, List, Optional
 
 import torch
 
@@ -97,9 +98,9 @@ class Compiled:
     def _known(self) -> List[Any]:
         """What guards of Dynamo's do not see: parameters that are frozen no longer, other code of the modules' classes."""
         types = dict.fromkeys(type(module) for module in self.model.modules())
-        return [[p.requires_grad for p in self.model.parameters()], [
-            f for t in types for c in t.__mro__ for name, f in vars(c).items()
-            if isinstance(f, _CODE) and (name == "forward" or not c.__module__.startswith("torch."))]]
+        classes = dict.fromkeys(c for t in types for c in t.__mro__)
+        return [[p.requires_grad for p in self.model.parameters()], [vars(c).get("forward") if c.__module__.startswith("torch.")
+                                                                     else _code(c) for c in classes]]
 
     def __getstate__(self) -> Dict[str, Any]:
         return {**self.__dict__, "_run": None, "backend": None, "_prepared": None}
@@ -134,13 +135,26 @@ class Compiled:
         return named(bound)
 
 
-def _dynamo_settings(recurrent: bool) -> Any:
+def _code(kind: type) -> List[Any]:
+    return [f for f in vars(kind).values() if isinstance(f, _CODE)]
+
+
+@contextlib.contextmanager
+def _dynamo_settings(recurrent: bool) -> Iterator[None]:
+    """As config.patch, which makes a class in every step."""
     from torch._dynamo import config
 
     wanted = {"cache_size_limit": max(SHAPES, config.cache_size_limit), "use_numpy_random_stream": True,
               "skip_nnmodule_hook_guards": False, "allow_rnn": recurrent,
               "trace_numpy": False}  # torch's functions differ from numpy's in the last bits
-    return config.patch(**{name: value for name, value in wanted.items() if hasattr(config, name)})
+    before = {name: getattr(config, name) for name in wanted if hasattr(config, name)}
+    try:
+        for name in before:
+            setattr(config, name, wanted[name])
+        yield
+    finally:
+        for name, value in before.items():
+            setattr(config, name, value)
 
 
 def fit(model: Blocks, example_inputs: Any, budget: Budget, auto: Any, loss: Optional[steps.Loss], check: bool,

@@ -7,7 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from models import GPT, ResNet, unet
-from steps import assert_same, step
+from steps import assert_same, fit_tightly, step
 from torch import nn
 
 import remat
@@ -65,6 +65,24 @@ def measured_step(fitted, inputs, loss):
     captured = Captured(remat.remove(copy.deepcopy(fitted)), inputs, ())
     captured.model = fitted
     return steps.peak(region, captured, loss, True)
+
+
+class Products(nn.Module):
+    """The gradient of a sum is one number expanded, which the backward of the product writes out."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.a, self.b, self.weight = nn.Linear(width, width), nn.Linear(width, width), nn.Parameter(torch.ones(width))
+
+    def forward(self, x):
+        return torch.einsum("bi,bj,j->bij", self.a(x), self.b(x), self.weight).sum(1)
+
+
+def test_an_expanded_gradient_that_is_written_out_counts(server):
+    model, x = Products(32), torch.randn(128, 32)
+    fit_tightly(model, x, server=server)
+    schedule, found = model.forward.schedule, model.forward.measured_peak
+    assert 0.98 * schedule["peak"] <= found <= 1.02 * schedule["peak"]
 
 
 def test_gradients_of_parameters_count_unless_told(server):

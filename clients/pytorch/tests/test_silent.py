@@ -319,6 +319,30 @@ def test_an_input_that_is_written(server):
     compare_inputs(model, plain)
 
 
+class Particular(nn.Module):
+    """Raises after its batch norm counted."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm, self.layers = nn.BatchNorm1d(16), nn.Sequential(nn.Linear(16, 16), nn.Tanh(), nn.Linear(16, 16))
+
+    def forward(self, x):
+        x = self.norm(x)
+        if len(x) == 3:
+            raise ValueError("not three")
+        return self.layers(x)
+
+
+def test_an_error_of_the_users_own_is_raised_as_it_is(server):
+    model, x = Particular(), torch.randn(8, 16)
+    plain = copy.deepcopy(model)
+    remat.fit(model, x, "100%", server=server)
+    for each in (model, plain):
+        with pytest.raises(ValueError, match="not three"):
+            each(x[:3])
+    assert_same(step(model, (x,), 0), step(plain, (x,), 0))
+
+
 class Reentrant(Adds):
     def forward(self, x):
         return checkpoint(self.layers, x * self.layers[0].weight.mean(), use_reentrant=True)
