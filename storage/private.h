@@ -124,9 +124,6 @@ typedef struct storage_damage {
 remat_status storage_check_row(const storage_rows *rows, const char *types, remat_error *error);
 
 storage_damage storage_damage_of(const storage_rows *rows);
-/* Drops a damaged record, telling the log. A failure to do so is told there too. */
-void storage_drop(remat_store *store, storage_kind kind, storage_damage damage, const char *id,
-                  const char *why);
 
 /* Copies of a column. */
 remat_status storage_take_text(const storage_rows *rows, int column, char **ret_text,

@@ -160,8 +160,9 @@ static remat_status run_drop(storage_connection *connection, void *argument, rem
     return status;
 }
 
-void storage_drop(remat_store *store, storage_kind kind, storage_damage damage, const char *id,
-                  const char *why)
+/* Drops a damaged record, telling the log. A failure to do so is told there too. */
+static void drop_damaged(remat_store *store, storage_kind kind, storage_damage damage,
+                         const char *id, const char *why)
 {
     const bool before = kind == KIND_SCHEDULE_BODY && !damage.guard; /* it was dropped */
     if (store->options.read_only || before)                          /* reported, not repaired */
@@ -214,7 +215,7 @@ remat_status storage_get(remat_store *store, storage_key *key, storage_read *rea
     if (status != REMAT_OK && error)
         *error = why;
     if (status == REMAT_CORRUPT && damage.seq)
-        storage_drop(store, key->kind, damage, key->texts[0], why.message);
+        drop_damaged(store, key->kind, damage, key->texts[0], why.message);
     return status;
 }
 
@@ -325,7 +326,7 @@ remat_status storage_list_page(remat_store *store, const storage_list *list, rem
         return status;
     }
     for (size_t i = 0; i < state.damaged_count; i++)
-        storage_drop(store, list->kind, state.damaged[i], "of a list",
+        drop_damaged(store, list->kind, state.damaged[i], "of a list",
                      "its checksum does not match");
     *ret_page = found;
     return REMAT_OK;

@@ -49,7 +49,9 @@ static double time_again(const remat_profile *p, const uint32_t *unit, uint32_t 
     return time;
 }
 
-void plan_ratios(const remat_profile *p, const uint32_t *unit, double *ratio)
+/* By node: time per byte that keeping what its backward needs of it saves; < 0: its backward needs
+ * nothing, or later units read it anyway. ratio: [n_nodes]. */
+static void find_ratios(const remat_profile *p, const uint32_t *unit, double *ratio)
 {
     for (uint32_t v = 0; v < p->n_nodes; v++) {
         const remat_node *node = &p->nodes[v];
@@ -70,7 +72,7 @@ uint32_t plan_levels(const remat_profile *p, const uint32_t *unit, double *ratio
                      double level[PLAN_LEVELS])
 {
     uint32_t distinct = 0, n = 0;
-    plan_ratios(p, unit, ratio);
+    find_ratios(p, unit, ratio);
     qsort(ratio, p->n_nodes, sizeof *ratio, compare_doubles);
     for (uint32_t v = 0; v < p->n_nodes; v++)
         if (ratio[v] >= 0 && (distinct == 0 || ratio[v] > ratio[distinct - 1] * (1 + 1e-9)))
@@ -236,7 +238,7 @@ remat_status remat_unit_list(const remat_profile *p, const uint32_t *unit, const
                     ret_list};
     remat_status status = ratio && flags ? REMAT_OK : remat_fail_memory(error);
     if (!status) {
-        plan_ratios(p, unit, ratio);
+        find_ratios(p, unit, ratio);
         for (uint32_t v = 0; v < n; v++) {
             w.leaves[v] = leaves_unit(p, unit, v);
             w.needed[v] = is_needed(p, v);

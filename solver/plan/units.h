@@ -4,10 +4,6 @@
 
 #include "remat/plan.h"
 
-/* By node: time per byte that keeping what its backward needs of it saves; < 0: its backward needs
- * nothing, or later units read it anyway. ratio: [n_nodes]. */
-void plan_ratios(const remat_profile *profile, const uint32_t *unit, double *ratio);
-
 /* Thresholds worth trying, increasing: the first keeps everything, the last nothing; at most
  * PLAN_LEVELS. ratio: room for n_nodes, written over. */
 enum { PLAN_LEVELS = 34 };
