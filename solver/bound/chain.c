@@ -1,11 +1,11 @@
 /* The moments of a chain (bound/moments.h) without relaxing the capacity: a knapsack along the
- * chain, exact but for rounding. Where stages are few and large, as the blocks of a transformer, what
- * is held is whole stages, and the price of a byte says nothing of that.
+ * chain, exact but for rounding. Where stages are few and large, as the blocks of a transformer,
+ * what is held is whole stages, and the price of a byte says nothing of that.
  *
  * The stages before b are taken from left to right. Each is nothing (y1 = y2 = 0), held (y1 = 1) or
- * run later (y1 = y2 = 1), and a stage that runs later needs the one before held or run later. Of the
- * ways to reach each of the three, those stay of which no other takes as few bytes and as little time
- * (Nemhauser, Ullmann 1969). One pass serves every moment. */
+ * run later (y1 = y2 = 1), and a stage that runs later needs the one before held or run later. Of
+ * the ways to reach each of the three, those stay of which no other takes as few bytes and as
+ * little time (Nemhauser, Ullmann 1969). One pass serves every moment. */
 #include "bound/private.h"
 
 #include <math.h>

@@ -1,15 +1,16 @@
 /* A lower bound on the makespan of every schedule of a profile without O and P, in any order of
  * backwards: one moment, exactly.
  *
- * At the moment tau_b, during B b, let y1_v say that out(v) is held or v runs later, and y2_v that v
- * runs later. A later run finds its inputs held or run later (y2_c <= y1_u for u -> c, y2_v <= y1_v);
- * y1_v = 1 where a backward still to come, or B b, reads out(v); saved(v) of a backward to come is
- * held unless v runs later. What is held fits the budget beside the gradients, the workspace and
- * what else is there in every order. The least sum of t_v y2_v is time beyond storing everything.
- * With the capacity relaxed by a price mu >= 0 for each byte what remains is a closure problem
- * (Picard 1976): a minimum cut, integral, concave in mu; the best price is where two tangents meet.
- * "After" is the set of strict ancestors of b, whose backwards follow B b whatever the order. The
- * same holds during the last forward of b, where what b reads, makes and works in is there.
+ * At the moment tau_b, during B b, let y1_v say that out(v) is held or v runs later, and y2_v that
+ * v runs later. A later run finds its inputs held or run later (y2_c <= y1_u for u -> c, y2_v <=
+ * y1_v); y1_v = 1 where a backward still to come, or B b, reads out(v); saved(v) of a backward to
+ * come is held unless v runs later. What is held fits the budget beside the gradients, the
+ * workspace and what else is there in every order. The least sum of t_v y2_v is time beyond storing
+ * everything. With the capacity relaxed by a price mu >= 0 for each byte what remains is a closure
+ * problem (Picard 1976): a minimum cut, integral, concave in mu; the best price is where two
+ * tangents meet. "After" is the set of strict ancestors of b, whose backwards follow B b whatever
+ * the order. The same holds during the last forward of b, where what b reads, makes and works in is
+ * there.
  *
  * On chains of some hundred stages the capacity is not relaxed (bound/chain.c).
  *

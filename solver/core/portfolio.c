@@ -36,8 +36,8 @@ static remat_problem problem_for(const remat_solver *solver, const remat_problem
     return own;
 }
 
-/* Baselines are asked too where that costs nothing to speak of, and a recurrence unless it takes many
- * seconds: a chain of 500 stages in 4000 slots it still is. */
+/* Baselines are asked too where that costs nothing to speak of, and a recurrence unless it takes
+ * many seconds: a chain of 500 stages in 4000 slots it still is. */
 #define BASELINE_UPDATES 1e7
 #define MOST_UPDATES 1e11
 
@@ -287,7 +287,8 @@ static void claim(const remat_problem *problem, double bound, remat_schedule *sc
         schedule->class_name = schedule->bound_class;
 }
 
-/* A list that was found instead: judged, and laid out. REMAT_INFEASIBLE if its arena does not fit. */
+/* A list that was found instead: judged, and laid out. REMAT_INFEASIBLE if its arena does not fit.
+ */
 static remat_status take(const remat_problem *problem, uint64_t budget, uint32_t alignment,
                          remat_operations *list, remat_schedule *ret_schedule, remat_error *error)
 {
@@ -375,9 +376,9 @@ static bool faster(const remat_schedule *a, const remat_schedule *b)
     return !b->solver || a->simulation.makespan < b->simulation.makespan * (1 - SAME_TIME);
 }
 
-/* Improves the best schedule of some tables, of the improved solver's own from nothing too, unless the
- * bound is reached; *best becomes the result if that is faster. No start, or nothing found, is no
- * failure. */
+/* Improves the best schedule of some tables, of the improved solver's own from nothing too, unless
+ * the bound is reached; *best becomes the result if that is faster. No start, or nothing found, is
+ * no failure. */
 static remat_status improve_from(const wish *w, const remat_table *const *tables, size_t n,
                                  bool own, bool given, remat_schedule *best, remat_error *error)
 {

@@ -18,9 +18,8 @@ typedef struct graph_set {
     uint32_t first, n_boundary; /* into boundary[] of the family */
     uint64_t bytes;             /* kept and gradient of its nodes */
     uint64_t boundary_cached[GRAPH_BOUNDARIES];
-    uint64_t
-        entry; /* bytes that a segment starting from it holds for it: gradients of the boundary;
-                       0 under equation (2) */
+    uint64_t entry; /* bytes that a segment starting from it holds for it: gradients of the
+                       boundary; 0 under equation (2) */
     uint64_t leave; /* bytes that a segment ending in it holds outside: the last two terms of
                        equation (2); 0 under the safe model */
     double time, boundary_spared[GRAPH_BOUNDARIES];

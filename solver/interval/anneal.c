@@ -1,6 +1,6 @@
 /* Simulated annealing over runs. The budget is a penalty whose weight, the price of a byte past it
- * during one run, rises while the list is over the budget and falls while it fits, so that the search
- * walks along the edge of what fits (strategic oscillation). */
+ * during one run, rises while the list is over the budget and falls while it fits, so that the
+ * search walks along the edge of what fits (strategic oscillation). */
 #include "interval/search.h"
 
 #include <math.h>

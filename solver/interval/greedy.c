@@ -9,9 +9,9 @@
 enum { WAYS = 1u << 31 }; /* added to the number of a way */
 
 /* A value is away until this reader: it is made again just before it. value NONE: what the node of
- * this backward saves; WAYS + k: the reader itself runs its implementation k. key: least added time for each byte past the budget removed; it only grows as
- * others are evicted, so a candidate is looked at again only when it has come to the front
- * (lazy evaluation, Minoux 1978). */
+ * this backward saves; WAYS + k: the reader itself runs its implementation k. key: least added time
+ * for each byte past the budget removed; it only grows as others are evicted, so a candidate is
+ * looked at again only when it has come to the front (lazy evaluation, Minoux 1978). */
 typedef struct gap {
     double key;
     uint32_t reader, stamp, value;

@@ -1,8 +1,8 @@
 /* The improver: independent searches (chains), each from its own start with its own seed, in epochs
  * between which those that lag behind take over the best list. A chain anneals, searches
- * neighbourhoods of its best list and then makes that one fit with its layout: a list whose arena is
- * above the budget is varied without becoming slower until another order of the same runs fits, and
- * failing that the chain goes on in a little less than the budget. */
+ * neighbourhoods of its best list and then makes that one fit with its layout: a list whose arena
+ * is above the budget is varied without becoming slower until another order of the same runs fits,
+ * and failing that the chain goes on in a little less than the budget. */
 #include "remat/improve.h"
 
 #include "core/layout.h"
@@ -40,8 +40,8 @@ typedef struct strength {
 static const strength EFFORTS[] = {{"quick", 4, 8, 4, 15000, 15000, 0},
                                    {"thorough", 8, 24, 10, 24000, 24000, 0}};
 
-/* The same of joint graphs: ramp is the work of the first one; later ones do half of it. Every second
- * chain does all three. */
+/* The same of joint graphs: ramp is the work of the first one; later ones do half of it. Every
+ * second chain does all three. */
 static const strength JOINT_EFFORTS[] = {{"quick", 4, 6, 3, 40000, 40000, 160000},
                                          {"thorough", 4, 4, 3, 250000, 250000, 1500000}};
 
@@ -200,7 +200,8 @@ static void vary(interval_search *s)
     }
 }
 
-/* Another order of the best list's runs that fits, reached through orders of ever smaller arenas. */
+/* Another order of the best list's runs that fits, reached through orders of ever smaller arenas.
+ */
 static remat_status walk(const improvement *m, chain *c, uint64_t *bytes)
 {
     interval_search *s = &c->search;

@@ -1,7 +1,8 @@
 /* interval: greedy eviction from storing everything, budget by budget, each from the list of the
  * budget above it and, on graphs of some hundred nodes, from storing everything too. The table it
- * gives is where `auto` begins where no recurrence reaches; what is answered at a budget goes through
- * the improver (remat/improve.h). Its bounds are those of single moments (bound/moments.h). */
+ * gives is where `auto` begins where no recurrence reaches; what is answered at a budget goes
+ * through the improver (remat/improve.h). Its bounds are those of single moments (bound/moments.h).
+ */
 #include "remat/improve.h"
 
 #include "bound/moments.h"

@@ -1,4 +1,5 @@
-/* What greedy, neighbourhoods and annealing share: random numbers, compound edits, the best list. */
+/* What greedy, neighbourhoods and annealing share: random numbers, compound edits, the best list.
+ */
 #ifndef REMAT_INTERVAL_SEARCH_H
 #define REMAT_INTERVAL_SEARCH_H
 
@@ -46,17 +47,18 @@ remat_status interval_store_everything(const remat_profile *profile, remat_opera
 void interval_keep_best(interval_search *search);
 
 /* Evicts until the timeline fits the budget: of all gaps between two reads of a value, the one with
- * the least added time for each byte past the budget it removes; the keys are perturbed by up to the
- * factor 1 + noise. Then drops the runs that turn out not to be needed, dearest first,
- * and gives each of the others the fastest implementation that fits. */
+ * the least added time for each byte past the budget it removes; the keys are perturbed by up to
+ * the factor 1 + noise. Then drops the runs that turn out not to be needed, dearest first, and
+ * gives each of the others the fastest implementation that fits. */
 void interval_greedy(interval_search *search, double noise);
 
 /* Large neighbourhood search (Shaw 1998) from the best list: takes recomputations out, of a stretch
- * of the list, of some nodes, or a few anywhere, and lets greedy repair what is left, until that much work is done. */
+ * of the list, of some nodes, or a few anywhere, and lets greedy repair what is left, until that
+ * much work is done. */
 void interval_neighbourhoods(interval_search *search, uint64_t work);
 
-/* Simulated annealing from the timeline as it is, until that much work is done, from one temperature
- * (a time) to another. */
+/* Simulated annealing from the timeline as it is, until that much work is done, from one
+ * temperature (a time) to another. */
 void interval_anneal(interval_search *search, uint64_t work, double hot, double cold);
 
 /* The same where a move costs little and any order is allowed: of joint graphs. The price of a byte
@@ -69,8 +71,8 @@ typedef struct interval_ramp {
 } interval_ramp;
 void interval_anneal_joint(interval_search *search, uint64_t work, const interval_ramp *ramp);
 
-/* Moves runs until the list that the timeline holds, in which each runs once, has a peak as small as
- * is found; it is the best list then. */
+/* Moves runs until the list that the timeline holds, in which each runs once, has a peak as small
+ * as is found; it is the best list then. */
 void interval_reorder(interval_search *search, uint64_t work);
 
 #endif

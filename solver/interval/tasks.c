@@ -208,8 +208,8 @@ static void order_states(interval_tasks *t, uint32_t v, uint32_t *writers, uint3
         writers[node->writes[i]] = v;
 }
 
-/* The first backward comes after the loss; another one after those of its consumers. given: each node
- * comes after the one before it. */
+/* The first backward comes after the loss; another one after those of its consumers. given: each
+ * node comes after the one before it. */
 static bool list_order(interval_tasks *t, bool given)
 {
     const remat_profile *p = t->profile;

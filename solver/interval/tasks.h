@@ -2,16 +2,17 @@
  *
  * Of a forward profile of n nodes, task v < n is the forward of node v, which may run any number of
  * times before the backward of v, and task n + v that backward, which runs once. Value v is out(v).
- * Of a joint graph task v < n is node v; results of a node are values that follow each other. The last
- * task is the end of the list, which runs last, takes no time and reads the outputs of a joint graph;
- * it stands in no operation list.
+ * Of a joint graph task v < n is node v; results of a node are values that follow each other. The
+ * last task is the end of the list, which runs last, takes no time and reads the outputs of a joint
+ * graph; it stands in no operation list.
  *
  * What is not made anew by running again is a *span*: it is there from the first to the last of the
- * runs that touch it. Span v < n is the gradient of node v, span n + v what v saves for its backward
- * (from the last forward of v on), span 2n + k the gradient of graph input k. A joint graph has none.
+ * runs that touch it. Span v < n is the gradient of node v, span n + v what v saves for its
+ * backward (from the last forward of v on), span 2n + k the gradient of graph input k. A joint
+ * graph has none.
  *
- * Sizes are doubles that hold whole numbers below 2^51, so that sums of them are exact in any order,
- * and may be rounded up to an alignment. Read-only after interval_tasks_new: any thread. */
+ * Sizes are doubles that hold whole numbers below 2^51, so that sums of them are exact in any
+ * order, and may be rounded up to an alignment. Read-only after interval_tasks_new: any thread. */
 #ifndef REMAT_INTERVAL_TASKS_H
 #define REMAT_INTERVAL_TASKS_H
 
@@ -62,8 +63,8 @@ typedef struct interval_tasks {
     core_arena arena;
 } interval_tasks;
 
-/* alignment: a power of two, 1 for none. given: the first runs of a joint graph keep the order of its
- * nodes. REMAT_TOO_LARGE for sums past 2^51 bytes. The profile must outlive the tasks. */
+/* alignment: a power of two, 1 for none. given: the first runs of a joint graph keep the order of
+ * its nodes. REMAT_TOO_LARGE for sums past 2^51 bytes. The profile must outlive the tasks. */
 remat_status interval_tasks_new(const remat_profile *profile, uint64_t alignment, bool given,
                                 interval_tasks **ret_tasks, remat_error *error);
 void interval_tasks_free(interval_tasks *tasks);

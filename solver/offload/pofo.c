@@ -37,9 +37,8 @@ typedef struct solving {
     const remat_problem *problem;
     const remat_host *host;
     const remat_sink *sink;
-    const chain_persistent
-        *persistent; /* offered last: what liveness makes of its lists is not what
-                                           bounds a search in the programs' own memory */
+    const chain_persistent *persistent; /* offered last: what liveness makes of its lists is not
+                                           what bounds a search in the programs' own memory */
     const chain_costs *chain;
 } solving;
 

@@ -1,7 +1,8 @@
 /* bench-graph: times of the lower-set solvers on every bundled graph and some made ones, and the
  * least verified peaks beside the paper's. Writes Markdown to standard output:
  *
- *   ninja -C build tests/bench/bench-graph && build/tests/bench/bench-graph > tests/bench/graph_results.md
+ *   ninja -C build tests/bench/bench-graph && build/tests/bench/bench-graph >
+ * tests/bench/graph_results.md
  *
  * Tabulation is the solver's own work for every budget; verification traces and replays every step.
  * Both on one thread but where a row says otherwise; the shortest of three runs. */

@@ -1,7 +1,8 @@
 /* bench-interval: what the improver reaches and proves on the bundled profiles, and how many edits
  * it makes in a second. Writes Markdown to standard output:
  *
- *   ninja -C build tests/bench/bench-interval && build/tests/bench/bench-interval > tests/bench/interval_results.md
+ *   ninja -C build tests/bench/bench-interval && build/tests/bench/bench-interval >
+ * tests/bench/interval_results.md
  *
  * Overheads and gaps are functions of the question and the same on every machine; seconds are wall
  * time of one run with two workers, the tables of auto included. */

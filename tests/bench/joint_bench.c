@@ -1,11 +1,13 @@
-/* bench-joint: what interval reaches on joint graphs: random layered ones, and files. Writes Markdown
- * to standard output:
+/* bench-joint: what interval reaches on joint graphs: random layered ones, and files. Writes
+ * Markdown to standard output:
  *
- *   ninja -C build tests/bench/bench-joint && build/tests/bench/bench-joint > tests/bench/joint_results.md
- *   build/tests/bench/bench-joint --effort quick --percents 90,80 --nodes 250 [PROFILE...]
+ *   ninja -C build tests/bench/bench-joint && build/tests/bench/bench-joint >
+ * tests/bench/joint_results.md build/tests/bench/bench-joint --effort quick --percents 90,80
+ * --nodes 250 [PROFILE...]
  *
  * Overheads and gaps are functions of the question and the same on every machine; seconds are wall
- * time of one run with two workers. No layout: the budget is about the peak, as in the literature. */
+ * time of one run with two workers. No layout: the budget is about the peak, as in the literature.
+ */
 #include "bench.h"
 #include "graph_profiles.h"
 

@@ -1,7 +1,8 @@
 /* bench-layout: arenas of schedules of every bundled profile beside their peaks, and the time that
  * layouts and their judge take. Writes Markdown to standard output:
  *
- *   ninja -C build tests/bench/bench-layout && build/tests/bench/bench-layout > tests/bench/layout_results.md
+ *   ninja -C build tests/bench/bench-layout && build/tests/bench/bench-layout >
+ * tests/bench/layout_results.md
  *
  * Times are processor time of one thread, medians of five runs. */
 #include "bench.h"

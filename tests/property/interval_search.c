@@ -245,8 +245,8 @@ static void bound_holds(void **state)
     assert_true(of_any > 0 && of_chains > 0);
 }
 
-/* States, alternatives and layout: valid, within the budget, never slower than the list given, never
- * faster than the bound. */
+/* States, alternatives and layout: valid, within the budget, never slower than the list given,
+ * never faster than the bound. */
 static void never_slower(void **state)
 {
     (void)state;

@@ -1,6 +1,7 @@
 /* Joint graphs: the improver and the bound of single moments against exhaustive search. On small
- * random graphs every operation list without O and P is reached by Dijkstra's algorithm over what is
- * alive and what has run. The search shares no code with either and follows remat/simulate.h alone. */
+ * random graphs every operation list without O and P is reached by Dijkstra's algorithm over what
+ * is alive and what has run. The search shares no code with either and follows remat/simulate.h
+ * alone. */
 #include "property/joint_random.h"
 #include "property/state_queue.h"
 

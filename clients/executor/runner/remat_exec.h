@@ -82,9 +82,8 @@ typedef struct remat_exec_network {
     /* Of state k, to and from bytes of the arena; may be NULL without states. */
     int (*save_state)(void *data, uint32_t state, void *to);
     int (*restore_state)(void *data, uint32_t state, const void *from);
-    const void *const
-        *graph_inputs; /* [n_inputs of the profile]: copied into the arena at the start
-                                        of each step */
+    const void *const *graph_inputs; /* [n_inputs of the profile]: copied into the arena at the
+                                        start of each step */
 } remat_exec_network;
 
 /* ---- backends ---- */
@@ -123,12 +122,11 @@ const remat_exec_backend *remat_exec_memory_backend(void);
 typedef struct remat_runner remat_runner;
 
 enum {
-    REMAT_EXEC_POISON =
-        1, /* fill what is freed and what is new with 0xff bytes (NaN), so that nothing
-                              dropped is read unseen */
-    REMAT_EXEC_GUARD = 2 /* after every call check that all bytes of the arena that belong to
-                              nothing, and some behind it, are untouched: copied out for that;
-                              implies POISON */
+    REMAT_EXEC_POISON = 1, /* fill what is freed and what is new with 0xff bytes (NaN), so that
+                              nothing dropped is read unseen */
+    REMAT_EXEC_GUARD = 2   /* after every call check that all bytes of the arena that belong to
+                                nothing, and some behind it, are untouched: copied out for that;
+                                implies POISON */
 };
 
 /* Takes the arena and the host buffers. REMAT_TOO_LARGE: the device has not that much; the message

@@ -1,11 +1,11 @@
 /* The improver: from any operation list to one at the quality of an integer program.
  *
- * A solver's table answers every budget with what its recurrence can say; most recurrences run whole
- * segments again, and each node once. The improver belongs to one budget. It takes a list that fits
- * it (or none: then it evicts from storing everything) and searches among all lists in which any
- * value is dropped and made again at any time, any number of times, and operations stand in any
- * order that the graph allows: retention intervals (Bartan et al., MOCCASIN, 2023) under greedy
- * eviction, large neighbourhoods and simulated annealing.
+ * A solver's table answers every budget with what its recurrence can say; most recurrences run
+ * whole segments again, and each node once. The improver belongs to one budget. It takes a list
+ * that fits it (or none: then it evicts from storing everything) and searches among all lists in
+ * which any value is dropped and made again at any time, any number of times, and operations stand
+ * in any order that the graph allows: retention intervals (Bartan et al., MOCCASIN, 2023) under
+ * greedy eviction, large neighbourhoods and simulated annealing.
  *
  * It never returns a slower list than it was given, nor one above the budget, arena included. Where
  * the list given moves values to the host it is left alone; the search then starts from storing
@@ -36,12 +36,13 @@ bool remat_keep_order(const remat_solver *solver, remat_options *options);
 const char *remat_effort_name(remat_effort effort);
 
 /* start: a valid list within the budget, or NULL. budget: bytes, graph inputs included. alignment:
- * of the layout that has to fit too, with which start fits; 0 for no layout. given: the first runs of
- * a joint graph keep the order of its nodes, as those of start do. lower_bound: on the
- * makespan of any schedule within the budget; the search ends when it is reached (0: unknown).
- * *ret_list, which must be empty and is the caller's to clear, is a valid list with its D, S and R.
+ * of the layout that has to fit too, with which start fits; 0 for no layout. given: the first runs
+ * of a joint graph keep the order of its nodes, as those of start do. lower_bound: on the makespan
+ * of any schedule within the budget; the search ends when it is reached (0: unknown). *ret_list,
+ * which must be empty and is the caller's to clear, is a valid list with its D, S and R.
  * REMAT_INFEASIBLE when nothing was found that fits, which proves nothing; REMAT_CANCELLED;
- * REMAT_TOO_LARGE for sizes that add up to 2^51 bytes or too many nodes, and no start. Thread-safe. */
+ * REMAT_TOO_LARGE for sizes that add up to 2^51 bytes or too many nodes, and no start. Thread-safe.
+ */
 remat_status remat_improve(const remat_profile *profile, const remat_operations *start,
                            uint64_t budget, uint32_t alignment, bool given, remat_effort effort,
                            double lower_bound, const remat_host *host, remat_operations *ret_list,

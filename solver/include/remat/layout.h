@@ -47,8 +47,8 @@ typedef struct remat_allocation {
 } remat_allocation;
 
 /* Items stand in the order in which they are made: resident graph inputs, then operation by
- * operation; of one operation out (result by result), saved, gradients (the loss's own, then in the order of the
- * node's inputs), workspace. Owns items. */
+ * operation; of one operation out (result by result), saved, gradients (the loss's own, then in the
+ * order of the node's inputs), workspace. Owns items. */
 typedef struct remat_layout {
     remat_allocation *items;
     size_t n;

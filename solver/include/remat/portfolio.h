@@ -2,12 +2,13 @@
  * this and differ in one thing only, where a table comes from: each may keep tables and says so by
  * a hook.
  *
- * auto asks every solver that accepts the problem, is no mere baseline, whose estimate is within the
- * host's limit of memory and takes no more than seconds. One that passes a limit while it runs is left out as well, as long as
- * another has a table. Of all tables the fastest schedule within the budget answers, then the
- * smallest, then that of the cheapest solver; then the improver (remat/improve.h) betters it at the
- * very budget that was asked for. A joint graph it asks the improved solver twice, for any order
- * and for the given one. So the answer depends on the question alone. */
+ * auto asks every solver that accepts the problem, is no mere baseline, whose estimate is within
+ * the host's limit of memory and takes no more than seconds. One that passes a limit while it runs
+ * is left out as well, as long as another has a table. Of all tables the fastest schedule within
+ * the budget answers, then the smallest, then that of the cheapest solver; then the improver
+ * (remat/improve.h) betters it at the very budget that was asked for. A joint graph it asks the
+ * improved solver twice, for any order and for the given one. So the answer depends on the question
+ * alone. */
 #ifndef REMAT_PORTFOLIO_H
 #define REMAT_PORTFOLIO_H
 
@@ -38,8 +39,7 @@ typedef struct remat_portfolio {
     const remat_table_source *source;
     const remat_table *tables[REMAT_MAX_SOLVERS]; /* of the cheapest solver first */
     remat_held_table held[REMAT_MAX_SOLVERS];     /* the same, as they were got */
-    bool given
-        [REMAT_MAX_SOLVERS]; /* it keeps the order of a joint graph's nodes, and improved it will */
+    bool given[REMAT_MAX_SOLVERS]; /* its lists keep the order of a joint graph's nodes */
     size_t n;
     bool improved;  /* answers go through the improver */
     double missing; /* expected updates of those that were not to be had */
@@ -62,9 +62,10 @@ remat_status remat_portfolio_schedule(const remat_portfolio *portfolio,
                                       const remat_host *host, remat_schedule *ret_schedule,
                                       remat_error *error);
 
-/* The largest bound known of every schedule without O and P within each of some budgets (bytes, in any
- * order), for a curve: by the tables and by single moments, those at a few budgets where there are
- * many. One table of a solver that offloads: its class's bound. ret_bounds: room for n_budgets. */
+/* The largest bound known of every schedule without O and P within each of some budgets (bytes, in
+ * any order), for a curve: by the tables and by single moments, those at a few budgets where there
+ * are many. One table of a solver that offloads: its class's bound. ret_bounds: room for n_budgets.
+ */
 remat_status remat_lower_bounds(const remat_table *const *tables, size_t n,
                                 const remat_profile *profile, const uint64_t *budgets,
                                 size_t n_budgets, double *ret_bounds, remat_error *error);
