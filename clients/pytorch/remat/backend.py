@@ -29,7 +29,7 @@ FORMAT = 1  # of kept schedules
 AUTO_SHARE = 0.9  # of the memory that is free
 _FORMULAS = ("silu_backward", "mish_backward")
 _KERNELS = (*_FORMULAS, "upsample_", "_upsample_", "hardshrink", "softshrink", "multi_margin_loss", "multilabel_margin_loss",
-            "lstm")
+            "lstm", "gru", "rnn_")
 GROUPS = 32  # of gradients, in about as many of which those of a piece are handed over
 
 

@@ -26,7 +26,7 @@ _COMPUTING = CLASSES[:3]
 _PRECISIONS = {torch.float32: "float32", torch.bfloat16: "bfloat16", torch.float16: "float16"}
 _WORDS = (  # in names of operators, the first that is there; else it is pointwise
     ("convolution", ("convolution", "conv2d")), ("attention", ("scaled_dot_product",)), ("pooling", ("pool", "upsample")),
-    ("matrix", ("mm", "linear", "recurrent", "library_layer", "rnn_layer", "addmv", "einsum")), ("normalisation", ("norm", "softmax", "sum", "mean", "var")),
+    ("matrix", ("mm", "linear", "recurrent", "library_", "addmv", "einsum")), ("normalisation", ("norm", "softmax", "sum", "mean", "var")),
     ("gather", ("embedding", "index", "gather", "scatter", "select", "slice_backward", "nll_loss", "topk", "sort", "one_hot")),
     ("copy", ("clone", "copy", "cat", "stack", "pad", "constant", "repeat", "zeros", "ones", "full", "empty", "arange")))
 
@@ -118,7 +118,7 @@ def _flops(node: fx.Node) -> float:
     from torch.utils.flop_counter import flop_registry
 
     args, kwargs = fx.map_arg(node.args, _value), fx.map_arg(node.kwargs, _value)
-    if "library_layer" in str(node.target) or "rnn_layer" in str(node.target):
+    if "library_" in str(node.target):
         return (4.0 if "backward" in str(node.target) else 2.0) * args[0].shape[0] * args[0].shape[1] * \
             sum(w.numel() for w in args[1:3])
     if "recurrent" in str(node.target):

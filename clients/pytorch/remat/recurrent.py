@@ -22,12 +22,17 @@ def split(graph: fx.Graph, spans: int, libraries: bool) -> bool:
     """Calls of torch.lstm and its like become operations, layer by layer, a layer of one direction in so many spans.
     libraries: those of oneDNN stay. Whether there were any. Those of packed sequences are left."""
     found = False
+    cast = any(torch.is_autocast_enabled(kind) for kind in ("cpu", "cuda")) or any(
+        getattr(node.target, "__name__", "") == "_enter_autocast" for node in graph.nodes)
     for node in list(graph.nodes):
         name = getattr(node.target, "__name__", "") if node.op == "call_function" else ""
         if name not in _NAMES or len(node.args) != 9 or not isinstance(node.args[3], bool):
             continue
+        library = libraries and name == "lstm" and _is_of_library(node)
+        if cast and not library:
+            continue  # what autocast casts is not the layer but what it is made of
         with graph.inserting_before(node):
-            results = _layers(graph, spans, libraries, name, *node.args)
+            results = _layers(graph, spans, library, name, *node.args)
         for user in list(node.users):
             user.replace_all_uses_with(results[user.args[1]])
             graph.erase_node(user)
@@ -36,9 +41,9 @@ def split(graph: fx.Graph, spans: int, libraries: bool) -> bool:
     return found
 
 
-def _layers(graph: fx.Graph, spans: int, libraries: bool, name: str, values: fx.Node, states: Any,
-            weights: Sequence[fx.Node], biases: bool, layers: int, dropout: float, training: bool, both: bool, batch_first: bool
-            ) -> List[fx.Node]:
+def _layers(graph: fx.Graph, spans: int, library: bool, name: str, values: fx.Node, states: Any,
+            weights: Sequence[fx.Node], biases: bool, layers: int, dropout: float, training: bool, both: bool,
+            batch_first: bool) -> List[fx.Node]:
     """As at::lstm goes through them: dropout between any two."""
     call: Callable[..., fx.Node] = lambda target, *args: graph.call_function(target, args)  # noqa: E731
     states = list(states) if name == "lstm" else [states]
@@ -46,8 +51,6 @@ def _layers(graph: fx.Graph, spans: int, libraries: bool, name: str, values: fx.
     ends: List[List[fx.Node]] = [[] for _ in states]
     steps = values.meta["example_value"].shape[1 if batch_first else 0]
     cuts = _cuts(steps, 1 if both or not isinstance(steps, int) else spans)
-    library = libraries and name == "lstm" and _is_of_library(
-        [n.meta.get("example_value") for n in (values, *states, *weights)])
     values = call(torch.transpose, values, 0, 1) if batch_first else values
     for k in range(layers):
         if k and dropout and training:
@@ -75,11 +78,15 @@ def _cuts(steps: Any, spans: int) -> List[Tuple[int, int]]:
     return [(steps * i // count, steps * (i + 1) // count) for i in range(count)]
 
 
-def _is_of_library(tensors: Sequence[Any]) -> bool:
-    """Whether torch.lstm is oneDNN's: of 32 bits, without projections, on a CPU."""
-    first, hidden, cell = tensors[:3]
+def _is_of_library(node: fx.Node) -> bool:
+    """Whether torch.lstm is oneDNN's: of 32 bits or bfloat16, without projections, on a CPU."""
+    values, (hidden, cell), weights = node.args[:3]
+    first, hidden, cell, *others = (n.meta.get("example_value") for n in (values, hidden, cell, *weights))
+    known = [torch.float32]
+    if torch.backends.mkldnn.is_available() and torch.ops.mkldnn._is_mkldnn_bf16_supported():
+        known.append(torch.bfloat16)
     return torch.backends.mkldnn.is_available() and torch._C._get_mkldnn_enabled() and all(
-        isinstance(t, torch.Tensor) and t.device.type == "cpu" and t.dtype == torch.float32 for t in tensors
+        isinstance(t, torch.Tensor) and t.device.type == "cpu" and t.dtype in known for t in (first, hidden, cell, *others)
     ) and hidden.shape == cell.shape and first.numel() != 0
 
 
@@ -89,7 +96,13 @@ def library_layer(*args: Any) -> Tuple[torch.Tensor, ...]:
         return torch.ops.aten.mkldnn_rnn_layer.default(*args)
 
 
-library_layer._remat_pure = True  # type: ignore[attr-defined]
+def library_backward(*args: Any) -> Tuple[torch.Tensor, ...]:
+    """Of bfloat16 it makes some gradients of 32 bits, which autograd casts and a graph does not."""
+    made = torch.ops.aten.mkldnn_rnn_layer_backward.default(*args)
+    return tuple(m.to(of.dtype) for m, of in zip(made, args))
+
+
+library_layer._remat_pure = library_backward._remat_pure = True  # type: ignore[attr-defined]
 
 
 def keep_workspaces(graph: fx.Graph) -> None:
@@ -101,6 +114,8 @@ def keep_workspaces(graph: fx.Graph) -> None:
         node.meta["val"] = (*made, unknown.new_empty(_workspace(*key)))
         for user in node.users:
             user.meta["val"] = node.meta["val"][user.args[1]]
+    for node in graph.find_nodes(op="call_function", target=torch.ops.aten.mkldnn_rnn_layer_backward.default):
+        node.target = library_backward
 
 
 def _described(argument: Any) -> Any:

@@ -165,9 +165,9 @@ def _leaves(inputs: Environment) -> Tuple[Dict[str, Any], List[torch.Tensor]]:
 def _differentiate(captured: Captured, ends: List[torch.Tensor], wanted: List[torch.Tensor],
                    seeds: Optional[List[torch.Tensor]] = None) -> Tuple[Optional[torch.Tensor], ...]:
     """Gradients, of which the parameters keep nothing. Raises CaptureError where they cannot be had so."""
-    if not wanted or not any(end.requires_grad for end in ends):
+    if not wanted or not any(isinstance(end, torch.Tensor) and end.requires_grad for end in ends):
         raise CaptureError(f"in {type(captured.model).__name__} nothing needs a gradient, no parameter, no input or not the "
-                           "loss: there is no backward to plan for")
+                           "loss (under no_grad nothing does): there is no backward to plan for")
     try:
         return torch.autograd.grad(ends, wanted, seeds, allow_unused=True)
     except RuntimeError as error:

@@ -110,6 +110,18 @@ def test_recurrent_layers_are_operations(kind, more, tmp_path):
     assert len(piece.order) > len(piece.profile["nodes"])
 
 
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU])
+def test_recurrent_layers_under_autocast(kind, tmp_path):
+    torch.manual_seed(0)
+    model, x = Recurrent(kind, layers=1), torch.randn(5, 4, 16)
+    plain = copy.deepcopy(model)
+    with torch.autocast("cpu", dtype=torch.bfloat16), torch._dynamo.config.patch(allow_rnn=True):
+        function = compiled(model, Own(lambda profile: lists.dropping(profile, 1, 1.0), tmp_path))
+        found, expected = run(function, model, (x,), 0), run(plain, plain, (x,), 0)
+    for a, b in zip(found, expected):
+        assert a.dtype == b.dtype and torch.allclose(a.float(), b.float(), rtol=2e-2, atol=2e-2 * float(b.float().abs().max()))
+
+
 def test_a_budget_below_a_recurrent_layer_is_kept_in_spans_of_its_steps(server):
     """Within a layer's backward everything of its steps is there at once."""
     torch.manual_seed(0)
