@@ -393,8 +393,7 @@ static remat_status share(improvement *m)
 
 static remat_status search(improvement *m)
 {
-    uint32_t n = m->profile->n_nodes, times = n <= FEW_NODES ? 1 + 2 * FEW_NODES / n : 1;
-    uint32_t epochs = times * m->effort->epochs, stale = 0;
+    uint32_t epochs = m->effort->epochs, stale = 0;
     uint32_t most = m->profile->joint ? epochs + 1 : 3 * epochs; /* where nothing fits */
     double fastest = INFINITY;
     for (uint32_t epoch = 0; epoch <= epochs || (epoch <= most && !best_chain(m)); epoch++) {
@@ -408,7 +407,7 @@ static remat_status search(improvement *m)
         const chain *best = best_chain(m);
         stale = best && best->fitting_time >= fastest ? stale + 1 : 0;
         fastest = best ? best->fitting_time : INFINITY;
-        if (best && (best->fitting_time <= m->enough || stale == times * m->effort->stale))
+        if (best && (best->fitting_time <= m->enough || stale == m->effort->stale))
             return REMAT_OK;
         remat_status status = epoch > 0 ? share(m) : REMAT_OK;
         if (status)
@@ -511,7 +510,10 @@ remat_status remat_improve(const remat_profile *profile, const remat_operations 
                        .budget = budget,
                        .alignment = alignment,
                        .effort = of_effort,
-                       .n_chains = of_effort->chains / (profile->n_nodes > TOO_MANY_NODES ? 2 : 1),
+                       .n_chains =
+                           profile->n_nodes <= FEW_NODES
+                               ? MOST_CHAINS
+                               : of_effort->chains / (profile->n_nodes > TOO_MANY_NODES ? 2 : 1),
                        .hot = 0.1 * mean,
                        .cold = 0.003 * mean,
                        .enough = lower_bound * (1 + (profile->n_nodes > MANY_NODES ? 2e-4 : 1e-9))};
