@@ -117,29 +117,77 @@ static void gaps(remat_effort effort)
            n_all, median, all[n_all * 9 / 10], all[n_all - 1]);
 }
 
-/* Moves of annealing in a second: each is proposed, weighed and taken or undone. */
-static void moves(remat_profile *profile)
+/* One search at half the memory that storing everything takes, begun by greedy. */
+typedef struct lone_search {
+    remat_profile *profile;
+    interval_tasks *tasks;
+    interval_search search;
+    double mean; /* time of a run */
+} lone_search;
+
+static lone_search open_search(remat_profile *profile)
 {
-    interval_tasks *tasks = NULL;
-    interval_search s = {.random = 1, .best_time = INFINITY, .best_runs = SIZE_MAX};
+    lone_search l = {.profile = profile,
+                     .search = {.random = 1, .best_time = INFINITY, .best_runs = SIZE_MAX}};
     remat_operations list = {0};
     uint64_t store_all;
     if (!profile || remat_store_all_peak(profile, &store_all, NULL) ||
-        interval_tasks_new(profile, 1, false, &tasks, NULL) ||
+        interval_tasks_new(profile, 1, false, &l.tasks, NULL) ||
         interval_store_everything(profile, &list) ||
-        interval_timeline_new(tasks, &list, (double)store_all / 2, &s.timeline, NULL))
+        interval_timeline_new(l.tasks, &list, (double)store_all / 2, &l.search.timeline, NULL))
         exit(1);
-    interval_greedy(&s, 0);
-    s.price = 1e-9;
-    double mean = tasks->total_time / (3.0 * profile->n_nodes), start = bench_cpu_seconds();
-    interval_anneal(&s, UINT64_C(100000000), 0.1 * mean, 0.003 * mean);
-    printf("| %u | %u | %.0f |\n", profile->n_nodes, s.timeline->n_live,
-           (double)s.moves / (bench_cpu_seconds() - start));
-    interval_timeline_free(s.timeline);
-    interval_tasks_free(tasks);
-    remat_operations_clear(&s.best);
     remat_operations_clear(&list);
-    remat_profile_free(profile);
+    interval_greedy(&l.search, 0);
+    l.search.price = 1e-9;
+    l.mean = l.tasks->total_time / (3.0 * profile->n_nodes);
+    return l;
+}
+
+static void close_search(lone_search *l)
+{
+    interval_timeline_free(l->search.timeline);
+    interval_tasks_free(l->tasks);
+    remat_operations_clear(&l->search.best);
+    remat_profile_free(l->profile);
+}
+
+/* Moves of annealing in a second: each is proposed, weighed and taken or undone. */
+static void moves(remat_profile *profile)
+{
+    lone_search l = open_search(profile);
+    double start = bench_cpu_seconds();
+    interval_anneal(&l.search, UINT64_C(100000000), 0.1 * l.mean, 0.003 * l.mean);
+    printf("| %u | %u | %.0f |\n", profile->n_nodes, l.search.timeline->n_live,
+           (double)l.search.moves / (bench_cpu_seconds() - start));
+    close_search(&l);
+}
+
+/* The overhead of the best list of one search after some seconds: rounds of annealing and
+ * neighbourhoods, as a chain of the improver goes, without layout. */
+static void course(const char *name)
+{
+    static const double seconds[] = {0, 0.1, 0.3, 1, 3, 10};
+    const size_t n = sizeof seconds / sizeof *seconds;
+    double start = bench_cpu_seconds();
+    lone_search l = open_search(open_profile(name));
+    interval_search *s = &l.search;
+    const double everything = remat_store_all_makespan(l.profile);
+    const uint64_t work = UINT64_C(15000) * l.profile->n_nodes;
+    printf("| %.*s |", (int)strlen(name) - 5, name);
+    for (size_t k = 0; k < n;) {
+        if (bench_cpu_seconds() - start >= seconds[k]) {
+            printf(" %.2f |", 100 * (s->best_time / everything - 1));
+            k++;
+            continue;
+        }
+        if (s->best.length > 0 && interval_timeline_load(s->timeline, &s->best, NULL))
+            exit(1);
+        interval_anneal(s, work, 0.1 * l.mean, 0.003 * l.mean);
+        interval_neighbourhoods(s, work);
+    }
+    printf("\n");
+    fflush(stdout);
+    close_search(&l);
 }
 
 int main(void)
@@ -155,5 +203,15 @@ int main(void)
     moves(open_profile("gpt.flops.json"));
     moves(bench_graph_lstm(100));
     moves(bench_graph_lstm(500));
+    printf("\n## Best overhead over seconds\n\nIn %%, at half the memory without layout: one "
+           "search on "
+           "one thread, from greedy on (the first column).\n\n| profile | greedy | 0.1 s | 0.3 s | "
+           "1 s "
+           "| 3 s | 10 s |\n| --- | --- | --- | --- | --- | --- | --- |\n");
+    static const char *const six[] = {
+        "gpt.flops.json",  "resnet50.flops.json", "siamese-resnet18.flops.json",
+        "unet.flops.json", "vgg19.flops.json",    "vit-b16.flops.json"};
+    for (size_t i = 0; i < sizeof six / sizeof *six; i++)
+        course(six[i]);
     return 0;
 }
