@@ -54,6 +54,15 @@ static group *group_recomputed(const story *s, size_t *ret_items, size_t *ret_n)
     return groups;
 }
 
+/* What takes no time is not counted where it runs again. */
+static bool any_takes_no_time(const remat_profile *profile)
+{
+    for (uint32_t v = 0; v < profile->n_nodes; v++)
+        if (profile->nodes[v].forward_time == 0)
+            return true;
+    return false;
+}
+
 void explain_recomputed(story *s)
 {
     const remat_simulation *replay = &s->e->simulation;
@@ -63,8 +72,9 @@ void explain_recomputed(story *s)
     s->failed |= !groups;
     explain_begin(s);
     if (n == 0) {
-        explain_say(s, "Of %u node%s none runs twice, so that the step takes ", s->profile->n_nodes,
-                    s->profile->n_nodes == 1 ? "" : "s");
+        explain_say(s, "Of %u node%s none%s runs twice, so that the step takes ",
+                    s->profile->n_nodes, s->profile->n_nodes == 1 ? "" : "s",
+                    any_takes_no_time(s->profile) ? " that takes time" : "");
         explain_time(s, s->makespan);
         explain_say(s, " within ");
         explain_bytes(s, s->budget);

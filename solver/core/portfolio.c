@@ -233,13 +233,27 @@ static void bound_by_moments(bound_moments *moments, uint32_t n_nodes, const uin
     }
 }
 
+/* With a link: that of the fastest table's class if its schedules offload. One of schedules without
+ * offloading would not hold. */
+static double bound_with_link(const remat_table *const *tables, size_t n,
+                              const remat_profile *profile, uint64_t budget)
+{
+    uint64_t least;
+    ptrdiff_t best = remat_best_table(tables, n, budget, &least);
+    if (best < 0 || !(remat_table_solver(tables[best])->accepts & REMAT_NEEDS_LINK))
+        return remat_store_all_makespan(profile);
+    return remat_table_lower_bound(tables[best], profile, budget, INFINITY);
+}
+
 remat_status remat_lower_bounds(const remat_table *const *tables, size_t n,
                                 const remat_profile *profile, const uint64_t *budgets,
                                 size_t n_budgets, double *ret_bounds, remat_error *error)
 {
-    bool offloads = n == 1 && (remat_table_solver(tables[0])->accepts & REMAT_NEEDS_LINK);
+    bool offloads = false;
+    for (size_t i = 0; i < n; i++)
+        offloads |= (remat_table_solver(tables[i])->accepts & REMAT_NEEDS_LINK) != 0;
     for (size_t i = 0; i < n_budgets; i++)
-        ret_bounds[i] = offloads ? remat_table_lower_bound(tables[0], profile, budgets[i], INFINITY)
+        ret_bounds[i] = offloads ? bound_with_link(tables, n, profile, budgets[i])
                                  : bound_of_tables(tables, n, profile, budgets[i]);
     if (offloads || profile->n_nodes > REMAT_IMPROVED_NODES)
         return REMAT_OK;

@@ -43,6 +43,12 @@ static remat_status check_input(const remat_profile *profile, uint32_t k, remat_
 static remat_status check_node(const remat_profile *profile, uint32_t v, remat_error *error)
 {
     const remat_node *node = &profile->nodes[v];
+    if (node->once)
+        return remat_fail(
+            error, REMAT_NOT_ACCEPTED, "options.model",
+            "the pebble model does not honour pins, and node \"%.100s\" (index %u) is "
+            "pinned by %s",
+            node->id, v, node->keep ? "keep" : "recompute");
     if (node->output_bytes != 1)
         return refuse_size("node", node->id, "output_bytes", node->output_bytes, error);
     if (node->gradient_bytes != 1)

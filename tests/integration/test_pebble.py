@@ -134,6 +134,8 @@ def test_one_table_for_all_profiles(make_service):
     (lambda d: d["inputs"][0].update(gradient_bytes=0), "options.model", "x0"),
     (lambda d: d["nodes"][1].update(output_bytes=2), "options.model", "b0s1"),
     (lambda d: d["nodes"][1].update(forward_time=3), "options.model", "b0s1"),
+    (lambda d: d["nodes"][1].update(recompute="never"), "options.model", "b0s1"),
+    (lambda d: d["nodes"][4].update(keep=True), "options.model", "b1s1"),
     (lambda d: d["nodes"][2].update(inputs=["b0s1", "x1"]), "options.model", "x1"),
 ])
 def test_profiles_that_are_not_pebbles(rematd, change, field, word):

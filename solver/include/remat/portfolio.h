@@ -62,10 +62,10 @@ remat_status remat_portfolio_schedule(const remat_portfolio *portfolio,
                                       const remat_host *host, remat_schedule *ret_schedule,
                                       remat_error *error);
 
-/* The largest bound known of every schedule without O and P within each of some budgets (bytes, in
- * any order), for a curve: by the tables and by single moments, those at a few budgets where there
- * are many. One table of a solver that offloads: its class's bound. ret_bounds: room for n_budgets.
- */
+/* For a curve, within each of some budgets (bytes, in any order), the largest bound known of every
+ * schedule without O and P: by the tables and by single moments, those at a few budgets where there
+ * are many. Where a table's solver offloads: the bound of the class of the fastest, as its schedule
+ * carries it, or what no schedule is faster than. ret_bounds: room for n_budgets. */
 remat_status remat_lower_bounds(const remat_table *const *tables, size_t n,
                                 const remat_profile *profile, const uint64_t *budgets,
                                 size_t n_budgets, double *ret_bounds, remat_error *error);
