@@ -82,7 +82,7 @@ static uint64_t range_work(uint32_t low, uint32_t high)
 static void add_range(interval_timeline *t, uint32_t low, uint32_t high, double bytes)
 {
     t->work += range_work(low, high);
-    t->excess += t->kernel.add(t->memory + low, high - low, bytes, t->budget);
+    t->excess += interval_memory_add(&t->memory, low, high, bytes, t->budget);
 }
 
 /* What lives from slot a to slot b lives from c to d: both ends included. */
@@ -234,46 +234,59 @@ static double starting_bytes(const interval_timeline *t, uint32_t run)
     return bytes;
 }
 
+/* What a slot adds to the excess. */
+static double passing_bytes(const interval_timeline *t, uint32_t slot)
+{
+    double bytes = interval_memory_at(&t->memory, slot) - t->budget;
+    return bytes > 0 ? bytes : 0;
+}
+
+static void sum_excess(interval_timeline *t)
+{
+    t->excess = 0;
+    for (uint32_t s = 0; s < t->n_slots; s++)
+        t->excess += passing_bytes(t, s);
+}
+
 /* The memory of every slot from the runs, ends and spans; the excess with it. */
 static void sum_memory(interval_timeline *t)
 {
     const interval_tasks *tasks = t->tasks;
-    memset(t->memory, 0, (t->n_slots + 1) * sizeof *t->memory);
+    double *memory = t->memory.slots;
+    memset(memory, 0, (t->n_slots + 1) * sizeof *memory);
     for (uint32_t i = 0; i < t->n_live; i++) {
         const interval_run *r = &t->runs[t->live[i]];
         const uint32_t *end = &t->ends[r->first_end];
         for (uint32_t v = tasks->makes.first[r->task]; v < tasks->makes.first[r->task + 1]; v++) {
-            t->memory[r->slot] += tasks->bytes[v];
-            t->memory[t->runs[*end++].slot + 1] -= tasks->bytes[v];
+            memory[r->slot] += tasks->bytes[v];
+            memory[t->runs[*end++].slot + 1] -= tasks->bytes[v];
         }
     }
     for (uint32_t s = 0; s < tasks->n_spans; s++) {
         const interval_span *span = &t->spans[s];
         if (span->start == NONE)
             continue;
-        t->memory[t->runs[span->start].slot] += span->bytes;
-        t->memory[last_slot(t, span->end) + 1] -= span->bytes;
+        memory[t->runs[span->start].slot] += span->bytes;
+        memory[last_slot(t, span->end) + 1] -= span->bytes;
     }
     double alive = 0;
-    t->excess = 0;
     for (uint32_t s = 0; s < t->n_slots; s++) {
         uint32_t run = t->run_at[s];
-        alive += t->memory[s];
-        t->memory[s] = alive + (run == NONE ? -INTERVAL_EMPTY_SLOT : t->runs[run].extra);
-        if (t->memory[s] > t->budget)
-            t->excess += t->memory[s] - t->budget;
+        alive += memory[s];
+        memory[s] = alive + (run == NONE ? -INTERVAL_EMPTY_SLOT : t->runs[run].extra);
     }
+    memory[t->n_slots] = -INTERVAL_EMPTY_SLOT;
+    interval_memory_index(&t->memory);
+    sum_excess(t);
 }
 
 /* Puts the runs apart again, with as many empty slots as runs. */
 static bool spread(interval_timeline *t)
 {
     uint32_t need = 2 * t->n_live + 64, at = 0;
-    uint32_t capacity = t->slots_capacity, other = capacity;
-    if (!grow((void **)&t->run_at, &capacity, need + 1, sizeof *t->run_at) ||
-        !grow((void **)&t->memory, &other, need + 1, sizeof *t->memory))
+    if (!grow((void **)&t->run_at, &t->slots_capacity, need, sizeof *t->run_at) ||
+        !interval_memory_clear(&t->memory, need))
         return false;
-    t->slots_capacity = capacity;
     for (uint32_t s = 0; s < t->n_slots; s++)
         if (t->run_at[s] != NONE)
             t->live[at++] = t->run_at[s];
@@ -293,7 +306,7 @@ static bool spread(interval_timeline *t)
 static void move_run(interval_timeline *t, uint32_t from, uint32_t to)
 {
     t->run_at[to] = t->run_at[from];
-    t->memory[to] = t->memory[from];
+    interval_memory_set(&t->memory, to, interval_memory_at(&t->memory, from));
     if (t->run_at[to] != NONE)
         t->runs[t->run_at[to]].slot = to;
 }
@@ -304,8 +317,9 @@ static void open_slot(interval_timeline *t, uint32_t slot)
 {
     uint32_t following = t->run_at[slot + 1];
     t->run_at[slot] = NONE;
-    t->memory[slot] = t->memory[slot + 1] - t->runs[following].extra -
-                      starting_bytes(t, following) - INTERVAL_EMPTY_SLOT;
+    interval_memory_set(&t->memory, slot,
+                        interval_memory_at(&t->memory, slot + 1) - t->runs[following].extra -
+                            starting_bytes(t, following) - INTERVAL_EMPTY_SLOT);
 }
 
 /* An empty slot just before the run, or NONE when there is none near. */
@@ -354,13 +368,21 @@ static void put_place(interval_timeline *t, uint32_t run, uint32_t before)
     t->run_at[slot] = run;
     r->live = t->n_live;
     t->live[t->n_live++] = run;
-    add_range(t, slot, slot + 1, INTERVAL_EMPTY_SLOT + made_bytes(t, r->task));
+    t->work += range_work(slot, slot + 1);
+    interval_memory_set(&t->memory, slot,
+                        interval_memory_at(&t->memory, slot) + INTERVAL_EMPTY_SLOT +
+                            made_bytes(t, r->task));
+    t->excess += passing_bytes(t, slot);
 }
 
 static void put_empty(interval_timeline *t, uint32_t run)
 {
     interval_run *r = &t->runs[run];
-    add_range(t, r->slot, r->slot + 1, -(INTERVAL_EMPTY_SLOT + made_bytes(t, r->task)));
+    t->work += range_work(r->slot, r->slot + 1);
+    t->excess -= passing_bytes(t, r->slot);
+    interval_memory_set(&t->memory, r->slot,
+                        interval_memory_at(&t->memory, r->slot) - made_bytes(t, r->task) -
+                            INTERVAL_EMPTY_SLOT);
     t->run_at[r->slot] = NONE;
     t->live[r->live] = t->live[--t->n_live];
     t->runs[t->live[r->live]].live = r->live;
@@ -734,7 +756,7 @@ void interval_undo(interval_timeline *t)
 double interval_relief(interval_timeline *t, uint32_t low, uint32_t high, double bytes)
 {
     t->work += range_work(low, high);
-    return -t->kernel.probe(t->memory + low, high - low, -bytes, t->budget);
+    return -interval_memory_probe(&t->memory, low, high, -bytes, t->budget);
 }
 
 uint32_t interval_run_from(const interval_timeline *t, uint32_t slot)
@@ -757,18 +779,15 @@ double interval_peak(const interval_timeline *t)
 {
     double peak = 0;
     for (uint32_t s = 0; s < t->n_slots; s++)
-        if (t->memory[s] > peak)
-            peak = t->memory[s];
+        if (interval_memory_at(&t->memory, s) > peak)
+            peak = interval_memory_at(&t->memory, s);
     return peak + t->tasks->resident;
 }
 
 void interval_set_budget(interval_timeline *t, double budget)
 {
     t->budget = floor(budget) - t->tasks->resident; /* whole, or sums were not exact */
-    t->excess = 0;
-    for (uint32_t s = 0; s < t->n_slots; s++)
-        if (t->memory[s] > t->budget)
-            t->excess += t->memory[s] - t->budget;
+    sum_excess(t);
 }
 
 /* ---- lists ---- */
@@ -830,15 +849,11 @@ remat_status interval_timeline_load(interval_timeline *t, const remat_operations
     for (uint32_t s = 0; s < tasks->n_spans; s++)
         t->spans[s] = (interval_span){NONE, NONE, 0};
     place_all(t, list);
-    uint32_t slots = t->n_live + 1;
-    if (t->failed || !grow((void **)&t->run_at, &t->slots_capacity, slots, sizeof *t->run_at))
+    if (t->failed || !grow((void **)&t->run_at, &t->slots_capacity, t->n_live, sizeof *t->run_at) ||
+        !interval_memory_clear(&t->memory, t->n_live))
         return remat_fail_memory(error);
-    double *memory = realloc(t->memory, t->slots_capacity * sizeof *memory);
-    if (!memory)
-        return remat_fail_memory(error);
-    t->memory = memory;
     t->n_slots = t->n_live;
-    memset(t->memory, 0, slots * sizeof *t->memory);
+    interval_memory_index(&t->memory); /* summed when the runs are spread */
     memcpy(t->run_at, t->live, t->n_live * sizeof *t->run_at);
     derive_all(t);
     t->n_edits = 0;
@@ -855,8 +870,6 @@ remat_status interval_timeline_new(const interval_tasks *tasks, const remat_oper
         return remat_fail_memory(error);
     t->tasks = tasks;
     t->budget = floor(budget) - tasks->resident;
-    interval_range_kernel kernels[3];
-    t->kernel = kernels[interval_range_kernels(kernels) - 1];
     t->head = malloc(tasks->n_tasks * sizeof *t->head);
     t->tail = malloc(tasks->n_tasks * sizeof *t->tail);
     t->unused = malloc(tasks->n_tasks * sizeof *t->unused);
@@ -883,7 +896,7 @@ void interval_timeline_free(interval_timeline *t)
     free(t->live);
     free(t->spans);
     free(t->run_at);
-    free(t->memory);
+    interval_memory_free(&t->memory);
     free(t->edits);
     free(t);
 }
@@ -930,8 +943,8 @@ bool interval_consistent(const interval_timeline *t)
         while (fresh->run_at[f] == NONE)
             f++;
         const interval_run *one = &t->runs[t->run_at[s]], *other = &fresh->runs[fresh->run_at[f]];
-        same = t->memory[s] == fresh->memory[f] && one->task == other->task &&
-               one->time == other->time;
+        same = interval_memory_at(&t->memory, s) == interval_memory_at(&fresh->memory, f) &&
+               one->task == other->task && one->time == other->time;
         f++;
     }
     remat_operations_clear(&list);

@@ -6,8 +6,8 @@
  * it becomes an operation list. The last forward of a node whose backward reads saved values is its
  * A. Every read has an earlier run of its maker: the functions below keep it so.
  *
- * Runs stand in slots with empty ones between them. memory[slot] is what is alive there, less a
- * constant where the slot is empty; what is alive between two runs is alive during both, so the
+ * Runs stand in slots with empty ones between them. The memory of a slot is what is alive there, less
+ * a constant where the slot is empty; what is alive between two runs is alive during both, so the
  * empty slots never decide. An edit adds to ranges of slots (memory_range.h); the sum over all
  * runs of what passes the budget, `excess`, is kept with it. All sums are exact: sizes are whole
  * numbers.
@@ -67,11 +67,10 @@ typedef struct interval_timeline {
     uint32_t n_live;
     interval_span *spans;
     uint32_t *run_at; /* by slot, or NONE */
-    double *memory;   /* by slot */
+    interval_memory memory;
     uint32_t n_slots, slots_capacity;
     interval_edit *edits;
     size_t n_edits, edits_capacity;
-    interval_range_kernel kernel;
     uint64_t work; /* slots that edits and looks have passed over, some for each: what effort is
                       counted in */
     bool failed;   /* an allocation failed: nothing but _free may follow */

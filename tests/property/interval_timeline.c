@@ -59,6 +59,37 @@ static void judge(const interval_timeline *t)
     remat_operations_clear(&list);
 }
 
+/* Edits of the timeline of a profile at half its memory; every so many are looked at. */
+static void edit_profile(dice *d, const remat_profile *profile, bool in_order, int edits, int each)
+{
+    interval_tasks *tasks = NULL;
+    interval_timeline *t = NULL;
+    remat_operations list = {0};
+    uint64_t peak;
+    assert_int_equal(remat_store_all_peak(profile, &peak, NULL), REMAT_OK);
+    assert_int_equal(interval_store_everything(profile, &list), REMAT_OK);
+    assert_int_equal(interval_tasks_new(profile, 1, in_order, &tasks, NULL), REMAT_OK);
+    assert_int_equal(interval_timeline_new(tasks, &list, (double)(peak / 2), &t, NULL), REMAT_OK);
+    for (int k = 0; k < edits; k++) {
+        bool done = edit(t, d);
+        done = edit(t, d) || done;
+        bool look = k % each == 0, undo = chance(d, 40);
+        if (look && !interval_consistent(t))
+            fail_msg("%u nodes, edit %d: what is kept is not what is", profile->n_nodes, k);
+        if (undo)
+            interval_undo(t);
+        else
+            interval_commit(t);
+        if (look && undo && !interval_consistent(t))
+            fail_msg("%u nodes, edit %d: undoing left something behind", profile->n_nodes, k);
+        if (look && done)
+            judge(t);
+    }
+    interval_timeline_free(t);
+    interval_tasks_free(tasks);
+    remat_operations_clear(&list);
+}
+
 /* Every other profile is joint, every fourth one in the order given. */
 static void edits_keep_everything_true(void **state)
 {
@@ -68,35 +99,46 @@ static void edits_keep_everything_true(void **state)
     for (int i = 0; i < 600; i++) {
         remat_profile *profile =
             i % 2 ? random_joint(&d, JOINT_NODES, chance(&d, 50)) : random_profile(&d, &s);
-        interval_tasks *tasks = NULL;
-        interval_timeline *t = NULL;
-        remat_operations list = {0};
-        uint64_t peak;
-        assert_int_equal(remat_store_all_peak(profile, &peak, NULL), REMAT_OK);
-        assert_int_equal(interval_store_everything(profile, &list), REMAT_OK);
-        assert_int_equal(interval_tasks_new(profile, 1, i % 4 == 3, &tasks, NULL), REMAT_OK);
-        assert_int_equal(interval_timeline_new(tasks, &list, (double)(peak / 2), &t, NULL),
-                         REMAT_OK);
-        for (int k = 0; k < 60; k++) {
-            bool done = edit(t, &d);
-            done = edit(t, &d) || done;
-            if (!interval_consistent(t))
-                fail_msg("profile %d, edit %d: what is kept is not what is", i, k);
-            if (chance(&d, 40)) {
-                interval_undo(t);
-                if (!interval_consistent(t))
-                    fail_msg("profile %d, edit %d: undoing left something behind", i, k);
-            } else {
-                interval_commit(t);
-            }
-            if (done)
-                judge(t);
-        }
-        interval_timeline_free(t);
-        interval_tasks_free(tasks);
-        remat_operations_clear(&list);
+        edit_profile(&d, profile, i % 4 == 3, 60, 1);
         remat_profile_free(profile);
     }
+}
+
+/* A graph whose runs fill many blocks: every node reads the one before and any earlier one. */
+static remat_profile *many_nodes(dice *d)
+{
+    enum { NODES = 1100 };
+    static remat_node_spec nodes[NODES];
+    static const char *inputs[NODES][2];
+    static char names[NODES][8];
+    const remat_profile_spec spec = {
+        .format = "remat-profile/1", .name = "many", .nodes = nodes, .n_nodes = NODES};
+    for (uint32_t v = 0; v < NODES; v++) {
+        uint32_t other = v > 1 ? below(d, v - 1) : 0;
+        snprintf(names[v], sizeof names[v], "n%u", v);
+        inputs[v][0] = names[v > 0 ? v - 1 : 0];
+        inputs[v][1] = names[other];
+        nodes[v] = (remat_node_spec){.id = names[v],
+                                     .inputs = inputs[v],
+                                     .n_inputs = v > 1 ? 2 : v,
+                                     .forward_time = {true, 1 + below(d, 9)},
+                                     .output_bytes = {true, 1 + below(d, 1u << 20)},
+                                     .saved_bytes = {true, below(d, 1u << 20)}};
+    }
+    remat_profile *profile = NULL;
+    remat_error error;
+    if (remat_profile_new(&spec, &profile, &error))
+        fail_msg("%s: %s", error.field, error.message);
+    return profile;
+}
+
+static void edits_of_many_runs(void **state)
+{
+    (void)state;
+    dice d = {.state = 23};
+    remat_profile *profile = many_nodes(&d);
+    edit_profile(&d, profile, false, getenv("REMAT_SLOW_BUILD") ? 300 : 3000, 10);
+    remat_profile_free(profile);
 }
 
 /* Sizes are whole, so every version of the kernel gives the same sums and the same memory. */
@@ -112,16 +154,110 @@ static void kernels_agree(void **state)
         double delta = (double)below(&d, 1u << 30) - (1 << 29), budget = below(&d, 1u << 31);
         for (size_t k = 0; k < 200; k++)
             plain[k] = (double)(roll(&d) >> 20) - (chance(&d, 30) ? INTERVAL_EMPTY_SLOT : 0);
-        for (size_t v = 1; v < n_kernels; v++) {
+        for (size_t v = 0; v < n_kernels; v++) {
             double copy[200];
             memcpy(copy, plain, sizeof copy);
             memcpy(other, plain, sizeof other);
             double sum = kernels[0].add(copy + low, n, delta, budget);
             assert_true(kernels[0].probe(plain + low, n, delta, budget) == sum);
             assert_true(kernels[v].probe(other + low, n, delta, budget) == sum);
+            double low_memory, high_memory, floor = -(double)below(&d, 1u << 31);
+            assert_true(kernels[v].scan(other + low, n, delta, budget, floor, &low_memory,
+                                        &high_memory) == sum);
+            double lowest = INFINITY, highest = -INFINITY;
+            for (size_t k = low; k < low + n; k++) {
+                lowest = plain[k] >= floor && plain[k] < lowest ? plain[k] : lowest;
+                highest = plain[k] > highest ? plain[k] : highest;
+            }
+            assert_true(low_memory == lowest && high_memory == highest);
             assert_true(kernels[v].add(other + low, n, delta, budget) == sum);
             assert_memory_equal(copy, other, sizeof copy);
         }
+    }
+}
+
+enum { SLOTS = 2500 };
+
+/* The memory by slot of a list, one number each. */
+typedef struct plain_memory {
+    double slots[SLOTS];
+} plain_memory;
+
+static double plain_add(plain_memory *m, uint32_t low, uint32_t high, double delta, double budget)
+{
+    double grown = 0;
+    for (uint32_t s = low; s < high; s++) {
+        double old = m->slots[s];
+        m->slots[s] += delta;
+        grown += fmax(m->slots[s] - budget, 0) - fmax(old - budget, 0);
+    }
+    return grown;
+}
+
+/* The same to both; where sizes are near the limit the sum over many slots is not exact. */
+static void add_to_both(interval_memory *m, plain_memory *plain, uint32_t low, uint32_t high,
+                        double delta, double budget)
+{
+    bool exact = fabs(delta) < 0x1p40;
+    double probed = interval_memory_probe(m, low, high, delta, budget);
+    double grown = interval_memory_add(m, low, high, delta, budget);
+    double expected = plain_add(plain, low, high, delta, budget);
+    assert_true(probed == grown);
+    assert_true(!exact || grown == expected);
+}
+
+/* Ranges, and runs that come and go, beside one number for each slot. Now and then two parts of a
+ * block get what all of it then loses: slots and what is pending drift apart. */
+static void blocks_are_their_slots(dice *d, const interval_range_kernel *kernel, uint32_t n,
+                                   uint32_t size_bits, int edits)
+{
+    static plain_memory plain;
+    interval_memory m = {.kernel = *kernel};
+    assert_true(interval_memory_clear(&m, n));
+    double size = ldexp(1, (int)size_bits), budget = floor(size / 2);
+    for (uint32_t s = 0; s < n; s++)
+        plain.slots[s] = m.slots[s] = chance(d, 50) ? -INTERVAL_EMPTY_SLOT : below(d, 1u << 20);
+    interval_memory_index(&m);
+    for (int i = 0; i < edits; i++) {
+        uint32_t low = below(d, n + 1), high = low + below(d, n + 1 - low), kind = below(d, 100);
+        double delta = 1 + floor(size * (double)(roll(d) >> 12) * 0x1p-52);
+        if (kind < 40) {
+            double up_or_down = chance(d, 50) ? delta : -delta;
+            uint32_t middle = low + (high - low) / 2;
+            add_to_both(&m, &plain, low, high, up_or_down, budget);
+            if (chance(d, 90)) /* what is alive stays about as large */
+                add_to_both(&m, &plain, low, middle, -up_or_down, budget);
+            add_to_both(&m, &plain, middle, high, -up_or_down, budget);
+        } else if (kind < 70) {
+            uint32_t block = below(d, 2) * INTERVAL_BLOCK, cut = 1 + below(d, INTERVAL_BLOCK - 1);
+            add_to_both(&m, &plain, block, block + cut, delta, budget);
+            add_to_both(&m, &plain, block + cut, block + INTERVAL_BLOCK, delta, budget);
+            add_to_both(&m, &plain, block, block + INTERVAL_BLOCK, -delta, budget);
+        } else if (kind < 90 && low < n) {
+            double other = plain.slots[low] < INTERVAL_NO_RUN ? 1 : -1;
+            plain.slots[low] += other * INTERVAL_EMPTY_SLOT;
+            interval_memory_set(&m, low, plain.slots[low]);
+        } else {
+            budget = floor(size * (double)(roll(d) >> 12) * 0x1p-52);
+        }
+        for (uint32_t s = (uint32_t)i % 16; s < n; s += 16)
+            assert_true(interval_memory_at(&m, s) == plain.slots[s]);
+    }
+    interval_memory_free(&m);
+}
+
+static void blocks_are_slots(void **state)
+{
+    (void)state;
+    dice d = {.state = 29};
+    interval_range_kernel kernels[3];
+    size_t n_kernels = interval_range_kernels(kernels);
+    int edits = getenv("REMAT_SLOW_BUILD") ? 400 : 4000;
+    for (size_t v = 0; v < n_kernels; v++) {
+        blocks_are_their_slots(&d, &kernels[v], 300, 20, edits / 10);
+        blocks_are_their_slots(&d, &kernels[v], SLOTS, 20, edits);
+        blocks_are_their_slots(&d, &kernels[v], SLOTS, 46, edits);
+        blocks_are_their_slots(&d, &kernels[v], 17 * INTERVAL_BLOCK, 5, edits);
     }
 }
 
@@ -143,7 +279,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(edits_keep_everything_true),
+        cmocka_unit_test(edits_of_many_runs),
         cmocka_unit_test(kernels_agree),
+        cmocka_unit_test(blocks_are_slots),
         cmocka_unit_test(exponential_is_minus_log),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
