@@ -1,13 +1,14 @@
-/* The memory by slot of an operation list under search: bytes are added to ranges of slots, and what
- * that changes of the sum of max(0, memory - budget) over the slots, the excess, is told. The inner
- * loop of the search.
+/* The memory by slot of an operation list under search: bytes are added to ranges of slots, and
+ * what that changes of the sum of max(0, memory - budget) over the slots, the excess, is told. The
+ * inner loop of the search.
  *
- * Slots stand in blocks. A block that a range covers whole has the bytes added to what is pending for
- * all of its slots; where all its runs are below the budget, or all above it, nothing more is done,
- * and else its slots are looked at and left as they are. Only the ends of a range are written.
+ * Slots stand in blocks. A block that a range covers whole has the bytes added to what is pending
+ * for all of its slots; where all its runs are below the budget, or all above it, nothing more is
+ * done, and else its slots are looked at and left as they are. Only the ends of a range are
+ * written.
  *
- * All numbers are whole and all sums exact: sums of sizes stay below 2^51 (tasks.h). One thread at a
- * time. */
+ * All numbers are whole and all sums exact: sums of sizes stay below 2^51 (tasks.h). One thread at
+ * a time. */
 #ifndef REMAT_INTERVAL_MEMORY_RANGE_H
 #define REMAT_INTERVAL_MEMORY_RANGE_H
 
@@ -19,8 +20,8 @@
 #define INTERVAL_EMPTY_SLOT 0x1p52
 #define INTERVAL_NO_RUN (-0x1p51)
 
-/* Adds delta to memory[0 .. n-1] and returns how much the sum of max(0, memory - budget) grew. Every
- * version gives the same sum. */
+/* Adds delta to memory[0 .. n-1] and returns how much the sum of max(0, memory - budget) grew.
+ * Every version gives the same sum. */
 typedef double interval_range_add(double *memory, size_t n, double delta, double budget);
 
 /* The same sum, nothing written. */
@@ -54,7 +55,8 @@ enum {
     INTERVAL_FEW_SLOTS = 2048                   /* below it blocks cost what they save */
 };
 
-/* The memory of a slot is slots[slot] and what is pending for its block; few slots have no blocks. */
+/* The memory of a slot is slots[slot] and what is pending for its block; few slots have no blocks.
+ */
 typedef struct interval_memory {
     double *slots;
     interval_block *blocks;

@@ -442,8 +442,8 @@ static double overlapped_bytes(const interval_timeline *t, uint32_t run)
     return own < other ? own : other;
 }
 
-/* Whether what the forward would save as an A is freed at once: a later A saves again. What is saved
- * last stays until the backward, read or not. */
+/* Whether what the forward would save as an A is freed at once: a later A saves again. What is
+ * saved last stays until the backward, read or not. */
 static bool passes(const interval_timeline *t, uint32_t run)
 {
     const interval_run *r = &t->runs[run];

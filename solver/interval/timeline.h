@@ -1,14 +1,14 @@
-/* An operation list under search: runs in an order, the memory during each, and both kept up to date
- * while runs are inserted, removed and moved.
+/* An operation list under search: runs in an order, the memory during each, and both kept up to
+ * date while runs are inserted, removed and moved.
  *
  * A run is one F, A or B. What it makes lives to the last run that reads it before the task runs
  * again; nothing else need be said, so a timeline is its runs alone, and D, S and R are put in when
  * it becomes an operation list. The last forward of a node whose backward reads saved values is its
  * A. Every read has an earlier run of its maker: the functions below keep it so.
  *
- * Runs stand in slots with empty ones between them. The memory of a slot is what is alive there, less
- * a constant where the slot is empty; what is alive between two runs is alive during both, so the
- * empty slots never decide. An edit adds to ranges of slots (memory_range.h); the sum over all
+ * Runs stand in slots with empty ones between them. The memory of a slot is what is alive there,
+ * less a constant where the slot is empty; what is alive between two runs is alive during both, so
+ * the empty slots never decide. An edit adds to ranges of slots (memory_range.h); the sum over all
  * runs of what passes the budget, `excess`, is kept with it. All sums are exact: sizes are whole
  * numbers.
  *

@@ -1,5 +1,5 @@
-/* Random edits of a timeline: what they keep up to date equals what is computed anew, an undone edit
- * leaves nothing behind, and the judge finds the same peak and makespan. */
+/* Random edits of a timeline: what they keep up to date equals what is computed anew, an undone
+ * edit leaves nothing behind, and the judge finds the same peak and makespan. */
 #include "property/joint_random.h"
 
 #include "interval/search.h"
