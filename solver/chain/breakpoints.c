@@ -23,8 +23,7 @@
  * and most k improve nothing, so the envelope is rebuilt only when one does. */
 #include "chain/breakpoints_table.h"
 
-#include <stdlib.h>
-#include <string.h>
+#include "core/arrays.h"
 
 enum { LOOK_AHEAD = 8, CANCEL_EVENTS = 1 << 18, EVENTS_OF_A_POSITION = 4 };
 
@@ -43,20 +42,29 @@ typedef struct worker {
     core_arena *arena;
 } worker;
 
-static bool reserve(worker *w, size_t capacity)
+/* Room for so many points in each of several lists of one capacity. */
+static bool reserve_lists(point **const lists[], int n, size_t *capacity, size_t need)
 {
-    if (capacity <= w->capacity)
-        return true;
-    capacity += capacity / 2;
-    point **lists[] = {&w->envelope, &w->found, &w->merged};
-    for (int i = 0; i < 3; i++) {
-        point *grown = realloc(*lists[i], capacity * sizeof *grown);
-        if (!grown)
+    size_t larger = *capacity;
+    for (int i = 0; i < n; i++) {
+        larger = *capacity;
+        if (!core_reserve(lists[i], &larger, need, sizeof **lists[i]))
             return false;
-        *lists[i] = grown;
     }
-    w->capacity = capacity;
+    *capacity = larger;
     return true;
+}
+
+static bool reserve(worker *w, size_t need)
+{
+    point **const lists[] = {&w->envelope, &w->found, &w->merged};
+    return reserve_lists(lists, 3, &w->capacity, need);
+}
+
+static bool reserve_pass(worker *w, size_t need)
+{
+    point **const lists[] = {&w->pass, &w->longer};
+    return reserve_lists(lists, 2, &w->pass_capacity, need);
 }
 
 /* Bytes from which on the envelope costs at most ticks. */
@@ -205,22 +213,6 @@ static bool start_with_leaf(worker *w, const chain_costs *chain, uint32_t s)
 }
 
 /* ---- C_2 ---- */
-
-static bool reserve_pass(worker *w, size_t capacity)
-{
-    if (capacity <= w->pass_capacity)
-        return true;
-    capacity += capacity / 2;
-    point **lists[] = {&w->pass, &w->longer};
-    for (int i = 0; i < 2; i++) {
-        point *grown = realloc(*lists[i], capacity * sizeof *grown);
-        if (!grown)
-            return false;
-        *lists[i] = grown;
-    }
-    w->pass_capacity = capacity;
-    return true;
-}
 
 /* pass := the pass with F^j at its end, the sum of two step functions. */
 static bool extend_pass(worker *w, const chain_costs *chain, uint32_t s, uint32_t j, uint32_t t)

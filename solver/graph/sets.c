@@ -9,8 +9,7 @@
  * the loss. */
 #include "graph/sets.h"
 
-#include <stdlib.h>
-#include <string.h>
+#include "core/arrays.h"
 
 /* ---- enumeration ---- */
 
@@ -358,19 +357,13 @@ static remat_status describe_all(graph_sets *sets, const graph_view *graph, cons
                                  remat_error *error)
 {
     uint64_t *scratch = calloc(2 * (size_t)sets->words, sizeof *scratch);
-    size_t capacity = 4 * sets->count + graph->n, used = 0;
-    sets->boundary = malloc(capacity * sizeof *sets->boundary);
-    remat_status status = scratch && sets->boundary ? REMAT_OK : remat_fail_memory(error);
+    size_t capacity = 0, used = 0;
+    remat_status status = scratch ? REMAT_OK : remat_fail_memory(error);
     for (size_t i = 0; i < sets->count && !status; i++) {
         graph_set *set = &sets->sets[i];
-        if (capacity - used < graph->n) {
-            capacity = 2 * capacity;
-            uint32_t *grown = realloc(sets->boundary, capacity * sizeof *grown);
-            if (!grown) {
-                status = remat_fail_memory(error);
-                break;
-            }
-            sets->boundary = grown;
+        if (!core_reserve(&sets->boundary, &capacity, used + graph->n, sizeof *sets->boundary)) {
+            status = remat_fail_memory(error);
+            break;
         }
         set->first = (uint32_t)used;
         describe(graph, graph_sets_bits(sets, i), set, sets->boundary + used);

@@ -1,8 +1,8 @@
 /* The online greedy of DTR (Kirisame et al., 2021) with the whole step in sight. */
+#include "core/arrays.h"
 #include "interval/search.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 #define NONE INTERVAL_NONE
 
@@ -33,14 +33,8 @@ static bool front(const gap *a, const gap *b)
 
 static bool push(gaps *g, gap one)
 {
-    if (g->n == g->capacity) {
-        size_t larger = 2 * g->capacity + 64;
-        gap *grown = realloc(g->items, larger * sizeof *grown);
-        if (!grown)
-            return false;
-        g->items = grown;
-        g->capacity = larger;
-    }
+    if (!core_reserve(&g->items, &g->capacity, g->n + 1, sizeof one))
+        return false;
     size_t at = g->n++;
     for (; at > 0 && front(&one, &g->items[(at - 1) / 2]); at = (at - 1) / 2)
         g->items[at] = g->items[(at - 1) / 2];

@@ -6,6 +6,7 @@
 #include "remat/improve.h"
 
 #include "core/layout.h"
+#include "core/lists.h"
 #include "interval/search.h"
 
 #include <math.h>
@@ -86,31 +87,7 @@ const char *remat_effort_name(remat_effort effort)
     return EFFORTS[effort].name;
 }
 
-static bool copy_list(const remat_operations *from, remat_operations *to)
-{
-    to->length = 0;
-    for (size_t i = 0; i < from->length; i++)
-        if (remat_operations_push(to, from->items[i]))
-            return false;
-    return true;
-}
-
 /* ---- from runs to a list that is judged ---- */
-
-/* With its D, S and R. */
-static remat_status complete(const remat_profile *profile, const remat_operations *runs,
-                             remat_operations *ret_list)
-{
-    remat_operations alive = {0};
-    remat_status status = remat_liveness(profile, runs, &alive, NULL);
-    if (!status && profile->n_states > 0)
-        status = remat_insert_states(profile, &alive, ret_list, NULL);
-    else if (!status)
-        *ret_list = alive;
-    if (profile->n_states > 0)
-        remat_operations_clear(&alive);
-    return status;
-}
 
 /* Bytes that the list takes, its layout included, which gets so much work. */
 static remat_status measure(const improvement *m, const remat_operations *list, uint64_t work,
@@ -134,19 +111,16 @@ static remat_status consider(const improvement *m, chain *c, const remat_operati
                              double time, size_t n_runs, uint64_t work, uint64_t *ret_bytes)
 {
     remat_operations list = {0};
-    remat_status status = complete(m->profile, runs, &list);
+    remat_status status = core_complete_list(m->profile, runs, &list, NULL);
     if (!status)
         status = measure(m, &list, work, ret_bytes);
     bool fits = !status && *ret_bytes <= m->budget;
     bool better = time < c->fitting_time || (time == c->fitting_time && n_runs < c->fitting_runs);
     if (fits && better) {
-        remat_operations old = c->fitting;
-        c->fitting = list;
-        list = old;
+        core_swap_lists(&c->fitting, &list);
         c->fitting_time = time;
         c->fitting_runs = n_runs;
-        if (!copy_list(runs, &c->runs))
-            status = REMAT_NO_MEMORY;
+        status = core_copy_list(runs, &c->runs);
     }
     remat_operations_clear(&list);
     return status;
@@ -208,7 +182,7 @@ static remat_status walk(const improvement *m, chain *c, uint64_t *bytes)
     interval_timeline *t = s->timeline;
     double time = s->best_time;
     remat_operations here = {0}, there = {0};
-    remat_status status = copy_list(&s->best, &here) ? REMAT_OK : REMAT_NO_MEMORY;
+    remat_status status = core_copy_list(&s->best, &here);
     bool moved = true;
     uint32_t steps = (uint32_t)((uint64_t)WALKS * counted_nodes(m) / m->profile->n_nodes);
     for (uint32_t i = 0; i < steps && !status && *bytes > m->budget; i++) {
@@ -225,15 +199,13 @@ static remat_status walk(const improvement *m, chain *c, uint64_t *bytes)
         moved = other > *bytes;
         if (!moved) {
             *bytes = other;
-            remat_operations old = here;
-            here = there;
-            there = old;
+            core_swap_lists(&here, &there);
         }
         if (remat_host_cancelled(m->host))
             status = REMAT_CANCELLED;
     }
-    if (!status && !copy_list(&here, &s->best))
-        status = REMAT_NO_MEMORY;
+    if (!status)
+        status = core_copy_list(&here, &s->best);
     remat_operations_clear(&here);
     remat_operations_clear(&there);
     return status;
@@ -382,7 +354,7 @@ static remat_status share(improvement *m)
         chain *c = &m->chains[i];
         if (c->fitting_time <= best->fitting_time)
             continue;
-        if (!copy_list(&best->fitting, &c->fitting) || !copy_list(&best->runs, &c->runs))
+        if (core_copy_list(&best->fitting, &c->fitting) || core_copy_list(&best->runs, &c->runs))
             return REMAT_NO_MEMORY;
         c->fitting_time = best->fitting_time;
         c->fitting_runs = best->fitting_runs;
@@ -466,7 +438,7 @@ static remat_status choose(improvement *m, const remat_operations *start,
         return remat_fail(error, REMAT_INFEASIBLE, "budget",
                           "no schedule of \"%.100s\" within %llu bytes was found", m->profile->name,
                           (unsigned long long)m->budget);
-    return copy_list(start, ret_list) ? REMAT_OK : remat_fail_memory(error);
+    return core_copy_list(start, ret_list) ? remat_fail_memory(error) : REMAT_OK;
 }
 
 remat_status remat_improve(const remat_profile *profile, const remat_operations *start,
@@ -481,7 +453,7 @@ remat_status remat_improve(const remat_profile *profile, const remat_operations 
                          profile->n_nodes)
             : interval_tasks_new(profile, alignment ? alignment : 1, given, &tasks, error);
     if (status == REMAT_TOO_LARGE && start)
-        return copy_list(start, ret_list) ? REMAT_OK : remat_fail_memory(error);
+        return core_copy_list(start, ret_list) ? remat_fail_memory(error) : REMAT_OK;
     if (status)
         return status;
     remat_operations quick = {0};
@@ -524,7 +496,7 @@ remat_status remat_improve(const remat_profile *profile, const remat_operations 
         m->chains[i].patience = PATIENCE;
         m->chains[i].from_start = m->start && i % 2 == 1;
     }
-    status = interval_store_everything(profile, &m->everything);
+    status = core_store_everything(profile, &m->everything);
     if (!status)
         status = search(m);
     if (status == REMAT_CANCELLED)

@@ -116,32 +116,3 @@ void interval_keep_best(interval_search *s)
     s->best_time = time;
     s->best_runs = t->n_live;
 }
-
-/* ---- where searches begin ---- */
-
-remat_status interval_store_everything(const remat_profile *p, remat_operations *list)
-{
-    uint32_t runs = p->joint ? p->n_nodes : 2 * p->n_nodes;
-    for (uint32_t i = 0; i < runs; i++) {
-        uint32_t v = i < p->n_nodes ? i : 2 * p->n_nodes - 1 - i;
-        const remat_node *node = &p->nodes[v];
-        uint16_t fastest = 0;
-        double least = node->forward_time + node->backward_time;
-        for (uint32_t k = 1; k <= node->n_alternatives; k++) {
-            remat_alternative cost = remat_implementation(node, k);
-            if (cost.forward_time + cost.backward_time < least) {
-                least = cost.forward_time + cost.backward_time;
-                fastest = (uint16_t)k;
-            }
-        }
-        bool saves = remat_implementation(node, fastest).saved_bytes > 0;
-        remat_operation operation = {.kind = i >= p->n_nodes ? REMAT_B
-                                             : saves         ? REMAT_A
-                                                             : REMAT_F,
-                                     .index = v,
-                                     .alternative = fastest};
-        if (remat_operations_push(list, operation))
-            return REMAT_NO_MEMORY;
-    }
-    return REMAT_OK;
-}

@@ -38,10 +38,6 @@ enum { INTERVAL_MOST_RUNS = 64 };
 /* Removes a removable run and those before it that nobody reads any more. */
 void interval_drop(interval_search *search, uint32_t run);
 
-/* The F, A and B of storing everything, each node with its fastest implementation; the F of a joint
- * graph in the order of its nodes. */
-remat_status interval_store_everything(const remat_profile *profile, remat_operations *list);
-
 /* Takes the timeline as the best list if it fits the budget and is faster, or as fast with fewer
  * runs. */
 void interval_keep_best(interval_search *search);

@@ -1,27 +1,14 @@
 #include "interval/timeline.h"
 
+#include "core/arrays.h"
+
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define NONE INTERVAL_NONE
 
 enum { REACH = 96 }; /* how far an insertion looks for an empty slot */
 
 /* ---- runs ---- */
-
-static bool grow(void **items, uint32_t *capacity, uint32_t need, size_t size)
-{
-    if (need <= *capacity)
-        return true;
-    uint32_t larger = need + need / 2 + 64;
-    void *grown = realloc(*items, larger * size);
-    if (!grown)
-        return false;
-    *items = grown;
-    *capacity = larger;
-    return true;
-}
 
 /* A run of the task that stands nowhere yet, or NONE. */
 static uint32_t new_run(interval_timeline *t, uint32_t task)
@@ -32,10 +19,10 @@ static uint32_t new_run(interval_timeline *t, uint32_t task)
     } else {
         const uint32_t *first = t->tasks->makes.first;
         uint32_t values = first[task + 1] - first[task];
-        uint32_t live_capacity = t->runs_capacity;
-        if (!grow((void **)&t->live, &live_capacity, t->n_runs + 1, sizeof *t->live) ||
-            !grow((void **)&t->runs, &t->runs_capacity, t->n_runs + 1, sizeof *t->runs) ||
-            !grow((void **)&t->ends, &t->ends_capacity, t->n_ends + values, sizeof *t->ends)) {
+        size_t live_capacity = t->runs_capacity;
+        if (!core_reserve(&t->live, &live_capacity, t->n_runs + 1, sizeof *t->live) ||
+            !core_reserve(&t->runs, &t->runs_capacity, t->n_runs + 1, sizeof *t->runs) ||
+            !core_reserve(&t->ends, &t->ends_capacity, t->n_ends + values, sizeof *t->ends)) {
             t->failed = true;
             return NONE;
         }
@@ -108,17 +95,10 @@ static void move_range(interval_timeline *t, uint32_t a, uint32_t b, uint32_t c,
 
 static void note(interval_timeline *t, interval_edit edit)
 {
-    if (t->n_edits == t->edits_capacity) {
-        size_t larger = 2 * t->edits_capacity + 64;
-        interval_edit *grown = realloc(t->edits, larger * sizeof *grown);
-        if (!grown) {
-            t->failed = true;
-            return;
-        }
-        t->edits = grown;
-        t->edits_capacity = larger;
-    }
-    t->edits[t->n_edits++] = edit;
+    if (core_reserve(&t->edits, &t->edits_capacity, t->n_edits + 1, sizeof edit))
+        t->edits[t->n_edits++] = edit;
+    else
+        t->failed = true;
 }
 
 /* ---- the primitives: each changes one thing and the memory with it ---- */
@@ -284,7 +264,7 @@ static void sum_memory(interval_timeline *t)
 static bool spread(interval_timeline *t)
 {
     uint32_t need = 2 * t->n_live + 64, at = 0;
-    if (!grow((void **)&t->run_at, &t->slots_capacity, need, sizeof *t->run_at) ||
+    if (!core_reserve(&t->run_at, &t->slots_capacity, need, sizeof *t->run_at) ||
         !interval_memory_clear(&t->memory, need))
         return false;
     for (uint32_t s = 0; s < t->n_slots; s++)
@@ -849,7 +829,7 @@ remat_status interval_timeline_load(interval_timeline *t, const remat_operations
     for (uint32_t s = 0; s < tasks->n_spans; s++)
         t->spans[s] = (interval_span){NONE, NONE, 0};
     place_all(t, list);
-    if (t->failed || !grow((void **)&t->run_at, &t->slots_capacity, t->n_live, sizeof *t->run_at) ||
+    if (t->failed || !core_reserve(&t->run_at, &t->slots_capacity, t->n_live, sizeof *t->run_at) ||
         !interval_memory_clear(&t->memory, t->n_live))
         return remat_fail_memory(error);
     t->n_slots = t->n_live;
@@ -927,27 +907,4 @@ remat_status interval_timeline_list(const interval_timeline *t, remat_operations
             return REMAT_NO_MEMORY;
     }
     return REMAT_OK;
-}
-
-bool interval_consistent(const interval_timeline *t)
-{
-    remat_operations list = {0};
-    interval_timeline *fresh = NULL;
-    bool same =
-        !interval_timeline_list(t, &list) &&
-        !interval_timeline_new(t->tasks, &list, t->budget + t->tasks->resident, &fresh, NULL);
-    same = same && fresh->excess == t->excess && fresh->n_live == t->n_live;
-    for (uint32_t s = 0, f = 0; same && s < t->n_slots; s++) {
-        if (t->run_at[s] == NONE)
-            continue;
-        while (fresh->run_at[f] == NONE)
-            f++;
-        const interval_run *one = &t->runs[t->run_at[s]], *other = &fresh->runs[fresh->run_at[f]];
-        same = interval_memory_at(&t->memory, s) == interval_memory_at(&fresh->memory, f) &&
-               one->task == other->task && one->time == other->time;
-        f++;
-    }
-    remat_operations_clear(&list);
-    interval_timeline_free(fresh);
-    return same;
 }

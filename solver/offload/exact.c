@@ -4,9 +4,9 @@
  * vanishes. */
 #include "offload/exact.h"
 
+#include "core/arrays.h"
+
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* A remembered value; j = 0 marks an empty place. */
 typedef struct entry {
@@ -163,15 +163,9 @@ static void add_interval(offload_exact *e, intervals *steps, interval one)
         other->high = other->high > one.high ? other->high : one.high;
         return;
     }
-    if (steps->count == steps->capacity) {
-        size_t capacity = steps->capacity * 2 + 4;
-        interval *items = realloc(steps->items, capacity * sizeof *items);
-        if (!items) {
-            e->status = REMAT_NO_MEMORY;
-            return;
-        }
-        steps->items = items;
-        steps->capacity = capacity;
+    if (!core_reserve(&steps->items, &steps->capacity, steps->count + 1, sizeof one)) {
+        e->status = REMAT_NO_MEMORY;
+        return;
     }
     memmove(&steps->items[at + 1], &steps->items[at], (steps->count - at) * sizeof one);
     steps->items[at] = one;

@@ -1,5 +1,7 @@
 #include "offload/place.h"
 
+#include "core/lists.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,16 +13,11 @@
 static remat_status settle(offload_placing *p, const remat_profile *profile,
                            const remat_operations *compute, remat_error *error)
 {
-    remat_operations live = {0};
     remat_simulation simulation;
-    remat_moment *moments = NULL;
-    remat_status status = remat_liveness(profile, compute, &live, error);
-    if (!status)
-        status = remat_insert_states(profile, &live, &p->base, error);
-    remat_operations_clear(&live);
+    remat_status status = core_complete_list(profile, compute, &p->base, error);
     if (status)
         return status;
-    moments = malloc((p->base.length + 1) * sizeof *moments);
+    remat_moment *moments = malloc((p->base.length + 1) * sizeof *moments);
     p->during = malloc((p->base.length + 1) * sizeof *p->during);
     p->at = malloc((p->base.length + 1) * sizeof *p->at);
     if (!moments || !p->during || !p->at)
