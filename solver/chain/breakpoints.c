@@ -170,7 +170,7 @@ static size_t list_save(const chain_costs *chain, const chain_double_way *save, 
     uint64_t need = chain_need_save(chain, save, t);
     size_t count = 0;
     for (size_t i = 0; i < next->count; i++) {
-        uint64_t bytes = chain_larger(need, next->points[i].bytes + save->kept);
+        uint64_t bytes = core_larger(need, next->points[i].bytes + save->kept);
         if (count > 0 && to[count - 1].bytes == bytes)
             count--;
         to[count++] = (point){bytes, next->points[i].ticks + save->ticks};
@@ -225,7 +225,7 @@ static bool extend_pass(worker *w, const chain_costs *chain, uint32_t s, uint32_
     if (w->n_pass == 0)
         w->pass[w->n_pass++] = (point){0, 0};
     size_t count = 0, i = 0, k = 0;
-    uint64_t at = chain_larger(w->pass[0].bytes, base + ways[0].bytes);
+    uint64_t at = core_larger(w->pass[0].bytes, base + ways[0].bytes);
     while (at < UINT64_MAX) {
         while (i + 1 < w->n_pass && w->pass[i + 1].bytes <= at)
             i++;
@@ -252,13 +252,13 @@ static bool add_pass(worker *w, const chain_costs *chain, const list *right, con
     if (right->count == 0 || left->count == 0)
         return true;
     uint64_t shift = chain->output[k - 1];
-    uint64_t first = chain_larger(right->points[0].bytes + shift, left->points[0].bytes);
+    uint64_t first = core_larger(right->points[0].bytes + shift, left->points[0].bytes);
     int64_t rest = right->points[right->count - 1].ticks + left->points[left->count - 1].ticks;
     const list pass = {w->pass, w->n_pass};
     ptrdiff_t piece = chain_breakpoints_last(&pass, first);
     w->n_found = 0;
     for (size_t i = piece < 0 ? 0 : (size_t)piece; i < pass.count; i++) {
-        uint64_t from = chain_larger(first, pass.points[i].bytes);
+        uint64_t from = core_larger(first, pass.points[i].bytes);
         uint64_t until = reached(w, pass.points[i].ticks + rest);
         if (i + 1 < pass.count && pass.points[i + 1].bytes < until)
             until = pass.points[i + 1].bytes;

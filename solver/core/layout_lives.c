@@ -202,10 +202,9 @@ static void forward(walk *w, const remat_operation *operation)
 
 static uint32_t make_gradient(walk *w, uint32_t value)
 {
-    if (value < w->n)
-        return make(w, REMAT_ALLOCATION_GRADIENT, value, w->profile->nodes[value].gradient_bytes);
-    uint32_t k = value - w->n;
-    return make(w, REMAT_ALLOCATION_INPUT_GRADIENT, k, w->profile->inputs[k].gradient_bytes);
+    uint64_t bytes = remat_gradient_bytes(w->profile, value);
+    return value < w->n ? make(w, REMAT_ALLOCATION_GRADIENT, value, bytes)
+                        : make(w, REMAT_ALLOCATION_INPUT_GRADIENT, value - w->n, bytes);
 }
 
 static void backward(walk *w, const remat_operation *operation)

@@ -39,11 +39,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-static uint64_t larger(uint64_t a, uint64_t b)
-{
-    return a > b ? a : b;
-}
-
 /* Bytes in slots, as the setting rounds; more than all slots is one past them. */
 static uint32_t slots_of(const join_tables *t, uint64_t bytes)
 {
@@ -67,7 +62,7 @@ static size_t leaf_choice(const join_tables *t, uint32_t j, uint32_t s, bool ali
     } else {
         choice->kind = JOIN_REMAKE;
         choice->cost = b->forward[s] + b->backward[s];
-        backward = larger(backward, before + output + b->saved[s] + b->save_workspace[s]);
+        backward = core_larger(backward, before + output + b->saved[s] + b->save_workspace[s]);
     }
     choice->need = slots_of(t, backward);
     return 1;
@@ -109,7 +104,7 @@ size_t join_chain_choices(const join_tables *t, uint32_t j, uint32_t s, uint32_t
         choices[n++] = (join_choice){
             .kind = JOIN_DROP, .branch = j, .left = join_chain_row(t, j, s, end, false)};
     for (uint32_t i = s + 1; i < end; i++) {
-        run = larger(run, run_bytes(b, s, i - 1));
+        run = core_larger(run, run_bytes(b, s, i - 1));
         cost += b->forward[i - 1];
         choices[n++] = (join_choice){.kind = JOIN_KEEP,
                                      .branch = j,
@@ -158,7 +153,7 @@ static size_t turn_choice(const join_tables *t, const join_state *state, join_ch
     uint64_t forward = join->loss_output + join->loss_forward;
     *choice =
         (join_choice){.kind = JOIN_TURN,
-                      .need = slots_of(t, current_bytes(t, state) + larger(forward, backward)),
+                      .need = slots_of(t, current_bytes(t, state) + core_larger(forward, backward)),
                       .cost = join->loss_time};
     return 1;
 }
@@ -185,7 +180,7 @@ static size_t branch_choices(const join_tables *t, const join_state *state, uint
     double cost = 0;
     size_t n = 0;
     for (uint32_t i = s + 1; i <= b->length; i++) {
-        run = larger(run, run_bytes(b, s, i - 1));
+        run = core_larger(run, run_bytes(b, s, i - 1));
         cost += b->forward[i - 1];
         for (uint32_t f = 0; f <= b->uses_output[i - 1]; f++)
             choices[n++] = (join_choice){.kind = JOIN_KEEP,

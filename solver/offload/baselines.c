@@ -183,7 +183,7 @@ static remat_status offer_placed(const remat_problem *problem, const offload_pla
 {
     family f = {.placing = placing, .n_budgets = count_budgets(problem->profile)};
     for (size_t i = 0; i < placing->base.length; i++)
-        f.high = chain_larger(f.high, placing->during[i]);
+        f.high = core_larger(f.high, placing->during[i]);
     bool whole = f.high <= problem->max_budget;
     remat_sink_bind(sink, whole ? f.high : problem->max_budget,
                     whole ? UINT64_MAX : problem->max_budget);

@@ -186,12 +186,12 @@ static interval shifted(interval one, uint64_t bytes)
  * and ends where one of its parts changes. */
 static void improve(interval *best, uint64_t need, double time, interval a, interval b)
 {
-    uint64_t high = a.high < b.high ? a.high : b.high, low = chain_larger(a.low, b.low);
+    uint64_t high = a.high < b.high ? a.high : b.high, low = core_larger(a.low, b.low);
     double value = time + a.value + b.value;
     best->high = best->high < high ? best->high : high;
     if (value < best->value) {
         best->value = value;
-        best->low = chain_larger(need, low);
+        best->low = core_larger(need, low);
     }
 }
 
@@ -200,7 +200,7 @@ static interval calm_cases(offload_exact *e, uint32_t i, uint32_t j, uint64_t fr
     const offload_model *m = e->model;
     const chain_costs *chain = m->chain;
     interval best = {.high = UINT64_MAX, .value = INFINITY}, nothing = {.high = UINT64_MAX};
-    uint64_t need = chain_larger(offload_need_save(chain, i, j), offload_need_backward(chain, i));
+    uint64_t need = core_larger(offload_need_save(chain, i, j), offload_need_backward(chain, i));
     double time = 0, leaves = m->leaves[j] - m->leaves[i - 1];
     if (need <= free)
         improve(&best, need, m->forward[i] + m->backward[i],
@@ -209,7 +209,7 @@ static interval calm_cases(offload_exact *e, uint32_t i, uint32_t j, uint64_t fr
         best.high = need;
     need = 0;
     for (uint32_t k = i; k < j; k++) {
-        need = chain_larger(need, chain_need_forward(chain, i, k, j));
+        need = core_larger(need, chain_need_forward(chain, i, k, j));
         time += m->forward[k];
         if (time + leaves >= best.value)
             break;

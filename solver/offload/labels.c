@@ -169,7 +169,7 @@ static void pass_steps(search *s, uint32_t from, uint32_t i, int x)
         peak = j == i ? (double)need * m->out_per_byte
                       : fmax(peak, (double)need * m->out_per_byte - time);
         time += m->forward[j];
-        most = chain_larger(most, need);
+        most = core_larger(most, need);
         if (need > free || input > free || (j == i && need + input > free))
             return;
         double before = time + fmax(0, peak + over);
