@@ -23,8 +23,6 @@
  * and most k improve nothing, so the envelope is rebuilt only when one does. */
 #include "chain/breakpoints_table.h"
 
-#include "core/arrays.h"
-
 enum { LOOK_AHEAD = 8, CANCEL_EVENTS = 1 << 18, EVENTS_OF_A_POSITION = 4 };
 
 typedef chain_breakpoint point;

@@ -1,4 +1,4 @@
-/* Arrays that grow. */
+/* Arrays that grow, and arrays in order. */
 #ifndef REMAT_CORE_ARRAYS_H
 #define REMAT_CORE_ARRAYS_H
 
@@ -24,6 +24,29 @@ static inline bool core_reserve(void *array, size_t *capacity, size_t need, size
     memcpy(array, &items, sizeof items);
     *capacity = larger;
     return true;
+}
+
+/* How many of n items come before `least`, by a uint64_t at this offset by which they increase. */
+static inline size_t core_count_below(const void *items, size_t n, size_t size, size_t offset,
+                                      uint64_t least)
+{
+    size_t low = 0, high = n;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        uint64_t key;
+        memcpy(&key, (const char *)items + middle * size + offset, sizeof key);
+        if (key < least)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static inline size_t core_count_up_to(const void *items, size_t n, size_t size, size_t offset,
+                                      uint64_t most)
+{
+    return most < UINT64_MAX ? core_count_below(items, n, size, offset, most + 1) : n;
 }
 
 #endif

@@ -2,10 +2,15 @@
 
 #include "core/arrays.h"
 
+static __attribute__((noinline)) bool grow(remat_operations *operations)
+{
+    size_t need = operations->length < 64 ? 64 : operations->length + 1;
+    return core_reserve(&operations->items, &operations->capacity, need, sizeof(remat_operation));
+}
+
 remat_status remat_operations_push(remat_operations *operations, remat_operation operation)
 {
-    if (!core_reserve(&operations->items, &operations->capacity, operations->length + 1,
-                      sizeof *operations->items))
+    if (operations->length == operations->capacity && !grow(operations))
         return REMAT_NO_MEMORY;
     operations->items[operations->length++] = operation;
     return REMAT_OK;
