@@ -61,7 +61,7 @@ static gap pop(gaps *g)
 static double bound_of_way(interval_timeline *t, uint32_t reader, uint32_t way)
 {
     const interval_run *r = &t->runs[reader];
-    const interval_way *ways = &t->tasks->ways[t->tasks->ways_of.first[r->task]];
+    const interval_way *ways = interval_ways(t->tasks, r->task);
     double bytes = ways[r->way].workspace - ways[way].workspace;
     double relief = interval_relief(t, r->slot, r->slot + 1, bytes);
     double time = ways[way].time - ways[r->way].time;
@@ -91,7 +91,7 @@ static double bound_of(interval_timeline *t, uint32_t reader, uint32_t value, ui
     if (from >= slot || bytes == 0 || tasks->once[task])
         return INFINITY;
     double relief = interval_relief(t, from, slot, bytes);
-    double time = tasks->ways[tasks->ways_of.first[task]].time;
+    double time = interval_ways(tasks, task)->time;
     return relief > 0 ? time / relief : INFINITY;
 }
 
@@ -114,7 +114,7 @@ static bool push_reader(interval_search *s, gaps *g, uint32_t reader, double noi
     for (uint32_t i = tasks->reads.first[task]; i < tasks->reads.first[task + 1]; i++)
         if (!push_gap(s, g, reader, tasks->reads.items[i], noise))
             return false;
-    uint32_t ways = tasks->ways_of.first[task + 1] - tasks->ways_of.first[task];
+    uint32_t ways = interval_n_ways(tasks, task);
     for (uint32_t way = 0; ways > 1 && way < ways; way++)
         if (!push_gap(s, g, reader, WAYS + way, noise))
             return false;
@@ -223,7 +223,7 @@ static void hasten(interval_search *s)
     interval_timeline *t = s->timeline;
     for (uint32_t i = 0; i < t->n_live && !t->failed; i++) {
         uint32_t run = t->live[i], task = t->runs[run].task;
-        uint32_t ways = t->tasks->ways_of.first[task + 1] - t->tasks->ways_of.first[task];
+        uint32_t ways = interval_n_ways(t->tasks, task);
         for (uint16_t way = 0; ways > 1 && way < ways && !t->failed; way++) {
             double time = t->time, excess = t->excess;
             interval_set_way(t, run, way);

@@ -76,6 +76,7 @@ struct improvement {
     const remat_operations *start;
     uint64_t budget;
     uint32_t alignment;
+    bool given; /* first runs keep the order of a joint graph's nodes */
     const strength *effort;
     double hot, cold, price, enough;
     uint32_t n_chains;
@@ -157,12 +158,8 @@ static void vary(interval_search *s)
     interval_timeline *t = s->timeline;
     uint32_t many = 1 + interval_random(s, WALK_SHIFTS);
     for (uint32_t tries = 0; many > 0 && tries < 64 && !t->failed; tries++) {
-        uint32_t run = t->live[interval_random(s, t->n_live)], low, high;
-        interval_window(t, run, &low, &high);
-        if (high <= low + 1)
-            continue;
-        uint32_t anchor = interval_run_from(t, low + 1 + interval_random(s, high - low - 1));
-        if (anchor == INTERVAL_NONE || anchor == run)
+        uint32_t run, anchor;
+        if (!interval_random_shift(s, &run, &anchor))
             continue;
         interval_shift(t, run, anchor);
         if (t->excess > 0) {
@@ -220,9 +217,7 @@ static void resume(const improvement *m, chain *c)
     if (interval_timeline_load(s->timeline, from, NULL))
         s->timeline->failed = true;
     interval_set_budget(s->timeline, (double)m->budget - c->slack);
-    s->best_time = INFINITY;
-    s->best_runs = SIZE_MAX;
-    s->best.length = 0;
+    interval_forget_best(s);
     interval_greedy(s, 0);
 }
 
@@ -270,8 +265,9 @@ static remat_status begin(const improvement *m, chain *c)
 {
     interval_search *s = &c->search;
     const remat_operations *list = c->from_start ? m->start : &m->everything;
-    s->best_time = c->fitting_time = INFINITY;
-    s->best_runs = c->fitting_runs = SIZE_MAX;
+    interval_forget_best(s);
+    c->fitting_time = INFINITY;
+    c->fitting_runs = SIZE_MAX;
     s->random = UINT64_C(0x9E3779B97F4A7C15) * (2 * (uint64_t)c->seed + 1);
     s->host = m->host;
     s->found = look_at;
@@ -409,7 +405,7 @@ static double first_price(const improvement *m)
 
 static void release(improvement *m)
 {
-    for (uint32_t i = 0; i < MOST_CHAINS; i++) {
+    for (uint32_t i = 0; i < m->n_chains; i++) {
         interval_timeline_free(m->chains[i].search.timeline);
         remat_operations_clear(&m->chains[i].search.best);
         remat_operations_clear(&m->chains[i].fitting);
@@ -441,6 +437,57 @@ static remat_status choose(improvement *m, const remat_operations *start,
     return core_copy_list(start, ret_list) ? remat_fail_memory(error) : REMAT_OK;
 }
 
+static void set_up(improvement *m, const remat_operations *start, remat_effort effort)
+{
+    const remat_profile *p = m->profile;
+    double mean = m->tasks->total_time / (3.0 * p->n_nodes);
+    m->start = start && !moves_to_host(start) ? start : NULL;
+    m->effort = p->joint && !m->given ? &JOINT_EFFORTS[effort] : &EFFORTS[effort];
+    m->n_chains = p->n_nodes <= FEW_NODES        ? MOST_CHAINS
+                  : p->n_nodes <= TOO_MANY_NODES ? m->effort->chains
+                                                 : m->effort->chains / 2;
+    m->hot = 0.1 * mean;
+    m->cold = 0.003 * mean;
+    m->price = first_price(m);
+    for (uint32_t i = 0; i < m->n_chains; i++)
+        m->chains[i] =
+            (chain){.of = m, .seed = i, .patience = PATIENCE, .from_start = m->start && i % 2 == 1};
+}
+
+static remat_status improve(improvement *m, const remat_operations *start, remat_effort effort,
+                            remat_operations *ret_list, remat_error *error)
+{
+    set_up(m, start, effort);
+    remat_status status = core_store_everything(m->profile, &m->everything);
+    if (!status)
+        status = search(m);
+    if (status == REMAT_CANCELLED)
+        remat_fail(error, REMAT_CANCELLED, NULL, "cancelled");
+    else if (status)
+        remat_fail(error, status, NULL, "the improver failed on \"%.100s\": %s", m->profile->name,
+                   remat_status_text(status));
+    else
+        status = choose(m, start, ret_list, error);
+    release(m);
+    return status;
+}
+
+/* A thorough search goes on from what the quick one finds, so it is never slower. */
+static remat_status improve_by(improvement *m, const remat_operations *start, remat_effort effort,
+                               remat_operations *ret_list, remat_error *error)
+{
+    remat_operations quick = {0};
+    remat_status status = REMAT_OK;
+    if (effort == REMAT_THOROUGH) {
+        status = improve(m, start, REMAT_QUICK, &quick, error);
+        start = status ? start : &quick;
+    }
+    if (!status || status == REMAT_INFEASIBLE)
+        status = improve(m, start, effort, ret_list, error);
+    remat_operations_clear(&quick);
+    return status;
+}
+
 remat_status remat_improve(const remat_profile *profile, const remat_operations *start,
                            uint64_t budget, uint32_t alignment, bool given, remat_effort effort,
                            double lower_bound, const remat_host *host, remat_operations *ret_list,
@@ -456,59 +503,21 @@ remat_status remat_improve(const remat_profile *profile, const remat_operations 
         return core_copy_list(start, ret_list) ? remat_fail_memory(error) : REMAT_OK;
     if (status)
         return status;
-    remat_operations quick = {0};
-    if (effort == REMAT_THOROUGH) { /* from what quick finds, so never slower */
-        status = remat_improve(profile, start, budget, alignment, given, REMAT_QUICK, lower_bound,
-                               host, &quick, error);
-        if (status && status != REMAT_INFEASIBLE) {
-            interval_tasks_free(tasks);
-            return status;
-        }
-        start = status ? start : &quick;
-    }
     improvement *m = calloc(1, sizeof *m);
-    if (!m) {
-        remat_operations_clear(&quick);
-        interval_tasks_free(tasks);
-        return remat_fail_memory(error);
+    if (m) {
+        *m = (improvement){.profile = profile,
+                           .tasks = tasks,
+                           .host = host,
+                           .budget = budget,
+                           .alignment = alignment,
+                           .given = given,
+                           .enough =
+                               lower_bound * (1 + (profile->n_nodes > MANY_NODES ? 2e-4 : 1e-9))};
+        status = improve_by(m, start, effort, ret_list, error);
+    } else {
+        status = remat_fail_memory(error);
     }
-    double mean = tasks->total_time / (3.0 * profile->n_nodes);
-    const strength *of_effort =
-        profile->joint && !given ? &JOINT_EFFORTS[effort] : &EFFORTS[effort];
-    *m = (improvement){.profile = profile,
-                       .tasks = tasks,
-                       .host = host,
-                       .start = start && !moves_to_host(start) ? start : NULL,
-                       .budget = budget,
-                       .alignment = alignment,
-                       .effort = of_effort,
-                       .n_chains =
-                           profile->n_nodes <= FEW_NODES
-                               ? MOST_CHAINS
-                               : of_effort->chains / (profile->n_nodes > TOO_MANY_NODES ? 2 : 1),
-                       .hot = 0.1 * mean,
-                       .cold = 0.003 * mean,
-                       .enough = lower_bound * (1 + (profile->n_nodes > MANY_NODES ? 2e-4 : 1e-9))};
-    m->price = first_price(m);
-    for (uint32_t i = 0; i < m->n_chains; i++) {
-        m->chains[i].of = m;
-        m->chains[i].seed = i;
-        m->chains[i].patience = PATIENCE;
-        m->chains[i].from_start = m->start && i % 2 == 1;
-    }
-    status = core_store_everything(profile, &m->everything);
-    if (!status)
-        status = search(m);
-    if (status == REMAT_CANCELLED)
-        remat_fail(error, REMAT_CANCELLED, NULL, "cancelled");
-    else if (status)
-        remat_fail(error, status, NULL, "the improver failed on \"%.100s\": %s", profile->name,
-                   remat_status_text(status));
-    else
-        status = choose(m, start, ret_list, error);
-    release(m);
     free(m);
-    remat_operations_clear(&quick);
     interval_tasks_free(tasks);
     return status;
 }

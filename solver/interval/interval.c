@@ -44,9 +44,7 @@ static remat_status climb(ladder *l, const remat_operations *from, double budget
     remat_status status = interval_timeline_load(s->timeline, from, error);
     if (status)
         return status;
-    s->best.length = 0;
-    s->best_time = INFINITY;
-    s->best_runs = SIZE_MAX;
+    interval_forget_best(s);
     interval_set_budget(s->timeline, budget);
     interval_greedy(s, 0);
     if (s->timeline->failed)

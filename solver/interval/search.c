@@ -59,8 +59,7 @@ static bool should_remake(interval_search *s, uint32_t run, uint32_t value, doub
     if (noise > 0 && interval_random_unit(s) < noise)
         return interval_random(s, 2);
     double relief = interval_relief(t, from, slot, t->tasks->bytes[value]);
-    const uint32_t *first = t->tasks->ways_of.first;
-    return s->price * relief > t->tasks->ways[first[maker]].time;
+    return s->price * relief > interval_ways(t->tasks, maker)->time;
 }
 
 static unsigned remake(interval_search *s, uint32_t task, uint32_t before, double noise,
@@ -98,6 +97,25 @@ void interval_drop(interval_search *s, uint32_t run)
         if (serving != NONE && interval_useless(t, serving) && interval_removable(t, serving))
             interval_drop(s, serving);
     }
+}
+
+bool interval_random_shift(interval_search *s, uint32_t *ret_run, uint32_t *ret_before)
+{
+    interval_timeline *t = s->timeline;
+    uint32_t run = t->live[interval_random(s, t->n_live)], low, high;
+    interval_window(t, run, &low, &high);
+    if (high <= low + 1)
+        return false;
+    *ret_run = run;
+    *ret_before = interval_run_from(t, low + 1 + interval_random(s, high - low - 1));
+    return *ret_before != NONE && *ret_before != run;
+}
+
+void interval_forget_best(interval_search *s)
+{
+    s->best.length = 0;
+    s->best_time = INFINITY;
+    s->best_runs = SIZE_MAX;
 }
 
 void interval_keep_best(interval_search *s)

@@ -38,6 +38,11 @@ enum { INTERVAL_MOST_RUNS = 64 };
 /* Removes a removable run and those before it that nobody reads any more. */
 void interval_drop(interval_search *search, uint32_t run);
 
+/* A run and another one before which it may stand instead; false where chance has picked none. */
+bool interval_random_shift(interval_search *search, uint32_t *ret_run, uint32_t *ret_before);
+
+void interval_forget_best(interval_search *search);
+
 /* Takes the timeline as the best list if it fits the budget and is faster, or as fast with fewer
  * runs. */
 void interval_keep_best(interval_search *search);

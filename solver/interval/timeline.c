@@ -17,7 +17,7 @@ static uint32_t new_run(interval_timeline *t, uint32_t task)
     if (run != NONE) {
         t->unused[task] = t->runs[run].next;
     } else {
-        const uint32_t *first = t->tasks->makes.first;
+        const uint32_t *first = t->tasks->first_made;
         uint32_t values = first[task + 1] - first[task];
         size_t live_capacity = t->runs_capacity;
         if (!core_reserve(&t->live, &live_capacity, t->n_runs + 1, sizeof *t->live) ||
@@ -48,7 +48,7 @@ static void reuse_run(interval_timeline *t, uint32_t run)
 static double made_bytes(const interval_timeline *t, uint32_t task)
 {
     double bytes = 0;
-    for (uint32_t v = t->tasks->makes.first[task]; v < t->tasks->makes.first[task + 1]; v++)
+    for (uint32_t v = t->tasks->first_made[task]; v < t->tasks->first_made[task + 1]; v++)
         bytes += t->tasks->bytes[v];
     return bytes;
 }
@@ -237,7 +237,7 @@ static void sum_memory(interval_timeline *t)
     for (uint32_t i = 0; i < t->n_live; i++) {
         const interval_run *r = &t->runs[t->live[i]];
         const uint32_t *end = &t->ends[r->first_end];
-        for (uint32_t v = tasks->makes.first[r->task]; v < tasks->makes.first[r->task + 1]; v++) {
+        for (uint32_t v = tasks->first_made[r->task]; v < tasks->first_made[r->task + 1]; v++) {
             memory[r->slot] += tasks->bytes[v];
             memory[t->runs[*end++].slot + 1] -= tasks->bytes[v];
         }
@@ -340,7 +340,7 @@ static void put_place(interval_timeline *t, uint32_t run, uint32_t before)
         slot = empty_slot(t, before);
     }
     interval_run *r = &t->runs[run];
-    const uint32_t *first = t->tasks->makes.first;
+    const uint32_t *first = t->tasks->first_made;
     r->slot = slot;
     r->extra = r->time = 0;
     for (uint32_t k = 0; k < first[r->task + 1] - first[r->task]; k++)
@@ -390,7 +390,7 @@ static const interval_way *partner_way(const interval_timeline *t, uint32_t v)
 {
     uint32_t task = interval_partner(t->tasks, v), backward = t->head[task];
     uint32_t way = backward == NONE ? 0 : t->runs[backward].way;
-    return &t->tasks->ways[t->tasks->ways_of.first[v] + way];
+    return interval_ways(t->tasks, v) + way;
 }
 
 static double saved_bytes(const interval_timeline *t, uint32_t v)
@@ -408,7 +408,7 @@ static double overwritten_bytes(const interval_timeline *t, uint32_t run)
     uint32_t serving = interval_serving(t, t->tasks->maker[value], r->slot);
     if (serving == NONE || *interval_end(t, serving, value) != run)
         return 0;
-    double out = t->tasks->bytes[t->tasks->makes.first[r->task]], in = t->tasks->bytes[value];
+    double out = t->tasks->bytes[t->tasks->first_made[r->task]], in = t->tasks->bytes[value];
     return in < out ? in : out;
 }
 
@@ -427,7 +427,7 @@ static double overlapped_bytes(const interval_timeline *t, uint32_t run)
 static bool passes(const interval_timeline *t, uint32_t run)
 {
     const interval_run *r = &t->runs[run];
-    const interval_way *way = &t->tasks->ways[t->tasks->ways_of.first[r->task] + r->way];
+    const interval_way *way = interval_ways(t->tasks, r->task) + r->way;
     return way->saved == 0 || (run != t->tail[r->task] && saved_bytes(t, r->task) > 0);
 }
 
@@ -435,7 +435,7 @@ static void refresh_cost(interval_timeline *t, uint32_t run)
 {
     const interval_tasks *tasks = t->tasks;
     const interval_run *r = &t->runs[run];
-    const interval_way *ways = &tasks->ways[tasks->ways_of.first[r->task]];
+    const interval_way *ways = interval_ways(tasks, r->task);
     if (!interval_saves(tasks, r->task)) {
         double shared = overlapped_bytes(t, run) + overwritten_bytes(t, run);
         set_cost(t, run, ways[r->way].workspace - shared, ways[r->way].time);
@@ -472,7 +472,7 @@ static void refresh_end(interval_timeline *t, uint32_t run, uint32_t value)
 
 static void refresh_made(interval_timeline *t, uint32_t run)
 {
-    const uint32_t *first = t->tasks->makes.first;
+    const uint32_t *first = t->tasks->first_made;
     uint32_t task = t->runs[run].task;
     for (uint32_t v = first[task]; v < first[task + 1]; v++)
         refresh_end(t, run, v);
@@ -548,7 +548,7 @@ static void unlink_run(interval_timeline *t, uint32_t run)
     const interval_run *r = &t->runs[run];
     uint32_t task = r->task, previous = r->previous;
     bool last = t->tail[task] == run;
-    for (uint32_t v = t->tasks->makes.first[task]; v < t->tasks->makes.first[task + 1]; v++)
+    for (uint32_t v = t->tasks->first_made[task]; v < t->tasks->first_made[task + 1]; v++)
         if (*interval_end(t, run, v) != run) {
             uint32_t old = *interval_end(t, run, v);
             set_end(t, run, v, run);
@@ -590,7 +590,7 @@ void interval_remove(interval_timeline *t, uint32_t run)
 bool interval_useless(const interval_timeline *t, uint32_t run)
 {
     const interval_run *r = &t->runs[run];
-    const uint32_t *first = t->tasks->makes.first;
+    const uint32_t *first = t->tasks->first_made;
     for (uint32_t k = 0; k < first[r->task + 1] - first[r->task]; k++)
         if (t->ends[r->first_end + k] != run)
             return false;
@@ -631,7 +631,7 @@ void interval_window(const interval_timeline *t, uint32_t run, uint32_t *ret_low
         uint32_t slot = t->runs[t->head[tasks->before.items[i]]].slot;
         high = slot < high ? slot : high;
     }
-    for (uint32_t v = tasks->makes.first[r->task]; v < tasks->makes.first[r->task + 1]; v++)
+    for (uint32_t v = tasks->first_made[r->task]; v < tasks->first_made[r->task + 1]; v++)
         for (uint32_t i = tasks->uses.first[v]; i < tasks->uses.first[v + 1]; i++) {
             uint32_t user = t->tail[tasks->uses.items[i]];
             while (user != NONE && t->runs[user].slot > r->slot) {
@@ -802,8 +802,8 @@ static void place_all(interval_timeline *t, const remat_operations *list)
 static void derive_all(interval_timeline *t)
 {
     for (uint32_t i = 0; i < t->n_live; i++)
-        for (uint32_t v = t->tasks->makes.first[t->runs[i].task];
-             v < t->tasks->makes.first[t->runs[i].task + 1]; v++) {
+        for (uint32_t v = t->tasks->first_made[t->runs[i].task];
+             v < t->tasks->first_made[t->runs[i].task + 1]; v++) {
             uint32_t next = t->runs[i].next;
             *interval_end(t, i, v) =
                 interval_last_read(t, i, v, next == NONE ? NONE : t->runs[next].slot);
@@ -890,7 +890,7 @@ static remat_operation operation_of(const interval_timeline *t, uint32_t run)
     if (r->task >= n)
         return (remat_operation){.kind = REMAT_B, .index = r->task - n, .alternative = r->way};
     bool saves = run == t->tail[r->task] && saved_bytes(t, r->task) > 0;
-    const interval_way *way = &t->tasks->ways[t->tasks->ways_of.first[r->task] + r->way];
+    const interval_way *way = interval_ways(t->tasks, r->task) + r->way;
     bool passing = passes(t, run) && way->passing < way->workspace;
     return (remat_operation){.kind = saves || passing ? REMAT_A : REMAT_F,
                              .index = r->task,

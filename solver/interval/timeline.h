@@ -132,7 +132,7 @@ static inline uint32_t interval_serving(const interval_timeline *t, uint32_t tas
 static inline uint32_t *interval_end(const interval_timeline *t, uint32_t run, uint32_t value)
 {
     const interval_run *r = &t->runs[run];
-    return &t->ends[r->first_end + value - t->tasks->makes.first[r->task]];
+    return &t->ends[r->first_end + value - t->tasks->first_made[r->task]];
 }
 
 /* The last run before a slot that reads what serving made, or serving itself. */

@@ -13,7 +13,7 @@ static bool edit(interval_timeline *t, dice *d)
     const interval_tasks *tasks = t->tasks;
     uint32_t run = t->live[below(d, t->n_live)], task = t->runs[run].task;
     uint32_t first = tasks->reads.first[task], reads = tasks->reads.first[task + 1] - first;
-    uint32_t ways = tasks->ways_of.first[task + 1] - tasks->ways_of.first[task], low, high;
+    uint32_t ways = interval_n_ways(tasks, task), low, high;
     switch (below(d, 5)) {
     case 0:
     case 1:
