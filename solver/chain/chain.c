@@ -201,14 +201,22 @@ remat_status chain_emit_pass(uint32_t s, uint32_t last, remat_operations *operat
     return status;
 }
 
-remat_status chain_emit_save(uint32_t s, remat_operations *operations)
+static remat_status push_way(remat_operations *operations, remat_operation_kind kind, uint32_t s,
+                             uint32_t way)
 {
-    return remat_push(operations, REMAT_A, s - 1);
+    return remat_operations_push(
+        operations,
+        (remat_operation){.kind = (uint8_t)kind, .index = s - 1, .alternative = (uint16_t)way});
 }
 
-remat_status chain_emit_backward(uint32_t s, bool plain, remat_operations *operations)
+remat_status chain_emit_save(uint32_t s, uint32_t way, remat_operations *operations)
 {
-    remat_status status = remat_push(operations, REMAT_B, s - 1);
+    return push_way(operations, REMAT_A, s, way);
+}
+
+remat_status chain_emit_backward(uint32_t s, uint32_t way, bool plain, remat_operations *operations)
+{
+    remat_status status = push_way(operations, REMAT_B, s, way);
     if (!status)
         status = remat_push(operations, REMAT_D, s - 1);
     if (!status && plain && s > 1)
@@ -216,9 +224,9 @@ remat_status chain_emit_backward(uint32_t s, bool plain, remat_operations *opera
     return status;
 }
 
-remat_status chain_emit_direct(uint32_t s, bool plain, remat_operations *operations)
+remat_status chain_emit_direct(uint32_t s, uint32_t way, bool plain, remat_operations *operations)
 {
-    remat_status status = remat_push(operations, REMAT_B, s - 1);
+    remat_status status = push_way(operations, REMAT_B, s, way);
     if (!status && plain && s > 1)
         status = remat_push(operations, REMAT_D, s - 2);
     return status;
@@ -228,10 +236,33 @@ remat_status chain_emit_leaf(const chain_costs *chain, uint32_t s, bool plain,
                              remat_operations *operations)
 {
     if (chain->direct[s])
-        return chain_emit_direct(s, plain, operations);
-    remat_status status = chain_emit_save(s, operations);
-    return status ? status : chain_emit_backward(s, plain, operations);
+        return chain_emit_direct(s, 0, plain, operations);
+    remat_status status = chain_emit_save(s, 0, operations);
+    return status ? status : chain_emit_backward(s, 0, plain, operations);
 }
+
+/* ---- lists by recursion ---- */
+
+void chain_push(chain_stack *stack, chain_task task)
+{
+    stack->tasks[stack->depth++] = task;
+}
+
+remat_status chain_emit_tasks(const chain_costs *chain, uint64_t room, chain_step *step,
+                              const void *context, remat_operations *operations)
+{
+    chain_stack stack = {.tasks = malloc(((size_t)chain->n + 2) * sizeof *stack.tasks)};
+    if (!stack.tasks)
+        return REMAT_NO_MEMORY;
+    remat_status status = REMAT_OK;
+    chain_push(&stack, (chain_task){.room = room, .s = 1, .t = chain->n, .plain = true});
+    while (stack.depth > 0 && !status)
+        status = step(context, stack.tasks[--stack.depth], &stack, operations);
+    free(stack.tasks);
+    return status;
+}
+
+/* ---- what the model counts ---- */
 
 void chain_measure(const chain_costs *chain, const remat_operations *operations,
                    uint64_t *ret_bytes, int64_t *ret_ticks)

@@ -153,15 +153,40 @@ static inline size_t chain_cell(uint32_t n, uint32_t s, uint32_t t)
 
 /* F_ck^s, F_none^{s+1} .. F_none^last. */
 remat_status chain_emit_pass(uint32_t s, uint32_t last, remat_operations *operations);
-/* F_all^s. */
-remat_status chain_emit_save(uint32_t s, remat_operations *operations);
+/* F_all^s, by one of its ways. */
+remat_status chain_emit_save(uint32_t s, uint32_t way, remat_operations *operations);
 /* B^s after F_all^s. */
-remat_status chain_emit_backward(uint32_t s, bool plain, remat_operations *operations);
+remat_status chain_emit_backward(uint32_t s, uint32_t way, bool plain,
+                                 remat_operations *operations);
 /* The direct B^s: after no F_all^s. */
-remat_status chain_emit_direct(uint32_t s, bool plain, remat_operations *operations);
-/* F_all^s, B^s; or the direct B^s. */
+remat_status chain_emit_direct(uint32_t s, uint32_t way, bool plain, remat_operations *operations);
+/* F_all^s, B^s; or the direct B^s; by their own ways. */
 remat_status chain_emit_leaf(const chain_costs *chain, uint32_t s, bool plain,
                              remat_operations *operations);
+
+/* Stages s .. t in so much room (bytes, slots), or the backward of stage s by a way, which closes
+ * what an F_all^s has opened. */
+typedef struct chain_task {
+    uint64_t room;
+    uint32_t s, t, way;
+    bool plain, closes;
+} chain_task;
+
+/* What is left to do, the next at the end. At most n + 2 stand there. */
+typedef struct chain_stack {
+    chain_task *tasks;
+    size_t depth;
+} chain_stack;
+
+/* Emits the beginning of a task and pushes what is to follow it, the first last. */
+typedef remat_status chain_step(const void *context, chain_task at, chain_stack *stack,
+                                remat_operations *operations);
+
+void chain_push(chain_stack *stack, chain_task task);
+
+/* Emits stages 1 .. n, step by step, until nothing is left or a step fails. */
+remat_status chain_emit_tasks(const chain_costs *chain, uint64_t room, chain_step *step,
+                              const void *context, remat_operations *operations);
 
 /* Bytes (a_0 included) and ticks that the model counts for a list of F, A, B and D, with the
  * implementations that it names. */

@@ -89,11 +89,16 @@ static uint32_t class_of(const solving *s, double bytes)
     return class < 0 ? 0 : class >= s->classes ? s->classes - 1 : (uint32_t) class;
 }
 
+static bool grow(scratch *to)
+{
+    size_t need = to->count < FEWEST ? FEWEST : to->count + 1, capacity = to->capacity;
+    return core_reserve(&to->sorted, &capacity, need, sizeof *to->sorted) &&
+           core_reserve(&to->candidates, &to->capacity, need, sizeof *to->candidates);
+}
+
 static remat_status push(scratch *to, graph_entry entry)
 {
-    size_t need = to->capacity ? to->count + 1 : FEWEST, sorted_capacity = to->capacity;
-    if (!core_reserve(&to->sorted, &sorted_capacity, need, sizeof entry) ||
-        !core_reserve(&to->candidates, &to->capacity, need, sizeof entry))
+    if (to->count == to->capacity && !grow(to))
         return REMAT_NO_MEMORY;
     to->candidates[to->count++] = entry;
     return REMAT_OK;

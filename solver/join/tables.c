@@ -332,6 +332,12 @@ static bool set_phi(const join_tables *t, size_t bits, join_state *state)
     return true;
 }
 
+/* Where branch j is at a position. */
+static uint32_t step_of(const join_tables *t, size_t position, uint32_t j)
+{
+    return (uint32_t)(position / (t->stride[j] / t->n_phi) % (t->join->branches[j].length + 1));
+}
+
 static void fill_position(void *context, size_t index, unsigned worker)
 {
     filling *f = context;
@@ -341,8 +347,7 @@ static void fill_position(void *context, size_t index, unsigned worker)
                         .phi = f->phi + worker * (size_t)t->join->k};
     size_t position = f->order[f->first + index];
     for (uint32_t j = 0; j < t->join->k; j++)
-        state.position[j] =
-            (uint32_t)(position / (t->stride[j] / t->n_phi) % (t->join->branches[j].length + 1));
+        state.position[j] = step_of(t, position, j);
     for (size_t bits = 0; bits < t->n_phi; bits++) {
         if (remat_host_cancelled(f->host))
             return;
@@ -358,7 +363,7 @@ static uint32_t sum_of(const join_tables *t, size_t position)
 {
     uint32_t sum = 0;
     for (uint32_t j = 0; j < t->join->k; j++)
-        sum += (uint32_t)(position / (t->stride[j] / t->n_phi) % (t->join->branches[j].length + 1));
+        sum += step_of(t, position, j);
     return sum;
 }
 
@@ -427,11 +432,8 @@ void join_tables_free(join_tables *t)
         return;
     for (uint32_t j = 0; t->chains && j < t->join->k; j++)
         free(t->chains[j]);
-    free(t->chains);
-    free(t->flags);
-    free(t->stride);
-    free(t->phi_stride);
     free(t->states);
+    core_arena_clear(&t->arena);
     free(t);
 }
 
@@ -454,10 +456,10 @@ static void number_states(join_tables *t)
 static bool allocate(join_tables *t)
 {
     size_t k = t->join->k;
-    t->chains = calloc(k + 1, sizeof *t->chains);
-    t->flags = calloc(k + 1, sizeof *t->flags);
-    t->stride = calloc(k + 1, sizeof *t->stride);
-    t->phi_stride = calloc(k + 1, sizeof *t->phi_stride);
+    t->chains = core_arena_array(&t->arena, k, sizeof *t->chains);
+    t->flags = core_arena_array(&t->arena, k, sizeof *t->flags);
+    t->stride = core_arena_array(&t->arena, k, sizeof *t->stride);
+    t->phi_stride = core_arena_array(&t->arena, k, sizeof *t->phi_stride);
     if (!t->chains || !t->flags || !t->stride || !t->phi_stride)
         return false;
     number_states(t);

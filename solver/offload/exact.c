@@ -139,15 +139,8 @@ static bool may_go_on(offload_exact *e)
 /* Number of intervals that begin at or below free. */
 static size_t begun(const intervals *steps, uint64_t free)
 {
-    size_t low = 0, high = steps->count;
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-        if (steps->items[middle].low <= free)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    return core_count_up_to(steps->items, steps->count, sizeof(interval), offsetof(interval, low),
+                            free);
 }
 
 /* Adds what is known, or widens what has the same value: between equal values a step function that
@@ -343,10 +336,10 @@ remat_status offload_exact_trace(offload_exact *e, uint32_t i, uint32_t j, uint6
     best_case(e, i, j, free, due, &k);
     if (k == 0) {
         save_first(e, i, j, free, due, &before);
-        remat_status status = chain_emit_save(i, operations);
+        remat_status status = chain_emit_save(i, 0, operations);
         if (!status)
             status = offload_exact_trace(e, i + 1, j, free - chain->kept[i], before, operations);
-        return status ? status : chain_emit_backward(i, false, operations);
+        return status ? status : chain_emit_backward(i, 0, false, operations);
     }
     double owed = fmax(0, due - offload_exact_value(e, i, k, free, due));
     remat_status status = chain_emit_pass(i, k, operations);
