@@ -1,6 +1,6 @@
 /* /v1/schedules/{id}/measurements */
+#include "host/machine.h"
 #include "http/handlers.h"
-#include "machine.h"
 
 #include <stdlib.h>
 #include <string.h>
