@@ -84,17 +84,19 @@ json_t *train_run_json(const train *t, const train_run *run)
     char profile_id[REMAT_ID_SIZE];
     train_profile_id(t, profile_id);
     json_t *json = json_pack(
-        "{s:s, s:s, s:s, s:I, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, "
+        "{s:s, s:s, s:s, s:I, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, "
+        "s:o, "
         "s:o, s:o, s:O?}",
         "model", t->net.name, "backend", t->backend.name, "device", t->device, "threads",
         (json_int_t)t->options->threads, "profile_id", profile_id, "schedule_id",
         run->plan.schedule_id, "solver", run->plan.solver, "parameter_bytes",
         (json_int_t)model_bytes(&t->net), "store_all_peak", (json_int_t)t->store_all, "budget",
         (json_int_t)t->budget, "arena", (json_int_t)o->arena, "planned_peak",
-        (json_int_t)run->plan.plan.peak, "device_bytes", (json_int_t)o->taken, "predicted_step",
-        number_or_null(run->plan.predicted), "step", number_or_null(o->step), "wall_step",
-        number_or_null(o->wall), "calls_step", number_or_null(o->calls), "enqueued_step",
-        number_or_null(o->enqueued), "losses", losses_json(t, o->losses), "link", t->link);
+        (json_int_t)run->plan.plan.peak, "device_bytes", (json_int_t)o->taken, "library_bytes",
+        (json_int_t)o->libraries, "predicted_step", number_or_null(run->plan.predicted), "step",
+        number_or_null(o->step), "wall_step", number_or_null(o->wall), "calls_step",
+        number_or_null(o->calls), "enqueued_step", number_or_null(o->enqueued), "losses",
+        losses_json(t, o->losses), "link", t->link);
     if (json && run->compared &&
         (json_object_set_new(json, "equal", json_boolean(run->difference.equal)) ||
          json_object_set_new(json, "faithful", json_boolean(run->faithful)) ||

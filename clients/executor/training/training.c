@@ -96,10 +96,14 @@ static void clear_calls(const model *m, model_timing *t)
     t->calls = NULL;
 }
 
-static uint64_t bytes_left(const model *m)
+/* Bytes that the device has less of than it had; *left: what it had, then what it has. */
+static uint64_t bytes_gone(const model *m, uint64_t *left)
 {
-    uint64_t bytes = 0;
-    return !m->backend->left || m->backend->left(&bytes) ? 0 : bytes;
+    const uint64_t before = *left;
+    *left = 0;
+    if (m->backend->left && m->backend->left(left))
+        *left = 0;
+    return before > *left ? before - *left : 0;
 }
 
 /* Medians of all steps but the first. */
@@ -116,16 +120,17 @@ static remat_status run_steps(model *m, const remat_plan *plan, const training_s
                               step_times *t, training_outcome *o, remat_error *error)
 {
     remat_runner *runner = NULL;
-    const uint64_t before = bytes_left(m);
+    uint64_t left = 0;
+    (void)bytes_gone(m, &left);
     remat_status status =
         remat_runner_new(plan, &m->calls, m->backend->memory, s->flags, &runner, error);
+    o->taken = bytes_gone(m, &left);
     if (!status)
         status = all_steps(m, runner, s, o->losses, t, error);
+    o->libraries = bytes_gone(m, &left);
     if (!status) {
-        const uint64_t after = bytes_left(m);
         sum_up(t, s->steps, o);
         o->arena = remat_runner_arena(runner);
-        o->taken = before > after ? before - after : 0;
     }
     remat_runner_free(runner);
     return status;

@@ -22,8 +22,9 @@ typedef struct training_outcome {
     double step;    /* seconds of the backend's clock: median over all steps but the first */
     double wall;    /* the same by the clock on the wall */
     uint64_t arena; /* bytes taken from the device for the steps */
-    uint64_t taken; /* what the device had less of after the steps: the arena, and what libraries
-                       took; 0 where that is not known */
+    /* What the device had less of, in its pages; 0 where that is not known: after the arena was
+     * taken, and beside it after the steps, by libraries, which load kernels at their first use. */
+    uint64_t taken, libraries;
     /* Where the calls were timed, medians likewise, else NAN: seconds between the moments around
      * each call, summed; seconds on the wall until the host had enqueued them all. While that is
      * less than the step, the device waits for no call. */
