@@ -35,6 +35,18 @@ def test_every_order_of_the_streams_gives_the_same():
     assert losses[0] == losses[1] == losses[2]
 
 
+def test_overhead_and_link_are_measured():
+    tiny = ["--model", "lstm", "--batch", "2", "--time", "2", "--width", "0.0625", *SMALL[8:]]
+    said = run(EMULATED, *tiny, "--budget", "110%", "--overhead", "--link", "measured").stdout
+    assert " % of the step beyond its calls; enqueued after " in said
+    answer = json.loads(run(EMULATED, *tiny, "--budget", "110%", "--overhead", "--link", "measured", "--json").stdout)
+    assert 0 < answer["calls_step"] <= answer["step"] and 0 < answer["enqueued_step"] <= answer["wall_step"]
+    assert answer["device_bytes"] == answer["arena"] and answer["library_bytes"] == 0
+    assert answer["link"]["bandwidth"].endswith("GB/s")
+    full = run(EMULATED, *tiny, "--budget", "110%", "--link", "measured", code=3, memory=100 << 20)
+    assert "67108864 bytes twice on the host and the device" in full.stderr
+
+
 @pytest.mark.parametrize("fault", [1, 5, 20, 60, 400, 2000])
 def test_a_failing_call_is_said(fault):
     done = run(EMULATED, *SMALL, "--budget", "100%", code=None, fault=fault)

@@ -61,6 +61,9 @@ typedef struct kernel_backend {
     int (*mark)(kernel_mark *mark);
     int (*between)(const kernel_mark *from, const kernel_mark *to, double *ret_seconds);
     void (*unmark)(kernel_mark *mark); /* accepts {0} */
+    /* Bytes that nobody has taken from the device, libraries and other processes included. NULL:
+     * not known. */
+    int (*left)(uint64_t *ret_bytes);
     /* Momentum: v = momentum v + sum of the lanes of the gradient; w = w - rate v. */
     int (*update)(float *weights, float *velocity, const float *slopes, size_t count,
                   uint32_t lanes, float rate, float momentum);

@@ -50,6 +50,7 @@ remat_status train_run_plan(train *t, const remat_plan *plan, uint32_t steps,
                                         .seed = (uint64_t)t->options->seed,
                                         .flags = t->options->guard ? REMAT_EXEC_GUARD : 0,
                                         .text = &t->text,
+                                        .timed = t->options->overhead,
                                         .progress = on_step,
                                         .data = &b};
     progress_begin(&b.progress, t->show_progress, false);

@@ -43,6 +43,7 @@ static const struct {
     {"backend", 0, TEXT, offsetof(train_options, backend), 0, 0},
     {"threads", 0, COUNT, offsetof(train_options, threads), 1, 1024},
     {"guard", 0, FLAG, offsetof(train_options, guard), 0, 0},
+    {"overhead", 0, FLAG, offsetof(train_options, overhead), 0, 0},
     {"json", 0, FLAG, offsetof(train_options, json), 0, 0},
     {"quiet", 'q', FLAG, offsetof(train_options, quiet), 0, 0},
     {"output", 'o', TEXT, offsetof(train_options, output), 0, 0},
@@ -199,7 +200,7 @@ void train_help(void)
           "  --schedule FILE      one that was solved before: 'remat solve -o FILE'\n"
           "  --solver NAME        instead of auto\n"
           "  --link LINK          values may also be copied to the host, that fast: pcie4-x16\n"
-          "                       or 24GB/s, each way\n"
+          "                       or 24GB/s, each way; measured: here, at the start\n"
           "  --profile FILE       do not measure: take the times of this profile\n"
           "  --profile-only       print the measured profile and stop\n"
           "  --rounds N           steps that measuring takes, each way (default 5)\n"
@@ -221,6 +222,7 @@ void train_help(void)
           "  --compare            train storing everything, by Chen's square root and by auto,\n"
           "                       and compare what they learnt\n"
           "  --guard              fill what is dropped with NaN and watch for stray writes\n"
+          "  --overhead           time the calls of each step too: what it takes beyond them\n"
           "  --backend NAME       cpu (the default) or cuda\n"
           "  --threads N          of products of matrices on the CPU (default 1)\n"
           "\n"

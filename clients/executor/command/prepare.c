@@ -166,11 +166,20 @@ remat_status train_read_budget(train *t)
     return REMAT_OK;
 }
 
-/* A preset's name or a bandwidth. */
+/* A preset's name, a bandwidth, or what is measured here. */
 static remat_status read_link(train *t)
 {
     const char *text = t->options->link;
+    char measured[32];
     remat_link link;
+    if (strcmp(text, "measured") == 0) {
+        double rate = 0;
+        remat_status status = training_measure_link(&t->backend, &rate, &t->error);
+        if (status)
+            return status;
+        snprintf(measured, sizeof measured, "%.4gGB/s", rate / 1e9);
+        text = measured;
+    }
     t->link = json_pack("{s:s}", strchr(text, '/') ? "bandwidth" : "preset", text);
     return t->link ? remat_link_decode(t->link, t->profile, &link, &t->error)
                    : remat_fail_memory(&t->error);

@@ -30,6 +30,9 @@ void train_print_run(const train *t, const train_run *run)
     if (!isnan(run->plan.predicted))
         printf(", predicted %s: %+.1f %%", text_seconds(run->plan.predicted, predicted),
                100 * (o->step / run->plan.predicted - 1));
+    if (!isnan(o->calls))
+        printf("\n  overhead     %.2f %% of the step beyond its calls; enqueued after %s",
+               100 * (1 - o->calls / o->step), text_seconds(o->enqueued, measured));
     printf("\n  arena        %s taken, peak of the plan %s\n", text_bytes((double)o->arena, taken),
            text_bytes((double)run->plan.plan.peak, planned));
     printf("  loss         %.6g, after %u steps %.6g\n", o->losses[0], t->options->steps,
@@ -78,15 +81,19 @@ json_t *train_run_json(const train *t, const train_run *run)
     char profile_id[REMAT_ID_SIZE];
     train_profile_id(t, profile_id);
     json_t *json = json_pack(
-        "{s:s, s:s, s:s, s:I, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o}", "model",
-        t->net.name, "backend", t->backend.name, "device", t->device, "threads",
+        "{s:s, s:s, s:s, s:I, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, "
+        "s:o, "
+        "s:o, s:o, s:O?}",
+        "model", t->net.name, "backend", t->backend.name, "device", t->device, "threads",
         (json_int_t)t->options->threads, "profile_id", profile_id, "schedule_id",
         run->plan.schedule_id, "solver", run->plan.solver, "parameter_bytes",
         (json_int_t)model_bytes(&t->net), "store_all_peak", (json_int_t)t->store_all, "budget",
         (json_int_t)t->budget, "arena", (json_int_t)o->arena, "planned_peak",
-        (json_int_t)run->plan.plan.peak, "predicted_step", number_or_null(run->plan.predicted),
-        "step", number_or_null(o->step), "wall_step", number_or_null(o->wall), "losses",
-        losses_json(t, o->losses));
+        (json_int_t)run->plan.plan.peak, "device_bytes", (json_int_t)o->taken, "library_bytes",
+        (json_int_t)o->libraries, "predicted_step", number_or_null(run->plan.predicted), "step",
+        number_or_null(o->step), "wall_step", number_or_null(o->wall), "calls_step",
+        number_or_null(o->calls), "enqueued_step", number_or_null(o->enqueued), "losses",
+        losses_json(t, o->losses), "link", t->link);
     if (!run->compared)
         return json;
     remat_json_set(&json, "equal", json_boolean(run->difference.equal));

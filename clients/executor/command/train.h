@@ -15,7 +15,7 @@ typedef struct train_options {
     uint32_t steps, rounds, threads;
     double rate, momentum, seed, timeout;
     bool local, profile_only, compare, exact, guard, json, quiet, list, help, version, plan, check,
-        calibrate;
+        calibrate, overhead;
 } train_options;
 
 /* Parses; false: wrong usage, which has been said. */

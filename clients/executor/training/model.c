@@ -4,6 +4,14 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+
+double model_clock(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
 
 /* ---- the calls ---- */
 
@@ -60,12 +68,15 @@ static int run(model *m, const remat_exec_call *call, bool backward)
         failed = backward ? own->backward(&k) : own->forward(&k);
     if (!failed && timed)
         failed = m->backend->mark(&timed->to);
+    if (timed)
+        m->timing->given = model_clock();
     return failed;
 }
 
 int model_collect(model *m)
 {
     model_timing *t = m->timing;
+    t->total = 0;
     for (uint32_t i = 0; i < t->n_calls; i++) {
         const timed_call *call = &t->calls[i];
         node_samples *s = &t->samples[call->node];
@@ -73,6 +84,7 @@ int model_collect(model *m)
         int failed = m->backend->between(&call->from, &call->to, &took);
         if (failed)
             return failed;
+        t->total += took;
         if (call->backward)
             s->backward[s->n_backward++ % MODEL_SAMPLES] = took;
         else

@@ -44,7 +44,12 @@ typedef struct model_timing {
     node_samples *samples; /* by node */
     timed_call *calls;
     uint32_t n_calls, room;
+    double given; /* model_clock when the host had given the device its last call */
+    double total; /* seconds of the calls of the step that was collected last */
 } model_timing;
+
+/* Seconds on the wall, from some moment on. */
+double model_clock(void);
 
 typedef struct model {
     const net_graph *net;

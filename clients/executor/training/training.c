@@ -6,14 +6,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-
-static double wall_clock(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 static int compare_doubles(const void *a, const void *b)
 {
@@ -34,7 +26,7 @@ static double median(double *values, size_t n)
 
 /* Times of the steps, one array after the other; the moments at their ends. */
 typedef struct step_times {
-    double *steps, *walls;
+    double *steps, *walls, *calls, *enqueued;
     kernel_mark from, to;
 } step_times;
 
@@ -51,11 +43,11 @@ static remat_status one_step(model *m, remat_runner *runner, const training_sett
     const kernel_backend *backend = m->backend;
     model_fill(m, s->text, s->seed, step);
     model_begin(m);
-    double wall = wall_clock();
+    double wall = model_clock();
     remat_status status = timed(m, backend->mark(&t->from), error);
     if (!status)
         status = remat_runner_step(runner, error);
-    t->walls[step] = wall_clock() - wall;
+    t->walls[step] = model_clock() - wall;
     if (!status)
         status = timed(m, backend->mark(&t->to), error);
     if (!status)
@@ -64,6 +56,8 @@ static remat_status one_step(model *m, remat_runner *runner, const training_sett
         status = timed(m, backend->between(&t->from, &t->to, &t->steps[step]), error);
     if (!status && m->timing)
         status = timed(m, model_collect(m), error);
+    t->calls[step] = m->timing ? m->timing->total : NAN;
+    t->enqueued[step] = m->timing ? m->timing->given - wall : NAN;
     if (!status && !isfinite(*m->loss))
         return remat_fail(error, REMAT_INTERNAL, NULL, "the loss of step %u is %g", step + 1,
                           *m->loss);
@@ -83,31 +77,105 @@ static remat_status all_steps(model *m, remat_runner *runner, const training_set
     return status;
 }
 
+/* One moment before and one after each operation of the plan. */
+static remat_status take_calls(model_timing *t, const remat_plan *plan, remat_error *error)
+{
+    t->n_calls = 0;
+    t->room = (uint32_t)plan->operations.length;
+    t->calls = calloc(t->room + 1, sizeof *t->calls);
+    return t->calls ? REMAT_OK : remat_fail_memory(error);
+}
+
+static void clear_calls(const model *m, model_timing *t)
+{
+    for (uint32_t i = 0; t->calls && i < t->room; i++) {
+        m->backend->unmark(&t->calls[i].from);
+        m->backend->unmark(&t->calls[i].to);
+    }
+    free(t->calls);
+    t->calls = NULL;
+}
+
+/* Bytes that the device has less of than it had; *left: what it had, then what it has. */
+static uint64_t bytes_gone(const model *m, uint64_t *left)
+{
+    const uint64_t before = *left;
+    *left = 0;
+    if (m->backend->left && m->backend->left(left))
+        *left = 0;
+    return before > *left ? before - *left : 0;
+}
+
+/* Medians of all steps but the first. */
+static void sum_up(step_times *t, uint32_t steps, training_outcome *o)
+{
+    const uint32_t skipped = steps > 1 ? 1 : 0, n = steps - skipped;
+    o->step = median(t->steps + skipped, n);
+    o->wall = median(t->walls + skipped, n);
+    o->calls = median(t->calls + skipped, n);
+    o->enqueued = median(t->enqueued + skipped, n);
+}
+
+static remat_status run_steps(model *m, const remat_plan *plan, const training_settings *s,
+                              step_times *t, training_outcome *o, remat_error *error)
+{
+    remat_runner *runner = NULL;
+    uint64_t left = 0;
+    (void)bytes_gone(m, &left);
+    remat_status status =
+        remat_runner_new(plan, &m->calls, m->backend->memory, s->flags, &runner, error);
+    o->taken = bytes_gone(m, &left);
+    if (!status)
+        status = all_steps(m, runner, s, o->losses, t, error);
+    o->libraries = bytes_gone(m, &left);
+    if (!status) {
+        sum_up(t, s->steps, o);
+        o->arena = remat_runner_arena(runner);
+    }
+    remat_runner_free(runner);
+    return status;
+}
+
+/* Times the calls for the steps alone. */
+static remat_status begin_timing(model *m, const remat_plan *plan, model_timing *t,
+                                 remat_error *error)
+{
+    t->samples = calloc(m->net->n_nodes, sizeof *t->samples);
+    m->timing = t;
+    return t->samples ? take_calls(t, plan, error) : remat_fail_memory(error);
+}
+
+static void end_timing(model *m, model_timing *t)
+{
+    clear_calls(m, t);
+    free(t->samples);
+    m->timing = NULL;
+}
+
 remat_status training_run(model *m, const remat_plan *plan, const training_settings *s,
                           training_outcome *ret_outcome, remat_error *error)
 {
-    remat_runner *runner = NULL;
-    step_times t = {.steps = calloc(s->steps + 1, sizeof(double)),
-                    .walls = calloc(s->steps + 1, sizeof(double))};
-    double *losses = calloc(s->steps + 1, sizeof *losses);
-    remat_status status = t.steps && t.walls && losses ? REMAT_OK : remat_fail_memory(error);
+    model_timing timing = {0};
+    double *times = calloc(4 * (size_t)s->steps + 1, sizeof *times);
+    step_times t = {.steps = times,
+                    .walls = times + s->steps,
+                    .calls = times + 2 * (size_t)s->steps,
+                    .enqueued = times + 3 * (size_t)s->steps};
+    training_outcome outcome = {.losses = calloc(s->steps + 1, sizeof(double))};
+    remat_status status = times && outcome.losses ? REMAT_OK : remat_fail_memory(error);
+    if (!status && s->timed)
+        status = begin_timing(m, plan, &timing, error);
     if (!status)
-        status = remat_runner_new(plan, &m->calls, m->backend->memory, s->flags, &runner, error);
-    if (!status)
-        status = all_steps(m, runner, s, losses, &t, error);
-    if (!status) {
-        uint32_t skipped = s->steps > 1 ? 1 : 0;
-        *ret_outcome = (training_outcome){.losses = losses,
-                                          .step = median(t.steps + skipped, s->steps - skipped),
-                                          .wall = median(t.walls + skipped, s->steps - skipped),
-                                          .arena = remat_runner_arena(runner)};
-    } else
-        free(losses);
-    remat_runner_free(runner);
+        status = run_steps(m, plan, s, &t, &outcome, error);
+    if (status)
+        free(outcome.losses);
+    else
+        *ret_outcome = outcome;
+    if (s->timed)
+        end_timing(m, &timing);
     m->backend->unmark(&t.from);
     m->backend->unmark(&t.to);
-    free(t.steps);
-    free(t.walls);
+    free(times);
     return status;
 }
 
@@ -179,25 +247,6 @@ static bool survey_step(void *data, uint32_t done, double loss)
     if (s->progress)
         s->progress(s->data, (s->which + done / (s->rounds + 1.0)) / s->most);
     return true;
-}
-
-/* One moment before and one after each operation of the plan. */
-static remat_status take_calls(model_timing *t, const remat_plan *plan, remat_error *error)
-{
-    t->n_calls = 0;
-    t->room = (uint32_t)plan->operations.length;
-    t->calls = calloc(t->room + 1, sizeof *t->calls);
-    return t->calls ? REMAT_OK : remat_fail_memory(error);
-}
-
-static void clear_calls(const model *m, model_timing *t)
-{
-    for (uint32_t i = 0; t->calls && i < t->room; i++) {
-        m->backend->unmark(&t->calls[i].from);
-        m->backend->unmark(&t->calls[i].to);
-    }
-    free(t->calls);
-    t->calls = NULL;
 }
 
 static remat_status survey_steps(survey *s, const remat_plan *plan, remat_error *error)

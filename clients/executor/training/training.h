@@ -11,6 +11,7 @@ typedef struct training_settings {
     uint64_t seed;             /* of parameters, masks and data */
     unsigned flags;            /* REMAT_EXEC_.. */
     const training_text *text; /* NULL: made up */
+    bool timed;                /* the calls of each step, too */
     /* Called after each step; false ends the training with REMAT_CANCELLED. */
     bool (*progress)(void *data, uint32_t done, double loss);
     void *data;
@@ -21,6 +22,13 @@ typedef struct training_outcome {
     double step;    /* seconds of the backend's clock: median over all steps but the first */
     double wall;    /* the same by the clock on the wall */
     uint64_t arena; /* bytes taken from the device for the steps */
+    /* What the device had less of, in its pages; 0 where that is not known: after the arena was
+     * taken, and beside it after the steps, by libraries, which load kernels at their first use. */
+    uint64_t taken, libraries;
+    /* Where the calls were timed, medians likewise, else NAN: seconds between the moments around
+     * each call, summed; seconds on the wall until the host had enqueued them all. While that is
+     * less than the step, the device waits for no call. */
+    double calls, enqueued;
 } training_outcome;
 
 /* Starts from the model's beginning (model_reset). REMAT_INTERNAL: the runner's, or a loss that is
@@ -36,6 +44,11 @@ remat_status training_measure(model *model, uint64_t budget, uint32_t rounds, bo
                               const training_settings *settings,
                               void (*progress)(void *data, double fraction), void *data,
                               node_times *ret_times, remat_error *error);
+
+/* Bytes a second each way between host and device when copies go both ways at once: what an
+ * executor that copies beside its kernels can rely on. */
+remat_status training_measure_link(const kernel_backend *backend, double *ret_rate,
+                                   remat_error *error);
 
 /* The profile as a document and checked. */
 remat_status training_profile(const net_graph *net, const kernel_backend *backend,

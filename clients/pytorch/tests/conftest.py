@@ -14,10 +14,12 @@ sys.path.insert(0, str(HERE.parent))  # the package remat
 
 from remat import road  # noqa: E402
 
-_spec = importlib.util.spec_from_file_location("integration", ROOT / "tests" / "integration" / "conftest.py")
-integration = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(integration)
-BUILD, Service = integration.BUILD, integration.Service
+BUILD = pathlib.Path(os.environ.get("REMAT_BUILD", ROOT / "build"))
+if "REMAT_TEST_SERVER" not in os.environ:  # a service of another's needs nothing of what starts one
+    _spec = importlib.util.spec_from_file_location("integration", ROOT / "tests" / "integration" / "conftest.py")
+    integration = importlib.util.module_from_spec(_spec)
+    _spec.loader.exec_module(integration)
+    Service = integration.Service
 
 torch.set_num_threads(1)  # sums in one order: bitwise equality is asked for
 

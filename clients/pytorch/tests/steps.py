@@ -8,8 +8,8 @@ import torch
 import remat
 from remat import costs
 from remat.captured import Captured
-from remat.client import Client
 from remat.graph import tensors_of
+from remat.local import connect
 from remat.memory import Recorder
 from remat.planning import ask
 from remat.region import Region
@@ -97,7 +97,7 @@ class Bench:
     def __init__(self, make, server, seed=0, staged=False, gradients=False):
         torch.manual_seed(seed)
         self.model, self.inputs = make()
-        self.client, self.staged = Client(server), staged
+        self.client, self.staged = connect(server), staged
         self.captured = Captured(self.model, self.inputs, ())
         self.measured = self.captured.measure_stages(1) if staged else self.captured.measure(1)
         if gradients:

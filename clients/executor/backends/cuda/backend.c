@@ -206,6 +206,14 @@ static void unmark(kernel_mark *m)
 
 /* ---- the rest ---- */
 
+static int left(uint64_t *ret_bytes)
+{
+    size_t free_bytes = 0, all = 0;
+    int code = cuda_check(cudaMemGetInfo(&free_bytes, &all));
+    *ret_bytes = free_bytes;
+    return code;
+}
+
 static int update(float *weights, float *velocity, const float *slopes, size_t count,
                   uint32_t lanes, float rate, float momentum)
 {
@@ -254,6 +262,7 @@ remat_status cuda_backend(kernel_backend *ret_backend, remat_error *error)
                                     .mark = mark,
                                     .between = between,
                                     .unmark = unmark,
+                                    .left = left,
                                     .update = update,
                                     .describe = describe,
                                     .close = cuda_device_close};
