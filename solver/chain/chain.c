@@ -243,11 +243,6 @@ remat_status chain_emit_leaf(const chain_costs *chain, uint32_t s, bool plain,
 
 /* ---- lists by recursion ---- */
 
-void chain_push(chain_stack *stack, chain_task task)
-{
-    stack->tasks[stack->depth++] = task;
-}
-
 remat_status chain_emit_tasks(const chain_costs *chain, uint64_t room, chain_step *step,
                               const void *context, remat_operations *operations)
 {

@@ -182,7 +182,10 @@ typedef struct chain_stack {
 typedef remat_status chain_step(const void *context, chain_task at, chain_stack *stack,
                                 remat_operations *operations);
 
-void chain_push(chain_stack *stack, chain_task task);
+static inline void chain_push(chain_stack *stack, chain_task task)
+{
+    stack->tasks[stack->depth++] = task;
+}
 
 /* Emits stages 1 .. n, step by step, until nothing is left or a step fails. */
 remat_status chain_emit_tasks(const chain_costs *chain, uint64_t room, chain_step *step,

@@ -25,7 +25,7 @@ remat_status chain_slots_new(const chain_costs *chain, const chain_slots_setting
                              const remat_host *host, chain_slots **ret, remat_error *error);
 void chain_slots_free(chain_slots *slots); /* accepts NULL */
 
-/* Memory while solving n stages, and of the finished table. Saturate at UINT64_MAX. */
+/* Memory while solving n stages, and of the finished table. */
 uint64_t chain_slots_peak_bytes(uint32_t n, uint32_t n_slots, unsigned n_workers);
 uint64_t chain_slots_bytes(const chain_slots *slots);
 

@@ -2,6 +2,7 @@
 
 #include "core/arrays.h"
 
+/* Out of the way of the pushes that find room. */
 static __attribute__((noinline)) bool grow(remat_operations *operations)
 {
     size_t need = operations->length < 64 ? 64 : operations->length + 1;

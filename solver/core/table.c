@@ -172,7 +172,7 @@ static remat_status solve_views(const remat_solver *solver, const core_table_vie
     if (status || (status = core_table_new(solver, problem, &table, error)))
         return status;
     for (unsigned i = 0; i < views->n && !status; i++)
-        status = core_table_judge(table, views, i, problem, host, error);
+        status = core_table_fill(table, views, i, problem, host, error);
     if (status) {
         remat_table_free(table);
         return status;

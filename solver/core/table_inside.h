@@ -40,8 +40,8 @@ remat_status core_table_new(const remat_solver *solver, const remat_problem *pro
 
 /* Lets the solver solve one view and keeps of what it offers what nothing else in the table beats.
  */
-remat_status core_table_judge(remat_table *table, const core_table_views *views, unsigned view,
-                              const remat_problem *problem, const remat_host *host,
-                              remat_error *error);
+remat_status core_table_fill(remat_table *table, const core_table_views *views, unsigned view,
+                             const remat_problem *problem, const remat_host *host,
+                             remat_error *error);
 
 #endif

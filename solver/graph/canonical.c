@@ -43,7 +43,6 @@ typedef struct measuring {
     uint64_t *inside;  /* by segment: kept and gradients of its nodes */
     uint64_t *caching; /* by segment: what its boundary keeps */
     uint64_t *beside;  /* by segment: bytes held for what lies outside, as differences */
-    double *again;     /* by segment: time of its nodes that its boundary does not spare */
 } measuring;
 
 /* Adds bytes to `beside` of the segments from .. to - 1; differences wrap around and back. */
@@ -84,7 +83,6 @@ static void add_node(measuring *m, uint32_t v)
     uint32_t own = m->plan->segment[v], last = last_consumer(m, v);
     graph_boundary kind = m->plan->lean[v] ? GRAPH_BOUNDARY_LEAN : GRAPH_BOUNDARY_FULL;
     m->inside[own] += graph->kept[v] + graph->gradient[v];
-    m->again[own] += last > own ? graph->time[v] - graph->spared[kind][v] : graph->time[v];
     if (last > own)
         m->caching[own] += graph->cached[kind][v];
     if (graph->model == GRAPH_MODEL_SAFE) { /* its gradient, while consumers run */
@@ -102,23 +100,19 @@ static void add_node(measuring *m, uint32_t v)
     add_beside(m, first, own, graph->kept[v]);
 }
 
-static void add_up(const measuring *m, graph_plan_cost *cost)
+static uint64_t largest(const measuring *m)
 {
     uint64_t cached = 0, beside = 0, most = 0;
-    *cost = (graph_plan_cost){0};
     for (uint32_t g = 0; g <= m->last; g++) {
         beside += m->beside[g];
-        if (cached + m->inside[g] + beside > most)
-            most = cached + m->inside[g] + beside;
+        most = core_larger(most, cached + m->inside[g] + beside);
         cached += m->caching[g];
-        cost->overhead = cost->recomputed;
-        cost->recomputed += m->again[g];
     }
-    cost->bytes = most + m->graph->constant;
+    return most;
 }
 
 remat_status graph_plan_measure(const graph_view *graph, const graph_plan *plan,
-                                graph_plan_cost *ret_cost, remat_error *error)
+                                uint64_t *ret_bytes, remat_error *error)
 {
     measuring m = {.graph = graph, .plan = plan, .last = plan->segment[graph->n - 1]};
     core_arena arena = {0};
@@ -126,12 +120,11 @@ remat_status graph_plan_measure(const graph_view *graph, const graph_plan *plan,
     m.inside = core_arena_array(&arena, count, sizeof *m.inside);
     m.caching = core_arena_array(&arena, count, sizeof *m.caching);
     m.beside = core_arena_array(&arena, count, sizeof *m.beside);
-    m.again = core_arena_array(&arena, count, sizeof *m.again);
-    bool enough = m.inside && m.caching && m.beside && m.again;
+    bool enough = m.inside && m.caching && m.beside;
     for (uint32_t v = 0; v < graph->n && enough; v++)
         add_node(&m, v);
     if (enough)
-        add_up(&m, ret_cost);
+        *ret_bytes = largest(&m) + graph->constant;
     core_arena_clear(&arena);
     return enough ? REMAT_OK : remat_fail_memory(error);
 }

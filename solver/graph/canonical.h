@@ -12,19 +12,14 @@ typedef struct graph_plan {
     bool *lean;
 } graph_plan;
 
-typedef struct graph_plan_cost {
-    uint64_t bytes;    /* largest segment in the graph's model, its constant included */
-    double overhead;   /* equation (1) without the last segment */
-    double recomputed; /* equation (1) as it stands */
-} graph_plan_cost;
-
 /* Makes nodes lean only where it makes a difference: those of graph_can_be_lean in the boundary of
  * their lower set. */
 void graph_plan_trim(const remat_profile *profile, const graph_plan *plan);
 
-/* The model's bytes and overhead of a valid plan, from the definitions. */
+/* Bytes of the largest segment of a valid plan in the graph's model, its constant included, from
+ * the definitions. */
 remat_status graph_plan_measure(const graph_view *graph, const graph_plan *plan,
-                                graph_plan_cost *ret_cost, remat_error *error);
+                                uint64_t *ret_bytes, remat_error *error);
 
 /* Appends the operations of a valid plan, without D. A node is run again only if its backward, that
  * of a consumer or another node run again needs it. */

@@ -89,7 +89,8 @@ static uint32_t class_of(const solving *s, double bytes)
     return class < 0 ? 0 : class >= s->classes ? s->classes - 1 : (uint32_t) class;
 }
 
-static bool grow(scratch *to)
+/* Out of the way of the pushes that find room. */
+static __attribute__((noinline)) bool grow(scratch *to)
 {
     size_t need = to->count < FEWEST ? FEWEST : to->count + 1, capacity = to->capacity;
     return core_reserve(&to->sorted, &capacity, need, sizeof *to->sorted) &&

@@ -106,13 +106,13 @@ remat_status graph_plans_add(graph_plans *plans, const graph_view *graph, remat_
     graph_plan_trim(graph->profile, &plan);
     if (is_double(plans, &plan))
         return REMAT_OK;
-    graph_plan_cost cost, equation_2;
-    remat_status status = graph_plan_measure(graph, &plan, &cost, error);
+    uint64_t budget, equation_2;
+    remat_status status = graph_plan_measure(graph, &plan, &budget, error);
     if (!status)
         status = graph_plan_measure(&plans->equation_2, &plan, &equation_2, error);
     if (!status)
         plans->steps[plans->count++] =
-            (planned){.budget = cost.bytes, .model_peak = equation_2.bytes, .plan = plan};
+            (planned){.budget = budget, .model_peak = equation_2, .plan = plan};
     return status;
 }
 

@@ -14,7 +14,7 @@ enum {
 
 typedef struct graph_search {
     graph_lowerset_family family;
-    unsigned candidates; /* REMAT_SEARCH_... */
+    unsigned candidates; /* GRAPH_SEARCH_... */
     size_t most_sets;    /* of the family */
     bool thinned;        /* lists: graph_frontier_rules */
 } graph_search;

@@ -106,7 +106,7 @@ void interval_remove(interval_timeline *timeline, uint32_t run);
 /* Whether the list stays valid without it: an earlier run serves its readers, or it has none. */
 bool interval_removable(const interval_timeline *timeline, uint32_t run);
 
-/* Moves a run to just before another one, between interval_earliest and interval_latest. */
+/* Moves a run to just before another one, within its interval_window. */
 void interval_shift(interval_timeline *timeline, uint32_t run, uint32_t before);
 
 /* The slots strictly between which the run may stand, its readers keeping to it. */

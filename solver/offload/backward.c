@@ -238,7 +238,7 @@ void offload_backward_clear(offload_backward *backward)
 static uint32_t best_case(const offload_backward *b, uint32_t i, uint32_t j, uint32_t free,
                           uint32_t due)
 {
-    double row[OFFLOAD_MAX_OFFLOAD_SLOTS + 1], least;
+    double row[OFFLOAD_MAX_SLOTS + 1], least;
     uint32_t best = 0;
     pass p = {0};
     for (uint32_t d = 0; d <= b->n_slots; d++)

@@ -28,7 +28,7 @@ typedef struct offload_backward {
     uint16_t *calm; /* by pair and free: up to this due, excluded, nothing is left */
 } offload_backward;
 
-enum { OFFLOAD_MAX_OFFLOAD_SLOTS = 500 };
+enum { OFFLOAD_MAX_SLOTS = 500 };
 
 /* bytes > 0, n_slots > 0. REMAT_CANCELLED at the host's wish. The caller clears it, not after
  * failure. */
@@ -47,14 +47,14 @@ static inline double offload_longer(double a, double b)
 static inline uint32_t offload_backward_slots(const offload_backward *b, uint64_t bytes)
 {
     uint64_t slots = (bytes * b->n_slots + b->bytes - 1) / b->bytes;
-    return slots > OFFLOAD_MAX_OFFLOAD_SLOTS ? OFFLOAD_MAX_OFFLOAD_SLOTS + 1 : (uint32_t)slots;
+    return slots > OFFLOAD_MAX_SLOTS ? OFFLOAD_MAX_SLOTS + 1 : (uint32_t)slots;
 }
 
 /* Slots that bytes which stay take from the free ones. */
 static inline uint32_t offload_backward_kept(const offload_backward *b, uint64_t bytes)
 {
     uint64_t slots = (bytes * b->n_slots + (b->relaxed ? 0 : b->bytes - 1)) / b->bytes;
-    return slots > OFFLOAD_MAX_OFFLOAD_SLOTS ? OFFLOAD_MAX_OFFLOAD_SLOTS + 1 : (uint32_t)slots;
+    return slots > OFFLOAD_MAX_SLOTS ? OFFLOAD_MAX_SLOTS + 1 : (uint32_t)slots;
 }
 
 offload_slot_time offload_slot_time_of(const offload_backward *backward, double per_byte);
@@ -76,8 +76,7 @@ static inline uint32_t offload_slots_of(const offload_slot_time *t, double time)
 /* First due whose value is above least, count if none is: a row does not decrease with due. */
 uint32_t offload_first_above(const double *values, uint32_t count, double least);
 
-/* Row of (i, j, free): value or left by due, 0 .. n_slots. Rows of the same i and free are
- * neighbours, for the programs run along j. */
+/* Row of (i, j, free): value or left by due, 0 .. n_slots. Rows of one pair stand together. */
 static inline size_t offload_backward_row(const offload_backward *b, uint32_t i, uint32_t j,
                                           uint32_t free)
 {

@@ -34,7 +34,7 @@ typedef struct move {
     place to;
 } move;
 
-/* Rows of the same x, free and unsent are neighbours: passes of different lengths lead there. */
+/* Stage by stage, form by form; then by free and unsent. */
 static double *row_of(const offload_forward *f, const place *p)
 {
     size_t stage = ((size_t)(p->i - 1) * 2 + (size_t)p->x) * f->first[f->n_slots + 1];
@@ -308,7 +308,7 @@ static bool choose(void *context, const move *m)
 {
     choice *c = context;
     const offload_forward *f = c->f;
-    double row[OFFLOAD_MAX_OFFLOAD_SLOTS + 1];
+    double row[OFFLOAD_MAX_SLOTS + 1];
     for (uint32_t due = 0; due <= c->p->free; due++)
         row[due] = INFINITY;
     relax_step(&(relaxation){f, c->p, row}, m);

@@ -12,7 +12,7 @@ typedef struct offload_forward {
     uint32_t n_slots;
     offload_slot_time out;
     size_t *first; /* by free: sum over smaller ones of (free + 1)^2 */
-    double *value; /* time units by x, free, unsent (0 .. free), i, due (0 .. free) */
+    double *value; /* time units by i, x, free, unsent (0 .. free), due (0 .. free) */
 } offload_forward;
 
 /* REMAT_CANCELLED at the host's wish. The caller clears it, not after failure. */
@@ -25,7 +25,7 @@ uint64_t offload_forward_bytes(uint32_t n, uint32_t n_slots); /* memory it takes
 double offload_forward_value(const offload_forward *forward, uint32_t slots);
 
 /* OC_x(i, free, unsent, due) of a relaxed program, at most the exact value of any state that has no
- * more free slots and no less of the others; 0 for a state that was not reached. */
+ * more free slots and no less of the others. */
 double offload_forward_bound(const offload_forward *forward, uint32_t i, int x, uint32_t free,
                              uint32_t unsent, uint32_t due);
 

@@ -29,7 +29,7 @@ static const remat_option options[] = {
     {.name = "slots",
      .summary = "slots of memory; 0: up to 100, as many as two seconds allow",
      .type = REMAT_OPTION_INTEGER,
-     .maximum = OFFLOAD_MAX_OFFLOAD_SLOTS},
+     .maximum = OFFLOAD_MAX_SLOTS},
 };
 
 /* What the parts of a solve share. */

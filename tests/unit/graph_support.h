@@ -122,6 +122,22 @@ static inline void graph_check_table(const remat_solver *solver, const remat_pro
     remat_table_free(table);
 }
 
+/* Equation (1) of a valid plan, with the last segment or without. */
+static inline double graph_overhead(const graph_view *graph, const graph_plan *plan, bool last)
+{
+    double time = 0;
+    for (uint32_t v = 0; v < graph->n; v++) {
+        const remat_node *node = &graph->profile->nodes[v];
+        uint32_t own = plan->segment[v];
+        bool kept = false;
+        for (uint32_t c = 0; c < node->n_consumers; c++)
+            kept |= plan->segment[node->consumers[c]] > own;
+        if (last || own < plan->segment[graph->n - 1])
+            time += graph->time[v] - (kept ? graph->spared[plan->lean[v]][v] : 0);
+    }
+    return time;
+}
+
 /* Whether segments 0, 1, .. without a gap increase along every edge and lean are only nodes that
  * save something and that a later segment reads. */
 static inline bool graph_plan_valid(const remat_profile *profile, const graph_plan *plan)
