@@ -91,8 +91,10 @@ uint64_t storage_row_checksum(const storage_rows *rows, int first, const char *t
 
 /* A blob as it is stored. owner says whose it is, so that one that got under another record is
  * known as damaged. The caller frees ret_stored->data / ret_blob->data. */
-remat_status storage_encode(uint64_t owner, const void *data, size_t length, remat_blob *ret_stored,
+remat_status storage_encode(uint64_t owner, const remat_blob *blob, remat_blob *ret_stored,
                             remat_error *error);
+/* Of the blob of that sort of a record. */
+uint64_t storage_owner(const char *sort, const char *id);
 remat_status storage_decode(uint64_t owner, const void *stored, size_t length, remat_blob *ret_blob,
                             remat_error *error);
 
@@ -126,8 +128,12 @@ remat_status storage_check_row(const storage_rows *rows, const char *types, rema
 storage_damage storage_damage_of(const storage_rows *rows);
 
 /* Copies of a column. */
-remat_status storage_take_text(const storage_rows *rows, int column, char **ret_text,
-                               remat_error *error);
+typedef struct storage_text_column {
+    int column;
+    char **ret_text;
+} storage_text_column;
+remat_status storage_take_texts(const storage_rows *rows, const storage_text_column *columns,
+                                size_t n, remat_error *error);
 remat_status storage_take_blob(const storage_rows *rows, int column, uint64_t owner,
                                remat_blob *ret_blob, remat_error *error);
 /* The blob of that number in table blobs. */
