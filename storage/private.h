@@ -3,6 +3,7 @@
  *   store.c         open and close; which engine a place is for
  *   backend.h       what an engine offers: SQLite (sqlite/), PostgreSQL (postgres/)
  *   statements.h    every SQL statement of the records, in both dialects
+ *   pool.c          connections that take turns
  *   codec.c         compression and checksums
  *   touches.c       marks of use on their way to the store
  *   records.c       what the kinds of record share: reading a row, pages, damage
@@ -12,6 +13,8 @@
 #define REMAT_STORAGE_PRIVATE_H
 
 #include "backend.h"
+
+#include <pthread.h>
 
 /* ---- store.c ---- */
 
@@ -70,6 +73,24 @@ static inline const char *storage_text(const storage_rows *rows, int column)
 {
     return rows->connection->backend->text(rows, column);
 }
+
+/* ---- pool.c ---- */
+
+typedef struct storage_pool {
+    pthread_mutex_t lock; /* of what follows */
+    pthread_cond_t free;
+    storage_connection *idle;
+    unsigned connections; /* idle or taken */
+} storage_pool;
+
+void storage_pool_init(storage_pool *pool);
+/* Of a pool that is empty. */
+void storage_pool_clear(storage_pool *pool);
+/* An idle connection, or NULL while there are fewer than most: the caller opens one. Else the next
+ * that comes free. */
+storage_connection *storage_pool_take(storage_pool *pool, unsigned most);
+/* Back into the pool; NULL: one that was taken is no more. */
+void storage_pool_give(storage_pool *pool, storage_connection *connection);
 
 /* ---- touches.c ---- */
 
