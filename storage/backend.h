@@ -22,6 +22,7 @@ typedef struct storage_touches storage_touches;
 typedef struct storage_connection {
     const storage_backend *backend;
     const remat_store *store;
+    struct storage_connection *next; /* in the pool */
 } storage_connection;
 
 /* Rows under way, from storage_query to storage_done. */

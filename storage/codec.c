@@ -171,9 +171,15 @@ static size_t compress(void *target, size_t room, const void *data, size_t lengt
     return result;
 }
 
-remat_status storage_encode(uint64_t owner, const void *data, size_t length, remat_blob *ret_stored,
+uint64_t storage_owner(const char *sort, const char *id)
+{
+    return storage_checksum("tt", sort, id);
+}
+
+remat_status storage_encode(uint64_t owner, const remat_blob *blob, remat_blob *ret_stored,
                             remat_error *error)
 {
+    const size_t length = blob->length;
     if (length > RAW_MAX)
         return remat_fail(error, REMAT_TOO_LARGE, NULL,
                           "a blob of %zu bytes is past the limit of %" PRIu64, length, RAW_MAX);
@@ -181,7 +187,7 @@ remat_status storage_encode(uint64_t owner, const void *data, size_t length, rem
     unsigned char *stored = malloc(HEADER_SIZE + bound);
     if (!stored)
         return remat_fail_memory(error);
-    size_t packed = compress(stored + HEADER_SIZE, bound, data ? data : "", length);
+    size_t packed = compress(stored + HEADER_SIZE, bound, blob->data ? blob->data : "", length);
     if (ZSTD_isError(packed)) {
         free(stored);
         return fail_zstd(packed, "compress", error);

@@ -8,16 +8,6 @@ enum { CLAIM_MAX = 1000 };
 enum { ID = COLUMN_FIRST, STATE, SCHEDULE_ID, CREATED, ENDED, QUESTION, PROBLEM };
 #define CHECKED "tttii" /* ID to ENDED */
 
-static uint64_t question_owner(const char *id)
-{
-    return storage_checksum("tt", "job question", id);
-}
-
-static uint64_t problem_owner(const char *id)
-{
-    return storage_checksum("tt", "job problem", id);
-}
-
 static remat_status read_job(const storage_rows *rows, void *item, remat_error *error)
 {
     remat_job_record *job = item;
@@ -26,15 +16,15 @@ static remat_status read_job(const storage_rows *rows, void *item, remat_error *
         return status;
     *job = (remat_job_record){.created = storage_integer(rows, CREATED),
                               .ended = storage_integer(rows, ENDED)};
-    status = storage_take_text(rows, ID, &job->id, error);
+    const storage_text_column texts[] = {
+        {ID, &job->id}, {STATE, &job->state}, {SCHEDULE_ID, &job->schedule_id}};
+    status = storage_take_texts(rows, texts, 3, error);
     if (status == REMAT_OK)
-        status = storage_take_text(rows, STATE, &job->state, error);
+        status = storage_take_blob(rows, QUESTION, storage_owner("job question", job->id),
+                                   &job->question, error);
     if (status == REMAT_OK)
-        status = storage_take_text(rows, SCHEDULE_ID, &job->schedule_id, error);
-    if (status == REMAT_OK)
-        status = storage_take_blob(rows, QUESTION, question_owner(job->id), &job->question, error);
-    if (status == REMAT_OK)
-        status = storage_take_blob(rows, PROBLEM, problem_owner(job->id), &job->problem, error);
+        status = storage_take_blob(rows, PROBLEM, storage_owner("job problem", job->id),
+                                   &job->problem, error);
     if (status != REMAT_OK)
         remat_job_record_clear(job);
     return status;
@@ -63,11 +53,11 @@ remat_status remat_store_put_job(remat_store *store, const remat_job_record *job
                                  remat_error *error)
 {
     put_job put = {.job = job};
-    remat_status status = storage_encode(question_owner(job->id), job->question.data,
-                                         job->question.length, &put.question, error);
+    remat_status status = storage_encode(storage_owner("job question", job->id), &job->question,
+                                         &put.question, error);
     if (status == REMAT_OK)
-        status = storage_encode(problem_owner(job->id), job->problem.data, job->problem.length,
-                                &put.problem, error);
+        status = storage_encode(storage_owner("job problem", job->id), &job->problem, &put.problem,
+                                error);
     if (status == REMAT_OK)
         status = storage_submit(store, run_put, &put, error);
     free(put.question.data);

@@ -54,9 +54,8 @@ remat_status remat_store_put_measurement(remat_store *store, const char *schedul
                                          remat_measurement_record *measurement, remat_error *error)
 {
     put_measurement put = {.schedule_id = schedule_id, .created = measurement->created};
-    remat_status status =
-        storage_encode(body_owner(schedule_id, measurement->created), measurement->body.data,
-                       measurement->body.length, &put.body, error);
+    remat_status status = storage_encode(body_owner(schedule_id, measurement->created),
+                                         &measurement->body, &put.body, error);
     if (status == REMAT_OK)
         status = storage_submit(store, run_put, &put, error);
     if (status == REMAT_OK)

@@ -3,6 +3,7 @@
  *   store.c         open and close; which engine a place is for
  *   backend.h       what an engine offers: SQLite (sqlite/), PostgreSQL (postgres/)
  *   statements.h    every SQL statement of the records, in both dialects
+ *   pool.c          connections that take turns
  *   codec.c         compression and checksums
  *   touches.c       marks of use on their way to the store
  *   records.c       what the kinds of record share: reading a row, pages, damage
@@ -12,6 +13,8 @@
 #define REMAT_STORAGE_PRIVATE_H
 
 #include "backend.h"
+
+#include <pthread.h>
 
 /* ---- store.c ---- */
 
@@ -71,6 +74,24 @@ static inline const char *storage_text(const storage_rows *rows, int column)
     return rows->connection->backend->text(rows, column);
 }
 
+/* ---- pool.c ---- */
+
+typedef struct storage_pool {
+    pthread_mutex_t lock; /* of what follows */
+    pthread_cond_t free;
+    storage_connection *idle;
+    unsigned connections; /* idle or taken */
+} storage_pool;
+
+void storage_pool_init(storage_pool *pool);
+/* Of a pool that is empty. */
+void storage_pool_clear(storage_pool *pool);
+/* An idle connection, or NULL while there are fewer than most: the caller opens one. Else the next
+ * that comes free. */
+storage_connection *storage_pool_take(storage_pool *pool, unsigned most);
+/* Back into the pool; NULL: one that was taken is no more. */
+void storage_pool_give(storage_pool *pool, storage_connection *connection);
+
 /* ---- touches.c ---- */
 
 /* Adds a mark now; profile, schedule, solver and options, NULL where there is none. True when it is
@@ -91,8 +112,10 @@ uint64_t storage_row_checksum(const storage_rows *rows, int first, const char *t
 
 /* A blob as it is stored. owner says whose it is, so that one that got under another record is
  * known as damaged. The caller frees ret_stored->data / ret_blob->data. */
-remat_status storage_encode(uint64_t owner, const void *data, size_t length, remat_blob *ret_stored,
+remat_status storage_encode(uint64_t owner, const remat_blob *blob, remat_blob *ret_stored,
                             remat_error *error);
+/* Of the blob of that sort of a record. */
+uint64_t storage_owner(const char *sort, const char *id);
 remat_status storage_decode(uint64_t owner, const void *stored, size_t length, remat_blob *ret_blob,
                             remat_error *error);
 
@@ -126,8 +149,12 @@ remat_status storage_check_row(const storage_rows *rows, const char *types, rema
 storage_damage storage_damage_of(const storage_rows *rows);
 
 /* Copies of a column. */
-remat_status storage_take_text(const storage_rows *rows, int column, char **ret_text,
-                               remat_error *error);
+typedef struct storage_text_column {
+    int column;
+    char **ret_text;
+} storage_text_column;
+remat_status storage_take_texts(const storage_rows *rows, const storage_text_column *columns,
+                                size_t n, remat_error *error);
 remat_status storage_take_blob(const storage_rows *rows, int column, uint64_t owner,
                                remat_blob *ret_blob, remat_error *error);
 /* The blob of that number in table blobs. */

@@ -6,24 +6,12 @@
 enum { ID = COLUMN_FIRST, NAME, KIND, NODES, EDGES, CREATED, LAST_USED, SCHEDULES, SUMMARY };
 #define CHECKED "tttiii" /* ID to CREATED */
 
-static uint64_t document_owner(const char *id)
-{
-    return storage_checksum("tt", "document", id);
-}
-
-static uint64_t summary_owner(const char *id)
-{
-    return storage_checksum("tt", "summary", id);
-}
-
 /* The column has the names, a line each. */
-static remat_status take_names(const storage_rows *rows, remat_profile_record *profile,
-                               remat_error *error)
+static remat_status split_names(remat_profile_record *profile, remat_error *error)
 {
-    remat_status status = storage_take_text(rows, NAME, &profile->name, error);
-    char *end = status == REMAT_OK ? strchr(profile->name, '\n') : NULL;
+    char *end = strchr(profile->name, '\n');
     if (!end)
-        return status;
+        return REMAT_OK;
     *end = '\0';
     profile->other_names = strdup(end + 1);
     return profile->other_names ? REMAT_OK : remat_fail_memory(error);
@@ -52,11 +40,11 @@ static remat_status read_fields(const storage_rows *rows, void *item, remat_erro
         .last_used = storage_integer(rows, LAST_USED),
         .schedules = (uint64_t)storage_integer(rows, SCHEDULES),
     };
-    status = storage_take_text(rows, ID, &profile->id, error);
+    const storage_text_column texts[] = {
+        {ID, &profile->id}, {NAME, &profile->name}, {KIND, &profile->kind}};
+    status = storage_take_texts(rows, texts, 3, error);
     if (status == REMAT_OK)
-        status = take_names(rows, profile, error);
-    if (status == REMAT_OK)
-        status = storage_take_text(rows, KIND, &profile->kind, error);
+        status = split_names(profile, error);
     if (status != REMAT_OK)
         remat_profile_record_clear(profile);
     return status;
@@ -68,10 +56,12 @@ static remat_status read_profile(const storage_rows *rows, void *item, remat_err
     remat_status status = read_fields(rows, profile, error);
     if (status != REMAT_OK)
         return status;
-    status = storage_take_blob(rows, SUMMARY, summary_owner(profile->id), &profile->summary, error);
+    status = storage_take_blob(rows, SUMMARY, storage_owner("summary", profile->id),
+                               &profile->summary, error);
     if (status == REMAT_OK)
-        status = storage_load_blob(rows->connection, storage_integer(rows, COLUMN_GUARD),
-                                   document_owner(profile->id), &profile->document, error);
+        status =
+            storage_load_blob(rows->connection, storage_integer(rows, COLUMN_GUARD),
+                              storage_owner("document", profile->id), &profile->document, error);
     if (status != REMAT_OK)
         remat_profile_record_clear(profile);
     return status;
@@ -122,11 +112,11 @@ remat_status remat_store_put_profile(remat_store *store, const remat_profile_rec
     put_profile put = {.profile = profile, .name = profile->name ? one_line(profile->name) : NULL};
     if (profile->name && !put.name)
         return remat_fail_memory(error);
-    status = storage_encode(document_owner(profile->id), profile->document.data,
-                            profile->document.length, &put.document, error);
+    status = storage_encode(storage_owner("document", profile->id), &profile->document,
+                            &put.document, error);
     if (status == REMAT_OK)
-        status = storage_encode(summary_owner(profile->id), profile->summary.data,
-                                profile->summary.length, &put.summary, error);
+        status = storage_encode(storage_owner("summary", profile->id), &profile->summary,
+                                &put.summary, error);
     if (status == REMAT_OK)
         status = storage_submit(store, run_put, &put, error);
     if (status == REMAT_OK)

@@ -67,18 +67,16 @@ remat_status storage_check_row(const storage_rows *rows, const char *types, rema
     return REMAT_OK;
 }
 
-remat_status storage_take_text(const storage_rows *rows, int column, char **ret_text,
-                               remat_error *error)
+remat_status storage_take_texts(const storage_rows *rows, const storage_text_column *columns,
+                                size_t n, remat_error *error)
 {
-    if (storage_is_null(rows, column)) {
-        *ret_text = NULL;
-        return REMAT_OK;
+    for (size_t i = 0; i < n; i++) {
+        if (storage_is_null(rows, columns[i].column))
+            continue;
+        const char *text = storage_text(rows, columns[i].column);
+        if (!text || !(*columns[i].ret_text = strdup(text)))
+            return remat_fail_memory(error);
     }
-    const char *text = storage_text(rows, column);
-    char *copy = text ? strdup(text) : NULL;
-    if (!copy)
-        return remat_fail_memory(error);
-    *ret_text = copy;
     return REMAT_OK;
 }
 

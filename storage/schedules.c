@@ -18,16 +18,6 @@ enum {
 };
 #define CHECKED "ttttiirri" /* ID to CREATED */
 
-static uint64_t question_owner(const char *id)
-{
-    return storage_checksum("tt", "question", id);
-}
-
-static uint64_t body_owner(const char *id)
-{
-    return storage_checksum("tt", "body", id);
-}
-
 /* Without its blobs. */
 static remat_status read_fields(const storage_rows *rows, void *item, remat_error *error)
 {
@@ -43,13 +33,11 @@ static remat_status read_fields(const storage_rows *rows, void *item, remat_erro
         .created = storage_integer(rows, CREATED),
         .last_used = storage_integer(rows, LAST_USED),
     };
-    status = storage_take_text(rows, ID, &schedule->id, error);
-    if (status == REMAT_OK)
-        status = storage_take_text(rows, PROFILE_ID, &schedule->profile_id, error);
-    if (status == REMAT_OK)
-        status = storage_take_text(rows, SOLVER, &schedule->solver, error);
-    if (status == REMAT_OK)
-        status = storage_take_text(rows, REQUESTED_SOLVER, &schedule->requested_solver, error);
+    const storage_text_column texts[] = {{ID, &schedule->id},
+                                         {PROFILE_ID, &schedule->profile_id},
+                                         {SOLVER, &schedule->solver},
+                                         {REQUESTED_SOLVER, &schedule->requested_solver}};
+    status = storage_take_texts(rows, texts, 4, error);
     if (status != REMAT_OK)
         remat_schedule_record_clear(schedule);
     return status;
@@ -62,8 +50,8 @@ static remat_status read_question(const storage_rows *rows, remat_schedule_recor
     remat_status status = read_fields(rows, schedule, error);
     if (status != REMAT_OK)
         return status;
-    status =
-        storage_take_blob(rows, QUESTION, question_owner(schedule->id), &schedule->question, error);
+    status = storage_take_blob(rows, QUESTION, storage_owner("question", schedule->id),
+                               &schedule->question, error);
     if (status != REMAT_OK)
         remat_schedule_record_clear(schedule);
     return status;
@@ -76,7 +64,7 @@ static remat_status read_body(const storage_rows *rows, remat_schedule_record *s
         return remat_fail(error, REMAT_CORRUPT, NULL,
                           "the body of schedule %s was damaged and has been dropped", schedule->id);
     return storage_load_blob(rows->connection, storage_integer(rows, COLUMN_GUARD),
-                             body_owner(schedule->id), &schedule->body, error);
+                             storage_owner("body", schedule->id), &schedule->body, error);
 }
 
 /* ---- put ---- */
@@ -126,11 +114,11 @@ static remat_status put_new(remat_store *store, const remat_schedule_record *sch
                             bool *ret_created, remat_error *error)
 {
     put_schedule put = {.schedule = schedule};
-    remat_status status = storage_encode(body_owner(schedule->id), schedule->body.data,
-                                         schedule->body.length, &put.body, error);
+    remat_status status =
+        storage_encode(storage_owner("body", schedule->id), &schedule->body, &put.body, error);
     if (status == REMAT_OK)
-        status = storage_encode(question_owner(schedule->id), schedule->question.data,
-                                schedule->question.length, &put.question, error);
+        status = storage_encode(storage_owner("question", schedule->id), &schedule->question,
+                                &put.question, error);
     if (status == REMAT_OK)
         status = storage_submit(store, run_put, &put, error);
     if (status == REMAT_OK)

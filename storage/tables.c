@@ -67,7 +67,8 @@ remat_status remat_store_put_table(remat_store *store, const char *profile_id, c
                                    remat_error *error)
 {
     put_table put = {.key = {profile_id, solver, options}};
-    remat_status status = storage_encode(table_owner(put.key), table, length, &put.table, error);
+    const remat_blob raw = {(void *)(uintptr_t)table, length};
+    remat_status status = storage_encode(table_owner(put.key), &raw, &put.table, error);
     if (status == REMAT_OK)
         status = storage_submit(store, run_put, &put, error);
     free(put.table.data);

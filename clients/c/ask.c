@@ -80,7 +80,7 @@ static remat_status post_first(question *q, const json_t *profile, remat_client_
     if (status != REMAT_NOT_FOUND || !profile)
         return status;
     remat_client_answer pushed;
-    status = remat_client_push_profile(q->client, profile, &pushed, error);
+    status = remat_client_request(q->client, "POST", "/v1/profiles", profile, &pushed, error);
     if (status)
         return status;
     remat_client_answer_clear(&pushed);
@@ -117,8 +117,9 @@ static remat_status conclude(question *q, const char *state, const json_t *job,
         return remat_fail(error, REMAT_CANCELLED, NULL, "the job was cancelled");
     if (strcmp(state, "done") != 0)
         return remat_fail(error, REMAT_IO, NULL, "the job ended in the state \"%.40s\"", state);
-    return schedule_id ? remat_client_get_schedule(q->client, schedule_id, ret_answer, error)
-                       : post(q, SERVER_WAIT, ret_answer, error);
+    return schedule_id
+               ? remat_client_get(q->client, "schedules", schedule_id, "", ret_answer, error)
+               : post(q, SERVER_WAIT, ret_answer, error);
 }
 
 static bool is_under_way(const char *state)
@@ -134,7 +135,7 @@ static remat_status poll_job(question *q, const char *job_id, bool *ret_over,
     double pause = FIRST_POLL;
     while (seconds_left(q) > 0) {
         remat_client_answer job;
-        remat_status status = remat_client_get_job(q->client, job_id, &job, error);
+        remat_status status = remat_client_get(q->client, "jobs", job_id, "", &job, error);
         if (status)
             return status;
         const char *state = json_string_value(json_object_get(job.json, "state"));

@@ -19,12 +19,6 @@ remat_status remat_client_request(remat_client *client, const char *method, cons
     return status;
 }
 
-remat_status remat_client_push_profile(remat_client *client, const json_t *profile,
-                                       remat_client_answer *ret_answer, remat_error *error)
-{
-    return remat_client_request(client, "POST", "/v1/profiles", profile, ret_answer, error);
-}
-
 /* Appends "?name=value" or "&name=value", the value escaped; NULL value: nothing. */
 static remat_status add_parameter(remat_client *client, char **path, const char *name,
                                   const char *value, remat_error *error)
@@ -68,51 +62,21 @@ static bool is_plain(const char *id)
            strspn(id, "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_") == length;
 }
 
-static remat_status by_id(remat_client *client, const char *method, const char *what,
-                          const char *id, const char *rest, remat_client_answer *ret_answer,
+static remat_status by_id(remat_client *client, const char *method, const char *list,
+                          const char *id, const char *part, remat_client_answer *ret_answer,
                           remat_error *error)
 {
     char path[160];
     if (!is_plain(id))
         return remat_fail(error, REMAT_INVALID, NULL, "\"%.100s\" cannot be an id", id);
-    snprintf(path, sizeof path, "/v1/%s/%s%s", what, id, rest);
+    snprintf(path, sizeof path, "/v1/%s/%s%s", list, id, part);
     return remat_client_request(client, method, path, NULL, ret_answer, error);
 }
 
-remat_status remat_client_get_profile(remat_client *client, const char *id,
-                                      remat_client_answer *ret_answer, remat_error *error)
+remat_status remat_client_get(remat_client *client, const char *list, const char *id,
+                              const char *part, remat_client_answer *ret_answer, remat_error *error)
 {
-    return by_id(client, "GET", "profiles", id, "", ret_answer, error);
-}
-
-remat_status remat_client_get_schedule(remat_client *client, const char *id,
-                                       remat_client_answer *ret_answer, remat_error *error)
-{
-    return by_id(client, "GET", "schedules", id, "", ret_answer, error);
-}
-
-remat_status remat_client_get_timeline(remat_client *client, const char *schedule_id,
-                                       remat_client_answer *ret_answer, remat_error *error)
-{
-    return by_id(client, "GET", "schedules", schedule_id, "/timeline", ret_answer, error);
-}
-
-remat_status remat_client_get_explanation(remat_client *client, const char *schedule_id,
-                                          remat_client_answer *ret_answer, remat_error *error)
-{
-    return by_id(client, "GET", "schedules", schedule_id, "/explanation", ret_answer, error);
-}
-
-remat_status remat_client_get_job(remat_client *client, const char *id,
-                                  remat_client_answer *ret_answer, remat_error *error)
-{
-    return by_id(client, "GET", "jobs", id, "", ret_answer, error);
-}
-
-remat_status remat_client_jobs(remat_client *client, remat_client_answer *ret_answer,
-                               remat_error *error)
-{
-    return remat_client_request(client, "GET", "/v1/jobs", NULL, ret_answer, error);
+    return by_id(client, "GET", list, id, part, ret_answer, error);
 }
 
 remat_status remat_client_cancel_job(remat_client *client, const char *id,

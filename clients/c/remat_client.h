@@ -126,30 +126,17 @@ remat_status remat_client_simulate(remat_client *client, const json_t *question,
 
 /* ---- what is stored ---- */
 
-/* POST /v1/profiles; status 201 when it is new, 200 when it was there. */
-remat_status remat_client_push_profile(remat_client *client, const json_t *profile,
-                                       remat_client_answer *ret_answer, remat_error *error);
-
 /* One page of GET /v1/profiles. name and cursor may be NULL; limit 0 leaves the page size to the
  * server. */
 remat_status remat_client_profiles(remat_client *client, const char *name, const char *cursor,
                                    unsigned limit, remat_client_answer *ret_answer,
                                    remat_error *error);
 
-/* GET of one thing by its id. REMAT_INVALID when id cannot be one. */
-remat_status remat_client_get_profile(remat_client *client, const char *id,
-                                      remat_client_answer *ret_answer, remat_error *error);
-remat_status remat_client_get_schedule(remat_client *client, const char *id,
-                                       remat_client_answer *ret_answer, remat_error *error);
-remat_status remat_client_get_timeline(remat_client *client, const char *schedule_id,
-                                       remat_client_answer *ret_answer, remat_error *error);
-remat_status remat_client_get_explanation(remat_client *client, const char *schedule_id,
-                                          remat_client_answer *ret_answer, remat_error *error);
-remat_status remat_client_get_job(remat_client *client, const char *id,
-                                  remat_client_answer *ret_answer, remat_error *error);
-
-remat_status remat_client_jobs(remat_client *client, remat_client_answer *ret_answer,
-                               remat_error *error);
+/* GET of one thing by its id: of list "profiles", "schedules" or "jobs", part "" or of a schedule
+ * "/timeline" or "/explanation". REMAT_INVALID when id cannot be one. */
+remat_status remat_client_get(remat_client *client, const char *list, const char *id,
+                              const char *part, remat_client_answer *ret_answer,
+                              remat_error *error);
 remat_status remat_client_cancel_job(remat_client *client, const char *id,
                                      remat_client_answer *ret_answer, remat_error *error);
 remat_status remat_client_solvers(remat_client *client, remat_client_answer *ret_answer,

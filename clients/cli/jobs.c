@@ -122,8 +122,9 @@ static int one(struct cli *cli, bool cancel)
     char id[REMAT_ID_SIZE];
     if (cli_connect(cli) || find_job(cli, cli->arguments[1], id))
         return cli_failed(cli);
-    remat_status status = cancel ? remat_client_cancel_job(cli->client, id, &answer, &cli->error)
-                                 : remat_client_get_job(cli->client, id, &answer, &cli->error);
+    remat_status status = cancel
+                              ? remat_client_cancel_job(cli->client, id, &answer, &cli->error)
+                              : remat_client_get(cli->client, "jobs", id, "", &answer, &cli->error);
     if (cli_expect(cli, status, &answer, "{s:s, s:s}", "job_id", "state"))
         return cli_failed(cli);
     status = cli_write_json(cli, answer.text, &done);

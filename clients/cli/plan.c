@@ -296,7 +296,7 @@ static remat_status follow(struct cli *cli, const remat_client_answer *answer)
         remat_client_answer job;
         const struct timespec pause = {.tv_nsec = 100000000};
         nanosleep(&pause, NULL);
-        status = remat_client_get_job(cli->client, path, &job, &cli->error);
+        status = remat_client_get(cli->client, "jobs", path, "", &job, &cli->error);
         if (status)
             break;
         const char *state = json_get_text(job.json, "state");

@@ -95,7 +95,8 @@ static int push(struct cli *cli)
     if (!status)
         status = cli_connect(cli);
     if (!status)
-        status = remat_client_push_profile(cli->client, document, &answer, &cli->error);
+        status = remat_client_request(cli->client, "POST", "/v1/profiles", document, &answer,
+                                      &cli->error);
     json_decref(document);
     return finish(cli, status, &answer);
 }
@@ -106,7 +107,8 @@ static int show(struct cli *cli)
     char id[REMAT_ID_SIZE];
     if (cli_connect(cli) || find_profile(cli, cli->arguments[1], id))
         return cli_failed(cli);
-    return finish(cli, remat_client_get_profile(cli->client, id, &answer, &cli->error), &answer);
+    return finish(cli, remat_client_get(cli->client, "profiles", id, "", &answer, &cli->error),
+                  &answer);
 }
 
 /* The file's name without folder and ending. */

@@ -24,7 +24,7 @@ static remat_status fetch_schedule(struct cli *cli, const char *id, exhibit *e)
     remat_client_answer answer;
     remat_status status = cli_connect(cli);
     if (!status)
-        status = remat_client_get_schedule(cli->client, id, &answer, &cli->error);
+        status = remat_client_get(cli->client, "schedules", id, "", &answer, &cli->error);
     status = cli_expect(cli, status, &answer, "{s:s, s:F, s:F, s:[]}", "schedule_id", "makespan",
                         "peak", "operations");
     if (status)
@@ -39,14 +39,14 @@ static remat_status fetch_timeline(struct cli *cli, const char *id, exhibit *e)
     remat_client_answer answer;
     remat_status status = cli_connect(cli);
     if (!status)
-        status = remat_client_get_timeline(cli->client, id, &answer, &cli->error);
+        status = remat_client_get(cli->client, "schedules", id, "/timeline", &answer, &cli->error);
     status = cli_expect(cli, status, &answer, "{s:[], s:[]}", "memory_during", "memory_after");
     if (status)
         return status;
     e->timeline = json_incref(answer.json);
     remat_client_answer_clear(&answer);
-    if (!remat_client_get_explanation(cli->client, id, &answer,
-                                      NULL)) { /* an older server has none */
+    if (!remat_client_get(cli->client, "schedules", id, "/explanation", &answer,
+                          NULL)) { /* an older server has none */
         e->explanation = json_incref(answer.json);
         remat_client_answer_clear(&answer);
     }

@@ -10,8 +10,8 @@ static void explain(struct cli *cli, const struct subject *s, const json_t *sche
     json_t *own = NULL;
     if (cli->local)
         own = local_explanation(s, schedule);
-    else if (remat_client_get_explanation(cli->client, json_get_text(schedule, "schedule_id"),
-                                          &answer, NULL))
+    else if (remat_client_get(cli->client, "schedules", json_get_text(schedule, "schedule_id"),
+                              "/explanation", &answer, NULL))
         return;
     explanation_print(cli, own ? own : answer.json);
     json_decref(own);

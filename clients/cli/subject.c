@@ -49,7 +49,7 @@ static double whole_step(struct cli *cli, const struct subject *s)
     remat_client_answer answer;
     if (s->profile)
         return (double)s->store_all_peak;
-    if (cli_connect(cli) || remat_client_get_profile(cli->client, s->id, &answer, NULL))
+    if (cli_connect(cli) || remat_client_get(cli->client, "profiles", s->id, "", &answer, NULL))
         return 0;
     double peak = json_get_number(json_object_get(answer.json, "store_all"), "peak");
     remat_client_answer_clear(&answer);
@@ -114,7 +114,7 @@ void subject_time_unit(struct cli *cli, const struct subject *s, char ret_unit[8
         return;
     }
     ret_unit[0] = '\0';
-    if (!cli->client || remat_client_get_profile(cli->client, s->id, &answer, NULL))
+    if (!cli->client || remat_client_get(cli->client, "profiles", s->id, "", &answer, NULL))
         return;
     snprintf(ret_unit, 8, "%s", json_get_text(answer.json, "time_unit"));
     remat_client_answer_clear(&answer);

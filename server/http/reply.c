@@ -95,7 +95,5 @@ void reply_answer(request *r, remat_request_kind kind, const char *id, body *b, 
 
 void reply_page(request *r, const char *name, json_t *list, const char *next)
 {
-    reply_body(r, 200,
-               body_from_json(
-                   json_pack("{s:o, s:s?}", name, list ? list : json_null(), "next", next), true));
+    reply_body(r, 200, body_from_json(json_pack("{s:o, s:s?}", name, list, "next", next), true));
 }

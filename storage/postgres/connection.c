@@ -244,7 +244,7 @@ remat_status postgres_connect(const remat_store *store, const char *url,
     postgres_connection *connection = calloc(1, sizeof *connection);
     if (!connection)
         return remat_fail_memory(error);
-    connection->base = (storage_connection){&storage_postgres, store};
+    connection->base = (storage_connection){.backend = &storage_postgres, .store = store};
     connection->patience = PATIENCE_MILLISECONDS;
     connection->db = PQconnectdbParams(keywords, values, 1);
     remat_status status = connection->db ? REMAT_OK : remat_fail_memory(error);

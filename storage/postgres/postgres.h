@@ -48,7 +48,6 @@ enum {
 
 typedef struct postgres_connection {
     storage_connection base;
-    struct postgres_connection *next; /* in the pool */
     PGconn *db;
     bool prepared[POSTGRES_STATEMENT_COUNT];
     uint64_t changes;
@@ -61,10 +60,7 @@ typedef struct postgres_store {
     remat_store base;
     char *url;
 
-    pthread_mutex_t pool_lock; /* of everything down to the blank line */
-    pthread_cond_t pool_free;
-    postgres_connection *idle;
-    unsigned int connections;
+    storage_pool pool;  /* its lock is also of everything down to the blank line */
     int64_t down_until; /* milliseconds (monotonic); connecting failed, and is not tried before */
     int backoff;        /* milliseconds, 0 while it goes well */
     remat_error down;   /* why */

@@ -27,15 +27,15 @@ static remat_status connect_new(postgres_store *store, postgres_connection **ret
                                 remat_error *error)
 {
     remat_error why = {0};
-    pthread_mutex_lock(&store->pool_lock);
+    pthread_mutex_lock(&store->pool.lock);
     bool down = postgres_clock() < store->down_until;
     if (down)
         why = store->down;
-    pthread_mutex_unlock(&store->pool_lock);
+    pthread_mutex_unlock(&store->pool.lock);
     if (down)
         return remat_fail(error, why.status, NULL, "%s", why.message);
     remat_status status = postgres_connect(&store->base, store->url, ret_connection, &why);
-    pthread_mutex_lock(&store->pool_lock);
+    pthread_mutex_lock(&store->pool.lock);
     if (status == REMAT_OK) {
         store->backoff = 0;
         store->down_until = 0;
@@ -45,49 +45,28 @@ static remat_status connect_new(postgres_store *store, postgres_connection **ret
         store->down_until = postgres_clock() + store->backoff;
         store->down = why;
     }
-    pthread_mutex_unlock(&store->pool_lock);
+    pthread_mutex_unlock(&store->pool.lock);
     return status == REMAT_OK ? REMAT_OK : remat_fail(error, status, NULL, "%s", why.message);
 }
 
 static void give_back(postgres_store *store, postgres_connection *connection)
 {
-    bool broken = connection && connection->broken;
-    pthread_mutex_lock(&store->pool_lock);
-    if (connection && !broken) {
-        connection->next = store->idle;
-        store->idle = connection;
-    } else {
-        store->connections--;
-    }
-    pthread_cond_signal(&store->pool_free);
-    pthread_mutex_unlock(&store->pool_lock);
+    bool broken = connection->broken;
+    storage_pool_give(&store->pool, broken ? NULL : &connection->base);
     if (broken)
         postgres_disconnect(connection);
 }
 
-/* An idle connection, or a new one while there are few, or the next that comes free. */
 static remat_status take(postgres_store *store, postgres_connection **ret_connection,
                          bool *ret_fresh, remat_error *error)
 {
-    pthread_mutex_lock(&store->pool_lock);
-    while (!store->idle && store->connections == store->base.options.connections)
-        pthread_cond_wait(&store->pool_free, &store->pool_lock);
-    postgres_connection *connection = store->idle;
-    if (connection)
-        store->idle = connection->next;
-    else
-        store->connections++;
-    pthread_mutex_unlock(&store->pool_lock);
-    *ret_fresh = !connection;
-    if (!connection) {
-        remat_status status = connect_new(store, &connection, error);
-        if (status != REMAT_OK) {
-            give_back(store, NULL);
-            return status;
-        }
-    }
-    *ret_connection = connection;
-    return REMAT_OK;
+    storage_connection *idle = storage_pool_take(&store->pool, store->base.options.connections);
+    *ret_fresh = !idle;
+    *ret_connection = (postgres_connection *)idle;
+    remat_status status = idle ? REMAT_OK : connect_new(store, ret_connection, error);
+    if (status != REMAT_OK)
+        storage_pool_give(&store->pool, NULL);
+    return status;
 }
 
 /* A connection in a transaction. One that broke while it was idle, as all do when the server starts
@@ -208,16 +187,12 @@ static void close_store(remat_store *base)
 {
     postgres_store *store = (postgres_store *)base;
     postgres_stop_listening(store);
-    while (store->idle) {
-        postgres_connection *connection = store->idle;
-        store->idle = connection->next;
-        postgres_disconnect(connection);
-    }
+    while (store->pool.idle)
+        postgres_disconnect((postgres_connection *)storage_pool_take(&store->pool, 0));
     if (store->wake >= 0)
         close(store->wake);
     pthread_mutex_destroy(&store->touches_lock);
-    pthread_cond_destroy(&store->pool_free);
-    pthread_mutex_destroy(&store->pool_lock);
+    storage_pool_clear(&store->pool);
     free(store->url);
     free(store->base.name);
     free(store);
@@ -229,8 +204,7 @@ static remat_status open_new(const char *url, const remat_store_options *options
     postgres_store *store = calloc(1, sizeof *store);
     if (!store)
         return remat_fail_memory(error);
-    pthread_mutex_init(&store->pool_lock, NULL);
-    pthread_cond_init(&store->pool_free, NULL);
+    storage_pool_init(&store->pool);
     pthread_mutex_init(&store->touches_lock, NULL);
     store->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     remat_status status = storage_init(&store->base, &storage_postgres, url, options, error);

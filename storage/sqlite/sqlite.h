@@ -31,7 +31,6 @@ enum {
 
 typedef struct sqlite_connection {
     storage_connection base;
-    struct sqlite_connection *next; /* in the pool */
     const char *path;
     sqlite3 *db;
     sqlite3_stmt *statements[SQLITE_STATEMENT_COUNT]; /* prepared on first use */
@@ -43,10 +42,7 @@ typedef struct sqlite_store {
     remat_store base;
     int lock_file, own_lock; /* of the file beside the store and of itself; -1 when read_only */
 
-    pthread_mutex_t pool_lock; /* of the three below */
-    pthread_cond_t pool_free;
-    sqlite_connection *idle;
-    unsigned int connections;
+    storage_pool readers;
 
     sqlite_connection *writer; /* the writer thread's alone once that runs */
     pthread_t thread;

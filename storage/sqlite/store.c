@@ -114,7 +114,7 @@ remat_status sqlite_connection_open(const remat_store *store, const char *path, 
     sqlite_connection *connection = calloc(1, sizeof *connection);
     if (!connection)
         return remat_fail_memory(error);
-    connection->base = (storage_connection){&storage_sqlite, store};
+    connection->base = (storage_connection){.backend = &storage_sqlite, .store = store};
     connection->path = path;
     /* Readers too are opened for writing: the first process that finds the log of a killed one has
      * to recover it. query_only keeps them from more. */
@@ -149,45 +149,19 @@ void sqlite_connection_close(sqlite_connection *connection)
     free(connection);
 }
 
-static void forget_reader(sqlite_store *store)
-{
-    pthread_mutex_lock(&store->pool_lock);
-    store->connections--;
-    pthread_cond_signal(&store->pool_free);
-    pthread_mutex_unlock(&store->pool_lock);
-}
-
-/* An idle connection, or a new one while there are few, or the next that comes free. */
 static remat_status take_reader(sqlite_store *store, sqlite_connection **ret_connection,
                                 remat_error *error)
 {
-    pthread_mutex_lock(&store->pool_lock);
-    while (!store->idle && store->connections == CONNECTIONS_MAX)
-        pthread_cond_wait(&store->pool_free, &store->pool_lock);
-    sqlite_connection *connection = store->idle;
-    if (connection)
-        store->idle = connection->next;
-    else
-        store->connections++;
-    pthread_mutex_unlock(&store->pool_lock);
-    if (connection) {
-        *ret_connection = connection;
+    storage_connection *idle = storage_pool_take(&store->readers, CONNECTIONS_MAX);
+    if (idle) {
+        *ret_connection = (sqlite_connection *)idle;
         return REMAT_OK;
     }
     remat_status status = sqlite_connection_open(&store->base, store->base.name, SQLITE_READ_ONLY,
                                                  ret_connection, error);
     if (status != REMAT_OK)
-        forget_reader(store);
+        storage_pool_give(&store->readers, NULL);
     return status;
-}
-
-static void return_reader(sqlite_store *store, sqlite_connection *connection)
-{
-    pthread_mutex_lock(&store->pool_lock);
-    connection->next = store->idle;
-    store->idle = connection;
-    pthread_cond_signal(&store->pool_free);
-    pthread_mutex_unlock(&store->pool_lock);
 }
 
 static remat_status read_begin(remat_store *base, storage_connection **ret_connection,
@@ -200,7 +174,7 @@ static remat_status read_begin(remat_store *base, storage_connection **ret_conne
         return status;
     status = sqlite_run(connection, SQLITE_BEGIN_READ, error);
     if (status != REMAT_OK) {
-        return_reader(store, connection);
+        storage_pool_give(&store->readers, &connection->base);
         return status;
     }
     *ret_connection = &connection->base;
@@ -215,11 +189,11 @@ static void read_end(remat_store *base, storage_connection *ended)
      * in it would hold the log for ever. */
     if (sqlite3_get_autocommit(connection->db) ||
         sqlite_run(connection, SQLITE_COMMIT, NULL) == REMAT_OK) {
-        return_reader(store, connection);
+        storage_pool_give(&store->readers, &connection->base);
         return;
     }
     sqlite_connection_close(connection);
-    forget_reader(store);
+    storage_pool_give(&store->readers, NULL);
 }
 
 /* ---- open and close ---- */
@@ -365,7 +339,7 @@ static remat_status open_to_read(sqlite_store *store, remat_error *error)
     sqlite3_db_config(connection->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
     int version = 0;
     status = sqlite_inspect(connection, &version, error);
-    return_reader(store, connection);
+    storage_pool_give(&store->readers, &connection->base);
     if (status == REMAT_OK && version < sqlite_version)
         return remat_fail(error, REMAT_INVALID, NULL,
                           "%s has schema version %d and this program reads %d: the daemon brings "
@@ -401,11 +375,8 @@ static void close_store(remat_store *base)
 {
     sqlite_store *store = (sqlite_store *)base;
     sqlite_writer_stop(store);
-    while (store->idle) {
-        sqlite_connection *connection = store->idle;
-        store->idle = connection->next;
-        sqlite_connection_close(connection);
-    }
+    while (store->readers.idle)
+        sqlite_connection_close((sqlite_connection *)storage_pool_take(&store->readers, 0));
     /* The last connection to close moves the log into the database. */
     sqlite_connection_close(store->writer);
     if (store->own_lock >= 0)
@@ -414,8 +385,7 @@ static void close_store(remat_store *base)
         keep_room(store);
         close(store->lock_file);
     }
-    pthread_cond_destroy(&store->pool_free);
-    pthread_mutex_destroy(&store->pool_lock);
+    storage_pool_clear(&store->readers);
     free(store->base.name);
     free(store);
 }
@@ -427,8 +397,7 @@ static remat_status open_new(const char *path, const remat_store_options *option
     if (!store)
         return remat_fail_memory(error);
     store->lock_file = store->own_lock = -1;
-    pthread_mutex_init(&store->pool_lock, NULL);
-    pthread_cond_init(&store->pool_free, NULL);
+    storage_pool_init(&store->readers);
     remat_status status = open_store(store, path, options, error);
     if (status != REMAT_OK)
         close_store(&store->base);

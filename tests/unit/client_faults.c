@@ -394,7 +394,8 @@ static void test_ids_are_checked(void **state)
     remat_client_answer answer;
     assert_int_equal(remat_client_new(NULL, &client, NULL), REMAT_OK);
     for (size_t i = 0; i < sizeof ids / sizeof *ids; i++)
-        assert_int_equal(remat_client_get_job(client, ids[i], &answer, NULL), REMAT_INVALID);
+        assert_int_equal(remat_client_get(client, "jobs", ids[i], "", &answer, NULL),
+                         REMAT_INVALID);
     remat_client_free(client);
 }
 

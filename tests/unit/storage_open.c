@@ -226,7 +226,7 @@ static void hash_is_xxh64(void **state)
     for (size_t length = 0; length <= 300; length++) {
         char *bytes = make_bytes(length, length, false);
         remat_blob stored, raw;
-        assert_ok(storage_encode(1, bytes, length, &stored, error));
+        assert_ok(storage_encode(1, &(remat_blob){bytes, length}, &stored, error));
         unsigned char *end = (unsigned char *)stored.data + stored.length;
         uint32_t low = (uint32_t)end[-4] | (uint32_t)end[-3] << 8 | (uint32_t)end[-2] << 16 |
                        (uint32_t)end[-1] << 24;
@@ -244,7 +244,7 @@ static void blobs_are_watched(void **state)
 {
     remat_blob stored, raw;
     char *bytes = make_bytes(300, 3, true);
-    assert_ok(storage_encode(9, bytes, 300, &stored, error));
+    assert_ok(storage_encode(9, &(remat_blob){bytes, 300}, &stored, error));
     unsigned char *p = stored.data;
     for (size_t bit = 0; bit < stored.length * 8; bit++) {
         p[bit / 8] ^= (unsigned char)(1 << bit % 8);
