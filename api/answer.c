@@ -32,7 +32,7 @@ static json_t *node_ids_encode(const remat_profile *profile)
 {
     json_t *list = json_array();
     for (uint32_t v = 0; v < profile->n_nodes; v++)
-        api_append(&list, json_string(profile->nodes[v].id));
+        remat_json_append(&list, json_string(profile->nodes[v].id));
     return list;
 }
 
@@ -44,16 +44,15 @@ static json_t *candidate_encode(const remat_table *const *tables, size_t n, uint
     ptrdiff_t best = remat_best_table(tables, n, budget, &least);
     json_t *item = json_pack("{s:s, s:b}", "solver", remat_table_solver(tables[0])->name,
                              "feasible", best >= 0);
-    bool failed = item == NULL;
     if (best >= 0) {
         const remat_point *point =
             remat_table_frontier(tables[best], &n_points) + remat_table_point(tables[best], budget);
-        api_set(item, "makespan", json_real(point->makespan), &failed);
-        api_set(item, "peak", bytes(point->peak), &failed);
+        remat_json_set(&item, "makespan", json_real(point->makespan));
+        remat_json_set(&item, "peak", bytes(point->peak));
     } else if (least > 0) {
-        api_set(item, "minimum_budget", bytes(least), &failed);
+        remat_json_set(&item, "minimum_budget", bytes(least));
     }
-    return api_finish(item, failed);
+    return item;
 }
 
 /* How each solver that auto asked did at the budget. */
@@ -65,7 +64,7 @@ static json_t *candidates_encode(const remat_schedule_answer *answer)
         for (n = 1; i + n < answer->n_candidates &&
                     remat_table_solver(tables[i + n]) == remat_table_solver(tables[i]);)
             n++;
-        api_append(&list, candidate_encode(&tables[i], n, answer->question->budget));
+        remat_json_append(&list, candidate_encode(&tables[i], n, answer->question->budget));
     }
     return list;
 }
@@ -74,21 +73,19 @@ static json_t *neighbour_encode(const remat_neighbour *one, bool budget)
 {
     json_t *json = json_pack("{s:s, s:f, s:I}", "solver", one->solver->name, "makespan",
                              one->makespan, "peak", (json_int_t)one->peak);
-    bool failed = json == NULL;
     if (budget)
-        api_set(json, "budget", bytes(one->budget), &failed);
-    return api_finish(json, failed);
+        remat_json_set(&json, "budget", bytes(one->budget));
+    return json;
 }
 
 /* What the tables hold beside this schedule. */
 static json_t *frontier_encode(const remat_schedule *schedule)
 {
     json_t *json = json_object();
-    bool failed = json == NULL;
-    api_set(json, "smallest", neighbour_encode(&schedule->least, false), &failed);
+    remat_json_set(&json, "smallest", neighbour_encode(&schedule->least, false));
     if (schedule->next.solver)
-        api_set(json, "larger", neighbour_encode(&schedule->next, true), &failed);
-    return api_finish(json, failed);
+        remat_json_set(&json, "larger", neighbour_encode(&schedule->next, true));
+    return json;
 }
 
 static json_t *operations_encode(const remat_schedule_answer *answer)
@@ -121,25 +118,24 @@ json_t *remat_schedule_encode(const remat_schedule_answer *answer)
         schedule->bound_class, "gap", excess(simulation->makespan, schedule->lower_bound),
         "verified", (int)simulation->valid, "nodes", node_ids_encode(answer->profile), "operations",
         operations_encode(answer), "solve_seconds", answer->solve_seconds, "created", created);
-    bool failed = json == NULL;
     if (schedule->reordered_peak)
-        api_set(json, "reordered_peak", bytes(schedule->reordered_peak), &failed);
+        remat_json_set(&json, "reordered_peak", bytes(schedule->reordered_peak));
     if (schedule->least.solver)
-        api_set(json, "frontier", frontier_encode(schedule), &failed);
+        remat_json_set(&json, "frontier", frontier_encode(schedule));
     if (q->linked)
-        api_set(json, "link", remat_link_encode(&q->link), &failed);
+        remat_json_set(&json, "link", remat_link_encode(&q->link));
     if (q->alignment) {
-        api_set(json, "arena", bytes(schedule->layout.arena), &failed);
-        api_set(json, "alignment", json_integer((json_int_t)q->alignment), &failed);
-        api_set(json, "allocations", remat_allocations_encode(&schedule->layout), &failed);
+        remat_json_set(&json, "arena", bytes(schedule->layout.arena));
+        remat_json_set(&json, "alignment", json_integer((json_int_t)q->alignment));
+        remat_json_set(&json, "allocations", remat_allocations_encode(&schedule->layout));
     }
     if (answer->candidates)
-        api_set(json, "candidates", candidates_encode(answer), &failed);
+        remat_json_set(&json, "candidates", candidates_encode(answer));
     if (answer->pebbles) {
-        api_set(json, "model", json_string("pebble"), &failed);
-        api_set(json, "branches", remat_branches_encode(answer->pebbles), &failed);
+        remat_json_set(&json, "model", json_string("pebble"));
+        remat_json_set(&json, "branches", remat_branches_encode(answer->pebbles));
     }
-    return api_finish(json, failed);
+    return json;
 }
 
 /* One member of every moment: a time, or else bytes. */
@@ -148,8 +144,8 @@ static json_t *moments_encode(const remat_moment *moments, size_t n, size_t offs
     json_t *list = json_array();
     for (size_t i = 0; i < n; i++) {
         const void *member = (const char *)&moments[i] + offset;
-        api_append(&list,
-                   time ? json_real(*(const double *)member) : bytes(*(const uint64_t *)member));
+        remat_json_append(&list, time ? json_real(*(const double *)member)
+                                      : bytes(*(const uint64_t *)member));
     }
     return list;
 }
@@ -181,11 +177,9 @@ json_t *remat_values_encode(const remat_layout *layout)
         json_t *item =
             json_pack("[s, I, I, i, i]", remat_allocation_kind_name((remat_allocation_kind)a->kind),
                       (json_int_t)a->index, (json_int_t)a->bytes, (int)a->first, (int)a->last);
-        if (item && a->result > 0 && json_array_append_new(item, json_integer(a->result))) {
-            json_decref(item);
-            item = NULL;
-        }
-        api_append(&list, item);
+        if (a->result > 0)
+            remat_json_append(&item, json_integer(a->result));
+        remat_json_append(&list, item);
     }
     return list;
 }
@@ -193,12 +187,9 @@ json_t *remat_values_encode(const remat_layout *layout)
 static json_t *recomputed_encode(const remat_profile *profile, const double *node_recomputed)
 {
     json_t *json = json_object();
-    for (uint32_t v = 0; json && v < profile->n_nodes; v++)
-        if (node_recomputed[v] > 0 &&
-            json_object_set_new(json, profile->nodes[v].id, json_real(node_recomputed[v]))) {
-            json_decref(json);
-            return NULL;
-        }
+    for (uint32_t v = 0; v < profile->n_nodes; v++)
+        if (node_recomputed[v] > 0)
+            remat_json_set(&json, profile->nodes[v].id, json_real(node_recomputed[v]));
     return json;
 }
 
@@ -206,29 +197,27 @@ json_t *remat_simulation_encode(const remat_profile *profile, const remat_simula
                                 const double *node_recomputed)
 {
     json_t *json = json_object();
-    bool failed = json == NULL;
-    api_set(json, "valid", json_boolean(simulation->valid), &failed);
+    remat_json_set(&json, "valid", json_boolean(simulation->valid));
     if (!simulation->valid) {
-        api_set(json, "bad_operation", json_integer((json_int_t)simulation->bad_operation),
-                &failed);
-        api_set(json, "reason", json_string(simulation->reason), &failed);
-        return api_finish(json, failed);
+        remat_json_set(&json, "bad_operation", json_integer((json_int_t)simulation->bad_operation));
+        remat_json_set(&json, "reason", json_string(simulation->reason));
+        return json;
     }
     double store_all = remat_store_all_makespan(profile);
-    api_set(json, "time_unit", json_string(remat_time_unit_name(profile->time_unit)), &failed);
-    api_set(json, "makespan", json_real(simulation->makespan), &failed);
-    api_set(json, "store_all_makespan", json_real(store_all), &failed);
-    api_set(json, "overhead", json_real(excess(simulation->makespan, store_all)), &failed);
-    api_set(json, "compute_time", json_real(simulation->compute_time), &failed);
-    api_set(json, "idle_time", json_real(simulation->idle_time), &failed);
-    api_set(json, "recomputed_time", json_real(simulation->recomputed_time), &failed);
-    api_set(json, "recomputed", recomputed_encode(profile, node_recomputed), &failed);
-    api_set(json, "peak", bytes(simulation->peak), &failed);
-    api_set(json, "peak_operation", json_integer((json_int_t)simulation->peak_operation), &failed);
-    api_set(json, "host_peak", bytes(simulation->host_peak), &failed);
-    api_set(json, "bytes_to_host", bytes(simulation->bytes_to_host), &failed);
-    api_set(json, "bytes_to_device", bytes(simulation->bytes_to_device), &failed);
-    return api_finish(json, failed);
+    remat_json_set(&json, "time_unit", json_string(remat_time_unit_name(profile->time_unit)));
+    remat_json_set(&json, "makespan", json_real(simulation->makespan));
+    remat_json_set(&json, "store_all_makespan", json_real(store_all));
+    remat_json_set(&json, "overhead", json_real(excess(simulation->makespan, store_all)));
+    remat_json_set(&json, "compute_time", json_real(simulation->compute_time));
+    remat_json_set(&json, "idle_time", json_real(simulation->idle_time));
+    remat_json_set(&json, "recomputed_time", json_real(simulation->recomputed_time));
+    remat_json_set(&json, "recomputed", recomputed_encode(profile, node_recomputed));
+    remat_json_set(&json, "peak", bytes(simulation->peak));
+    remat_json_set(&json, "peak_operation", json_integer((json_int_t)simulation->peak_operation));
+    remat_json_set(&json, "host_peak", bytes(simulation->host_peak));
+    remat_json_set(&json, "bytes_to_host", bytes(simulation->bytes_to_host));
+    remat_json_set(&json, "bytes_to_device", bytes(simulation->bytes_to_device));
+    return json;
 }
 
 /* solver NULL: nothing fits. */
@@ -276,20 +265,17 @@ json_t *remat_answer_tradeoff(const remat_question *question, const remat_profil
     double low = fmin((double)least, (double)store_all_peak);
     uint64_t *budgets = calloc(question->points, sizeof *budgets);
     double *bounds = calloc(question->points, sizeof *bounds);
-    json_t *list = budgets && bounds ? json_array() : NULL;
+    json_t *list = NULL;
     for (size_t i = 0; budgets && i < question->points; i++)
         budgets[i] = budget_at(question, low, (double)store_all_peak, question->points, i);
-    bool failed =
-        !list || remat_lower_bounds(tables, n, profile, budgets, question->points, bounds, NULL);
-    for (size_t i = 0; !failed && i < question->points; i++)
-        failed =
-            json_array_append_new(list, tradeoff_point(profile, budgets[i], tables, n, bounds[i]));
+    if (budgets && bounds &&
+        !remat_lower_bounds(tables, n, profile, budgets, question->points, bounds, NULL))
+        list = json_array();
+    for (size_t i = 0; list && i < question->points; i++)
+        remat_json_append(&list, tradeoff_point(profile, budgets[i], tables, n, bounds[i]));
     free(budgets);
     free(bounds);
-    if (!failed)
-        return list;
-    json_decref(list);
-    return NULL;
+    return list;
 }
 
 uint32_t remat_question_slots(const remat_question *question, const remat_pebble_problem *problem)
@@ -326,8 +312,8 @@ remat_status remat_answer_pebble_tradeoff(const remat_question *question,
             return status;
         }
         const remat_simulation *simulation = &schedule.simulation;
-        api_append(&list, point_encode(slots, schedule.solver, simulation->makespan,
-                                       simulation->peak, store_all, simulation->makespan));
+        remat_json_append(&list, point_encode(slots, schedule.solver, simulation->makespan,
+                                              simulation->peak, store_all, simulation->makespan));
         remat_schedule_clear(&schedule);
         remat_host_progress(host, (double)(i + 1) / (double)points);
     }
@@ -342,30 +328,28 @@ static json_t *option_encode(const remat_option *option)
     static const char *const types[] = {"integer", "number", "boolean", "choice"};
     json_t *json = json_pack("{s:s, s:s, s:s}", "name", option->name, "summary", option->summary,
                              "type", types[option->type]);
-    bool failed = json == NULL;
     if (option->type == REMAT_OPTION_BOOLEAN) {
-        api_set(json, "default", json_boolean(option->default_value != 0), &failed);
+        remat_json_set(&json, "default", json_boolean(option->default_value != 0));
     } else if (option->type == REMAT_OPTION_CHOICE) {
         json_t *choices = json_array();
         for (size_t i = 0; option->choices[i]; i++)
-            failed |= json_array_append_new(choices, json_string(option->choices[i])) != 0;
-        api_set(json, "choices", choices, &failed);
-        api_set(json, "default", json_string(option->choices[(size_t)option->default_value]),
-                &failed);
+            remat_json_append(&choices, json_string(option->choices[i]));
+        remat_json_set(&json, "choices", choices);
+        remat_json_set(&json, "default",
+                       json_string(option->choices[(size_t)option->default_value]));
     } else {
         bool whole = option->type == REMAT_OPTION_INTEGER;
-        api_set(json, "minimum",
-                whole ? json_integer((json_int_t)option->minimum) : json_real(option->minimum),
-                &failed);
-        api_set(json, "maximum",
-                whole ? json_integer((json_int_t)option->maximum) : json_real(option->maximum),
-                &failed);
-        api_set(json, "default",
-                whole ? json_integer((json_int_t)option->default_value)
-                      : json_real(option->default_value),
-                &failed);
+        remat_json_set(&json, "minimum",
+                       whole ? json_integer((json_int_t)option->minimum)
+                             : json_real(option->minimum));
+        remat_json_set(&json, "maximum",
+                       whole ? json_integer((json_int_t)option->maximum)
+                             : json_real(option->maximum));
+        remat_json_set(&json, "default",
+                       whole ? json_integer((json_int_t)option->default_value)
+                             : json_real(option->default_value));
     }
-    return api_finish(json, failed);
+    return json;
 }
 
 static json_t *solver_encode(const remat_solver *solver)
@@ -378,19 +362,17 @@ static json_t *solver_encode(const remat_solver *solver)
                   {REMAT_ACCEPTS_GRAPH, "graph"},
                   {REMAT_ACCEPTS_JOINT, "joint"}};
     json_t *accepts = json_array(), *options = json_array();
-    bool failed = !accepts || !options;
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         if (solver->accepts & shapes[i].flag)
-            failed |= json_array_append_new(accepts, json_string(shapes[i].name)) != 0;
+            remat_json_append(&accepts, json_string(shapes[i].name));
     for (size_t i = 0; i < solver->n_options; i++)
-        failed |= json_array_append_new(options, option_encode(&solver->options[i])) != 0;
-    json_t *json = json_pack("{s:s, s:s, s:s, s:s, s:o, s:b, s:b, s:b, s:o}", "name", solver->name,
-                             "summary", solver->summary, "source", solver->source, "optimal_for",
-                             solver->optimal_for, "accepts", accepts, "homogeneous_only",
-                             (solver->accepts & REMAT_HOMOGENEOUS_ONLY) != 0, "needs_link",
-                             (solver->accepts & REMAT_NEEDS_LINK) != 0, "pins",
-                             (solver->accepts & REMAT_ACCEPTS_PINS) != 0, "options", options);
-    return json ? api_finish(json, failed) : NULL;
+        remat_json_append(&options, option_encode(&solver->options[i]));
+    return json_pack("{s:s, s:s, s:s, s:s, s:o, s:b, s:b, s:b, s:o}", "name", solver->name,
+                     "summary", solver->summary, "source", solver->source, "optimal_for",
+                     solver->optimal_for, "accepts", accepts, "homogeneous_only",
+                     (solver->accepts & REMAT_HOMOGENEOUS_ONLY) != 0, "needs_link",
+                     (solver->accepts & REMAT_NEEDS_LINK) != 0, "pins",
+                     (solver->accepts & REMAT_ACCEPTS_PINS) != 0, "options", options);
 }
 
 json_t *remat_solvers_encode(void)
@@ -398,9 +380,7 @@ json_t *remat_solvers_encode(void)
     size_t n;
     const remat_solver *const *solvers = remat_solvers(&n);
     json_t *list = json_array();
-    bool failed = list == NULL;
     for (size_t i = 0; i < n; i++)
-        failed |= json_array_append_new(list, solver_encode(solvers[i])) != 0;
-    return failed ? api_finish(list, true)
-                  : json_pack("{s:o, s:o}", "solvers", list, "links", remat_link_presets_encode());
+        remat_json_append(&list, solver_encode(solvers[i]));
+    return json_pack("{s:o, s:o}", "solvers", list, "links", remat_link_presets_encode());
 }

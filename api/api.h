@@ -64,6 +64,11 @@ remat_status remat_json_load(const char *text, size_t length, json_t **ret_json,
 /* Compact text of a JSON value, keys in insertion order, numbers exact. NULL: out of memory. */
 char *remat_json_text(const json_t *json);
 
+/* Sets a member of an object, or adds to a list, and takes the value. Where there is no memory, or
+ * the value is NULL for want of it, *object becomes NULL, and stays it: only the end looks. */
+void remat_json_set(json_t **object, const char *name, json_t *value);
+void remat_json_append(json_t **list, json_t *item);
+
 /* Members of an object that may not be there. */
 double remat_json_number(const json_t *object, const char *name);      /* NAN */
 const char *remat_json_string(const json_t *object, const char *name); /* "" */

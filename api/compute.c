@@ -93,11 +93,10 @@ static remat_status show(const playing *p, json_t **ret_answer)
     double budget = json_number_value(json_object_get(p->schedule, "budget"));
     json_t *answer = remat_timeline_encode(id ? id : "", budget >= 0 ? (uint64_t)budget : 0,
                                            p->profile, p->operations, p->moments, &p->simulation);
-    bool failed = answer == NULL;
     if (p->values)
-        failed |= json_object_set(answer, "values", p->values) != 0;
-    *ret_answer = api_finish(answer, failed);
-    return *ret_answer ? REMAT_OK : remat_fail_memory(p->error);
+        remat_json_set(&answer, "values", json_incref(p->values));
+    *ret_answer = answer;
+    return answer ? REMAT_OK : remat_fail_memory(p->error);
 }
 
 remat_status remat_answer_timeline(const json_t *schedule, const remat_profile *profile,

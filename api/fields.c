@@ -198,23 +198,18 @@ remat_status api_wait(const remat_number *number, double *ret_seconds, remat_err
     return REMAT_OK;
 }
 
-void api_set(json_t *object, const char *name, json_t *value, bool *failed)
+void remat_json_set(json_t **object, const char *name, json_t *value)
 {
-    *failed |= json_object_set_new(object, name, value) != 0;
+    if (json_object_set_new(*object, name, value)) {
+        json_decref(*object);
+        *object = NULL;
+    }
 }
 
-void api_append(json_t **list, json_t *item)
+void remat_json_append(json_t **list, json_t *item)
 {
     if (json_array_append_new(*list, item)) {
         json_decref(*list);
         *list = NULL;
     }
-}
-
-json_t *api_finish(json_t *object, bool failed)
-{
-    if (!failed)
-        return object;
-    json_decref(object);
-    return NULL;
 }

@@ -35,20 +35,11 @@ remat_status api_whole(const remat_number *number, const char *field, uint64_t l
 /* "wait" of requests that may become jobs: seconds, 30 where it is absent. */
 remat_status api_wait(const remat_number *number, double *ret_seconds, remat_error *error);
 
-/* Sets a member; a NULL value (out of memory) makes *failed true. */
-void api_set(json_t *object, const char *name, json_t *value, bool *failed);
-
-/* Appends to a list, if there is one; without memory it becomes NULL. Takes the item. */
-void api_append(json_t **list, json_t *item);
-
 /* The problem and the list of a schedule in the pebble model; the gradients that are kept are those
  * that the list does not drop. Both are the caller's to clear, on failure too. */
 remat_status api_pebbles_of_schedule(const json_t *schedule, const remat_profile *profile,
                                      remat_pebble_problem *ret_problem,
                                      remat_pebble_operations *ret_list, remat_error *error);
-
-/* The object, or, if failed, NULL. */
-json_t *api_finish(json_t *object, bool failed);
 
 /* "1.5 GiB" or "60%": a number, spaces, a unit (a pointer into text). Plain decimal notation
  * only. */

@@ -42,10 +42,10 @@ json_t *remat_link_presets_encode(void)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < N_PRESETS; i++)
-        api_append(&list,
-                   json_pack("{s:s, s:s, s:f, s:f, s:b}", "preset", presets[i].name, "summary",
-                             presets[i].summary, "bytes_per_second", presets[i].bytes_per_second,
-                             "latency_seconds", presets[i].latency_seconds, "shared", 0));
+        remat_json_append(&list, json_pack("{s:s, s:s, s:f, s:f, s:b}", "preset", presets[i].name,
+                                           "summary", presets[i].summary, "bytes_per_second",
+                                           presets[i].bytes_per_second, "latency_seconds",
+                                           presets[i].latency_seconds, "shared", 0));
     return list;
 }
 

@@ -163,7 +163,7 @@ json_t *remat_operations_encode(const remat_operations *operations, const remat_
 {
     json_t *list = json_array();
     for (size_t i = 0; i < operations->length; i++)
-        api_append(&list, encode(&operations->items[i], profile));
+        remat_json_append(&list, encode(&operations->items[i], profile));
     return list;
 }
 
@@ -175,11 +175,9 @@ json_t *remat_allocations_encode(const remat_layout *layout)
         json_t *item = json_pack("[i, s, I, I]", (int)a->first,
                                  remat_allocation_kind_name((remat_allocation_kind)a->kind),
                                  (json_int_t)a->index, (json_int_t)a->offset);
-        if (item && a->result > 0 && json_array_append_new(item, json_integer(a->result))) {
-            json_decref(item);
-            item = NULL;
-        }
-        api_append(&list, item);
+        if (a->result > 0)
+            remat_json_append(&item, json_integer(a->result));
+        remat_json_append(&list, item);
     }
     return list;
 }

@@ -63,7 +63,7 @@ json_t *remat_pebbles_encode(const remat_pebble_operations *operations)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < operations->length; i++)
-        api_append(&list, encode(&operations->items[i]));
+        remat_json_append(&list, encode(&operations->items[i]));
     return list;
 }
 
@@ -73,8 +73,8 @@ json_t *remat_branches_encode(const remat_pebble_problem *problem)
     for (uint32_t j = 0; j < problem->join.k; j++) {
         json_t *nodes = json_array();
         for (uint32_t i = 0; i < problem->join.length[j]; i++)
-            api_append(&nodes, json_integer(problem->nodes[j][i]));
-        api_append(&list, nodes);
+            remat_json_append(&nodes, json_integer(problem->nodes[j][i]));
+        remat_json_append(&list, nodes);
     }
     return list;
 }

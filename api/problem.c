@@ -48,19 +48,11 @@ json_t *remat_problem_encode(remat_problem_type type, const remat_error *error)
 {
     json_t *json = json_pack("{s:s, s:s, s:i}", "type", problems[type].path, "title",
                              problems[type].title, "status", problems[type].status);
-    if (!json)
-        return NULL;
-    int failed = 0;
     if (error && error->message[0])
-        failed |= json_object_set_new(json, "detail", json_string(error->message));
+        remat_json_set(&json, "detail", json_string(error->message));
     if (error && error->field[0])
-        failed |= json_object_set_new(json, "field", json_string(error->field));
+        remat_json_set(&json, "field", json_string(error->field));
     if (type == REMAT_PROBLEM_INFEASIBLE_BUDGET && error && error->number)
-        failed |=
-            json_object_set_new(json, "minimum_budget", json_integer((json_int_t)error->number));
-    if (failed) {
-        json_decref(json);
-        return NULL;
-    }
+        remat_json_set(&json, "minimum_budget", json_integer((json_int_t)error->number));
     return json;
 }

@@ -195,16 +195,12 @@ json_t *remat_options_encode(const remat_solver *solver, const remat_options *op
 {
     json_t *json = json_object();
     const char *last = NULL;
-    for (size_t n = 0; json && solver && n < solver->n_options; n++) {
+    for (size_t n = 0; solver && n < solver->n_options; n++) {
         size_t i = next_option(solver, last);
         last = solver->options[i].name;
         if (solver->options[i].silent && options->values[i] == solver->options[i].default_value)
             continue;
-        if (json_object_set_new(json, last,
-                                option_value(&solver->options[i], options->values[i]))) {
-            json_decref(json);
-            return NULL;
-        }
+        remat_json_set(&json, last, option_value(&solver->options[i], options->values[i]));
     }
     return json;
 }
@@ -218,35 +214,35 @@ static json_t *budgets_encode(const remat_question *question)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < question->points; i++)
-        api_append(&list, json_integer((json_int_t)question->budgets[i]));
+        remat_json_append(&list, json_integer((json_int_t)question->budgets[i]));
     return list;
 }
 
 /* Its members in alphabetical order. */
 static json_t *question_encode(const remat_question *question)
 {
-    bool schedule = question->kind == REMAT_ASK_SCHEDULE, failed = false;
+    bool schedule = question->kind == REMAT_ASK_SCHEDULE;
     bool improved = !question->solver || question->solver->improved;
     unsigned version = question->solver ? question->solver->version : REMAT_PORTFOLIO_VERSION;
     json_t *json = json_object();
     if (schedule)
-        api_set(json, "budget", json_integer((json_int_t)question->budget), &failed);
+        remat_json_set(&json, "budget", json_integer((json_int_t)question->budget));
     if (question->budgets)
-        api_set(json, "budgets", budgets_encode(question), &failed);
+        remat_json_set(&json, "budgets", budgets_encode(question));
     if (schedule && improved)
-        api_set(json, "effort", json_string(remat_effort_name(question->effort)), &failed);
+        remat_json_set(&json, "effort", json_string(remat_effort_name(question->effort)));
     if (schedule)
-        api_set(json, "layout", layout_encode(question->alignment), &failed);
+        remat_json_set(&json, "layout", layout_encode(question->alignment));
     if (question->linked)
-        api_set(json, "link", remat_link_encode(&question->link), &failed);
-    api_set(json, "options", remat_options_encode(question->solver, &question->options), &failed);
+        remat_json_set(&json, "link", remat_link_encode(&question->link));
+    remat_json_set(&json, "options", remat_options_encode(question->solver, &question->options));
     if (!schedule && !question->budgets)
-        api_set(json, "points", json_integer((json_int_t)question->points), &failed);
-    api_set(json, "profile_id", json_string(question->profile_id), &failed);
-    api_set(json, "solver", json_string(remat_question_solver(question)), &failed);
+        remat_json_set(&json, "points", json_integer((json_int_t)question->points));
+    remat_json_set(&json, "profile_id", json_string(question->profile_id));
+    remat_json_set(&json, "solver", json_string(remat_question_solver(question)));
     if (version > 0)
-        api_set(json, "version", json_integer(version), &failed);
-    return api_finish(json, failed);
+        remat_json_set(&json, "version", json_integer(version));
+    return json;
 }
 
 remat_status remat_question_identify(remat_question *question, remat_error *error)

@@ -15,8 +15,8 @@ json_t *remat_profile_summary(const remat_profile *profile, uint64_t store_all_p
     remat_profile_id(profile, id);
     json_t *list = json_array();
     for (size_t i = 0; i < n_minima; i++)
-        api_append(&list, json_pack("{s:s, s:I}", "solver", minima[i].solver->name, "bytes",
-                                    (json_int_t)minima[i].bytes));
+        remat_json_append(&list, json_pack("{s:s, s:I}", "solver", minima[i].solver->name, "bytes",
+                                           (json_int_t)minima[i].bytes));
     json_t *json =
         json_pack("{s:s, s:s, s:s*, s:s, s:i, s:i, s:b, s:s, s:{s:f, s:I}, s:o}", "profile_id", id,
                   "name", profile->name, "graph", profile->joint ? "joint" : NULL, "kind",
@@ -25,10 +25,9 @@ json_t *remat_profile_summary(const remat_profile *profile, uint64_t store_all_p
                   remat_time_unit_name(profile->time_unit), "store_all", "makespan",
                   remat_store_all_makespan(profile), "peak", (json_int_t)store_all_peak,
                   "minimum_budgets", list);
-    bool failed = json == NULL;
     if (floor.bytes > 0)
-        api_set(json, "floor", json_integer((json_int_t)floor.bytes), &failed);
-    return api_finish(json, failed);
+        remat_json_set(&json, "floor", json_integer((json_int_t)floor.bytes));
+    return json;
 }
 
 json_t *remat_names_encode(const char *name, const char *other_names)
@@ -36,7 +35,7 @@ json_t *remat_names_encode(const char *name, const char *other_names)
     json_t *list = json_pack("[s]", name);
     for (const char *line = other_names; line && list; line = strchr(line, '\n')) {
         line += *line == '\n';
-        api_append(&list, json_stringn(line, strcspn(line, "\n")));
+        remat_json_append(&list, json_stringn(line, strcspn(line, "\n")));
     }
     return list;
 }

@@ -1,7 +1,7 @@
 #include "config.h"
 
 #include "api.h"
-#include "machine.h"
+#include "host/machine.h"
 #include "storage.h"
 
 #include <getopt.h>

@@ -1,7 +1,7 @@
 #include "log.h"
 
 #include "api.h"
-#include "machine.h"
+#include "host/machine.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* rematd: serve, or take care of a store. */
+#include "host/machine.h"
 #include "http/listen.h"
-#include "machine.h"
 #include "security/tls.h"
 #include "service.h"
 

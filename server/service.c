@@ -1,7 +1,7 @@
 #include "service.h"
 
+#include "host/machine.h"
 #include "http/listen.h"
-#include "machine.h"
 #include "security/tls.h"
 
 #include <errno.h>
@@ -231,7 +231,7 @@ static remat_status start(service *s, remat_error *error)
     s->streams = streams_new(s);
     s->queue = queue_new(s->loop, s->config.workers, s->config.queue_limit);
     s->memory = memory_new(s->loop, s->queue, s->config.body_memory);
-    s->team = team_new(s->config.workers);
+    s->team = team_new(s->config.workers, true);
     s->engine = engine_new(&s->config, s->store, &s->metrics, s->team);
     s->jobs = jobs_new(s);
     s->retention = retention_new(s);

@@ -78,7 +78,8 @@
             "AND NOT EXISTS (SELECT 1 FROM jobs WHERE ended = 0 AND profile_id IN ('', x.id))",    \
             "length(b.data)"))                                                                     \
                                                                                                    \
-    X(FIND_SCHEDULE, "SELECT seq, body FROM schedules WHERE id = ?1")                              \
+    X(FIND_SCHEDULE, "SELECT s.seq, s.body FROM schedules s "                                      \
+                     "JOIN profiles p ON p.seq = s.profile WHERE s.id = ?1")                       \
     X(GET_SCHEDULE, "SELECT " SCHEDULE_FIELDS ", s.question FROM schedules s "                     \
                     "JOIN profiles p ON p.seq = s.profile WHERE s.id = ?1")                        \
     X(PUT_SCHEDULE,                                                                                \

@@ -70,11 +70,10 @@ static void tell_link(story *s, const remat_link *link)
                   "bytes_to_device", (json_int_t)replay->bytes_to_device, "waiting",
                   replay->idle_time, "until", s->e->until);
     if (d->node < s->profile->n_nodes)
-        api_set(fact, "detour",
-                json_pack("{s:s, s:I, s:f, s:f, s:f}", "node", s->profile->nodes[d->node].id,
-                          "bytes", (json_int_t)d->bytes, "to_host_time", d->out, "to_device_time",
-                          d->back, "forward_time", d->again),
-                &s->failed);
+        remat_json_set(&fact, "detour",
+                       json_pack("{s:s, s:I, s:f, s:f, s:f}", "node", s->profile->nodes[d->node].id,
+                                 "bytes", (json_int_t)d->bytes, "to_host_time", d->out,
+                                 "to_device_time", d->back, "forward_time", d->again));
     explain_set(s, "transfers", fact);
 }
 
@@ -199,7 +198,6 @@ remat_status remat_answer_explanation(const json_t *schedule, const remat_profil
                .budget = remat_json_number(schedule, "budget"),
                .answer = json_object(),
                .sentences = json_array()};
-    s.failed = !s.answer;
     explain_set(&s, "schedule_id", json_string(remat_json_string(schedule, "schedule_id")));
     explain_set(&s, "text", json_string("")); /* stands first */
     explain_set(&s, "time_unit", json_string(s.unit));
@@ -208,11 +206,11 @@ remat_status remat_answer_explanation(const json_t *schedule, const remat_profil
     if (!status)
         explain_set(&s, "text", join_sentences(s.sentences));
     explain_set(&s, "sentences", s.sentences);
-    json_t *answer = api_finish(s.answer, s.failed || status);
+    if (!status && (s.failed || !s.answer))
+        status = remat_fail_memory(error);
     if (status)
-        return status;
-    if (!answer)
-        return remat_fail_memory(error);
-    *ret_answer = answer;
-    return REMAT_OK;
+        json_decref(s.answer);
+    else
+        *ret_answer = s.answer;
+    return status;
 }

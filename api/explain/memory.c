@@ -90,8 +90,8 @@ void explain_recomputed(story *s)
     explain_say(s, ".");
     explain_finish(s, "recomputed");
     for (size_t i = 0; groups && i < n_groups && i < TOLD_GROUPS; i++)
-        api_append(&list, json_pack("{s:s, s:I, s:f}", "name", groups[i].name, "count",
-                                    (json_int_t)groups[i].count, "time", groups[i].weight));
+        remat_json_append(&list, json_pack("{s:s, s:I, s:f}", "name", groups[i].name, "count",
+                                           (json_int_t)groups[i].count, "time", groups[i].weight));
     explain_groups_free(groups, n_groups);
     explain_set(s, "recomputed",
                 json_pack("{s:I, s:f, s:f, s:o}", "count", (json_int_t)n, "time",
@@ -182,8 +182,8 @@ void explain_peak(story *s, const remat_operations *operations)
     }
     explain_finish(s, "peak");
     for (size_t i = 0; groups && i < n && i < TOLD_GROUPS; i++)
-        api_append(&list,
-                   json_pack("{s:s, s:s, s:I, s:I}", "kind",
+        remat_json_append(
+            &list, json_pack("{s:s, s:s, s:I, s:I}", "kind",
                              remat_allocation_kind_name((remat_allocation_kind)groups[i].kind),
                              "name", groups[i].name, "count", (json_int_t)groups[i].count, "bytes",
                              (json_int_t)groups[i].weight));
@@ -239,14 +239,14 @@ void explain_least(story *s)
     explain_finish(s, "least");
     json_t *fact = json_pack("{s:b}", "proven", (int)proven);
     if (!isnan(peak)) {
-        api_set(fact, "solver", json_string(remat_json_string(least, "solver")), &s->failed);
-        api_set(fact, "peak", explain_whole(peak), &s->failed);
-        api_set(fact, "makespan", json_real(remat_json_number(least, "makespan")), &s->failed);
+        remat_json_set(&fact, "solver", json_string(remat_json_string(least, "solver")));
+        remat_json_set(&fact, "peak", explain_whole(peak));
+        remat_json_set(&fact, "makespan", json_real(remat_json_number(least, "makespan")));
     }
     if (floor->bytes > 0) {
-        api_set(fact, "floor", explain_whole((double)floor->bytes), &s->failed);
-        api_set(fact, "node", json_string(node->id), &s->failed);
-        api_set(fact, "pass", json_string(floor->forward ? "forward" : "backward"), &s->failed);
+        remat_json_set(&fact, "floor", explain_whole((double)floor->bytes));
+        remat_json_set(&fact, "node", json_string(node->id));
+        remat_json_set(&fact, "pass", json_string(floor->forward ? "forward" : "backward"));
     }
     explain_set(s, "less", fact);
 }

@@ -128,8 +128,8 @@ void explain_solver(story *s)
                   requested[0] ? requested : solver, "asked", (json_int_t)(a.n > 0 ? a.n : 1),
                   "fitting", (json_int_t)(a.n > 0 ? a.fit : 1), "makespan", s->makespan);
     if (a.best_solver)
-        api_set(fact, "best", json_pack("{s:s, s:f}", "solver", a.best_solver, "makespan", a.best),
-                &s->failed);
+        remat_json_set(&fact, "best",
+                       json_pack("{s:s, s:f}", "solver", a.best_solver, "makespan", a.best));
     explain_set(s, "choice", fact);
 }
 

@@ -24,7 +24,8 @@ void explain_finish(story *s, const char *topic)
     s->failed |= !s->out || fclose(s->out);
     s->out = NULL;
     if (!s->failed)
-        api_append(&s->sentences, json_pack("{s:s, s:s}", "topic", topic, "text", s->sentence));
+        remat_json_append(&s->sentences,
+                          json_pack("{s:s, s:s}", "topic", topic, "text", s->sentence));
     free(s->sentence);
     s->sentence = NULL;
 }
@@ -49,5 +50,5 @@ void explain_percent(story *s, double fraction)
 
 void explain_set(story *s, const char *name, json_t *value)
 {
-    api_set(s->answer, name, value, &s->failed);
+    remat_json_set(&s->answer, name, value);
 }

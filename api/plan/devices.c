@@ -199,42 +199,38 @@ static json_t *points_encode(const remat_efficiency *points)
 {
     json_t *list = json_array();
     for (unsigned i = 0; i < points->n; i++)
-        api_append(&list, json_pack("[f, f]", points->size[i], points->fraction[i]));
+        remat_json_append(&list, json_pack("[f, f]", points->size[i], points->fraction[i]));
     return list;
 }
 
 static json_t *efficiency_encode(const remat_device *device)
 {
-    bool failed = false;
     json_t *json = json_object();
     for (unsigned k = 0; k < REMAT_KERNEL_CLASSES; k++) {
-        bool inner = false;
         json_t *one = json_object();
-        api_set(one, "forward", points_encode(&device->forward[k]), &inner);
+        remat_json_set(&one, "forward", points_encode(&device->forward[k]));
         if (device->backward[k].n > 0)
-            api_set(one, "backward", points_encode(&device->backward[k]), &inner);
-        api_set(json, remat_kernel_class_name((remat_kernel_class)k), api_finish(one, inner),
-                &failed);
+            remat_json_set(&one, "backward", points_encode(&device->backward[k]));
+        remat_json_set(&json, remat_kernel_class_name((remat_kernel_class)k), one);
     }
-    return api_finish(json, failed);
+    return json;
 }
 
 json_t *remat_device_encode(const remat_device *device)
 {
-    bool failed = false, inner = false;
     json_t *json = json_object(), *rates = json_object();
     for (unsigned p = 0; p < REMAT_PRECISIONS; p++)
         if (device->rate[p] > 0)
-            api_set(rates, remat_precision_name((remat_precision)p), json_real(device->rate[p]),
-                    &inner);
-    api_set(json, "name", json_string(device->name), &failed);
-    api_set(json, "title", json_string(device->title), &failed);
-    api_set(json, "memory_bytes", json_integer((json_int_t)device->memory), &failed);
-    api_set(json, "bandwidth_bytes_per_second", json_real(device->bandwidth), &failed);
-    api_set(json, "flops_per_second", api_finish(rates, inner), &failed);
-    api_set(json, "link_bytes_per_second", json_real(device->link), &failed);
-    api_set(json, "launch_seconds", json_real(device->launch), &failed);
-    api_set(json, "context_bytes", json_integer((json_int_t)device->context), &failed);
-    api_set(json, "efficiency", efficiency_encode(device), &failed);
-    return api_finish(json, failed);
+            remat_json_set(&rates, remat_precision_name((remat_precision)p),
+                           json_real(device->rate[p]));
+    remat_json_set(&json, "name", json_string(device->name));
+    remat_json_set(&json, "title", json_string(device->title));
+    remat_json_set(&json, "memory_bytes", json_integer((json_int_t)device->memory));
+    remat_json_set(&json, "bandwidth_bytes_per_second", json_real(device->bandwidth));
+    remat_json_set(&json, "flops_per_second", rates);
+    remat_json_set(&json, "link_bytes_per_second", json_real(device->link));
+    remat_json_set(&json, "launch_seconds", json_real(device->launch));
+    remat_json_set(&json, "context_bytes", json_integer((json_int_t)device->context));
+    remat_json_set(&json, "efficiency", efficiency_encode(device));
+    return json;
 }

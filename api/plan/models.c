@@ -11,17 +11,15 @@ json_t *remat_networks_encode(void)
     json_t *list = json_array();
     for (size_t i = 0; i < n; i++) {
         const remat_network *m = &models[i];
-        bool failed = false;
         json_t *one = json_pack("{s:s, s:s, s:I}", "name", m->name, "title", m->title, "parameters",
                                 (json_int_t)m->parameters);
-        failed = !one;
         if (m->sequence)
-            api_set(one, "sequence", json_integer(m->sequence), &failed);
+            remat_json_set(&one, "sequence", json_integer(m->sequence));
         if (m->image)
-            api_set(one, "image", json_integer(m->image), &failed);
+            remat_json_set(&one, "image", json_integer(m->image));
         if (m->layers)
-            api_set(one, "layers", json_integer(m->layers), &failed);
-        api_append(&list, api_finish(one, failed));
+            remat_json_set(&one, "layers", json_integer(m->layers));
+        remat_json_append(&list, one);
     }
     return json_pack("{s:o}", "models", list);
 }
@@ -32,7 +30,7 @@ static json_t *strings(const char *const *items, size_t n)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < n; i++)
-        api_append(&list, json_string(items[i]));
+        remat_json_append(&list, json_string(items[i]));
     return list;
 }
 
@@ -49,21 +47,20 @@ static json_t *bytes_encode(remat_number bytes)
 
 static json_t *node_encode(const remat_node_spec *node)
 {
-    bool failed = false;
     json_t *json = json_object();
-    api_set(json, "id", json_string(node->id), &failed);
-    api_set(json, "op", json_string(node->op), &failed);
-    api_set(json, "inputs", strings(node->inputs, node->n_inputs), &failed);
-    api_set(json, "forward_time", time_encode(node->forward_time.value), &failed);
-    api_set(json, "backward_time", time_encode(node->backward_time.value), &failed);
-    api_set(json, "output_bytes", bytes_encode(node->output_bytes), &failed);
+    remat_json_set(&json, "id", json_string(node->id));
+    remat_json_set(&json, "op", json_string(node->op));
+    remat_json_set(&json, "inputs", strings(node->inputs, node->n_inputs));
+    remat_json_set(&json, "forward_time", time_encode(node->forward_time.value));
+    remat_json_set(&json, "backward_time", time_encode(node->backward_time.value));
+    remat_json_set(&json, "output_bytes", bytes_encode(node->output_bytes));
     if (node->saved_bytes.given)
-        api_set(json, "saved_bytes", bytes_encode(node->saved_bytes), &failed);
-    api_set(json, "backward_uses_inputs", json_boolean(node->backward_uses_inputs), &failed);
-    api_set(json, "backward_uses_output", json_boolean(node->backward_uses_output), &failed);
+        remat_json_set(&json, "saved_bytes", bytes_encode(node->saved_bytes));
+    remat_json_set(&json, "backward_uses_inputs", json_boolean(node->backward_uses_inputs));
+    remat_json_set(&json, "backward_uses_output", json_boolean(node->backward_uses_output));
     if (node->in_place)
-        api_set(json, "in_place", json_true(), &failed);
-    return api_finish(json, failed);
+        remat_json_set(&json, "in_place", json_true());
+    return json;
 }
 
 json_t *remat_network_document(const remat_network_graph *graph, const remat_device *device,
@@ -72,10 +69,10 @@ json_t *remat_network_document(const remat_network_graph *graph, const remat_dev
     const remat_profile_spec *spec = &graph->spec;
     json_t *nodes = json_array(), *inputs = json_array();
     for (size_t v = 0; v < spec->n_nodes; v++)
-        api_append(&nodes, node_encode(&spec->nodes[v]));
+        remat_json_append(&nodes, node_encode(&spec->nodes[v]));
     for (size_t k = 0; k < spec->n_inputs; k++)
-        api_append(&inputs, json_pack("{s:s, s:o}", "id", spec->inputs[k].id, "bytes",
-                                      bytes_encode(spec->inputs[k].bytes)));
+        remat_json_append(&inputs, json_pack("{s:s, s:o}", "id", spec->inputs[k].id, "bytes",
+                                             bytes_encode(spec->inputs[k].bytes)));
     return json_pack(
         "{s:s, s:s, s:{s:s, s:s, s:I, s:s, s:I, s:I, s:s}, s:s, s:o, s:o}", "format", spec->format,
         "name", spec->name, "source", "framework", "remat " REMAT_VERSION, "device", device->title,

@@ -35,11 +35,10 @@ static json_t *table_encode(const remat_step_table *t, uint64_t memory, uint64_t
                  {"memory", memory},
                  {"activations", memory > t->reserved ? memory - t->reserved : 0},
                  {"input_bytes", inputs}}; /* part of the activations */
-    bool failed = false;
     json_t *json = json_object();
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
-        api_set(json, lines[i].name, json_integer((json_int_t)lines[i].bytes), &failed);
-    return api_finish(json, failed);
+        remat_json_set(&json, lines[i].name, json_integer((json_int_t)lines[i].bytes));
+    return json;
 }
 
 static json_t *parallel_encode(const remat_step_settings *step)
@@ -53,22 +52,21 @@ static json_t *head_encode(const remat_plan_request *q, uint64_t parameters,
                            const remat_profile *profile)
 {
     char id[REMAT_ID_SIZE];
-    bool failed = false;
     json_t *json = json_object();
     remat_profile_id(profile, id);
     if (q->model) {
-        api_set(json, "model", json_string(q->model), &failed);
-        api_set(json, "batch", json_integer((json_int_t)q->settings.batch), &failed);
+        remat_json_set(&json, "model", json_string(q->model));
+        remat_json_set(&json, "batch", json_integer((json_int_t)q->settings.batch));
     }
-    api_set(json, "profile_id", json_string(id), &failed);
-    api_set(json, "name", json_string(profile->name), &failed);
-    api_set(json, "nodes", json_integer(profile->n_nodes), &failed);
-    api_set(json, "parameters", json_integer((json_int_t)parameters), &failed);
-    api_set(json, "device", json_string(q->device.name), &failed);
-    api_set(json, "optimizer", json_string(remat_optimizer_name(q->step.optimizer)), &failed);
-    api_set(json, "precision", json_string(remat_precision_name(q->step.precision)), &failed);
-    api_set(json, "parallel", parallel_encode(&q->step), &failed);
-    return api_finish(json, failed);
+    remat_json_set(&json, "profile_id", json_string(id));
+    remat_json_set(&json, "name", json_string(profile->name));
+    remat_json_set(&json, "nodes", json_integer(profile->n_nodes));
+    remat_json_set(&json, "parameters", json_integer((json_int_t)parameters));
+    remat_json_set(&json, "device", json_string(q->device.name));
+    remat_json_set(&json, "optimizer", json_string(remat_optimizer_name(q->step.optimizer)));
+    remat_json_set(&json, "precision", json_string(remat_precision_name(q->step.precision)));
+    remat_json_set(&json, "parallel", parallel_encode(&q->step));
+    return json;
 }
 
 /* ---- the question ---- */
@@ -95,25 +93,23 @@ static remat_status usual_solver(const remat_plan_request *q, const remat_profil
 static json_t *question_encode(const remat_plan_request *q, const remat_profile *profile,
                                const char *usual, uint64_t budget)
 {
-    bool failed = false;
     json_t *json = json_object();
-    api_set(json, "budget", json_integer((json_int_t)budget), &failed);
+    remat_json_set(&json, "budget", json_integer((json_int_t)budget));
     if (q->solver)
-        api_set(json, "solver", json_deep_copy(q->solver), &failed);
+        remat_json_set(&json, "solver", json_deep_copy(q->solver));
     else
-        api_set(json, "solver", json_string(usual), &failed);
+        remat_json_set(&json, "solver", json_string(usual));
     if (q->options)
-        api_set(json, "options", json_deep_copy(q->options), &failed);
+        remat_json_set(&json, "options", json_deep_copy(q->options));
     if (q->effort)
-        api_set(json, "effort", json_deep_copy(q->effort), &failed);
+        remat_json_set(&json, "effort", json_deep_copy(q->effort));
     if (q->offload) {
         const double seconds = remat_time_unit_seconds(profile->time_unit);
-        api_set(json, "link",
-                json_pack("{s:f, s:f}", "bytes_per_time_unit", q->device.link * seconds, "latency",
-                          10e-6 / seconds),
-                &failed);
+        remat_json_set(&json, "link",
+                       json_pack("{s:f, s:f}", "bytes_per_time_unit", q->device.link * seconds,
+                                 "latency", 10e-6 / seconds));
     }
-    return api_finish(json, failed);
+    return json;
 }
 
 /* ---- the draft ---- */
@@ -129,7 +125,6 @@ static remat_status complete(const remat_plan_request *q, const remat_profile *p
                              uint64_t parameters, const remat_step_table *table,
                              remat_plan_draft *draft, remat_error *error)
 {
-    bool failed = false;
     const uint64_t memory = q->device.memory;
     const uint64_t budget = memory > table->reserved ? memory - table->reserved : 0;
     uint64_t all = 0;
@@ -145,15 +140,15 @@ static remat_status complete(const remat_plan_request *q, const remat_profile *p
         return status;
     draft->update = update_seconds(&q->device, table);
     draft->answer = head_encode(q, parameters, profile);
-    api_set(draft->answer, "table", table_encode(table, memory, profile->input_bytes), &failed);
-    api_set(draft->answer, "store_all_peak", json_integer((json_int_t)all), &failed);
-    api_set(draft->answer, "store_all_fits", json_boolean(all <= budget), &failed);
-    api_set(draft->answer, "store_all_seconds",
-            json_real(remat_store_all_makespan(profile) * draft->unit + draft->update), &failed);
-    api_set(draft->answer, "update_seconds", json_real(draft->update), &failed);
+    remat_json_set(&draft->answer, "table", table_encode(table, memory, profile->input_bytes));
+    remat_json_set(&draft->answer, "store_all_peak", json_integer((json_int_t)all));
+    remat_json_set(&draft->answer, "store_all_fits", json_boolean(all <= budget));
+    remat_json_set(&draft->answer, "store_all_seconds",
+                   json_real(remat_store_all_makespan(profile) * draft->unit + draft->update));
+    remat_json_set(&draft->answer, "update_seconds", json_real(draft->update));
     if (budget > 0)
         draft->question = question_encode(q, profile, usual, budget);
-    if (failed || !draft->answer || (budget > 0 && !draft->question))
+    if (!draft->answer || (budget > 0 && !draft->question))
         return remat_fail_memory(error);
     return q->sweep && budget > 0 ? api_sweep_new(q, budget, draft->update, &draft->sweep, error)
                                   : REMAT_OK;
@@ -213,29 +208,27 @@ static json_t *schedule_encode(const json_t *schedule)
                                           "peak",        "arena",      "lower_bound", "gap",
                                           "verified",    "optimality", "time_unit"};
     json_t *json = json_object();
-    for (size_t i = 0; json && i < sizeof members / sizeof *members; i++) {
+    for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
         json_t *value = json_object_get(schedule, members[i]);
-        if (value && json_object_set(json, members[i], value)) {
-            json_decref(json);
-            return NULL;
-        }
+        if (value)
+            remat_json_set(&json, members[i], json_incref(value));
     }
     return json;
 }
 
-static void put_schedule(remat_plan_draft *draft, const json_t *schedule, bool *failed)
+static void put_schedule(remat_plan_draft *draft, const json_t *schedule)
 {
-    json_t *answer = draft->answer;
+    json_t **answer = &draft->answer;
+    const double batch = remat_json_number(*answer, "batch");
     const remat_way_result result = {
         .fits = true,
         .makespan = json_number_value(json_object_get(schedule, "makespan")),
         .peak = (uint64_t)json_integer_value(json_object_get(schedule, "peak"))};
     const double step = result.makespan * draft->unit + draft->update;
-    const json_t *batch = json_object_get(answer, "batch");
-    api_set(answer, "step_seconds", json_real(step), failed);
-    api_set(answer, "schedule", schedule_encode(schedule), failed);
-    if (batch)
-        api_set(answer, "samples_per_second", json_real(json_number_value(batch) / step), failed);
+    remat_json_set(answer, "step_seconds", json_real(step));
+    remat_json_set(answer, "schedule", schedule_encode(schedule));
+    if (batch > 0)
+        remat_json_set(answer, "samples_per_second", json_real(batch / step));
     if (draft->sweep)
         api_sweep_settle(draft->sweep, &result, json_object_get(schedule, "link") != NULL);
 }
@@ -243,27 +236,25 @@ static void put_schedule(remat_plan_draft *draft, const json_t *schedule, bool *
 remat_status remat_plan_draft_finish(remat_plan_draft *draft, const json_t *schedule,
                                      const remat_error *refusal, remat_error *error)
 {
-    bool failed = false;
-    json_t *answer = draft->answer;
-    api_set(answer, "fits", json_boolean(schedule != NULL), &failed);
+    json_t **answer = &draft->answer;
+    remat_json_set(answer, "fits", json_boolean(schedule != NULL));
     if (schedule)
-        put_schedule(draft, schedule, &failed);
+        put_schedule(draft, schedule);
     if (draft->sweep)
-        api_sweep_encode(draft->sweep, answer, &failed);
+        api_sweep_encode(draft->sweep, answer);
     if (refusal) {
         const bool row_fits = draft->sweep && api_sweep_fits(draft->sweep);
-        api_set(answer, "refusal",
-                json_sprintf("%s%s", refusal->message,
-                             row_fits ? "; the row of this batch fits, without addresses" : ""),
-                &failed);
+        remat_json_set(
+            answer, "refusal",
+            json_sprintf("%s%s", refusal->message,
+                         row_fits ? "; the row of this batch fits, without addresses" : ""));
         if (refusal->number > 0)
-            api_set(answer, "least_activations", json_integer((json_int_t)refusal->number),
-                    &failed);
+            remat_json_set(answer, "least_activations", json_integer((json_int_t)refusal->number));
     } else if (!schedule) {
-        api_set(answer, "refusal",
-                json_string("weights, gradients, optimizer states and what goes with them take "
-                            "the whole device"),
-                &failed);
+        remat_json_set(
+            answer, "refusal",
+            json_string("weights, gradients, optimizer states and what goes with them take "
+                        "the whole device"));
     }
-    return failed ? remat_fail_memory(error) : REMAT_OK;
+    return *answer ? REMAT_OK : remat_fail_memory(error);
 }

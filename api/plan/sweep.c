@@ -233,15 +233,14 @@ static json_t *cell_encode(const api_sweep *s, const row *r, unsigned column)
 {
     const remat_way_result *result = &r->result[column];
     json_t *json = way_encode(column);
-    bool failed = false;
-    api_set(json, "fits", json_boolean(result->fits), &failed);
+    remat_json_set(&json, "fits", json_boolean(result->fits));
     if (r->built && r->done[column])
-        api_set(json, "peak", json_integer((json_int_t)result->peak), &failed);
+        remat_json_set(&json, "peak", json_integer((json_int_t)result->peak));
     if (result->fits) {
-        api_set(json, "step_seconds", json_real(seconds_of(s, result)), &failed);
-        api_set(json, "samples_per_second", json_real(rate_of(s, r, column)), &failed);
+        remat_json_set(&json, "step_seconds", json_real(seconds_of(s, result)));
+        remat_json_set(&json, "samples_per_second", json_real(rate_of(s, r, column)));
     }
-    return api_finish(json, failed);
+    return json;
 }
 
 static json_t *row_encode(const api_sweep *s, const row *r)
@@ -249,7 +248,7 @@ static json_t *row_encode(const api_sweep *s, const row *r)
     json_t *ways = json_array();
     for (unsigned c = 0; c < COLUMNS; c++)
         if (!skips(s, c))
-            api_append(&ways, cell_encode(s, r, c));
+            remat_json_append(&ways, cell_encode(s, r, c));
     return json_pack("{s:I, s:o}", "batch", (json_int_t)r->batch, "ways", ways);
 }
 
@@ -259,10 +258,9 @@ static json_t *largest_encode(const api_sweep *s)
     for (unsigned c = 0; c < COLUMNS; c++) {
         if (skips(s, c))
             continue;
-        bool failed = false;
         json_t *json = way_encode(c);
-        api_set(json, "batch", json_integer((json_int_t)s->largest[c]), &failed);
-        api_append(&list, api_finish(json, failed));
+        remat_json_set(&json, "batch", json_integer((json_int_t)s->largest[c]));
+        remat_json_append(&list, json);
     }
     return list;
 }
@@ -273,7 +271,6 @@ static json_t *best_encode(const api_sweep *s)
     const row *best = NULL;
     unsigned column = 0;
     double most = 0;
-    bool failed = false;
     for (size_t i = 0; i < s->n; i++)
         for (unsigned c = 0; c < COLUMNS && s->rows[i].shown; c++)
             if (rate_of(s, &s->rows[i], c) > most * (1 + 1e-9)) {
@@ -284,18 +281,18 @@ static json_t *best_encode(const api_sweep *s)
     if (!best)
         return json_null();
     json_t *json = way_encode(column);
-    api_set(json, "batch", json_integer((json_int_t)best->batch), &failed);
-    api_set(json, "samples_per_second", json_real(most), &failed);
-    return api_finish(json, failed);
+    remat_json_set(&json, "batch", json_integer((json_int_t)best->batch));
+    remat_json_set(&json, "samples_per_second", json_real(most));
+    return json;
 }
 
-void api_sweep_encode(const api_sweep *s, json_t *answer, bool *failed)
+void api_sweep_encode(const api_sweep *s, json_t **answer)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < s->n; i++)
         if (s->rows[i].shown)
-            api_append(&list, row_encode(s, &s->rows[i]));
-    api_set(answer, "rows", list, failed);
-    api_set(answer, "largest", largest_encode(s), failed);
-    api_set(answer, "best_batch", best_encode(s), failed);
+            remat_json_append(&list, row_encode(s, &s->rows[i]));
+    remat_json_set(answer, "rows", list);
+    remat_json_set(answer, "largest", largest_encode(s));
+    remat_json_set(answer, "best_batch", best_encode(s));
 }

@@ -20,6 +20,6 @@ void api_sweep_settle(api_sweep *sweep, const remat_way_result *result, bool off
 bool api_sweep_fits(api_sweep *sweep);
 
 /* The members "rows", "largest" and "best_batch" of a plan's answer. */
-void api_sweep_encode(const api_sweep *sweep, json_t *answer, bool *failed);
+void api_sweep_encode(const api_sweep *sweep, json_t **answer);
 
 #endif

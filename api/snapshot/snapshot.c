@@ -92,7 +92,7 @@ static json_t *write_set(const names *all, const uint8_t *marks, uint8_t bit)
     json_t *list = json_array();
     for (size_t v = 0; v < all->n; v++)
         if (marks[v] & bit)
-            api_append(&list, json_string(all->list[v]));
+            remat_json_append(&list, json_string(all->list[v]));
     return list;
 }
 
@@ -249,7 +249,7 @@ static json_t *write_minimal(fragment_request *r, double count)
     size_t n = count < (double)r->list_limit ? (size_t)count : r->list_limit;
     for (size_t i = 0; i < n; i++) {
         remat_snapshot_solution(&r->fragment, i, r->scratch);
-        api_append(&list, write_solution(&r->all, r->scratch));
+        remat_json_append(&list, write_solution(&r->all, r->scratch));
     }
     return list;
 }
@@ -260,10 +260,8 @@ static json_t *write_best(fragment_request *r, remat_status *status)
     bool proven;
     *status = remat_snapshot_best(&r->fragment, r->scratch, &cost, &proven, r->error);
     json_t *json = *status ? NULL : write_priced(r, r->scratch);
-    if (json && json_object_set_new(json, "proven", json_boolean(proven))) {
-        json_decref(json);
-        return NULL;
-    }
+    if (json)
+        remat_json_set(&json, "proven", json_boolean(proven));
     return json;
 }
 
@@ -313,12 +311,11 @@ static remat_status write_checks(fragment_request *r, json_t *answer)
     json_t *list = json_array();
     for (size_t i = 0; i < json_array_size(r->proposals); i++) {
         remat_status status = read_proposal(r, json_array_get(r->proposals, i), i);
-        if (!status && json_array_append_new(list, write_check(r)))
-            status = remat_fail_memory(r->error);
         if (status) {
             json_decref(list);
             return status;
         }
+        remat_json_append(&list, write_check(r));
     }
     return json_object_set_new(answer, "checks", list) ? remat_fail_memory(r->error) : REMAT_OK;
 }
@@ -463,7 +460,7 @@ static json_t *write_path(const remat_checkpoint *checkpoint)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < checkpoint->depth; i++)
-        api_append(&list, json_integer((json_int_t)checkpoint->path[i]));
+        remat_json_append(&list, json_integer((json_int_t)checkpoint->path[i]));
     return list;
 }
 

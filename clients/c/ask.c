@@ -43,12 +43,10 @@ static remat_status make_body(const json_t *asked, const json_t *profile, json_t
     if (status)
         return status;
     json_t *body = json_copy((json_t *)asked);
-    if (!body || (profile && json_object_set_new(body, "profile_id", json_string(id)))) {
-        json_decref(body);
-        return remat_fail_memory(error);
-    }
+    if (profile)
+        remat_json_set(&body, "profile_id", json_string(id));
     *ret_body = body;
-    return REMAT_OK;
+    return body ? REMAT_OK : remat_fail_memory(error);
 }
 
 static double seconds_left(const question *q)

@@ -8,8 +8,25 @@
 #include "remat_client.h"
 #include "terminal.h"
 
+/* Which commands take an option. */
+enum {
+    PROFILE = 1,
+    SOLVE = 2,
+    CURVE = 4,
+    SHOW = 8,
+    SIMULATE = 16,
+    JOBS = 32,
+    SOLVERS = 64,
+    VERSION = 128,
+    SNAPSHOTS = 256,
+    GLOBAL = 512,
+    PLAN = 1024,
+    CALIBRATE = 2048,
+};
+
 struct cli {
     const char *command; /* "solve" */
+    unsigned flag;       /* of that command, as in the table of options */
     char **arguments;    /* what is left beside options */
     int n_arguments;
 
@@ -26,7 +43,7 @@ struct cli {
     json_t *plan; /* members of a plan's request, owned */
     bool whole_device;
     char whole[24]; /* what that reserves */
-    bool json, local, all, ascii;
+    bool json, local, all, ascii, help, version;
 
     /* The terminal. */
     bool colour;        /* stdout is a terminal and NO_COLOR is not set */
@@ -57,12 +74,12 @@ const char *help_text(const char *command);
 
 /* ---- options.c ---- */
 
-/* Parses the options of cli->command and leaves the other arguments. CLI_OK, CLI_USAGE (already
- * said), or CLI_OK with *ret_help set. */
-int options_parse(struct cli *cli, int argc, char **argv, bool *ret_help);
+/* Parses the options of cli->command and leaves the other arguments. CLI_OK, or CLI_USAGE (already
+ * said). */
+int options_parse(struct cli *cli, int argc, char **argv);
 /* Those that may stand before the command. Returns the index of the command in argv, or -1 for
  * wrong usage. */
-int options_parse_global(struct cli *cli, int argc, char **argv, bool *ret_help, bool *ret_version);
+int options_parse_global(struct cli *cli, int argc, char **argv);
 
 /* ---- report.c ---- */
 

@@ -28,18 +28,18 @@ typedef struct edge {
     double bytes; /* NAN: unknown */
 } edge;
 
-typedef struct import {
+typedef struct graph {
     vertex *vertices;
     edge *edges;
-    size_t n, n_edges, capacity, edges_capacity;
+    size_t n, n_edges;
     json_t *by_id; /* index of a vertex */
     char name[201];
     const char *unit;
     bool forward, sized_edges; /* the format; sizes are of edges, so that a sink may have none */
     remat_error *error;
-} import;
+} graph;
 
-static void import_clear(import *g)
+static void graph_clear(graph *g)
 {
     for (size_t v = 0; v < g->n; v++) {
         free(g->vertices[v].id);
@@ -52,22 +52,25 @@ static void import_clear(import *g)
 
 /* ---- building ---- */
 
+/* An array of n items with room for one more, which doubles at the powers of two. NULL: out of
+ * memory. */
+static void *grown(void *items, size_t n, size_t size)
+{
+    return n & (n - 1) ? items : realloc(items, (n ? 2 * n : 1) * size);
+}
+
 /* The vertex of that id, made if it is not there. */
-static remat_status take_vertex(import *g, const char *id, uint32_t *ret_index)
+static remat_status take_vertex(graph *g, const char *id, uint32_t *ret_index)
 {
     const json_t *there = json_object_get(g->by_id, id);
     if (there) {
         *ret_index = (uint32_t)json_integer_value(there);
         return REMAT_OK;
     }
-    if (g->n == g->capacity) {
-        size_t capacity = 2 * g->capacity + 64;
-        vertex *grown = realloc(g->vertices, capacity * sizeof *grown);
-        if (!grown)
-            return remat_fail_memory(g->error);
-        g->vertices = grown;
-        g->capacity = capacity;
-    }
+    vertex *vertices = grown(g->vertices, g->n, sizeof *vertices);
+    if (!vertices)
+        return remat_fail_memory(g->error);
+    g->vertices = vertices;
     vertex *v = &g->vertices[g->n];
     *v = (vertex){.id = strdup(id), .op = strdup(""), .time = NAN, .bytes = NAN};
     *ret_index = (uint32_t)g->n++;
@@ -76,22 +79,18 @@ static remat_status take_vertex(import *g, const char *id, uint32_t *ret_index)
     return REMAT_OK;
 }
 
-static remat_status add_edge(import *g, uint32_t from, uint32_t to, double bytes)
+static remat_status add_edge(graph *g, uint32_t from, uint32_t to, double bytes)
 {
-    if (g->n_edges == g->edges_capacity) {
-        size_t capacity = 2 * g->edges_capacity + 64;
-        edge *grown = realloc(g->edges, capacity * sizeof *grown);
-        if (!grown)
-            return remat_fail_memory(g->error);
-        g->edges = grown;
-        g->edges_capacity = capacity;
-    }
+    edge *edges = grown(g->edges, g->n_edges, sizeof *edges);
+    if (!edges)
+        return remat_fail_memory(g->error);
+    g->edges = edges;
     g->edges[g->n_edges++] = (edge){from, to, bytes};
     g->vertices[from].read = true;
     return REMAT_OK;
 }
 
-static remat_status set_op(import *g, uint32_t v, const char *op)
+static remat_status set_op(graph *g, uint32_t v, const char *op)
 {
     char *copy = strdup(op);
     if (!copy)
@@ -109,7 +108,7 @@ static double whole_number(const char *text)
     return end == text || *end ? NAN : number;
 }
 
-static remat_status told_once(import *g, uint32_t v)
+static remat_status told_once(graph *g, uint32_t v)
 {
     if (g->vertices[v].told)
         return remat_fail(g->error, REMAT_INVALID, NULL, "node \"%.200s\" is there twice",
@@ -140,7 +139,7 @@ static double number_of(const json_t *object, const char *name, const char *othe
     return json_is_number(value) ? json_number_value(value) : NAN;
 }
 
-static remat_status read_nodes(import *g, const json_t *nodes, bool moccasin)
+static remat_status read_nodes(graph *g, const json_t *nodes, bool moccasin)
 {
     for (size_t i = 0; i < json_array_size(nodes); i++) {
         const json_t *node = json_array_get(nodes, i);
@@ -165,7 +164,7 @@ static remat_status read_nodes(import *g, const json_t *nodes, bool moccasin)
     return REMAT_OK;
 }
 
-static remat_status read_links(import *g, const json_t *links, const char *source,
+static remat_status read_links(graph *g, const json_t *links, const char *source,
                                const char *target, bool moccasin)
 {
     for (size_t i = 0; i < json_array_size(links); i++) {
@@ -194,7 +193,7 @@ static remat_status read_links(import *g, const json_t *links, const char *sourc
 }
 
 /* Nodes in the order that a MOCCASIN graph says it was measured in: by position. */
-static remat_status read_order(import *g, const json_t *order)
+static remat_status read_order(graph *g, const json_t *order)
 {
     if (json_array_size(order) == 0)
         return REMAT_OK;
@@ -210,7 +209,7 @@ static remat_status read_order(import *g, const json_t *order)
     return REMAT_OK;
 }
 
-static remat_status read_json(import *g, const json_t *json)
+static remat_status read_json(graph *g, const json_t *json)
 {
     const json_t *nodes = json_object_get(json, "nodes"), *links = json_object_get(json, "links");
     const json_t *edges = json_object_get(json, "edges");
@@ -257,7 +256,7 @@ static double value_after(const char *text, const char *name)
 }
 
 /* "node1 -- Conv2d(...) -- forward_compute_time=.., .." or "node1 -- node2". */
-static remat_status read_pipedream(import *g, char *text)
+static remat_status read_pipedream(graph *g, char *text)
 {
     g->forward = true;
     g->unit = "ms";
@@ -328,13 +327,13 @@ static bool next_token(const char **at, char token[201])
     return more;
 }
 
-static remat_status bad_dot(import *g, const char *what)
+static remat_status bad_dot(graph *g, const char *what)
 {
     return remat_fail(g->error, REMAT_INVALID, NULL, "the DOT file: %s", what);
 }
 
 /* [a=1 b=2] behind a node; v NONE: of an edge or of everything, left out. */
-static remat_status read_attributes(import *g, const char **at, uint32_t v, bool defaults)
+static remat_status read_attributes(graph *g, const char **at, uint32_t v, bool defaults)
 {
     char name[201], value[201];
     remat_status status = REMAT_OK;
@@ -386,7 +385,7 @@ static const char *after_head(const char *text)
 }
 
 /* at is behind the head. */
-static remat_status read_dot(import *g, const char *at)
+static remat_status read_dot(graph *g, const char *at)
 {
     char token[201];
     uint32_t last = UINT32_MAX, v;
@@ -431,7 +430,7 @@ static remat_status read_dot(import *g, const char *at)
 /* ---- the profile ---- */
 
 /* A topological order: that of the file where it is one. */
-static remat_status sort_vertices(const import *g, uint32_t *order)
+static remat_status sort_vertices(const graph *g, uint32_t *order)
 {
     bool sorted = true;
     uint32_t *missing = calloc(g->n + 1, sizeof *missing), head = 0, done = 0;
@@ -465,7 +464,7 @@ static remat_status sort_vertices(const import *g, uint32_t *order)
     return status;
 }
 
-static remat_status check_vertex(const import *g, const vertex *v)
+static remat_status check_vertex(const graph *g, const vertex *v)
 {
     const struct {
         const char *name;
@@ -484,28 +483,23 @@ static json_t *whole(double bytes)
     return json_integer((json_int_t)ceil(bytes < 9e15 ? bytes : 9e15));
 }
 
-static json_t *vertex_json(const import *g, const vertex *v, json_t *inputs)
+static json_t *vertex_json(const graph *g, const vertex *v, json_t *inputs)
 {
     json_t *node = json_pack("{s:s, s:o}", "id", v->id, "inputs", inputs);
     bool sink = !v->read && !g->forward;
-    bool failed = !node || (v->op[0] && json_object_set_new(node, "op", json_string(v->op)));
-    failed = failed ||
-             json_object_set_new(node, g->forward ? "forward_time" : "time", json_real(v->time));
+    if (v->op[0])
+        remat_json_set(&node, "op", json_string(v->op));
+    remat_json_set(&node, g->forward ? "forward_time" : "time", json_real(v->time));
     if (v->backward >= 0 && g->forward)
-        failed = failed || json_object_set_new(node, "backward_time", json_real(v->backward));
-    failed = failed ||
-             json_object_set_new(node, "output_bytes", sink ? json_integer(0) : whole(v->bytes));
+        remat_json_set(&node, "backward_time", json_real(v->backward));
+    remat_json_set(&node, "output_bytes", sink ? json_integer(0) : whole(v->bytes));
     if (sink || v->workspace > 0)
-        failed = failed || json_object_set_new(node, "workspace_bytes",
-                                               whole(v->workspace + (sink ? v->bytes : 0)));
-    if (!failed)
-        return node;
-    json_decref(node);
-    return NULL;
+        remat_json_set(&node, "workspace_bytes", whole(v->workspace + (sink ? v->bytes : 0)));
+    return node;
 }
 
 /* Lists of inputs by vertex, in the order of the edges. */
-static json_t *list_inputs(const import *g)
+static json_t *list_inputs(const graph *g)
 {
     json_t *lists = json_array();
     for (size_t v = 0; v < g->n; v++)
@@ -517,7 +511,7 @@ static json_t *list_inputs(const import *g)
     return lists;
 }
 
-static remat_status make_profile(import *g, json_t **ret_profile)
+static remat_status make_profile(graph *g, json_t **ret_profile)
 {
     uint32_t *order = calloc(g->n + 1, sizeof *order);
     remat_status status = order ? sort_vertices(g, order) : remat_fail_memory(g->error);
@@ -530,11 +524,11 @@ static remat_status make_profile(import *g, json_t **ret_profile)
         if (g->sized_edges && !v->read && isnan(v->bytes))
             v->bytes = 0;
         status = check_vertex(g, v);
-        if (!status && json_array_append_new(
-                           nodes, vertex_json(g, v, json_incref(json_array_get(inputs, order[i])))))
-            status = remat_fail_memory(g->error);
-        if (!status && !v->read && json_array_append_new(outputs, json_string(v->id)))
-            status = remat_fail_memory(g->error);
+        if (status)
+            break;
+        remat_json_append(&nodes, vertex_json(g, v, json_incref(json_array_get(inputs, order[i]))));
+        if (!v->read)
+            remat_json_append(&outputs, json_string(v->id));
     }
     free(order);
     json_decref(inputs);
@@ -553,7 +547,7 @@ static remat_status make_profile(import *g, json_t **ret_profile)
 
 remat_status import_profile(char *text, const char *name, json_t **ret_profile, remat_error *error)
 {
-import g = {.by_id = json_object(), .unit = "units", .error = error };
+    graph g = {.by_id = json_object(), .unit = "units", .error = error};
     json_t *json = NULL;
     snprintf(g.name, sizeof g.name, "%.200s", name);
     text += strncmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0; /* a byte order mark */
@@ -574,6 +568,6 @@ import g = {.by_id = json_object(), .unit = "units", .error = error };
     if (!status)
         status = make_profile(&g, ret_profile);
     json_decref(json);
-    import_clear(&g);
+    graph_clear(&g);
     return status;
 }

@@ -47,9 +47,9 @@ static remat_status find_started(struct cli *cli, const char *path, const json_t
                                  const struct subject *subject, remat_client_answer *ret_answer)
 {
     json_t *body = json_copy((json_t *)question);
-    bool failed = !body || json_object_set_new(body, "wait", json_integer(0)) ||
-                  json_object_set_new(body, "profile_id", json_string(subject->id));
-    remat_status status = failed ? remat_fail_memory(&cli->error) : connect_again(cli);
+    remat_json_set(&body, "wait", json_integer(0));
+    remat_json_set(&body, "profile_id", json_string(subject->id));
+    remat_status status = body ? connect_again(cli) : remat_fail_memory(&cli->error);
     if (!status)
         status = remat_client_request(cli->client, "POST", path, body, ret_answer, &cli->error);
     json_decref(body);

@@ -11,10 +11,7 @@ static void on_progress(void *data, const char *label, double fraction)
 static json_t *with_id(const json_t *question, const struct subject *subject)
 {
     json_t *request = json_copy((json_t *)question);
-    if (request && json_object_set_new(request, "profile_id", json_string(subject->id))) {
-        json_decref(request);
-        return NULL;
-    }
+    remat_json_set(&request, "profile_id", json_string(subject->id));
     return request;
 }
 

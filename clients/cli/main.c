@@ -19,13 +19,19 @@ static int command_version(struct cli *cli)
 
 static const struct {
     const char *name;
+    unsigned flag;
     int (*run)(struct cli *cli);
-} commands[] = {{"profile", command_profile},     {"solve", command_solve},
-                {"curve", command_curve},         {"show", command_show},
-                {"simulate", command_simulate},   {"jobs", command_jobs},
-                {"plan", command_plan},           {"calibrate", command_calibrate},
-                {"snapshots", command_snapshots}, {"solvers", command_solvers},
-                {"version", command_version}};
+} commands[] = {{"profile", PROFILE, command_profile},
+                {"solve", SOLVE, command_solve},
+                {"curve", CURVE, command_curve},
+                {"show", SHOW, command_show},
+                {"simulate", SIMULATE, command_simulate},
+                {"jobs", JOBS, command_jobs},
+                {"plan", PLAN, command_plan},
+                {"calibrate", CALIBRATE, command_calibrate},
+                {"snapshots", SNAPSHOTS, command_snapshots},
+                {"solvers", SOLVERS, command_solvers},
+                {"version", VERSION, command_version}};
 
 static void look_at_terminal(struct cli *cli)
 {
@@ -51,15 +57,15 @@ static int no_command(struct cli *cli, const char *word)
 
 static int run_command(struct cli *cli, int argc, char **argv)
 {
-    bool help = false;
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
         if (strcmp(commands[i].name, argv[0]) != 0)
             continue;
         cli->command = commands[i].name;
-        int code = options_parse(cli, argc, argv, &help);
+        cli->flag = commands[i].flag;
+        int code = options_parse(cli, argc, argv);
         if (code)
             return code;
-        if (!help)
+        if (!cli->help)
             return commands[i].run(cli);
         fputs(help_text(cli->command), stdout);
         return CLI_OK;
@@ -69,16 +75,15 @@ static int run_command(struct cli *cli, int argc, char **argv)
 
 static int run(struct cli *cli, int argc, char **argv)
 {
-    bool help = false, version = false;
-    int first = options_parse_global(cli, argc, argv, &help, &version);
+    int first = options_parse_global(cli, argc, argv);
     if (first < 0)
         return CLI_USAGE;
-    if (version)
+    if (cli->version)
         return command_version(cli);
-    if (!help && first == argc)
+    if (!cli->help && first == argc)
         return cli_usage(cli, "a command is missing");
     bool asks_help = first < argc && strcmp(argv[first], "help") == 0;
-    if (!help && !asks_help)
+    if (!cli->help && !asks_help)
         return run_command(cli, argc - first, argv + first);
     first += asks_help;
     const char *text = first < argc ? help_text(argv[first]) : help_text(NULL);

@@ -3,121 +3,14 @@
 
 #include <getopt.h>
 #include <math.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum {
-    PROFILE = 1,
-    SOLVE = 2,
-    CURVE = 4,
-    SHOW = 8,
-    SIMULATE = 16,
-    JOBS = 32,
-    SOLVERS = 64,
-    VERSION = 128,
-    SNAPSHOTS = 256,
-    GLOBAL = 512,
-    PLAN = 1024,
-    CALIBRATE = 2048,
     ASKING = PROFILE | SOLVE | CURVE | SHOW | SIMULATE | SNAPSHOTS | JOBS | SOLVERS | PLAN,
     EVERY = ASKING | VERSION | CALIBRATE
 };
-
-typedef enum option_id {
-    OPTION_HELP = 'h',
-    OPTION_VERSION = 'V',
-    OPTION_OUTPUT = 'o',
-    OPTION_BUDGET = 'b',
-    OPTION_ALL = 'a',
-    OPTION_JSON = 256, /* from here on: no short form */
-    OPTION_SERVER,
-    OPTION_TIMEOUT,
-    OPTION_RESERVED,
-    OPTION_SOLVER,
-    OPTION_OPTION,
-    OPTION_WAIT,
-    OPTION_LOCAL,
-    OPTION_POINTS,
-    OPTION_BUDGETS,
-    OPTION_PROFILE,
-    OPTION_ASCII,
-    OPTION_NAME,
-    OPTION_CURSOR,
-    OPTION_LIMIT,
-    OPTION_LINK,
-    OPTION_ALIGNMENT,
-    OPTION_EFFORT,
-    OPTION_NO_LAYOUT,
-    OPTION_DEVICE,
-    OPTION_WHOLE_DEVICE,
-    OPTION_PLAN /* from here on: members of a plan's request, in the order of the table */
-} option_id;
-
-static const struct {
-    const char *name;
-    option_id id;
-    bool argument;
-    unsigned commands;
-} options[] = {
-    {"help", OPTION_HELP, false, EVERY | GLOBAL},
-    {"version", OPTION_VERSION, false, GLOBAL},
-    {"json", OPTION_JSON, false, EVERY | GLOBAL},
-    {"server", OPTION_SERVER, true, ASKING | GLOBAL},
-    {"timeout", OPTION_TIMEOUT, true, ASKING | GLOBAL},
-    {"output", OPTION_OUTPUT, true, ASKING | CALIBRATE},
-    {"budget", OPTION_BUDGET, true, SOLVE},
-    {"reserved", OPTION_RESERVED, true, SOLVE},
-    {"solver", OPTION_SOLVER, true, SOLVE | CURVE | PLAN},
-    {"option", OPTION_OPTION, true, SOLVE | CURVE | PLAN},
-    {"link", OPTION_LINK, true, SOLVE | CURVE},
-    {"alignment", OPTION_ALIGNMENT, true, SOLVE},
-    {"no-layout", OPTION_NO_LAYOUT, false, SOLVE},
-    {"effort", OPTION_EFFORT, true, SOLVE | PLAN},
-    {"wait", OPTION_WAIT, true, SOLVE | CURVE | PLAN},
-    {"local", OPTION_LOCAL, false, SOLVE | CURVE | SIMULATE | SNAPSHOTS | SOLVERS | PLAN},
-    {"points", OPTION_POINTS, true, CURVE},
-    {"budgets", OPTION_BUDGETS, true, CURVE},
-    {"profile", OPTION_PROFILE, true, SHOW},
-    {"all", OPTION_ALL, false, SHOW},
-    {"ascii", OPTION_ASCII, false, SHOW | CURVE},
-    {"name", OPTION_NAME, true, PROFILE},
-    {"cursor", OPTION_CURSOR, true, PROFILE | JOBS},
-    {"limit", OPTION_LIMIT, true, PROFILE | JOBS},
-    {"device", OPTION_DEVICE, true, PLAN | SOLVE},
-    {"whole-device", OPTION_WHOLE_DEVICE, false, SOLVE},
-    {"batch", OPTION_PLAN, true, PLAN},
-    {"sequence", OPTION_PLAN + 1, true, PLAN},
-    {"image", OPTION_PLAN + 2, true, PLAN},
-    {"layers", OPTION_PLAN + 3, true, PLAN},
-    {"parameters", OPTION_PLAN + 4, true, PLAN | SOLVE},
-    {"attention", OPTION_PLAN + 5, true, PLAN},
-    {"optimizer", OPTION_PLAN + 6, true, PLAN | SOLVE},
-    {"precision", OPTION_PLAN + 7, true, PLAN | SOLVE},
-    {"no-master", OPTION_PLAN + 8, false, PLAN | SOLVE},
-    {"parallel", OPTION_PLAN + 9, true, PLAN | SOLVE},
-    {"ranks", OPTION_PLAN + 10, true, PLAN | SOLVE},
-    {"view-buckets", OPTION_PLAN + 11, false, PLAN | SOLVE},
-    {"no-prefetch", OPTION_PLAN + 12, false, PLAN | SOLVE},
-    {"offload", OPTION_PLAN + 13, false, PLAN},
-    {"no-sweep", OPTION_PLAN + 14, false, PLAN},
-};
-
-enum { N_OPTIONS = sizeof options / sizeof *options };
-
-static unsigned command_flag(const char *command)
-{
-    static const struct {
-        const char *name;
-        unsigned flag;
-    } commands[] = {{"profile", PROFILE},     {"solve", SOLVE},        {"curve", CURVE},
-                    {"show", SHOW},           {"simulate", SIMULATE},  {"jobs", JOBS},
-                    {"snapshots", SNAPSHOTS}, {"solvers", SOLVERS},    {"version", VERSION},
-                    {"plan", PLAN},           {"calibrate", CALIBRATE}};
-    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
-        if (strcmp(commands[i].name, command) == 0)
-            return commands[i].flag;
-    return 0;
-}
 
 /* ---- values ---- */
 
@@ -160,23 +53,14 @@ static int check_amount(struct cli *cli, const char *name, const char *text, boo
     return status ? cli_usage(cli, "%s", cli->error.message) : CLI_OK;
 }
 
-static int take_amount(struct cli *cli, const char *name, const char *text, bool percent_allowed,
-                       const char **ret_text)
-{
-    int code = check_amount(cli, name, text, percent_allowed);
-    if (!code)
-        *ret_text = text;
-    return code;
-}
-
-static int take_budgets(struct cli *cli, const char *text)
+static int take_budgets(struct cli *cli, const char *name, const char *text)
 {
     json_decref(cli->budgets);
     cli->budgets = json_array();
     char *copy = strdup(text), *rest = copy, *item;
     int code = cli->budgets && copy ? CLI_OK : CLI_INTERNAL;
     while (!code && (item = strsep(&rest, ",")) != NULL) {
-        code = check_amount(cli, "budgets", item, true);
+        code = check_amount(cli, name, item, true);
         if (!code && json_array_append_new(cli->budgets, json_string(item)))
             code = CLI_INTERNAL;
     }
@@ -198,7 +82,7 @@ static json_t *option_value(const char *text)
     return json_string(text);
 }
 
-static int take_option(struct cli *cli, const char *text)
+static int take_option(struct cli *cli, const char *option, const char *text)
 {
     const char *equals = strchr(text, '=');
     if (!equals || equals == text)
@@ -213,7 +97,7 @@ static int take_option(struct cli *cli, const char *text)
 }
 
 /* A preset's name, a bandwidth, bytes per time unit, or the object of the request itself. */
-static int take_link(struct cli *cli, const char *text)
+static int take_link(struct cli *cli, const char *name, const char *text)
 {
     json_t *json = json_loads(text, JSON_DECODE_ANY, NULL);
     json_decref(cli->link);
@@ -228,96 +112,116 @@ static int take_link(struct cli *cli, const char *text)
     return cli->link ? CLI_OK : cli_usage(cli, "--link is not UTF-8");
 }
 
-static int take_alignment(struct cli *cli, const char *text)
+static int take_alignment(struct cli *cli, const char *name, const char *text)
 {
-    unsigned bytes;
-    int code = take_count(cli, "alignment", text, 1, (unsigned)REMAT_MAX_ALIGNMENT, &bytes);
+    unsigned bytes = 0;
+    int code = take_count(cli, name, text, 1, (unsigned)REMAT_MAX_ALIGNMENT, &bytes);
     json_decref(cli->layout);
     cli->layout = code ? NULL : json_pack("{s:i}", "alignment", (int)bytes);
     return code;
 }
 
-static int take_plan(struct cli *cli, option_id id, const char *value)
+static int take_no_layout(struct cli *cli, const char *name, const char *value)
 {
-    size_t i = 0;
-    while (options[i].id != id)
-        i++;
-    return plan_take(cli, options[i].name, value);
+    json_decref(cli->layout);
+    cli->layout = json_false();
+    return CLI_OK;
 }
 
-static int take(struct cli *cli, option_id id, const char *value)
+/* ---- the table ---- */
+
+/* What becomes of an option's value. */
+typedef enum option_kind {
+    FLAG,   /* true */
+    TEXT,   /* the text as it is */
+    NUMBER, /* double from least to most */
+    COUNT,  /* unsigned, the same */
+    BYTES,  /* the text, once it is known to be an amount */
+    SHARE,  /* the same; also one of storing everything */
+    OWN,    /* taken by a function */
+    OWN_FLAG
+} option_kind;
+
+#define AT(member) .offset = offsetof(struct cli, member)
+static const struct option_rule {
+    const char *name;
+    char letter; /* 0: none */
+    option_kind kind;
+    unsigned commands;
+    size_t offset; /* in struct cli */
+    double least, most;
+    int (*take)(struct cli *cli, const char *name, const char *value); /* of OWN */
+} options[] = {
+    {"help", 'h', FLAG, EVERY | GLOBAL, AT(help)},
+    {"version", 'V', FLAG, GLOBAL, AT(version)},
+    {"json", 0, FLAG, EVERY | GLOBAL, AT(json)},
+    {"server", 0, TEXT, ASKING | GLOBAL, AT(server)},
+    {"timeout", 0, NUMBER, ASKING | GLOBAL, AT(timeout), 0.001, 1e6},
+    {"output", 'o', TEXT, ASKING | CALIBRATE, AT(output)},
+    {"budget", 'b', SHARE, SOLVE, AT(budget)},
+    {"reserved", 0, BYTES, SOLVE, AT(reserved)},
+    {"solver", 0, TEXT, SOLVE | CURVE | PLAN, AT(solver)},
+    {"option", 0, OWN, SOLVE | CURVE | PLAN, .take = take_option},
+    {"link", 0, OWN, SOLVE | CURVE, .take = take_link},
+    {"alignment", 0, OWN, SOLVE, .take = take_alignment},
+    {"no-layout", 0, OWN_FLAG, SOLVE, .take = take_no_layout},
+    {"effort", 0, TEXT, SOLVE | PLAN, AT(effort)},
+    {"wait", 0, NUMBER, SOLVE | CURVE | PLAN, AT(wait), 0, 1e9},
+    {"local", 0, FLAG, SOLVE | CURVE | SIMULATE | SNAPSHOTS | SOLVERS | PLAN, AT(local)},
+    {"points", 0, COUNT, CURVE, AT(points), 2, REMAT_MAX_TRADEOFF_POINTS},
+    {"budgets", 0, OWN, CURVE, .take = take_budgets},
+    {"profile", 0, TEXT, SHOW, AT(profile)},
+    {"all", 'a', FLAG, SHOW, AT(all)},
+    {"ascii", 0, FLAG, SHOW | CURVE, AT(ascii)},
+    {"name", 0, TEXT, PROFILE, AT(name)},
+    {"cursor", 0, TEXT, PROFILE | JOBS, AT(cursor)},
+    {"limit", 0, COUNT, PROFILE | JOBS, AT(limit), 1, 1000000},
+    {"device", 0, TEXT, PLAN | SOLVE, AT(device)},
+    {"whole-device", 0, FLAG, SOLVE, AT(whole_device)},
+    {"batch", 0, OWN, PLAN, .take = plan_take},
+    {"sequence", 0, OWN, PLAN, .take = plan_take},
+    {"image", 0, OWN, PLAN, .take = plan_take},
+    {"layers", 0, OWN, PLAN, .take = plan_take},
+    {"parameters", 0, OWN, PLAN | SOLVE, .take = plan_take},
+    {"attention", 0, OWN, PLAN, .take = plan_take},
+    {"optimizer", 0, OWN, PLAN | SOLVE, .take = plan_take},
+    {"precision", 0, OWN, PLAN | SOLVE, .take = plan_take},
+    {"no-master", 0, OWN_FLAG, PLAN | SOLVE, .take = plan_take},
+    {"parallel", 0, OWN, PLAN | SOLVE, .take = plan_take},
+    {"ranks", 0, OWN, PLAN | SOLVE, .take = plan_take},
+    {"view-buckets", 0, OWN_FLAG, PLAN | SOLVE, .take = plan_take},
+    {"no-prefetch", 0, OWN_FLAG, PLAN | SOLVE, .take = plan_take},
+    {"offload", 0, OWN_FLAG, PLAN, .take = plan_take},
+    {"no-sweep", 0, OWN_FLAG, PLAN, .take = plan_take},
+};
+
+enum { N_OPTIONS = sizeof options / sizeof *options, FIRST_LONG = 256 /* what getopt returns */ };
+
+static int take(struct cli *cli, const struct option_rule *o, const char *value)
 {
-    switch (id) {
-    case OPTION_JSON:
-        cli->json = true;
+    void *to = (char *)cli + o->offset;
+    int code = CLI_OK;
+    switch (o->kind) {
+    case FLAG:
+        *(bool *)to = true;
         return CLI_OK;
-    case OPTION_LOCAL:
-        cli->local = true;
-        return CLI_OK;
-    case OPTION_ALL:
-        cli->all = true;
-        return CLI_OK;
-    case OPTION_ASCII:
-        cli->ascii = true;
-        return CLI_OK;
-    case OPTION_SERVER:
-        cli->server = value;
-        return CLI_OK;
-    case OPTION_OUTPUT:
-        cli->output = value;
-        return CLI_OK;
-    case OPTION_SOLVER:
-        cli->solver = value;
-        return CLI_OK;
-    case OPTION_EFFORT:
-        cli->effort = value;
-        return CLI_OK;
-    case OPTION_PROFILE:
-        cli->profile = value;
-        return CLI_OK;
-    case OPTION_NAME:
-        cli->name = value;
-        return CLI_OK;
-    case OPTION_CURSOR:
-        cli->cursor = value;
-        return CLI_OK;
-    case OPTION_BUDGET:
-        return take_amount(cli, "budget", value, true, &cli->budget);
-    case OPTION_RESERVED:
-        return take_amount(cli, "reserved", value, false, &cli->reserved);
-    case OPTION_BUDGETS:
-        return take_budgets(cli, value);
-    case OPTION_OPTION:
-        return take_option(cli, value);
-    case OPTION_WAIT:
-        return take_number(cli, "wait", value, 0, 1e9, &cli->wait);
-    case OPTION_TIMEOUT:
-        return take_number(cli, "timeout", value, 0.001, 1e6, &cli->timeout);
-    case OPTION_POINTS:
-        return take_count(cli, "points", value, 2, REMAT_MAX_TRADEOFF_POINTS, &cli->points);
-    case OPTION_LIMIT:
-        return take_count(cli, "limit", value, 1, 1000000, &cli->limit);
-    case OPTION_LINK:
-        return take_link(cli, value);
-    case OPTION_ALIGNMENT:
-        return take_alignment(cli, value);
-    case OPTION_NO_LAYOUT:
-        json_decref(cli->layout);
-        cli->layout = json_false();
-        return CLI_OK;
-    case OPTION_DEVICE:
-        cli->device = value;
-        return CLI_OK;
-    case OPTION_WHOLE_DEVICE:
-        cli->whole_device = true;
-        return CLI_OK;
-    case OPTION_HELP:
-    case OPTION_VERSION:
-        return CLI_OK;
-    case OPTION_PLAN:
+    case NUMBER:
+        return take_number(cli, o->name, value, o->least, o->most, to);
+    case COUNT:
+        return take_count(cli, o->name, value, (unsigned)o->least, (unsigned)o->most, to);
+    case OWN:
+    case OWN_FLAG:
+        return o->take(cli, o->name, value);
+    case BYTES:
+    case SHARE:
+        code = check_amount(cli, o->name, value, o->kind == SHARE);
+        break;
+    case TEXT:
         break;
     }
-    return take_plan(cli, id, value);
+    if (!code)
+        *(const char **)to = value;
+    return code;
 }
 
 /* ---- getopt ---- */
@@ -337,12 +241,12 @@ static void make_grammar(grammar *g, unsigned commands, const char *order)
     for (size_t i = 0; i < N_OPTIONS; i++) {
         if (!(options[i].commands & commands))
             continue;
-        int argument = options[i].argument ? required_argument : no_argument;
-        g->longs[n++] = (struct option){options[i].name, argument, NULL, (int)options[i].id};
-        if (options[i].id >= OPTION_JSON)
-            continue;
-        *end++ = (char)options[i].id;
-        if (options[i].argument)
+        bool bare = options[i].kind == FLAG || options[i].kind == OWN_FLAG;
+        g->longs[n++] = (struct option){options[i].name, bare ? no_argument : required_argument,
+                                        NULL, FIRST_LONG + (int)i};
+        if (options[i].letter)
+            *end++ = options[i].letter;
+        if (options[i].letter && !bare)
             *end++ = ':';
     }
     *end = '\0';
@@ -352,7 +256,7 @@ static int refuse(struct cli *cli, int code, char **argv, unsigned commands)
 {
     const char *text = argv[optind - 1];
     char letter[3] = {'-', (char)optopt, '\0'};
-    if (optopt > 0 && optopt < OPTION_JSON && strncmp(text, "--", 2) != 0)
+    if (optopt > 0 && optopt < FIRST_LONG && strncmp(text, "--", 2) != 0)
         text = letter;
     if (code == ':')
         return cli_usage(cli, "%.60s needs a value", text);
@@ -376,8 +280,17 @@ static void look_for_json(struct cli *cli, int argc, char **argv)
         cli->json |= strcmp(argv[i], "--json") == 0;
 }
 
-static int parse(struct cli *cli, int argc, char **argv, unsigned commands, const char *order,
-                 bool *ret_help, bool *ret_version)
+static const struct option_rule *option_of(int id)
+{
+    size_t i = 0;
+    if (id >= FIRST_LONG)
+        return &options[id - FIRST_LONG];
+    while (options[i].letter != id)
+        i++;
+    return &options[i];
+}
+
+static int parse(struct cli *cli, int argc, char **argv, unsigned commands, const char *order)
 {
     grammar g;
     int id, code = CLI_OK;
@@ -388,23 +301,20 @@ static int parse(struct cli *cli, int argc, char **argv, unsigned commands, cons
     while (!code && (id = getopt_long(argc, argv, g.shorts, g.longs, NULL)) != -1) {
         if (id == '?' || id == ':')
             return refuse(cli, id, argv, commands);
-        *ret_help |= id == OPTION_HELP;
-        *ret_version |= id == OPTION_VERSION;
-        code = take(cli, (option_id)id, optarg);
+        code = take(cli, option_of(id), optarg);
     }
     return code;
 }
 
-int options_parse_global(struct cli *cli, int argc, char **argv, bool *ret_help, bool *ret_version)
+int options_parse_global(struct cli *cli, int argc, char **argv)
 {
-    int code = parse(cli, argc, argv, GLOBAL, "+", ret_help, ret_version);
+    int code = parse(cli, argc, argv, GLOBAL, "+");
     return code ? -1 : optind;
 }
 
-int options_parse(struct cli *cli, int argc, char **argv, bool *ret_help)
+int options_parse(struct cli *cli, int argc, char **argv)
 {
-    bool version = false;
-    int code = parse(cli, argc, argv, command_flag(cli->command), "", ret_help, &version);
+    int code = parse(cli, argc, argv, cli->flag, "");
     cli->arguments = argv + optind;
     cli->n_arguments = argc - optind;
     return code;

@@ -97,25 +97,24 @@ static remat_status make_request(struct cli *cli, struct subject *subject, json_
 {
     const char *what = cli->arguments[0];
     json_t *device = NULL, *request = cli->plan ? json_deep_copy(cli->plan) : json_object();
-    int failed = !request;
     remat_status status = device_json(cli->device, &device, &cli->error);
     if (!status)
-        failed |= json_object_set_new(request, "device", device);
+        remat_json_set(&request, "device", device);
     if (!status && !is_model(what))
         status = subject_load(what, subject, &cli->error);
     if (is_model(what))
-        failed |= json_object_set_new(request, "model", json_string(what));
+        remat_json_set(&request, "model", json_string(what));
     else if (!status && subject->document)
-        failed |= json_object_set(request, "profile", subject->document);
+        remat_json_set(&request, "profile", json_incref(subject->document));
     else if (!status)
-        failed |= json_object_set_new(request, "profile_id", json_string(subject->id));
+        remat_json_set(&request, "profile_id", json_string(subject->id));
     if (cli->solver)
-        failed |= json_object_set_new(request, "solver", json_string(cli->solver));
+        remat_json_set(&request, "solver", json_string(cli->solver));
     if (cli->solver_options)
-        failed |= json_object_set(request, "options", cli->solver_options);
+        remat_json_set(&request, "options", json_incref(cli->solver_options));
     if (cli->effort)
-        failed |= json_object_set_new(request, "effort", json_string(cli->effort));
-    if (!status && failed)
+        remat_json_set(&request, "effort", json_string(cli->effort));
+    if (!status && !request)
         status = remat_fail_memory(&cli->error);
     if (status)
         json_decref(request);
@@ -386,13 +385,12 @@ int plan_whole_device(struct cli *cli, const struct subject *s)
     if (device_json(cli->device ? cli->device : "a100-80gb", &device, &cli->error))
         return cli_failed(cli);
     json_t *request = cli->plan ? json_deep_copy(cli->plan) : json_object();
-    int failed =
-        !request || json_object_set_new(request, "device", device) ||
-        json_object_set(request, "profile", s->document) ||
-        json_object_set_new(request, "precision", json_string(remat_precision_name(precision))) ||
-        json_object_set_new(request, "parameters", json_integer((json_int_t)parameters));
-    remat_status status = failed ? remat_fail_memory(&cli->error)
-                                 : remat_plan_request_decode(request, &plan, &cli->error);
+    remat_json_set(&request, "device", device);
+    remat_json_set(&request, "profile", json_incref(s->document));
+    remat_json_set(&request, "precision", json_string(remat_precision_name(precision)));
+    remat_json_set(&request, "parameters", json_integer((json_int_t)parameters));
+    remat_status status = request ? remat_plan_request_decode(request, &plan, &cli->error)
+                                  : remat_fail_memory(&cli->error);
     const remat_tensor whole = {1, status ? 0 : plan.parameters, 0};
     if (!status)
         status = remat_step_bytes(&whole, 1, &plan.step, &plan.device, &table, &cli->error);

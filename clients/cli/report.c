@@ -32,15 +32,8 @@ static void print_problem(const struct cli *cli)
     json_decref(own);
 }
 
-/* Whether --local would have answered. */
-static bool takes_local(const struct cli *cli)
-{
-    static const char *const commands[] = {"solve", "curve", "simulate", "snapshots", "solvers"};
-    for (size_t i = 0; i < sizeof commands / sizeof *commands && cli->command; i++)
-        if (strcmp(cli->command, commands[i]) == 0)
-            return true;
-    return false;
-}
+/* Commands that --local would have answered. */
+enum { TAKE_LOCAL = SOLVE | CURVE | SIMULATE | SNAPSHOTS | SOLVERS };
 
 static void print_message(const struct cli *cli)
 {
@@ -52,7 +45,7 @@ static void print_message(const struct cli *cli)
         fprintf(stderr, "A budget that can be served: --budget %llu (%s).\n",
                 (unsigned long long)cli->error.number,
                 text_bytes((double)cli->error.number, bytes));
-    if (takes_local(cli) && cli->error.status == REMAT_IO &&
+    if ((cli->flag & TAKE_LOCAL) && cli->error.status == REMAT_IO &&
         strcmp(cli->error.field, "server") == 0)
         fprintf(stderr, "Start one with rematd, or add --local to do it in this process.\n");
     if (cli->bad_usage)

@@ -99,32 +99,11 @@ void subject_clear(struct subject *s)
 
 json_t *subject_question(const struct cli *cli, const struct subject *s)
 {
-    json_t *question = json_object();
-    bool failed = !question;
-    if (!s->document)
-        failed |= json_object_set_new(question, "profile_id", json_string(s->id)) != 0;
-    if (cli->budget)
-        failed |= json_object_set_new(question, "budget", json_string(cli->budget)) != 0;
-    if (cli->reserved)
-        failed |= json_object_set_new(question, "reserved", json_string(cli->reserved)) != 0;
-    if (cli->solver)
-        failed |= json_object_set_new(question, "solver", json_string(cli->solver)) != 0;
-    if (cli->solver_options)
-        failed |= json_object_set(question, "options", cli->solver_options) != 0;
-    if (cli->link)
-        failed |= json_object_set(question, "link", cli->link) != 0;
-    if (cli->effort)
-        failed |= json_object_set_new(question, "effort", json_string(cli->effort)) != 0;
-    if (cli->layout)
-        failed |= json_object_set(question, "layout", cli->layout) != 0;
-    if (cli->budgets)
-        failed |= json_object_set(question, "budgets", cli->budgets) != 0;
-    if (cli->points)
-        failed |= json_object_set_new(question, "points", json_integer(cli->points)) != 0;
-    if (!failed)
-        return question;
-    json_decref(question);
-    return NULL;
+    return json_pack("{s:s*, s:s*, s:s*, s:s*, s:O*, s:O*, s:s*, s:O*, s:O*, s:o*}", "profile_id",
+                     s->document ? NULL : s->id, "budget", cli->budget, "reserved", cli->reserved,
+                     "solver", cli->solver, "options", cli->solver_options, "link", cli->link,
+                     "effort", cli->effort, "layout", cli->layout, "budgets", cli->budgets,
+                     "points", cli->points ? json_integer(cli->points) : NULL);
 }
 
 void subject_time_unit(struct cli *cli, const struct subject *s, char ret_unit[8])

@@ -1,15 +1,17 @@
 /* The solver in the caller's own process: what POST /v1/schedules and /v1/simulations answer,
  * without a server. libremat-local.so exports these functions and nothing else.
  *
- * Text is UTF-8 JSON. Thread-safe: calls share nothing. No thread is started, nothing is read or
- * written, no table outlives its call. */
+ * Text is UTF-8 JSON. Thread-safe: calls share nothing. A call for a schedule uses every core that
+ * the process may use, on threads that end with it; the answer does not depend on their number.
+ * Nothing is written, no table outlives its call. */
 #ifndef REMAT_LOCAL_H
 #define REMAT_LOCAL_H
 
 #include <stddef.h>
 
-/* progress: called with fractions from 0 to 1 and, while solvers run, at least every 10 ms with -1;
- * true ends the call with the problem "cancelled". NULL: nobody asks. */
+/* progress: called from the calling thread alone, with fractions from 0 to 1 and, while solvers
+ * run, at least every 10 ms with -1; true ends the call with the problem "cancelled". NULL: nobody
+ * asks. */
 typedef int (*remat_local_progress)(void *data, double fraction);
 
 /* The answer to the body of a POST: path is "/v1/schedules" or "/v1/simulations", and the body

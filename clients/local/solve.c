@@ -1,22 +1,37 @@
 #include "solve.h"
 
+#include "host/machine.h"
+#include "host/team.h"
 #include "remat/portfolio.h"
 
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <time.h>
-#include <unistd.h>
+
+enum { LOOK_MILLISECONDS = 5 };
 
 typedef struct room {
     const remat_question *question;
     const remat_profile *profile;
     uint64_t store_all_peak;
-    const local_watch *watch;
-    const char *label;
+    team *team;
     remat_host host;
     remat_table_source source;
     remat_portfolio portfolio;
     remat_pebble_problem pebbles;
     remat_pebble_table *pebble_table; /* NULL: the question is in bytes */
-    double start;
+    json_t **ret_answer;
+    remat_error *error;
+    remat_status status;
+    double start, begin, share; /* of the progress: where this part begins, and its part */
+    /* Between the thread that solves, its team, and the caller's, which alone calls the watch. */
+    _Atomic(const char *) label;
+    atomic_uint permille;
+    atomic_bool cancel;
+    bool done; /* with the lock */
+    pthread_mutex_t lock;
+    pthread_cond_t ended;
 } room;
 
 static double clock_seconds(clockid_t clock)
@@ -26,23 +41,25 @@ static double clock_seconds(clockid_t clock)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
+/* Of several solvers side by side: it never goes back. */
 static void on_progress(void *data, double fraction)
 {
-    const room *r = data;
-    r->watch->progress(r->watch->data, r->label, fraction);
+    room *r = data;
+    unsigned now = (unsigned)((r->begin + r->share * fraction) * 1000);
+    unsigned before = atomic_load(&r->permille);
+    while (now > before && !atomic_compare_exchange_weak(&r->permille, &before, now))
+        ;
 }
 
 static bool on_cancelled(void *data)
 {
-    const local_watch *watch = ((const room *)data)->watch;
-    return watch->cancelled && watch->cancelled(watch->data);
+    return atomic_load(&((room *)data)->cancel);
 }
 
-/* Three quarters of the machine's memory, 0 (no limit) where that cannot be known. */
-static uint64_t memory_limit(void)
+static void on_indices(void *data, size_t count,
+                       void (*body)(void *context, size_t index, unsigned worker), void *context)
 {
-    long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
-    return pages > 0 && size > 0 ? (uint64_t)pages / 4 * 3 * (uint64_t)size : 0;
+    team_parallel_for(((room *)data)->team, count, body, context);
 }
 
 /* The portfolio's hook: each table is made, and the label is its solver's name. */
@@ -51,7 +68,7 @@ static remat_status make_table(void *data, const remat_solver *solver, const rem
 {
     room *r = data;
     remat_table *table = NULL;
-    r->label = solver->name;
+    atomic_store(&r->label, solver->name);
     remat_status status = remat_tabulate(solver, problem, &r->host, &table, error);
     ret_held->table = table;
     return status;
@@ -67,6 +84,8 @@ static remat_status gather(room *r, remat_error *error)
 {
     const remat_problem problem =
         remat_question_problem(r->question, r->profile, r->store_all_peak);
+    const bool more = r->question->kind == REMAT_ASK_SCHEDULE; /* comes after the tables */
+    r->share = more ? 0.5 : 1;
     r->source = (remat_table_source){.data = r, .get = make_table, .release = free_table};
     return remat_portfolio_gather(r->question->solver, &problem, &r->host, &r->source,
                                   &r->portfolio, error);
@@ -78,7 +97,8 @@ static remat_status solve_bytes(room *r, remat_schedule_answer *answer,
     const remat_question *q = r->question;
     const remat_problem problem = remat_question_problem(q, r->profile, r->store_all_peak);
     remat_status status = gather(r, error);
-    r->label = "improving";
+    atomic_store(&r->label, "improving");
+    r->begin = r->share = 0.5; /* after the tables */
     answer->store_all_peak = r->store_all_peak;
     answer->candidates = q->solver ? NULL : r->portfolio.tables;
     answer->n_candidates = r->portfolio.n;
@@ -136,30 +156,96 @@ static remat_status answer_tradeoff(room *r, json_t **ret_answer, remat_error *e
     return status;
 }
 
+static remat_status answer(room *r)
+{
+    const remat_question *q = r->question;
+    remat_status status = REMAT_OK;
+    if (remat_pebbles_asked(q->solver, &q->options))
+        status = make_pebbles(r, r->error);
+    if (!status)
+        status = q->kind == REMAT_ASK_TRADEOFF ? answer_tradeoff(r, r->ret_answer, r->error)
+                                               : answer_schedule(r, r->ret_answer, r->error);
+    remat_pebble_table_free(r->pebble_table);
+    remat_pebble_problem_clear(&r->pebbles);
+    remat_portfolio_release(&r->portfolio);
+    return status;
+}
+
+static void *answer_main(void *data)
+{
+    room *r = data;
+    r->status = answer(r);
+    pthread_mutex_lock(&r->lock);
+    r->done = true;
+    pthread_cond_signal(&r->ended);
+    pthread_mutex_unlock(&r->lock);
+    return NULL;
+}
+
+/* Until the answer is there. The watch is called without the lock. */
+static void watch_over(room *r, const local_watch *watch)
+{
+    pthread_mutex_lock(&r->lock);
+    while (!r->done) {
+        struct timespec until;
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_nsec += LOOK_MILLISECONDS * 1000000;
+        until.tv_sec += until.tv_nsec / 1000000000;
+        until.tv_nsec %= 1000000000;
+        if (pthread_cond_timedwait(&r->ended, &r->lock, &until) != ETIMEDOUT)
+            continue;
+        pthread_mutex_unlock(&r->lock);
+        watch->progress(watch->data, atomic_load(&r->label), atomic_load(&r->permille) / 1000.0);
+        if (watch->cancelled && watch->cancelled(watch->data))
+            atomic_store(&r->cancel, true);
+        pthread_mutex_lock(&r->lock);
+    }
+    pthread_mutex_unlock(&r->lock);
+}
+
+/* On a thread of its own, so that the caller's can watch. */
+static remat_status solve_watched(room *r, const local_watch *watch)
+{
+    pthread_t thread;
+    pthread_mutex_init(&r->lock, NULL);
+    pthread_cond_init(&r->ended, NULL);
+    if (pthread_create(&thread, NULL, answer_main, r) != 0) {
+        r->status = remat_fail(r->error, REMAT_NO_MEMORY, NULL, "no thread can be started");
+    } else {
+        watch_over(r, watch);
+        pthread_join(thread, NULL);
+    }
+    pthread_cond_destroy(&r->ended);
+    pthread_mutex_destroy(&r->lock);
+    return r->status;
+}
+
 remat_status local_solve(const remat_request *request, const char *profile_id,
                          const remat_profile *profile, uint64_t store_all_peak,
                          const local_watch *watch, json_t **ret_answer, remat_error *error)
 {
     remat_question q = {.text = NULL};
+    remat_status status =
+        remat_question_resolve(request, profile_id, profile, store_all_peak, &q, error);
+    if (status)
+        return status;
     room r = {.question = &q,
               .profile = profile,
               .store_all_peak = store_all_peak,
-              .watch = watch,
-              .host = {.data = &r,
-                       .progress = on_progress,
-                       .cancelled = on_cancelled,
-                       .memory_limit = memory_limit()},
-              .start = clock_seconds(CLOCK_MONOTONIC)};
-    remat_status status =
-        remat_question_resolve(request, profile_id, profile, store_all_peak, &q, error);
-    if (!status && remat_pebbles_asked(q.solver, &q.options))
-        status = make_pebbles(&r, error);
-    if (!status)
-        status = q.kind == REMAT_ASK_TRADEOFF ? answer_tradeoff(&r, ret_answer, error)
-                                              : answer_schedule(&r, ret_answer, error);
-    remat_pebble_table_free(r.pebble_table);
-    remat_pebble_problem_clear(&r.pebbles);
-    remat_portfolio_release(&r.portfolio);
+              .team = team_new(machine_cores(), false),
+              .ret_answer = ret_answer,
+              .error = error,
+              .start = clock_seconds(CLOCK_MONOTONIC),
+              .share = 1,
+              .label = remat_question_solver(&q)};
+    r.host = (remat_host){.data = &r,
+                          .parallel_for = on_indices,
+                          .workers = team_workers(r.team),
+                          .progress = on_progress,
+                          .cancelled = on_cancelled,
+                          .memory_limit = machine_memory() / 4 * 3};
+    status = solve_watched(&r, watch);
+    team_free(r.team);
     remat_question_clear(&q);
     return status;
 }

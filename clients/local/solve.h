@@ -11,8 +11,9 @@ typedef struct local_watch {
     bool (*cancelled)(void *data);                                    /* NULL: never */
 } local_watch;
 
-/* What the server would answer to a request of either kind, for its profile. Solves may take three
- * quarters of the machine's memory. */
+/* What the server would answer to a request of either kind, for its profile. Solves may take every
+ * core and three quarters of the memory that the process may use; the answer is the same on any
+ * number of cores. The watch is called from the calling thread alone, every few milliseconds. */
 remat_status local_solve(const remat_request *request, const char *profile_id,
                          const remat_profile *profile, uint64_t store_all_peak,
                          const local_watch *watch, json_t **ret_answer, remat_error *error);

@@ -1,5 +1,5 @@
 #include "engine/private.h"
-#include "machine.h"
+#include "host/machine.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -398,7 +398,11 @@ remat_status engine_schedule(engine *e, const char *schedule_id, body **ret_body
             *ret_question = record.question.data;
             record.question.data = NULL;
         }
-        status = REMAT_NOT_FOUND;
+        status = remat_fail(error, REMAT_NOT_FOUND, "schedule_id",
+                            "schedule %s was damaged in the store and has been dropped; ask again",
+                            schedule_id);
+    } else if (status == REMAT_NOT_FOUND) {
+        remat_fail(error, REMAT_NOT_FOUND, "schedule_id", "there is no schedule %s", schedule_id);
     } else if (!status) {
         *ret_body = body_new(record.body.data, record.body.length, true);
         record.body.data = NULL;
@@ -407,9 +411,7 @@ remat_status engine_schedule(engine *e, const char *schedule_id, body **ret_body
         else
             status = remat_fail_memory(error);
     }
-    if (status == REMAT_NOT_FOUND)
-        remat_fail(error, REMAT_NOT_FOUND, "schedule_id", "there is no schedule %s", schedule_id);
-    else if (!status)
+    if (!status)
         remat_store_touch(e->store, record.profile_id, schedule_id, NULL, NULL);
     remat_schedule_record_clear(&record);
     return status;

@@ -5,8 +5,8 @@
 
 #include "api.h"
 #include "config.h"
+#include "host/team.h"
 #include "http/body.h"
-#include "jobs/team.h"
 #include "metrics.h"
 #include "storage.h"
 

@@ -33,11 +33,8 @@ static remat_status table_key(const char *profile_id, const remat_solver *solver
                               remat_error *error)
 {
     json_t *json = remat_options_encode(solver, &problem->options);
-    if (json && problem->link &&
-        json_object_set_new(json, "link", remat_link_encode(problem->link))) {
-        json_decref(json);
-        json = NULL;
-    }
+    if (problem->link)
+        remat_json_set(&json, "link", remat_link_encode(problem->link));
     char *text = json ? remat_json_text(json) : NULL, *key = NULL;
     json_decref(json);
     if (!text || asprintf(&key, "%s %s %s", profile_id, solver->name, text) < 0) {

@@ -1,6 +1,6 @@
 /* /v1/schedules/{id}/measurements */
+#include "host/machine.h"
 #include "http/handlers.h"
-#include "machine.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -10,11 +10,8 @@ static json_t *measurement_item(const remat_measurement_record *m)
     char created[32];
     remat_time_text(m->created, created);
     json_t *json = json_loadb(m->body.data, m->body.length, 0, NULL);
-    if (json && (json_object_set_new(json, "id", json_integer(m->id)) ||
-                 json_object_set_new(json, "created", json_string(created)))) {
-        json_decref(json);
-        return NULL;
-    }
+    remat_json_set(&json, "id", json_integer(m->id));
+    remat_json_set(&json, "created", json_string(created));
     return json;
 }
 
@@ -62,7 +59,7 @@ void list_measurements(request *r)
     } else {
         json_t *items = json_array();
         for (size_t i = 0; i < list.length; i++)
-            json_array_append_new(items, measurement_item(&list.items[i]));
+            remat_json_append(&items, measurement_item(&list.items[i]));
         reply_body(r, 200,
                    body_from_json(json_pack("{s:{s:f, s:I}, s:o, s:s?}", "predicted", "makespan",
                                             schedule.makespan, "peak", (json_int_t)schedule.peak,

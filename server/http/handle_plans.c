@@ -59,10 +59,9 @@ static remat_status make_question(request *r, const remat_plan_draft *draft, con
 {
     remat_request asked;
     json_t *json = json_copy(draft->question);
-    if (!json || json_object_set_new(json, "profile_id", json_string(id))) {
-        json_decref(json);
+    remat_json_set(&json, "profile_id", json_string(id));
+    if (!json)
         return remat_fail_memory(error);
-    }
     remat_status status = remat_request_decode(json, REMAT_ASK_SCHEDULE, &asked, error);
     if (!status)
         status = engine_question(r->service->engine, &asked, ret_question, ret_name, error);

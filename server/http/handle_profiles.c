@@ -56,7 +56,7 @@ void list_profiles(request *r)
     }
     json_t *items = json_array();
     for (size_t i = 0; i < list.length; i++)
-        json_array_append_new(items, profile_item(&list.items[i]));
+        remat_json_append(&items, profile_item(&list.items[i]));
     reply_page(r, "profiles", items, list.next);
     remat_profile_list_clear(&list);
 }

@@ -162,7 +162,7 @@ void list_schedules(request *r)
     }
     json_t *items = json_array();
     for (size_t i = 0; i < list.length; i++)
-        json_array_append_new(items, schedule_item(&list.items[i]));
+        remat_json_append(&items, schedule_item(&list.items[i]));
     reply_page(r, "schedules", items, list.next);
     remat_schedule_list_clear(&list);
 }

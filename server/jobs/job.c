@@ -1,6 +1,6 @@
 #include "jobs/job.h"
 
-#include "machine.h"
+#include "host/machine.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -12,26 +12,26 @@ enum { TICK_MILLISECONDS = 10, RETRY_SECONDS = 2 };
 /* ---- describing ---- */
 
 /* What was asked, of the question's own members. */
-static void describe_question(json_t *json, const char *profile_id, const char *solver,
+static void describe_question(json_t **json, const char *profile_id, const char *solver,
                               const json_t *budget)
 {
-    json_object_set_new(json, "kind", json_string(budget ? "schedule" : "tradeoff"));
-    json_object_set_new(json, "profile_id", json_string(profile_id));
-    json_object_set_new(json, "solver", json_string(solver));
+    remat_json_set(json, "kind", json_string(budget ? "schedule" : "tradeoff"));
+    remat_json_set(json, "profile_id", json_string(profile_id));
+    remat_json_set(json, "solver", json_string(solver));
     if (budget)
-        json_object_set(json, "budget", (json_t *)budget);
+        remat_json_set(json, "budget", json_incref((json_t *)budget));
 }
 
 /* Who asked, and how often. */
-static void describe_asking(json_t *json, const char *profile_name, const char *by,
+static void describe_asking(json_t **json, const char *profile_name, const char *by,
                             json_int_t asked)
 {
     if (profile_name)
-        json_object_set_new(json, "profile_name", json_string(profile_name));
+        remat_json_set(json, "profile_name", json_string(profile_name));
     if (by[0])
-        json_object_set_new(json, "asked_by", json_string(by));
+        remat_json_set(json, "asked_by", json_string(by));
     if (asked > 0)
-        json_object_set_new(json, "asked", json_integer(asked));
+        remat_json_set(json, "asked", json_integer(asked));
 }
 
 static json_t *job_json(job *one)
@@ -49,14 +49,14 @@ static json_t *job_json(job *one)
         "created", created);
     const remat_question *q = &one->question;
     json_t *budget = q->kind == REMAT_ASK_SCHEDULE ? json_integer((json_int_t)q->budget) : NULL;
-    describe_question(json, q->profile_id, remat_question_solver(q), budget);
+    describe_question(&json, q->profile_id, remat_question_solver(q), budget);
     json_decref(budget);
-    describe_asking(json, one->profile_name, one->asked_by, one->asked);
-    if (json && job_schedule_id(one))
-        json_object_set_new(json, "schedule_id", json_string(job_schedule_id(one)));
-    if (json && job_has_problem(one))
-        json_object_set_new(json, "problem",
-                            remat_problem_encode(remat_problem_of(&one->error), &one->error));
+    describe_asking(&json, one->profile_name, one->asked_by, one->asked);
+    if (job_schedule_id(one))
+        remat_json_set(&json, "schedule_id", json_string(job_schedule_id(one)));
+    if (job_has_problem(one))
+        remat_json_set(&json, "problem",
+                       remat_problem_encode(remat_problem_of(&one->error), &one->error));
     return json;
 }
 
@@ -71,7 +71,7 @@ json_t *jobs_describe_all(jobs *j)
 {
     json_t *list = json_array();
     for (job *one = j->by_id; one; one = one->by_id.next)
-        json_array_append_new(list, job_json(one));
+        remat_json_append(&list, job_json(one));
     return list;
 }
 
@@ -87,16 +87,16 @@ json_t *jobs_describe_record(const remat_job_record *record)
     const char *id = json_string_value(json_object_get(question, "profile_id"));
     const char *solver = json_string_value(json_object_get(question, "solver"));
     const char *by = json_string_value(json_object_get(own, "asked_by"));
-    describe_question(json, id ? id : "", solver ? solver : "auto",
+    describe_question(&json, id ? id : "", solver ? solver : "auto",
                       json_object_get(question, "budget"));
-    describe_asking(json, json_string_value(json_object_get(own, "profile_name")), by ? by : "",
+    describe_asking(&json, json_string_value(json_object_get(own, "profile_name")), by ? by : "",
                     json_integer_value(json_object_get(own, "asked")));
     json_decref(question);
-    if (json && record->schedule_id)
-        json_object_set_new(json, "schedule_id", json_string(record->schedule_id));
-    if (json && record->problem.length > 0)
-        json_object_set_new(json, "problem",
-                            json_loadb(record->problem.data, record->problem.length, 0, NULL));
+    if (record->schedule_id)
+        remat_json_set(&json, "schedule_id", json_string(record->schedule_id));
+    if (record->problem.length > 0)
+        remat_json_set(&json, "problem",
+                       json_loadb(record->problem.data, record->problem.length, 0, NULL));
     return json;
 }
 

@@ -1,6 +1,6 @@
 #include "jobs/queue.h"
 
-#include "jobs/team.h"
+#include "host/team.h"
 
 #include <stdio.h>
 #include <stdlib.h>

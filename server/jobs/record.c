@@ -40,7 +40,8 @@ static char *stored_question(const job *one)
     json_t *json = json_loads(one->question.text, 0, NULL);
     json_t *own = json_pack("{s:s*, s:s, s:I}", "profile_name", one->profile_name, "asked_by",
                             one->asked_by, "asked", (json_int_t)one->asked);
-    char *text = json && !json_object_set_new(json, "job", own) ? remat_json_text(json) : NULL;
+    remat_json_set(&json, "job", own);
+    char *text = json ? remat_json_text(json) : NULL;
     json_decref(json);
     return text;
 }

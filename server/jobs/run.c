@@ -1,7 +1,7 @@
 #include "jobs/job.h"
 
 #include "fleet/fleet.h"
-#include "machine.h"
+#include "host/machine.h"
 
 #include <string.h>
 #include <utlist.h>
@@ -52,11 +52,13 @@ void job_run(task *t)
     job *one = (job *)t;
     one->elsewhere = false;
     if (atomic_load(&one->cancel))
-        one->status = remat_fail(&one->error, REMAT_CANCELLED, NULL, "the job was cancelled");
+        one->status = REMAT_CANCELLED;
     else if (remat_store_is_shared(one->jobs->service->store))
         run_shared(one);
     else
         solve_job(one);
+    if (one->status == REMAT_CANCELLED) /* before it began or while a solver ran */
+        remat_fail(&one->error, REMAT_CANCELLED, NULL, "the job was cancelled");
 }
 
 void job_end(job *one, job_state state)

@@ -120,7 +120,7 @@ static json_t *encode_token(const token *one)
     json_t *scopes = json_array();
     for (size_t i = 0; i < N_SCOPES; i++)
         if (one->scopes & (unsigned)scope_names[i].scope)
-            json_array_append_new(scopes, json_string(scope_names[i].name));
+            remat_json_append(&scopes, json_string(scope_names[i].name));
     return json_pack("{s:s, s:o, s:s, s:s, s:f, s:i}", "name", one->name, "scopes", scopes,
                      "sha256", one->hash, "created", one->created, "rate", one->rate, "jobs",
                      (int)one->jobs);
@@ -130,9 +130,10 @@ static json_t *encode_token(const token *one)
 static remat_status tokens_save(const char *path, const tokens *t, remat_error *error)
 {
     char temporary[1100];
-    json_t *list = json_array(), *root = json_pack("{s:o}", "tokens", list);
+    json_t *list = json_array();
     for (size_t i = 0; i < t->n; i++)
-        json_array_append_new(list, encode_token(&t->items[i]));
+        remat_json_append(&list, encode_token(&t->items[i]));
+    json_t *root = json_pack("{s:o}", "tokens", list);
     snprintf(temporary, sizeof temporary, "%s.new", path);
     int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     bool written = root && fd >= 0 && json_dumpfd(root, fd, JSON_INDENT(1)) == 0 &&

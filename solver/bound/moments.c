@@ -273,12 +273,9 @@ static double shared(const bound_moments *m, uint32_t b, bool gradient)
     if (!node->in_place || node->n_inputs == 0)
         return 0;
     uint32_t input = node->inputs[0];
-    const remat_node *from = &m->profile->nodes[input];
-    const remat_input *outer = &m->profile->inputs[input - m->n];
     if (!gradient)
-        return fmin(m->out[b], (double)(input < m->n ? from->output_bytes : outer->bytes));
-    return fmin((double)node->gradient_bytes,
-                (double)(input < m->n ? from->gradient_bytes : outer->gradient_bytes));
+        return fmin(m->out[b], (double)remat_value_bytes(m->profile, input));
+    return fmin((double)node->gradient_bytes, (double)remat_gradient_bytes(m->profile, input));
 }
 
 /* The same during the last forward of b, which nothing but its inputs and results need be

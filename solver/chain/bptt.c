@@ -124,61 +124,52 @@ static remat_status program_init(program *dp, bptt_policy policy, const remat_pr
 
 /* ---- the schedule ---- */
 
-/* Stages first .. last, or the backward of stage first. */
-typedef struct task {
-    uint32_t first, last, slots;
-    bool plain, closes;
-} task;
-
-static remat_status emit_internal(const program *dp, const task *at, uint32_t y, task *stack,
-                                  size_t *depth, remat_operations *operations)
+/* The internal state of step y is kept: that is, of stage s + y - 1. */
+static remat_status emit_internal(const program *dp, const chain_task *at, uint32_t y,
+                                  chain_stack *stack, remat_operations *operations)
 {
-    uint32_t kept = at->first + y - 1;
+    uint32_t kept = at->s + y - 1;
     remat_status status = REMAT_OK;
     if (y > 1) {
-        status = chain_emit_pass(at->first, kept - 1, operations);
-        stack[(*depth)++] = (task){at->first, kept - 1, at->slots, at->plain, false};
+        status = chain_emit_pass(at->s, kept - 1, operations);
+        chain_push(stack, (chain_task){at->room, at->s, kept - 1, 0, at->plain, false});
     }
     if (!status)
-        status = chain_emit_save(kept, operations);
-    stack[(*depth)++] = (task){kept, kept, 0, y > 1 || at->plain, true};
-    if (kept < at->last)
-        stack[(*depth)++] = (task){kept + 1, at->last, at->slots - dp->ratio, false, false};
+        status = chain_emit_save(kept, 0, operations);
+    chain_push(stack, (chain_task){0, kept, kept, 0, y > 1 || at->plain, true});
+    if (kept < at->t)
+        chain_push(stack, (chain_task){at->room - dp->ratio, kept + 1, at->t, 0, false, false});
     return status;
 }
 
-static remat_status emit_task(const chain_costs *chain, const program *dp, task at, task *stack,
-                              size_t *depth, remat_operations *operations)
+typedef struct emitter {
+    const program *dp;
+    const chain_costs *chain;
+} emitter;
+
+static remat_status emit_task(const void *context, chain_task at, chain_stack *stack,
+                              remat_operations *operations)
 {
+    const emitter *e = context;
     if (at.closes)
-        return chain_emit_backward(at.first, at.plain, operations);
-    if (at.first == at.last)
-        return chain_emit_leaf(chain, at.first, at.plain, operations);
-    int32_t choice = dp->choice[entry(dp, at.last - at.first + 1, at.slots)];
+        return chain_emit_backward(at.s, 0, at.plain, operations);
+    if (at.s == at.t)
+        return chain_emit_leaf(e->chain, at.s, at.plain, operations);
+    int32_t choice = e->dp->choice[entry(e->dp, at.t - at.s + 1, (uint32_t)at.room)];
     if (choice < 0)
-        return emit_internal(dp, &at, (uint32_t)-choice, stack, depth, operations);
-    uint32_t next = at.first + (uint32_t)choice;
-    stack[(*depth)++] = (task){at.first, next - 1, at.slots, at.plain, false};
-    stack[(*depth)++] = (task){next, at.last, at.slots - 1, true, false};
-    return chain_emit_pass(at.first, next - 1, operations);
+        return emit_internal(e->dp, &at, (uint32_t)-choice, stack, operations);
+    uint32_t next = at.s + (uint32_t)choice;
+    chain_push(stack, (chain_task){at.room, at.s, next - 1, 0, at.plain, false});
+    chain_push(stack, (chain_task){at.room - 1, next, at.t, 0, true, false});
+    return chain_emit_pass(at.s, next - 1, operations);
 }
 
 static remat_status emit_schedule(const chain_costs *chain, const void *context, uint64_t slots,
                                   remat_operations *operations, remat_error *error)
 {
-    const program *dp = context;
-    task *stack = malloc(((size_t)chain->n + 2) * sizeof *stack);
-    if (!stack)
-        return remat_fail_memory(error);
-    size_t depth = 0;
-    remat_status status = REMAT_OK;
-    stack[depth++] = (task){1, chain->n, (uint32_t)slots, true, false};
-    while (depth > 0 && !status) {
-        task at = stack[--depth];
-        status = emit_task(chain, dp, at, stack, &depth, operations);
-    }
-    free(stack);
-    return status ? remat_fail_memory(error) : REMAT_OK;
+    const emitter e = {context, chain};
+    return chain_emit_tasks(chain, slots, emit_task, &e, operations) ? remat_fail_memory(error)
+                                                                     : REMAT_OK;
 }
 
 /* ---- the solvers ---- */

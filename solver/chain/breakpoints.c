@@ -23,9 +23,6 @@
  * and most k improve nothing, so the envelope is rebuilt only when one does. */
 #include "chain/breakpoints_table.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 enum { LOOK_AHEAD = 8, CANCEL_EVENTS = 1 << 18, EVENTS_OF_A_POSITION = 4 };
 
 typedef chain_breakpoint point;
@@ -43,20 +40,29 @@ typedef struct worker {
     core_arena *arena;
 } worker;
 
-static bool reserve(worker *w, size_t capacity)
+/* Room for so many points in each of several lists of one capacity. */
+static bool reserve_lists(point **const lists[], int n, size_t *capacity, size_t need)
 {
-    if (capacity <= w->capacity)
-        return true;
-    capacity += capacity / 2;
-    point **lists[] = {&w->envelope, &w->found, &w->merged};
-    for (int i = 0; i < 3; i++) {
-        point *grown = realloc(*lists[i], capacity * sizeof *grown);
-        if (!grown)
+    size_t larger = *capacity;
+    for (int i = 0; i < n; i++) {
+        larger = *capacity;
+        if (!core_reserve(lists[i], &larger, need, sizeof **lists[i]))
             return false;
-        *lists[i] = grown;
     }
-    w->capacity = capacity;
+    *capacity = larger;
     return true;
+}
+
+static bool reserve(worker *w, size_t need)
+{
+    point **const lists[] = {&w->envelope, &w->found, &w->merged};
+    return reserve_lists(lists, 3, &w->capacity, need);
+}
+
+static bool reserve_pass(worker *w, size_t need)
+{
+    point **const lists[] = {&w->pass, &w->longer};
+    return reserve_lists(lists, 2, &w->pass_capacity, need);
 }
 
 /* Bytes from which on the envelope costs at most ticks. */
@@ -162,7 +168,7 @@ static size_t list_save(const chain_costs *chain, const chain_double_way *save, 
     uint64_t need = chain_need_save(chain, save, t);
     size_t count = 0;
     for (size_t i = 0; i < next->count; i++) {
-        uint64_t bytes = chain_larger(need, next->points[i].bytes + save->kept);
+        uint64_t bytes = core_larger(need, next->points[i].bytes + save->kept);
         if (count > 0 && to[count - 1].bytes == bytes)
             count--;
         to[count++] = (point){bytes, next->points[i].ticks + save->ticks};
@@ -206,22 +212,6 @@ static bool start_with_leaf(worker *w, const chain_costs *chain, uint32_t s)
 
 /* ---- C_2 ---- */
 
-static bool reserve_pass(worker *w, size_t capacity)
-{
-    if (capacity <= w->pass_capacity)
-        return true;
-    capacity += capacity / 2;
-    point **lists[] = {&w->pass, &w->longer};
-    for (int i = 0; i < 2; i++) {
-        point *grown = realloc(*lists[i], capacity * sizeof *grown);
-        if (!grown)
-            return false;
-        *lists[i] = grown;
-    }
-    w->pass_capacity = capacity;
-    return true;
-}
-
 /* pass := the pass with F^j at its end, the sum of two step functions. */
 static bool extend_pass(worker *w, const chain_costs *chain, uint32_t s, uint32_t j, uint32_t t)
 {
@@ -233,7 +223,7 @@ static bool extend_pass(worker *w, const chain_costs *chain, uint32_t s, uint32_
     if (w->n_pass == 0)
         w->pass[w->n_pass++] = (point){0, 0};
     size_t count = 0, i = 0, k = 0;
-    uint64_t at = chain_larger(w->pass[0].bytes, base + ways[0].bytes);
+    uint64_t at = core_larger(w->pass[0].bytes, base + ways[0].bytes);
     while (at < UINT64_MAX) {
         while (i + 1 < w->n_pass && w->pass[i + 1].bytes <= at)
             i++;
@@ -260,13 +250,13 @@ static bool add_pass(worker *w, const chain_costs *chain, const list *right, con
     if (right->count == 0 || left->count == 0)
         return true;
     uint64_t shift = chain->output[k - 1];
-    uint64_t first = chain_larger(right->points[0].bytes + shift, left->points[0].bytes);
+    uint64_t first = core_larger(right->points[0].bytes + shift, left->points[0].bytes);
     int64_t rest = right->points[right->count - 1].ticks + left->points[left->count - 1].ticks;
     const list pass = {w->pass, w->n_pass};
     ptrdiff_t piece = chain_breakpoints_last(&pass, first);
     w->n_found = 0;
     for (size_t i = piece < 0 ? 0 : (size_t)piece; i < pass.count; i++) {
-        uint64_t from = chain_larger(first, pass.points[i].bytes);
+        uint64_t from = core_larger(first, pass.points[i].bytes);
         uint64_t until = reached(w, pass.points[i].ticks + rest);
         if (i + 1 < pass.count && pass.points[i + 1].bytes < until)
             until = pass.points[i + 1].bytes;

@@ -3,6 +3,7 @@
 #define REMAT_CHAIN_BREAKPOINTS_TABLE_H
 
 #include "chain/breakpoints.h"
+#include "core/arrays.h"
 
 struct chain_breakpoints {
     uint32_t n;
@@ -22,15 +23,9 @@ static inline const chain_breakpoint_list *chain_breakpoints_cell(const chain_br
 /* Index of the last point with at most bytes, or -1. */
 static inline ptrdiff_t chain_breakpoints_last(const chain_breakpoint_list *cell, uint64_t bytes)
 {
-    size_t low = 0, high = cell->count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (cell->points[middle].bytes <= bytes)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return (ptrdiff_t)low - 1;
+    return (ptrdiff_t)core_count_up_to(cell->points, cell->count, sizeof *cell->points,
+                                       offsetof(chain_breakpoint, bytes), bytes) -
+           1;
 }
 
 #endif

@@ -79,7 +79,7 @@ static void choose_ticks(const remat_profile *profile, chain_costs *chain)
     chain->exact_ticks = all_integer_at(profile, chain->ticks_per_time);
 }
 
-static int64_t ticks_of(const chain_costs *chain, double time)
+int64_t chain_ticks(const chain_costs *chain, double time)
 {
     double ticks = time * chain->ticks_per_time;
     return (int64_t)(chain->exact_ticks ? nearbyint(ticks) : floor(ticks));
@@ -95,80 +95,54 @@ static void input_gradients(const remat_profile *profile, uint64_t *starts)
     }
 }
 
-typedef struct columns {
-    uint64_t *output, *kept, *forward_workspace, *save_workspace, *held, *backward_bytes;
-    int64_t *forward, *backward, *forward_sum, *total_sum;
-    bool *direct;
-    chain_stage_ways *stages;
-} columns;
-
-static bool columns_new(core_arena *arena, size_t length, columns *ret)
+static bool allocate(chain_costs *chain, size_t length)
 {
-    uint64_t *bytes = core_arena_array(arena, length, 6 * sizeof *bytes);
-    int64_t *ticks = core_arena_array(arena, length, 4 * sizeof *ticks);
-    bool *direct = core_arena_array(arena, length, sizeof *direct);
-    chain_stage_ways *stages = core_arena_array(arena, length, sizeof *stages);
-    if (!bytes || !ticks || !direct || !stages)
+    uint64_t *bytes = core_arena_array(&chain->arena, length, 6 * sizeof *bytes);
+    int64_t *ticks = core_arena_array(&chain->arena, length, 4 * sizeof *ticks);
+    chain->direct = core_arena_array(&chain->arena, length, sizeof *chain->direct);
+    chain->stages = core_arena_array(&chain->arena, length, sizeof *chain->stages);
+    if (!bytes || !ticks || !chain->direct || !chain->stages)
         return false;
-    *ret = (columns){.output = bytes,
-                     .kept = bytes + length,
-                     .forward_workspace = bytes + 2 * length,
-                     .save_workspace = bytes + 3 * length,
-                     .held = bytes + 4 * length,
-                     .backward_bytes = bytes + 5 * length,
-                     .forward = ticks,
-                     .backward = ticks + length,
-                     .forward_sum = ticks + 2 * length,
-                     .total_sum = ticks + 3 * length,
-                     .direct = direct,
-                     .stages = stages};
+    chain->output = bytes;
+    chain->kept = bytes + length;
+    chain->forward_workspace = bytes + 2 * length;
+    chain->save_workspace = bytes + 3 * length;
+    chain->held = bytes + 4 * length;
+    chain->backward_bytes = bytes + 5 * length;
+    chain->forward = ticks;
+    chain->backward = ticks + length;
+    chain->forward_sum = ticks + 2 * length;
+    chain->total_sum = ticks + 3 * length;
     return true;
 }
 
-static void show(chain_costs *chain, const columns *c)
-{
-    chain->output = c->output;
-    chain->kept = c->kept;
-    chain->forward_workspace = c->forward_workspace;
-    chain->save_workspace = c->save_workspace;
-    chain->held = c->held;
-    chain->backward_bytes = c->backward_bytes;
-    chain->forward = c->forward;
-    chain->backward = c->backward;
-    chain->forward_sum = c->forward_sum;
-    chain->total_sum = c->total_sum;
-    chain->direct = c->direct;
-    chain->stages = c->stages;
-}
-
-static void fill_stage(const remat_profile *profile, const chain_costs *chain, columns *c,
-                       uint32_t i)
+static void fill_stage(const remat_profile *profile, chain_costs *c, uint32_t i)
 {
     const remat_node *node = &profile->nodes[i - 1];
     c->output[i] = node->output_bytes;
     c->kept[i] = node->output_bytes + node->saved_bytes;
     c->forward_workspace[i] = node->forward_workspace_bytes;
     c->save_workspace[i] = node->save_workspace_bytes;
-    c->forward[i] = ticks_of(chain, node->forward_time);
-    c->backward[i] = ticks_of(chain, node->backward_time);
+    c->forward[i] = chain_ticks(c, node->forward_time);
+    c->backward[i] = chain_ticks(c, node->backward_time);
     c->forward_sum[i] = c->forward_sum[i - 1] + c->forward[i];
     c->total_sum[i] = c->total_sum[i - 1] + c->forward[i] + c->backward[i];
-    c->direct[i] = i < chain->n && node->saved_bytes == 0 && !node->backward_uses_output;
+    c->direct[i] = i < c->n && node->saved_bytes == 0 && !node->backward_uses_output;
 }
 
 /* From the last stage down: E_t is summed on the way. held holds e_i before. */
-static void fill_gradients(const remat_profile *profile, columns *c, uint32_t n)
+static void fill_gradients(const remat_profile *profile, chain_costs *c)
 {
     uint64_t later = 0;
     uint64_t *starts = c->held;
-    for (uint32_t i = n; i > 0; i--) {
+    for (uint32_t i = c->n; i > 0; i--) {
         const remat_node *node = &profile->nodes[i - 1];
         uint64_t before = later;
         later += starts[i];
         uint64_t previous = i > 1 ? profile->nodes[i - 2].gradient_bytes : 0;
         c->backward_bytes[i] =
             node->gradient_bytes + previous + later + node->backward_workspace_bytes;
-        c->held[i] = i < n ? node->gradient_bytes + before : 0;
+        c->held[i] = i < c->n ? node->gradient_bytes + before : 0;
     }
     c->held[0] = later;
 }
@@ -185,22 +159,20 @@ remat_status chain_new(const remat_profile *profile, chain_costs **ret_chain, re
     chain_costs *chain = calloc(1, sizeof *chain);
     if (!chain)
         return remat_fail_memory(error);
-    columns c;
-    if (!columns_new(&chain->arena, (size_t)profile->n_nodes + 1, &c)) {
+    if (!allocate(chain, (size_t)profile->n_nodes + 1)) {
         chain_free(chain);
         return remat_fail_memory(error);
     }
     chain->n = profile->n_nodes;
     chain->input_bytes = profile->input_bytes;
     choose_ticks(profile, chain);
-    c.output[0] = profile->input_bytes;
+    chain->output[0] = profile->input_bytes;
     for (uint32_t i = 1; i <= chain->n; i++)
-        fill_stage(profile, chain, &c, i);
-    input_gradients(profile, c.held);
-    fill_gradients(profile, &c, chain->n);
-    show(chain, &c);
+        fill_stage(profile, chain, i);
+    input_gradients(profile, chain->held);
+    fill_gradients(profile, chain);
     chain->chooses = profile->n_alternatives > 0;
-    if (chain_ways_find(profile, chain, c.stages, ticks_of)) {
+    if (chain_ways_find(profile, chain)) {
         chain_free(chain);
         return remat_fail_memory(error);
     }
@@ -229,14 +201,22 @@ remat_status chain_emit_pass(uint32_t s, uint32_t last, remat_operations *operat
     return status;
 }
 
-remat_status chain_emit_save(uint32_t s, remat_operations *operations)
+static remat_status push_way(remat_operations *operations, remat_operation_kind kind, uint32_t s,
+                             uint32_t way)
 {
-    return remat_push(operations, REMAT_A, s - 1);
+    return remat_operations_push(
+        operations,
+        (remat_operation){.kind = (uint8_t)kind, .index = s - 1, .alternative = (uint16_t)way});
 }
 
-remat_status chain_emit_backward(uint32_t s, bool plain, remat_operations *operations)
+remat_status chain_emit_save(uint32_t s, uint32_t way, remat_operations *operations)
 {
-    remat_status status = remat_push(operations, REMAT_B, s - 1);
+    return push_way(operations, REMAT_A, s, way);
+}
+
+remat_status chain_emit_backward(uint32_t s, uint32_t way, bool plain, remat_operations *operations)
+{
+    remat_status status = push_way(operations, REMAT_B, s, way);
     if (!status)
         status = remat_push(operations, REMAT_D, s - 1);
     if (!status && plain && s > 1)
@@ -244,9 +224,9 @@ remat_status chain_emit_backward(uint32_t s, bool plain, remat_operations *opera
     return status;
 }
 
-remat_status chain_emit_direct(uint32_t s, bool plain, remat_operations *operations)
+remat_status chain_emit_direct(uint32_t s, uint32_t way, bool plain, remat_operations *operations)
 {
-    remat_status status = remat_push(operations, REMAT_B, s - 1);
+    remat_status status = push_way(operations, REMAT_B, s, way);
     if (!status && plain && s > 1)
         status = remat_push(operations, REMAT_D, s - 2);
     return status;
@@ -256,10 +236,33 @@ remat_status chain_emit_leaf(const chain_costs *chain, uint32_t s, bool plain,
                              remat_operations *operations)
 {
     if (chain->direct[s])
-        return chain_emit_direct(s, plain, operations);
-    remat_status status = chain_emit_save(s, operations);
-    return status ? status : chain_emit_backward(s, plain, operations);
+        return chain_emit_direct(s, 0, plain, operations);
+    remat_status status = chain_emit_save(s, 0, operations);
+    return status ? status : chain_emit_backward(s, 0, plain, operations);
 }
+
+/* ---- lists by recursion ---- */
+
+void chain_push(chain_stack *stack, chain_task task)
+{
+    stack->tasks[stack->depth++] = task;
+}
+
+remat_status chain_emit_tasks(const chain_costs *chain, uint64_t room, chain_step *step,
+                              const void *context, remat_operations *operations)
+{
+    chain_stack stack = {.tasks = malloc(((size_t)chain->n + 2) * sizeof *stack.tasks)};
+    if (!stack.tasks)
+        return REMAT_NO_MEMORY;
+    remat_status status = REMAT_OK;
+    chain_push(&stack, (chain_task){.room = room, .s = 1, .t = chain->n, .plain = true});
+    while (stack.depth > 0 && !status)
+        status = step(context, stack.tasks[--stack.depth], &stack, operations);
+    free(stack.tasks);
+    return status;
+}
+
+/* ---- what the model counts ---- */
 
 void chain_measure(const chain_costs *chain, const remat_operations *operations,
                    uint64_t *ret_bytes, int64_t *ret_ticks)
@@ -273,16 +276,16 @@ void chain_measure(const chain_costs *chain, const remat_operations *operations,
         switch (operation->kind) {
         case REMAT_F:
             values += chain->output[i];
-            peak = chain_larger(peak, values + gradients + way->forward_workspace);
+            peak = core_larger(peak, values + gradients + way->forward_workspace);
             ticks += way->forward;
             break;
         case REMAT_A:
             values += way->kept;
-            peak = chain_larger(peak, values + gradients + way->save_workspace);
+            peak = core_larger(peak, values + gradients + way->save_workspace);
             ticks += way->forward;
             break;
         case REMAT_B:
-            peak = chain_larger(peak, values + way->backward_bytes);
+            peak = core_larger(peak, values + way->backward_bytes);
             values -= way->kept - chain->output[i];
             gradients = chain->held[i - 1];
             ticks += way->backward;

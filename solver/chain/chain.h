@@ -21,6 +21,7 @@
 #define REMAT_CHAIN_CHAIN_H
 
 #include "core/arena.h"
+#include "core/numbers.h"
 #include "remat/solver.h"
 
 /* One implementation of a stage. */
@@ -59,19 +60,19 @@ typedef struct chain_stage_ways {
 typedef struct chain_costs {
     uint32_t n;
     bool chooses; /* some stage has several ways; what follows knows the nodes' own ones only */
-    uint64_t input_bytes;                   /* a_0, resident */
-    double ticks_per_time;                  /* a power of ten or of two */
-    bool exact_ticks;                       /* no time was rounded; else all were rounded down */
-    const uint64_t *output;                 /* a_i; index 0 is a_0 */
-    const uint64_t *kept;                   /* abar_i */
-    const uint64_t *forward_workspace;      /* o_f,i */
-    const uint64_t *save_workspace;         /* o_s,i */
-    const uint64_t *held;                   /* delta_t + E_t; 0 at t = n; E_0 at t = 0 */
-    const uint64_t *backward_bytes;         /* delta_i + delta_{i-1} + E_{i-1} + o_b,i */
-    const int64_t *forward, *backward;      /* u_f,i and u_b,i in ticks */
-    const int64_t *forward_sum, *total_sum; /* over 1..i of u_f, and of u_f + u_b */
-    const bool *direct;
-    const chain_stage_ways *stages; /* all ways */
+    uint64_t input_bytes;             /* a_0, resident */
+    double ticks_per_time;            /* a power of ten or of two */
+    bool exact_ticks;                 /* no time was rounded; else all were rounded down */
+    uint64_t *output;                 /* a_i; index 0 is a_0 */
+    uint64_t *kept;                   /* abar_i */
+    uint64_t *forward_workspace;      /* o_f,i */
+    uint64_t *save_workspace;         /* o_s,i */
+    uint64_t *held;                   /* delta_t + E_t; 0 at t = n; E_0 at t = 0 */
+    uint64_t *backward_bytes;         /* delta_i + delta_{i-1} + E_{i-1} + o_b,i */
+    int64_t *forward, *backward;      /* u_f,i and u_b,i in ticks */
+    int64_t *forward_sum, *total_sum; /* over 1..i of u_f, and of u_f + u_b */
+    bool *direct;
+    chain_stage_ways *stages; /* all ways */
     core_arena arena;
 } chain_costs;
 
@@ -81,6 +82,9 @@ remat_status chain_new(const remat_profile *profile, chain_costs **ret_chain, re
 void chain_free(chain_costs *chain); /* accepts NULL */
 /* Memory of a chain of n stages with so many alternatives in all, about. */
 uint64_t chain_bytes(uint32_t n, uint32_t n_alternatives);
+
+/* A time in ticks; back again. */
+int64_t chain_ticks(const chain_costs *chain, double time);
 
 static inline double chain_time(const chain_costs *chain, int64_t ticks)
 {
@@ -95,16 +99,11 @@ static inline double chain_makespan(const chain_costs *chain, int64_t ticks)
     return chain_time(chain, chain->exact_ticks ? ticks : ticks + most);
 }
 
-static inline uint64_t chain_larger(uint64_t a, uint64_t b)
-{
-    return a > b ? a : b;
-}
-
 /* m_all(s,t): bytes for F_all^s while delta_t is held, and for B^s. */
 static inline uint64_t chain_need_all(const chain_costs *chain, uint32_t s, uint32_t t)
 {
     return chain->kept[s] +
-           chain_larger(chain->held[t] + chain->save_workspace[s], chain->backward_bytes[s]);
+           core_larger(chain->held[t] + chain->save_workspace[s], chain->backward_bytes[s]);
 }
 
 /* m_fwd(s,k,t) without its workspace: bytes for F^k in a pass that started at stage s, while
@@ -124,7 +123,7 @@ static inline uint64_t chain_need_forward(const chain_costs *chain, uint32_t s, 
 static inline uint64_t chain_need_save(const chain_costs *chain, const chain_double_way *save,
                                        uint32_t t)
 {
-    return save->kept + chain_larger(chain->held[t] + save->save_workspace, save->backward_bytes);
+    return save->kept + core_larger(chain->held[t] + save->save_workspace, save->backward_bytes);
 }
 
 /* The sub-chain of one stage: bytes and ticks. */
@@ -154,15 +153,40 @@ static inline size_t chain_cell(uint32_t n, uint32_t s, uint32_t t)
 
 /* F_ck^s, F_none^{s+1} .. F_none^last. */
 remat_status chain_emit_pass(uint32_t s, uint32_t last, remat_operations *operations);
-/* F_all^s. */
-remat_status chain_emit_save(uint32_t s, remat_operations *operations);
+/* F_all^s, by one of its ways. */
+remat_status chain_emit_save(uint32_t s, uint32_t way, remat_operations *operations);
 /* B^s after F_all^s. */
-remat_status chain_emit_backward(uint32_t s, bool plain, remat_operations *operations);
+remat_status chain_emit_backward(uint32_t s, uint32_t way, bool plain,
+                                 remat_operations *operations);
 /* The direct B^s: after no F_all^s. */
-remat_status chain_emit_direct(uint32_t s, bool plain, remat_operations *operations);
-/* F_all^s, B^s; or the direct B^s. */
+remat_status chain_emit_direct(uint32_t s, uint32_t way, bool plain, remat_operations *operations);
+/* F_all^s, B^s; or the direct B^s; by their own ways. */
 remat_status chain_emit_leaf(const chain_costs *chain, uint32_t s, bool plain,
                              remat_operations *operations);
+
+/* Stages s .. t in so much room (bytes, slots), or the backward of stage s by a way, which closes
+ * what an F_all^s has opened. */
+typedef struct chain_task {
+    uint64_t room;
+    uint32_t s, t, way;
+    bool plain, closes;
+} chain_task;
+
+/* What is left to do, the next at the end. At most n + 2 stand there. */
+typedef struct chain_stack {
+    chain_task *tasks;
+    size_t depth;
+} chain_stack;
+
+/* Emits the beginning of a task and pushes what is to follow it, the first last. */
+typedef remat_status chain_step(const void *context, chain_task at, chain_stack *stack,
+                                remat_operations *operations);
+
+void chain_push(chain_stack *stack, chain_task task);
+
+/* Emits stages 1 .. n, step by step, until nothing is left or a step fails. */
+remat_status chain_emit_tasks(const chain_costs *chain, uint64_t room, chain_step *step,
+                              const void *context, remat_operations *operations);
 
 /* Bytes (a_0 included) and ticks that the model counts for a list of F, A, B and D, with the
  * implementations that it names. */

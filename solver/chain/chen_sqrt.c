@@ -16,11 +16,11 @@ remat_status chain_chen_segments(const chain_costs *chain, const uint32_t *start
     for (size_t g = count; g-- > 0 && !status;) {
         uint32_t first = starts[g];
         for (uint32_t i = first; i < end && !status; i++)
-            status = chain_emit_save(i, operations);
+            status = chain_emit_save(i, 0, operations);
         if (!status)
             status = chain_emit_leaf(chain, end, end == first, operations);
         for (uint32_t i = end; i-- > first && !status;)
-            status = chain_emit_backward(i, i == first, operations);
+            status = chain_emit_backward(i, 0, i == first, operations);
         end = first - 1;
     }
     return status;

@@ -184,9 +184,8 @@ static uint64_t store_all_bytes(const chain_costs *chain)
 {
     uint64_t kept = 0, most = 0;
     for (uint32_t s = 1; s <= chain->n; s++) {
-        uint64_t need =
-            chain_larger(chain_need_all(chain, s, chain->n), chain_leaf_bytes(chain, s));
-        most = chain_larger(most, kept + need);
+        uint64_t need = core_larger(chain_need_all(chain, s, chain->n), chain_leaf_bytes(chain, s));
+        most = core_larger(most, kept + need);
         kept += chain->kept[s];
     }
     return most;
@@ -225,8 +224,7 @@ static remat_status bound_from_below(persistent *t, chain_slots_setting setting,
 static remat_status solve_slots(persistent *t, uint32_t n_slots, uint64_t bytes, bool inputs_only,
                                 const remat_host *host, remat_error *error)
 {
-    chain_slots_setting setting = {.unit =
-                                       chain_larger(1, bytes / n_slots + (bytes % n_slots != 0)),
+    chain_slots_setting setting = {.unit = core_larger(1, bytes / n_slots + (bytes % n_slots != 0)),
                                    .n_slots = n_slots,
                                    .round_up = true,
                                    .inputs_only = inputs_only};
@@ -397,7 +395,7 @@ remat_status chain_persistent_estimate(const remat_problem *problem, remat_estim
     double updates = stages * stages * stages / 6 * n_slots * 2; /* rounded up, rounded down */
     if (given == 0) {
         bool listed = choosing || (exact <= EXACT_BYTES && events <= EXACT_EVENTS);
-        bytes = listed ? (uint64_t)exact : chain_larger(bytes, EXACT_BYTES);
+        bytes = listed ? (uint64_t)exact : core_larger(bytes, EXACT_BYTES);
         updates = listed ? events : 2 * updates + EXACT_EVENTS; /* all rungs together */
     }
     uint64_t least = chain_slots_peak_bytes(n, LEAST_SLOTS, 1) + others;

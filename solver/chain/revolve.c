@@ -107,43 +107,33 @@ static bool program_init(program *dp, uint32_t n)
 
 /* ---- the schedule ---- */
 
-typedef struct interval {
-    uint32_t first, last, snapshots;
-    bool plain;
-} interval;
+typedef struct emitter {
+    const chain_costs *chain;
+    const program *dp; /* NULL: in closed form */
+} emitter;
 
-static remat_status emit_intervals(const chain_costs *chain, const program *dp, interval *stack,
-                                   uint32_t snapshots, remat_operations *operations)
+/* The room of a task is its snapshots. */
+static remat_status emit_task(const void *context, chain_task at, chain_stack *stack,
+                              remat_operations *operations)
 {
-    size_t depth = 0;
-    remat_status status = REMAT_OK;
-    stack[depth++] = (interval){1, chain->n, snapshots, true};
-    while (depth > 0 && !status) {
-        interval top = stack[--depth];
-        uint64_t length = top.last - top.first + 1;
-        if (length == 1) {
-            status = chain_emit_leaf(chain, top.first, top.plain, operations);
-            continue;
-        }
-        uint32_t k = (uint32_t)(dp ? program_position(dp, length, top.snapshots)
-                                   : chain_revolve_position(length, top.snapshots));
-        uint32_t next = top.first + k;
-        status = chain_emit_pass(top.first, next - 1, operations);
-        stack[depth++] = (interval){top.first, next - 1, top.snapshots, top.plain};
-        stack[depth++] = (interval){next, top.last, top.snapshots - 1, true};
-    }
-    return status;
+    const emitter *e = context;
+    uint64_t length = at.t - at.s + 1;
+    if (length == 1)
+        return chain_emit_leaf(e->chain, at.s, at.plain, operations);
+    uint32_t k = (uint32_t)(e->dp ? program_position(e->dp, length, at.room)
+                                  : chain_revolve_position(length, at.room));
+    uint32_t next = at.s + k;
+    chain_push(stack, (chain_task){.room = at.room, .s = at.s, .t = next - 1, .plain = at.plain});
+    chain_push(stack, (chain_task){.room = at.room - 1, .s = next, .t = at.t, .plain = true});
+    return chain_emit_pass(at.s, next - 1, operations);
 }
 
 static remat_status emit_schedule(const chain_costs *chain, const void *context, uint64_t snapshots,
                                   remat_operations *operations, remat_error *error)
 {
-    interval *stack = malloc(((size_t)chain->n + 1) * sizeof *stack);
-    if (!stack)
-        return remat_fail_memory(error);
-    remat_status status = emit_intervals(chain, context, stack, (uint32_t)snapshots, operations);
-    free(stack);
-    return status ? remat_fail_memory(error) : REMAT_OK;
+    const emitter e = {chain, context};
+    return chain_emit_tasks(chain, snapshots, emit_task, &e, operations) ? remat_fail_memory(error)
+                                                                         : REMAT_OK;
 }
 
 /* ---- the solver ---- */

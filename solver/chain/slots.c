@@ -171,7 +171,7 @@ static void round_tests(chain_slots_solve *r)
         r->pass_from[cell++] = chain_slots_round(r, chain_leaf_bytes(chain, s));
         for (uint32_t t = s + 1; t <= chain->n; t++, cell++) {
             uint64_t need = chain_need_forward(chain, s, t - 1, t) - chain->held[t];
-            without_gradient = chain_larger(without_gradient, need);
+            without_gradient = core_larger(without_gradient, need);
             r->pass_from[cell] =
                 r->each_pass ? 0 : chain_slots_round(r, without_gradient + chain->held[t]);
             r->save_from[cell] = chain_slots_round(r, chain_need_all(chain, s, t));

@@ -74,13 +74,11 @@ static remat_status sift(core_arena *arena, chain_stage_ways *stage)
     return REMAT_OK;
 }
 
-remat_status chain_ways_find(const remat_profile *profile, chain_costs *chain,
-                             chain_stage_ways *stages,
-                             int64_t (*ticks)(const chain_costs *chain, double time))
+remat_status chain_ways_find(const remat_profile *profile, chain_costs *chain)
 {
     for (uint32_t i = 1; i <= chain->n; i++) {
         const remat_node *node = &profile->nodes[i - 1];
-        chain_stage_ways *stage = &stages[i];
+        chain_stage_ways *stage = &chain->stages[i];
         uint32_t n = node->n_alternatives + 1;
         chain_way *ways = core_arena_array(&chain->arena, n, sizeof *ways);
         if (!ways)
@@ -94,8 +92,8 @@ remat_status chain_ways_find(const remat_profile *profile, chain_costs *chain,
                                   .backward_bytes = chain->backward_bytes[i] -
                                                     node->backward_workspace_bytes +
                                                     cost.backward_workspace_bytes,
-                                  .forward = ticks(chain, cost.forward_time),
-                                  .backward = ticks(chain, cost.backward_time)};
+                                  .forward = chain_ticks(chain, cost.forward_time),
+                                  .backward = chain_ticks(chain, cost.backward_time)};
         }
         stage->ways = ways;
         stage->n_ways = n;

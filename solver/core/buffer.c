@@ -1,25 +1,13 @@
 /* Little-endian bytes, written and read. */
 #include "remat/bytes.h"
 
-#include <stdlib.h>
-#include <string.h>
+#include "core/arrays.h"
 
 remat_status remat_buffer_put(remat_buffer *buffer, const void *bytes, size_t length)
 {
-    if (length > SIZE_MAX / 2 - buffer->length)
+    if (length > SIZE_MAX / 2 - buffer->length ||
+        !core_reserve(&buffer->data, &buffer->capacity, buffer->length + length, 1))
         return REMAT_NO_MEMORY;
-    if (buffer->capacity - buffer->length < length) {
-        size_t capacity = buffer->capacity + buffer->capacity / 2;
-        if (capacity < buffer->length + length)
-            capacity = buffer->length + length;
-        if (capacity < 256)
-            capacity = 256;
-        uint8_t *data = realloc(buffer->data, capacity);
-        if (!data)
-            return REMAT_NO_MEMORY;
-        buffer->data = data;
-        buffer->capacity = capacity;
-    }
     if (length > 0)
         memcpy(buffer->data + buffer->length, bytes, length);
     buffer->length += length;

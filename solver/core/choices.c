@@ -1,6 +1,8 @@
 /* The choice of implementations: see choices.h. */
 #include "core/choices.h"
 
+#include "core/lists.h"
+
 #include <math.h>
 #include <stdlib.h>
 
@@ -247,16 +249,6 @@ static void write_unit(const core_choices *c, const unit *one, uint32_t x, uint3
         list->items[one->backward].alternative = (uint16_t)y;
 }
 
-static remat_status copy_list(const remat_operations *from, remat_operations *to)
-{
-    for (size_t i = 0; i < from->length; i++)
-        if (remat_operations_push(to, from->items[i])) {
-            remat_operations_clear(to);
-            return REMAT_NO_MEMORY;
-        }
-    return REMAT_OK;
-}
-
 /* Replays the list with the least saved bytes: the bytes during every operation. They depend on the
  * order alone, so any link will do. */
 static remat_status measure(core_choices *c, remat_error *error)
@@ -265,7 +257,7 @@ static remat_status measure(core_choices *c, remat_error *error)
     remat_operations list = {0};
     remat_simulation simulation;
     remat_moment *moments = malloc((c->list->length + 1) * sizeof *moments);
-    remat_status status = moments ? copy_list(c->list, &list) : REMAT_NO_MEMORY;
+    remat_status status = moments ? core_copy_list(c->list, &list) : REMAT_NO_MEMORY;
     if (status) {
         free(moments);
         return remat_fail_memory(error);
@@ -455,7 +447,8 @@ remat_status core_choices_make(const core_choices *choices, uint64_t room,
                   .extra = calloc(length + 1, sizeof *d.extra),
                   .needs = malloc((length + 1) * sizeof *d.needs),
                   .list = &list};
-    remat_status status = d.extra && d.needs ? copy_list(choices->list, &list) : REMAT_NO_MEMORY;
+    remat_status status =
+        d.extra && d.needs ? core_copy_list(choices->list, &list) : REMAT_NO_MEMORY;
     if (!status) {
         for (size_t i = 0; i < length; i++)
             d.needs[i] = choices->needs[i];

@@ -4,7 +4,9 @@
  * Lists are judged side by side, a batch at a time, against the table as it was before the batch;
  * then they are inserted in the order of their numbers. So the table does not depend on how many
  * workers there are, and a batch is all that waits in memory beside it. */
+#include "core/arrays.h"
 #include "core/choices.h"
+#include "core/lists.h"
 #include "core/pack.h"
 #include "core/table_inside.h"
 
@@ -58,15 +60,9 @@ static remat_status insert(remat_table *table, remat_point point)
         free(point.list);
         return REMAT_OK;
     }
-    if (table->n_frontier == table->capacity) {
-        size_t capacity = table->capacity + table->capacity / 2 + 8;
-        remat_point *grown = realloc(table->frontier, capacity * sizeof *grown);
-        if (!grown) {
-            free(point.list);
-            return REMAT_NO_MEMORY;
-        }
-        table->frontier = grown;
-        table->capacity = capacity;
+    if (!core_reserve(&table->frontier, &table->capacity, table->n_frontier + 1, sizeof point)) {
+        free(point.list);
+        return REMAT_NO_MEMORY;
     }
     size_t at = (size_t)place, end = at;
     for (; end < table->n_frontier && table->frontier[end].makespan >= point.makespan; end++) {
@@ -96,14 +92,8 @@ static remat_status check_limit(const judge *j, remat_error *error)
 
 static remat_status add_point(verdict *v, remat_point point)
 {
-    if (v->n_points == v->capacity) {
-        size_t capacity = v->capacity * 2 + 1;
-        remat_point *grown = realloc(v->points, capacity * sizeof *grown);
-        if (!grown)
-            return REMAT_NO_MEMORY;
-        v->points = grown;
-        v->capacity = capacity;
-    }
+    if (!core_reserve(&v->points, &v->capacity, v->n_points + 1, sizeof point))
+        return REMAT_NO_MEMORY;
     v->points[v->n_points++] = point;
     return REMAT_OK;
 }
@@ -183,20 +173,6 @@ static remat_status replay_choices(const judge *j, verdict *v, size_t number,
     return status;
 }
 
-/* Liveness, then states. */
-static remat_status complete(const remat_profile *profile, const remat_operations *traced,
-                             remat_operations *ret_whole, remat_error *error)
-{
-    remat_operations live = {0};
-    if (profile->n_states == 0)
-        return remat_liveness(profile, traced, ret_whole, error);
-    remat_status status = remat_liveness(profile, traced, &live, error);
-    if (!status)
-        status = remat_insert_states(profile, &live, ret_whole, error);
-    remat_operations_clear(&live);
-    return status;
-}
-
 /* Whether a tentative list is valid on the profile that the solver sees. */
 static remat_status try_list(const judge *j, const remat_operations *whole, bool *ret_valid,
                              remat_error *error)
@@ -213,7 +189,7 @@ static remat_status judge_list(const judge *j, verdict *v, size_t number,
 {
     remat_operations whole = {0};
     bool valid = true;
-    remat_status status = complete(j->shown->profile, traced, &whole, &v->error);
+    remat_status status = core_complete_list(j->shown->profile, traced, &whole, &v->error);
     if (!status && j->as_written)
         status = replay_list(j, v, number, &whole, model, model->makespan, &valid);
     else if (!status && model->tentative)
@@ -301,14 +277,8 @@ static remat_status sink_bound(void *data, uint64_t budget, double makespan, rem
     remat_table *t = j->table;
     if (!j->bounded)
         return REMAT_OK;
-    if (t->n_bounds == t->bounds_capacity) {
-        size_t capacity = t->bounds_capacity + t->bounds_capacity / 2 + 8;
-        core_table_bound *grown = realloc(t->bounds, capacity * sizeof *grown);
-        if (!grown)
-            return remat_fail_memory(error);
-        t->bounds = grown;
-        t->bounds_capacity = capacity;
-    }
+    if (!core_reserve(&t->bounds, &t->bounds_capacity, t->n_bounds + 1, sizeof *t->bounds))
+        return remat_fail_memory(error);
     t->bounds[t->n_bounds++] = (core_table_bound){budget, makespan};
     return REMAT_OK;
 }

@@ -1,4 +1,5 @@
 /* The allocations of a valid operation list and when each of them lives. */
+#include "core/arena.h"
 #include "core/layout.h"
 
 #include <stdlib.h>
@@ -22,6 +23,7 @@ typedef struct walk {
     bool *overwrites;        /* by operation: this F takes over its first input's place */
     core_lives lives;
     int32_t at;
+    core_arena arena;
 } walk;
 
 static bool allocate(walk *w)
@@ -30,7 +32,8 @@ static bool allocate(walk *w)
     w->n = p->n_nodes;
     w->first_gradient = 2 * w->n;
     w->first_input = w->first_gradient + w->n + p->n_inputs;
-    w->first_version = malloc(((size_t)p->n_states + 1) * sizeof *w->first_version);
+    core_arena *arena = &w->arena;
+    w->first_version = core_arena_array(arena, (size_t)p->n_states + 1, sizeof *w->first_version);
     if (!w->first_version)
         return false;
     uint32_t slots = w->first_input + p->n_inputs + p->n_results;
@@ -39,28 +42,16 @@ static bool allocate(walk *w)
         slots += p->states[k].n_writers + 1;
     }
     w->first_version[p->n_states] = slots;
-    w->alive = malloc(slots * sizeof *w->alive);
-    w->last_restore = malloc(slots * sizeof *w->last_restore);
-    w->maker = calloc(2 * (size_t)w->n, sizeof *w->maker);
-    w->read_later = calloc(remat_n_values(p), sizeof *w->read_later);
-    w->overwrites = calloc(w->operations->length + 1, sizeof *w->overwrites);
+    w->alive = core_arena_array(arena, slots, sizeof *w->alive);
+    w->last_restore = core_arena_array(arena, slots, sizeof *w->last_restore);
+    w->maker = core_arena_array(arena, 2 * (size_t)w->n, sizeof *w->maker);
+    w->read_later = core_arena_array(arena, remat_n_values(p), sizeof *w->read_later);
+    w->overwrites = core_arena_array(arena, w->operations->length, sizeof *w->overwrites);
     if (!w->alive || !w->last_restore || !w->maker || !w->read_later || !w->overwrites)
         return false;
     memset(w->alive, 0xff, slots * sizeof *w->alive);
     memset(w->last_restore, 0xff, slots * sizeof *w->last_restore);
     return true;
-}
-
-static void release(walk *w)
-{
-    free(w->first_version);
-    free(w->alive);
-    free(w->last_restore);
-    free(w->maker);
-    free(w->read_later);
-    free(w->overwrites);
-    free(w->lives.items);
-    free(w->lives.next);
 }
 
 /* At most this many allocations are made. */
@@ -202,10 +193,9 @@ static void forward(walk *w, const remat_operation *operation)
 
 static uint32_t make_gradient(walk *w, uint32_t value)
 {
-    if (value < w->n)
-        return make(w, REMAT_ALLOCATION_GRADIENT, value, w->profile->nodes[value].gradient_bytes);
-    uint32_t k = value - w->n;
-    return make(w, REMAT_ALLOCATION_INPUT_GRADIENT, k, w->profile->inputs[k].gradient_bytes);
+    uint64_t bytes = remat_gradient_bytes(w->profile, value);
+    return value < w->n ? make(w, REMAT_ALLOCATION_GRADIENT, value, bytes)
+                        : make(w, REMAT_ALLOCATION_INPUT_GRADIENT, value - w->n, bytes);
 }
 
 static void backward(walk *w, const remat_operation *operation)
@@ -304,13 +294,14 @@ remat_status core_layout_lives(const remat_profile *profile, const remat_operati
                           operations->length, most, MOST);
     w.lives.items = malloc((most + 1) * sizeof *w.lives.items);
     w.lives.next = malloc((most + 1) * sizeof *w.lives.next);
-    if (!w.lives.items || !w.lives.next || !allocate(&w)) {
-        release(&w);
-        return remat_fail_memory(error);
+    bool enough = w.lives.items && w.lives.next && allocate(&w);
+    if (enough) {
+        walk_list(&w);
+        *ret_lives = w.lives;
+    } else {
+        free(w.lives.items);
+        free(w.lives.next);
     }
-    walk_list(&w);
-    *ret_lives = w.lives;
-    w.lives = (core_lives){0};
-    release(&w);
-    return REMAT_OK;
+    core_arena_clear(&w.arena);
+    return enough ? REMAT_OK : remat_fail_memory(error);
 }

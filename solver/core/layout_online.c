@@ -1,6 +1,7 @@
 /* Offsets to begin with: first fit in order of time over a list of gaps, as an allocator would
  * while the step runs. Almost linear, where placing in other orders is quadratic; optimal where all
  * sizes are equal (greedy colouring of intervals in order of their start). */
+#include "core/arrays.h"
 #include "core/layout.h"
 
 #include <stdlib.h>
@@ -42,26 +43,19 @@ static uint64_t take(gaps *g, uint64_t size)
 
 static void give_back(gaps *g, uint64_t offset, uint64_t end)
 {
-    size_t low = 0, high = g->n; /* the first gap behind; there is one */
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (g->items[middle].offset < offset)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    gap *after = &g->items[low];
-    bool joins_before = low > 0 && after[-1].end == offset, joins_after = after->offset == end;
+    size_t behind = core_count_below(g->items, g->n, sizeof(gap), offsetof(gap, offset), offset);
+    gap *after = &g->items[behind]; /* there is one */
+    bool joins_before = behind > 0 && after[-1].end == offset, joins_after = after->offset == end;
     if (joins_before && joins_after) {
         after[-1].end = after->end;
         g->n--;
-        memmove(after, after + 1, (g->n - low) * sizeof *after);
+        memmove(after, after + 1, (g->n - behind) * sizeof *after);
     } else if (joins_before) {
         after[-1].end = end;
     } else if (joins_after) {
         after->offset = offset;
     } else {
-        memmove(after + 1, after, (g->n - low) * sizeof *after);
+        memmove(after + 1, after, (g->n - behind) * sizeof *after);
         *after = (gap){.offset = offset, .end = end};
         g->n++;
     }

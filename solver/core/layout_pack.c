@@ -8,6 +8,7 @@
  * step: a block that reaches the top, or one that lives beside it, moves to an earlier place at
  * random (fixed seed), now and then to any place; the change is kept where the arena did not grow.
  * The search stops when the arena is the lower bound, or after a bounded number of comparisons. */
+#include "core/arrays.h"
 #include "core/layout.h"
 
 #include <stdlib.h>
@@ -112,16 +113,10 @@ static uint64_t lowest(packing *k, const piece *p, uint64_t from)
 
 static void insert(packing *k, const piece *p)
 {
-    uint32_t low = 0, high = k->n_placed;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (k->placed[middle].offset < p->offset)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    memmove(&k->placed[low + 1], &k->placed[low], (k->n_placed - low) * sizeof *k->placed);
-    k->placed[low] = *p;
+    size_t at =
+        core_count_below(k->placed, k->n_placed, sizeof *p, offsetof(piece, offset), p->offset);
+    memmove(&k->placed[at + 1], &k->placed[at], (k->n_placed - at) * sizeof *p);
+    k->placed[at] = *p;
     k->n_placed++;
 }
 

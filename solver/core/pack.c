@@ -22,14 +22,18 @@ enum {
     HASH_BITS = 10
 };
 
+static uint8_t *write_number(uint8_t *at, uint64_t value)
+{
+    for (; value >= 128; value >>= 7)
+        *at++ = (uint8_t)(value | 128);
+    *at++ = (uint8_t)value;
+    return at;
+}
+
 static remat_status put_number(remat_buffer *buffer, uint64_t value)
 {
     uint8_t bytes[10];
-    size_t length = 0;
-    for (; value >= 128; value >>= 7)
-        bytes[length++] = (uint8_t)(value | 128);
-    bytes[length++] = (uint8_t)value;
-    return remat_buffer_put(buffer, bytes, length);
+    return remat_buffer_put(buffer, bytes, (size_t)(write_number(bytes, value) - bytes));
 }
 
 static uint64_t read_number(remat_reader *reader)
@@ -53,14 +57,6 @@ static uint64_t read_number(remat_reader *reader)
 static bool has_version(unsigned kind)
 {
     return kind >= REMAT_D;
-}
-
-static uint8_t *write_number(uint8_t *at, uint32_t value)
-{
-    for (; value >= 128; value >>= 7)
-        *at++ = (uint8_t)(value | 128);
-    *at++ = (uint8_t)value;
-    return at;
 }
 
 static uint8_t *write_operation(uint8_t *at, const remat_operation *o, uint32_t *last)
@@ -114,14 +110,10 @@ static uint32_t hash(const uint8_t *at)
 static remat_status put_copy(remat_buffer *buffer, const uint8_t *literal, size_t n_literal,
                              size_t length, size_t back)
 {
-    remat_status status = put_number(buffer, n_literal);
-    if (!status)
-        status = remat_buffer_put(buffer, literal, n_literal);
-    if (!status && length > 0)
-        status = put_number(buffer, length - LEAST_COPY);
-    if (!status && length > 0)
-        status = put_number(buffer, back);
-    return status;
+    if (put_number(buffer, n_literal) || remat_buffer_put(buffer, literal, n_literal) ||
+        (length > 0 && (put_number(buffer, length - LEAST_COPY) || put_number(buffer, back))))
+        return REMAT_NO_MEMORY;
+    return REMAT_OK;
 }
 
 static remat_status compress(const uint8_t *bytes, size_t length, remat_buffer *buffer)
@@ -181,13 +173,11 @@ remat_status core_pack(const remat_operations *operations, remat_buffer *buffer,
         return remat_fail_memory(error);
     for (size_t i = 0; i < n; i++)
         end = write_operation(end, &operations->items[i], last);
-    remat_status status = put_number(buffer, n);
-    if (!status)
-        status = put_number(buffer, (size_t)(end - bytes));
-    if (!status)
-        status = compress(bytes, (size_t)(end - bytes), buffer);
+    size_t n_bytes = (size_t)(end - bytes);
+    bool failed =
+        put_number(buffer, n) || put_number(buffer, n_bytes) || compress(bytes, n_bytes, buffer);
     free(bytes);
-    return status ? remat_fail_memory(error) : REMAT_OK;
+    return failed ? remat_fail_memory(error) : REMAT_OK;
 }
 
 static bool read_list(const uint8_t *bytes, size_t length, size_t n, remat_operations *list)

@@ -1,13 +1,12 @@
 /* Several solvers asked the same question. */
 #include "remat/portfolio.h"
 
-#include "bound/moments.h"
-#include "core/neighbours.h"
+#include "core/best.h"
+#include "core/bounds.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 typedef struct candidate {
     const remat_solver *solver;
@@ -182,111 +181,6 @@ void remat_portfolio_release(remat_portfolio *portfolio)
     }
 }
 
-/* Says in a refusal what the pins of a profile may not remake. */
-static void name_pins(const remat_profile *profile, remat_error *error)
-{
-    uint64_t bytes = 0;
-    if (!error || profile->n_pinned == 0)
-        return;
-    for (uint32_t v = 0; v < profile->n_nodes; v++)
-        for (uint32_t k = 0; profile->nodes[v].once && k < profile->nodes[v].n_outputs; k++)
-            bytes += remat_value_bytes(profile, remat_result_value(profile, v, k));
-    size_t length = strlen(error->message);
-    snprintf(error->message + length, sizeof error->message - length,
-             "; %u nodes are pinned by recompute or keep, their results of %llu bytes are not made "
-             "again",
-             profile->n_pinned, (unsigned long long)bytes);
-}
-
-/* ---- improving at the budget asked for ---- */
-
-/* ---- bounds ---- */
-
-static double bound_of_tables(const remat_table *const *tables, size_t n,
-                              const remat_profile *profile, uint64_t budget)
-{
-    double bound = remat_store_all_makespan(profile);
-    for (size_t i = 0; i < n; i++)
-        if (remat_table_solver(tables[i])->bounds_all)
-            bound = fmax(bound, remat_table_lower_bound(tables[i], profile, budget, INFINITY));
-    return bound;
-}
-
-enum { CURVE_BUDGETS = 24 };
-
-/* Steps down from budget to budget: what holds within one holds within less. */
-static void bound_by_moments(bound_moments *moments, uint32_t n_nodes, const uint64_t *budgets,
-                             size_t n, double *bounds)
-{
-    uint64_t least = UINT64_MAX, most = 0;
-    for (size_t i = 0; i < n; i++) {
-        least = budgets[i] < least ? budgets[i] : least;
-        most = budgets[i] > most ? budgets[i] : most;
-    }
-    size_t steps = n < CURVE_BUDGETS ? n : CURVE_BUDGETS;
-    for (size_t k = 0; k < steps; k++) {
-        uint64_t step = n <= CURVE_BUDGETS ? budgets[k] : most - (most - least) / steps * k;
-        double bound = bound_moments_makespan(moments, step, REMAT_FEW_MOMENTS(n_nodes));
-        for (size_t i = 0; i < n; i++)
-            if (budgets[i] <= step)
-                bounds[i] = fmax(bounds[i], bound);
-    }
-}
-
-/* With a link: that of the fastest table's class if its schedules offload. One of schedules without
- * offloading would not hold. */
-static double bound_with_link(const remat_table *const *tables, size_t n,
-                              const remat_profile *profile, uint64_t budget)
-{
-    uint64_t least;
-    ptrdiff_t best = remat_best_table(tables, n, budget, &least);
-    if (best < 0 || !(remat_table_solver(tables[best])->accepts & REMAT_NEEDS_LINK))
-        return remat_store_all_makespan(profile);
-    return remat_table_lower_bound(tables[best], profile, budget, INFINITY);
-}
-
-remat_status remat_lower_bounds(const remat_table *const *tables, size_t n,
-                                const remat_profile *profile, const uint64_t *budgets,
-                                size_t n_budgets, double *ret_bounds, remat_error *error)
-{
-    bool offloads = false;
-    for (size_t i = 0; i < n; i++)
-        offloads |= (remat_table_solver(tables[i])->accepts & REMAT_NEEDS_LINK) != 0;
-    for (size_t i = 0; i < n_budgets; i++)
-        ret_bounds[i] = offloads ? bound_with_link(tables, n, profile, budgets[i])
-                                 : bound_of_tables(tables, n, profile, budgets[i]);
-    if (offloads || profile->n_nodes > REMAT_IMPROVED_NODES)
-        return REMAT_OK;
-    bound_moments *moments = NULL;
-    remat_status status = bound_moments_new(profile, &moments, error);
-    if (!status)
-        bound_by_moments(moments, profile->n_nodes, budgets, n_budgets, ret_bounds);
-    bound_moments_free(moments);
-    return status;
-}
-
-/* The largest bound that holds for every schedule without O and P. What is improved is worth more
- * moments than what a table gives at once. */
-static remat_status find_bound(const remat_portfolio *p, const remat_problem *problem,
-                               uint64_t budget, double *ret_bound, remat_error *error)
-{
-    bound_moments *moments = NULL;
-    double bound = bound_of_tables(p->tables, p->n, problem->profile, budget);
-    uint32_t n = problem->profile->n_nodes;
-    remat_status status =
-        n <= REMAT_IMPROVED_NODES ? bound_moments_new(problem->profile, &moments, error) : REMAT_OK;
-    if (moments)
-        bound = fmax(bound, bound_moments_makespan(moments, budget,
-                                                   p->improved ? REMAT_MANY_MOMENTS(n)
-                                                               : REMAT_FEW_MOMENTS(n)));
-    bound_moments_free(moments);
-    *ret_bound = bound;
-    return status;
-}
-
-/* Sums of the same times in another order differ by less. */
-#define SAME_TIME 1e-12
-
 /* What a bound of every schedule (of those without offloading, where there is a link) says. That a
  * list is the fastest of its solver's class stays said beside it. */
 static void claim(const remat_problem *problem, double bound, remat_schedule *schedule)
@@ -312,12 +206,8 @@ static remat_status take(const remat_problem *problem, uint64_t budget, uint32_t
     *list = (remat_operations){0};
     remat_status status = remat_simulate(problem->profile, &schedule.operations, problem->link,
                                          NULL, NULL, &schedule.simulation, error);
-    if (!status && alignment)
-        status = remat_layout_new(problem->profile, &schedule.operations, alignment,
-                                  &schedule.layout, error);
-    if (!status && alignment)
-        status =
-            remat_layout_check(problem->profile, &schedule.operations, &schedule.layout, error);
+    if (!status)
+        status = core_lay_out(problem->profile, alignment, &schedule, error);
     const remat_simulation *replay = &schedule.simulation;
     if (!status && (!replay->valid || replay->peak > budget))
         status = remat_fail(error, REMAT_INTERNAL, NULL,
@@ -330,21 +220,6 @@ static remat_status take(const remat_problem *problem, uint64_t budget, uint32_t
         remat_schedule_clear(&schedule);
     else
         *ret_schedule = schedule;
-    return status;
-}
-
-remat_status remat_find_floor(const remat_profile *profile, remat_floor *ret_floor,
-                              remat_error *error)
-{
-    bound_moments *moments = NULL;
-    *ret_floor = (remat_floor){0};
-    if (profile->n_nodes > REMAT_IMPROVED_NODES)
-        return REMAT_OK;
-    remat_status status = bound_moments_new(profile, &moments, error);
-    if (!status)
-        ret_floor->bytes = (uint64_t)ceil(bound_moments_least_budget(
-            moments, REMAT_MANY_MOMENTS(profile->n_nodes), &ret_floor->node, &ret_floor->forward));
-    bound_moments_free(moments);
     return status;
 }
 
@@ -369,10 +244,7 @@ static remat_status refuse_improved(const remat_portfolio *p, const remat_proble
                "%s found no schedule of \"%.100s\" within %llu bytes; %llu bytes will do%s",
                p->name, problem->profile->name, (unsigned long long)budget,
                (unsigned long long)enough, less);
-    name_pins(problem->profile, error);
-    if (error)
-        error->number = enough;
-    return REMAT_INFEASIBLE;
+    return core_refuse_budget(problem->profile, enough, error);
 }
 
 /* What is asked of the improver. */
@@ -387,7 +259,7 @@ typedef struct wish {
 
 static bool faster(const remat_schedule *a, const remat_schedule *b)
 {
-    return !b->solver || a->simulation.makespan < b->simulation.makespan * (1 - SAME_TIME);
+    return !b->solver || a->simulation.makespan < b->simulation.makespan * (1 - CORE_SAME_TIME);
 }
 
 /* Improves the best schedule of some tables, of the improved solver's own from nothing too, unless
@@ -467,7 +339,7 @@ remat_status remat_portfolio_schedule(const remat_portfolio *portfolio,
     bool searched = portfolio->improved && problem->profile->n_nodes <= REMAT_IMPROVED_NODES;
     if ((portfolio->improved && status == REMAT_INFEASIBLE) ||
         (!status && (portfolio->improved || !problem->link)))
-        status = find_bound(portfolio, problem, budget, &w.bound, &refusal);
+        status = core_find_bound(portfolio, problem->profile, budget, &w.bound, &refusal);
     remat_floor floor = {0};
     if (!status && !best.solver) /* before a search that cannot find anything */
         status = remat_find_floor(problem->profile, &floor, &refusal);
@@ -489,171 +361,5 @@ remat_status remat_portfolio_schedule(const remat_portfolio *portfolio,
     if (problem->profile->joint)
         best.reordered_peak = least_peak_of_order(portfolio, problem, &best);
     *ret_schedule = best;
-    return REMAT_OK;
-}
-
-/* ---- the best of several tables ---- */
-
-static bool better(const remat_point *a, const remat_point *b)
-{
-    double slack = SAME_TIME * b->makespan;
-    if (a->makespan < b->makespan - slack)
-        return true;
-    return a->makespan <= b->makespan + slack && a->peak < b->peak;
-}
-
-/* The same with a limit for each table. */
-static ptrdiff_t best_within(const remat_table *const *tables, size_t n, const uint64_t *limits)
-{
-    ptrdiff_t best = -1;
-    remat_point best_point = {0};
-    for (size_t i = 0; i < n; i++) {
-        size_t n_points;
-        const remat_point *frontier = remat_table_frontier(tables[i], &n_points);
-        ptrdiff_t index = remat_table_point(tables[i], limits[i]);
-        if (index >= 0 && (best < 0 || better(&frontier[index], &best_point))) {
-            best = (ptrdiff_t)i;
-            best_point = frontier[index];
-        }
-    }
-    return best;
-}
-
-ptrdiff_t remat_best_table(const remat_table *const *tables, size_t n, uint64_t budget,
-                           uint64_t *ret_least)
-{
-    uint64_t limits[REMAT_MAX_SOLVERS];
-    *ret_least = 0;
-    for (size_t i = 0; i < n; i++) {
-        size_t n_points;
-        const remat_point *frontier = remat_table_frontier(tables[i], &n_points);
-        if (n_points > 0 && (*ret_least == 0 || frontier[0].peak < *ret_least))
-            *ret_least = frontier[0].peak;
-        limits[i] = budget;
-    }
-    return best_within(tables, n, limits);
-}
-
-remat_status remat_fail_infeasible(const char *solver, const remat_problem *problem,
-                                   uint64_t budget, uint64_t least, remat_error *error)
-{
-    const char *name = problem->profile->name;
-    if (least > 0)
-        remat_fail(error, REMAT_INFEASIBLE, "budget",
-                   "%s has no schedule of \"%.100s\" within %llu bytes; %llu bytes will do", solver,
-                   name, (unsigned long long)budget, (unsigned long long)least);
-    else
-        remat_fail(error, REMAT_INFEASIBLE, "budget",
-                   "%s has no schedule of \"%.100s\" within %llu bytes", solver, name,
-                   (unsigned long long)budget);
-    name_pins(problem->profile, error);
-    if (error)
-        error->number = least;
-    return REMAT_INFEASIBLE;
-}
-
-/* ---- the schedule to hand out ---- */
-
-/* The best schedule of peak at most limit, laid out. */
-static remat_status lay_out(const remat_table *table, const remat_problem *problem, uint64_t budget,
-                            uint64_t limit, uint32_t alignment, remat_schedule *ret_schedule,
-                            remat_error *error)
-{
-    remat_schedule schedule = {0};
-    ptrdiff_t point = remat_table_point(table, limit);
-    remat_status status =
-        remat_table_trace(table, problem, (size_t)point, budget, &schedule, error);
-    if (!status && alignment)
-        status = remat_layout_new(problem->profile, &schedule.operations, alignment,
-                                  &schedule.layout, error);
-    if (!status && alignment)
-        status =
-            remat_layout_check(problem->profile, &schedule.operations, &schedule.layout, error);
-    if (status)
-        remat_schedule_clear(&schedule);
-    else
-        *ret_schedule = schedule;
-    return status;
-}
-
-remat_status remat_least_budget(const remat_table *const *tables, size_t n,
-                                const remat_problem *problem, uint32_t alignment,
-                                uint64_t *ret_peak, uint64_t *ret_budget, remat_error *error)
-{
-    remat_schedule schedule;
-    uint64_t again;
-    remat_best_table(tables, n, 0, ret_peak);
-    *ret_budget = *ret_peak;
-    if (!alignment || *ret_peak == 0)
-        return REMAT_OK;
-    ptrdiff_t table = remat_best_table(tables, n, *ret_peak, &again);
-    remat_status status =
-        lay_out(tables[table], problem, *ret_peak, *ret_peak, alignment, &schedule, error);
-    if (status)
-        return status;
-    *ret_budget = schedule.layout.arena;
-    remat_schedule_clear(&schedule);
-    return REMAT_OK;
-}
-
-static remat_status refuse(const remat_table *const *tables, size_t n, const char *name,
-                           const remat_problem *problem, uint64_t budget, uint32_t alignment,
-                           remat_error *error)
-{
-    uint64_t peak, least;
-    remat_status status = remat_least_budget(tables, n, problem, alignment, &peak, &least, error);
-    if (status)
-        return status;
-    if (peak > budget || peak == 0)
-        return remat_fail_infeasible(name, problem, budget, least, error);
-    remat_fail(error, REMAT_INFEASIBLE, "budget",
-               "%s has no schedule of \"%.100s\" whose arena fits %llu bytes; its smallest has a "
-               "peak of %llu bytes and an arena of %llu bytes",
-               name, problem->profile->name, (unsigned long long)budget, (unsigned long long)peak,
-               (unsigned long long)least);
-    name_pins(problem->profile, error);
-    if (error)
-        error->number = least;
-    return REMAT_INFEASIBLE;
-}
-
-remat_status remat_best_schedule(const remat_table *const *tables, size_t n, const char *name,
-                                 const remat_problem *problem, uint64_t budget, uint32_t alignment,
-                                 remat_schedule *ret_schedule, remat_error *error)
-{
-    uint64_t limits[REMAT_MAX_SOLVERS];
-    for (size_t i = 0; i < n; i++)
-        limits[i] = budget;
-    for (;;) {
-        ptrdiff_t best = best_within(tables, n, limits);
-        if (best < 0)
-            return refuse(tables, n, name, problem, budget, alignment, error);
-        remat_schedule schedule;
-        remat_status status =
-            lay_out(tables[best], problem, budget, limits[best], alignment, &schedule, error);
-        if (status)
-            return status;
-        if (schedule.layout.arena <= budget) {
-            *ret_schedule = schedule;
-            return REMAT_OK;
-        }
-        limits[best] = schedule.simulation.peak - 1;
-        remat_schedule_clear(&schedule);
-    }
-}
-
-remat_status remat_store_all_peak(const remat_profile *profile, uint64_t *ret_peak,
-                                  remat_error *error)
-{
-    const remat_problem problem = {.profile = profile, .max_budget = UINT64_MAX};
-    remat_table *table = NULL;
-    size_t n;
-    remat_status status =
-        remat_tabulate(remat_solver_find("store-all"), &problem, NULL, &table, error);
-    if (status)
-        return status;
-    const remat_point *frontier = remat_table_frontier(table, &n);
-    *ret_peak = frontier[n - 1].peak;
-    remat_table_free(table);
     return REMAT_OK;
 }

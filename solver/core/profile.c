@@ -343,7 +343,6 @@ static remat_status count_all_results(core_builder *b)
 
 static remat_status take_header(core_builder *b)
 {
-    static const char *const units[] = {"s", "ms", "us", "ns", "units"};
     const remat_profile_spec *spec = b->spec;
     if (!spec->format || strcmp(spec->format, "remat-profile/1") != 0)
         return remat_fail(b->error, REMAT_INVALID, "format",
@@ -353,13 +352,13 @@ static remat_status take_header(core_builder *b)
     if (status)
         return status;
     const char *unit = spec->time_unit ? spec->time_unit : "us";
-    size_t i = 0;
-    while (i < 5 && strcmp(units[i], unit) != 0)
+    remat_time_unit i = REMAT_SECONDS;
+    while (i <= REMAT_UNITS && strcmp(remat_time_unit_name(i), unit) != 0)
         i++;
-    if (i == 5)
+    if (i > REMAT_UNITS)
         return remat_fail(b->error, REMAT_INVALID, "time_unit",
                           "time_unit is \"%.60s\"; s, ms, us, ns and units are known", unit);
-    b->owned->profile.time_unit = (remat_time_unit)i;
+    b->owned->profile.time_unit = i;
     const char *graph = spec->graph ? spec->graph : "forward";
     b->joint = strcmp(graph, "joint") == 0;
     if (!b->joint && strcmp(graph, "forward") != 0)

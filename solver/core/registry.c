@@ -192,6 +192,13 @@ void remat_host_progress(const remat_host *host, double fraction)
         host->progress(host->data, fraction);
 }
 
+remat_host remat_host_quiet(const remat_host *host)
+{
+    remat_host quiet = host ? *host : (remat_host){.workers = 1};
+    quiet.progress = NULL;
+    return quiet;
+}
+
 bool remat_host_cancelled(const remat_host *host)
 {
     return host && host->cancelled && host->cancelled(host->data);

@@ -1,19 +1,17 @@
 #include "remat/schedule.h"
 
-#include <stdlib.h>
+#include "core/arrays.h"
+
+static __attribute__((noinline)) bool grow(remat_operations *operations)
+{
+    size_t need = operations->length < 64 ? 64 : operations->length + 1;
+    return core_reserve(&operations->items, &operations->capacity, need, sizeof(remat_operation));
+}
 
 remat_status remat_operations_push(remat_operations *operations, remat_operation operation)
 {
-    if (operations->length == operations->capacity) {
-        size_t capacity = operations->capacity ? operations->capacity * 2 : 64;
-        if (capacity > SIZE_MAX / sizeof *operations->items)
-            return REMAT_NO_MEMORY;
-        remat_operation *items = realloc(operations->items, capacity * sizeof *items);
-        if (!items)
-            return REMAT_NO_MEMORY;
-        operations->items = items;
-        operations->capacity = capacity;
-    }
+    if (operations->length == operations->capacity && !grow(operations))
+        return REMAT_NO_MEMORY;
     operations->items[operations->length++] = operation;
     return REMAT_OK;
 }

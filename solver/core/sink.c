@@ -1,6 +1,8 @@
 /* What solvers call to offer their lists. */
 #include "remat/solver.h"
 
+#include "core/lists.h"
+
 remat_status remat_offer_lists(const remat_sink *sink, size_t count, remat_tracer *trace,
                                void *context, remat_error *error)
 {
@@ -19,10 +21,7 @@ static remat_status copy_single(void *context, size_t index, remat_operations *o
     const single *one = context;
     if (one->model)
         *model = *one->model;
-    for (size_t i = 0; i < one->operations->length; i++)
-        if (remat_operations_push(operations, one->operations->items[i]))
-            return remat_fail_memory(error);
-    return REMAT_OK;
+    return core_copy_list(one->operations, operations) ? remat_fail_memory(error) : REMAT_OK;
 }
 
 remat_status remat_offer(const remat_sink *sink, const remat_operations *operations,

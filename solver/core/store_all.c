@@ -2,21 +2,18 @@
  * graph every node once in the profile's order. The makespan
  * is a lower bound for every schedule; after liveness the peak is the store-all peak the service
  * reports. */
+#include "core/lists.h"
 #include "remat/table.h"
 
 static remat_status solve(const remat_problem *problem, const remat_host *host,
                           const remat_sink *sink, remat_error *error)
 {
     (void)host;
-    const remat_profile *profile = problem->profile;
-    const remat_model model = {.makespan = remat_store_all_makespan(profile)};
+    const remat_model model = {.makespan = remat_store_all_makespan(problem->profile)};
     remat_operations list = {0};
-    remat_status status = REMAT_OK;
-    for (uint32_t v = 0; v < profile->n_nodes && !status; v++)
-        status = remat_push(&list, profile->nodes[v].saved_bytes ? REMAT_A : REMAT_F, v);
-    for (uint32_t v = profile->joint ? 0 : profile->n_nodes; v-- > 0 && !status;)
-        status = remat_push(&list, REMAT_B, v);
-    status = status ? remat_fail_memory(error) : remat_offer(sink, &list, &model, error);
+    remat_status status = core_store_everything(problem->profile, &list)
+                              ? remat_fail_memory(error)
+                              : remat_offer(sink, &list, &model, error);
     remat_operations_clear(&list);
     return status ? status : remat_offer_bound(sink, UINT64_MAX, model.makespan, error);
 }

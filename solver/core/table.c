@@ -1,4 +1,5 @@
 /* Tables: what a solver found, and the schedules traced out of it. */
+#include "core/arrays.h"
 #include "core/pack.h"
 #include "core/table_inside.h"
 
@@ -229,15 +230,9 @@ const remat_point *remat_table_frontier(const remat_table *table, size_t *ret_co
 
 ptrdiff_t remat_table_point(const remat_table *table, uint64_t budget)
 {
-    size_t low = 0, high = table->n_frontier;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (table->frontier[middle].peak <= budget)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return (ptrdiff_t)low - 1;
+    return (ptrdiff_t)core_count_up_to(table->frontier, table->n_frontier, sizeof *table->frontier,
+                                       offsetof(remat_point, peak), budget) -
+           1;
 }
 
 /* ---- schedules ---- */
@@ -245,15 +240,9 @@ ptrdiff_t remat_table_point(const remat_table *table, uint64_t budget)
 /* Least makespan of the solver's class within budget; 0 where the method gives no bound. */
 static double class_bound(const remat_table *table, uint64_t budget)
 {
-    size_t low = 0, high = table->n_bounds;
-    while (low < high) { /* the first bound of a budget that is no smaller */
-        size_t middle = low + (high - low) / 2;
-        if (table->bounds[middle].budget < budget)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < table->n_bounds ? table->bounds[low].makespan : 0;
+    size_t first = core_count_below(table->bounds, table->n_bounds, sizeof *table->bounds,
+                                    offsetof(core_table_bound, budget), budget);
+    return first < table->n_bounds ? table->bounds[first].makespan : 0;
 }
 
 double remat_table_lower_bound(const remat_table *table, const remat_profile *profile,
@@ -332,4 +321,20 @@ void remat_schedule_clear(remat_schedule *schedule)
     free(schedule->pebbles.items);
     remat_layout_clear(&schedule->layout);
     *schedule = (remat_schedule){0};
+}
+
+remat_status remat_store_all_peak(const remat_profile *profile, uint64_t *ret_peak,
+                                  remat_error *error)
+{
+    const remat_problem problem = {.profile = profile, .max_budget = UINT64_MAX};
+    remat_table *table = NULL;
+    size_t n;
+    remat_status status =
+        remat_tabulate(remat_solver_find("store-all"), &problem, NULL, &table, error);
+    if (status)
+        return status;
+    const remat_point *frontier = remat_table_frontier(table, &n);
+    *ret_peak = frontier[n - 1].peak;
+    remat_table_free(table);
+    return REMAT_OK;
 }

@@ -23,65 +23,53 @@ static uint64_t checksum(const uint8_t *bytes, size_t length)
     return hash;
 }
 
-static remat_status put_header(const remat_table *table, remat_buffer *buffer)
+/* What follows is true when there is no memory. */
+static bool put_header(const remat_table *table, remat_buffer *buffer)
 {
     const remat_solver *solver = table->solver;
     uint32_t name_length = (uint32_t)strlen(solver->name);
-    remat_status status = remat_buffer_put(buffer, magic, sizeof magic);
-    if (!status)
-        status = remat_buffer_put_u32(buffer, VERSION);
-    if (!status)
-        status = remat_buffer_put_u32(buffer, solver->version);
-    if (!status)
-        status = remat_buffer_put_u64(buffer, table->fingerprint);
-    if (!status)
-        status = remat_buffer_put_u32(buffer, name_length);
-    return status ? status : remat_buffer_put(buffer, solver->name, name_length);
+    return remat_buffer_put(buffer, magic, sizeof magic) || remat_buffer_put_u32(buffer, VERSION) ||
+           remat_buffer_put_u32(buffer, solver->version) ||
+           remat_buffer_put_u64(buffer, table->fingerprint) ||
+           remat_buffer_put_u32(buffer, name_length) ||
+           remat_buffer_put(buffer, solver->name, name_length) ||
+           remat_buffer_put_u64(buffer, table->least_budget) ||
+           remat_buffer_put_u64(buffer, table->most_budget);
 }
 
-static remat_status put_bounds(const remat_table *table, remat_buffer *buffer)
+static bool put_bounds(const remat_table *table, remat_buffer *buffer)
 {
-    remat_status status = remat_buffer_put_u64(buffer, table->n_bounds);
-    for (size_t i = 0; i < table->n_bounds && !status; i++)
-        if (remat_buffer_put_u64(buffer, table->bounds[i].budget) ||
-            remat_buffer_put_f64(buffer, table->bounds[i].makespan))
-            status = REMAT_NO_MEMORY;
-    return status;
+    bool failed = remat_buffer_put_u64(buffer, table->n_bounds);
+    for (size_t i = 0; i < table->n_bounds && !failed; i++)
+        failed = remat_buffer_put_u64(buffer, table->bounds[i].budget) ||
+                 remat_buffer_put_f64(buffer, table->bounds[i].makespan);
+    return failed;
 }
 
-static remat_status put_frontier(const remat_table *table, remat_buffer *buffer)
+static bool put_frontier(const remat_table *table, remat_buffer *buffer)
 {
-    remat_status status = remat_buffer_put_u64(buffer, table->n_frontier);
-    for (size_t i = 0; i < table->n_frontier && !status; i++) {
+    bool failed = remat_buffer_put_u64(buffer, table->n_frontier);
+    for (size_t i = 0; i < table->n_frontier && !failed; i++) {
         const remat_point *point = &table->frontier[i];
-        if (remat_buffer_put_u64(buffer, point->peak) ||
-            remat_buffer_put_f64(buffer, point->makespan) ||
-            remat_buffer_put_u64(buffer, point->nominal_budget) ||
-            remat_buffer_put_u64(buffer, point->model_peak) ||
-            remat_buffer_put_u64(buffer, point->list_bytes) ||
-            remat_buffer_put(buffer, point->list, point->list_bytes))
-            status = REMAT_NO_MEMORY;
+        failed = remat_buffer_put_u64(buffer, point->peak) ||
+                 remat_buffer_put_f64(buffer, point->makespan) ||
+                 remat_buffer_put_u64(buffer, point->nominal_budget) ||
+                 remat_buffer_put_u64(buffer, point->model_peak) ||
+                 remat_buffer_put_u64(buffer, point->list_bytes) ||
+                 remat_buffer_put(buffer, point->list, point->list_bytes);
     }
-    return status;
+    return failed;
 }
 
 remat_status remat_table_save(const remat_table *table, remat_buffer *buffer, remat_error *error)
 {
-    remat_status status = put_header(table, buffer);
-    if (!status)
-        status = remat_buffer_put_u64(buffer, table->least_budget);
-    if (!status)
-        status = remat_buffer_put_u64(buffer, table->most_budget);
-    if (!status)
-        status = put_bounds(table, buffer);
-    if (!status)
-        status = put_frontier(table, buffer);
-    if (!status)
-        status = remat_buffer_put_u64(buffer, checksum(buffer->data, buffer->length));
-    return status ? remat_fail_memory(error) : REMAT_OK;
+    if (put_header(table, buffer) || put_bounds(table, buffer) || put_frontier(table, buffer) ||
+        remat_buffer_put_u64(buffer, checksum(buffer->data, buffer->length)))
+        return remat_fail_memory(error);
+    return REMAT_OK;
 }
 
-static remat_status read_header(const remat_table *table, remat_reader *reader, remat_error *error)
+static remat_status read_header(remat_table *table, remat_reader *reader, remat_error *error)
 {
     const remat_solver *solver = table->solver;
     const uint8_t *start = remat_reader_bytes(reader, sizeof magic);
@@ -102,6 +90,8 @@ static remat_status read_header(const remat_table *table, remat_reader *reader, 
     if (found != table->fingerprint)
         return remat_fail(error, REMAT_INVALID, NULL,
                           "the table belongs to another profile, link or options");
+    table->least_budget = remat_reader_u64(reader);
+    table->most_budget = remat_reader_u64(reader);
     return REMAT_OK;
 }
 
@@ -179,10 +169,6 @@ static remat_status read_frontier(remat_table *table, remat_reader *reader, rema
 static remat_status read_table(remat_table *table, remat_reader *reader, remat_error *error)
 {
     remat_status status = read_header(table, reader, error);
-    if (status)
-        return status;
-    table->least_budget = remat_reader_u64(reader);
-    table->most_budget = remat_reader_u64(reader);
     if (!status)
         status = read_bounds(table, reader, error);
     if (!status)

@@ -1,6 +1,8 @@
 /* The facts that follow from a profile's nodes, and the two views of nodes with alternatives. */
 #include "core/views.h"
 
+#include "core/numbers.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,11 +56,6 @@ void core_profile_classify(remat_profile *profile)
 
 /* ---- views ---- */
 
-static uint64_t fewer(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* Every number of the node at its least over the implementations. An A whose saved values are not
  * wanted does for an F, and an F for an A that saves nothing. */
 static void take_least(remat_node *node)
@@ -68,17 +65,19 @@ static void take_least(remat_node *node)
         const remat_alternative cost = remat_implementation(node, k);
         least.forward_time = fmin(least.forward_time, cost.forward_time);
         least.backward_time = fmin(least.backward_time, cost.backward_time);
-        least.saved_bytes = fewer(least.saved_bytes, cost.saved_bytes);
-        least.forward_workspace_bytes = fewer(
-            least.forward_workspace_bytes,
-            fewer(cost.forward_workspace_bytes, cost.saved_bytes + cost.save_workspace_bytes));
+        least.saved_bytes = core_smaller(least.saved_bytes, cost.saved_bytes);
+        least.forward_workspace_bytes =
+            core_smaller(least.forward_workspace_bytes,
+                         core_smaller(cost.forward_workspace_bytes,
+                                      cost.saved_bytes + cost.save_workspace_bytes));
         least.backward_workspace_bytes =
-            fewer(least.backward_workspace_bytes, cost.backward_workspace_bytes);
-        least.save_workspace_bytes = fewer(least.save_workspace_bytes, cost.save_workspace_bytes);
+            core_smaller(least.backward_workspace_bytes, cost.backward_workspace_bytes);
+        least.save_workspace_bytes =
+            core_smaller(least.save_workspace_bytes, cost.save_workspace_bytes);
     }
     if (least.saved_bytes == 0)
         least.save_workspace_bytes =
-            fewer(least.save_workspace_bytes, least.forward_workspace_bytes);
+            core_smaller(least.save_workspace_bytes, least.forward_workspace_bytes);
     node->forward_time = least.forward_time;
     node->backward_time = least.backward_time;
     node->saved_bytes = least.saved_bytes;

@@ -38,8 +38,7 @@ static uint64_t backward_bytes(const remat_profile *profile, uint32_t v)
     for (uint32_t i = 0; i < node->n_inputs; i++) {
         uint32_t input = node->inputs[i];
         bool graph_input = input >= profile->n_nodes;
-        uint64_t gradient = graph_input ? profile->inputs[input - profile->n_nodes].gradient_bytes
-                                        : profile->nodes[input].gradient_bytes;
+        uint64_t gradient = remat_gradient_bytes(profile, input);
         bool in_place = i == 0 && node->in_place; /* may lie where grad(v) lies */
         if (in_place && gradient > node->gradient_bytes)
             gradients = gradient;
@@ -54,10 +53,7 @@ static uint64_t backward_bytes(const remat_profile *profile, uint32_t v)
 static uint64_t needed_bytes(const remat_profile *profile, uint32_t v)
 {
     const remat_node *node = &profile->nodes[v];
-    bool read = node->backward_uses_output;
-    for (uint32_t c = 0; c < node->n_consumers && !read; c++)
-        read = profile->nodes[node->consumers[c]].backward_uses_inputs;
-    return node->saved_bytes + (read ? node->output_bytes : 0);
+    return node->saved_bytes + (remat_output_is_needed(profile, v) ? node->output_bytes : 0);
 }
 
 static int by_density(const void *left, const void *right)

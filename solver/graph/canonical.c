@@ -13,8 +13,6 @@
  * there together, and in no segment is more alive than the graph's model counts. */
 #include "graph/canonical.h"
 
-#include <stdlib.h>
-
 /* Whether a node is in the boundary of its own lower set. */
 static bool in_boundary(const remat_profile *profile, const graph_plan *plan, uint32_t v)
 {
@@ -123,20 +121,18 @@ remat_status graph_plan_measure(const graph_view *graph, const graph_plan *plan,
                                 graph_plan_cost *ret_cost, remat_error *error)
 {
     measuring m = {.graph = graph, .plan = plan, .last = plan->segment[graph->n - 1]};
+    core_arena arena = {0};
     size_t count = (size_t)m.last + 2;
-    m.inside = calloc(count, sizeof *m.inside);
-    m.caching = calloc(count, sizeof *m.caching);
-    m.beside = calloc(count, sizeof *m.beside);
-    m.again = calloc(count, sizeof *m.again);
+    m.inside = core_arena_array(&arena, count, sizeof *m.inside);
+    m.caching = core_arena_array(&arena, count, sizeof *m.caching);
+    m.beside = core_arena_array(&arena, count, sizeof *m.beside);
+    m.again = core_arena_array(&arena, count, sizeof *m.again);
     bool enough = m.inside && m.caching && m.beside && m.again;
     for (uint32_t v = 0; v < graph->n && enough; v++)
         add_node(&m, v);
     if (enough)
         add_up(&m, ret_cost);
-    free(m.inside);
-    free(m.caching);
-    free(m.beside);
-    free(m.again);
+    core_arena_clear(&arena);
     return enough ? REMAT_OK : remat_fail_memory(error);
 }
 
@@ -153,13 +149,13 @@ typedef struct emitting {
     remat_operations *operations;
 } emitting;
 
-static remat_status arrange(emitting *e)
+static remat_status arrange(emitting *e, core_arena *arena)
 {
     uint32_t n = e->profile->n_nodes;
-    e->start = calloc((size_t)e->last + 3, sizeof *e->start);
-    e->order = calloc(n, sizeof *e->order);
-    e->cached = calloc(n, sizeof *e->cached);
-    e->again = calloc(n, sizeof *e->again);
+    e->start = core_arena_array(arena, (size_t)e->last + 3, sizeof *e->start);
+    e->order = core_arena_array(arena, n, sizeof *e->order);
+    e->cached = core_arena_array(arena, n, sizeof *e->cached);
+    e->again = core_arena_array(arena, n, sizeof *e->again);
     if (!e->start || !e->order || !e->cached || !e->again)
         return REMAT_NO_MEMORY;
     for (uint32_t v = 0; v < n; v++)
@@ -235,14 +231,12 @@ remat_status graph_plan_emit(const remat_profile *profile, const graph_plan *pla
                   .plan = plan,
                   .last = plan->segment[profile->n_nodes - 1],
                   .operations = operations};
-    remat_status status = arrange(&e);
+    core_arena arena = {0};
+    remat_status status = arrange(&e, &arena);
     if (!status)
         status = emit_forwards(&e);
     if (!status)
         status = emit_backwards(&e);
-    free(e.start);
-    free(e.order);
-    free(e.cached);
-    free(e.again);
+    core_arena_clear(&arena);
     return status ? remat_fail_memory(error) : REMAT_OK;
 }

@@ -14,7 +14,6 @@
 #include "graph/search.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 enum { THRESHOLDS = 40 };
 
@@ -119,21 +118,18 @@ remat_status graph_chen_add(graph_plans *plans, const graph_view *graph, graph_b
 {
     uint32_t n = graph->n;
     cutting c = {.graph = graph};
-    c.parent = calloc(n, sizeof *c.parent);
-    c.point = calloc(n, sizeof *c.point);
-    c.cut = calloc(n, sizeof *c.cut);
-    c.open = calloc(n, sizeof *c.open);
-    c.owner = calloc(n, sizeof *c.owner);
+    core_arena arena = {0};
+    c.parent = core_arena_array(&arena, n, sizeof *c.parent);
+    c.point = core_arena_array(&arena, n, sizeof *c.point);
+    c.cut = core_arena_array(&arena, n, sizeof *c.cut);
+    c.open = core_arena_array(&arena, n, sizeof *c.open);
+    c.owner = core_arena_array(&arena, n, sizeof *c.owner);
     remat_status status =
         c.parent && c.point && c.cut && c.open && c.owner ? REMAT_OK : remat_fail_memory(error);
     if (!status) {
         find_points(&c, c.owner);
         status = add_thresholds(&c, plans, kind, host, error);
     }
-    free(c.parent);
-    free(c.point);
-    free(c.cut);
-    free(c.open);
-    free(c.owner);
+    core_arena_clear(&arena);
     return status;
 }

@@ -1,12 +1,9 @@
 #include "graph/front.h"
 
+#include "core/numbers.h"
+
 #include <math.h>
 #include <stdlib.h>
-
-static int compare_numbers(double a, double b)
-{
-    return (a > b) - (a < b);
-}
 
 static int compare_ties(const graph_front_point *p, const graph_front_point *q)
 {
@@ -18,8 +15,8 @@ static int compare_ties(const graph_front_point *p, const graph_front_point *q)
 static int by_y(const void *left, const void *right)
 {
     const graph_front_point *p = left, *q = right;
-    int order = compare_numbers(p->y, q->y);
-    order = order ? order : compare_numbers(p->z, q->z);
+    int order = core_compare(p->y, q->y);
+    order = order ? order : core_compare(p->z, q->z);
     return order ? order : compare_ties(p, q);
 }
 
@@ -53,7 +50,7 @@ static int by_x(const void *left, const void *right, void *context)
 {
     const graph_front_point *points = context;
     uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
-    int order = compare_numbers(points[a].x, points[b].x);
+    int order = core_compare(points[a].x, points[b].x);
     return order ? order : (a > b) - (a < b);
 }
 

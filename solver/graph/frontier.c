@@ -27,11 +27,10 @@
  * Pairs far apart go through the shared front (front.h); pairs close to each other are visited. */
 #include "graph/frontier.h"
 
+#include "core/arrays.h"
 #include "graph/front.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* Classes of bytes: 64 (thinned) or 256 per factor of two, over the 16 octaves below everything;
  * smaller budgets share the lowest class. Thinned lists keep one corner in every two classes. */
@@ -90,20 +89,17 @@ static uint32_t class_of(const solving *s, double bytes)
     return class < 0 ? 0 : class >= s->classes ? s->classes - 1 : (uint32_t) class;
 }
 
+static bool grow(scratch *to)
+{
+    size_t need = to->count < FEWEST ? FEWEST : to->count + 1, capacity = to->capacity;
+    return core_reserve(&to->sorted, &capacity, need, sizeof *to->sorted) &&
+           core_reserve(&to->candidates, &to->capacity, need, sizeof *to->candidates);
+}
+
 static remat_status push(scratch *to, graph_entry entry)
 {
-    if (to->count == to->capacity) {
-        size_t capacity = to->capacity ? 2 * to->capacity : FEWEST;
-        graph_entry *grown = realloc(to->candidates, capacity * sizeof *grown);
-        if (!grown)
-            return REMAT_NO_MEMORY;
-        to->candidates = grown;
-        grown = realloc(to->sorted, capacity * sizeof *grown);
-        if (!grown)
-            return REMAT_NO_MEMORY;
-        to->sorted = grown;
-        to->capacity = capacity;
-    }
+    if (to->count == to->capacity && !grow(to))
+        return REMAT_NO_MEMORY;
     to->candidates[to->count++] = entry;
     return REMAT_OK;
 }

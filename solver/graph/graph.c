@@ -16,11 +16,6 @@ static remat_status allocate(graph_view *graph, remat_error *error)
     return REMAT_OK;
 }
 
-static uint64_t larger(uint64_t a, uint64_t b)
-{
-    return a > b ? a : b;
-}
-
 /* Graph inputs and their gradients are counted for the whole step and the largest workspace for
  * every segment: the recurrence stays separable in the two ends of a segment, and the true peak is
  * the simulator's anyway. */
@@ -31,9 +26,9 @@ static uint64_t constant_bytes(const remat_profile *profile)
         bytes += profile->inputs[k].gradient_bytes;
     for (uint32_t v = 0; v < profile->n_nodes; v++) {
         const remat_node *node = &profile->nodes[v];
-        workspace = larger(workspace, node->forward_workspace_bytes);
-        workspace = larger(workspace, node->save_workspace_bytes);
-        workspace = larger(workspace, node->backward_workspace_bytes);
+        workspace = core_larger(workspace, node->forward_workspace_bytes);
+        workspace = core_larger(workspace, node->save_workspace_bytes);
+        workspace = core_larger(workspace, node->backward_workspace_bytes);
     }
     for (uint32_t k = 0; k < profile->n_states; k++)
         bytes += profile->states[k].bytes * ((uint64_t)profile->states[k].n_writers + 1);

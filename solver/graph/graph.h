@@ -6,6 +6,7 @@
 #define REMAT_GRAPH_GRAPH_H
 
 #include "core/arena.h"
+#include "core/numbers.h"
 #include "graph/order.h"
 #include "remat/solver.h"
 

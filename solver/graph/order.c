@@ -1,6 +1,5 @@
 #include "graph/order.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* An edge is there twice where a node both feeds another and writes a state that it reads; that
@@ -42,26 +41,22 @@ remat_status graph_order_init(graph_order *order, const remat_profile *profile, 
     for (uint32_t v = 0; v < profile->n_nodes; v++)
         edges += profile->nodes[v].n_reads;
     *order = (graph_order){.n = profile->n_nodes};
-    order->first_before = calloc(n + 1, sizeof *order->first_before);
-    order->before = calloc(edges + 1, sizeof *order->before);
-    order->first_after = calloc(n + 2, sizeof *order->first_after);
-    order->after = calloc(edges + 1, sizeof *order->after);
-    uint32_t *writer = calloc((size_t)profile->n_states + 1, sizeof *writer);
+    order->first_before = core_arena_array(&order->arena, n + 1, sizeof *order->first_before);
+    order->before = core_arena_array(&order->arena, edges, sizeof *order->before);
+    order->first_after = core_arena_array(&order->arena, n + 2, sizeof *order->first_after);
+    order->after = core_arena_array(&order->arena, edges, sizeof *order->after);
+    uint32_t *writer = core_arena_array(&order->arena, profile->n_states, sizeof *writer);
     bool enough =
         order->first_before && order->before && order->first_after && order->after && writer;
     if (enough) {
         fill_before(order, profile, writer);
         fill_after(order);
     }
-    free(writer);
     return enough ? REMAT_OK : remat_fail_memory(error);
 }
 
 void graph_order_clear(graph_order *order)
 {
-    free(order->first_before);
-    free(order->before);
-    free(order->first_after);
-    free(order->after);
+    core_arena_clear(&order->arena);
     *order = (graph_order){0};
 }

@@ -5,12 +5,14 @@
 #ifndef REMAT_GRAPH_ORDER_H
 #define REMAT_GRAPH_ORDER_H
 
+#include "core/arena.h"
 #include "remat/profile.h"
 
 typedef struct graph_order {
     uint32_t n;
     uint32_t *first_before, *before; /* v: before[first_before[v] .. first_before[v + 1] - 1] */
     uint32_t *first_after, *after;
+    core_arena arena;
 } graph_order;
 
 /* Clear it, on failure too. */

@@ -9,8 +9,7 @@
  * the loss. */
 #include "graph/sets.h"
 
-#include <stdlib.h>
-#include <string.h>
+#include "core/arrays.h"
 
 /* ---- enumeration ---- */
 
@@ -21,16 +20,17 @@ typedef struct walk {
     uint32_t *missing; /* by node: predecessors not in the set yet */
     uint32_t *stack;
     uint32_t depth, cursor;
+    core_arena arena;
 } walk;
 
 static bool walk_init(walk *w, const graph_order *order)
 {
     uint32_t n = order->n, words = (n + 63) / 64;
     *w = (walk){.order = order, .n = n, .words = words};
-    w->bits = calloc(words, sizeof *w->bits);
-    w->ready = calloc(words, sizeof *w->ready);
-    w->missing = calloc(n, sizeof *w->missing);
-    w->stack = calloc(n, sizeof *w->stack);
+    w->bits = core_arena_array(&w->arena, words, sizeof *w->bits);
+    w->ready = core_arena_array(&w->arena, words, sizeof *w->ready);
+    w->missing = core_arena_array(&w->arena, n, sizeof *w->missing);
+    w->stack = core_arena_array(&w->arena, n, sizeof *w->stack);
     if (!w->bits || !w->ready || !w->missing || !w->stack)
         return false;
     for (uint32_t v = 0; v < n; v++) {
@@ -39,14 +39,6 @@ static bool walk_init(walk *w, const graph_order *order)
             graph_bit_set(w->ready, v);
     }
     return true;
-}
-
-static void walk_clear(walk *w)
-{
-    free(w->bits);
-    free(w->ready);
-    free(w->missing);
-    free(w->stack);
 }
 
 static void walk_add(walk *w, uint32_t v)
@@ -100,7 +92,7 @@ size_t graph_sets_count(const remat_profile *profile, size_t limit)
     else
         while (count <= limit && walk_next(&w))
             count++;
-    walk_clear(&w);
+    core_arena_clear(&w.arena);
     graph_order_clear(&order);
     return count;
 }
@@ -134,7 +126,7 @@ static remat_status add_all(graph_sets *sets, const graph_view *graph, size_t mo
             status = remat_fail(error, REMAT_CANCELLED, NULL, "cancelled");
         more = walk_next(&w);
     }
-    walk_clear(&w);
+    core_arena_clear(&w.arena);
     return status;
 }
 
@@ -358,19 +350,13 @@ static remat_status describe_all(graph_sets *sets, const graph_view *graph, cons
                                  remat_error *error)
 {
     uint64_t *scratch = calloc(2 * (size_t)sets->words, sizeof *scratch);
-    size_t capacity = 4 * sets->count + graph->n, used = 0;
-    sets->boundary = malloc(capacity * sizeof *sets->boundary);
-    remat_status status = scratch && sets->boundary ? REMAT_OK : remat_fail_memory(error);
+    size_t capacity = 0, used = 0;
+    remat_status status = scratch ? REMAT_OK : remat_fail_memory(error);
     for (size_t i = 0; i < sets->count && !status; i++) {
         graph_set *set = &sets->sets[i];
-        if (capacity - used < graph->n) {
-            capacity = 2 * capacity;
-            uint32_t *grown = realloc(sets->boundary, capacity * sizeof *grown);
-            if (!grown) {
-                status = remat_fail_memory(error);
-                break;
-            }
-            sets->boundary = grown;
+        if (!core_reserve(&sets->boundary, &capacity, used + graph->n, sizeof *sets->boundary)) {
+            status = remat_fail_memory(error);
+            break;
         }
         set->first = (uint32_t)used;
         describe(graph, graph_sets_bits(sets, i), set, sets->boundary + used);

@@ -68,17 +68,12 @@ static bool drop_somewhere(interval_search *s)
 
 static bool shift_somewhere(interval_search *s)
 {
-    interval_timeline *t = s->timeline;
     for (int k = 0; k < TRIES; k++) {
-        uint32_t run = random_run(s), low, high;
-        interval_window(t, run, &low, &high);
-        if (high <= low + 1)
-            continue;
-        uint32_t anchor = interval_run_from(t, low + 1 + interval_random(s, high - low - 1));
-        if (anchor == NONE || anchor == run)
-            continue;
-        interval_shift(t, run, anchor);
-        return true;
+        uint32_t run, anchor;
+        if (interval_random_shift(s, &run, &anchor)) {
+            interval_shift(s->timeline, run, anchor);
+            return true;
+        }
     }
     return false;
 }
@@ -88,7 +83,7 @@ static bool change_way(interval_search *s)
     interval_timeline *t = s->timeline;
     for (int k = 0; k < TRIES; k++) {
         uint32_t run = random_run(s), task = t->runs[run].task;
-        uint32_t ways = t->tasks->ways_of.first[task + 1] - t->tasks->ways_of.first[task];
+        uint32_t ways = interval_n_ways(t->tasks, task);
         if (ways < 2)
             continue;
         uint32_t way = interval_random(s, ways - 1);

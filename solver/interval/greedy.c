@@ -1,8 +1,8 @@
 /* The online greedy of DTR (Kirisame et al., 2021) with the whole step in sight. */
+#include "core/arrays.h"
 #include "interval/search.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 #define NONE INTERVAL_NONE
 
@@ -33,14 +33,8 @@ static bool front(const gap *a, const gap *b)
 
 static bool push(gaps *g, gap one)
 {
-    if (g->n == g->capacity) {
-        size_t larger = 2 * g->capacity + 64;
-        gap *grown = realloc(g->items, larger * sizeof *grown);
-        if (!grown)
-            return false;
-        g->items = grown;
-        g->capacity = larger;
-    }
+    if (!core_reserve(&g->items, &g->capacity, g->n + 1, sizeof one))
+        return false;
     size_t at = g->n++;
     for (; at > 0 && front(&one, &g->items[(at - 1) / 2]); at = (at - 1) / 2)
         g->items[at] = g->items[(at - 1) / 2];
@@ -67,7 +61,7 @@ static gap pop(gaps *g)
 static double bound_of_way(interval_timeline *t, uint32_t reader, uint32_t way)
 {
     const interval_run *r = &t->runs[reader];
-    const interval_way *ways = &t->tasks->ways[t->tasks->ways_of.first[r->task]];
+    const interval_way *ways = interval_ways(t->tasks, r->task);
     double bytes = ways[r->way].workspace - ways[way].workspace;
     double relief = interval_relief(t, r->slot, r->slot + 1, bytes);
     double time = ways[way].time - ways[r->way].time;
@@ -97,7 +91,7 @@ static double bound_of(interval_timeline *t, uint32_t reader, uint32_t value, ui
     if (from >= slot || bytes == 0 || tasks->once[task])
         return INFINITY;
     double relief = interval_relief(t, from, slot, bytes);
-    double time = tasks->ways[tasks->ways_of.first[task]].time;
+    double time = interval_ways(tasks, task)->time;
     return relief > 0 ? time / relief : INFINITY;
 }
 
@@ -120,7 +114,7 @@ static bool push_reader(interval_search *s, gaps *g, uint32_t reader, double noi
     for (uint32_t i = tasks->reads.first[task]; i < tasks->reads.first[task + 1]; i++)
         if (!push_gap(s, g, reader, tasks->reads.items[i], noise))
             return false;
-    uint32_t ways = tasks->ways_of.first[task + 1] - tasks->ways_of.first[task];
+    uint32_t ways = interval_n_ways(tasks, task);
     for (uint32_t way = 0; ways > 1 && way < ways; way++)
         if (!push_gap(s, g, reader, WAYS + way, noise))
             return false;
@@ -229,7 +223,7 @@ static void hasten(interval_search *s)
     interval_timeline *t = s->timeline;
     for (uint32_t i = 0; i < t->n_live && !t->failed; i++) {
         uint32_t run = t->live[i], task = t->runs[run].task;
-        uint32_t ways = t->tasks->ways_of.first[task + 1] - t->tasks->ways_of.first[task];
+        uint32_t ways = interval_n_ways(t->tasks, task);
         for (uint16_t way = 0; ways > 1 && way < ways && !t->failed; way++) {
             double time = t->time, excess = t->excess;
             interval_set_way(t, run, way);

@@ -6,6 +6,7 @@
 #include "remat/improve.h"
 
 #include "core/layout.h"
+#include "core/lists.h"
 #include "interval/search.h"
 
 #include <math.h>
@@ -75,6 +76,7 @@ struct improvement {
     const remat_operations *start;
     uint64_t budget;
     uint32_t alignment;
+    bool given; /* first runs keep the order of a joint graph's nodes */
     const strength *effort;
     double hot, cold, price, enough;
     uint32_t n_chains;
@@ -86,31 +88,7 @@ const char *remat_effort_name(remat_effort effort)
     return EFFORTS[effort].name;
 }
 
-static bool copy_list(const remat_operations *from, remat_operations *to)
-{
-    to->length = 0;
-    for (size_t i = 0; i < from->length; i++)
-        if (remat_operations_push(to, from->items[i]))
-            return false;
-    return true;
-}
-
 /* ---- from runs to a list that is judged ---- */
-
-/* With its D, S and R. */
-static remat_status complete(const remat_profile *profile, const remat_operations *runs,
-                             remat_operations *ret_list)
-{
-    remat_operations alive = {0};
-    remat_status status = remat_liveness(profile, runs, &alive, NULL);
-    if (!status && profile->n_states > 0)
-        status = remat_insert_states(profile, &alive, ret_list, NULL);
-    else if (!status)
-        *ret_list = alive;
-    if (profile->n_states > 0)
-        remat_operations_clear(&alive);
-    return status;
-}
 
 /* Bytes that the list takes, its layout included, which gets so much work. */
 static remat_status measure(const improvement *m, const remat_operations *list, uint64_t work,
@@ -134,19 +112,16 @@ static remat_status consider(const improvement *m, chain *c, const remat_operati
                              double time, size_t n_runs, uint64_t work, uint64_t *ret_bytes)
 {
     remat_operations list = {0};
-    remat_status status = complete(m->profile, runs, &list);
+    remat_status status = core_complete_list(m->profile, runs, &list, NULL);
     if (!status)
         status = measure(m, &list, work, ret_bytes);
     bool fits = !status && *ret_bytes <= m->budget;
     bool better = time < c->fitting_time || (time == c->fitting_time && n_runs < c->fitting_runs);
     if (fits && better) {
-        remat_operations old = c->fitting;
-        c->fitting = list;
-        list = old;
+        core_swap_lists(&c->fitting, &list);
         c->fitting_time = time;
         c->fitting_runs = n_runs;
-        if (!copy_list(runs, &c->runs))
-            status = REMAT_NO_MEMORY;
+        status = core_copy_list(runs, &c->runs);
     }
     remat_operations_clear(&list);
     return status;
@@ -183,12 +158,8 @@ static void vary(interval_search *s)
     interval_timeline *t = s->timeline;
     uint32_t many = 1 + interval_random(s, WALK_SHIFTS);
     for (uint32_t tries = 0; many > 0 && tries < 64 && !t->failed; tries++) {
-        uint32_t run = t->live[interval_random(s, t->n_live)], low, high;
-        interval_window(t, run, &low, &high);
-        if (high <= low + 1)
-            continue;
-        uint32_t anchor = interval_run_from(t, low + 1 + interval_random(s, high - low - 1));
-        if (anchor == INTERVAL_NONE || anchor == run)
+        uint32_t run, anchor;
+        if (!interval_random_shift(s, &run, &anchor))
             continue;
         interval_shift(t, run, anchor);
         if (t->excess > 0) {
@@ -208,7 +179,7 @@ static remat_status walk(const improvement *m, chain *c, uint64_t *bytes)
     interval_timeline *t = s->timeline;
     double time = s->best_time;
     remat_operations here = {0}, there = {0};
-    remat_status status = copy_list(&s->best, &here) ? REMAT_OK : REMAT_NO_MEMORY;
+    remat_status status = core_copy_list(&s->best, &here);
     bool moved = true;
     uint32_t steps = (uint32_t)((uint64_t)WALKS * counted_nodes(m) / m->profile->n_nodes);
     for (uint32_t i = 0; i < steps && !status && *bytes > m->budget; i++) {
@@ -225,15 +196,13 @@ static remat_status walk(const improvement *m, chain *c, uint64_t *bytes)
         moved = other > *bytes;
         if (!moved) {
             *bytes = other;
-            remat_operations old = here;
-            here = there;
-            there = old;
+            core_swap_lists(&here, &there);
         }
         if (remat_host_cancelled(m->host))
             status = REMAT_CANCELLED;
     }
-    if (!status && !copy_list(&here, &s->best))
-        status = REMAT_NO_MEMORY;
+    if (!status)
+        status = core_copy_list(&here, &s->best);
     remat_operations_clear(&here);
     remat_operations_clear(&there);
     return status;
@@ -248,9 +217,7 @@ static void resume(const improvement *m, chain *c)
     if (interval_timeline_load(s->timeline, from, NULL))
         s->timeline->failed = true;
     interval_set_budget(s->timeline, (double)m->budget - c->slack);
-    s->best_time = INFINITY;
-    s->best_runs = SIZE_MAX;
-    s->best.length = 0;
+    interval_forget_best(s);
     interval_greedy(s, 0);
 }
 
@@ -298,8 +265,9 @@ static remat_status begin(const improvement *m, chain *c)
 {
     interval_search *s = &c->search;
     const remat_operations *list = c->from_start ? m->start : &m->everything;
-    s->best_time = c->fitting_time = INFINITY;
-    s->best_runs = c->fitting_runs = SIZE_MAX;
+    interval_forget_best(s);
+    c->fitting_time = INFINITY;
+    c->fitting_runs = SIZE_MAX;
     s->random = UINT64_C(0x9E3779B97F4A7C15) * (2 * (uint64_t)c->seed + 1);
     s->host = m->host;
     s->found = look_at;
@@ -382,7 +350,7 @@ static remat_status share(improvement *m)
         chain *c = &m->chains[i];
         if (c->fitting_time <= best->fitting_time)
             continue;
-        if (!copy_list(&best->fitting, &c->fitting) || !copy_list(&best->runs, &c->runs))
+        if (core_copy_list(&best->fitting, &c->fitting) || core_copy_list(&best->runs, &c->runs))
             return REMAT_NO_MEMORY;
         c->fitting_time = best->fitting_time;
         c->fitting_runs = best->fitting_runs;
@@ -437,7 +405,7 @@ static double first_price(const improvement *m)
 
 static void release(improvement *m)
 {
-    for (uint32_t i = 0; i < MOST_CHAINS; i++) {
+    for (uint32_t i = 0; i < m->n_chains; i++) {
         interval_timeline_free(m->chains[i].search.timeline);
         remat_operations_clear(&m->chains[i].search.best);
         remat_operations_clear(&m->chains[i].fitting);
@@ -466,7 +434,58 @@ static remat_status choose(improvement *m, const remat_operations *start,
         return remat_fail(error, REMAT_INFEASIBLE, "budget",
                           "no schedule of \"%.100s\" within %llu bytes was found", m->profile->name,
                           (unsigned long long)m->budget);
-    return copy_list(start, ret_list) ? REMAT_OK : remat_fail_memory(error);
+    return core_copy_list(start, ret_list) ? remat_fail_memory(error) : REMAT_OK;
+}
+
+static void set_up(improvement *m, const remat_operations *start, remat_effort effort)
+{
+    const remat_profile *p = m->profile;
+    double mean = m->tasks->total_time / (3.0 * p->n_nodes);
+    m->start = start && !moves_to_host(start) ? start : NULL;
+    m->effort = p->joint && !m->given ? &JOINT_EFFORTS[effort] : &EFFORTS[effort];
+    m->n_chains = p->n_nodes <= FEW_NODES        ? MOST_CHAINS
+                  : p->n_nodes <= TOO_MANY_NODES ? m->effort->chains
+                                                 : m->effort->chains / 2;
+    m->hot = 0.1 * mean;
+    m->cold = 0.003 * mean;
+    m->price = first_price(m);
+    for (uint32_t i = 0; i < m->n_chains; i++)
+        m->chains[i] =
+            (chain){.of = m, .seed = i, .patience = PATIENCE, .from_start = m->start && i % 2 == 1};
+}
+
+static remat_status improve(improvement *m, const remat_operations *start, remat_effort effort,
+                            remat_operations *ret_list, remat_error *error)
+{
+    set_up(m, start, effort);
+    remat_status status = core_store_everything(m->profile, &m->everything);
+    if (!status)
+        status = search(m);
+    if (status == REMAT_CANCELLED)
+        remat_fail(error, REMAT_CANCELLED, NULL, "cancelled");
+    else if (status)
+        remat_fail(error, status, NULL, "the improver failed on \"%.100s\": %s", m->profile->name,
+                   remat_status_text(status));
+    else
+        status = choose(m, start, ret_list, error);
+    release(m);
+    return status;
+}
+
+/* A thorough search goes on from what the quick one finds, so it is never slower. */
+static remat_status improve_by(improvement *m, const remat_operations *start, remat_effort effort,
+                               remat_operations *ret_list, remat_error *error)
+{
+    remat_operations quick = {0};
+    remat_status status = REMAT_OK;
+    if (effort == REMAT_THOROUGH) {
+        status = improve(m, start, REMAT_QUICK, &quick, error);
+        start = status ? start : &quick;
+    }
+    if (!status || status == REMAT_INFEASIBLE)
+        status = improve(m, start, effort, ret_list, error);
+    remat_operations_clear(&quick);
+    return status;
 }
 
 remat_status remat_improve(const remat_profile *profile, const remat_operations *start,
@@ -481,62 +500,24 @@ remat_status remat_improve(const remat_profile *profile, const remat_operations 
                          profile->n_nodes)
             : interval_tasks_new(profile, alignment ? alignment : 1, given, &tasks, error);
     if (status == REMAT_TOO_LARGE && start)
-        return copy_list(start, ret_list) ? REMAT_OK : remat_fail_memory(error);
+        return core_copy_list(start, ret_list) ? remat_fail_memory(error) : REMAT_OK;
     if (status)
         return status;
-    remat_operations quick = {0};
-    if (effort == REMAT_THOROUGH) { /* from what quick finds, so never slower */
-        status = remat_improve(profile, start, budget, alignment, given, REMAT_QUICK, lower_bound,
-                               host, &quick, error);
-        if (status && status != REMAT_INFEASIBLE) {
-            interval_tasks_free(tasks);
-            return status;
-        }
-        start = status ? start : &quick;
-    }
     improvement *m = calloc(1, sizeof *m);
-    if (!m) {
-        remat_operations_clear(&quick);
-        interval_tasks_free(tasks);
-        return remat_fail_memory(error);
+    if (m) {
+        *m = (improvement){.profile = profile,
+                           .tasks = tasks,
+                           .host = host,
+                           .budget = budget,
+                           .alignment = alignment,
+                           .given = given,
+                           .enough =
+                               lower_bound * (1 + (profile->n_nodes > MANY_NODES ? 2e-4 : 1e-9))};
+        status = improve_by(m, start, effort, ret_list, error);
+    } else {
+        status = remat_fail_memory(error);
     }
-    double mean = tasks->total_time / (3.0 * profile->n_nodes);
-    const strength *of_effort =
-        profile->joint && !given ? &JOINT_EFFORTS[effort] : &EFFORTS[effort];
-    *m = (improvement){.profile = profile,
-                       .tasks = tasks,
-                       .host = host,
-                       .start = start && !moves_to_host(start) ? start : NULL,
-                       .budget = budget,
-                       .alignment = alignment,
-                       .effort = of_effort,
-                       .n_chains =
-                           profile->n_nodes <= FEW_NODES
-                               ? MOST_CHAINS
-                               : of_effort->chains / (profile->n_nodes > TOO_MANY_NODES ? 2 : 1),
-                       .hot = 0.1 * mean,
-                       .cold = 0.003 * mean,
-                       .enough = lower_bound * (1 + (profile->n_nodes > MANY_NODES ? 2e-4 : 1e-9))};
-    m->price = first_price(m);
-    for (uint32_t i = 0; i < m->n_chains; i++) {
-        m->chains[i].of = m;
-        m->chains[i].seed = i;
-        m->chains[i].patience = PATIENCE;
-        m->chains[i].from_start = m->start && i % 2 == 1;
-    }
-    status = interval_store_everything(profile, &m->everything);
-    if (!status)
-        status = search(m);
-    if (status == REMAT_CANCELLED)
-        remat_fail(error, REMAT_CANCELLED, NULL, "cancelled");
-    else if (status)
-        remat_fail(error, status, NULL, "the improver failed on \"%.100s\": %s", profile->name,
-                   remat_status_text(status));
-    else
-        status = choose(m, start, ret_list, error);
-    release(m);
     free(m);
-    remat_operations_clear(&quick);
     interval_tasks_free(tasks);
     return status;
 }

@@ -6,6 +6,7 @@
 #include "remat/improve.h"
 
 #include "bound/moments.h"
+#include "core/lists.h"
 #include "interval/search.h"
 #include "remat/table.h"
 
@@ -43,9 +44,7 @@ static remat_status climb(ladder *l, const remat_operations *from, double budget
     remat_status status = interval_timeline_load(s->timeline, from, error);
     if (status)
         return status;
-    s->best.length = 0;
-    s->best_time = INFINITY;
-    s->best_runs = SIZE_MAX;
+    interval_forget_best(s);
     interval_set_budget(s->timeline, budget);
     interval_greedy(s, 0);
     if (s->timeline->failed)
@@ -65,11 +64,8 @@ static remat_status one_budget(ladder *l, double budget, bool *ret_fits, remat_e
         status = climb(l, &l->everything, budget, &from_everything, error);
     if (!status)
         status = climb(l, &l->above, budget, &from_above, error);
-    if (!status && from_above) {
-        remat_operations old = l->above;
-        l->above = l->search.best;
-        l->search.best = old;
-    }
+    if (!status && from_above)
+        core_swap_lists(&l->above, &l->search.best);
     *ret_fits = from_everything || from_above;
     return status;
 }
@@ -132,8 +128,8 @@ static remat_status solve(const remat_problem *problem, const remat_host *host,
         profile, 1, remat_keeps_order(&remat_solver_interval, &problem->options), &tasks, error);
     if (!status)
         status = bound_moments_new(profile, &l.moments, error);
-    if (!status && (interval_store_everything(profile, &l.everything) ||
-                    interval_store_everything(profile, &l.above)))
+    if (!status &&
+        (core_store_everything(profile, &l.everything) || core_store_everything(profile, &l.above)))
         status = remat_fail_memory(error);
     if (!status)
         status = interval_timeline_new(tasks, &l.everything, (double)REMAT_MAX_BYTES / 4,

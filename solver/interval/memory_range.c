@@ -142,36 +142,37 @@ static inline double probe_block(interval_memory *m, uint32_t block, double delt
                     : scan(m, block, delta, budget);
 }
 
+/* Adds or, without writes, probes. Each caller says which, so that it is compiled twice. */
+static inline __attribute__((always_inline)) double
+walk(interval_memory *m, uint32_t low, uint32_t high, double delta, double budget, bool writes)
+{
+    double (*const part)(interval_memory *, uint32_t, uint32_t, double, double) =
+        writes ? add_part : probe_part;
+    uint32_t first = low / INTERVAL_BLOCK, last = high / INTERVAL_BLOCK;
+    if (first == last)
+        return part(m, low, high, delta, budget);
+    double grown = 0;
+    if (low % INTERVAL_BLOCK)
+        grown += part(m, low, ++first * INTERVAL_BLOCK, delta, budget);
+    for (uint32_t block = first; block < last; block++) {
+        grown += probe_block(m, block, delta, budget);
+        if (writes)
+            m->blocks[block].pending += delta;
+    }
+    return high % INTERVAL_BLOCK ? grown + part(m, last * INTERVAL_BLOCK, high, delta, budget)
+                                 : grown;
+}
+
 double interval_blocks_add(interval_memory *m, uint32_t low, uint32_t high, double delta,
                            double budget)
 {
-    uint32_t first = low / INTERVAL_BLOCK, last = high / INTERVAL_BLOCK;
-    if (first == last)
-        return add_part(m, low, high, delta, budget);
-    double grown = 0;
-    if (low % INTERVAL_BLOCK)
-        grown += add_part(m, low, ++first * INTERVAL_BLOCK, delta, budget);
-    for (uint32_t block = first; block < last; block++) {
-        grown += probe_block(m, block, delta, budget);
-        m->blocks[block].pending += delta;
-    }
-    return high % INTERVAL_BLOCK ? grown + add_part(m, last * INTERVAL_BLOCK, high, delta, budget)
-                                 : grown;
+    return walk(m, low, high, delta, budget, true);
 }
 
 double interval_blocks_probe(interval_memory *m, uint32_t low, uint32_t high, double delta,
                              double budget)
 {
-    uint32_t first = low / INTERVAL_BLOCK, last = high / INTERVAL_BLOCK;
-    if (first == last)
-        return probe_part(m, low, high, delta, budget);
-    double grown = 0;
-    if (low % INTERVAL_BLOCK)
-        grown += probe_part(m, low, ++first * INTERVAL_BLOCK, delta, budget);
-    for (uint32_t block = first; block < last; block++)
-        grown += probe_block(m, block, delta, budget);
-    return high % INTERVAL_BLOCK ? grown + probe_part(m, last * INTERVAL_BLOCK, high, delta, budget)
-                                 : grown;
+    return walk(m, low, high, delta, budget, false);
 }
 
 void interval_blocks_set(interval_memory *m, uint32_t slot, double bytes)

@@ -59,8 +59,7 @@ static bool should_remake(interval_search *s, uint32_t run, uint32_t value, doub
     if (noise > 0 && interval_random_unit(s) < noise)
         return interval_random(s, 2);
     double relief = interval_relief(t, from, slot, t->tasks->bytes[value]);
-    const uint32_t *first = t->tasks->ways_of.first;
-    return s->price * relief > t->tasks->ways[first[maker]].time;
+    return s->price * relief > interval_ways(t->tasks, maker)->time;
 }
 
 static unsigned remake(interval_search *s, uint32_t task, uint32_t before, double noise,
@@ -100,6 +99,25 @@ void interval_drop(interval_search *s, uint32_t run)
     }
 }
 
+bool interval_random_shift(interval_search *s, uint32_t *ret_run, uint32_t *ret_before)
+{
+    interval_timeline *t = s->timeline;
+    uint32_t run = t->live[interval_random(s, t->n_live)], low, high;
+    interval_window(t, run, &low, &high);
+    if (high <= low + 1)
+        return false;
+    *ret_run = run;
+    *ret_before = interval_run_from(t, low + 1 + interval_random(s, high - low - 1));
+    return *ret_before != NONE && *ret_before != run;
+}
+
+void interval_forget_best(interval_search *s)
+{
+    s->best.length = 0;
+    s->best_time = INFINITY;
+    s->best_runs = SIZE_MAX;
+}
+
 void interval_keep_best(interval_search *s)
 {
     interval_timeline *t = s->timeline;
@@ -115,33 +133,4 @@ void interval_keep_best(interval_search *s)
     }
     s->best_time = time;
     s->best_runs = t->n_live;
-}
-
-/* ---- where searches begin ---- */
-
-remat_status interval_store_everything(const remat_profile *p, remat_operations *list)
-{
-    uint32_t runs = p->joint ? p->n_nodes : 2 * p->n_nodes;
-    for (uint32_t i = 0; i < runs; i++) {
-        uint32_t v = i < p->n_nodes ? i : 2 * p->n_nodes - 1 - i;
-        const remat_node *node = &p->nodes[v];
-        uint16_t fastest = 0;
-        double least = node->forward_time + node->backward_time;
-        for (uint32_t k = 1; k <= node->n_alternatives; k++) {
-            remat_alternative cost = remat_implementation(node, k);
-            if (cost.forward_time + cost.backward_time < least) {
-                least = cost.forward_time + cost.backward_time;
-                fastest = (uint16_t)k;
-            }
-        }
-        bool saves = remat_implementation(node, fastest).saved_bytes > 0;
-        remat_operation operation = {.kind = i >= p->n_nodes ? REMAT_B
-                                             : saves         ? REMAT_A
-                                                             : REMAT_F,
-                                     .index = v,
-                                     .alternative = fastest};
-        if (remat_operations_push(list, operation))
-            return REMAT_NO_MEMORY;
-    }
-    return REMAT_OK;
 }

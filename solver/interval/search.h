@@ -38,9 +38,10 @@ enum { INTERVAL_MOST_RUNS = 64 };
 /* Removes a removable run and those before it that nobody reads any more. */
 void interval_drop(interval_search *search, uint32_t run);
 
-/* The F, A and B of storing everything, each node with its fastest implementation; the F of a joint
- * graph in the order of its nodes. */
-remat_status interval_store_everything(const remat_profile *profile, remat_operations *list);
+/* A run and another one before which it may stand instead; false where chance has picked none. */
+bool interval_random_shift(interval_search *search, uint32_t *ret_run, uint32_t *ret_before);
+
+void interval_forget_best(interval_search *search);
 
 /* Takes the timeline as the best list if it fits the budget and is faster, or as fast with fewer
  * runs. */

@@ -65,30 +65,29 @@ static bool list_ways(interval_tasks *t, uint64_t alignment)
     uint32_t n = p->n_nodes, at = 0;
     size_t ways = 2 * ((size_t)n + p->n_alternatives) + 1;
     t->ways = core_arena_array(&t->arena, ways, sizeof *t->ways);
-    if (!t->ways || !index_new(t, &t->ways_of, t->n_tasks, ways))
+    t->first_way = core_arena_array(&t->arena, (size_t)t->n_tasks + 1, sizeof *t->first_way);
+    if (!t->ways || !t->first_way)
         return false;
     for (uint32_t task = 0; task < t->n_tasks; task++) {
-        t->ways_of.first[task] = at;
+        t->first_way[task] = at;
         if (task == interval_end_task(t)) {
-            t->ways_of.items[at] = at;
             t->ways[at++] = (interval_way){0};
             continue;
         }
         const remat_node *node = &p->nodes[task < n ? task : task - n];
         for (uint32_t k = 0; k <= node->n_alternatives; k++, at++) {
             const remat_alternative cost = remat_implementation(node, k);
-            t->ways_of.items[at] = at;
             t->ways[at] = task < n ? forward_way(&cost, alignment) : backward_way(&cost, alignment);
         }
     }
-    t->ways_of.first[t->n_tasks] = at;
+    t->first_way[t->n_tasks] = at;
     return true;
 }
 
 /* The value that result number of a node, or the only one, is here. */
 static uint32_t value_here(const interval_tasks *t, uint32_t value)
 {
-    return t->makes.first[remat_value_node(t->profile, value)] +
+    return t->first_made[remat_value_node(t->profile, value)] +
            remat_value_number(t->profile, value);
 }
 
@@ -124,18 +123,18 @@ static bool list_values(interval_tasks *t, uint64_t alignment)
     uint32_t n = p->n_nodes, at = 0;
     t->maker = core_arena_array(&t->arena, t->n_values, sizeof *t->maker);
     t->bytes = core_arena_array(&t->arena, t->n_values, sizeof *t->bytes);
-    if (!t->maker || !t->bytes || !index_new(t, &t->makes, t->n_tasks, t->n_values))
+    t->first_made = core_arena_array(&t->arena, (size_t)t->n_tasks + 1, sizeof *t->first_made);
+    if (!t->maker || !t->bytes || !t->first_made)
         return false;
     for (uint32_t v = 0; v < n; v++) {
-        t->makes.first[v] = at;
+        t->first_made[v] = at;
         for (uint32_t k = 0; k < p->nodes[v].n_outputs; k++, at++) {
-            t->makes.items[at] = at;
             t->maker[at] = v;
             t->bytes[at] = round_up(remat_value_bytes(p, remat_result_value(p, v, k)), alignment);
         }
     }
     for (uint32_t task = n; task <= t->n_tasks; task++)
-        t->makes.first[task] = at;
+        t->first_made[task] = at;
     return true;
 }
 
@@ -247,7 +246,7 @@ static remat_status check_sizes(const interval_tasks *t, remat_error *error)
         bytes += t->bytes[v];
     for (uint32_t s = 0; s < t->n_spans; s++)
         bytes += t->span_bytes[s];
-    for (uint32_t w = 0; w < t->ways_of.first[t->n_tasks]; w++)
+    for (uint32_t w = 0; w < t->first_way[t->n_tasks]; w++)
         bytes += t->ways[w].workspace + t->ways[w].saving + t->ways[w].saved;
     if (bytes < LARGEST)
         return REMAT_OK;

@@ -40,15 +40,15 @@ typedef struct interval_index {
 typedef struct interval_tasks {
     const remat_profile *profile;
     uint32_t n_nodes, n_tasks, n_values, n_spans;
-    uint32_t n_saving;      /* tasks below it may save for the one that many further on: all
-                               forwards, none of a joint graph */
-    double resident;        /* bytes that are there throughout: graph inputs */
-    double total_time;      /* each task once, its own implementation */
-    interval_index ways_of; /* items: indices of ways, of a task; the first is its own */
+    uint32_t n_saving;   /* tasks below it may save for the one that many further on: all
+                            forwards, none of a joint graph */
+    double resident;     /* bytes that are there throughout: graph inputs */
+    double total_time;   /* each task once, its own implementation */
+    uint32_t *first_way; /* by task: its ways, up to those of the next; the first is its own */
     interval_way *ways;
     bool *once;              /* by task: it runs exactly once */
     interval_index reads;    /* by task: values */
-    interval_index makes;    /* by task: values, consecutive */
+    uint32_t *first_made;    /* by task: the values that it makes, up to those of the next */
     interval_index uses;     /* by value: tasks that read it */
     interval_index after;    /* by task: tasks whose first run comes before any run of it */
     interval_index before;   /* the reverse */
@@ -83,6 +83,17 @@ static inline bool interval_is_backward(const interval_tasks *t, uint32_t task)
 static inline uint32_t interval_end_task(const interval_tasks *t)
 {
     return t->n_tasks - 1;
+}
+
+static inline uint32_t interval_n_ways(const interval_tasks *t, uint32_t task)
+{
+    return t->first_way[task + 1] - t->first_way[task];
+}
+
+/* Its own way; the others follow. */
+static inline const interval_way *interval_ways(const interval_tasks *t, uint32_t task)
+{
+    return &t->ways[t->first_way[task]];
 }
 
 /* The backward of a forward that may save for it, and the other way round. */

@@ -1,27 +1,14 @@
 #include "interval/timeline.h"
 
+#include "core/arrays.h"
+
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define NONE INTERVAL_NONE
 
 enum { REACH = 96 }; /* how far an insertion looks for an empty slot */
 
 /* ---- runs ---- */
-
-static bool grow(void **items, uint32_t *capacity, uint32_t need, size_t size)
-{
-    if (need <= *capacity)
-        return true;
-    uint32_t larger = need + need / 2 + 64;
-    void *grown = realloc(*items, larger * size);
-    if (!grown)
-        return false;
-    *items = grown;
-    *capacity = larger;
-    return true;
-}
 
 /* A run of the task that stands nowhere yet, or NONE. */
 static uint32_t new_run(interval_timeline *t, uint32_t task)
@@ -30,12 +17,12 @@ static uint32_t new_run(interval_timeline *t, uint32_t task)
     if (run != NONE) {
         t->unused[task] = t->runs[run].next;
     } else {
-        const uint32_t *first = t->tasks->makes.first;
+        const uint32_t *first = t->tasks->first_made;
         uint32_t values = first[task + 1] - first[task];
-        uint32_t live_capacity = t->runs_capacity;
-        if (!grow((void **)&t->live, &live_capacity, t->n_runs + 1, sizeof *t->live) ||
-            !grow((void **)&t->runs, &t->runs_capacity, t->n_runs + 1, sizeof *t->runs) ||
-            !grow((void **)&t->ends, &t->ends_capacity, t->n_ends + values, sizeof *t->ends)) {
+        size_t live_capacity = t->runs_capacity;
+        if (!core_reserve(&t->live, &live_capacity, t->n_runs + 1, sizeof *t->live) ||
+            !core_reserve(&t->runs, &t->runs_capacity, t->n_runs + 1, sizeof *t->runs) ||
+            !core_reserve(&t->ends, &t->ends_capacity, t->n_ends + values, sizeof *t->ends)) {
             t->failed = true;
             return NONE;
         }
@@ -61,7 +48,7 @@ static void reuse_run(interval_timeline *t, uint32_t run)
 static double made_bytes(const interval_timeline *t, uint32_t task)
 {
     double bytes = 0;
-    for (uint32_t v = t->tasks->makes.first[task]; v < t->tasks->makes.first[task + 1]; v++)
+    for (uint32_t v = t->tasks->first_made[task]; v < t->tasks->first_made[task + 1]; v++)
         bytes += t->tasks->bytes[v];
     return bytes;
 }
@@ -108,17 +95,10 @@ static void move_range(interval_timeline *t, uint32_t a, uint32_t b, uint32_t c,
 
 static void note(interval_timeline *t, interval_edit edit)
 {
-    if (t->n_edits == t->edits_capacity) {
-        size_t larger = 2 * t->edits_capacity + 64;
-        interval_edit *grown = realloc(t->edits, larger * sizeof *grown);
-        if (!grown) {
-            t->failed = true;
-            return;
-        }
-        t->edits = grown;
-        t->edits_capacity = larger;
-    }
-    t->edits[t->n_edits++] = edit;
+    if (core_reserve(&t->edits, &t->edits_capacity, t->n_edits + 1, sizeof edit))
+        t->edits[t->n_edits++] = edit;
+    else
+        t->failed = true;
 }
 
 /* ---- the primitives: each changes one thing and the memory with it ---- */
@@ -257,7 +237,7 @@ static void sum_memory(interval_timeline *t)
     for (uint32_t i = 0; i < t->n_live; i++) {
         const interval_run *r = &t->runs[t->live[i]];
         const uint32_t *end = &t->ends[r->first_end];
-        for (uint32_t v = tasks->makes.first[r->task]; v < tasks->makes.first[r->task + 1]; v++) {
+        for (uint32_t v = tasks->first_made[r->task]; v < tasks->first_made[r->task + 1]; v++) {
             memory[r->slot] += tasks->bytes[v];
             memory[t->runs[*end++].slot + 1] -= tasks->bytes[v];
         }
@@ -284,7 +264,7 @@ static void sum_memory(interval_timeline *t)
 static bool spread(interval_timeline *t)
 {
     uint32_t need = 2 * t->n_live + 64, at = 0;
-    if (!grow((void **)&t->run_at, &t->slots_capacity, need, sizeof *t->run_at) ||
+    if (!core_reserve(&t->run_at, &t->slots_capacity, need, sizeof *t->run_at) ||
         !interval_memory_clear(&t->memory, need))
         return false;
     for (uint32_t s = 0; s < t->n_slots; s++)
@@ -360,7 +340,7 @@ static void put_place(interval_timeline *t, uint32_t run, uint32_t before)
         slot = empty_slot(t, before);
     }
     interval_run *r = &t->runs[run];
-    const uint32_t *first = t->tasks->makes.first;
+    const uint32_t *first = t->tasks->first_made;
     r->slot = slot;
     r->extra = r->time = 0;
     for (uint32_t k = 0; k < first[r->task + 1] - first[r->task]; k++)
@@ -410,7 +390,7 @@ static const interval_way *partner_way(const interval_timeline *t, uint32_t v)
 {
     uint32_t task = interval_partner(t->tasks, v), backward = t->head[task];
     uint32_t way = backward == NONE ? 0 : t->runs[backward].way;
-    return &t->tasks->ways[t->tasks->ways_of.first[v] + way];
+    return interval_ways(t->tasks, v) + way;
 }
 
 static double saved_bytes(const interval_timeline *t, uint32_t v)
@@ -428,7 +408,7 @@ static double overwritten_bytes(const interval_timeline *t, uint32_t run)
     uint32_t serving = interval_serving(t, t->tasks->maker[value], r->slot);
     if (serving == NONE || *interval_end(t, serving, value) != run)
         return 0;
-    double out = t->tasks->bytes[t->tasks->makes.first[r->task]], in = t->tasks->bytes[value];
+    double out = t->tasks->bytes[t->tasks->first_made[r->task]], in = t->tasks->bytes[value];
     return in < out ? in : out;
 }
 
@@ -447,7 +427,7 @@ static double overlapped_bytes(const interval_timeline *t, uint32_t run)
 static bool passes(const interval_timeline *t, uint32_t run)
 {
     const interval_run *r = &t->runs[run];
-    const interval_way *way = &t->tasks->ways[t->tasks->ways_of.first[r->task] + r->way];
+    const interval_way *way = interval_ways(t->tasks, r->task) + r->way;
     return way->saved == 0 || (run != t->tail[r->task] && saved_bytes(t, r->task) > 0);
 }
 
@@ -455,7 +435,7 @@ static void refresh_cost(interval_timeline *t, uint32_t run)
 {
     const interval_tasks *tasks = t->tasks;
     const interval_run *r = &t->runs[run];
-    const interval_way *ways = &tasks->ways[tasks->ways_of.first[r->task]];
+    const interval_way *ways = interval_ways(tasks, r->task);
     if (!interval_saves(tasks, r->task)) {
         double shared = overlapped_bytes(t, run) + overwritten_bytes(t, run);
         set_cost(t, run, ways[r->way].workspace - shared, ways[r->way].time);
@@ -492,7 +472,7 @@ static void refresh_end(interval_timeline *t, uint32_t run, uint32_t value)
 
 static void refresh_made(interval_timeline *t, uint32_t run)
 {
-    const uint32_t *first = t->tasks->makes.first;
+    const uint32_t *first = t->tasks->first_made;
     uint32_t task = t->runs[run].task;
     for (uint32_t v = first[task]; v < first[task + 1]; v++)
         refresh_end(t, run, v);
@@ -568,7 +548,7 @@ static void unlink_run(interval_timeline *t, uint32_t run)
     const interval_run *r = &t->runs[run];
     uint32_t task = r->task, previous = r->previous;
     bool last = t->tail[task] == run;
-    for (uint32_t v = t->tasks->makes.first[task]; v < t->tasks->makes.first[task + 1]; v++)
+    for (uint32_t v = t->tasks->first_made[task]; v < t->tasks->first_made[task + 1]; v++)
         if (*interval_end(t, run, v) != run) {
             uint32_t old = *interval_end(t, run, v);
             set_end(t, run, v, run);
@@ -610,7 +590,7 @@ void interval_remove(interval_timeline *t, uint32_t run)
 bool interval_useless(const interval_timeline *t, uint32_t run)
 {
     const interval_run *r = &t->runs[run];
-    const uint32_t *first = t->tasks->makes.first;
+    const uint32_t *first = t->tasks->first_made;
     for (uint32_t k = 0; k < first[r->task + 1] - first[r->task]; k++)
         if (t->ends[r->first_end + k] != run)
             return false;
@@ -651,7 +631,7 @@ void interval_window(const interval_timeline *t, uint32_t run, uint32_t *ret_low
         uint32_t slot = t->runs[t->head[tasks->before.items[i]]].slot;
         high = slot < high ? slot : high;
     }
-    for (uint32_t v = tasks->makes.first[r->task]; v < tasks->makes.first[r->task + 1]; v++)
+    for (uint32_t v = tasks->first_made[r->task]; v < tasks->first_made[r->task + 1]; v++)
         for (uint32_t i = tasks->uses.first[v]; i < tasks->uses.first[v + 1]; i++) {
             uint32_t user = t->tail[tasks->uses.items[i]];
             while (user != NONE && t->runs[user].slot > r->slot) {
@@ -822,8 +802,8 @@ static void place_all(interval_timeline *t, const remat_operations *list)
 static void derive_all(interval_timeline *t)
 {
     for (uint32_t i = 0; i < t->n_live; i++)
-        for (uint32_t v = t->tasks->makes.first[t->runs[i].task];
-             v < t->tasks->makes.first[t->runs[i].task + 1]; v++) {
+        for (uint32_t v = t->tasks->first_made[t->runs[i].task];
+             v < t->tasks->first_made[t->runs[i].task + 1]; v++) {
             uint32_t next = t->runs[i].next;
             *interval_end(t, i, v) =
                 interval_last_read(t, i, v, next == NONE ? NONE : t->runs[next].slot);
@@ -849,7 +829,7 @@ remat_status interval_timeline_load(interval_timeline *t, const remat_operations
     for (uint32_t s = 0; s < tasks->n_spans; s++)
         t->spans[s] = (interval_span){NONE, NONE, 0};
     place_all(t, list);
-    if (t->failed || !grow((void **)&t->run_at, &t->slots_capacity, t->n_live, sizeof *t->run_at) ||
+    if (t->failed || !core_reserve(&t->run_at, &t->slots_capacity, t->n_live, sizeof *t->run_at) ||
         !interval_memory_clear(&t->memory, t->n_live))
         return remat_fail_memory(error);
     t->n_slots = t->n_live;
@@ -910,7 +890,7 @@ static remat_operation operation_of(const interval_timeline *t, uint32_t run)
     if (r->task >= n)
         return (remat_operation){.kind = REMAT_B, .index = r->task - n, .alternative = r->way};
     bool saves = run == t->tail[r->task] && saved_bytes(t, r->task) > 0;
-    const interval_way *way = &t->tasks->ways[t->tasks->ways_of.first[r->task] + r->way];
+    const interval_way *way = interval_ways(t->tasks, r->task) + r->way;
     bool passing = passes(t, run) && way->passing < way->workspace;
     return (remat_operation){.kind = saves || passing ? REMAT_A : REMAT_F,
                              .index = r->task,
@@ -927,27 +907,4 @@ remat_status interval_timeline_list(const interval_timeline *t, remat_operations
             return REMAT_NO_MEMORY;
     }
     return REMAT_OK;
-}
-
-bool interval_consistent(const interval_timeline *t)
-{
-    remat_operations list = {0};
-    interval_timeline *fresh = NULL;
-    bool same =
-        !interval_timeline_list(t, &list) &&
-        !interval_timeline_new(t->tasks, &list, t->budget + t->tasks->resident, &fresh, NULL);
-    same = same && fresh->excess == t->excess && fresh->n_live == t->n_live;
-    for (uint32_t s = 0, f = 0; same && s < t->n_slots; s++) {
-        if (t->run_at[s] == NONE)
-            continue;
-        while (fresh->run_at[f] == NONE)
-            f++;
-        const interval_run *one = &t->runs[t->run_at[s]], *other = &fresh->runs[fresh->run_at[f]];
-        same = interval_memory_at(&t->memory, s) == interval_memory_at(&fresh->memory, f) &&
-               one->task == other->task && one->time == other->time;
-        f++;
-    }
-    remat_operations_clear(&list);
-    interval_timeline_free(fresh);
-    return same;
 }

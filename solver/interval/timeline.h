@@ -57,9 +57,11 @@ typedef struct interval_timeline {
     double time;   /* sum over the runs, in the order of edits: interval_time sums anew */
     double excess; /* bytes past the budget, summed over the runs */
     interval_run *runs;
-    uint32_t n_runs, runs_capacity;
-    uint32_t *ends; /* by run and value: the last run that reads it, or the run itself */
-    uint32_t n_ends, ends_capacity;
+    uint32_t n_runs;
+    size_t runs_capacity; /* of live too */
+    uint32_t *ends;       /* by run and value: the last run that reads it, or the run itself */
+    uint32_t n_ends;
+    size_t ends_capacity;
     uint32_t stamps;
     uint32_t *head, *tail; /* by task: its first and last run */
     uint32_t *unused;      /* by task: runs to use again, linked by next */
@@ -68,7 +70,8 @@ typedef struct interval_timeline {
     interval_span *spans;
     uint32_t *run_at; /* by slot, or NONE */
     interval_memory memory;
-    uint32_t n_slots, slots_capacity;
+    uint32_t n_slots;
+    size_t slots_capacity;
     interval_edit *edits;
     size_t n_edits, edits_capacity;
     uint64_t work; /* slots that edits and looks have passed over, some for each: what effort is
@@ -129,7 +132,7 @@ static inline uint32_t interval_serving(const interval_timeline *t, uint32_t tas
 static inline uint32_t *interval_end(const interval_timeline *t, uint32_t run, uint32_t value)
 {
     const interval_run *r = &t->runs[run];
-    return &t->ends[r->first_end + value - t->tasks->makes.first[r->task]];
+    return &t->ends[r->first_end + value - t->tasks->first_made[r->task]];
 }
 
 /* The last run before a slot that reads what serving made, or serving itself. */
@@ -150,8 +153,5 @@ double interval_time(const interval_timeline *timeline);
 
 /* Largest memory during a run, the resident bytes included. */
 double interval_peak(const interval_timeline *timeline);
-
-/* Everything computed again from the runs alone equals what the edits left: for tests. */
-bool interval_consistent(const interval_timeline *timeline);
 
 #endif

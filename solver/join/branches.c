@@ -3,11 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static uint64_t larger(uint64_t a, uint64_t b)
-{
-    return a > b ? a : b;
-}
-
 static bool branch_new(core_arena *arena, uint32_t length, uint32_t width, join_branch *b)
 {
     size_t n = (size_t)length + 1;
@@ -183,8 +178,8 @@ static void add_column(join_branch *to, const join_branch *b, uint32_t a)
             continue;
         to->made[i] += b->made[own];
         to->saved[i] += b->saved[own];
-        to->forward_workspace[i] = larger(to->forward_workspace[i], b->forward_workspace[own]);
-        to->save_workspace[i] = larger(to->save_workspace[i], b->save_workspace[own]);
+        to->forward_workspace[i] = core_larger(to->forward_workspace[i], b->forward_workspace[own]);
+        to->save_workspace[i] = core_larger(to->save_workspace[i], b->save_workspace[own]);
         to->forward[i] += b->forward[own];
         to->backward[i] += b->backward[own];
         to->uses_output[i] = to->uses_output[i] || b->uses_output[own];
@@ -245,7 +240,7 @@ bool join_exact(const join_costs *join)
             return false;
         backward += join->branches[j].held[join->branches[j].length];
     }
-    uint64_t turn = larger(join->loss_output + join->loss_forward, backward);
+    uint64_t turn = core_larger(join->loss_output + join->loss_forward, backward);
     for (uint32_t j = 0; j < join->k; j++)
         for (uint32_t i = 0; i < join->branches[j].length; i++)
             if (join->branches[j].output[i] + join->branches[j].forward_workspace[i] > turn)
@@ -300,9 +295,7 @@ static uint64_t start_backward(const remat_profile *profile, const remat_node *n
         if (gradient[value])
             continue;
         gradient[value] = true;
-        bytes += value < profile->n_nodes
-                     ? profile->nodes[value].gradient_bytes
-                     : profile->inputs[value - profile->n_nodes].gradient_bytes;
+        bytes += remat_gradient_bytes(profile, value);
     }
     return bytes;
 }
@@ -321,13 +314,13 @@ static void measure(const remat_profile *profile, const remat_operations *operat
         case REMAT_A:
             memory += node->output_bytes + (saves ? node->saved_bytes : 0);
             saved[v] = saved[v] || saves;
-            peak = larger(peak, memory + (saves ? node->save_workspace_bytes
-                                                : node->forward_workspace_bytes));
+            peak = core_larger(peak, memory + (saves ? node->save_workspace_bytes
+                                                     : node->forward_workspace_bytes));
             time += node->forward_time;
             break;
         case REMAT_B:
             memory += start_backward(profile, node, gradient);
-            peak = larger(peak, memory + node->backward_workspace_bytes);
+            peak = core_larger(peak, memory + node->backward_workspace_bytes);
             memory -= node->gradient_bytes + (saved[v] ? node->saved_bytes : 0);
             saved[v] = false;
             time += node->backward_time;

@@ -9,6 +9,7 @@
 #define REMAT_JOIN_BRANCHES_H
 
 #include "core/arena.h"
+#include "core/numbers.h"
 #include "remat/solver.h"
 
 #define JOIN_NONE UINT32_MAX

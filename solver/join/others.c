@@ -1,7 +1,6 @@
 #include "join/others.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 extern const remat_solver remat_solver_lowerset_approx, remat_solver_rotor;
 
@@ -68,9 +67,10 @@ static remat_status sequentialise(const remat_profile *profile, remat_profile **
                                   remat_error *error)
 {
     size_t n = profile->n_nodes;
-    sequence s = {.nodes = calloc(n, sizeof *s.nodes),
-                  .ids = calloc(n, sizeof *s.ids),
-                  .inputs = calloc(n, sizeof *s.inputs)};
+    core_arena arena = {0};
+    sequence s = {.nodes = core_arena_array(&arena, n, sizeof *s.nodes),
+                  .ids = core_arena_array(&arena, n, sizeof *s.ids),
+                  .inputs = core_arena_array(&arena, n, sizeof *s.inputs)};
     remat_status status = REMAT_NO_MEMORY;
     if (s.nodes && s.ids && s.inputs) {
         fill_stages(profile, &s);
@@ -80,9 +80,7 @@ static remat_status sequentialise(const remat_profile *profile, remat_profile **
                                          .n_nodes = n};
         status = remat_profile_new(&spec, ret_chain, error);
     }
-    free(s.nodes);
-    free(s.ids);
-    free(s.inputs);
+    core_arena_clear(&arena);
     return status == REMAT_NO_MEMORY ? remat_fail_memory(error) : status;
 }
 
@@ -95,6 +93,7 @@ typedef struct translation {
     uint32_t *far;     /* nodes whose consumer is not the next one */
     uint32_t n_far;
     remat_operations list;
+    core_arena arena;
 } translation;
 
 static uint32_t consumer(const remat_profile *profile, uint32_t v)
@@ -150,8 +149,8 @@ static remat_status translate(const remat_profile *profile, const remat_operatio
                               remat_operations *ret_list, remat_error *error)
 {
     translation t = {.profile = profile};
-    t.holders = calloc(profile->n_nodes, sizeof *t.holders);
-    t.far = calloc(profile->n_nodes, sizeof *t.far);
+    t.holders = core_arena_array(&t.arena, profile->n_nodes, sizeof *t.holders);
+    t.far = core_arena_array(&t.arena, profile->n_nodes, sizeof *t.far);
     remat_status status = t.holders && t.far ? REMAT_OK : REMAT_NO_MEMORY;
     for (uint32_t v = 0; v < profile->n_nodes && !status; v++)
         if (consumer(profile, v) > v + 1)
@@ -162,8 +161,7 @@ static remat_status translate(const remat_profile *profile, const remat_operatio
         status = remat_liveness(profile, &t.list, ret_list, error);
     else
         remat_fail_memory(error);
-    free(t.holders);
-    free(t.far);
+    core_arena_clear(&t.arena);
     remat_operations_clear(&t.list);
     return status;
 }

@@ -332,14 +332,6 @@ static remat_status offer_answers(const join_costs *join, const join_tables *tab
     return status;
 }
 
-/* The same host, without progress: only the first tables report it. */
-static remat_host quiet_host(const remat_host *host)
-{
-    remat_host quiet = host ? *host : (remat_host){.workers = 1};
-    quiet.progress = NULL;
-    return quiet;
-}
-
 static uint64_t tables_bytes(const join_costs *join, uint32_t n_slots)
 {
     double cells, updates;
@@ -353,7 +345,7 @@ static remat_status solve_plan(const plan *p, bool bounded, const remat_sink *si
 {
     const join_costs *join = p->grouped ? p->grouped : p->fine;
     join_tables *tables = NULL;
-    const remat_host quiet = quiet_host(host);
+    const remat_host quiet = remat_host_quiet(host);
     const bool by_answer = p->grouped == NULL && p->exact_slots;
     remat_status status = remat_sink_hold(sink, tables_bytes(join, p->setting.n_slots), error);
     if (!status)
@@ -409,7 +401,7 @@ static remat_status solve_within(const remat_problem *problem, bool merged, cons
                                  const remat_sink *sink, bool *ret_whole, remat_error *error)
 {
     plan p = {0};
-    const remat_host quiet = quiet_host(host);
+    const remat_host quiet = remat_host_quiet(host);
     remat_status status = plan_new(problem, merged, &p, error);
     if (!status)
         remat_sink_bind(sink, p.least_budget, p.whole ? UINT64_MAX : problem->max_budget);
@@ -432,7 +424,7 @@ remat_status join_solve_tables(const remat_problem *problem, bool merged, const 
                                const remat_sink *sink, remat_error *error)
 {
     remat_problem larger = *problem;
-    const remat_host quiet = quiet_host(host);
+    const remat_host quiet = remat_host_quiet(host);
     bool whole;
     remat_status status = solve_within(problem, merged, host, sink, &whole, error);
     while (!status && !whole && isinf(remat_sink_best(sink, UINT64_MAX)) &&

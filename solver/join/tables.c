@@ -39,11 +39,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-static uint64_t larger(uint64_t a, uint64_t b)
-{
-    return a > b ? a : b;
-}
-
 /* Bytes in slots, as the setting rounds; more than all slots is one past them. */
 static uint32_t slots_of(const join_tables *t, uint64_t bytes)
 {
@@ -67,7 +62,7 @@ static size_t leaf_choice(const join_tables *t, uint32_t j, uint32_t s, bool ali
     } else {
         choice->kind = JOIN_REMAKE;
         choice->cost = b->forward[s] + b->backward[s];
-        backward = larger(backward, before + output + b->saved[s] + b->save_workspace[s]);
+        backward = core_larger(backward, before + output + b->saved[s] + b->save_workspace[s]);
     }
     choice->need = slots_of(t, backward);
     return 1;
@@ -109,7 +104,7 @@ size_t join_chain_choices(const join_tables *t, uint32_t j, uint32_t s, uint32_t
         choices[n++] = (join_choice){
             .kind = JOIN_DROP, .branch = j, .left = join_chain_row(t, j, s, end, false)};
     for (uint32_t i = s + 1; i < end; i++) {
-        run = larger(run, run_bytes(b, s, i - 1));
+        run = core_larger(run, run_bytes(b, s, i - 1));
         cost += b->forward[i - 1];
         choices[n++] = (join_choice){.kind = JOIN_KEEP,
                                      .branch = j,
@@ -158,7 +153,7 @@ static size_t turn_choice(const join_tables *t, const join_state *state, join_ch
     uint64_t forward = join->loss_output + join->loss_forward;
     *choice =
         (join_choice){.kind = JOIN_TURN,
-                      .need = slots_of(t, current_bytes(t, state) + larger(forward, backward)),
+                      .need = slots_of(t, current_bytes(t, state) + core_larger(forward, backward)),
                       .cost = join->loss_time};
     return 1;
 }
@@ -185,7 +180,7 @@ static size_t branch_choices(const join_tables *t, const join_state *state, uint
     double cost = 0;
     size_t n = 0;
     for (uint32_t i = s + 1; i <= b->length; i++) {
-        run = larger(run, run_bytes(b, s, i - 1));
+        run = core_larger(run, run_bytes(b, s, i - 1));
         cost += b->forward[i - 1];
         for (uint32_t f = 0; f <= b->uses_output[i - 1]; f++)
             choices[n++] = (join_choice){.kind = JOIN_KEEP,
@@ -337,6 +332,12 @@ static bool set_phi(const join_tables *t, size_t bits, join_state *state)
     return true;
 }
 
+/* Where branch j is at a position. */
+static uint32_t step_of(const join_tables *t, size_t position, uint32_t j)
+{
+    return (uint32_t)(position / (t->stride[j] / t->n_phi) % (t->join->branches[j].length + 1));
+}
+
 static void fill_position(void *context, size_t index, unsigned worker)
 {
     filling *f = context;
@@ -346,8 +347,7 @@ static void fill_position(void *context, size_t index, unsigned worker)
                         .phi = f->phi + worker * (size_t)t->join->k};
     size_t position = f->order[f->first + index];
     for (uint32_t j = 0; j < t->join->k; j++)
-        state.position[j] =
-            (uint32_t)(position / (t->stride[j] / t->n_phi) % (t->join->branches[j].length + 1));
+        state.position[j] = step_of(t, position, j);
     for (size_t bits = 0; bits < t->n_phi; bits++) {
         if (remat_host_cancelled(f->host))
             return;
@@ -363,7 +363,7 @@ static uint32_t sum_of(const join_tables *t, size_t position)
 {
     uint32_t sum = 0;
     for (uint32_t j = 0; j < t->join->k; j++)
-        sum += (uint32_t)(position / (t->stride[j] / t->n_phi) % (t->join->branches[j].length + 1));
+        sum += step_of(t, position, j);
     return sum;
 }
 
@@ -432,11 +432,8 @@ void join_tables_free(join_tables *t)
         return;
     for (uint32_t j = 0; t->chains && j < t->join->k; j++)
         free(t->chains[j]);
-    free(t->chains);
-    free(t->flags);
-    free(t->stride);
-    free(t->phi_stride);
     free(t->states);
+    core_arena_clear(&t->arena);
     free(t);
 }
 
@@ -459,10 +456,10 @@ static void number_states(join_tables *t)
 static bool allocate(join_tables *t)
 {
     size_t k = t->join->k;
-    t->chains = calloc(k + 1, sizeof *t->chains);
-    t->flags = calloc(k + 1, sizeof *t->flags);
-    t->stride = calloc(k + 1, sizeof *t->stride);
-    t->phi_stride = calloc(k + 1, sizeof *t->phi_stride);
+    t->chains = core_arena_array(&t->arena, k, sizeof *t->chains);
+    t->flags = core_arena_array(&t->arena, k, sizeof *t->flags);
+    t->stride = core_arena_array(&t->arena, k, sizeof *t->stride);
+    t->phi_stride = core_arena_array(&t->arena, k, sizeof *t->phi_stride);
     if (!t->chains || !t->flags || !t->stride || !t->phi_stride)
         return false;
     number_states(t);

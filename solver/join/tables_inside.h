@@ -27,6 +27,7 @@ struct join_tables {
     size_t *phi_stride; /* by branch: of phi; 0 where phi is always 0 */
     size_t n_positions, n_phi;
     size_t most_choices; /* of any state */
+    core_arena arena;    /* of what is small */
 };
 
 /* Where everything of a branch is: the state of T being solved. */

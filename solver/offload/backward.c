@@ -266,10 +266,10 @@ static remat_status trace_save(const offload_backward *b, uint32_t i, uint32_t j
     double after = m->backward[i] + offload_longer(0, need - free * b->in.slot + due * b->in.slot);
     uint32_t before = offload_slots_of(&b->in, due * b->in.slot - after);
     uint32_t kept = offload_backward_kept(b, m->chain->kept[i]);
-    remat_status status = chain_emit_save(i, operations);
+    remat_status status = chain_emit_save(i, 0, operations);
     if (!status)
         status = offload_backward_trace(b, i + 1, j, free - kept, before, operations);
-    return status ? status : chain_emit_backward(i, false, operations);
+    return status ? status : chain_emit_backward(i, 0, false, operations);
 }
 
 remat_status offload_backward_trace(const offload_backward *b, uint32_t i, uint32_t j,

@@ -14,6 +14,8 @@
  * of operations stands for the heavy layer in it, for vDNN_conv singles out the layers that compute
  * long enough to hide a transfer. */
 #include "offload/baselines.h"
+
+#include "core/lists.h"
 #include "offload/model.h"
 #include "offload/place.h"
 
@@ -44,16 +46,6 @@ static remat_status mark_convolutions(const remat_profile *profile, bool **ret_m
     }
     *ret_moved = moved;
     return REMAT_OK;
-}
-
-static remat_status store_everything(const remat_profile *profile, remat_operations *operations)
-{
-    remat_status status = REMAT_OK;
-    for (uint32_t v = 0; v < profile->n_nodes && !status; v++)
-        status = remat_push(operations, profile->nodes[v].saved_bytes ? REMAT_A : REMAT_F, v);
-    for (uint32_t v = profile->n_nodes; v-- > 0 && !status;)
-        status = remat_push(operations, REMAT_B, v);
-    return status;
 }
 
 /* ---- in which order ---- */
@@ -191,7 +183,7 @@ static remat_status offer_placed(const remat_problem *problem, const offload_pla
 {
     family f = {.placing = placing, .n_budgets = count_budgets(problem->profile)};
     for (size_t i = 0; i < placing->base.length; i++)
-        f.high = chain_larger(f.high, placing->during[i]);
+        f.high = core_larger(f.high, placing->during[i]);
     bool whole = f.high <= problem->max_budget;
     remat_sink_bind(sink, whole ? f.high : problem->max_budget,
                     whole ? UINT64_MAX : problem->max_budget);
@@ -219,7 +211,7 @@ remat_status offload_family(const remat_problem *problem, offload_choice choice,
     remat_operations compute = {0};
     offload_placing placing = {0};
     bool *moved = NULL;
-    remat_status status = store_everything(profile, &compute);
+    remat_status status = core_store_everything(profile, &compute);
     if (status)
         remat_fail_memory(error);
     if (!status && choice == OFFLOAD_CONV)

@@ -4,9 +4,9 @@
  * vanishes. */
 #include "offload/exact.h"
 
+#include "core/arrays.h"
+
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* A remembered value; j = 0 marks an empty place. */
 typedef struct entry {
@@ -139,15 +139,8 @@ static bool may_go_on(offload_exact *e)
 /* Number of intervals that begin at or below free. */
 static size_t begun(const intervals *steps, uint64_t free)
 {
-    size_t low = 0, high = steps->count;
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-        if (steps->items[middle].low <= free)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    return core_count_up_to(steps->items, steps->count, sizeof(interval), offsetof(interval, low),
+                            free);
 }
 
 /* Adds what is known, or widens what has the same value: between equal values a step function that
@@ -163,15 +156,9 @@ static void add_interval(offload_exact *e, intervals *steps, interval one)
         other->high = other->high > one.high ? other->high : one.high;
         return;
     }
-    if (steps->count == steps->capacity) {
-        size_t capacity = steps->capacity * 2 + 4;
-        interval *items = realloc(steps->items, capacity * sizeof *items);
-        if (!items) {
-            e->status = REMAT_NO_MEMORY;
-            return;
-        }
-        steps->items = items;
-        steps->capacity = capacity;
+    if (!core_reserve(&steps->items, &steps->capacity, steps->count + 1, sizeof one)) {
+        e->status = REMAT_NO_MEMORY;
+        return;
     }
     memmove(&steps->items[at + 1], &steps->items[at], (steps->count - at) * sizeof one);
     steps->items[at] = one;
@@ -192,12 +179,12 @@ static interval shifted(interval one, uint64_t bytes)
  * and ends where one of its parts changes. */
 static void improve(interval *best, uint64_t need, double time, interval a, interval b)
 {
-    uint64_t high = a.high < b.high ? a.high : b.high, low = chain_larger(a.low, b.low);
+    uint64_t high = a.high < b.high ? a.high : b.high, low = core_larger(a.low, b.low);
     double value = time + a.value + b.value;
     best->high = best->high < high ? best->high : high;
     if (value < best->value) {
         best->value = value;
-        best->low = chain_larger(need, low);
+        best->low = core_larger(need, low);
     }
 }
 
@@ -206,7 +193,7 @@ static interval calm_cases(offload_exact *e, uint32_t i, uint32_t j, uint64_t fr
     const offload_model *m = e->model;
     const chain_costs *chain = m->chain;
     interval best = {.high = UINT64_MAX, .value = INFINITY}, nothing = {.high = UINT64_MAX};
-    uint64_t need = chain_larger(offload_need_save(chain, i, j), offload_need_backward(chain, i));
+    uint64_t need = core_larger(offload_need_save(chain, i, j), offload_need_backward(chain, i));
     double time = 0, leaves = m->leaves[j] - m->leaves[i - 1];
     if (need <= free)
         improve(&best, need, m->forward[i] + m->backward[i],
@@ -215,7 +202,7 @@ static interval calm_cases(offload_exact *e, uint32_t i, uint32_t j, uint64_t fr
         best.high = need;
     need = 0;
     for (uint32_t k = i; k < j; k++) {
-        need = chain_larger(need, chain_need_forward(chain, i, k, j));
+        need = core_larger(need, chain_need_forward(chain, i, k, j));
         time += m->forward[k];
         if (time + leaves >= best.value)
             break;
@@ -349,10 +336,10 @@ remat_status offload_exact_trace(offload_exact *e, uint32_t i, uint32_t j, uint6
     best_case(e, i, j, free, due, &k);
     if (k == 0) {
         save_first(e, i, j, free, due, &before);
-        remat_status status = chain_emit_save(i, operations);
+        remat_status status = chain_emit_save(i, 0, operations);
         if (!status)
             status = offload_exact_trace(e, i + 1, j, free - chain->kept[i], before, operations);
-        return status ? status : chain_emit_backward(i, false, operations);
+        return status ? status : chain_emit_backward(i, 0, false, operations);
     }
     double owed = fmax(0, due - offload_exact_value(e, i, k, free, due));
     remat_status status = chain_emit_pass(i, k, operations);

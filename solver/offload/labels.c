@@ -6,10 +6,11 @@
  * that the best makespan known is not beaten. A first run with few labels of each stage finds a
  * good makespan, which spares the full one most of its labels. */
 #include "offload/labels.h"
+
+#include "core/arrays.h"
 #include "offload/exact.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 #define NONE UINT32_MAX
 enum { NARROW = 64 };  /* labels of a stage in the search before the search */
@@ -67,16 +68,10 @@ static void add_label(search *s, uint32_t i, int x, label one)
 {
     if (!compete(s, &s->first[x][i], &one))
         return;
-    if (s->n_labels == s->capacity) {
-        size_t capacity = s->capacity * 2 + 1024;
-        label *labels = realloc(s->labels, capacity * sizeof *labels);
-        if (!labels || capacity >= NONE) {
-            s->labels = labels ? labels : s->labels;
-            s->status = REMAT_NO_MEMORY;
-            return;
-        }
-        s->labels = labels;
-        s->capacity = capacity;
+    if (s->n_labels + 1 >= NONE ||
+        !core_reserve(&s->labels, &s->capacity, s->n_labels + 1, sizeof one)) {
+        s->status = REMAT_NO_MEMORY;
+        return;
     }
     one.next = s->first[x][i];
     s->first[x][i] = (uint32_t)s->n_labels;
@@ -174,7 +169,7 @@ static void pass_steps(search *s, uint32_t from, uint32_t i, int x)
         peak = j == i ? (double)need * m->out_per_byte
                       : fmax(peak, (double)need * m->out_per_byte - time);
         time += m->forward[j];
-        most = chain_larger(most, need);
+        most = core_larger(most, need);
         if (need > free || input > free || (j == i && need + input > free))
             return;
         double before = time + fmax(0, peak + over);

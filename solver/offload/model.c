@@ -36,20 +36,20 @@ uint64_t offload_input_bytes(const offload_model *m, uint32_t i, int x)
 double offload_send_time(const offload_model *m, uint32_t i, int x)
 {
     return (double)offload_input_bytes(m, i, x) * m->out_per_byte +
-           n_transfers(m, i, x) * m->out_latency;
+           n_transfers(m, i, x) * m->latency;
 }
 
 double offload_fetch_time(const offload_model *m, uint32_t i, int x)
 {
     return (double)offload_input_bytes(m, i, x) * m->in_per_byte +
-           n_transfers(m, i, x) * m->in_latency;
+           n_transfers(m, i, x) * m->latency;
 }
 
 static uint64_t largest_input(const offload_model *m)
 {
     uint64_t largest = m->movable;
     for (uint32_t i = 2; i <= m->n; i++)
-        largest = chain_larger(largest, m->chain->kept[i - 1]);
+        largest = core_larger(largest, m->chain->kept[i - 1]);
     return largest;
 }
 
@@ -84,7 +84,7 @@ static void choose_unit(offload_model *m, const remat_link *link, double grain, 
     m->units_per_time = units * factor;
     m->in_per_byte = in > 0 ? grain * factor : 0;
     m->out_per_byte = out == base ? grain * factor * (base > 0) : out * m->units_per_time;
-    m->out_latency = m->in_latency = delay * m->units_per_time;
+    m->latency = delay * m->units_per_time;
 }
 
 /* One multiplication before the division: where both are exact, so is the quotient. */

@@ -23,7 +23,7 @@ typedef struct offload_model {
     uint32_t n_movable;
     double units_per_time;
     double out_per_byte, in_per_byte; /* 0: in no time */
-    double out_latency, in_latency;   /* added to each transfer */
+    double latency;                   /* added to each transfer */
     double *forward, *backward;       /* by stage, units */
     double *leaves; /* sum over stages 1 .. i of what their leaves take without idle time */
     double *rest;   /* by stage: u_f + u_b of it and all later ones */

@@ -44,11 +44,11 @@ remat_status offload_plan_build(offload_plan *plan, const offload_model *model,
         const offload_step *step = &steps[k];
         if (step->offload)
             mark_moved(plan, model, step->i, k > 0 && steps[k - 1].all);
-        status = step->all ? chain_emit_save(step->i, &plan->compute)
+        status = step->all ? chain_emit_save(step->i, 0, &plan->compute)
                            : chain_emit_pass(step->i, step->j, &plan->compute);
     }
     for (size_t k = n_steps; k-- > 0 && !status;)
-        status = steps[k].all ? chain_emit_backward(steps[k].i, false, &plan->compute)
+        status = steps[k].all ? chain_emit_backward(steps[k].i, 0, false, &plan->compute)
                               : child(context, k, &plan->compute);
     return status;
 }

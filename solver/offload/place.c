@@ -1,5 +1,7 @@
 #include "offload/place.h"
 
+#include "core/lists.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,16 +13,11 @@
 static remat_status settle(offload_placing *p, const remat_profile *profile,
                            const remat_operations *compute, remat_error *error)
 {
-    remat_operations live = {0};
     remat_simulation simulation;
-    remat_moment *moments = NULL;
-    remat_status status = remat_liveness(profile, compute, &live, error);
-    if (!status)
-        status = remat_insert_states(profile, &live, &p->base, error);
-    remat_operations_clear(&live);
+    remat_status status = core_complete_list(profile, compute, &p->base, error);
     if (status)
         return status;
-    moments = malloc((p->base.length + 1) * sizeof *moments);
+    remat_moment *moments = malloc((p->base.length + 1) * sizeof *moments);
     p->during = malloc((p->base.length + 1) * sizeof *p->during);
     p->at = malloc((p->base.length + 1) * sizeof *p->at);
     if (!moments || !p->during || !p->at)
@@ -191,8 +188,12 @@ typedef struct layout {
     uint64_t budget;
     uint32_t *drop, *fetch; /* by span */
     uint64_t *bytes;        /* by position */
-    uint32_t *first, *next; /* buckets of spans, by position */
 } layout;
+
+/* Spans by position: those of one are linked. */
+typedef struct buckets {
+    uint32_t *first, *next;
+} buckets;
 
 static bool is_moved(const layout *l, uint32_t span)
 {
@@ -273,26 +274,26 @@ static void place_fetches(layout *l)
 
 /* Puts the spans into buckets by where[span] (a span not moved, into none), each bucket in the
  * order given (NULL: of production). */
-static void fill_buckets(layout *l, const uint32_t *where, const uint32_t *order)
+static void fill_buckets(const layout *l, const uint32_t *where, const uint32_t *order, buckets *b)
 {
     const offload_placing *p = l->p;
     for (uint32_t i = 0; i <= p->base.length; i++)
-        l->first[i] = NOWHERE;
+        b->first[i] = NOWHERE;
     for (uint32_t k = p->n_spans; k-- > 0;) {
         uint32_t span = order ? order[k] : k;
         if (!is_moved(l, span))
             continue;
-        l->next[span] = l->first[where[span]];
-        l->first[where[span]] = span;
+        b->next[span] = b->first[where[span]];
+        b->first[where[span]] = span;
     }
 }
 
-static remat_status write_bucket(const layout *l, uint32_t at, remat_operation_kind kind,
-                                 remat_operations *operations)
+static remat_status write_bucket(const offload_placing *p, const buckets *b, uint32_t at,
+                                 remat_operation_kind kind, remat_operations *operations)
 {
     remat_status status = REMAT_OK;
-    for (uint32_t k = l->first[at]; k != NOWHERE && !status; k = l->next[k]) {
-        remat_operation operation = l->p->spans[k].value;
+    for (uint32_t k = b->first[at]; k != NOWHERE && !status; k = b->next[k]) {
+        remat_operation operation = p->spans[k].value;
         operation.kind = (uint8_t)kind;
         status = remat_operations_push(operations, operation);
     }
@@ -307,27 +308,26 @@ static void offload_positions(const layout *l, uint32_t *where)
 }
 
 /* Before each operation: the copies that its predecessor allows, then D, then P. */
-static remat_status write(layout *l, remat_operations *operations)
+static remat_status write(const layout *l, uint32_t *room, remat_operations *operations)
 {
     const offload_placing *p = l->p;
     size_t length = p->base.length;
-    uint32_t *buckets = l->first, *links = l->next, *where = l->next + 3 * (size_t)p->n_spans;
-    remat_status status = REMAT_OK;
-    layout of[3] = {*l, *l, *l};
-    for (int k = 0; k < 3; k++) {
-        of[k].first = buckets + (size_t)k * (length + 1);
-        of[k].next = links + (size_t)k * p->n_spans;
-    }
+    uint32_t *where = room;
+    buckets of[3];
+    room += p->n_spans;
+    for (int k = 0; k < 3; k++, room += length + 1 + p->n_spans)
+        of[k] = (buckets){.first = room, .next = room + length + 1};
     offload_positions(l, where);
-    fill_buckets(&of[0], where, NULL);
-    fill_buckets(&of[1], l->drop, NULL);
-    fill_buckets(&of[2], l->fetch, p->order);
+    fill_buckets(l, where, NULL, &of[0]);
+    fill_buckets(l, l->drop, NULL, &of[1]);
+    fill_buckets(l, l->fetch, p->order, &of[2]);
+    remat_status status = REMAT_OK;
     for (uint32_t i = 0; i < length && !status; i++) {
-        status = write_bucket(&of[0], i, REMAT_O, operations);
+        status = write_bucket(p, &of[0], i, REMAT_O, operations);
         if (!status)
-            status = write_bucket(&of[1], i, REMAT_D, operations);
+            status = write_bucket(p, &of[1], i, REMAT_D, operations);
         if (!status)
-            status = write_bucket(&of[2], i, REMAT_P, operations);
+            status = write_bucket(p, &of[2], i, REMAT_P, operations);
         if (!status)
             status = remat_operations_push(operations, p->base.items[i]);
     }
@@ -339,23 +339,21 @@ remat_status offload_place(const offload_placing *placing, const bool *chosen, u
 {
     size_t length = placing->base.length, n = placing->n_spans;
     layout l = {.p = placing, .chosen = chosen, .budget = budget};
-    l.drop = malloc((2 * n + 1) * sizeof *l.drop);
+    uint32_t *room =
+        malloc((6 * n + 3 * (length + 1)) * sizeof *room); /* 2 n of it for drop, fetch */
     l.bytes = malloc((length + 1) * sizeof *l.bytes);
-    l.first = malloc(3 * (length + 1) * sizeof *l.first);
-    l.next = malloc((4 * n + 1) * sizeof *l.next);
     remat_status status = REMAT_NO_MEMORY;
-    if (l.drop && l.bytes && l.first && l.next) {
-        l.fetch = l.drop + n;
-        memset(l.drop, 0xff, 2 * n * sizeof *l.drop);
+    if (room && l.bytes) {
+        l.drop = room;
+        l.fetch = room + n;
+        memset(l.drop, 0xff, n * sizeof *l.drop);
         status = place_drops(&l) && empty_backward(&l) ? REMAT_OK : REMAT_INFEASIBLE;
     }
     if (!status) {
         place_fetches(&l);
-        status = write(&l, operations);
+        status = write(&l, room + 2 * n, operations);
     }
-    free(l.drop);
+    free(room);
     free(l.bytes);
-    free(l.first);
-    free(l.next);
     return status;
 }

@@ -222,11 +222,10 @@ static remat_status pofo_solve(const remat_problem *problem, const remat_host *h
                                const remat_sink *sink, remat_error *error)
 {
     remat_problem plain = without_link(problem);
-    remat_host quiet = host ? *host : (remat_host){.workers = 1};
+    const remat_host quiet = remat_host_quiet(host);
     chain_persistent *persistent = NULL;
     chain_costs *chain = NULL;
     bool moves = offload_possible(problem->link);
-    quiet.progress = NULL;
     remat_status status = chain_persistent_new(&plain, false, &quiet, sink, &persistent, error);
     if (!status)
         status = chain_new(problem->profile, &chain, error);

@@ -120,8 +120,8 @@ uint64_t offload_most_bytes(const chain_costs *chain)
     uint64_t kept = chain->output[0], most = 1;
     for (uint32_t i = 1; i <= chain->n; i++) {
         uint64_t need =
-            chain_larger(offload_need_save(chain, i, chain->n), offload_need_backward(chain, i));
-        most = chain_larger(most, kept + need);
+            core_larger(offload_need_save(chain, i, chain->n), offload_need_backward(chain, i));
+        most = core_larger(most, kept + need);
         kept += chain->kept[i];
     }
     return most;

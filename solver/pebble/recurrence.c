@@ -249,14 +249,24 @@ static size_t list_pairs(const remat_pebble_table *table, uint32_t t, const uint
     return n;
 }
 
+static uint32_t cell_at(const remat_pebble_table *table, const void *row, uint64_t c)
+{
+    return table->cell_bytes == 2 ? ((const uint16_t *)row)[c] : ((const uint32_t *)row)[c];
+}
+
+static void set_cell(const remat_pebble_table *table, void *row, uint64_t c, uint32_t value)
+{
+    if (table->cell_bytes == 2)
+        ((uint16_t *)row)[c] = (uint16_t)value;
+    else
+        ((uint32_t *)row)[c] = value;
+}
+
 static void set_cells(const remat_pebble_table *table, void *row, uint32_t from, uint32_t to,
                       uint32_t value)
 {
     for (uint32_t c = from; c < to; c++)
-        if (table->cell_bytes == 2)
-            ((uint16_t *)row)[c] = (uint16_t)value;
-        else
-            ((uint32_t *)row)[c] = value;
+        set_cell(table, row, c, value);
 }
 
 static void fill_row(const filling *f, uint64_t ones_rank, uint64_t zeros_rank, void *pairs)
@@ -512,9 +522,7 @@ uint32_t remat_pebble_forwards(const remat_pebble_table *table, const remat_pebb
         else
             n_zeros = insert_sorted(zeros, n_zeros, join->length[j]);
     const void *row = row_at(table, t, rank_of(table, ones, t), rank_of(table, zeros, n_zeros));
-    uint32_t c = slots < most ? slots : most;
-    uint32_t value =
-        table->cell_bytes == 2 ? ((const uint16_t *)row)[c] : ((const uint32_t *)row)[c];
+    uint32_t value = cell_at(table, row, slots < most ? slots : most);
     return value >= table->infinite ? REMAT_PEBBLE_INFINITE : value;
 }
 
@@ -533,8 +541,7 @@ remat_status remat_pebble_table_save(const remat_pebble_table *table, remat_buff
         return remat_fail_memory(error);
     for (uint32_t t = 0; t <= table->k; t++)
         for (uint64_t i = 0; i < row_cells(table, t); i++) {
-            uint32_t value = table->cell_bytes == 2 ? ((const uint16_t *)table->rows[t])[i]
-                                                    : ((const uint32_t *)table->rows[t])[i];
+            uint32_t value = cell_at(table, table->rows[t], i);
             uint8_t bytes[4] = {(uint8_t)value, (uint8_t)(value >> 8), (uint8_t)(value >> 16),
                                 (uint8_t)(value >> 24)};
             if (remat_buffer_put(buffer, bytes, table->cell_bytes))
@@ -553,10 +560,7 @@ static remat_status load_rows(remat_pebble_table *table, remat_reader *reader, r
                 value |= (uint32_t)bytes[2] << 16 | (uint32_t)bytes[3] << 24;
             if (!bytes || value > table->infinite)
                 return remat_fail(error, REMAT_CORRUPT, NULL, "the pebble table is damaged");
-            if (table->cell_bytes == 2)
-                ((uint16_t *)table->rows[t])[i] = (uint16_t)value;
-            else
-                ((uint32_t *)table->rows[t])[i] = value;
+            set_cell(table, table->rows[t], i, value);
         }
     return REMAT_OK;
 }

@@ -4,7 +4,7 @@
  * output; x_p must be replicated before the first step, and the output needs no copy. */
 #include "remat/pebble.h"
 
-#include <stdlib.h>
+#include "core/arrays.h"
 
 void remat_pebble_operations_clear(remat_pebble_operations *operations)
 {
@@ -21,14 +21,8 @@ const char *remat_pebble_kind_name(remat_pebble_kind kind)
 static remat_status push(remat_pebble_operations *list, remat_pebble_kind kind, uint32_t branch,
                          uint32_t index)
 {
-    if (list->length == list->capacity) {
-        size_t capacity = list->capacity ? 2 * list->capacity : 64;
-        remat_pebble_operation *items = realloc(list->items, capacity * sizeof *items);
-        if (!items)
-            return REMAT_NO_MEMORY;
-        list->items = items;
-        list->capacity = capacity;
-    }
+    if (!core_reserve(&list->items, &list->capacity, list->length + 1, sizeof *list->items))
+        return REMAT_NO_MEMORY;
     list->items[list->length++] =
         (remat_pebble_operation){.kind = (uint8_t)kind, .branch = branch, .index = index};
     return REMAT_OK;

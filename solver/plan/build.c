@@ -194,6 +194,20 @@ void plan_backward(plan_builder *b, remat_kernel_class kind, unsigned times, dou
             times * microseconds(b, kind, true, flops, bytes);
 }
 
+void plan_moves(plan_builder *b, remat_kernel_class kind, double forward_bytes,
+                double backward_bytes)
+{
+    plan_forward(b, kind, 0, forward_bytes);
+    plan_backward(b, kind, 1, 0, backward_bytes);
+}
+
+void plan_computes(plan_builder *b, remat_kernel_class kind, unsigned times, double flops,
+                   double bytes)
+{
+    plan_forward(b, kind, flops, bytes);
+    plan_backward(b, kind, times, flops, bytes);
+}
+
 void plan_save(plan_builder *b, double bytes)
 {
     if (!b->error.status)
@@ -213,8 +227,7 @@ plan_value plan_tied_linear(plan_builder *b, const char *name, plan_value x, dou
     const double flops = 2 * x.rows * x.width * features;
     const double bytes = b->element * (x.rows * x.width + x.width * features + x.rows * features);
     plan_value y = plan_node(b, name, "linear", &x, 1, x.rows, features, PLAN_INPUTS);
-    plan_forward(b, REMAT_MATRIX, flops, bytes);
-    plan_backward(b, REMAT_MATRIX, 2, flops, bytes); /* of the input and of the weights */
+    plan_computes(b, REMAT_MATRIX, 2, flops, bytes); /* of the input and of the weights */
     return y;
 }
 
@@ -236,8 +249,7 @@ plan_value plan_layer_norm(plan_builder *b, const char *name, plan_value x)
     plan_tensor(b, 1, x.width);
     plan_value y = plan_node(b, name, "layer_norm", &x, 1, x.rows, x.width, PLAN_INPUTS);
     plan_save(b, 8 * x.rows); /* mean and deviation, in float32 */
-    plan_forward(b, REMAT_NORMALISATION, 0, 2 * bytes);
-    plan_backward(b, REMAT_NORMALISATION, 1, 0, 3 * bytes);
+    plan_moves(b, REMAT_NORMALISATION, 2 * bytes, 3 * bytes);
     return y;
 }
 
@@ -275,8 +287,15 @@ plan_value plan_copy(plan_builder *b, const char *name, plan_value x)
 {
     const double bytes = b->element * x.rows * x.width;
     plan_value y = plan_node(b, name, "copy", &x, 1, x.rows, x.width, 0);
-    plan_forward(b, REMAT_COPY, 0, 2 * bytes);
-    plan_backward(b, REMAT_COPY, 1, 0, 2 * bytes);
+    plan_moves(b, REMAT_COPY, 2 * bytes, 2 * bytes);
+    return y;
+}
+
+plan_value plan_cast(plan_builder *b, const char *name, plan_value x, double from, double to)
+{
+    plan_value y = plan_node(b, name, "cast", &x, 1, x.rows, x.width, 0);
+    plan_element(b, to);
+    plan_moves(b, REMAT_POINTWISE, x.rows * x.width * (from + to), x.rows * x.width * (from + to));
     return y;
 }
 
@@ -287,8 +306,7 @@ plan_value plan_embedding(plan_builder *b, const char *name, plan_value ids, dou
     const double bytes = 2 * b->element * ids.rows * width;
     plan_tensor(b, rows, width);
     plan_value y = plan_node(b, name, "embedding", &ids, 1, ids.rows, width, PLAN_INPUTS);
-    plan_forward(b, REMAT_GATHER, 0, bytes);
-    plan_backward(b, REMAT_GATHER, 1, 0, bytes);
+    plan_moves(b, REMAT_GATHER, bytes, bytes);
     plan_backward(b, REMAT_COPY, 1, 0, b->element * rows * width);
     return y;
 }
@@ -316,8 +334,7 @@ static plan_value scores(plan_builder *b, const char *name, const plan_value *in
     const double bytes = b->element * (rows * width + inputs[0].rows * inputs[0].width +
                                        inputs[1].rows * inputs[1].width);
     plan_value y = plan_node(b, name, "matmul", inputs, 2, rows, width, PLAN_INPUTS);
-    plan_forward(b, REMAT_MATRIX, flops, bytes);
-    plan_backward(b, REMAT_MATRIX, 2, flops, bytes);
+    plan_computes(b, REMAT_MATRIX, 2, flops, bytes);
     return y;
 }
 
@@ -329,8 +346,7 @@ static plan_value eager_attention(plan_builder *b, const plan_value qkv[3], cons
     x = plan_pointwise(b, "mask", "scale_mask", &x, 1, 0, 2, 2);
     const double bytes = b->element * rows * h->time;
     plan_value p = plan_node(b, "softmax", "softmax", &x, 1, rows, h->time, PLAN_OUTPUT);
-    plan_forward(b, REMAT_NORMALISATION, 0, 2 * bytes);
-    plan_backward(b, REMAT_NORMALISATION, 1, 0, 3 * bytes);
+    plan_moves(b, REMAT_NORMALISATION, 2 * bytes, 3 * bytes);
     if (h->dropout)
         p = plan_dropout(b, "attention_dropout", p);
     return scores(b, "attention", (const plan_value[]){p, qkv[2]}, qkv[0].rows, qkv[0].width,
@@ -350,17 +366,12 @@ void plan_cross_entropy(plan_builder *b, plan_value logits)
 {
     const double number = 4, bytes = number * logits.rows * logits.width;
     plan_value x = logits;
-    if (b->element < number) {
-        x = plan_node(b, "float", "cast", &logits, 1, logits.rows, logits.width, 0);
-        plan_element(b, number);
-        plan_forward(b, REMAT_POINTWISE, 0, bytes * 1.5);
-        plan_backward(b, REMAT_POINTWISE, 1, 0, bytes * 1.5);
-    }
+    if (b->element < number)
+        x = plan_cast(b, "float", logits, b->element, number);
     plan_value p =
         plan_node(b, "log_softmax", "log_softmax", &x, 1, logits.rows, logits.width, PLAN_OUTPUT);
     plan_element(b, number);
-    plan_forward(b, REMAT_NORMALISATION, 0, 2 * bytes);
-    plan_backward(b, REMAT_NORMALISATION, 1, 0, 3 * bytes);
+    plan_moves(b, REMAT_NORMALISATION, 2 * bytes, 3 * bytes);
     const plan_value ends[] = {p, plan_input(b, "labels", logits.rows, 1, 8)};
     plan_node(b, "loss", "nll_loss", ends, 2, 0, 1, PLAN_INPUTS);
     plan_forward(b, REMAT_GATHER, 0, number * logits.rows);

@@ -59,6 +59,11 @@ plan_value plan_node(plan_builder *b, const char *name, const char *op, const pl
 void plan_forward(plan_builder *b, remat_kernel_class kind, double flops, double bytes);
 void plan_backward(plan_builder *b, remat_kernel_class kind, unsigned times, double flops,
                    double bytes);
+/* The same kernels both ways: of so many bytes each; backward so many times. */
+void plan_moves(plan_builder *b, remat_kernel_class kind, double forward_bytes,
+                double backward_bytes);
+void plan_computes(plan_builder *b, remat_kernel_class kind, unsigned times, double flops,
+                   double bytes);
 /* Of the last node: bytes kept for the backward; bytes of a number of its result. */
 void plan_save(plan_builder *b, double bytes);
 void plan_element(plan_builder *b, double bytes);
@@ -78,6 +83,8 @@ plan_value plan_add(plan_builder *b, const char *name, plan_value x, plan_value 
 plan_value plan_copy(plan_builder *b, const char *name, plan_value x);
 plan_value plan_embedding(plan_builder *b, const char *name, plan_value ids, double rows,
                           double width);
+/* The same numbers in so many bytes each. */
+plan_value plan_cast(plan_builder *b, const char *name, plan_value x, double from, double to);
 /* Self-attention of q, k and v, whose rows are batch x time; out has q's shape. */
 typedef struct plan_heads {
     double batch, time, heads, head; /* head: columns of one */

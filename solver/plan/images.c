@@ -41,8 +41,7 @@ static plan_value conv(plan_builder *b, const char *name, plan_value x, double c
     const double flops = 2 * numbers(y) * inner;
     const double bytes = b->element * (numbers(x) + numbers(y) + channels * inner);
     plan_tensor(b, channels, inner);
-    plan_forward(b, REMAT_CONVOLUTION, flops, bytes);
-    plan_backward(b, REMAT_CONVOLUTION, x.node & UINT32_C(0x80000000) ? 1 : 2, flops, bytes);
+    plan_computes(b, REMAT_CONVOLUTION, x.node & UINT32_C(0x80000000) ? 1 : 2, flops, bytes);
     if (bias) {
         plan_tensor(b, 1, channels);
         plan_backward(b, REMAT_POINTWISE, 1, 0, b->element * numbers(y));
@@ -58,8 +57,7 @@ static plan_value batch_norm(plan_builder *b, const char *name, plan_value x)
     plan_value y =
         image_node(b, name, "batch_norm", &x, 1, x.channels, x.height, x.wide, PLAN_INPUTS);
     plan_save(b, 8 * x.channels);
-    plan_forward(b, REMAT_NORMALISATION, 0, 3 * bytes);
-    plan_backward(b, REMAT_NORMALISATION, 1, 0, 5 * bytes);
+    plan_moves(b, REMAT_NORMALISATION, 3 * bytes, 5 * bytes);
     return y;
 }
 
@@ -86,8 +84,8 @@ static plan_value max_pool(plan_builder *b, plan_value x, uint32_t kernel, uint3
     const double side = (double)(((uint32_t)x.height + 2 * padding - kernel) / stride + 1);
     plan_value y = image_node(b, "pool", "max_pool2d", &x, 1, x.channels, side, side, PLAN_INPUTS);
     plan_save(b, 8 * numbers(y));
-    plan_forward(b, REMAT_POOLING, 0, b->element * numbers(x) + (b->element + 8) * numbers(y));
-    plan_backward(b, REMAT_POOLING, 1, 0, b->element * numbers(x) + (b->element + 8) * numbers(y));
+    plan_moves(b, REMAT_POOLING, b->element * numbers(x) + (b->element + 8) * numbers(y),
+               b->element * numbers(x) + (b->element + 8) * numbers(y));
     return y;
 }
 
@@ -124,8 +122,7 @@ void plan_resnet(plan_builder *b, const uint32_t blocks[4], bool bottleneck)
     plan_unit(b, "", 0);
     const double bytes = b->element * numbers(x), batch = (double)b->settings->batch;
     x = plan_node(b, "mean", "avg_pool2d", &x, 1, batch, x.channels, 0);
-    plan_forward(b, REMAT_POOLING, 0, bytes);
-    plan_backward(b, REMAT_POOLING, 1, 0, bytes);
+    plan_moves(b, REMAT_POOLING, bytes, bytes);
     plan_cross_entropy(b, plan_linear(b, "fc", x, 1000, true));
 }
 
@@ -144,8 +141,7 @@ static plan_value up_conv(plan_builder *b, plan_value x, double channels)
     const double bytes = b->element * (numbers(x) + numbers(y) + x.channels * channels * 4);
     plan_tensor(b, x.channels, channels * 4);
     plan_tensor(b, 1, channels);
-    plan_forward(b, REMAT_CONVOLUTION, flops, bytes);
-    plan_backward(b, REMAT_CONVOLUTION, 2, flops, bytes);
+    plan_computes(b, REMAT_CONVOLUTION, 2, flops, bytes);
     return y;
 }
 
@@ -154,8 +150,7 @@ static plan_value join(plan_builder *b, plan_value skip, plan_value x)
     const plan_value both[] = {skip, x};
     plan_value y = image_node(b, "join", "concat", both, 2, skip.channels + x.channels, skip.height,
                               skip.wide, 0);
-    plan_forward(b, REMAT_COPY, 0, 2 * b->element * numbers(y));
-    plan_backward(b, REMAT_COPY, 1, 0, 2 * b->element * numbers(y));
+    plan_moves(b, REMAT_COPY, 2 * b->element * numbers(y), 2 * b->element * numbers(y));
     return y;
 }
 

@@ -25,10 +25,8 @@ static double measure(const remat_profile *p, double *kept, double *crossing)
     double total = 0, open = 0;
     for (uint32_t v = 0; v < p->n_nodes; v++) {
         const remat_node *node = &p->nodes[v];
-        bool needed = node->backward_uses_output;
-        for (uint32_t i = 0; i < node->n_consumers; i++)
-            needed |= p->nodes[node->consumers[i]].backward_uses_inputs;
-        kept[v] = (double)node->saved_bytes + (needed ? (double)node->output_bytes : 0);
+        kept[v] = (double)node->saved_bytes +
+                  (remat_output_is_needed(p, v) ? (double)node->output_bytes : 0);
         total += kept[v];
         open += node->n_consumers > 0 ? (double)node->output_bytes : 0;
         for (uint32_t i = 0; i < node->n_inputs; i++) {

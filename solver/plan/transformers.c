@@ -34,8 +34,7 @@ static void split_thirds(plan_builder *b, plan_value whole, double width, plan_v
     const double bytes = b->element * whole.rows * width;
     for (unsigned i = 0; i < 3; i++) {
         part[i] = plan_node(b, names[i], "permute_copy", &whole, 1, whole.rows, width, 0);
-        plan_forward(b, REMAT_COPY, 0, 2 * bytes);
-        plan_backward(b, REMAT_COPY, 1, 0, 2 * bytes);
+        plan_moves(b, REMAT_COPY, 2 * bytes, 2 * bytes);
     }
 }
 
@@ -82,16 +81,11 @@ static plan_value rms_norm(plan_builder *b, const char *name, plan_value x)
     const double n = x.rows * x.width, wide = 4, narrow = b->element;
     plan_value f = x;
     plan_tensor(b, 1, x.width);
-    if (narrow < wide) {
-        f = plan_node(b, id[0], "cast", &x, 1, x.rows, x.width, 0);
-        plan_element(b, wide);
-        plan_forward(b, REMAT_POINTWISE, 0, n * (wide + narrow));
-        plan_backward(b, REMAT_POINTWISE, 1, 0, n * (wide + narrow));
-    }
+    if (narrow < wide)
+        f = plan_cast(b, id[0], x, narrow, wide);
     plan_value s = plan_node(b, id[1], "pow", &f, 1, x.rows, x.width, PLAN_INPUTS);
     plan_element(b, wide);
-    plan_forward(b, REMAT_POINTWISE, 0, 2 * n * wide);
-    plan_backward(b, REMAT_POINTWISE, 1, 0, 3 * n * wide);
+    plan_moves(b, REMAT_POINTWISE, 2 * n * wide, 3 * n * wide);
     plan_value r = plan_node(b, id[2], "mean_rsqrt", &s, 1, x.rows, 1, PLAN_OUTPUT);
     plan_element(b, wide);
     plan_forward(b, REMAT_NORMALISATION, 0, n * wide);
@@ -101,11 +95,8 @@ static plan_value rms_norm(plan_builder *b, const char *name, plan_value x)
     plan_element(b, wide);
     plan_forward(b, REMAT_POINTWISE, 0, 2 * n * wide);
     plan_backward(b, REMAT_POINTWISE, 2, 0, 2 * n * wide);
-    if (narrow < wide) {
-        y = plan_node(b, id[4], "cast", &y, 1, x.rows, x.width, 0);
-        plan_forward(b, REMAT_POINTWISE, 0, n * (wide + narrow));
-        plan_backward(b, REMAT_POINTWISE, 1, 0, n * (wide + narrow));
-    }
+    if (narrow < wide)
+        y = plan_cast(b, id[4], y, wide, narrow);
     return plan_pointwise(b, id[5], "mul", &y, 1, PLAN_INPUTS, 2, 4);
 }
 
@@ -119,11 +110,9 @@ static plan_value rotate(plan_builder *b, const char *name, plan_value x)
     plan_value c = plan_pointwise(b, id[0], "mul", &x, 1, 0, 2, 2);
     const double half = b->element * x.rows * x.width / 2;
     plan_value n = plan_node(b, id[1], "neg", &x, 1, x.rows, x.width / 2, 0);
-    plan_forward(b, REMAT_POINTWISE, 0, 2 * half);
-    plan_backward(b, REMAT_POINTWISE, 1, 0, 2 * half);
+    plan_moves(b, REMAT_POINTWISE, 2 * half, 2 * half);
     plan_value h = plan_node(b, id[2], "concat", (const plan_value[]){n, x}, 2, x.rows, x.width, 0);
-    plan_forward(b, REMAT_COPY, 0, 4 * half);
-    plan_backward(b, REMAT_COPY, 1, 0, 4 * half);
+    plan_moves(b, REMAT_COPY, 4 * half, 4 * half);
     plan_value s = plan_pointwise(b, id[3], "mul", &h, 1, 0, 2, 2);
     return plan_add(b, id[4], c, s);
 }
@@ -183,8 +172,7 @@ static plan_value first_rows(plan_builder *b, const char *name, plan_value x)
 {
     const double rows = (double)b->settings->batch;
     plan_value y = plan_node(b, name, "select", &x, 1, rows, x.width, 0);
-    plan_forward(b, REMAT_COPY, 0, 2 * b->element * rows * x.width);
-    plan_backward(b, REMAT_COPY, 1, 0, b->element * x.rows * x.width);
+    plan_moves(b, REMAT_COPY, 2 * b->element * rows * x.width, b->element * x.rows * x.width);
     return y;
 }
 
@@ -233,14 +221,12 @@ void plan_vit(plan_builder *b, const plan_transformer *t, uint32_t layers)
         plan_node(b, "patches", "conv2d", &x, 1, batch * side * side, t->width, PLAN_INPUTS);
     const double flops = 2 * batch * side * side * t->width * pixels;
     const double moved = b->element * batch * side * side * (t->width + pixels);
-    plan_forward(b, REMAT_CONVOLUTION, flops, moved);
-    plan_backward(b, REMAT_CONVOLUTION, 1, flops, moved); /* of the weights alone */
+    plan_computes(b, REMAT_CONVOLUTION, 1, flops, moved); /* of the weights alone */
     plan_tensor(b, 1, t->width);                          /* the class's token */
     plan_tensor(b, time, t->width);
     const double bytes = b->element * batch * time * t->width;
     y = plan_node(b, "tokens", "concat", &y, 1, batch * time, t->width, 0);
-    plan_forward(b, REMAT_COPY, 0, 2 * bytes);
-    plan_backward(b, REMAT_COPY, 1, 0, 2 * bytes);
+    plan_moves(b, REMAT_COPY, 2 * bytes, 2 * bytes);
     y = plan_pointwise(b, "positions", "bias_add", &y, 1, 0, 2, 1);
     for (uint32_t i = 0; i < layers; i++) {
         plan_unit(b, "layer", i);

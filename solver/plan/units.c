@@ -3,6 +3,8 @@
  * selective ones only what costs little time for its bytes (Korthikanti et al. 2022, section 5). */
 #include "plan/units.h"
 
+#include "core/numbers.h"
+
 #include <math.h>
 #include <stdlib.h>
 
@@ -27,15 +29,6 @@ static bool leaves_unit(const remat_profile *p, const uint32_t *unit, uint32_t v
     return false;
 }
 
-static bool is_needed(const remat_profile *p, uint32_t v)
-{
-    const remat_node *node = &p->nodes[v];
-    bool needed = node->backward_uses_output;
-    for (uint32_t i = 0; i < node->n_consumers; i++)
-        needed |= p->nodes[node->consumers[i]].backward_uses_inputs;
-    return needed;
-}
-
 /* With the node itself those before it in its unit that run for its sake alone. */
 static double time_again(const remat_profile *p, const uint32_t *unit, uint32_t v)
 {
@@ -43,7 +36,8 @@ static double time_again(const remat_profile *p, const uint32_t *unit, uint32_t 
     double time = node->forward_time;
     for (uint32_t i = 0; i < node->n_inputs; i++) {
         const uint32_t w = node->inputs[i];
-        if (w < p->n_nodes && unit[w] == unit[v] && !is_needed(p, w) && !leaves_unit(p, unit, w))
+        if (w < p->n_nodes && unit[w] == unit[v] && !remat_output_is_needed(p, w) &&
+            !leaves_unit(p, unit, w))
             time += p->nodes[w].forward_time;
     }
     return time;
@@ -55,8 +49,8 @@ static void find_ratios(const remat_profile *p, const uint32_t *unit, double *ra
 {
     for (uint32_t v = 0; v < p->n_nodes; v++) {
         const remat_node *node = &p->nodes[v];
-        const double bytes =
-            (double)node->saved_bytes + (is_needed(p, v) ? (double)node->output_bytes : 0);
+        const double bytes = (double)node->saved_bytes +
+                             (remat_output_is_needed(p, v) ? (double)node->output_bytes : 0);
         const bool stays = bytes == 0 || leaves_unit(p, unit, v) || node->once;
         ratio[v] = stays ? -1 : time_again(p, unit, v) / bytes;
     }
@@ -64,8 +58,7 @@ static void find_ratios(const remat_profile *p, const uint32_t *unit, double *ra
 
 static int compare_doubles(const void *a, const void *b)
 {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
+    return core_compare(*(const double *)a, *(const double *)b);
 }
 
 uint32_t plan_levels(const remat_profile *p, const uint32_t *unit, double *ratio,
@@ -241,7 +234,7 @@ remat_status remat_unit_list(const remat_profile *p, const uint32_t *unit, const
         find_ratios(p, unit, ratio);
         for (uint32_t v = 0; v < n; v++) {
             w.leaves[v] = leaves_unit(p, unit, v);
-            w.needed[v] = is_needed(p, v);
+            w.needed[v] = remat_output_is_needed(p, v);
             w.drop[v] = ratio[v] >= 0 && ratio[v] <= threshold[unit[v]] && unit[v] != unit[n - 1];
         }
         for (uint32_t first = 0, end; first < n; first = end) {

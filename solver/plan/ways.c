@@ -1,5 +1,6 @@
 /* The fastest step by units within a budget: thresholds by bisection, then as many units as must
  * take the larger of two neighbouring ones. */
+#include "core/lists.h"
 #include "plan/units.h"
 
 #include <math.h>
@@ -28,17 +29,14 @@ typedef struct search {
 static remat_status replay(const remat_profile *p, const remat_operations *list,
                            const remat_link *link, remat_simulation *ret, remat_error *error)
 {
-    remat_operations live = {0}, whole = {0};
-    remat_status status = remat_liveness(p, list, &live, error);
-    if (!status)
-        status = remat_insert_states(p, &live, &whole, error);
+    remat_operations whole = {0};
+    remat_status status = core_complete_list(p, list, &whole, error);
     if (!status)
         status = remat_simulate(p, &whole, link, NULL, NULL, ret, error);
     if (!status && !ret->valid)
         status = remat_fail(error, REMAT_INTERNAL, NULL,
                             "a step by units is not valid: operation %zu: %.400s",
                             ret->bad_operation, ret->reason);
-    remat_operations_clear(&live);
     remat_operations_clear(&whole);
     return status;
 }
@@ -135,32 +133,27 @@ static remat_status solve_plain(search *s, uint32_t level, remat_error *error)
     return status || fits || !s->link ? status : find_fewest(s, level, true, error);
 }
 
-/* Fills in the rest of a search, and lets it go by a way. */
-static remat_status run(search *s, remat_way way, remat_error *error)
-{
-    const uint32_t n = s->profile->n_nodes;
-    double *ratio = malloc(n * sizeof *ratio);
-    s->n_units = s->unit[n - 1] + 1;
-    s->best = (remat_way_result){.peak = UINT64_MAX, .makespan = INFINITY};
-    s->threshold = malloc(s->n_units * sizeof *s->threshold);
-    remat_status status = ratio && s->threshold ? REMAT_OK : remat_fail_memory(error);
-    if (!status) {
-        s->n_levels = plan_levels(s->profile, s->unit, ratio, s->level);
-        status = way == REMAT_WAY_REMAT
-                     ? solve_remat(s, error)
-                     : solve_plain(s, way == REMAT_WAY_BLOCKS ? s->n_levels - 1 : 0, error);
-    }
-    free(ratio);
-    free(s->threshold);
-    return status;
-}
-
 remat_status remat_way_solve(const remat_profile *profile, const uint32_t *unit, remat_way way,
                              const remat_link *link, uint64_t budget, remat_way_result *ret_result,
                              remat_error *error)
 {
-    search s = {.profile = profile, .unit = unit, .link = link, .budget = budget};
-    remat_status status = run(&s, way, error);
+    search s = {.profile = profile,
+                .unit = unit,
+                .n_units = unit[profile->n_nodes - 1] + 1,
+                .link = link,
+                .budget = budget,
+                .best = {.peak = UINT64_MAX, .makespan = INFINITY}};
+    double *ratio = malloc(profile->n_nodes * sizeof *ratio);
+    s.threshold = malloc(s.n_units * sizeof *s.threshold);
+    remat_status status = ratio && s.threshold ? REMAT_OK : remat_fail_memory(error);
+    if (!status) {
+        s.n_levels = plan_levels(profile, unit, ratio, s.level);
+        status = way == REMAT_WAY_REMAT
+                     ? solve_remat(&s, error)
+                     : solve_plain(&s, way == REMAT_WAY_BLOCKS ? s.n_levels - 1 : 0, error);
+    }
+    free(ratio);
+    free(s.threshold);
     if (!status)
         *ret_result = s.best;
     return status;

@@ -14,6 +14,8 @@
  * choices below are exact without it. */
 #include "remat/snapshot.h"
 
+#include "core/arrays.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -201,19 +203,23 @@ typedef struct front {
     size_t n;
 } front;
 
-static int compare_numbers(uint64_t a, uint64_t b)
+enum { CRITERIA = 5 };
+
+/* By the first in which they differ. */
+static int compare(const uint64_t a[CRITERIA], const uint64_t b[CRITERIA])
 {
-    return a < b ? -1 : a > b;
+    int i = 0;
+    while (i < CRITERIA - 1 && a[i] == b[i])
+        i++;
+    return a[i] < b[i] ? -1 : a[i] > b[i];
 }
 
 static int compare_points(const void *a, const void *b)
 {
     const sums *p = &((const point *)a)->s, *q = &((const point *)b)->s;
-    int order = compare_numbers(p->bytes_D, q->bytes_D);
-    order = order ? order : compare_numbers(p->bytes_C, q->bytes_C);
-    order = order ? order : compare_numbers(p->pushed, q->pushed);
-    order = order ? order : compare_numbers(p->n_sbk, q->n_sbk);
-    return order ? order : compare_numbers(p->n_snp, q->n_snp);
+    const uint64_t one[CRITERIA] = {p->bytes_D, p->bytes_C, p->pushed, p->n_sbk, p->n_snp};
+    const uint64_t other[CRITERIA] = {q->bytes_D, q->bytes_C, q->pushed, q->n_sbk, q->n_snp};
+    return compare(one, other);
 }
 
 /* The staircase of (bytes_C, pushed) among the points passed: bytes_C increasing, pushed
@@ -225,14 +231,7 @@ typedef struct stair {
 /* Enters a point; false when one before it is as good in every sum. */
 static bool enter(stair *stairs, size_t *n, const sums *s)
 {
-    size_t low = 0, high = *n;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (stairs[middle].bytes_C <= s->bytes_C)
-            low = middle + 1;
-        else
-            high = middle;
-    }
+    size_t low = core_count_up_to(stairs, *n, sizeof *stairs, offsetof(stair, bytes_C), s->bytes_C);
     if (low > 0 && stairs[low - 1].pushed <= s->pushed)
         return false;
     size_t from = low > 0 && stairs[low - 1].bytes_C == s->bytes_C ? low - 1 : low, to = low;
@@ -269,12 +268,9 @@ static bool thin(front *f, size_t limit)
 static bool better(const sums *a, const sums *b)
 {
     remat_snapshot_cost p = cost_of_sums(*a), q = cost_of_sums(*b);
-    int order = compare_numbers(p.peak, q.peak);
-    order = order ? order : compare_numbers(p.pushed, q.pushed);
-    order = order ? order : compare_numbers(p.bytes_D + p.bytes_C, q.bytes_D + q.bytes_C);
-    order = order ? order : compare_numbers(a->n_sbk, b->n_sbk);
-    order = order ? order : compare_numbers(a->n_snp, b->n_snp);
-    return order < 0;
+    const uint64_t one[] = {p.peak, p.pushed, p.bytes_D + p.bytes_C, a->n_sbk, a->n_snp};
+    const uint64_t other[] = {q.peak, q.pushed, q.bytes_D + q.bytes_C, b->n_sbk, b->n_snp};
+    return compare(one, other) < 0;
 }
 
 /* fronts[i + 1] := fronts[i] and the choices of variable i. */

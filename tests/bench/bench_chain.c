@@ -77,7 +77,7 @@ static double plain_seconds(const chain_costs *chain, const chain_slots_setting 
             if (t == s)
                 continue;
             uint64_t need = chain_need_forward(chain, s, t - 1, t) - chain->held[t];
-            most = chain_larger(most, need);
+            most = core_larger(most, need);
             pass[s * side + t] = rounded(most + chain->held[t], setting);
         }
     }

@@ -25,6 +25,7 @@ typedef struct plan {
     size_t n_percents;
     uint32_t nodes[MOST_PERCENTS];
     size_t n_nodes;
+    uint32_t width; /* of layers; 0: see there */
     remat_effort effort;
     bool given, free;
 } plan;
@@ -44,16 +45,18 @@ static uint32_t below(uint64_t *state, uint32_t bound)
     return (uint32_t)(roll(state) % bound);
 }
 
-/* As many layers as nodes in a layer. An edge to a node of an earlier layer is there with a
- * probability that halves with the distance; each node of a later layer has one at least. Sizes and
- * times are whole numbers up to 100; what nobody reads is an output. */
-static remat_profile *layered(uint32_t n, uint64_t seed)
+/* So many nodes in a layer, 0: as many as layers. An edge to a node of an earlier layer is there
+ * with a probability that halves with the distance and gives sqrt(n) / 5 of them on the mean; each
+ * node of a later layer has one at least. Sizes and times are whole numbers up to 100; what nobody
+ * reads is an output, of no bytes once it is made, as `remat profile import` has it. */
+static remat_profile *layered(uint32_t n, uint32_t width, uint64_t seed)
 {
     remat_node_spec *nodes = calloc(n, sizeof *nodes);
     char(*ids)[12] = calloc(n, sizeof *ids);
     const char **inputs = calloc((size_t)n * n, sizeof *inputs), **ends = calloc(n, sizeof *ends);
     bool *read = calloc(n, sizeof *read);
-    uint32_t layers = (uint32_t)sqrt(n);
+    uint32_t layers = width > 0 ? n / width : (uint32_t)sqrt(n);
+    uint32_t likely = (uint32_t)((1u << 24) / 10 * sqrt(n) * layers / n);
     if (!nodes || !ids || !inputs || !ends || !read)
         exit(1);
     for (uint32_t v = 0; v < n; v++) {
@@ -64,7 +67,7 @@ static remat_profile *layered(uint32_t n, uint64_t seed)
         snprintf(ids[v], sizeof ids[v], "n%u", v);
         for (uint32_t u = 0; u < first; u++) {
             uint32_t distance = layer - u * layers / n;
-            if (distance > 20 || below(&seed, 1u << 24) >= (1u << 24) / 10 >> (distance - 1))
+            if (distance > 20 || below(&seed, 1u << 24) >= likely >> (distance - 1))
                 continue;
             own[count++] = ids[u];
             read[u] = true;
@@ -82,8 +85,11 @@ static remat_profile *layered(uint32_t n, uint64_t seed)
     }
     size_t n_ends = 0;
     for (uint32_t v = 0; v < n; v++)
-        if (!read[v])
+        if (!read[v]) {
             ends[n_ends++] = ids[v];
+            nodes[v].forward_workspace_bytes = nodes[v].output_bytes;
+            nodes[v].output_bytes.value = 0;
+        }
     char name[32];
     snprintf(name, sizeof name, "layered-%u", n);
     const remat_profile_spec spec = {.format = "remat-profile/1",
@@ -125,13 +131,13 @@ static void ask(const plan *asked, const remat_profile *profile, bool given, dou
     problem.options = remat_options_default(interval);
     if (given && remat_options_set(interval, &problem.options, "order", 0, "given", &error))
         exit(1);
-    double start = bench_wall_seconds();
+    double start = bench_cpu_seconds();
     remat_status status =
         remat_portfolio_gather(interval, &problem, host, NULL, &portfolio, &error);
     if (!status)
         status = remat_portfolio_schedule(&portfolio, &problem, budget, 0, asked->effort, host,
                                           &schedule, &error);
-    double seconds = bench_wall_seconds() - start;
+    double seconds = bench_cpu_seconds() - start;
     if (status == REMAT_INFEASIBLE)
         printf(" none; ; %.0f |", seconds);
     else if (status)
@@ -182,6 +188,8 @@ static int read_arguments(plan *asked, int argc, char **argv)
             *(strcmp(argv[i + 1], "free") == 0 ? &asked->given : &asked->free) = false;
         else if (strcmp(argv[i], "--percents") == 0)
             asked->n_percents = read_numbers(argv[i + 1], asked->percents);
+        else if (strcmp(argv[i], "--width") == 0)
+            asked->width = (uint32_t)strtoul(argv[i + 1], NULL, 10);
         else if (strcmp(argv[i], "--nodes") == 0) {
             asked->n_nodes = read_numbers(argv[i + 1], numbers);
             for (size_t k = 0; k < asked->n_nodes; k++)
@@ -205,7 +213,7 @@ int main(int argc, char **argv)
     int at = read_arguments(&asked, argc, argv);
     printf("# Joint graphs\n\n`bench-joint` on %s, two workers, `--effort %s` of `interval`, no "
            "layout.\n\nOverhead over the sum of all times; what is proven of it (both in %%); "
-           "seconds. Budgets in "
+           "seconds of processor time. Budgets in "
            "%% of the peak of the order given.\n\n| graph | nodes | edges | order |",
            bench_cpu_name(), remat_effort_name(asked.effort));
     for (size_t i = 0; i < asked.n_percents; i++)
@@ -215,7 +223,7 @@ int main(int argc, char **argv)
         printf(" --- |");
     printf("\n");
     for (size_t i = 0; i < asked.n_nodes; i++) {
-        remat_profile *profile = layered(asked.nodes[i], asked.nodes[i]);
+        remat_profile *profile = layered(asked.nodes[i], asked.width, asked.nodes[i]);
         rows(&asked, profile);
         remat_profile_free(profile);
     }

@@ -134,6 +134,24 @@ def test_a_solved_chain_replays_to_what_was_promised(path, tmp_path):
     assert (replayed["makespan"], replayed["peak"]) == (schedule["makespan"], schedule["peak"])
 
 
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one core")
+def test_local_uses_all_cores_and_answers_the_same():
+    question = ["solve", "-b", "50%", GRAPH]
+    first = min(os.sched_getaffinity(0))
+    alone = answer(*question, "--local", preexec_fn=lambda: os.sched_setaffinity(0, {first}))
+    with subprocess.Popen([str(REMAT), *map(str, question), "--local", "--json"], stdout=subprocess.PIPE,
+                          env=environment()) as process:
+        threads, text = 0, b""
+        while process.poll() is None and threads < 3:  # this one, that of the solve, and its team
+            try:
+                threads = max(threads, len(os.listdir(f"/proc/{process.pid}/task")))
+            except FileNotFoundError:
+                break
+        text = process.stdout.read()
+    answered = json.loads(text)
+    assert threads >= 3 and answered == {**alone, **{k: answered[k] for k in ("created", "solve_seconds")}}
+
+
 def test_curve_falls():
     points = answer("curve", "--local", "--points", 30, CHAIN)
     assert len(points) == 30 and all(point["peak"] <= point["budget"] for point in points)

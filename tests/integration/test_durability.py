@@ -149,6 +149,26 @@ def test_damaged_blobs_are_solved_again(make_service):
     assert service.command("check").returncode == 0
 
 
+def test_schedules_without_their_profile_are_solved_again(make_service):
+    """A profile that went without its schedules, as a shell that minds no foreign keys deletes it."""
+    service = make_service()
+    profile = service.push("resnet50.chain")["profile_id"]
+    body = {"profile_id": profile, "budget": "50%", "solver": "rotor"}
+    schedule = service.post("/v1/schedules", body).json
+    service.stop()
+    connection = sqlite3.connect(service.store)
+    connection.execute("DELETE FROM profiles")
+    connection.commit()
+    connection.close()
+    service.start()
+    assert service.get(f"/v1/schedules/{schedule['schedule_id']}").status == 404
+    assert service.push("resnet50.chain")["profile_id"] == profile
+    again = service.post("/v1/schedules", body)
+    assert again.status == 200 and again.headers["X-Remat-Cache"] == "miss"
+    assert again.json["operations"] == schedule["operations"]
+    assert service.get(f"/v1/schedules/{schedule['schedule_id']}").status == 200
+
+
 def test_damaged_table_is_made_again(make_service):
     service = make_service()
     summary = service.push("resnet50.chain")

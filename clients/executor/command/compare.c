@@ -70,11 +70,8 @@ int train_compare(train *t)
     int code = run_all(t, runs) ? train_fail(t) : CLI_OK;
     if (!code && t->options->json) {
         json_t *list = json_array();
-        for (size_t i = 0; list && i < COMPARED; i++)
-            if (json_array_append_new(list, train_run_json(t, &runs[i]))) {
-                json_decref(list);
-                list = NULL;
-            }
+        for (size_t i = 0; i < COMPARED; i++)
+            remat_json_append(&list, train_run_json(t, &runs[i]));
         code = train_write_json(t, list);
     } else if (!code) {
         train_print_network(t);

@@ -187,18 +187,14 @@ static json_t *foresight_json(const train *t, const foresight *f, const counted 
                   "states", (json_int_t)f->states, "inputs", (json_int_t)f->inputs,
                   "store_all_peak", (json_int_t)t->store_all, "peak", (json_int_t)f->peak, "arena",
                   (json_int_t)f->arena, "whole_peak", (json_int_t)f->whole);
-    int failed = !json;
     if (!isnan(f->step))
-        failed |= json_object_set_new(json, "predicted_step", json_real(f->step));
-    if (o)
-        failed |=
-            json_object_set_new(json, "measured_whole_peak", json_integer((json_int_t)c->most)) |
-            json_object_set_new(json, "measured_arena", json_integer((json_int_t)o->arena)) |
-            json_object_set_new(json, "measured_step", json_real(o->step));
-    if (!failed)
+        remat_json_set(&json, "predicted_step", json_real(f->step));
+    if (!o)
         return json;
-    json_decref(json);
-    return NULL;
+    remat_json_set(&json, "measured_whole_peak", json_integer((json_int_t)c->most));
+    remat_json_set(&json, "measured_arena", json_integer((json_int_t)o->arena));
+    remat_json_set(&json, "measured_step", json_real(o->step));
+    return json;
 }
 
 static void print_line(const char *name, uint64_t bytes)

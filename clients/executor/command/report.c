@@ -70,11 +70,8 @@ static json_t *number_or_null(double value)
 static json_t *losses_json(const train *t, const double *losses)
 {
     json_t *list = json_array();
-    for (uint32_t i = 0; list && i < t->options->steps; i++)
-        if (json_array_append_new(list, number_or_null(losses[i]))) {
-            json_decref(list);
-            return NULL;
-        }
+    for (uint32_t i = 0; i < t->options->steps; i++)
+        remat_json_append(&list, number_or_null(losses[i]));
     return list;
 }
 
@@ -97,14 +94,11 @@ json_t *train_run_json(const train *t, const train_run *run)
         number_or_null(o->step), "wall_step", number_or_null(o->wall), "calls_step",
         number_or_null(o->calls), "enqueued_step", number_or_null(o->enqueued), "losses",
         losses_json(t, o->losses), "link", t->link);
-    if (json && run->compared &&
-        (json_object_set_new(json, "equal", json_boolean(run->difference.equal)) ||
-         json_object_set_new(json, "faithful", json_boolean(run->faithful)) ||
-         json_object_set_new(json, "largest_difference", number_or_null(run->difference.largest)) ||
-         json_object_set_new(json, "relative_difference",
-                             number_or_null(run->difference.relative)))) {
-        json_decref(json);
-        return NULL;
-    }
+    if (!run->compared)
+        return json;
+    remat_json_set(&json, "equal", json_boolean(run->difference.equal));
+    remat_json_set(&json, "faithful", json_boolean(run->faithful));
+    remat_json_set(&json, "largest_difference", number_or_null(run->difference.largest));
+    remat_json_set(&json, "relative_difference", number_or_null(run->difference.relative));
     return json;
 }

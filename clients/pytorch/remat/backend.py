@@ -12,6 +12,7 @@ import copy
 import dataclasses
 import hashlib
 import json
+import sys
 import threading
 import warnings
 from pathlib import Path
@@ -238,7 +239,9 @@ class _Plan:
         primals = [n for n in graph.placeholders if n not in graph.tangents]
         resident = frozenset(n.name for i, n in enumerate(primals) if i in self.resident)
         uncounted = frozenset() if owner.gradients else self.parameters
-        profile = joint.profile_of(graph, "joint graph", costs, resident, owner.loss, uncounted)
+        facts = sys._getframe(1).f_locals.get("inner_meta")  # of AOTAutograd, which tells the compilers only
+        held = owner.inner is None and facts is not None and not self._can_hand_over(graph, facts)
+        profile = joint.profile_of(graph, "joint graph", costs, resident, owner.loss, uncounted, held)
         try:
             schedule, order = owner.order(profile)
         except ServiceError as error:

@@ -52,6 +52,7 @@ def capture(model: torch.nn.Module, args: Sequence[Any], kwargs: Dict[str, Any],
     """
     bound, effects, before = bind(model, args, kwargs), Effects(model), set(vars(model))
     reason: Optional[UntraceableError] = None
+    effects.inputs = {storage_of(t): f"the input \"{name}\"" for name, value in bound.items() for t in tensors_of(value)}
     for name, value in bound.items():
         if name.startswith("*") and value:
             raise CaptureError(f"the forward of {type(model).__name__} takes {name}, and the example has such arguments: "

@@ -170,6 +170,7 @@ class Effects:
         self.reads = Reads()
         self.unknown_size = False  # an operation ran whose result's size or value depends on data
         self.within = 0  # modules that run as they are: their buffers may change
+        self.inputs: Dict[int, str] = {}  # what must not be written either, by storage
         self._model = model
         self._paths = {id(module): path for path, module in model.named_modules()}
         self._drawn = ""  # where Python's or numpy's random numbers were drawn
@@ -180,6 +181,7 @@ class Effects:
         """Raises EffectError, naming the line, before a parameter or an attribute is changed; at the end, where
         containers or random generators of Python were."""
         parameters = {storage_of(p): f"the parameter \"{name}\"" for name, p in self._model.named_parameters()}
+        parameters = {**self.inputs, **parameters}
         buffers = {storage_of(b): f"the buffer \"{name}\"" for name, b in self._model.named_buffers()}
         parameters.pop(0, None), buffers.pop(0, None)
         generators, held = _generators(), self._held()

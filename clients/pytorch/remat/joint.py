@@ -140,7 +140,7 @@ class Joint:
 
     def _operation(self, node: fx.Node) -> Operation:
         inputs = self.values(node.all_input_nodes)
-        sizes = [_bytes(v) for v in _results(node)]
+        sizes = [max(_bytes(v), _kept_behind(node)) for v in _results(node)]
         ordered = is_random(node) or _is_effect(node)
         return Operation(node.name, node, inputs, sizes, self.is_never(node), ordered)
 
@@ -275,6 +275,18 @@ def _bytes(value: Any) -> int:
     return (last + 1) * value.element_size()
 
 
+WIDE = ("aten::mse_loss", "aten::smooth_l1_loss", "aten::binary_cross_entropy", "aten::soft_margin_loss")
+
+
+def _kept_behind(node: fx.Node) -> int:
+    """Bytes of the storage that stays behind a mean or sum: on a CPU these reduce what they made into its own storage."""
+    schema = getattr(node.target, "_schema", None)
+    if schema is None or schema.name not in WIDE or node.meta["val"].device.type != "cpu":
+        return 0
+    source, target = (n.meta["val"] for n in node.args[:2])
+    return torch.broadcast_shapes(source.shape, target.shape).numel() * node.meta["val"].element_size()
+
+
 def _like(node: fx.Node) -> Tuple[Any, ...]:
     value = node.meta.get("val")
     return (tuple(value.shape), value.dtype) if isinstance(value, torch.Tensor) else (None,)
@@ -346,10 +358,11 @@ Cost = Tuple[float, int]  # microseconds, bytes of workspace
 
 
 def profile_of(joint: Joint, name: str, costs: Dict[str, Cost], resident: FrozenSet[str], loss: Tuple[int, int] = (0, 0),
-               uncounted: FrozenSet[int] = frozenset()) -> Dict[str, Any]:
+               uncounted: FrozenSet[int] = frozenset(), held_tangents: bool = False) -> Dict[str, Any]:
     """remat-profile/1, a joint one. costs: by name of operation. resident: names of inputs that are parameters or
     buffers, which the budget does not hold. loss: bytes that it takes beside results and tangents, forward and
-    backward. uncounted: inputs whose gradients are not."""
+    backward. uncounted: inputs whose gradients are not. held_tangents: autograd holds them to the end, where the whole
+    backward is one call of its own."""
     index = {op.node: op for op in joint.operations if op.node is not None}
 
     def label(value: Value) -> str:
@@ -383,7 +396,7 @@ def profile_of(joint: Joint, name: str, costs: Dict[str, Cost], resident: Frozen
                                  "inputs": list(dict.fromkeys(inputs)), "time": time, "outputs": outputs,
                                  "workspace_bytes": workspace}
         nodes.append({**entry, "recompute": "never"} if op.never or op.node in held else entry)
-    kept = [*(g for g in joint.gradients if isinstance(g, fx.Node)), *kept]
+    kept = [*(g for g in joint.gradients if isinstance(g, fx.Node)), *kept, *(joint.tangents if held_tangents else ())]
     inputs_used = {i for n in nodes for i in n["inputs"]}
     inputs_doc = [{"id": n.name, "bytes": storage_bytes(n)} for n in joint.placeholders
                   if n.name in inputs_used and n not in places]

@@ -169,7 +169,7 @@ def fit(model: Blocks, example_inputs: Any, budget: Budget, auto: Any, loss: Opt
         with Autocast(example.device).again():
             plain = steps.plain_forward(example.model)
             amount = bytes_of(budget, steps.peak(plain, example, loss, True, held=True))
-    options = {**options, "loss": steps.loss_bytes(example, loss), "divided": True}
+    options = {**options, "loss": steps.loss_bytes(example, loss, views=True), "divided": True}
     for spans, more in zip(SPANS, (*SPANS[1:], 0)):
         try:
             return _fit(example, amount, loss, check, {**options, "spans": spans})

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 import torch
-from torch.utils._pytree import tree_map
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_flatten, tree_map
 
 from .captured import Captured
 from .effects import simple_state
@@ -42,15 +43,15 @@ def assumed_loss(result: Any) -> Optional[torch.Tensor]:
     return sum(-torch.log_softmax(t, -1).select(-1, 0).mean() if t.dim() else t for t in tensors)
 
 
-def loss_bytes(captured: Captured, loss: Optional[Loss]) -> Tuple[int, int]:
-    """What the loss, and its backward, take beside the results and their gradients."""
+def loss_bytes(captured: Captured, loss: Optional[Loss], views: bool = False) -> Tuple[int, int]:
+    """What the loss, and its backward, take beside the results and their gradients. views: results that look into one
+    tensor have one gradient, as torch.compile has it."""
     with captured.states(captured.model, captured.device):
         given = _leaves({"args": captured.args, "kwargs": captured.kwargs})[0]
         result = plain_forward(captured.model)(*given["args"], **given["kwargs"])
         if loss is None:
             assumed_loss(result)
-        result = map_tensors(result, torch.Tensor.detach)
-    wanted = [t.requires_grad_() for t in tensors_of(result) if t.is_floating_point()]
+        result, wanted = _cut_off(result, views)
     with captured.states(captured.model, captured.device):
         for _ in range(2):  # the first one's caches are no loss's
             with Recorder(captured.device) as recorder:
@@ -66,6 +67,27 @@ def loss_bytes(captured: Captured, loss: Optional[Loss]) -> Tuple[int, int]:
     forward, backward = recorder.segments()
     rise = forward.peak - forward.start
     return rise, max(0, rise - made, backward.peak - forward.start - made)
+
+
+def _cut_off(result: Any, views: bool) -> Tuple[Any, List[torch.Tensor]]:
+    """The result without what made it, and the tensors whose gradients a backward begins with: one for what is there
+    several times."""
+    def base(tensor: torch.Tensor) -> torch.Tensor:
+        return tensor._base if views and tensor._is_view() else tensor
+
+    bases = [id(base(t)) for t in {id(t): t for t in tensors_of(result)}.values()]
+    leaves: Dict[int, torch.Tensor] = {}
+
+    def leaf(tensor: torch.Tensor) -> torch.Tensor:
+        if id(tensor) not in leaves:
+            leaves[id(tensor)] = tensor.detach().requires_grad_(tensor.is_floating_point())
+        return leaves[id(tensor)]
+
+    def cut(tensor: torch.Tensor) -> torch.Tensor:
+        source = base(tensor)
+        return leaf(tensor) if source is tensor or bases.count(id(source)) == 1 else tensor._view_func(leaf(source))
+
+    return map_tensors(result, cut), [t for t in leaves.values() if t.requires_grad]
 
 
 def peak(forward: Forward, captured: Captured, loss: Optional[Loss], gradients: bool, held: bool = False) -> int:
@@ -111,8 +133,12 @@ def check(captured: Captured, forward: Forward, loss: Optional[Loss]) -> None:
             raise CheckError(f"{_where(captured, seed)} has other results than the plain one")
         largest = max((float(value.abs().max()) for name, value in expected if name.startswith("the gradient")
                        and isinstance(value, torch.Tensor) and value.numel() and not value.is_sparse), default=0.0)
+        near = None
         for (name, a), (_, b) in zip(expected, found):
-            if not _agree(a, b, largest, captured):
+            if _agree(a, b, largest):
+                continue
+            near = _nearness(captured, inputs, loss, seed) if near is None else near
+            if not _agree(a, b, largest, near):
                 raise CheckError(f"{_where(captured, seed)} is not the plain one: {name} is {_short(b)}; of the plain "
                                  f"step it is {_short(a)}{_apart(a, b)}. Please report the model; remat.fit(..., "
                                  "blocks=) leaves modules whole")
@@ -196,7 +222,28 @@ def _other(inputs: Environment) -> Environment:
             for name, value in inputs.items()}
 
 
-def _agree(a: Any, b: Any, largest: float, captured: Captured) -> bool:
+class _Types(TorchDispatchMode):
+    """Sees of which types the numbers are that operations make."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: Set[torch.dtype] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Optional[Dict[str, Any]] = None) -> Any:
+        made = func(*args, **(kwargs or {}))
+        self.seen.update(t.dtype for t in tree_flatten(made)[0] if isinstance(t, torch.Tensor))
+        return made
+
+
+def _nearness(captured: Captured, inputs: Environment, loss: Optional[Loss], seed: int) -> float:
+    """How far two such steps may be apart where the plain one computes with 16 bits, be it within an autocast of its own;
+    else 0."""
+    with _Types() as types:
+        step(plain_forward(captured.model), captured, inputs, loss, seed)
+    return max((_NEAR[t] for t in types.seen & {torch.float16, torch.bfloat16}), default=0.0)
+
+
+def _agree(a: Any, b: Any, largest: float, near: float = 0.0) -> bool:
     if not isinstance(a, torch.Tensor) or not isinstance(b, torch.Tensor):
         return type(a) is type(b) and (a is b or a == b)
     if a.shape != b.shape or a.dtype != b.dtype or a.layout != b.layout:
@@ -210,8 +257,7 @@ def _agree(a: Any, b: Any, largest: float, captured: Captured) -> bool:
     if not torch.equal(known, b.isfinite()) or not torch.equal(a[~known].isnan(), b[~known].isnan()):
         return False
     apart = (a[known].double() - b[known].double()).abs().max() if known.any() else torch.zeros(())
-    near = max([_NEAR[a.dtype]] + [_NEAR[dtype] for _, enabled, dtype in captured.autocast if enabled])
-    return float(apart) <= near * max(float(a[known].abs().max()) if known.any() else 0.0, _FLOOR * largest)
+    return float(apart) <= max(near, _NEAR[a.dtype]) * max(float(a[known].abs().max()) if known.any() else 0.0, _FLOOR * largest)
 
 
 def _short(value: Any) -> str:

@@ -141,17 +141,33 @@ class _Proxy(torch.fx.Proxy):
     def __iter__(self) -> Iterator[Any]:
         return self.tracer.iter(self)
 
+    def __setitem__(self, key: Any, value: Any) -> None:
+        if not isinstance(self.value, torch.Tensor):
+            raise CaptureError(f"the forward changes a {type(self.value).__name__} that an operation returned")
+        _refuse_input(self)
+        self.tracer.create_proxy("call_function", set_item, (self, key, value), {})
+
     def __len__(self) -> int:
         self.tracer.ask_sizes([self])
         return len(self.value)
 
 
+def set_item(tensor: torch.Tensor, key: Any, value: Any) -> torch.Tensor:
+    """An item is assigned, as an operation in place."""
+    tensor[key] = value
+    return tensor
+
+
+def _refuse_input(proxy: _Proxy) -> None:
+    if proxy.node.op == "placeholder":
+        raise EffectError(f"the forward changes its input \"{proxy.node.target}\" in place{lines.current()}: use the "
+                          "operation that is not in place.")
+
+
 def _refusing_inputs() -> Any:
     """x += y, which torch.fx takes for x = x + y: the same but for an input, that the caller still has."""
     def operate(self: _Proxy, other: Any) -> Any:
-        if self.node.op == "placeholder":
-            raise EffectError(f"the forward changes its input \"{self.node.target}\" in place{lines.current()}: use the "
-                              "operation that is not in place.")
+        _refuse_input(self)
         return NotImplemented
     return operate
 
@@ -205,6 +221,9 @@ class _Tracer(torch.fx.Tracer):
         """A proxy with its value; the value itself where there is no tensor in it."""
         if torch.is_inference_mode_enabled():
             raise CaptureError("the forward enters inference_mode, of which nothing can be differentiated")
+        if getattr(target, "__name__", "") == "_pack_padded_sequence":
+            raise CaptureError("a sequence is packed, whose sizes are its lengths and so depend on data: make packing, the "
+                               "layers and unpacking a module, and give its class in blocks=, or use torch 2")
         value = self._value(kind, target, args, kwargs)
         if kind != "output" and not tensors_of(value):
             self._check_known(kind, target, args, kwargs, value)
@@ -288,13 +307,14 @@ class _Tracer(torch.fx.Tracer):
     @contextlib.contextmanager
     def _recorded(self) -> Iterator[None]:
         """Records the calls of torch that make tensors out of nothing, and autograd functions."""
-        originals = {name: getattr(torch, name) for name in _FACTORIES}
+        originals = {name: getattr(torch, name) for name in (*_FACTORIES, "as_tensor")}
         base = torch.autograd.Function
 
         def record(original: Any) -> Any:
             @functools.wraps(original)
             def call(*args: Any, **kwargs: Any) -> Any:
-                if self.running or not hasattr(self, "graph"):
+                given = original.__name__ == "as_tensor" and not isinstance(args[0] if args else None, _Proxy)
+                if self.running or given or not hasattr(self, "graph"):
                     return original(*args, **kwargs)
                 return self.create_proxy("call_function", original, args, kwargs)
             return call

@@ -67,6 +67,29 @@ def measured_step(fitted, inputs, loss):
     return steps.peak(region, captured, loss, True)
 
 
+class Body(nn.Module):
+    def __init__(self, end, width=64):
+        super().__init__()
+        self.layers = nn.Sequential(*(part for _ in range(3) for part in (nn.Linear(width, width), nn.GELU())))
+        self.end = end
+
+    def forward(self, x):
+        return self.end(self.layers(x), x)
+
+
+RESULTS = {"four times": lambda y, x: (y, y, y, y), "a view": lambda y, x: (y, y.view(-1)), "a part": lambda y, x: (y, y[:32]),
+           "views": lambda y, x: (y, y.t(), y)}
+
+
+@pytest.mark.parametrize("name", ["four times", "views"])
+def test_what_is_returned_several_times_has_one_gradient(name, server):
+    torch.manual_seed(0)
+    model, x = Body(RESULTS[name]), torch.randn(128, 64)
+    loss = lambda results: sum(t.square().mean() for t in results)  # noqa: E731
+    remat.fit(model, x, "70%", server=server, repeats=1, loss=loss)
+    assert model.forward.measured_peak == pytest.approx(model.forward.schedule["peak"], rel=0.005)
+
+
 class Products(nn.Module):
     """The gradient of a sum is one number expanded, which the backward of the product writes out."""
 

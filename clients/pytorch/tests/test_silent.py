@@ -319,6 +319,96 @@ def test_an_input_that_is_written(server):
     compare_inputs(model, plain)
 
 
+def test_a_view_of_an_input_that_is_written(server):
+    class Writes(Adds):
+        def forward(self, x):
+            x.view(-1)[3] = 1
+            return self.layers(x)
+
+    model, x = Writes(), torch.randn(8, 16)
+    plain, before = copy.deepcopy(model), x.clone()
+    with pytest.warns(UserWarning, match="the input \"x\" is changed.*scheduled are: layers"):
+        remat.fit(model, x, "100%", server=server)
+    assert torch.equal(x, before)
+    compare_inputs(model, plain)
+
+
+def zeroed(self, x):
+    x = x.clone()
+    x[:, 0] = 0
+    return x
+
+
+def of_a_weight(self, x):
+    x = x * 2
+    x[:, 1], y = self.last.weight.sum() * 2, x.sum(1, keepdim=True)
+    x[:, 2] += 1
+    return x + y
+
+
+def masked(self, x):
+    x = x + 1
+    x[x > 1] = -1.0
+    x[torch.tensor([0, 1]), torch.tensor([2, 3])] = self.last.bias.sum()
+    return x
+
+
+def by_parts(self, x):
+    y = torch.zeros_like(x)
+    for i in range(0, x.shape[1], 8):
+        y[:, i:i + 8] = torch.sin(x)[:, i:i + 8]
+    return y
+
+
+def past_autograd(self, x):
+    x = x * 2
+    with torch.no_grad():
+        x[0] = 3
+    return x
+
+
+@pytest.mark.parametrize("middle", [zeroed, of_a_weight, masked, by_parts, past_autograd])
+def test_items_are_assigned(middle, server):
+    model, x = body(middle)
+    plain = copy.deepcopy(model)
+    fit_tightly(model, x, server=server, repeats=1)
+    assert not model.forward.alone
+    for seed in range(2):
+        x = torch.randn(8, 16, generator=torch.Generator().manual_seed(seed))
+        assert_same(step(model, (x,), seed), step(plain, (x,), seed))
+
+
+class Packed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cells = nn.LSTM(8, 8, batch_first=True)
+
+    def forward(self, x, lengths):
+        packed = nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+        return nn.utils.rnn.pad_packed_sequence(self.cells(packed)[0], batch_first=True, total_length=x.shape[1])[0]
+
+
+class Sequences(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.packed, self.last = nn.Linear(8, 8), Packed(), nn.Linear(8, 8)
+
+    def forward(self, x, lengths):
+        return self.last(torch.tanh(self.packed(torch.tanh(self.first(x)), lengths)))
+
+
+def test_packed_sequences_are_of_a_module(server):
+    torch.manual_seed(0)
+    model, x = Sequences(), torch.randn(4, 6, 8)
+    plain = copy.deepcopy(model)
+    remat.fit(model, (x, torch.tensor([6, 2, 1, 3])), "200%", server=server, repeats=1)
+    assert model.forward.alone == ["packed"]
+    for lengths in (torch.tensor([6, 2, 1, 3]), torch.tensor([1, 1, 2, 5])):
+        assert_same(*(step(each, (x, lengths), 0) for each in (model, plain)))
+    with pytest.raises(remat.CaptureError, match="a sequence is packed.*blocks="):
+        remat.profile(Packed(), (x, torch.tensor([6, 2, 1, 3])))
+
+
 class Particular(nn.Module):
     """Raises after its batch norm counted."""
 

@@ -413,7 +413,7 @@ function Curves({ profile, solvers, route }: { profile: StoredProfile; solvers: 
       {first && <CurvePlot profile={profile} drawn={drawn} budget={first.points[at]?.budget ?? 0} onPoint={onPoint} />}
       <p class="quiet">
         A click opens the schedule there; dragging zooms, a double click shows all. The curve is that of the solvers
-        before improvement: a schedule is at or below it.{' '}
+        before improvement: a schedule is at or below it. It counts peaks; addresses may need more where it begins.{' '}
         <a href={href(`profile/${profile.profile_id}/ask`)}>Ask with a link, options or another budget</a>
       </p>
       <Chooser solvers={['auto', ...fit.map((one) => one.name)]} chosen={chosen} onChange={choose} />

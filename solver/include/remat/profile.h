@@ -237,6 +237,24 @@ static inline uint64_t remat_value_bytes(const remat_profile *profile, uint32_t 
                            : profile->results[value - n - m].bytes;
 }
 
+/* Of the gradient of a node's output or of a graph input. */
+static inline uint64_t remat_gradient_bytes(const remat_profile *profile, uint32_t value)
+{
+    uint32_t n = profile->n_nodes;
+    return value < n ? profile->nodes[value].gradient_bytes
+                     : profile->inputs[value - n].gradient_bytes;
+}
+
+/* Whether the backward of the node or of one that reads it reads its output. */
+static inline bool remat_output_is_needed(const remat_profile *profile, uint32_t v)
+{
+    const remat_node *node = &profile->nodes[v];
+    bool needed = node->backward_uses_output;
+    for (uint32_t i = 0; i < node->n_consumers && !needed; i++)
+        needed = profile->nodes[node->consumers[i]].backward_uses_inputs;
+    return needed;
+}
+
 /* Implementation 0 of a node is its own, implementation k > 0 is alternatives[k - 1]. */
 static inline remat_alternative remat_implementation(const remat_node *node, uint32_t k)
 {

@@ -50,6 +50,8 @@ void remat_host_parallel_for(const remat_host *host, size_t count,
 unsigned remat_host_workers(const remat_host *host);
 void remat_host_progress(const remat_host *host, double fraction);
 bool remat_host_cancelled(const remat_host *host);
+/* The same host, which hears nothing of progress: for parts of a solve. */
+remat_host remat_host_quiet(const remat_host *host);
 
 /* ---- options ---- */
 

@@ -195,6 +195,12 @@ def sharded(rank, server, folder):
             torch.optim.SGD(each.parameters(), 0.01).step()
 
 
+def works(rank, work, server, folder):
+    """Threads of gloo must not be in a hook of Python's when the process ends."""
+    work(rank, server, folder)
+    distributed.destroy_process_group()
+
+
 @pytest.mark.parametrize("work", [data_parallel, overlapped, sharded])
 def test_two_processes(work, server, tmp_path):
-    multiprocessing.spawn(work, (server, str(tmp_path)), nprocs=2)
+    multiprocessing.spawn(works, (work, server, str(tmp_path)), nprocs=2)

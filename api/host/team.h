@@ -1,14 +1,15 @@
 /* A team of threads that lends parallel_for to solves. */
-#ifndef REMAT_SERVER_TEAM_H
-#define REMAT_SERVER_TEAM_H
+#ifndef REMAT_HOST_TEAM_H
+#define REMAT_HOST_TEAM_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 typedef struct team team;
 
-/* workers - 1 threads beside the caller. NULL: no threads to be had; a NULL team runs everything on
- * the calling thread. */
-team *team_new(unsigned workers);
+/* workers - 1 threads beside the caller, nice: out of the way of other threads. NULL: no threads to
+ * be had; a NULL team runs everything on the calling thread. */
+team *team_new(unsigned workers, bool nice);
 void team_free(team *t); /* accepts NULL */
 unsigned team_workers(const team *t);
 
@@ -17,7 +18,7 @@ unsigned team_workers(const team *t);
 void team_parallel_for(void *data, size_t count,
                        void (*body)(void *context, size_t index, unsigned worker), void *context);
 
-/* Takes the calling thread out of the way of the HTTP front (nice). */
+/* Takes the calling thread out of the way of others. */
 void team_be_nice(void);
 
 #endif

@@ -1,7 +1,7 @@
 /* What of the machine this process may use: its affinity and its control groups (both versions),
  * not what the machine has. In a container the two differ. */
-#ifndef REMAT_SERVER_MACHINE_H
-#define REMAT_SERVER_MACHINE_H
+#ifndef REMAT_HOST_MACHINE_H
+#define REMAT_HOST_MACHINE_H
 
 #include <stdint.h>
 

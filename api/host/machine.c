@@ -1,4 +1,4 @@
-#include "machine.h"
+#include "host/machine.h"
 
 #include <sched.h>
 #include <stdbool.h>
