@@ -103,7 +103,7 @@ static remat_status read_entry(const json_t *json, const json_t *common, remat_d
 {
     remat_device device = {.memory = 0};
     const char *name = NULL, *title = "", *format = NULL;
-    const json_t *rates = NULL, *efficiency = NULL, *sources = NULL;
+    const json_t *rates = NULL, *efficiency = NULL, *sources = NULL, *operators = NULL;
     remat_number memory = {0}, bandwidth = {0}, link = {0}, launch = {0}, context = {0};
     const field_rule rules[] = {{"name", FIELD_STRING, true, &name},
                                 {"format", FIELD_STRING, false, &format},
@@ -115,6 +115,7 @@ static remat_status read_entry(const json_t *json, const json_t *common, remat_d
                                 {"launch_seconds", FIELD_NUMBER, false, &launch},
                                 {"context_bytes", FIELD_NUMBER, false, &context},
                                 {"efficiency", FIELD_OBJECT, false, &efficiency},
+                                {"operators", FIELD_OBJECT, false, &operators}, /* a client's own */
                                 {"sources", FIELD_ANY, false, &sources}};
     remat_status status = api_read(json, "", rules, sizeof rules / sizeof *rules, error);
     if (!status)

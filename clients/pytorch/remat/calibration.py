@@ -13,21 +13,25 @@ import torch
 import torch.nn.functional as F
 
 from .costs import clock
-from .devices import CLASSES, Device
+from .devices import CLASSES, OPERATORS, Device
+from .joint import dropout_mask
 from .memory import free_bytes
 
 _ENOUGH = 0.03  # seconds of runs of one kernel
-_MOST = 200  # runs
+_MOST = 50  # runs
+_BETWEEN = 1 << 20  # numbers that are gone through before each run, so that it finds its own where a step leaves them
 Case = Tuple[float, Callable[[], Any], Optional[Callable[[], Any]]]  # size, and what runs forward and backward
 
 
 def calibrate(path: Optional[Union[str, Path]] = None, *, device: Union[str, torch.device] = "cpu",
               name: str = "here") -> Device:
-    """Measures this device, in about ten seconds, and returns its entry; with path, also writes it there. device_model= takes
+    """Measures this device, in about half a minute, and returns its entry; with path, also writes it there. device_model= takes
     both. Rates are those of the threads that torch uses now. The generators of random numbers end as they began."""
     device = torch.device(device)
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []), torch.no_grad():
-        entry = _measure(device, name)
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        with torch.no_grad():
+            entry = _measure(device, name)
+        _slow_down(entry, _in_a_step(entry, device))
     if path is not None:
         Path(path).write_text(json.dumps(entry, indent=1))
     return entry
@@ -37,23 +41,25 @@ def _measure(device: torch.device, name: str) -> Device:
     one = torch.ones(1, device=device)
     launch = _time(lambda: one + one, device)
     reached: Dict[str, Dict[str, List[List[float]]]] = {}  # per second, by class, way and size
-    for kind in CLASSES:
+    for kind in (*CLASSES, *OPERATORS):
         reached[kind] = {"forward": [], "backward": []}
+        more = _BACKWARD.get(OPERATORS.get(kind, kind), 1.0)
         for size, forward, backward in _CASES[kind](device):
-            for way, run, factor in (("forward", forward, 1.0), ("backward", backward, _BACKWARD.get(kind, 1.0))):
+            for way, run, factor in (("forward", forward, 1.0), ("backward", backward, more)):
                 if run is not None:
                     taken = _time(run, device)
                     reached[kind][way].append([factor * size, factor * size / max(taken - launch, taken / 20)])
     computing, moving = (max(rate for kind in kinds for points in reached[kind].values() for _, rate in points)
                          for kinds in (CLASSES[:3], CLASSES[3:]))
-    efficiency = {kind: {way: _steady(points, computing if kind in CLASSES[:3] else moving)
+    efficiency = {kind: {way: _steady(points, computing if OPERATORS.get(kind, kind) in CLASSES[:3] else moving)
                          for way, points in ways.items() if points} for kind, ways in reached.items()}
+    operators = {kind: efficiency.pop(kind) for kind in OPERATORS}
     memory, _ = free_bytes(device) if device.type == "cpu" else (torch.cuda.mem_get_info(device)[1], "")
     return {"name": name, "title": f"{platform.processor() or platform.machine()} with {torch.get_num_threads()} threads"
             if device.type == "cpu" else torch.cuda.get_device_name(device),
             "memory_bytes": memory, "context_bytes": 0, "bandwidth_bytes_per_second": moving,
             "flops_per_second": {"float32": computing, **_others(device, computing)}, "link_bytes_per_second": 0,
-            "launch_seconds": launch, "efficiency": efficiency,
+            "launch_seconds": launch, "efficiency": efficiency, "operators": operators,
             "sources": {"all": f"remat.calibrate, torch {torch.__version__}, {time.strftime('%Y-%m-%d')}"}}
 
 
@@ -70,11 +76,51 @@ def _others(device: torch.device, computing: float) -> Dict[str, float]:
     return {name: computing * whole / taken for name, taken in sides.items()}
 
 
+# ---- kernels in a step ----
+
+class _Reference(torch.nn.Module):
+    """Some of everything, as small as kernels of a step are that take a millisecond."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.image = torch.nn.Sequential(
+            torch.nn.Conv2d(3, 24, 3, padding=1), torch.nn.BatchNorm2d(24), torch.nn.ReLU(),
+            torch.nn.Conv2d(24, 48, 3, padding=1, stride=2), torch.nn.BatchNorm2d(48), torch.nn.ReLU())
+        self.layers = torch.nn.Sequential(*(part for _ in range(6) for part in (
+            torch.nn.LayerNorm(48), torch.nn.Linear(48, 192), torch.nn.GELU(), torch.nn.Linear(192, 48))))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layers(self.image(x).flatten(2).transpose(1, 2)).square().mean()
+
+
+def _in_a_step(entry: Device, device: torch.device) -> float:
+    """How many times the sum of its kernels, as the entry has them, a step takes: there they find less in caches, and their
+    results where no page is yet."""
+    from .planned import profile
+
+    model, x = _Reference().to(device), torch.rand(4, 3, 48, 48, device=device)
+    kernels = sum(node["time"] for node in profile(model, x, entry)["nodes"])
+    step = _time(lambda: torch.autograd.grad(model(x), list(model.parameters())), device)
+    return max(1.0, 1e6 * step / kernels)
+
+
+def _slow_down(entry: Device, times: float) -> None:
+    entry["launch_seconds"] *= times
+    for kinds in (entry["efficiency"], entry["operators"]):
+        for ways in kinds.values():
+            for points in ways.values():
+                for point in points:
+                    point[1] = max(point[1] / times, 1e-9)
+
+
 def _time(run: Callable[[], Any], device: torch.device) -> float:
-    """Seconds, the median of runs."""
+    """Seconds, the median of runs. On a CPU none finds its numbers in the caches of one core."""
+    between = torch.zeros(_BETWEEN) if device.type == "cpu" else None
     run()
     times: List[float] = []
     while len(times) < 3 or sum(times) < _ENOUGH and len(times) < _MOST:
+        if between is not None:
+            between.add_(1)
         begin = clock(device)
         result = run()
         times.append(clock(device) - begin)
@@ -101,18 +147,50 @@ aten = torch.ops.aten
 
 
 def _matrix(device: torch.device) -> Iterator[Case]:
+    """With a weight as a linear layer has it, whose columns are read, and as its backward does."""
     for n in (8, 16, 32, 64, 128, 256, 512):
         a, b, bias = (torch.rand(*shape, device=device) for shape in ((4 * n, n), (n, n), (n,)))
-        yield 2.0 * 4 * n**3, lambda a=a, b=b, bias=bias: torch.addmm(bias, a, b), None
+        yield 2.0 * 4 * n**3, lambda a=a, b=b, bias=bias: torch.addmm(bias, a, b.t()), lambda a=a, b=b: a @ b
 
 
 def _convolution(device: torch.device) -> Iterator[Case]:
-    for channels, side in ((4, 8), (8, 16), (16, 24), (32, 24), (64, 24), (64, 48)):
-        x = torch.rand(2, channels, side, side, device=device)
-        weight = torch.rand(channels, channels, 3, 3, device=device)
-        rest = [[1, 1], [1, 1], [1, 1], False, [0, 0], 1]
-        yield (2.0 * 2 * channels**2 * 9 * side**2, lambda x=x, w=weight, r=rest: aten.convolution(x, w, None, *r),
-               lambda x=x, w=weight, r=rest: aten.convolution_backward(x, x, w, None, *r, [True, True, False]))
+    """Full blocks of channels: devices.py counts what is computed beside them, too."""
+    for channels, side in ((16, 4), (16, 12), (16, 32), (16, 64), (32, 48), (64, 48)):
+        yield _convolved(device, 2, (channels, channels), side, 3)
+
+
+def _of_single(device: torch.device) -> Iterator[Case]:
+    for channels, side in (((16, 16), 8), ((64, 32), 12), ((64, 256), 12), ((256, 128), 24), ((512, 256), 24)):
+        yield _convolved(device, 2, channels, side, 1)
+
+
+def _of_points(device: torch.device) -> Iterator[Case]:
+    for channels in ((32, 8), (128, 32), (480, 120), (960, 240)):
+        yield _convolved(device, 4, channels, 1, 1)
+
+
+def _depthwise(device: torch.device) -> Iterator[Case]:
+    for channels, side, width in ((32, 6, 3), (64, 12, 3), (128, 12, 5), (64, 48, 3), (128, 48, 5)):
+        yield _convolved(device, 2, (channels, channels), side, width, channels)
+
+
+def _convolved(device: torch.device, batch: int, channels: Tuple[int, int], side: int, width: int, groups: int = 1) -> Case:
+    read, written = channels
+    x, y = (torch.rand(batch, count, side, side, device=device) for count in channels)
+    weight = torch.rand(written, read // groups, width, width, device=device)
+    rest = [[1, 1], [width // 2] * 2, [1, 1], False, [0, 0], groups]
+    return (2.0 * batch * weight.numel() * side**2, lambda: aten.convolution(x, weight, None, *rest),
+            lambda: aten.convolution_backward(y, x, weight, None, *rest, [True, True, False]))
+
+
+def _batch_norm(device: torch.device) -> Iterator[Case]:
+    for batch, channels, side in ((2, 16, 6), (4, 128, 6), (4, 512, 6), (4, 256, 24), (8, 64, 48)):
+        x, weight = torch.rand(batch, channels, side, side, device=device), torch.rand(channels, device=device)
+        rest = [weight, weight, True, 0.1, 1e-5]
+        _, mean, deviation, *_ = aten._native_batch_norm_legit_functional(x, weight, weight, *rest)
+        yield (2.0 * 4 * x.numel(), lambda x=x, w=weight, r=rest: aten._native_batch_norm_legit_functional(x, w, w, *r),
+               lambda x=x, w=weight, m=mean, d=deviation: aten.native_batch_norm_backward(x, x, w, w, w, m, d, True, 1e-5,
+                                                                                           [True] * 3))
 
 
 def _attention(device: torch.device) -> Iterator[Case]:
@@ -167,6 +245,12 @@ def _gather(device: torch.device) -> Iterator[Case]:
                lambda f=found, p=places: aten.embedding_dense_backward(f, p, 1024, -1, False))
 
 
+def _random(device: torch.device) -> Iterator[Case]:
+    for count in (256, 4096, 65536, 1 << 20):
+        x = torch.rand(count, device=device)
+        yield 5.0 * count, lambda x=x: dropout_mask(x, 0.5), None
+
+
 def _copy(device: torch.device) -> Iterator[Case]:
     for count in (256, 4096, 65536, 1 << 20, 1 << 23):
         x = torch.rand(count, device=device)
@@ -174,4 +258,6 @@ def _copy(device: torch.device) -> Iterator[Case]:
 
 
 _CASES = {"matrix": _matrix, "convolution": _convolution, "attention": _attention, "normalisation": _normalisation,
-          "pointwise": _pointwise, "pooling": _pooling, "gather": _gather, "copy": _copy}
+          "pointwise": _pointwise, "pooling": _pooling, "gather": _gather, "copy": _copy,
+          "convolution_1x1": _of_single, "convolution_of_points": _of_points, "convolution_depthwise": _depthwise,
+          "batch_norm": _batch_norm, "random": _random}

@@ -23,6 +23,8 @@ from .errors import CaptureError
 Device = Dict[str, Any]  # an entry of the table
 CLASSES = ("matrix", "convolution", "attention", "normalisation", "pointwise", "pooling", "gather", "copy")
 _COMPUTING = CLASSES[:3]
+OPERATORS = {"convolution_1x1": "convolution", "convolution_of_points": "convolution", "convolution_depthwise": "convolution",
+             "batch_norm": "normalisation", "random": "pointwise"}  # parts of classes, that torch computes with other kernels
 _PRECISIONS = {torch.float32: "float32", torch.bfloat16: "bfloat16", torch.float16: "float16"}
 _WORDS = (  # in names of operators, the first that is there; else it is pointwise
     ("convolution", ("convolution", "conv2d")), ("attention", ("scaled_dot_product",)), ("pooling", ("pool", "upsample")),
@@ -67,10 +69,12 @@ def _fraction(points: List[List[float]], size: float) -> float:
     return low * (high / low) ** (math.log(size / a) / math.log(b / a))
 
 
-def seconds(device: Device, kind: str, precision: str, backward: bool, flops: float, amount: float) -> float:
-    """Of one kernel. amount: bytes read and written; of classes bound by memory flops are not read."""
+def seconds(device: Device, kind: str, precision: str, backward: bool, flops: float, amount: float,
+            operator: str = "") -> float:
+    """Of one kernel. amount: bytes read and written; of classes bound by memory flops are not read. operator: of
+    OPERATORS, which stands for the class where the device has it."""
     def points(name: str) -> List[List[float]]:
-        both = device["efficiency"][name]
+        both = device.get("operators", {}).get(operator) or device["efficiency"][name]
         return both.get("backward", both["forward"]) if backward else both["forward"]
 
     traffic = device["efficiency"]["copy"]["forward"] if kind in _COMPUTING else points(kind)
@@ -98,8 +102,37 @@ def cost(device: Device, node: fx.Node, backward: bool) -> float:
     numbers = [t.dtype for t in (*made, *read) if t.is_floating_point()]
     precision = _PRECISIONS.get(numbers[0] if numbers else torch.float32, "float32")
     flops = _flops(node) if kind in _COMPUTING else 0.0
+    part = operator_of(node, name)
+    if part == "convolution":
+        flops *= _filled(node, name)
     amount = sum(t.numel() * t.element_size() for t in (*made, *read))
-    return 1e6 * seconds(device, kind, precision, backward, flops, float(amount))
+    return 1e6 * seconds(device, kind, precision, backward, flops, float(amount), part)
+
+
+def operator_of(node: fx.Node, name: str) -> str:
+    """Its place in OPERATORS; "convolution" for any other convolution; empty for all else."""
+    if "batch_norm" in name or name in ("dropout_mask", "aten::bernoulli"):
+        return "batch_norm" if "norm" in name else "random"
+    if name not in ("aten::convolution", "aten::convolution_backward"):
+        return ""
+    source, weight = _convolved(node, name)
+    strides = node.args[4 if name == "aten::convolution_backward" else 3]
+    if all(size == 1 for size in (*weight.shape[2:], *strides)) and weight.shape[1] == source.shape[1]:  # a product
+        return "convolution_of_points" if all(size == 1 for size in source.shape[2:]) else "convolution_1x1"
+    return "convolution_depthwise" if weight.shape[1] == 1 and source.shape[1] > 1 else "convolution"
+
+
+def _convolved(node: fx.Node, name: str) -> Tuple[torch.Tensor, torch.Tensor]:
+    """Image and weight."""
+    first = 1 if name == "aten::convolution_backward" else 0
+    return _value(node.args[first]), _value(node.args[first + 1])
+
+
+def _filled(node: fx.Node, name: str) -> float:
+    """How much more is computed where the last block of channels is not full; an image of few has kernels of its own."""
+    source, weight = _convolved(node, name)
+    read, written = source.shape[1], weight.shape[0]
+    return (-(-written // _BLOCK) * _BLOCK / written) * (-(-read // _BLOCK) * _BLOCK / read if read > 4 else 1.0)
 
 
 def _value(node: fx.Node) -> Any:
@@ -118,6 +151,13 @@ def _flops(node: fx.Node) -> float:
     from torch.utils.flop_counter import flop_registry
 
     args, kwargs = fx.map_arg(node.args, _value), fx.map_arg(node.kwargs, _value)
+    name = getattr(getattr(node.target, "_schema", None), "name", "")
+    if name in ("aten::convolution", "aten::convolution_backward"):  # torch's count knows no groups
+        source, weight = _convolved(node, name)
+        backward = name == "aten::convolution_backward"
+        result, transposed = (args[0], args[7]) if backward else (node.meta["val"], args[6])
+        once = 2.0 * (source if transposed else result).numel() * weight[0].numel()
+        return once * sum(args[10][:2]) if backward else once
     if "library_" in str(node.target):
         return (4.0 if "backward" in str(node.target) else 2.0) * args[0].shape[0] * args[0].shape[1] * \
             sum(w.numel() for w in args[1:3])
@@ -155,8 +195,8 @@ def workspace(node: fx.Node) -> int:
     if name not in ("aten::convolution", "aten::convolution_backward"):
         return 0
     backward = name == "aten::convolution_backward"
-    first, second, third = (_value(n) for n in (*node.args[:2], node.args[2 if backward else 1]))
-    source, result, weight = (second, first, third) if backward else (first, made[0], second)
+    source, weight = _convolved(node, name)
+    result = _value(node.args[0]) if backward else made[0]
     if all(size == 1 for size in weight.shape[2:]) and source.shape[2:] == result.shape[2:]:
         return 0
     read, written, own = _blocked(source), _blocked(result), weight.numel() * weight.element_size()

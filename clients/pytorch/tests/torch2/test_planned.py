@@ -65,6 +65,32 @@ def test_the_roofline_is_that_of_the_service():
     assert devices.seconds(device, "copy", "float32", True, 0, 1e4) == pytest.approx(1e-6 + 1e4 / 5e8)
 
 
+CONVOLUTIONS = {  # layer and image, then its part, products of a forward and how much more is computed
+    "convolution_1x1": (nn.Conv2d(32, 48, 1), 8, 2 * 4 * 64 * 48 * 32, 1),
+    "convolution_of_points": (nn.Conv2d(32, 48, 1), 1, 2 * 4 * 48 * 32, 1),
+    "convolution_depthwise": (nn.Conv2d(32, 32, 3, padding=1, groups=32), 8, 2 * 4 * 64 * 32 * 9, 1),
+    "strided": (nn.Conv2d(32, 48, 1, stride=2), 8, 2 * 4 * 16 * 48 * 32, 1),
+    "grouped": (nn.Conv2d(32, 48, 3, padding=1, groups=4), 8, 2 * 4 * 64 * 48 * 8 * 9, 1),
+    "few": (nn.Conv2d(12, 24, 3, padding=1), 8, 2 * 4 * 64 * 24 * 12 * 9, 16 / 12 * 32 / 24),
+    "of an image": (nn.Conv2d(3, 16, 3, padding=1), 8, 2 * 4 * 64 * 16 * 3 * 9, 1),
+    "transposed": (nn.ConvTranspose2d(32, 48, 2, 2), 8, 2 * 4 * 64 * 48 * 32 * 4, 1)}
+
+
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_a_convolution_takes_what_its_kernel_does(name):
+    """At a thousandth of the peak for each part that has rates of its own, at a tenth for the rest."""
+    layer, side, products, more = CONVOLUTIONS[name]
+    device = {"name": "x", "memory_bytes": 1, "bandwidth_bytes_per_second": 1e15, "flops_per_second": {"float32": 1e12},
+              "launch_seconds": 0, "efficiency": {"convolution": {"forward": [[1, 0.1]]}},
+              "operators": {part: {"forward": [[1, 0.001]]} for part in devices.OPERATORS}}
+    x = torch.randn(4, layer.in_channels, side, side, requires_grad=True)
+    found = remat.profile(layer, x, device_model=device)
+    times = {n["op"]: n["time"] for n in found["nodes"]}
+    rate = 1e9 if name in devices.OPERATORS else 1e11
+    assert times["aten.convolution"] == pytest.approx(1e6 * more * products / rate, rel=1e-3)
+    assert times["aten.convolution_backward"] == pytest.approx(2e6 * more * products / rate, rel=1e-3)
+
+
 def test_calibrate_writes_an_entry(tmp_path, monkeypatch):
     from remat import calibration
 
@@ -75,7 +101,8 @@ def test_calibrate_writes_an_entry(tmp_path, monkeypatch):
     entry = remat.calibrate(tmp_path / "here.json")
     assert torch.equal(torch.get_rng_state(), state) and json.loads((tmp_path / "here.json").read_text()) == entry
     assert set(entry["efficiency"]) == set(devices.CLASSES) and entry["flops_per_second"]["float32"] > 1e8
-    for ways in entry["efficiency"].values():
+    assert set(entry["operators"]) == set(devices.OPERATORS)
+    for ways in (*entry["efficiency"].values(), *entry["operators"].values()):
         for points in ways.values():
             assert all(0 < f <= 1 for _, f in points)
             assert all(a[0] < b[0] and b[0] / b[1] >= a[0] / a[1] * (1 - 1e-9) for a, b in zip(points, points[1:]))
