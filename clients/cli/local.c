@@ -2,9 +2,10 @@
 #include "cli.h"
 #include "solve.h"
 
-static void on_progress(void *data, const char *label, double fraction)
+static bool look(void *data, const char *label, double fraction)
 {
     progress_draw(data, label, fraction);
+    return false;
 }
 
 /* The question with its subject in it, as the decoders of requests want it. */
@@ -19,7 +20,7 @@ remat_status local_answer(struct cli *cli, const struct subject *subject, const 
                           remat_request_kind kind, json_t **ret_answer, remat_error *error)
 {
     struct progress bar;
-    const local_watch watch = {.data = &bar, .progress = on_progress};
+    const local_watch watch = {.data = &bar, .look = look};
     remat_request request;
     json_t *json = with_id(question, subject);
     if (!json)

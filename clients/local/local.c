@@ -17,18 +17,11 @@ typedef struct call {
     bool of_profile; /* a failure is the profile's own */
 } call;
 
-static void on_progress(void *data, const char *label, double fraction)
+static bool look(void *data, const char *label, double fraction)
 {
     const call *c = data;
     (void)label;
-    if (c->progress)
-        c->progress(c->data, fraction);
-}
-
-static bool on_cancelled(void *data)
-{
-    const call *c = data;
-    return c->progress && c->progress(c->data, -1) != 0;
+    return c->progress && c->progress(c->data, fraction) != 0;
 }
 
 static remat_status take_profile(call *c, const remat_request *request, remat_error *error)
@@ -60,7 +53,7 @@ static remat_status answer_body(call *c, const char *path, const json_t *body, j
         status = take_profile(c, &request, error);
     if (status)
         return status;
-    const local_watch watch = {.data = c, .progress = on_progress, .cancelled = on_cancelled};
+    const local_watch watch = {.data = c, .look = look};
     return simulated ? remat_answer_simulation(&request, c->profile, ret_answer, error)
                      : local_solve(&request, c->profile_id, c->profile, c->store_all_peak, &watch,
                                    ret_answer, error);

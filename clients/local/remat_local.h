@@ -9,15 +9,16 @@
 
 #include <stddef.h>
 
-/* progress: called from the calling thread alone, with fractions from 0 to 1 and, while solvers
- * run, at least every 10 ms with -1; true ends the call with the problem "cancelled". NULL: nobody
- * asks. */
+/* progress: called from the calling thread alone, every few milliseconds while solvers run, with
+ * the fraction that is done, which never falls; true, once, ends the call: with the problem
+ * "cancelled" unless the answer is there before the solvers look. NULL: nobody asks. */
 typedef int (*remat_local_progress)(void *data, double fraction);
 
 /* The answer to the body of a POST: path is "/v1/schedules" or "/v1/simulations", and the body
  * holds the profile itself. *ret_status: of HTTP, 200 for an answer, else that of the problem
  * document (RFC 9457) that is returned. A schedule has been replayed by the judge. Freed with
- * remat_local_free; NULL: out of memory. */
+ * remat_local_free; NULL: out of memory. A problem too where a schedule wants a thread and the
+ * process may start none. */
 char *remat_local_post(const char *path, const char *body, size_t length,
                        remat_local_progress progress, void *data, int *ret_status);
 void remat_local_free(char *text); /* accepts NULL */

@@ -185,22 +185,20 @@ static void *answer_main(void *data)
 /* Until the answer is there. The watch is called without the lock. */
 static void watch_over(room *r, const local_watch *watch)
 {
-    pthread_mutex_lock(&r->lock);
-    while (!r->done) {
+    for (bool done = false; !done;) {
         struct timespec until;
+        if (watch->look(watch->data, atomic_load(&r->label), atomic_load(&r->permille) / 1000.0))
+            atomic_store(&r->cancel, true);
         clock_gettime(CLOCK_REALTIME, &until);
         until.tv_nsec += LOOK_MILLISECONDS * 1000000;
         until.tv_sec += until.tv_nsec / 1000000000;
         until.tv_nsec %= 1000000000;
-        if (pthread_cond_timedwait(&r->ended, &r->lock, &until) != ETIMEDOUT)
-            continue;
-        pthread_mutex_unlock(&r->lock);
-        watch->progress(watch->data, atomic_load(&r->label), atomic_load(&r->permille) / 1000.0);
-        if (watch->cancelled && watch->cancelled(watch->data))
-            atomic_store(&r->cancel, true);
         pthread_mutex_lock(&r->lock);
+        while (!r->done && pthread_cond_timedwait(&r->ended, &r->lock, &until) != ETIMEDOUT)
+            ;
+        done = r->done;
+        pthread_mutex_unlock(&r->lock);
     }
-    pthread_mutex_unlock(&r->lock);
 }
 
 /* On a thread of its own, so that the caller's can watch. */

@@ -1,11 +1,13 @@
 """The solver in this process gives the answers of the server, and its errors."""
 
 import copy
+import ctypes
+import json
 import os
 
 import pytest
 import torch
-from conftest import BUILD
+from conftest import BUILD, ROOT
 from models import mlp, vgg
 from steps import assert_same, step
 
@@ -68,6 +70,21 @@ def test_errors(here):
     impatient = local.Local(LIBRARY, timeout=-1)
     with pytest.raises(remat.ServiceError, match="no schedule after"):
         impatient.schedule(profile, "70%")
+
+
+def test_one_true_ends_a_call():
+    profile = json.loads((ROOT / "clients/profiles/gpt.flops.json").read_text())
+    text, status, calls = json.dumps({"profile": profile, "budget": "40%"}).encode(), ctypes.c_int(), []
+
+    def progress(_, fraction):
+        calls.append(fraction)
+        return len(calls) == 3
+
+    library = local._library(LIBRARY)
+    library.remat_local_free(library.remat_local_post(b"/v1/schedules", text, len(text), local._Progress(progress), None,
+                                                      ctypes.byref(status)))
+    assert status.value == 409
+    assert calls == sorted(calls) and calls[0] >= 0
 
 
 def test_fit_without_a_server(here, tmp_path):
