@@ -2,19 +2,36 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import json
 import os
+import signal
+import threading
 import time
 from pathlib import Path
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, Iterator, List, Optional
 
 from .client import Client, failure, profile_id
 from .errors import ServiceError
 
 LIBRARY = "libremat-local.so"
 LOCAL = "local"  # as the server: no other
+
+
+@contextlib.contextmanager
+def _interrupts(stopped: List[BaseException]) -> Iterator[None]:
+    """Keeps Ctrl-C for later: what a callback of ctypes raises is lost. Where it is not Python's to raise it stays as it is."""
+    ours = (threading.current_thread() is threading.main_thread()
+            and signal.getsignal(signal.SIGINT) is signal.default_int_handler)
+    if ours:
+        signal.signal(signal.SIGINT, lambda *_: stopped.append(KeyboardInterrupt()))
+    try:
+        yield
+    finally:
+        if ours:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def path() -> Optional[Path]:
@@ -78,14 +95,13 @@ class Local(Client):
         deadline = time.monotonic() + self.timeout
 
         def progress(_: Any, fraction: float) -> int:
-            try:
-                if time.monotonic() > deadline:
-                    stopped.append(ServiceError(f"{LOCAL}: no schedule after {self.timeout:g} s"))
-            except KeyboardInterrupt as stop:  # whatever is raised here would be lost
-                stopped.append(stop)
+            if time.monotonic() > deadline:
+                stopped.append(ServiceError(f"{LOCAL}: no schedule after {self.timeout:g} s"))
             return len(stopped)
 
-        answer = library.remat_local_post(path.encode(), text, len(text), _Progress(progress), None, ctypes.byref(status))
+        with _interrupts(stopped):
+            answer = library.remat_local_post(path.encode(), text, len(text), _Progress(progress), None,
+                                              ctypes.byref(status))
         if stopped:
             library.remat_local_free(answer)
             raise stopped[0]

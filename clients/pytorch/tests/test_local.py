@@ -4,6 +4,8 @@ import copy
 import ctypes
 import json
 import os
+import signal
+import threading
 
 import pytest
 import torch
@@ -85,6 +87,17 @@ def test_one_true_ends_a_call():
                                                       ctypes.byref(status)))
     assert status.value == 409
     assert calls == sorted(calls) and calls[0] >= 0
+
+
+@pytest.mark.parametrize("after", [0.0, 0.002, 0.1, 0.3])
+def test_ctrl_c_is_not_lost(here, after):
+    profile = json.loads((ROOT / "clients/profiles/gpt.flops.json").read_text())
+    timer = threading.Timer(after, signal.raise_signal, (signal.SIGINT,))
+    with pytest.raises(KeyboardInterrupt):
+        timer.start()
+        here.schedule(profile, "40%", effort="thorough")
+    timer.join()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_fit_without_a_server(here, tmp_path):
