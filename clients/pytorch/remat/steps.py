@@ -15,6 +15,7 @@ from .errors import CaptureError, CheckError
 from .graph import Environment, map_tensors, tensors_of
 from .memory import Recorder
 from .states import python_generators
+from .tape import grads_aside
 from .trace import named
 
 Forward = Callable[..., Any]
@@ -195,7 +196,8 @@ def _differentiate(captured: Captured, ends: List[torch.Tensor], wanted: List[to
         raise CaptureError(f"in {type(captured.model).__name__} nothing needs a gradient, no parameter, no input or not the "
                            "loss (under no_grad nothing does): there is no backward to plan for")
     try:
-        return torch.autograd.grad(ends, wanted, seeds, allow_unused=True)
+        with grads_aside(wanted):
+            return torch.autograd.grad(ends, wanted, seeds, allow_unused=True)
     except RuntimeError as error:
         if "a backward through a backward" in str(error):
             raise CaptureError(f"{type(captured.model).__name__} differentiates its own gradients: {error}") from error

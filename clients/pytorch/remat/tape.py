@@ -14,7 +14,8 @@ backward, so later consumers are added first: the order, and with it the bits, o
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+import contextlib
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
 
 import torch
 
@@ -43,6 +44,23 @@ def own(gradient: Gradient) -> Gradient:
         return gradient
     whole = bytes_behind(gradient).nbytes()
     return gradient.clone() if whole > gradient.numel() * gradient.element_size() else gradient.detach()
+
+
+@contextlib.contextmanager
+def grads_aside(leaves: Iterable[torch.Tensor]) -> Iterator[None]:
+    """Around torch.autograd.grad, which before torch 2 also adds to the .grad of a leaf by which a view was changed in
+    place."""
+    held = [(t, t.grad) for t in leaves if t.is_leaf] if _ADDS else []
+    for leaf, _ in held:
+        leaf.grad = None
+    try:
+        yield
+    finally:
+        for leaf, gradient in held:
+            leaf.grad = gradient
+
+
+_ADDS = int(torch.__version__.split(".")[0]) < 2
 
 
 class _Root(torch.autograd.Function):
@@ -207,7 +225,8 @@ class Tape:
         self._sources.inputs, self._sources.outputs = inputs, outputs
         root, self.root = self.root, None
         try:
-            gradients = torch.autograd.grad(root, [*self._anchor, *parameters], root.new_empty(0), allow_unused=True)
+            with grads_aside(parameters):
+                gradients = torch.autograd.grad(root, [*self._anchor, *parameters], root.new_empty(0), allow_unused=True)
         finally:
             self._sources.inputs = self._sources.outputs = ()
             self.seeds.clear()

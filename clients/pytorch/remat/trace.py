@@ -147,6 +147,11 @@ class _Proxy(torch.fx.Proxy):
         _refuse_input(self)
         self.tracer.create_proxy("call_function", set_item, (self, key, value), {})
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if hasattr(torch.Tensor, name):
+            raise CaptureError(f"the forward sets \"{name}\" of a tensor")
+        super().__setattr__(name, value)
+
     def __len__(self) -> int:
         self.tracer.ask_sizes([self])
         return len(self.value)
@@ -164,19 +169,21 @@ def _refuse_input(proxy: _Proxy) -> None:
                           "operation that is not in place.")
 
 
-def _refusing_inputs() -> Any:
-    """x += y, which torch.fx takes for x = x + y: the same but for an input, that the caller still has."""
+def _in_place(function: Any) -> Any:
+    """x += y writes x, whatever else looks into it; torch.fx would take it for x = x + y."""
     def operate(self: _Proxy, other: Any) -> Any:
         _refuse_input(self)
-        return NotImplemented
+        return self.tracer.create_proxy("call_function", function, (self, other), {})
     return operate
 
 
-for _name in ("iadd", "isub", "imul", "itruediv", "ifloordiv", "imod", "ipow", "iand", "ior", "ixor"):
-    setattr(_Proxy, f"__{_name}__", _refusing_inputs())
+for _name in ("iadd", "isub", "imul", "itruediv", "ifloordiv", "imod", "ipow", "iand", "ior", "ixor", "ilshift", "irshift"):
+    setattr(_Proxy, f"__{_name}__", _in_place(getattr(operator, _name)))
 
 
 class _Tracer(torch.fx.Tracer):
+    proxy_buffer_attributes = True  # what is computed from a buffer is computed in each step
+
     def __init__(self, bound: Dict[str, Any], blocks: Tuple[type, ...], alone: Set[str], effects: Effects,
                  device: torch.device) -> None:
         super().__init__()

@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import io
 import math
+import operator
 import os
 import random
 import re
@@ -367,7 +368,19 @@ def past_autograd(self, x):
     return x
 
 
-@pytest.mark.parametrize("middle", [zeroed, of_a_weight, masked, by_parts, past_autograd])
+def augmented(self, x):
+    """The names that look into x see it: by views, aliases, rows and helpers."""
+    x = x * 2
+    whole, part, row = x, x[:, :8], x[1]
+    part += 1
+    row *= self.last.bias
+    part[:, 1] -= 3
+    operator.itruediv(x[2], 2.0)
+    x **= 2
+    return whole
+
+
+@pytest.mark.parametrize("middle", [zeroed, of_a_weight, masked, by_parts, past_autograd, augmented])
 def test_items_are_assigned(middle, server):
     model, x = body(middle)
     plain = copy.deepcopy(model)
@@ -376,6 +389,41 @@ def test_items_are_assigned(middle, server):
     for seed in range(2):
         x = torch.randn(8, 16, generator=torch.Generator().manual_seed(seed))
         assert_same(step(model, (x,), seed), step(plain, (x,), seed))
+
+
+class Warms(Adds):
+    """What is written is nothing yet when it is fitted."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("strength", torch.zeros(()))
+
+    def forward(self, x):
+        y = self.layers(x) * 1
+        part = y[:, :1]
+        part += self.strength
+        return y * (1 + self.strength)
+
+
+def test_what_is_made_of_a_buffer_is_made_in_each_step(server):
+    model, x = Warms(), torch.randn(8, 16)
+    plain = copy.deepcopy(model)
+    remat.fit(model, x, "100%", server=server)
+    for each in (model, plain):
+        each.strength.fill_(1.0)
+    compare_inputs(model, plain)
+
+
+def set_data(self, x):
+    y = x * 2
+    y.data = y.data * self.last.bias.data.sum()
+    return y
+
+
+def test_data_that_is_set_is_refused(server):
+    model, x = body(set_data)
+    with pytest.raises(remat.CaptureError, match=r"sets .data. of a tensor.*test_silent.py"):
+        remat.fit(model, x, "100%", server=server)
 
 
 class Packed(nn.Module):
