@@ -31,6 +31,19 @@ def under(settings: Sequence[Setting]) -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def casts_anew() -> Iterator[None]:
+    """Within, no autocast keeps casts of weights, be it that it is told to."""
+    set_kept, kept = torch.set_autocast_cache_enabled, torch.is_autocast_cache_enabled()
+    set_kept(False)
+    torch.set_autocast_cache_enabled = lambda _: None
+    try:
+        yield
+    finally:
+        torch.set_autocast_cache_enabled = set_kept
+        set_kept(kept)
+
+
 class Autocast:
     """The autocast of the forward, for recomputation in the backward. Its cache of weights is off: a cast that several
     nodes share would tie their pieces of the autograd graph together."""

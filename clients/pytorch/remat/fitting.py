@@ -269,6 +269,7 @@ def _check_whole(model: torch.nn.Module, example: parts.Call, found: List[parts.
             for module, _ in regions:
                 del module.forward
 
+    steps.check_casts(whole)
     try:
         steps.check(whole, forward, request.loss)
     except CheckError:

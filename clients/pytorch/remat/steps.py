@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import collections
+import contextlib
 import functools
 from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
@@ -9,6 +11,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map
 
+from .autocast import casts_anew
 from .captured import Captured
 from .effects import simple_state
 from .errors import CaptureError, CheckError
@@ -119,6 +122,7 @@ def peak(forward: Forward, captured: Captured, loss: Optional[Loss], gradients: 
 def check(captured: Captured, forward: Forward, loss: Optional[Loss]) -> None:
     """Two steps, with other random numbers and, in the second, another input. Raises CheckError with the first
     difference."""
+    check_casts(captured)
     for seed in range(2):
         inputs = captured.bound if seed == 0 else _other(captured.bound)
         try:
@@ -143,6 +147,43 @@ def check(captured: Captured, forward: Forward, loss: Optional[Loss]) -> None:
                 raise CheckError(f"{_where(captured, seed)} is not the plain one: {name} is {_short(b)}; of the plain "
                                  f"step it is {_short(a)}{_apart(a, b)}. Please report the model; remat.fit(..., "
                                  "blocks=) leaves modules whole")
+
+
+def check_casts(captured: Captured) -> None:
+    """Autocast keeps its cast of a weight. If the first one was made without gradients, a plain step has none of what else
+    uses it; a schedule casts each time. That may be less than two steps of 16 bits are apart, so uses are counted. Raises
+    CheckError."""
+    kept, anew = _uses(captured), _uses(captured, casts_kept=False)
+    for name, parameter in captured.model.named_parameters():
+        has, wants = kept[id(parameter)], anew[id(parameter)]
+        if has != wants:
+            raise CheckError(
+                f"{type(captured.model).__name__}: the parameter \"{name}\" has a gradient from {has} of its {wants} uses in a "
+                "plain step, and from all under a schedule: within one torch.autocast it is used first under no_grad, and "
+                "autocast keeps that cast, which has none. With torch.autocast(..., cache_enabled=False) both are the same")
+
+
+def _uses(captured: Captured, casts_kept: bool = True) -> Dict[int, int]:
+    """Of each parameter, by identity: how many operations hand it a gradient, those that do by a cast of it among them."""
+    uses: Dict[int, int] = collections.Counter()
+    with captured.states(captured.model, captured.device), contextlib.nullcontext() if casts_kept else casts_anew():
+        torch.manual_seed(0)
+        result = plain_forward(captured.model)(**named(_leaves(captured.bound)[0]))
+        readers: Dict[Any, int] = collections.Counter(t.grad_fn for t in tensors_of(result) if t.grad_fn is not None)
+        pending = list(readers)
+        while pending:
+            node = pending.pop()
+            for source, _ in node.next_functions:
+                if source is not None:
+                    pending += [source] * (source not in readers)
+                    readers[source] += 1
+    for node, count in readers.items():
+        cast = node.next_functions[0][0] if type(node).__name__ == "ToCopyBackward0" else None
+        if hasattr(node, "variable"):
+            uses[id(node.variable)] += count
+        elif cast is not None and hasattr(cast, "variable"):
+            uses[id(cast.variable)] += count - 1
+    return uses
 
 
 def _where(captured: Captured, seed: int) -> str:

@@ -855,3 +855,38 @@ def test_results_of_any_kind(server):
     remat.remove(model)
     with pytest.raises(remat.CaptureError, match=r"takes \*\*others"):
         remat.fit(model, {"x": x, "y": y, "other": 1}, "100%", server=server)
+
+
+class Looks(nn.Module):
+    """Uses a weight without gradients and with, within one autocast, beside a greater gradient from elsewhere."""
+
+    def __init__(self, detached=False, **how):
+        super().__init__()
+        self.first, self.both, self.detached, self.how = nn.Linear(16, 16), nn.Linear(16, 16), detached, how
+
+    def forward(self, x):
+        x = torch.tanh(self.first(x))
+        with torch.autocast("cpu", dtype=torch.bfloat16, **self.how):
+            with torch.no_grad():
+                seen = self.both(x)
+            y = self.both(x)
+        y = y.detach() if self.detached else y
+        return self.both(x + (y * seen).float() * 0.01)
+
+
+REFUSED_CASTS = [{}, {"cache_enabled": True}]
+ALLOWED_CASTS = [{"cache_enabled": False}, {"detached": True}]
+
+
+@pytest.mark.parametrize("how", REFUSED_CASTS)
+def test_a_cast_that_is_kept_without_gradients(how, server):
+    with pytest.raises(remat.CheckError, match='"both.weight" has a gradient from 1 of its 2 uses.*cache_enabled=False'):
+        remat.fit(Looks(**how), torch.randn(8, 16), "200%", server=server)
+
+
+@pytest.mark.parametrize("how", ALLOWED_CASTS)
+def test_a_cast_that_is_not_kept_or_needs_no_gradient(how, server):
+    model, x = Looks(**how), torch.randn(8, 16)
+    plain = copy.deepcopy(model)
+    remat.fit(model, x, "200%", server=server)
+    assert_same(*(step(each, (x,), 0) for each in (model, plain)))
