@@ -53,7 +53,7 @@ class Backend:
     def __init__(self, budget: Budget = "auto", *, server: Optional[str] = None, token: Optional[str] = None,
                  solver: str = "auto", effort: str = "quick", reserved: int = 0, inner: Optional[str] = None,
                  never: Sequence[str] = (), cache: Optional[Union[str, Path]] = None, offline: str = "error",
-                 repeats: int = 3, loss: Tuple[int, int] = (0, 0), gradients: bool = True,
+                 repeats: int = 3, loss: Sequence[int] = (0, 0), gradients: bool = True,
                  spans: int = 1, divided: bool = False, least: bool = False) -> None:
         if inner not in (None, "inductor"):
             raise ValueError(f"inner is {inner!r}; there are None and \"inductor\"")
@@ -200,7 +200,8 @@ def backend(budget: Budget = "auto", **more: Any) -> Backend:
     must not run twice; random operators, collectives and what a selective checkpoint policy must save never do. inner:
     None runs the operations one by one; "inductor" hands both halves to Inductor, which fuses and orders them as it
     likes: what is saved for the backward is the schedule's then, the peak is not. loss: bytes that the loss takes beside
-    the results and their gradients, forward and backward. gradients: False, those of the parameters do not count.
+    the results and their gradients, forward and backward, and as a third what stays behind its number to the end of the
+    backward. gradients: False, those of the parameters do not count.
 
     Where a graph has sizes that are not known while compiling, or writes into its inputs within the backward,
     compilation fails with the reason.

@@ -357,11 +357,11 @@ def split_dropout(module: fx.GraphModule) -> None:
 Cost = Tuple[float, int]  # microseconds, bytes of workspace
 
 
-def profile_of(joint: Joint, name: str, costs: Dict[str, Cost], resident: FrozenSet[str], loss: Tuple[int, int] = (0, 0),
+def profile_of(joint: Joint, name: str, costs: Dict[str, Cost], resident: FrozenSet[str], loss: Sequence[int] = (0, 0),
                uncounted: FrozenSet[int] = frozenset(), held_tangents: bool = False) -> Dict[str, Any]:
     """remat-profile/1, a joint one. costs: by name of operation. resident: names of inputs that are parameters or
-    buffers, which the budget does not hold. loss: bytes that it takes beside results and tangents, forward and
-    backward. uncounted: inputs whose gradients are not. held_tangents: autograd holds them to the end, where the whole
+    buffers, which the budget does not hold. loss: bytes that it takes beside results and tangents, forward, backward and,
+    where it is given, from then on to the end. uncounted: inputs whose gradients are not. held_tangents: autograd holds them to the end, where the whole
     backward is one call of its own."""
     index = {op.node: op for op in joint.operations if op.node is not None}
 
@@ -377,10 +377,11 @@ def profile_of(joint: Joint, name: str, costs: Dict[str, Cost], resident: Frozen
     held = {node for node, _ in joint.values(kept)}  # by the caller, from the forward's end on: run again, there would be two
     places = {node: i for i, node in enumerate(joint.tangents)}
     free = joint.values([g for i, g in enumerate(joint.gradients) if i in uncounted])
-    nodes, last = [], ""
+    nodes, last, stays = [], "", [size for size in loss[2:] if size]
     for op in joint.operations:
         inputs = [label(v) for v in op.inputs]
-        outputs = [{"bytes": 0 if (op.node, k) in free else size} for k, size in enumerate(op.sizes)]
+        sizes = op.sizes if op.name != LOSS else [*op.sizes, *stays]
+        outputs = [{"bytes": 0 if (op.node, k) in free else size} for k, size in enumerate(sizes)]
         time, workspace = costs.get(op.name, (0.0, 0))
         if op.name == LOSS:
             inputs, workspace = [END], loss[1]
@@ -400,7 +401,8 @@ def profile_of(joint: Joint, name: str, costs: Dict[str, Cost], resident: Frozen
     inputs_used = {i for n in nodes for i in n["inputs"]}
     inputs_doc = [{"id": n.name, "bytes": storage_bytes(n)} for n in joint.placeholders
                   if n.name in inputs_used and n not in places]
-    outputs_doc = list(dict.fromkeys([label(v) for v in joint.values(kept)] + [END, LOSS] * (not joint.tangents)))
+    outputs_doc = list(dict.fromkeys([label(v) for v in joint.values(kept)] + [END, LOSS] * (not joint.tangents)
+                                     + [f"{LOSS}:{len(joint.tangents)}"] * len(stays)))
     return {"format": "remat-profile/1", "graph": "joint", "name": name, "time_unit": "us", "inputs": inputs_doc,
             "nodes": nodes, "outputs": outputs_doc}
 

@@ -47,9 +47,10 @@ def assumed_loss(result: Any) -> Optional[torch.Tensor]:
     return sum(-torch.log_softmax(t, -1).select(-1, 0).mean() if t.dim() else t for t in tensors)
 
 
-def loss_bytes(captured: Captured, loss: Optional[Loss], views: bool = False) -> Tuple[int, int]:
-    """What the loss, and its backward, take beside the results and their gradients. views: results that look into one
-    tensor have one gradient, as torch.compile has it."""
+def loss_bytes(captured: Captured, loss: Optional[Loss], views: bool = False) -> Tuple[int, int, int]:
+    """What the loss, and its backward, take beside the results and their gradients, and what stays for as long as the
+    number does: some keep all that they made it of behind it. views: results that look into one tensor have one gradient,
+    as torch.compile has it."""
     with captured.states(captured.model, captured.device):
         given = _leaves({"args": captured.args, "kwargs": captured.kwargs})[0]
         result = plain_forward(captured.model)(*given["args"], **given["kwargs"])
@@ -62,15 +63,19 @@ def loss_bytes(captured: Captured, loss: Optional[Loss], views: bool = False) ->
                 recorder.mark()
                 value = (loss or assumed_loss)(result)
                 if value is None:
-                    return 0, 0
+                    return 0, 0, 0
                 recorder.mark()
                 gradients = torch.autograd.grad(value, wanted, allow_unused=True)
                 recorder.mark()
-            made = sum(g.numel() * g.element_size() for g in gradients if g is not None)
-            del value, gradients
-    forward, backward = recorder.segments()
+                made = sum(g.numel() * g.element_size() for g in gradients if g is not None)
+                del gradients
+                recorder.mark()
+            own = value.numel() * value.element_size()
+            del value
+    forward, backward, after = recorder.segments()
     rise = forward.peak - forward.start
-    return rise, max(0, rise - made, backward.peak - forward.start - made)
+    held = max(0, after.end - forward.start - own)
+    return rise, max(0, rise - made - held, backward.peak - forward.start - made - held), held
 
 
 def _cut_off(result: Any, views: bool) -> Tuple[Any, List[torch.Tensor]]:

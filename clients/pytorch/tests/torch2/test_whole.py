@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from models import MODELS
 from steps import assert_same, loss_of, step
-from test_budget import RESULTS, Body
+from test_budget import RESULTS, Body, fit_with_wide_loss
 from test_backend import LONG, Own, compiled, run
 from torch import nn
 
@@ -84,6 +84,10 @@ def test_peaks_of_results_that_look_into_one_tensor(server):
     for name, end in RESULTS.items():
         torch._dynamo.reset()
         assert_predicted(Body(end), torch.randn(128, 64), server, lambda results: sum(t.square().mean() for t in results), name)
+
+
+def test_what_stays_behind_a_loss_counts(server):
+    fit_with_wide_loss("mse", False, server)
 
 
 def test_peaks_where_gradients_cannot_be_handed_over(server):
