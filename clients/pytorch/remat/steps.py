@@ -56,12 +56,12 @@ def loss_bytes(captured: Captured, loss: Optional[Loss], views: bool = False) ->
         result = plain_forward(captured.model)(*given["args"], **given["kwargs"])
         if loss is None:
             assumed_loss(result)
-        result, wanted = _cut_off(result, views)
     with captured.states(captured.model, captured.device):
         for _ in range(2):  # the first one's caches are no loss's
+            begun, wanted = _cut_off(result, views)
             with Recorder(captured.device) as recorder:
                 recorder.mark()
-                value = (loss or assumed_loss)(result)
+                value = (loss or assumed_loss)(begun)
                 if value is None:
                     return 0, 0, 0
                 recorder.mark()
@@ -85,18 +85,32 @@ def _cut_off(result: Any, views: bool) -> Tuple[Any, List[torch.Tensor]]:
         return tensor._base if views and tensor._is_view() else tensor
 
     bases = [id(base(t)) for t in {id(t): t for t in tensors_of(result)}.values()]
-    leaves: Dict[int, torch.Tensor] = {}
+    leaves: List[torch.Tensor] = []
+    begun: Dict[int, torch.Tensor] = {}
 
     def leaf(tensor: torch.Tensor) -> torch.Tensor:
-        if id(tensor) not in leaves:
-            leaves[id(tensor)] = tensor.detach().requires_grad_(tensor.is_floating_point())
-        return leaves[id(tensor)]
+        if id(tensor) not in begun:
+            leaves.append(tensor.detach().requires_grad_(tensor.is_floating_point()))
+            begun[id(tensor)] = _Begins.apply(leaves[-1])
+        return begun[id(tensor)]
 
     def cut(tensor: torch.Tensor) -> torch.Tensor:
         source = base(tensor)
         return leaf(tensor) if source is tensor or bases.count(id(source)) == 1 else tensor._view_func(leaf(source))
 
-    return map_tensors(result, cut), [t for t in leaves.values() if t.requires_grad]
+    return map_tensors(result, cut), [t for t in leaves if t.requires_grad]
+
+
+class _Begins(torch.autograd.Function):
+    """The identity: a loss may write what a model returns, and no leaf."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.detach()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+        return gradient
 
 
 def peak(forward: Forward, captured: Captured, loss: Optional[Loss], gradients: bool, held: bool = False) -> int:
@@ -247,6 +261,9 @@ def _differentiate(captured: Captured, ends: List[torch.Tensor], wanted: List[to
     except RuntimeError as error:
         if "a backward through a backward" in str(error):
             raise CaptureError(f"{type(captured.model).__name__} differentiates its own gradients: {error}") from error
+        if "inplace operation" in str(error) or "between forward and backward" in str(error):
+            raise CaptureError(f"{type(captured.model).__name__}: the forward, or loss=, writes in place what the backward "
+                               f"needs: let it write a copy, as of out.clone() ({error})") from error
         if "heckpoint" not in str(error) or ".grad()" not in str(error):
             raise
         raise CaptureError(f"{type(captured.model).__name__} uses torch.utils.checkpoint with use_reentrant=True, whose "

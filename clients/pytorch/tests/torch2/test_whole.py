@@ -6,6 +6,7 @@ import warnings
 
 import lists
 import pytest
+import test_budget
 import torch
 import torch.nn.functional as F
 from models import MODELS
@@ -88,6 +89,10 @@ def test_peaks_of_results_that_look_into_one_tensor(server):
 
 def test_what_stays_behind_a_loss_counts(server):
     fit_with_wide_loss("mse", False, server)
+
+
+def test_a_loss_may_write_what_the_model_returns(server):
+    test_budget.test_a_loss_may_write_what_the_model_returns(test_budget.times_two, None, server)
 
 
 def test_peaks_where_gradients_cannot_be_handed_over(server):
