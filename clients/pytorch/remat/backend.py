@@ -230,9 +230,12 @@ class _Plan:
         from . import joint, partition
 
         owner = self.owner
+        facts = sys._getframe(1).f_locals.get("inner_meta")  # of AOTAutograd, which tells the compilers only
         if owner.inner is None:
             joint.shorten(module.graph)
+            joint.drop_updates(module.graph, self._updated_parameters(facts))
             joint.split_dropout(module)
+            joint.draw_in_place(module.graph)
             recurrent_layers.keep_workspaces(module.graph)
         graph = joint.Joint(module, num_fwd_outputs, self.n_results, owner.never, self.parameters)
         device = _device(graph)
@@ -240,7 +243,6 @@ class _Plan:
         primals = [n for n in graph.placeholders if n not in graph.tangents]
         resident = frozenset(n.name for i, n in enumerate(primals) if i in self.resident)
         uncounted = frozenset() if owner.gradients else self.parameters
-        facts = sys._getframe(1).f_locals.get("inner_meta")  # of AOTAutograd, which tells the compilers only
         held = owner.inner is None and facts is not None and not self._can_hand_over(graph, facts)
         profile = joint.profile_of(graph, "joint graph", costs, resident, owner.loss, uncounted, held)
         try:
@@ -256,6 +258,11 @@ class _Plan:
         owner._look_at_share(owner.pieces[-1])
         self.graph, self.backward = graph, halves[1]
         return halves
+
+    def _updated_parameters(self, facts: Any) -> List[bool]:
+        """Of the first tangents, those of inputs that the forward writes: which are of parameters, as by max_norm."""
+        return [i in self.parameters for i, info in enumerate(facts.input_info if facts is not None else ())
+                if info.requires_grad and info.mutates_data and info.mutation_type.name == "MUTATED_OUT_GRAPH"]
 
     def _can_hand_over(self, graph: Any, facts: Any) -> bool:
         """Whether what stands before an input is like it: none is written, given back, looked into by a result, or of a

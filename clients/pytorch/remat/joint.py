@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import operator
 from typing import Any, Dict, FrozenSet, List, Optional, Sequence, Set, Tuple
 
@@ -309,6 +310,36 @@ def shorten(graph: fx.Graph) -> None:
         graph.erase_node(node)
         if twice and not source.users:
             graph.erase_node(source)
+
+
+def drop_updates(graph: fx.Graph, of_parameters: Sequence[bool]) -> None:
+    """Parameters are written without gradients only, so what they are then has none. AOTAutograd begins with zeros for it,
+    where a plain step may have no gradient at all. of_parameters: of the first tangents, which stand for such."""
+    tangents = [n for n in graph.find_nodes(op="placeholder") if n.name.startswith("tangents")]
+    for tangent in itertools.compress(tangents, of_parameters):
+        for user in [u for u in tangent.users if u.target is torch.ops.aten.add.Tensor and len(u.all_input_nodes) == 2]:
+            user.replace_all_uses_with(next(n for n in user.all_input_nodes if n is not tangent))
+            graph.erase_node(user)
+        output = graph.output_node()
+        output.args = ([None if r is tangent else r for r in output.args[0]],)
+
+
+# ---- random numbers that are written into parts of a tensor ----
+
+def draw_normal(tensor: torch.Tensor, *how: Any, **more: Any) -> torch.Tensor:
+    """As normal_ does where it stands: on a CPU other numbers come for what is one block of memory."""
+    size = sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride())) + 1
+    return tensor.new_empty(size).as_strided(tensor.shape, tensor.stride()).normal_(*how, **more)
+
+
+draw_normal._remat_random = draw_normal._remat_pure = True  # type: ignore[attr-defined]
+
+
+def draw_in_place(graph: fx.Graph) -> None:
+    for node in graph.find_nodes(op="call_function", target=torch.ops.aten.normal_functional.default):
+        value = node.args[0].meta["val"]
+        if value.numel() and _bytes(value) > value.numel() * value.element_size():  # else a copy lies as it does
+            node.target, node.meta["val"] = draw_normal, value
 
 
 # ---- dropout: the mask is drawn once, what it makes may be made again ----
