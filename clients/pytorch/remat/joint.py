@@ -298,10 +298,13 @@ def storage_bytes(node: fx.Node) -> int:
 
 
 def shorten(graph: fx.Graph) -> None:
-    """Without views that are their own source: each is a call from Python in every step."""
+    """Without views that are their own source: each is a call from Python in every step. Others copy where they must:
+    strides are not always those of the trace, as behind the backward of dropout before a layer of oneDNN."""
     results = set(graph.output_node().all_input_nodes)
     same, turned = (torch.ops.aten.detach.default, torch.ops.aten.alias.default), torch.ops.aten.t.default
     for node in list(graph.nodes):
+        if node.target is torch.ops.aten.view.default:
+            node.target = torch.ops.aten.reshape.default
         twice = node.target is turned and node.args[0].target is turned
         if node in results or not (twice or node.target in same):
             continue

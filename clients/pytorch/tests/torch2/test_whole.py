@@ -195,6 +195,17 @@ def test_recurrent_layers_are_operations(kind, more, tmp_path):
     assert len(piece.order) > len(piece.profile["nodes"])
 
 
+def test_dropout_before_a_recurrent_layer(tmp_path):
+    """The gradient that the layer gives back has other strides than torch's traces have, where aot_eager fails."""
+    torch.manual_seed(0)
+    model, x = Recurrent(nn.LSTM, layers=1, batch_first=True), torch.randn(5, 4, 16)
+    model.first = nn.Sequential(nn.Linear(16, 16), nn.Dropout(0.3))
+    plain = copy.deepcopy(model)
+    function = compiled(model, Own(lists.in_order, tmp_path))
+    with torch._dynamo.config.patch(allow_rnn=True):
+        assert_same(run(function, model, (x,), 0), run(plain, plain, (x,), 0))
+
+
 @pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU])
 def test_recurrent_layers_under_autocast(kind, tmp_path):
     torch.manual_seed(0)
