@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from typing import Iterator, List, Sequence, Tuple
 
 import torch
@@ -33,10 +34,10 @@ def under(settings: Sequence[Setting]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def casts_anew() -> Iterator[None]:
-    """Within, no autocast keeps casts of weights, be it that it is told to."""
-    set_kept, kept = torch.set_autocast_cache_enabled, torch.is_autocast_cache_enabled()
+    """Within, no autocast of this thread keeps casts of weights, be it that it is told to."""
+    set_kept, kept, own = torch.set_autocast_cache_enabled, torch.is_autocast_cache_enabled(), threading.get_ident()
     set_kept(False)
-    torch.set_autocast_cache_enabled = lambda _: None
+    torch.set_autocast_cache_enabled = lambda wanted: set_kept(wanted and threading.get_ident() != own)
     try:
         yield
     finally:

@@ -11,6 +11,7 @@ import os
 import random
 import re
 import sys
+import threading
 import warnings
 
 import numpy
@@ -25,6 +26,7 @@ from torch.nn.utils.stateless import functional_call
 from torch.utils.checkpoint import checkpoint
 
 import remat
+from remat import trace
 
 COUNTS = [0]
 RATE = 2.0
@@ -890,3 +892,38 @@ def test_a_cast_that_is_not_kept_or_needs_no_gradient(how, server):
     plain = copy.deepcopy(model)
     remat.fit(model, x, "200%", server=server)
     assert_same(*(step(each, (x,), 0) for each in (model, plain)))
+
+
+class Meddler:
+    """Within a trace, has another thread run a model, and a third one begin a fit."""
+
+    def __init__(self, run, fit):
+        self.run, self.fit, self.found, self.main = run, fit, [], threading.get_ident()
+
+    def call_module(self, original, tracer, *args):
+        if threading.get_ident() == self.main and not self.found:
+            runs = threading.Thread(target=lambda: self.found.append(self.run()))
+            runs.start()
+            runs.join()
+            self.fit.start()
+        return original(tracer, *args)
+
+
+def meddled(tracer, meddler, original, *args):
+    return meddler.call_module(original, tracer, *args)
+
+
+def test_other_threads_while_it_is_traced(server, monkeypatch):
+    torch.manual_seed(0)
+    models = [body(augmented)[0] for _ in range(2)]
+    plains, x, (other, (given,)) = copy.deepcopy(models), torch.randn(8, 16), mlp()
+    fits = threading.Thread(target=lambda: remat.fit(models[1], x, "200%", server=server, repeats=1))
+    meddler, expected = Meddler(functools.partial(other, given), fits), other(given)
+    original = trace._Tracer.call_module
+    monkeypatch.setattr(trace._Tracer, "call_module", functools.partialmethod(meddled, meddler, original))
+    remat.fit(models[0], x, "200%", server=server, repeats=1)
+    fits.join()
+    assert_same(meddler.found, [expected])
+    for model, plain in zip(models, plains):
+        assert model.forward.schedule and not model.forward.alone
+        assert_same(step(model, (x,), 0), step(plain, (x,), 0))
