@@ -15,7 +15,7 @@ from .autocast import casts_anew
 from .captured import Captured
 from .effects import simple_state
 from .errors import CaptureError, CheckError
-from .graph import Environment, map_tensors, tensors_of
+from .graph import Environment, map_tensors, storage_of, tensors_of
 from .memory import Recorder
 from .states import python_generators
 from .tape import grads_aside
@@ -48,11 +48,11 @@ def assumed_loss(result: Any) -> Optional[torch.Tensor]:
 
 
 def loss_bytes(captured: Captured, loss: Optional[Loss], views: bool = False) -> Tuple[int, int, int]:
-    """What the loss, and its backward, take beside the results and their gradients, and what stays for as long as the
-    number does: some keep all that they made it of behind it. views: results that look into one tensor have one gradient,
-    as torch.compile has it."""
+    """What the loss, and its backward, take beside the results and their gradients, and what stays to the end of the step:
+    behind the number, where some keep all that they made it of, and the gradients of inputs that are given back. views:
+    results that look into one tensor have one gradient, as torch.compile has it."""
     with captured.states(captured.model, captured.device):
-        given = _leaves({"args": captured.args, "kwargs": captured.kwargs})[0]
+        given, inputs = _leaves({"args": captured.args, "kwargs": captured.kwargs})
         result = plain_forward(captured.model)(*given["args"], **given["kwargs"])
         if loss is None:
             assumed_loss(result)
@@ -67,15 +67,21 @@ def loss_bytes(captured: Captured, loss: Optional[Loss], views: bool = False) ->
                 recorder.mark()
                 gradients = torch.autograd.grad(value, wanted, allow_unused=True)
                 recorder.mark()
-                made = sum(g.numel() * g.element_size() for g in gradients if g is not None)
+                sizes = [0 if g is None else g.numel() * g.element_size() for g in gradients]
                 del gradients
                 recorder.mark()
             own = value.numel() * value.element_size()
             del value
     forward, backward, after = recorder.segments()
     rise = forward.peak - forward.start
-    held = max(0, after.end - forward.start - own)
-    return rise, max(0, rise - made - held, backward.peak - forward.start - made - held), held
+    kept, made = max(0, after.end - forward.start - own), sum(sizes)
+    back = sum(size for size, leaf in zip(sizes, wanted) if any(_is_of(leaf, tensor, views) for tensor in inputs))
+    return rise, max(0, rise - made - kept, backward.peak - forward.start - made - kept), kept + back
+
+
+def _is_of(result: torch.Tensor, given: torch.Tensor, views: bool) -> bool:
+    """Whether a result is what was given, or with views looks into it."""
+    return storage_of(result) == storage_of(given) and (views or result.shape == given.shape)
 
 
 def _cut_off(result: Any, views: bool) -> Tuple[Any, List[torch.Tensor]]:

@@ -90,6 +90,18 @@ def test_what_is_returned_several_times_has_one_gradient(name, server):
     assert model.forward.measured_peak == pytest.approx(model.forward.schedule["peak"], rel=0.005)
 
 
+GIVEN_BACK = [lambda y, x: (y, x), lambda y, x: (y, x.t()[:32], x.view(-1))]
+
+
+@pytest.mark.parametrize("end", GIVEN_BACK[:1])
+def test_the_gradient_of_an_input_that_is_given_back_counts(end, server):
+    torch.manual_seed(0)
+    model, x = Body(end), torch.randn(256, 64, requires_grad=True)
+    remat.fit(model, x, "85%", server=server, repeats=1, loss=lambda results: sum(t.square().mean() for t in results))
+    assert model.forward.measured_peak <= model.forward.schedule["budget"]
+    assert model.forward.measured_peak == pytest.approx(model.forward.schedule["peak"], rel=0.005)
+
+
 WIDE = {"mse": F.mse_loss, "soft_margin": lambda y, t: F.soft_margin_loss(y, t.sign())}
 
 

@@ -87,6 +87,11 @@ def test_peaks_of_results_that_look_into_one_tensor(server):
         assert_predicted(Body(end), torch.randn(128, 64), server, lambda results: sum(t.square().mean() for t in results), name)
 
 
+@pytest.mark.parametrize("end", test_budget.GIVEN_BACK[1:])
+def test_the_gradient_of_an_input_that_is_given_back_counts(end, server):
+    test_budget.test_the_gradient_of_an_input_that_is_given_back_counts(end, server)
+
+
 def test_what_stays_behind_a_loss_counts(server):
     fit_with_wide_loss("mse", False, server)
 
