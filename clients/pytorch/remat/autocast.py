@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from typing import Iterator, List, Sequence, Tuple
 
 import torch
@@ -29,6 +30,19 @@ def under(settings: Sequence[Setting]) -> Iterator[None]:
         for kind, enabled, dtype in settings:
             stack.enter_context(torch.autocast(kind, dtype=dtype, enabled=enabled, cache_enabled=False))
         yield
+
+
+@contextlib.contextmanager
+def casts_anew() -> Iterator[None]:
+    """Within, no autocast of this thread keeps casts of weights, be it that it is told to."""
+    set_kept, kept, own = torch.set_autocast_cache_enabled, torch.is_autocast_cache_enabled(), threading.get_ident()
+    set_kept(False)
+    torch.set_autocast_cache_enabled = lambda wanted: set_kept(wanted and threading.get_ident() != own)
+    try:
+        yield
+    finally:
+        torch.set_autocast_cache_enabled = set_kept
+        set_kept(kept)
 
 
 class Autocast:

@@ -53,7 +53,7 @@ class Backend:
     def __init__(self, budget: Budget = "auto", *, server: Optional[str] = None, token: Optional[str] = None,
                  solver: str = "auto", effort: str = "quick", reserved: int = 0, inner: Optional[str] = None,
                  never: Sequence[str] = (), cache: Optional[Union[str, Path]] = None, offline: str = "error",
-                 repeats: int = 3, loss: Tuple[int, int] = (0, 0), gradients: bool = True,
+                 repeats: int = 3, loss: Sequence[int] = (0, 0), gradients: bool = True,
                  spans: int = 1, divided: bool = False, least: bool = False) -> None:
         if inner not in (None, "inductor"):
             raise ValueError(f"inner is {inner!r}; there are None and \"inductor\"")
@@ -200,7 +200,8 @@ def backend(budget: Budget = "auto", **more: Any) -> Backend:
     must not run twice; random operators, collectives and what a selective checkpoint policy must save never do. inner:
     None runs the operations one by one; "inductor" hands both halves to Inductor, which fuses and orders them as it
     likes: what is saved for the backward is the schedule's then, the peak is not. loss: bytes that the loss takes beside
-    the results and their gradients, forward and backward. gradients: False, those of the parameters do not count.
+    the results and their gradients, forward and backward, and as a third what stays behind its number to the end of the
+    backward. gradients: False, those of the parameters do not count.
 
     Where a graph has sizes that are not known while compiling, or writes into its inputs within the backward,
     compilation fails with the reason.
@@ -229,9 +230,12 @@ class _Plan:
         from . import joint, partition
 
         owner = self.owner
+        facts = sys._getframe(1).f_locals.get("inner_meta")  # of AOTAutograd, which tells the compilers only
         if owner.inner is None:
             joint.shorten(module.graph)
+            joint.drop_updates(module.graph, self._updated_parameters(facts))
             joint.split_dropout(module)
+            joint.draw_in_place(module.graph)
             recurrent_layers.keep_workspaces(module.graph)
         graph = joint.Joint(module, num_fwd_outputs, self.n_results, owner.never, self.parameters)
         device = _device(graph)
@@ -239,7 +243,6 @@ class _Plan:
         primals = [n for n in graph.placeholders if n not in graph.tangents]
         resident = frozenset(n.name for i, n in enumerate(primals) if i in self.resident)
         uncounted = frozenset() if owner.gradients else self.parameters
-        facts = sys._getframe(1).f_locals.get("inner_meta")  # of AOTAutograd, which tells the compilers only
         held = owner.inner is None and facts is not None and not self._can_hand_over(graph, facts)
         profile = joint.profile_of(graph, "joint graph", costs, resident, owner.loss, uncounted, held)
         try:
@@ -255,6 +258,11 @@ class _Plan:
         owner._look_at_share(owner.pieces[-1])
         self.graph, self.backward = graph, halves[1]
         return halves
+
+    def _updated_parameters(self, facts: Any) -> List[bool]:
+        """Of the first tangents, those of inputs that the forward writes: which are of parameters, as by max_norm."""
+        return [i in self.parameters for i, info in enumerate(facts.input_info if facts is not None else ())
+                if info.requires_grad and info.mutates_data and info.mutation_type.name == "MUTATED_OUT_GRAPH"]
 
     def _can_hand_over(self, graph: Any, facts: Any) -> bool:
         """Whether what stands before an input is like it: none is written, given back, looked into by a result, or of a

@@ -376,14 +376,16 @@ def with_parameter_gradients(measured: Measured, graph: Graph) -> Measured:
     return dataclasses.replace(measured, profile=for_order(plain_order(graph)), for_order=for_order)
 
 
-def with_loss(measured: Measured, forward: int, backward: int) -> Measured:
+def with_loss(measured: Measured, forward: int, backward: int, held: int = 0) -> Measured:
     """The same, with the bytes that the loss and its backward take beside results and gradients of them. The two run
-    between the last operation of the forward and the first of the backward, so what the loss keeps is workspace too."""
+    between the last operation of the forward and the first of the backward, so what the loss keeps is workspace too. What
+    stays behind its number to the end of the step is held like the gradient of a parameter."""
     def for_order(order: Optional[Sequence[int]]) -> Dict[str, Any]:
         profile = measured.for_order(order)
         loss = {**profile["nodes"][-1], "forward_workspace_bytes": forward, "save_workspace_bytes": forward,
                 "backward_workspace_bytes": backward}
-        return {**profile, "nodes": [*profile["nodes"][:-1], loss]}
+        stays = {(len(profile["nodes"]) - 1,): held} if held else {}
+        return _with_inputs({**profile, "nodes": [*profile["nodes"][:-1], loss]}, stays, "behind the loss")
 
     order = [*range(len(measured.profile["nodes"]) - 1, -1, -1)]
     return dataclasses.replace(measured, profile=for_order(order), for_order=for_order)
@@ -396,12 +398,12 @@ def sums_late(order: Sequence[int]) -> bool:
     return len(order) > 2 and list(order) != sorted(order, reverse=True)
 
 
-def _with_inputs(profile: Dict[str, Any], amounts: Dict[Tuple[int, ...], int]) -> Dict[str, Any]:
+def _with_inputs(profile: Dict[str, Any], amounts: Dict[Tuple[int, ...], int], what: str = "parameters") -> Dict[str, Any]:
     inputs, nodes = list(profile["inputs"]), list(profile["nodes"])
     for k, (used_by, amount) in enumerate(amounts.items()):
-        inputs.append({"id": f"parameters {k}", "bytes": 0, "gradient_bytes": amount})
+        inputs.append({"id": f"{what} {k}", "bytes": 0, "gradient_bytes": amount})
         for v in used_by:
-            nodes[v] = {**nodes[v], "inputs": [*nodes[v]["inputs"], f"parameters {k}"]}
+            nodes[v] = {**nodes[v], "inputs": [*nodes[v]["inputs"], f"{what} {k}"]}
     return {**profile, "inputs": inputs, "nodes": nodes}
 
 

@@ -12,7 +12,7 @@ import json
 import math
 import operator
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Tuple, Union
+from typing import Any, Dict, Iterable, List, Optional, Tuple, Union
 
 import torch
 from torch import fx
@@ -44,20 +44,24 @@ def table() -> Dict[str, Any]:
 
 
 def find(model: Union[str, Device, Path]) -> Device:
-    """An entry: by its name, of a file as calibrate writes it, or itself. Raises CaptureError."""
-    if isinstance(model, dict):
-        entry = model
-    elif str(model).endswith(".json"):
-        entry = json.loads(Path(model).read_text())
-    else:
-        known = {entry["name"]: entry for entry in table()["devices"]}
-        if model not in known:
-            raise CaptureError(f"device_model is {model!r}; there are {', '.join(known)}, and files that remat.calibrate writes")
-        entry = known[model]
+    """An entry: by its name in the table, else of a file as calibrate writes it, or itself. Raises CaptureError."""
+    known = {entry["name"]: entry for entry in table()["devices"]}
+    entry = model if isinstance(model, dict) else known.get(str(model)) or _read(model, known)
     for name in ("memory_bytes", "bandwidth_bytes_per_second", "flops_per_second", "launch_seconds"):
         if name not in entry:
             raise CaptureError(f"the device has no {name}")
     return {**entry, "efficiency": {**table()["efficiency"], **entry.get("efficiency", {})}}
+
+
+def _read(path: Union[str, Path], known: Iterable[str]) -> Device:
+    try:
+        entry = json.loads(Path(path).read_text())
+    except (OSError, ValueError, TypeError) as error:
+        raise CaptureError(f"device_model is {path!r}; there are {', '.join(known)}, and files that remat.calibrate writes "
+                           f"({error})") from error
+    if not isinstance(entry, dict):
+        raise CaptureError(f"device_model is {path!r}, a file without an entry of a device")
+    return entry
 
 
 def _fraction(points: List[List[float]], size: float) -> float:

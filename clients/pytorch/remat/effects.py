@@ -16,6 +16,7 @@ import gc
 import hashlib
 import random
 import sys
+import threading
 import types
 from collections import abc
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple
@@ -273,9 +274,12 @@ def _numpy_watched(drew: Callable[[], None]) -> Iterator[None]:
     originals = {name: call for name, call in space.items()
                  if type(getattr(call, "__self__", None)).__name__ == "RandomState"}
 
+    own = threading.get_ident()
+
     def told(original: Any) -> Any:
         def call(*args: Any, **kwargs: Any) -> Any:
-            drew()
+            if threading.get_ident() == own:
+                drew()
             return original(*args, **kwargs)
         return call
 
@@ -297,15 +301,18 @@ class _Attributes:
         wrote, read, busy = self._wrote, self._read, []  # type: Any, Any, List[int]
         self._set, self._delete = Module.__setattr__, Module.__delattr__
 
+        own = threading.get_ident()
+
         def guarded(plain: Any) -> Any:
             def change(module: Module, name: str, *value: Any) -> None:
-                wrote(module, name, lines.of_torch(sys._getframe(1).f_code.co_filename))
+                if threading.get_ident() == own:
+                    wrote(module, name, lines.of_torch(sys._getframe(1).f_code.co_filename))
                 plain(module, name, *value)
             return change
 
         def get(module: Module, name: str) -> Any:
             value = object.__getattribute__(module, name)
-            if not busy:
+            if not busy and threading.get_ident() == own:
                 busy.append(1)
                 try:
                     read(module, name, value)

@@ -10,7 +10,7 @@ from torch.autograd.function import once_differentiable
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from .autocast import Autocast
-from .graph import Environment, Graph, Leaf, Slot, map_tensors, tensors_of
+from .graph import Environment, Graph, Leaf, Slot, bytes_behind, map_tensors, storage_of, tensors_of
 from .offload import Host
 from .plan import INPUT, OUT, SAVED, Operation, Plan
 from .costs import shared_parameters, sums_late
@@ -146,6 +146,7 @@ class _Run:
         self.host: Optional[Host] = None
         self.templates: Dict[Tuple[str, int], List[Any]] = {}  # of what is on the host
         self.autocast = Autocast(program.device)
+        self.given = {storage_of(t) for value in values.values() for t in tensors_of(value)}
         self.seen = {slot: _versions(value) for slot, value in values.items()}  # of what the user holds too
         self.constants = [tensor._version for tensor, _ in program.read_again]
 
@@ -193,7 +194,14 @@ class _Run:
             self.structures[slot] = _template(value)
             self.seen[slot] = _versions(value)
             results += [t.detach() for t in tensors_of(value)]
-        return results
+        return [t.clone() if t.dim() == 0 and self._is_behind(t, results) else t for t in results]
+
+    def _is_behind(self, number: torch.Tensor, results: List[torch.Tensor]) -> bool:
+        """Whether bytes that nobody else looks into lie behind a result, which the user would hold for all of the backward:
+        such as those of which a mean was made in place."""
+        storage = storage_of(number)
+        return (bytes_behind(number).nbytes() > number.element_size() and storage not in self.given
+                and sum(storage_of(t) == storage for t in results) == 1)
 
     def _check_unchanged(self) -> None:
         """What the backward reads must be what the forward saw, as in a plain step."""

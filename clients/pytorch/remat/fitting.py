@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
+import threading
 import warnings
 from pathlib import Path
 from typing import Any, Callable, Dict, Optional, Tuple, Union
@@ -27,8 +29,21 @@ AUTO_SHARE = 0.9  # of the memory that is free
 ALLOWED = 1.02  # of the budget, by which a measured peak may be above it without a word
 
 
+_LOCK = threading.RLock()
+
+
+def _one_at_a_time(function: Callable[..., Any]) -> Callable[..., Any]:
+    """In all threads: tracing changes classes of torch, and what is measured is of the process."""
+    @functools.wraps(function)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        with _LOCK:
+            return function(*args, **kwargs)
+    return run
+
+
 # ---- profile ----
 
+@_one_at_a_time
 def profile(model: Blocks, example_inputs: Any, path: Optional[Union[str, Path]] = None, *, name: Optional[str] = None,
             blocks: Tuple[type, ...] = (), repeats: int = 3,
             device_model: Union[None, str, Dict[str, Any]] = None) -> Dict[str, Any]:
@@ -60,6 +75,7 @@ def reserved(model: torch.nn.Module, optimizer: Optional[torch.optim.Optimizer] 
 
 # ---- fit ----
 
+@_one_at_a_time
 def fit(model: Blocks, example_inputs: Any, budget: Budget = "auto", *, server: Optional[str] = None,
         token: Optional[str] = None, solver: str = "auto", link: Optional[Dict[str, Any]] = None,
         effort: str = "quick", reserved: int = 0, blocks: Tuple[type, ...] = (),
@@ -165,7 +181,7 @@ def _fit_region(captured: Captured, budget: Budget, request: Request) -> None:
         region = _region(captured, budget, request)
     except ServiceError as error:
         if request.offline == "plain" and error.status == 0:
-            warnings.warn(f"{error}; {type(captured.model).__name__} trains without a schedule", stacklevel=3)
+            warnings.warn(f"{error}; {type(captured.model).__name__} trains without a schedule", stacklevel=4)
             return
         raise
     if request.checked:
@@ -173,12 +189,13 @@ def _fit_region(captured: Captured, budget: Budget, request: Request) -> None:
         region.measured_peak = steps.peak(region, captured, request.loss, request.gradients)
         if region.measured_peak > ALLOWED * region.schedule["budget"]:
             warnings.warn(f"remat: the budget is {region.schedule['budget']} bytes, and a step was measured to take "
-                          f"{region.measured_peak} ({region.schedule['peak']} predicted)", stacklevel=3)
+                          f"{region.measured_peak} ({region.schedule['peak']} predicted)", stacklevel=4)
     if request.mismatch == "fit":
         region.fit_again = lambda bound: _fit_again(captured, bound, region, request)
     captured.model.forward = region
 
 
+@_one_at_a_time
 def _fit_again(first: Captured, bound: Dict[str, Any], region: Region, request: Request) -> Region:
     """For inputs unlike the example, as in a smaller last batch: in the same bytes, asked for by each process, since
     the others may have no such inputs."""
@@ -241,7 +258,7 @@ def _fit_parts(model: torch.nn.Module, example: parts.Call, budget: Budget, requ
     except BaseException as error:
         remove(model)
         if isinstance(error, ServiceError) and request.offline == "plain" and error.status == 0:
-            warnings.warn(f"{error}; {type(model).__name__} trains without a schedule", stacklevel=3)
+            warnings.warn(f"{error}; {type(model).__name__} trains without a schedule", stacklevel=4)
             return model
         raise
     for part in found if request.checked else ():
@@ -251,7 +268,7 @@ def _fit_parts(model: torch.nn.Module, example: parts.Call, budget: Budget, requ
     if request.checked:
         _check_whole(model, example, found, request)
     warnings.warn(f"{reason} It runs as it is, outside the budget; scheduled are: "
-                  f"{', '.join(part.name for part in found)}", stacklevel=3)
+                  f"{', '.join(part.name for part in found)}", stacklevel=4)
     return model
 
 
@@ -269,6 +286,7 @@ def _check_whole(model: torch.nn.Module, example: parts.Call, found: List[parts.
             for module, _ in regions:
                 del module.forward
 
+    steps.check_casts(whole)
     try:
         steps.check(whole, forward, request.loss)
     except CheckError:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import operator
 from typing import Any, Dict, FrozenSet, List, Optional, Sequence, Set, Tuple
 
@@ -297,10 +298,13 @@ def storage_bytes(node: fx.Node) -> int:
 
 
 def shorten(graph: fx.Graph) -> None:
-    """Without views that are their own source: each is a call from Python in every step."""
+    """Without views that are their own source: each is a call from Python in every step. Others copy where they must:
+    strides are not always those of the trace, as behind the backward of dropout before a layer of oneDNN."""
     results = set(graph.output_node().all_input_nodes)
     same, turned = (torch.ops.aten.detach.default, torch.ops.aten.alias.default), torch.ops.aten.t.default
     for node in list(graph.nodes):
+        if node.target is torch.ops.aten.view.default:
+            node.target = torch.ops.aten.reshape.default
         twice = node.target is turned and node.args[0].target is turned
         if node in results or not (twice or node.target in same):
             continue
@@ -309,6 +313,36 @@ def shorten(graph: fx.Graph) -> None:
         graph.erase_node(node)
         if twice and not source.users:
             graph.erase_node(source)
+
+
+def drop_updates(graph: fx.Graph, of_parameters: Sequence[bool]) -> None:
+    """Parameters are written without gradients only, so what they are then has none. AOTAutograd begins with zeros for it,
+    where a plain step may have no gradient at all. of_parameters: of the first tangents, which stand for such."""
+    tangents = [n for n in graph.find_nodes(op="placeholder") if n.name.startswith("tangents")]
+    for tangent in itertools.compress(tangents, of_parameters):
+        for user in [u for u in tangent.users if u.target is torch.ops.aten.add.Tensor and len(u.all_input_nodes) == 2]:
+            user.replace_all_uses_with(next(n for n in user.all_input_nodes if n is not tangent))
+            graph.erase_node(user)
+        output = graph.output_node()
+        output.args = ([None if r is tangent else r for r in output.args[0]],)
+
+
+# ---- random numbers that are written into parts of a tensor ----
+
+def draw_normal(tensor: torch.Tensor, *how: Any, **more: Any) -> torch.Tensor:
+    """As normal_ does where it stands: on a CPU other numbers come for what is one block of memory."""
+    size = sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride())) + 1
+    return tensor.new_empty(size).as_strided(tensor.shape, tensor.stride()).normal_(*how, **more)
+
+
+draw_normal._remat_random = draw_normal._remat_pure = True  # type: ignore[attr-defined]
+
+
+def draw_in_place(graph: fx.Graph) -> None:
+    for node in graph.find_nodes(op="call_function", target=torch.ops.aten.normal_functional.default):
+        value = node.args[0].meta["val"]
+        if value.numel() and _bytes(value) > value.numel() * value.element_size():  # else a copy lies as it does
+            node.target, node.meta["val"] = draw_normal, value
 
 
 # ---- dropout: the mask is drawn once, what it makes may be made again ----
@@ -357,11 +391,11 @@ def split_dropout(module: fx.GraphModule) -> None:
 Cost = Tuple[float, int]  # microseconds, bytes of workspace
 
 
-def profile_of(joint: Joint, name: str, costs: Dict[str, Cost], resident: FrozenSet[str], loss: Tuple[int, int] = (0, 0),
+def profile_of(joint: Joint, name: str, costs: Dict[str, Cost], resident: FrozenSet[str], loss: Sequence[int] = (0, 0),
                uncounted: FrozenSet[int] = frozenset(), held_tangents: bool = False) -> Dict[str, Any]:
     """remat-profile/1, a joint one. costs: by name of operation. resident: names of inputs that are parameters or
-    buffers, which the budget does not hold. loss: bytes that it takes beside results and tangents, forward and
-    backward. uncounted: inputs whose gradients are not. held_tangents: autograd holds them to the end, where the whole
+    buffers, which the budget does not hold. loss: bytes that it takes beside results and tangents, forward, backward and,
+    where it is given, from then on to the end. uncounted: inputs whose gradients are not. held_tangents: autograd holds them to the end, where the whole
     backward is one call of its own."""
     index = {op.node: op for op in joint.operations if op.node is not None}
 
@@ -377,10 +411,11 @@ def profile_of(joint: Joint, name: str, costs: Dict[str, Cost], resident: Frozen
     held = {node for node, _ in joint.values(kept)}  # by the caller, from the forward's end on: run again, there would be two
     places = {node: i for i, node in enumerate(joint.tangents)}
     free = joint.values([g for i, g in enumerate(joint.gradients) if i in uncounted])
-    nodes, last = [], ""
+    nodes, last, stays = [], "", [size for size in loss[2:] if size]
     for op in joint.operations:
         inputs = [label(v) for v in op.inputs]
-        outputs = [{"bytes": 0 if (op.node, k) in free else size} for k, size in enumerate(op.sizes)]
+        sizes = op.sizes if op.name != LOSS else [*op.sizes, *stays]
+        outputs = [{"bytes": 0 if (op.node, k) in free else size} for k, size in enumerate(sizes)]
         time, workspace = costs.get(op.name, (0.0, 0))
         if op.name == LOSS:
             inputs, workspace = [END], loss[1]
@@ -400,7 +435,8 @@ def profile_of(joint: Joint, name: str, costs: Dict[str, Cost], resident: Frozen
     inputs_used = {i for n in nodes for i in n["inputs"]}
     inputs_doc = [{"id": n.name, "bytes": storage_bytes(n)} for n in joint.placeholders
                   if n.name in inputs_used and n not in places]
-    outputs_doc = list(dict.fromkeys([label(v) for v in joint.values(kept)] + [END, LOSS] * (not joint.tangents)))
+    outputs_doc = list(dict.fromkeys([label(v) for v in joint.values(kept)] + [END, LOSS] * (not joint.tangents)
+                                     + [f"{LOSS}:{len(joint.tangents)}"] * len(stays)))
     return {"format": "remat-profile/1", "graph": "joint", "name": name, "time_unit": "us", "inputs": inputs_doc,
             "nodes": nodes, "outputs": outputs_doc}
 

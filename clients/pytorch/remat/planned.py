@@ -49,7 +49,7 @@ class Planner(Backend):
 
 
 def profile(model: Blocks, example_inputs: Any, device_model: Union[str, devices.Device], name: Optional[str] = None,
-            loss: Tuple[int, int] = (0, 0)) -> Dict[str, Any]:
+            loss: Sequence[int] = (0, 0)) -> Dict[str, Any]:
     """remat-profile/1, a joint one, in about the time that torch takes to trace. loss: bytes that one outside of the model
     takes beside its results, forward and backward. Raises CaptureError, also where the forward breaks into several
     graphs."""

@@ -21,7 +21,7 @@ from .graph import Graph
 
 MARGIN = 0.02  # of the makespan: what the Python of many nodes costs at least beside that of few stages
 Answer = Tuple[Dict[str, Any], Dict[str, Any]]  # the profile for a schedule's own order of backwards; the schedule
-FORMAT = 3  # of entries in the cache, and of what they mean
+FORMAT = 4  # of entries in the cache, and of what they mean
 SMALLER = 4  # budgets, down to the least, of which one's schedule may be used for one that has none of its own
 TRIALS = 3  # of profiles, each for the order of backwards that the schedule before had
 Entry = Dict[str, Any]  # profile, schedule, wanted (the tensors that have a gradient), staged
@@ -75,7 +75,7 @@ def bytes_of(budget: Budget, whole: int) -> int:
 
 def _best(captured: Captured, question: Dict[str, Any], request: Request, whole: bool) -> Entry:
     """The nodes' schedule, or that of the stages if it is not longer by more than MARGIN."""
-    client, loss = request.client, steps.loss_bytes(captured, request.loss) if whole else (0, 0)
+    client, loss = request.client, steps.loss_bytes(captured, request.loss) if whole else (0, 0, 0)
 
     def count(measured: costs.Measured, graph: Graph) -> costs.Measured:
         measured = costs.with_loss(measured, *loss)

@@ -178,7 +178,7 @@ def fit(model: Blocks, example_inputs: Any, budget: Budget, auto: Any, loss: Opt
                 raise
             warnings.warn(f"remat: within the budget of {amount} bytes the layers of nn.LSTM and its like cannot run in "
                           f"{spans} span{'s' * (spans > 1)} of their steps ({error}): in {more} they may, with sums in "
-                          "another order", stacklevel=4)
+                          "another order", stacklevel=5)
     raise AssertionError("the last one raises")
 
 
@@ -240,10 +240,10 @@ def _first_step(compiled: Compiled, example: Example, loss: Optional[steps.Loss]
     if not compiled.pieces:
         new = [reason for reason in counters["graph_break"] if reason not in before] or ["no reason was given"]
         warnings.warn(f"remat: torch.compile left {type(example.model).__name__} as it is, so it trains without a schedule: "
-                      f"{'; '.join(str(r).splitlines()[0] for r in new)}", stacklevel=5)
+                      f"{'; '.join(str(r).splitlines()[0] for r in new)}", stacklevel=6)
 
 
 def _look_at_peak(compiled: Compiled, budget: Budget) -> None:
     if isinstance(budget, int) and compiled.measured_peak > ALLOWED * budget:
         warnings.warn(f"remat: the budget is {budget} bytes, and a step was measured to take {compiled.measured_peak} "
-                      f"({compiled.schedule.get('peak')} predicted)", stacklevel=5)
+                      f"({compiled.schedule.get('peak')} predicted)", stacklevel=6)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import collections
+import contextlib
 import functools
 from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
@@ -9,10 +11,11 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map
 
+from .autocast import casts_anew
 from .captured import Captured
 from .effects import simple_state
 from .errors import CaptureError, CheckError
-from .graph import Environment, map_tensors, tensors_of
+from .graph import Environment, map_tensors, storage_of, tensors_of
 from .memory import Recorder
 from .states import python_generators
 from .tape import grads_aside
@@ -44,30 +47,41 @@ def assumed_loss(result: Any) -> Optional[torch.Tensor]:
     return sum(-torch.log_softmax(t, -1).select(-1, 0).mean() if t.dim() else t for t in tensors)
 
 
-def loss_bytes(captured: Captured, loss: Optional[Loss], views: bool = False) -> Tuple[int, int]:
-    """What the loss, and its backward, take beside the results and their gradients. views: results that look into one
-    tensor have one gradient, as torch.compile has it."""
+def loss_bytes(captured: Captured, loss: Optional[Loss], views: bool = False) -> Tuple[int, int, int]:
+    """What the loss, and its backward, take beside the results and their gradients, and what stays to the end of the step:
+    behind the number, where some keep all that they made it of, and the gradients of inputs that are given back. views:
+    results that look into one tensor have one gradient, as torch.compile has it."""
     with captured.states(captured.model, captured.device):
-        given = _leaves({"args": captured.args, "kwargs": captured.kwargs})[0]
+        given, inputs = _leaves({"args": captured.args, "kwargs": captured.kwargs})
         result = plain_forward(captured.model)(*given["args"], **given["kwargs"])
         if loss is None:
             assumed_loss(result)
-        result, wanted = _cut_off(result, views)
     with captured.states(captured.model, captured.device):
         for _ in range(2):  # the first one's caches are no loss's
+            begun, wanted = _cut_off(result, views)
             with Recorder(captured.device) as recorder:
                 recorder.mark()
-                value = (loss or assumed_loss)(result)
+                value = (loss or assumed_loss)(begun)
                 if value is None:
-                    return 0, 0
+                    return 0, 0, 0
                 recorder.mark()
                 gradients = torch.autograd.grad(value, wanted, allow_unused=True)
                 recorder.mark()
-            made = sum(g.numel() * g.element_size() for g in gradients if g is not None)
-            del value, gradients
-    forward, backward = recorder.segments()
+                sizes = [0 if g is None else g.numel() * g.element_size() for g in gradients]
+                del gradients
+                recorder.mark()
+            own = value.numel() * value.element_size()
+            del value
+    forward, backward, after = recorder.segments()
     rise = forward.peak - forward.start
-    return rise, max(0, rise - made, backward.peak - forward.start - made)
+    kept, made = max(0, after.end - forward.start - own), sum(sizes)
+    back = sum(size for size, leaf in zip(sizes, wanted) if any(_is_of(leaf, tensor, views) for tensor in inputs))
+    return rise, max(0, rise - made - kept, backward.peak - forward.start - made - kept), kept + back
+
+
+def _is_of(result: torch.Tensor, given: torch.Tensor, views: bool) -> bool:
+    """Whether a result is what was given, or with views looks into it."""
+    return storage_of(result) == storage_of(given) and (views or result.shape == given.shape)
 
 
 def _cut_off(result: Any, views: bool) -> Tuple[Any, List[torch.Tensor]]:
@@ -77,18 +91,32 @@ def _cut_off(result: Any, views: bool) -> Tuple[Any, List[torch.Tensor]]:
         return tensor._base if views and tensor._is_view() else tensor
 
     bases = [id(base(t)) for t in {id(t): t for t in tensors_of(result)}.values()]
-    leaves: Dict[int, torch.Tensor] = {}
+    leaves: List[torch.Tensor] = []
+    begun: Dict[int, torch.Tensor] = {}
 
     def leaf(tensor: torch.Tensor) -> torch.Tensor:
-        if id(tensor) not in leaves:
-            leaves[id(tensor)] = tensor.detach().requires_grad_(tensor.is_floating_point())
-        return leaves[id(tensor)]
+        if id(tensor) not in begun:
+            leaves.append(tensor.detach().requires_grad_(tensor.is_floating_point()))
+            begun[id(tensor)] = _Begins.apply(leaves[-1])
+        return begun[id(tensor)]
 
     def cut(tensor: torch.Tensor) -> torch.Tensor:
         source = base(tensor)
         return leaf(tensor) if source is tensor or bases.count(id(source)) == 1 else tensor._view_func(leaf(source))
 
-    return map_tensors(result, cut), [t for t in leaves.values() if t.requires_grad]
+    return map_tensors(result, cut), [t for t in leaves if t.requires_grad]
+
+
+class _Begins(torch.autograd.Function):
+    """The identity: a loss may write what a model returns, and no leaf."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.detach()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+        return gradient
 
 
 def peak(forward: Forward, captured: Captured, loss: Optional[Loss], gradients: bool, held: bool = False) -> int:
@@ -119,6 +147,7 @@ def peak(forward: Forward, captured: Captured, loss: Optional[Loss], gradients: 
 def check(captured: Captured, forward: Forward, loss: Optional[Loss]) -> None:
     """Two steps, with other random numbers and, in the second, another input. Raises CheckError with the first
     difference."""
+    check_casts(captured)
     for seed in range(2):
         inputs = captured.bound if seed == 0 else _other(captured.bound)
         try:
@@ -143,6 +172,43 @@ def check(captured: Captured, forward: Forward, loss: Optional[Loss]) -> None:
                 raise CheckError(f"{_where(captured, seed)} is not the plain one: {name} is {_short(b)}; of the plain "
                                  f"step it is {_short(a)}{_apart(a, b)}. Please report the model; remat.fit(..., "
                                  "blocks=) leaves modules whole")
+
+
+def check_casts(captured: Captured) -> None:
+    """Autocast keeps its cast of a weight. If the first one was made without gradients, a plain step has none of what else
+    uses it; a schedule casts each time. That may be less than two steps of 16 bits are apart, so uses are counted. Raises
+    CheckError."""
+    kept, anew = _uses(captured), _uses(captured, casts_kept=False)
+    for name, parameter in captured.model.named_parameters():
+        has, wants = kept[id(parameter)], anew[id(parameter)]
+        if has != wants:
+            raise CheckError(
+                f"{type(captured.model).__name__}: the parameter \"{name}\" has a gradient from {has} of its {wants} uses in a "
+                "plain step, and from all under a schedule: within one torch.autocast it is used first under no_grad, and "
+                "autocast keeps that cast, which has none. With torch.autocast(..., cache_enabled=False) both are the same")
+
+
+def _uses(captured: Captured, casts_kept: bool = True) -> Dict[int, int]:
+    """Of each parameter, by identity: how many operations hand it a gradient, those that do by a cast of it among them."""
+    uses: Dict[int, int] = collections.Counter()
+    with captured.states(captured.model, captured.device), contextlib.nullcontext() if casts_kept else casts_anew():
+        torch.manual_seed(0)
+        result = plain_forward(captured.model)(**named(_leaves(captured.bound)[0]))
+        readers: Dict[Any, int] = collections.Counter(t.grad_fn for t in tensors_of(result) if t.grad_fn is not None)
+        pending = list(readers)
+        while pending:
+            node = pending.pop()
+            for source, _ in node.next_functions:
+                if source is not None:
+                    pending += [source] * (source not in readers)
+                    readers[source] += 1
+    for node, count in readers.items():
+        cast = node.next_functions[0][0] if type(node).__name__ == "ToCopyBackward0" else None
+        if hasattr(node, "variable"):
+            uses[id(node.variable)] += count
+        elif cast is not None and hasattr(cast, "variable"):
+            uses[id(cast.variable)] += count - 1
+    return uses
 
 
 def _where(captured: Captured, seed: int) -> str:
@@ -201,6 +267,9 @@ def _differentiate(captured: Captured, ends: List[torch.Tensor], wanted: List[to
     except RuntimeError as error:
         if "a backward through a backward" in str(error):
             raise CaptureError(f"{type(captured.model).__name__} differentiates its own gradients: {error}") from error
+        if "inplace operation" in str(error) or "between forward and backward" in str(error):
+            raise CaptureError(f"{type(captured.model).__name__}: the forward, or loss=, writes in place what the backward "
+                               f"needs: let it write a copy, as of out.clone() ({error})") from error
         if "heckpoint" not in str(error) or ".grad()" not in str(error):
             raise
         raise CaptureError(f"{type(captured.model).__name__} uses torch.utils.checkpoint with use_reentrant=True, whose "

@@ -15,6 +15,7 @@ import contextlib
 import dataclasses
 import functools
 import operator
+import threading
 from typing import Any, Dict, Iterator, List, Set, Tuple
 
 import torch
@@ -191,11 +192,15 @@ class _Tracer(torch.fx.Tracer):
         self.autocast = settings_now(device)
         self.path: List[str] = []  # modules being traced, outermost first; left as it was when one fails
         self.running = False  # a call is run for its value
+        self.thread = threading.get_ident()  # what others call is theirs: torch.fx changes nn.Module for all
 
     def follow(self, model: torch.nn.Module) -> torch.fx.Graph:
         self.held = {module: _held(module) for module in model.modules()}
         with self.effects.watched(), self._recorded(), torch.enable_grad():
             return self.trace(model)
+
+    def _is_apart(self) -> bool:
+        return self.running or threading.get_ident() != self.thread
 
     def create_args_for_root(self, root_fn: Any, is_module: bool, concrete_args: Any = None) -> Any:
         """By name, so that keywords and arguments that gather the rest do no harm."""
@@ -207,7 +212,7 @@ class _Tracer(torch.fx.Tracer):
                 or bool(m._backward_hooks) or super().is_leaf_module(m, module_qualified_name))
 
     def call_module(self, m: torch.nn.Module, forward: Any, args: Any, kwargs: Any) -> Any:
-        if self.running:
+        if self._is_apart():
             return forward(*args, **kwargs)
         for module in m.modules():
             if self.held.get(module) != _held(module):
@@ -219,7 +224,7 @@ class _Tracer(torch.fx.Tracer):
         return result
 
     def getattr(self, attr: str, attr_val: Any, parameter_proxy_cache: Dict[str, Any]) -> Any:
-        return attr_val if self.running else super().getattr(attr, attr_val, parameter_proxy_cache)
+        return attr_val if self._is_apart() else super().getattr(attr, attr_val, parameter_proxy_cache)
 
     def proxy(self, node: torch.fx.Node) -> torch.fx.Proxy:
         return _Proxy(node, self)
@@ -321,14 +326,14 @@ class _Tracer(torch.fx.Tracer):
             @functools.wraps(original)
             def call(*args: Any, **kwargs: Any) -> Any:
                 given = original.__name__ == "as_tensor" and not isinstance(args[0] if args else None, _Proxy)
-                if self.running or given or not hasattr(self, "graph"):
+                if self._is_apart() or given or not hasattr(self, "graph"):
                     return original(*args, **kwargs)
                 return self.create_proxy("call_function", original, args, kwargs)
             return call
 
         def record_function(function: Any, *args: Any, **kwargs: Any) -> Any:
             real = Applied(function)
-            if self.running or not any(isinstance(leaf, _Proxy) for leaf in tree_flatten((args, kwargs))[0]):
+            if self._is_apart() or not any(isinstance(leaf, _Proxy) for leaf in tree_flatten((args, kwargs))[0]):
                 return real(*args, **kwargs)
             return self.create_proxy("call_function", real, args, kwargs)
 

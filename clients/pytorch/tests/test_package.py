@@ -1,6 +1,7 @@
 """What is installed: one version, and types."""
 
 import importlib.util
+import json
 import os
 import re
 import shutil
@@ -12,6 +13,7 @@ import pytest
 from conftest import HERE, ROOT
 
 import remat
+from remat import devices
 from remat.local import LIBRARY
 
 
@@ -43,3 +45,20 @@ def test_the_wheel_has_every_file_and_its_types(with_library, tmp_path):
     sources = {f"remat/{path.name}" for path in (HERE.parent / "remat").iterdir() if path.suffix in (".py", ".typed")}
     assert sources <= names and {"remat/py.typed", "remat/devices.json"} <= names
     assert (f"remat/{LIBRARY}" in names) == with_library
+
+
+@pytest.mark.parametrize("name", ["here", "here.txt", "here.json"])
+def test_an_entry_of_a_device_is_a_file_of_any_name(name, tmp_path):
+    path = tmp_path / name
+    path.write_text(json.dumps({**devices.find("a100-80gb"), "name": "mine"}))
+    for given in (path, str(path)):
+        assert devices.find(given)["name"] == "mine"
+
+
+@pytest.mark.parametrize("content", [None, "no entry", "[1]", "{}"])
+def test_what_is_no_entry_of_a_device(content, tmp_path):
+    path = tmp_path / "here"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(remat.CaptureError, match="device"):
+        devices.find(path)

@@ -11,6 +11,7 @@ import os
 import random
 import re
 import sys
+import threading
 import warnings
 
 import numpy
@@ -25,6 +26,7 @@ from torch.nn.utils.stateless import functional_call
 from torch.utils.checkpoint import checkpoint
 
 import remat
+from remat import trace
 
 COUNTS = [0]
 RATE = 2.0
@@ -855,3 +857,73 @@ def test_results_of_any_kind(server):
     remat.remove(model)
     with pytest.raises(remat.CaptureError, match=r"takes \*\*others"):
         remat.fit(model, {"x": x, "y": y, "other": 1}, "100%", server=server)
+
+
+class Looks(nn.Module):
+    """Uses a weight without gradients and with, within one autocast, beside a greater gradient from elsewhere."""
+
+    def __init__(self, detached=False, **how):
+        super().__init__()
+        self.first, self.both, self.detached, self.how = nn.Linear(16, 16), nn.Linear(16, 16), detached, how
+
+    def forward(self, x):
+        x = torch.tanh(self.first(x))
+        with torch.autocast("cpu", dtype=torch.bfloat16, **self.how):
+            with torch.no_grad():
+                seen = self.both(x)
+            y = self.both(x)
+        y = y.detach() if self.detached else y
+        return self.both(x + (y * seen).float() * 0.01)
+
+
+REFUSED_CASTS = [{}, {"cache_enabled": True}]
+ALLOWED_CASTS = [{"cache_enabled": False}, {"detached": True}]
+
+
+@pytest.mark.parametrize("how", REFUSED_CASTS)
+def test_a_cast_that_is_kept_without_gradients(how, server):
+    with pytest.raises(remat.CheckError, match='"both.weight" has a gradient from 1 of its 2 uses.*cache_enabled=False'):
+        remat.fit(Looks(**how), torch.randn(8, 16), "200%", server=server)
+
+
+@pytest.mark.parametrize("how", ALLOWED_CASTS)
+def test_a_cast_that_is_not_kept_or_needs_no_gradient(how, server):
+    model, x = Looks(**how), torch.randn(8, 16)
+    plain = copy.deepcopy(model)
+    remat.fit(model, x, "200%", server=server)
+    assert_same(*(step(each, (x,), 0) for each in (model, plain)))
+
+
+class Meddler:
+    """Within a trace, has another thread run a model, and a third one begin a fit."""
+
+    def __init__(self, run, fit):
+        self.run, self.fit, self.found, self.main = run, fit, [], threading.get_ident()
+
+    def call_module(self, original, tracer, *args):
+        if threading.get_ident() == self.main and not self.found:
+            runs = threading.Thread(target=lambda: self.found.append(self.run()))
+            runs.start()
+            runs.join()
+            self.fit.start()
+        return original(tracer, *args)
+
+
+def meddled(tracer, meddler, original, *args):
+    return meddler.call_module(original, tracer, *args)
+
+
+def test_other_threads_while_it_is_traced(server, monkeypatch):
+    torch.manual_seed(0)
+    models = [body(augmented)[0] for _ in range(2)]
+    plains, x, (other, (given,)) = copy.deepcopy(models), torch.randn(8, 16), mlp()
+    fits = threading.Thread(target=lambda: remat.fit(models[1], x, "200%", server=server, repeats=1))
+    meddler, expected = Meddler(functools.partial(other, given), fits), other(given)
+    original = trace._Tracer.call_module
+    monkeypatch.setattr(trace._Tracer, "call_module", functools.partialmethod(meddled, meddler, original))
+    remat.fit(models[0], x, "200%", server=server, repeats=1)
+    fits.join()
+    assert_same(meddler.found, [expected])
+    for model, plain in zip(models, plains):
+        assert model.forward.schedule and not model.forward.alone
+        assert_same(step(model, (x,), 0), step(plain, (x,), 0))

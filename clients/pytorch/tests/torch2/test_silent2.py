@@ -20,7 +20,15 @@ from torch.autograd import forward_ad
 import remat
 from remat.backend import Backend
 
-RIGHT = [cases.reverses, cases.scales, cases.half_without_gradients, cases.distils, cases.without_autocast,
+
+def draws_into_a_part(self, x):
+    """On a CPU other normal numbers come for one block of memory than for the rows of a slice."""
+    y = x * 1
+    y[:, :4].normal_()
+    return y + torch.rand_like(y)
+
+
+RIGHT = [draws_into_a_part, cases.reverses, cases.scales, cases.half_without_gradients, cases.distils, cases.without_autocast,
          cases.sparse_choice, cases.normalizes, cases.item, cases.length, cases.branches_on_a_size, cases.branches,
          cases.python_noise, cases.numpy_noise, cases.counts, cases.keeps_a_loss, cases.writes_a_buffer, cases.appends,
          cases.counts_in_a_global, cases.asks_for_gradients, cases.past_setattr, cases.bound]
@@ -318,6 +326,27 @@ def tangents(self, x):
     return torch.func.jvp(self.guide, (x,), (x,))[1]
 
 
+class Bounded(nn.Module):
+    """Uses rows of a bounded embedding without gradients: they are written, and the weight has no gradient."""
+
+    def __init__(self):
+        super().__init__()
+        self.words, self.places = (nn.Embedding(40, 16, max_norm=0.5) for _ in range(2))
+        self.layers = nn.Sequential(nn.Linear(16, 16), nn.Tanh(), nn.Linear(16, 16))
+
+    def forward(self, x):
+        return self.layers(self.words(x) + self.places(torch.arange(x.shape[1])).detach())
+
+
+def test_a_written_weight_without_a_gradient(server):
+    torch.manual_seed(0)
+    model, x = Bounded(), torch.randint(40, (4, 8))
+    plain = copy.deepcopy(model)
+    remat.fit(model, x, "100%", server=server)
+    assert_same(*([*step(each, (x,), 0), each.places.weight.detach()] for each in (model, plain)))
+    assert model.places.weight.grad is None
+
+
 def test_derivatives_within_are_refused(server):
     model, x = cases.body(tangents)
     with pytest.raises(remat.CaptureError, match="torch.compile cannot follow Body"):
@@ -367,3 +396,13 @@ def test_the_service_is_away(tmp_path):
     assert model.forward.pieces
     with pytest.raises(remat.ServiceError):
         remat.fit(mlp()[0], mlp()[1], "60%", server="http://127.0.0.1:9", cache=tmp_path)
+
+
+@pytest.mark.parametrize("how", cases.REFUSED_CASTS)
+def test_a_cast_that_is_kept_without_gradients(how, server):
+    cases.test_a_cast_that_is_kept_without_gradients(how, server)
+
+
+@pytest.mark.parametrize("how", cases.ALLOWED_CASTS)
+def test_a_cast_that_is_not_kept_or_needs_no_gradient(how, server):
+    cases.test_a_cast_that_is_not_kept_or_needs_no_gradient(how, server)

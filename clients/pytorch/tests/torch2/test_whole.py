@@ -6,11 +6,12 @@ import warnings
 
 import lists
 import pytest
+import test_budget
 import torch
 import torch.nn.functional as F
 from models import MODELS
 from steps import assert_same, loss_of, step
-from test_budget import RESULTS, Body
+from test_budget import RESULTS, Body, fit_with_wide_loss
 from test_backend import LONG, Own, compiled, run
 from torch import nn
 
@@ -84,6 +85,19 @@ def test_peaks_of_results_that_look_into_one_tensor(server):
     for name, end in RESULTS.items():
         torch._dynamo.reset()
         assert_predicted(Body(end), torch.randn(128, 64), server, lambda results: sum(t.square().mean() for t in results), name)
+
+
+@pytest.mark.parametrize("end", test_budget.GIVEN_BACK[1:])
+def test_the_gradient_of_an_input_that_is_given_back_counts(end, server):
+    test_budget.test_the_gradient_of_an_input_that_is_given_back_counts(end, server)
+
+
+def test_what_stays_behind_a_loss_counts(server):
+    fit_with_wide_loss("mse", False, server)
+
+
+def test_a_loss_may_write_what_the_model_returns(server):
+    test_budget.test_a_loss_may_write_what_the_model_returns(test_budget.times_two, None, server)
 
 
 def test_peaks_where_gradients_cannot_be_handed_over(server):
@@ -184,6 +198,17 @@ def test_recurrent_layers_are_operations(kind, more, tmp_path):
     assert [n["op"] for n in piece.profile["nodes"]].count(name) == layers * (1 + model.recurrent.bidirectional * (
         kind is nn.LSTM))
     assert len(piece.order) > len(piece.profile["nodes"])
+
+
+def test_dropout_before_a_recurrent_layer(tmp_path):
+    """The gradient that the layer gives back has other strides than torch's traces have, where aot_eager fails."""
+    torch.manual_seed(0)
+    model, x = Recurrent(nn.LSTM, layers=1, batch_first=True), torch.randn(5, 4, 16)
+    model.first = nn.Sequential(nn.Linear(16, 16), nn.Dropout(0.3))
+    plain = copy.deepcopy(model)
+    function = compiled(model, Own(lists.in_order, tmp_path))
+    with torch._dynamo.config.patch(allow_rnn=True):
+        assert_same(run(function, model, (x,), 0), run(plain, plain, (x,), 0))
 
 
 @pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU])
