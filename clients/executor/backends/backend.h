@@ -60,6 +60,7 @@ typedef struct kernel_backend {
      * computed. */
     int (*mark)(kernel_mark *mark);
     int (*between)(const kernel_mark *from, const kernel_mark *to, double *ret_seconds);
+    const char *clock;                 /* what between counts: "cpu", "wall" or "device" */
     void (*unmark)(kernel_mark *mark); /* accepts {0} */
     /* Bytes that nobody has taken from the device, libraries and other processes included. NULL:
      * not known. */

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef enum option_kind { TEXT, COUNT, NUMBER, FLAG } option_kind;
+typedef enum option_kind { TEXT, PATH, COUNT, NUMBER, FLAG } option_kind;
 
 static const struct {
     const char *name;
@@ -27,8 +27,8 @@ static const struct {
     {"server", 0, TEXT, offsetof(train_options, server), 0, 0},
     {"timeout", 0, NUMBER, offsetof(train_options, timeout), 0.001, 1e6},
     {"local", 0, FLAG, offsetof(train_options, local), 0, 0},
-    {"schedule", 0, TEXT, offsetof(train_options, schedule), 0, 0},
-    {"profile", 0, TEXT, offsetof(train_options, profile), 0, 0},
+    {"schedule", 0, PATH, offsetof(train_options, schedule), 0, 0},
+    {"profile", 0, PATH, offsetof(train_options, profile), 0, 0},
     {"profile-only", 0, FLAG, offsetof(train_options, profile_only), 0, 0},
     {"rounds", 0, COUNT, offsetof(train_options, rounds), 1, 1000},
     {"solver", 0, TEXT, offsetof(train_options, solver), 0, 0},
@@ -39,16 +39,16 @@ static const struct {
     {"rate", 0, NUMBER, offsetof(train_options, rate), 0, 1e6},
     {"momentum", 0, NUMBER, offsetof(train_options, momentum), 0, 1},
     {"seed", 0, NUMBER, offsetof(train_options, seed), 0, 9007199254740992.0},
-    {"data", 0, TEXT, offsetof(train_options, data), 0, 0},
+    {"data", 0, PATH, offsetof(train_options, data), 0, 0},
     {"backend", 0, TEXT, offsetof(train_options, backend), 0, 0},
     {"threads", 0, COUNT, offsetof(train_options, threads), 1, 1024},
     {"guard", 0, FLAG, offsetof(train_options, guard), 0, 0},
     {"overhead", 0, FLAG, offsetof(train_options, overhead), 0, 0},
     {"json", 0, FLAG, offsetof(train_options, json), 0, 0},
     {"quiet", 'q', FLAG, offsetof(train_options, quiet), 0, 0},
-    {"output", 'o', TEXT, offsetof(train_options, output), 0, 0},
+    {"output", 'o', PATH, offsetof(train_options, output), 0, 0},
     {"plan", 0, FLAG, offsetof(train_options, plan), 0, 0},
-    {"device", 0, TEXT, offsetof(train_options, device), 0, 0},
+    {"device", 0, PATH, offsetof(train_options, device), 0, 0},
     {"check", 0, FLAG, offsetof(train_options, check), 0, 0},
     {"calibrate", 0, FLAG, offsetof(train_options, calibrate), 0, 0},
     {"list", 0, FLAG, offsetof(train_options, list), 0, 0},
@@ -79,7 +79,11 @@ static bool take(size_t i, const char *text, train_options *o)
         *(bool *)to = true;
         return true;
     }
-    if (options[i].kind == TEXT) {
+    json_t *utf8 = options[i].kind == TEXT ? json_string(text) : NULL;
+    if (options[i].kind == TEXT && !utf8)
+        return usage("--%s is not UTF-8", options[i].name);
+    json_decref(utf8);
+    if (options[i].kind == TEXT || options[i].kind == PATH) {
         *(const char **)to = text;
         return true;
     }
@@ -96,34 +100,123 @@ static bool take(size_t i, const char *text, train_options *o)
     return true;
 }
 
-/* What goes together and what does not. */
-static bool check(const train_options *o)
+/* ---- what goes together ---- */
+
+/* A list of options is their names with spaces between; "* a b": all options but a and b. */
+typedef struct rule {
+    const char *options, *others, *why;
+} rule;
+
+/* None of the options does anything beside one of the others. */
+static const rule excludes[] = {
+    {"version", "* json output", "it is all that is printed"},
+    {"list", "* json output quiet", "it is all that is printed"},
+    {"calibrate", "* json output quiet", "it measures kernels, not a network"},
+    {"plan", "server timeout schedule profile", "it solves here"},
+    {"plan", "profile-only rounds exact link compare overhead", "it is made from shapes"},
+    {"plan", "backend threads", "it is of one thread of the CPU"},
+    {"schedule", "local server timeout", "nothing is solved"},
+    {"schedule", "budget solver link compare", "it is a schedule already"},
+    {"schedule", "rounds exact", "nothing is measured"},
+    {"profile-only", "local server timeout schedule solver link", "it solves nothing"},
+    {"profile-only", "compare steps rate momentum guard overhead", "it trains nothing"},
+    {"profile", "profile-only rounds exact", "it is measured already"},
+    {"local", "server timeout", "it asks no server"},
+};
+
+/* Each of the options does nothing without one of the others. */
+static const rule needs[] = {
+    {"device check", "plan", "it is about a plan"},
+    {"output", "json profile-only calibrate", "it is for what is JSON"},
+};
+
+/* Each of the options does nothing beside --plan without the other. */
+static const rule plan_needs[] = {
+    {"steps rate momentum seed data guard", "check", "a plan trains nothing"},
+    {"solver", "budget", "storing everything needs no solver"},
+};
+
+#define N(rules) (sizeof(rules) / sizeof *(rules))
+
+static bool is_named(const char *list, const char *name)
 {
-    if (o->help || o->version || o->list || o->calibrate)
+    const bool all_but = *list == '*';
+    const size_t length = strlen(name);
+    for (list += all_but; *list; list += strcspn(list, " ")) {
+        list += strspn(list, " ");
+        if (strncmp(list, name, length) == 0 && (list[length] == ' ' || !list[length]))
+            return !all_but;
+    }
+    return all_but;
+}
+
+/* The first option given that is in the list, but not in the other; NULL: there is none. */
+static const char *first_given(const bool *given, const char *list, const char *other)
+{
+    for (size_t i = 0; i < N_OPTIONS; i++)
+        if (given[i] && is_named(list, options[i].name) && !is_named(other, options[i].name))
+            return options[i].name;
+    return NULL;
+}
+
+/* "json profile-only calibrate" as "--json, --profile-only or --calibrate". */
+static const char *as_choice(const char *list, char text[80])
+{
+    char *end = text;
+    *end = '\0';
+    for (const char *at = list; *at; at += strspn(at, " ")) {
+        const int word = (int)strcspn(at, " ");
+        const bool last = !at[word];
+        end += snprintf(end, (size_t)(text + 80 - end), "%s--%.*s",
+                        at == list ? ""
+                        : last     ? " or "
+                                   : ", ",
+                        word, at);
+        at += word;
+    }
+    return text;
+}
+
+static bool check_needs(const bool *given, const rule *rules, size_t n, const char *beside)
+{
+    char choice[80];
+    for (size_t i = 0; i < n; i++) {
+        const char *option = first_given(given, rules[i].options, "");
+        if (option && !first_given(given, rules[i].others, ""))
+            return usage("--%s%s needs %s: %s", option, beside, as_choice(rules[i].others, choice),
+                         rules[i].why);
+    }
+    return true;
+}
+
+static bool check_pairs(const bool *given)
+{
+    for (size_t i = 0; i < N(excludes); i++) {
+        const rule *r = &excludes[i];
+        const char *option = first_given(given, r->options, "");
+        const char *other = option ? first_given(given, r->others, r->options) : NULL;
+        if (other)
+            return usage("--%s does nothing beside --%s: %s", other, option, r->why);
+    }
+    return check_needs(given, needs, N(needs), "") &&
+           (!first_given(given, "plan", "") ||
+            check_needs(given, plan_needs, N(plan_needs), " beside --plan"));
+}
+
+static bool check(const train_options *o, const bool *given)
+{
+    if (o->help)
         return true;
-    if ((o->device || o->check) && !o->plan)
-        return usage("--device and --check are for --plan");
-    if (o->plan && (o->server || o->schedule || o->profile || o->compare || o->link ||
-                    o->profile_only || strcmp(o->backend, "cpu") != 0))
-        return usage("--plan solves here, for one thread of the CPU, from shapes: no --server, "
-                     "--schedule, --profile, --profile-only, --compare, --link or --backend");
-    if (o->plan && o->model)
+    if (!check_pairs(given))
+        return false;
+    if (first_given(given, "threads", "") && strcmp(o->backend, "cuda") == 0)
+        return usage("--threads does nothing beside --backend cuda: they are the CPU's");
+    if (o->version || o->list || o->calibrate)
         return true;
     if (!o->model)
         return usage("which network? --model NAME; --list names them");
-    if ((o->schedule != NULL) + o->local + (o->server != NULL) > 1)
-        return usage("a schedule comes from --schedule, --local or --server; give one of them");
-    if (o->schedule && (o->compare || o->solver || o->budget || o->link))
-        return usage(
-            "--schedule is a schedule already: no --budget, --solver, --link or --compare");
-    if (!o->schedule && !o->budget && !o->profile_only)
+    if (!o->schedule && !o->budget && !o->profile_only && !o->plan)
         return usage("how much memory? --budget BYTES, as 4GiB or 50%%");
-    if (o->compare && o->profile_only)
-        return usage("--profile-only trains nothing that could be compared");
-    if (o->exact && o->profile)
-        return usage("--exact is about measuring; --profile is measured already");
-    if (o->output && !o->json && !o->profile_only)
-        return usage("--output is for --json and --profile-only");
     return true;
 }
 
@@ -137,12 +230,13 @@ bool train_options_parse(int argc, char **argv, train_options *ret_options)
                        .momentum = 0.9,
                        .seed = 1};
     struct option longs[N_OPTIONS + 1] = {0};
+    bool given[N_OPTIONS] = {false};
     char shorts[2 * N_OPTIONS + 2] = ":";
     for (size_t i = 0; i < N_OPTIONS; i++) {
-        int needs = options[i].kind == FLAG ? no_argument : required_argument;
-        longs[i] = (struct option){options[i].name, needs, NULL, 256 + (int)i};
+        int takes = options[i].kind == FLAG ? no_argument : required_argument;
+        longs[i] = (struct option){options[i].name, takes, NULL, 256 + (int)i};
         if (options[i].letter)
-            snprintf(shorts + strlen(shorts), 3, "%c%s", options[i].letter, needs ? ":" : "");
+            snprintf(shorts + strlen(shorts), 3, "%c%s", options[i].letter, takes ? ":" : "");
     }
     for (int found; (found = getopt_long(argc, argv, shorts, longs, NULL)) != -1;) {
         size_t i = found >= 256 ? (size_t)found - 256 : 0;
@@ -154,10 +248,11 @@ bool train_options_parse(int argc, char **argv, train_options *ret_options)
             return usage("there is no option %s", argv[optind - 1]);
         if (!take(i, optarg, &o))
             return false;
+        given[i] = true;
     }
     if (optind < argc)
         return usage("\"%.60s\" is one word too many", argv[optind]);
-    if (!check(&o))
+    if (!check(&o, given))
         return false;
     *ret_options = o;
     return true;
@@ -172,7 +267,7 @@ void train_help(void)
           "       remat-train --model NAME --profile-only [-o FILE]\n"
           "       remat-train --model NAME --plan [--budget BYTES] [--device FILE] [--check]\n"
           "       remat-train --calibrate [-o FILE]\n"
-          "       remat-train --list\n"
+          "       remat-train --list [--json]\n"
           "\n"
           "Measures the network on this device, asks for the fastest schedule that fits the\n"
           "budget, and trains under it: values, their gradients and all workspaces lie in one\n"
@@ -182,27 +277,28 @@ void train_help(void)
           "The network:\n"
           "  -m, --model NAME     one of --list\n"
           "  --batch N            examples of a step\n"
-          "  --image N            height and width of images\n"
-          "  --time N             length of sequences\n"
-          "  --classes N          of images\n"
+          "  --image N            height and width, of networks on images\n"
+          "  --time N             length, of networks on sequences\n"
+          "  --classes N          of networks that classify images\n"
           "  --width F            of every layer; 1 is as published, 0.25 a quarter\n"
           "  --parts N            runs the first stage of vgg19 on N parts of the batch in turn:\n"
           "                       its largest convolution takes more than half of the memory\n"
-          "  --data FILE          text for networks on sequences, read byte by byte; without\n"
-          "                       it, and for images, data are made up by a rule\n"
+          "  --data FILE          text for gpt and lstm, read byte by byte; without it, and\n"
+          "                       for all others, data are made up by a rule\n"
           "\n"
           "The schedule:\n"
           "  -b, --budget BYTES   4294967296, 4GiB, or 50% of what storing everything takes\n"
           "  --server URL         the rematd to ask (default: $REMAT_SERVER, then\n"
           "                       http://127.0.0.1:7070); its token is $REMAT_TOKEN\n"
           "  --timeout SECONDS    longest time of one request (default 60)\n"
-          "  --local              solve in this process\n"
+          "  --local              solve in this process, as --plan always does\n"
           "  --schedule FILE      one that was solved before: 'remat solve -o FILE'\n"
           "  --solver NAME        instead of auto\n"
           "  --link LINK          values may also be copied to the host, that fast: pcie4-x16\n"
           "                       or 24GB/s, each way; measured: here, at the start\n"
           "  --profile FILE       do not measure: take the times of this profile\n"
-          "  --profile-only       print the measured profile and stop\n"
+          "  --profile-only       print the measured profile and stop; measured within\n"
+          "                       --budget where that is given\n"
           "  --rounds N           steps that measuring takes, each way (default 5)\n"
           "  --exact              one implementation of each node: schedules cannot choose,\n"
           "                       and all of them give the same bits\n"
@@ -222,14 +318,21 @@ void train_help(void)
           "  --compare            train storing everything, by Chen's square root and by auto,\n"
           "                       and compare what they learnt\n"
           "  --guard              fill what is dropped with NaN and watch for stray writes\n"
-          "  --overhead           time the calls of each step too: what it takes beyond them\n"
+          "  --overhead           time the calls of each step too: what it takes beyond them,\n"
+          "                       and by the wall clock when the host had enqueued them all\n"
           "  --backend NAME       cpu (the default) or cuda\n"
           "  --threads N          of products of matrices on the CPU (default 1)\n"
           "\n"
-          "  --json               the result as JSON on stdout\n"
-          "  -o, --output FILE    write that, or the profile, to FILE\n"
+          "Times of steps are CPU time of this process with one thread on the CPU, by the wall\n"
+          "clock with more, and by the device's clock on a device.\n"
+          "\n"
+          "  --json               the result as JSON on stdout; what --profile-only and\n"
+          "                       --calibrate print is JSON anyway\n"
+          "  -o, --output FILE    write that JSON to FILE\n"
           "  -q, --quiet          no progress bar\n"
           "  -h, --help; -V, --version\n"
+          "\n"
+          "An option that does nothing beside another is refused.\n"
           "\n"
           "exit codes: 0 done; 1 the answer is no (nothing fits the budget, the results of a\n"
           "comparison differ); 2 wrong command line; 3 bad input (network, file, profile,\n"

@@ -101,6 +101,7 @@ void cpu_backend(uint32_t threads, kernel_backend *ret_backend)
                                     .kernels = kernels,
                                     .mark = threads == 1 ? mark_process : mark_wall,
                                     .between = between,
+                                    .clock = threads == 1 ? "cpu" : "wall",
                                     .unmark = unmark,
                                     .update = update,
                                     .describe = describe};
