@@ -89,6 +89,8 @@ static int run(struct cli *cli, int argc, char **argv)
     const char *text = first < argc ? help_text(argv[first]) : help_text(NULL);
     if (!text)
         return no_command(cli, argv[first]);
+    if (asks_help && argc - first > 1)
+        return cli_usage(cli, "help takes one command");
     fputs(text, stdout);
     return CLI_OK;
 }

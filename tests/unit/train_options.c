@@ -40,6 +40,11 @@ static const struct {
      SIZES "help budget local device steps rate momentum seed data guard quiet json"},
 };
 
+static bool is_in(const char *list, const char *name)
+{
+    return options_given(&name, 1, list, "");
+}
+
 /* Writes "--name value", or "--name" of a flag, to the end of words. */
 static void add(char (*words)[64], int *n, const char *name)
 {
@@ -81,7 +86,7 @@ static void try_beside(const char *given, const char *meant, const char *name)
     }
     add(words, &n, name);
     const bool accepted = parse_words(words, n, said, sizeof said);
-    if (accepted != is_named(meant, name))
+    if (accepted != is_in(meant, name))
         fail_msg("--%s beside %s is %s: %s", name, given, accepted ? "accepted" : "refused", said);
     if (accepted)
         return;
@@ -102,20 +107,21 @@ static void test_every_option_beside_every_way(void **state)
     (void)state;
     for (size_t w = 0; w < sizeof ways / sizeof *ways; w++)
         for (size_t i = 0; i < N_OPTIONS; i++)
-            if (!is_named(ways[w].given, options[i].name))
+            if (!is_in(ways[w].given, options[i].name))
                 try_beside(ways[w].given, ways[w].meant, options[i].name);
 }
 
 /* A name in a rule that is no option's would refuse nothing. */
 static void check_names(const char *list)
 {
+    const char *names[N_OPTIONS];
+    char word[64];
+    for (size_t i = 0; i < N_OPTIONS; i++)
+        names[i] = options[i].name;
     for (list += *list == '*' ? 2 : 0; *list; list += strcspn(list, " "), list += *list == ' ') {
-        bool known = false;
-        for (size_t i = 0; i < N_OPTIONS; i++)
-            known = known || (strlen(options[i].name) == strcspn(list, " ") &&
-                              strncmp(list, options[i].name, strcspn(list, " ")) == 0);
-        if (!known)
-            fail_msg("there is no option \"%s\"", list);
+        snprintf(word, sizeof word, "%.*s", (int)strcspn(list, " "), list);
+        if (!options_given(names, N_OPTIONS, word, ""))
+            fail_msg("there is no option \"%s\"", word);
     }
 }
 
@@ -123,7 +129,7 @@ static void test_rules_name_options(void **state)
 {
     (void)state;
     const struct {
-        const rule *rules;
+        const option_rule *rules;
         size_t n;
     } all[] = {{excludes, N(excludes)}, {needs, N(needs)}, {plan_needs, N(plan_needs)}};
     for (size_t k = 0; k < sizeof all / sizeof *all; k++)

@@ -102,13 +102,8 @@ static bool take(size_t i, const char *text, train_options *o)
 
 /* ---- what goes together ---- */
 
-/* A list of options is their names with spaces between; "* a b": all options but a and b. */
-typedef struct rule {
-    const char *options, *others, *why;
-} rule;
-
 /* None of the options does anything beside one of the others. */
-static const rule excludes[] = {
+static const option_rule excludes[] = {
     {"version", "* json output", "it is all that is printed"},
     {"list", "* json output quiet", "it is all that is printed"},
     {"calibrate", "* json output quiet", "it measures kernels, not a network"},
@@ -125,91 +120,40 @@ static const rule excludes[] = {
 };
 
 /* Each of the options does nothing without one of the others. */
-static const rule needs[] = {
+static const option_rule needs[] = {
     {"device check", "plan", "it is about a plan"},
     {"output", "json profile-only calibrate", "it is for what is JSON"},
 };
 
 /* Each of the options does nothing beside --plan without the other. */
-static const rule plan_needs[] = {
+static const option_rule plan_needs[] = {
     {"steps rate momentum seed data guard", "check", "a plan trains nothing"},
     {"solver", "budget", "storing everything needs no solver"},
 };
 
 #define N(rules) (sizeof(rules) / sizeof *(rules))
 
-static bool is_named(const char *list, const char *name)
+static bool check_pairs(const char *const *given, size_t n)
 {
-    const bool all_but = *list == '*';
-    const size_t length = strlen(name);
-    for (list += all_but; *list; list += strcspn(list, " ")) {
-        list += strspn(list, " ");
-        if (strncmp(list, name, length) == 0 && (list[length] == ' ' || !list[length]))
-            return !all_but;
-    }
-    return all_but;
+    char message[OPTIONS_MESSAGE];
+    bool good = true;
+    for (size_t i = 0; i < N(excludes) && good; i++)
+        good = options_exclude(given, n, &excludes[i], message);
+    for (size_t i = 0; i < N(needs) && good; i++)
+        good = options_need(given, n, &needs[i], "", message);
+    const bool plans = options_given(given, n, "plan", "");
+    for (size_t i = 0; i < N(plan_needs) && plans && good; i++)
+        good = options_need(given, n, &plan_needs[i], " beside --plan", message);
+    return good || usage("%s", message);
 }
 
-/* The first option given that is in the list, but not in the other; NULL: there is none. */
-static const char *first_given(const bool *given, const char *list, const char *other)
-{
-    for (size_t i = 0; i < N_OPTIONS; i++)
-        if (given[i] && is_named(list, options[i].name) && !is_named(other, options[i].name))
-            return options[i].name;
-    return NULL;
-}
-
-/* "json profile-only calibrate" as "--json, --profile-only or --calibrate". */
-static const char *as_choice(const char *list, char text[80])
-{
-    char *end = text;
-    *end = '\0';
-    for (const char *at = list; *at; at += strspn(at, " ")) {
-        const int word = (int)strcspn(at, " ");
-        const bool last = !at[word];
-        end += snprintf(end, (size_t)(text + 80 - end), "%s--%.*s",
-                        at == list ? ""
-                        : last     ? " or "
-                                   : ", ",
-                        word, at);
-        at += word;
-    }
-    return text;
-}
-
-static bool check_needs(const bool *given, const rule *rules, size_t n, const char *beside)
-{
-    char choice[80];
-    for (size_t i = 0; i < n; i++) {
-        const char *option = first_given(given, rules[i].options, "");
-        if (option && !first_given(given, rules[i].others, ""))
-            return usage("--%s%s needs %s: %s", option, beside, as_choice(rules[i].others, choice),
-                         rules[i].why);
-    }
-    return true;
-}
-
-static bool check_pairs(const bool *given)
-{
-    for (size_t i = 0; i < N(excludes); i++) {
-        const rule *r = &excludes[i];
-        const char *option = first_given(given, r->options, "");
-        const char *other = option ? first_given(given, r->others, r->options) : NULL;
-        if (other)
-            return usage("--%s does nothing beside --%s: %s", other, option, r->why);
-    }
-    return check_needs(given, needs, N(needs), "") &&
-           (!first_given(given, "plan", "") ||
-            check_needs(given, plan_needs, N(plan_needs), " beside --plan"));
-}
-
-static bool check(const train_options *o, const bool *given)
+static bool check(const train_options *o, const char *const *given, size_t n)
 {
     if (o->help)
         return true;
-    if (!check_pairs(given))
+    if (!check_pairs(given, n))
         return false;
-    if (first_given(given, "threads", "") && strcmp(o->backend, "cuda") == 0)
+    if (options_given(given, n, "threads", "") && strcmp(o->backend, "cuda") == 0)
         return usage("--threads does nothing beside --backend cuda: they are the CPU's");
     if (o->version || o->list || o->calibrate)
         return true;
@@ -230,7 +174,9 @@ bool train_options_parse(int argc, char **argv, train_options *ret_options)
                        .momentum = 0.9,
                        .seed = 1};
     struct option longs[N_OPTIONS + 1] = {0};
-    bool given[N_OPTIONS] = {false};
+    bool taken[N_OPTIONS] = {false};
+    const char *given[N_OPTIONS];
+    size_t n = 0;
     char shorts[2 * N_OPTIONS + 2] = ":";
     for (size_t i = 0; i < N_OPTIONS; i++) {
         int takes = options[i].kind == FLAG ? no_argument : required_argument;
@@ -248,11 +194,13 @@ bool train_options_parse(int argc, char **argv, train_options *ret_options)
             return usage("there is no option %s", argv[optind - 1]);
         if (!take(i, optarg, &o))
             return false;
-        given[i] = true;
+        if (!taken[i])
+            given[n++] = options[i].name;
+        taken[i] = true;
     }
     if (optind < argc)
         return usage("\"%.60s\" is one word too many", argv[optind]);
-    if (!check(&o, given))
+    if (!check(&o, given, n))
         return false;
     *ret_options = o;
     return true;
