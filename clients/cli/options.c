@@ -261,6 +261,8 @@ static int refuse(struct cli *cli, int code, char **argv, unsigned commands)
         text = letter;
     if (code == ':')
         return cli_usage(cli, "%.60s needs a value", text);
+    if (optopt >= FIRST_LONG)
+        return cli_usage(cli, "--%s takes no value", options[optopt - FIRST_LONG].name);
     const char *names[N_OPTIONS];
     size_t n = 0;
     for (size_t i = 0; i < N_OPTIONS; i++)

@@ -359,6 +359,25 @@ def test_bad_profiles(text, place, write):
         assert problem(*command, file, code=INPUT)["status"] == 400
 
 
+@pytest.mark.parametrize("path, code, said", [
+    ("", INTERNAL, 'cannot write "": No such file'), ("-", INPUT, "- is no file"), ("/", INTERNAL, "Is a directory"),
+    ("/nowhere/x", INTERNAL, "No such file"),
+])
+def test_output_is_checked_before_the_work(path, code, said):
+    """The profile that is not there is not missed: what takes long comes after."""
+    assert said in remat("solve", "--local", "-b", "50%", "/no/profile.json", "-o", path, code=code).stderr
+
+
+def test_closed_streams_stay_closed(there, rematd):
+    """Their numbers were the next file's or socket's: what was printed went to the server, with exit code 0."""
+    for closed in (">&-", "<&- >&-", "<&- >&- 2>&-"):
+        done = subprocess.run(["sh", "-c", f'exec "$0" solvers --server {rematd.url} {closed}', str(REMAT)],
+                              capture_output=True, text=True, timeout=60 * SLOW)
+        assert done.returncode == INTERNAL and done.stdout == "", closed
+        assert "Bad file descriptor" in done.stderr or "2>" in closed
+    assert remat("--json=3", code=USAGE).stderr.startswith("remat: --json takes no value")
+
+
 def test_files_that_cannot_be_read_or_written(tmp_path):
     assert "No such file" in remat("profile", "check", tmp_path / "none", code=INPUT).stderr
     assert "directory" in remat("profile", "check", tmp_path, code=INPUT).stderr

@@ -52,7 +52,7 @@ static void add(char (*words)[64], int *n, const char *name)
     while (strcmp(options[i].name, name) != 0)
         i++;
     snprintf(words[(*n)++], 64, "--%s", name);
-    if (options[i].kind == COUNT || options[i].kind == NUMBER)
+    if (options[i].least < options[i].most)
         snprintf(words[(*n)++], 64, "%g", options[i].least);
     else if (options[i].kind != FLAG)
         snprintf(words[(*n)++], 64, "%s", "x");

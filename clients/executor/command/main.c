@@ -1,4 +1,5 @@
 /* remat-train: trains a network under a schedule and says how it went. */
+#include "host/machine.h"
 #include "train.h"
 
 #include <errno.h>
@@ -164,6 +165,7 @@ static int train_all(train *t)
 int main(int argc, char **argv)
 {
     train_options options;
+    machine_keep_streams();
     signal(SIGPIPE, SIG_IGN); /* a reader that goes away is an error of writing, not a death */
     if (!train_options_parse(argc, argv, &options))
         return CLI_USAGE;
@@ -173,6 +175,8 @@ int main(int argc, char **argv)
     t.show_progress = !options.quiet && isatty(STDERR_FILENO) && term && strcmp(term, "dumb") != 0;
     if (options.help)
         train_help();
+    else if (options.output && file_check_write(options.output, &t.error))
+        code = train_fail(&t);
     else
         code = options.version     ? say_version(&t)
                : options.list      ? list_networks(&t)

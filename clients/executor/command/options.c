@@ -7,14 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef enum option_kind { TEXT, PATH, COUNT, NUMBER, FLAG } option_kind;
+typedef enum option_kind { TEXT, PATH, COUNT, WHOLE, NUMBER, FLAG } option_kind;
 
 static const struct {
     const char *name;
     char letter; /* 0: none */
     option_kind kind;
     size_t offset;
-    double least, most; /* of COUNT and NUMBER */
+    double least, most; /* of COUNT, WHOLE (a double) and NUMBER */
 } options[] = {
     {"model", 'm', TEXT, offsetof(train_options, model), 0, 0},
     {"batch", 0, COUNT, offsetof(train_options, settings.batch), 1, 1 << 20},
@@ -38,7 +38,7 @@ static const struct {
     {"steps", 0, COUNT, offsetof(train_options, steps), 1, 1 << 30},
     {"rate", 0, NUMBER, offsetof(train_options, rate), 0, 1e6},
     {"momentum", 0, NUMBER, offsetof(train_options, momentum), 0, 1},
-    {"seed", 0, NUMBER, offsetof(train_options, seed), 0, 9007199254740992.0},
+    {"seed", 0, WHOLE, offsetof(train_options, seed), 0, 9007199254740992.0},
     {"data", 0, PATH, offsetof(train_options, data), 0, 0},
     {"backend", 0, TEXT, offsetof(train_options, backend), 0, 0},
     {"threads", 0, COUNT, offsetof(train_options, threads), 1, 1024},
@@ -56,7 +56,7 @@ static const struct {
     {"version", 'V', FLAG, offsetof(train_options, version), 0, 0},
 };
 
-enum { N_OPTIONS = sizeof options / sizeof *options };
+enum { N_OPTIONS = sizeof options / sizeof *options, FIRST_LONG = 256 /* what getopt returns */ };
 
 static bool usage(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
@@ -90,8 +90,8 @@ static bool take(size_t i, const char *text, train_options *o)
     double number = strtod(text, &end);
     bool whole = options[i].kind == NUMBER || number == floor(number);
     if (end == text || *end || !whole || !(number >= options[i].least && number <= options[i].most))
-        return usage("--%s is \"%.60s\"; it must be %s from %.10g to %.10g", options[i].name, text,
-                     options[i].kind == COUNT ? "a whole number" : "a number", options[i].least,
+        return usage("--%s is \"%.60s\"; it must be %s from %.16g to %.16g", options[i].name, text,
+                     options[i].kind == NUMBER ? "a number" : "a whole number", options[i].least,
                      options[i].most);
     if (options[i].kind == COUNT)
         *(uint32_t *)to = (uint32_t)number;
@@ -164,6 +164,19 @@ static bool check(const train_options *o, const char *const *given, size_t n)
     return true;
 }
 
+/* What getopt stopped at: argument is the word it has read, unless that is a bundle of letters. */
+static bool refuse(int found, const char *argument)
+{
+    char letter[3] = {'-', (char)optopt, '\0'};
+    if (optopt > 0 && optopt < FIRST_LONG)
+        argument = letter;
+    if (found == ':')
+        return usage("%.60s needs a value", argument);
+    if (optopt >= FIRST_LONG)
+        return usage("--%s takes no value", options[optopt - FIRST_LONG].name);
+    return usage("there is no option %.60s", argument);
+}
+
 bool train_options_parse(int argc, char **argv, train_options *ret_options)
 {
     train_options o = {.backend = "cpu",
@@ -180,18 +193,16 @@ bool train_options_parse(int argc, char **argv, train_options *ret_options)
     char shorts[2 * N_OPTIONS + 2] = ":";
     for (size_t i = 0; i < N_OPTIONS; i++) {
         int takes = options[i].kind == FLAG ? no_argument : required_argument;
-        longs[i] = (struct option){options[i].name, takes, NULL, 256 + (int)i};
+        longs[i] = (struct option){options[i].name, takes, NULL, FIRST_LONG + (int)i};
         if (options[i].letter)
             snprintf(shorts + strlen(shorts), 3, "%c%s", options[i].letter, takes ? ":" : "");
     }
     for (int found; (found = getopt_long(argc, argv, shorts, longs, NULL)) != -1;) {
-        size_t i = found >= 256 ? (size_t)found - 256 : 0;
-        while (found < 256 && i < N_OPTIONS && options[i].letter != found)
+        size_t i = found >= FIRST_LONG ? (size_t)found - FIRST_LONG : 0;
+        while (found < FIRST_LONG && i < N_OPTIONS && options[i].letter != found)
             i++;
-        if (found == ':')
-            return usage("%s needs a value", argv[optind - 1]);
-        if (found == '?' || i == N_OPTIONS)
-            return usage("there is no option %s", argv[optind - 1]);
+        if (found == ':' || found == '?')
+            return refuse(found, argv[optind - 1]);
         if (!take(i, optarg, &o))
             return false;
         if (!taken[i])
