@@ -97,7 +97,8 @@ const char *remat_text_percent(double fraction, char text[REMAT_TEXT_SIZE]);
 
 /* The one of some words that a misspelt one was most likely meant to be; NULL: none is near. */
 const char *remat_nearest(const char *word, const char *const *words, size_t n);
-const char *remat_nearest_solver(const char *word); /* of the solvers and auto */
+/* REMAT_INVALID of "solver": there is none of this name; which was meant, or which there are. */
+remat_status remat_fail_solver(const char *word, remat_error *error);
 
 /* ---- profiles ---- */
 

@@ -84,8 +84,11 @@ static remat_status rate_decode(const json_t *json, const char *field, const rem
                               "%s is \"%.40s\"; it must be like \"12GB/s\"", field, text);
         memcpy(bytes, unit, (size_t)(slash - unit));
         if (api_amount_unit(bytes) == 0)
-            return remat_fail(error, REMAT_INVALID, field, "%s is \"%.40s\"; its unit is unknown",
-                              field, text);
+            return remat_fail(
+                error, REMAT_INVALID, field,
+                "%s is \"%.40s\"; its unit is none of B, K, M, G, T (of 1000), Ki, Mi, "
+                "Gi, Ti (of 1024), each with or without B, a second: /s",
+                field, text);
         if (seconds == 0)
             return remat_fail(error, REMAT_INVALID, field,
                               "%s is per second, but the profile's time_unit is \"units\"; give "

@@ -54,11 +54,8 @@ static remat_status read_subject(const raw_request *raw, remat_request *request,
     }
     if (raw->solver && strcmp(raw->solver, "auto") != 0) {
         request->solver = remat_solver_find(raw->solver);
-        const char *meant = request->solver ? NULL : remat_nearest_solver(raw->solver);
         if (!request->solver)
-            return remat_fail(error, REMAT_INVALID, "solver", "there is no solver \"%.60s\"%s%s%s",
-                              raw->solver, meant ? "; did you mean " : "", meant ? meant : "",
-                              meant ? "?" : "");
+            return remat_fail_solver(raw->solver, error);
         request->options = remat_options_default(request->solver);
     }
     remat_status status = read_options(raw->options, request, error);

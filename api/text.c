@@ -126,12 +126,22 @@ const char *remat_nearest(const char *word, const char *const *words, size_t n)
     return best < n ? words[best] : NULL;
 }
 
-const char *remat_nearest_solver(const char *word)
+remat_status remat_fail_solver(const char *word, remat_error *error)
 {
     const char *names[REMAT_MAX_SOLVERS] = {"auto"};
+    char list[512] = "";
     size_t n_solvers, n = 1;
     const remat_solver *const *solvers = remat_solvers(&n_solvers);
     for (size_t i = 0; i < n_solvers && n < REMAT_MAX_SOLVERS; i++)
         names[n++] = solvers[i]->name;
-    return remat_nearest(word, names, n);
+    const char *meant = remat_nearest(word, names, n);
+    if (meant)
+        return remat_fail(error, REMAT_INVALID, "solver",
+                          "there is no solver \"%.60s\"; did you mean %s?", word, meant);
+    for (size_t i = 0; i < n; i++) {
+        const size_t length = strlen(list);
+        snprintf(list + length, sizeof list - length, "%s%s", i ? ", " : "", names[i]);
+    }
+    return remat_fail(error, REMAT_INVALID, "solver", "there is no solver \"%.60s\"; known are %s",
+                      word, list);
 }

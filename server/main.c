@@ -164,6 +164,7 @@ static int token_command(int argc, char **argv)
 int main(int argc, char **argv)
 {
     config settings;
+    machine_keep_streams();
     if (argc > 1 && strcmp(argv[1], "token") == 0)
         return token_command(argc, argv);
     const command *c = find_command(argc, argv);

@@ -219,7 +219,9 @@ static void watch_signals(stopper *stop, service *s)
 
 static remat_status start(service *s, remat_error *error)
 {
-    remat_status status = load_files(s, error);
+    remat_status status = queue_take_stack(error);
+    if (!status)
+        status = load_files(s, error);
     s->fleet = fleet_new(s);
     if (!status && !s->fleet)
         status = remat_fail_memory(error);

@@ -9,4 +9,8 @@ unsigned machine_cores(void);  /* at least 1; of a part of a core, one */
 uint64_t machine_memory(void); /* bytes */
 int64_t machine_clock(void);   /* milliseconds since 1970 */
 
+/* Where standard input, output or error is closed, the next file or socket would get its number,
+ * and then what is printed. Call first: they are opened, so that using them still fails. */
+void machine_keep_streams(void);
+
 #endif

@@ -1,6 +1,5 @@
 #include "host/team.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -8,7 +7,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { NICENESS = 10 };
+enum { NICENESS = 10, STACK = 1 << 20 };
 
 typedef struct member {
     team *team;
@@ -37,6 +36,19 @@ void team_be_nice(void)
     if (!done)
         setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), NICENESS);
     done = true;
+}
+
+int team_start_thread(pthread_t *ret_thread, void *(*start)(void *data), void *data)
+{
+    pthread_attr_t attributes;
+    int code = pthread_attr_init(&attributes);
+    if (code)
+        return code;
+    code = pthread_attr_setstacksize(&attributes, STACK);
+    if (!code)
+        code = pthread_create(ret_thread, &attributes, start, data);
+    pthread_attr_destroy(&attributes);
+    return code;
 }
 
 static void take_indices(team *t, unsigned worker)
@@ -88,7 +100,7 @@ team *team_new(unsigned workers, bool nice)
     t->nice = nice;
     for (unsigned i = 0; i + 1 < workers; i++) {
         t->members[i] = (member){.team = t, .worker = i + 1};
-        if (pthread_create(&t->members[i].thread, NULL, member_main, &t->members[i]) != 0)
+        if (team_start_thread(&t->members[i].thread, member_main, &t->members[i]) != 0)
             break;
         t->workers++;
     }

@@ -39,6 +39,7 @@ struct cli {
     json_t *budgets;        /* array, owned */
     unsigned points, limit;
     double wait, timeout; /* seconds; wait is INFINITY by default */
+    uint64_t given;       /* options, one bit each by their place in the table */
     const char *device;
     json_t *plan; /* members of a plan's request, owned */
     bool whole_device;
@@ -77,6 +78,9 @@ const char *help_text(const char *command);
 /* Parses the options of cli->command and leaves the other arguments. CLI_OK, or CLI_USAGE (already
  * said). */
 int options_parse(struct cli *cli, int argc, char **argv);
+/* Refuses options that were given but do nothing beside that, by their names with spaces between.
+ * CLI_OK or CLI_USAGE. */
+int options_refuse(struct cli *cli, const char *list, const char *beside);
 /* Those that may stand before the command. Returns the index of the command in argv, or -1 for
  * wrong usage. */
 int options_parse_global(struct cli *cli, int argc, char **argv);

@@ -139,8 +139,6 @@ int command_curve(struct cli *cli)
     struct subject s = {0};
     if (cli->n_arguments != 1)
         return cli_usage(cli, "curve takes one PROFILE");
-    if (cli->points && cli->budgets)
-        return cli_usage(cli, "give --points or --budgets, not both");
     if (!cli->points && !cli->budgets && !subject_in_slots(cli))
         cli->points = DEFAULT_POINTS;
     if (subject_find(cli, cli->arguments[0], &s))

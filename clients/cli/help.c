@@ -39,7 +39,8 @@ static const char general[] =
     "A first try, without any server:\n"
     "  remat solve --local --budget 60% clients/profiles/resnet50.chain.json\n"
     "\n"
-    "'remat COMMAND --help' explains a command, 'man remat' all of it.\n"
+    "'remat COMMAND --help' explains a command, 'man remat' all of it. An option that does\n"
+    "nothing beside another one, or beside the command, is refused.\n"
     "\n"
     "exit codes: 0 done; 1 the answer is no (nothing fits the budget, the schedule is\n"
     "not valid); 2 wrong command line; 3 bad input (file, profile, request); 4 the\n"
@@ -157,10 +158,10 @@ static const char plan[] =
     "  --solver NAME       instead of selective (with --offload: auto)\n"
     "  --option NAME=VALUE option of that solver\n"
     "  --effort EFFORT     quick (default) or thorough\n"
-    "  --wait SECONDS      with --server: wait that long, then name the job\n"
     "  --local             here, which is the default\n"
     "  --server URL        ask this rematd, which remembers\n"
-    "  --timeout SECONDS   longest time of one request (default 60)\n" OUTPUT "\n"
+    "  --wait SECONDS      with --server: wait that long, then name the job\n"
+    "  --timeout SECONDS   with --server: longest time of one request (default 60)\n" OUTPUT "\n"
     "example:\n"
     "  remat plan gpt2-xl --batch 8 --device rtx4090 --optimizer adam8bit\n";
 

@@ -120,6 +120,8 @@ static int one(struct cli *cli, bool cancel)
     if (cli->n_arguments != 2)
         return cli_usage(cli, "jobs %s takes one job id", cli->arguments[0]);
     char id[REMAT_ID_SIZE];
+    if (options_refuse(cli, "limit cursor", cancel ? "jobs cancel" : "jobs show"))
+        return CLI_USAGE;
     if (cli_connect(cli) || find_job(cli, cli->arguments[1], id))
         return cli_failed(cli);
     remat_status status = cancel

@@ -1,5 +1,6 @@
 /* remat: one command with subcommands. */
 #include "cli.h"
+#include "host/machine.h"
 
 #include <errno.h>
 #include <math.h>
@@ -65,6 +66,8 @@ static int run_command(struct cli *cli, int argc, char **argv)
         int code = options_parse(cli, argc, argv);
         if (code)
             return code;
+        if (cli->output && !cli->help && file_check_write(cli->output, &cli->error))
+            return cli_failed(cli);
         if (!cli->help)
             return commands[i].run(cli);
         fputs(help_text(cli->command), stdout);
@@ -89,6 +92,8 @@ static int run(struct cli *cli, int argc, char **argv)
     const char *text = first < argc ? help_text(argv[first]) : help_text(NULL);
     if (!text)
         return no_command(cli, argv[first]);
+    if (asks_help && argc - first > 1)
+        return cli_usage(cli, "help takes one command");
     fputs(text, stdout);
     return CLI_OK;
 }
@@ -96,6 +101,7 @@ static int run(struct cli *cli, int argc, char **argv)
 int main(int argc, char **argv)
 {
     struct cli cli = {.wait = INFINITY};
+    machine_keep_streams();
     signal(SIGPIPE, SIG_IGN); /* a reader that goes away is an error of writing, not a death */
     look_at_terminal(&cli);
     int code = run(&cli, argc, argv);

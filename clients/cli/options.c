@@ -143,7 +143,7 @@ typedef enum option_kind {
 } option_kind;
 
 #define AT(member) .offset = offsetof(struct cli, member)
-static const struct option_rule {
+static const struct known_option {
     const char *name;
     char letter; /* 0: none */
     option_kind kind;
@@ -196,8 +196,9 @@ static const struct option_rule {
 };
 
 enum { N_OPTIONS = sizeof options / sizeof *options, FIRST_LONG = 256 /* what getopt returns */ };
+_Static_assert(N_OPTIONS <= 64, "struct cli has a bit for each");
 
-static int take(struct cli *cli, const struct option_rule *o, const char *value)
+static int take(struct cli *cli, const struct known_option *o, const char *value)
 {
     void *to = (char *)cli + o->offset;
     int code = CLI_OK;
@@ -260,6 +261,8 @@ static int refuse(struct cli *cli, int code, char **argv, unsigned commands)
         text = letter;
     if (code == ':')
         return cli_usage(cli, "%.60s needs a value", text);
+    if (optopt >= FIRST_LONG)
+        return cli_usage(cli, "--%s takes no value", options[optopt - FIRST_LONG].name);
     const char *names[N_OPTIONS];
     size_t n = 0;
     for (size_t i = 0; i < N_OPTIONS; i++)
@@ -280,7 +283,7 @@ static void look_for_json(struct cli *cli, int argc, char **argv)
         cli->json |= strcmp(argv[i], "--json") == 0;
 }
 
-static const struct option_rule *option_of(int id)
+static const struct known_option *option_of(int id)
 {
     size_t i = 0;
     if (id >= FIRST_LONG)
@@ -289,6 +292,62 @@ static const struct option_rule *option_of(int id)
         i++;
     return &options[i];
 }
+
+/* ---- what goes together ---- */
+
+static const struct {
+    unsigned commands;
+    option_rule rule;
+} excludes[] = {{SOLVE | CURVE | SIMULATE | SNAPSHOTS | SOLVERS | PLAN,
+                 {"local", "server timeout", "it asks no server"}},
+                {SOLVE | CURVE | PLAN, {"local", "wait", "there is no job"}},
+                {SOLVE, {"no-layout", "alignment", "nothing is given an address"}},
+                {SOLVE, {"whole-device", "reserved", "it says what is reserved"}},
+                {CURVE, {"budgets", "points", "they are the points"}},
+                {SHOW, {"json", "all ascii profile", "the schedule is printed as it came"}}},
+  needs[] = {{SOLVE,
+              {"device parameters optimizer precision no-master parallel ranks view-buckets "
+               "no-prefetch",
+               "whole-device", "it says what weights take of the device"}},
+             {SOLVE | PLAN, {"ranks view-buckets no-prefetch", "parallel", "one rank has none"}},
+             {PLAN, {"wait timeout", "server", "a plan is made here unless one is named"}}};
+
+/* The names of the options given. Returns how many. */
+static size_t list_given(const struct cli *cli, const char *names[N_OPTIONS])
+{
+    size_t n = 0;
+    for (size_t i = 0; i < N_OPTIONS; i++)
+        if (cli->given >> i & 1)
+            names[n++] = options[i].name;
+    return n;
+}
+
+int options_refuse(struct cli *cli, const char *list, const char *beside)
+{
+    const char *given[N_OPTIONS];
+    const char *option = options_given(given, list_given(cli, given), list, "");
+    return option ? cli_usage(cli, "--%s does nothing beside %s", option, beside) : CLI_OK;
+}
+
+static int check_given(struct cli *cli)
+{
+    const char *given[N_OPTIONS];
+    const size_t n = list_given(cli, given);
+    char message[OPTIONS_MESSAGE];
+    bool good = true;
+    for (size_t i = 0; i < N_OPTIONS; i++)
+        if (cli->given >> i & 1 && !(options[i].commands & cli->flag))
+            return options_refuse(cli, options[i].name, cli->command);
+    for (size_t i = 0; i < sizeof excludes / sizeof *excludes && good; i++)
+        if (excludes[i].commands & cli->flag)
+            good = options_exclude(given, n, &excludes[i].rule, message);
+    for (size_t i = 0; i < sizeof needs / sizeof *needs && good; i++)
+        if (needs[i].commands & cli->flag)
+            good = options_need(given, n, &needs[i].rule, "", message);
+    return good ? CLI_OK : cli_usage(cli, "%s", message);
+}
+
+/* ---- both ---- */
 
 static int parse(struct cli *cli, int argc, char **argv, unsigned commands, const char *order)
 {
@@ -302,6 +361,7 @@ static int parse(struct cli *cli, int argc, char **argv, unsigned commands, cons
         if (id == '?' || id == ':')
             return refuse(cli, id, argv, commands);
         code = take(cli, option_of(id), optarg);
+        cli->given |= UINT64_C(1) << (option_of(id) - options);
     }
     return code;
 }
@@ -317,5 +377,5 @@ int options_parse(struct cli *cli, int argc, char **argv)
     int code = parse(cli, argc, argv, cli->flag, "");
     cli->arguments = argv + optind;
     cli->n_arguments = argc - optind;
-    return code;
+    return code || cli->help ? code : check_given(cli);
 }

@@ -334,6 +334,18 @@ static int plan_there(struct cli *cli, json_t *request)
     return code;
 }
 
+/* Options of one kind of parallelism beside another. */
+static int check_parallel(struct cli *cli)
+{
+    const char *kind = json_get_text(json_object_get(cli->plan, "parallel"), "kind");
+    int code = CLI_OK;
+    if (strcmp(kind, "ddp") != 0 && strcmp(kind, "zero1") != 0)
+        code = options_refuse(cli, "view-buckets", "--parallel but that of ddp and zero1");
+    if (!code && strcmp(kind, "zero3") != 0 && strcmp(kind, "fsdp") != 0)
+        code = options_refuse(cli, "no-prefetch", "--parallel but that of zero3");
+    return code;
+}
+
 int command_plan(struct cli *cli)
 {
     struct subject s = {0};
@@ -342,8 +354,8 @@ int command_plan(struct cli *cli)
         return cli_usage(cli, "plan takes one MODEL or PROFILE");
     if (!cli->device)
         return cli_usage(cli, "plan needs --device, a name or a file that calibrate wrote");
-    if (cli->local && cli->server)
-        return cli_usage(cli, "--local and --server: give one of them");
+    if (check_parallel(cli))
+        return CLI_USAGE;
     int code = make_request(cli, &s, &request) ? cli_failed(cli)
                : cli->server                   ? plan_there(cli, request)
                                                : plan_here(cli, &s, request);
@@ -373,6 +385,8 @@ int plan_whole_device(struct cli *cli, const struct subject *s)
     remat_plan_request plan;
     remat_step_table table;
     json_t *device = NULL;
+    if (check_parallel(cli))
+        return CLI_USAGE;
     if (!s->document)
         return cli_usage(cli, "--whole-device needs the profile itself, not its id");
     if (json_object_get(cli->plan, "precision"))

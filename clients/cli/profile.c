@@ -214,11 +214,13 @@ int command_profile(struct cli *cli)
         const char *name;
         int (*run)(struct cli *cli);
         int arguments;
-    } verbs[] = {{"check", check, 2},
-                 {"push", push, 2},
-                 {"list", list, 1},
-                 {"show", show, 2},
-                 {"import", import, 2}};
+        const char *idle; /* options that do nothing */
+    } verbs[] = {{"check", check, 2, "name limit cursor server timeout"},
+                 {"push", push, 2, "name limit cursor"},
+                 {"list", list, 1, ""},
+                 {"show", show, 2, "name limit cursor"},
+                 {"import", import, 2, "limit cursor server timeout"}};
+    char beside[24];
     if (cli->n_arguments == 0)
         return cli_usage(cli, "profile needs check, push, list, show or import");
     for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++) {
@@ -227,6 +229,9 @@ int command_profile(struct cli *cli)
         if (cli->n_arguments != verbs[i].arguments)
             return cli_usage(cli, "profile %s takes %s", verbs[i].name,
                              verbs[i].arguments == 1 ? "no argument" : "one argument");
+        snprintf(beside, sizeof beside, "profile %s", verbs[i].name);
+        if (options_refuse(cli, verbs[i].idle, beside))
+            return CLI_USAGE;
         return verbs[i].run(cli);
     }
     static const char *const names[] = {"check", "push", "list", "show", "import"};

@@ -83,11 +83,16 @@ static void try_timeline(struct cli *cli, exhibit *e)
           stderr);
 }
 
+/* Of a schedule that the server has; else a file. */
+static bool is_id(const char *argument)
+{
+    return strcmp(argument, "-") != 0 && !strpbrk(argument, "./") && access(argument, F_OK) != 0;
+}
+
 static remat_status load(struct cli *cli, const char *argument, exhibit *e)
 {
     char id[REMAT_ID_SIZE];
-    bool by_id =
-        strcmp(argument, "-") != 0 && !strpbrk(argument, "./") && access(argument, F_OK) != 0;
+    const bool by_id = is_id(argument);
     remat_status status = by_id ? find_schedule(cli, argument, id) : REMAT_OK;
     if (!status)
         status = by_id ? fetch_schedule(cli, id, e)
@@ -130,6 +135,10 @@ int command_show(struct cli *cli)
     exhibit e = {0};
     if (cli->n_arguments != 1)
         return cli_usage(cli, "show takes one SCHEDULE: an id, a file or -");
+    if ((cli->profile || cli->json) && !is_id(cli->arguments[0]) &&
+        options_refuse(cli, "server timeout",
+                       cli->profile ? "--profile and a file" : "--json and a file"))
+        return CLI_USAGE;
     remat_status status = load(cli, cli->arguments[0], &e);
     if (!status)
         status = print(cli, &e);

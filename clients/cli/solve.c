@@ -45,9 +45,7 @@ int command_solve(struct cli *cli)
     if (cli->local && !s.document)
         return cli_usage(cli, "--local needs the profile itself, not its id");
     int code = subject_check_amounts(cli, &s);
-    if (!code && cli->whole_device && cli->reserved)
-        code = cli_usage(cli, "--whole-device says what is reserved; leave out --reserved");
-    else if (!code && cli->whole_device)
+    if (!code && cli->whole_device)
         code = plan_whole_device(cli, &s);
     if (!code)
         code = ask_question(cli, &s, REMAT_ASK_SCHEDULE, print_answer);

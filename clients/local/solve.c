@@ -207,7 +207,7 @@ static remat_status solve_watched(room *r, const local_watch *watch)
     pthread_t thread;
     pthread_mutex_init(&r->lock, NULL);
     pthread_cond_init(&r->ended, NULL);
-    if (pthread_create(&thread, NULL, answer_main, r) != 0) {
+    if (team_start_thread(&thread, answer_main, r) != 0) {
         r->status = remat_fail(r->error, REMAT_NO_MEMORY, NULL, "no thread can be started");
     } else {
         watch_over(r, watch);

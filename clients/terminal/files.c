@@ -2,15 +2,18 @@
 #include "terminal.h"
 
 #include <errno.h>
+#include <libgen.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #define MAX_FILE ((size_t)1 << 30)
 
 static remat_status fail_file(const char *path, const char *verb, remat_error *error)
 {
-    return remat_fail(error, REMAT_INVALID, NULL, "cannot %s %.200s: %s", verb, path,
-                      strerror(errno));
+    return remat_fail(error, REMAT_INVALID, NULL, "cannot %s %.200s: %s", verb,
+                      *path ? path : "\"\"", strerror(errno));
 }
 
 /* Everything a stream has; *ret_text is the caller's. */
@@ -95,6 +98,24 @@ remat_status file_read_json(const char *path, json_t **ret_json, remat_error *er
     if (status == REMAT_INVALID)
         return remat_fail(error, status, NULL, "%.200s: %.500s", name, reason.message);
     return status ? remat_fail_memory(error) : REMAT_OK;
+}
+
+remat_status file_check_write(const char *path, remat_error *error)
+{
+    struct stat found;
+    if (strcmp(path, "-") == 0)
+        return remat_fail(error, REMAT_INVALID, NULL,
+                          "- is no file to write; without -o, --json prints what it would have");
+    char *folder = strdup(path);
+    int reason = folder ? 0 : ENOMEM;
+    if (folder && stat(path, &found) == 0)
+        reason = S_ISDIR(found.st_mode) ? EISDIR : access(path, W_OK) ? errno : 0;
+    else if (folder && (errno != ENOENT || !*path || access(dirname(folder), W_OK | X_OK)))
+        reason = errno;
+    free(folder);
+    return reason ? remat_fail(error, REMAT_INTERNAL, NULL, "cannot write %.200s: %s",
+                               *path ? path : "\"\"", strerror(reason))
+                  : REMAT_OK;
 }
 
 remat_status file_write_text(const char *path, const char *text, remat_error *error)

@@ -30,7 +30,32 @@ int exit_code_of(remat_status status);
 remat_status file_read_json(const char *path, json_t **ret_json, remat_error *error);
 /* The text of a file, the same way, without NUL inside; the caller's to free. */
 remat_status file_read_text(const char *path, char **ret_text, remat_error *error);
+/* Whether it could be written, before there is what to write; nothing is. */
+remat_status file_check_write(const char *path, remat_error *error);
 remat_status file_write_text(const char *path, const char *text, remat_error *error);
+
+/* ---- rules.c ---- */
+
+/* A list of options is their names with spaces between; "* a b": all options but a and b. */
+typedef struct option_rule {
+    const char *options, *others, *why;
+} option_rule;
+
+enum { OPTIONS_MESSAGE = 256 };
+
+/* The first of the n options given that is in the list and not in the other; NULL: there is none.
+ */
+const char *options_given(const char *const *given, size_t n, const char *list, const char *other);
+
+/* None of the rule's options does anything beside one of the others. false: two that were given,
+ * which the message names. */
+bool options_exclude(const char *const *given, size_t n, const option_rule *rule,
+                     char message[OPTIONS_MESSAGE]);
+
+/* Each of the rule's options does nothing without one of the others. beside: for the message, as
+ * " beside --plan", or "". */
+bool options_need(const char *const *given, size_t n, const option_rule *rule, const char *beside,
+                  char message[OPTIONS_MESSAGE]);
 
 /* ---- progress.c ---- */
 

@@ -2,8 +2,11 @@
 
 #include "host/team.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
 #include <utlist.h>
 
 typedef struct lane_state {
@@ -15,6 +18,23 @@ struct queue {
     uv_loop_t *loop;
     lane_state lanes[LANES];
 };
+
+remat_status queue_take_stack(remat_error *error)
+{
+    enum { WANTED = 1 << 20, NEEDED = 1 << 18 };
+    struct rlimit stack;
+    if (getrlimit(RLIMIT_STACK, &stack) || stack.rlim_cur >= WANTED) /* RLIM_INFINITY is more */
+        return REMAT_OK;
+    stack.rlim_cur = stack.rlim_max < WANTED ? stack.rlim_max : WANTED;
+    if (stack.rlim_cur < NEEDED)
+        return remat_fail(error, REMAT_INVALID, "stack",
+                          "the stack of a thread may take %llu bytes (ulimit -s); it needs %d",
+                          (unsigned long long)stack.rlim_cur, NEEDED);
+    return setrlimit(RLIMIT_STACK, &stack)
+               ? remat_fail(error, REMAT_INTERNAL, "stack", "the stack cannot be raised: %s",
+                            strerror(errno))
+               : REMAT_OK;
+}
 
 queue *queue_new(uv_loop_t *loop, unsigned heavy, unsigned heavy_limit)
 {

@@ -9,6 +9,8 @@
 #ifndef REMAT_SERVER_QUEUE_H
 #define REMAT_SERVER_QUEUE_H
 
+#include "remat/status.h"
+
 #include <stdbool.h>
 #include <uv.h>
 
@@ -32,6 +34,11 @@ enum { LIGHT_THREADS = 2, LARGE_THREADS = 1, QUICK_THREADS = 1 };
 
 /* Inner updates of a solve that counts as cheap: some tens of milliseconds. */
 #define QUICK_COST 1e8
+
+/* libuv gives the threads of its pool the stack that the process's own thread may have (ulimit -s;
+ * 8 MiB from 1.45 on). Raises that to 1 MiB where it is less; REMAT_INVALID: it may not be raised
+ * to the 256 KiB that is three times what was measured. Call before the pool starts. */
+remat_status queue_take_stack(remat_error *error);
 
 /* Call before the process first uses libuv's pool: its size becomes heavy + QUICK_THREADS +
  * LIGHT_THREADS + LARGE_THREADS. */

@@ -119,7 +119,7 @@ static uint32_t check(void (*build)(net_graph *net, const uint32_t *s), const ui
     if (t.net.error.status)
         fail_msg("%s", t.net.error.message);
     t.node = &t.net.nodes[t.net.n_nodes - 1];
-    cpu_backend(1, &t.cpu);
+    assert_int_equal(cpu_backend(1, &t.cpu, NULL), REMAT_OK);
     made wanted = run(&t, (manner){0});
     do {
         check_alternative(&t, n++, &wanted);
@@ -419,7 +419,7 @@ static void test_update(void **state)
     const size_t bytes = COUNT * sizeof(float);
     trial t = {.coarse = 1};
     (void)state;
-    cpu_backend(1, &t.cpu);
+    assert_int_equal(cpu_backend(1, &t.cpu, NULL), REMAT_OK);
     open_device(&t, 3);
     memory m = {.device = true};
     float *w = numbers(COUNT, 1), *v = numbers(COUNT, 2), *slopes = numbers(COUNT * LANES, 3);

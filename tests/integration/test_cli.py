@@ -302,6 +302,48 @@ def test_wrong_command_lines(arguments):
     assert problem(*arguments, code=USAGE)["type"] == "/problems/usage"
 
 
+@pytest.mark.parametrize("words, named", [
+    ("solve --local --server x -b 60% P", "--server does nothing beside --local"),
+    ("--timeout 3 solve --local -b 60% P", "--timeout does nothing beside --local"),
+    ("solve --local --wait 3 -b 60% P", "--wait does nothing beside --local"),
+    ("curve --local --wait 3 P", "--wait does nothing beside --local"),
+    ("simulate --local --server x P P", "--server does nothing beside --local"),
+    ("snapshots --local --timeout 3 P", "--timeout does nothing beside --local"),
+    ("solvers --local --server x", "--server does nothing beside --local"),
+    ("plan resnet18 --device h100 --local --server x", "--server does nothing beside --local"),
+    ("plan resnet18 --device h100 --timeout 3", "--timeout needs --server"),
+    ("plan resnet18 --device h100 --wait 3", "--wait needs --server"),
+    ("plan resnet18 --device h100 --no-prefetch", "--no-prefetch needs --parallel"),
+    ("plan resnet18 --device h100 --parallel ddp --ranks 2 --no-prefetch", "--no-prefetch does nothing beside --parallel"),
+    ("plan resnet18 --device h100 --parallel zero3 --ranks 2 --view-buckets", "--view-buckets does nothing beside --parallel"),
+    ("solve --local -b 60% --no-layout --alignment 64 P", "--alignment does nothing beside --no-layout"),
+    ("solve --local -b 60% --whole-device --reserved 64 P", "--reserved does nothing beside --whole-device"),
+    ("solve --local -b 60% --optimizer sgd P", "--optimizer needs --whole-device"),
+    ("solve --local -b 60% --device h100 P", "--device needs --whole-device"),
+    ("solve --local -b 60% --parameters 9 P", "--parameters needs --whole-device"),
+    ("solve --local -b 60% --whole-device --parameters 9 --ranks 2 P", "--ranks needs --parallel"),
+    ("solve --local -b 60% --whole-device --parameters 9 --parallel zero2 --ranks 2 --view-buckets P",
+     "--view-buckets does nothing beside --parallel"),
+    ("curve --local --points 3 --budgets 1GiB P", "--points does nothing beside --budgets"),
+    ("show --json --all P", "--all does nothing beside --json"), ("show --json --ascii P", "--ascii does nothing beside --json"),
+    ("show --json --profile P P", "--profile does nothing beside --json"),
+    ("show --server x --profile P P", "--server does nothing beside --profile and a file"),
+    ("show --timeout 1 --json P", "--timeout does nothing beside --json and a file"),
+    ("profile check --name x P", "--name does nothing beside profile check"),
+    ("profile check --server x P", "--server does nothing beside profile check"),
+    ("profile import --limit 3 P", "--limit does nothing beside profile import"),
+    ("profile push --cursor x P", "--cursor does nothing beside profile push"),
+    ("profile show --name x P", "--name does nothing beside profile show"),
+    ("jobs show --limit 3 abcd", "--limit does nothing beside jobs show"),
+    ("jobs cancel --cursor x abcd", "--cursor does nothing beside jobs cancel"),
+    ("--server x version", "--server does nothing beside version"),
+    ("--timeout 3 calibrate", "--timeout does nothing beside calibrate"), ("help solve curve", "help takes one command"),
+])
+def test_options_that_do_nothing_are_refused(words, named):
+    done = remat(*(str(CHAIN) if word == "P" else word for word in words.split()), code=USAGE)
+    assert named in done.stderr.splitlines()[0] and done.stdout == ""
+
+
 @pytest.mark.parametrize("text, place", [
     ("", "JSON"), ("{", "line 1"), ("[" * 10000, "deep"), ("\xff\xfe", "JSON"), ("{}", "format"),
     ('{"format": "remat-profile/9", "name": "x", "nodes": []}', "format"),
@@ -316,6 +358,25 @@ def test_bad_profiles(text, place, write):
     for command in (["profile", "check"], ["solve", "--local", "-b", "1GiB"], ["curve", "--local"]):
         assert place in remat(*command, file, code=INPUT).stderr
         assert problem(*command, file, code=INPUT)["status"] == 400
+
+
+@pytest.mark.parametrize("path, code, said", [
+    ("", INTERNAL, 'cannot write "": No such file'), ("-", INPUT, "- is no file"), ("/", INTERNAL, "Is a directory"),
+    ("/nowhere/x", INTERNAL, "No such file"),
+])
+def test_output_is_checked_before_the_work(path, code, said):
+    """The profile that is not there is not missed: what takes long comes after."""
+    assert said in remat("solve", "--local", "-b", "50%", "/no/profile.json", "-o", path, code=code).stderr
+
+
+def test_closed_streams_stay_closed(there, rematd):
+    """Their numbers were the next file's or socket's: what was printed went to the server, with exit code 0."""
+    for closed in (">&-", "<&- >&-", "<&- >&- 2>&-"):
+        done = subprocess.run(["sh", "-c", f'exec "$0" solvers --server {rematd.url} {closed}', str(REMAT)],
+                              capture_output=True, text=True, timeout=60 * SLOW)
+        assert done.returncode == INTERNAL and done.stdout == "", closed
+        assert "Bad file descriptor" in done.stderr or "2>" in closed
+    assert remat("--json=3", code=USAGE).stderr.startswith("remat: --json takes no value")
 
 
 def test_files_that_cannot_be_read_or_written(tmp_path):

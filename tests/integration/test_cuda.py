@@ -36,9 +36,9 @@ def test_every_order_of_the_streams_gives_the_same():
 
 
 def test_overhead_and_link_are_measured():
-    tiny = ["--model", "lstm", "--batch", "2", "--time", "2", "--width", "0.0625", *SMALL[8:]]
+    tiny = ["--model", "lstm", "--batch", "2", "--time", "2", "--width", "0.0625", *SMALL[10:]]
     said = run(EMULATED, *tiny, "--budget", "110%", "--overhead", "--link", "measured").stdout
-    assert " % of the step beyond its calls; enqueued after " in said
+    assert " of device's clock, predicted " in said and " % of the step beyond its calls\n  enqueued     after " in said
     answer = json.loads(run(EMULATED, *tiny, "--budget", "110%", "--overhead", "--link", "measured", "--json").stdout)
     assert 0 < answer["calls_step"] <= answer["step"] and 0 < answer["enqueued_step"] <= answer["wall_step"]
     assert answer["device_bytes"] == answer["arena"] and answer["library_bytes"] == 0

@@ -2,14 +2,17 @@
 
 import collections
 import glob
+import gzip
 import http.client
+import json
 import random
+import re
 import subprocess
 import time
 
 import pytest
 
-from conftest import ROOT, SLOW, profile
+from conftest import ROOT, SLOW, Service, profile
 from test_service import big_chain
 
 pytestmark = pytest.mark.skipif(SLOW > 1, reason="sanitizers have an allocator and clocks of their own")
@@ -98,3 +101,33 @@ def test_clock_jumps(make_service, tmp_path):
     service.start()
     assert all(service.get(f"/v1/jobs/{job}").json["state"] == "done" for job in jobs)
     assert not [line for line in service.log_lines() if line["level"] == "error"]
+
+
+def small_stack(folder, kib, *arguments):
+    """A rematd that may have so much stack, soft and hard."""
+    folder.mkdir()
+    service = Service(folder, *arguments)
+    service.program = folder / "rematd"
+    service.program.write_text(f'#!/bin/sh\nulimit -s {kib} && exec "{Service.program}" "$@"\n')
+    service.program.chmod(0o755)
+    return service
+
+
+def test_small_stack(tmp_path):
+    """The stacks of its own threads do not follow ulimit -s; those of libuv do, so that too little is refused at the
+    start: with 64 KiB it served until the first body in gzip, which needs as much, ended it."""
+    service = small_stack(tmp_path / "enough", 256, "--workers", "3").start()
+    try:
+        for name in ("resnet50.chain", "gpt.chain"):
+            body = gzip.compress(json.dumps({"profile": profile(name), "budget": "80%"}).encode())
+            answer = service.post("/v1/schedules", body, headers={"Content-Encoding": "gzip"})
+            assert answer.status == 200 and answer.json["arena"] <= answer.json["budget"]
+        maps = open(f"/proc/{service.process.pid}/maps").read()
+        sizes = [int(b, 16) - int(a, 16) for a, b in re.findall(r"^(\w+)-(\w+) rw-p 0+ 00:00 0 *$", maps, re.M)]
+        assert sizes.count(1 << 20) >= 3, "two of the team and the store's writer"
+    finally:
+        service.stop()
+    little = small_stack(tmp_path / "little", 64)
+    with pytest.raises(AssertionError, match="may take 65536 bytes .ulimit -s.; it needs 262144"):
+        little.start()
+    assert little.process.wait() == 1

@@ -12,8 +12,10 @@ from conftest import BUILD, ROOT, SLOW
 
 TRAIN = BUILD / "clients" / "executor" / "remat-train"
 REMAT = BUILD / "clients" / "cli" / "remat"
-SMALL = ["--batch", "8", "--image", "32", "--width", "0.125", "--classes", "10", "--rounds", "1"]
+SIZE = ["--batch", "8", "--image", "32", "--width", "0.125", "--classes", "10"]
+SMALL = [*SIZE, "--rounds", "1"]
 RESNET = ["--model", "resnet18", *SMALL]
+KNOWN = ["--model", "resnet18", *SIZE]  # of which nothing is measured
 
 
 def train(*words, code=0, **more):
@@ -42,6 +44,15 @@ def test_help_and_list():
     names = [line.split()[0] for line in train("--list").stdout.splitlines()]
     assert len(names) == 13 and {"vgg19", "resnet50", "gpt", "lstm", "unet", "siamese", "crossmodal"} <= set(names)
     assert train("--version").stdout.startswith("remat-train ")
+
+
+def test_list_and_version_as_json(tmp_path):
+    listed = json.loads(train("--list", "--json").stdout)
+    assert [one["name"] for one in listed] == [line.split()[0] for line in train("--list").stdout.splitlines()]
+    assert listed[0]["image"] == 224 and all(one["summary"] and one["batch"] > 0 for one in listed)
+    train("--list", "--json", "-o", tmp_path / "list.json")
+    assert json.loads((tmp_path / "list.json").read_text()) == listed
+    assert f"remat-train {json.loads(train('--version', '--json').stdout)['version']}\n" == train("--version").stdout
 
 
 def test_manual_page_covers_every_option():
@@ -81,9 +92,9 @@ def test_compare_says_what_differs(exact):
 
 def test_schedule_of_a_file(profile, tmp_path):
     schedule = solve(profile, tmp_path / "schedule.json", "--budget", "80%")
-    answer = json.loads(train(*RESNET, "--schedule", tmp_path / "schedule.json", "--steps", "2", "--json").stdout)
+    answer = json.loads(train(*KNOWN, "--schedule", tmp_path / "schedule.json", "--steps", "2", "--json").stdout)
     assert answer["arena"] == schedule["arena"] and answer["solver"] == schedule["solver"]
-    same = json.loads(train(*RESNET, "--schedule", tmp_path / "schedule.json", "--profile", profile, "--steps", "2",
+    same = json.loads(train(*KNOWN, "--schedule", tmp_path / "schedule.json", "--profile", profile, "--steps", "2",
                             "--json").stdout)
     assert same["losses"] == answer["losses"] and same["predicted_step"] > 0
 
@@ -112,12 +123,29 @@ def test_with_a_server(rematd):
     assert measured["step_time"] == pytest.approx(answer["step"] * 1e6)
 
 
+TINY = ["--model", "lstm", "--batch", "2", "--time", "2", "--width", "0.0625", "--rounds", "1", "--exact", "--budget", "110%",
+        "--local", "--steps", "2"]
+
+
+@pytest.mark.parametrize("threads, clock, name", [(1, "CPU time", "cpu"), (2, "wall clock", "wall")])
+def test_clocks_and_overhead_are_told(threads, clock, name):
+    words = [*TINY, "--threads", threads, "--overhead"]
+    said = train(*words).stdout
+    assert f" of {clock}, predicted " in said and "of the step beyond its calls" in said and " of wall clock; " in said
+    lines = train(*words, "--compare").stdout.splitlines()
+    at = next(i for i, line in enumerate(lines) if line.startswith("  schedule "))
+    assert lines[at - 1] == f"  step: {clock}; overhead: of it, beyond its calls; enqueued: wall clock"
+    assert lines[at].split()[3:6] == ["step", "overhead", "enqueued"]
+    assert len(lines) == at + 4 and all(line.split()[8] == "%" for line in lines[at + 1:])
+    assert json.loads(train(*words, "--json").stdout)["step_clock"] == name
+
+
 # ---- what goes wrong ----
 
 @pytest.mark.parametrize("words, code, said", [
     ([], 2, "which network"),
     (["--model", "resnet18"], 2, "how much memory"),
-    (["--model", "resnet18", "--budget", "1GiB", "--local", "--server", "http://x"], 2, "one of them"),
+    (["--model", "resnet18", "--budget", "1GiB", "--local", "--server", "http://x"], 2, "--server does nothing beside --local"),
     (["--model", "resnet18", "--budget"], 2, "needs a value"),
     (["--model", "resnet18", "--batch", "0"], 2, "--batch is \"0\""),
     (["--colour"], 2, "no option --colour"),
@@ -128,12 +156,25 @@ def test_with_a_server(rematd):
     ([*RESNET, "--budget", "lots", "--local"], 3, "budget"),
     ([*RESNET, "--budget", "1GiB", "--local", "--backend", "abacus"], 3, "there are cpu and cuda"),
     ([*RESNET, "--budget", "1GiB", "--local", "--link", "string"], 3, "link.preset is \"string\""),
-    ([*RESNET, "--schedule", "x", "--link", "12GB/s"], 2, "no --budget, --solver, --link"),
+    ([*RESNET, "--schedule", "x", "--link", "12GB/s"], 2, "--link does nothing beside --schedule"),
+    ([*RESNET, "--budget", "1GiB", "--local", "--link", "Measured"], 3, "--link may also be measured"),
+    (["--model", "gpt", "--budget", "1GiB", "--local", "--image", "32"], 3, "\"gpt\" has no image; its sizes are batch"),
+    (["--model", "siamese", "--plan", "--classes", "3"], 3, "\"siamese\" has no classes"),
+    ([*RESNET, "--plan", "--time", "3"], 2, "--rounds does nothing beside --plan"),
+    ([*KNOWN, "--plan", "--time", "3"], 3, "time is 3, but \"resnet18\" has no time"),
+    ([*RESNET, "--budget", "1GiB", "--local", "--data", "/dev/null"], 3, "--data does nothing beside --model resnet18"),
+    ([*RESNET, "--budget", "1GiB", "--backend", "cuda", "--threads", "2"], 2, "--threads does nothing beside --backend"),
+    (["-qx"], 2, "there is no option -x"), (["-qb"], 2, "-b needs a value"), (["--plan=3"], 2, "--plan takes no value"),
+    ([*RESNET, "--budget", "1GiB", "--seed", "0.5"], 2, "--seed is \"0.5\"; it must be a whole number"),
+    ([*RESNET, "--budget", "1GiB", "--local", "--threads", "1024"], 3, "threads is 1024; OpenBLAS"),
+    ([*RESNET, "--budget", "1GiB", "--json", "-o", "/nowhere/x"], 5, "cannot write /nowhere/x: No such file"),
+    ([*RESNET, "--budget", "1GiB", "--local", "--link", "3XB/s"], 3, "its unit is none of B, K"),
+    ([*RESNET, "--budget", "\udcff"], 2, "--budget is not UTF-8"),
     ([*RESNET, "--budget", "1KiB", "--local"], 1, "will do"),
-    ([*RESNET, "--budget", "1GiB", "--local", "--solver", "magic"], 3, "no solver \"magic\""),
+    ([*RESNET, "--budget", "1GiB", "--local", "--solver", "magic"], 3, "no solver \"magic\"; known are auto, store-all"),
     ([*RESNET, "--budget", "1GiB", "--server", "http://127.0.0.1:1"], 4, "no server can be reached"),
-    ([*RESNET, "--schedule", "/nowhere.json"], 3, "No such file"),
-    ([*RESNET, "--budget", "1GiB", "--local", "--data", "/nowhere.txt"], 3, "No such file"),
+    ([*KNOWN, "--schedule", "/nowhere.json"], 3, "No such file"),
+    (["--model", "gpt", "--budget", "1GiB", "--local", "--data", "/nowhere.txt"], 3, "No such file"),
 ])
 def test_refused(words, code, said):
     done = train(*words, code=code)
@@ -146,12 +187,12 @@ def test_schedules_that_do_not_belong(profile, tmp_path):
 
     def refused(document, *network):
         path.write_text(document if isinstance(document, str) else json.dumps(document))
-        return train(*(network or RESNET), "--schedule", path, code=3).stderr
+        return train(*(network or KNOWN), "--schedule", path, code=3).stderr
 
-    assert "another network" in refused(schedule, "--model", "resnet50", *SMALL)
+    assert "another network" in refused(schedule, "--model", "resnet50", *SIZE)
     renamed = ["conv1", *schedule["nodes"][1:]]
     assert "\"conv1\", not \"stem.conv2d.0\"" in refused({**schedule, "nodes": renamed})
-    larger = [word if word != "8" else "16" for word in SMALL]
+    larger = [word if word != "8" else "16" for word in SIZE]
     assert "overlap" in refused(schedule, "--model", "resnet18", *larger)
     assert "not valid" in refused({**schedule, "operations": schedule["operations"][:-5]})
     assert "allocations" in refused({**schedule, "allocations": schedule["allocations"][:-5]})
@@ -160,9 +201,9 @@ def test_schedules_that_do_not_belong(profile, tmp_path):
 
 
 def test_profile_of_another_network(profile):
-    done = train("--model", "resnet50", *SMALL, "--profile", profile, "--budget", "1GiB", "--local", code=3)
+    done = train("--model", "resnet50", *SIZE, "--profile", profile, "--budget", "1GiB", "--local", code=3)
     assert "nodes" in done.stderr
-    done = train("--model", "resnet18", *SMALL, "--batch", "9", "--profile", profile, "--budget", "1GiB", "--local",
+    done = train("--model", "resnet18", *SIZE, "--batch", "9", "--profile", profile, "--budget", "1GiB", "--local",
                  code=3)
     assert "node 0" in done.stderr or "input" in done.stderr
 
@@ -176,12 +217,12 @@ def test_profile_with_other_alternatives(profile, tmp_path):
         changed = copy.deepcopy(given)
         changed["nodes"][at]["alternatives"][-1][field] = value
         path.write_text(json.dumps(changed))
-        done = train(*RESNET, "--profile", path, "--budget", "1GiB", "--local", code=3)
+        done = train(*KNOWN, "--profile", path, "--budget", "1GiB", "--local", code=3)
         assert f"node {at} of the profile" in done.stderr
     for node in given["nodes"]:
         node.pop("alternatives", None)
     path.write_text(json.dumps(given))
-    train(*RESNET, "--profile", path, "--budget", "1GiB", "--local", "--steps", "1")
+    train(*KNOWN, "--profile", path, "--budget", "1GiB", "--local", "--steps", "1")
 
 
 @pytest.mark.skipif(SLOW > 1, reason="sanitizers reserve address space of their own")

@@ -124,13 +124,20 @@ static void misspelt_words_are_guessed(void **state)
                                           {"atuo", "auto"}};
     static const char *const bad[] = {"", "x", "gurobi", "rot13xyz",
                                       "zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz"};
-    for (size_t i = 0; i < COUNT(good); i++)
-        assert_string_equal(remat_nearest_solver(good[i][0]), good[i][1]);
-    for (size_t i = 0; i < COUNT(bad); i++)
-        assert_null(remat_nearest_solver(bad[i]));
+    remat_error error;
+    char said[40];
+    for (size_t i = 0; i < COUNT(good); i++) {
+        snprintf(said, sizeof said, "; did you mean %s?", good[i][1]);
+        assert_int_equal(remat_fail_solver(good[i][0], &error), REMAT_INVALID);
+        assert_non_null(strstr(error.message, said));
+    }
+    for (size_t i = 0; i < COUNT(bad); i++) {
+        assert_int_equal(remat_fail_solver(bad[i], &error), REMAT_INVALID);
+        assert_non_null(strstr(error.message, "; known are auto, store-all, "));
+        assert_non_null(strstr(error.message, ", lowerset-exact"));
+    }
     json_t *json = parsed("{\"budgte\": 1}");
     remat_request request;
-    remat_error error;
     assert_int_equal(remat_request_decode(json, REMAT_ASK_SCHEDULE, &request, &error),
                      REMAT_INVALID);
     assert_non_null(strstr(error.message, "did you mean budget?"));

@@ -60,6 +60,7 @@ typedef struct kernel_backend {
      * computed. */
     int (*mark)(kernel_mark *mark);
     int (*between)(const kernel_mark *from, const kernel_mark *to, double *ret_seconds);
+    const char *clock;                 /* what between counts: "cpu", "wall" or "device" */
     void (*unmark)(kernel_mark *mark); /* accepts {0} */
     /* Bytes that nobody has taken from the device, libraries and other processes included. NULL:
      * not known. */
@@ -72,15 +73,15 @@ typedef struct kernel_backend {
     void (*close)(void); /* gives the device back; NULL: nothing to give */
 } kernel_backend;
 
-/* By name: "cpu" or "cuda"; threads: of matrix products on the CPU. REMAT_NOT_FOUND: this build has
- * none of the name, or there is no device: the message says what is missing. The one device of cuda
- * is open until close. Not thread-safe. */
+/* By name: "cpu" or "cuda"; threads: of matrix products on the CPU. REMAT_TOO_LARGE: products
+ * cannot have so many. REMAT_NOT_FOUND: this build has none of the name, or there is no device: the
+ * message says what is missing. The one device of cuda is open until close. Not thread-safe. */
 remat_status backend_find(const char *name, uint32_t threads, kernel_backend *ret_backend,
                           remat_error *error);
 
 /* ---- what backend_find finds ---- */
 
-void cpu_backend(uint32_t threads, kernel_backend *ret_backend);
+remat_status cpu_backend(uint32_t threads, kernel_backend *ret_backend, remat_error *error);
 remat_status cuda_backend(kernel_backend *ret_backend, remat_error *error); /* with REMAT_CUDA */
 
 #endif

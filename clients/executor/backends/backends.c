@@ -23,6 +23,5 @@ remat_status backend_find(const char *name, uint32_t threads, kernel_backend *re
     if (strcmp(name, "cpu") != 0)
         return remat_fail(error, REMAT_NOT_FOUND, "backend",
                           "there is no backend \"%.40s\"; there are cpu and cuda", name);
-    cpu_backend(threads, ret_backend);
-    return REMAT_OK;
+    return cpu_backend(threads, ret_backend, error);
 }

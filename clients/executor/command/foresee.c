@@ -194,6 +194,7 @@ static json_t *foresight_json(const train *t, const foresight *f, const counted 
     remat_json_set(&json, "measured_whole_peak", json_integer((json_int_t)c->most));
     remat_json_set(&json, "measured_arena", json_integer((json_int_t)o->arena));
     remat_json_set(&json, "measured_step", json_real(o->step));
+    remat_json_set(&json, "step_clock", json_string(t->backend.clock));
     return json;
 }
 
@@ -223,7 +224,7 @@ static void print_foresight(const train *t, const foresight *f, const counted *c
         return;
     printf("  %-12s %s: %+.2f %% of the plan\n", "taken", text_bytes((double)c->most, a),
            100 * ((double)c->most / (double)f->whole - 1));
-    printf("  %-12s %s", "took", text_seconds(o->step, a));
+    printf("  %-12s %s of %s", "took", text_seconds(o->step, a), train_clock(t));
     if (!isnan(f->step))
         printf(": the plan is %+.1f %% of it", 100 * (f->step / o->step - 1));
     putchar('\n');

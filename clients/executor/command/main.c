@@ -1,4 +1,5 @@
 /* remat-train: trains a network under a schedule and says how it went. */
+#include "host/machine.h"
 #include "train.h"
 
 #include <errno.h>
@@ -89,12 +90,44 @@ int train_write_json(train *t, json_t *json)
 
 /* ---- what it does ---- */
 
-static int list_networks(void)
+/* Sizes that a network has none of are left out. */
+static json_t *network_json(const network *net)
+{
+    const network_settings *s = &net->usual;
+    const struct {
+        const char *name;
+        uint32_t size;
+    } sizes[] = {{"batch", s->batch},
+                 {"image", s->image},
+                 {"time", s->time},
+                 {"classes", s->classes},
+                 {"parts", s->parts}};
+    json_t *json = json_pack("{s:s, s:s}", "name", net->name, "summary", net->summary);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        if (sizes[i].size > 0)
+            remat_json_set(&json, sizes[i].name, json_integer(sizes[i].size));
+    return json;
+}
+
+static int list_networks(train *t)
 {
     size_t n;
     const network *const *all = networks(&n);
+    const bool json = t->options->json;
+    json_t *list = json ? json_array() : NULL;
     for (size_t i = 0; i < n; i++)
-        printf("%-12s %s\n", all[i]->name, all[i]->summary);
+        if (json)
+            remat_json_append(&list, network_json(all[i]));
+        else
+            printf("%-12s %s\n", all[i]->name, all[i]->summary);
+    return json ? train_write_json(t, list) : CLI_OK;
+}
+
+static int say_version(train *t)
+{
+    if (t->options->json)
+        return train_write_json(t, json_pack("{s:s}", "version", REMAT_VERSION));
+    puts("remat-train " REMAT_VERSION);
     return CLI_OK;
 }
 
@@ -132,26 +165,25 @@ static int train_all(train *t)
 int main(int argc, char **argv)
 {
     train_options options;
+    machine_keep_streams();
     signal(SIGPIPE, SIG_IGN); /* a reader that goes away is an error of writing, not a death */
     if (!train_options_parse(argc, argv, &options))
         return CLI_USAGE;
     int code = CLI_OK;
+    train t = {.options = &options};
+    const char *term = getenv("TERM");
+    t.show_progress = !options.quiet && isatty(STDERR_FILENO) && term && strcmp(term, "dumb") != 0;
     if (options.help)
         train_help();
-    else if (options.version)
-        puts("remat-train " REMAT_VERSION);
-    else if (options.list)
-        code = list_networks();
-    else {
-        train t = {.options = &options};
-        const char *term = getenv("TERM");
-        t.show_progress =
-            !options.quiet && isatty(STDERR_FILENO) && term && strcmp(term, "dumb") != 0;
-        code = options.calibrate ? train_calibrate(&t)
-               : options.plan    ? train_foresee(&t)
-                                 : train_all(&t);
-        train_clear(&t);
-    }
+    else if (options.output && file_check_write(options.output, &t.error))
+        code = train_fail(&t);
+    else
+        code = options.version     ? say_version(&t)
+               : options.list      ? list_networks(&t)
+               : options.calibrate ? train_calibrate(&t)
+               : options.plan      ? train_foresee(&t)
+                                   : train_all(&t);
+    train_clear(&t);
     if ((fflush(stdout) || ferror(stdout)) && code == CLI_OK) {
         fprintf(stderr, "remat-train: cannot write the output: %s\n", strerror(errno));
         code = CLI_INTERNAL;

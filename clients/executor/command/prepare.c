@@ -11,6 +11,14 @@ static remat_status read_text(train *t)
 {
     enum { MOST = 64 << 20 };
     const char *path = t->options->data;
+    bool reads = false;
+    for (uint32_t k = 0; k < t->net.n_inputs; k++)
+        reads = reads || strcmp(t->net.inputs[k].id, "tokens") == 0;
+    if (!reads)
+        return remat_fail(&t->error, REMAT_INVALID, "data",
+                          "--data does nothing beside --model %s, which reads no text: gpt and "
+                          "lstm do",
+                          t->options->model);
     FILE *file = fopen(path, "rb");
     if (!file)
         return remat_fail(&t->error, REMAT_INVALID, "data", "cannot open %.200s: %s", path,
@@ -180,9 +188,17 @@ static remat_status read_link(train *t)
         snprintf(measured, sizeof measured, "%.4gGB/s", rate / 1e9);
         text = measured;
     }
-    t->link = json_pack("{s:s}", strchr(text, '/') ? "bandwidth" : "preset", text);
-    return t->link ? remat_link_decode(t->link, t->profile, &link, &t->error)
-                   : remat_fail_memory(&t->error);
+    const bool preset = !strchr(text, '/');
+    t->link = json_pack("{s:s}", preset ? "preset" : "bandwidth", text);
+    if (!t->link)
+        return remat_fail_memory(&t->error);
+    remat_status status = remat_link_decode(t->link, t->profile, &link, &t->error);
+    if (!status || !preset)
+        return status;
+    const remat_error reason = t->error;
+    return remat_fail(&t->error, status, "link",
+                      "%.600s; --link may also be measured, or a bandwidth such as 24GB/s",
+                      reason.message);
 }
 
 remat_status train_describe(train *t)

@@ -112,6 +112,8 @@ int train_calibrate(train *t);
 
 /* ---- report.c ---- */
 
+/* Whose time a step of the backend is told in, for people. */
+const char *train_clock(const train *t);
 void train_print_network(const train *t);
 void train_print_run(const train *t, const train_run *run);
 void train_print_comparison(const train *t, const train_run *runs, size_t n);

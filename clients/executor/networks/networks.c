@@ -49,6 +49,27 @@ static remat_status check_settings(const network_settings *s, remat_error *error
     return REMAT_OK;
 }
 
+/* Sizes that were given must be some that the network has. */
+static remat_status check_given(const network *found, const network_settings *given,
+                                remat_error *error)
+{
+    const network_settings *usual = &found->usual;
+    const struct {
+        const char *name;
+        uint32_t given, usual;
+    } sizes[] = {{"image", given->image, usual->image},
+                 {"time", given->time, usual->time},
+                 {"classes", given->classes, usual->classes}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        if (sizes[i].given > 0 && sizes[i].usual == 0)
+            return remat_fail(error, REMAT_INVALID, sizes[i].name,
+                              "%s is %u, but \"%s\" has no %s; its sizes are batch, width%s%s%s",
+                              sizes[i].name, sizes[i].given, found->name, sizes[i].name,
+                              usual->image ? ", image" : "", usual->time ? ", time" : "",
+                              usual->classes ? ", classes" : "");
+    return REMAT_OK;
+}
+
 remat_status network_build(const char *name, const network_settings *settings, net_graph *ret_net,
                            remat_error *error)
 {
@@ -56,6 +77,9 @@ remat_status network_build(const char *name, const network_settings *settings, n
     if (!found)
         return remat_fail(error, REMAT_NOT_FOUND, "model",
                           "there is no network \"%.60s\"; --list names them", name);
+    remat_status status = check_given(found, settings, error);
+    if (status)
+        return status;
     network_settings s = *settings;
     s.batch = s.batch ? s.batch : found->usual.batch;
     s.image = s.image ? s.image : found->usual.image;
@@ -63,7 +87,7 @@ remat_status network_build(const char *name, const network_settings *settings, n
     s.classes = s.classes ? s.classes : found->usual.classes;
     s.width = s.width != 0 ? s.width : found->usual.width;
     s.parts = s.parts ? s.parts : found->usual.parts;
-    remat_status status = check_settings(&s, error);
+    status = check_settings(&s, error);
     if (status)
         return status;
     if (s.parts > 1 && found->usual.parts == 0)

@@ -18,7 +18,7 @@ typedef struct network_settings {
 typedef struct network {
     const char *name;
     const char *summary;    /* one line, with the source */
-    network_settings usual; /* parts 0: the batch is always one */
+    network_settings usual; /* 0: it has no such size; parts 0: the batch is always one */
     void (*build)(net_graph *net, const network_settings *settings);
 } network;
 
@@ -30,7 +30,8 @@ extern const network network_vgg19, network_resnet18, network_resnet50, network_
 const network *const *networks(size_t *ret_count);
 
 /* Builds one by name. Zeros in settings mean the usual. REMAT_NOT_FOUND: no such network;
- * REMAT_INVALID, REMAT_TOO_LARGE: not of this size. Clear with net_clear. */
+ * REMAT_INVALID, REMAT_TOO_LARGE: it has no such size,
+ * or cannot have that one. Clear with net_clear. */
 remat_status network_build(const char *name, const network_settings *settings, net_graph *ret_net,
                            remat_error *error);
 

@@ -135,5 +135,5 @@ static void build_siamese(net_graph *net, const network_settings *s)
 const network network_siamese = {
     "siamese",
     "three ResNet-18 that share parameters, triplet loss: Schroff et al. 2015",
-    {8, 224, 0, 10, 1, 0},
+    {8, 224, 0, 0, 1, 0},
     build_siamese};

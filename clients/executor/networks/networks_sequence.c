@@ -84,5 +84,5 @@ static void build_crossmodal(net_graph *net, const network_settings *s)
 const network network_crossmodal = {
     "crossmodal",
     "ResNet-18 beside a transformer on captions, as in Radford et al. 2021",
-    {16, 224, 32, 10, 1, 0},
+    {16, 224, 32, 0, 1, 0},
     build_crossmodal};

@@ -66,7 +66,7 @@ remat_status remat_plan_solve(const remat_profile *profile, const char *solver, 
     remat_portfolio portfolio = {.n = 0};
     remat_schedule schedule = {0};
     if (solver && !named)
-        return remat_fail(error, REMAT_NOT_FOUND, "solver", "there is no solver \"%.60s\"", solver);
+        return remat_fail_solver(solver, error);
     if (named)
         problem.options = remat_options_default(named);
     remat_status status = remat_portfolio_gather(named, &problem, NULL, NULL, &portfolio, error);

@@ -38,7 +38,7 @@ remat_status remat_plan_make(const remat_profile *profile, const remat_operation
 
 /* Solved here: the fastest schedule of a solver whose arena fits budget. solver: its name; NULL:
  * of all, as auto does. REMAT_INFEASIBLE carries in error->number a budget that would do;
- * REMAT_NOT_FOUND: there is no such solver; REMAT_NOT_ACCEPTED: it does not take the profile. */
+ * REMAT_INVALID: there is no such solver; REMAT_NOT_ACCEPTED: it does not take the profile. */
 remat_status remat_plan_solve(const remat_profile *profile, const char *solver, uint64_t budget,
                               const remat_link *link, uint64_t alignment, remat_plan *ret_plan,
                               remat_error *error);

@@ -93,15 +93,20 @@ static const kernel *const kernels[NET_KINDS] = {[NET_CONV] = &cpu_conv,
                                                  [NET_TRIPLET] = &cpu_triplet,
                                                  [NET_CONTRASTIVE] = &cpu_contrastive};
 
-void cpu_backend(uint32_t threads, kernel_backend *ret_backend)
+remat_status cpu_backend(uint32_t threads, kernel_backend *ret_backend, remat_error *error)
 {
-    cpu_multiply_threads(threads);
+    const uint32_t got = cpu_multiply_threads(threads);
+    if (got != threads)
+        return remat_fail(error, REMAT_TOO_LARGE, "threads",
+                          "threads is %u; OpenBLAS multiplies with %u at most here", threads, got);
     *ret_backend = (kernel_backend){.name = "cpu",
                                     .memory = remat_exec_memory_backend(),
                                     .kernels = kernels,
                                     .mark = threads == 1 ? mark_process : mark_wall,
                                     .between = between,
+                                    .clock = threads == 1 ? "cpu" : "wall",
                                     .unmark = unmark,
                                     .update = update,
                                     .describe = describe};
+    return REMAT_OK;
 }

@@ -18,7 +18,8 @@ typedef struct cpu_matrix {
 
 void cpu_multiply(cpu_matrix a, cpu_matrix b, size_t m, size_t n, size_t k, bool add, float *c,
                   size_t stride);
-void cpu_multiply_threads(uint32_t threads); /* before the first product */
+/* Before the first product. Returns how many it has: a library is made for so many at most. */
+uint32_t cpu_multiply_threads(uint32_t threads);
 
 /* Sums in one fixed order of 16 interleaved parts, so that compilers may use vectors. */
 float cpu_sum(const float *x, size_t n);

@@ -7,9 +7,10 @@
 
 #include <cblas.h>
 
-void cpu_multiply_threads(uint32_t threads)
+uint32_t cpu_multiply_threads(uint32_t threads)
 {
     openblas_set_num_threads((int)threads);
+    return (uint32_t)openblas_get_num_threads();
 }
 
 void cpu_multiply(cpu_matrix a, cpu_matrix b, size_t m, size_t n, size_t k, bool add, float *c,

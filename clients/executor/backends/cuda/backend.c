@@ -261,6 +261,7 @@ remat_status cuda_backend(kernel_backend *ret_backend, remat_error *error)
                                     .kernels = kernels,
                                     .mark = mark,
                                     .between = between,
+                                    .clock = "device",
                                     .unmark = unmark,
                                     .left = left,
                                     .update = update,
