@@ -38,17 +38,3 @@ void storage_pool_give(storage_pool *pool, storage_connection *connection)
     pthread_cond_signal(&pool->free);
     pthread_mutex_unlock(&pool->lock);
 }
-
-int storage_start_thread(pthread_t *ret_thread, void *(*start)(void *data), void *data)
-{
-    enum { STACK = 1 << 20 };
-    pthread_attr_t attributes;
-    int code = pthread_attr_init(&attributes);
-    if (code)
-        return code;
-    code = pthread_attr_setstacksize(&attributes, STACK);
-    if (!code)
-        code = pthread_create(ret_thread, &attributes, start, data);
-    pthread_attr_destroy(&attributes);
-    return code;
-}

@@ -74,7 +74,7 @@ static inline const char *storage_text(const storage_rows *rows, int column)
     return rows->connection->backend->text(rows, column);
 }
 
-/* ---- pool.c: of connections, and how threads are started ---- */
+/* ---- pool.c ---- */
 
 typedef struct storage_pool {
     pthread_mutex_t lock; /* of what follows */
@@ -91,9 +91,6 @@ void storage_pool_clear(storage_pool *pool);
 storage_connection *storage_pool_take(storage_pool *pool, unsigned most);
 /* Back into the pool; NULL: one that was taken is no more. */
 void storage_pool_give(storage_pool *pool, storage_connection *connection);
-
-/* pthread_create with a stack of 1 MiB: the limit of the process (ulimit -s) may be too little. */
-int storage_start_thread(pthread_t *ret_thread, void *(*start)(void *data), void *data);
 
 /* ---- touches.c ---- */
 

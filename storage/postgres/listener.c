@@ -151,7 +151,7 @@ remat_status postgres_listen(postgres_store *store, postgres_connection *connect
     remat_status status = start_to_hear(connection, error);
     if (status != REMAT_OK)
         return status;
-    int failure = storage_start_thread(&store->thread, listener_main, store);
+    int failure = pthread_create(&store->thread, NULL, listener_main, store);
     if (failure != 0)
         return remat_fail_memory(error);
     store->thread_runs = true;

@@ -265,7 +265,7 @@ remat_status sqlite_writer_start(sqlite_store *store, remat_error *error)
     pthread_mutex_init(&store->queue_lock, NULL);
     pthread_cond_init(&store->queue_filled, &attributes);
     pthread_condattr_destroy(&attributes);
-    int failure = storage_start_thread(&store->thread, writer_main, store);
+    int failure = pthread_create(&store->thread, NULL, writer_main, store);
     if (failure != 0) {
         pthread_cond_destroy(&store->queue_filled);
         pthread_mutex_destroy(&store->queue_lock);
