@@ -244,6 +244,11 @@ def test_show_without_a_timeline_says_so(solved):
     assert "--profile" in done.stderr and "memory\n" not in done.stdout and "operations" in done.stdout
 
 
+def test_show_says_nothing_of_the_timeline_of_what_is_no_schedule():
+    done = remat("show", "-", stdin="{}", code=INPUT)
+    assert done.stderr == "remat show: this is not a schedule: it needs the arrays operations and nodes\n"
+
+
 def test_show_refuses_what_is_no_schedule(solved, write):
     remat("show", "--profile", PROFILES / "vgg19.chain.json", solved, code=INPUT)
     schedule = json.loads(solved.read_text())
