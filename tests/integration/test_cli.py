@@ -328,6 +328,7 @@ def test_wrong_command_lines(arguments):
     ("solve --local -b 60% --whole-device --parameters 9 --ranks 2 P", "--ranks needs --parallel"),
     ("solve --local -b 60% --whole-device --parameters 9 --parallel zero2 --ranks 2 --view-buckets P",
      "--view-buckets does nothing beside --parallel"),
+    ("plan P --device h100 --parameters 9 --no-sweep", "--no-sweep does nothing beside a PROFILE"),
     ("curve --local --points 3 --budgets 1GiB P", "--points does nothing beside --budgets"),
     ("show --json --all P", "--all does nothing beside --json"), ("show --json --ascii P", "--ascii does nothing beside --json"),
     ("show --json --profile P P", "--profile does nothing beside --json"),
