@@ -7,7 +7,8 @@
     "  --server URL        the rematd to ask, like localhost:7070 (default:\n"                     \
     "                      $REMAT_SERVER, then http://127.0.0.1:7070); its token is\n"             \
     "                      $REMAT_TOKEN\n"                                                         \
-    "  --timeout SECONDS   longest time of one request (default 60)\n"
+    "  --timeout SECONDS   longest time of one request beyond the wait it asks for\n"              \
+    "                      (default 60)\n"
 
 #define OUTPUT                                                                                     \
     "  --json              the answer as JSON on stdout; errors as problem JSON on\n"              \

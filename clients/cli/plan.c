@@ -356,6 +356,9 @@ int command_plan(struct cli *cli)
         return cli_usage(cli, "plan needs --device, a name or a file that calibrate wrote");
     if (check_parallel(cli))
         return CLI_USAGE;
+    if (!is_model(cli->arguments[0]) &&
+        options_refuse(cli, "no-sweep", "a PROFILE: it has one batch"))
+        return CLI_USAGE;
     int code = make_request(cli, &s, &request) ? cli_failed(cli)
                : cli->server                   ? plan_there(cli, request)
                                                : plan_here(cli, &s, request);

@@ -106,7 +106,7 @@ static remat_status load(struct cli *cli, const char *argument, exhibit *e)
     if (!status && by_id && !cli->json)
         return fetch_timeline(cli, id, e);
     bool is_timeline = json_object_get(e->schedule, "memory_during") != NULL;
-    if (!status && !by_id && !is_timeline && !cli->json)
+    if (!status && !by_id && !is_timeline && !cli->json && json_object_get(e->schedule, "nodes"))
         try_timeline(cli, e);
     return status;
 }

@@ -245,6 +245,11 @@ def test_show_without_a_timeline_says_so(solved):
     assert "--profile" in done.stderr and "memory\n" not in done.stdout and "operations" in done.stdout
 
 
+def test_show_says_nothing_of_the_timeline_of_what_is_no_schedule():
+    done = remat("show", "-", stdin="{}", code=INPUT)
+    assert done.stderr == "remat show: this is not a schedule: it needs the arrays operations and nodes\n"
+
+
 def test_show_refuses_what_is_no_schedule(solved, write):
     remat("show", "--profile", PROFILES / "vgg19.chain.json", solved, code=INPUT)
     schedule = json.loads(solved.read_text())
@@ -324,6 +329,7 @@ def test_wrong_command_lines(arguments):
     ("solve --local -b 60% --whole-device --parameters 9 --ranks 2 P", "--ranks needs --parallel"),
     ("solve --local -b 60% --whole-device --parameters 9 --parallel zero2 --ranks 2 --view-buckets P",
      "--view-buckets does nothing beside --parallel"),
+    ("plan P --device h100 --parameters 9 --no-sweep", "--no-sweep does nothing beside a PROFILE"),
     ("curve --local --points 3 --budgets 1GiB P", "--points does nothing beside --budgets"),
     ("show --json --all P", "--all does nothing beside --json"), ("show --json --ascii P", "--ascii does nothing beside --json"),
     ("show --json --profile P P", "--profile does nothing beside --json"),
