@@ -175,7 +175,7 @@ void interrupt_catch(void);
 bool interrupt_came(void *data);
 
 /* The question was asked and then interrupted: cancels its job, unless others asked for it too, and
- * says so. The exit code. */
+ * says so. subject: whose profile the question does not name; NULL: it is within. The exit code. */
 int interrupt_cancel(struct cli *cli, const char *path, const json_t *question,
                      const struct subject *subject);
 

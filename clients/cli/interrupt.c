@@ -48,7 +48,8 @@ static remat_status find_started(struct cli *cli, const char *path, const json_t
 {
     json_t *body = json_copy((json_t *)question);
     remat_json_set(&body, "wait", json_integer(0));
-    remat_json_set(&body, "profile_id", json_string(subject->id));
+    if (subject)
+        remat_json_set(&body, "profile_id", json_string(subject->id));
     remat_status status = body ? connect_again(cli) : remat_fail_memory(&cli->error);
     if (!status)
         status = remat_client_request(cli->client, "POST", path, body, ret_answer, &cli->error);

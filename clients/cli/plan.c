@@ -326,6 +326,8 @@ static int plan_there(struct cli *cli, json_t *request)
         status = cli_expect(cli, status, &answer, "{s:s}", "job_id");
     else
         status = cli_expect(cli, status, &answer, "{s:s, s:b}", "profile_id", "fits");
+    if (status == REMAT_CANCELLED)
+        return interrupt_cancel(cli, "/v1/plans", request, NULL);
     if (status)
         return cli_failed(cli);
     int code = answer.status == 202 ? cli_waiting(cli, &answer)

@@ -48,6 +48,16 @@ function extent(page, selector, ink) {
   );
 }
 
+/** Waits until that part is as it should be: a canvas is drawn some frames after the text that tells of it. */
+async function drawn(page, selector, ink, enough, what) {
+  let seen;
+  for (const end = Date.now() + 10000; Date.now() < end; await page.waitForTimeout(20)) {
+    seen = await extent(page, selector, ink);
+    if (enough(seen)) return;
+  }
+  assert.fail(`${what}: ${JSON.stringify(seen)}`);
+}
+
 const GRAPH = 'canvas[data-name=draw-graph]';
 const MEMORY = 'canvas[data-name=draw-memory]';
 
@@ -56,9 +66,7 @@ test('a skip of a U-Net is followed from the node that makes it to the one that 
   await page.locator(GRAPH).waitFor();
   assert.equal(await boxes(page), 60);
   assert.match(await caption(page), /u0_crop[^]*from d0_relu2[^]*to u0_cat/);
-  await page.waitForTimeout(100);
-  const way = await extent(page, GRAPH, 'accent');
-  assert.ok(way.right - way.left > 0.5, `it is seen across the columns: ${JSON.stringify(way)}`);
+  await drawn(page, GRAPH, 'accent', (way) => way.right - way.left > 0.5, 'it is seen across the columns');
   await shot(page, 'skip');
   await closePage(page);
 });
@@ -255,8 +263,7 @@ test('layers are found by name, in the timeline and in the graph', async () => {
   const said = await page.locator('.find [role=status]').innerText();
   assert.match(said, /^\d+ nodes, \d+ operations$/);
   assert.ok(Number(/, (\d+)/.exec(said)[1]) >= runs - 1, said);
-  const marked = await extent(page, MEMORY, 'accent');
-  assert.ok(marked.pixels > 100, 'their memory is marked');
+  await drawn(page, MEMORY, 'accent', (marked) => marked.pixels > 100, 'their memory is marked');
   await search.press('Enter');
   const first = timeline.operations.findIndex(
     ([letter, v]) => 'FA'.includes(letter) && timeline.nodes[v]?.startsWith('d3_'),

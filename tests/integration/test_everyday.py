@@ -183,6 +183,17 @@ def test_interrupt_cancels_the_job(make_service):
     service.call("DELETE", f"/v1/jobs/{asked['job_id']}")
 
 
+def test_interrupt_cancels_the_job_of_a_plan(make_service):
+    service = make_service()
+    process = start(service, "plan", "gpt2-xl", "--batch", "8", "--device", "rtx4090", "--optimizer", "adam8bit", "--no-sweep",
+                    "--solver", "auto", "--effort", "thorough", "--server", service.url)
+    job = wait_for(service, lambda job: job["state"] == "running")
+    process.send_signal(signal.SIGINT)
+    said = process.communicate(timeout=60 * SLOW)[1]
+    assert process.returncode == 130 and f"job {job['job_id'][:12]} is cancelled" in said
+    wait_for(service, lambda one: one["job_id"] == job["job_id"] and one["state"] == "cancelled")
+
+
 def test_the_last_interrupt_cancels(make_service):
     """Each who asked counts once, also while it takes that back."""
     service = make_service()
