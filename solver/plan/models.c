@@ -117,6 +117,8 @@ static remat_status complete(const remat_network *model, double positions,
         return refuse(model, "image", error);
     if (s->layers && !model->layers)
         return refuse(model, "layers", error);
+    if (s->eager_attention && !model->layers) /* no transformer */
+        return refuse(model, "attention", error);
     s->sequence = s->sequence ? s->sequence : model->sequence;
     s->image = s->image ? s->image : model->image;
     s->layers = s->layers ? s->layers : model->layers;

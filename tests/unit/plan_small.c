@@ -304,8 +304,8 @@ static void sizes_grow_with_the_batch(void **state)
     static const char *const names[] = {"gpt2",    "llama3.2-1b", "bert-base",
                                         "vit-b16", "resnet18",    "unet"};
     for (size_t i = 0; i < COUNT(names); i++) {
-        remat_network_graph *one = network(names[i], 1, REMAT_BFLOAT16, 0, i % 2 == 1);
-        remat_network_graph *two = network(names[i], 2, REMAT_BFLOAT16, 0, i % 2 == 1);
+        remat_network_graph *one = network(names[i], 1, REMAT_BFLOAT16, 0, i % 2 == 1 && i < 4);
+        remat_network_graph *two = network(names[i], 2, REMAT_BFLOAT16, 0, i % 2 == 1 && i < 4);
         assert_int_equal(one->spec.n_nodes, two->spec.n_nodes);
         for (size_t v = 0; v < one->spec.n_nodes; v++) {
             const remat_node_spec *a = &one->spec.nodes[v], *b = &two->spec.nodes[v];
@@ -346,6 +346,7 @@ static void settings_out_of_range_are_refused(void **state)
                {"gpt2", {.batch = 1, .sequence = 1025}, "sequence"},
                {"gpt2", {.batch = 1, .image = 64}, "image"},
                {"resnet50", {.batch = 1, .layers = 3}, "layers"},
+               {"unet", {.batch = 1, .eager_attention = true}, "attention"},
                {"resnet50", {.batch = 1, .sequence = 3}, "sequence"},
                {"llama2-7b", {.batch = 1, .layers = 201}, "layers"},
                {"vit-b16", {.batch = 1, .image = 225}, "image"},
@@ -375,7 +376,7 @@ static void ways_keep_their_budgets(void **state)
                                         "vit-b16", "resnet50",    "unet"};
     const remat_link link = {24e3, 24e3, 10, false};
     for (size_t i = 0; i < COUNT(names); i++) {
-        remat_network_graph *graph = network(names[i], 2, REMAT_BFLOAT16, 0, i % 2 == 0);
+        remat_network_graph *graph = network(names[i], 2, REMAT_BFLOAT16, 0, i % 2 == 0 && i < 4);
         remat_profile *p = checked(graph);
         const double least = remat_store_all_makespan(p);
         uint64_t all;

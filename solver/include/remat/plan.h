@@ -100,7 +100,7 @@ typedef struct remat_network {
     const char *name, *title;
     uint64_t parameters;      /* as published */
     uint32_t sequence, image; /* usual: tokens, or height and width in pixels; 0: has none */
-    uint32_t layers;          /* usual; 0: cannot be chosen */
+    uint32_t layers;          /* usual, of a transformer; 0: cannot be chosen */
 } remat_network;
 
 /* All of them; static. */
