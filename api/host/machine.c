@@ -124,5 +124,5 @@ void machine_keep_streams(void)
 {
     for (int stream = STDIN_FILENO; stream <= STDERR_FILENO; stream++)
         if (fcntl(stream, F_GETFD) < 0) /* the least free number is this one */
-            (void)!open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+            (void)!open("/dev/full", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY);
 }

@@ -120,7 +120,7 @@ static const char curve[] =
     "  --solver NAME       instead of the best one at each budget (auto)\n"
     "  --option NAME=VALUE option of that solver; may be given several times\n"
     "  --link LINK         as for solve\n"
-    "  --wait SECONDS      give up after that long (exit code 4)\n"
+    "  --wait SECONDS      as with solve\n"
     "  --ascii             draw without block characters\n"
     "  --local             solve here, without a server\n" ASKING OUTPUT;
 

@@ -304,6 +304,7 @@ static const struct {
                 {SOLVE, {"no-layout", "alignment", "nothing is given an address"}},
                 {SOLVE, {"whole-device", "reserved", "it says what is reserved"}},
                 {CURVE, {"budgets", "points", "they are the points"}},
+                {CURVE, {"json", "ascii", "nothing is drawn"}},
                 {SHOW, {"json", "all ascii profile", "the schedule is printed as it came"}}},
   needs[] = {{SOLVE,
               {"device parameters optimizer precision no-master parallel ranks view-buckets "

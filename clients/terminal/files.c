@@ -2,7 +2,7 @@
 #include "terminal.h"
 
 #include <errno.h>
-#include <libgen.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -100,19 +100,32 @@ remat_status file_read_json(const char *path, json_t **ret_json, remat_error *er
     return status ? remat_fail_memory(error) : REMAT_OK;
 }
 
+/* Makes the file that is not there, behind a link too, and takes it away. Returns errno. */
+static int try_new_file(const char *path)
+{
+    const int file = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    if (file < 0)
+        return errno;
+    close(file);
+    char *made = realpath(path, NULL);
+    const int reason = made && unlink(made) == 0 ? 0 : errno;
+    free(made);
+    return reason;
+}
+
 remat_status file_check_write(const char *path, remat_error *error)
 {
     struct stat found;
     if (strcmp(path, "-") == 0)
         return remat_fail(error, REMAT_INVALID, NULL,
                           "- is no file to write; without -o, --json prints what it would have");
-    char *folder = strdup(path);
-    int reason = folder ? 0 : ENOMEM;
-    if (folder && stat(path, &found) == 0)
+    int reason = 0;
+    if (stat(path, &found) == 0)
         reason = S_ISDIR(found.st_mode) ? EISDIR : access(path, W_OK) ? errno : 0;
-    else if (folder && (errno != ENOENT || !*path || access(dirname(folder), W_OK | X_OK)))
+    else if (errno != ENOENT)
         reason = errno;
-    free(folder);
+    else
+        reason = try_new_file(path);
     return reason ? remat_fail(error, REMAT_INTERNAL, NULL, "cannot write %.200s: %s",
                                *path ? path : "\"\"", strerror(reason))
                   : REMAT_OK;

@@ -30,7 +30,7 @@ int exit_code_of(remat_status status);
 remat_status file_read_json(const char *path, json_t **ret_json, remat_error *error);
 /* The text of a file, the same way, without NUL inside; the caller's to free. */
 remat_status file_read_text(const char *path, char **ret_text, remat_error *error);
-/* Whether it could be written, before there is what to write; nothing is. */
+/* Whether it could be written, before there is what to write; nothing is left of it. */
 remat_status file_check_write(const char *path, remat_error *error);
 remat_status file_write_text(const char *path, const char *text, remat_error *error);
 

@@ -316,6 +316,7 @@ def test_wrong_command_lines(arguments):
     ("snapshots --local --timeout 3 P", "--timeout does nothing beside --local"),
     ("solvers --local --server x", "--server does nothing beside --local"),
     ("plan resnet18 --device h100 --local --server x", "--server does nothing beside --local"),
+    ("curve --local --points 3 --ascii --json P", "--ascii does nothing beside --json"),
     ("plan resnet18 --device h100 --timeout 3", "--timeout needs --server"),
     ("plan resnet18 --device h100 --wait 3", "--wait needs --server"),
     ("plan resnet18 --device h100 --no-prefetch", "--no-prefetch needs --parallel"),
@@ -375,6 +376,17 @@ def test_output_is_checked_before_the_work(path, code, said):
     assert said in remat("solve", "--local", "-b", "50%", "/no/profile.json", "-o", path, code=code).stderr
 
 
+def test_an_output_that_is_new_is_tried_and_taken_away(tmp_path):
+    missing, link = tmp_path / "missing", tmp_path / "link"
+    words = ["solve", "--local", "-b", "50%", "/no/profile.json", "-o"]
+    assert "cannot write" in remat(*words, f"{missing}/", code=INTERNAL).stderr
+    link.symlink_to(missing / "x")
+    assert "cannot write" in remat(*words, link, code=INTERNAL).stderr
+    missing.mkdir()
+    assert "/no/profile.json" in remat(*words, link, code=INPUT).stderr
+    assert link.is_symlink() and not list(missing.iterdir())
+
+
 def test_closed_streams_stay_closed(there, rematd):
     """Their numbers were the next file's or socket's: what was printed went to the server, with exit code 0."""
     for closed in (">&-", "<&- >&-", "<&- >&- 2>&-"):
@@ -382,6 +394,9 @@ def test_closed_streams_stay_closed(there, rematd):
                               capture_output=True, text=True, timeout=60 * SLOW)
         assert done.returncode == INTERNAL and done.stdout == "", closed
         assert "Bad file descriptor" in done.stderr or "2>" in closed
+    done = subprocess.run(["sh", "-c", f'exec "$0" solve --local -b 60% {CHAIN} -o /dev/stdout >&-', str(REMAT)],
+                          capture_output=True, text=True, timeout=60 * SLOW)
+    assert done.returncode == INTERNAL and "cannot write /dev/stdout" in done.stderr
     assert remat("--json=3", code=USAGE).stderr.startswith("remat: --json takes no value")
 
 

@@ -47,6 +47,18 @@ def test_overhead_and_link_are_measured():
     assert "67108864 bytes twice on the host and the device" in full.stderr
 
 
+def test_small_networks_are_aligned_for_the_device(rematd, tmp_path):
+    """A service packs them to the byte unless it is told; kernels read four numbers at a time."""
+    lstm = ["--model", "lstm", "--batch", "2", "--time", "8", "--width", "0.25"]
+    path, packed = tmp_path / "profile.json", tmp_path / "packed.json"
+    run(EMULATED, *lstm, "--backend", "cuda", "--rounds", "1", "--exact", "--profile-only", "-o", path)
+    run(BUILD / "clients" / "cli" / "remat", "solve", "--local", "-b", "60%", "--alignment", "1", path, "-o", packed)
+    losses = [json.loads(run(EMULATED, *lstm, "--backend", "cuda", "--steps", "2", "--json", *words).stdout)["losses"]
+              for words in (["--schedule", packed], ["--profile", path, "--budget", "60%", "--server", rematd.url],
+                            ["--profile", path, "--budget", "60%", "--local"])]
+    assert losses[0] == losses[1] == losses[2]
+
+
 @pytest.mark.parametrize("fault", [1, 5, 20, 60, 400, 2000])
 def test_a_failing_call_is_said(fault):
     done = run(EMULATED, *SMALL, "--budget", "100%", code=None, fault=fault)

@@ -83,10 +83,11 @@ def test_compare_says_what_differs(exact):
     runs = json.loads(train(*RESNET, "--budget", "80%", "--local", "--steps", "3", "--compare", "--json",
                             *(["--exact"] if exact else [])).stdout)
     assert [run["solver"] for run in runs] == ["store-all", "chen-graph", "auto"]
-    assert all(run["faithful"] for run in runs[1:]) and runs[2]["arena"] <= runs[2]["budget"] < runs[0]["arena"]
+    assert all(run["faithful"] for run in runs[1:]) and runs[2]["arena"] <= runs[2]["budget"]
     for run in runs[1:]:
         assert run["relative_difference"] < 1e-3
-        if exact:
+        if exact:  # else storing everything may take implementations with less workspace than the fastest
+            assert runs[2]["budget"] < runs[0]["arena"]
             assert run["equal"] and run["losses"] == runs[0]["losses"]
 
 
@@ -97,6 +98,27 @@ def test_schedule_of_a_file(profile, tmp_path):
     same = json.loads(train(*KNOWN, "--schedule", tmp_path / "schedule.json", "--profile", profile, "--steps", "2",
                             "--json").stdout)
     assert same["losses"] == answer["losses"] and same["predicted_step"] > 0
+
+
+@pytest.mark.parametrize("words", [
+    ["--model", "unet", "--batch", "1", "--image", "32", "--width", "0.125"],
+    ["--model", "lstm", "--batch", "2", "--time", "8", "--width", "0.25"],
+], ids=["unet", "lstm"])
+def test_a_budget_is_that_of_the_service(words, rematd, tmp_path):
+    """A percentage is of the profile as it is read, whose implementations are as fast as it says; values of small ones too
+    begin at multiples of 256 bytes, as devices need."""
+    path = tmp_path / "profile.json"
+    document = json.loads(train(*words, "--profile-only", "--rounds", "1").stdout)
+    for turn in (1, -1) if "unet" in words else (1,):
+        for node in document["nodes"]:
+            for k, way in enumerate([node, *node.get("alternatives", [])][::turn] if "alternatives" in node else []):
+                way["forward_time"] = way["backward_time"] = 10.0 + k
+        path.write_text(json.dumps(document))
+        there = solve(path, tmp_path / "schedule.json", "--budget", "100%", "--alignment", "256")
+        for place in (["--local"], ["--server", rematd.url]):
+            here = json.loads(train(*words, "--profile", path, *place, "--budget", "100%", "--steps", "2", "--json").stdout)
+            assert here["budget"] == there["budget"] and here["arena"] == there["arena"]
+            assert here["predicted_step"] == pytest.approx(1e-6 * there["makespan"])
 
 
 def test_copies_to_the_host():

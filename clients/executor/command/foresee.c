@@ -61,13 +61,8 @@ static remat_status take_times(train *t)
     if (!status)
         status = training_profile(&t->net, &t->backend, t->options->device ? times : NULL, first,
                                   &document, &profile, &t->error);
-    if (!status) {
-        json_decref(t->document);
-        remat_profile_free(t->profile);
-        t->document = document;
-        t->profile = profile;
-        status = remat_store_all_peak(profile, &t->store_all, &t->error);
-    }
+    if (!status)
+        status = train_replace_profile(t, document, profile);
     json_decref(json);
     free(times);
     free(first);
@@ -79,8 +74,6 @@ static remat_status foresee(train *t, remat_plan *plan, foresight *f)
     remat_status status = train_describe(t);
     if (!status)
         status = take_times(t);
-    if (!status && t->options->budget)
-        status = train_read_budget(t);
     /* Layouts of storing everything are within a tenth of its peak. */
     const char *solver = t->options->budget ? t->options->solver : "store-all";
     if (!status)

@@ -16,8 +16,15 @@ static double seconds_of(const train *t, double makespan)
 remat_status train_schedule_read(train *t, const json_t *json, train_plan *p)
 {
     remat_status status = remat_plan_read(t->profile, json, &p->plan, &t->error);
-    if (status)
+    if (!status && p->plan.layout.alignment % REMAT_DEFAULT_ALIGNMENT != 0) {
+        remat_layout_clear(&p->plan.layout);
+        status = remat_layout_new(t->profile, &p->plan.operations, REMAT_DEFAULT_ALIGNMENT,
+                                  &p->plan.layout, &t->error);
+    }
+    if (status) {
+        remat_plan_clear(&p->plan);
         return status;
+    }
     snprintf(p->solver, sizeof p->solver, "%s", json_get_text(json, "solver"));
     p->predicted = seconds_of(t, p->plan.makespan);
     return REMAT_OK;

@@ -96,13 +96,30 @@ static remat_status check_profile(train *t, const remat_profile *read)
     return REMAT_OK;
 }
 
-static void replace_profile(train *t, json_t *document, remat_profile *profile)
+/* --budget, of the profile as it is now. */
+static remat_status read_budget(train *t)
+{
+    remat_amount amount;
+    json_t *text = json_string(t->options->budget);
+    if (!text)
+        return remat_fail_memory(&t->error);
+    remat_status status = remat_amount_decode(text, "budget", true, &amount, &t->error);
+    json_decref(text);
+    if (status)
+        return status;
+    t->budget = amount.percent ? (uint64_t)(amount.value / 100 * (double)t->store_all)
+                               : (uint64_t)amount.value;
+    return REMAT_OK;
+}
+
+remat_status train_replace_profile(train *t, json_t *document, remat_profile *profile)
 {
     json_decref(t->document);
     remat_profile_free(t->profile);
     t->document = document;
     t->profile = profile;
-    t->measured = true;
+    remat_status status = remat_store_all_peak(profile, &t->store_all, &t->error);
+    return status || !t->options->budget ? status : read_budget(t);
 }
 
 static remat_status read_profile(train *t)
@@ -115,8 +132,8 @@ static remat_status read_profile(train *t)
     if (!status)
         status = check_profile(t, profile);
     if (!status) {
-        replace_profile(t, document, profile);
-        return REMAT_OK;
+        t->measured = true;
+        return train_replace_profile(t, document, profile);
     }
     json_decref(document);
     remat_profile_free(profile);
@@ -150,29 +167,15 @@ static remat_status measure(train *t)
     if (!status)
         status = training_profile(&t->net, &t->backend, times, exact ? first : NULL, &document,
                                   &profile, &t->error);
+    t->measured = !status;
     if (!status)
-        replace_profile(t, document, profile);
+        status = train_replace_profile(t, document, profile);
     free(times);
     free(first);
     return status;
 }
 
 /* ---- everything ---- */
-
-remat_status train_read_budget(train *t)
-{
-    remat_amount amount;
-    json_t *text = json_string(t->options->budget);
-    if (!text)
-        return remat_fail_memory(&t->error);
-    remat_status status = remat_amount_decode(text, "budget", true, &amount, &t->error);
-    json_decref(text);
-    if (status)
-        return status;
-    t->budget = amount.percent ? (uint64_t)((double)t->store_all * amount.value / 100)
-                               : (uint64_t)amount.value;
-    return REMAT_OK;
-}
 
 /* A preset's name, a bandwidth, or what is measured here. */
 static remat_status read_link(train *t)
@@ -204,6 +207,8 @@ static remat_status read_link(train *t)
 remat_status train_describe(train *t)
 {
     const train_options *o = t->options;
+    json_t *document = NULL;
+    remat_profile *profile = NULL;
     remat_status status = REMAT_OK;
     if (!o->local && !o->schedule && !o->profile_only && !o->plan)
         status = train_can_ask(t);
@@ -212,12 +217,9 @@ remat_status train_describe(train *t)
     if (!status)
         status = backend_find(o->backend, o->threads, &t->backend, &t->error);
     if (!status)
-        status = training_profile(&t->net, &t->backend, NULL, NULL, &t->document, &t->profile,
-                                  &t->error);
+        status = training_profile(&t->net, &t->backend, NULL, NULL, &document, &profile, &t->error);
     if (!status)
-        status = remat_store_all_peak(t->profile, &t->store_all, &t->error);
-    if (!status && o->budget)
-        status = train_read_budget(t);
+        status = train_replace_profile(t, document, profile);
     if (!status && o->link)
         status = read_link(t);
     if (!status && o->data)

@@ -22,7 +22,8 @@ remat_status train_ask_server(train *t, const char *solver, uint64_t budget, tra
     const remat_client_wait wait = {INFINITY, progress_of_job, &bar};
     remat_client_answer answer = {0};
     json_t *question =
-        json_pack("{s:I, s:s}", "budget", (json_int_t)budget, "solver", solver ? solver : "auto");
+        json_pack("{s:I, s:s, s:{s:i}}", "budget", (json_int_t)budget, "solver",
+                  solver ? solver : "auto", "layout", "alignment", (int)REMAT_DEFAULT_ALIGNMENT);
     if (question && t->link && json_object_set(question, "link", t->link)) {
         json_decref(question);
         question = NULL;

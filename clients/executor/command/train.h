@@ -45,8 +45,9 @@ typedef struct train {
 remat_status train_prepare(train *t);
 /* The network and what is known of it without its memory. */
 remat_status train_describe(train *t);
-/* --budget, of the profile as it is now. */
-remat_status train_read_budget(train *t);
+/* Takes both in place of those before; the bytes of --budget are of the new profile from then on.
+ */
+remat_status train_replace_profile(train *t, json_t *document, remat_profile *profile);
 void train_clear(train *t);
 
 /* ---- plans.c: where schedules come from ---- */
@@ -62,7 +63,8 @@ typedef struct train_plan {
  * say. least: where nothing fits the budget, take the least that does. */
 remat_status train_plan_get(train *t, const char *solver, bool least, train_plan *ret_plan);
 
-/* The answer of a server, or what `remat solve -o` wrote of it. */
+/* The answer of a server, or what `remat solve -o` wrote of it; laid out anew where its values do
+ * not lie at multiples of REMAT_DEFAULT_ALIGNMENT, which kernels of devices need. */
 remat_status train_schedule_read(train *t, const json_t *json, train_plan *plan);
 
 /* ---- server.c, or no_server.c in a build without libcurl ---- */
