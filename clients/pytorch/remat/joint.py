@@ -327,7 +327,7 @@ def drop_updates(graph: fx.Graph, of_parameters: Sequence[bool]) -> None:
         output.args = ([None if r is tangent else r for r in output.args[0]],)
 
 
-# ---- random numbers that are written into parts of a tensor ----
+# ---- random numbers that are written into a tensor ----
 
 def draw_normal(tensor: torch.Tensor, *how: Any, **more: Any) -> torch.Tensor:
     """As normal_ does where it stands: on a CPU other numbers come for what is one block of memory."""
@@ -335,10 +335,19 @@ def draw_normal(tensor: torch.Tensor, *how: Any, **more: Any) -> torch.Tensor:
     return tensor.new_empty(size).as_strided(tensor.shape, tensor.stride()).normal_(*how, **more)
 
 
+def draw_integers(*how: Any, **more: Any) -> torch.Tensor:
+    """Under a name that Python can read: "from" is none, and torch.fx writes the call as it is."""
+    return RANDOM_FROM(*how, **more)
+
+
+RANDOM_FROM = getattr(torch.ops.aten.random, "from")
 draw_normal._remat_random = draw_normal._remat_pure = True  # type: ignore[attr-defined]
+draw_integers._remat_random = draw_integers._remat_pure = True  # type: ignore[attr-defined]
 
 
 def draw_in_place(graph: fx.Graph) -> None:
+    for node in graph.find_nodes(op="call_function", target=RANDOM_FROM):
+        node.target = draw_integers
     for node in graph.find_nodes(op="call_function", target=torch.ops.aten.normal_functional.default):
         value = node.args[0].meta["val"]
         if value.numel() and _bytes(value) > value.numel() * value.element_size():  # else a copy lies as it does

@@ -47,6 +47,17 @@ def assumed_loss(result: Any) -> Optional[torch.Tensor]:
     return sum(-torch.log_softmax(t, -1).select(-1, 0).mean() if t.dim() else t for t in tensors)
 
 
+def loss_of(loss: Optional[Loss], result: Any) -> Optional[torch.Tensor]:
+    """One number, or None where none is assumed. Raises CaptureError where a loss makes another thing."""
+    if loss is None:
+        return assumed_loss(result)
+    value = loss(result)
+    if not isinstance(value, torch.Tensor) or value.numel() != 1:
+        what = f"a tensor of shape {tuple(value.shape)}" if isinstance(value, torch.Tensor) else f"a {type(value).__name__}"
+        raise CaptureError(f"loss= returned {what}; it must make one number of what the model returns: a tensor of one element")
+    return value
+
+
 def loss_bytes(captured: Captured, loss: Optional[Loss], views: bool = False) -> Tuple[int, int, int]:
     """What the loss, and its backward, take beside the results and their gradients, and what stays to the end of the step:
     behind the number, where some keep all that they made it of, and the gradients of inputs that are given back. views:
@@ -61,7 +72,7 @@ def loss_bytes(captured: Captured, loss: Optional[Loss], views: bool = False) ->
             begun, wanted = _cut_off(result, views)
             with Recorder(captured.device) as recorder:
                 recorder.mark()
-                value = (loss or assumed_loss)(begun)
+                value = loss_of(loss, begun)
                 if value is None:
                     return 0, 0, 0
                 recorder.mark()
@@ -129,7 +140,7 @@ def peak(forward: Forward, captured: Captured, loss: Optional[Loss], gradients: 
             with Recorder(captured.device) as recorder:
                 recorder.mark()
                 result = forward(**named(leaves))
-                value = (loss or assumed_loss)(result)
+                value = loss_of(loss, result)
                 value = tensors_of(result)[0] if value is None else value
                 kept = result if held else None
                 del result
@@ -222,7 +233,7 @@ def step(forward: Forward, captured: Captured, inputs: Environment, loss: Option
         torch.manual_seed(seed)
         leaves, wanted = _leaves(inputs)
         result = forward(**named(leaves))
-        outputs = [result] if loss is None else [loss(result)]
+        outputs = [result] if loss is None else [loss_of(loss, result)]
         found: Found = [(f"result {i}", t.detach().clone()) for i, t in enumerate(tensors_of(outputs))]
         ends = [t for t in tensors_of(outputs) if t.requires_grad]
         generator = torch.Generator().manual_seed(seed)

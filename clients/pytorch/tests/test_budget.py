@@ -176,6 +176,15 @@ class Products(nn.Module):
         return torch.einsum("bi,bj,j->bij", self.a(x), self.b(x), self.weight).sum(1)
 
 
+@pytest.mark.parametrize("loss, said", [
+    (lambda out: (out.sum(),), "a tuple"), (lambda out: out, r"a tensor of shape \(4, 3\)"), (lambda out: 1.0, "a float"),
+    (lambda out: None, "a NoneType"),
+])
+def test_a_loss_is_one_number(loss, said, server):
+    with pytest.raises(remat.CaptureError, match=f"loss= returned {said}; it must make one number"):
+        remat.fit(nn.Linear(5, 3), torch.randn(4, 5), "100%", server=server, loss=loss)
+
+
 def test_an_expanded_gradient_that_is_written_out_counts(server):
     model, x = Products(32), torch.randn(128, 32)
     fit_tightly(model, x, server=server)

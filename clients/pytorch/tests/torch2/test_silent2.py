@@ -22,9 +22,11 @@ from remat.backend import Backend
 
 
 def draws_into_a_part(self, x):
-    """On a CPU other normal numbers come for one block of memory than for the rows of a slice."""
+    """On a CPU other normal numbers come for one block of memory than for the rows of a slice; "from", of random_, is no
+    name in Python."""
     y = x * 1
     y[:, :4].normal_()
+    y[:, ::3].random_(0, 9)
     return y + torch.rand_like(y)
 
 
