@@ -98,21 +98,21 @@ static void each_arc(bound_moments *m, bool counting)
 static bool build_flow(bound_moments *m)
 {
     bound_flow *f = &m->flow;
-    core_arena *arena = &m->arena;
+    model_arena *arena = &m->arena;
     f->n_nodes = m->n_values + m->n + 2;
     f->source = m->n_values + m->n;
     f->sink = f->source + 1;
-    f->first = core_arena_array(arena, f->n_nodes + 1, sizeof *f->first);
-    f->level = core_arena_array(arena, f->n_nodes, sizeof *f->level);
-    f->current = core_arena_array(arena, f->n_nodes, sizeof *f->current);
-    f->queue = core_arena_array(arena, f->n_nodes, sizeof *f->queue);
-    f->path = core_arena_array(arena, f->n_nodes, sizeof *f->path);
+    f->first = model_arena_array(arena, f->n_nodes + 1, sizeof *f->first);
+    f->level = model_arena_array(arena, f->n_nodes, sizeof *f->level);
+    f->current = model_arena_array(arena, f->n_nodes, sizeof *f->current);
+    f->queue = model_arena_array(arena, f->n_nodes, sizeof *f->queue);
+    f->path = model_arena_array(arena, f->n_nodes, sizeof *f->path);
     if (!f->first || !f->level || !f->current || !f->queue || !f->path)
         return false;
     each_arc(m, true);
     for (uint32_t v = 0; v < f->n_nodes; v++)
         f->first[v + 1] += f->first[v];
-    f->arcs = core_arena_array(arena, f->n_arcs, sizeof *f->arcs);
+    f->arcs = model_arena_array(arena, f->n_arcs, sizeof *f->arcs);
     if (!f->arcs)
         return false;
     memcpy(f->current, f->first, f->n_nodes * sizeof *f->current);
@@ -163,17 +163,17 @@ remat_status bound_moments_new(const remat_profile *profile, bound_moments **ret
     m->n = n;
     m->n_values = n + profile->n_results;
     size_t choices = (size_t)m->n_values + n;
-    m->time = core_arena_array(&m->arena, n, sizeof *m->time);
-    m->again = core_arena_array(&m->arena, n, sizeof *m->again);
-    m->out = core_arena_array(&m->arena, m->n_values, sizeof *m->out);
-    m->saved = core_arena_array(&m->arena, n, sizeof *m->saved);
-    m->workspace = core_arena_array(&m->arena, n, sizeof *m->workspace);
-    m->running = core_arena_array(&m->arena, n, sizeof *m->running);
-    m->role = core_arena_array(&m->arena, m->n_values, sizeof *m->role);
-    m->weight = core_arena_array(&m->arena, choices, sizeof *m->weight);
-    m->from_source = core_arena_array(&m->arena, choices, sizeof *m->from_source);
-    m->to_sink = core_arena_array(&m->arena, choices, sizeof *m->to_sink);
-    m->last = core_arena_array(&m->arena, m->n_values, sizeof *m->last);
+    m->time = model_arena_array(&m->arena, n, sizeof *m->time);
+    m->again = model_arena_array(&m->arena, n, sizeof *m->again);
+    m->out = model_arena_array(&m->arena, m->n_values, sizeof *m->out);
+    m->saved = model_arena_array(&m->arena, n, sizeof *m->saved);
+    m->workspace = model_arena_array(&m->arena, n, sizeof *m->workspace);
+    m->running = model_arena_array(&m->arena, n, sizeof *m->running);
+    m->role = model_arena_array(&m->arena, m->n_values, sizeof *m->role);
+    m->weight = model_arena_array(&m->arena, choices, sizeof *m->weight);
+    m->from_source = model_arena_array(&m->arena, choices, sizeof *m->from_source);
+    m->to_sink = model_arena_array(&m->arena, choices, sizeof *m->to_sink);
+    m->last = model_arena_array(&m->arena, m->n_values, sizeof *m->last);
     if (!m->time || !m->again || !m->last || !m->out || !m->saved || !m->workspace || !m->running ||
         !m->role || !m->weight || !m->from_source || !m->to_sink || !build_flow(m)) {
         bound_moments_free(m);
@@ -195,7 +195,7 @@ void bound_moments_free(bound_moments *moments)
 {
     if (!moments)
         return;
-    core_arena_clear(&moments->arena);
+    model_arena_clear(&moments->arena);
     free(moments);
 }
 

@@ -4,7 +4,7 @@
 
 #include "bound/flow.h"
 #include "bound/moments.h"
-#include "core/arena.h"
+#include "model/arena.h"
 
 #define BOUND_MARGIN 1e-9 /* of what is summed: certifies against rounding */
 
@@ -25,7 +25,7 @@ struct bound_moments {
     double constant;                 /* cost that no y changes */
     double capacity;                 /* of the moment: bytes for what is held */
     bound_flow flow;
-    core_arena arena;
+    model_arena arena;
 };
 
 /* Roles of a node at a moment: its backward comes after, its backward came before (of a joint

@@ -21,15 +21,15 @@ remat_status plan_begin(plan_builder *b, const remat_network_settings *settings,
     b->element = (double)remat_precision_bytes(b->precision);
     b->node_room = (size_t)NODES_OF_A_UNIT * (layers + UNITS_BESIDE);
     b->tensor_room = (size_t)TENSORS_OF_A_UNIT * (layers + UNITS_BESIDE);
-    b->nodes = core_arena_array(&b->arena, b->node_room, sizeof *b->nodes);
-    b->unit = core_arena_array(&b->arena, b->node_room, sizeof *b->unit);
-    b->readers = core_arena_array(&b->arena, b->node_room, sizeof *b->readers);
-    b->numbers = core_arena_array(&b->arena, b->node_room, sizeof *b->numbers);
-    b->inputs = core_arena_array(&b->arena, 4, sizeof *b->inputs);
-    b->tensors = core_arena_array(&b->arena, b->tensor_room, sizeof *b->tensors);
+    b->nodes = model_arena_array(&b->arena, b->node_room, sizeof *b->nodes);
+    b->unit = model_arena_array(&b->arena, b->node_room, sizeof *b->unit);
+    b->readers = model_arena_array(&b->arena, b->node_room, sizeof *b->readers);
+    b->numbers = model_arena_array(&b->arena, b->node_room, sizeof *b->numbers);
+    b->inputs = model_arena_array(&b->arena, 4, sizeof *b->inputs);
+    b->tensors = model_arena_array(&b->arena, b->tensor_room, sizeof *b->tensors);
     if (b->nodes && b->unit && b->readers && b->numbers && b->inputs && b->tensors)
         return REMAT_OK;
-    core_arena_clear(&b->arena);
+    model_arena_clear(&b->arena);
     return remat_fail_memory(error);
 }
 
@@ -49,13 +49,13 @@ remat_status plan_finish(plan_builder *b, const char *name, remat_network_graph 
                          remat_error *error)
 {
     remat_network_graph *g = b->error.status ? NULL : calloc(1, sizeof *g);
-    char *copy = g ? core_arena_string(&b->arena, name) : NULL;
+    char *copy = g ? model_arena_string(&b->arena, name) : NULL;
     if (!copy) {
         fault(b);
         if (error)
             *error = b->error;
         free(g);
-        core_arena_clear(&b->arena);
+        model_arena_clear(&b->arena);
         return b->error.status;
     }
     charge_sums(b);
@@ -80,8 +80,8 @@ void remat_network_graph_free(remat_network_graph *graph)
 {
     if (!graph)
         return;
-    core_arena arena = {graph->memory};
-    core_arena_clear(&arena);
+    model_arena arena = {graph->memory};
+    model_arena_clear(&arena);
     free(graph);
 }
 
@@ -131,7 +131,7 @@ static const char *id_of(const plan_builder *b, plan_value x)
 
 static const char **read_inputs(plan_builder *b, const plan_value *inputs, unsigned n)
 {
-    const char **ids = core_arena_array(&b->arena, n, sizeof *ids);
+    const char **ids = model_arena_array(&b->arena, n, sizeof *ids);
     for (unsigned i = 0; ids && i < n; i++) {
         ids[i] = id_of(b, inputs[i]);
         if (inputs[i].node < b->n_nodes)
@@ -150,7 +150,7 @@ plan_value plan_node(plan_builder *b, const char *name, const char *op, const pl
     for (unsigned i = 0; i < n_inputs; i++)
         if (inputs[i].node == UINT32_MAX)
             fault(b);
-    char *id = b->error.status ? NULL : core_arena_string(&b->arena, text);
+    char *id = b->error.status ? NULL : model_arena_string(&b->arena, text);
     b->name = id;
     const char **ids = id ? read_inputs(b, inputs, n_inputs) : NULL;
     if (!ids) {

@@ -6,7 +6,7 @@
 #ifndef REMAT_PLAN_BUILD_H
 #define REMAT_PLAN_BUILD_H
 
-#include "core/arena.h"
+#include "model/arena.h"
 #include "remat/plan.h"
 
 /* A result of a node, or graph input with the highest bit of node. Images: channels x height x
@@ -18,7 +18,7 @@ typedef struct plan_value {
 } plan_value;
 
 typedef struct plan_builder {
-    core_arena arena;
+    model_arena arena;
     const remat_device *device;
     const remat_network_settings *settings;
     remat_precision precision;

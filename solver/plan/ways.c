@@ -1,7 +1,7 @@
 /* The fastest step by units within a budget: thresholds by bisection, then as many units as must
  * take the larger of two neighbouring ones. */
-#include "core/lists.h"
-#include "plan/units.h"
+#include "model/lists.h"
+#include "start/units.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -30,7 +30,7 @@ static remat_status replay(const remat_profile *p, const remat_operations *list,
                            const remat_link *link, remat_simulation *ret, remat_error *error)
 {
     remat_operations whole = {0};
-    remat_status status = core_complete_list(p, list, &whole, error);
+    remat_status status = model_complete_list(p, list, &whole, error);
     if (!status)
         status = remat_simulate(p, &whole, link, NULL, NULL, ret, error);
     if (!status && !ret->valid)

@@ -6,9 +6,9 @@
 #include "chains.h"
 #include "plain_loop.h"
 
-#include "chain/breakpoints.h"
-#include "chain/slots.h"
 #include "remat/table.h"
+#include "start/rotor/breakpoints.h"
+#include "start/rotor/slots.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -77,7 +77,7 @@ static double plain_seconds(const chain_costs *chain, const chain_slots_setting 
             if (t == s)
                 continue;
             uint64_t need = chain_need_forward(chain, s, t - 1, t) - chain->held[t];
-            most = core_larger(most, need);
+            most = model_larger(most, need);
             pass[s * side + t] = rounded(most + chain->held[t], setting);
         }
     }

@@ -9,8 +9,8 @@
 #include "bench.h"
 #include "graph_profiles.h"
 
-#include "graph/sets.h"
 #include "remat/table.h"
+#include "start/lowerset/sets.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -9,9 +9,9 @@
 #include "bench.h"
 #include "graph_profiles.h"
 
-#include "core/lists.h"
-#include "interval/search.h"
+#include "model/lists.h"
 #include "remat/portfolio.h"
+#include "search/search.h"
 
 #include <dirent.h>
 #include <math.h>
@@ -135,7 +135,7 @@ static lone_search open_search(remat_profile *profile)
     uint64_t store_all;
     if (!profile || remat_store_all_peak(profile, &store_all, NULL) ||
         interval_tasks_new(profile, 1, false, &l.tasks, NULL) ||
-        core_store_everything(profile, &list) ||
+        model_store_everything(profile, &list) ||
         interval_timeline_new(l.tasks, &list, (double)store_all / 2, &l.search.timeline, NULL))
         exit(1);
     remat_operations_clear(&list);

@@ -3,7 +3,7 @@
 #include "bench.h"
 #include "equiv_chain.h"
 
-#include "join/tables.h"
+#include "papers/join/tables.h"
 #include "remat/pebble.h"
 
 #include <stdio.h>

@@ -9,9 +9,9 @@
 #include "chains.h"
 #include "graph_profiles.h"
 
-#include "offload/forward.h"
-#include "offload/labels.h"
 #include "remat/table.h"
+#include "start/offload/forward.h"
+#include "start/offload/labels.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
  * it is damaged; nothing crashes. */
 #include "fuzz.h"
 
-#include "core/pack.h"
+#include "answer/compact.h"
 
 #include <string.h>
 
@@ -33,7 +33,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         trace_all(table, &problem);
         remat_table_free(table);
     }
-    if (!core_unpack(data + 1, size - 1, &list, NULL)) {
+    if (!answer_expand_list(data + 1, size - 1, &list, NULL)) {
         remat_simulation simulation;
         remat_simulate(profile, &list, NULL, NULL, NULL, &simulation, NULL);
         remat_operations_clear(&list);

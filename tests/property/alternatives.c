@@ -5,7 +5,7 @@
 #include "property/core_random.h"
 #include "unit/steps.h"
 
-#include "core/choices.h"
+#include "model/implementations.h"
 
 enum { STAGES = 4, WAYS = MOST_ALTERNATIVES + 1, FORMS = 2 + WAYS };
 
@@ -326,7 +326,7 @@ static void choices_equal_exhaustive_search(void **state)
         for (size_t i = 0; i < list.length; i++)
             choosing +=
                 list.items[i].kind <= REMAT_B && p->nodes[list.items[i].index].n_alternatives > 0;
-        core_choices *choices = NULL;
+        model_implementations *choices = NULL;
         remat_error error;
         if (choosing > 5) {
             remat_operations_clear(&list);
@@ -334,15 +334,16 @@ static void choices_equal_exhaustive_search(void **state)
             remat_profile_free(p);
             continue;
         }
-        if (core_choices_new(p, &list, &choices, &error))
+        if (model_implementations_new(p, &list, &choices, &error))
             fail_msg("round %u: %s", round, error.message);
         uint64_t rooms[16];
-        size_t n = core_choices_rooms(choices, rooms, 16);
+        size_t n = model_implementations_rooms(choices, rooms, 16);
         assert_true(rooms[0] == 0 || best_choice(p, &list, rooms[0] - 1, 0) == INFINITY ||
                     !independent(p));
         for (size_t i = 0; i < n; i++) {
             remat_operations chosen = {0};
-            assert_int_equal(core_choices_make(choices, rooms[i], &chosen, NULL), REMAT_OK);
+            assert_int_equal(model_implementations_make(choices, rooms[i], &chosen, NULL),
+                             REMAT_OK);
             naive_verdict verdict = naive_judge(p, &chosen, NULL, moments);
             double best = best_choice(p, &list, rooms[i], 0);
             assert_true(verdict.valid && verdict.peak <= rooms[i]);
@@ -358,7 +359,7 @@ static void choices_equal_exhaustive_search(void **state)
             assert_true(verdict.makespan >= best);
             remat_operations_clear(&chosen);
         }
-        core_choices_free(choices);
+        model_implementations_free(choices);
         remat_operations_clear(&list);
         remat_operations_clear(&bare);
         remat_profile_free(p);

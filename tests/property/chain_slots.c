@@ -3,8 +3,8 @@
  */
 #include "../unit/chain_support.h"
 
-#include "chain/breakpoints.h"
-#include "chain/slots.h"
+#include "start/rotor/breakpoints.h"
+#include "start/rotor/slots.h"
 
 #include <math.h>
 #include <string.h>
@@ -64,14 +64,14 @@ static int64_t plain_value(const plain *p, uint32_t s, uint32_t t, uint64_t m)
     int64_t best = none;
     uint64_t kept = rounded(p, c->kept[s]), whole = 0, pass = 0;
     for (uint32_t j = s; j < t; j++)
-        whole = core_larger(whole, chain_need_forward(c, s, j, t));
+        whole = model_larger(whole, chain_need_forward(c, s, j, t));
     if (!p->each_pass && m < rounded(p, whole))
         return none;
     if (!p->setting->inputs_only && m >= rounded(p, chain_need_all(c, s, t)) && m >= kept)
         best = value(p, s + 1, t)[m - kept] + c->forward[s] + c->backward[s];
     for (uint32_t k = s + 1; k <= t; k++) {
         uint64_t shift = rounded(p, c->output[k - 1]);
-        pass = core_larger(pass, chain_need_forward(c, s, k - 1, t));
+        pass = model_larger(pass, chain_need_forward(c, s, k - 1, t));
         if (m < shift || (p->each_pass && m < rounded(p, pass)))
             continue;
         int64_t cost = c->forward_sum[k - 1] - c->forward_sum[s - 1] + value(p, k, t)[m - shift] +

@@ -2,9 +2,9 @@
  * run again. The recurrence over them is held against exhaustive search in graph_lowerset.c. */
 #include "../unit/graph_support.h"
 
-#include "graph/frontier.h"
-#include "graph/plans.h"
-#include "graph/search.h"
+#include "start/lowerset/frontier.h"
+#include "start/lowerset/plans.h"
+#include "start/lowerset/search.h"
 
 #include <math.h>
 

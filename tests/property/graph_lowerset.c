@@ -2,8 +2,8 @@
  * lower sets, through the simulator, and on damaged bytes. */
 #include "../unit/graph_support.h"
 
-#include "graph/frontier.h"
-#include "graph/plans.h"
+#include "start/lowerset/frontier.h"
+#include "start/lowerset/plans.h"
 
 #include <math.h>
 

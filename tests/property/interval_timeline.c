@@ -2,8 +2,8 @@
  * edit leaves nothing behind, and the judge finds the same peak and makespan. */
 #include "property/joint_random.h"
 
-#include "core/lists.h"
-#include "interval/search.h"
+#include "model/lists.h"
+#include "search/search.h"
 
 #include <math.h>
 
@@ -92,7 +92,7 @@ static void edit_profile(dice *d, const remat_profile *profile, bool in_order, i
     remat_operations list = {0};
     uint64_t peak;
     assert_int_equal(remat_store_all_peak(profile, &peak, NULL), REMAT_OK);
-    assert_int_equal(core_store_everything(profile, &list), REMAT_OK);
+    assert_int_equal(model_store_everything(profile, &list), REMAT_OK);
     assert_int_equal(interval_tasks_new(profile, 1, in_order, &tasks, NULL), REMAT_OK);
     assert_int_equal(interval_timeline_new(tasks, &list, (double)(peak / 2), &t, NULL), REMAT_OK);
     for (int k = 0; k < edits; k++) {

@@ -5,8 +5,8 @@
  * tables come back from their bytes. */
 #include "../unit/join_support.h"
 
-#include "join/others.h"
-#include "join/tables.h"
+#include "papers/join/others.h"
+#include "papers/join/tables.h"
 #include "remat/table.h"
 
 #include <math.h>

@@ -4,7 +4,7 @@
  * not crash. */
 #include "../unit/chain_support.h"
 
-#include "pebble/rows.h"
+#include "papers/pebble/rows.h"
 #include "remat/pebble.h"
 
 #include <string.h>

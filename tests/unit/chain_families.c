@@ -2,7 +2,7 @@
  * uniform chain, and that no restricted solver beats rotor in the bytes its schedules take. */
 #include "chain_support.h"
 
-#include "chain/revolve.h"
+#include "papers/chain/revolve.h"
 
 #include <math.h>
 #include <string.h>

@@ -2,7 +2,7 @@
  * host lends. */
 #include "unit/core_support.h"
 
-#include "core/text.h"
+#include "model/text.h"
 
 /* ---- bytes ---- */
 
@@ -92,7 +92,7 @@ static void every_code_point_is_read(void **state)
         s[0] = (char)(lead[n] | (point >> (6 * (n - 1))));
         uint32_t found = 0;
         bool surrogate = point >= 0xD800 && point <= 0xDFFF;
-        assert_int_equal(core_utf8_character(s, &found), surrogate ? 0 : n);
+        assert_int_equal(model_utf8_character(s, &found), surrogate ? 0 : n);
         if (!surrogate)
             assert_int_equal(found, point);
     }
@@ -116,7 +116,7 @@ static void text_is_cleaned(void **state)
     for (size_t i = 0; i < COUNT(pairs); i++) {
         char text[32];
         snprintf(text, sizeof text, "%s", pairs[i][0]);
-        core_utf8_clean(text);
+        model_utf8_clean(text);
         assert_string_equal(text, pairs[i][1]);
     }
 }
@@ -132,10 +132,10 @@ static void cleaning_always_gives_utf8(void **state)
             seed = seed * 1664525u + 1013904223u; /* Numerical Recipes' generator */
             text[i] = (char)(seed >> 24 ? (seed >> 24) | (i % 3 ? 0x80u : 0u) : 1u);
         }
-        core_utf8_clean(text);
+        model_utf8_clean(text);
         for (const char *s = text; *s;) {
             uint32_t point;
-            size_t length = core_utf8_character(s, &point);
+            size_t length = model_utf8_character(s, &point);
             assert_true(length > 0);
             s += length;
         }

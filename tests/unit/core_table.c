@@ -2,7 +2,7 @@
  * bytes in between is found: a table is never trusted by accident. */
 #include "unit/core_support.h"
 
-#include "core/pack.h"
+#include "answer/compact.h"
 
 /* x -> a -> b -> c -> loss, all different. */
 static remat_profile *chain(double first_time)
@@ -442,8 +442,8 @@ static void packed_lists_come_back(void **state)
         remat_operations list = {0}, back = {0};
         remat_buffer packed = {0};
         draw_list(&seed, &list);
-        assert_int_equal(core_pack(&list, &packed, NULL), REMAT_OK);
-        assert_int_equal(core_unpack(packed.data, packed.length, &back, NULL), REMAT_OK);
+        assert_int_equal(answer_compact_list(&list, &packed, NULL), REMAT_OK);
+        assert_int_equal(answer_expand_list(packed.data, packed.length, &back, NULL), REMAT_OK);
         assert_int_equal(back.length, list.length);
         for (size_t i = 0; i < list.length; i++)
             assert_memory_equal(&back.items[i], &list.items[i], sizeof list.items[i]);
@@ -454,7 +454,7 @@ static void packed_lists_come_back(void **state)
             packed.data[at] = (uint8_t)draw(&seed, 256);
             uint8_t *copy = malloc(cut + 1);
             memcpy(copy, packed.data, cut);
-            remat_status status = core_unpack(copy, cut, &back, NULL);
+            remat_status status = answer_expand_list(copy, cut, &back, NULL);
             assert_true(status == REMAT_OK || status == REMAT_CORRUPT);
             if (!status)
                 remat_operations_clear(&back);
@@ -479,7 +479,7 @@ static void runs_are_short(void **state)
     }
     for (uint32_t v = 100000; v-- > 0;)
         assert_int_equal(remat_push(&list, REMAT_B, v), REMAT_OK);
-    assert_int_equal(core_pack(&list, &packed, NULL), REMAT_OK);
+    assert_int_equal(answer_compact_list(&list, &packed, NULL), REMAT_OK);
     assert_true(packed.length < 64);
     remat_buffer_clear(&packed);
     remat_operations_clear(&list);

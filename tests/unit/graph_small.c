@@ -3,8 +3,8 @@
 #include "../unit/graph_support.h"
 
 #include "api.h"
-#include "graph/canonical.h"
-#include "graph/frontier.h"
+#include "start/lowerset/canonical.h"
+#include "start/lowerset/frontier.h"
 
 #include <math.h>
 

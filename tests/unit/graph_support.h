@@ -5,7 +5,7 @@
 
 #include "chain_support.h"
 
-#include "graph/canonical.h"
+#include "start/lowerset/canonical.h"
 
 #include <string.h>
 

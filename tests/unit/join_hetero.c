@@ -2,7 +2,7 @@
  * search over all operation lists and the best canonical schedule (its "about" says of what). */
 #include "../unit/join_support.h"
 
-#include "join/tables.h"
+#include "papers/join/tables.h"
 
 #include <jansson.h>
 #include <math.h>

@@ -4,9 +4,9 @@
 
 #include "../unit/chain_support.h"
 
-#include "offload/forward.h"
-#include "offload/labels.h"
-#include "offload/place.h"
+#include "start/offload/forward.h"
+#include "start/offload/labels.h"
+#include "start/offload/place.h"
 
 #include <math.h>
 #include <string.h>

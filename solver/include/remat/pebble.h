@@ -6,7 +6,7 @@
  * Backwards run once each, so that makespan = forwards * u_f + sum(l) * u_b + u_t and a table holds
  * forwards alone: one table of k branches serves all lengths up to its edge, all slots up to its
  * own and all times. The mathematics, with what is corrected in it, is at the head of
- * solver/pebble/recurrence.c. */
+ * solver/papers/pebble/recurrence.c. */
 #ifndef REMAT_PEBBLE_H
 #define REMAT_PEBBLE_H
 

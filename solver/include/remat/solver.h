@@ -1,9 +1,9 @@
 /* What a solver is, for those who write one, and the list of those there are.
  *
  * To add a solver: write one file under solver/ that ends in one `const remat_solver`, add its name
- * to the list in core/registry.c and the file to solver/meson.build. That is all: storage, api,
- * server and clients serve it with frontier, curve and restarts. chain/chen_sqrt.c is the one to
- * copy.
+ * to the list in answer/registry.c and the file to solver/meson.build. That is all: storage, api,
+ * server and clients serve it with frontier, curve and restarts. papers/chain/chen_sqrt.c is the
+ * one to copy.
  *
  * A solver offers operation lists, as many as it likes, for as many budgets as it likes, up to
  * problem->max_budget. The rest is done for every solver alike (remat/table.h): each list is passed
@@ -132,7 +132,7 @@ typedef struct remat_model {
 typedef remat_status remat_tracer(void *context, size_t index, remat_operations *operations,
                                   remat_model *model, remat_error *error);
 
-/* The core's, or that of a solver that asks another one (join/others.c). */
+/* The core's, or that of a solver that asks another one (papers/join/others.c). */
 typedef struct remat_sink {
     void *data; /* handed to each function below */
     remat_status (*offer)(void *data, size_t count, remat_tracer *trace, void *context,

@@ -9,10 +9,11 @@
  *
  * Alternatives. Most solvers know one implementation of each node. Where a profile has alternatives
  * they solve it twice: with the nodes' own implementations, and with every cost of a node at its
- * least. For each list of either, implementations are chosen within several rooms (core/choices.h),
- * and all of that is replayed. So no budget is served slower than without the alternatives, and
- * bounds come from the second solve, which is at most as slow as any choice. Where a solver chooses
- * by itself (remat_solver.chooses) it solves once; its lists get the same choices on top.
+ * least. For each list of either, implementations are chosen within several rooms
+ * (model/implementations.h), and all of that is replayed. So no budget is served slower than
+ * without the alternatives, and bounds come from the second solve, which is at most as slow as any
+ * choice. Where a solver chooses by itself (remat_solver.chooses) it solves once; its lists get the
+ * same choices on top.
  *
  * A table does not hold its profile: pass the same one (or an equal one) with every call. Functions
  * with a const table may be called from several threads at once. */

@@ -1,0 +1,229 @@
+/* Several tables, one schedule (remat/table.h): the best within a budget, the least there is, and
+ * the next that is worth more memory. */
+#include "answer/best.h"
+
+#include <stdio.h>
+#include <string.h>
+
+remat_status answer_refuse_budget(const remat_profile *profile, uint64_t enough, remat_error *error)
+{
+    uint64_t bytes = 0;
+    if (!error)
+        return REMAT_INFEASIBLE;
+    error->number = enough;
+    if (profile->n_pinned == 0)
+        return REMAT_INFEASIBLE;
+    for (uint32_t v = 0; v < profile->n_nodes; v++)
+        for (uint32_t k = 0; profile->nodes[v].once && k < profile->nodes[v].n_outputs; k++)
+            bytes += remat_value_bytes(profile, remat_result_value(profile, v, k));
+    size_t length = strlen(error->message);
+    snprintf(error->message + length, sizeof error->message - length,
+             "; %u nodes are pinned by recompute or keep, their results of %llu bytes are not made "
+             "again",
+             profile->n_pinned, (unsigned long long)bytes);
+    return REMAT_INFEASIBLE;
+}
+
+/* ---- the best of several tables ---- */
+
+static bool better(const remat_point *a, const remat_point *b)
+{
+    double slack = ANSWER_SAME_TIME * b->makespan;
+    if (a->makespan < b->makespan - slack)
+        return true;
+    return a->makespan <= b->makespan + slack && a->peak < b->peak;
+}
+
+/* As remat_best_table, with a limit for each table. */
+static ptrdiff_t best_within(const remat_table *const *tables, size_t n, const uint64_t *limits)
+{
+    ptrdiff_t best = -1;
+    remat_point best_point = {0};
+    for (size_t i = 0; i < n; i++) {
+        size_t n_points;
+        const remat_point *frontier = remat_table_frontier(tables[i], &n_points);
+        ptrdiff_t index = remat_table_point(tables[i], limits[i]);
+        if (index >= 0 && (best < 0 || better(&frontier[index], &best_point))) {
+            best = (ptrdiff_t)i;
+            best_point = frontier[index];
+        }
+    }
+    return best;
+}
+
+ptrdiff_t remat_best_table(const remat_table *const *tables, size_t n, uint64_t budget,
+                           uint64_t *ret_least)
+{
+    uint64_t limits[REMAT_MAX_SOLVERS];
+    *ret_least = 0;
+    for (size_t i = 0; i < n; i++) {
+        size_t n_points;
+        const remat_point *frontier = remat_table_frontier(tables[i], &n_points);
+        if (n_points > 0 && (*ret_least == 0 || frontier[0].peak < *ret_least))
+            *ret_least = frontier[0].peak;
+        limits[i] = budget;
+    }
+    return best_within(tables, n, limits);
+}
+
+remat_status remat_fail_infeasible(const char *solver, const remat_problem *problem,
+                                   uint64_t budget, uint64_t least, remat_error *error)
+{
+    const char *name = problem->profile->name;
+    if (least > 0)
+        remat_fail(error, REMAT_INFEASIBLE, "budget",
+                   "%s has no schedule of \"%.100s\" within %llu bytes; %llu bytes will do", solver,
+                   name, (unsigned long long)budget, (unsigned long long)least);
+    else
+        remat_fail(error, REMAT_INFEASIBLE, "budget",
+                   "%s has no schedule of \"%.100s\" within %llu bytes", solver, name,
+                   (unsigned long long)budget);
+    return answer_refuse_budget(problem->profile, least, error);
+}
+
+/* ---- the schedule to hand out ---- */
+
+remat_status answer_lay_out(const remat_profile *profile, uint32_t alignment,
+                            remat_schedule *schedule, remat_error *error)
+{
+    if (!alignment)
+        return REMAT_OK;
+    remat_status status =
+        remat_layout_new(profile, &schedule->operations, alignment, &schedule->layout, error);
+    return status ? status
+                  : remat_layout_check(profile, &schedule->operations, &schedule->layout, error);
+}
+
+/* The best schedule of peak at most limit, laid out. */
+static remat_status trace(const remat_table *table, const remat_problem *problem, uint64_t budget,
+                          uint64_t limit, uint32_t alignment, remat_schedule *ret_schedule,
+                          remat_error *error)
+{
+    remat_schedule schedule = {0};
+    ptrdiff_t point = remat_table_point(table, limit);
+    remat_status status =
+        remat_table_trace(table, problem, (size_t)point, budget, &schedule, error);
+    if (!status)
+        status = answer_lay_out(problem->profile, alignment, &schedule, error);
+    if (status)
+        remat_schedule_clear(&schedule);
+    else
+        *ret_schedule = schedule;
+    return status;
+}
+
+/* What the schedule of this peak needs with its layout. */
+static remat_status budget_of(const remat_table *table, const remat_problem *problem, uint64_t peak,
+                              uint32_t alignment, uint64_t *ret_budget, remat_error *error)
+{
+    remat_schedule schedule;
+    remat_status status = trace(table, problem, peak, peak, alignment, &schedule, error);
+    if (status)
+        return status;
+    *ret_budget = schedule.layout.arena;
+    remat_schedule_clear(&schedule);
+    return REMAT_OK;
+}
+
+remat_status remat_least_budget(const remat_table *const *tables, size_t n,
+                                const remat_problem *problem, uint32_t alignment,
+                                uint64_t *ret_peak, uint64_t *ret_budget, remat_error *error)
+{
+    uint64_t again;
+    remat_best_table(tables, n, 0, ret_peak);
+    *ret_budget = *ret_peak;
+    if (!alignment || *ret_peak == 0)
+        return REMAT_OK;
+    ptrdiff_t table = remat_best_table(tables, n, *ret_peak, &again);
+    return budget_of(tables[table], problem, *ret_peak, alignment, ret_budget, error);
+}
+
+static remat_status refuse(const remat_table *const *tables, size_t n, const char *name,
+                           const remat_problem *problem, uint64_t budget, uint32_t alignment,
+                           remat_error *error)
+{
+    uint64_t peak, least;
+    remat_status status = remat_least_budget(tables, n, problem, alignment, &peak, &least, error);
+    if (status)
+        return status;
+    if (peak > budget || peak == 0)
+        return remat_fail_infeasible(name, problem, budget, least, error);
+    remat_fail(error, REMAT_INFEASIBLE, "budget",
+               "%s has no schedule of \"%.100s\" whose arena fits %llu bytes; its smallest has a "
+               "peak of %llu bytes and an arena of %llu bytes",
+               name, problem->profile->name, (unsigned long long)budget, (unsigned long long)peak,
+               (unsigned long long)least);
+    return answer_refuse_budget(problem->profile, least, error);
+}
+
+remat_status remat_best_schedule(const remat_table *const *tables, size_t n, const char *name,
+                                 const remat_problem *problem, uint64_t budget, uint32_t alignment,
+                                 remat_schedule *ret_schedule, remat_error *error)
+{
+    uint64_t limits[REMAT_MAX_SOLVERS];
+    for (size_t i = 0; i < n; i++)
+        limits[i] = budget;
+    for (;;) {
+        ptrdiff_t best = best_within(tables, n, limits);
+        if (best < 0)
+            return refuse(tables, n, name, problem, budget, alignment, error);
+        remat_schedule schedule;
+        remat_status status =
+            trace(tables[best], problem, budget, limits[best], alignment, &schedule, error);
+        if (status)
+            return status;
+        if (schedule.layout.arena <= budget) {
+            *ret_schedule = schedule;
+            return REMAT_OK;
+        }
+        limits[best] = schedule.simulation.peak - 1;
+        remat_schedule_clear(&schedule);
+    }
+}
+
+/* ---- beside the one that is handed out ---- */
+
+/* Of the overhead that is left: what saves less is not worth being told. */
+#define USEFUL 0.01
+
+static remat_neighbour of_point(const remat_table *table, const remat_point *point)
+{
+    return (remat_neighbour){.solver = remat_table_solver(table),
+                             .peak = point->peak,
+                             .budget = point->peak,
+                             .makespan = point->makespan};
+}
+
+static bool closer(const remat_point *a, const remat_neighbour *b)
+{
+    return !b->solver || a->peak < b->peak || (a->peak == b->peak && a->makespan < b->makespan);
+}
+
+remat_status answer_find_neighbours(const remat_table *const *tables, size_t n,
+                                    const remat_problem *problem, uint32_t alignment,
+                                    remat_schedule *schedule, remat_error *error)
+{
+    double makespan = schedule->simulation.makespan;
+    double overhead = makespan - remat_store_all_makespan(problem->profile);
+    size_t chosen = 0;
+    for (size_t i = 0; i < n; i++) {
+        size_t n_points;
+        const remat_point *points = remat_table_frontier(tables[i], &n_points);
+        if (n_points > 0 && closer(&points[0], &schedule->least))
+            schedule->least = of_point(tables[i], &points[0]);
+        bool serves_others = remat_table_serves(tables[i], UINT64_MAX);
+        for (size_t k = 0; k < n_points && serves_others && overhead > 1e-9 * makespan; k++) {
+            if (points[k].makespan > makespan - USEFUL * overhead)
+                continue;
+            if (closer(&points[k], &schedule->next)) {
+                schedule->next = of_point(tables[i], &points[k]);
+                chosen = i;
+            }
+            break;
+        }
+    }
+    if (!schedule->next.solver || !alignment)
+        return REMAT_OK;
+    uint64_t peak = schedule->next.peak;
+    return budget_of(tables[chosen], problem, peak, alignment, &schedule->next.budget, error);
+}

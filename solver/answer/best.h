@@ -1,0 +1,24 @@
+/* What a portfolio needs of several tables beyond remat/table.h. */
+#ifndef REMAT_ANSWER_BEST_H
+#define REMAT_ANSWER_BEST_H
+
+#include "remat/table.h"
+
+/* Sums of the same times in another order differ by less. */
+#define ANSWER_SAME_TIME 1e-12
+
+/* Gives the schedule's list a layout that its judge has confirmed; alignment 0: none. */
+remat_status answer_lay_out(const remat_profile *profile, uint32_t alignment,
+                            remat_schedule *schedule, remat_error *error);
+
+/* Ends a refusal that error already words: what pins have to do with it, and the budget that would
+ * do (0: not known). REMAT_INFEASIBLE. */
+remat_status answer_refuse_budget(const remat_profile *profile, uint64_t enough,
+                                  remat_error *error);
+
+/* Fills schedule->least and ->next (remat/table.h). alignment: of the layout, 0: none. */
+remat_status answer_find_neighbours(const remat_table *const *tables, size_t n,
+                                    const remat_problem *problem, uint32_t alignment,
+                                    remat_schedule *schedule, remat_error *error);
+
+#endif

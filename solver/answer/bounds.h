@@ -1,0 +1,12 @@
+/* Bounds for what a portfolio answers; those of a curve are in remat/portfolio.h. */
+#ifndef REMAT_ANSWER_BOUNDS_H
+#define REMAT_ANSWER_BOUNDS_H
+
+#include "remat/portfolio.h"
+
+/* The largest bound at one budget that holds for every schedule without O and P. What is improved
+ * is worth more moments than what a table gives at once. */
+remat_status answer_find_bound(const remat_portfolio *portfolio, const remat_profile *profile,
+                               uint64_t budget, double *ret_bound, remat_error *error);
+
+#endif

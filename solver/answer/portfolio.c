@@ -1,0 +1,365 @@
+/* Several solvers asked the same question. */
+#include "remat/portfolio.h"
+
+#include "answer/best.h"
+#include "answer/bounds.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+typedef struct candidate {
+    const remat_solver *solver;
+    remat_problem problem;
+    double updates;
+    size_t position; /* in the registry; of two questions to one solver, the order given first */
+    remat_held_table held;
+    remat_status status;
+    remat_error error;
+} candidate;
+
+static int compare_cost(const void *a, const void *b)
+{
+    const candidate *p = a, *q = b;
+    if (p->updates != q->updates)
+        return p->updates < q->updates ? -1 : 1;
+    return p->position < q->position ? -1 : 1;
+}
+
+/* The problem as a solver is asked it: a link only where the solver needs one. */
+static remat_problem problem_for(const remat_solver *solver, const remat_problem *problem)
+{
+    remat_problem own = *problem;
+    if (!(solver->accepts & REMAT_NEEDS_LINK))
+        own.link = NULL;
+    return own;
+}
+
+/* Baselines are asked too where that costs nothing to speak of, and a recurrence unless it takes
+ * many seconds: a chain of 500 stages in 4000 slots it still is. */
+#define BASELINE_UPDATES 1e7
+#define MOST_UPDATES 1e11
+
+/* Whether auto asks the solver this; *ret_updates: expected. */
+static bool asks(const remat_solver *solver, const remat_problem *problem, const remat_host *host,
+                 double *ret_updates)
+{
+    uint64_t limit = host ? host->memory_limit : 0;
+    bool chain = problem->profile->kind == REMAT_CHAIN;
+    unsigned left_out = REMAT_BASELINE | (chain ? (unsigned)REMAT_BASELINE_ON_CHAINS : 0u);
+    remat_estimate estimate;
+    if (remat_solver_accepts(solver, problem, NULL) ||
+        remat_estimate_table(solver, problem, &estimate, NULL) ||
+        ((solver->accepts & left_out) && estimate.updates > BASELINE_UPDATES) ||
+        (estimate.updates > MOST_UPDATES && !solver->improved) ||
+        (limit > 0 && estimate.least_bytes > limit))
+        return false;
+    *ret_updates = estimate.updates;
+    return true;
+}
+
+/* What auto asks, cheapest first: every solver with its defaults, and of a joint graph the improved
+ * one for the given order too, where the search has less to lose itself in. Returns how many. */
+static size_t find_candidates(const remat_problem *problem, const remat_host *host,
+                              candidate candidates[REMAT_MAX_SOLVERS])
+{
+    size_t n_solvers, n = 0;
+    const remat_solver *const *solvers = remat_solvers(&n_solvers);
+    for (size_t i = 0; i < n_solvers; i++) {
+        candidate one = {.solver = solvers[i],
+                         .problem = problem_for(solvers[i], problem),
+                         .position = 2 * i + 1};
+        one.problem.options = remat_options_default(solvers[i]);
+        if (n < REMAT_MAX_SOLVERS && asks(solvers[i], &one.problem, host, &one.updates))
+            candidates[n++] = one;
+        one.position--;
+        if (n < REMAT_MAX_SOLVERS && problem->profile->joint &&
+            remat_keep_order(solvers[i], &one.problem.options) &&
+            asks(solvers[i], &one.problem, host, &one.updates))
+            candidates[n++] = one;
+    }
+    qsort(candidates, n, sizeof *candidates, compare_cost);
+    return n;
+}
+
+/* ---- getting tables ---- */
+
+/* Solvers of fewer updates are asked side by side; larger ones one by one, each with all workers.
+ */
+#define SIDE_BY_SIDE_UPDATES 1e8
+
+typedef struct gathering {
+    candidate *candidates;
+    const remat_host *host;
+    const remat_table_source *source;
+} gathering;
+
+static void get_one(void *context, size_t index, unsigned worker)
+{
+    (void)worker;
+    const gathering *g = context;
+    candidate *c = &g->candidates[index];
+    remat_table *table = NULL;
+    if (g->source) {
+        c->status = g->source->get(g->source->data, c->solver, &c->problem, &c->held, &c->error);
+    } else {
+        c->status = remat_tabulate(c->solver, &c->problem, g->host, &table, &c->error);
+        c->held.table = table;
+    }
+}
+
+/* One that passes a limit leaves the answer to the others. */
+static remat_status collect(const candidate *candidates, size_t n, remat_portfolio *p,
+                            remat_error *error)
+{
+    remat_status failure = REMAT_OK;
+    for (size_t i = 0; i < n; i++) {
+        const candidate *c = &candidates[i];
+        if (!c->status && c->held.table) {
+            p->tables[p->n] = c->held.table;
+            p->given[p->n] = remat_keeps_order(c->solver, &c->problem.options);
+            p->held[p->n++] = c->held;
+        } else if (!c->status) {
+            p->missing += c->updates;
+        } else if (!failure || failure == REMAT_TOO_LARGE) {
+            failure = c->status;
+            if (error)
+                *error = c->error;
+        }
+    }
+    return failure == REMAT_TOO_LARGE && (p->n > 0 || p->missing > 0) ? REMAT_OK : failure;
+}
+
+remat_status remat_portfolio_gather(const remat_solver *solver, const remat_problem *problem,
+                                    const remat_host *host, const remat_table_source *source,
+                                    remat_portfolio *ret_portfolio, remat_error *error)
+{
+    remat_estimate estimate;
+    candidate *candidates = calloc(REMAT_MAX_SOLVERS, sizeof *candidates);
+    if (!candidates)
+        return remat_fail_memory(error);
+    gathering g = {candidates, host, source};
+    remat_portfolio p = {.name = solver ? solver->name : "auto",
+                         .source = source,
+                         .improved = !solver || solver->improved};
+    remat_status status = REMAT_OK;
+    size_t n = 1, quick = 0;
+    if (solver) {
+        candidate *one = &candidates[0];
+        *one = (candidate){.solver = solver, .problem = problem_for(solver, problem)};
+        status = remat_solver_accepts(solver, &one->problem, error);
+        if (!status)
+            status = remat_estimate_table(solver, &one->problem, &estimate, error);
+        one->updates = status ? 0 : estimate.updates;
+        n = status ? 0 : 1;
+    } else {
+        n = find_candidates(problem, host, candidates);
+        while (quick < n && candidates[quick].updates <= SIDE_BY_SIDE_UPDATES)
+            quick++;
+    }
+    remat_host_parallel_for(host, quick, get_one, &g);
+    for (size_t i = quick; i < n; i++)
+        get_one(&g, i, 0);
+    if (!status)
+        status = collect(candidates, n, &p, error);
+    free(candidates);
+    if (status)
+        remat_portfolio_release(&p);
+    else
+        *ret_portfolio = p;
+    return status;
+}
+
+void remat_portfolio_release(remat_portfolio *portfolio)
+{
+    while (portfolio->n > 0) {
+        remat_held_table held = portfolio->held[--portfolio->n];
+        if (portfolio->source)
+            portfolio->source->release(portfolio->source->data, held);
+        else
+            remat_table_free((remat_table *)held.table);
+    }
+}
+
+/* What a bound of every schedule (of those without offloading, where there is a link) says. That a
+ * list is the fastest of its solver's class stays said beside it. */
+static void claim(const remat_problem *problem, double bound, remat_schedule *schedule)
+{
+    double makespan = schedule->simulation.makespan;
+    bool least = makespan <= bound * (1 + 1e-9);
+    schedule->bound_class = problem->link ? "schedules without offloading" : "all schedules";
+    schedule->lower_bound = fmin(bound, makespan);
+    if (least)
+        schedule->optimality = problem->link ? REMAT_OPTIMAL_IN_CLASS : REMAT_OPTIMAL;
+    if (least || schedule->optimality == REMAT_HEURISTIC)
+        schedule->class_name = schedule->bound_class;
+}
+
+/* A list that was found instead: judged, and laid out. REMAT_INFEASIBLE if its arena does not fit.
+ */
+static remat_status take(const remat_problem *problem, uint64_t budget, uint32_t alignment,
+                         remat_operations *list, remat_schedule *ret_schedule, remat_error *error)
+{
+    remat_schedule schedule = {.solver = remat_solver_find("interval"),
+                               .operations = *list,
+                               .optimality = REMAT_HEURISTIC};
+    *list = (remat_operations){0};
+    remat_status status = remat_simulate(problem->profile, &schedule.operations, problem->link,
+                                         NULL, NULL, &schedule.simulation, error);
+    if (!status)
+        status = answer_lay_out(problem->profile, alignment, &schedule, error);
+    const remat_simulation *replay = &schedule.simulation;
+    if (!status && (!replay->valid || replay->peak > budget))
+        status = remat_fail(error, REMAT_INTERNAL, NULL,
+                            "a list of the improver is not what it should be: %.200s",
+                            replay->valid ? "it passes the budget" : replay->reason);
+    if (!status && schedule.layout.arena > budget)
+        status = REMAT_INFEASIBLE; /* laid out otherwise than the improver saw it */
+    schedule.nominal_budget = schedule.model_peak = replay->peak;
+    if (status)
+        remat_schedule_clear(&schedule);
+    else
+        *ret_schedule = schedule;
+    return status;
+}
+
+/* Another budget than the least of the tables may do too: what is told is one that will do, and
+ * below which none does. */
+static remat_status refuse_improved(const remat_portfolio *p, const remat_problem *problem,
+                                    uint64_t budget, uint32_t alignment, uint64_t floor,
+                                    remat_error *error)
+{
+    uint64_t peak, enough;
+    remat_status status =
+        remat_least_budget(p->tables, p->n, problem, alignment, &peak, &enough, error);
+    if (status)
+        return status;
+    if (enough <= budget) /* none has a schedule, or none that fits with its layout */
+        return remat_fail_infeasible(p->name, problem, budget, 0, error);
+    char less[100] = "";
+    if (floor > 0)
+        snprintf(less, sizeof less, ", and none%s fits less than %llu",
+                 problem->link ? " without offloading" : "", (unsigned long long)floor);
+    remat_fail(error, REMAT_INFEASIBLE, "budget",
+               "%s found no schedule of \"%.100s\" within %llu bytes; %llu bytes will do%s",
+               p->name, problem->profile->name, (unsigned long long)budget,
+               (unsigned long long)enough, less);
+    return answer_refuse_budget(problem->profile, enough, error);
+}
+
+/* What is asked of the improver. */
+typedef struct wish {
+    const remat_problem *problem;
+    uint64_t budget;
+    uint32_t alignment;
+    remat_effort effort;
+    const remat_host *host;
+    double bound;
+} wish;
+
+static bool faster(const remat_schedule *a, const remat_schedule *b)
+{
+    return !b->solver || a->simulation.makespan < b->simulation.makespan * (1 - ANSWER_SAME_TIME);
+}
+
+/* Improves the best schedule of some tables, of the improved solver's own from nothing too, unless
+ * the bound is reached; *best becomes the result if that is faster. No start, or nothing found, is
+ * no failure. */
+static remat_status improve_from(const wish *w, const remat_table *const *tables, size_t n,
+                                 bool own, bool given, remat_schedule *best, remat_error *error)
+{
+    if (n == 0 || (best->solver && best->simulation.makespan <= w->bound * (1 + 1e-9)))
+        return REMAT_OK;
+    remat_schedule start = {0}, other = {0};
+    remat_operations list = {0};
+    remat_status status =
+        remat_best_schedule(tables, n, "", w->problem, w->budget, w->alignment, &start, error);
+    if (status && (status != REMAT_INFEASIBLE || !own))
+        return status == REMAT_INFEASIBLE ? REMAT_OK : status;
+    status = remat_improve(w->problem->profile, start.solver ? &start.operations : NULL, w->budget,
+                           w->alignment, given, w->effort, w->bound, w->host, &list, error);
+    if (!status)
+        status = take(w->problem, w->budget, w->alignment, &list, &other, error);
+    if (!status && faster(&other, best)) {
+        remat_schedule old = *best;
+        *best = other;
+        other = old;
+    }
+    remat_operations_clear(&list);
+    remat_schedule_clear(&start);
+    remat_schedule_clear(&other);
+    return status == REMAT_INFEASIBLE || status == REMAT_TOO_LARGE ? REMAT_OK : status;
+}
+
+/* From each table of those that are improved when they are named, so that auto is never slower than
+ * they are; then from the best list of the others that does not offload. */
+static remat_status improve(const remat_portfolio *p, const wish *w, remat_schedule *best,
+                            remat_error *error)
+{
+    const remat_table *others[REMAT_MAX_SOLVERS];
+    size_t n_others = 0;
+    remat_status status = REMAT_OK;
+    for (size_t i = 0; i < p->n && !status; i++) {
+        const remat_solver *solver = remat_table_solver(p->tables[i]);
+        if (solver->improved)
+            status = improve_from(w, &p->tables[i], 1, true, p->given[i], best, error);
+        else if (!(solver->accepts & REMAT_NEEDS_LINK))
+            others[n_others++] = p->tables[i];
+    }
+    return status ? status : improve_from(w, others, n_others, false, false, best, error);
+}
+
+/* The least peak of a list that takes no more time than storing everything. */
+static uint64_t least_peak_of_order(const remat_portfolio *p, const remat_problem *problem,
+                                    const remat_schedule *best)
+{
+    double enough = remat_store_all_makespan(problem->profile) * (1 + 1e-9);
+    uint64_t least = best->simulation.makespan <= enough ? best->simulation.peak : UINT64_MAX;
+    for (size_t i = 0; i < p->n; i++) {
+        size_t n;
+        const remat_point *points = remat_table_frontier(p->tables[i], &n);
+        for (size_t k = 0; k < n; k++)
+            if (points[k].makespan <= enough && points[k].peak < least)
+                least = points[k].peak;
+    }
+    return least < UINT64_MAX ? least : 0;
+}
+
+remat_status remat_portfolio_schedule(const remat_portfolio *portfolio,
+                                      const remat_problem *problem, uint64_t budget,
+                                      uint32_t alignment, remat_effort effort,
+                                      const remat_host *host, remat_schedule *ret_schedule,
+                                      remat_error *error)
+{
+    remat_schedule best = {0};
+    remat_error refusal = {0};
+    wish w = {problem, budget, alignment, effort, host, 0};
+    remat_status status = remat_best_schedule(portfolio->tables, portfolio->n, portfolio->name,
+                                              problem, budget, alignment, &best, &refusal);
+    bool searched = portfolio->improved && problem->profile->n_nodes <= REMAT_IMPROVED_NODES;
+    if ((portfolio->improved && status == REMAT_INFEASIBLE) ||
+        (!status && (portfolio->improved || !problem->link)))
+        status = answer_find_bound(portfolio, problem->profile, budget, &w.bound, &refusal);
+    remat_floor floor = {0};
+    if (!status && !best.solver) /* before a search that cannot find anything */
+        status = remat_find_floor(problem->profile, &floor, &refusal);
+    if (!status && searched && w.bound < INFINITY && floor.bytes <= budget)
+        status = improve(portfolio, &w, &best, &refusal);
+    if (!status && !best.solver)
+        status = refuse_improved(portfolio, problem, budget, alignment, floor.bytes, &refusal);
+    if (!status)
+        status = answer_find_neighbours(portfolio->tables, portfolio->n, problem, alignment, &best,
+                                        &refusal);
+    if (status) {
+        remat_schedule_clear(&best);
+        if (error)
+            *error = refusal;
+        return status;
+    }
+    if (!problem->link || (portfolio->improved && best.solver->improved))
+        claim(problem, w.bound, &best);
+    if (problem->profile->joint)
+        best.reordered_peak = least_peak_of_order(portfolio, problem, &best);
+    *ret_schedule = best;
+    return REMAT_OK;
+}

@@ -1,0 +1,523 @@
+/* The improver: independent searches (chains), each from its own start with its own seed, in epochs
+ * between which those that lag behind take over the best list. A chain anneals, searches
+ * neighbourhoods of its best list and then makes that one fit with its layout: a list whose arena
+ * is above the budget is varied without becoming slower until another order of the same runs fits,
+ * and failing that the chain goes on in a little less than the budget. */
+#include "remat/improve.h"
+
+#include "model/layout.h"
+#include "model/lists.h"
+#include "search/search.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    MOST_CHAINS = 8,
+    FEW_NODES = 24,
+    MANY_NODES = 600,
+    MANY_JOINT_NODES = 1000,
+    TOO_MANY_NODES = 2400,
+    WALKS = 100,
+    WALK_SHIFTS = 4,
+    PATIENCE = 2
+};
+
+#define QUICK_LAYOUT UINT64_C(60000) /* comparisons, of each list on a walk */
+#define WORK_OF_LOOK 20000u          /* what that is worth in edits, at least */
+#define LOOK_SHARE 32                /* of the square of runs, which one packing takes */
+#define SLIGHT 2e-4                  /* of the makespan: not worth a walk */
+
+typedef struct strength {
+    const char *name;
+    uint32_t chains, epochs;
+    uint32_t stale;                  /* epochs without a faster list, after which it ends */
+    uint64_t anneal, neighbourhoods; /* work of a chain in an epoch, for each node up to many */
+    uint64_t ramp;                   /* the same, of joint graphs */
+} strength;
+
+/* By remat_effort. */
+static const strength EFFORTS[] = {{"quick", 4, 8, 4, 15000, 15000, 0},
+                                   {"thorough", 8, 24, 10, 24000, 24000, 0}};
+
+/* The same of joint graphs: ramp is the work of the first one; later ones do half of it. Every
+ * second chain does all three. */
+static const strength JOINT_EFFORTS[] = {{"quick", 4, 6, 3, 40000, 40000, 160000},
+                                         {"thorough", 4, 4, 3, 250000, 250000, 1500000}};
+
+/* Of a ramp, temperatures in times of a node and prices in those of improvement: of one that finds
+ * everything and of one that betters what there is. */
+static const interval_ramp FULL = {.hot = 3, .cold = 0.1, .cheap = 300, .dear = 30000},
+                           AGAIN = {.hot = 0.5, .cold = 0.05, .cheap = 3000, .dear = 30000};
+
+typedef struct improvement improvement;
+
+typedef struct chain {
+    const improvement *of;
+    interval_search search;
+    remat_operations passing; /* room for a list that is looked at */
+    uint32_t seed, ramps;
+    bool from_start;
+    int patience;             /* how often more before slack is given */
+    double slack;             /* bytes of the budget that the search leaves to the layout */
+    remat_operations fitting; /* whole, with layout within the budget */
+    remat_operations runs;    /* the same, F, A and B alone */
+    double fitting_time;
+    size_t fitting_runs;
+    remat_status status;
+} chain;
+
+struct improvement {
+    const remat_profile *profile;
+    const interval_tasks *tasks;
+    const remat_host *host;
+    remat_operations everything; /* store-all: F, A and B */
+    const remat_operations *start;
+    uint64_t budget;
+    uint32_t alignment;
+    bool given; /* first runs keep the order of a joint graph's nodes */
+    const strength *effort;
+    double hot, cold, price, enough;
+    uint32_t n_chains;
+    chain chains[MOST_CHAINS];
+};
+
+const char *remat_effort_name(remat_effort effort)
+{
+    return EFFORTS[effort].name;
+}
+
+/* ---- from runs to a list that is judged ---- */
+
+/* Bytes that the list takes, its layout included, which gets so much work. */
+static remat_status measure(const improvement *m, const remat_operations *list, uint64_t work,
+                            uint64_t *ret_bytes)
+{
+    remat_simulation simulation;
+    remat_error error;
+    remat_status status = remat_simulate(m->profile, list, NULL, NULL, NULL, &simulation, &error);
+    if (status)
+        return status;
+    if (!simulation.valid)
+        return REMAT_INTERNAL;
+    *ret_bytes = simulation.peak;
+    if (!m->alignment || simulation.peak > m->budget)
+        return REMAT_OK;
+    return model_layout_arena(m->profile, list, m->alignment, m->budget, work, ret_bytes, NULL);
+}
+
+/* Keeps the list as the one that fits, if it does. */
+static remat_status consider(const improvement *m, chain *c, const remat_operations *runs,
+                             double time, size_t n_runs, uint64_t work, uint64_t *ret_bytes)
+{
+    remat_operations list = {0};
+    remat_status status = model_complete_list(m->profile, runs, &list, NULL);
+    if (!status)
+        status = measure(m, &list, work, ret_bytes);
+    bool fits = !status && *ret_bytes <= m->budget;
+    bool better = time < c->fitting_time || (time == c->fitting_time && n_runs < c->fitting_runs);
+    if (fits && better) {
+        model_swap_lists(&c->fitting, &list);
+        c->fitting_time = time;
+        c->fitting_runs = n_runs;
+        status = model_copy_list(runs, &c->runs);
+    }
+    remat_operations_clear(&list);
+    return status;
+}
+
+/* A list that the annealing comes by: it may fit where the fastest one does not. */
+static void look_at(void *context)
+{
+    chain *c = context;
+    interval_timeline *t = c->search.timeline;
+    uint64_t bytes;
+    c->passing.length = 0;
+    remat_status status = interval_timeline_list(t, &c->passing);
+    if (!status)
+        status = consider(c->of, c, &c->passing, interval_time(t), t->n_live, QUICK_LAYOUT, &bytes);
+    uint64_t packing = (uint64_t)t->n_live * t->n_live / LOOK_SHARE;
+    t->work += packing > WORK_OF_LOOK ? packing : WORK_OF_LOOK;
+    c->status = c->status ? c->status : status;
+    c->search.wanted = c->fitting_time * (1 - 1e-12);
+}
+
+/* What work is given by. */
+static uint32_t counted_nodes(const improvement *m)
+{
+    uint32_t n = m->profile->n_nodes, most = m->profile->joint ? MANY_JOINT_NODES : MANY_NODES;
+    return n < most ? n : most;
+}
+
+/* ---- making the best list fit with its layout ---- */
+
+/* A few runs moved, none of them over the budget. */
+static void vary(interval_search *s)
+{
+    interval_timeline *t = s->timeline;
+    uint32_t many = 1 + interval_random(s, WALK_SHIFTS);
+    for (uint32_t tries = 0; many > 0 && tries < 64 && !t->failed; tries++) {
+        uint32_t run, anchor;
+        if (!interval_random_shift(s, &run, &anchor))
+            continue;
+        interval_shift(t, run, anchor);
+        if (t->excess > 0) {
+            interval_undo(t);
+            continue;
+        }
+        interval_commit(t);
+        many--;
+    }
+}
+
+/* Another order of the best list's runs that fits, reached through orders of ever smaller arenas.
+ */
+static remat_status walk(const improvement *m, chain *c, uint64_t *bytes)
+{
+    interval_search *s = &c->search;
+    interval_timeline *t = s->timeline;
+    double time = s->best_time;
+    remat_operations here = {0}, there = {0};
+    remat_status status = model_copy_list(&s->best, &here);
+    bool moved = true;
+    uint32_t steps = (uint32_t)((uint64_t)WALKS * counted_nodes(m) / m->profile->n_nodes);
+    for (uint32_t i = 0; i < steps && !status && *bytes > m->budget; i++) {
+        if (moved)
+            status = interval_timeline_load(t, &here, NULL);
+        if (!status)
+            vary(s);
+        uint64_t other = UINT64_MAX;
+        there.length = 0;
+        if (!status)
+            status = t->failed ? REMAT_NO_MEMORY : interval_timeline_list(t, &there);
+        if (!status)
+            status = consider(m, c, &there, time, s->best_runs, QUICK_LAYOUT, &other);
+        moved = other > *bytes;
+        if (!moved) {
+            *bytes = other;
+            model_swap_lists(&here, &there);
+        }
+        if (remat_host_cancelled(m->host))
+            status = REMAT_CANCELLED;
+    }
+    if (!status)
+        status = model_copy_list(&here, &s->best);
+    remat_operations_clear(&here);
+    remat_operations_clear(&there);
+    return status;
+}
+
+/* The search goes on in the budget less the slack, from the list that fits, or from the best one
+ * with more evicted. */
+static void resume(const improvement *m, chain *c)
+{
+    interval_search *s = &c->search;
+    const remat_operations *from = c->fitting.length > 0 ? &c->runs : &s->best;
+    if (interval_timeline_load(s->timeline, from, NULL))
+        s->timeline->failed = true;
+    interval_set_budget(s->timeline, (double)m->budget - c->slack);
+    interval_forget_best(s);
+    interval_greedy(s, 0);
+}
+
+/* Of a list that matters, in comparisons; as much as it gets in the end would be most of the effort
+ * on a graph of some nodes. */
+static uint64_t layout_work(const improvement *m)
+{
+    uint64_t work = UINT64_C(200000) * counted_nodes(m);
+    return work < REMAT_LAYOUT_WORK ? work : REMAT_LAYOUT_WORK;
+}
+
+/* The best list made to fit. Where it does not, the next epoch goes on from the smallest arena, and
+ * once that helps no more in a smaller budget. */
+static remat_status settle(const improvement *m, chain *c)
+{
+    interval_search *s = &c->search;
+    if (s->best.length == 0 || s->best_time > c->fitting_time ||
+        (s->best_time == c->fitting_time && s->best_runs >= c->fitting_runs))
+        return REMAT_OK;
+    uint64_t bytes = 0;
+    double best = s->best_time;
+    remat_status status = consider(m, c, &s->best, best, s->best_runs, layout_work(m), &bytes);
+    uint64_t before = bytes;
+    if (!status && bytes > m->budget && best < c->fitting_time * (1 - SLIGHT))
+        status = walk(m, c, &bytes);
+    if (status || best >= c->fitting_time * (1 - SLIGHT))
+        return status;
+    if (c->fitting_time <= best) {
+        c->slack /= 2;
+        return REMAT_OK;
+    }
+    if (before - bytes > (before - m->budget) / 8)
+        return REMAT_OK;
+    double over = (double)(bytes - m->budget), most = 0.01 * (double)m->budget;
+    if (c->patience-- > 0 || (c->fitting.length > 0 && c->slack > 0))
+        return REMAT_OK;
+    c->slack += over < most ? over : most;
+    resume(m, c);
+    return REMAT_OK;
+}
+
+/* ---- a chain ---- */
+
+static remat_status begin(const improvement *m, chain *c)
+{
+    interval_search *s = &c->search;
+    const remat_operations *list = c->from_start ? m->start : &m->everything;
+    interval_forget_best(s);
+    c->fitting_time = INFINITY;
+    c->fitting_runs = SIZE_MAX;
+    s->random = UINT64_C(0x9E3779B97F4A7C15) * (2 * (uint64_t)c->seed + 1);
+    s->host = m->host;
+    s->found = look_at;
+    s->context = c;
+    remat_status status =
+        interval_timeline_new(m->tasks, list, (double)m->budget, &s->timeline, NULL);
+    if (status)
+        return status;
+    s->enough = m->enough;
+    interval_greedy(s, c->seed < 2 ? 0 : 1.0);
+    s->price = m->price;
+    return s->timeline->failed ? REMAT_NO_MEMORY : settle(m, c);
+}
+
+/* Of a joint graph. */
+static void ramp(const improvement *m, chain *c)
+{
+    interval_search *s = &c->search;
+    bool full = s->best.length == 0 || (!c->from_start && c->ramps == 0);
+    interval_ramp r = full ? FULL : AGAIN;
+    double time = m->tasks->total_time / m->profile->n_nodes;
+    r.hot *= time;
+    r.cold *= time;
+    r.cheap *= m->price;
+    r.dear *= m->price * (1 << (full ? c->ramps : 0)); /* nothing fitted the last time */
+    c->ramps++;
+    interval_anneal_joint(s, m->effort->ramp * counted_nodes(m) / (full ? 1 : 2), &r);
+    if (s->best.length == 0)
+        interval_greedy(s, 0);
+}
+
+static remat_status go_on(const improvement *m, chain *c)
+{
+    interval_search *s = &c->search;
+    uint64_t nodes = counted_nodes(m);
+    interval_timeline *t = s->timeline;
+    if (s->best.length > 0 && interval_timeline_load(t, &s->best, NULL))
+        return REMAT_NO_MEMORY;
+    s->price = m->price;
+    s->wanted = m->alignment ? c->fitting_time * (1 - 1e-12) : 0;
+    if (m->effort->ramp > 0)
+        ramp(m, c);
+    if (m->effort->ramp == 0 || c->seed % 2 == 1) {
+        interval_anneal(s, m->effort->anneal * nodes, s->best.length > 0 ? m->hot : 10 * m->hot,
+                        m->cold);
+    }
+    interval_neighbourhoods(s, m->effort->neighbourhoods * nodes);
+    return t->failed ? REMAT_NO_MEMORY : settle(m, c);
+}
+
+static void run_chain(void *context, size_t index, unsigned worker)
+{
+    improvement *m = context;
+    chain *c = &m->chains[index];
+    (void)worker;
+    remat_status status = c->search.timeline ? go_on(m, c) : begin(m, c);
+    c->status = c->status ? c->status : status;
+}
+
+/* ---- all of them ---- */
+
+static const chain *best_chain(const improvement *m)
+{
+    const chain *best = NULL;
+    for (uint32_t i = 0; i < m->n_chains; i++) {
+        const chain *c = &m->chains[i];
+        if (c->fitting.length > 0 &&
+            (!best || c->fitting_time < best->fitting_time ||
+             (c->fitting_time == best->fitting_time && c->fitting_runs < best->fitting_runs)))
+            best = c;
+    }
+    return best;
+}
+
+/* Every second chain takes the best list over, where its own is behind. */
+static remat_status share(improvement *m)
+{
+    const chain *best = best_chain(m);
+    for (uint32_t i = 1; best && i < m->n_chains; i += 2) {
+        chain *c = &m->chains[i];
+        if (c->fitting_time <= best->fitting_time)
+            continue;
+        if (model_copy_list(&best->fitting, &c->fitting) || model_copy_list(&best->runs, &c->runs))
+            return REMAT_NO_MEMORY;
+        c->fitting_time = best->fitting_time;
+        c->fitting_runs = best->fitting_runs;
+        resume(m, c);
+    }
+    return REMAT_OK;
+}
+
+static remat_status search(improvement *m)
+{
+    uint32_t epochs = m->effort->epochs, stale = 0;
+    uint32_t most = m->profile->joint ? epochs + 1 : 3 * epochs; /* where nothing fits */
+    double fastest = INFINITY;
+    for (uint32_t epoch = 0; epoch <= epochs || (epoch <= most && !best_chain(m)); epoch++) {
+        remat_host_parallel_for(m->host, m->n_chains, run_chain, m);
+        for (uint32_t i = 0; i < m->n_chains; i++)
+            if (m->chains[i].status)
+                return m->chains[i].status;
+        if (remat_host_cancelled(m->host))
+            return REMAT_CANCELLED;
+        remat_host_progress(m->host, fmin(1, (double)(epoch + 1) / (epochs + 1)));
+        const chain *best = best_chain(m);
+        stale = best && best->fitting_time >= fastest ? stale + 1 : 0;
+        fastest = best ? best->fitting_time : INFINITY;
+        if (best && (best->fitting_time <= m->enough || stale == m->effort->stale))
+            return REMAT_OK;
+        remat_status status = epoch > 0 ? share(m) : REMAT_OK;
+        if (status)
+            return status;
+    }
+    return REMAT_OK;
+}
+
+static bool moves_to_host(const remat_operations *list)
+{
+    for (size_t i = 0; i < list->length; i++)
+        if (list->items[i].kind == REMAT_O || list->items[i].kind == REMAT_P)
+            return true;
+    return false;
+}
+
+/* What a byte past the budget during one run is worth, to begin with: the time of a typical run for
+ * what it typically removes. */
+static double first_price(const improvement *m)
+{
+    const interval_tasks *t = m->tasks;
+    double bytes = 1;
+    for (uint32_t v = 0; v < t->n_values; v++)
+        bytes += t->bytes[v];
+    return t->total_time / (3 * bytes * t->n_nodes);
+}
+
+static void release(improvement *m)
+{
+    for (uint32_t i = 0; i < m->n_chains; i++) {
+        interval_timeline_free(m->chains[i].search.timeline);
+        remat_operations_clear(&m->chains[i].search.best);
+        remat_operations_clear(&m->chains[i].fitting);
+        remat_operations_clear(&m->chains[i].runs);
+        remat_operations_clear(&m->chains[i].passing);
+    }
+    remat_operations_clear(&m->everything);
+}
+
+/* The best chain's list if it beats the start; the start otherwise. */
+static remat_status choose(improvement *m, const remat_operations *start,
+                           remat_operations *ret_list, remat_error *error)
+{
+    chain *best = (chain *)best_chain(m);
+    remat_simulation old = {.makespan = INFINITY};
+    remat_status status =
+        start ? remat_simulate(m->profile, start, NULL, NULL, NULL, &old, error) : REMAT_OK;
+    if (status)
+        return status;
+    if (best && (!start || best->fitting_time < old.makespan * (1 - 1e-12))) {
+        *ret_list = best->fitting;
+        best->fitting = (remat_operations){0};
+        return REMAT_OK;
+    }
+    if (!start)
+        return remat_fail(error, REMAT_INFEASIBLE, "budget",
+                          "no schedule of \"%.100s\" within %llu bytes was found", m->profile->name,
+                          (unsigned long long)m->budget);
+    return model_copy_list(start, ret_list) ? remat_fail_memory(error) : REMAT_OK;
+}
+
+static void set_up(improvement *m, const remat_operations *start, remat_effort effort)
+{
+    const remat_profile *p = m->profile;
+    double mean = m->tasks->total_time / (3.0 * p->n_nodes);
+    m->start = start && !moves_to_host(start) ? start : NULL;
+    m->effort = p->joint && !m->given ? &JOINT_EFFORTS[effort] : &EFFORTS[effort];
+    m->n_chains = p->n_nodes <= FEW_NODES        ? MOST_CHAINS
+                  : p->n_nodes <= TOO_MANY_NODES ? m->effort->chains
+                                                 : m->effort->chains / 2;
+    m->hot = 0.1 * mean;
+    m->cold = 0.003 * mean;
+    m->price = first_price(m);
+    for (uint32_t i = 0; i < m->n_chains; i++)
+        m->chains[i] =
+            (chain){.of = m, .seed = i, .patience = PATIENCE, .from_start = m->start && i % 2 == 1};
+}
+
+static remat_status improve(improvement *m, const remat_operations *start, remat_effort effort,
+                            remat_operations *ret_list, remat_error *error)
+{
+    set_up(m, start, effort);
+    remat_status status = model_store_everything(m->profile, &m->everything);
+    if (!status)
+        status = search(m);
+    if (status == REMAT_CANCELLED)
+        remat_fail(error, REMAT_CANCELLED, NULL, "cancelled");
+    else if (status)
+        remat_fail(error, status, NULL, "the improver failed on \"%.100s\": %s", m->profile->name,
+                   remat_status_text(status));
+    else
+        status = choose(m, start, ret_list, error);
+    release(m);
+    return status;
+}
+
+/* A thorough search goes on from what the quick one finds, so it is never slower. */
+static remat_status improve_by(improvement *m, const remat_operations *start, remat_effort effort,
+                               remat_operations *ret_list, remat_error *error)
+{
+    remat_operations quick = {0};
+    remat_status status = REMAT_OK;
+    if (effort == REMAT_THOROUGH) {
+        status = improve(m, start, REMAT_QUICK, &quick, error);
+        start = status ? start : &quick;
+    }
+    if (!status || status == REMAT_INFEASIBLE)
+        status = improve(m, start, effort, ret_list, error);
+    remat_operations_clear(&quick);
+    return status;
+}
+
+remat_status remat_improve(const remat_profile *profile, const remat_operations *start,
+                           uint64_t budget, uint32_t alignment, bool given, remat_effort effort,
+                           double lower_bound, const remat_host *host, remat_operations *ret_list,
+                           remat_error *error)
+{
+    interval_tasks *tasks = NULL;
+    remat_status status =
+        profile->n_nodes > REMAT_IMPROVED_NODES
+            ? remat_fail(error, REMAT_TOO_LARGE, NULL, "%u nodes are too many to search",
+                         profile->n_nodes)
+            : interval_tasks_new(profile, alignment ? alignment : 1, given, &tasks, error);
+    if (status == REMAT_TOO_LARGE && start)
+        return model_copy_list(start, ret_list) ? remat_fail_memory(error) : REMAT_OK;
+    if (status)
+        return status;
+    improvement *m = calloc(1, sizeof *m);
+    if (m) {
+        *m = (improvement){.profile = profile,
+                           .tasks = tasks,
+                           .host = host,
+                           .budget = budget,
+                           .alignment = alignment,
+                           .given = given,
+                           .enough =
+                               lower_bound * (1 + (profile->n_nodes > MANY_NODES ? 2e-4 : 1e-9))};
+        status = improve_by(m, start, effort, ret_list, error);
+    } else {
+        status = remat_fail_memory(error);
+    }
+    free(m);
+    interval_tasks_free(tasks);
+    return status;
+}

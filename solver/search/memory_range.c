@@ -1,0 +1,231 @@
+#include "search/memory_range.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#define LANES 8
+
+/* ---- kernels ---- */
+
+/* Eight sums at once, which the compiler puts into vectors; WRITE is what becomes of memory[at], in
+ * lane k. */
+#define SUM_OF_RANGE(WRITE)                                                                        \
+    double sums[LANES] = {0};                                                                      \
+    size_t i = 0;                                                                                  \
+    for (; i + LANES <= n; i += LANES)                                                             \
+        for (size_t k = 0; k < LANES; k++) {                                                       \
+            double before = memory[i + k] - budget, after = before + delta;                        \
+            WRITE(memory[i + k], k);                                                               \
+            sums[k] += (after > 0 ? after : 0) - (before > 0 ? before : 0);                        \
+        }                                                                                          \
+    for (; i < n; i++) {                                                                           \
+        double before = memory[i] - budget, after = before + delta;                                \
+        WRITE(memory[i], 0);                                                                       \
+        sums[0] += (after > 0 ? after : 0) - (before > 0 ? before : 0);                            \
+    }                                                                                              \
+    double sum =                                                                                   \
+        ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]))
+
+#define ADDED(slot, k) (slot) += delta
+#define LEFT_ALONE(slot, k) (void)(slot)
+#define BOUNDED(slot, k)                                                                           \
+    double run = (slot) < floor ? INFINITY : (slot);                                               \
+    lows[k] = run < lows[k] ? run : lows[k];                                                       \
+    highs[k] = (slot) > highs[k] ? (slot) : highs[k]
+
+#define KERNEL(NAME, TARGET)                                                                       \
+    TARGET static double add_##NAME(double *memory, size_t n, double delta, double budget)         \
+    {                                                                                              \
+        SUM_OF_RANGE(ADDED);                                                                       \
+        return sum;                                                                                \
+    }                                                                                              \
+    TARGET static double probe_##NAME(const double *memory, size_t n, double delta, double budget) \
+    {                                                                                              \
+        SUM_OF_RANGE(LEFT_ALONE);                                                                  \
+        return sum;                                                                                \
+    }                                                                                              \
+    TARGET static double scan_##NAME(const double *memory, size_t n, double delta, double budget,  \
+                                     double floor, double *ret_low, double *ret_high)              \
+    {                                                                                              \
+        double lows[LANES], highs[LANES];                                                          \
+        for (size_t k = 0; k < LANES; k++) {                                                       \
+            lows[k] = INFINITY;                                                                    \
+            highs[k] = -INFINITY;                                                                  \
+        }                                                                                          \
+        SUM_OF_RANGE(BOUNDED);                                                                     \
+        for (size_t k = 1; k < LANES; k++) {                                                       \
+            lows[0] = lows[k] < lows[0] ? lows[k] : lows[0];                                       \
+            highs[0] = highs[k] > highs[0] ? highs[k] : highs[0];                                  \
+        }                                                                                          \
+        *ret_low = lows[0];                                                                        \
+        *ret_high = highs[0];                                                                      \
+        return sum;                                                                                \
+    }
+
+KERNEL(plain, )
+#ifdef __x86_64__
+KERNEL(avx2, __attribute__((target("avx2"))))
+KERNEL(avx512, __attribute__((target("avx512f"))))
+#endif
+
+size_t interval_range_kernels(interval_range_kernel ret_kernels[3])
+{
+    size_t n = 0;
+    ret_kernels[n++] = (interval_range_kernel){"plain", add_plain, probe_plain, scan_plain};
+#ifdef __x86_64__
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("avx2"))
+        ret_kernels[n++] = (interval_range_kernel){"avx2", add_avx2, probe_avx2, scan_avx2};
+    if (__builtin_cpu_supports("avx512f"))
+        ret_kernels[n++] = (interval_range_kernel){"avx512", add_avx512, probe_avx512, scan_avx512};
+#endif
+    return n;
+}
+
+/* ---- blocks ---- */
+
+static double *slots_of(const interval_memory *m, uint32_t block)
+{
+    return m->slots + (size_t)block * INTERVAL_BLOCK;
+}
+
+/* Finds the bounds of a block, and what the excess would grow by on the way. */
+static double scan(interval_memory *m, uint32_t block, double delta, double budget)
+{
+    interval_block *b = &m->blocks[block];
+    b->tight = true;
+    return m->kernel.scan(slots_of(m, block), INTERVAL_BLOCK, delta, budget - b->pending,
+                          INTERVAL_NO_RUN - b->pending, &b->low, &b->high);
+}
+
+/* What is pending goes into the slots. */
+static void settle(interval_memory *m, uint32_t block)
+{
+    interval_block *b = &m->blocks[block];
+    m->kernel.add(slots_of(m, block), INTERVAL_BLOCK, b->pending, INFINITY);
+    b->pending = 0;
+    scan(m, block, 0, 0);
+}
+
+/* Adding to a part of a block moves one of its bounds at most so far. Parts and wholes that cancel
+ * each other could let bounds and pending grow without end: they are brought back long before sums
+ * with the memory of a slot are no longer exact. */
+static double add_part(interval_memory *m, uint32_t low, uint32_t high, double delta, double budget)
+{
+    uint32_t block = low / INTERVAL_BLOCK;
+    interval_block *b = &m->blocks[block];
+    double grown = m->kernel.add(m->slots + low, high - low, delta, budget - b->pending);
+    *(delta > 0 ? &b->high : &b->low) += delta;
+    b->tight = false;
+    if (fabs(b->pending) > 0x1p49 || b->high - b->low > 0x1p52)
+        settle(m, block);
+    return grown;
+}
+
+static double probe_part(interval_memory *m, uint32_t low, uint32_t high, double delta,
+                         double budget)
+{
+    return m->kernel.probe(m->slots + low, high - low, delta,
+                           budget - m->blocks[low / INTERVAL_BLOCK].pending);
+}
+
+/* What the excess would grow by if delta went to a whole block. */
+static inline double probe_block(interval_memory *m, uint32_t block, double delta, double budget)
+{
+    const interval_block *b = &m->blocks[block];
+    double under = budget - b->pending;
+    if ((delta > 0 ? b->high + delta : b->high) <= under)
+        return 0;
+    if ((delta > 0 ? b->low : b->low + delta) >= under)
+        return b->n_runs * delta;
+    return b->tight ? m->kernel.probe(slots_of(m, block), INTERVAL_BLOCK, delta, under)
+                    : scan(m, block, delta, budget);
+}
+
+/* Adds or, without writes, probes. Each caller says which, so that it is compiled twice. */
+static inline __attribute__((always_inline)) double
+walk(interval_memory *m, uint32_t low, uint32_t high, double delta, double budget, bool writes)
+{
+    double (*const part)(interval_memory *, uint32_t, uint32_t, double, double) =
+        writes ? add_part : probe_part;
+    uint32_t first = low / INTERVAL_BLOCK, last = high / INTERVAL_BLOCK;
+    if (first == last)
+        return part(m, low, high, delta, budget);
+    double grown = 0;
+    if (low % INTERVAL_BLOCK)
+        grown += part(m, low, ++first * INTERVAL_BLOCK, delta, budget);
+    for (uint32_t block = first; block < last; block++) {
+        grown += probe_block(m, block, delta, budget);
+        if (writes)
+            m->blocks[block].pending += delta;
+    }
+    return high % INTERVAL_BLOCK ? grown + part(m, last * INTERVAL_BLOCK, high, delta, budget)
+                                 : grown;
+}
+
+double interval_blocks_add(interval_memory *m, uint32_t low, uint32_t high, double delta,
+                           double budget)
+{
+    return walk(m, low, high, delta, budget, true);
+}
+
+double interval_blocks_probe(interval_memory *m, uint32_t low, uint32_t high, double delta,
+                             double budget)
+{
+    return walk(m, low, high, delta, budget, false);
+}
+
+void interval_blocks_set(interval_memory *m, uint32_t slot, double bytes)
+{
+    interval_block *b = &m->blocks[slot / INTERVAL_BLOCK];
+    double base = bytes - b->pending;
+    b->n_runs -= interval_memory_at(m, slot) >= INTERVAL_NO_RUN;
+    m->slots[slot] = base;
+    b->tight = false;
+    if (bytes < INTERVAL_NO_RUN)
+        return;
+    b->n_runs++;
+    b->low = base < b->low ? base : b->low;
+    b->high = base > b->high ? base : b->high;
+}
+
+/* ---- all of it ---- */
+
+bool interval_memory_clear(interval_memory *m, uint32_t n)
+{
+    uint32_t n_blocks = n / INTERVAL_BLOCK + 1, padded = n_blocks * INTERVAL_BLOCK;
+    if (padded > m->capacity) {
+        double *slots = realloc(m->slots, padded * sizeof *slots);
+        m->slots = slots ? slots : m->slots;
+        interval_block *blocks = realloc(m->blocks, n_blocks * sizeof *blocks);
+        m->blocks = blocks ? blocks : m->blocks;
+        if (!slots || !blocks)
+            return false;
+        m->capacity = padded;
+    }
+    if (!m->kernel.name) {
+        interval_range_kernel kernels[3];
+        m->kernel = kernels[interval_range_kernels(kernels) - 1];
+    }
+    m->n_blocks = n < INTERVAL_FEW_SLOTS ? 0 : n_blocks;
+    for (uint32_t slot = 0; slot < padded; slot++)
+        m->slots[slot] = -INTERVAL_EMPTY_SLOT;
+    return true;
+}
+
+void interval_memory_index(interval_memory *m)
+{
+    for (uint32_t block = 0; block < m->n_blocks; block++) {
+        interval_block *b = &m->blocks[block];
+        *b = (interval_block){0};
+        for (uint32_t i = 0; i < INTERVAL_BLOCK; i++)
+            b->n_runs += slots_of(m, block)[i] >= INTERVAL_NO_RUN;
+        scan(m, block, 0, 0);
+    }
+}
+
+void interval_memory_free(interval_memory *m)
+{
+    free(m->slots);
+    free(m->blocks);
+}

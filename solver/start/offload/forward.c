@@ -1,0 +1,389 @@
+/* OC (appendix of the paper, B.3 and Table 2; notation of the specification): the duration from the
+ * first forward of stage i to the end of B^i, for an input stored as a_{i-1} (x = 0) or abar_{i-1}
+ * (x = 1). Of a state, free = M - A with A the bytes kept until B^i, the input not counted; unsent
+ * (A_F) are bytes still to be offloaded when the step starts; due (A_B) must have been prefetched
+ * when it ends. A step is
+ *
+ *   case 1  F_all^i .. B^i
+ *   case 2  F_ck^i F_none^{i+1} .. F_none^j, later C_A(i, j): the sub-chain's backward
+ *   loss    F_all^n, B^n, between them what is still unsent and what B^n must find back
+ *
+ * each with its input kept or offloaded. Corrected: the idle time of case 2 sums u_f over l = i ..
+ * k-1, the distance from the start; D_F and D_B are (u + eps) times the bandwidth; the capacity of
+ * a pass is tested on its own stages only. The minimum runs along i, so a state is a row of values
+ * by due. */
+#include "start/offload/forward.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A row: (x, i, free, unsent). */
+typedef struct place {
+    uint32_t i, free, unsent;
+    int x;
+} place;
+
+/* A step out of a row, the same for every due. */
+typedef struct move {
+    offload_step step;
+    double before;       /* D_F */
+    double over_back;    /* case 1 and loss: M_B beyond the free bytes, as fetching time */
+    const double *child; /* case 2: C_A(i, j) by due */
+    uint32_t calm;       /* up to this due, excluded, it fetches everything itself */
+    place to;
+} move;
+
+/* Stage by stage, form by form; then by free and unsent. */
+static double *row_of(const offload_forward *f, const place *p)
+{
+    size_t stage = ((size_t)(p->i - 1) * 2 + (size_t)p->x) * f->first[f->n_slots + 1];
+    return f->value + stage + f->first[p->free] + (size_t)p->unsent * (p->free + 1);
+}
+
+/* ---- steps ---- */
+
+/* Whether need bytes fit beside the input in `free` slots. */
+static bool fits(const offload_forward *f, uint64_t need, uint32_t free)
+{
+    return offload_backward_slots(f->backward, need) <= free;
+}
+
+/* The state after step s from p (Table 2). false: it needs more than there is. */
+static bool arrive(const offload_forward *f, const place *p, move *m)
+{
+    const offload_step *s = &m->step;
+    double sent = s->offload ? offload_send_time(f->model, s->i, p->x) : 0;
+    uint32_t unsent = offload_slots_of(&f->out, p->unsent * f->out.slot + sent - m->before);
+    uint64_t input = offload_input_bytes(f->model, s->i, p->x);
+    uint32_t kept = s->offload ? 0 : offload_backward_kept(f->backward, input);
+    if (kept > p->free || unsent > p->free - kept)
+        return false;
+    m->to = (place){.i = s->j + 1, .x = s->all, .free = p->free - kept, .unsent = unsent};
+    return true;
+}
+
+/* Case 1 and the loss. */
+static bool save_step(const offload_forward *f, const place *p, bool offload, move *m)
+{
+    const offload_model *model = f->model;
+    uint64_t input = offload_input_bytes(model, p->i, p->x);
+    uint64_t save = offload_need_save(model->chain, p->i, model->n) + input;
+    uint64_t back = offload_need_backward(model->chain, p->i) + input;
+    if (!fits(f, save, p->free) || !fits(f, back, p->free))
+        return false;
+    double idle = (double)save * model->out_per_byte - (p->free - (double)p->unsent) * f->out.slot;
+    *m = (move){.step = {.i = p->i, .j = p->i, .all = true, .offload = offload},
+                .before = model->forward[p->i] + offload_longer(0, idle),
+                .over_back = (double)back * model->in_per_byte - p->free * f->backward->in.slot};
+    return p->i == model->n || arrive(f, p, m);
+}
+
+/* The forwards of a pass, one after the other. */
+typedef struct pass {
+    uint32_t slots_kept, slots_sent; /* needed where the input is kept, or offloaded */
+    double peak;                     /* most that a forward needs less what leaves before it */
+    double time;
+} pass;
+
+static void next_stage(const offload_forward *f, const place *p, uint32_t k, pass *of)
+{
+    const offload_model *m = f->model;
+    uint64_t input = offload_input_bytes(m, p->i, p->x);
+    uint64_t need = chain_need_forward(m->chain, p->i, k, m->n);
+    uint32_t kept = offload_backward_slots(f->backward, need + input);
+    uint32_t sent = k == p->i ? kept : offload_backward_slots(f->backward, need);
+    double peak = (double)need * m->out_per_byte - of->time;
+    of->slots_kept = kept > of->slots_kept ? kept : of->slots_kept;
+    of->slots_sent = sent > of->slots_sent ? sent : of->slots_sent;
+    of->peak = k == p->i ? peak : offload_longer(of->peak, peak);
+    of->time += m->forward[k];
+}
+
+/* Case 2 up to stage j, of which `of` tells. */
+static bool pass_step(const offload_forward *f, const place *p, const pass *of, uint32_t j,
+                      bool offload, move *m)
+{
+    uint64_t input = offload_input_bytes(f->model, p->i, p->x);
+    uint32_t held = offload_backward_kept(f->backward, input);
+    if ((offload ? of->slots_sent : of->slots_kept) > p->free || held > p->free)
+        return false;
+    double room = (p->free - (double)p->unsent) * f->out.slot;
+    double idle = of->peak + (double)input * f->model->out_per_byte - room;
+    size_t row = offload_backward_row(f->backward, p->i, j, p->free - held);
+    *m = (move){.step = {.i = p->i, .j = j, .offload = offload},
+                .before = of->time + offload_longer(0, idle),
+                .child = f->backward->value + row,
+                .calm = offload_backward_calm(f->backward, row)};
+    return arrive(f, p, m);
+}
+
+/* Calls visit for every step out of p, until it returns false. */
+static void each_step(const offload_forward *f, const place *p,
+                      bool (*visit)(void *context, const move *m), void *context)
+{
+    move m;
+    pass so_far = {0};
+    uint32_t n = f->model->n;
+    for (int offload = 0; offload < (p->i < n ? 2 : 1); offload++)
+        if (save_step(f, p, offload, &m) && !visit(context, &m))
+            return;
+    for (uint32_t j = p->i; j < n; j++) {
+        next_stage(f, p, j, &so_far);
+        if (so_far.slots_sent > p->free)
+            return;
+        for (int offload = 0; offload < 2; offload++)
+            if (pass_step(f, p, &so_far, j, offload, &m) && !visit(context, &m))
+                return;
+    }
+}
+
+/* ---- values ---- */
+
+static void relax_loss(const offload_forward *f, const place *p, const move *m, double *best)
+{
+    double slot = f->backward->in.slot,
+           unsent = offload_longer(0, p->unsent * f->out.slot - m->before);
+    for (uint32_t due = 0; due <= p->free; due++) {
+        double after = f->model->backward[p->i] + offload_longer(0, m->over_back + due * slot);
+        best[due] = m->before + after + unsent + offload_longer(0, due * slot - after);
+    }
+}
+
+/* Values of p by due, from first on, as step m gives them, kept in best where they are less. */
+static void relax(const offload_forward *f, const place *p, const move *m, uint32_t first,
+                  double *best)
+{
+    const double *next = row_of(f, &m->to);
+    const offload_slot_time *in = &f->backward->in;
+    double slot = in->slot, back = f->model->backward[p->i];
+    double fetch = m->step.offload ? offload_fetch_time(f->model, p->i, p->x) : 0;
+    uint32_t due = first, slots = offload_slots_of(in, fetch);
+    uint32_t calm = m->calm < p->free + 1 ? m->calm : p->free + 1;
+    if (slots > m->to.free)
+        return;
+    double others =
+        m->before + next[slots]; /* where nothing else is due after this step; else more */
+    for (; due < calm; due++)
+        best[due] = others + m->child[due] < best[due] ? others + m->child[due] : best[due];
+    for (; due <= p->free; due++) {
+        double after =
+            m->child ? m->child[due] : back + offload_longer(0, m->over_back + due * slot);
+        if (others + after >= best[due])
+            continue;
+        slots = offload_slots_of(in, offload_longer(0, due * slot - after) + fetch);
+        double time = slots > m->to.free ? INFINITY : m->before + after + next[slots];
+        best[due] = time < best[due] ? time : best[due];
+    }
+}
+
+typedef struct relaxation {
+    const offload_forward *f;
+    const place *p;
+    double *best;
+} relaxation;
+
+/* What step m and all after it take at least. */
+static double least_time(const offload_model *model, const move *m)
+{
+    const offload_step *s = &m->step;
+    double back = s->all ? model->backward[s->i] : model->leaves[s->j] - model->leaves[s->i - 1];
+    return m->before + back + model->rest[s->j + 1];
+}
+
+/* Steps come with ever longer passes: once one cannot be better for any due, none can. */
+static bool relax_step(void *context, const move *m)
+{
+    const relaxation *r = context;
+    if (r->p->i == r->f->model->n) {
+        relax_loss(r->f, r->p, m, r->best);
+        return true;
+    }
+    uint32_t first = offload_first_above(r->best, r->p->free + 1, least_time(r->f->model, m));
+    if (first <= r->p->free)
+        relax(r->f, r->p, m, first, r->best);
+    return first <= r->p->free || m->step.all;
+}
+
+/* ---- the table, from the last stage on ---- */
+
+typedef struct layer {
+    const offload_forward *f;
+    const remat_host *host;
+    uint32_t i;
+} layer;
+
+static void fill_row(const offload_forward *f, const place *p)
+{
+    double *best = row_of(f, p);
+    relaxation r = {f, p, best};
+    for (uint32_t due = 0; due <= p->free; due++)
+        best[due] = INFINITY;
+    each_step(f, p, relax_step, &r);
+}
+
+/* Rows of one form and one number of free slots. */
+static void fill_rows(void *context, size_t index, unsigned worker)
+{
+    (void)worker;
+    const layer *l = context;
+    const offload_forward *f = l->f;
+    place p = {.i = l->i, .x = (int)(index & 1), .free = f->n_slots - (uint32_t)(index / 2)};
+    for (; p.unsent <= p.free && !remat_host_cancelled(l->host); p.unsent++)
+        fill_row(f, &p);
+}
+
+static remat_status fill(const offload_forward *f, const remat_host *host, remat_error *error)
+{
+    layer l = {.f = f, .host = host};
+    for (l.i = f->model->n; l.i > 0; l.i--) {
+        remat_host_parallel_for(host, 2 * ((size_t)f->n_slots + 1), fill_rows, &l);
+        if (remat_host_cancelled(host))
+            return remat_fail(error, REMAT_CANCELLED, NULL, "cancelled");
+    }
+    return REMAT_OK;
+}
+
+/* Of one stage and form: the sum of squares of 1 .. n_slots + 1. */
+static size_t count_values(size_t n_slots)
+{
+    return (n_slots + 1) * (n_slots + 2) * (2 * n_slots + 3) / 6;
+}
+
+uint64_t offload_forward_bytes(uint32_t n, uint32_t n_slots)
+{
+    return 2 * (uint64_t)n * count_values(n_slots) * sizeof(double) +
+           ((uint64_t)n_slots + 2) * sizeof(size_t);
+}
+
+remat_status offload_forward_init(offload_forward *ret_forward, const offload_backward *backward,
+                                  const remat_host *host, remat_error *error)
+{
+    const offload_model *model = backward->model;
+    offload_forward f = {.model = model, .backward = backward, .n_slots = backward->n_slots};
+    f.out = offload_slot_time_of(backward, model->out_per_byte);
+    f.first = malloc(((size_t)f.n_slots + 2) * sizeof *f.first);
+    f.value = malloc(2 * (size_t)model->n * count_values(f.n_slots) * sizeof *f.value);
+    remat_status status = f.first && f.value ? REMAT_OK : remat_fail_memory(error);
+    for (size_t free = 0; free < (size_t)f.n_slots + 2 && !status; free++)
+        f.first[free] = free ? count_values(free - 1) : 0;
+    if (!status)
+        status = fill(&f, host, error);
+    if (status)
+        offload_forward_clear(&f);
+    else
+        *ret_forward = f;
+    return status;
+}
+
+void offload_forward_clear(offload_forward *forward)
+{
+    free(forward->first);
+    free(forward->value);
+    *forward = (offload_forward){0};
+}
+
+double offload_forward_value(const offload_forward *f, uint32_t slots)
+{
+    return row_of(f, &(place){.i = 1, .free = slots})[0];
+}
+
+double offload_forward_bound(const offload_forward *f, uint32_t i, int x, uint32_t free,
+                             uint32_t unsent, uint32_t due)
+{
+    return row_of(f, &(place){.i = i, .x = x, .free = free, .unsent = unsent})[due];
+}
+
+/* ---- tracing: the steps once more, the least one is taken ---- */
+
+typedef struct choice {
+    const offload_forward *f;
+    const place *p;
+    uint32_t due;
+    double least;
+    move best;
+} choice;
+
+static bool choose(void *context, const move *m)
+{
+    choice *c = context;
+    const offload_forward *f = c->f;
+    double row[OFFLOAD_MAX_SLOTS + 1];
+    for (uint32_t due = 0; due <= c->p->free; due++)
+        row[due] = INFINITY;
+    relax_step(&(relaxation){f, c->p, row}, m);
+    if (row[c->due] < c->least) {
+        c->least = row[c->due];
+        c->best = *m;
+    }
+    return true;
+}
+
+/* What must be there when the next step ends. */
+static uint32_t next_due(const choice *c)
+{
+    const offload_forward *f = c->f;
+    const move *m = &c->best;
+    double slot = f->backward->in.slot, due = c->due * slot;
+    double after = m->child ? m->child[c->due]
+                            : f->model->backward[c->p->i] + offload_longer(0, m->over_back + due);
+    double fetch = m->step.offload ? offload_fetch_time(f->model, c->p->i, c->p->x) : 0;
+    return offload_slots_of(&f->backward->in, offload_longer(0, due - after) + fetch);
+}
+
+typedef struct traced {
+    const offload_backward *backward;
+    offload_step *steps;
+    uint32_t *free, *due; /* of the sub-chain of each step */
+    size_t n_steps;
+} traced;
+
+static remat_status child(void *context, size_t step, remat_operations *operations)
+{
+    const traced *t = context;
+    const offload_step *s = &t->steps[step];
+    return offload_backward_trace(t->backward, s->i, s->j, t->free[step], t->due[step], operations);
+}
+
+static void walk(const offload_forward *f, uint32_t slots, traced *t)
+{
+    place p = {.i = 1, .free = slots};
+    uint32_t due = 0;
+    while (p.i <= f->model->n) {
+        choice c = {.f = f, .p = &p, .due = due, .least = INFINITY};
+        each_step(f, &p, choose, &c);
+        uint64_t input = offload_input_bytes(f->model, p.i, p.x);
+        t->free[t->n_steps] = p.free - offload_backward_kept(f->backward, input);
+        t->due[t->n_steps] = due;
+        t->steps[t->n_steps++] = c.best.step;
+        if (p.i == f->model->n)
+            return;
+        due = next_due(&c);
+        p = c.best.to;
+    }
+}
+
+remat_status offload_forward_plan(const offload_forward *f, uint32_t slots, offload_plan *ret_plan,
+                                  remat_error *error)
+{
+    size_t n = f->model->n;
+    traced t = {.backward = f->backward, .steps = malloc(n * sizeof *t.steps)};
+    t.free = malloc(2 * n * sizeof *t.free);
+    offload_plan plan = {0};
+    remat_status status = t.steps && t.free ? REMAT_OK : remat_fail_memory(error);
+    if (!status)
+        status = offload_plan_init(&plan, f->model->profile, error);
+    if (!status) {
+        t.due = t.free + n;
+        walk(f, slots, &t);
+        status = offload_plan_build(&plan, f->model, t.steps, t.n_steps, child, &t);
+    }
+    free(t.steps);
+    free(t.free);
+    if (status) {
+        offload_plan_clear(&plan);
+        return status == REMAT_NO_MEMORY ? remat_fail_memory(error) : status;
+    }
+    *ret_plan = plan;
+    return REMAT_OK;
+}
