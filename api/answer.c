@@ -1,7 +1,7 @@
 /* The bodies of answers. */
 #include "fields.h"
 
-#include "remat/portfolio.h"
+#include "remat/answer.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -58,10 +58,11 @@ static json_t *candidate_encode(const remat_table *const *tables, size_t n, uint
 /* How each solver that auto asked did at the budget. */
 static json_t *candidates_encode(const remat_schedule_answer *answer)
 {
-    const remat_table *const *tables = answer->candidates;
+    const remat_table *const *tables = answer->answered->portfolio.tables;
+    const size_t n_tables = answer->answered->portfolio.n;
     json_t *list = json_array();
-    for (size_t i = 0, n; i < answer->n_candidates; i += n) {
-        for (n = 1; i + n < answer->n_candidates &&
+    for (size_t i = 0, n; i < n_tables; i += n) {
+        for (n = 1; i + n < n_tables &&
                     remat_table_solver(tables[i + n]) == remat_table_solver(tables[i]);)
             n++;
         remat_json_append(&list, candidate_encode(&tables[i], n, answer->question->budget));
@@ -88,36 +89,64 @@ static json_t *frontier_encode(const remat_schedule *schedule)
     return json;
 }
 
-static json_t *operations_encode(const remat_schedule_answer *answer)
-{
-    const remat_schedule *schedule = answer->schedule;
-    return answer->pebbles ? remat_pebbles_encode(&schedule->pebbles)
-                           : remat_operations_encode(&schedule->operations, answer->profile);
-}
+/* What an answer is compared with: storing everything. */
+typedef struct baseline {
+    uint64_t peak;
+    double makespan;
+} baseline;
 
-json_t *remat_schedule_encode(const remat_schedule_answer *answer)
+static json_t *encode_answer(const remat_schedule_answer *answer, json_t *operations,
+                             const baseline *all, double *ret_overhead)
 {
     const remat_question *q = answer->question;
-    const remat_schedule *schedule = answer->schedule;
+    const remat_schedule *schedule = &answer->answered->schedule;
     const remat_simulation *simulation = &schedule->simulation;
-    double store_all = answer->pebbles ? remat_pebble_store_all(answer->pebbles)
-                                       : remat_store_all_makespan(answer->profile);
     char created[32];
+    *ret_overhead = excess(simulation->makespan, all->makespan);
     remat_time_text(answer->created, created);
-    json_t *json = json_pack(
+    return json_pack(
         "{s:s, s:s, s:s, s:s, s:I, s:s, s:f, s:f, s:f, s:I, s:I, s:I, s:f, s:s, s:s, s:f, s:s, "
         "s:f, s:b, s:o, s:o, s:f, s:s}",
         "schedule_id", q->id, "profile_id", q->profile_id, "solver", schedule->solver->name,
         "requested_solver", remat_question_solver(q), "budget", (json_int_t)q->budget, "time_unit",
         remat_time_unit_name(answer->profile->time_unit), "makespan", simulation->makespan,
-        "store_all_makespan", store_all, "overhead", excess(simulation->makespan, store_all),
-        "peak", (json_int_t)simulation->peak, "model_peak", (json_int_t)schedule->model_peak,
-        "store_all_peak", (json_int_t)answer->store_all_peak, "recomputed_time",
-        simulation->recomputed_time, "optimality", remat_optimality_name(schedule->optimality),
-        "class", schedule->class_name, "lower_bound", schedule->lower_bound, "bound_class",
-        schedule->bound_class, "gap", excess(simulation->makespan, schedule->lower_bound),
-        "verified", (int)simulation->valid, "nodes", node_ids_encode(answer->profile), "operations",
-        operations_encode(answer), "solve_seconds", answer->solve_seconds, "created", created);
+        "store_all_makespan", all->makespan, "overhead", *ret_overhead, "peak",
+        (json_int_t)simulation->peak, "model_peak", (json_int_t)schedule->model_peak,
+        "store_all_peak", (json_int_t)all->peak, "recomputed_time", simulation->recomputed_time,
+        "optimality", remat_optimality_name(schedule->optimality), "class", schedule->class_name,
+        "lower_bound", schedule->lower_bound, "bound_class", schedule->bound_class, "gap",
+        excess(simulation->makespan, schedule->lower_bound), "verified", (int)simulation->valid,
+        "nodes", node_ids_encode(answer->profile), "operations", operations, "solve_seconds",
+        answer->solve_seconds, "created", created);
+}
+
+/* A schedule of another machine: its list, and which nodes its branches run. */
+static json_t *encode_steps(const remat_machine *machine, const remat_schedule_answer *answer,
+                            double *ret_overhead)
+{
+    remat_machine_facts facts;
+    if (machine->facts(answer->profile, &answer->question->options, &facts, NULL))
+        return NULL;
+    const baseline all = {facts.most, facts.store_all_makespan};
+    json_t *json = encode_answer(
+        answer, api_steps_encode(machine, &answer->answered->schedule.steps), &all, ret_overhead);
+    remat_json_set(&json, "model", json_string(machine->name));
+    remat_json_set(&json, "branches", api_branches_encode(&facts));
+    remat_machine_facts_clear(&facts);
+    return json;
+}
+
+json_t *remat_schedule_encode(const remat_schedule_answer *answer, double *ret_overhead)
+{
+    const remat_question *q = answer->question;
+    const remat_schedule *schedule = &answer->answered->schedule;
+    const remat_machine *machine = remat_machine_of(q->solver, &q->options);
+    const baseline all = {answer->store_all_peak, remat_store_all_makespan(answer->profile)};
+    if (machine)
+        return encode_steps(machine, answer, ret_overhead);
+    json_t *json =
+        encode_answer(answer, remat_operations_encode(&schedule->operations, answer->profile), &all,
+                      ret_overhead);
     if (schedule->reordered_peak)
         remat_json_set(&json, "reordered_peak", bytes(schedule->reordered_peak));
     if (schedule->least.solver)
@@ -129,12 +158,8 @@ json_t *remat_schedule_encode(const remat_schedule_answer *answer)
         remat_json_set(&json, "alignment", json_integer((json_int_t)q->alignment));
         remat_json_set(&json, "allocations", remat_allocations_encode(&schedule->layout));
     }
-    if (answer->candidates)
+    if (!q->solver)
         remat_json_set(&json, "candidates", candidates_encode(answer));
-    if (answer->pebbles) {
-        remat_json_set(&json, "model", json_string("pebble"));
-        remat_json_set(&json, "branches", remat_branches_encode(answer->pebbles));
-    }
     return json;
 }
 
@@ -257,11 +282,11 @@ static uint64_t budget_at(const remat_question *question, double low, double hig
     return (uint64_t)(i > 0 ? low + (high - low) * (double)i / (double)(points - 1) : low);
 }
 
-json_t *remat_answer_tradeoff(const remat_question *question, const remat_profile *profile,
-                              uint64_t store_all_peak, const remat_table *const *tables, size_t n)
+static json_t *curve_encode(const remat_question *question, const remat_profile *profile,
+                            uint64_t store_all_peak, const remat_portfolio *p)
 {
     uint64_t least;
-    remat_best_table(tables, n, 0, &least);
+    remat_best_table(p->tables, p->n, 0, &least);
     double low = fmin((double)least, (double)store_all_peak);
     uint64_t *budgets = calloc(question->points, sizeof *budgets);
     double *bounds = calloc(question->points, sizeof *bounds);
@@ -269,56 +294,74 @@ json_t *remat_answer_tradeoff(const remat_question *question, const remat_profil
     for (size_t i = 0; budgets && i < question->points; i++)
         budgets[i] = budget_at(question, low, (double)store_all_peak, question->points, i);
     if (budgets && bounds &&
-        !remat_lower_bounds(tables, n, profile, budgets, question->points, bounds, NULL))
+        !remat_lower_bounds(p->tables, p->n, profile, budgets, question->points, bounds, NULL))
         list = json_array();
     for (size_t i = 0; list && i < question->points; i++)
-        remat_json_append(&list, tradeoff_point(profile, budgets[i], tables, n, bounds[i]));
+        remat_json_append(&list, tradeoff_point(profile, budgets[i], p->tables, p->n, bounds[i]));
     free(budgets);
     free(bounds);
     return list;
 }
 
-uint32_t remat_question_slots(const remat_question *question, const remat_pebble_problem *problem)
+/* The row of one budget of another machine; none where no schedule fits. */
+static remat_status append_row(json_t **list, const remat_table *table, const remat_query *query,
+                               uint64_t budget, double store_all, remat_error *error)
 {
-    uint64_t slots = question->budget;
-    if (question->kind == REMAT_ASK_TRADEOFF && !question->budgets)
-        slots = remat_pebble_most_slots(&problem->join);
-    for (size_t i = 0; question->budgets && i < question->points; i++)
-        slots = question->budgets[i] > slots ? question->budgets[i] : slots;
-    return (uint32_t)slots;
+    remat_schedule schedule = {.solver = NULL};
+    remat_status status = remat_table_schedule(table, &query->problem, budget, &schedule, error);
+    if (status && status != REMAT_INFEASIBLE)
+        return status;
+    const remat_simulation *simulation = &schedule.simulation;
+    remat_json_append(list, point_encode(budget, schedule.solver, simulation->makespan,
+                                         simulation->peak, store_all, simulation->makespan));
+    remat_schedule_clear(&schedule);
+    return REMAT_OK;
 }
 
-remat_status remat_answer_pebble_tradeoff(const remat_question *question,
-                                          const remat_pebble_problem *problem,
-                                          const remat_pebble_table *table, const remat_host *host,
-                                          json_t **ret_answer, remat_error *error)
+static remat_status answer_rows(const remat_machine *machine, const remat_question *question,
+                                const remat_query *query, const remat_table *table,
+                                const remat_host *host, json_t **ret_answer, remat_error *error)
 {
-    const double store_all = remat_pebble_store_all(problem);
-    const uint32_t least = remat_pebble_least_slots(&problem->join);
-    const uint32_t most = remat_pebble_most_slots(&problem->join);
+    remat_machine_facts facts;
+    remat_status status = machine->facts(query->problem.profile, &question->options, &facts, error);
+    if (status)
+        return status;
     size_t points = question->points;
-    if (!question->budgets && points > most - least + 1)
-        points = most - least + 1;
+    if (!question->budgets && points > facts.most - facts.least + 1)
+        points = (size_t)(facts.most - facts.least + 1);
     json_t *list = json_array();
-    for (size_t i = 0; i < points; i++) {
-        remat_schedule schedule = {.solver = NULL};
-        const uint64_t slots = budget_at(question, least, most, points, i);
-        remat_status status =
-            remat_host_cancelled(host)
-                ? remat_fail(error, REMAT_CANCELLED, NULL, "cancelled")
-                : remat_pebble_solve(table, problem, (uint32_t)slots, &schedule, error);
-        if (status && status != REMAT_INFEASIBLE) {
-            json_decref(list);
-            return status;
-        }
-        const remat_simulation *simulation = &schedule.simulation;
-        remat_json_append(&list, point_encode(slots, schedule.solver, simulation->makespan,
-                                              simulation->peak, store_all, simulation->makespan));
-        remat_schedule_clear(&schedule);
+    for (size_t i = 0; i < points && !status; i++) {
+        const uint64_t budget =
+            budget_at(question, (double)facts.least, (double)facts.most, points, i);
+        status = remat_host_cancelled(host)
+                     ? remat_fail(error, REMAT_CANCELLED, NULL, "cancelled")
+                     : append_row(&list, table, query, budget, facts.store_all_makespan, error);
         remat_host_progress(host, (double)(i + 1) / (double)points);
     }
-    *ret_answer = list;
-    return list ? REMAT_OK : remat_fail_memory(error);
+    remat_machine_facts_clear(&facts);
+    if (status)
+        json_decref(list);
+    else
+        *ret_answer = list;
+    return status;
+}
+
+remat_status remat_answer_tradeoff(const remat_question *question, const remat_query *query,
+                                   uint64_t store_all_peak, const remat_portfolio *portfolio,
+                                   const remat_host *host, json_t **ret_answer, remat_error *error)
+{
+    const remat_machine *machine = remat_machine_of(question->solver, &question->options);
+    json_t *answer = NULL;
+    remat_status status = REMAT_OK;
+    if (machine)
+        status = answer_rows(machine, question, query, portfolio->tables[0], host, &answer, error);
+    else
+        answer = curve_encode(question, query->problem.profile, store_all_peak, portfolio);
+    if (!status && !answer)
+        status = remat_fail_memory(error);
+    if (!status)
+        *ret_answer = answer;
+    return status;
 }
 
 /* ---- solvers ---- */

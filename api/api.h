@@ -7,8 +7,8 @@
 #ifndef REMAT_API_H
 #define REMAT_API_H
 
+#include "remat/answer.h"
 #include "remat/improve.h"
-#include "remat/pebble.h"
 #include "remat/table.h"
 
 #include <jansson.h>
@@ -189,8 +189,8 @@ typedef struct remat_question {
     char profile_id[REMAT_ID_SIZE];
     const remat_solver *solver; /* NULL: auto */
     remat_options options;
-    uint64_t budget;    /* bytes (in the pebble model, slots): percentages resolved, reserved
-                           subtracted */
+    uint64_t budget;    /* bytes, or units of the machine that the options ask for: percentages
+                           resolved, reserved subtracted */
     uint32_t alignment; /* of the layout; 0: none wanted */
     bool linked;        /* whether there is a way to the host */
     remat_link link;
@@ -218,9 +218,11 @@ remat_status remat_question_read(const char *text, size_t length, remat_question
 
 /* "auto" or the solver's name. */
 const char *remat_question_solver(const remat_question *question);
-/* What a solver is to solve for it: every budget of a trade-off is at most store_all_peak. */
-remat_problem remat_question_problem(const remat_question *question, const remat_profile *profile,
-                                     uint64_t store_all_peak);
+/* What is to be answered: every budget of a trade-off is at most store_all_peak. *ret_query borrows
+ * from both. Of another machine it reads the profile: REMAT_NO_MEMORY, REMAT_NOT_ACCEPTED. */
+remat_status remat_question_query(const remat_question *question, const remat_profile *profile,
+                                  uint64_t store_all_peak, remat_query *ret_query,
+                                  remat_error *error);
 
 /* Of the addresses where the request does not say: 256 bytes, 1 where profiles count in units. */
 uint32_t remat_default_alignment(uint64_t store_all_peak);
@@ -244,28 +246,19 @@ json_t *remat_operations_encode(const remat_operations *operations, const remat_
  * remat_allocation_kind_name; node is the node's, graph input's or state's index. */
 json_t *remat_allocations_encode(const remat_layout *layout);
 
-/* The same of the pebble model: ["S", j, i], ["F", j, i], ["T"], ["B", j, i], ["D", j, i], ["Db",
- * j] of branch j and step i. */
-json_t *remat_pebbles_encode(const remat_pebble_operations *operations);
-/* For each branch, the nodes that its steps run. */
-json_t *remat_branches_encode(const remat_pebble_problem *problem);
-
 /* ---- answers ---- */
 
 typedef struct remat_schedule_answer {
     const remat_question *question;
     const remat_profile *profile;
-    const remat_schedule *schedule;
-    uint64_t store_all_peak;              /* replayed */
-    const remat_pebble_problem *pebbles;  /* of a schedule in the pebble model; else NULL */
-    const remat_table *const *candidates; /* of auto: every table that was asked; else NULL */
-    size_t n_candidates;
+    const remat_answered *answered;
+    uint64_t store_all_peak; /* replayed; of another machine not read */
     double solve_seconds;
     int64_t created; /* milliseconds since 1970 */
 } remat_schedule_answer;
 
-/* NULL: out of memory; so with all that follow. */
-json_t *remat_schedule_encode(const remat_schedule_answer *answer);
+/* *ret_overhead: over storing everything. NULL: out of memory; so with all that follow. */
+json_t *remat_schedule_encode(const remat_schedule_answer *answer, double *ret_overhead);
 
 /* Memory and time at every operation, as arrays of one entry per operation. operations: encoded. */
 json_t *remat_timeline_encode(const char *schedule_id, uint64_t budget,
@@ -291,18 +284,11 @@ remat_status remat_answer_simulation(const remat_request *request, const remat_p
 remat_status remat_answer_timeline(const json_t *schedule, const remat_profile *profile,
                                    json_t **ret_answer, remat_error *error);
 /* One {budget, feasible, makespan, overhead, peak} for every budget, with solver and lower_bound
- * where it is feasible. NULL: out of memory. */
-json_t *remat_answer_tradeoff(const remat_question *question, const remat_profile *profile,
-                              uint64_t store_all_peak, const remat_table *const *tables, size_t n);
-
-/* The same in pebbles, budgets in slots: where none are given, one for each number of slots from
- * the least to what storing everything takes, or fewer, evenly spaced. Every row has been replayed.
- * The table covers remat_question_slots of them, the most that a question asks for. */
-remat_status remat_answer_pebble_tradeoff(const remat_question *question,
-                                          const remat_pebble_problem *problem,
-                                          const remat_pebble_table *table, const remat_host *host,
-                                          json_t **ret_answer, remat_error *error);
-uint32_t remat_question_slots(const remat_question *question, const remat_pebble_problem *problem);
+ * where it is feasible. Of another machine, where no budgets are given, one for each from the least
+ * to what storing everything takes, or fewer, evenly spaced; every row has been replayed. */
+remat_status remat_answer_tradeoff(const remat_question *question, const remat_query *query,
+                                   uint64_t store_all_peak, const remat_portfolio *portfolio,
+                                   const remat_host *host, json_t **ret_answer, remat_error *error);
 
 /* GET /v1/solvers. */
 json_t *remat_solvers_encode(void);

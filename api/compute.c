@@ -2,7 +2,7 @@
  * solves in its own process. */
 #include "fields.h"
 
-#include "remat/portfolio.h"
+#include "remat/answer.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -70,16 +70,14 @@ static remat_status play_bytes(playing *p)
     return status;
 }
 
-static remat_status play_pebbles(playing *p)
+static remat_status play_steps(playing *p)
 {
-    remat_pebble_operations list = {0};
-    remat_pebble_problem problem = {.node_list = NULL};
-    remat_status status =
-        api_pebbles_of_schedule(p->schedule, p->profile, &problem, &list, p->error);
+    remat_steps list = {0};
+    const remat_machine *machine;
+    remat_status status = api_steps_of_schedule(p->schedule, &machine, &list, p->error);
     if (!status)
-        status = remat_pebble_judge(&problem, &list, p->moments, &p->simulation, p->error);
-    remat_pebble_problem_clear(&problem);
-    remat_pebble_operations_clear(&list);
+        status = machine->replay(p->profile, &list, p->moments, &p->simulation, p->error);
+    remat_steps_clear(&list);
     return status;
 }
 
@@ -109,7 +107,7 @@ remat_status remat_answer_timeline(const json_t *schedule, const remat_profile *
     json_t *answer = NULL;
     p.moments = calloc(json_array_size(p.operations) + 1, sizeof *p.moments);
     remat_status status = !p.moments                           ? remat_fail_memory(error)
-                          : json_object_get(schedule, "model") ? play_pebbles(&p)
+                          : json_object_get(schedule, "model") ? play_steps(&p)
                                                                : play_bytes(&p);
     if (!status)
         status = show(&p, &answer);

@@ -35,11 +35,12 @@ remat_status api_whole(const remat_number *number, const char *field, uint64_t l
 /* "wait" of requests that may become jobs: seconds, 30 where it is absent. */
 remat_status api_wait(const remat_number *number, double *ret_seconds, remat_error *error);
 
-/* The problem and the list of a schedule in the pebble model; the gradients that are kept are those
- * that the list does not drop. Both are the caller's to clear, on failure too. */
-remat_status api_pebbles_of_schedule(const json_t *schedule, const remat_profile *profile,
-                                     remat_pebble_problem *ret_problem,
-                                     remat_pebble_operations *ret_list, remat_error *error);
+/* Of a schedule of another machine its list: the caller's to clear. */
+remat_status api_steps_of_schedule(const json_t *schedule, const remat_machine **ret_machine,
+                                   remat_steps *ret_steps, remat_error *error);
+json_t *api_steps_encode(const remat_machine *machine, const remat_steps *steps);
+/* For each branch, the nodes that its steps run. */
+json_t *api_branches_encode(const remat_machine_facts *facts);
 
 /* "1.5 GiB" or "60%": a number, spaces, a unit (a pointer into text). Plain decimal notation
  * only. */

@@ -6,8 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "remat/pebble.h"
-#include "remat/portfolio.h"
+#include "remat/answer.h"
 
 /* ---- resolving ---- */
 
@@ -44,46 +43,52 @@ static uint32_t resolve_alignment(const remat_layout_wish *wish, uint64_t store_
     return wish->alignment ? wish->alignment : remat_default_alignment(store_all_peak);
 }
 
-/* In pebbles percentages are of the slots that storing everything takes, and values have no
+/* Of another machine percentages are of what storing everything takes, and values have no
  * addresses. */
-static remat_status count_slots(const remat_request *request, const remat_profile *profile,
-                                uint64_t *ret_most, remat_error *error)
+static remat_status count_units(const remat_machine *machine, const remat_request *request,
+                                const remat_profile *profile, uint64_t *ret_most,
+                                remat_error *error)
 {
-    remat_pebble_problem problem;
+    remat_machine_facts facts;
     if (request->layout.given && request->layout.wanted)
         return remat_fail(error, REMAT_INVALID, "layout",
-                          "schedules of the pebble model have no layout");
+                          "schedules of the %s model have no layout", machine->name);
     if (request->link)
-        return remat_fail(error, REMAT_INVALID, "link", "the pebble model has no link to a host");
-    remat_status status = remat_pebble_problem_of(profile, &request->options, &problem, error);
+        return remat_fail(error, REMAT_INVALID, "link", "the %s model has no link to a host",
+                          machine->name);
+    remat_status status = machine->facts(profile, &request->options, &facts, error);
     if (status)
         return status;
-    *ret_most = remat_pebble_most_slots(&problem.join);
-    remat_pebble_problem_clear(&problem);
+    *ret_most = facts.most;
+    remat_machine_facts_clear(&facts);
     return REMAT_OK;
 }
 
-static remat_status check_slots(const char *field, uint64_t slots, remat_error *error)
+static remat_status check_units(const remat_machine *machine, const char *field, uint64_t units,
+                                remat_error *error)
 {
-    if (slots <= REMAT_PEBBLE_SLOTS)
+    if (!machine || units <= machine->most_budget)
         return REMAT_OK;
     return remat_fail(error, REMAT_INVALID, field,
-                      "in the pebble model the budget is a number of slots, at most %d, not %llu",
-                      REMAT_PEBBLE_SLOTS, (unsigned long long)slots);
+                      "in the %s model the budget is a number of %ss, at most %llu, not %llu",
+                      machine->name, machine->unit, (unsigned long long)machine->most_budget,
+                      (unsigned long long)units);
 }
 
-static remat_status resolve_schedule(const remat_request *request, uint64_t most, bool pebbles,
-                                     remat_question *question, remat_error *error)
+static remat_status resolve_schedule(const remat_request *request, uint64_t most,
+                                     const remat_machine *machine, remat_question *question,
+                                     remat_error *error)
 {
     remat_status status = resolve_bytes(&request->budget, &request->reserved, "budget", most,
                                         &question->budget, error);
-    if (!pebbles)
+    if (!machine)
         question->alignment = resolve_alignment(&request->layout, most);
-    return status || !pebbles ? status : check_slots("budget", question->budget, error);
+    return status ? status : check_units(machine, "budget", question->budget, error);
 }
 
-static remat_status resolve_tradeoff(const remat_request *request, uint64_t most, bool pebbles,
-                                     remat_question *question, remat_error *error)
+static remat_status resolve_tradeoff(const remat_request *request, uint64_t most,
+                                     const remat_machine *machine, remat_question *question,
+                                     remat_error *error)
 {
     question->points = request->points;
     if (!request->budgets)
@@ -98,8 +103,8 @@ static remat_status resolve_tradeoff(const remat_request *request, uint64_t most
             remat_amount_decode(json_array_get(request->budgets, i), field, true, &amount, error);
         if (!status)
             status = resolve_bytes(&amount, &none, field, most, &question->budgets[i], error);
-        if (!status && pebbles)
-            status = check_slots(field, question->budgets[i], error);
+        if (!status)
+            status = check_units(machine, field, question->budgets[i], error);
     }
     return status;
 }
@@ -108,13 +113,14 @@ static remat_status resolve_tradeoff(const remat_request *request, uint64_t most
 static remat_status resolve(const remat_request *request, const remat_profile *profile,
                             uint64_t store_all_peak, remat_question *question, remat_error *error)
 {
-    const bool pebbles = profile && remat_pebbles_asked(question->solver, &question->options);
+    const remat_machine *machine =
+        profile ? remat_machine_of(question->solver, &question->options) : NULL;
     uint64_t most = store_all_peak;
-    remat_status status = pebbles ? count_slots(request, profile, &most, error) : REMAT_OK;
+    remat_status status = machine ? count_units(machine, request, profile, &most, error) : REMAT_OK;
     if (!status)
         status = request->kind == REMAT_ASK_SCHEDULE
-                     ? resolve_schedule(request, most, pebbles, question, error)
-                     : resolve_tradeoff(request, most, pebbles, question, error);
+                     ? resolve_schedule(request, most, machine, question, error)
+                     : resolve_tradeoff(request, most, machine, question, error);
     question->linked = request->link != NULL;
     if (!status && question->linked)
         status = remat_link_decode(request->link, profile, &question->link, error);
@@ -145,14 +151,43 @@ void remat_question_clear(remat_question *question)
     *question = (remat_question){.text = NULL};
 }
 
-remat_problem remat_question_problem(const remat_question *question, const remat_profile *profile,
-                                     uint64_t store_all_peak)
+/* The largest budget that a trade-off of another machine asks for. */
+static remat_status most_units(const remat_machine *machine, const remat_question *question,
+                               const remat_profile *profile, uint64_t *ret_most, remat_error *error)
 {
-    return (remat_problem){.profile = profile,
-                           .link = question->linked ? &question->link : NULL,
-                           .options = question->options,
-                           .max_budget = question->kind == REMAT_ASK_TRADEOFF ? store_all_peak
-                                                                              : question->budget};
+    remat_machine_facts facts;
+    remat_status status = machine->facts(profile, &question->options, &facts, error);
+    if (status)
+        return status;
+    *ret_most = question->budgets ? 0 : facts.most;
+    for (size_t i = 0; question->budgets && i < question->points; i++)
+        *ret_most = question->budgets[i] > *ret_most ? question->budgets[i] : *ret_most;
+    remat_machine_facts_clear(&facts);
+    return REMAT_OK;
+}
+
+remat_status remat_question_query(const remat_question *question, const remat_profile *profile,
+                                  uint64_t store_all_peak, remat_query *ret_query,
+                                  remat_error *error)
+{
+    const remat_machine *machine = remat_machine_of(question->solver, &question->options);
+    remat_query query = {.solver = question->solver,
+                         .problem = {.profile = profile,
+                                     .link = question->linked ? &question->link : NULL,
+                                     .options = question->options,
+                                     .max_budget = question->budget},
+                         .curve = question->kind == REMAT_ASK_TRADEOFF,
+                         .budget = question->budget,
+                         .alignment = question->alignment,
+                         .effort = question->effort};
+    remat_status status = REMAT_OK;
+    if (query.curve && machine)
+        status = most_units(machine, question, profile, &query.problem.max_budget, error);
+    else if (query.curve)
+        query.problem.max_budget = store_all_peak;
+    if (!status)
+        *ret_query = query;
+    return status;
 }
 
 /* ---- encoding ---- */

@@ -1,6 +1,6 @@
 #include "fields.h"
 
-#include "remat/portfolio.h"
+#include "remat/answer.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -77,57 +77,61 @@ static void tell_link(story *s, const remat_link *link)
     explain_set(s, "transfers", fact);
 }
 
-/* ---- the pebble model ---- */
+/* ---- other machines ---- */
 
-static void tell_pebbles(story *s, const remat_pebble_replay *replay,
-                         const remat_pebble_problem *problem, size_t length)
+static void tell_steps(story *s, const remat_machine *machine, const remat_machine_facts *facts,
+                       const remat_steps *list, const remat_simulation *replay)
 {
-    uint32_t steps = 0;
-    double slots = remat_json_number(s->schedule, "budget");
-    for (uint32_t j = 0; j < problem->join.k; j++)
-        steps += problem->join.length[j];
+    uint32_t steps = 0, worked = 0;
+    double budget = remat_json_number(s->schedule, "budget");
+    for (uint32_t j = 0; j < facts->n_branches; j++)
+        steps += facts->lengths[j];
+    for (size_t i = 0; i < list->length; i++)
+        worked += list->items[i].kind == 0;
     explain_begin(s);
-    explain_say(
-        s,
-        "%s in the pebble model: no schedule within %.0f slot%s takes fewer forwards than its "
-        "%u, for %u steps on %u branches, ",
-        remat_json_string(s->schedule, "solver"), slots, slots == 1 ? "" : "s", replay->forwards,
-        steps, problem->join.k);
+    explain_say(s,
+                "%s in the %s model: no schedule within %.0f %s%s takes fewer %s than its %u, for "
+                "%u steps on %u branches, ",
+                remat_json_string(s->schedule, "solver"), machine->name, budget, machine->unit,
+                budget == 1 ? "" : "s", machine->work, worked, steps, facts->n_branches);
     explain_time(s, s->makespan);
     explain_say(s, " in all.");
     explain_finish(s, "solver");
     explain_begin(s);
-    explain_say(s, "%u forwards are run again, which takes ", replay->forwards - steps);
+    explain_say(s, "%u %s are run again, which takes ", worked - steps, machine->work);
     explain_time(s, s->makespan - s->store_all);
     explain_say(s, " or ");
     explain_percent(s, s->makespan > 0 ? 1 - s->store_all / s->makespan : 0);
     explain_say(s, " of the step.");
     explain_finish(s, "recomputed");
     explain_begin(s);
-    explain_say(
-        s,
-        "The peak, %u slots, is at operation %zu of %zu; storing everything takes %u, and %u are "
-        "the least.",
-        replay->peak, replay->peak_operation, length, remat_pebble_most_slots(&problem->join),
-        remat_pebble_least_slots(&problem->join));
+    explain_say(s,
+                "The peak, %llu %ss, is at operation %zu of %zu; storing everything takes %llu, "
+                "and %llu are the least.",
+                (unsigned long long)replay->peak, machine->unit, replay->peak_operation,
+                list->length, (unsigned long long)facts->most, (unsigned long long)facts->least);
     explain_finish(s, "peak");
 }
 
-static remat_status read_pebbles(story *s, remat_error *error)
+static remat_status read_steps(story *s, remat_error *error)
 {
-    remat_pebble_operations list = {0};
-    remat_pebble_problem problem = {.node_list = NULL};
-    remat_pebble_replay replay;
-    remat_status status = api_pebbles_of_schedule(s->schedule, s->profile, &problem, &list, error);
+    const remat_options none = {{0}};
+    const remat_machine *machine;
+    remat_steps list = {0};
+    remat_machine_facts facts = {0};
+    remat_simulation replay;
+    remat_status status = api_steps_of_schedule(s->schedule, &machine, &list, error);
     if (!status)
-        status = remat_pebble_simulate(&problem.join, &list, NULL, &replay, error);
+        status = machine->facts(s->profile, &none, &facts, error);
+    if (!status)
+        status = machine->replay(s->profile, &list, NULL, &replay, error);
     if (!status && !replay.valid)
         status = remat_fail(error, REMAT_INFEASIBLE, "operations", "operation %zu: %s",
                             replay.bad_operation, replay.reason);
     if (!status)
-        tell_pebbles(s, &replay, &problem, list.length);
-    remat_pebble_problem_clear(&problem);
-    remat_pebble_operations_clear(&list);
+        tell_steps(s, machine, &facts, &list, &replay);
+    remat_machine_facts_clear(&facts);
+    remat_steps_clear(&list);
     return status;
 }
 
@@ -202,7 +206,7 @@ remat_status remat_answer_explanation(const json_t *schedule, const remat_profil
     explain_set(&s, "text", json_string("")); /* stands first */
     explain_set(&s, "time_unit", json_string(s.unit));
     remat_status status =
-        json_object_get(schedule, "model") ? read_pebbles(&s, error) : read_bytes(&s, error);
+        json_object_get(schedule, "model") ? read_steps(&s, error) : read_bytes(&s, error);
     if (!status)
         explain_set(&s, "text", join_sentences(s.sentences));
     explain_set(&s, "sentences", s.sentences);

@@ -142,8 +142,8 @@ void subject_time_unit(struct cli *cli, const struct subject *subject, char ret_
  * asked for it. */
 remat_status subject_find(struct cli *cli, const char *argument, struct subject *ret_subject);
 
-/* Whether the question is asked in the pebble model, whose budgets are slots, not bytes. */
-bool subject_in_slots(const struct cli *cli);
+/* The machine whose schedules are asked for, with budgets in units of its own; NULL: in bytes. */
+const remat_machine *subject_machine(const struct cli *cli);
 
 /* Whether the amounts that were given can be meant for the profile: a bare number of some hundred
  * bytes is most likely a percentage or lacks its unit. CLI_OK or CLI_USAGE. */
@@ -218,7 +218,7 @@ typedef struct trace_step {
     bool saved, input;
     bool again;              /* an F or A of a node that ran before */
     const char *alternative; /* of an F, A or B: the implementation; "" for the node's own */
-    bool pebble;             /* of the pebble model: S copies, D and b (Db) drop, T is the turn */
+    bool other;              /* of another machine: S copies, D and b (Db) drop, T is the turn */
     uint32_t index, version;
     const char *id; /* of node, or "" */
     double start, end;

@@ -48,12 +48,13 @@ static double *step_values(const feasible *points, size_t n, size_t width)
     return values;
 }
 
-/* Bytes; in the pebble model slots. */
+/* Bytes, or units of another machine. */
 static const char *text_amount(const struct cli *cli, double amount, char text[TEXT_SIZE])
 {
-    if (!subject_in_slots(cli))
+    const remat_machine *machine = subject_machine(cli);
+    if (!machine)
         return text_bytes(amount, text);
-    snprintf(text, TEXT_SIZE, "%.0f slots", amount);
+    snprintf(text, TEXT_SIZE, "%.0f %ss", amount, machine->unit);
     return text;
 }
 
@@ -139,7 +140,7 @@ int command_curve(struct cli *cli)
     struct subject s = {0};
     if (cli->n_arguments != 1)
         return cli_usage(cli, "curve takes one PROFILE");
-    if (!cli->points && !cli->budgets && !subject_in_slots(cli))
+    if (!cli->points && !cli->budgets && !subject_machine(cli))
         cli->points = DEFAULT_POINTS;
     if (subject_find(cli, cli->arguments[0], &s))
         return cli_failed(cli);

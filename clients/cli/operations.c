@@ -76,7 +76,7 @@ static const char *meaning(const trace_step *step)
     case 'P':
         return "copy back";
     case 'S':
-        return step->pebble ? "copy" : "save state";
+        return step->other ? "copy" : "save state";
     default:
         return "restore state";
     }
@@ -104,7 +104,7 @@ static void print_run(const struct cli *cli, const trace *t, const run *r)
     char range[48];
     if (r->count > 1)
         snprintf(range, sizeof range, "%u..%u", r->from, r->to);
-    else if (!begin->pebble && (begin->letter == 'S' || begin->letter == 'R'))
+    else if (!begin->other && (begin->letter == 'S' || begin->letter == 'R'))
         snprintf(range, sizeof range, "%u v%u", r->from, begin->version);
     else
         snprintf(range, sizeof range, "%u", r->from);

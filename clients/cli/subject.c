@@ -62,15 +62,15 @@ static bool is_suspicious(const char *text)
     return text && text[strspn(text, "0123456789.")] == '\0' && number >= 1 && number < 1000;
 }
 
-bool subject_in_slots(const struct cli *cli)
+const remat_machine *subject_machine(const struct cli *cli)
 {
-    return strcmp(json_get_text(cli->solver_options, "model"), "pebble") == 0;
+    return remat_machine_find(json_get_text(cli->solver_options, "model"));
 }
 
 static int check_amount(struct cli *cli, const struct subject *s, const char *option,
                         const char *text)
 {
-    if (!is_suspicious(text) || subject_in_slots(cli) || !(whole_step(cli, s) >= 1e6))
+    if (!is_suspicious(text) || subject_machine(cli) || !(whole_step(cli, s) >= 1e6))
         return CLI_OK;
     double bytes = strtod(text, NULL);
     char percent[TEXT_SIZE] = "";

@@ -8,7 +8,7 @@
 
 typedef struct reading {
     const json_t *nodes;
-    const json_t *branches; /* of the pebble model; NULL: of bytes */
+    const json_t *branches; /* of another machine; NULL: of bytes */
     bool *ran;              /* per node: had its F or A */
     size_t n_nodes;
     size_t position;
@@ -60,13 +60,13 @@ static remat_status read_shape(const reading *r, const json_t *json, trace_step 
 }
 
 /* ["F", j, i], ["T"], ["Db", j]: the node that the step runs, or that x_i is the input of. */
-static remat_status read_pebble(const reading *r, const json_t *json, trace_step *step)
+static remat_status read_other(const reading *r, const json_t *json, trace_step *step)
 {
     const char *name = json_string_value(json_array_get(json, 0));
     const json_t *branch = json_array_get(json, 1), *index = json_array_get(json, 2);
     if (!name || !name[0] || !strchr("FSTBD", name[0]) || strlen(name) > 2)
-        return bad_operation(r, "is not an operation in pebbles");
-    step->pebble = true;
+        return bad_operation(r, "is not an operation of its model");
+    step->other = true;
     step->letter = name[1] ? 'b' : name[0];
     step->index = (uint32_t)r->n_nodes - 1;
     if (step->letter == 'T')
@@ -83,8 +83,8 @@ static remat_status read_pebble(const reading *r, const json_t *json, trace_step
 static remat_status read_step(const reading *r, const json_t *json, trace_step *step)
 {
     *step = (trace_step){.id = "", .alternative = ""};
-    remat_status status = r->branches ? read_pebble(r, json, step) : read_shape(r, json, step);
-    if (status || step->input || (!step->pebble && (step->letter == 'S' || step->letter == 'R')))
+    remat_status status = r->branches ? read_other(r, json, step) : read_shape(r, json, step);
+    if (status || step->input || (!step->other && (step->letter == 'S' || step->letter == 'R')))
         return status;
     if (step->index >= r->n_nodes)
         return bad_operation(r, "names a node that is not there");

@@ -2,7 +2,7 @@
 
 #include "host/machine.h"
 #include "host/team.h"
-#include "remat/portfolio.h"
+#include "remat/answer.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -17,14 +17,10 @@ typedef struct room {
     uint64_t store_all_peak;
     team *team;
     remat_host host;
-    remat_table_source source;
-    remat_portfolio portfolio;
-    remat_pebble_problem pebbles;
-    remat_pebble_table *pebble_table; /* NULL: the question is in bytes */
     json_t **ret_answer;
     remat_error *error;
     remat_status status;
-    double start, begin, share; /* of the progress: where this part begins, and its part */
+    double start;
     /* Between the thread that solves, its team, and the caller's, which alone calls the watch. */
     _Atomic(const char *) label;
     atomic_uint permille;
@@ -45,7 +41,7 @@ static double clock_seconds(clockid_t clock)
 static void on_progress(void *data, double fraction)
 {
     room *r = data;
-    unsigned now = (unsigned)((r->begin + r->share * fraction) * 1000);
+    unsigned now = (unsigned)(fraction * 1000);
     unsigned before = atomic_load(&r->permille);
     while (now > before && !atomic_compare_exchange_weak(&r->permille, &before, now))
         ;
@@ -62,112 +58,39 @@ static void on_indices(void *data, size_t count,
     team_parallel_for(((room *)data)->team, count, body, context);
 }
 
-/* The portfolio's hook: each table is made, and the label is its solver's name. */
-static remat_status make_table(void *data, const remat_solver *solver, const remat_problem *problem,
-                               remat_held_table *ret_held, remat_error *error)
+static void on_doing(void *data, const char *what)
 {
-    room *r = data;
-    remat_table *table = NULL;
-    atomic_store(&r->label, solver->name);
-    remat_status status = remat_tabulate(solver, problem, &r->host, &table, error);
-    ret_held->table = table;
-    return status;
+    atomic_store(&((room *)data)->label, what);
 }
 
-static void free_table(void *data, remat_held_table held)
+static remat_status encode(room *r, const remat_query *query, const remat_answered *answered)
 {
-    (void)data;
-    remat_table_free((remat_table *)held.table);
-}
-
-static remat_status gather(room *r, remat_error *error)
-{
-    const remat_problem problem =
-        remat_question_problem(r->question, r->profile, r->store_all_peak);
-    const bool more = r->question->kind == REMAT_ASK_SCHEDULE; /* comes after the tables */
-    r->share = more ? 0.5 : 1;
-    r->source = (remat_table_source){.data = r, .get = make_table, .release = free_table};
-    return remat_portfolio_gather(r->question->solver, &problem, &r->host, &r->source,
-                                  &r->portfolio, error);
-}
-
-static remat_status solve_bytes(room *r, remat_schedule_answer *answer,
-                                remat_schedule *ret_schedule, remat_error *error)
-{
-    const remat_question *q = r->question;
-    const remat_problem problem = remat_question_problem(q, r->profile, r->store_all_peak);
-    remat_status status = gather(r, error);
-    atomic_store(&r->label, "improving");
-    r->begin = r->share = 0.5; /* after the tables */
-    answer->store_all_peak = r->store_all_peak;
-    answer->candidates = q->solver ? NULL : r->portfolio.tables;
-    answer->n_candidates = r->portfolio.n;
-    return status ? status
-                  : remat_portfolio_schedule(&r->portfolio, &problem, q->budget, q->alignment,
-                                             q->effort, &r->host, ret_schedule, error);
-}
-
-static remat_status make_pebbles(room *r, remat_error *error)
-{
-    const remat_question *q = r->question;
-    const remat_pebble_join *join = &r->pebbles.join;
-    uint32_t edge, depth;
-    double updates;
-    remat_status status = remat_pebble_problem_of(r->profile, &q->options, &r->pebbles, error);
-    if (status)
-        return status;
-    r->label = q->solver->name;
-    remat_pebble_table_plan(NULL, join, remat_question_slots(q, &r->pebbles), r->host.memory_limit,
-                            &edge, &depth, &updates);
-    return remat_pebble_table_new(join->k, edge, depth, &r->host, &r->pebble_table, error);
-}
-
-static remat_status answer_schedule(room *r, json_t **ret_answer, remat_error *error)
-{
-    const remat_question *q = r->question;
-    remat_schedule schedule = {.solver = NULL};
-    remat_status status = REMAT_OK;
-    remat_schedule_answer answer = {.question = q, .profile = r->profile, .schedule = &schedule};
-    if (r->pebble_table) {
-        answer.pebbles = &r->pebbles;
-        answer.store_all_peak = remat_pebble_most_slots(&r->pebbles.join);
-        status =
-            remat_pebble_solve(r->pebble_table, &r->pebbles, (uint32_t)q->budget, &schedule, error);
-    } else {
-        status = solve_bytes(r, &answer, &schedule, error);
-    }
-    answer.solve_seconds = clock_seconds(CLOCK_MONOTONIC) - r->start;
-    answer.created = (int64_t)(clock_seconds(CLOCK_REALTIME) * 1000);
-    if (!status && !(*ret_answer = remat_schedule_encode(&answer)))
-        status = remat_fail_memory(error);
-    remat_schedule_clear(&schedule);
-    return status;
-}
-
-static remat_status answer_tradeoff(room *r, json_t **ret_answer, remat_error *error)
-{
-    if (r->pebble_table)
-        return remat_answer_pebble_tradeoff(r->question, &r->pebbles, r->pebble_table, &r->host,
-                                            ret_answer, error);
-    remat_status status = gather(r, error);
-    if (!status && !(*ret_answer = remat_answer_tradeoff(r->question, r->profile, r->store_all_peak,
-                                                         r->portfolio.tables, r->portfolio.n)))
-        status = remat_fail_memory(error);
-    return status;
+    if (query->curve)
+        return remat_answer_tradeoff(r->question, query, r->store_all_peak, &answered->portfolio,
+                                     &r->host, r->ret_answer, r->error);
+    double overhead;
+    const remat_schedule_answer answer = {
+        .question = r->question,
+        .profile = r->profile,
+        .answered = answered,
+        .store_all_peak = r->store_all_peak,
+        .solve_seconds = clock_seconds(CLOCK_MONOTONIC) - r->start,
+        .created = (int64_t)(clock_seconds(CLOCK_REALTIME) * 1000)};
+    *r->ret_answer = remat_schedule_encode(&answer, &overhead);
+    return *r->ret_answer ? REMAT_OK : remat_fail_memory(r->error);
 }
 
 static remat_status answer(room *r)
 {
-    const remat_question *q = r->question;
-    remat_status status = REMAT_OK;
-    if (remat_pebbles_asked(q->solver, &q->options))
-        status = make_pebbles(r, r->error);
+    remat_query query;
+    remat_answered answered = {.portfolio = {.n = 0}};
+    remat_status status =
+        remat_question_query(r->question, r->profile, r->store_all_peak, &query, r->error);
     if (!status)
-        status = q->kind == REMAT_ASK_TRADEOFF ? answer_tradeoff(r, r->ret_answer, r->error)
-                                               : answer_schedule(r, r->ret_answer, r->error);
-    remat_pebble_table_free(r->pebble_table);
-    remat_pebble_problem_clear(&r->pebbles);
-    remat_portfolio_release(&r->portfolio);
+        status = remat_answer(&query, &r->host, NULL, &answered, r->error);
+    if (!status)
+        status = encode(r, &query, &answered);
+    remat_answered_clear(&answered);
     return status;
 }
 
@@ -234,13 +157,13 @@ remat_status local_solve(const remat_request *request, const char *profile_id,
               .ret_answer = ret_answer,
               .error = error,
               .start = clock_seconds(CLOCK_MONOTONIC),
-              .share = 1,
               .label = remat_question_solver(&q)};
     r.host = (remat_host){.data = &r,
                           .parallel_for = on_indices,
                           .workers = team_workers(r.team),
                           .progress = on_progress,
                           .cancelled = on_cancelled,
+                          .doing = on_doing,
                           .memory_limit = machine_memory() / 4 * 3};
     status = solve_watched(&r, watch);
     team_free(r.team);

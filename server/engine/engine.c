@@ -429,15 +429,12 @@ static remat_status find_answer(engine *e, const remat_question *q, body **ret_b
 
 /* Stores the answer *b to q and remembers it. Where another thread or daemon has answered
  * meanwhile, its answer stays: an id has one, to the byte. */
-static remat_status store_answer(engine *e, const remat_schedule_answer *answer, body **b,
-                                 remat_error *error)
+static remat_status store_answer(engine *e, const remat_schedule_answer *answer, double overhead,
+                                 body **b, remat_error *error)
 {
     bool created;
     const remat_question *q = answer->question;
-    const remat_schedule *schedule = answer->schedule;
-    double makespan = schedule->simulation.makespan;
-    double store_all = answer->pebbles ? remat_pebble_store_all(answer->pebbles)
-                                       : remat_store_all_makespan(answer->profile);
+    const remat_schedule *schedule = &answer->answered->schedule;
     const remat_schedule_record record = {
         .id = (char *)q->id,
         .profile_id = (char *)q->profile_id,
@@ -445,8 +442,8 @@ static remat_status store_answer(engine *e, const remat_schedule_answer *answer,
         .requested_solver = (char *)remat_question_solver(q),
         .budget = q->budget,
         .peak = schedule->simulation.peak,
-        .makespan = makespan,
-        .overhead = store_all > 0 ? makespan / store_all - 1 : 0,
+        .makespan = schedule->simulation.makespan,
+        .overhead = overhead,
         .created = answer->created,
         .last_used = answer->created,
         .question = {q->text, strlen(q->text)},
@@ -463,15 +460,14 @@ static remat_status store_answer(engine *e, const remat_schedule_answer *answer,
     return engine_schedule(e, q->id, b, NULL, error);
 }
 
-/* Of an improvement, in inner updates: so that it goes to the pool. */
-#define IMPROVEMENT_COST 1e8
-
 /* Encodes, stores and remembers. */
 static remat_status publish(engine *e, const remat_schedule_answer *answer, body **ret_body,
                             remat_error *error)
 {
-    body *b = body_from_json(remat_schedule_encode(answer), true);
-    remat_status status = b ? store_answer(e, answer, &b, error) : remat_fail_memory(error);
+    double overhead = 0;
+    body *b = body_from_json(remat_schedule_encode(answer, &overhead), true);
+    remat_status status =
+        b ? store_answer(e, answer, overhead, &b, error) : remat_fail_memory(error);
     if (status)
         body_release(b);
     else
@@ -479,84 +475,67 @@ static remat_status publish(engine *e, const remat_schedule_answer *answer, body
     return status;
 }
 
-/* The schedule out of the tables, and in *answer what is to be said of them. With s->needs_solve
- * none. */
-static remat_status solve_bytes(engine *e, remat_schedule_answer *answer, known_profile *known,
-                                solve *s, remat_portfolio *p, remat_schedule *ret_schedule,
-                                remat_error *error)
+/* A trade-off: in memory only, since its tables are stored. */
+static remat_status publish_tradeoff(engine *e, const remat_question *q, const remat_query *query,
+                                     const known_profile *known, const remat_answered *answered,
+                                     const remat_host *host, body **ret_body, remat_error *error)
 {
-    const remat_question *q = answer->question;
-    const remat_problem problem = remat_question_problem(q, known->profile, known->store_all_peak);
-    lent_host lent;
-    const remat_host host = engine_lend_host(e, s, &lent);
-    remat_status status = engine_gather(e, known, q, s, p, error);
-    if (status)
-        return status;
-    if (s->tables_only && p->improved) { /* no work for a thread that others wait for */
-        s->needs_solve = true;
-        s->cost += IMPROVEMENT_COST;
-    }
-    if (s->needs_solve)
-        return REMAT_OK;
-    answer->store_all_peak = known->store_all_peak;
-    answer->candidates = q->solver ? NULL : p->tables;
-    answer->n_candidates = p->n;
-    lent.begin = lent.share = 0.5; /* after the tables */
-    status = remat_portfolio_schedule(p, &problem, q->budget, q->alignment, q->effort, &host,
-                                      ret_schedule, error);
-    if (status == REMAT_CANCELLED && s->deadline && uv_hrtime() > s->deadline)
-        status = remat_fail(error, REMAT_TOO_LARGE, NULL,
-                            "improving took longer than this server's limit of %u s for a solve",
-                            e->config.solve_seconds);
-    return status;
-}
-
-static remat_status solve_schedule(engine *e, const remat_question *q, known_profile *known,
-                                   solve *s, body **ret_body, remat_error *error)
-{
-    uint64_t start = uv_hrtime();
-    remat_portfolio p = {.n = 0};
-    remat_schedule schedule = {.solver = NULL};
-    remat_pebble_problem pebbles = {.node_list = NULL};
-    remat_status status = REMAT_OK;
-    remat_schedule_answer answer = {
-        .question = q, .profile = known->profile, .schedule = &schedule};
-    if (!remat_pebbles_asked(q->solver, &q->options)) {
-        status = solve_bytes(e, &answer, known, s, &p, &schedule, error);
-    } else if (!(status = remat_pebble_problem_of(known->profile, &q->options, &pebbles, error))) {
-        answer.pebbles = &pebbles;
-        answer.store_all_peak = remat_pebble_most_slots(&pebbles.join);
-        status = engine_solve_pebbles(e, q, &pebbles, s, &schedule, error);
-    }
-    if (status == REMAT_INTERNAL)
-        atomic_fetch_add(&e->metrics->verification_failures, 1);
-    answer.solve_seconds = (double)(uv_hrtime() - start) / 1e9;
-    answer.created = machine_clock();
-    if (!status && !s->needs_solve)
-        status = publish(e, &answer, ret_body, error);
-    remat_schedule_clear(&schedule);
-    remat_pebble_problem_clear(&pebbles);
-    remat_portfolio_release(&p);
-    return status;
-}
-
-static remat_status solve_tradeoff(engine *e, const remat_question *q, const known_profile *known,
-                                   solve *s, body **ret_body, remat_error *error)
-{
-    remat_portfolio p = {.n = 0};
     json_t *answer = NULL;
-    remat_status status = REMAT_OK;
-    if (remat_pebbles_asked(q->solver, &q->options))
-        status = engine_pebble_tradeoff(e, q, known->profile, s, &answer, error);
-    else if (!(status = engine_gather(e, known, q, s, &p, error)) && !s->needs_solve)
-        answer = remat_answer_tradeoff(q, known->profile, known->store_all_peak, p.tables, p.n);
-    remat_portfolio_release(&p);
-    if (status || s->needs_solve)
+    remat_status status = remat_answer_tradeoff(q, query, known->store_all_peak,
+                                                &answered->portfolio, host, &answer, error);
+    if (status)
         return status;
     if (!(*ret_body = body_from_json(answer, true)))
         return remat_fail_memory(error);
     engine_cache_put(e->answers, q->id, *ret_body, body_cost(*ret_body));
     return REMAT_OK;
+}
+
+/* Of an improvement, in inner updates, and of what it takes for each node. */
+#define IMPROVEMENT_COST 1e8
+#define IMPROVEMENT_COST_OF_NODE 4e5
+
+/* Whether nothing that is kept can answer the question: no work for a thread that others wait for.
+ */
+static bool must_be_searched(const remat_question *q)
+{
+    return q->kind == REMAT_ASK_SCHEDULE && (!q->solver || q->solver->improved);
+}
+
+static remat_status answer_known(engine *e, const remat_question *q, const known_profile *known,
+                                 solve *s, body **ret_body, remat_error *error)
+{
+    const uint64_t start = uv_hrtime();
+    lent_host lent;
+    const remat_host host = engine_lend_host(e, s, &lent);
+    engine_tables room = {.e = e, .profile_id = known->id, .s = s, .host = &host};
+    const remat_table_source tables = engine_lend_tables(&room);
+    remat_query query;
+    remat_answered answered = {.portfolio = {.n = 0}};
+    remat_status status =
+        remat_question_query(q, known->profile, known->store_all_peak, &query, error);
+    if (!status)
+        status = remat_answer(&query, &host, &tables, &answered, error);
+    if (status == REMAT_INTERNAL)
+        atomic_fetch_add(&e->metrics->verification_failures, 1);
+    if (status)
+        status = engine_past_limit(e, s, "improving", status, error);
+    if (atomic_load(&room.made))
+        s->cache = CACHE_MISS;
+    s->cost = answered.portfolio.missing;
+    s->needs_solve = !status && s->cost > 0;
+    const remat_schedule_answer answer = {.question = q,
+                                          .profile = known->profile,
+                                          .answered = &answered,
+                                          .store_all_peak = known->store_all_peak,
+                                          .solve_seconds = (double)(uv_hrtime() - start) / 1e9,
+                                          .created = machine_clock()};
+    if (!status && !s->needs_solve)
+        status = query.curve
+                     ? publish_tradeoff(e, q, &query, known, &answered, &host, ret_body, error)
+                     : publish(e, &answer, ret_body, error);
+    remat_answered_clear(&answered);
+    return status;
 }
 
 remat_status engine_solve(engine *e, const remat_question *q, solve *s, body **ret_body,
@@ -568,12 +547,15 @@ remat_status engine_solve(engine *e, const remat_question *q, solve *s, body **r
     if (status != REMAT_NOT_FOUND)
         return status;
     s->cache = CACHE_TABLE;
-    if (!s->tables_only)
+    if (!s->kept_only)
         atomic_fetch_add(&e->metrics->solves, 1);
     status = engine_profile(e, q->profile_id, &known, error);
-    if (!status)
-        status = q->kind == REMAT_ASK_TRADEOFF ? solve_tradeoff(e, q, known, s, ret_body, error)
-                                               : solve_schedule(e, q, known, s, ret_body, error);
+    if (!status && s->kept_only && must_be_searched(q)) {
+        s->needs_solve = true;
+        s->cost = IMPROVEMENT_COST + IMPROVEMENT_COST_OF_NODE * known->profile->n_nodes;
+    } else if (!status) {
+        status = answer_known(e, q, known, s, ret_body, error);
+    }
     engine_profile_release(known);
     return status;
 }

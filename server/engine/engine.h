@@ -54,14 +54,14 @@ remat_status engine_schedule(engine *e, const char *schedule_id, body **ret_body
 typedef struct solve {
     remat_host host;    /* progress and cancellation; the engine adds its team and limits */
     uint64_t deadline;  /* uv_hrtime; 0: none. With auto the solvers done by then answer */
-    bool tables_only;   /* only trace out of tables that are there */
-    bool needs_solve;   /* result: tables_only was not enough */
+    bool kept_only;     /* no table is made and nothing is improved */
+    bool needs_solve;   /* result: kept_only was not enough */
     double cost;        /* result with needs_solve: expected inner updates */
     cache_result cache; /* result: where the answer came from */
 } solve;
 
 /* Answers a question and remembers the answer; that of a schedule is stored, that of a trade-off
- * comes out of stored tables. With tables_only and a table missing, REMAT_OK, needs_solve and no
+ * comes out of stored tables. With kept_only and a table missing, REMAT_OK, needs_solve and no
  * body. */
 remat_status engine_solve(engine *e, const remat_question *q, solve *s, body **ret_body,
                           remat_error *error);

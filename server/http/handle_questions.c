@@ -13,7 +13,7 @@ enum { HASHED_BODY = 262144 };
 remat_status http_look_up(request *r, asker *a, remat_error *error)
 {
     body *b = NULL;
-    solve s = {.tables_only = true};
+    solve s = {.kept_only = true};
     remat_status status = engine_solve(r->service->engine, &a->question, &s, &b, error);
     a->cost = s.cost;
     if (!status && b)

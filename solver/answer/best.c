@@ -206,12 +206,14 @@ remat_status answer_find_neighbours(const remat_table *const *tables, size_t n,
     double makespan = schedule->simulation.makespan;
     double overhead = makespan - remat_store_all_makespan(problem->profile);
     size_t chosen = 0;
+    remat_problem any = *problem;
+    any.max_budget = UINT64_MAX;
     for (size_t i = 0; i < n; i++) {
         size_t n_points;
         const remat_point *points = remat_table_frontier(tables[i], &n_points);
         if (n_points > 0 && closer(&points[0], &schedule->least))
             schedule->least = of_point(tables[i], &points[0]);
-        bool serves_others = remat_table_serves(tables[i], UINT64_MAX);
+        bool serves_others = remat_table_serves(tables[i], &any);
         for (size_t k = 0; k < n_points && serves_others && overhead > 1e-9 * makespan; k++) {
             if (points[k].makespan > makespan - USEFUL * overhead)
                 continue;

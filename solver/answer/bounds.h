@@ -1,8 +1,8 @@
-/* Bounds for what a portfolio answers; those of a curve are in remat/portfolio.h. */
+/* Bounds for what a portfolio answers; those of a curve are in remat/answer.h. */
 #ifndef REMAT_ANSWER_BOUNDS_H
 #define REMAT_ANSWER_BOUNDS_H
 
-#include "remat/portfolio.h"
+#include "remat/answer.h"
 
 /* The largest bound at one budget that holds for every schedule without O and P. What is improved
  * is worth more moments than what a table gives at once. */

@@ -1,5 +1,5 @@
 /* Several solvers asked the same question. */
-#include "remat/portfolio.h"
+#include "remat/answer.h"
 
 #include "answer/best.h"
 #include "answer/bounds.h"
@@ -100,6 +100,7 @@ static void get_one(void *context, size_t index, unsigned worker)
     const gathering *g = context;
     candidate *c = &g->candidates[index];
     remat_table *table = NULL;
+    remat_host_doing(g->host, c->solver->name);
     if (g->source) {
         c->status = g->source->get(g->source->data, c->solver, &c->problem, &c->held, &c->error);
     } else {
@@ -333,6 +334,9 @@ remat_status remat_portfolio_schedule(const remat_portfolio *portfolio,
 {
     remat_schedule best = {0};
     remat_error refusal = {0};
+    if (portfolio->n == 1 &&
+        remat_machine_of(remat_table_solver(portfolio->tables[0]), &problem->options))
+        return remat_table_schedule(portfolio->tables[0], problem, budget, ret_schedule, error);
     wish w = {problem, budget, alignment, effort, host, 0};
     remat_status status = remat_best_schedule(portfolio->tables, portfolio->n, portfolio->name,
                                               problem, budget, alignment, &best, &refusal);

@@ -1,8 +1,9 @@
 /* The solvers there are, and what they have in common: acceptance and options. */
-#include "remat/solver.h"
+#include "remat/machine.h"
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* A build may bring solvers of its own, named like those below. */
@@ -59,6 +60,40 @@ const remat_solver *remat_solver_find(const char *name)
     return NULL;
 }
 
+/* ---- machines of their own ---- */
+
+const remat_machine *remat_machine_of(const remat_solver *solver, const remat_options *options)
+{
+    const bool asked = solver && solver->machine && options->values[solver->machine_option] != 0;
+    return asked ? solver->machine : NULL;
+}
+
+const remat_machine *remat_machine_find(const char *name)
+{
+    for (size_t i = 0; i < sizeof solvers / sizeof *solvers; i++)
+        if (solvers[i]->machine && strcmp(solvers[i]->machine->name, name) == 0)
+            return solvers[i]->machine;
+    return NULL;
+}
+
+void remat_machine_facts_clear(remat_machine_facts *facts)
+{
+    free(facts->lengths);
+    free(facts->nodes);
+    *facts = (remat_machine_facts){0};
+}
+
+static remat_status machine_accepts(const remat_machine *machine, const remat_problem *problem,
+                                    remat_error *error)
+{
+    remat_machine_facts facts = {0};
+    remat_status status = machine->facts(problem->profile, &problem->options, &facts, error);
+    remat_machine_facts_clear(&facts);
+    return status;
+}
+
+/* ---- acceptance ---- */
+
 static unsigned shape_flag(remat_kind kind)
 {
     return kind == REMAT_CHAIN  ? REMAT_ACCEPTS_CHAIN
@@ -87,6 +122,9 @@ remat_status remat_solver_accepts(const remat_solver *solver, const remat_proble
         return remat_fail(error, REMAT_NOT_ACCEPTED, "solver",
                           "%s does not accept joint graphs; auto, interval and store-all do",
                           solver->name);
+    const remat_machine *machine = remat_machine_of(solver, &problem->options);
+    if (machine)
+        return machine_accepts(machine, problem, error);
     if (profile->n_pinned > 0 && !(solver->accepts & REMAT_ACCEPTS_PINS))
         return refuse_pins(solver, profile, error);
     if (!(solver->accepts & shape_flag(profile->kind))) {
@@ -197,6 +235,12 @@ remat_host remat_host_quiet(const remat_host *host)
     remat_host quiet = host ? *host : (remat_host){.workers = 1};
     quiet.progress = NULL;
     return quiet;
+}
+
+void remat_host_doing(const remat_host *host, const char *what)
+{
+    if (host && host->doing)
+        host->doing(host->data, what);
 }
 
 bool remat_host_cancelled(const remat_host *host)

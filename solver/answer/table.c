@@ -140,6 +140,9 @@ remat_status remat_estimate_table(const remat_solver *solver, const remat_proble
                                   remat_estimate *ret_estimate, remat_error *error)
 {
     answer_table_views views;
+    const remat_machine *machine = remat_machine_of(solver, &problem->options);
+    if (machine)
+        return machine->estimate(problem, ret_estimate, error);
     remat_status status = views_init(solver, problem, &views, error);
     if (status)
         return status;
@@ -182,24 +185,76 @@ static remat_status solve_views(const remat_solver *solver, const answer_table_v
     return REMAT_OK;
 }
 
-remat_status remat_tabulate(const remat_solver *solver, const remat_problem *problem,
-                            const remat_host *host, remat_table **ret_table, remat_error *error)
+/* Takes raw, which is freed on failure. */
+static remat_status wrap_raw(const remat_solver *solver, const remat_machine *machine, void *raw,
+                             remat_table **ret_table, remat_error *error)
+{
+    remat_table *table = calloc(1, sizeof *table);
+    if (!table) {
+        machine->free(raw);
+        return remat_fail_memory(error);
+    }
+    *table = (remat_table){.solver = solver, .machine = machine, .raw = raw};
+    *ret_table = table;
+    return REMAT_OK;
+}
+
+remat_status answer_load_raw(const remat_solver *solver, const remat_machine *machine,
+                             const void *bytes, size_t length, remat_table **ret_table,
+                             remat_error *error)
+{
+    remat_reader reader = {.data = bytes, .length = length};
+    void *raw = NULL;
+    remat_status status = machine->load(&reader, &raw, error);
+    return status ? status : wrap_raw(solver, machine, raw, ret_table, error);
+}
+
+static remat_status tabulate_views(const remat_solver *solver, const remat_problem *problem,
+                                   const remat_host *host, remat_table **ret_table,
+                                   remat_error *error)
 {
     answer_table_views views;
-    remat_status status = remat_solver_accepts(solver, problem, error);
-    if (status || (status = views_init(solver, problem, &views, error)))
+    remat_status status = views_init(solver, problem, &views, error);
+    if (status)
         return status;
     status = solve_views(solver, &views, problem, host, ret_table, error);
     views_clear(&views);
+    return status;
+}
+
+remat_status remat_extend_table(const remat_table *known, const remat_solver *solver,
+                                const remat_problem *problem, const remat_host *host,
+                                remat_table **ret_table, remat_error *error)
+{
+    const remat_machine *machine = remat_machine_of(solver, &problem->options);
+    void *raw = NULL;
+    remat_status status = remat_solver_accepts(solver, problem, error);
+    if (status)
+        return status;
+    if (!machine) {
+        status = tabulate_views(solver, problem, host, ret_table, error);
+    } else {
+        status = machine->tabulate(problem, known ? known->raw : NULL, host, &raw, error);
+        if (!status)
+            status = wrap_raw(solver, machine, raw, ret_table, error);
+    }
     if (!status)
         remat_host_progress(host, 1);
     return status;
+}
+
+remat_status remat_tabulate(const remat_solver *solver, const remat_problem *problem,
+                            const remat_host *host, remat_table **ret_table, remat_error *error)
+{
+    return remat_extend_table(NULL, solver, problem, host, ret_table, error);
 }
 
 void remat_table_free(remat_table *table)
 {
     if (!table)
         return;
+    if (table->machine)
+        table->machine->free(table->raw);
     for (size_t i = 0; i < table->n_frontier; i++)
         free(table->frontier[i].list);
     free(table->frontier);
@@ -214,13 +269,16 @@ const remat_solver *remat_table_solver(const remat_table *table)
 
 uint64_t remat_table_bytes(const remat_table *table)
 {
-    return sizeof *table + table->capacity * sizeof *table->frontier +
+    return (table->machine ? table->machine->bytes(table->raw) : 0) + sizeof *table +
+           table->capacity * sizeof *table->frontier +
            table->bounds_capacity * sizeof *table->bounds + table->bytes;
 }
 
-bool remat_table_serves(const remat_table *table, uint64_t max_budget)
+bool remat_table_serves(const remat_table *table, const remat_problem *problem)
 {
-    return table->least_budget <= max_budget && max_budget <= table->most_budget;
+    if (table->machine)
+        return table->machine->serves(table->raw, problem);
+    return table->least_budget <= problem->max_budget && problem->max_budget <= table->most_budget;
 }
 
 const remat_point *remat_table_frontier(const remat_table *table, size_t *ret_count)
@@ -309,6 +367,8 @@ remat_status remat_table_trace(const remat_table *table, const remat_problem *pr
 remat_status remat_table_schedule(const remat_table *table, const remat_problem *problem,
                                   uint64_t budget, remat_schedule *ret_schedule, remat_error *error)
 {
+    if (table->machine)
+        return table->machine->schedule(table->raw, problem, budget, ret_schedule, error);
     ptrdiff_t index = remat_table_point(table, budget);
     if (index < 0) {
         uint64_t least = table->n_frontier ? table->frontier[0].peak : 0;
@@ -320,7 +380,7 @@ remat_status remat_table_schedule(const remat_table *table, const remat_problem 
 void remat_schedule_clear(remat_schedule *schedule)
 {
     remat_operations_clear(&schedule->operations);
-    free(schedule->pebbles.items);
+    remat_steps_clear(&schedule->steps);
     remat_layout_clear(&schedule->layout);
     *schedule = (remat_schedule){0};
 }

@@ -3,7 +3,7 @@
 #define REMAT_ANSWER_TABLE_PRIVATE_H
 
 #include "model/views.h"
-#include "remat/table.h"
+#include "remat/machine.h"
 
 enum { REMAT_VIEWS = 2 };
 
@@ -18,6 +18,8 @@ typedef struct answer_table_bound {
 
 struct remat_table {
     const remat_solver *solver;
+    const remat_machine *machine; /* NULL: what follows; else raw is its table */
+    void *raw;
     remat_point *frontier;
     size_t n_frontier, capacity;
     answer_table_bound *bounds; /* budgets increase, makespans decrease, both strictly */
@@ -43,5 +45,10 @@ remat_status answer_table_new(const remat_solver *solver, const remat_problem *p
 remat_status answer_table_fill(remat_table *table, const answer_table_views *views, unsigned view,
                                const remat_problem *problem, const remat_host *host,
                                remat_error *error);
+
+/* The table of a machine, of bytes that it saved. */
+remat_status answer_load_raw(const remat_solver *solver, const remat_machine *machine,
+                             const void *bytes, size_t length, remat_table **ret_table,
+                             remat_error *error);
 
 #endif

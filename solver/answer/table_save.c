@@ -63,6 +63,8 @@ static bool put_frontier(const remat_table *table, remat_buffer *buffer)
 
 remat_status remat_table_save(const remat_table *table, remat_buffer *buffer, remat_error *error)
 {
+    if (table->machine)
+        return table->machine->save(table->raw, buffer, error);
     if (put_header(table, buffer) || put_bounds(table, buffer) || put_frontier(table, buffer) ||
         remat_buffer_put_u64(buffer, checksum(buffer->data, buffer->length)))
         return remat_fail_memory(error);
@@ -182,6 +184,9 @@ remat_status remat_table_load(const remat_solver *solver, const remat_problem *p
                               const void *bytes, size_t length, remat_table **ret_table,
                               remat_error *error)
 {
+    const remat_machine *machine = remat_machine_of(solver, &problem->options);
+    if (machine)
+        return answer_load_raw(solver, machine, bytes, length, ret_table, error);
     if (length < 8)
         return remat_fail(error, REMAT_CORRUPT, NULL, "a table of %zu bytes is too short", length);
     remat_reader tail = {.data = (const uint8_t *)bytes + length - 8, .length = 8};

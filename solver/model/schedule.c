@@ -50,3 +50,9 @@ const char *remat_operation_name(remat_operation_kind kind)
     static const char *const names[] = {"F", "A", "B", "D", "O", "P", "S", "R"};
     return (unsigned)kind < sizeof names / sizeof *names ? names[kind] : "?";
 }
+
+void remat_steps_clear(remat_steps *steps)
+{
+    free(steps->items);
+    *steps = (remat_steps){0};
+}

@@ -98,7 +98,7 @@ static const char version_1[] = "PRAGMA application_id = " STRING(
                     "CREATE TRIGGER table_deleted AFTER DELETE ON tables BEGIN"
                     "  DELETE FROM blobs WHERE id = OLD.data; END;";
 
-/* A table need not belong to a profile: pebble tables depend on lengths alone. SQLite can drop NOT
+/* A table need not belong to a profile: those of other machines depend on less. SQLite can drop NOT
  * NULL only by making the table again. */
 static const char version_2[] = "CREATE TABLE tables_2 ("
                                 "  seq INTEGER PRIMARY KEY AUTOINCREMENT,"

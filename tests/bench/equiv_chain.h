@@ -2,7 +2,7 @@
 #ifndef BENCH_EQUIV_CHAIN_H
 #define BENCH_EQUIV_CHAIN_H
 
-#include "remat/pebble.h"
+#include "papers/pebble/pebble.h"
 
 /* EQUIV-CHAIN: forwards (of single steps) when the values at the same distance from the turn are
  * treated as one, each group taking k slots. Infinite when no such schedule exists or memory is

@@ -10,7 +10,7 @@
 #include "graph_profiles.h"
 
 #include "model/lists.h"
-#include "remat/portfolio.h"
+#include "remat/answer.h"
 #include "search/search.h"
 
 #include <dirent.h>

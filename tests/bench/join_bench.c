@@ -4,7 +4,7 @@
 #include "equiv_chain.h"
 
 #include "papers/join/tables.h"
-#include "remat/pebble.h"
+#include "papers/pebble/pebble.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,11 +34,11 @@ static void bench_pebbles(uint32_t k, uint32_t edge, uint32_t slots, const remat
         remat_pebble_join smaller = {.k = k};
         for (uint32_t j = 0; j < k; j++)
             smaller.length[j] = edge / 2;
-        remat_pebble_operations list = {0};
+        remat_steps list = {0};
         start = bench_wall_seconds();
         remat_pebble_trace(table, &smaller, 2 * k + 3, &list, NULL);
         again = bench_wall_seconds() - start;
-        remat_pebble_operations_clear(&list);
+        remat_steps_clear(&list);
         remat_pebble_table_free(table);
     }
     printf("pebbles  %u x %-4u %4u slots  %8.1f ms  %7.1f MB  a smaller request %.3f ms\n", k, edge,

@@ -11,7 +11,7 @@
 #include "bench.h"
 #include "graph_profiles.h"
 
-#include "remat/portfolio.h"
+#include "remat/answer.h"
 
 #include <math.h>
 #include <stdio.h>

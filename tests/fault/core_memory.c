@@ -335,14 +335,15 @@ static remat_status encode_timeline(remat_error *error)
     return encoded(made, error);
 }
 
-static remat_schedule answer_schedule;
+static remat_answered answered;
 
 static remat_status encode_schedule(remat_error *error)
 {
     static const remat_question question = {.profile_id = "p", .alignment = 256};
     const remat_schedule_answer answer = {
-        .question = &question, .profile = profile, .schedule = &answer_schedule};
-    return encoded(remat_schedule_encode(&answer), error);
+        .question = &question, .profile = profile, .answered = &answered};
+    double overhead;
+    return encoded(remat_schedule_encode(&answer, &overhead), error);
 }
 
 /* ---- the nth fails ---- */
@@ -414,10 +415,10 @@ static void encode_schedule_without_memory(void **state)
 {
     (void)state;
     remat_error error;
-    assert_int_equal(remat_table_schedule(table, &problem, 400, &answer_schedule, &error),
+    assert_int_equal(remat_table_schedule(table, &problem, 400, &answered.schedule, &error),
                      REMAT_OK);
     fail_each("encode_schedule", encode_schedule);
-    remat_schedule_clear(&answer_schedule);
+    remat_schedule_clear(&answered.schedule);
 }
 
 int main(void)

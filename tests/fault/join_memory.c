@@ -3,7 +3,7 @@
 #include "unit/join_support.h"
 
 #include "fault/failing_malloc.h"
-#include "remat/pebble.h"
+#include "papers/pebble/pebble.h"
 #include "remat/table.h"
 
 static remat_profile *bytes, *units;

@@ -2,7 +2,7 @@
  * encoded; and the answer that leaves is parsed and replayed again. Problems must encode too. */
 #include "fuzz.h"
 
-#include "remat/portfolio.h"
+#include "remat/answer.h"
 
 #include <string.h>
 
@@ -32,35 +32,25 @@ static void free_table(void *data, remat_held_table held)
     remat_table_free((remat_table *)held.table);
 }
 
-static void answer(const remat_question *question, const remat_problem *problem, uint64_t peak,
-                   const remat_portfolio *portfolio)
+static void encode(const remat_question *question, const remat_profile *profile, uint64_t peak,
+                   const remat_answered *answered)
 {
-    remat_schedule schedule;
     remat_error error;
+    double overhead;
     json_t *again = NULL, *timeline = NULL;
-    remat_status status =
-        remat_portfolio_schedule(portfolio, problem, question->budget, question->alignment,
-                                 question->effort, NULL, &schedule, &error);
-    if (status) {
-        json_decref(remat_problem_encode(remat_problem_of(&error), &error));
-        return;
-    }
-    json_t *json = remat_schedule_encode(&(remat_schedule_answer){.question = question,
-                                                                  .profile = problem->profile,
-                                                                  .schedule = &schedule,
-                                                                  .store_all_peak = peak,
-                                                                  .candidates = portfolio->tables,
-                                                                  .n_candidates = portfolio->n});
+    json_t *json = remat_schedule_encode(
+        &(remat_schedule_answer){
+            .question = question, .profile = profile, .answered = answered, .store_all_peak = peak},
+        &overhead);
     char *text = json ? remat_json_text(json) : NULL;
-    if (!text || schedule.simulation.peak > question->budget ||
+    if (!text || answered->schedule.simulation.peak > question->budget ||
         remat_json_parse(text, strlen(text), &again, &error) ||
-        remat_answer_timeline(again, problem->profile, &timeline, &error))
+        remat_answer_timeline(again, profile, &timeline, &error))
         abort();
     free(text);
     json_decref(json);
     json_decref(again);
     json_decref(timeline);
-    remat_schedule_clear(&schedule);
 }
 
 static void solve(const remat_request *request, const remat_profile *profile)
@@ -69,19 +59,22 @@ static void solve(const remat_request *request, const remat_profile *profile)
     remat_error error;
     const remat_table_source source = {.get = make_table, .release = free_table};
     const remat_host host = {.memory_limit = most_memory};
-    remat_portfolio portfolio;
+    remat_query query;
+    remat_answered answered = {.portfolio = {.n = 0}};
     char id[REMAT_ID_SIZE];
     uint64_t peak;
     remat_profile_id(profile, id);
     if (profile->n_nodes > MOST_NODES || remat_store_all_peak(profile, &peak, &error) ||
         remat_question_resolve(request, id, profile, peak, &question, &error))
         return;
-    const remat_problem problem = remat_question_problem(&question, profile, peak);
-    if (!remat_pebbles_asked(question.solver, &question.options) &&
-        !remat_portfolio_gather(question.solver, &problem, &host, &source, &portfolio, &error)) {
-        answer(&question, &problem, peak, &portfolio);
-        remat_portfolio_release(&portfolio);
-    }
+    remat_status status = remat_question_query(&question, profile, peak, &query, &error);
+    if (!status)
+        status = remat_answer(&query, &host, &source, &answered, &error);
+    if (status)
+        json_decref(remat_problem_encode(remat_problem_of(&error), &error));
+    else if (answered.schedule.solver)
+        encode(&question, profile, peak, &answered);
+    remat_answered_clear(&answered);
     remat_question_clear(&question);
 }
 

@@ -5,7 +5,7 @@
 #include "property/state_queue.h"
 
 #include "bound/moments.h"
-#include "remat/portfolio.h"
+#include "remat/answer.h"
 
 #include <math.h>
 

@@ -5,7 +5,7 @@
 #include "../unit/chain_support.h"
 
 #include "papers/pebble/rows.h"
-#include "remat/pebble.h"
+#include "papers/pebble/pebble.h"
 
 #include <string.h>
 
@@ -187,7 +187,7 @@ static remat_pebble_join random_join(uint64_t *seed, uint32_t places)
 static void check_trace(const remat_pebble_table *table, const remat_pebble_join *join,
                         uint32_t slots, uint32_t forwards)
 {
-    remat_pebble_operations operations = {0};
+    remat_steps operations = {0};
     remat_pebble_replay replay;
     remat_status status = remat_pebble_trace(table, join, slots, &operations, NULL);
     assert_int_equal(status, forwards == REMAT_PEBBLE_INFINITE ? REMAT_INFEASIBLE : REMAT_OK);
@@ -198,7 +198,7 @@ static void check_trace(const remat_pebble_table *table, const remat_pebble_join
         assert_int_equal(replay.forwards, forwards);
         assert_true(replay.peak <= slots);
     }
-    remat_pebble_operations_clear(&operations);
+    remat_steps_clear(&operations);
 }
 
 static void against_search(void **state)
@@ -357,13 +357,13 @@ static void saved_and_damaged(void **state)
         buffer.data[at] = (uint8_t)support_random(&seed);
         reader = (remat_reader){.data = buffer.data,
                                 .length = (size_t)support_below(&seed, 2) ? buffer.length : at};
-        remat_pebble_operations operations = {0};
+        remat_steps operations = {0};
         if (remat_pebble_table_load(&reader, NULL, &again, NULL) == REMAT_OK) {
             if (remat_pebble_table_covers(again, &join, 7))
                 (void)remat_pebble_trace(again, &join, 7, &operations, NULL);
             remat_pebble_table_free(again);
         }
-        remat_pebble_operations_clear(&operations);
+        remat_steps_clear(&operations);
         buffer.data[at] = before;
     }
     remat_buffer_clear(&buffer);

@@ -272,7 +272,8 @@ static void no_bandwidth_is_rotor(void **state)
         remat_table *pofo = tabulate("pofo", &e, &links[k % 3]);
         assert_no_worse(pofo, rotor);
         assert_no_worse(rotor, pofo);
-        assert_true(remat_table_serves(pofo, 1) == remat_table_serves(rotor, 1));
+        const remat_problem one = {.profile = e.profile, .max_budget = 1};
+        assert_true(remat_table_serves(pofo, &one) == remat_table_serves(rotor, &one));
         remat_table_free(rotor);
         remat_table_free(pofo);
         remat_profile_free(e.profile);

@@ -4,7 +4,7 @@
 #include "unit/core_support.h"
 
 #include "api.h"
-#include "remat/portfolio.h"
+#include "remat/answer.h"
 #include "remat_exec.h"
 
 /* A source that refuses the solvers named in `refuses`, has none of those in `lacks`. */

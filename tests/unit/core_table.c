@@ -86,7 +86,7 @@ static void every_budget_has_its_answer(void **state)
             }
             assert_ptr_equal(remat_table_solver(table), solvers[i]);
             assert_true(remat_table_bytes(table) > 0);
-            assert_true(remat_table_serves(table, problem.max_budget));
+            assert_true(remat_table_serves(table, &problem));
             check_budgets(table, &problem);
             remat_table_free(table);
         }
@@ -174,7 +174,7 @@ static void check_round_trip(const char *solver)
     assert_int_equal(remat_table_save(back, &again, &error), REMAT_OK);
     assert_int_equal(again.length, saved.length);
     assert_memory_equal(again.data, saved.data, saved.length);
-    assert_true(remat_table_serves(back, problem.max_budget));
+    assert_true(remat_table_serves(back, &problem));
     check_budgets(back, &problem);
     remat_buffer_clear(&saved);
     remat_buffer_clear(&again);

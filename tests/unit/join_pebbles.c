@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "bench/equiv_chain.h"
-#include "remat/pebble.h"
+#include "papers/pebble/pebble.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -25,7 +25,7 @@ static remat_pebble_table *table_new(uint32_t k, uint32_t edge, uint32_t slots)
 static remat_pebble_replay traced(const remat_pebble_table *table, const remat_pebble_join *join,
                                   uint32_t slots)
 {
-    remat_pebble_operations operations = {0};
+    remat_steps operations = {0};
     remat_pebble_replay replay;
     remat_error error = {0};
     if (remat_pebble_trace(table, join, slots, &operations, &error))
@@ -36,7 +36,7 @@ static remat_pebble_replay traced(const remat_pebble_table *table, const remat_p
     assert_true(replay.peak <= slots);
     assert_int_equal(replay.turns, 1);
     assert_int_equal(replay.backwards, remat_pebble_most_slots(join) - join->k);
-    remat_pebble_operations_clear(&operations);
+    remat_steps_clear(&operations);
     return replay;
 }
 
@@ -62,13 +62,13 @@ static void check_instance(const json_t *instance, remat_pebble_table *const *ta
     assert_true(remat_pebble_table_covers(table, &join, slots));
     uint32_t forwards = remat_pebble_forwards(table, &join, slots);
     if (json_is_null(json_object_get(instance, "forwards"))) {
-        remat_pebble_operations none = {0};
+        remat_steps none = {0};
         remat_error error = {0};
         assert_int_equal(forwards, REMAT_PEBBLE_INFINITE);
         assert_int_equal(remat_pebble_trace(table, &join, slots, &none, &error), REMAT_INFEASIBLE);
         assert_int_equal(error.number, remat_pebble_least_slots(&join));
         assert_true(slots < error.number);
-        remat_pebble_operations_clear(&none);
+        remat_steps_clear(&none);
         return;
     }
     assert_int_equal(forwards, json_integer_value(json_object_get(instance, "forwards")));
@@ -133,13 +133,13 @@ static void toy_second_problem(void **state)
             i + remat_pebble_forwards(table, &inner, 7) + remat_pebble_chain(i - 1, 8 - 1);
         assert_int_equal(value, forwards);
     }
-    remat_pebble_operations operations = {0};
+    remat_steps operations = {0};
     assert_int_equal(remat_pebble_trace(table, &join, 8, &operations, NULL), REMAT_OK);
     assert_int_equal(operations.items[0].kind, REMAT_PEBBLE_S);
     for (size_t n = 0; n < 6; n++)
         assert_int_equal(operations.items[n].branch, 2);
     assert_int_equal(operations.items[6].kind, REMAT_PEBBLE_S);
-    remat_pebble_operations_clear(&operations);
+    remat_steps_clear(&operations);
     remat_pebble_table_free(table);
 }
 

@@ -3,7 +3,7 @@
 #include "unit/core_support.h"
 
 #include "api.h"
-#include "remat/portfolio.h"
+#include "remat/answer.h"
 
 /* JSON with ' for ". */
 static json_t *parsed(const char *text)

@@ -70,7 +70,7 @@ static void saved_tables_load(void **state)
         support_good(remat_table_load(solver, &problem, buffer.data, buffer.length, &back, &error),
                      &error);
         assert_same_frontier(table, back);
-        assert_true(remat_table_serves(back, problem.max_budget));
+        assert_true(remat_table_serves(back, &problem));
         size_t n;
         const remat_point *points = remat_table_frontier(back, &n);
         assert_true(n > (strcmp(solvers[k], "offload-conv") ? 3 : 0)); /* none is one here */
@@ -183,7 +183,7 @@ static void extreme_budgets(void **state)
         remat_table *table = tabulate(solvers[k], &problem);
         const remat_point *points = remat_table_frontier(table, &n);
         assert_true(n > 0 && points[n - 1].makespan == remat_store_all_makespan(profile));
-        assert_true(remat_table_serves(table, UINT64_MAX));
+        assert_true(remat_table_serves(table, &problem));
         remat_table_free(table);
         problem.max_budget = 1;
         table = tabulate(solvers[k], &problem);

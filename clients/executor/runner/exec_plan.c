@@ -2,7 +2,7 @@
 #include "remat_exec.h"
 
 #include "api.h"
-#include "remat/portfolio.h"
+#include "remat/answer.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -61,22 +61,21 @@ remat_status remat_plan_solve(const remat_profile *profile, const char *solver, 
                               const remat_link *link, uint64_t alignment, remat_plan *ret_plan,
                               remat_error *error)
 {
-    remat_problem problem = {.profile = profile, .link = link, .max_budget = budget};
-    const remat_solver *named = solver ? remat_solver_find(solver) : NULL;
-    remat_portfolio portfolio = {.n = 0};
-    remat_schedule schedule = {0};
-    if (solver && !named)
+    remat_query query = {.solver = solver ? remat_solver_find(solver) : NULL,
+                         .problem = {.profile = profile, .link = link, .max_budget = budget},
+                         .budget = budget,
+                         .alignment = (uint32_t)alignment,
+                         .effort = REMAT_QUICK};
+    remat_answered answered = {.portfolio = {.n = 0}};
+    if (solver && !query.solver)
         return remat_fail_solver(solver, error);
-    if (named)
-        problem.options = remat_options_default(named);
-    remat_status status = remat_portfolio_gather(named, &problem, NULL, NULL, &portfolio, error);
+    if (query.solver)
+        query.problem.options = remat_options_default(query.solver);
+    remat_status status = remat_answer(&query, NULL, NULL, &answered, error);
     if (!status)
-        status = remat_portfolio_schedule(&portfolio, &problem, budget, (uint32_t)alignment,
-                                          REMAT_QUICK, NULL, &schedule, error);
-    if (!status)
-        status = remat_plan_make(profile, &schedule.operations, link, alignment, ret_plan, error);
-    remat_schedule_clear(&schedule);
-    remat_portfolio_release(&portfolio);
+        status = remat_plan_make(profile, &answered.schedule.operations, link, alignment, ret_plan,
+                                 error);
+    remat_answered_clear(&answered);
     return status;
 }
 
@@ -169,7 +168,8 @@ remat_status remat_plan_read(const remat_profile *profile, const json_t *schedul
     const json_t *way = json_object_get(schedule, "link");
     if (json_object_get(schedule, "model"))
         return remat_fail(error, REMAT_INVALID, "model",
-                          "schedules of the pebble model cannot be executed");
+                          "schedules of the model \"%.60s\" cannot be executed",
+                          json_string_value(json_object_get(schedule, "model")));
     if (!json_is_array(list))
         return remat_fail(error, REMAT_INVALID, "operations",
                           "this is not a schedule: it has no array \"operations\"");

@@ -4,8 +4,8 @@
 #ifndef REMAT_EXPLAIN_H
 #define REMAT_EXPLAIN_H
 
+#include "remat/answer.h"
 #include "remat/layout.h"
-#include "remat/portfolio.h"
 
 /* Of all nodes that run more than once the one that is worth most to move instead: the least
  * time on the link for each unit of forward time saved. What would move is its saved

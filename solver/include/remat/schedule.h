@@ -86,26 +86,20 @@ remat_status remat_liveness(const remat_profile *profile, const remat_operations
 remat_status remat_insert_states(const remat_profile *profile, const remat_operations *operations,
                                  remat_operations *ret_operations, remat_error *error);
 
-/* ---- the pebble model (remat/pebble.h) ---- */
+/* ---- other machines (remat/solver.h, remat_machine) ---- */
 
-typedef enum remat_pebble_kind {
-    REMAT_PEBBLE_F,  /* x_i becomes x_{i+1} */
-    REMAT_PEBBLE_S,  /* a second copy of x_i */
-    REMAT_PEBBLE_T,  /* the turn: every x_l becomes its gradient */
-    REMAT_PEBBLE_B,  /* x_i and the gradient at x_{i+1} become the gradient at x_i */
-    REMAT_PEBBLE_D,  /* one copy of x_i is dropped */
-    REMAT_PEBBLE_DB, /* the gradient at x_0 is dropped */
-} remat_pebble_kind;
-
-typedef struct remat_pebble_operation {
-    uint8_t kind;           /* remat_pebble_kind */
+/* One operation of another machine than the simulator's. */
+typedef struct remat_step {
+    uint8_t kind;           /* which of the machine's */
     uint32_t branch, index; /* 0 where the kind has none */
-} remat_pebble_operation;
+} remat_step;
 
 /* {0} is empty. Owns items. */
-typedef struct remat_pebble_operations {
-    remat_pebble_operation *items;
+typedef struct remat_steps {
+    remat_step *items;
     size_t length, capacity;
-} remat_pebble_operations;
+} remat_steps;
+
+void remat_steps_clear(remat_steps *steps);
 
 #endif

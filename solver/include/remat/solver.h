@@ -13,8 +13,7 @@
  * it, and no table promises what the simulator does not confirm.
  *
  * Lists are kept packed, some hundred bytes each, those of a homogeneous chain of any length too.
- * Only where a recurrence answers what no list can is it kept raw: the pebble tables of all joins
- * of k branches, by functions of their own (remat/pebble.h).
+ * Only where a recurrence answers what no list can is it kept raw (remat/machine.h).
  *
  * A solver uses libc and libm, starts no thread, keeps no global state, prints nothing. Its
  * functions are called with a profile that remat_solver_accepts has accepted. What it computes on
@@ -41,6 +40,8 @@ typedef struct remat_host {
                      double fraction); /* 0 to 1, not decreasing, at most some hundred */
     bool (*cancelled)(void *data);     /* polled at least every 10 ms; any thread */
     uint64_t memory_limit;             /* bytes of one solve, the table included; 0: none */
+    /* What is begun now: a solver's name, or "improving"; static. Any thread. */
+    void (*doing)(void *data, const char *what);
 } remat_host;
 
 /* Convenience for solvers; all accept a NULL host. */
@@ -50,6 +51,7 @@ void remat_host_parallel_for(const remat_host *host, size_t count,
 unsigned remat_host_workers(const remat_host *host);
 void remat_host_progress(const remat_host *host, double fraction);
 bool remat_host_cancelled(const remat_host *host);
+void remat_host_doing(const remat_host *host, const char *what);
 /* The same host, which hears nothing of progress: for parts of a solve. */
 remat_host remat_host_quiet(const remat_host *host);
 
@@ -172,6 +174,8 @@ void remat_sink_bind(const remat_sink *sink, uint64_t low, uint64_t high);
 
 /* ---- the solver ---- */
 
+typedef struct remat_machine remat_machine;
+
 typedef struct remat_solver {
     const char *name;        /* "rotor" */
     const char *summary;     /* one sentence */
@@ -185,6 +189,8 @@ typedef struct remat_solver {
     const char *class_name; /* of its bounds: "persistent schedules"; NULL where it offers none */
     bool bounds_all;        /* they hold for every schedule without O and P */
     bool improved; /* its answers go through the improver (remat/improve.h), as auto's do */
+    const remat_machine *machine; /* NULL, or whose schedules it has too (remat/machine.h)... */
+    size_t machine_option;        /* ...where this option is not 0 */
 
     /* NULL, or a check beyond the shape: REMAT_NOT_ACCEPTED naming the node. */
     remat_status (*check)(const remat_problem *problem, remat_error *error);

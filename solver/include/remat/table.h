@@ -46,9 +46,9 @@ typedef struct remat_neighbour {
 typedef struct remat_schedule {
     const remat_solver *solver;
     remat_operations operations;
-    remat_pebble_operations pebbles; /* instead of operations, in the pebble model */
-    remat_simulation simulation;     /* the replay of operations: valid, makespan, peak */
-    uint64_t nominal_budget;         /* bytes the solver's model counts for it, at most */
+    remat_steps steps;           /* instead of operations, of another machine (remat/machine.h) */
+    remat_simulation simulation; /* the replay of operations: valid, makespan, peak */
+    uint64_t nominal_budget;     /* bytes the solver's model counts for it, at most */
     uint64_t model_peak; /* its peak by the paper's own equations; what is true is the replay */
     remat_optimality optimality;
     const char *class_name;  /* among whom it is optimal, where it is; static */
@@ -69,13 +69,21 @@ typedef struct remat_schedule {
 remat_status remat_tabulate(const remat_solver *solver, const remat_problem *problem,
                             const remat_host *host, remat_table **ret_table, remat_error *error);
 
+/* The same; a table of another machine (remat/machine.h) is to answer what known, one of the same
+ * name, answers too. known: of the same solver and machine, or NULL. */
+remat_status remat_extend_table(const remat_table *known, const remat_solver *solver,
+                                const remat_problem *problem, const remat_host *host,
+                                remat_table **ret_table, remat_error *error);
+
 void remat_table_free(remat_table *table); /* accepts NULL */
 
 const remat_solver *remat_table_solver(const remat_table *table);
 uint64_t remat_table_bytes(const remat_table *table); /* memory it holds */
-/* Whether it answers questions up to max_budget as a table made for just that would: a table whose
- * solver cut its slots from the problem's max_budget serves that one only. */
-bool remat_table_serves(const remat_table *table, uint64_t max_budget);
+/* Whether it answers the problem, which is of the same profile and options, as a table made for
+ * just that would: a table whose solver cut its slots from the problem's max_budget serves that one
+ * only.
+ */
+bool remat_table_serves(const remat_table *table, const remat_problem *problem);
 const remat_point *remat_table_frontier(const remat_table *table, size_t *ret_count);
 
 /* Index of the last frontier point that fits budget, or -1 when none does. */
@@ -85,7 +93,8 @@ ptrdiff_t remat_table_point(const remat_table *table, uint64_t budget);
 double remat_table_lower_bound(const remat_table *table, const remat_profile *profile,
                                uint64_t budget, double makespan);
 
-/* The best schedule within budget, replayed again now: REMAT_CORRUPT when it is not what it was.
+/* The best schedule within budget, replayed again now: REMAT_CORRUPT when it is not what it was. Of
+ * another machine one of its own, judged.
  * REMAT_INFEASIBLE carries the least budget in error->number (0 when the table has no schedule at
  * all). *ret_schedule is written on success only; clear it with remat_schedule_clear. */
 remat_status remat_table_schedule(const remat_table *table, const remat_problem *problem,

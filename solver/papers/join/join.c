@@ -2,15 +2,7 @@
  * with paper and corrections is at the head of tables.c; grouping, slots and bounds at that of
  * solve.c. */
 #include "papers/join/solve.h"
-#include "remat/pebble.h"
-
-static remat_status join_check(const remat_problem *problem, remat_error *error)
-{
-    if (remat_pebbles_asked(&remat_solver_join, &problem->options))
-        return remat_fail(error, REMAT_NOT_ACCEPTED, "options.model",
-                          "the table of the pebble model is not one of byte budgets");
-    return REMAT_OK;
-}
+#include "remat/machine.h"
 
 static remat_status join_estimate(const remat_problem *problem, remat_estimate *ret_estimate,
                                   remat_error *error)
@@ -36,9 +28,10 @@ const remat_solver remat_solver_join = {
     .accepts = REMAT_ACCEPTS_CHAIN | REMAT_ACCEPTS_JOIN | REMAT_BASELINE_ON_CHAINS,
     .options = join_options,
     .n_options = JOIN_OPTIONS,
-    .check = join_check,
     .estimate = join_estimate,
     .class_name = "schedules without offloading",
     .bounds_all = true,
     .solve = join_solve,
+    .machine = &remat_pebbles,
+    .machine_option = JOIN_OPTION_MODEL,
 };

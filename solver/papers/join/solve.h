@@ -14,6 +14,8 @@ enum {
 };
 extern const remat_option join_options[JOIN_OPTIONS];
 extern const remat_solver remat_solver_join;
+/* papers/pebble/machine.c */
+extern const remat_machine remat_pebbles;
 
 /* merged: all branches as one (equiv-chain), and no bound but store-all. */
 remat_status join_estimate_tables(const remat_problem *problem, bool merged,

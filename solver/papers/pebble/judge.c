@@ -1,5 +1,5 @@
 /* The judge of pebbles. It knows the six operations and nothing of schedules. */
-#include "remat/pebble.h"
+#include "papers/pebble/pebble.h"
 
 #include <stdlib.h>
 
@@ -84,7 +84,7 @@ static const char *drop_gradient(board *b, uint32_t branch)
 }
 
 /* NULL, or what is wrong. */
-static const char *play(board *b, const remat_pebble_operation *operation)
+static const char *play(board *b, const remat_step *operation)
 {
     uint32_t j = operation->branch, i = operation->index;
     if (operation->kind == REMAT_PEBBLE_T)
@@ -129,7 +129,7 @@ static const char *check_end(const board *b)
     return b->taken == kept ? NULL : "a value is left over";
 }
 
-static void play_all(board *b, const remat_pebble_operations *operations, remat_moment *moments)
+static void play_all(board *b, const remat_steps *operations, remat_moment *moments)
 {
     remat_pebble_replay *replay = b->replay;
     for (size_t n = 0; n < operations->length; n++) {
@@ -151,9 +151,9 @@ static void play_all(board *b, const remat_pebble_operations *operations, remat_
     replay->valid = !replay->reason;
 }
 
-remat_status remat_pebble_simulate(const remat_pebble_join *join,
-                                   const remat_pebble_operations *operations, remat_moment *moments,
-                                   remat_pebble_replay *ret_replay, remat_error *error)
+remat_status remat_pebble_simulate(const remat_pebble_join *join, const remat_steps *operations,
+                                   remat_moment *moments, remat_pebble_replay *ret_replay,
+                                   remat_error *error)
 {
     remat_pebble_replay replay = {.peak = join->k};
     board b = {.join = join, .taken = join->k, .replay = &replay};

@@ -1,16 +1,11 @@
 /* Profiles in pebbles, and schedules in pebbles that have been replayed. */
 #include "papers/join/branches.h"
 #include "papers/join/solve.h"
-#include "remat/pebble.h"
+#include "papers/pebble/pebble.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-bool remat_pebbles_asked(const remat_solver *solver, const remat_options *options)
-{
-    return solver == &remat_solver_join && options->values[JOIN_OPTION_MODEL] != 0;
-}
 
 /* ---- what is accepted ---- */
 
@@ -232,9 +227,9 @@ static remat_simulation simulation_of(const remat_pebble_problem *problem,
     return simulation;
 }
 
-remat_status remat_pebble_judge(const remat_pebble_problem *problem,
-                                const remat_pebble_operations *operations, remat_moment *moments,
-                                remat_simulation *ret_simulation, remat_error *error)
+remat_status remat_pebble_judge(const remat_pebble_problem *problem, const remat_steps *operations,
+                                remat_moment *moments, remat_simulation *ret_simulation,
+                                remat_error *error)
 {
     remat_pebble_replay replay;
     remat_status status =
@@ -276,9 +271,9 @@ remat_status remat_pebble_solve(const remat_pebble_table *table,
                                .class_name = "all schedules in pebbles",
                                .bound_class = "all schedules in pebbles"};
     remat_pebble_replay replay;
-    remat_status status = remat_pebble_trace(table, join, slots, &schedule.pebbles, error);
+    remat_status status = remat_pebble_trace(table, join, slots, &schedule.steps, error);
     if (!status)
-        status = remat_pebble_simulate(join, &schedule.pebbles, NULL, &replay, error);
+        status = remat_pebble_simulate(join, &schedule.steps, NULL, &replay, error);
     if (!status)
         status = confirm(table, join, slots, &replay, error);
     if (status) {

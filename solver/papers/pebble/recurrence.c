@@ -22,9 +22,9 @@
  * numbered by rank(u) = sum_p C(u_p + p - 1, p), which neither wastes a row nor depends on the
  * edge. Table t reads table t + 1 (m without a kept gradient before) or its own rows of smaller
  * sum. */
+#include "papers/pebble/pebble.h"
 #include "papers/pebble/rows.h"
 #include "papers/pebble/table.h"
-#include "remat/pebble.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 #ifndef REMAT_PAPERS_PEBBLE_TABLE_H
 #define REMAT_PAPERS_PEBBLE_TABLE_H
 
-#include "remat/pebble.h"
+#include "papers/pebble/pebble.h"
 
 struct remat_pebble_table {
     uint32_t k, edge, slots;

@@ -2,35 +2,21 @@
  * i steps, solve the rest with one slot less and the gradient at x_{p+i} kept, then run the i
  * backwards of branch m. Corrected: the report's Definition 8 advances first and replicates the
  * output; x_p must be replicated before the first step, and the output needs no copy. */
-#include "remat/pebble.h"
+#include "papers/pebble/pebble.h"
 
 #include "model/arrays.h"
 
-void remat_pebble_operations_clear(remat_pebble_operations *operations)
-{
-    free(operations->items);
-    *operations = (remat_pebble_operations){0};
-}
-
-const char *remat_pebble_kind_name(remat_pebble_kind kind)
-{
-    static const char *const names[] = {"F", "S", "T", "B", "D", "Db"};
-    return names[kind];
-}
-
-static remat_status push(remat_pebble_operations *list, remat_pebble_kind kind, uint32_t branch,
-                         uint32_t index)
+static remat_status push(remat_steps *list, remat_pebble_kind kind, uint32_t branch, uint32_t index)
 {
     if (!model_reserve(&list->items, &list->capacity, list->length + 1, sizeof *list->items))
         return REMAT_NO_MEMORY;
     list->items[list->length++] =
-        (remat_pebble_operation){.kind = (uint8_t)kind, .branch = branch, .index = index};
+        (remat_step){.kind = (uint8_t)kind, .branch = branch, .index = index};
     return REMAT_OK;
 }
 
 /* S x_s, then F up to x_{s+i}. */
-static remat_status push_advance(remat_pebble_operations *list, uint32_t branch, uint32_t s,
-                                 uint32_t i)
+static remat_status push_advance(remat_steps *list, uint32_t branch, uint32_t s, uint32_t i)
 {
     remat_status status = push(list, REMAT_PEBBLE_S, branch, s);
     for (uint32_t q = s; q < s + i && !status; q++)
@@ -49,8 +35,8 @@ static uint64_t chain_choice(uint32_t n, uint32_t slots, uint32_t i)
 }
 
 /* Backwards s + n .. s of a branch from x_s. Feasible. */
-static remat_status trace_chain(remat_pebble_operations *list, uint32_t branch, uint32_t s,
-                                uint32_t n, uint32_t slots)
+static remat_status trace_chain(remat_steps *list, uint32_t branch, uint32_t s, uint32_t n,
+                                uint32_t slots)
 {
     while (n > 0) {
         uint32_t best = 1;
@@ -103,7 +89,7 @@ static uint32_t others_kept(const remat_pebble_join *join, uint32_t m)
     return kept;
 }
 
-static remat_status descend_once(descent *d, remat_pebble_operations *list, remat_error *error)
+static remat_status descend_once(descent *d, remat_steps *list, remat_error *error)
 {
     uint64_t best = REMAT_PEBBLE_INFINITE;
     outer choice = {0};
@@ -129,7 +115,7 @@ static remat_status descend_once(descent *d, remat_pebble_operations *list, rema
     return REMAT_OK;
 }
 
-static remat_status push_turn(const descent *d, remat_pebble_operations *list)
+static remat_status push_turn(const descent *d, remat_steps *list)
 {
     remat_status status = push(list, REMAT_PEBBLE_T, 0, 0);
     for (uint32_t j = 0; j < d->rest.k && !status; j++)
@@ -138,7 +124,7 @@ static remat_status push_turn(const descent *d, remat_pebble_operations *list)
     return status;
 }
 
-static remat_status trace_join(descent *d, remat_pebble_operations *list, remat_error *error)
+static remat_status trace_join(descent *d, remat_steps *list, remat_error *error)
 {
     while (remat_pebble_most_slots(&d->rest) > d->rest.k) {
         remat_status status = descend_once(d, list, error);
@@ -156,8 +142,7 @@ static remat_status trace_join(descent *d, remat_pebble_operations *list, remat_
 }
 
 remat_status remat_pebble_trace(const remat_pebble_table *table, const remat_pebble_join *join,
-                                uint32_t slots, remat_pebble_operations *operations,
-                                remat_error *error)
+                                uint32_t slots, remat_steps *operations, remat_error *error)
 {
     uint32_t most = remat_pebble_most_slots(join), least = remat_pebble_least_slots(join);
     descent d = {.table = table, .rest = *join, .slots = slots < most ? slots : most};

@@ -7,8 +7,8 @@
  * forwards alone: one table of k branches serves all lengths up to its edge, all slots up to its
  * own and all times. The mathematics, with what is corrected in it, is at the head of
  * solver/papers/pebble/recurrence.c. */
-#ifndef REMAT_PEBBLE_H
-#define REMAT_PEBBLE_H
+#ifndef REMAT_PAPERS_PEBBLE_PEBBLE_H
+#define REMAT_PAPERS_PEBBLE_PEBBLE_H
 
 #include "remat/bytes.h"
 #include "remat/table.h"
@@ -43,9 +43,6 @@ typedef struct remat_pebble_problem {
     double forward_time, backward_time, turn_time;
     uint32_t *node_list; /* owned */
 } remat_pebble_problem;
-
-/* Whether the options of this solver ask for schedules in pebbles (options.model = pebble). */
-bool remat_pebbles_asked(const remat_solver *solver, const remat_options *options);
 
 /* Accepts a homogeneous join or chain whose outputs, gradients and graph inputs take 1 byte each,
  * with one graph input of its own at the head of every branch; a graph input that the loss itself
@@ -95,15 +92,21 @@ remat_status remat_pebble_table_save(const remat_pebble_table *table, remat_buff
 remat_status remat_pebble_table_load(remat_reader *reader, const remat_host *host,
                                      remat_pebble_table **ret_table, remat_error *error);
 
-/* ---- schedules: operations are those of remat/schedule.h ---- */
+/* ---- schedules ---- */
 
-void remat_pebble_operations_clear(remat_pebble_operations *operations);
-const char *remat_pebble_kind_name(remat_pebble_kind kind); /* "F", .. "Db" */
+typedef enum remat_pebble_kind {
+    REMAT_PEBBLE_F,  /* x_i becomes x_{i+1} */
+    REMAT_PEBBLE_S,  /* a second copy of x_i */
+    REMAT_PEBBLE_T,  /* the turn: every x_l becomes its gradient */
+    REMAT_PEBBLE_B,  /* x_i and the gradient at x_{i+1} become the gradient at x_i */
+    REMAT_PEBBLE_D,  /* one copy of x_i is dropped */
+    REMAT_PEBBLE_DB, /* the gradient at x_0 is dropped */
+} remat_pebble_kind;
 
 /* Appends the canonical optimal schedule: ties go to the first branch, then the smallest step.
  * REMAT_INFEASIBLE carries c_min in error->number. The caller clears the list, on failure too. */
 remat_status remat_pebble_trace(const remat_pebble_table *table, const remat_pebble_join *join,
-                                uint32_t slots, remat_pebble_operations *operations,
+                                uint32_t slots, remat_steps *operations,
                                 remat_error *error);
 
 typedef struct remat_pebble_replay {
@@ -118,18 +121,18 @@ typedef struct remat_pebble_replay {
 /* The judge of pebbles: plays the list by the rules above, and nothing else. moments: NULL or room
  * for operations->length entries, of which it fills the memory. Fails with REMAT_NO_MEMORY only. */
 remat_status remat_pebble_simulate(const remat_pebble_join *join,
-                                   const remat_pebble_operations *operations, remat_moment *moments,
+                                   const remat_steps *operations, remat_moment *moments,
                                    remat_pebble_replay *ret_replay, remat_error *error);
 
 /* The same with the problem's times: what remat_simulate says of lists of bytes. */
 remat_status remat_pebble_judge(const remat_pebble_problem *problem,
-                                const remat_pebble_operations *operations, remat_moment *moments,
+                                const remat_steps *operations, remat_moment *moments,
                                 remat_simulation *ret_simulation, remat_error *error);
 
 /* Makespan of storing everything. */
 double remat_pebble_store_all(const remat_pebble_problem *problem);
 
-/* A schedule as it leaves the service, its operations in `pebbles`: traced, judged and compared
+/* A schedule as it leaves the service, its operations in `steps`: traced, judged and compared
  * with what the table promised; the table covers the join. Optimal. REMAT_INFEASIBLE carries c_min
  * in error->number, REMAT_INTERNAL says what the judge found. *ret_schedule is written on success
  * only; clear it with remat_schedule_clear. */

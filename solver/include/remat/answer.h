@@ -1,6 +1,6 @@
-/* One question, asked of one solver or of all that fit: `auto`. Server, CLI and executor answer by
- * this and differ in one thing only, where a table comes from: each may keep tables and says so by
- * a hook.
+/* One way from question to answer, asked of one solver or of all that fit: `auto`. Server, --local
+ * and executor answer by remat_answer and differ in one thing only, where a table comes from: each
+ * may keep tables and says so by a hook.
  *
  * auto asks every solver that accepts the problem, is no mere baseline, whose estimate is within
  * the host's limit of memory and takes no more than seconds. One that passes a limit while it runs
@@ -9,10 +9,11 @@
  * (remat/improve.h) betters it at the very budget that was asked for. A joint graph it asks the
  * improved solver twice, for any order and for the given one. So the answer depends on the question
  * alone. */
-#ifndef REMAT_PORTFOLIO_H
-#define REMAT_PORTFOLIO_H
+#ifndef REMAT_ANSWER_H
+#define REMAT_ANSWER_H
 
 #include "remat/improve.h"
+#include "remat/machine.h"
 #include "remat/table.h"
 
 /* Part of the identity of auto's questions: counts up when its answers change. */
@@ -61,6 +62,35 @@ remat_status remat_portfolio_schedule(const remat_portfolio *portfolio,
                                       uint32_t alignment, remat_effort effort,
                                       const remat_host *host, remat_schedule *ret_schedule,
                                       remat_error *error);
+
+/* ---- the whole way ---- */
+
+/* What is asked. */
+typedef struct remat_query {
+    const remat_solver *solver; /* NULL: auto */
+    remat_problem problem;      /* max_budget: the budget, of a curve the largest one */
+    bool curve;                 /* the tables alone are wanted, no schedule */
+    uint64_t budget;            /* bytes, or units of the machine that the options ask for */
+    uint32_t alignment;         /* of the layout; 0: none */
+    remat_effort effort;
+} remat_query;
+
+/* What a query comes to. Some of its members may be there beside a failure; clear it in any case.
+ */
+typedef struct remat_answered {
+    remat_schedule schedule;   /* {0} of a curve, and where tables are missing */
+    remat_portfolio portfolio; /* the tables asked, held until this is cleared */
+} remat_answered;
+
+/* Gathers tables and makes the schedule of them. tables NULL: each is made. Where the source has
+ * not all that it was asked for, portfolio.missing is not 0 and there is no schedule.
+ * *ret_answered: {0} before. host and tables outlive it. */
+remat_status remat_answer(const remat_query *query, const remat_host *host,
+                          const remat_table_source *tables, remat_answered *ret_answered,
+                          remat_error *error);
+void remat_answered_clear(remat_answered *answered);
+
+/* ---- what a curve and a refusal say beside it ---- */
 
 /* For a curve, within each of some budgets (bytes, in any order), the largest bound known of every
  * schedule without O and P: by the tables and by single moments, those at a few budgets where there
