@@ -25,6 +25,14 @@ test('the types are right', () => {
   assert.equal(done.status, 0, done.stdout);
 });
 
+test('the linter has nothing to say', () => {
+  const done = spawnSync(process.execPath, [join(here, 'node_modules/eslint/bin/eslint.js'), '--max-warnings', '0', 'page/src'], {
+    cwd: here,
+    encoding: 'utf8',
+  });
+  assert.equal(done.status, 0, done.stdout + done.stderr);
+});
+
 test('the document names its files by their content and holds no script', async () => {
   const answer = await fetch(service.url, { headers: { Accept: 'text/html,*/*' } });
   assert.match(answer.headers.get('Content-Type'), /^text\/html/);

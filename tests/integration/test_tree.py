@@ -3,6 +3,7 @@
 import re
 import shutil
 import subprocess
+import sys
 
 import pytest
 
@@ -64,3 +65,44 @@ def test_format():
     files = [str(p) for room in ("solver", "storage", "api", "server", "clients", "tests") for p in sources(room)]
     done = subprocess.run([tool, "--dry-run", "-Werror", *files], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[:2000]
+
+
+def test_python_lint():
+    if not shutil.which("flake8"):
+        pytest.skip("flake8 is not here")
+    done = subprocess.run(["flake8", "clients", "tests", "deploy", "api"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[:2000]
+
+
+# Of the rooms of solver/ which may know which; everybody knows include/.
+SOLVER_ARROWS = {"model": set(), "bound": {"model"}, "search": {"bound", "model"}, "start": {"model"},
+                 "plan": {"start", "model"}, "papers": {"start", "model"},
+                 "answer": {"start", "search", "bound", "model"}}
+
+
+def test_the_rooms_of_the_solver_know_whom_they_may():
+    done = subprocess.run([sys.executable, ROOT / "tests/architecture"], capture_output=True, text=True, check=True)
+    arrows = [line.split()[:2] for line in done.stdout.splitlines()]
+    assert len(arrows) > 20
+    for source, target in arrows:
+        if source.startswith("solver/") and target != "solver/include":
+            room, other = source.split("/")[1], target.split("/")[-1]
+            assert target.startswith("solver/") and other in SOLVER_ARROWS[room], f"{source} knows {target}"
+
+
+def test_the_picture_of_the_architecture_is_of_this_tree():
+    drawn = set(re.findall(r"<title>([\w/]+)&#45;&gt;([\w/]+)</title>", (ROOT / ".github/architecture.svg").read_text()))
+    done = subprocess.run([sys.executable, ROOT / "tests/architecture"], capture_output=True, text=True, check=True)
+    assert drawn == {tuple(line.split()[:2]) for line in done.stdout.splitlines()}
+
+
+def test_nobody_outside_of_papers_says_pebble():
+    """But the registry, the wire and the page, which serve questions of that model."""
+    said = []
+    for room in ("solver", "storage", "server", "clients"):
+        for path in (ROOT / room).rglob("*"):
+            inside = path.relative_to(ROOT).parts[:2]
+            if (path.suffix in (".c", ".h", ".cu", ".py") and inside not in (("solver", "papers"), ("clients", "web"))
+                    and re.search("pebble", path.read_text(), re.I)):
+                said.append(str(path.relative_to(ROOT)))
+    assert said == []

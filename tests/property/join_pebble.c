@@ -4,8 +4,8 @@
  * not crash. */
 #include "../unit/chain_support.h"
 
-#include "papers/pebble/rows.h"
 #include "papers/pebble/pebble.h"
+#include "papers/pebble/rows.h"
 
 #include <string.h>
 

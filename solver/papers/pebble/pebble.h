@@ -106,8 +106,7 @@ typedef enum remat_pebble_kind {
 /* Appends the canonical optimal schedule: ties go to the first branch, then the smallest step.
  * REMAT_INFEASIBLE carries c_min in error->number. The caller clears the list, on failure too. */
 remat_status remat_pebble_trace(const remat_pebble_table *table, const remat_pebble_join *join,
-                                uint32_t slots, remat_steps *operations,
-                                remat_error *error);
+                                uint32_t slots, remat_steps *operations, remat_error *error);
 
 typedef struct remat_pebble_replay {
     bool valid;
@@ -120,14 +119,14 @@ typedef struct remat_pebble_replay {
 
 /* The judge of pebbles: plays the list by the rules above, and nothing else. moments: NULL or room
  * for operations->length entries, of which it fills the memory. Fails with REMAT_NO_MEMORY only. */
-remat_status remat_pebble_simulate(const remat_pebble_join *join,
-                                   const remat_steps *operations, remat_moment *moments,
-                                   remat_pebble_replay *ret_replay, remat_error *error);
+remat_status remat_pebble_simulate(const remat_pebble_join *join, const remat_steps *operations,
+                                   remat_moment *moments, remat_pebble_replay *ret_replay,
+                                   remat_error *error);
 
 /* The same with the problem's times: what remat_simulate says of lists of bytes. */
-remat_status remat_pebble_judge(const remat_pebble_problem *problem,
-                                const remat_steps *operations, remat_moment *moments,
-                                remat_simulation *ret_simulation, remat_error *error);
+remat_status remat_pebble_judge(const remat_pebble_problem *problem, const remat_steps *operations,
+                                remat_moment *moments, remat_simulation *ret_simulation,
+                                remat_error *error);
 
 /* Makespan of storing everything. */
 double remat_pebble_store_all(const remat_pebble_problem *problem);
