@@ -3,6 +3,8 @@
 
 #include "answer/best.h"
 #include "answer/bounds.h"
+#include "model/lists.h"
+#include "search/mixed.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -210,6 +212,9 @@ static remat_status take(const remat_problem *problem, uint64_t budget, uint32_t
     if (!status)
         status = answer_lay_out(problem->profile, alignment, &schedule, error);
     const remat_simulation *replay = &schedule.simulation;
+    if (!status && replay->valid && replay->peak > budget && problem->link &&
+        problem->profile->n_states > 0)
+        status = REMAT_INFEASIBLE; /* the mixed search does not count saved versions of states */
     if (!status && (!replay->valid || replay->peak > budget))
         status = remat_fail(error, REMAT_INTERNAL, NULL,
                             "a list of the improver is not what it should be: %.200s",
@@ -310,6 +315,96 @@ static remat_status improve(const remat_portfolio *p, const wish *w, remat_sched
     return status ? status : improve_from(w, others, n_others, false, false, best, error);
 }
 
+/* ---- over the link ---- */
+
+/* A list of the mixed search, judged. What addresses need beside the peak is asked of the search as
+ * a smaller budget, a little at a time. */
+static remat_status mix_within(const wish *w, const remat_operations *start,
+                               remat_schedule *ret_schedule, remat_error *error)
+{
+    enum { TRIES = 4 };
+    remat_status status = REMAT_INFEASIBLE;
+    for (uint64_t k = 0; k < TRIES && status == REMAT_INFEASIBLE; k++) {
+        remat_operations list = {0};
+        status =
+            remat_mix(w->problem->profile, w->problem->link, start, w->budget - w->budget / 200 * k,
+                      w->alignment, w->effort, w->host, &list, error);
+        if (!status && list.length == 0)
+            return REMAT_INFEASIBLE;
+        if (!status)
+            status = take(w->problem, w->budget, w->alignment, &list, ret_schedule, error);
+        remat_operations_clear(&list);
+        if (!w->alignment)
+            break;
+    }
+    return status;
+}
+
+/* Searches on from one list; *best becomes the result if that is faster. */
+static remat_status mix_from(const wish *w, const remat_operations *start, remat_schedule *best,
+                             remat_error *error)
+{
+    remat_schedule other = {0};
+    remat_status status = mix_within(w, start, &other, error);
+    if (!status && faster(&other, best)) {
+        remat_schedule old = *best;
+        *best = other;
+        other = old;
+    }
+    remat_schedule_clear(&other);
+    return status == REMAT_INFEASIBLE ? REMAT_OK : status;
+}
+
+/* From the best list so far, and from the best of those that offload where that is another one;
+ * from the smallest there is where none fits. */
+static remat_status mix(const remat_portfolio *p, const wish *w, remat_schedule *best,
+                        remat_error *error)
+{
+    const remat_table *offloading[REMAT_MAX_SOLVERS];
+    size_t n = 0;
+    for (size_t i = 0; i < p->n; i++)
+        if (remat_table_solver(p->tables[i])->accepts & REMAT_NEEDS_LINK)
+            offloading[n++] = p->tables[i];
+    remat_schedule start = {0};
+    uint64_t peak = 0, enough = 0;
+    remat_status status = REMAT_OK;
+    if (best->solver) {
+        remat_operations list = {0};
+        status = model_copy_list(&best->operations, &list) ? remat_fail_memory(error)
+                                                           : mix_from(w, &list, best, error);
+        remat_operations_clear(&list);
+    } else {
+        status = remat_least_budget(p->tables, p->n, w->problem, 0, &peak, &enough, error);
+        if (!status && peak > 0)
+            status = remat_best_schedule(p->tables, p->n, "", w->problem, peak, 0, &start, error);
+        if (!status && start.solver)
+            status = mix_from(w, &start.operations, best, error);
+    }
+    remat_schedule_clear(&start);
+    if (!status && n > 0)
+        status = remat_best_schedule(offloading, n, "", w->problem, w->budget, w->alignment, &start,
+                                     error);
+    if (!status && start.solver)
+        status = mix_from(w, &start.operations, best, error);
+    remat_schedule_clear(&start);
+    return status == REMAT_INFEASIBLE ? REMAT_OK : status;
+}
+
+static bool link_moves(const remat_link *link)
+{
+    return link && link->to_host > 0 && link->to_device > 0;
+}
+
+/* A list over the link: no bound of those without holds for it. */
+static void claim_mixed(const remat_problem *problem, remat_schedule *schedule)
+{
+    const double least = remat_store_all_makespan(problem->profile);
+    const double makespan = schedule->simulation.makespan;
+    schedule->lower_bound = fmin(least, makespan);
+    schedule->class_name = schedule->bound_class = "all schedules";
+    schedule->optimality = makespan <= least * (1 + 1e-9) ? REMAT_OPTIMAL : REMAT_HEURISTIC;
+}
+
 /* The least peak of a list that takes no more time than storing everything. */
 static uint64_t least_peak_of_order(const remat_portfolio *p, const remat_problem *problem,
                                     const remat_schedule *best)
@@ -349,6 +444,9 @@ remat_status remat_portfolio_schedule(const remat_portfolio *portfolio,
         status = remat_find_floor(problem->profile, &floor, &refusal);
     if (!status && searched && w.bound < INFINITY && floor.bytes <= budget)
         status = improve(portfolio, &w, &best, &refusal);
+    if (!status && portfolio->improved && link_moves(problem->link) &&
+        problem->profile->n_nodes <= REMAT_IMPROVED_NODES)
+        status = mix(portfolio, &w, &best, &refusal);
     if (!status && !best.solver)
         status = refuse_improved(portfolio, problem, budget, alignment, floor.bytes, &refusal);
     if (!status)
@@ -360,7 +458,9 @@ remat_status remat_portfolio_schedule(const remat_portfolio *portfolio,
             *error = refusal;
         return status;
     }
-    if (!problem->link || (portfolio->improved && best.solver->improved))
+    if (best.solver->improved && best.simulation.bytes_to_host > 0)
+        claim_mixed(problem, &best);
+    else if (!problem->link || (portfolio->improved && best.solver->improved))
         claim(problem, w.bound, &best);
     if (problem->profile->joint)
         best.reordered_peak = least_peak_of_order(portfolio, problem, &best);

@@ -9,7 +9,8 @@
  *
  * It never returns a slower list than it was given, nor one above the budget, arena included. Where
  * the list given moves values to the host it is left alone; the search then starts from storing
- * everything and wins only if it is faster without the link.
+ * everything and wins only if it is faster without the link. Over a link the answer goes on to
+ * search/mixed.h, where values move and are made again in one search.
  *
  * Effort is counted in slots of the list that edits pass over, never in seconds: the same question
  * has the same answer on every machine, for any number of workers. */

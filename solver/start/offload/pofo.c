@@ -269,6 +269,7 @@ const remat_solver remat_solver_pofo = {
     .n_options = sizeof options / sizeof *options,
     .estimate = pofo_estimate,
     .class_name =
-        "persistent schedules of whole stages that offload before the loss and prefetch after it",
+        "persistent schedules of whole stages that offload before the loss and prefetch after it, "
+        "memory counted as the paper's programs count it",
     .solve = pofo_solve,
 };

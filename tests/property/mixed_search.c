@@ -1,0 +1,149 @@
+/* Recomputation and offloading in one search: auto with a link on random small profiles of every
+ * kind, states, alternatives, pins and joint graphs among them. Every answer is judged by the naive
+ * judge of core_naive.h, is never slower than without the link, nor than a named solver, nor, of
+ * fifty profiles but one at most, than any of many random lists with copies that fit the same
+ * budget and keep the order. */
+#include "property/core_random.h"
+#include "property/joint_random.h"
+
+#include "remat/answer.h"
+
+#include <math.h>
+
+enum { PROFILES = 120, JOINT_PROFILES = 60, LISTS = 300 };
+
+static remat_status ask(const char *solver, const remat_profile *profile, const remat_link *link,
+                        uint64_t budget, uint32_t alignment, remat_answered *ret_answered)
+{
+    remat_error error = {0};
+    remat_query query = {.solver = solver ? remat_solver_find(solver) : NULL,
+                         .problem = {.profile = profile, .link = link, .max_budget = budget},
+                         .budget = budget,
+                         .alignment = alignment};
+    if (query.solver)
+        query.problem.options = remat_options_default(query.solver);
+    *ret_answered = (remat_answered){.portfolio = {.n = 0}};
+    remat_status status = remat_answer(&query, NULL, NULL, ret_answered, &error);
+    if (status && status != REMAT_INFEASIBLE && status != REMAT_NOT_ACCEPTED)
+        fail_msg("%s: %s", remat_status_text(status), error.message);
+    return status;
+}
+
+static naive_verdict judge(const remat_profile *profile, const remat_operations *list,
+                           const remat_link *link)
+{
+    remat_moment *moments = calloc(list->length + 1, sizeof *moments);
+    naive_verdict verdict = naive_judge(profile, list, link, moments);
+    free(moments);
+    return verdict;
+}
+
+/* Makespan of the answer, which is checked; INFINITY where there is none. */
+static double answer(const char *solver, const remat_profile *profile, const remat_link *link,
+                     uint64_t budget, uint32_t alignment)
+{
+    remat_answered a;
+    double makespan = INFINITY;
+    remat_status status = ask(solver, profile, link, budget, alignment, &a);
+    if (!status) {
+        const remat_schedule *s = &a.schedule;
+        assert_true(s->simulation.valid && s->simulation.peak <= budget);
+        assert_true(!alignment || s->layout.arena <= budget);
+        if (!profile->joint) { /* the naive judge knows forward profiles */
+            naive_verdict verdict = judge(profile, &s->operations, link);
+            assert_true(verdict.valid && verdict.peak == s->simulation.peak);
+            assert_true(fabs(verdict.makespan - s->simulation.makespan) <=
+                        1e-12 * verdict.makespan);
+        }
+        assert_true(s->lower_bound <= s->simulation.makespan);
+        makespan = s->simulation.makespan;
+    } else {
+        assert_true(status == REMAT_INFEASIBLE || status == REMAT_NOT_ACCEPTED);
+    }
+    remat_answered_clear(&a);
+    return makespan;
+}
+
+static void assert_no_slower(double mixed, double other, uint64_t budget, const char *than)
+{
+    if (mixed > other * (1 + 1e-9))
+        fail_msg("within %llu bytes %.17g, but %.17g %s", (unsigned long long)budget, mixed, other,
+                 than);
+}
+
+/* Whether first runs and backwards come in the order of the profile, and in its reverse. */
+static bool keeps_order(const remat_profile *profile, const remat_operations *list)
+{
+    uint32_t forward = 0, backward = profile->n_nodes;
+    for (size_t i = 0; i < list->length; i++) {
+        const remat_operation *o = &list->items[i];
+        if (o->kind <= REMAT_A && o->index > forward)
+            return false;
+        if (o->kind <= REMAT_A && o->index == forward)
+            forward++;
+        if (o->kind == REMAT_B && o->index != --backward)
+            return false;
+    }
+    return true;
+}
+
+/* Whether random lists of this peak that copy can beat the answer. */
+static void check_profile(dice *d, const remat_profile *profile, bool lists, int *beaten)
+{
+    static const char *const named[] = {"store-all", "offload-all", "offload-greedy", "pofo"};
+    uint64_t peak;
+    const remat_link link = random_link(d);
+    assert_int_equal(remat_store_all_peak(profile, &peak, NULL), REMAT_OK);
+    const uint64_t budget = peak * (50 + below(d, 50)) / 100;
+    const double mixed = answer(NULL, profile, &link, budget, 0);
+    assert_no_slower(mixed, answer(NULL, profile, NULL, budget, 0), budget, "without the link");
+    for (size_t i = 0; i < sizeof named / sizeof *named; i++)
+        assert_no_slower(mixed, answer(named[i], profile, &link, budget, 0), budget, named[i]);
+    double best = INFINITY;
+    for (int i = 0; lists && i < LISTS; i++) {
+        remat_operations list = random_whole_list(d, profile, true);
+        naive_verdict verdict = judge(profile, &list, &link);
+        if (verdict.valid && verdict.peak <= budget && keeps_order(profile, &list))
+            best = fmin(best, verdict.makespan);
+        remat_operations_clear(&list);
+    }
+    *beaten += mixed > best * (1 + 1e-9);
+    if (chance(d, 30)) /* with addresses another list may win; that it fits is what counts */
+        answer(NULL, profile, &link, budget, 16);
+}
+
+static void forward_profiles(void **state)
+{
+    (void)state;
+    dice d = {20261123};
+    int beaten = 0;
+    for (int k = 0; k < PROFILES; k++) {
+        const shape s = {.most_nodes = 2 + below(&d, MOST_NODES - 1),
+                         .states = k % 4 == 1,
+                         .alternatives = k % 4 == 2,
+                         .chain = k % 3 == 0};
+        remat_profile *profile = random_profile(&d, &s);
+        check_profile(&d, profile, true, &beaten);
+        remat_profile_free(profile);
+    }
+    assert_true(beaten <= PROFILES / 50);
+}
+
+static void joint_profiles(void **state)
+{
+    (void)state;
+    dice d = {77};
+    int beaten = 0;
+    for (int k = 0; k < JOINT_PROFILES; k++) {
+        remat_profile *profile = random_joint(&d, JOINT_NODES, k % 3 == 0);
+        check_profile(&d, profile, false, &beaten);
+        remat_profile_free(profile);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(forward_profiles),
+                                       cmocka_unit_test(joint_profiles)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
