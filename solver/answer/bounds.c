@@ -85,6 +85,21 @@ remat_status answer_find_bound(const remat_portfolio *p, const remat_profile *pr
     return status;
 }
 
+remat_status answer_find_link_bound(const remat_problem *problem, uint64_t budget,
+                                    double *ret_bound, remat_error *error)
+{
+    const remat_profile *profile = problem->profile;
+    bound_moments *moments = NULL;
+    *ret_bound = remat_store_all_makespan(profile);
+    if (profile->n_nodes > REMAT_IMPROVED_NODES)
+        return REMAT_OK;
+    remat_status status = bound_moments_new(profile, &moments, error);
+    if (!status)
+        *ret_bound = fmax(*ret_bound, bound_moments_over_link(moments, problem->link, budget));
+    bound_moments_free(moments);
+    return status;
+}
+
 remat_status remat_find_floor(const remat_profile *profile, remat_floor *ret_floor,
                               remat_error *error)
 {

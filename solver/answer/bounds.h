@@ -9,4 +9,8 @@
 remat_status answer_find_bound(const remat_portfolio *portfolio, const remat_profile *profile,
                                uint64_t budget, double *ret_bound, remat_error *error);
 
+/* The same over the problem's link, of every schedule. */
+remat_status answer_find_link_bound(const remat_problem *problem, uint64_t budget,
+                                    double *ret_bound, remat_error *error);
+
 #endif

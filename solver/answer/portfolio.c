@@ -395,14 +395,19 @@ static bool link_moves(const remat_link *link)
     return link && link->to_host > 0 && link->to_device > 0;
 }
 
-/* A list over the link: no bound of those without holds for it. */
-static void claim_mixed(const remat_problem *problem, remat_schedule *schedule)
+/* With a link an answer carries the bound of all schedules, with copies and without. */
+static remat_status claim_over_link(const remat_problem *problem, uint64_t budget,
+                                    remat_schedule *schedule, remat_error *error)
 {
-    const double least = remat_store_all_makespan(problem->profile);
     const double makespan = schedule->simulation.makespan;
+    double least;
+    remat_status status = answer_find_link_bound(problem, budget, &least, error);
+    if (status)
+        return status;
     schedule->lower_bound = fmin(least, makespan);
     schedule->class_name = schedule->bound_class = "all schedules";
     schedule->optimality = makespan <= least * (1 + 1e-9) ? REMAT_OPTIMAL : REMAT_HEURISTIC;
+    return REMAT_OK;
 }
 
 /* The least peak of a list that takes no more time than storing everything. */
@@ -452,16 +457,16 @@ remat_status remat_portfolio_schedule(const remat_portfolio *portfolio,
     if (!status)
         status = answer_find_neighbours(portfolio->tables, portfolio->n, problem, alignment, &best,
                                         &refusal);
+    if (!status && portfolio->improved && link_moves(problem->link))
+        status = claim_over_link(problem, budget, &best, &refusal);
+    else if (!status && (!problem->link || (portfolio->improved && best.solver->improved)))
+        claim(problem, w.bound, &best);
     if (status) {
         remat_schedule_clear(&best);
         if (error)
             *error = refusal;
         return status;
     }
-    if (best.solver->improved && best.simulation.bytes_to_host > 0)
-        claim_mixed(problem, &best);
-    else if (!problem->link || (portfolio->improved && best.solver->improved))
-        claim(problem, w.bound, &best);
     if (problem->profile->joint)
         best.reordered_peak = least_peak_of_order(portfolio, problem, &best);
     *ret_schedule = best;

@@ -384,8 +384,12 @@ static tangent solve_at(bound_moments *m, double price)
                          least - price * m->capacity - BOUND_MARGIN * price * fabs(m->capacity)};
 }
 
-/* Time beyond storing everything that this moment proves; *ret_price: where. */
-static double best_price(bound_moments *m, double *ret_price)
+double bound_passing(bound_moments *m)
+{
+    return fmax(0, solve_at(m, 0).slope);
+}
+
+double bound_best_price(bound_moments *m, double *ret_price)
 {
     double time, held, best = 0;
     weigh(m, 1, false);
@@ -457,7 +461,7 @@ double bound_moments_makespan(bound_moments *m, uint64_t budget, uint32_t most)
     uint32_t n_best = 0, kinds = m->profile->joint ? 1 : 2, all = kinds * m->n;
     double price = 0, ignored;
     bound_look_at(m, m->first, false, budget);
-    double bound = best_price(m, &price);
+    double bound = bound_best_price(m, &price);
     uint32_t step = most > 0 && all > most ? (all + most - 1) / most : 1;
     for (uint32_t i = 0; i < all && bound < INFINITY; i++) {
         candidate here = {.node = i / kinds, .forward = i % kinds};
@@ -466,14 +470,14 @@ double bound_moments_makespan(bound_moments *m, uint64_t budget, uint32_t most)
         if (i == kinds * m->first)
             continue;
         bound_look_at(m, here.node, here.forward, budget);
-        here.value = price > 0 ? solve_at(m, price).value : best_price(m, &ignored);
+        here.value = price > 0 ? solve_at(m, price).value : bound_best_price(m, &ignored);
         best[n_best++] = here;
         qsort(best, n_best, sizeof *best, by_value);
         n_best = n_best > REFINED ? REFINED : n_best;
     }
     for (uint32_t i = 0; i < n_best && bound < INFINITY; i++) {
         bound_look_at(m, best[i].node, best[i].forward, budget);
-        bound = fmax(bound, best_price(m, &ignored));
+        bound = fmax(bound, bound_best_price(m, &ignored));
     }
     if (kinds == 2 && m->profile->kind == REMAT_CHAIN && m->n <= BOUND_MOST_STAGES &&
         bound < INFINITY)

@@ -24,6 +24,7 @@
 #define REMAT_BOUND_MOMENTS_H
 
 #include "remat/profile.h"
+#include "remat/simulate.h"
 
 typedef struct bound_moments bound_moments;
 
@@ -40,6 +41,10 @@ void bound_moments_free(bound_moments *moments); /* accepts NULL */
  * fits at all. Looks at no more than so many moments, the loss's and the most promising first, by
  * what each gives at one price. Deterministic. One thread at a time. */
 double bound_moments_makespan(bound_moments *moments, uint64_t budget, uint32_t most);
+
+/* The same of every schedule, with O and P over the link: bound/link.c. 0 for a joint graph, where
+ * no run is surely before a moment or after it in time. */
+double bound_moments_over_link(bound_moments *moments, const remat_link *link, uint64_t budget);
 
 /* Bytes below which no schedule fits at all, by as many moments: what each holds at least. The
  * moment that says so: of which node, and whether of its forward; either may be NULL. */

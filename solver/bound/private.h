@@ -42,6 +42,13 @@ enum {
 /* Finds the roles and the capacity of the moment of B b, or of the last forward of b. */
 void bound_look_at(bound_moments *moments, uint32_t b, bool forward, uint64_t budget);
 
+/* Time beyond storing everything that the moment looked at proves; *ret_price: of a byte, where.
+ * INFINITY: it does not fit. */
+double bound_best_price(bound_moments *moments, double *ret_price);
+
+/* Bytes past the moment's capacity that are held where nothing runs twice. */
+double bound_passing(bound_moments *moments);
+
 /* Where stages are more the price of a byte says nearly as much. */
 #define BOUND_MOST_STAGES 512
 

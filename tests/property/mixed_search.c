@@ -6,6 +6,7 @@
 #include "property/core_random.h"
 #include "property/joint_random.h"
 
+#include "answer/bounds.h"
 #include "remat/answer.h"
 
 #include <math.h>
@@ -99,10 +100,15 @@ static void check_profile(dice *d, const remat_profile *profile, bool lists, int
     assert_no_slower(mixed, answer(NULL, profile, NULL, budget, 0), budget, "without the link");
     for (size_t i = 0; i < sizeof named / sizeof *named; i++)
         assert_no_slower(mixed, answer(named[i], profile, &link, budget, 0), budget, named[i]);
-    double best = INFINITY;
+    const remat_problem problem = {.profile = profile, .link = &link, .max_budget = budget};
+    double best = INFINITY, bound;
+    assert_int_equal(answer_find_link_bound(&problem, budget, &bound, NULL), REMAT_OK);
     for (int i = 0; lists && i < LISTS; i++) {
         remat_operations list = random_whole_list(d, profile, true);
         naive_verdict verdict = judge(profile, &list, &link);
+        if (verdict.valid && verdict.peak <= budget && verdict.makespan < bound * (1 - 1e-9))
+            fail_msg("%.17g within %llu bytes is below the bound %.17g", verdict.makespan,
+                     (unsigned long long)budget, bound);
         if (verdict.valid && verdict.peak <= budget && keeps_order(profile, &list))
             best = fmin(best, verdict.makespan);
         remat_operations_clear(&list);
