@@ -135,7 +135,7 @@ static void on_stop_tick(uv_timer_t *timer)
         jobs_stop(s->jobs, true);
     }
     if (jobs_unfinished(s->jobs) > 0 || counts.light_running + counts.light_waiting > 0 ||
-        counts.heavy_running + counts.heavy_waiting > 0 || streams_count(s->streams) > 0)
+        counts.heavy_running + counts.heavy_waiting > 0 || http_unanswered(s->http) > 0)
         return;
     uv_timer_stop(timer);
     uv_stop(s->loop);
@@ -306,6 +306,8 @@ int service_run(const config *settings, int argc, char **argv)
     queue_free(s.queue);
     limits_free(s.limits);
     tokens_clear(&s.tokens);
+    body_release(s.openapi);
+    body_release(s.devices);
     tls_free();
     uv_loop_close(&loop);
     uv_library_shutdown();

@@ -210,7 +210,7 @@ bool get_devices(request *r)
 {
     size_t length;
     const char *document = remat_devices_document(&length);
-    reply_document(r, document, length);
+    reply_document(r, &r->service->devices, document, length);
     return true;
 }
 

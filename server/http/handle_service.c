@@ -261,6 +261,6 @@ bool get_openapi(request *r)
 {
     size_t length;
     const char *document = remat_openapi(&length);
-    reply_document(r, document, length);
+    reply_document(r, &r->service->openapi, document, length);
     return true;
 }

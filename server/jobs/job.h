@@ -100,6 +100,8 @@ void job_end(job *one, job_state state);
 void job_wake(job *one);
 /* Takes the job back from where it waits; false when it runs. */
 bool job_withdraw(job *one);
+/* One that waits waits as if it had that cost. */
+void job_put_back(job *one, double cost);
 
 void job_answer_waiters(job *one);
 /* Those who were promised an acknowledgement get it once the job is in the store. */

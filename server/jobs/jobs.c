@@ -2,6 +2,7 @@
 
 #include "http/reply.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -128,6 +129,7 @@ static void drop_waiter(job *one, asker *a)
 {
     DL_DELETE(one->waiters, a);
     one->jobs->n_waiting--;
+    a->request->leave = NULL;
 }
 
 void job_answer_waiters(job *one)
@@ -235,11 +237,36 @@ static void count_asker(job *one, const char *request_id)
     memcpy(one->askers[one->n_askers++], request_id, ASKER_SIZE);
 }
 
+static void forget_asker(job *one, const char *request_id)
+{
+    unsigned i = find_asker(one, request_id);
+    if (i == one->n_askers)
+        return;
+    memmove(one->askers[i], one->askers[--one->n_askers], ASKER_SIZE);
+    one->asked--;
+}
+
+/* The one who asked has hung up, and was told nothing. A job that nobody asks for any longer goes
+ * on behind all others: who asks again may find its answer. */
+static void leave(request *r)
+{
+    asker *a = r->context;
+    job *one = a->job;
+    drop_waiter(one, a);
+    forget_asker(one, r->request_id);
+    if (one->asked == 0 && !one->acknowledged)
+        job_put_back(one, INFINITY);
+    jobs_answer(a);
+}
+
 static void add_waiter(job *one, asker *a)
 {
     jobs *j = one->jobs;
     count_asker(one, a->request->request_id);
     a->deadline = uv_hrtime() + (uint64_t)(a->wait * 1e9);
+    a->job = one;
+    a->request->leave = leave;
+    a->request->context = a;
     DL_APPEND(one->waiters, a);
     j->n_waiting++;
     if (a->wait <= 0)
@@ -296,9 +323,21 @@ static job *job_for(jobs *j, asker *a)
     return NULL;
 }
 
+/* Asks for a job under way, which nobody may have asked for any longer. */
+static void join(job *one, const asker *a)
+{
+    atomic_fetch_add(&one->jobs->service->metrics.coalesced, 1);
+    if (one->asked == 0)
+        job_put_back(one, a->cost);
+}
+
 void jobs_ask(jobs *j, asker *a)
 {
     const remat_question *q = &a->question;
+    if (!a->request->peer) { /* it has hung up meanwhile */
+        jobs_answer(a);
+        return;
+    }
     if (j->stopping) {
         send_away(a);
         return;
@@ -309,7 +348,7 @@ void jobs_ask(jobs *j, asker *a)
     if (b)
         reply_answer(a->request, q->kind, q->id, b, CACHE_HIT);
     else if (one)
-        atomic_fetch_add(&j->service->metrics.coalesced, 1);
+        join(one, a);
     else
         one = job_for(j, a);
     if (one)
@@ -339,11 +378,10 @@ bool jobs_cancel_by(jobs *j, const char *job_id, const char *request_id)
 {
     job *one = NULL;
     HASH_FIND(by_id, j->by_id, job_id, strlen(job_id), one);
-    unsigned i = one ? find_asker(one, request_id) : 0;
-    if (!one || i == one->n_askers || one->state >= DONE)
+    if (!one || find_asker(one, request_id) == one->n_askers || one->state >= DONE)
         return jobs_cancel(j, job_id);
-    memmove(one->askers[i], one->askers[--one->n_askers], ASKER_SIZE);
-    return --one->asked > 0 || jobs_cancel(j, job_id);
+    forget_asker(one, request_id);
+    return one->asked > 0 || jobs_cancel(j, job_id);
 }
 
 jobs *jobs_new(service *s)

@@ -37,6 +37,7 @@ typedef struct asker {
     char *profile_name;             /* owned; NULL: not known */
     /* The jobs' own. */
     struct asker *prev, *next;
+    struct job *job;   /* waited for */
     uint64_t deadline; /* uv_hrtime */
     bool awaits_acknowledgement;
 } asker;

@@ -136,6 +136,14 @@ bool job_withdraw(job *one)
     return parked || queue_withdraw(one->jobs->service->queue, &one->task);
 }
 
+void job_put_back(job *one, double cost)
+{
+    queue *q = one->jobs->service->queue;
+    one->task.cost = cost;
+    if (queue_withdraw(q, &one->task))
+        queue_submit(q, &one->task);
+}
+
 void job_wake(job *one)
 {
     if (!one->parked || (one->second && job_of_key(one->jobs, one->question.id)))
