@@ -3,12 +3,10 @@
 #include "http/streams.h"
 #include "service.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <unistd.h>
 
 /* ---- what is sent ---- */
 
@@ -54,64 +52,15 @@ static void become_unmodified(request *r)
 
 /* ---- bodies ---- */
 
-typedef struct filing {
-    task task;
-    body *body;
-    body_coding coding;
-    int file;
-} filing;
-
-static void file_work(task *t)
-{
-    filing *one = (filing *)t;
-    one->file = body_make_file(one->body, one->coding);
-}
-
-static void file_done(task *t)
-{
-    filing *one = (filing *)t;
-    body_set_file(one->body, one->coding, one->file);
-    body_release(one->body);
-    free(one);
-}
-
-/* A disk can keep its caller waiting, so a pool thread writes the file. */
-static void make_file(service *s, body *b, body_coding coding)
-{
-    filing *one = s->stopping ? NULL : calloc(1, sizeof *one);
-    if (!one)
-        return;
-    one->body = body_retain(b);
-    one->coding = coding;
-    one->task = (task){.work = file_work, .done = file_done, .lane = LANE_LIGHT};
-    queue_submit(s->queue, &one->task);
-}
-
 static void free_body(void *data)
 {
     body_release(data);
 }
 
-/* Out of a file of its own, which libmicrohttpd sends without a copy; NULL: there is none. */
-static struct MHD_Response *send_file(const request *r, body_coding coding)
-{
-    service *s = r->service;
-    body *b = r->reply.body;
-    if (s->config.tls_cert[0] || strcmp(r->method, "HEAD") == 0)
-        return NULL;
-    if (body_wants_file(b, coding))
-        make_file(s, b, coding);
-    int file = body_file(b, coding) < 0 ? -1 : fcntl(body_file(b, coding), F_DUPFD_CLOEXEC, 0);
-    if (file < 0)
-        return NULL;
-    struct MHD_Response *made = MHD_create_response_from_fd_at_offset64(b->length[coding], file, 0);
-    if (!made)
-        close(file);
-    return made;
-}
-
-/* Out of memory, without a copy; the body lives until it is sent. */
-static struct MHD_Response *send_memory(body *b, body_coding coding)
+/* Without a copy; the body lives until it is sent. A file, which libmicrohttpd sends by sendfile,
+ * costs more: its head goes in a packet of its own, and then 128 KiB at a time
+ * (tests/bench/http_results.md). */
+static struct MHD_Response *send_body(body *b, body_coding coding)
 {
 #if MHD_VERSION >= 0x00097707
     struct MHD_Response *made = MHD_create_response_from_buffer_with_free_callback_static(
@@ -193,9 +142,9 @@ struct MHD_Response *respond_make(request *r, uint64_t *ret_length)
     *ret_length = b && !bare ? b->length[coding] : 0;
     if (out->stream && !bare)
         made = stream_response(out->stream);
-    else if (b && !(made = send_file(r, coding)))
-        made = send_memory(b, coding);
-    else if (!b)
+    else if (b)
+        made = send_body(b, coding);
+    else
         made = MHD_create_response_from_buffer(0, (void *)"", MHD_RESPMEM_PERSISTENT);
     if (!made)
         return NULL;
