@@ -37,7 +37,7 @@ typedef struct service {
     retention *retention;
     body *openapi, *devices; /* documents, once they were asked for; owned */
     uint64_t started;        /* uv_hrtime */
-    unsigned plans;   /* being drafted, or waiting to be */
+    unsigned plans;          /* being drafted, or waiting to be */
     bool stopping;
 } service;
 

@@ -45,6 +45,7 @@ typedef struct request {
     char request_id[65];
     char client[CLIENT_SIZE]; /* who asks: limits.h */
     unsigned most_jobs;       /* of the client; 0: any */
+    bool admin;               /* what is others' is the client's too */
     char cursor[QUERY_SIZE], name[QUERY_SIZE], profile_id[REMAT_ID_SIZE], solver[64];
     unsigned limit;
     char *content;

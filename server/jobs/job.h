@@ -15,6 +15,12 @@ enum { JOB_ID_SIZE = 33, ASKER_SIZE = sizeof((request *)0)->request_id, MOST_ASK
 /* INFEASIBLE: it ran to its end, and the answer is that nothing fits. */
 typedef enum job_state { QUEUED, RUNNING, DONE, FAILED, CANCELLED, INFEASIBLE } job_state;
 
+/* Who asked: a request of a client. */
+typedef struct job_asker {
+    char request_id[ASKER_SIZE], client[CLIENT_SIZE];
+    bool told; /* of the job, instead of an answer */
+} job_asker;
+
 typedef struct job {
     task task; /* the solve; first member */
     jobs *jobs;
@@ -28,7 +34,7 @@ typedef struct job {
     char *profile_name;         /* owned; NULL: not known */
     char asked_by[CLIENT_SIZE]; /* who asked first: "token ci", "address 10.0.0.7"; "": not known */
     unsigned asked;             /* requests that asked for it and did not take that back */
-    char (*askers)[ASKER_SIZE]; /* owned: their ids, of the first MOST_ASKERS */
+    job_asker *askers;          /* owned: of the first MOST_ASKERS */
     unsigned n_askers;
     job_state state;
     asker *waiters;

@@ -53,16 +53,22 @@ void http_finish_plan(request *r, struct planning *plan);
 
 /* NULL: memory knows no such job (the store may). */
 json_t *jobs_describe(jobs *j, const char *job_id);
-/* Those that memory knows, in any order. */
-json_t *jobs_describe_all(jobs *j);
+/* Those that memory knows, in any order; of a client (NULL: of all). The ids of all become members
+ * of known. */
+json_t *jobs_describe_all(jobs *j, const char *client, json_t *known);
 /* A job of the store. */
 json_t *jobs_describe_record(const remat_job_record *record);
 
-/* False: there is no such job in memory. Cancelling what has ended changes nothing. */
-bool jobs_cancel(jobs *j, const char *job_id);
-/* The same on behalf of a request: under the id of one that asked for the job, it only takes that
- * back while others still ask for it. */
-bool jobs_cancel_by(jobs *j, const char *job_id, const char *request_id);
+/* For all who asked. What is not in memory, or has ended, stays as it is. */
+void jobs_cancel(jobs *j, const char *job_id);
+
+/* JOBS_UNKNOWN: memory knows no such job. JOBS_OTHERS: the client never asked for it. */
+typedef enum jobs_taken { JOBS_TAKEN, JOBS_UNKNOWN, JOBS_OTHERS } jobs_taken;
+
+/* On behalf of a request: under the id of one that asked for the job, it takes that back; else an
+ * admin cancels it for all, and a client takes back what it asked. Nobody asks any longer: it is
+ * cancelled. */
+jobs_taken jobs_cancel_by(jobs *j, const char *job_id, const request *r);
 
 unsigned jobs_unfinished(const jobs *j);
 

@@ -61,6 +61,15 @@ void job_run(task *t)
         remat_fail(&one->error, REMAT_CANCELLED, NULL, "the job was cancelled");
 }
 
+/* Those who were told of the job have an answer now, and look it up. */
+static void count_answers(const job *one)
+{
+    bool answered = one->state == DONE && one->question.kind == REMAT_ASK_SCHEDULE;
+    for (unsigned i = 0; answered && i < one->n_askers; i++)
+        if (one->askers[i].told)
+            atomic_fetch_add(&one->jobs->service->metrics.schedules[one->solve.cache], 1);
+}
+
 void job_end(job *one, job_state state)
 {
     jobs *j = one->jobs;
@@ -77,6 +86,7 @@ void job_end(job *one, job_state state)
         atomic_fetch_add(&counters->jobs_failed, 1);
     if (state == CANCELLED)
         atomic_fetch_add(&counters->jobs_cancelled, 1);
+    count_answers(one);
     log_line(state == FAILED ? LOG_WARNING : LOG_INFO, "job",
              json_pack("{s:s, s:s, s:f, s:s}", "job_id", one->id, "state", job_state_name(state),
                        "seconds", one->seconds, "detail", state == DONE ? "" : one->error.message));

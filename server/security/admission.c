@@ -34,18 +34,20 @@ bool security_admit(request *r, unsigned needed)
     if (needed == SCOPE_NONE)
         return true;
     r->most_jobs = c->address_jobs;
+    r->admin = !c->tokens[0];
     if (c->tokens[0]) {
         const token *one = authenticate(r);
         if (!one)
             return false;
         if (!(one->scopes & needed))
             return reply_refuse(r, REMAT_PROBLEM_FORBIDDEN, "", "the token needs the scope %s",
-                                needed == SCOPE_READ    ? "read"
-                                : needed == SCOPE_SOLVE ? "solve"
-                                                        : "admin");
+                                needed == SCOPE_READ   ? "read"
+                                : needed & SCOPE_SOLVE ? "solve"
+                                                       : "admin");
         snprintf(r->client, sizeof r->client, "token %s", one->name);
         rate = one->rate;
         r->most_jobs = one->jobs;
+        r->admin = one->scopes & SCOPE_ADMIN;
     }
     if (limits_admit(r->service->limits, r->client, rate, &seconds))
         return true;
