@@ -76,7 +76,7 @@ static enum MHD_Result look(void *data, enum MHD_ValueKind kind, const char *nam
 }
 
 /* "http://host/path" is "/path", and the host is that of the target. */
-static bool read_target(head *h, char *target, char **ret_target)
+static bool read_target(http_head *h, char *target, char **ret_target)
 {
     size_t length = strlen(target);
     if (length == 0 || has_control(target, length) || strpbrk(target, " \t"))
@@ -97,7 +97,7 @@ static bool read_target(head *h, char *target, char **ret_target)
     return true;
 }
 
-static bool read_length(head *h, const char *text)
+static bool read_length(http_head *h, const char *text)
 {
     size_t digits = strspn(text, "0123456789");
     if (digits == 0 || digits > LENGTH_DIGITS || text[digits])
@@ -108,7 +108,7 @@ static bool read_length(head *h, const char *text)
 }
 
 /* Where the body ends. */
-static int read_body_length(head *h, const findings *f, const char *method, bool old,
+static int read_body_length(http_head *h, const findings *f, const char *method, bool old,
                             const char **ret_why)
 {
     const char *length = f->values[LENGTH], *coding = f->values[CODING];
@@ -127,7 +127,7 @@ static int read_body_length(head *h, const findings *f, const char *method, bool
     return sends && !length && !coding ? 411 : 0;
 }
 
-static int read_fields(head *h, const findings *f, const char *method, bool old,
+static int read_fields(http_head *h, const findings *f, const char *method, bool old,
                        const char **ret_why)
 {
     *ret_why = f->why;
@@ -152,12 +152,12 @@ static int read_fields(head *h, const findings *f, const char *method, bool old,
     return expected && !old && strcasecmp(expected, "100-continue") != 0 ? 417 : 0;
 }
 
-int head_read(head *h, struct MHD_Connection *connection, const char *method, const char *version,
-              char *target, char **ret_target, const char **ret_why)
+int http_head_read(http_head *h, struct MHD_Connection *connection, const char *method,
+                   const char *version, char *target, char **ret_target, const char **ret_why)
 {
     findings f = {0};
     bool old = strcmp(version, "HTTP/1.0") == 0;
-    *h = (head){0};
+    *h = (http_head){0};
     *ret_target = target;
     *ret_why = "HTTP/1.1 and HTTP/1.0 are spoken here";
     if (!old && strcmp(version, "HTTP/1.1") != 0)

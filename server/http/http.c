@@ -393,7 +393,7 @@ static enum MHD_Result begin(http *h, request *r, const char *method, const char
     r->begun = true;
     copy_text(r->method, sizeof r->method, method);
     int refusal =
-        head_read(&r->head, r->peer->connection, method, version, r->target, &target, &why);
+        http_head_read(&r->head, r->peer->connection, method, version, r->target, &target, &why);
     name_request(h, r);
     if (refusal)
         return refuse(r, refusal, why);

@@ -38,7 +38,7 @@ typedef struct request {
     struct service *service;
     peer *peer;   /* NULL: it has gone, and what is done for it ends as soon as it can */
     char *target; /* owned: of the first line */
-    head head;
+    http_head head;
     char method[8];
     unsigned route;
     char id[REMAT_ID_SIZE]; /* of the resource, from the path */

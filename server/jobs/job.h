@@ -12,8 +12,15 @@
 
 enum { JOB_ID_SIZE = 33, ASKER_SIZE = sizeof((request *)0)->request_id, MOST_ASKERS = 256 };
 
-/* INFEASIBLE: it ran to its end, and the answer is that nothing fits. */
-typedef enum job_state { QUEUED, RUNNING, DONE, FAILED, CANCELLED, INFEASIBLE } job_state;
+/* JOB_INFEASIBLE: it ran to its end, and the answer is that nothing fits. */
+typedef enum job_state {
+    JOB_QUEUED,
+    JOB_RUNNING,
+    JOB_DONE,
+    JOB_FAILED,
+    JOB_CANCELLED,
+    JOB_INFEASIBLE
+} job_state;
 
 /* Who asked: a request of a client. */
 typedef struct job_asker {

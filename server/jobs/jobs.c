@@ -92,14 +92,14 @@ static json_t *job_json(job *one)
 {
     job_refresh_state(one);
     char created[32];
-    bool over = one->state >= DONE;
+    bool over = one->state >= JOB_DONE;
     remat_time_text(one->created, created);
     double elapsed = over ? one->seconds : (double)(uv_hrtime() - one->begun) / 1e9;
-    double progress = one->state == DONE ? 1 : (double)atomic_load(&one->permille) / 1000;
+    double progress = one->state == JOB_DONE ? 1 : (double)atomic_load(&one->permille) / 1000;
     json_t *json = json_pack(
         "{s:s, s:s, s:f, s:f, s:i, s:s}", "job_id", one->id, "state", job_state_name(one->state),
         "progress", progress, "elapsed_seconds", elapsed, "queue_position",
-        one->state == QUEUED ? (int)queue_position(one->jobs->service->queue, &one->task) : 0,
+        one->state == JOB_QUEUED ? (int)queue_position(one->jobs->service->queue, &one->task) : 0,
         "created", created);
     const remat_question *q = &one->question;
     json_t *budget = q->kind == REMAT_ASK_SCHEDULE ? json_integer((json_int_t)q->budget) : NULL;
@@ -166,8 +166,8 @@ unsigned jobs_unfinished(const jobs *j)
 
 void jobs_answer(asker *a)
 {
-    if (a->plan)
-        http_finish_plan(a->request, a->plan);
+    if (a->finish)
+        a->finish(a->request, a->data);
     else
         http_answer(a->request);
     remat_question_clear(&a->question);
@@ -194,7 +194,7 @@ void job_answer_waiters(job *one)
     DL_FOREACH_SAFE(one->waiters, a, next)
     {
         drop_waiter(one, a);
-        if (one->state == DONE)
+        if (one->state == JOB_DONE)
             reply_answer(a->request, one->question.kind, one->question.id, body_retain(one->body),
                          one->solve.cache);
         else
@@ -395,12 +395,12 @@ static job *find(jobs *j, const char *job_id)
 
 static void cancel(job *one)
 {
-    if (one->state >= DONE)
+    if (one->state >= JOB_DONE)
         return;
     atomic_store(&one->cancel, true);
     if (job_withdraw(one)) {
         remat_fail(&one->error, REMAT_CANCELLED, NULL, "the job was cancelled");
-        job_end(one, CANCELLED);
+        job_end(one, JOB_CANCELLED);
     }
 }
 
@@ -438,7 +438,7 @@ jobs_taken jobs_cancel_by(jobs *j, const char *job_id, const request *r)
     if (!one)
         return JOBS_UNKNOWN;
     job_asker *own = find_asker(one, r->client, r->request_id);
-    if (one->state >= DONE)
+    if (one->state >= JOB_DONE)
         return JOBS_TAKEN;
     if (!r->admin && !is_of(one, r->client))
         return JOBS_OTHERS;

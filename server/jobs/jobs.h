@@ -33,8 +33,10 @@ typedef struct asker {
     remat_question question;
     double cost, wait;              /* cost orders the queue; seconds */
     char body_name[BODY_NAME_SIZE]; /* the request's body is remembered by it; "": not at all */
-    struct planning *plan;          /* owned: what the answer is put into; NULL: nothing */
-    char *profile_name;             /* owned; NULL: not known */
+    /* What becomes of the reply, which is there; answers the request. NULL: it is sent. */
+    void (*finish)(request *r, void *data);
+    void *data;         /* of finish, which takes it */
+    char *profile_name; /* owned; NULL: not known */
     /* The jobs' own. */
     struct asker *prev, *next;
     struct job *job;   /* waited for */
@@ -45,11 +47,8 @@ typedef struct asker {
 /* Solves the question; answers the request, or promises an answer when the wait is over. Takes the
  * asker, which was malloc'ed. */
 void jobs_ask(jobs *j, asker *a);
-/* The request of an asker has its reply: sends it and frees the asker. */
+/* The request of an asker has its reply, or has gone: finishes it and frees the asker. */
 void jobs_answer(asker *a);
-
-/* Of an asker with a plan: takes it, and answers the request. handle_plans.c */
-void http_finish_plan(request *r, struct planning *plan);
 
 /* NULL: memory knows no such job (the store may). */
 json_t *jobs_describe(jobs *j, const char *job_id);
