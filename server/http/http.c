@@ -546,7 +546,7 @@ static struct MHD_Daemon *start_daemon(http *h, int listener)
         h, MHD_OPTION_NOTIFY_CONNECTION, on_connection, h, MHD_OPTION_PER_IP_CONNECTION_LIMIT,
         c->address_connections, MHD_OPTION_CONNECTION_LIMIT, c->max_connections,
         MHD_OPTION_CONNECTION_TIMEOUT, c->idle_seconds, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-        (size_t)HTTP_HEAD_BYTES, MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, /* sendfile needs that */
+        (size_t)HTTP_HEAD_BYTES,
 #if MHD_VERSION >= 0x01000000
         MHD_OPTION_CLIENT_DISCIPLINE_LVL, 2,
 #endif

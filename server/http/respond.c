@@ -62,13 +62,8 @@ static void free_body(void *data)
  * (tests/bench/http_results.md). */
 static struct MHD_Response *send_body(body *b, body_coding coding)
 {
-#if MHD_VERSION >= 0x00097707
-    struct MHD_Response *made = MHD_create_response_from_buffer_with_free_callback_static(
-        b->length[coding], b->data[coding], free_body, body_retain(b));
-#else
     struct MHD_Response *made = MHD_create_response_from_buffer_with_free_callback_cls(
         b->length[coding], b->data[coding], free_body, body_retain(b));
-#endif
     if (!made)
         body_release(b);
     return made;
