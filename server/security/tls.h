@@ -6,6 +6,8 @@
 
 #include "remat/status.h"
 
+#include <stddef.h>
+
 /* Reads both files (PEM; the certificate with its chain) and takes them if they fit together;
  * REMAT_INVALID says why not, and what there was stays. */
 remat_status tls_load(const char *certificate, const char *key, remat_error *error);
