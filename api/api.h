@@ -309,6 +309,7 @@ void remat_time_text(int64_t milliseconds, char ret_text[32]);
     X(NOT_FOUND, "not-found", 404, "There is no such thing")                                       \
     X(METHOD_NOT_ALLOWED, "method-not-allowed", 405, "The method is not allowed here")             \
     X(CANCELLED, "cancelled", 409, "The job was cancelled")                                        \
+    X(LENGTH, "length-required", 411, "A body needs a length")                                     \
     X(TOO_LARGE, "too-large", 413, "The work is past a limit of this server")                      \
     X(UNSUPPORTED_MEDIA_TYPE, "unsupported-media-type", 415, "Only application/json is read")      \
     X(EXPECTATION, "expectation-failed", 417, "What is expected cannot be met")                    \

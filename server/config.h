@@ -25,7 +25,7 @@ typedef struct config {
     unsigned receive_seconds; /* to send a request, beyond that */
     unsigned solve_seconds;   /* limit of one solve */
     unsigned lease_seconds;   /* that a dead process keeps what it held, on a shared store */
-    unsigned stop_seconds;    /* grace of running solves at SIGTERM */
+    unsigned stop_seconds;    /* within which SIGTERM ends the daemon */
     log_level log_level;
     char config[1024];   /* file that was read; "": none */
     char tokens[1024];   /* file of bearer tokens; "": nobody needs one */

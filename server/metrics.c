@@ -103,7 +103,8 @@ char *metrics_text(const metrics *m, const char *const *routes, size_t n_routes,
     put_requests(out, m, routes, n_routes);
     put_head(out, "build_info", "gauge", "The version of the daemon.");
     fprintf(out, "remat_build_info{version=\"" REMAT_VERSION "\"} 1\n");
-    put_head(out, "schedule_answers_total", "counter", "Schedules answered, by where from.");
+    put_head(out, "schedule_answers_total", "counter",
+             "Schedules answered, by where from; through jobs too.");
     for (int i = 0; i < CACHE_RESULTS; i++)
         fprintf(out, "remat_schedule_answers_total{cache=\"%s\"} %llu\n", results[i],
                 read_counter(&m->schedules[i]));

@@ -5,6 +5,7 @@
 #include "security/tls.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,14 +13,18 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { STOP_TICK_MILLISECONDS = 20, FORGET_JOBS_DAYS = 7 };
+enum {
+    STOP_TICK_MILLISECONDS = 20,
+    LEAST_STOP_SECONDS = 2, /* of them; and that what is cancelled gets, at most, to end */
+    FORGET_JOBS_DAYS = 7
+};
 
 /* What stops a service, step by step. */
 typedef struct stopper {
     service *service;
     uv_signal_t term, interrupt, hangup;
     uv_timer_t timer;
-    uint64_t deadline;
+    uint64_t cancel_at; /* uv_hrtime */
     bool forced;
     int argc;
     char **argv;
@@ -130,15 +135,32 @@ static void on_stop_tick(uv_timer_t *timer)
     stopper *stop = timer->data;
     service *s = stop->service;
     queue_counts counts = queue_count(s->queue);
-    if (jobs_unfinished(s->jobs) > 0 && !stop->forced && uv_hrtime() > stop->deadline) {
+    if (jobs_unfinished(s->jobs) > 0 && !stop->forced && uv_hrtime() > stop->cancel_at) {
         stop->forced = true;
         jobs_stop(s->jobs, true);
     }
     if (jobs_unfinished(s->jobs) > 0 || counts.light_running + counts.light_waiting > 0 ||
-        counts.heavy_running + counts.heavy_waiting > 0 || streams_count(s->streams) > 0)
+        counts.heavy_running + counts.heavy_waiting > 0 || http_unanswered(s->http) > 0)
         return;
     uv_timer_stop(timer);
     uv_stop(s->loop);
+}
+
+/* Something does not end, whatever it is. What was promised is in the store. */
+static void on_alarm(int number)
+{
+    (void)number;
+    _exit(0);
+}
+
+/* Running solves are cancelled while there is time for that, and for their askers. */
+static void set_deadlines(stopper *stop, unsigned seconds)
+{
+    unsigned last = seconds > LEAST_STOP_SECONDS ? seconds : LEAST_STOP_SECONDS;
+    double grace = seconds > 2 * LEAST_STOP_SECONDS ? seconds - LEAST_STOP_SECONDS : seconds / 2.0;
+    stop->cancel_at = uv_hrtime() + (uint64_t)(grace * 1e9);
+    signal(SIGALRM, on_alarm);
+    alarm(last);
 }
 
 static void on_signal(uv_signal_t *handle, int number)
@@ -157,7 +179,7 @@ static void on_signal(uv_signal_t *handle, int number)
     fleet_stop(s->fleet);
     retention_stop(s->retention);
     jobs_stop(s->jobs, false);
-    stop->deadline = uv_hrtime() + s->config.stop_seconds * UINT64_C(1000000000);
+    set_deadlines(stop, s->config.stop_seconds);
     uv_timer_start(&stop->timer, on_stop_tick, 0, STOP_TICK_MILLISECONDS);
 }
 
@@ -180,6 +202,21 @@ static remat_status load_files(service *s, remat_error *error)
     return REMAT_OK;
 }
 
+/* What is wrong is printed on stderr, or nowhere if nobody reads that. */
+static config_outcome read_again(const stopper *stop, config *ret_fresh)
+{
+    if (log_is_taken())
+        return config_read(ret_fresh, stop->argc, stop->argv);
+    int kept = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0), nowhere = open("/dev/null", O_WRONLY);
+    if (kept < 0 || nowhere < 0 || dup2(nowhere, STDERR_FILENO) < 0)
+        return CONFIG_BAD;
+    config_outcome outcome = config_read(ret_fresh, stop->argc, stop->argv);
+    dup2(kept, STDERR_FILENO);
+    close(kept);
+    close(nowhere);
+    return outcome;
+}
+
 /* What cannot be read leaves everything as it was. */
 static void on_hangup(uv_signal_t *handle, int number)
 {
@@ -188,7 +225,7 @@ static void on_hangup(uv_signal_t *handle, int number)
     service *s = stop->service;
     config fresh;
     remat_error error = {0};
-    if (config_read(&fresh, stop->argc, stop->argv) != CONFIG_RUN)
+    if (read_again(stop, &fresh) != CONFIG_RUN)
         remat_fail(&error, REMAT_INVALID, "config", "the configuration is wrong; see above");
     else if (!load_files(s, &error))
         config_take(&s->config, &fresh);
@@ -306,6 +343,8 @@ int service_run(const config *settings, int argc, char **argv)
     queue_free(s.queue);
     limits_free(s.limits);
     tokens_clear(&s.tokens);
+    body_release(s.openapi);
+    body_release(s.devices);
     tls_free();
     uv_loop_close(&loop);
     uv_library_shutdown();

@@ -35,8 +35,9 @@ typedef struct service {
     limits *limits;
     streams *streams;
     retention *retention;
-    uint64_t started; /* uv_hrtime */
-    unsigned plans;   /* being drafted, or waiting to be */
+    body *openapi, *devices; /* documents, once they were asked for; owned */
+    uint64_t started;        /* uv_hrtime */
+    unsigned plans;          /* being drafted, or waiting to be */
     bool stopping;
 } service;
 

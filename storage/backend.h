@@ -94,6 +94,8 @@ struct storage_backend {
     remat_status (*size)(storage_connection *connection, uint64_t *ret_bytes, remat_error *error);
     /* Of stores on a disk only: gives up what they hold of it for when it is full. */
     void (*make_room)(remat_store *store);
+    /* The same: whether it takes some megabytes more. */
+    remat_status (*probe_room)(remat_store *store, remat_error *error);
     int (*schema_version)(void);
     /* A connection for a check, which ends with check_end; counts what the engine itself finds
      * damaged, error describing the first. */

@@ -51,7 +51,7 @@ static remat_status run_pulse(storage_connection *connection, void *argument, re
     return storage_run(connection, SQL_PULSE, error, "i", storage_now());
 }
 
-/* A real write: only that sees a full disk. */
+/* A real write, and room for larger ones. */
 remat_status remat_store_ping(remat_store *store, remat_error *error)
 {
     storage_connection *connection;
@@ -62,6 +62,8 @@ remat_status remat_store_ping(remat_store *store, remat_error *error)
     status = storage_numbers(connection, SQL_ENTRIES, 1, &entries, error, "");
     store->backend->read_end(store, connection);
     if (status != REMAT_OK || store->options.read_only)
+        return status;
+    if (store->backend->probe_room && (status = store->backend->probe_room(store, error)))
         return status;
     return storage_submit(store, run_pulse, NULL, error);
 }

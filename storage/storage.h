@@ -295,7 +295,8 @@ typedef struct remat_store_pruned {
 remat_status remat_store_prune(remat_store *store, uint64_t keep_bytes,
                                remat_store_pruned *ret_pruned, remat_error *error);
 
-/* Whether the store can be read and written now (readiness). */
+/* Whether the store can be read and written now (readiness); of a SQLite store, whether its disk
+ * has some megabytes left. */
 remat_status remat_store_ping(remat_store *store, remat_error *error);
 
 /* The engine's integrity check, where it has one, and the checksum of every record. REMAT_CORRUPT

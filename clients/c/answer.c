@@ -28,6 +28,7 @@ static remat_status status_of_type(remat_problem_type type)
     case REMAT_PROBLEM_INVALID_REQUEST:
     case REMAT_PROBLEM_INVALID_PROFILE:
     case REMAT_PROBLEM_MALFORMED:
+    case REMAT_PROBLEM_LENGTH:
     case REMAT_PROBLEM_EXPECTATION:
     case REMAT_PROBLEM_MISDIRECTED:
     case REMAT_PROBLEM_VERSION:

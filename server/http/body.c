@@ -1,24 +1,15 @@
 #include "http/body.h"
 
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/mman.h>
-#include <unistd.h>
 #include <zlib.h>
 #include <zstd.h>
 
 enum {
     COMPRESS_FROM = 1024,
     GZIP_WINDOW = 15 + 16,
-    FILE_FROM = 49152, /* bytes; measured: below, a copy is as quick */
-    FILE_TO = 1 << 20,
-    FILE_SENDINGS = 3, /* before the file is made */
-    MOST_FILES = 64    /* or a few more: 64 MiB */
 };
-
-static atomic_uint open_files;
 
 static void add_zstd(body *b)
 {
@@ -96,56 +87,9 @@ void body_release(body *b)
 {
     if (!b || atomic_fetch_sub(&b->references, 1) != 1)
         return;
-    for (int i = 0; i < BODY_CODINGS; i++) {
+    for (int i = 0; i < BODY_CODINGS; i++)
         free(b->data[i]);
-        if (b->files[i] > 0) {
-            close(b->files[i] - 1);
-            atomic_fetch_sub(&open_files, 1);
-        }
-    }
     free(b);
-}
-
-static int fill_file(int fd, const char *data, size_t length)
-{
-    for (size_t at = 0; fd >= 0 && at < length;) {
-        ssize_t n = write(fd, data + at, length - at);
-        if (n <= 0) {
-            close(fd);
-            return -1;
-        }
-        at += (size_t)n;
-    }
-    return fd;
-}
-
-/* The pages of the file stay in memory. That of a disk is sent in large pieces, a memory file page
- * by page, which takes some 15 % longer (Linux 6.18, 138 KB). */
-int body_make_file(const body *b, body_coding coding)
-{
-    const char *data = b->data[coding];
-    size_t length = b->length[coding];
-    int fd = fill_file(open("/var/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600), data, length);
-    return fd >= 0 ? fd : fill_file(memfd_create("body", MFD_CLOEXEC), data, length);
-}
-
-bool body_wants_file(body *b, body_coding coding)
-{
-    return b->length[coding] >= FILE_FROM && b->length[coding] <= FILE_TO &&
-           ++b->sent[coding] == FILE_SENDINGS && atomic_load(&open_files) < MOST_FILES;
-}
-
-void body_set_file(body *b, body_coding coding, int file)
-{
-    if (file < 0)
-        return;
-    b->files[coding] = file + 1;
-    atomic_fetch_add(&open_files, 1);
-}
-
-int body_file(const body *b, body_coding coding)
-{
-    return b->files[coding] - 1;
 }
 
 size_t body_cost(const body *b)

@@ -16,8 +16,6 @@ typedef struct body {
     atomic_uint references;
     char *data[BODY_CODINGS]; /* NULL where there is none */
     size_t length[BODY_CODINGS];
-    unsigned sent[BODY_CODINGS];
-    int files[BODY_CODINGS]; /* descriptor + 1; 0: none */
 } body;
 
 /* Takes text (malloc'ed, freed on failure too). Bodies over 1 KiB are compressed as well, each
@@ -30,15 +28,6 @@ body *body_from_json(json_t *json, bool compress);
 body *body_retain(body *b);
 void body_release(body *b); /* accepts NULL */
 size_t body_cost(const body *b);
-
-/* A large body that is sent again and again lies in an unnamed file, so that it can be sent without
- * a copy (sendfile). Loop thread only: whether the file should be made now, told once, and the
- * file, which becomes the body's; -1: none. */
-bool body_wants_file(body *b, body_coding coding);
-void body_set_file(body *b, body_coding coding, int file);
-int body_file(const body *b, body_coding coding);
-/* Makes it; -1: it cannot be made. Blocks; any thread. */
-int body_make_file(const body *b, body_coding coding);
 
 /* Looks through a request body of coding "gzip" or "zstd" in constant memory: its decoded length,
  * at most limit (REMAT_TOO_LARGE beyond; REMAT_INVALID for damaged data or another coding), and

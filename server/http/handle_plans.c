@@ -122,8 +122,9 @@ static void finish_work(request *r)
 }
 
 /* The jobs have filled the reply: a schedule, or what happened instead. */
-void http_finish_plan(request *r, planning *plan)
+static void finish_plan(request *r, void *data)
 {
+    planning *plan = data;
     if (r->reply.status == 200 || r->reply.status == 422) {
         r->context = plan;
         http_start_work(r, finish_work, NULL);
@@ -139,11 +140,12 @@ static remat_status read_plan(request *r, asker *a, remat_error *error)
 {
     json_t *json = NULL;
     char id[REMAT_ID_SIZE] = "";
+    planning *plan = a->data;
     remat_status status = http_parse_content(r, &json, error);
     if (!status)
-        status = make_draft(r, json, &a->plan->draft, id, &a->wait, error);
-    if (!status && a->plan->draft.question)
-        status = make_question(r, &a->plan->draft, id, &a->profile_name, &a->question, error);
+        status = make_draft(r, json, &plan->draft, id, &a->wait, error);
+    if (!status && plan->draft.question)
+        status = make_question(r, &plan->draft, id, &a->profile_name, &a->question, error);
     json_decref(json);
     return status;
 }
@@ -151,9 +153,10 @@ static remat_status read_plan(request *r, asker *a, remat_error *error)
 static void post_plan_work(request *r)
 {
     asker *a = r->context;
+    const planning *plan = a->data;
     remat_error error;
     remat_status status = read_plan(r, a, &error);
-    if (!status && a->plan->draft.question)
+    if (!status && plan->draft.question)
         status = http_look_up(r, a, &error);
     else if (!status)
         r->reply.status = 200; /* there is nothing to ask */
@@ -192,13 +195,16 @@ bool post_plan(request *r)
     asker *a = http_start_asker(r, REMAT_ASK_SCHEDULE, "");
     if (!a)
         return true;
-    if (!(a->plan = calloc(1, sizeof *a->plan))) {
+    planning *plan = calloc(1, sizeof *plan);
+    if (!plan) {
         r->context = NULL;
         free(a);
         reply_body(r, 200, NULL);
         return true;
     }
-    memcpy(a->plan->name, name, sizeof name);
+    memcpy(plan->name, name, sizeof name);
+    a->data = plan;
+    a->finish = finish_plan;
     r->lengthy = true;
     r->service->plans++;
     return http_start_work(r, post_plan_work, after_draft);
@@ -210,7 +216,7 @@ bool get_devices(request *r)
 {
     size_t length;
     const char *document = remat_devices_document(&length);
-    reply_document(r, document, length);
+    reply_document(r, &r->service->devices, document, length);
     return true;
 }
 

@@ -32,21 +32,32 @@ static bool is_after(const json_t *job, const char *cursor)
     return !cursor[0] || strcmp(own, cursor) < 0;
 }
 
+/* Whether the client may see it in the list, or take it back: what it asked first. */
+static bool is_own(const request *r, const json_t *job)
+{
+    const char *by = json_string_value(json_object_get(job, "asked_by"));
+    return r->admin || (by && strcmp(by, r->client) == 0);
+}
+
+static void add_own(const request *r, json_t *list, json_t *job)
+{
+    if (is_own(r, job))
+        json_array_append(list, job);
+    json_decref(job);
+}
+
 /* To the jobs of memory those of the store that it does not know. */
-static remat_status add_stored(request *r, json_t *list, remat_error *error)
+static remat_status add_stored(request *r, json_t *list, const json_t *ids, remat_error *error)
 {
     enum { MOST = 1000 };
     remat_job_list stored;
-    size_t known = json_array_size(list), enough = r->cursor[0] ? MOST : known + r->limit + 1;
-    json_t *ids = json_object();
-    for (size_t i = 0; i < known; i++)
-        json_object_set_new(ids, remat_json_string(json_array_get(list, i), "job_id"), json_true());
+    size_t known = json_object_size(ids),
+           enough = r->cursor[0] || !r->admin ? MOST : known + r->limit + 1;
     const remat_page page = {.limit = (uint32_t)(enough < MOST ? enough : MOST)};
     remat_status status = remat_store_list_jobs(r->service->store, false, page, &stored, error);
     for (size_t i = 0; !status && i < stored.length; i++)
         if (!json_object_get(ids, stored.items[i].id))
-            json_array_append_new(list, jobs_describe_record(&stored.items[i]));
-    json_decref(ids);
+            add_own(r, list, jobs_describe_record(&stored.items[i]));
     if (!status)
         remat_job_list_clear(&stored);
     return status;
@@ -79,22 +90,28 @@ static void reply_jobs(request *r, const json_t *list)
 
 static void list_jobs_work(request *r)
 {
-    json_t *list = r->context;
+    json_t *own = r->context, *list = json_object_get(own, "jobs");
     remat_error error;
     r->context = NULL;
     if (!is_cursor(r->cursor))
         reply_refuse(r, REMAT_PROBLEM_INVALID_REQUEST, "cursor",
                      "the cursor is not one of this list");
-    else if (add_stored(r, list, &error))
+    else if (add_stored(r, list, json_object_get(own, "known"), &error))
         reply_error(r, &error);
     else
         reply_jobs(r, list);
-    json_decref(list);
+    json_decref(own);
 }
 
 bool list_jobs(request *r)
 {
-    r->context = jobs_describe_all(r->service->jobs);
+    json_t *known = json_object(),
+           *own = jobs_describe_all(r->service->jobs, r->admin ? NULL : r->client, known);
+    r->context = json_pack("{s:o, s:o}", "jobs", own, "known", known);
+    if (!r->context) {
+        reply_body(r, 200, NULL);
+        return true;
+    }
     return http_start_work(r, list_jobs_work, NULL);
 }
 
@@ -155,11 +172,31 @@ bool get_job_events(request *r)
     return true;
 }
 
+static bool refuse_others(request *r)
+{
+    return reply_refuse(r, REMAT_PROBLEM_FORBIDDEN, "",
+                        "the job is of others; the scope admin cancels it for all");
+}
+
 /* Another process has it, or nobody. */
 static void delete_job_work(request *r)
 {
+    remat_job_record record = {0};
     remat_error error;
-    if (remat_store_cancel_job(r->service->store, r->id, &error))
+    remat_status status = remat_store_get_job(r->service->store, r->id, &record, &error);
+    json_t *job = status ? NULL : jobs_describe_record(&record);
+    bool own = is_own(r, job);
+    json_decref(job);
+    remat_job_record_clear(&record);
+    if (!status && !own) {
+        refuse_others(r);
+        return;
+    }
+    if (!status)
+        status = remat_store_cancel_job(r->service->store, r->id, &error);
+    if (status == REMAT_NOT_FOUND)
+        remat_fail(&error, REMAT_NOT_FOUND, "id", "there is no job %s", r->id);
+    if (status)
         reply_error(r, &error);
     else
         get_job_work(r);
@@ -167,9 +204,14 @@ static void delete_job_work(request *r)
 
 bool delete_job(request *r)
 {
-    if (!jobs_cancel_by(r->service->jobs, r->id, r->request_id))
+    jobs *j = r->service->jobs;
+    jobs_taken taken = jobs_cancel_by(j, r->id, r);
+    if (taken == JOBS_UNKNOWN)
         return http_start_work(r, delete_job_work, NULL);
-    reply_body(r, 200, body_from_json(jobs_describe(r->service->jobs, r->id), false));
+    if (taken == JOBS_TAKEN)
+        reply_body(r, 200, body_from_json(jobs_describe(j, r->id), false));
+    else
+        refuse_others(r);
     return true;
 }
 
@@ -252,6 +294,8 @@ bool get_metrics(request *r)
     add_gauge(g, "light_waiting", "Short tasks waiting.", counts.light_waiting);
     add_gauge(g, "jobs_unfinished", "Jobs not ended.", jobs_unfinished(s->jobs));
     add_gauge(g, "connections", "Open connections.", http_connections(s->http));
+    add_gauge(g, "log_lines_dropped", "Log lines that stderr did not take, since the start.",
+              (double)log_dropped());
     add_gauge(g, "uptime_seconds", "Since the start.", (double)(uv_hrtime() - s->started) / 1e9);
     r->context = g;
     return http_start_work(r, get_metrics_work, NULL);
@@ -261,6 +305,6 @@ bool get_openapi(request *r)
 {
     size_t length;
     const char *document = remat_openapi(&length);
-    reply_document(r, document, length);
+    reply_document(r, &r->service->openapi, document, length);
     return true;
 }

@@ -2,34 +2,95 @@
 
 #include "http/listen.h"
 #include "http/reply.h"
+#include "http/respond.h"
 #include "http/routes.h"
+#include "http/streams.h"
 #include "security/security.h"
+#include "security/tls.h"
 #include "service.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <time.h>
+#include <unistd.h>
 
 enum {
     FIRST_BODY_BUFFER = 4096,
     SMALL_UPLOAD = 65536,
     LARGE_BODY = 1 << 20,
+    TICK_MILLISECONDS = 500,
     UNWANTED_BODY = 65536, /* of a request whose route takes none: read and dropped */
-    DRAIN_FACTOR = 4,      /* a body past the limit is read to this many limits, so that its sender
+    DRAIN_FACTOR = 4       /* a body past the limit is read to this many limits, so that its sender
                               reads 413 */
-    HEAD_SIZE = 2048       /* of an answer; its longest is half of that */
 };
 
 struct http {
     service *service;
-    connections *connections;
-    unsigned port;
+    struct MHD_Daemon *daemon;
+    peers *peers;
+    uv_poll_t poll;
+    uv_timer_t timer;
+    uv_idle_t idle;
+    unsigned port, unanswered, open_handles;
+    bool again; /* libmicrohttpd has to be run again though nothing has happened */
     uint64_t request_prefix, request_count;
-    time_t second; /* of date */
-    char date[40];
 };
+
+/* ---- the loop ---- */
+
+static void on_idle(uv_idle_t *idle);
+
+/* libmicrohttpd's sockets are edge-triggered inside its epoll: after every run it must be asked
+ * whether more is to be done at once. That is done from uv_idle: a zero timer re-armed in its own
+ * callback would never leave the timer phase (libuv 1.44). */
+static void run(http *h)
+{
+    MHD_UNSIGNED_LONG_LONG timeout = 1;
+    uv_idle_stop(&h->idle);
+    h->again = false;
+    MHD_run(h->daemon);
+    MHD_get_timeout(h->daemon, &timeout);
+    if (timeout == 0 || h->again)
+        uv_idle_start(&h->idle, on_idle);
+}
+
+static void on_poll(uv_poll_t *poll, int status, int events)
+{
+    (void)status;
+    (void)events;
+    run(poll->data);
+}
+
+/* Silent connections are closed by the clock, and gone with the run after that. */
+static void on_timer(uv_timer_t *timer)
+{
+    http *h = timer->data;
+    MHD_run(h->daemon);
+    run(h);
+}
+
+static void on_idle(uv_idle_t *idle)
+{
+    run(idle->data);
+}
+
+/* Resuming signals nothing; libmicrohttpd is run in the next turn of the loop. */
+static void wake(http *h)
+{
+    uv_idle_start(&h->idle, on_idle);
+}
+
+void http_suspend(request *r)
+{
+    peer_suspend(r->peer);
+}
+
+void http_resume(request *r)
+{
+    peer_resume(r->peer);
+    wake(r->service->http);
+}
 
 /* ---- receiving ---- */
 
@@ -40,7 +101,7 @@ static void copy_text(char *to, size_t size, const char *from)
 
 const char *http_header(const request *r, const char *name)
 {
-    return head_value(connection_head(r->connection), name);
+    return MHD_lookup_connection_value(r->peer->connection, MHD_HEADER_KIND, name);
 }
 
 /* In place. What is not of two hex digits stays, and so does text with %00, which would end early,
@@ -194,179 +255,35 @@ static bool make_room(request *r, size_t size)
     return true;
 }
 
-static void send_reply(request *r);
-
-/* The next bytes of a body. One that cannot be kept is answered at once: the connection reads the
- * rest of it and closes. */
-static void on_receive(void *data, const char *bytes, size_t size)
+/* Of a body that is not kept the rest is dropped. */
+static void refuse_rest(request *r)
 {
-    request *r = data;
-    bool fits = size <= body_limit(r) - r->length, kept = routes_takes_body(r);
+    r->early = true;
+    http_forget_body(r);
+}
+
+/* The next bytes of a body. False: it is more than anybody should send. */
+static bool receive(request *r, const char *bytes, size_t size)
+{
+    bool fits = !r->early && size <= body_limit(r) - r->length, kept = routes_takes_body(r);
     if (fits && (!kept || r->capacity - r->length >= size || make_room(r, size))) {
         if (kept)
             memcpy(r->content + r->length, bytes, size);
         r->length += size;
-        return;
+        return true;
     }
-    if (!fits)
+    if (!fits && !r->early)
         refuse_large(r);
     else if (r->busy)
         reply_busy(r);
-    else
+    else if (!r->early)
         reply_body(r, 200, NULL);
-    http_forget_body(r);
-    send_reply(r);
+    refuse_rest(r);
+    r->length += size;
+    return r->length <= DRAIN_FACTOR * r->service->config.max_body;
 }
 
-/* ---- sending ---- */
-
-/* Whether a comma-separated header value holds a token, and not with q=0. */
-static bool accepts_coding(const char *list, const char *coding)
-{
-    size_t length = strlen(coding);
-    for (const char *s = list; s && *s;) {
-        s += strspn(s, ", \t");
-        size_t item = strcspn(s, ","), name = strcspn(s, ",; \t");
-        if (name == length && strncasecmp(s, coding, length) == 0) {
-            const char *q = memmem(s, item, "q=", 2);
-            return !q || strtod(q + 2, NULL) > 0;
-        }
-        s += item;
-    }
-    return false;
-}
-
-static body_coding choose_coding(const request *r)
-{
-    const char *accepted = http_header(r, "Accept-Encoding");
-    const body *b = r->reply.body;
-    if (b->data[BODY_ZSTD] && accepts_coding(accepted, "zstd"))
-        return BODY_ZSTD;
-    if (b->data[BODY_GZIP] && accepts_coding(accepted, "gzip"))
-        return BODY_GZIP;
-    return BODY_IDENTITY;
-}
-
-/* A head under way. What does not fit is left out, and nothing is as long as that. */
-typedef struct head_text {
-    char text[HEAD_SIZE];
-    size_t length;
-} head_text;
-
-static void put(head_text *to, const char *name, const char *value)
-{
-    size_t names = strlen(name), values = strlen(value);
-    if (names + values + 6 > sizeof to->text - to->length)
-        return;
-    char *at = mempcpy(to->text + to->length, name, names);
-    at = mempcpy(mempcpy(at, ": ", 2), value, values);
-    at = mempcpy(at, "\r\n", 2);
-    to->length = (size_t)(at - to->text);
-}
-
-static const char *reason(int status)
-{
-    static const struct {
-        int status;
-        const char *reason;
-    } reasons[] = {{200, "OK"},
-                   {201, "Created"},
-                   {202, "Accepted"},
-                   {204, "No Content"},
-                   {304, "Not Modified"},
-                   {400, "Bad Request"},
-                   {401, "Unauthorized"},
-                   {403, "Forbidden"},
-                   {404, "Not Found"},
-                   {405, "Method Not Allowed"},
-                   {409, "Conflict"},
-                   {413, "Content Too Large"},
-                   {415, "Unsupported Media Type"},
-                   {417, "Expectation Failed"},
-                   {421, "Misdirected Request"},
-                   {422, "Unprocessable Content"},
-                   {429, "Too Many Requests"},
-                   {431, "Request Header Fields Too Large"},
-                   {500, "Internal Server Error"},
-                   {503, "Service Unavailable"},
-                   {505, "HTTP Version Not Supported"}};
-    for (size_t i = 0; i < sizeof reasons / sizeof *reasons; i++)
-        if (reasons[i].status == status)
-            return reasons[i].reason;
-    return "Unknown";
-}
-
-static const char *date_now(http *h)
-{
-    time_t now = time(NULL);
-    struct tm parts;
-    if (now != h->second && gmtime_r(&now, &parts)) {
-        strftime(h->date, sizeof h->date, "%a, %d %b %Y %H:%M:%S GMT", &parts);
-        h->second = now;
-    }
-    return h->date;
-}
-
-/* No script, style or connection but the daemon's own files, no inline script, in no frame. */
-static void put_policy(head_text *to)
-{
-    put(to, "Content-Security-Policy",
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
-        "connect-src 'self'; worker-src 'self'; base-uri 'none'; form-action 'none'; "
-        "frame-ancestors 'none'");
-    put(to, "Referrer-Policy", "no-referrer");
-    put(to, "Cross-Origin-Opener-Policy", "same-origin");
-}
-
-static void put_number(head_text *to, const char *name, uint64_t number)
-{
-    char text[24];
-    snprintf(text, sizeof text, "%llu", (unsigned long long)number);
-    put(to, name, text);
-}
-
-/* What the reply says of itself. */
-static void put_reply(const request *r, head_text *to)
-{
-    const reply *out = &r->reply;
-    /* what needs a token must not be handed on by a cache that asks for none */
-    const char *kept = r->service->config.tokens[0] ? "private, max-age=31536000, immutable"
-                                                    : "public, max-age=31536000, immutable";
-    put(to, "X-Request-Id", r->request_id);
-    put(to, "X-Content-Type-Options", "nosniff");
-    put(to, "Cache-Control", out->immutable ? kept : "no-store");
-    if (out->page)
-        put_policy(to);
-    if (out->etag[0])
-        put(to, "ETag", out->etag);
-    if (out->location[0])
-        put(to, "Location", out->location);
-    if (out->cache)
-        put(to, "X-Remat-Cache", out->cache);
-    if (out->allow)
-        put(to, "Allow", out->allow);
-    if (out->authenticate)
-        put(to, "WWW-Authenticate", "Bearer");
-    if (out->retry_after)
-        put_number(to, "Retry-After", out->retry_after);
-}
-
-/* Of the body, in the coding in which it is sent. */
-static void put_body(const request *r, head_text *to, body_coding coding)
-{
-    static const char *const codings[] = {NULL, "gzip", "zstd"};
-    const reply *out = &r->reply;
-    const body *b = out->body;
-    if (b) {
-        put(to, "Content-Type", out->content_type ? out->content_type : "application/json");
-        if (codings[coding])
-            put(to, "Content-Encoding", codings[coding]);
-        if (b->data[BODY_ZSTD] || b->data[BODY_GZIP])
-            put(to, "Vary", "Accept-Encoding");
-    }
-    if (out->status != 204 && out->status != 304)
-        put_number(to, "Content-Length", b ? b->length[coding] : 0);
-}
+/* ---- answering ---- */
 
 static void log_request(const request *r, size_t sent, double seconds)
 {
@@ -380,159 +297,197 @@ static void log_request(const request *r, size_t sent, double seconds)
                        (json_int_t)r->length, "sent", (json_int_t)sent));
 }
 
-static void begin_head(request *r, head_text *to, bool keep)
+/* Hands the reply to libmicrohttpd. */
+static enum MHD_Result send_reply(request *r)
 {
-    bool old = connection_head(r->connection)->http_1_0;
-    to->length = (size_t)snprintf(to->text, sizeof to->text, "HTTP/1.1 %d %s\r\n", r->reply.status,
-                                  reason(r->reply.status));
-    put(to, "Date", date_now(r->service->http));
-    if (!keep || old)
-        put(to, "Connection", keep ? "keep-alive" : "close");
-}
-
-static void send_stream(request *r)
-{
-    head_text to;
-    const head *asked = connection_head(r->connection);
-    begin_head(r, &to, !asked->http_1_0 && asked->keep_alive);
-    put(&to, "Content-Type", r->reply.content_type);
-    if (!asked->http_1_0)
-        put(&to, "Transfer-Encoding", "chunked");
-    put_reply(r, &to);
-    memcpy(to.text + to.length, "\r\n", 2);
-    stream *one = r->reply.stream;
-    connection_stream(r->connection, to.text, to.length + 2);
-    streams_begin(one);
-}
-
-/* ---- files of bodies ---- */
-
-typedef struct filing {
-    task task;
-    body *body;
-    body_coding coding;
-    int file;
-} filing;
-
-static void file_work(task *t)
-{
-    filing *one = (filing *)t;
-    one->file = body_make_file(one->body, one->coding);
-}
-
-static void file_done(task *t)
-{
-    filing *one = (filing *)t;
-    body_set_file(one->body, one->coding, one->file);
-    body_release(one->body);
-    free(one);
-}
-
-/* A disk can keep its caller waiting, so a pool thread writes the file. */
-static void make_file(service *s, body *b, body_coding coding)
-{
-    filing *one = s->stopping ? NULL : calloc(1, sizeof *one);
-    if (!one)
-        return;
-    one->body = body_retain(b);
-    one->coding = coding;
-    one->task = (task){.work = file_work, .done = file_done, .lane = LANE_LIGHT};
-    queue_submit(s->queue, &one->task);
-}
-
-/* ---- replies ---- */
-
-/* The client has what was asked for. */
-static void become_unmodified(request *r)
-{
-    reply *out = &r->reply;
-    const char *match = http_header(r, "If-None-Match");
-    if (out->status != 200 || !out->etag[0] || !match ||
-        (!strstr(match, out->etag) && strcmp(match, "*") != 0))
-        return;
-    out->status = 304;
-    body_release(out->body);
-    out->body = NULL;
-}
-
-/* r may be gone after. */
-static void send_reply(request *r)
-{
-    head_text to;
-    service *s = r->service;
+    uint64_t length;
+    struct MHD_Response *made = respond_make(r, &length);
+    if (!made)
+        return MHD_NO;
     double seconds = (double)(uv_hrtime() - r->start) / 1e9;
-    become_unmodified(r);
-    body *b = r->reply.body;
-    body_coding coding = b ? choose_coding(r) : BODY_IDENTITY;
-    bool bare = strcmp(r->method, "HEAD") == 0;
-    metrics_request(&s->metrics, r->route, r->reply.status, seconds);
-    log_request(r, b && !bare ? b->length[coding] : 0, seconds);
-    if (r->reply.stream && !bare) {
-        send_stream(r);
-        return;
-    }
-    /* of a request whose body has not come the connection knows that it cannot be kept */
-    bool keep = connection_keeps(r->connection) && !s->stopping;
-    begin_head(r, &to, keep);
-    put_body(r, &to, coding);
-    put_reply(r, &to);
-    memcpy(to.text + to.length, "\r\n", 2);
-    if (b && !bare && !s->config.tls_cert[0] && body_wants_file(b, coding))
-        make_file(s, b, coding);
-    connection_send(r->connection, to.text, to.length + 2, bare ? NULL : b, coding, keep);
+    metrics_request(&r->service->metrics, r->route, r->reply.status, seconds);
+    log_request(r, length, seconds);
+    if (r->reply.stream)
+        peer_rest(r->peer);
+    else
+        peer_answer(r->peer, length);
+    enum MHD_Result result =
+        MHD_queue_response(r->peer->connection, (unsigned)r->reply.status, made);
+    MHD_destroy_response(made);
+    return result;
 }
 
-/* ---- what the connections tell ---- */
+static void end(request *r)
+{
+    if (r->reply.stream)
+        streams_closed(r->reply.stream);
+    r->service->http->unanswered -= r->whole;
+    body_release(r->reply.body);
+    http_forget_body(r);
+    memory_give(r->service->memory, r->answer_held);
+    free(r->target);
+    free(r);
+}
 
-static void *on_open(void *data, connection *c)
+void http_answer(request *r)
+{
+    r->pending = false;
+    r->answered = true;
+    if (r->peer)
+        http_resume(r);
+    else
+        end(r);
+}
+
+/* ---- libmicrohttpd's callbacks ---- */
+
+/* The first line is there: a request begins. The parameters are read by read_query: each would take
+ * 64 bytes of libmicrohttpd's memory for the connection, and when that ends 0.9.75 never answers.
+ */
+static void *on_target(void *data, const char *target, struct MHD_Connection *connection)
 {
     http *h = data;
-    request *r = calloc(1, sizeof *r);
-    if (!r)
+    peer *one = peer_of(connection);
+    request *r = one ? calloc(1, sizeof *r) : NULL;
+    if (!r || !(r->target = strdup(target))) {
+        free(r);
         return NULL;
+    }
     r->service = h->service;
-    r->connection = c;
+    r->peer = one;
     r->start = uv_hrtime();
-    copy_text(r->method, sizeof r->method, connection_head(c)->method);
-    name_request(h, r);
+    one->request = r;
+    char *parameters = strchr((char *)target, '?');
+    if (parameters && parameters[1])
+        parameters[1] = '\0';
     return r;
 }
 
-/* A head or a body that cannot be read. */
-static void refuse(request *r, int status, const char *why)
+/* Paths and parameters are unescaped by admit. */
+static size_t keep_escaped(void *data, struct MHD_Connection *connection, char *text)
 {
-    remat_problem_type type = status == 417   ? REMAT_PROBLEM_EXPECTATION
+    (void)data;
+    (void)connection;
+    return strlen(text);
+}
+
+/* A head that is refused; nothing after it is read. */
+static enum MHD_Result refuse(request *r, int status, const char *why)
+{
+    remat_problem_type type = status == 411   ? REMAT_PROBLEM_LENGTH
+                              : status == 417 ? REMAT_PROBLEM_EXPECTATION
                               : status == 431 ? REMAT_PROBLEM_HEAD_TOO_LARGE
                               : status == 505 ? REMAT_PROBLEM_VERSION
                                               : REMAT_PROBLEM_MALFORMED;
     reply_refuse(r, type, "", "%s", why);
-    send_reply(r);
+    r->reply.close = true;
+    return send_reply(r);
 }
 
-static void on_begin(void *data, int refusal, const char *why)
+/* The head is there. An answer that is given now ends the connection: only who would send a body in
+ * vain gets it, and whose head is doubtful. */
+static enum MHD_Result begin(http *h, request *r, const char *method, const char *version)
 {
-    request *r = data;
-    if (refusal) {
-        refuse(r, refusal, why);
+    const char *why;
+    char *target;
+    r->begun = true;
+    copy_text(r->method, sizeof r->method, method);
+    int refusal =
+        http_head_read(&r->head, r->peer->connection, method, version, r->target, &target, &why);
+    name_request(h, r);
+    if (refusal)
+        return refuse(r, refusal, why);
+    r->early = !admit(r, target) || (r->head.length > body_limit(r) && !refuse_large(r));
+    return r->early && (r->head.chunked || r->head.length > 0) ? send_reply(r) : MHD_YES;
+}
+
+/* All of it is there. */
+static enum MHD_Result dispatch(request *r)
+{
+    r->whole = true;
+    r->service->http->unanswered++;
+    peer_rest(r->peer);
+    if (r->early || routes_dispatch(r))
+        return send_reply(r);
+    r->pending = true;
+    http_suspend(r);
+    return MHD_YES;
+}
+
+static enum MHD_Result on_request(void *data, struct MHD_Connection *connection, const char *url,
+                                  const char *method, const char *version, const char *upload,
+                                  size_t *upload_size, void **context)
+{
+    request *r = *context;
+    (void)url;
+    if (!r)
+        return MHD_NO;
+    if (!r->begun)
+        return begin(data, r, method, version);
+    if (*upload_size > 0) {
+        bool good = receive(r, upload, *upload_size);
+        *upload_size = 0;
+        return good ? MHD_YES : MHD_NO;
+    }
+    if (r->pending) /* its peer has hung up */
+        return MHD_NO;
+    return r->answered ? send_reply(r) : dispatch(r);
+}
+
+/* Answered, or nobody listens. Work under way ends before the request does. */
+static void on_completed(void *data, struct MHD_Connection *connection, void **context,
+                         enum MHD_RequestTerminationCode code)
+{
+    request *r = *context;
+    (void)data;
+    (void)code;
+    *context = NULL;
+    if (!r)
+        return;
+    peer_await(r->peer);
+    r->peer->request = NULL;
+    r->peer = NULL;
+    if (!r->pending) {
+        end(r);
         return;
     }
-    if (!admit(r, connection_target(r->connection)) ||
-        (connection_head(r->connection)->length > body_limit(r) && !refuse_large(r)))
-        send_reply(r);
+    log_line(LOG_INFO, "hung up", json_pack("{s:s}", "request_id", r->request_id));
+    if (r->leave)
+        r->leave(r);
 }
 
-static void on_whole(void *data)
+static void on_hung_up(peer *one)
 {
-    request *r = data;
-    if (routes_dispatch(r))
-        send_reply(r);
+    request *r = one->request;
+    if (!one->suspended)
+        return;
+    if (r->reply.stream)
+        stream_hung_up(r->reply.stream);
+    http_resume(r);
 }
 
-static void on_broken(void *data, const char *why)
+static void on_connection(void *data, struct MHD_Connection *connection, void **context,
+                          enum MHD_ConnectionNotificationCode code)
 {
-    request *r = data;
-    http_forget_body(r);
-    refuse(r, 400, why);
+    http *h = data;
+    if (code == MHD_CONNECTION_NOTIFY_STARTED) {
+        *context = peers_add(h->peers, connection);
+        return;
+    }
+    /* at its limit libmicrohttpd accepts again only when it is run after this */
+    h->again |= peers_count(h->peers) >= h->service->config.max_connections;
+    if (*context)
+        peer_remove(*context);
+    *context = NULL;
+}
+
+static void on_mhd_log(void *data, const char *format, va_list arguments)
+{
+    char text[512];
+    (void)data;
+    vsnprintf(text, sizeof text, format, arguments);
+    text[strcspn(text, "\n")] = '\0';
+    log_line(LOG_DEBUG, "libmicrohttpd", json_pack("{s:s}", "text", text));
 }
 
 /* ---- what is freed beside the loop ---- */
@@ -573,38 +528,63 @@ void http_forget_body(request *r)
     r->capacity = 0;
 }
 
-static void on_end(void *data)
-{
-    request *r = data;
-    if (r->reply.stream)
-        streams_closed(r->reply.stream);
-    body_release(r->reply.body);
-    http_forget_body(r);
-    memory_give(r->service->memory, r->answer_held);
-    free(r);
-}
-
-void http_answer(request *r)
-{
-    send_reply(r);
-}
-
 /* ---- starting and stopping ---- */
+
+static struct MHD_Daemon *start_daemon(http *h, int listener)
+{
+    const config *c = &h->service->config;
+    bool tls = c->tls_cert[0] != '\0';
+    const struct MHD_OptionItem secure[] = {
+        {tls ? MHD_OPTION_HTTPS_CERT_CALLBACK : MHD_OPTION_END, 0, tls ? tls_callback() : NULL},
+        {MHD_OPTION_HTTPS_PRIORITIES, 0, (void *)tls_priorities},
+        {MHD_OPTION_END, 0, NULL}};
+    return MHD_start_daemon(
+        MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG | (tls ? MHD_USE_TLS : 0), 0,
+        NULL, NULL, on_request, h, MHD_OPTION_EXTERNAL_LOGGER, on_mhd_log, h, MHD_OPTION_ARRAY,
+        secure, MHD_OPTION_LISTEN_SOCKET, listener, MHD_OPTION_URI_LOG_CALLBACK, on_target, h,
+        MHD_OPTION_UNESCAPE_CALLBACK, keep_escaped, NULL, MHD_OPTION_NOTIFY_COMPLETED, on_completed,
+        h, MHD_OPTION_NOTIFY_CONNECTION, on_connection, h, MHD_OPTION_PER_IP_CONNECTION_LIMIT,
+        c->address_connections, MHD_OPTION_CONNECTION_LIMIT, c->max_connections,
+        MHD_OPTION_CONNECTION_TIMEOUT, c->idle_seconds, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+        (size_t)HTTP_HEAD_BYTES,
+#if MHD_VERSION >= 0x01000000
+        MHD_OPTION_CLIENT_DISCIPLINE_LVL, 2,
+#endif
+        MHD_OPTION_END);
+}
+
+static void watch(http *h)
+{
+    uv_loop_t *loop = h->service->loop;
+    uv_poll_init(loop, &h->poll,
+                 MHD_get_daemon_info(h->daemon, MHD_DAEMON_INFO_EPOLL_FD)->epoll_fd);
+    uv_timer_init(loop, &h->timer);
+    uv_idle_init(loop, &h->idle);
+    h->poll.data = h->timer.data = h->idle.data = h;
+    uv_poll_start(&h->poll, UV_READABLE, on_poll);
+    uv_timer_start(&h->timer, on_timer, 0, TICK_MILLISECONDS);
+}
+
+static remat_status start(http *h, remat_error *error)
+{
+    const config *c = &h->service->config;
+    const peer_limits most = {.connections = c->max_connections,
+                              .idle_seconds = c->idle_seconds,
+                              .receive_seconds = c->receive_seconds,
+                              .drain_bytes = DRAIN_FACTOR * c->max_body};
+    int listener = listen_open(c->listen, &h->port, error);
+    if (listener < 0)
+        return error->status;
+    h->peers = peers_new(h->service->loop, &most, on_hung_up);
+    h->daemon = h->peers ? start_daemon(h, listener) : NULL;
+    if (h->daemon)
+        return REMAT_OK;
+    close(listener);
+    return remat_fail(error, REMAT_IO, "listen", "libmicrohttpd could not start");
+}
 
 http *http_new(service *s, remat_error *error)
 {
-    static const connection_events events = {.open = on_open,
-                                             .begin = on_begin,
-                                             .receive = on_receive,
-                                             .whole = on_whole,
-                                             .broken = on_broken,
-                                             .end = on_end};
-    const connection_limits most = {.connections = s->config.max_connections,
-                                    .address_connections = s->config.address_connections,
-                                    .idle_seconds = s->config.idle_seconds,
-                                    .receive_seconds = s->config.receive_seconds,
-                                    .drain_bytes = DRAIN_FACTOR * s->config.max_body,
-                                    .tls = s->config.tls_cert[0] != '\0'};
     http *h = calloc(1, sizeof *h);
     if (!h) {
         remat_fail_memory(error);
@@ -613,13 +593,13 @@ http *http_new(service *s, remat_error *error)
     h->service = s;
     if (uv_random(NULL, NULL, &h->request_prefix, sizeof h->request_prefix, 0, NULL) != 0)
         h->request_prefix = uv_hrtime();
-    int fd = listen_open(s->config.listen, &h->port, error);
-    if (fd >= 0)
-        h->connections = connections_new(s->loop, fd, &most, &events, h, error);
-    if (h->connections)
-        return h;
-    free(h);
-    return NULL;
+    if (start(h, error)) {
+        peers_free(h->peers);
+        free(h);
+        return NULL;
+    }
+    watch(h);
+    return h;
 }
 
 unsigned http_port(const http *h)
@@ -629,16 +609,38 @@ unsigned http_port(const http *h)
 
 unsigned http_connections(const http *h)
 {
-    return connections_count(h->connections);
+    return peers_count(h->peers);
+}
+
+unsigned http_unanswered(const http *h)
+{
+    return h->unanswered;
 }
 
 void http_quiesce(http *h)
 {
-    connections_quiesce(h->connections);
+    MHD_socket fd = MHD_quiesce_daemon(h->daemon);
+    if (fd != MHD_INVALID_SOCKET)
+        close(fd);
 }
 
+static void on_closed(uv_handle_t *handle)
+{
+    http *h = handle->data;
+    if (--h->open_handles == 0)
+        free(h);
+}
+
+/* libmicrohttpd ends the process where it is stopped with a suspended connection. */
 void http_free(http *h)
 {
-    connections_free(h->connections);
-    free(h);
+    peers_each_suspended(h->peers, on_hung_up);
+    MHD_run(h->daemon);
+    uv_poll_stop(&h->poll);
+    MHD_stop_daemon(h->daemon);
+    peers_free(h->peers);
+    h->open_handles = 3;
+    uv_close((uv_handle_t *)&h->poll, on_closed);
+    uv_close((uv_handle_t *)&h->timer, on_closed);
+    uv_close((uv_handle_t *)&h->idle, on_closed);
 }

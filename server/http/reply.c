@@ -21,12 +21,12 @@ void reply_body(request *r, int status, body *b)
     r->reply.body = b;
 }
 
-void reply_document(request *r, const char *document, size_t length)
+void reply_document(request *r, body **kept, const char *document, size_t length)
 {
-    char *copy = malloc(length + 1);
+    char *copy = *kept ? NULL : malloc(length + 1);
     if (copy)
-        memcpy(copy, document, length + 1);
-    reply_body(r, 200, copy ? body_new(copy, length, true) : NULL);
+        *kept = body_new(memcpy(copy, document, length + 1), length, true);
+    reply_body(r, 200, body_retain(*kept));
 }
 
 void reply_problem(request *r, remat_problem_type type, const remat_error *error)

@@ -7,8 +7,9 @@
 
 /* Takes the body; NULL becomes a problem. */
 void reply_body(request *r, int status, body *b);
-/* 200 with a copy of a static JSON document. */
-void reply_document(request *r, const char *document, size_t length);
+/* 200 with a static JSON document, of which *kept is the body from the first time on; on the loop.
+ */
+void reply_document(request *r, body **kept, const char *document, size_t length);
 
 void reply_problem(request *r, remat_problem_type type, const remat_error *error);
 /* The problem that a failed call amounts to. */

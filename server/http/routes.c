@@ -173,7 +173,7 @@ unsigned routes_scope(const request *r)
     if (one->open)
         return SCOPE_NONE;
     if (strcmp(r->method, "DELETE") == 0)
-        return one->delete.loop == delete_job ? SCOPE_SOLVE : SCOPE_ADMIN;
+        return one->delete.loop == delete_job ? SCOPE_SOLVE | SCOPE_ADMIN : SCOPE_ADMIN;
     return strcmp(r->method, "POST") == 0 ? SCOPE_SOLVE : SCOPE_READ;
 }
 

@@ -8,19 +8,20 @@
 #include <string.h>
 #include <utlist.h>
 
-enum { TICK_MILLISECONDS = 100 };
+enum { TICK_MILLISECONDS = 100, BUFFER = 4096 };
 #define REPEAT_NANOSECONDS UINT64_C(1000000000)
 
 struct stream {
     streams *list;
-    connection *connection;
+    request *request;
     struct stream *prev, *next;
     char job[REMAT_ID_SIZE];
-    char *text; /* of the event that is to be sent; NULL: none */
-    size_t length;
+    char *text; /* of the event under way; NULL: there was none yet */
+    size_t length, sent;
     char seen[96];   /* what was told last, but for the clock */
     uint64_t told;   /* uv_hrtime */
-    bool begun;      /* its head has gone */
+    bool suspended;  /* nothing to send for now */
+    bool hung_up;    /* nobody reads it */
     bool last_event; /* after it the stream ends */
     task look;       /* into the store, for a job of another daemon */
     bool looking, abandoned;
@@ -67,26 +68,18 @@ static void tell(stream *one, json_t *job)
     free(one->text);
     one->text = text;
     one->length = (size_t)length;
+    one->sent = 0;
     one->told = now;
     memcpy(one->seen, news, sizeof news);
 }
 
-/* Sends what there is to send. The stream may be gone after. */
-static void push(stream *one)
+/* Goes on with the connection if there is something to send. */
+static void wake(stream *one)
 {
-    if (!one->begun)
+    if (!one->suspended || (!one->last_event && one->sent == one->length))
         return;
-    char *text = one->text;
-    bool last = one->last_event;
-    connection *c = one->connection;
-    one->text = NULL;
-    one->begun = !last;
-    streams *list = one->list;
-    unsigned n = list->n;
-    if (text)
-        connection_stream_piece(c, text, one->length);
-    if (last && list->n == n)
-        connection_stream_end(c);
+    one->suspended = false;
+    http_resume(one->request);
 }
 
 /* ---- jobs of other daemons ---- */
@@ -111,13 +104,13 @@ static void look_done(task *t)
         free(one);
         return;
     }
-    if (one->begun && !connection_drained(one->connection))
+    if (one->sent < one->length)
         json_decref(job); /* it is looked for again */
     else if (job)
         tell(one, job);
     else
         one->last_event = true;
-    push(one);
+    wake(one);
 }
 
 static void look(stream *one)
@@ -136,23 +129,47 @@ static void on_tick(uv_timer_t *timer)
     stream *one, *next;
     DL_FOREACH_SAFE(list->open, one, next)
     {
-        if (!one->begun || !connection_drained(one->connection))
+        if (one->last_event || one->sent < one->length)
             continue;
         json_t *job = jobs_describe(list->service->jobs, one->job);
         if (job)
             tell(one, job);
         else
             look(one);
-        push(one);
+        wake(one);
     }
 }
 
 /* ---- the connection ---- */
 
-void streams_begin(stream *one)
+/* libmicrohttpd asks again at once when it gets nothing, so the connection rests meanwhile. */
+static ssize_t read_stream(void *data, uint64_t position, char *buffer, size_t size)
 {
-    one->begun = true;
-    push(one);
+    stream *one = data;
+    (void)position;
+    size_t left = one->length - one->sent, n = left < size ? left : size;
+    if (one->hung_up)
+        return MHD_CONTENT_READER_END_WITH_ERROR;
+    if (n == 0 && one->last_event)
+        return MHD_CONTENT_READER_END_OF_STREAM;
+    if (n > 0)
+        memcpy(buffer, one->text + one->sent, n);
+    else
+        http_suspend(one->request);
+    one->suspended = n == 0;
+    one->sent += n;
+    return (ssize_t)n;
+}
+
+struct MHD_Response *stream_response(stream *one)
+{
+    return MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BUFFER, read_stream, one, NULL);
+}
+
+void stream_hung_up(stream *one)
+{
+    one->hung_up = true;
+    one->suspended = false;
 }
 
 void streams_closed(stream *one)
@@ -181,7 +198,7 @@ void streams_open(request *r, json_t *first)
         return;
     }
     one->list = list;
-    one->connection = r->connection;
+    one->request = r;
     memcpy(one->job, r->id, REMAT_ID_SIZE);
     tell(one, first);
     DL_APPEND(list->open, one);
@@ -198,13 +215,8 @@ void streams_stop(streams *list)
     DL_FOREACH_SAFE(list->open, one, next)
     {
         one->last_event = true;
-        push(one);
+        wake(one);
     }
-}
-
-unsigned streams_count(const streams *list)
-{
-    return list->n;
 }
 
 streams *streams_new(service *s)

@@ -13,14 +13,14 @@ void streams_free(streams *list);        /* accepts NULL; no stream may be open 
  * the last. first: what the job is now; taken. */
 void streams_open(request *r, json_t *first);
 
-/* The head of a stream has gone: its events may follow. The stream may be gone after. */
-void streams_begin(stream *one);
-/* Its connection has ended; it is freed. */
+/* Sends it, as long as the request lives, whose stream it stays. NULL: out of memory. */
+struct MHD_Response *stream_response(stream *one);
+/* Its reader has gone: when libmicrohttpd asks next, the connection is closed. */
+void stream_hung_up(stream *one);
+/* Its request has ended; it is freed. */
 void streams_closed(stream *one);
 
 /* Ends every stream: the daemon is stopping. */
 void streams_stop(streams *list);
-
-unsigned streams_count(const streams *list);
 
 #endif

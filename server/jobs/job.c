@@ -18,19 +18,19 @@ const char *job_state_name(job_state state)
 
 bool job_has_problem(const job *one)
 {
-    return one->state > DONE;
+    return one->state > JOB_DONE;
 }
 
 const char *job_schedule_id(const job *one)
 {
     bool schedule = one->question.kind == REMAT_ASK_SCHEDULE;
-    return schedule && one->state == DONE ? one->question.id : NULL;
+    return schedule && one->state == JOB_DONE ? one->question.id : NULL;
 }
 
 void job_refresh_state(job *one)
 {
-    if (one->state == QUEUED && one->task.running)
-        one->state = RUNNING;
+    if (one->state == JOB_QUEUED && one->task.running)
+        one->state = JOB_RUNNING;
 }
 
 /* ---- making ---- */

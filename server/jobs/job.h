@@ -12,8 +12,21 @@
 
 enum { JOB_ID_SIZE = 33, ASKER_SIZE = sizeof((request *)0)->request_id, MOST_ASKERS = 256 };
 
-/* INFEASIBLE: it ran to its end, and the answer is that nothing fits. */
-typedef enum job_state { QUEUED, RUNNING, DONE, FAILED, CANCELLED, INFEASIBLE } job_state;
+/* JOB_INFEASIBLE: it ran to its end, and the answer is that nothing fits. */
+typedef enum job_state {
+    JOB_QUEUED,
+    JOB_RUNNING,
+    JOB_DONE,
+    JOB_FAILED,
+    JOB_CANCELLED,
+    JOB_INFEASIBLE
+} job_state;
+
+/* Who asked: a request of a client. */
+typedef struct job_asker {
+    char request_id[ASKER_SIZE], client[CLIENT_SIZE];
+    bool told; /* of the job, instead of an answer */
+} job_asker;
 
 typedef struct job {
     task task; /* the solve; first member */
@@ -28,7 +41,7 @@ typedef struct job {
     char *profile_name;         /* owned; NULL: not known */
     char asked_by[CLIENT_SIZE]; /* who asked first: "token ci", "address 10.0.0.7"; "": not known */
     unsigned asked;             /* requests that asked for it and did not take that back */
-    char (*askers)[ASKER_SIZE]; /* owned: their ids, of the first MOST_ASKERS */
+    job_asker *askers;          /* owned: of the first MOST_ASKERS */
     unsigned n_askers;
     job_state state;
     asker *waiters;
@@ -100,6 +113,8 @@ void job_end(job *one, job_state state);
 void job_wake(job *one);
 /* Takes the job back from where it waits; false when it runs. */
 bool job_withdraw(job *one);
+/* One that waits waits as if it had that cost. */
+void job_put_back(job *one, double cost);
 
 void job_answer_waiters(job *one);
 /* Those who were promised an acknowledgement get it once the job is in the store. */

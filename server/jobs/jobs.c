@@ -2,12 +2,66 @@
 
 #include "http/reply.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <utlist.h>
 
 enum { TICK_MILLISECONDS = 10, RETRY_SECONDS = 2 };
+
+/* ---- who asks ---- */
+
+/* One who asks again under the same id, as after a 202, is still one. */
+static job_asker *find_asker(const job *one, const char *client, const char *request_id)
+{
+    for (unsigned i = 0; i < one->n_askers; i++)
+        if (strcmp(one->askers[i].request_id, request_id) == 0 &&
+            strcmp(one->askers[i].client, client) == 0)
+            return &one->askers[i];
+    return NULL;
+}
+
+static void count_asker(job *one, const request *r)
+{
+    if (find_asker(one, r->client, r->request_id))
+        return;
+    one->asked++;
+    void *longer = one->n_askers < MOST_ASKERS
+                       ? realloc(one->askers, (one->n_askers + 1) * sizeof *one->askers)
+                       : NULL;
+    if (!longer) /* it is counted, and cannot take that back */
+        return;
+    one->askers = longer;
+    job_asker *added = &one->askers[one->n_askers++];
+    *added = (job_asker){.told = false};
+    memcpy(added->request_id, r->request_id, sizeof added->request_id);
+    memcpy(added->client, r->client, sizeof added->client);
+}
+
+static bool asks(const job *one, const char *client)
+{
+    unsigned i = 0;
+    while (i < one->n_askers && strcmp(one->askers[i].client, client) != 0)
+        i++;
+    return i < one->n_askers;
+}
+
+static void forget_asker(job *one, job_asker *gone)
+{
+    if (!gone)
+        return;
+    *gone = one->askers[--one->n_askers];
+    one->asked--;
+    if (one->n_askers > 0 && !asks(one, one->asked_by)) /* the first of those who still do */
+        memcpy(one->asked_by, one->askers[0].client, sizeof one->asked_by);
+}
+
+/* Whether the client asked for it and did not take that back. */
+static bool is_of(const job *one, const char *client)
+{
+    return strcmp(one->asked_by, client) == 0 || asks(one, client);
+}
 
 /* ---- describing ---- */
 
@@ -38,14 +92,14 @@ static json_t *job_json(job *one)
 {
     job_refresh_state(one);
     char created[32];
-    bool over = one->state >= DONE;
+    bool over = one->state >= JOB_DONE;
     remat_time_text(one->created, created);
     double elapsed = over ? one->seconds : (double)(uv_hrtime() - one->begun) / 1e9;
-    double progress = one->state == DONE ? 1 : (double)atomic_load(&one->permille) / 1000;
+    double progress = one->state == JOB_DONE ? 1 : (double)atomic_load(&one->permille) / 1000;
     json_t *json = json_pack(
         "{s:s, s:s, s:f, s:f, s:i, s:s}", "job_id", one->id, "state", job_state_name(one->state),
         "progress", progress, "elapsed_seconds", elapsed, "queue_position",
-        one->state == QUEUED ? (int)queue_position(one->jobs->service->queue, &one->task) : 0,
+        one->state == JOB_QUEUED ? (int)queue_position(one->jobs->service->queue, &one->task) : 0,
         "created", created);
     const remat_question *q = &one->question;
     json_t *budget = q->kind == REMAT_ASK_SCHEDULE ? json_integer((json_int_t)q->budget) : NULL;
@@ -67,11 +121,14 @@ json_t *jobs_describe(jobs *j, const char *job_id)
     return one ? job_json(one) : NULL;
 }
 
-json_t *jobs_describe_all(jobs *j)
+json_t *jobs_describe_all(jobs *j, const char *client, json_t *known)
 {
     json_t *list = json_array();
-    for (job *one = j->by_id; one; one = one->by_id.next)
-        remat_json_append(&list, job_json(one));
+    for (job *one = j->by_id; one; one = one->by_id.next) {
+        json_object_set_new(known, one->id, json_true());
+        if (!client || is_of(one, client))
+            remat_json_append(&list, job_json(one));
+    }
     return list;
 }
 
@@ -109,8 +166,8 @@ unsigned jobs_unfinished(const jobs *j)
 
 void jobs_answer(asker *a)
 {
-    if (a->plan)
-        http_finish_plan(a->request, a->plan);
+    if (a->finish)
+        a->finish(a->request, a->data);
     else
         http_answer(a->request);
     remat_question_clear(&a->question);
@@ -128,6 +185,7 @@ static void drop_waiter(job *one, asker *a)
 {
     DL_DELETE(one->waiters, a);
     one->jobs->n_waiting--;
+    a->request->leave = NULL;
 }
 
 void job_answer_waiters(job *one)
@@ -136,7 +194,7 @@ void job_answer_waiters(job *one)
     DL_FOREACH_SAFE(one->waiters, a, next)
     {
         drop_waiter(one, a);
-        if (one->state == DONE)
+        if (one->state == JOB_DONE)
             reply_answer(a->request, one->question.kind, one->question.id, body_retain(one->body),
                          one->solve.cache);
         else
@@ -148,6 +206,9 @@ void job_answer_waiters(job *one)
 static void acknowledge(job *one, asker *a)
 {
     request *r = a->request;
+    job_asker *own = find_asker(one, r->client, r->request_id);
+    if (own)
+        own->told = true;
     drop_waiter(one, a);
     reply_body(r, 202, body_from_json(job_json(one), false));
     snprintf(r->reply.location, sizeof r->reply.location, "/v1/jobs/%s", one->id);
@@ -212,34 +273,27 @@ static void on_tick(uv_timer_t *timer)
         uv_timer_stop(timer);
 }
 
-/* One who asks again under the same id, as after a 202, is still one. */
-static unsigned find_asker(const job *one, const char *request_id)
+/* The one who asked has hung up, and was told nothing. A job that nobody asks for any longer goes
+ * on behind all others: who asks again may find its answer. */
+static void leave(request *r)
 {
-    unsigned i = 0;
-    while (i < one->n_askers && strcmp(one->askers[i], request_id) != 0)
-        i++;
-    return i;
-}
-
-static void count_asker(job *one, const char *request_id)
-{
-    if (find_asker(one, request_id) < one->n_askers)
-        return;
-    one->asked++;
-    void *longer = one->n_askers < MOST_ASKERS
-                       ? realloc(one->askers, (one->n_askers + 1) * sizeof *one->askers)
-                       : NULL;
-    if (!longer) /* it is counted, and cannot take that back */
-        return;
-    one->askers = longer;
-    memcpy(one->askers[one->n_askers++], request_id, ASKER_SIZE);
+    asker *a = r->context;
+    job *one = a->job;
+    drop_waiter(one, a);
+    forget_asker(one, find_asker(one, r->client, r->request_id));
+    if (one->asked == 0 && !one->acknowledged)
+        job_put_back(one, INFINITY);
+    jobs_answer(a);
 }
 
 static void add_waiter(job *one, asker *a)
 {
     jobs *j = one->jobs;
-    count_asker(one, a->request->request_id);
+    count_asker(one, a->request);
     a->deadline = uv_hrtime() + (uint64_t)(a->wait * 1e9);
+    a->job = one;
+    a->request->leave = leave;
+    a->request->context = a;
     DL_APPEND(one->waiters, a);
     j->n_waiting++;
     if (a->wait <= 0)
@@ -296,9 +350,21 @@ static job *job_for(jobs *j, asker *a)
     return NULL;
 }
 
+/* Asks for a job under way, which nobody may have asked for any longer. */
+static void join(job *one, const asker *a)
+{
+    atomic_fetch_add(&one->jobs->service->metrics.coalesced, 1);
+    if (one->asked == 0)
+        job_put_back(one, a->cost);
+}
+
 void jobs_ask(jobs *j, asker *a)
 {
     const remat_question *q = &a->question;
+    if (!a->request->peer) { /* it has hung up meanwhile */
+        jobs_answer(a);
+        return;
+    }
     if (j->stopping) {
         send_away(a);
         return;
@@ -309,7 +375,7 @@ void jobs_ask(jobs *j, asker *a)
     if (b)
         reply_answer(a->request, q->kind, q->id, b, CACHE_HIT);
     else if (one)
-        atomic_fetch_add(&j->service->metrics.coalesced, 1);
+        join(one, a);
     else
         one = job_for(j, a);
     if (one)
@@ -318,32 +384,78 @@ void jobs_ask(jobs *j, asker *a)
         jobs_answer(a);
 }
 
-/* ---- the rest ---- */
-bool jobs_cancel(jobs *j, const char *job_id)
+/* ---- taking back ---- */
+
+static job *find(jobs *j, const char *job_id)
 {
     job *one = NULL;
     HASH_FIND(by_id, j->by_id, job_id, strlen(job_id), one);
-    if (!one)
-        return false;
-    if (one->state >= DONE)
-        return true;
+    return one;
+}
+
+static void cancel(job *one)
+{
+    if (one->state >= JOB_DONE)
+        return;
     atomic_store(&one->cancel, true);
     if (job_withdraw(one)) {
         remat_fail(&one->error, REMAT_CANCELLED, NULL, "the job was cancelled");
-        job_end(one, CANCELLED);
+        job_end(one, JOB_CANCELLED);
     }
-    return true;
 }
 
-bool jobs_cancel_by(jobs *j, const char *job_id, const char *request_id)
+/* Those of the client that wait are told. */
+static void send_back(job *one, const char *client)
 {
-    job *one = NULL;
-    HASH_FIND(by_id, j->by_id, job_id, strlen(job_id), one);
-    unsigned i = one ? find_asker(one, request_id) : 0;
-    if (!one || i == one->n_askers || one->state >= DONE)
-        return jobs_cancel(j, job_id);
-    memmove(one->askers[i], one->askers[--one->n_askers], ASKER_SIZE);
-    return --one->asked > 0 || jobs_cancel(j, job_id);
+    remat_error error;
+    asker *a, *next;
+    remat_fail(&error, REMAT_CANCELLED, NULL, "the job was taken back");
+    DL_FOREACH_SAFE(one->waiters, a, next)
+    {
+        if (strcmp(a->request->client, client) != 0)
+            continue;
+        drop_waiter(one, a);
+        reply_error(a->request, &error);
+        jobs_answer(a);
+    }
+}
+
+/* What a client asked for it does not ask for any longer. */
+static void take_back(job *one, const char *client)
+{
+    unsigned before = one->n_askers;
+    for (unsigned i = one->n_askers; i-- > 0;)
+        if (strcmp(one->askers[i].client, client) == 0)
+            forget_asker(one, &one->askers[i]);
+    if (before == one->n_askers && one->asked > 0 && --one->asked > 0) /* of before a restart */
+        one->asked_by[0] = '\0';
+    send_back(one, client);
+}
+
+jobs_taken jobs_cancel_by(jobs *j, const char *job_id, const request *r)
+{
+    job *one = find(j, job_id);
+    if (!one)
+        return JOBS_UNKNOWN;
+    job_asker *own = find_asker(one, r->client, r->request_id);
+    if (one->state >= JOB_DONE)
+        return JOBS_TAKEN;
+    if (!r->admin && !is_of(one, r->client))
+        return JOBS_OTHERS;
+    if (own)
+        forget_asker(one, own);
+    else if (!r->admin)
+        take_back(one, r->client);
+    if (one->asked == 0 || (!own && r->admin))
+        cancel(one);
+    return JOBS_TAKEN;
+}
+
+void jobs_cancel(jobs *j, const char *job_id)
+{
+    job *one = find(j, job_id);
+    if (one)
+        cancel(one);
 }
 
 jobs *jobs_new(service *s)

@@ -33,10 +33,13 @@ typedef struct asker {
     remat_question question;
     double cost, wait;              /* cost orders the queue; seconds */
     char body_name[BODY_NAME_SIZE]; /* the request's body is remembered by it; "": not at all */
-    struct planning *plan;          /* owned: what the answer is put into; NULL: nothing */
-    char *profile_name;             /* owned; NULL: not known */
+    /* What becomes of the reply, which is there; answers the request. NULL: it is sent. */
+    void (*finish)(request *r, void *data);
+    void *data;         /* of finish, which takes it */
+    char *profile_name; /* owned; NULL: not known */
     /* The jobs' own. */
     struct asker *prev, *next;
+    struct job *job;   /* waited for */
     uint64_t deadline; /* uv_hrtime */
     bool awaits_acknowledgement;
 } asker;
@@ -44,24 +47,27 @@ typedef struct asker {
 /* Solves the question; answers the request, or promises an answer when the wait is over. Takes the
  * asker, which was malloc'ed. */
 void jobs_ask(jobs *j, asker *a);
-/* The request of an asker has its reply: sends it and frees the asker. */
+/* The request of an asker has its reply, or has gone: finishes it and frees the asker. */
 void jobs_answer(asker *a);
-
-/* Of an asker with a plan: takes it, and answers the request. handle_plans.c */
-void http_finish_plan(request *r, struct planning *plan);
 
 /* NULL: memory knows no such job (the store may). */
 json_t *jobs_describe(jobs *j, const char *job_id);
-/* Those that memory knows, in any order. */
-json_t *jobs_describe_all(jobs *j);
+/* Those that memory knows, in any order; of a client (NULL: of all). The ids of all become members
+ * of known. */
+json_t *jobs_describe_all(jobs *j, const char *client, json_t *known);
 /* A job of the store. */
 json_t *jobs_describe_record(const remat_job_record *record);
 
-/* False: there is no such job in memory. Cancelling what has ended changes nothing. */
-bool jobs_cancel(jobs *j, const char *job_id);
-/* The same on behalf of a request: under the id of one that asked for the job, it only takes that
- * back while others still ask for it. */
-bool jobs_cancel_by(jobs *j, const char *job_id, const char *request_id);
+/* For all who asked. What is not in memory, or has ended, stays as it is. */
+void jobs_cancel(jobs *j, const char *job_id);
+
+/* JOBS_UNKNOWN: memory knows no such job. JOBS_OTHERS: the client never asked for it. */
+typedef enum jobs_taken { JOBS_TAKEN, JOBS_UNKNOWN, JOBS_OTHERS } jobs_taken;
+
+/* On behalf of a request: under the id of one that asked for the job, it takes that back; else an
+ * admin cancels it for all, and a client takes back what it asked. Nobody asks any longer: it is
+ * cancelled. */
+jobs_taken jobs_cancel_by(jobs *j, const char *job_id, const request *r);
 
 unsigned jobs_unfinished(const jobs *j);
 

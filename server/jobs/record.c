@@ -109,7 +109,7 @@ static remat_status adopt(jobs *j, const remat_job_record *record, remat_error *
     one->second = second;
     one->created = record->created;
     one->acknowledged = true;
-    one->saved_state = QUEUED;
+    one->saved_state = JOB_QUEUED;
     one->parked = true;
     if (!job_know(one)) {
         job_free(one);
@@ -149,7 +149,7 @@ void jobs_save_again(jobs *j)
 {
     for (job *one = j->by_id, *after; one; one = after) {
         after = one->by_id.next;
-        if (one->state >= DONE)
+        if (one->state >= JOB_DONE)
             job_save(one);
     }
 }

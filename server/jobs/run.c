@@ -61,6 +61,15 @@ void job_run(task *t)
         remat_fail(&one->error, REMAT_CANCELLED, NULL, "the job was cancelled");
 }
 
+/* Those who were told of the job have an answer now, and look it up. */
+static void count_answers(const job *one)
+{
+    bool answered = one->state == JOB_DONE && one->question.kind == REMAT_ASK_SCHEDULE;
+    for (unsigned i = 0; answered && i < one->n_askers; i++)
+        if (one->askers[i].told)
+            atomic_fetch_add(&one->jobs->service->metrics.schedules[one->solve.cache], 1);
+}
+
 void job_end(job *one, job_state state)
 {
     jobs *j = one->jobs;
@@ -73,13 +82,15 @@ void job_end(job *one, job_state state)
     job_disown(one);
     DL_APPEND(j->ended, one);
     j->n_ended++;
-    if (state == FAILED)
+    if (state == JOB_FAILED)
         atomic_fetch_add(&counters->jobs_failed, 1);
-    if (state == CANCELLED)
+    if (state == JOB_CANCELLED)
         atomic_fetch_add(&counters->jobs_cancelled, 1);
-    log_line(state == FAILED ? LOG_WARNING : LOG_INFO, "job",
+    count_answers(one);
+    log_line(state == JOB_FAILED ? LOG_WARNING : LOG_INFO, "job",
              json_pack("{s:s, s:s, s:f, s:s}", "job_id", one->id, "state", job_state_name(state),
-                       "seconds", one->seconds, "detail", state == DONE ? "" : one->error.message));
+                       "seconds", one->seconds, "detail",
+                       state == JOB_DONE ? "" : one->error.message));
     job_answer_waiters(one);
     job_save(one);
     /* The answer is in the engine's cache and in the store; the job need not hold it. */
@@ -100,7 +111,7 @@ static bool park(job *one)
         one->status = remat_fail(&one->error, REMAT_CANCELLED, NULL, "the job was cancelled");
         return false;
     }
-    one->state = QUEUED;
+    one->state = JOB_QUEUED;
     one->parked = true;
     return true;
 }
@@ -113,7 +124,7 @@ void job_run_done(task *t)
     if (one->status == REMAT_CANCELLED && one->interrupted) {
         /* By the stop of the daemon, not by a client: an acknowledged job stays unfinished in the
          * store. */
-        one->state = QUEUED;
+        one->state = JOB_QUEUED;
         one->jobs->n_unfinished--;
         HASH_DELETE(by_key, one->jobs->by_key, one);
         DL_APPEND(one->jobs->ended, one);
@@ -121,10 +132,10 @@ void job_run_done(task *t)
         job_send_away(one);
         return;
     }
-    job_end(one, !one->status                      ? DONE
-                 : one->status == REMAT_CANCELLED  ? CANCELLED
-                 : one->status == REMAT_INFEASIBLE ? INFEASIBLE
-                                                   : FAILED);
+    job_end(one, !one->status                      ? JOB_DONE
+                 : one->status == REMAT_CANCELLED  ? JOB_CANCELLED
+                 : one->status == REMAT_INFEASIBLE ? JOB_INFEASIBLE
+                                                   : JOB_FAILED);
 }
 
 /* ---- parked ones ---- */
@@ -134,6 +145,14 @@ bool job_withdraw(job *one)
     bool parked = one->parked;
     one->parked = false;
     return parked || queue_withdraw(one->jobs->service->queue, &one->task);
+}
+
+void job_put_back(job *one, double cost)
+{
+    queue *q = one->jobs->service->queue;
+    one->task.cost = cost;
+    if (queue_withdraw(q, &one->task))
+        queue_submit(q, &one->task);
 }
 
 void job_wake(job *one)

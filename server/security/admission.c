@@ -30,22 +30,24 @@ bool security_admit(request *r, unsigned needed)
     const config *c = &r->service->config;
     double rate = c->address_rate;
     unsigned seconds = 1;
-    snprintf(r->client, sizeof r->client, "address %s", connection_address(r->connection));
+    snprintf(r->client, sizeof r->client, "address %s", r->peer->address);
     if (needed == SCOPE_NONE)
         return true;
     r->most_jobs = c->address_jobs;
+    r->admin = !c->tokens[0];
     if (c->tokens[0]) {
         const token *one = authenticate(r);
         if (!one)
             return false;
         if (!(one->scopes & needed))
             return reply_refuse(r, REMAT_PROBLEM_FORBIDDEN, "", "the token needs the scope %s",
-                                needed == SCOPE_READ    ? "read"
-                                : needed == SCOPE_SOLVE ? "solve"
-                                                        : "admin");
+                                needed == SCOPE_READ   ? "read"
+                                : needed & SCOPE_SOLVE ? "solve"
+                                                       : "admin");
         snprintf(r->client, sizeof r->client, "token %s", one->name);
         rate = one->rate;
         r->most_jobs = one->jobs;
+        r->admin = one->scopes & SCOPE_ADMIN;
     }
     if (limits_admit(r->service->limits, r->client, rate, &seconds))
         return true;

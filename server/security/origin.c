@@ -81,7 +81,7 @@ static bool is_own(const config *c, const char *origin, const char *host)
 bool security_allow_origin(request *r)
 {
     const config *c = &r->service->config;
-    const char *host = connection_head(r->connection)->host, *origin = http_header(r, "Origin");
+    const char *host = r->head.host, *origin = http_header(r, "Origin");
     bool changes = strcmp(r->method, "GET") != 0 && strcmp(r->method, "HEAD") != 0;
     if (host && !is_served(c, host))
         return reply_refuse(

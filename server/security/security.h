@@ -15,8 +15,9 @@
  * those of --host. With tokens and without --host every name is served. */
 bool security_allow_origin(request *r);
 
-/* Address or bearer token, scope, rate. Fills r->client and r->most_jobs. False: r->reply is 401,
- * 403 or 429. needed: the scope that the route asks for; SCOPE_NONE: anybody, at any rate. */
+/* Address or bearer token, scope, rate. Fills r->client, r->most_jobs and r->admin. False: r->reply
+ * is 401, 403 or 429. needed: the scope that the route asks for; SCOPE_NONE: anybody, at any rate.
+ */
 bool security_admit(request *r, unsigned needed);
 
 #endif

@@ -1,7 +1,6 @@
 #include "security/tls.h"
 
 #ifdef REMAT_TLS
-#include <errno.h>
 #include <gnutls/abstract.h>
 #include <gnutls/gnutls.h>
 #include <stdlib.h>
@@ -18,16 +17,10 @@ typedef struct identity {
 } identity;
 
 static identity *current;
-static gnutls_certificate_credentials_t credentials;
-static gnutls_priority_t priorities;
 
-static const char priority_text[] =
+const char tls_priorities[] =
     "SECURE128:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2:-KX-ALL:+ECDHE-ECDSA:+ECDHE-RSA:"
     "-CIPHER-ALL:+AES-256-GCM:+CHACHA20-POLY1305:+AES-128-GCM";
-
-struct tls_session {
-    gnutls_session_t session;
-};
 
 static void identity_free(identity *one)
 {
@@ -80,35 +73,16 @@ static remat_status check_pair(const identity *one, const char *path, remat_erro
                       gnutls_strerror(code));
 }
 
-static int give(gnutls_session_t session, const struct gnutls_cert_retr_st *info,
-                gnutls_pcert_st **chain, unsigned *length, gnutls_ocsp_data_st **ocsp,
-                unsigned *n_ocsp, gnutls_privkey_t *key, unsigned *flags)
+static int give(gnutls_session_t session, const gnutls_datum_t *authorities, int n_authorities,
+                const gnutls_pk_algorithm_t *algorithms, int n_algorithms, gnutls_pcert_st **chain,
+                unsigned *length, gnutls_privkey_t *key)
 {
     if (!current)
         return -1;
     *chain = current->chain;
     *length = current->length;
     *key = current->key;
-    *ocsp = NULL;
-    *n_ocsp = 0;
-    *flags = 0;
     return 0;
-}
-
-/* What all sessions share, made with the first certificate. */
-static remat_status set_up(remat_error *error)
-{
-    if (credentials)
-        return REMAT_OK;
-    const char *where = NULL;
-    int code = gnutls_priority_init(&priorities, priority_text, &where);
-    if (code == 0)
-        code = gnutls_certificate_allocate_credentials(&credentials);
-    if (code != 0)
-        return remat_fail(error, REMAT_INTERNAL, NULL, "TLS cannot be set up: %s",
-                          gnutls_strerror(code));
-    gnutls_certificate_set_retrieve_function3(credentials, give);
-    return REMAT_OK;
 }
 
 remat_status tls_load(const char *certificate, const char *key, remat_error *error)
@@ -132,8 +106,6 @@ remat_status tls_load(const char *certificate, const char *key, remat_error *err
         status = read_key(one, key, error);
     if (!status)
         status = check_pair(one, key, error);
-    if (!status)
-        status = set_up(error);
     if (status) {
         identity_free(one);
         return status;
@@ -150,87 +122,16 @@ void tls_free(void)
         identity_free(current);
         current = older;
     }
-    if (credentials)
-        gnutls_certificate_free_credentials(credentials);
-    if (priorities)
-        gnutls_priority_deinit(priorities);
-    credentials = NULL;
-    priorities = NULL;
 }
 
-tls_session *tls_session_new(int fd)
+void *tls_callback(void)
 {
-    static const gnutls_datum_t http = {(unsigned char *)"http/1.1", 8};
-    tls_session *t = calloc(1, sizeof *t);
-    if (!t)
-        return NULL;
-    if (gnutls_init(&t->session, GNUTLS_SERVER | GNUTLS_NONBLOCK | GNUTLS_NO_SIGNAL) != 0) {
-        free(t);
-        return NULL;
-    }
-    if (gnutls_priority_set(t->session, priorities) != 0 ||
-        gnutls_credentials_set(t->session, GNUTLS_CRD_CERTIFICATE, credentials) != 0 ||
-        gnutls_alpn_set_protocols(t->session, &http, 1, 0) != 0) {
-        tls_session_free(t);
-        return NULL;
-    }
-    gnutls_transport_set_int(t->session, fd);
-    return t;
-}
-
-void tls_session_free(tls_session *t)
-{
-    if (!t)
-        return;
-    gnutls_deinit(t->session);
-    free(t);
-}
-
-int tls_session_shake(tls_session *t)
-{
-    int code = gnutls_handshake(t->session);
-    if (code == 0 || !gnutls_error_is_fatal(code))
-        return code == 0 ? 0 : 1;
-    gnutls_alert_send_appropriate(t->session, code);
-    return -1;
-}
-
-bool tls_session_wants_write(const tls_session *t)
-{
-    return gnutls_record_get_direction(t->session) == 1;
-}
-
-/* A peer that asks for another handshake is not given one. */
-static ssize_t result_of(ssize_t code)
-{
-    if (code >= 0)
-        return code;
-    errno = code == GNUTLS_E_AGAIN || code == GNUTLS_E_INTERRUPTED ? EAGAIN : EIO;
-    return -1;
-}
-
-ssize_t tls_session_read(tls_session *t, void *data, size_t length)
-{
-    return result_of(gnutls_record_recv(t->session, data, length));
-}
-
-ssize_t tls_session_write(tls_session *t, const void *data, size_t length)
-{
-    return result_of(gnutls_record_send(t->session, data, length));
-}
-
-bool tls_session_pending(const tls_session *t)
-{
-    return gnutls_record_check_pending(t->session) > 0;
-}
-
-void tls_session_bye(tls_session *t)
-{
-    if (t)
-        gnutls_bye(t->session, GNUTLS_SHUT_WR);
+    return (void *)give;
 }
 
 #else
+
+const char tls_priorities[] = "";
 
 remat_status tls_load(const char *certificate, const char *key, remat_error *error)
 {
@@ -242,42 +143,9 @@ void tls_free(void)
 {
 }
 
-tls_session *tls_session_new(int fd)
+void *tls_callback(void)
 {
     return NULL;
-}
-
-void tls_session_free(tls_session *t)
-{
-}
-
-int tls_session_shake(tls_session *t)
-{
-    return -1;
-}
-
-bool tls_session_wants_write(const tls_session *t)
-{
-    return false;
-}
-
-ssize_t tls_session_read(tls_session *t, void *data, size_t length)
-{
-    return -1;
-}
-
-ssize_t tls_session_write(tls_session *t, const void *data, size_t length)
-{
-    return -1;
-}
-
-bool tls_session_pending(const tls_session *t)
-{
-    return false;
-}
-
-void tls_session_bye(tls_session *t)
-{
 }
 
 #endif

@@ -58,6 +58,8 @@ remat_status sqlite_fail_code(int code, int system_error, const char *detail, co
         status = REMAT_INTERNAL;
     if (status == REMAT_NO_MEMORY)
         return remat_fail_memory(error);
+    if ((code & 0xff) == SQLITE_FULL) /* whatever was on its way */
+        act = "write";
     const char *why = (code & 0xff) == SQLITE_FULL   ? "the disk is full"
                       : (code & 0xff) == SQLITE_BUSY ? "another process holds its lock"
                                                      : detail;
@@ -267,6 +269,20 @@ static void make_room(remat_store *base)
     (void)ftruncate(((sqlite_store *)base)->lock_file, 0);
 }
 
+/* Behind what is kept. A small write may find pages that are there already: only this sees what
+ * larger ones will meet. */
+static remat_status probe_room(remat_store *base, remat_error *error)
+{
+    const int file = ((sqlite_store *)base)->lock_file;
+    const int failure = posix_fallocate(file, ROOM, ROOM);
+    (void)ftruncate(file, ROOM);
+    if (failure != ENOSPC && failure != EDQUOT && failure != EFBIG)
+        return REMAT_OK; /* what else there is, a real write will say */
+    return remat_fail(error, REMAT_IO, NULL,
+                      "cannot write %s: the disk is full: it has no %d MiB left", base->name,
+                      ROOM >> 20);
+}
+
 static bool has_log(const sqlite_store *store)
 {
     size_t size = strlen(store->base.name) + sizeof "-wal";
@@ -438,6 +454,7 @@ const storage_backend storage_sqlite = {
     .bytes = sqlite_bytes,
     .size = sqlite_size,
     .make_room = make_room,
+    .probe_room = probe_room,
     .schema_version = schema_version,
     .check_begin = sqlite_check_begin,
     .check_end = sqlite_check_end,

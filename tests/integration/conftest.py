@@ -31,7 +31,7 @@ def schema_of(path, method, status, content_type):
             if method not in item:
                 return None
             answers = item[method]["responses"]
-            if str(status) not in answers and status in (400, 403, 417, 421, 431, 503, 505):
+            if str(status) not in answers and status in (400, 403, 411, 417, 421, 431, 503, 505):
                 status = "default"  # what any request may get
             assert str(status) in answers, f"{method} {path}: {status} is not in the document"
             content = answers[str(status)].get("content", {})

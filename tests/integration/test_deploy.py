@@ -266,7 +266,7 @@ def test_package(tmp_path):
                  "system/rematd.service", "system/rematd.socket"):
         assert path + "\n" in listed, path
     needs = run("dpkg", "-f", package, "Depends")[1]
-    assert "libuv1" in needs and "libsqlite3-0" in needs
+    assert "libmicrohttpd12" in needs and "libuv1" in needs and "libsqlite3-0" in needs
     scripts = tmp_path / "scripts"
     assert run("dpkg", "-e", package, scripts)[0] == 0
     assert "remat.conf" in (scripts / "postinst").read_text() and "rematd.socket" in (scripts / "postinst").read_text()

@@ -286,6 +286,15 @@ def whole_answer(service, data, seconds=5, pieces=1):
     return came
 
 
+# What libmicrohttpd takes; RFC 9112 allows it, or it is harmless (deploy/README.md). Of each: how many requests it is.
+TAKEN = {"bare LF ends a line": 1, "bare LF ends the head": 2, "bare LF after the first line": 1, "NUL in the target": 1,
+         "two spaces": 1, "three empty lines before": 1, "extension": 1, "trailer": 1, "bare LF": 1}
+# What it refuses itself, before the daemon is asked: a bare 400 or 413, of a length even two heads in one.
+BARE = {"bare CR in a length", "list of lengths", "NUL in a name", "negative length", "signed length", "hexadecimal length",
+        "empty length", "length past 64 bits", "length with a space in it", "no version", "no colon", *BAD_CHUNKS} - set(TAKEN)
+UNANSWERED = {"tab for a space", "a space before"}  # no first line at all: closed
+
+
 def refused_once(came):
     """One answer, a 400 that closes; nothing after its body."""
     head, _, body = came.partition(b"\r\n\r\n")
@@ -295,17 +304,33 @@ def refused_once(came):
     assert int(fields[b"Content-Length"]) == len(body) and json.loads(body)["type"] == "/problems/malformed", came
 
 
-@pytest.mark.parametrize("name", DOUBTFUL)
-def test_a_doubtful_head_is_refused_and_the_connection_closed(rematd, name):
-    refused_once(whole_answer(rematd, DOUBTFUL[name] + SMUGGLED))
-    refused_once(whole_answer(rematd, DOUBTFUL[name] + SMUGGLED, pieces=7))
+SHAPES = {**DOUBTFUL, **{name: POST + b"Transfer-Encoding: chunked\r\n\r\n" + chunks for name, chunks in BAD_CHUNKS.items()}}
 
 
-@pytest.mark.parametrize("name", BAD_CHUNKS)
-def test_doubtful_chunks_are_refused_and_the_connection_closed(rematd, name):
-    head = POST + b"Transfer-Encoding: chunked\r\n\r\n"
-    refused_once(whole_answer(rematd, head + BAD_CHUNKS[name] + SMUGGLED))
-    refused_once(whole_answer(rematd, head + BAD_CHUNKS[name] + SMUGGLED, pieces=9))
+@pytest.mark.parametrize("name", sorted(SHAPES.keys() - TAKEN))
+@pytest.mark.parametrize("pieces", [1, 7])
+def test_a_doubtful_request_is_refused_and_the_connection_closed(rematd, name, pieces):
+    """Nothing after it is read as a request: no answer but one refusal."""
+    came = whole_answer(rematd, SHAPES[name] + SMUGGLED, pieces=pieces)
+    if name in UNANSWERED:
+        assert came == b""
+    elif name in BARE:
+        head = came.partition(b"\r\n\r\n")[0]
+        assert head.startswith((b"HTTP/1.1 400 Bad Request\r\n", b"HTTP/1.1 413 Content Too Large\r\n")), came
+        assert b"\r\nConnection: close" in head and came.count(b"HTTP/1.1 ") == came.count(b"HTTP/1.1 4") <= 2, came
+        assert came.count(b"HTTP/1.1 ") == 1 or "length" in name, came
+    else:
+        refused_once(came)
+
+
+@pytest.mark.parametrize("name", TAKEN)
+@pytest.mark.parametrize("pieces", [1, 7])
+def test_a_tolerated_shape_ends_where_it_ends(rematd, name, pieces):
+    """The request after it is answered as what it is; what is in its body is not."""
+    last = SMUGGLED.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
+    came = whole_answer(rematd, SHAPES[name] + last, pieces=pieces)
+    statuses = [int(part.split(b" ", 1)[0]) for part in came.split(b"HTTP/1.1 ")[1:]]
+    assert len(statuses) == TAKEN[name] + 1 and statuses[-1] == 200, came
 
 
 GOOD = {
@@ -319,6 +344,7 @@ GOOD = {
     "a body where none is wanted": (GET + b"Content-Length: 5\r\n\r\nhello", 200),
     "chunks where none are wanted": (GET + b"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n", 200),
     "nothing there": (b"GET /none HTTP/1.1\r\n" + HOST + b"\r\n", 404),
+    "nobody's method": (b"OPTIONS /healthz HTTP/1.1\r\n" + HOST + b"\r\n", 405),
     "head only": (b"HEAD /v1/solvers HTTP/1.1\r\n" + HOST + b"\r\n", 200),
 }
 
@@ -569,8 +595,9 @@ def answers_of(address, family, data):
         except ConnectionError:
             pass
     parts = came.split(b"HTTP/1.1 ")[1:]
-    return [(int(part[:3]), b"/problems/malformed" in part or b"<center>nginx" in part) for part in parts
-            if not part.startswith(b"100")]
+    found = [(int(part[:3]), b"X-Request-Id" not in part or any(b"/problems/" + kind in part for kind in (b"malformed", b"length")))
+             for part in parts if not part.startswith(b"100")]
+    return found[:-1] if found[-2:] == [(400, True)] * 2 else found  # two heads in one: libmicrohttpd on a wrong length
 
 
 def test_two_readers_agree_where_requests_end(proxied):
@@ -590,8 +617,9 @@ def test_two_readers_agree_where_requests_end(proxied):
         else:
             theirs = answers_of(unix, socket.AF_UNIX, data + last)
             well = [status for status, malformed in theirs if not malformed]
-            assert well == taken[:len(well)] and len(theirs) <= len(taken), (story, theirs)
-            assert len(well) == len(taken) or theirs[-1][1], (story, theirs)  # or nginx refused what may be refused
+            # nginx may refuse more, and answers what is no first line, which libmicrohttpd only closes for
+            assert well == taken[:len(well)] and len(theirs) <= len(taken) + theirs[-1][1], (story, theirs)
+            assert len(well) == len(taken) or theirs[-1][1], (story, theirs)
             agreed += len(well) == len(taken)
     print(f"{agreed} agreed, {refused} refused")
     assert agreed > 200 and refused > 200

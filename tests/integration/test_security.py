@@ -450,3 +450,40 @@ def test_workers_are_those_of_the_control_group(tmp_path):
         assert setting("workers", f"echo $$ >{group}/cgroup.procs;") == 1
     finally:
         group.rmdir()
+
+
+def test_a_job_belongs_to_its_askers(make_service, tmp_path):
+    """A token takes back what it asked, and sees its own jobs; admin cancels for all, and sees all."""
+    path = tmp_path / "tokens.json"
+    one, other, boss = (make_token(path, name, scopes) for name, scopes in
+                        (("one", "solve,read"), ("other", "solve,read"), ("boss", "read,admin")))
+    service = make_service("--tokens", str(path), "--workers", "1", "--stop-seconds", "0")
+    long = {"profile": big_chain(400), "budget": "50%", "solver": "rotor", "options": {"slots": 3000}, "wait": 0}
+    shared = {service.post("/v1/schedules", long, headers=bearer(token)).json["job_id"] for token in (one, other)}
+    assert len(shared) == 1
+    shared = shared.pop()
+    own = service.post("/v1/schedules", {**long, "budget": "60%"}, headers=bearer(one)).json["job_id"]
+
+    def seen(token):
+        return {job["job_id"] for job in service.get("/v1/jobs", headers=bearer(token)).json["jobs"]}
+
+    def delete(job, token):
+        return service.call("DELETE", f"/v1/jobs/{job}", headers=bearer(token))
+
+    assert seen(one) == seen(boss) == {shared, own} and seen(other) == {shared}
+    refused = delete(own, other)
+    assert refused.status == 403 and "admin" in refused.json["detail"]
+    assert delete(shared, one).json["state"] in ("queued", "running") and seen(one) == {own}
+    assert delete(shared, one).status == 403  # it has taken back what it asked
+    assert service.get(f"/v1/jobs/{shared}", headers=bearer(boss)).json["asked"] == 1
+    again = service.post("/v1/schedules", long, headers=bearer(one)).json["job_id"]
+    assert again == shared
+    assert delete(shared, boss).status == 200
+    deadline = time.monotonic() + 20 * SLOW
+    while service.get(f"/v1/jobs/{shared}", headers=bearer(other)).json["state"] != "cancelled":
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert delete(own, one).status == 200
+    service.stop()
+    service.start()  # of the store: who asked first is known
+    assert seen(other) <= {shared} and own in seen(one) and own in seen(boss)
