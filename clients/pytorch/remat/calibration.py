@@ -12,7 +12,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple, Union
 import torch
 import torch.nn.functional as F
 
-from .costs import clock
+from .operations import clock
 from .devices import CLASSES, OPERATORS, Device
 from .joint import dropout_mask
 from .memory import free_bytes

@@ -10,14 +10,14 @@ import test_budget
 import torch
 import torch.nn.functional as F
 from models import MODELS
-from steps import assert_same, loss_of, step
+from steps import assert_same, step
 from test_budget import RESULTS, Body, fit_with_wide_loss
 from test_backend import LONG, Own, compiled, run
 from torch import nn
 
 import remat
 from remat import sharing, steps
-from remat.road import Example
+from remat.model import Example, plain_forward
 
 
 class Broken(nn.Module):
@@ -41,7 +41,7 @@ def test_graphs_share_the_budget(server):
     torch.manual_seed(0)
     model, x = Broken(), torch.randn(512, 64)
     plain, bare = copy.deepcopy(model), copy.deepcopy(model)
-    whole = steps.peak(steps.plain_forward(model), Example(model, x), None, True, held=True)
+    whole = steps.peak(plain_forward(model), Example(model, x), None, True, held=True)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the breaks are said
         remat.fit(model, x, "70%", server=server)
@@ -69,16 +69,16 @@ def test_a_division_is_what_was_measured():
     assert caught.value.minimum_budget == 100
 
 
-def test_bytes_of_a_part_are_those_of_the_judge(tmp_path):
+def test_bytes_that_a_piece_takes_are_those_of_the_judge(tmp_path):
     model, inputs = MODELS["vgg"]()
     for seed in range(3):
         torch._dynamo.reset()
         backend = Own(lambda profile: lists.dropping(profile, seed, 0.4 * seed), tmp_path)
         compiled(model, backend)(*inputs)
         piece, = backend.pieces
-        part = sharing.part(piece.profile, piece.order)
-        assert part.peak == lists.peak(piece.profile, piece.order) >= part.held
-        assert part.gradients == sum(p.numel() * 4 for p in model.parameters())
+        takes = sharing.takes(piece.profile, piece.order)
+        assert takes.peak == lists.peak(piece.profile, piece.order) >= takes.held
+        assert takes.gradients == sum(p.numel() * 4 for p in model.parameters())
 
 
 def test_peaks_of_results_that_look_into_one_tensor(server):
@@ -162,7 +162,7 @@ def test_a_step_that_is_not_the_plain_one_is_refused(wrong):
     half = nn.Linear(16, 8)
     model = Half(half) if wrong > 1e-2 else nn.Sequential(nn.Linear(16, 16), half)
     captured = Example(model, torch.randn(8, 16))
-    plain = steps.plain_forward(model)
+    plain = plain_forward(model)
     steps.check(captured, plain, None)
     with pytest.raises(remat.CheckError, match="is not the plain one"):
         steps.check(captured, lambda **inputs: plain(**inputs) * (1 + wrong), None)
@@ -230,7 +230,7 @@ def test_a_budget_below_a_recurrent_layer_is_kept_in_spans_of_its_steps(server):
     plain = copy.deepcopy(model)
     with pytest.warns(UserWarning, match="nn.LSTM.*in 8 they may"):
         remat.fit(model, x, "30%", server=server)
-    whole = steps.peak(steps.plain_forward(plain), Example(plain, x), None, True, held=True)
+    whole = steps.peak(plain_forward(plain), Example(plain, x), None, True, held=True)
     assert model.forward.measured_peak <= 0.3 * whole
     for a, b in zip(step(model, (x,), 0), step(plain, (x,), 0)):
         assert a is b is None or torch.allclose(a.float(), b.float(), rtol=1e-4, atol=1e-5)
