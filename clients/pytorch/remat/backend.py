@@ -21,7 +21,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Set,
 import torch
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
-from . import lengths, recurrent as recurrent_layers, sharing
+from . import experts, lengths, recurrent as recurrent_layers, sharing
 from .client import Budget, Cache, bytes_of, parse_budget
 from .errors import BudgetError, CaptureError, MismatchError, ServiceError
 from .local import connect
@@ -85,6 +85,7 @@ class Backend:
     def __call__(self, module: torch.fx.GraphModule, example: List[Any]) -> Callable[..., Any]:
         self._look_at_break(module)
         _refuse(module)
+        experts.adopt()
         if recurrent_layers.split(module.graph, self.spans, self.inner is None):
             module.recompile()
         self.frame = _frame()
@@ -129,7 +130,7 @@ class Backend:
         if reason is None or not reason.graph_break:
             return
         lines = [f"{frame.filename}:{frame.lineno}" for frame in reason.user_stack[-1:]]
-        text = f"{lines[0] if lines else 'an unknown line'}: {str(reason.reason).splitlines()[0]}"
+        text = f"{lines[0] if lines else 'an unknown line'}: {_why(str(reason.reason))}"
         if text not in self.breaks:
             self.breaks.append(text)
             warnings.warn(f"remat: torch.compile breaks the graph at {text}. The pieces get a schedule each, "
@@ -413,6 +414,17 @@ class _Graph:
             return results
 
         return run
+
+
+def _why(reason: str) -> str:
+    """Of a graph break: what it is, and why. Some of Dynamo's reasons only say that there is one; what it counts says more."""
+    from torch._dynamo.utils import counters
+
+    if reason.split(":")[0].strip() in ("step_unsupported", "store_attr", "generic_jump", ""):
+        reason = ([str(r) for r in counters["graph_break"]] or [reason])[-1]
+    lines = [line.strip() for line in reason.splitlines() if line.strip()] or ["no reason was given"]
+    more = [line[len("Explanation:"):].strip() for line in lines if line.startswith("Explanation:")]
+    return ": ".join([lines[0], *more[:1]])
 
 
 def _facts(frame: Any) -> Any:

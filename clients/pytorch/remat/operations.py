@@ -13,6 +13,7 @@ from torch import fx
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_flatten, tree_map
 
+from . import experts
 from .client import Cache
 from .errors import CaptureError
 from .joint import Cost, Joint
@@ -21,7 +22,7 @@ from .progress import Progress
 
 LONG = 0.2  # seconds, from which an operation is timed once
 BANDWIDTH = 5e3  # bytes a microsecond, of an operation that cannot run on numbers like these
-FORMAT = 3
+FORMAT = 4
 
 
 def measure(joint: Joint, device: torch.device, repeats: int, cache: Cache) -> Dict[str, Cost]:
@@ -114,6 +115,7 @@ def _runner(node: fx.Node, module: fx.GraphModule) -> Callable[[], Any]:
 
     args, kwargs = fx.map_arg(node.args, value), fx.map_arg(node.kwargs, value)
     args, kwargs = tuple(_plain(a) for a in args), {k: _plain(v) for k, v in kwargs.items()}
+    args = experts.evenly(getattr(getattr(node.target, "_schema", None), "name", ""), args)
     run = lambda: node.target(*args, **kwargs)  # noqa: E731
     run.inputs = [t for t in tree_flatten((args, kwargs))[0] if isinstance(t, torch.Tensor)]  # type: ignore[attr-defined]
     return run

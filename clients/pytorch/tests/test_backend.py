@@ -63,6 +63,7 @@ LONG = os.environ.get("REMAT_LONG")
 FEW = ["vgg", "gpt"]  # the others take minutes
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("name", LARGER if LONG else FEW)
 def test_lists_of_any_kind(name, tmp_path):
     torch.manual_seed(0)
@@ -134,6 +135,7 @@ class Whole(nn.Module):
         return F.multi_margin_loss(y.flatten(1), torch.arange(len(x)), reduction="none")
 
 
+@pytest.mark.core
 def test_operators_stay_whole(tmp_path):
     torch.manual_seed(0)
     model, inputs = Whole(), (torch.randn(4, 3, 12, 12),)
@@ -176,6 +178,7 @@ class Branches(nn.Module):
         return self.c(torch.tanh(self.drop(self.b(y)) + y))
 
 
+@pytest.mark.core
 def test_what_must_not_run_twice(tmp_path):
     torch.manual_seed(0)
     model, x = Branches(), torch.randn(8, 32)
@@ -190,6 +193,7 @@ def test_what_must_not_run_twice(tmp_path):
     assert len(piece.order) > len(nodes)
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("break_it,message", [
     (lambda order, nodes: order + [0] if nodes[0].get("recompute") == "never" else order[1:], "before it is there|saves|must run once"),
     (lambda order, nodes: order + [next(v for v, n in enumerate(nodes) if "mask" in n["op"])], "must run once, and would run 2"),
@@ -202,6 +206,7 @@ def test_a_list_that_is_none_is_refused(break_it, message, tmp_path):
     assert isinstance(caught.value.inner_exception, remat.CheckError)
 
 
+@pytest.mark.core
 def test_masks_that_would_be_drawn_in_another_order_are_refused(tmp_path):
     def swapped(profile):
         order = lists.in_order(profile)
@@ -224,6 +229,7 @@ def test_masks_that_would_be_drawn_in_another_order_are_refused(tmp_path):
         compiled(Two(), Own(swapped, tmp_path))(torch.randn(4, 8))
 
 
+@pytest.mark.core
 def test_a_graph_break_is_said_once_with_its_line(tmp_path):
     class Breaks(nn.Module):
         def __init__(self):
@@ -245,6 +251,7 @@ def test_a_graph_break_is_said_once_with_its_line(tmp_path):
     assert_same(found, run(model, model, (x,), 0))
 
 
+@pytest.mark.core
 def test_two_forwards_retained_graphs_and_second_backwards(tmp_path):
     torch.manual_seed(0)
     model, x = MODELS["mlp"]()
@@ -276,6 +283,7 @@ def test_gradients_of_some_inputs_only(tmp_path):
         assert all(p.grad is None for p in model.parameters())
 
 
+@pytest.mark.core
 def test_create_graph_is_an_error(tmp_path):
     model, (x,) = MODELS["mlp"]()
     x.requires_grad_()

@@ -172,6 +172,7 @@ class Products(nn.Module):
         return torch.einsum("bi,bj,j->bij", self.a(x), self.b(x), self.weight).sum(1)
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("loss, said", [
     (lambda out: (out.sum(),), "a tuple"), (lambda out: out, r"a tensor of shape \(4, 3\)"), (lambda out: 1.0, "a float"),
     (lambda out: None, "a NoneType"),
@@ -198,6 +199,7 @@ def test_gradients_of_parameters_count_unless_told(server):
     assert caught.value.minimum_budget < 256 * 256 * 4 * 3
 
 
+@pytest.mark.core
 def test_a_loss_that_takes_more_is_counted(server):
     """Ten times the model's own memory."""
     model, x = nn.Sequential(*(nn.Linear(32, 32) for _ in range(4))), torch.randn(64, 32)
@@ -212,6 +214,7 @@ def test_a_loss_that_takes_more_is_counted(server):
 
 # ---- the check at the end of fit ----
 
+@pytest.mark.core
 def test_the_check_finds_a_wrong_gradient(server, monkeypatch):
     model, x = nn.Sequential(*(part for _ in range(3) for part in (nn.Linear(16, 16), nn.Tanh()))), torch.randn(8, 16)
     take = handover.Step.take
@@ -237,6 +240,7 @@ def test_the_check_uses_another_input_and_other_random_numbers(server, monkeypat
     assert not torch.equal(seen[2], x) and seen[2].max() <= x.max() and torch.isin(seen[2], x).all()
 
 
+@pytest.mark.core
 def test_the_check_leaves_nothing_behind(server):
     model, x = nn.Sequential(nn.Linear(16, 16), nn.BatchNorm1d(16), nn.Dropout(0.5)), torch.randn(8, 16)
     before = copy.deepcopy(model.state_dict()), torch.get_rng_state()

@@ -25,6 +25,7 @@ def deep():
     return nn.Sequential(*layers), torch.randn(64, WIDTH)
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("make", [lists.in_order, dropping(2)])
 def test_hooks_run_in_backward_order_while_it_runs(make, tmp_path):
     model, x = deep()
@@ -48,6 +49,7 @@ def test_hooks_run_in_backward_order_while_it_runs(make, tmp_path):
     assert_same([g for _, g, _ in sorted(seen, key=lambda s: s[0])], [p.grad for _, p in sorted(plain.named_parameters())])
 
 
+@pytest.mark.core
 def test_an_optimizer_in_the_backward_frees_gradients(tmp_path):
     """No more than a few layers' gradients are there at once."""
     def train(function, model, x):
@@ -102,6 +104,7 @@ class Looked(nn.Module):
         return self.tied(torch.sigmoid(self.c(x)) * x) @ self.b.weight.t()
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("write", [by_optimizer, by_data, by_other_memory])
 @pytest.mark.parametrize("make", [dropping(2), dropping(3)] + [lambda p, s=s: lists.shuffled(p, s) for s in range(4)])
 def test_a_gradient_comes_after_the_last_read_of_its_weight(make, write, tmp_path):
@@ -144,6 +147,7 @@ class Stashing(nn.Module):
         return torch.tanh(self.q(torch.tanh(self.q(x)))) * Stashes.apply(self.p)
 
 
+@pytest.mark.core
 @pytest.mark.skipif(version() < (2, 12), reason="this torch compares the versions of all that is saved")
 def test_what_a_function_keeps_unchecked_may_change(tmp_path):
     torch.manual_seed(0)
@@ -175,6 +179,7 @@ def test_accumulation(tmp_path):
     assert_same([p.grad for p in model.parameters()], [p.grad for p in plain.parameters()])
 
 
+@pytest.mark.core
 def test_an_input_that_is_changed_or_given_back(tmp_path):
     """Then gradients come at the end of the backward, and are right."""
     class Given(nn.Module):
@@ -292,6 +297,7 @@ def works(rank, work, server, folder):
     distributed.destroy_process_group()
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("work", [data_parallel, overlapped, sharded])
 def test_two_processes(work, server, tmp_path):
     multiprocessing.spawn(works, (work, server, str(tmp_path)), nprocs=2)

@@ -48,6 +48,7 @@ def test_answers_are_those_of_the_server(here, service, server):
         here.peak(profile, operations[1:])
 
 
+@pytest.mark.core
 def test_who_answers(here, monkeypatch):
     assert isinstance(here, local.Local) and isinstance(local.connect("local"), local.Local)
     assert not isinstance(local.connect("http://127.0.0.1:9"), local.Local)
@@ -60,6 +61,7 @@ def test_who_answers(here, monkeypatch):
         local.connect("local")
 
 
+@pytest.mark.core
 def test_errors(here):
     for path, body, message in (("/v1/schedules", b"{", "400"), ("/v1/schedules", b'{"budget": 1}', "profile"),
                                 ("/v1/nothing", b"{}", "404"), ("/v1/schedules", b'{"budget": 1, "wish": 2}', "wish"),
@@ -98,6 +100,7 @@ def test_ctrl_c_is_not_lost(here, after):
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+@pytest.mark.core
 def test_fit_without_a_server(here, tmp_path):
     model, inputs = vgg()
     plain = copy.deepcopy(model)

@@ -17,6 +17,7 @@ from remat import devices
 from remat.local import LIBRARY
 
 
+@pytest.mark.core
 def test_the_version_is_that_of_the_service():
     assert re.search(r"version: '(.*?)'", (ROOT / "meson.build").read_text())[1] == remat.__version__
 

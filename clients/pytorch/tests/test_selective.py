@@ -20,6 +20,7 @@ def layers():
     return nn.Sequential(*parts), torch.randn(512, 64)
 
 
+@pytest.mark.core
 def test_a_policy_keeps_what_the_plan_keeps(server):
     model, x = layers()
     plain = copy.deepcopy(model)
@@ -45,6 +46,7 @@ def test_a_policy_needs_one_plan():
         remat.policy(nn.Linear(2, 2))
 
 
+@pytest.mark.core
 def test_a_knapsack_of_measured_times(monkeypatch, tmp_path):
     from functorch.compile import min_cut_rematerialization_partition
     from torch._dynamo.backends.common import aot_autograd

@@ -75,6 +75,7 @@ def without_warnings():
         yield
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("middle", RIGHT)
 @pytest.mark.parametrize("dtype", [None, torch.bfloat16] if os.environ.get("REMAT_LONG") else [None])
 def test_as_the_plain_model(middle, dtype, server):
@@ -100,6 +101,7 @@ def test_right_or_refused(middle, server):
         compare(model, copy.deepcopy(remat.remove(model)))
 
 
+@pytest.mark.core
 def test_weights_changed_between_forward_and_backward(server):
     model, (x,) = mlp()
     remat.fit(model, x, "100%", server=server)
@@ -110,6 +112,7 @@ def test_weights_changed_between_forward_and_backward(server):
         loss.backward()
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("change", [
     lambda m: m.append(nn.Linear(8, 8)), lambda m: setattr(m[0], "weight", nn.Parameter(torch.zeros(64, 64))),
     lambda m: m[1].register_forward_hook(lambda *a: a[2] * 2), lambda m: m[0].weight.requires_grad_(False),
@@ -147,6 +150,7 @@ def test_another_autocast_and_a_smaller_batch_have_plans_of_their_own(server):
     assert all(len(piece.order) > len(piece.profile["nodes"]) for piece in model.forward.pieces)
 
 
+@pytest.mark.core
 def test_copies_and_pickles(service, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     server = service.url
@@ -231,6 +235,7 @@ class Heads(nn.Module):
         return self.a(x), self.b(torch.sigmoid(x))
 
 
+@pytest.mark.core
 def test_what_the_loss_does_not_use_has_no_gradient(server):
     """None, as in a plain step, not zeros: optimizers skip one and not the other."""
     model, x = Heads(), torch.randn(8, 16)
@@ -315,6 +320,7 @@ def infers_a_number(self, x):
     return x * factor
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("make,message", [
     (lambda: cases.body(infers_a_number), "inference_mode"), (lambda: (nn.DataParallel(mlp()[0]), mlp()[1]), "DistributedDataParallel"),
     (lambda: (mlp()[0].requires_grad_(False), mlp()[1]), "nothing that needs a gradient")])

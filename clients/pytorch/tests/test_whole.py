@@ -37,6 +37,7 @@ class Broken(nn.Module):
         return x
 
 
+@pytest.mark.core
 def test_graphs_share_the_budget(server):
     torch.manual_seed(0)
     model, x = Broken(), torch.randn(512, 64)
@@ -53,6 +54,7 @@ def test_graphs_share_the_budget(server):
         assert isinstance(caught.value.inner_exception, remat.BudgetError)
 
 
+@pytest.mark.core
 def test_a_division_is_what_was_measured():
     """Of a model that takes 10 bytes for each percent, 30 beside, and 20 more than predicted below 60."""
     tried = []
@@ -155,6 +157,7 @@ def test_autocast_around_a_half(server):
         assert a is b is None or torch.allclose(a.float(), b.float(), rtol=2e-2, atol=2e-2 * float(b.float().abs().max()))
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("wrong", [1e-3, 0.1])
 def test_a_step_that_is_not_the_plain_one_is_refused(wrong):
     """A thousandth where all is in 32 bits, a tenth where there are 16."""
@@ -180,6 +183,7 @@ class Recurrent(nn.Module):
         return self.last(y), state
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("kind,more", [
     (nn.LSTM, {}), (nn.LSTM, {"dropout": 0.4, "batch_first": True, "bidirectional": True}), (nn.GRU, {"bias": False}),
     (nn.RNN, {"nonlinearity": "relu", "layers": 1})])
