@@ -67,12 +67,12 @@ def compile_library(target, folder):
     """Puts the library, and what it needs, into the folder target."""
     folder.mkdir(parents=True, exist_ok=True)
     embedded(folder)
-    includes = [f"-I{path}" for path in (folder, ROOT / "solver" / "include", ROOT / "solver", ROOT / "api",
-                                         ROOT / "clients" / "local")]
+    rooms = {True: [ROOT / "solver"], False: [folder, ROOT / "api", ROOT / "clients" / "local"]}  # of the solver, or not
     objects = [folder / (str(path.relative_to(ROOT)).replace("/", "-") + ".o") for path in sources()]
 
     def one(pair):
-        run([*CC.split(), *FLAGS, *includes, f"-I{pair[0].parent}", "-c", pair[0], "-o", pair[1]])
+        includes = [ROOT / "solver" / "include", *rooms[ROOT / "solver" in pair[0].parents]]
+        run([*CC.split(), *FLAGS, *(f"-I{path}" for path in includes), "-c", pair[0], "-o", pair[1]])
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         list(pool.map(one, zip(sources(), objects)))
