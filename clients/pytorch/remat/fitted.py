@@ -89,6 +89,12 @@ def forward_of(model: torch.nn.Module) -> Optional[Forward]:
     return None
 
 
+def is_bare(model: torch.nn.Module) -> bool:
+    """Whether nothing was wrapped around what fit gave it."""
+    found = model.__dict__.get("forward")
+    return isinstance(found, Forward) or isinstance(getattr(found, "__func__", None), Unbound)
+
+
 class Fitted(Forward):
     """pieces: graphs with a schedule, one for each shape and, after a graph break, several. measured_peak: of a step in the
     check of fit. A copy, or what comes out of a pickle, compiles itself when it first runs; what was measured and

@@ -17,7 +17,7 @@ from .autocast import under
 from .backend import auto_budget
 from .client import Budget, bytes_of, parse_budget
 from .errors import BudgetError, CaptureError
-from .fitted import Fitted, forward_of, has_recurrent
+from .fitted import Fitted, forward_of, has_recurrent, is_bare
 from .model import Example, Modules, as_module, device_of, plain_forward
 from .steps import Loss
 from .tensors import amount, tensors_of
@@ -132,10 +132,15 @@ def options_of(**more: Any) -> Dict[str, Any]:
 
 
 def remove(model: torch.nn.Module) -> torch.nn.Module:
-    """Takes the schedule, or those of its modules, off a model again."""
+    """Takes the schedule, or those of its modules, off a model again. Raises CaptureError where something was wrapped around
+    one, as by accelerate."""
     for module in model.modules():
-        if forward_of(module) is not None:
-            del module.forward
+        if forward_of(module) is None:
+            continue
+        if not is_bare(module):
+            raise CaptureError(f"something is wrapped around the schedule of {type(module).__name__}, which would go with it: "
+                               "with accelerate take it off by unwrap_model(..., keep_fp32_wrapper=False) first")
+        del module.forward
     return model
 
 

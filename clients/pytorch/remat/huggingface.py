@@ -12,8 +12,8 @@ from transformers.trainer_pt_utils import LabelSmoother
 
 from .client import Budget
 from .errors import BudgetError, CaptureError
-from .fitted import Fitted, Forward
-from .fitting import fit_example, one_at_a_time, options_of, remove
+from .fitted import Fitted, Forward, forward_of
+from .fitting import fit_example, one_at_a_time, options_of
 from .model import Example, bind, plain_forward
 from .steps import assumed_loss
 
@@ -32,16 +32,17 @@ class TrainerCallback(transformers.TrainerCallback):
 
     def on_init_end(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
         """Before accelerate prepares the model: what it wraps is ours then."""
-        remove(model)
+        if forward_of(model) is not None:  # of another trainer, and what that wrapped around it
+            model.__dict__.pop("_original_forward", None)
+            del model.forward
+        elif hasattr(model, "_original_forward"):
+            raise CaptureError("accelerate has wrapped the model's forward before remat.TrainerCallback came: give it to "
+                               "Trainer(..., callbacks=[...]), not to add_callback")
         self.forward = model.forward = FirstBatch(model, self.budget, _loss(args), self.more)
 
     def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
-        if self.forward is not None and self.forward.model is model:
-            return
-        if hasattr(model, "_original_forward"):
-            raise CaptureError("remat.TrainerCallback came to the trainer after accelerate had wrapped the model's forward: "
-                               "give it to Trainer(..., callbacks=[...]), not to add_callback")
-        self.on_init_end(args, state, control, model)
+        if self.forward is None or self.forward.model is not model:
+            self.on_init_end(args, state, control, model)
 
 
 def _loss(args: Any) -> Callable[[Any], torch.Tensor]:

@@ -15,7 +15,7 @@ from torch import nn
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
 import remat
-from remat.backend import Backend
+from remat.backend import Backend, _Graph
 from remat.memory import Recorder
 
 
@@ -348,3 +348,14 @@ def test_misuse(server):
     with pytest.raises(remat.BudgetError) as caught:
         remat.fit(*MODELS["mlp"](), 1000, server=server)
     assert caught.value.minimum_budget > 1000
+
+
+@pytest.mark.core
+def test_without_the_facts_of_aotautograd_there_is_no_schedule(monkeypatch, tmp_path):
+    """They are read out of the frame that calls; a torch that has them elsewhere is refused."""
+    real = _Graph.partition
+    monkeypatch.setattr(_Graph, "partition", lambda self, *args, **more: real(self, *args, **more))
+    model, inputs = MODELS["mlp"]()
+    with pytest.raises(Exception, match=r"AOTAutograd of torch .* does not say what it knows.*inner_meta") as caught:
+        compiled(model, Own(lists.in_order, tmp_path))(*inputs)
+    assert isinstance(caught.value.inner_exception, remat.CaptureError)

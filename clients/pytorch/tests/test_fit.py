@@ -1,8 +1,10 @@
 """remat.fit as a training script uses it, and what it says when it cannot."""
 
 import copy
+import inspect
 import math
 import os
+import types
 import xml.etree.ElementTree
 
 import pytest
@@ -186,3 +188,26 @@ def test_compare_with_the_compiler(server):
     assert low.budget is None and low.measured_peak < high.measured_peak
     with pytest.raises(ValueError, match="between 0 and 1"):
         remat.compare(model, x, ["100%"], server=server, compiled=(1.5,))
+
+
+class Open(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(8, 8)
+
+    def forward(self, first, *rest, scale: float = 1.0, **named):
+        return self.layer(first + sum(rest)) * scale + sum(named.values())
+
+
+@pytest.mark.core
+def test_a_fitted_model_is_called_and_looks_as_the_model(server):
+    torch.manual_seed(0)
+    model, x = Open(), torch.randn(4, 8)
+    plain = copy.deepcopy(model)
+    remat.fit(model, x, "150%", server=server)
+    assert inspect.signature(model.forward.__func__) == inspect.signature(Open.forward)
+    for each in (model.forward, types.MethodType(model.forward.__func__, model)):
+        assert inspect.signature(each) == inspect.signature(plain.forward)
+    for args, kwargs in (((x,), {}), ((x, 2 * x, x), {}), ((x,), {"scale": 2.0, "more": x, "other": x}), ((), {"first": x})):
+        assert_same([model(*args, **kwargs)], [plain(*args, **kwargs)])
+        assert_same([types.MethodType(model.forward.__func__, model)(*args, **kwargs)], [plain(*args, **kwargs)])

@@ -187,6 +187,9 @@ def test_accelerate(keep, server):
         own.zero_grad()
         own(**batch).loss.backward()
         found.append([*steps, *(p.grad for p in own.parameters())])
+        if keep and fitted:
+            with pytest.raises(remat.CaptureError, match="keep_fp32_wrapper"):
+                remat.remove(own)
         if not keep and fitted:
             assert isinstance(own.forward, types.MethodType)
             twin = copy.deepcopy(own)

@@ -250,3 +250,89 @@ def test_shapes_that_are_not_known_get_a_plan_each(dynamic, tmp_path):
     for seed, batch in enumerate((4, 3, 2, 3, 4)):
         assert_same(run(function, model, (x[:batch],), seed), run(plain, plain, (x[:batch],), seed))
     assert 3 <= len(backend.pieces) <= 4
+
+
+@pytest.mark.core
+def test_what_compiles_is_not_within_a_recording():
+    """A piece is measured while it compiles, and one profiler of torch runs at a time."""
+    model, x = nn.Linear(8, 8), torch.randn(4, 8)
+    example, recorded, drawn = Example(model, x), [], []
+
+    def forward(x):
+        recorded.append(torch._C._autograd._profiler_enabled())
+        drawn.append(torch.rand(3))
+        return model(x)
+
+    steps.peak(forward, example, None, True)
+    assert recorded == [False, True] and torch.equal(*drawn)  # the same step twice
+
+
+SET_UP = []
+
+
+class SetsItselfUp(nn.Module):
+    """With a hook, in its first call, as transformers' models do."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last, self.ready = nn.Linear(16, 16), nn.Linear(16, 16), False
+
+    def forward(self, x):
+        if not self.ready:
+            self.first.register_forward_hook(lambda *call: SET_UP.append(1) or call[2] * 2)
+            self.ready = True
+        return self.last(torch.tanh(self.first(x)))
+
+
+@pytest.mark.core
+def test_hooks_of_a_first_call_are_installed_once(server):
+    torch.manual_seed(0)
+    model, x = SetsItselfUp(), torch.randn(4, 16)
+    plain = copy.deepcopy(model)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        remat.fit(model, x, "150%", server=server)
+    plain(x)
+    assert len(model.first._forward_hooks) == len(plain.first._forward_hooks) == 1 and model.ready
+    assert_same(step(model, (x,), 0), step(plain, (x,), 0))
+
+
+class Layer(nn.Module):
+    def __init__(self, width=64):
+        super().__init__()
+        self.a, self.b = nn.Linear(width, width), nn.Linear(width, width)
+
+    def forward(self, x):
+        y = torch.tanh(self.a(x)) * torch.sigmoid(x)
+        print(end="")
+        return torch.tanh(self.b(y)) * torch.sigmoid(y) + x
+
+
+class Loops(nn.Module):
+    """Dynamo leaves the loop as it is; each layer is two graphs, that run once for each of them."""
+
+    def __init__(self, count=4):
+        super().__init__()
+        self.layers = nn.ModuleList([Layer() for _ in range(count)])
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+@pytest.mark.core
+def test_calls_share_the_budget(server):
+    """Pieces are fewer than calls of a step: what each call holds counts."""
+    torch.manual_seed(0)
+    model, x = Loops(), torch.randn(1024, 64)
+    plain = copy.deepcopy(model)
+    whole = steps.peak(plain_forward(model), Example(model, x), None, True, held=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        remat.fit(model, x, "80%", server=server)
+        assert model.forward.measured_peak <= 0.8 * whole
+        assert_same(step(model, (x,), 0), step(plain, (x,), 0))
+    backend = model.forward.backend
+    assert len(backend.calls) >= 8 > len(backend.frames())
+    assert 0.6 * model.forward.measured_peak <= backend.together() <= 1.1 * model.forward.measured_peak
