@@ -26,8 +26,18 @@ class Call(NamedTuple):
     args: Tuple[Any, ...]
     kwargs: Dict[str, Any]
 
-    def mapped(self, change: Callable[[Any], Any]) -> "Call":
-        return Call(*tree_map(change, tuple(self)))
+    def mapped(self, change: Callable[[torch.Tensor], torch.Tensor]) -> "Call":
+        """With other tensors; what is given twice, as labels=ids, still is one: Dynamo compiles for that."""
+        made: Dict[int, torch.Tensor] = {}
+
+        def one(value: Any) -> Any:
+            if not isinstance(value, torch.Tensor):
+                return value
+            if id(value) not in made:
+                made[id(value)] = change(value)
+            return made[id(value)]
+
+        return Call(*tree_map(one, tuple(self)))
 
 
 class Example:
@@ -64,7 +74,7 @@ class Example:
                 self._run()
 
     def _run(self) -> None:
-        call = self.call.mapped(lambda v: v.detach().clone() if isinstance(v, torch.Tensor) else v)
+        call = self.call.mapped(lambda tensor: tensor.detach().clone())
         plain_forward(self.model)(*call.args, **call.kwargs)
 
 

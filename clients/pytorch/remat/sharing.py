@@ -65,9 +65,9 @@ def divide(budget: int, beside: int, predict: Callable[[int], int], measure: Cal
     BudgetError."""
     shares = list(range(100, 0, -STEPS))
     measured = 0
-    for _ in range(TRIALS):
+    for trial in range(TRIALS):
         first = bisect.bisect_left(shares, True, key=lambda share: predict(share) + beside <= budget)
-        share = shares[min(first, len(shares) - 1)]
+        share = shares[min(first, len(shares) - 1)] if trial < TRIALS - 1 else shares[-1]  # the least of all
         measured = measure(share)
         if measured <= budget:
             return share

@@ -252,17 +252,8 @@ def step(forward: Forward, example: Example, inputs: Call, loss: Optional[Loss],
 
 def _leaves(inputs: Call) -> Tuple[Call, List[torch.Tensor]]:
     """Arguments of the step's own, which it may write, and those of their tensors that want a gradient."""
-    copies: Dict[int, torch.Tensor] = {}
-
-    def leaf(value: Any) -> Any:
-        if not isinstance(value, torch.Tensor):
-            return value
-        if id(value) not in copies:
-            copies[id(value)] = value.detach().clone().requires_grad_(value.requires_grad)
-        return copies[id(value)]
-
-    leaves = inputs.mapped(leaf)
-    return leaves, [t for t in tensors_of(tuple(leaves)) if t.requires_grad]
+    leaves = inputs.mapped(lambda tensor: tensor.detach().clone().requires_grad_(tensor.requires_grad))
+    return leaves, list({id(t): t for t in tensors_of(tuple(leaves)) if t.requires_grad}.values())
 
 
 def _differentiate(example: Example, ends: List[torch.Tensor], wanted: List[torch.Tensor],
@@ -298,7 +289,7 @@ def _other(inputs: Call) -> Call:
         drawn = torch.randint(len(numbers), (tensor.numel(),), generator=generator).to(tensor.device)
         return numbers[drawn].view(tensor.shape).requires_grad_(tensor.requires_grad)
 
-    return inputs.mapped(lambda v: change(v) if isinstance(v, torch.Tensor) else v)
+    return inputs.mapped(change)
 
 
 class _Types(TorchDispatchMode):

@@ -168,7 +168,7 @@ def test_a_step_that_is_not_the_plain_one_is_refused(wrong):
     plain = plain_forward(model)
     steps.check(captured, plain, None)
     with pytest.raises(remat.CheckError, match="is not the plain one"):
-        steps.check(captured, lambda **inputs: plain(**inputs) * (1 + wrong), None)
+        steps.check(captured, lambda *inputs: plain(*inputs) * (1 + wrong), None)
 
 
 class Recurrent(nn.Module):
@@ -332,7 +332,8 @@ def test_calls_share_the_budget(server):
         warnings.simplefilter("ignore")
         remat.fit(model, x, "80%", server=server)
         assert model.forward.measured_peak <= 0.8 * whole
-        assert_same(step(model, (x,), 0), step(plain, (x,), 0))
+        for a, b in zip(step(model, (x,), 0), step(plain, (x,), 0)):  # sums across graphs are in another order
+            assert a is b is None or torch.allclose(a, b, rtol=1e-5, atol=1e-6 * float(b.abs().max()))
     backend = model.forward.backend
     assert len(backend.calls) >= 8 > len(backend.frames())
     assert 0.6 * model.forward.measured_peak <= backend.together() <= 1.1 * model.forward.measured_peak
