@@ -1,5 +1,6 @@
 #include "remat_local.h"
 
+#include "plan/plan.h"
 #include "solve.h"
 
 #include <stdlib.h>
@@ -24,13 +25,13 @@ static bool look(void *data, const char *label, double fraction)
     return c->progress && c->progress(c->data, fraction) != 0;
 }
 
-static remat_status take_profile(call *c, const remat_request *request, remat_error *error)
+static remat_status take_profile(call *c, const json_t *profile, remat_error *error)
 {
-    if (!request->profile)
+    if (!profile)
         return remat_fail(error, REMAT_NOT_FOUND, "profile_id",
                           "there is no store here: the profile itself must be in \"profile\"");
     c->of_profile = true;
-    remat_status status = remat_profile_decode(request->profile, "profile.", &c->profile, error);
+    remat_status status = remat_profile_decode(profile, "profile.", &c->profile, error);
     if (!status)
         status = remat_store_all_peak(c->profile, &c->store_all_peak, error);
     if (status)
@@ -40,17 +41,79 @@ static remat_status take_profile(call *c, const remat_request *request, remat_er
     return REMAT_OK;
 }
 
+/* ---- plans ---- */
+
+/* The draft's question, for the profile that the call has taken. */
+static remat_status solve_draft(call *c, const remat_plan_draft *draft, json_t **ret_schedule,
+                                remat_error *error)
+{
+    const local_watch watch = {.data = c, .look = look};
+    remat_request request;
+    json_t *question = json_copy(draft->question);
+    if (!question ||
+        json_object_set_new(question, "profile_id", json_string(c->profile_id)) != 0) {
+        json_decref(question);
+        return remat_fail_memory(error);
+    }
+    remat_status status = remat_request_decode(question, REMAT_ASK_SCHEDULE, &request, error);
+    if (!status)
+        status = local_solve(&request, c->profile_id, c->profile, c->store_all_peak, &watch,
+                             ret_schedule, error);
+    json_decref(question);
+    return status;
+}
+
+static remat_status finish_draft(call *c, remat_plan_draft *draft, remat_error *error)
+{
+    json_t *schedule = NULL;
+    remat_error refusal = {0};
+    remat_status status = c->profile ? REMAT_OK : take_profile(c, draft->document, error);
+    if (status)
+        return status;
+    if (draft->question)
+        status = solve_draft(c, draft, &schedule, &refusal);
+    const bool refused = status == REMAT_INFEASIBLE;
+    if (status && !refused)
+        *error = refusal;
+    else
+        status = remat_plan_draft_finish(draft, schedule, refused ? &refusal : NULL, error);
+    json_decref(schedule);
+    return status;
+}
+
+static remat_status answer_plan(call *c, const json_t *body, json_t **ret_answer,
+                                remat_error *error)
+{
+    remat_plan_request plan;
+    remat_plan_draft draft = {.answer = NULL};
+    remat_status status = remat_plan_request_decode(body, &plan, error);
+    if (!status && !plan.model)
+        status = take_profile(c, plan.profile, error);
+    if (!status)
+        status = remat_plan_draft_make(&plan, c->profile, &draft, error);
+    if (!status)
+        status = finish_draft(c, &draft, error);
+    if (!status)
+        *ret_answer = json_incref(draft.answer);
+    remat_plan_draft_clear(&draft);
+    return status;
+}
+
+/* ---- all of them ---- */
+
 static remat_status answer_body(call *c, const char *path, const json_t *body, json_t **ret_answer,
                                 remat_error *error)
 {
     bool simulated = strcmp(path, "/v1/simulations") == 0;
     remat_request request;
+    if (strcmp(path, "/v1/plans") == 0)
+        return answer_plan(c, body, ret_answer, error);
     if (!simulated && strcmp(path, "/v1/schedules") != 0)
         return remat_fail(error, REMAT_NOT_FOUND, "", "\"%.100s\" is not answered here", path);
     remat_status status = remat_request_decode(
         body, simulated ? REMAT_ASK_SIMULATION : REMAT_ASK_SCHEDULE, &request, error);
     if (!status)
-        status = take_profile(c, &request, error);
+        status = take_profile(c, request.profile, error);
     if (status)
         return status;
     const local_watch watch = {.data = c, .look = look};

@@ -1,5 +1,5 @@
-/* The solver in the caller's own process: what POST /v1/schedules and /v1/simulations answer,
- * without a server. libremat-local.so exports these functions and nothing else.
+/* The solver in the caller's own process: what POST /v1/schedules, /v1/simulations and /v1/plans
+ * answer, without a server. libremat-local.so exports these functions and nothing else.
  *
  * Text is UTF-8 JSON. Thread-safe: calls share nothing. A call for a schedule uses every core that
  * the process may use, on threads that end with it; the answer does not depend on their number.
@@ -14,8 +14,8 @@
  * "cancelled" unless the answer is there before the solvers look. NULL: nobody asks. */
 typedef int (*remat_local_progress)(void *data, double fraction);
 
-/* The answer to the body of a POST: path is "/v1/schedules" or "/v1/simulations", and the body
- * holds the profile itself. *ret_status: of HTTP, 200 for an answer, else that of the problem
+/* The answer to the body of a POST: path is "/v1/schedules", "/v1/simulations" or "/v1/plans", and
+ * the body holds the profile itself. *ret_status: of HTTP, 200 for an answer, else that of the problem
  * document (RFC 9457) that is returned. A schedule has been replayed by the judge. Freed with
  * remat_local_free; NULL: out of memory. A problem too where a schedule wants a thread and the
  * process may start none. */

@@ -2,7 +2,6 @@
 things, connections that are never finished. Memory is that of the process, measured."""
 
 import gzip
-import http.client
 import json
 import os
 import random

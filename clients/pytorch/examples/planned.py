@@ -20,7 +20,7 @@ import remat
 import twenty
 from remat import devices, joint, local, planned, sharing, steps
 from remat.backend import Backend
-from remat.road import Example
+from remat.model import Example, plain_forward
 
 NAMES = ("GPT, loss inside", "BERT, masks", "Llama-like", "two inputs, dict", "experts, top 2", "shared weights, hooks",
          "vit_b_16, narrow", "U-Net", "mobilenet_v3_large", "resnet50")
@@ -59,14 +59,14 @@ def row(name, device, client):
     begin = time.time()
     profile = planned.profile(model, inputs, device)
     took = time.time() - begin
-    schedule = client.schedule_joint(profile, SHARE)
-    unscheduled = sharing.part(profile, range(len(profile["nodes"])))
+    schedule = client.schedule(profile, SHARE)
+    unscheduled = sharing.takes(profile, range(len(profile["nodes"])))
     fixed = 3 * sum(p.numel() * p.element_size() for p in model.parameters()) + \
         sum(b.numel() * b.element_size() for b in model.buffers())  # weights and AdamW's two; gradients are in the profile
 
     model, inputs = make(name)
     plain = Example(model, inputs)
-    measured_plain = steps.peak(steps.plain_forward(model), plain, None, True, held=True)
+    measured_plain = steps.peak(plain_forward(model), plain, None, True, held=True)
     torch._dynamo.reset()
     Modelled.device = devices.find(device)
     owner = Modelled(SHARE, cache=tempfile.mkdtemp())

@@ -37,7 +37,7 @@ def main(server, budget):
         schedule = model.forward.schedule
         found, expected = train(model, inputs, loss), train(plain, inputs, loss)
         same = all(torch.equal(a, b) for a, b in zip(model.state_dict().values(), plain.state_dict().values()))
-        print(f"{name}: {len(schedule['nodes'])} nodes, {schedule['solver']}, peak {schedule['peak']} of "
+        print(f"{name}: {len(model.forward.profile['nodes'])} nodes, {schedule['solver']}, peak {schedule['peak']} of "
               f"{schedule['store_all_peak']} bytes, loss {found:.6f} (plain {expected:.6f}), "
               f"weights {'equal' if same else 'DIFFERENT'}")
         remat.remove(model)

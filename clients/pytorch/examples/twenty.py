@@ -23,7 +23,7 @@ from torch.utils.checkpoint import checkpoint
 
 import remat
 from remat import steps
-from remat.road import Example
+from remat.model import Example, plain_forward
 
 STEPS = int(os.environ.get("REMAT_STEPS", "7"))
 SHARE = "70%"  # of the plain step's measured peak, of the budget of the first row
@@ -378,11 +378,11 @@ def row(name, server):
     example = Example(plain, inputs)
 
     variants = {"plain": (plain, plain)}
-    peaks = {"plain": steps.peak(steps.plain_forward(plain), example, loss, True, held=True)}
+    peaks = {"plain": steps.peak(plain_forward(plain), example, loss, True, held=True)}
     budgets = {SHARE: SHARE}
     if blocks:
         twin = checkpointed(model, blocks)
-        peaks["checkpointing"] = steps.peak(steps.plain_forward(twin), Example(twin, inputs), loss, True, held=True)
+        peaks["checkpointing"] = steps.peak(plain_forward(twin), Example(twin, inputs), loss, True, held=True)
         variants["checkpointing"] = (twin, twin)
     other = copy.deepcopy(model)
     run = with_activation_budget(other, ACTIVATIONS)

@@ -1,18 +1,38 @@
 """remat: train a model within a memory budget, at the least cost in time.
 
-    model = remat.fit(model, example_inputs, budget="8GiB", server="http://127.0.0.1:7070")
+    model = remat.fit(model, example_inputs, budget="8GiB")
 
-and nothing else changes. remat.profile measures only; remat.compare measures a table of budgets.
+and nothing else changes. remat.profile measures only; remat.compare measures a table of budgets. Without torch there are
+remat.solve (a schedule of a profile), remat.plan (a model on a device) and remat.Client.
 """
 
-from .backend import backend
-from .calibration import calibrate
-from .comparison import Comparison, compare
+from typing import Any
+
+from .client import Client
 from .errors import BudgetError, CaptureError, CheckError, MismatchError, RematError, ServiceError
-from .fitting import fit, profile, remove, reserved
-from .selective import knapsack, policy
+from .local import plan, solve
 
-__version__ = "0.1.0"
+try:
+    from .backend import backend
+    from .calibration import calibrate
+    from .comparison import Comparison, compare
+    from .fitting import fit, profile, remove, reserved
+    from .selective import knapsack, policy
+except ModuleNotFoundError as error:
+    if error.name != "torch":
+        raise
 
-__all__ = ["__version__", "BudgetError", "CaptureError", "CheckError", "Comparison", "MismatchError", "RematError", "ServiceError",
-           "backend", "calibrate", "compare", "fit", "knapsack", "policy", "profile", "remove", "reserved"]
+__version__ = "0.2.0"
+
+__all__ = ["__version__", "BudgetError", "CaptureError", "CheckError", "Client", "Comparison", "MismatchError", "RematError",
+           "ServiceError", "TrainerCallback", "backend", "calibrate", "compare", "fit", "knapsack", "plan", "policy",
+           "profile", "remove", "reserved", "solve"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "TrainerCallback":  # is transformers' own kind, and that takes seconds to load
+        from .huggingface import TrainerCallback
+        return TrainerCallback
+    if name in __all__:
+        raise ImportError(f"remat.{name} needs torch (2.4 or later), which is not installed")
+    raise AttributeError(f"module 'remat' has no attribute {name!r}")

@@ -12,16 +12,9 @@ import torch
 Setting = Tuple[str, bool, torch.dtype]  # kind of device, whether it is on, to what
 
 
-def _setting(kind: str) -> Setting:
-    if hasattr(torch, "get_autocast_dtype"):  # torch 2.4
-        return kind, torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)
-    if kind == "cpu":
-        return kind, torch.is_autocast_cpu_enabled(), torch.get_autocast_cpu_dtype()
-    return kind, torch.is_autocast_enabled(), torch.get_autocast_gpu_dtype()
-
-
 def settings_now(device: torch.device) -> List[Setting]:
-    return [_setting(kind) for kind in dict.fromkeys(("cpu", device.type))]
+    return [(kind, torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind))
+            for kind in dict.fromkeys(("cpu", device.type))]
 
 
 @contextlib.contextmanager
@@ -43,14 +36,3 @@ def casts_anew() -> Iterator[None]:
     finally:
         torch.set_autocast_cache_enabled = set_kept
         set_kept(kept)
-
-
-class Autocast:
-    """The autocast of the forward, for recomputation in the backward. Its cache of weights is off: a cast that several
-    nodes share would tie their pieces of the autograd graph together."""
-
-    def __init__(self, device: torch.device) -> None:
-        self.settings = settings_now(device)
-
-    def again(self) -> "contextlib.AbstractContextManager[None]":
-        return under(self.settings)

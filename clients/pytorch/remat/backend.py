@@ -19,24 +19,27 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple, Union
 
 import torch
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
-from . import recurrent as recurrent_layers, sharing
-from .client import Budget, Cache, parse_budget
+from . import experts, lengths, recurrent as recurrent_layers, sharing
+from .client import Budget, Cache, bytes_of, parse_budget
 from .errors import BudgetError, CaptureError, MismatchError, ServiceError
 from .local import connect
 from .memory import free_bytes
 
 FORMAT = 1  # of kept schedules
+KNOWN = "2.14"  # the newest torch whose insides are known
 AUTO_SHARE = 0.9  # of the memory that is free
 _FORMULAS = ("silu_backward", "mish_backward")
 _KERNELS = (*_FORMULAS, "upsample_", "_upsample_", "hardshrink", "softshrink", "multi_margin_loss", "multilabel_margin_loss",
             "lstm", "gru", "rnn_")
+MOST = 10000  # calls of a step that are remembered
 GROUPS = 32  # of gradients, in about as many of which those of a piece are handed over
 
 
 @dataclasses.dataclass
 class Piece:
-    """A graph of Dynamo's under a schedule. order: runs of the profile's nodes. frame: which part of the forward it is, in
+    """A graph of Dynamo's under a schedule. order: runs of the profile's nodes. frame: which code of the forward it is of, in
     their order; each may have a graph for each shape."""
 
     profile: Dict[str, Any]
@@ -71,6 +74,9 @@ class Backend:
         self.divided, self.least = divided, least  # the budget is of each graph; one that needs more gets its least
         self.frame = 0  # that is compiled
         self.pieces: List[Piece] = []
+        self.lists: Dict[int, lengths.Lists] = {}  # by frame
+        self.results: Dict[int, int] = {}  # bytes of those of the first batch, by frame
+        self.calls: List[Piece] = []  # of the latest step of what fit made
         self.breaks: List[str] = []
         self.__name__ = "remat"
 
@@ -79,6 +85,7 @@ class Backend:
     def __call__(self, module: torch.fx.GraphModule, example: List[Any]) -> Callable[..., Any]:
         self._look_at_break(module)
         _refuse(module)
+        experts.adopt()
         if recurrent_layers.split(module.graph, self.spans, self.inner is None):
             module.recompile()
         self.frame = _frame()
@@ -89,15 +96,15 @@ class Backend:
     def _compile(self, module: torch.fx.GraphModule, example: List[Any]) -> Callable[..., Any]:
         from torch._dynamo.backends.common import aot_autograd
 
-        plan = _Plan(self, module, example)
+        graph = _Graph(self, module, example)
         more = {"decompositions": _inductor_decompositions()} if self.inner else {}
-        compiler = aot_autograd(fw_compiler=plan.forward_compiler, bw_compiler=plan.backward_compiler,
-                                inference_compiler=plan.inference_compiler, partition_fn=plan.partition, **more)
+        compiler = aot_autograd(fw_compiler=graph.forward_compiler, bw_compiler=graph.backward_compiler,
+                                inference_compiler=graph.inference_compiler, partition_fn=graph.partition, **more)
         if self.inner:
             return compiler(module, example)
         with _own_autocast(module), _undivided():
             compiled = compiler(module, example)
-        return plan.connected(compiled, example)
+        return graph.connected(compiled, example)
 
     def _by_shape(self, module: torch.fx.GraphModule) -> Callable[..., Any]:
         """Of a graph that holds for many shapes (dynamic=True, or after the second shape): a plan for each that comes."""
@@ -123,13 +130,13 @@ class Backend:
         if reason is None or not reason.graph_break:
             return
         lines = [f"{frame.filename}:{frame.lineno}" for frame in reason.user_stack[-1:]]
-        text = f"{lines[0] if lines else 'an unknown line'}: {str(reason.reason).splitlines()[0]}"
+        text = f"{lines[0] if lines else 'an unknown line'}: {_why(str(reason.reason))}"
         if text not in self.breaks:
             self.breaks.append(text)
             warnings.warn(f"remat: torch.compile breaks the graph at {text}. The pieces get a schedule each, "
                           "and share the budget", stacklevel=2)
 
-    # ---- the plan ----
+    # ---- the schedule ----
 
     def costs(self, graph: Any, device: torch.device) -> Dict[str, Any]:
         """Of the operations of a Joint: microseconds and workspace."""
@@ -137,12 +144,41 @@ class Backend:
 
         return operations.measure(graph, device, self.repeats, self.cache)
 
-    def order(self, profile: Dict[str, Any]) -> Tuple[Dict[str, Any], List[int]]:
-        """The schedule of a joint profile, and its runs. Raises BudgetError, ServiceError."""
+    def loss_for(self, results: int) -> Sequence[int]:
+        """Bytes of the loss beside results of so many bytes: as many more or less than with the first batch as they are."""
+        first = self.results.setdefault(self.frame, results)
+        return [amount * results // first for amount in self.loss] if first else self.loss
+
+    def order_for(self, profile: Dict[str, Any], lists: lengths.Lists) -> Tuple[Dict[str, Any], List[int]]:
+        """As order; or a list of another shape of the same code, where that is within the budget."""
+        plain = range(len(profile["nodes"]))
+        whole = sharing.takes(profile, plain).peak
+        asked = self.amount()
+        budget = bytes_of(asked, whole) - self.question["reserved"]
+        taken = lists.take(profile, budget)
+        if taken is None:
+            schedule, order = self.order(profile, None if lists.ahead(profile, budget) == budget else
+                                         lists.ahead(profile, budget) + self.question["reserved"])
+            lists.add(profile, order, budget, True)
+            return schedule, order
+        lists.add(profile, taken, budget, False)
+        seconds = lengths.time_of(profile, plain)
+        return {"solver": "the list of another shape", "budget": budget, "peak": sharing.takes(profile, taken).peak,
+                "store_all_peak": whole, "makespan": lengths.time_of(profile, taken),
+                "overhead": lengths.time_of(profile, taken) / seconds - 1 if seconds else 0.0,
+                "operations": [["F", v] for v in taken]}, taken
+
+    def order(self, profile: Dict[str, Any], ahead: Optional[int] = None) -> Tuple[Dict[str, Any], List[int]]:
+        """The schedule of a joint profile, and its runs. ahead: a budget that is tried first. Raises BudgetError,
+        ServiceError."""
+        if ahead is not None:
+            with contextlib.suppress(BudgetError):
+                return self._ask(profile, ahead)
         try:
             return self._ask(profile, self.amount())
         except BudgetError as error:
-            if not self.least or error.minimum_budget is None:
+            of_a_break = isinstance(self.budget, str) and self.breaks  # a percentage of a few operations is no budget
+            if not (self.least or of_a_break) or error.minimum_budget is None:
                 raise
             return self._ask(profile, error.minimum_budget)
 
@@ -151,29 +187,29 @@ class Backend:
         key = hashlib.sha256(json.dumps([FORMAT, profile, question], sort_keys=True).encode()).hexdigest()
         schedule = self.cache.get(key, "operations")
         if schedule is None:
-            schedule = self.client.schedule_joint(profile, **question)
+            schedule = self.client.schedule(profile, **question)
             if self.budget != "auto":  # of which every start has another
                 self.cache.put(key, schedule)
         return schedule, [op[1] for op in schedule["operations"] if op[0] == "F"]
 
-    def parts(self) -> List[Piece]:
-        """The latest piece of each part of the forward."""
+    def frames(self) -> List[Piece]:
+        """The latest piece of each code of the forward."""
         return [piece for _, piece in sorted({piece.frame: piece for piece in self.pieces}.items())]
 
     def together(self) -> int:
-        """Bytes that the parts of the forward take together, by their plans."""
-        return sharing.peak_of([sharing.part(piece.profile, piece.order) for piece in self.parts()])
+        """Bytes that the calls of the latest step take together, by their schedules."""
+        return sharing.peak_of([sharing.takes(piece.profile, piece.order) for piece in self.calls])
 
     def at(self, share: int) -> int:
         """About the same, were each given a share in percent of what it takes when nothing is computed twice."""
-        whole = [sharing.part(piece.profile, range(len(piece.profile["nodes"]))) for piece in self.parts()]
-        return sharing.peak_of([sharing.Part(p.peak * share // 100, p.held * share // 100, p.gradients) for p in whole])
+        whole = [sharing.takes(piece.profile, range(len(piece.profile["nodes"]))) for piece in self.calls]
+        return sharing.peak_of([sharing.Takes(t.peak * share // 100, t.held * share // 100, t.gradients) for t in whole])
 
     def _look_at_share(self, piece: Piece) -> None:
         """Graphs that come later get what those before them leave."""
-        if not isinstance(self.budget, int) or self.divided or len(self.parts()) < 2 or not piece.schedule:
+        if not isinstance(self.budget, int) or self.divided or len(self.frames()) < 2 or not piece.schedule:
             return
-        taken = self.together() + self.question["reserved"]
+        taken = sharing.peak_of([sharing.takes(p.profile, p.order) for p in self.frames()]) + self.question["reserved"]
         if taken > self.budget:
             raise BudgetError(f"the budget is {self.budget} bytes, and the graphs into which the forward breaks take {taken} "
                               "together: remat.fit divides a budget among all of them, here each takes what those before it "
@@ -181,12 +217,21 @@ class Backend:
 
     def amount(self) -> Budget:
         if isinstance(self.budget, int) and not self.divided:
-            before = [sharing.part(p.profile, p.order).held for p in self.parts() if p.frame < self.frame]
+            before = [sharing.takes(p.profile, p.order).held for p in self.frames() if p.frame < self.frame]
             return max(1, self.budget - sum(before))
         if self.budget != "auto":
             return self.budget
-        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        return int(AUTO_SHARE * free_bytes(device)[0])
+        return auto_budget(None, torch.device("cuda" if torch.cuda.is_available() else "cpu"))
+
+
+def auto_budget(model: Optional[torch.nn.Module], device: torch.device) -> int:
+    """A share of the memory that is free, without what a model's gradients will take. Raises BudgetError."""
+    free, source = free_bytes(device)
+    missing = sum(p.numel() * p.element_size() for p in model.parameters() if p.requires_grad and p.grad is None) if model else 0
+    budget = int(AUTO_SHARE * free) - missing
+    if budget <= 0:
+        raise BudgetError(f"budget \"auto\": {free} bytes are free ({source}); gradients of parameters need {missing}")
+    return budget
 
 
 def backend(budget: Budget = "auto", **more: Any) -> Backend:
@@ -209,8 +254,8 @@ def backend(budget: Budget = "auto", **more: Any) -> Backend:
     return Backend(budget, **more)
 
 
-class _Plan:
-    """What belongs to one graph of Dynamo's. pieces: of its backward, None where gradients come at its end."""
+class _Graph:
+    """One graph of Dynamo's, from its compilation on. parts: of its backward, None where gradients come at its end."""
 
     def __init__(self, owner: Backend, module: torch.fx.GraphModule, example: List[Any]) -> None:
         self.owner, self.n_inputs = owner, len(example)
@@ -218,7 +263,9 @@ class _Plan:
         nodes = module.graph.find_nodes(op="placeholder")
         self.resident = {i for i, (node, value) in enumerate(zip(nodes, example)) if _is_resident(node, value)}
         self.parameters = frozenset(i for i, value in enumerate(example) if isinstance(value, torch.nn.Parameter))
-        self.pieces: Optional[List[Any]] = None
+        self.together = _sharing_memory(example)
+        self.parts: Optional[List[Any]] = None
+        self.piece: Optional[Piece] = None
         self.shapes: List[Any] = []
         self.reached: List[int] = []
         self.tangents: List[int] = []  # their places among what the backward begins with
@@ -230,7 +277,7 @@ class _Plan:
         from . import joint, partition
 
         owner = self.owner
-        facts = sys._getframe(1).f_locals.get("inner_meta")  # of AOTAutograd, which tells the compilers only
+        facts = _facts(sys._getframe(1))
         if owner.inner is None:
             joint.shorten(module.graph)
             joint.drop_updates(module.graph, self._updated_parameters(facts))
@@ -238,30 +285,43 @@ class _Plan:
             joint.draw_in_place(module.graph)
             recurrent_layers.keep_workspaces(module.graph)
         graph = joint.Joint(module, num_fwd_outputs, self.n_results, owner.never, self.parameters)
-        device = _device(graph)
-        costs = owner.costs(graph, device)
+        profile, schedule, order = self._scheduled(graph, facts)
+        halves = partition.partition(graph, order)
+        self.piece = Piece(profile, schedule, order, *halves, owner.frame)
+        owner.pieces.append(self.piece)
+        owner._look_at_share(self.piece)
+        self.graph, self.backward = graph, halves[1]
+        return halves
+
+    def _scheduled(self, graph: Any, facts: Any) -> Tuple[Dict[str, Any], Dict[str, Any], List[int]]:
+        """Profile, schedule and its runs. The schedule of another shape, where it serves this one."""
+        from . import joint
+
+        owner = self.owner
         primals = [n for n in graph.placeholders if n not in graph.tangents]
         resident = frozenset(n.name for i, n in enumerate(primals) if i in self.resident)
         uncounted = frozenset() if owner.gradients else self.parameters
-        held = owner.inner is None and facts is not None and not self._can_hand_over(graph, facts)
-        profile = joint.profile_of(graph, "joint graph", costs, resident, owner.loss, uncounted, held)
+        held = owner.inner is None and not self._can_hand_over(graph, facts)
+        lists = owner.lists.setdefault(owner.frame, lengths.Lists())
+        loss = owner.loss_for(sum(joint.storage_bytes(r) for r in graph.forward_results if isinstance(r, torch.fx.Node)))
+
+        def profile_of(costs: Dict[str, Any]) -> Dict[str, Any]:
+            return joint.profile_of(graph, "joint graph", costs, resident, loss, uncounted, held)
+
+        profile = lists.costs(profile_of({})) or profile_of(owner.costs(graph, _device(graph)))
         try:
-            schedule, order = owner.order(profile)
+            schedule, order = owner.order_for(profile, lists)
         except ServiceError as error:
             if owner.offline != "plain" or error.status:
                 raise
             warnings.warn(f"remat: {error}; a graph of {len(graph.operations)} operations runs in its own order, outside "
                           "the budget", stacklevel=2)
-            schedule, order = {}, list(range(len(graph.operations)))
-        halves = partition.partition(graph, order)
-        owner.pieces.append(Piece(profile, schedule, order, *halves, owner.frame))
-        owner._look_at_share(owner.pieces[-1])
-        self.graph, self.backward = graph, halves[1]
-        return halves
+            return profile, {}, list(range(len(graph.operations)))
+        return profile, schedule, order
 
     def _updated_parameters(self, facts: Any) -> List[bool]:
         """Of the first tangents, those of inputs that the forward writes: which are of parameters, as by max_norm."""
-        return [i in self.parameters for i, info in enumerate(facts.input_info if facts is not None else ())
+        return [i in self.parameters for i, info in enumerate(facts.input_info)
                 if info.requires_grad and info.mutates_data and info.mutation_type.name == "MUTATED_OUT_GRAPH"]
 
     def _can_hand_over(self, graph: Any, facts: Any) -> bool:
@@ -282,7 +342,9 @@ class _Plan:
         self.shapes = [None if t is None else (tuple(t.shape), t.dtype, t.device) for t in tensors]
         whole = sum(t.numel() * t.element_size() for t in tensors if t is not None)
         if wanted:
-            self.pieces = partition.pieces(backward, wanted, whole // GROUPS)
+            primals = [n for n in graph.placeholders if n not in graph.tangents]
+            self.parts = partition.parts(backward, wanted, whole // GROUPS,
+                                         [[primals[i].name for i in together] for together in self.together])
 
     def _find_tangents(self, facts: Any) -> None:
         """As AOTAutograd picks them out; no input that wants a gradient is written here."""
@@ -327,7 +389,7 @@ class _Plan:
 
         if self.owner.inner:
             return _inductor(module, example, True)
-        return _boxed(module) if self.pieces is None else backward_of(self.pieces, self.shapes, self._none)
+        return _boxed(module) if self.parts is None else backward_of(self.parts, self.shapes, self._none)
 
     def inference_compiler(self, module: torch.fx.GraphModule, example: List[Any]) -> Callable[..., Any]:
         return _inductor(module, example, False, True) if self.owner.inner else _boxed(module)
@@ -341,9 +403,12 @@ class _Plan:
             if self.graph is not None and [_wants_gradient(value) for value in args] != wanted:
                 raise MismatchError("parameters or inputs are frozen, or no longer, unlike when their graph was compiled, "
                                     "and torch.compile did not see it: call torch._dynamo.reset() first")
-            if self.pieces is None:
+            if self.piece is not None:
+                self.owner.calls.append(self.piece)
+                del self.owner.calls[:-MOST]
+            if self.parts is None:
                 return compiled(*args)
-            results = compiled(*connect(self.pieces, list(args)))
+            results = compiled(*connect(self.parts, list(args)))
             if len(self.tangents) > 1:
                 self._watch(results)
             return results
@@ -351,8 +416,44 @@ class _Plan:
         return run
 
 
+def _why(reason: str) -> str:
+    """Of a graph break: what it is, and why. Some of Dynamo's reasons only say that there is one; what it counts says more."""
+    from torch._dynamo.utils import counters
+
+    if reason.split(":")[0].strip() in ("step_unsupported", "store_attr", "generic_jump", ""):
+        reason = ([str(r) for r in counters["graph_break"]] or [reason])[-1]
+    lines = [line.strip() for line in reason.splitlines() if line.strip()] or ["no reason was given"]
+    more = [line[len("Explanation:"):].strip() for line in lines if line.startswith("Explanation:")]
+    return ": ".join([lines[0], *more[:1]])
+
+
+def _facts(frame: Any) -> Any:
+    """What AOTAutograd knows of inputs and results. It tells the compilers of the two halves, and the partitioner nothing, so it
+    is read out of the frame that calls that. Raises CaptureError where it is not there."""
+    facts = frame.f_locals.get("inner_meta")
+    wanted = ("input_info", "output_info", "num_mutated_inp_runtime_indices", "num_outputs", "num_intermediate_bases",
+              "subclass_inp_meta")
+    missing = [name for name in wanted if not hasattr(facts, name)]
+    if facts is None or missing:
+        raise CaptureError(f"AOTAutograd of torch {torch.__version__} does not say what it knows of a graph where it did until "
+                           f"torch {KNOWN} ({'inner_meta of ' + frame.f_code.co_name if facts is None else ', '.join(missing)} "
+                           "is not there), and without it a schedule may be wrong: this package is too old for this torch")
+    return facts
+
+
 def _is_dynamic(value: torch.Tensor) -> bool:
     return any(isinstance(size, torch.SymInt) for size in value.shape)
+
+
+def _sharing_memory(values: List[Any]) -> List[List[int]]:
+    """By place, the places of what lies in the same storage, its own among them."""
+    def storage(place: int, value: Any) -> Any:
+        if not isinstance(value, torch.Tensor) or value.layout != torch.strided or is_traceable_wrapper_subclass(value):
+            return place
+        return ("storage", value.untyped_storage()._cdata)
+
+    storages = [storage(i, value) for i, value in enumerate(values)]
+    return [[i for i, other in enumerate(storages) if other == own] for own in storages]
 
 
 def _wants_gradient(value: Any) -> bool:

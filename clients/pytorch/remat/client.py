@@ -1,19 +1,17 @@
-"""Asks the service: by identity first, with the profile only where the service does not know it."""
+"""Asks the service."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import os
 import re
-import struct
 import time
 import urllib.error
 import urllib.request
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Dict, Iterable, Optional, Sequence, Union
+from typing import Any, Dict, Optional, Sequence, Union
 
 from .errors import BudgetError, ServiceError
 
@@ -24,77 +22,6 @@ _SUFFIXES = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12,
              "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
 _MOST = 2**53 - 1  # bytes: the largest whole number of JSON's that everybody reads as it is
 _WAIT = 30  # seconds that one request waits for a solve
-
-
-# ---- identity ----
-
-class _Encoder:
-    """The canonical encoding of the service: 64-bit little-endian numbers, texts and lists with their length first."""
-
-    def __init__(self) -> None:
-        self.sha = hashlib.sha256()
-
-    def number(self, value: int) -> None:
-        self.sha.update(struct.pack("<Q", value))
-
-    def time(self, value: float) -> None:
-        self.sha.update(struct.pack("<d", value + 0.0))
-
-    def text(self, value: str) -> None:
-        encoded = value.encode()
-        self.number(len(encoded))
-        self.sha.update(encoded)
-
-    def list(self, values: Iterable[int]) -> None:
-        values = list(dict.fromkeys(values))
-        self.number(len(values))
-        for value in values:
-            self.number(value)
-
-
-def profile_id(profile: Dict[str, Any]) -> str:
-    """SHA-256 of everything in a profile that can change an answer, as the service computes it.
-
-    The profile's nodes must be in topological order, and without alternatives: such are those of this package.
-    """
-    e = _Encoder()
-    e.text("remat-profile/1")
-    e.number(_UNITS.index(profile.get("time_unit", "us")))
-    nodes, inputs, states = profile["nodes"], profile["inputs"], profile.get("states", [])
-    e.number(len(inputs))
-    for entry in inputs:
-        e.text(entry["id"])
-        e.number(entry["bytes"])
-        e.number(entry.get("gradient_bytes", 0))
-    e.number(len(states))
-    for entry in states:
-        e.text(entry["id"])
-        e.number(entry["bytes"])
-    values = {entry["id"]: i for i, entry in enumerate([*nodes, *inputs])}
-    state_index = {entry["id"]: k for k, entry in enumerate(states)}
-    e.number(len(nodes))
-    for node in nodes:
-        _encode_node(e, node, values, state_index)
-    return e.sha.hexdigest()
-
-
-def _encode_node(e: _Encoder, node: Dict[str, Any], values: Dict[str, int], states: Dict[str, int]) -> None:
-    e.text(node["id"])
-    e.text(node.get("op", ""))
-    e.list(values[name] for name in node["inputs"])
-    e.time(node["forward_time"])
-    e.time(node.get("backward_time", 2 * node["forward_time"]))
-    e.number(node["output_bytes"])
-    e.number(node.get("saved_bytes", 0))
-    e.number(node.get("gradient_bytes", node["output_bytes"]))
-    e.number(node.get("forward_workspace_bytes", 0))
-    e.number(node.get("backward_workspace_bytes", 0))
-    e.number(node.get("save_workspace_bytes", node.get("forward_workspace_bytes", 0)))
-    e.number(node.get("backward_uses_inputs", True) | node.get("backward_uses_output", True) << 1
-             | node.get("in_place", False) << 2)
-    e.list(states[name] for name in node.get("reads", ()))
-    e.list(states[name] for name in node.get("writes", ()))
-    e.number(0)
 
 
 # ---- budgets ----
@@ -111,6 +38,11 @@ def parse_budget(budget: Budget) -> Budget:
     if not match or match[2].lower() not in (*_SUFFIXES, "%"):
         raise BudgetError(f"the budget is {budget!r}; such as \"8GiB\", \"500MB\", \"60%\" or \"auto\" are understood")
     return f"{match[1]}%" if match[2] == "%" else _held(int(Decimal(match[1]) * _SUFFIXES[match[2].lower()]), budget)
+
+
+def bytes_of(budget: Budget, whole: int) -> int:
+    """A budget in bytes, where storing everything takes `whole`."""
+    return int(whole * Decimal(budget[:-1]) / 100) if isinstance(budget, str) else int(budget)
 
 
 def _held(amount: int, budget: Budget) -> int:
@@ -132,39 +64,33 @@ class Client:
         self.token = token or os.environ.get("REMAT_TOKEN")
         self.timeout = timeout
 
-    def schedule(self, profile: Dict[str, Any], budget: Budget, solver: str = "auto",
-                 link: Optional[Dict[str, Any]] = None, reserved: int = 0, effort: str = "quick") -> Dict[str, Any]:
+    @property
+    def where(self) -> str:
+        """In which schedules are solved."""
+        return f"by {self.server}"
+
+    def schedule(self, profile: Dict[str, Any], budget: Budget, solver: str = "auto", effort: str = "quick",
+                 reserved: int = 0, link: Optional[Dict[str, Any]] = None) -> Dict[str, Any]:
         """The schedule of a profile. reserved: bytes taken off the budget first; effort: "quick" or, where
         the solver is auto or interval, "thorough".
 
         Raises BudgetError (with minimum_budget) or ServiceError."""
-        question: Dict[str, Any] = {"profile_id": profile_id(profile), "budget": budget, "solver": solver,
-                                    "reserved": reserved, "layout": False, "wait": _WAIT}
+        question: Dict[str, Any] = {"profile": profile, "budget": budget, "solver": solver, "reserved": reserved,
+                                    "layout": False, "wait": _WAIT}
         if link is not None:
             question["link"] = link
         if effort != "quick":  # which other solvers refuse
             question["effort"] = effort
-        try:
-            answer = self._call("POST", "/v1/schedules", question)
-        except ServiceError as error:
-            if error.status != 404:
-                raise
-            posted = self._call("POST", "/v1/profiles", profile)
-            if posted["profile_id"] != question["profile_id"]:
-                raise ServiceError(f"{self.server} calls the profile {posted['profile_id']}; computed here it is "
-                                   f"{question['profile_id']}") from error
-            answer = self._call("POST", "/v1/schedules", question)
-        return self._wait(answer) if "job_id" in answer else answer
-
-    def schedule_joint(self, profile: Dict[str, Any], budget: Budget, solver: str = "auto", effort: str = "quick",
-                       reserved: int = 0) -> Dict[str, Any]:
-        """The schedule of a joint profile. Raises as schedule does."""
-        question = {"profile": profile, "budget": budget, "solver": solver, "reserved": reserved, "layout": False,
-                    "wait": _WAIT}
-        if effort != "quick":
-            question["effort"] = effort
         answer = self._call("POST", "/v1/schedules", question)
         return self._wait(answer) if "job_id" in answer else answer
+
+    def plan(self, question: Dict[str, Any]) -> Dict[str, Any]:
+        """What POST /v1/plans answers: how a model trains on a device. Raises ServiceError."""
+        while True:
+            answer = self._call("POST", "/v1/plans", {"wait": _WAIT, **question})
+            if "job_id" not in answer:
+                return answer
+            self._wait(answer)
 
     def peak(self, profile: Dict[str, Any], operations: Sequence[Sequence[Any]],
              link: Optional[Dict[str, Any]] = None) -> int:

@@ -15,15 +15,15 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 from . import plot
-from .captured import arguments_of, device_of
 from .client import Budget
 from .compiled import compiled_forward
-from .costs import clock
 from .errors import BudgetError
-from .fitting import regions
-from .graph import tensors_of
+from .fitted import Fitted
+from .fitting import fit_example, options_of
 from .memory import Recorder
-from .region import Region
+from .model import Example, arguments_of, device_of
+from .operations import clock
+from .tensors import amount, tensors_of
 
 TRIALS = 8  # of budgets, for the peak of another way
 
@@ -93,7 +93,7 @@ def compare(model: torch.nn.Module, example_inputs: Any, budgets: Sequence[Budge
     if isinstance(model, torch.nn.Sequential) and not kwargs:
         ways.append(_Way("checkpoint sqrt(n)", segments=max(1, round(math.sqrt(len(model))))))
     ways += [_Way(f"torch.compile, budget {share:g}", forward=compiled_forward(model, share)) for share in compiled]
-    fitted = regions(model, example_inputs, **{"loss": loss or _sum, **more})
+    fitted = functools.partial(_fitted, model, example_inputs, loss or _sum, more)
     ways += [_Way(str(budget), forward=fitted(budget)) for budget in budgets]
     for way in ways:
         way.peak = run.peak(way)
@@ -107,10 +107,22 @@ def compare(model: torch.nn.Module, example_inputs: Any, budgets: Sequence[Budge
     return Comparison([way.row(plain) for way in ways], run.gradient_bytes)
 
 
+def _fitted(model: torch.nn.Module, example_inputs: Any, loss: Any, more: Dict[str, Any], budget: Budget) -> Fitted:
+    def install(forward: Optional[Fitted]) -> None:
+        model.__dict__.pop("forward", None)
+        if forward is not None:
+            model.forward = forward
+
+    try:
+        return fit_example(Example(model, example_inputs), budget, loss, False, options_of(**more), install)
+    finally:
+        install(None)
+
+
 @dataclasses.dataclass
 class _Way:
     name: str
-    forward: Optional[Any] = None  # a Region, or what torch.compile made
+    forward: Optional[Any] = None  # a Fitted, or what torch.compile made
     blocks: Sequence[torch.nn.Module] = ()
     segments: int = 0
     peak: int = 0
@@ -133,7 +145,7 @@ class _Way:
 
     def row(self, plain: float) -> Row:
         seconds = statistics.median(self.seconds)
-        if not isinstance(self.forward, Region):
+        if not isinstance(self.forward, Fitted):
             return Row(self.name, None, "", None, self.peak, None, seconds / plain - 1, seconds)
         schedule = self.forward.schedule
         return Row(self.name, schedule["budget"], schedule["solver"], schedule["peak"], self.peak,
@@ -148,7 +160,7 @@ def _blocks(model: torch.nn.Module, classes: Tuple[type, ...]) -> List[torch.nn.
 
 
 def _in_segments(parts: Sequence[torch.nn.Module], segments: int, x: torch.Tensor) -> Any:
-    """As torch.utils.checkpoint.checkpoint_sequential, which in torch 1.13 has the reentrant kind only."""
+    """As torch.utils.checkpoint.checkpoint_sequential, without the reentrant kind."""
     size = len(parts) // segments
     for k in range(segments - 1):
         x = checkpoint(_run, parts[k * size:(k + 1) * size], x, use_reentrant=False)
@@ -191,8 +203,8 @@ class _Step:
     def __init__(self, model: torch.nn.Module, args: Tuple[Any, ...], kwargs: Dict[str, Any],
                  loss: Callable[[Any], torch.Tensor], device: torch.device) -> None:
         self.model, self.args, self.kwargs, self.loss, self.device = model, args, kwargs, loss, device
-        self.gradient_bytes = sum(p.numel() * p.element_size() for p in model.parameters() if p.requires_grad)
-        self.input_bytes = sum(t.numel() * t.element_size() for t in tensors_of((args, kwargs)))
+        self.gradient_bytes = amount(p for p in model.parameters() if p.requires_grad)
+        self.input_bytes = amount(tensors_of((args, kwargs)))
 
     def run(self) -> None:
         self.loss(self.model(*self.args, **self.kwargs)).backward()

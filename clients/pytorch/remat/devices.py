@@ -12,7 +12,7 @@ import json
 import math
 import operator
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, Optional, Tuple, Union
+from typing import Any, Dict, Iterable, List, Tuple, Union
 
 import torch
 from torch import fx

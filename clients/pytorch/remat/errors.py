@@ -13,14 +13,6 @@ class CaptureError(RematError):
     """A module cannot be turned into a graph; the message names it."""
 
 
-class UntraceableError(CaptureError):
-    """The forward of the model itself cannot be followed; its submodules may be."""
-
-
-class EffectError(UntraceableError):
-    """The forward does something beside making its result, which must not be done again."""
-
-
 class CheckError(CaptureError):
     """A step under the schedule was not the plain step, in the check with which fit ends."""
 

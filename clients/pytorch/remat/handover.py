@@ -14,8 +14,7 @@ from typing import Any, Callable, Collection, Dict, List, Optional, Sequence, Tu
 import torch
 
 from .errors import RematError
-from .tape import anchors, once
-from .partition import Piece
+from .partition import Part
 
 _STEP = "_remat_step"  # what stands for a gradient carries its step
 
@@ -23,15 +22,15 @@ _STEP = "_remat_step"  # what stands for a gradient carries its step
 class Step:
     """One backward on its way. none: places of gradients that no gradient of a result reaches, as it came about."""
 
-    def __init__(self, pieces: Sequence[Piece], alive: List[Any], none: Collection[int]) -> None:
-        self._pieces, self._alive, self._next, self._none = pieces, alive, 0, none
+    def __init__(self, parts: Sequence[Part], alive: List[Any], none: Collection[int]) -> None:
+        self._parts, self._alive, self._next, self._none = parts, alive, 0, none
         self._made: Dict[int, Any] = {}
 
-    def take(self, piece: int, places: Sequence[int]) -> List[Any]:
-        """Gradients of a piece, which runs with all before it unless it has."""
+    def take(self, part: int, places: Sequence[int]) -> List[Any]:
+        """Gradients of a part, which runs with all before it unless it has."""
         with torch.no_grad(), torch._C._DisableAutocast():
-            while self._next <= piece:
-                run, made = self._pieces[self._next]
+            while self._next <= part:
+                run, made = self._parts[self._next]
                 self._next += 1
                 alive, self._alive = self._alive, []
                 found = run(alive)
@@ -44,11 +43,11 @@ class Step:
 
 class _HandOver(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, piece: int, places: Sequence[int], sources: Sequence[torch.Tensor], *tensors: torch.Tensor
+    def forward(ctx: Any, part: int, places: Sequence[int], sources: Sequence[torch.Tensor], *tensors: torch.Tensor
                 ) -> Tuple[torch.Tensor, ...]:
-        ctx.piece, ctx.places, ctx.sources = piece, places, sources
+        ctx.part, ctx.places, ctx.sources = part, places, sources
         ctx.set_materialize_grads(False)
-        return tuple(t.view_as(t) for t in tensors)
+        return tuple(t.detach() for t in tensors)  # no views, of which autograd would say another thing when they are written
 
     @staticmethod
     def backward(ctx: Any, *standing: Optional[torch.Tensor]) -> Tuple[Any, ...]:
@@ -57,16 +56,16 @@ class _HandOver(torch.autograd.Function):
             return (None, None, None, *standing)
         if any(step is None or step is not steps[0] for step in steps):
             raise RematError("an input of a compiled piece got a gradient from elsewhere, too; please report the model")
-        gradients = steps[0].take(ctx.piece, ctx.places)
+        gradients = steps[0].take(ctx.part, ctx.places)
         return (None, None, None, *once(gradients, ctx.sources))
 
 
-def backward_of(pieces: Sequence[Piece], shapes: Sequence[Optional[Tuple[Any, ...]]],
+def backward_of(parts: Sequence[Part], shapes: Sequence[Optional[Tuple[Any, ...]]],
                 none: Callable[[], Collection[int]]) -> Callable[[List[Any]], List[Any]]:
     """What stands for the backward. shapes: of the gradients (shape, dtype, device), None where there is none. none:
     places of those that this time are none either."""
     def run(args: List[Any]) -> List[Any]:
-        step = Step(pieces, list(args), none())
+        step = Step(parts, list(args), none())
         args.clear()
         standing: List[Any] = []
         for shape in shapes:
@@ -83,13 +82,34 @@ def backward_of(pieces: Sequence[Piece], shapes: Sequence[Optional[Tuple[Any, ..
     return run
 
 
-def connect(pieces: Sequence[Piece], args: List[Any]) -> List[Any]:
+def connect(parts: Sequence[Part], args: List[Any]) -> List[Any]:
     """The inputs of a compiled piece, with our nodes before those that get a gradient."""
     args = list(args)
     sources = anchors([a for a in args if isinstance(a, torch.Tensor)])
-    for k in reversed(range(len(pieces))):
-        places = [p for p in pieces[k][1] if args[p].requires_grad]
+    for k in reversed(range(len(parts))):
+        places = [p for p in parts[k][1] if args[p].requires_grad]
         if places:
             for place, tensor in zip(places, _HandOver.apply(k, places, sources, *(args[p] for p in places))):
                 args[place] = tensor
     return args
+
+
+# ---- what is not to be differentiated ----
+
+_TWICE = b"remat: a backward through a backward (create_graph=True), and a schedule is of one: remat.remove takes it off"
+
+
+def anchors(tensors: Sequence[torch.Tensor]) -> List[torch.Tensor]:
+    """By which `once` knows where tensors come from, without holding those that are no leaves."""
+    return [t if t.is_leaf else t.unsqueeze(0).narrow(0, 0, 0).clone() for t in tensors if t.requires_grad]
+
+
+def once(gradients: Sequence[Optional[torch.Tensor]], sources: Sequence[torch.Tensor]) -> Tuple[Optional[torch.Tensor], ...]:
+    """Where the backward that made them is to be differentiated (create_graph=True): an error where somebody does, on the
+    way to any of the sources. torch's once_differentiable leaves that out where what came in has no gradient of its own,
+    and where the way ends there."""
+    if not torch.is_grad_enabled():
+        return tuple(gradients)
+    fail = torch._C._functions.DelayedError(_TWICE, len(gradients) + len(sources))
+    failing = fail(*(g if g is None else g.detach().requires_grad_() for g in gradients), *sources)
+    return tuple(failing[:len(gradients)]) if isinstance(failing, tuple) else (failing,)

@@ -23,6 +23,8 @@ NEVER = ("_c10d_functional", "_c10d_functional_autograd", "c10d_functional", "c1
 _VIEWS = ("aten::_unsafe_view", "aten::unsafe_split", "aten::unsafe_split_with_sizes", "aten::unsafe_chunk")  # whose
 # schemas do not say so
 Value = Tuple[fx.Node, int]  # operation or placeholder, result
+PRUNES = tuple(int("".join(filter(str.isdigit, part)) or 0) for part in torch.__version__.split(".")[:2]) >= (2, 14)
+# whether AOTAutograd makes no zeros for what no backward reads, as of a weight that the forward writes
 
 
 @dataclasses.dataclass
@@ -136,7 +138,8 @@ class Joint:
         forward = [self._operation(n) for n in own if n in before]
         backward = [self._operation(n) for n in own if n not in before]
         end = Operation(END, None, self.values(self.forward_results), [0], True, True)
-        loss = Operation(LOSS, None, [], [storage_bytes(t) for t in self.tangents], True, False)
+        made = [storage_bytes(t) if t.users or not PRUNES else 0 for t in self.tangents]
+        loss = Operation(LOSS, None, [], made, True, False)
         return [*forward, end, loss, *backward]
 
     def _operation(self, node: fx.Node) -> Operation:

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional
 
-from .client import Client, failure, profile_id
+from .client import Budget, Client, failure, parse_budget
 from .errors import ServiceError
 
 LIBRARY = "libremat-local.so"
@@ -46,9 +46,23 @@ def connect(server: Optional[str] = None, token: Optional[str] = None) -> Client
     http://127.0.0.1:7070. "local" is this process. Raises ServiceError where that has no library."""
     given, file = server or os.environ.get("REMAT_SERVER"), path()
     if given == LOCAL and file is None:
-        raise ServiceError(f"there is no {LIBRARY}: a wheel that was built with REMAT_BUILD has it, or name it in "
-                           "REMAT_LOCAL_LIBRARY")
+        raise ServiceError(f"there is no {LIBRARY}: this package was built where there was no C compiler, or without the "
+                           "headers of jansson and nettle; or name one in REMAT_LOCAL_LIBRARY")
     return Local(file) if file is not None and given in (None, "", LOCAL) else Client(given, token)
+
+
+def solve(profile: Dict[str, Any], budget: Budget, *, server: Optional[str] = None, token: Optional[str] = None,
+          **more: Any) -> Dict[str, Any]:
+    """The schedule of a profile (a document, remat-profile/1) within a budget: bytes, "8GiB", or "60%" of what storing
+    everything takes. more: solver, effort, reserved, link. Raises BudgetError (with minimum_budget), ServiceError."""
+    return connect(server, token).schedule(profile, parse_budget(budget), **more)
+
+
+def plan(model: str, device: str, batch: int, *, server: Optional[str] = None, token: Optional[str] = None,
+         **more: Any) -> Dict[str, Any]:
+    """Whether a model of the table of models trains on a device of the table of devices, and how fast. more: as the members
+    of POST /v1/plans. Raises ServiceError."""
+    return connect(server, token).plan({"model": model, "device": device, "batch": batch, **more})
 
 
 _Progress = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_double)
@@ -70,23 +84,16 @@ def _library(file: Path) -> Any:
 
 
 class Local(Client):
-    """A service in this process, on one thread, that remembers the profiles of its own life and no answers. Thread-safe.
-    Ctrl-C ends a solve."""
+    """A service in this process, that remembers nothing. Thread-safe. Ctrl-C ends a solve."""
 
     def __init__(self, file: Path, timeout: float = 600.0) -> None:
-        self.server, self.token, self.timeout = LOCAL, None, timeout
-        self._file, self._profiles = file, {}  # type: Path, Dict[str, Dict[str, Any]]
+        self.server, self.token, self.timeout, self._file = LOCAL, None, timeout, file
+
+    @property
+    def where(self) -> str:
+        return "in this process"
 
     def _call(self, method: str, path: str, body: Any = None) -> Dict[str, Any]:
-        if path == "/v1/profiles":
-            name = profile_id(body)
-            self._profiles[name] = body
-            return {"profile_id": name}
-        if "profile_id" in body:
-            if body["profile_id"] not in self._profiles:
-                raise ServiceError("the profile is not known here", 404)
-            body = {**body, "profile": self._profiles[body["profile_id"]]}
-            del body["profile_id"]
         return self._post(path, json.dumps(body).encode())
 
     def _post(self, path: str, text: bytes) -> Dict[str, Any]:

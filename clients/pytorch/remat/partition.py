@@ -6,13 +6,13 @@ FX's code drops every value after its last use, so a value is alive from its run
 from __future__ import annotations
 
 import operator
-from typing import Any, Callable, Dict, List, Sequence, Set, Tuple
+from typing import Any, Callable, Collection, Dict, List, Sequence, Set, Tuple
 
 import torch
 from torch import fx
 
 from .errors import CheckError
-from .joint import NORM_RESULTS, Joint, again
+from .joint import NORM_RESULTS, Joint, again, is_view_of
 
 
 class Boxed(fx.graph.CodeGen):
@@ -80,6 +80,7 @@ class _Backward(_Half):
     def __init__(self, joint: Joint) -> None:
         super().__init__(joint)
         self.saved: List[fx.Node] = []
+        self._entered: Dict[fx.Node, fx.Node] = {}  # of those saved, where they come in
         for node in joint.tangents:
             self.place(node, self.graph.node_copy(node))
         self._first = next(iter(self.graph.nodes), None)
@@ -108,6 +109,15 @@ class _Backward(_Half):
         if node.target is operator.getitem:
             self._looking.setdefault(node.args[0], []).append(node)
         self.saved.append(node)
+        self._entered[node] = new
+
+    def unchecked_last(self) -> None:
+        """Of what the forward saves, what a user's autograd.Function put on ctx by itself comes last: AOTAutograd looks by
+        their place for those whose versions a plain step does not compare."""
+        unchecked = [n for n in self.saved if n.meta.get("saved_tensor_with_no_vc_check", False)]
+        for node in unchecked:
+            self._first.prepend(self._entered[node])
+        self.saved = [n for n in self.saved if n not in unchecked] + unchecked
 
 
 def partition(joint: Joint, order: Sequence[int]) -> Tuple[fx.GraphModule, fx.GraphModule]:
@@ -125,6 +135,7 @@ def partition(joint: Joint, order: Sequence[int]) -> Tuple[fx.GraphModule, fx.Gr
                 half.run(node, i not in there)
             there.add(i)
     gradients = fx.map_arg(joint.gradients, backward.get)
+    backward.unchecked_last()
     results = fx.map_arg(joint.forward_results, forward.get)
     saved = [forward.get(node) for node in backward.saved]
     forward.graph.output((*results, *saved))
@@ -171,20 +182,27 @@ def _verify(joint: Joint, forward: _Half, backward: _Backward, n_results: int) -
         raise CheckError("random operations or collectives would run in another order")
 
 
-# ---- pieces of a backward ----
+# ---- parts of a backward ----
 
-Piece = Tuple[Callable[[List[Any]], List[Any]], List[int]]  # what runs it; places of the gradients that it makes
+Part = Tuple[Callable[[List[Any]], List[Any]], List[int]]  # what runs it; places of the gradients that it makes
 
 
-def pieces(module: fx.GraphModule, wanted: Sequence[int], least: int) -> List[Piece]:
-    """A module cut after the last contributions to its results, each piece with `least` bytes of new results or more.
-    wanted: places of results that are not None. A piece takes and returns what is alive: results of its own first."""
+def parts(module: fx.GraphModule, wanted: Sequence[int], least: int, inputs: Sequence[Collection[str]]
+          ) -> List[Part]:
+    """A module cut where its results may be handed over, each part with `least` bytes of new results or more. That is
+    after the last contribution and after the last that reads the input whose gradient it is, or looks into it: who gets
+    a gradient may write the input at once, as an optimizer in the backward does.
+
+    wanted: places of results that are not None. inputs: by place, the names of those that share memory with the input whose
+    gradient it is. A part takes and returns what is alive: results of its own first."""
     nodes = [n for n in module.graph.nodes if n.op not in ("placeholder", "output")]
     results = list(module.graph.output_node().args[0])
     position = {n: i for i, n in enumerate(nodes)}
+    last = _last_reads(module, position)
     ready: Dict[int, List[int]] = {}
     for place in wanted:
-        ready.setdefault(position.get(results[place], 0), []).append(place)
+        read = [last.get(name, 0) for name in inputs[place]]
+        ready.setdefault(max(position.get(results[place], 0), *read), []).append(place)
     cuts: List[Tuple[int, List[int]]] = []
     waiting: List[int] = []
     amount = 0
@@ -197,9 +215,26 @@ def pieces(module: fx.GraphModule, wanted: Sequence[int], least: int) -> List[Pi
     if waiting:
         cuts.append((len(nodes), waiting))
     if sorted(p for _, places in cuts for p in places) != sorted(wanted):
-        raise CheckError("a gradient would belong to no piece of the backward")
+        raise CheckError("a gradient would belong to no part of the backward")
     cuts[-1] = (len(nodes), cuts[-1][1])
     return _cut(module, nodes, results, cuts)
+
+
+def _last_reads(module: fx.GraphModule, position: Dict[fx.Node, int]) -> Dict[str, int]:
+    """By name of what comes into the module: the place of the last node that reads it, or a view of it."""
+    into: Dict[fx.Node, str] = {}
+    last: Dict[str, int] = {}
+    for node in module.graph.nodes:
+        if node.op == "placeholder":
+            into[node] = node.name
+            continue
+        for read in node.all_input_nodes:
+            if read in into and node in position:
+                last[into[read]] = position[node]
+        sees = is_view_of(node) or node.target is operator.getitem
+        if sees and node.all_input_nodes[0] in into:
+            into[node] = into[node.all_input_nodes[0]]
+    return last
 
 
 def _bytes(node: Any) -> int:
@@ -208,8 +243,8 @@ def _bytes(node: Any) -> int:
 
 
 def _cut(module: fx.GraphModule, nodes: List[fx.Node], results: List[Any], cuts: List[Tuple[int, List[int]]]
-         ) -> List[Piece]:
-    found: List[Piece] = []
+         ) -> List[Part]:
+    found: List[Part] = []
     alive = [n for n in module.graph.nodes if n.op == "placeholder"]
     begin = 0
     for stop, places in cuts:

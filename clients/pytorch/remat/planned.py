@@ -1,7 +1,6 @@
-"""Profiles from shapes alone: no weight is allocated and no operation runs, costs are of a device's model.
-
-The model, whose parameters may be on the meta device, and its inputs become fake tensors; torch.compile follows the forward
-as it does for remat.fit, so that the nodes are those of a fit. Torch 2.4 or later.
+"""Profiles without a schedule: measured, or from shapes alone, where no weight is allocated and no operation runs, and costs
+are of a device's model. Then the model, whose parameters may be on the meta device, and its inputs become fake tensors; torch.compile follows the forward
+as it does for remat.fit, so that the nodes are those of a fit.
 """
 
 from __future__ import annotations
@@ -9,29 +8,62 @@ from __future__ import annotations
 import copy
 import functools
 import os
-from typing import Any, Callable, Dict, List, Optional, Tuple, Union
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
 import torch
 from torch.utils._pytree import tree_map
 
 from . import devices
-from .backend import Backend, version
-from .captured import Blocks, arguments_of, as_module
+from .backend import Backend
 from .errors import BudgetError, CaptureError, RematError
 from .joint import LOSS
+from .model import Example, Modules, arguments_of, as_module, plain_forward
 
 
 class _Made(Exception):
     """The profile is there; nothing is to run."""
 
 
-class Planner(Backend):
-    """Costs of a device's model. profile: of the graph that was compiled."""
+class Profiler(Backend):
+    """profile: of the graph that was compiled."""
+
+    def __init__(self, **more: Any) -> None:
+        super().__init__("100%", **more)
+        self.profile: Dict[str, Any] = {}
+
+    def order_for(self, profile: Dict[str, Any], _: Any) -> Tuple[Dict[str, Any], List[int]]:
+        self.profile = profile
+        raise _Made
+
+    def of(self, model: torch.nn.Module, forward: Callable[..., Any], args: Any, kwargs: Any, name: Optional[str]) -> Any:
+        """Raises CaptureError, also where the forward breaks into several graphs."""
+        from torch._dynamo import config
+
+        torch._dynamo.reset()
+        with config.patch(allow_rnn=True):
+            try:
+                torch.compile(forward, backend=self, dynamic=False)(*args, **kwargs)
+            except Exception as error:
+                if isinstance(getattr(error, "inner_exception", None), RematError):
+                    raise error.inner_exception from None
+                if not self.profile:
+                    raise CaptureError(f"{type(model).__name__} cannot be profiled: "
+                                       f"{str(error).splitlines()[0]}") from error
+            finally:
+                torch._dynamo.reset()
+        if self.breaks or not self.profile:
+            raise CaptureError(f"the forward of {type(model).__name__} is not one graph: "
+                               f"{'; '.join(self.breaks) or 'torch.compile left it as it is'}")
+        self.profile["name"] = (name or type(model).__name__)[:200]
+        return self.profile
+
+
+class Planner(Profiler):
+    """Costs of a device's model."""
 
     def __init__(self, device: devices.Device, mode: Any, **more: Any) -> None:
-        super().__init__("100%", **more)
-        self.mode = mode
-        self.device, self.profile = device, {}  # type: devices.Device, Dict[str, Any]
+        super().__init__(**more)
+        self.device, self.mode = device, mode
 
     def _compile(self, module: torch.fx.GraphModule, example: List[Any]) -> Callable[..., Any]:
         from torch._guards import TracingContext, tracing
@@ -43,45 +75,31 @@ class Planner(Backend):
         after = next(i for i, op in enumerate(graph.operations) if op.name == LOSS)
         return devices.costs(self.device, graph.operations, after)
 
-    def order(self, profile: Dict[str, Any]) -> Tuple[Dict[str, Any], List[int]]:
-        self.profile = profile
-        raise _Made
+
+def measured(model: Modules, example_inputs: Any, name: Optional[str], repeats: int) -> Dict[str, Any]:
+    """remat-profile/1, a joint one, of the model where it is. Raises CaptureError."""
+    example = Example(model, example_inputs)
+    with example.states():
+        found = Profiler(repeats=repeats).of(example.model, plain_forward(example.model), *example.call, name)
+    found["source"] = {"framework": f"pytorch {torch.__version__}", "device": str(example.device),
+                       "note": "measured by remat.profile"}
+    return found
 
 
-def profile(model: Blocks, example_inputs: Any, device_model: Union[str, devices.Device], name: Optional[str] = None,
+def profile(model: Modules, example_inputs: Any, device_model: Union[str, devices.Device], name: Optional[str] = None,
             loss: Sequence[int] = (0, 0)) -> Dict[str, Any]:
     """remat-profile/1, a joint one, in about the time that torch takes to trace. loss: bytes that one outside of the model
     takes beside its results, forward and backward. Raises CaptureError, also where the forward breaks into several
     graphs."""
-    from torch._dynamo import config
     from torch._subclasses import FakeTensorMode
 
-    if not hasattr(torch, "compile") or version() < (2, 4):
-        raise CaptureError(f"torch {torch.__version__} cannot make profiles from shapes; 2.4 or later can")
     device = devices.find(device_model)
     module, (args, kwargs) = as_module(model), arguments_of(example_inputs)
     mode = FakeTensorMode(allow_non_fake_inputs=True)
-    planner = Planner(device, mode, loss=loss)
     with mode:
         twin = _faked(module, mode)
         args, kwargs = tree_map(functools.partial(_fake, mode), (args, kwargs))
-        torch._dynamo.reset()
-        with config.patch(allow_rnn=True):
-            try:
-                torch.compile(twin, backend=planner, dynamic=False)(*args, **kwargs)
-            except Exception as error:
-                if isinstance(getattr(error, "inner_exception", None), RematError):
-                    raise error.inner_exception from None
-                if not planner.profile:
-                    raise CaptureError(f"{type(module).__name__} cannot be profiled from its shapes: "
-                                       f"{str(error).splitlines()[0]}") from error
-            finally:
-                torch._dynamo.reset()
-    if planner.breaks or not planner.profile:
-        raise CaptureError(f"the forward of {type(module).__name__} is not one graph: "
-                           f"{'; '.join(planner.breaks) or 'torch.compile left it as it is'}")
-    found = planner.profile
-    found["name"] = (name or type(module).__name__)[:200]
+        found = Planner(device, mode, loss=loss).of(module, twin, args, kwargs, name)
     found["source"] = {"framework": f"pytorch {torch.__version__}", "device": device.get("title", device["name"])[:200],
                        "note": f"from shapes alone: times are of the model of {device['name']}, not measured"[:200]}
     return found

@@ -1,4 +1,4 @@
-"""A plan for those whose only door is selective checkpointing, or the compiler's activation memory budget."""
+"""A schedule for those whose only door is selective checkpointing, or the compiler's activation memory budget."""
 
 from __future__ import annotations
 
@@ -8,26 +8,28 @@ from typing import Any, Callable, Dict, List, Sequence, Set, Tuple
 
 import torch
 
+from . import operations
 from .backend import Piece
 from .client import Cache
 from .errors import CaptureError
+from .fitted import forward_of
 
 _EAGER = {"_native_batch_norm_legit_functional": "native_batch_norm"}  # names that the compiler has of its own
 _REPEATS = 3
 
 
-def policy(plan: Any) -> Callable[[], Tuple[Any, Any]]:
-    """A context_fn for torch.utils.checkpoint.checkpoint(model, ..., use_reentrant=False, context_fn=remat.policy(plan)).
+def policy(fitted: Any) -> Callable[[], Tuple[Any, Any]]:
+    """A context_fn for torch.utils.checkpoint.checkpoint(model, ..., use_reentrant=False, context_fn=remat.policy(fitted)).
 
-    plan: a fitted model, what remat.backend gave, or one of its pieces. Saved are the results of those operations that the
-    plan keeps from forward to backward, by operator and number of call; everything else is computed again, in one go, so
-    that only this much of the plan is left: not what is computed twice within the forward, not the order. Random
-    operators are always run again, from the generator's saved state. Raises CaptureError where the plan has more pieces
+    fitted: a fitted model, what remat.backend gave, or one of its pieces. Saved are the results of those operations that the
+    schedule keeps from forward to backward, by operator and number of call; everything else is computed again, in one go, so
+    that only this much of the schedule is left: not what is computed twice within the forward, not the order. Random
+    operators are always run again, from the generator's saved state. Raises CaptureError where there are more pieces
     than one.
     """
     from torch.utils.checkpoint import create_selective_checkpoint_contexts
 
-    saved = _saved_calls(_piece(plan))
+    saved = _saved_calls(_piece(fitted))
 
     def contexts() -> Tuple[Any, Any]:
         return create_selective_checkpoint_contexts(_Decide(saved))
@@ -35,14 +37,14 @@ def policy(plan: Any) -> Callable[[], Tuple[Any, Any]]:
     return contexts
 
 
-def _piece(plan: Any) -> Piece:
-    if isinstance(plan, Piece):
-        return plan
-    if isinstance(plan, torch.nn.Module):
-        plan = plan.__dict__.get("forward")
-    pieces = getattr(plan, "pieces", None)
+def _piece(fitted: Any) -> Piece:
+    if isinstance(fitted, Piece):
+        return fitted
+    if isinstance(fitted, torch.nn.Module):
+        fitted = forward_of(fitted)
+    pieces = getattr(fitted, "pieces", None)
     if pieces is None or len(pieces) != 1:
-        raise CaptureError(f"a policy is made of one graph's plan; here are {len(pieces or ())}")
+        raise CaptureError(f"a policy is made of one graph's schedule; here are {len(pieces or ())}")
     return pieces[0]
 
 
@@ -84,14 +86,29 @@ class _Decide:
         return CheckpointPolicy.MUST_SAVE if (name, number) in self._saved else CheckpointPolicy.PREFER_RECOMPUTE
 
 
-def knapsack(memory: Sequence[float], graph: Any, most: float, _: Any, nodes: List[Any]) -> Tuple[List[int], List[int]]:
+try:
+    from torch._inductor.custom_graph_pass import CustomKnapsackSolver
+except ImportError:  # before torch 2.10 any function will do
+    CustomKnapsackSolver = object
+
+
+class _Knapsack(CustomKnapsackSolver):
     """For torch._functorch.config.activation_memory_budget_solver: the compiler's own knapsack, of times that were measured
     here instead of counted operations."""
-    from torch._functorch._activation_checkpointing.knapsack import dp_knapsack
 
-    from . import operations
+    __name__ = "knapsack"
 
-    device = next(n.meta["val"].device for n in nodes if isinstance(n.meta.get("val"), torch.Tensor))
-    times = operations.times(nodes, graph.owning_module, device, _REPEATS, Cache())
-    _, saved, again = dp_knapsack(list(memory), times, most)
-    return saved, again
+    def uuid(self) -> str:
+        return f"remat.knapsack {operations.FORMAT}"
+
+    def __call__(self, memory: Sequence[float], graph: Any, most: float, _: Any, nodes: List[Any]
+                 ) -> Tuple[List[int], List[int]]:
+        from torch._functorch._activation_checkpointing.knapsack import dp_knapsack
+
+        device = next(n.meta["val"].device for n in nodes if isinstance(n.meta.get("val"), torch.Tensor))
+        times = operations.times(nodes, graph.owning_module, device, _REPEATS, Cache())
+        _, saved, again = dp_knapsack(list(memory), times, most)
+        return saved, again
+
+
+knapsack = _Knapsack()

@@ -16,7 +16,7 @@ STEPS = 5  # percent, in which shares are tried
 TRIALS = 4
 
 
-class Part(NamedTuple):
+class Takes(NamedTuple):
     """Bytes of one graph: alive at most, at the forward's end beside its inputs, and of gradients that stay."""
 
     peak: int
@@ -24,7 +24,7 @@ class Part(NamedTuple):
     gradients: int
 
 
-def part(profile: Dict[str, Any], order: Sequence[int]) -> Part:
+def takes(profile: Dict[str, Any], order: Sequence[int]) -> Takes:
     """Of a joint profile under a list of runs. Every result is alive from its run to its last use before the next run of
     its node, results of the graph to the end."""
     place = {node["id"]: v for v, node in enumerate(profile["nodes"])}
@@ -50,13 +50,13 @@ def part(profile: Dict[str, Any], order: Sequence[int]) -> Part:
     peak = max(level + profile["nodes"][v]["workspace_bytes"] for level, v in zip(levels, order))
     end = list(order).index(place[END])
     after = sum(profile["nodes"][order[t]]["outputs"][k]["bytes"] for t, k in set(results) if t > end)
-    return Part(inputs + peak, levels[end], after)
+    return Takes(inputs + peak, levels[end], after)
 
 
-def peak_of(parts: Sequence[Part]) -> int:
-    """Bytes of all together, in the order of their forwards. What a graph reads of the one before it counts twice while
+def peak_of(calls: Sequence[Takes]) -> int:
+    """Bytes of all together, in the order in which a step calls them. What a graph reads of the one before it counts twice while
     it runs: nothing tells which of its inputs those are."""
-    return max(sum(p.held for p in parts[:k]) + p.peak + sum(p.gradients for p in parts[k + 1:]) for k, p in enumerate(parts))
+    return max(sum(p.held for p in calls[:k]) + p.peak + sum(p.gradients for p in calls[k + 1:]) for k, p in enumerate(calls))
 
 
 def divide(budget: int, beside: int, predict: Callable[[int], int], measure: Callable[[int], int]) -> int:
@@ -65,9 +65,9 @@ def divide(budget: int, beside: int, predict: Callable[[int], int], measure: Cal
     BudgetError."""
     shares = list(range(100, 0, -STEPS))
     measured = 0
-    for _ in range(TRIALS):
+    for trial in range(TRIALS):
         first = bisect.bisect_left(shares, True, key=lambda share: predict(share) + beside <= budget)
-        share = shares[min(first, len(shares) - 1)]
+        share = shares[min(first, len(shares) - 1)] if trial < TRIALS - 1 else shares[-1]  # the least of all
         measured = measure(share)
         if measured <= budget:
             return share

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import random
 import sys
-from typing import Any, Dict, Iterable, List, Sequence, Tuple
+from collections import OrderedDict
+from typing import Any, Iterable, List, Sequence, Tuple
 
 import torch
-
-RNG = "rng"
 
 
 class Generators:
@@ -45,23 +44,12 @@ class Buffers:
                 self.owner._buffers[name].copy_(value)
 
 
-State = Any  # Generators or Buffers
-
-
-def state_bytes(saved: Sequence[torch.Tensor]) -> int:
-    return sum(t.numel() * t.element_size() for t in saved)
-
-
-def same(a: Sequence[torch.Tensor], b: Sequence[torch.Tensor]) -> bool:
-    return all(x.shape == y.shape and torch.equal(x, y) for x, y in zip(a, b))
-
-
 class Everything:
     """All generators and buffers of a model, put back at the end of a with block. Before and after it, autocast has no
     casts of weights in its cache: those made without gradients would be used where these are wanted."""
 
     def __init__(self, model: torch.nn.Module, device: torch.device) -> None:
-        self.states: List[State] = [Generators(device)]
+        self.states: List[Any] = [Generators(device)]
         for module in model.modules():
             names = [name for name, buffer in module._buffers.items() if buffer is not None]
             if names:
@@ -113,7 +101,7 @@ class Whole(Everything):
         self._parameters = [(p, p.detach().clone()) for p in self._model.parameters()]
         self._attributes = [(vars(module), {**vars(module)}) for module in self._model.modules()]
         self._contents = [(held, held.copy()) for _, before in self._attributes for held in before.values()
-                          if type(held) in (list, dict, set)]
+                          if type(held) in (list, dict, set, OrderedDict)]
         return self
 
     def __exit__(self, *error: Any) -> None:
@@ -127,21 +115,3 @@ class Whole(Everything):
         for generator, state in self._generators:
             generator.set_state(state)
         super().__exit__(*error)
-
-
-class Watch:
-    """Sees which states one call of a step changes."""
-
-    def __init__(self, device: torch.device, buffers: Iterable[Tuple[torch.nn.Module, str]]) -> None:
-        self._generators = Generators(device)
-        self._before = self._generators.save()
-        self._buffers = [(owner, name, owner._buffers[name].clone()) for owner, name in buffers]
-
-    def changed(self) -> Tuple[bool, Dict[int, Tuple[torch.nn.Module, List[str]]]]:
-        """Whether a generator moved, and by identity of the module the names of buffers that changed."""
-        moved = not same(self._before, self._generators.save())
-        found: Dict[int, Tuple[torch.nn.Module, List[str]]] = {}
-        for owner, name, before in self._buffers:
-            if not same([before], [owner._buffers[name]]):
-                found.setdefault(id(owner), (owner, []))[1].append(name)
-        return moved, found

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import functools
 from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_flatten, tree_map
+from torch.utils._pytree import tree_flatten
 
 from .autocast import casts_anew
-from .captured import Captured
-from .effects import simple_state
 from .errors import CaptureError, CheckError
-from .graph import Environment, map_tensors, storage_of, tensors_of
-from .memory import Recorder
+from .memory import Recorder, Silent
+from .model import Call, Example, plain_forward, simple_state
 from .states import python_generators
-from .tape import grads_aside
-from .trace import named
+from .tensors import amount, map_tensors, storage_of, tensors_of
 
 Forward = Callable[..., Any]
 Loss = Callable[[Any], torch.Tensor]
@@ -28,10 +24,6 @@ Found = List[Tuple[str, Any]]  # what a step made, with names
 # How far two steps may be apart, beside the largest number of a tensor: sums in another order differ in the last bits.
 _NEAR = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 2e-2, torch.bfloat16: 2e-2}
 _FLOOR = 1e-3  # of that, beside the largest gradient of all: one that is zero but for rounding is only that
-
-
-def plain_forward(model: torch.nn.Module) -> Forward:
-    return functools.partial(type(model).forward, model)
 
 
 # ---- what a step takes ----
@@ -58,19 +50,19 @@ def loss_of(loss: Optional[Loss], result: Any) -> Optional[torch.Tensor]:
     return value
 
 
-def loss_bytes(captured: Captured, loss: Optional[Loss], views: bool = False) -> Tuple[int, int, int]:
+def loss_bytes(example: Example, loss: Optional[Loss], views: bool = False) -> Tuple[int, int, int]:
     """What the loss, and its backward, take beside the results and their gradients, and what stays to the end of the step:
     behind the number, where some keep all that they made it of, and the gradients of inputs that are given back. views:
     results that look into one tensor have one gradient, as torch.compile has it."""
-    with captured.states(captured.model, captured.device):
-        given, inputs = _leaves({"args": captured.args, "kwargs": captured.kwargs})
-        result = plain_forward(captured.model)(*given["args"], **given["kwargs"])
+    with example.states():
+        given, inputs = _leaves(example.call)
+        result = plain_forward(example.model)(*given.args, **given.kwargs)
         if loss is None:
             assumed_loss(result)
-    with captured.states(captured.model, captured.device):
+    with example.states():
         for _ in range(2):  # the first one's caches are no loss's
             begun, wanted = _cut_off(result, views)
-            with Recorder(captured.device) as recorder:
+            with Recorder(example.device) as recorder:
                 recorder.mark()
                 value = loss_of(loss, begun)
                 if value is None:
@@ -130,81 +122,88 @@ class _Begins(torch.autograd.Function):
         return gradient
 
 
-def peak(forward: Forward, captured: Captured, loss: Optional[Loss], gradients: bool, held: bool = False) -> int:
+def peak(forward: Forward, example: Example, loss: Optional[Loss], gradients: bool, held: bool = False) -> int:
     """Measured, of a step with the example: activations, what the loss takes, inputs and, with gradients, those of the
     parameters. held: what the forward returns is, to the end of the step, as in out = model(x)."""
-    parameters = [p for p in captured.model.parameters() if p.requires_grad]
-    with captured.states(captured.model, captured.device):
-        for _ in range(2 if captured.device.type == "cuda" else 1):
-            leaves, wanted = _leaves(captured.bound)
-            with Recorder(captured.device) as recorder:
-                recorder.mark()
-                result = forward(**named(leaves))
-                value = loss_of(loss, result)
-                value = tensors_of(result)[0] if value is None else value
-                kept = result if held else None
-                del result
-                made = _differentiate(captured, [value], wanted + parameters)
-                recorder.mark()
-            own = sum(g.numel() * g.element_size() for g in made[len(wanted):] if g is not None)
-            del value, made, kept
+    parameters = [p for p in example.model.parameters() if p.requires_grad]
+    own, recorder = 0, Silent(example.device)
+
+    def run() -> None:
+        nonlocal own
+        leaves, wanted = _leaves(example.call)
+        with recorder:
+            recorder.mark()
+            result = forward(*leaves.args, **leaves.kwargs)
+            value = loss_of(loss, result)
+            value = tensors_of(result)[0] if value is None else value
+            kept = result if held else None
+            del result
+            made = _differentiate(example, [value], wanted + parameters)
+            recorder.mark()
+        own = sum(g.numel() * g.element_size() for g in made[len(wanted):] if g is not None)
+        del value, made, kept
+
+    for kind in (Silent, Recorder):  # what compiles in the first measures too, and only one can record
+        recorder = kind(example.device)
+        with example.states():  # so that the second is the same step
+            run()
     segment = recorder.segments()[0]
-    inputs = sum(t.numel() * t.element_size() for t in tensors_of(captured.bound))
+    inputs = amount(tensors_of(tuple(example.call)))
     return segment.peak - segment.start + inputs - (0 if gradients else own)
 
 
 # ---- whether it is the plain one ----
 
-def check(captured: Captured, forward: Forward, loss: Optional[Loss]) -> None:
+def check(example: Example, forward: Forward, loss: Optional[Loss]) -> None:
     """Two steps, with other random numbers and, in the second, another input. Raises CheckError with the first
     difference."""
-    check_casts(captured)
+    check_casts(example)
     for seed in range(2):
-        inputs = captured.bound if seed == 0 else _other(captured.bound)
+        inputs = example.call if seed == 0 else _other(example.call)
         try:
-            expected = step(plain_forward(captured.model), captured, inputs, loss, seed)
+            expected = step(plain_forward(example.model), example, inputs, loss, seed)
         except Exception:  # an input that is none
             if seed == 0:
                 raise
-            inputs = captured.bound
-            expected = step(plain_forward(captured.model), captured, inputs, loss, seed)
-        found = step(forward, captured, inputs, loss, seed)
+            inputs = example.call
+            expected = step(plain_forward(example.model), example, inputs, loss, seed)
+        found = step(forward, example, inputs, loss, seed)
         names = [name for name, _ in expected]
         if names != [name for name, _ in found]:
-            raise CheckError(f"{_where(captured, seed)} has other results than the plain one")
+            raise CheckError(f"{_where(example, seed)} has other results than the plain one")
         largest = max((float(value.abs().max()) for name, value in expected if name.startswith("the gradient")
                        and isinstance(value, torch.Tensor) and value.numel() and not value.is_sparse), default=0.0)
         near = None
         for (name, a), (_, b) in zip(expected, found):
             if _agree(a, b, largest):
                 continue
-            near = _nearness(captured, inputs, loss, seed) if near is None else near
+            near = _nearness(example, inputs, loss, seed) if near is None else near
             if not _agree(a, b, largest, near):
-                raise CheckError(f"{_where(captured, seed)} is not the plain one: {name} is {_short(b)}; of the plain "
-                                 f"step it is {_short(a)}{_apart(a, b)}. Please report the model; remat.fit(..., "
-                                 "blocks=) leaves modules whole")
+                raise CheckError(f"{_where(example, seed)} is not the plain one: {name} is {_short(b)}; of the plain "
+                                 f"step it is {_short(a)}{_apart(a, b)}. Please report the model")
 
 
-def check_casts(captured: Captured) -> None:
+def check_casts(example: Example) -> None:
     """Autocast keeps its cast of a weight. If the first one was made without gradients, a plain step has none of what else
     uses it; a schedule casts each time. That may be less than two steps of 16 bits are apart, so uses are counted. Raises
     CheckError."""
-    kept, anew = _uses(captured), _uses(captured, casts_kept=False)
-    for name, parameter in captured.model.named_parameters():
+    kept, anew = _uses(example), _uses(example, casts_kept=False)
+    for name, parameter in example.model.named_parameters():
         has, wants = kept[id(parameter)], anew[id(parameter)]
         if has != wants:
             raise CheckError(
-                f"{type(captured.model).__name__}: the parameter \"{name}\" has a gradient from {has} of its {wants} uses in a "
+                f"{type(example.model).__name__}: the parameter \"{name}\" has a gradient from {has} of its {wants} uses in a "
                 "plain step, and from all under a schedule: within one torch.autocast it is used first under no_grad, and "
                 "autocast keeps that cast, which has none. With torch.autocast(..., cache_enabled=False) both are the same")
 
 
-def _uses(captured: Captured, casts_kept: bool = True) -> Dict[int, int]:
+def _uses(example: Example, casts_kept: bool = True) -> Dict[int, int]:
     """Of each parameter, by identity: how many operations hand it a gradient, those that do by a cast of it among them."""
     uses: Dict[int, int] = collections.Counter()
-    with captured.states(captured.model, captured.device), contextlib.nullcontext() if casts_kept else casts_anew():
+    with example.states(), contextlib.nullcontext() if casts_kept else casts_anew():
         torch.manual_seed(0)
-        result = plain_forward(captured.model)(**named(_leaves(captured.bound)[0]))
+        leaves, _ = _leaves(example.call)
+        result = plain_forward(example.model)(*leaves.args, **leaves.kwargs)
         readers: Dict[Any, int] = collections.Counter(t.grad_fn for t in tensors_of(result) if t.grad_fn is not None)
         pending = list(readers)
         while pending:
@@ -222,72 +221,62 @@ def _uses(captured: Captured, casts_kept: bool = True) -> Dict[int, int]:
     return uses
 
 
-def _where(captured: Captured, seed: int) -> str:
-    return f"{type(captured.model).__name__}: a step under its schedule, with {'another' if seed else 'the example'} input,"
+def _where(example: Example, seed: int) -> str:
+    return f"{type(example.model).__name__}: a step under its schedule, with {'another' if seed else 'the example'} input,"
 
 
-def step(forward: Forward, captured: Captured, inputs: Environment, loss: Optional[Loss], seed: int) -> Found:
-    model = captured.model
+def step(forward: Forward, example: Example, inputs: Call, loss: Optional[Loss], seed: int) -> Found:
+    model = example.model
     parameters = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
-    with captured.states(model, captured.device):
+    with example.states():
         torch.manual_seed(seed)
         leaves, wanted = _leaves(inputs)
-        result = forward(**named(leaves))
+        result = forward(*leaves.args, **leaves.kwargs)
         outputs = [result] if loss is None else [loss_of(loss, result)]
         found: Found = [(f"result {i}", t.detach().clone()) for i, t in enumerate(tensors_of(outputs))]
         ends = [t for t in tensors_of(outputs) if t.requires_grad]
         generator = torch.Generator().manual_seed(seed)
         seeds = [torch.randn(t.shape, generator=generator).to(t) for t in ends]
-        gradients = _differentiate(captured, ends, wanted + [p for _, p in parameters], seeds) if ends else ()
+        gradients = _differentiate(example, ends, wanted + [p for _, p in parameters], seeds) if ends else ()
         names = [f"the gradient of input {i}" for i in range(len(wanted))] + \
             [f"the gradient of \"{name}\"" for name, _ in parameters]
         found += zip(names, gradients)
-        found += [(f"the input {i} afterwards", t.detach().clone()) for i, t in enumerate(tensors_of(leaves))]
+        found += [(f"the input {i} afterwards", t.detach().clone()) for i, t in enumerate(tensors_of(tuple(leaves)))]
         found += [(f"the buffer \"{name}\"", buffer.clone()) for name, buffer in model.named_buffers()]
         found += [("torch's generator", torch.get_rng_state()), ("Python's generators", repr(python_generators()))]
-        if captured.device.type == "cuda":
-            found.append(("the generator of the device", torch.cuda.get_rng_state(captured.device)))
+        if example.device.type == "cuda":
+            found.append(("the generator of the device", torch.cuda.get_rng_state(example.device)))
         found += [(f"the attributes of \"{path}\"", simple_state(module)) for path, module in model.named_modules()]
     return found
 
 
-def _leaves(inputs: Environment) -> Tuple[Dict[str, Any], List[torch.Tensor]]:
+def _leaves(inputs: Call) -> Tuple[Call, List[torch.Tensor]]:
     """Arguments of the step's own, which it may write, and those of their tensors that want a gradient."""
-    copies: Dict[int, torch.Tensor] = {}
-
-    def leaf(value: Any) -> Any:
-        if not isinstance(value, torch.Tensor):
-            return value
-        if id(value) not in copies:
-            copies[id(value)] = value.detach().clone().requires_grad_(value.requires_grad)
-        return copies[id(value)]
-
-    leaves = tree_map(leaf, dict(inputs))
-    return leaves, [t for t in tensors_of(leaves) if t.requires_grad]
+    leaves = inputs.mapped(lambda tensor: tensor.detach().clone().requires_grad_(tensor.requires_grad))
+    return leaves, list({id(t): t for t in tensors_of(tuple(leaves)) if t.requires_grad}.values())
 
 
-def _differentiate(captured: Captured, ends: List[torch.Tensor], wanted: List[torch.Tensor],
+def _differentiate(example: Example, ends: List[torch.Tensor], wanted: List[torch.Tensor],
                    seeds: Optional[List[torch.Tensor]] = None) -> Tuple[Optional[torch.Tensor], ...]:
     """Gradients, of which the parameters keep nothing. Raises CaptureError where they cannot be had so."""
     if not wanted or not any(isinstance(end, torch.Tensor) and end.requires_grad for end in ends):
-        raise CaptureError(f"in {type(captured.model).__name__} nothing needs a gradient, no parameter, no input or not the "
+        raise CaptureError(f"in {type(example.model).__name__} nothing needs a gradient, no parameter, no input or not the "
                            "loss (under no_grad nothing does): there is no backward to plan for")
     try:
-        with grads_aside(wanted):
-            return torch.autograd.grad(ends, wanted, seeds, allow_unused=True)
+        return torch.autograd.grad(ends, wanted, seeds, allow_unused=True)
     except RuntimeError as error:
         if "a backward through a backward" in str(error):
-            raise CaptureError(f"{type(captured.model).__name__} differentiates its own gradients: {error}") from error
+            raise CaptureError(f"{type(example.model).__name__} differentiates its own gradients: {error}") from error
         if "inplace operation" in str(error) or "between forward and backward" in str(error):
-            raise CaptureError(f"{type(captured.model).__name__}: the forward, or loss=, writes in place what the backward "
+            raise CaptureError(f"{type(example.model).__name__}: the forward, or loss=, writes in place what the backward "
                                f"needs: let it write a copy, as of out.clone() ({error})") from error
         if "heckpoint" not in str(error) or ".grad()" not in str(error):
             raise
-        raise CaptureError(f"{type(captured.model).__name__} uses torch.utils.checkpoint with use_reentrant=True, whose "
+        raise CaptureError(f"{type(example.model).__name__} uses torch.utils.checkpoint with use_reentrant=True, whose "
                            "gradients cannot be had apart: use_reentrant=False, or none within what is fitted") from error
 
 
-def _other(inputs: Environment) -> Environment:
+def _other(inputs: Call) -> Call:
     """Of the same sizes, each number one of the lower half of the tensor's own: so it is one that may be there, and
     sums, lengths and largest values are others."""
     generator = torch.Generator().manual_seed(1)
@@ -300,8 +289,7 @@ def _other(inputs: Environment) -> Environment:
         drawn = torch.randint(len(numbers), (tensor.numel(),), generator=generator).to(tensor.device)
         return numbers[drawn].view(tensor.shape).requires_grad_(tensor.requires_grad)
 
-    return {name: tree_map(lambda v: change(v) if isinstance(v, torch.Tensor) else v, value)
-            for name, value in inputs.items()}
+    return inputs.mapped(change)
 
 
 class _Types(TorchDispatchMode):
@@ -317,11 +305,11 @@ class _Types(TorchDispatchMode):
         return made
 
 
-def _nearness(captured: Captured, inputs: Environment, loss: Optional[Loss], seed: int) -> float:
+def _nearness(example: Example, inputs: Call, loss: Optional[Loss], seed: int) -> float:
     """How far two such steps may be apart where the plain one computes with 16 bits, be it within an autocast of its own;
     else 0."""
     with _Types() as types:
-        step(plain_forward(captured.model), captured, inputs, loss, seed)
+        step(plain_forward(example.model), example, inputs, loss, seed)
     return max((_NEAR[t] for t in types.seen & {torch.float16, torch.bfloat16}), default=0.0)
 
 

@@ -12,8 +12,6 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 sys.path.insert(0, str(HERE.parent))  # the package remat
 
-from remat import road  # noqa: E402
-
 BUILD = pathlib.Path(os.environ.get("REMAT_BUILD", ROOT / "build"))
 if "REMAT_TEST_SERVER" not in os.environ:  # a service of another's needs nothing of what starts one
     _spec = importlib.util.spec_from_file_location("integration", ROOT / "tests" / "integration" / "conftest.py")
@@ -48,17 +46,12 @@ def server(service, tmp_path, monkeypatch):
     return service.url
 
 
-if not road.available():
-    collect_ignore_glob = ["torch2/test_*.py"]
+def pytest_configure(config):
+    config.addinivalue_line("markers", "core: of those that run without --long")
 
 
 @pytest.fixture(autouse=True)
-def on_its_road(request, monkeypatch):
-    """What is in torch2/ is of torch.compile, each test from nothing; the rest is of the tracer, whatever the torch."""
-    if "torch2" not in request.node.path.parts:
-        monkeypatch.setattr(road, "available", lambda: False)
-        yield
-        return
+def from_nothing():
     torch._dynamo.reset()
     yield
     torch._dynamo.reset()

@@ -74,3 +74,20 @@ def dropping(profile, seed, share=0.5):
             if later and later[0] > t + 3:
                 there.discard(v)
     return order
+
+
+def shuffled(profile, seed):
+    """Any order in which everything is there."""
+    rng = random.Random(seed)
+    reads, _ = needs(profile)
+    left = [{u for u, _ in r} for r in reads]
+    users = [[v for v, needed in enumerate(left) if u in needed] for u in range(len(left))]
+    ready, order = [v for v, needed in enumerate(left) if not needed], []
+    while ready:
+        v = ready.pop(rng.randrange(len(ready)))
+        order.append(v)
+        for user in users[v]:
+            left[user].discard(v)
+            if not left[user]:
+                ready.append(user)
+    return order

@@ -66,6 +66,7 @@ def resnet50():
 class UNet(nn.Module):
     def __init__(self, width=8):
         super().__init__()
+
         def block(i, o):
             return nn.Sequential(nn.Conv2d(i, o, 3, padding=1), nn.BatchNorm2d(o), nn.ReLU(inplace=True))
         self.down = nn.ModuleList([block(3, width), block(width, 2 * width), block(2 * width, 4 * width)])

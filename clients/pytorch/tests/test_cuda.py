@@ -1,11 +1,12 @@
-"""On a GPU: gradients bit by bit with deterministic algorithms, peaks, copies on streams of their own."""
+"""On a GPU: gradients bit by bit with deterministic algorithms, peaks."""
 
+import copy
 import os
 
 import pytest
 import torch
 from models import LARGER, MODELS
-from steps import Bench, assert_same, measured_peak, offload_everything
+from steps import assert_same, step
 
 import remat
 
@@ -33,52 +34,27 @@ def on_gpu(make):
     return made
 
 
-@pytest.mark.parametrize("staged", [False, True])
 @pytest.mark.parametrize("name", list(MODELS))
-def test_five_budgets(name, staged, server):
-    bench = Bench(on_gpu(MODELS[name]), server)
-    if staged and bench.captured.stages is None:
-        pytest.skip(f"{name} has no stages")
-    bench = Bench(on_gpu(MODELS[name]), server, staged=staged)
-    expected = bench.steps(None)
-    for budget in bench.budgets("auto"):
-        assert_same(bench.steps(bench.schedule(budget)), expected, f"{name} {budget}")
+def test_budgets(name, server):
+    for budget in ("100%", "80%", "60%"):
+        torch._dynamo.reset()
+        torch.manual_seed(0)
+        model, inputs = on_gpu(MODELS[name])()
+        plain = copy.deepcopy(model)
+        try:
+            remat.fit(model, inputs, budget, server=server)
+        except remat.BudgetError:
+            assert budget != "100%"
+            continue
+        assert_same(step(model, inputs, 0), step(plain, inputs, 0), f"{name} {budget}")
 
 
 @pytest.mark.parametrize("name", list(LARGER))
 def test_peak_is_the_predicted_one(name, server):
     """By the allocator's statistics, in which a block is at least 512 bytes; with the gradients of parameters."""
-    bench = Bench(on_gpu(LARGER[name]), server, gradients=True)
-    for budget in bench.budgets("auto"):
-        schedule = bench.schedule(budget)
-        measured_peak(bench, schedule)  # what libraries allocate at their first call stays
-        found = measured_peak(bench, schedule)
-        print(name, budget, schedule["solver"], schedule["peak"], found, found / schedule["peak"])
-        assert found == pytest.approx(schedule["peak"], rel=0.05)
-
-
-@pytest.mark.parametrize("name", ["vgg", "gpt", "unet"])
-def test_copies_on_a_stream_of_their_own(name, server):
-    bench = Bench(on_gpu(MODELS[name]), server)
-    expected = bench.steps(None)
-    for _ in range(5):  # a race need not show at once
-        assert_same(bench.steps(offload_everything(bench)), expected)
-
-
-def test_offloading_that_the_service_chose(server):
-    model, inputs = on_gpu(LARGER["unet"])()
-    torch.manual_seed(0)
-    plain = [p.detach().clone() for p in model.parameters()]
-    remat.fit(model, inputs, "75%", server=server, link={"bandwidth": 12e9})
-    model(*inputs).sum().backward()
-    found = [p.grad for p in model.parameters()]
-    remat.remove(model)
-    model.zero_grad(set_to_none=True)
-    assert_same(list(model.parameters()), plain)
-    for name, buffer in model.named_buffers():
-        assert torch.isfinite(buffer.float()).all(), name
-    model(*inputs).sum().backward()
-    assert_same(found, [p.grad for p in model.parameters()])
+    model, inputs = on_gpu(LARGER[name])()
+    remat.fit(model, inputs, "80%", server=server)
+    assert model.forward.measured_peak == pytest.approx(model.forward.schedule["peak"], rel=0.05)
 
 
 def test_autocast_and_gradient_scaling(server):
@@ -88,7 +64,7 @@ def test_autocast_and_gradient_scaling(server):
     found = []
     for _ in range(2):
         model.zero_grad(set_to_none=True)
-        scaler = torch.cuda.amp.GradScaler(init_scale=256.0)
+        scaler = torch.amp.GradScaler("cuda", init_scale=256.0)
         with torch.autocast("cuda", dtype=torch.float16):
             out = model(*inputs)
         assert out.dtype == torch.float16

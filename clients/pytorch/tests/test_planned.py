@@ -14,6 +14,7 @@ import remat
 from remat import devices, planned
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("name", ["vgg", "gpt"] if LONG else ["vgg"])
 def test_the_profile_is_that_of_a_fit(name, tmp_path):
     torch.manual_seed(0)
@@ -110,6 +111,7 @@ def test_calibrate_writes_an_entry(tmp_path, monkeypatch):
     assert found["nodes"][0]["time"] >= 1e6 * entry["launch_seconds"]
 
 
+@pytest.mark.core
 def test_what_a_device_leaves():
     model = nn.Linear(1000, 1000)
     weights = 4 * 1001000

@@ -13,6 +13,7 @@ from torch import distributed, multiprocessing, nn
 from torch.nn.parallel import DistributedDataParallel
 
 import remat
+from remat.backend import version
 from remat.memory import Recorder
 
 WIDTH, DEPTH = 256, 8
@@ -24,6 +25,7 @@ def deep():
     return nn.Sequential(*layers), torch.randn(64, WIDTH)
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("make", [lists.in_order, dropping(2)])
 def test_hooks_run_in_backward_order_while_it_runs(make, tmp_path):
     model, x = deep()
@@ -47,6 +49,7 @@ def test_hooks_run_in_backward_order_while_it_runs(make, tmp_path):
     assert_same([g for _, g, _ in sorted(seen, key=lambda s: s[0])], [p.grad for _, p in sorted(plain.named_parameters())])
 
 
+@pytest.mark.core
 def test_an_optimizer_in_the_backward_frees_gradients(tmp_path):
     """No more than a few layers' gradients are there at once."""
     def train(function, model, x):
@@ -74,6 +77,98 @@ def test_an_optimizer_in_the_backward_frees_gradients(tmp_path):
     assert found <= expected + whole / 4  # all of them together would be above
 
 
+def by_optimizer(p, state):
+    state.setdefault(p, torch.optim.SGD([p], 0.1, momentum=0.9)).step()
+
+
+def by_data(p, _):
+    p.data.add_(p.grad, alpha=-0.1)
+
+
+def by_other_memory(p, _):
+    p.data.set_(p.data - 0.1 * p.grad)
+
+
+class Looked(nn.Module):
+    """Weights are read as they are, as views, twice, and after other weights' gradients are there."""
+
+    def __init__(self, width=32):
+        super().__init__()
+        self.a, self.b, self.c = (nn.Linear(width, width) for _ in range(3))
+        self.tied = nn.Linear(width, width, bias=False)
+        self.tied.weight = self.a.weight
+
+    def forward(self, x):
+        x = torch.tanh(self.a(x))
+        x = torch.tanh(x @ self.b.weight.view(2, -1, x.shape[-1]).flatten(0, 1) + self.b.bias)
+        return self.tied(torch.sigmoid(self.c(x)) * x) @ self.b.weight.t()
+
+
+@pytest.mark.core
+@pytest.mark.parametrize("write", [by_optimizer, by_data, by_other_memory])
+@pytest.mark.parametrize("make", [dropping(2), dropping(3)] + [lambda p, s=s: lists.shuffled(p, s) for s in range(4)])
+def test_a_gradient_comes_after_the_last_read_of_its_weight(make, write, tmp_path):
+    """Who gets it may write the weight at once, and what a list runs later would read that."""
+    for build in (deep, lambda: (Looked(), torch.randn(64, 32))):
+        torch._dynamo.reset()
+        torch.manual_seed(0)
+        model, x = build()
+        plain, state = copy.deepcopy(model), {}
+        function = compiled(model, Own(make, tmp_path))
+        for run_, each in ((function, model), (plain, plain)):
+            def update(p):
+                write(p, state)
+                p.grad = None
+
+            for p in each.parameters():
+                p.register_post_accumulate_grad_hook(update)
+            for _ in range(3):
+                loss_of(run_(x)).backward()
+        assert_same(list(model.parameters()), list(plain.parameters()))
+
+
+class Stashes(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.x = x  # not by save_for_backward: a plain step does not compare its version
+        return x.sin()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * ctx.x.cos()
+
+
+class Stashing(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.p, self.q = nn.Parameter(torch.randn(16)), nn.Linear(16, 16)
+
+    def forward(self, x):
+        return torch.tanh(self.q(torch.tanh(self.q(x)))) * Stashes.apply(self.p)
+
+
+@pytest.mark.core
+@pytest.mark.skipif(version() < (2, 12), reason="this torch compares the versions of all that is saved")
+def test_what_a_function_keeps_unchecked_may_change(tmp_path):
+    torch.manual_seed(0)
+    model, x = Stashing(), torch.randn(4, 16)
+    plain = copy.deepcopy(model)
+    function = compiled(model, Own(lists.in_order, tmp_path))
+    found = []
+    for run_, each in ((function, model), (plain, plain)):
+        value = loss_of(run_(x))
+        with torch.no_grad():
+            each.p.mul_(0.5)
+        value.backward()
+        found.append([p.grad.clone() for p in each.parameters()])
+        value = loss_of(run_(x))
+        with torch.no_grad():
+            each.q.weight.mul_(0.5)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            value.backward()
+    assert_same(*found)
+
+
 def test_accumulation(tmp_path):
     model, x = deep()
     plain = copy.deepcopy(model)
@@ -84,6 +179,7 @@ def test_accumulation(tmp_path):
     assert_same([p.grad for p in model.parameters()], [p.grad for p in plain.parameters()])
 
 
+@pytest.mark.core
 def test_an_input_that_is_changed_or_given_back(tmp_path):
     """Then gradients come at the end of the backward, and are right."""
     class Given(nn.Module):
@@ -201,6 +297,7 @@ def works(rank, work, server, folder):
     distributed.destroy_process_group()
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("work", [data_parallel, overlapped, sharded])
 def test_two_processes(work, server, tmp_path):
     multiprocessing.spawn(works, (work, server, str(tmp_path)), nprocs=2)

@@ -10,12 +10,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 from models import LARGER, MODELS
-from steps import assert_same, loss_of, step, total
+from steps import assert_same, loss_of, total
 from torch import nn
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
 import remat
-from remat.backend import Backend
+from remat.backend import Backend, _Graph
 from remat.memory import Recorder
 
 
@@ -26,7 +26,7 @@ class Own(Backend):
         super().__init__("100%", cache=cache, **more)
         self.make = make
 
-    def order(self, profile):
+    def order_for(self, profile, _):
         return {}, self.make(profile)
 
 
@@ -63,6 +63,7 @@ LONG = os.environ.get("REMAT_LONG")
 FEW = ["vgg", "gpt"]  # the others take minutes
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("name", LARGER if LONG else FEW)
 def test_lists_of_any_kind(name, tmp_path):
     torch.manual_seed(0)
@@ -134,6 +135,7 @@ class Whole(nn.Module):
         return F.multi_margin_loss(y.flatten(1), torch.arange(len(x)), reduction="none")
 
 
+@pytest.mark.core
 def test_operators_stay_whole(tmp_path):
     torch.manual_seed(0)
     model, inputs = Whole(), (torch.randn(4, 3, 12, 12),)
@@ -176,6 +178,7 @@ class Branches(nn.Module):
         return self.c(torch.tanh(self.drop(self.b(y)) + y))
 
 
+@pytest.mark.core
 def test_what_must_not_run_twice(tmp_path):
     torch.manual_seed(0)
     model, x = Branches(), torch.randn(8, 32)
@@ -190,6 +193,7 @@ def test_what_must_not_run_twice(tmp_path):
     assert len(piece.order) > len(nodes)
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("break_it,message", [
     (lambda order, nodes: order + [0] if nodes[0].get("recompute") == "never" else order[1:], "before it is there|saves|must run once"),
     (lambda order, nodes: order + [next(v for v, n in enumerate(nodes) if "mask" in n["op"])], "must run once, and would run 2"),
@@ -202,6 +206,7 @@ def test_a_list_that_is_none_is_refused(break_it, message, tmp_path):
     assert isinstance(caught.value.inner_exception, remat.CheckError)
 
 
+@pytest.mark.core
 def test_masks_that_would_be_drawn_in_another_order_are_refused(tmp_path):
     def swapped(profile):
         order = lists.in_order(profile)
@@ -224,6 +229,7 @@ def test_masks_that_would_be_drawn_in_another_order_are_refused(tmp_path):
         compiled(Two(), Own(swapped, tmp_path))(torch.randn(4, 8))
 
 
+@pytest.mark.core
 def test_a_graph_break_is_said_once_with_its_line(tmp_path):
     class Breaks(nn.Module):
         def __init__(self):
@@ -245,6 +251,7 @@ def test_a_graph_break_is_said_once_with_its_line(tmp_path):
     assert_same(found, run(model, model, (x,), 0))
 
 
+@pytest.mark.core
 def test_two_forwards_retained_graphs_and_second_backwards(tmp_path):
     torch.manual_seed(0)
     model, x = MODELS["mlp"]()
@@ -276,6 +283,7 @@ def test_gradients_of_some_inputs_only(tmp_path):
         assert all(p.grad is None for p in model.parameters())
 
 
+@pytest.mark.core
 def test_create_graph_is_an_error(tmp_path):
     model, (x,) = MODELS["mlp"]()
     x.requires_grad_()
@@ -340,5 +348,14 @@ def test_misuse(server):
     with pytest.raises(remat.BudgetError) as caught:
         remat.fit(*MODELS["mlp"](), 1000, server=server)
     assert caught.value.minimum_budget > 1000
-    with pytest.raises(ValueError, match="road"):
-        remat.fit(*MODELS["mlp"](), "60%", server=server, road="paved")
+
+
+@pytest.mark.core
+def test_without_the_facts_of_aotautograd_there_is_no_schedule(monkeypatch, tmp_path):
+    """They are read out of the frame that calls; a torch that has them elsewhere is refused."""
+    real = _Graph.partition
+    monkeypatch.setattr(_Graph, "partition", lambda self, *args, **more: real(self, *args, **more))
+    model, inputs = MODELS["mlp"]()
+    with pytest.raises(Exception, match=r"AOTAutograd of torch .* does not say what it knows.*inner_meta") as caught:
+        compiled(model, Own(lists.in_order, tmp_path))(*inputs)
+    assert isinstance(caught.value.inner_exception, remat.CaptureError)

@@ -10,6 +10,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import remat
+from remat import operations
 from remat import selective
 
 
@@ -19,6 +20,7 @@ def layers():
     return nn.Sequential(*parts), torch.randn(512, 64)
 
 
+@pytest.mark.core
 def test_a_policy_keeps_what_the_plan_keeps(server):
     model, x = layers()
     plain = copy.deepcopy(model)
@@ -44,6 +46,7 @@ def test_a_policy_needs_one_plan():
         remat.policy(nn.Linear(2, 2))
 
 
+@pytest.mark.core
 def test_a_knapsack_of_measured_times(monkeypatch, tmp_path):
     from functorch.compile import min_cut_rematerialization_partition
     from torch._dynamo.backends.common import aot_autograd
@@ -52,20 +55,17 @@ def test_a_knapsack_of_measured_times(monkeypatch, tmp_path):
     from remat.backend import _boxed
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    asked = []
+    asked, times = [], operations.times
 
-    def solver(*args):
-        asked.append(remat.knapsack(*args))
-        saved, again = asked[-1]
-        assert sorted(saved + again) == list(range(len(args[0])))
-        assert sum(args[0][i] for i in saved) <= args[2] + 1e-3
+    def spy(nodes, *more):
+        asked.append(times(nodes, *more))
         return asked[-1]
 
-    solver.__name__ = "knapsack"
+    monkeypatch.setattr(operations, "times", spy)
     model, x = nn.Sequential(*(part for _ in range(4) for part in (nn.Linear(64, 256), nn.GELU(), nn.Linear(256, 64)))), \
         torch.randn(512, 64)
     plain = copy.deepcopy(model)
     backend = aot_autograd(fw_compiler=lambda m, _: _boxed(m), partition_fn=min_cut_rematerialization_partition)
-    with config.patch(activation_memory_budget=0.5, activation_memory_budget_solver=solver):
+    with config.patch(activation_memory_budget=0.5, activation_memory_budget_solver=remat.knapsack):
         assert_same(step(torch.compile(model, backend=backend, dynamic=False), (x,), 0)[1:], step(plain, (x,), 0)[1:])
-    assert asked
+    assert asked and all(t > 0 for t in asked[0])

@@ -1,0 +1,198 @@
+"""The forward of a fitted model: Dynamo follows it, remat.backend gives each piece of it a schedule."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from types import FunctionType
+from typing import Any, Dict, Iterator, List, Optional
+
+import torch
+
+from .backend import Backend
+from .client import Budget
+from .errors import CaptureError, RematError
+from .model import bind, plain_forward, signature
+from .states import forward_mode
+
+_CODE = (FunctionType, property, staticmethod, classmethod)
+SHAPES = 64  # for which one function has schedules
+
+
+class _Signature:
+    """That of the model's own forward: transformers' Trainer and generate decide by it what they pass on."""
+
+    def __get__(self, forward: Any, owner: Any) -> Any:
+        if forward is None:
+            raise AttributeError("__signature__")
+        return inspect.signature(type(forward.model).forward.__get__(forward.model))
+
+
+class Forward:
+    """Stands in the place of a model's forward, and looks like it. accelerate takes it for the bound method that it
+    replaces (__func__), wraps that, and unwraps it again."""
+
+    __signature__ = _Signature()
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        self.model = model
+
+    @property
+    def __func__(self) -> "Unbound":
+        return Unbound(self)
+
+    def of(self, model: torch.nn.Module) -> "Forward":
+        """The same for a copy of the model."""
+        raise NotImplementedError
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError
+
+
+class _UnboundSignature:
+    def __get__(self, unbound: Any, owner: Any) -> Any:
+        if unbound is None:
+            raise AttributeError("__signature__")
+        return signature(type(unbound.forward.model).forward)
+
+
+class Unbound:
+    """A Forward that is called with the model first, as the function of a method."""
+
+    __slots__ = ("forward",)
+    __signature__ = _UnboundSignature()
+
+    def __init__(self, forward: Forward) -> None:
+        self.forward = forward
+
+    def __eq__(self, other: Any) -> bool:
+        return isinstance(other, Unbound) and other.forward is self.forward
+
+    def __hash__(self) -> int:
+        return id(self.forward)
+
+    def __call__(self, model: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
+        if model is not self.forward.model:  # a copy's method, whose function is the original's
+            model.forward = self.forward.of(model)
+            return model.forward(*args, **kwargs)
+        return self.forward(*args, **kwargs)
+
+
+def forward_of(model: torch.nn.Module) -> Optional[Forward]:
+    """What fit gave the model, within whatever was wrapped around it; None where there is nothing."""
+    found = model.__dict__.get("forward")
+    while found is not None:
+        found = getattr(found, "__func__", found) if not isinstance(found, Forward) else found
+        if isinstance(found, (Forward, Unbound)):
+            return found if isinstance(found, Forward) else found.forward
+        found = getattr(found, "__wrapped__", None)
+    return None
+
+
+def is_bare(model: torch.nn.Module) -> bool:
+    """Whether nothing was wrapped around what fit gave it."""
+    found = model.__dict__.get("forward")
+    return isinstance(found, Forward) or isinstance(getattr(found, "__func__", None), Unbound)
+
+
+class Fitted(Forward):
+    """pieces: graphs with a schedule, one for each shape and, after a graph break, several. measured_peak: of a step in the
+    check of fit. A copy, or what comes out of a pickle, compiles itself when it first runs; what was measured and
+    answered is in the cache.
+    """
+
+    def __init__(self, model: torch.nn.Module, options: Dict[str, Any], budget: Budget) -> None:
+        super().__init__(model)
+        self.budget, self._options = budget, options
+        self.measured_peak: Optional[int] = None
+        self.recurrent = True  # whether Dynamo follows nn.LSTM and its like
+        self._prepare()
+
+    def at(self, share: int) -> "Fitted":
+        """The same with a share of what each graph takes, in percent, as its budget."""
+        return Fitted(self.model, {**self._options, "least": True}, f"{share}%")
+
+    def of(self, model: torch.nn.Module) -> "Fitted":
+        return Fitted(model, self._options, self.budget)
+
+    def _prepare(self) -> None:
+        self._prepared = self._known()
+        self.backend = Backend(self.budget, **self._options)
+        self._run = torch.compile(plain_forward(self.model), backend=self.backend, dynamic=False)
+
+    @property
+    def pieces(self) -> List[Any]:
+        return self.backend.pieces if self.backend is not None else []
+
+    @property
+    def schedule(self) -> Dict[str, Any]:
+        """Of the piece with the most nodes; empty where there is none."""
+        return self._largest.schedule if self.pieces else {}
+
+    @property
+    def profile(self) -> Dict[str, Any]:
+        return self._largest.profile if self.pieces else {}
+
+    @property
+    def _largest(self) -> Any:
+        return max(self.pieces, key=lambda piece: len(piece.profile["nodes"]))
+
+    def _known(self) -> List[Any]:
+        """What guards of Dynamo's do not see: parameters that are frozen no longer, other code of the modules' classes."""
+        types = dict.fromkeys(type(module) for module in self.model.modules())
+        classes = dict.fromkeys(c for t in types for c in t.__mro__)
+        return [[p.requires_grad for p in self.model.parameters()], [vars(c).get("forward") if c.__module__.startswith("torch.")
+                                                                     else _code(c) for c in classes]]
+
+    def __getstate__(self) -> Dict[str, Any]:
+        return {**self.__dict__, "_run": None, "backend": None, "_prepared": None}
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if not torch.is_grad_enabled() or forward_mode():
+            return plain_forward(self.model)(*args, **kwargs)
+        known = self._known()
+        if self._run is None or known != self._prepared:
+            self._prepare()
+        call = bind(self.model, args, kwargs)
+        self.backend.calls.clear()
+        try:
+            with _dynamo_settings(self.recurrent):
+                return self._run(*call.args, **call.kwargs)
+        except Exception as error:
+            cause = getattr(error, "inner_exception", None)
+            if isinstance(cause, RematError):
+                raise cause from None
+            if self.recurrent and isinstance(error, torch._dynamo.exc.TorchDynamoException) and has_recurrent(self.model):
+                self.recurrent = False  # such as packed sequences: a graph break
+                self._prepare()
+                return self(*call.args, **call.kwargs)
+            if isinstance(error, torch._dynamo.exc.TorchDynamoException):
+                reason = str(cause or error).strip().splitlines() or [type(error).__name__]
+                raise CaptureError(f"torch.compile cannot follow {type(self.model).__name__}: {reason[0]}") from error
+            raise
+
+
+def _code(kind: type) -> List[Any]:
+    return [f for f in vars(kind).values() if isinstance(f, _CODE)]
+
+
+@contextlib.contextmanager
+def _dynamo_settings(recurrent: bool) -> Iterator[None]:
+    """As config.patch, which makes a class in every step."""
+    from torch._dynamo import config
+
+    wanted = {"cache_size_limit": max(SHAPES, config.cache_size_limit), "use_numpy_random_stream": True,
+              "skip_nnmodule_hook_guards": False, "allow_rnn": recurrent,
+              "trace_numpy": False}  # torch's functions differ from numpy's in the last bits
+    before = {name: getattr(config, name) for name in wanted if hasattr(config, name)}
+    try:
+        for name in before:
+            setattr(config, name, wanted[name])
+        yield
+    finally:
+        for name, value in before.items():
+            setattr(config, name, value)
+
+
+def has_recurrent(model: torch.nn.Module) -> bool:
+    return any(isinstance(module, torch.nn.RNNBase) for module in model.modules())

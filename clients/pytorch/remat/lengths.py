@@ -1,0 +1,85 @@
+"""One list of runs for many lengths: the joint graphs of one code for batches of several shapes have the same operations, so that
+a list of one serves the others, where it fits them."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence
+
+from . import sharing
+
+APART = 0.15  # how much more of what storing everything takes a budget may be, than it was where a list was made
+AHEAD = 0.9  # of the budget, for which lists are made once larger shapes have come twice
+
+
+class Known(NamedTuple):
+    """A shape with its list. solved: the list was made for it. share: the budget, of what storing everything takes."""
+
+    profile: Dict[str, Any]
+    order: List[int]
+    solved: bool
+    share: float
+
+
+class Lists:
+    """Those of one code."""
+
+    def __init__(self) -> None:
+        self._known: List[Known] = []
+
+    def costs(self, profile: Dict[str, Any]) -> Optional[Dict[str, Any]]:
+        """The profile, whose costs are not known, with those of a shape that is nowhere smaller: its times as bytes are, its
+        workspaces as they are, which is the most. None where there is no such shape."""
+        larger = [k for k in self._of(profile) if _is_within(profile, k.profile)]
+        if not larger:
+            return None
+        nearest = min(larger, key=lambda k: sum(map(_bytes, k.profile["nodes"]))).profile
+        nodes = []
+        for node, other in zip(profile["nodes"], nearest["nodes"]):
+            part = _bytes(node) / _bytes(other) if _bytes(other) else 1.0
+            nodes.append({**node, "time": other["time"] * part,
+                          "workspace_bytes": max(node["workspace_bytes"], other["workspace_bytes"])})
+        return {**profile, "nodes": nodes}
+
+    def take(self, profile: Dict[str, Any], budget: int) -> Optional[List[int]]:
+        """Of the lists that are within the budget the fastest; None where there is none, or one of its own would be so much
+        faster that it is worth a solve."""
+        known = self._of(profile)
+        plain = list(range(len(profile["nodes"])))
+        whole = sharing.takes(profile, plain).peak
+        if known and whole <= budget:
+            return plain
+        fitting = [k for k in known if sharing.takes(profile, k.order).peak <= budget]
+        if not fitting:
+            return None
+        best = min(fitting, key=lambda k: time_of(profile, k.order))
+        return best.order if budget / whole - best.share <= APART else None
+
+    def ahead(self, profile: Dict[str, Any], budget: int) -> int:
+        """For what a list of this shape is to be made: less than the budget, where shapes grow from batch to batch."""
+        smaller = [k for k in self._of(profile) if k.solved and _is_within(k.profile, profile)]
+        return int(AHEAD * budget) if len(smaller) > 1 else budget
+
+    def add(self, profile: Dict[str, Any], order: Sequence[int], budget: int, solved: bool) -> None:
+        whole = sharing.takes(profile, range(len(profile["nodes"]))).peak
+        shares = [k.share for k in self._known if k.order == list(order)]  # of where the list was made
+        self._known.append(Known(profile, list(order), solved, shares[0] if shares and not solved else budget / whole))
+
+    def _of(self, profile: Dict[str, Any]) -> List[Known]:
+        return [k for k in self._known if _structure(k.profile) == _structure(profile)]
+
+
+def time_of(profile: Dict[str, Any], order: Sequence[int]) -> float:
+    return sum(profile["nodes"][v]["time"] for v in order)
+
+
+def _structure(profile: Dict[str, Any]) -> Any:
+    return [(n["id"], n["op"], n["inputs"], n.get("recompute"), len(n["outputs"])) for n in profile["nodes"]], profile["outputs"]
+
+
+def _bytes(node: Dict[str, Any]) -> int:
+    return sum(output["bytes"] for output in node["outputs"])
+
+
+def _is_within(profile: Dict[str, Any], other: Dict[str, Any]) -> bool:
+    return all(a["bytes"] <= b["bytes"] for node, larger in zip(profile["nodes"], other["nodes"])
+               for a, b in zip(node["outputs"], larger["outputs"]))
