@@ -7,8 +7,9 @@
 /* Sums of the same times in another order differ by less. */
 #define ANSWER_SAME_TIME 1e-12
 
-/* Gives the schedule's list a layout that its judge has confirmed; alignment 0: none. */
-remat_status answer_lay_out(const remat_profile *profile, uint32_t alignment,
+/* Gives the schedule's list a layout that its judge has confirmed, within the budget if that is
+ * found; alignment 0: none. */
+remat_status answer_lay_out(const remat_profile *profile, uint64_t budget, uint32_t alignment,
                             remat_schedule *schedule, remat_error *error);
 
 /* Ends a refusal that error already words: what pins have to do with it, and the budget that would

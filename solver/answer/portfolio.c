@@ -210,7 +210,7 @@ static remat_status take(const remat_problem *problem, uint64_t budget, uint32_t
     remat_status status = remat_simulate(problem->profile, &schedule.operations, problem->link,
                                          NULL, NULL, &schedule.simulation, error);
     if (!status)
-        status = answer_lay_out(problem->profile, alignment, &schedule, error);
+        status = answer_lay_out(problem->profile, budget, alignment, &schedule, error);
     const remat_simulation *replay = &schedule.simulation;
     if (!status && replay->valid && replay->peak > budget && problem->link &&
         problem->profile->n_states > 0)

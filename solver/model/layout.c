@@ -1,53 +1,12 @@
-/* A layout from the list: replay, lives, lower bound, packing. */
-#include "model/layout.h"
+/* A layout from the list: replay, lives, packing. */
+#include "model/layout_pack.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-/* Past so many allocations one pass over pairs of them takes longer than it may. */
-enum { MANY = 20000 };
-
-/* Largest sum of sizes, rounded up, alive at once; of one that overwrites another the larger. The
- * highest of those alive then need not be rounded up: what no arena is below. */
-static remat_status find_aligned_peak(const model_lives *lives, size_t length, uint64_t alignment,
-                                      uint64_t *ret_peak, uint64_t *ret_least)
-{
-    uint64_t *change = calloc(length + 3, sizeof *change); /* of operation i - 1; modulo 2^64 */
-    if (!change)
-        return REMAT_NO_MEMORY;
-    for (uint32_t i = 0; i < lives->n; i++) {
-        const remat_allocation *item = &lives->items[i];
-        uint64_t size = remat_layout_align(item->bytes, alignment);
-        change[item->first + 1] += size;
-        change[item->last + 2] -= size;
-        if (lives->next[i] == REMAT_LAYOUT_NONE)
-            continue;
-        uint64_t other = remat_layout_align(lives->items[lives->next[i]].bytes, alignment);
-        uint64_t shared = size < other ? size : other;
-        change[item->last + 1] -= shared;
-        change[item->last + 2] += shared;
-    }
-    uint64_t sum = 0, peak = 0, spare = 0;
-    int64_t at = 0;
-    for (size_t i = 0; i < length + 1; i++) {
-        sum += change[i];
-        if (sum > peak) {
-            peak = sum;
-            at = (int64_t)i - 1;
-        }
-    }
-    free(change);
-    for (uint32_t i = 0; i < lives->n; i++) {
-        const remat_allocation *item = &lives->items[i];
-        uint64_t rounding = remat_layout_align(item->bytes, alignment) - item->bytes;
-        if (item->first <= at && at <= item->last && rounding > spare)
-            spare = rounding;
-    }
-    *ret_peak = peak;
-    *ret_least = peak - spare;
-    return REMAT_OK;
-}
+#define PLACE_WORK UINT64_C(2000000000) /* of buffers alone, for which nobody waits so often */
 
 /* The peak of a valid list. It depends on the order alone, so any link will do. */
 static remat_status replay(const remat_profile *profile, const remat_operations *operations,
@@ -68,49 +27,27 @@ static remat_status replay(const remat_profile *profile, const remat_operations 
     return remat_fail(error, REMAT_INVALID, field, "%s", simulation.reason);
 }
 
-static remat_status lay_out(const model_lives *lives, size_t length, remat_layout *layout)
-{
-    uint64_t arena = 0, least = 0;
-    remat_status status =
-        find_aligned_peak(lives, length, layout->alignment, &layout->aligned_peak, &least);
-    if (!status)
-        status = model_layout_pack_online(lives, layout->alignment, &arena);
-    if (!status && arena > least && lives->n <= MANY)
-        status = model_layout_pack(lives, layout->alignment, layout->aligned_peak, least, arena,
-                                   REMAT_LAYOUT_WORK);
-    for (uint32_t i = 0; i < lives->n && !status; i++) {
-        uint64_t end = lives->items[i].offset + lives->items[i].bytes;
-        layout->arena = end > layout->arena ? end : layout->arena;
-    }
-    return status;
-}
-
 remat_status model_layout_arena(const remat_profile *profile, const remat_operations *operations,
-                                uint64_t alignment, uint64_t enough, uint64_t work,
-                                uint64_t *ret_arena, remat_error *error)
+                                const model_goal *goal, uint64_t *ret_arena, remat_error *error)
 {
     model_lives lives;
-    uint64_t peak = 0, least = 0, arena = 0;
+    uint64_t peak;
     remat_status status = model_layout_lives(profile, operations, &lives, error);
     if (status)
         return status;
-    status = find_aligned_peak(&lives, operations->length, alignment, &peak, &least);
-    if (!status)
-        status = model_layout_pack_online(&lives, alignment, &arena);
-    uint64_t target = peak > enough ? peak : enough;
-    if (!status && arena > target && lives.n <= MANY)
-        status = model_layout_pack(&lives, alignment, target, UINT64_MAX, arena, work);
-    arena = 0;
-    for (uint32_t i = 0; i < lives.n; i++) {
-        uint64_t end = lives.items[i].offset + remat_layout_align(lives.items[i].bytes, alignment);
-        arena = end > arena ? end : arena;
-    }
+    status = model_layout_pack(&lives, goal, ret_arena, &peak);
     free(lives.items);
     free(lives.next);
-    if (status)
-        return remat_fail_memory(error);
-    *ret_arena = arena;
-    return REMAT_OK;
+    return status == REMAT_NO_MEMORY ? remat_fail_memory(error) : status;
+}
+
+static remat_status check_alignment(uint64_t alignment, remat_error *error)
+{
+    if (alignment > 0 && !(alignment & (alignment - 1)) && alignment <= REMAT_MAX_ALIGNMENT)
+        return REMAT_OK;
+    return remat_fail(error, REMAT_INVALID, "alignment",
+                      "an alignment of %llu is not a power of two from 1 to %llu",
+                      (unsigned long long)alignment, (unsigned long long)REMAT_MAX_ALIGNMENT);
 }
 
 /* The allocations without offsets; ret_next is the caller's to free. */
@@ -118,13 +55,11 @@ static remat_status begin(const remat_profile *profile, const remat_operations *
                           uint64_t alignment, remat_layout *ret_layout, uint32_t **ret_next,
                           remat_error *error)
 {
-    if (alignment == 0 || (alignment & (alignment - 1)) || alignment > REMAT_MAX_ALIGNMENT)
-        return remat_fail(error, REMAT_INVALID, "alignment",
-                          "an alignment of %llu is not a power of two from 1 to %llu",
-                          (unsigned long long)alignment, (unsigned long long)REMAT_MAX_ALIGNMENT);
     uint64_t peak;
     model_lives lives;
-    remat_status status = replay(profile, operations, &peak, error);
+    remat_status status = check_alignment(alignment, error);
+    if (!status)
+        status = replay(profile, operations, &peak, error);
     if (!status)
         status = model_layout_lives(profile, operations, &lives, error);
     if (status)
@@ -144,8 +79,9 @@ remat_status remat_layout_unplaced(const remat_profile *profile, const remat_ope
     return status;
 }
 
-remat_status remat_layout_new(const remat_profile *profile, const remat_operations *operations,
-                              uint64_t alignment, remat_layout *ret_layout, remat_error *error)
+remat_status remat_layout_within(const remat_profile *profile, const remat_operations *operations,
+                                 uint64_t alignment, uint64_t capacity, const remat_host *host,
+                                 remat_layout *ret_layout, remat_error *error)
 {
     remat_layout layout = {0};
     uint32_t *next = NULL;
@@ -153,13 +89,86 @@ remat_status remat_layout_new(const remat_profile *profile, const remat_operatio
     if (status)
         return status;
     const model_lives lives = {layout.items, next, (uint32_t)layout.n};
-    status = lay_out(&lives, operations->length, &layout);
+    const model_goal goal = {alignment, capacity, REMAT_LAYOUT_WORK, false, host};
+    status = model_layout_pack(&lives, &goal, &layout.arena, &layout.aligned_peak);
     free(next);
-    if (status) {
-        remat_layout_clear(&layout);
-        return remat_fail_memory(error);
+    if (!status) {
+        *ret_layout = layout;
+        return REMAT_OK;
     }
-    *ret_layout = layout;
+    remat_layout_clear(&layout);
+    return status == REMAT_CANCELLED ? remat_fail(error, status, NULL, "cancelled")
+                                     : remat_fail_memory(error);
+}
+
+remat_status remat_layout_new(const remat_profile *profile, const remat_operations *operations,
+                              uint64_t alignment, remat_layout *ret_layout, remat_error *error)
+{
+    return remat_layout_within(profile, operations, alignment, 0, NULL, ret_layout, error);
+}
+
+/* ---- buffers of other origin ---- */
+
+static remat_status check_buffers(const remat_layout *layout, remat_error *error)
+{
+    uint64_t sum = 0;
+    if (layout->n > REMAT_MOST_BUFFERS)
+        return remat_fail(error, REMAT_TOO_LARGE, "buffers", "%zu buffers are past the limit of %u",
+                          layout->n, REMAT_MOST_BUFFERS);
+    for (size_t i = 0; i < layout->n; i++) {
+        const remat_allocation *b = &layout->items[i];
+        char field[48];
+        snprintf(field, sizeof field, "buffers[%zu]", i);
+        if (b->bytes == 0 || b->bytes > REMAT_MAX_BYTES)
+            return remat_fail(error, REMAT_INVALID, field,
+                              "%s has %llu bytes: 1 to 2^53 - 1 will do", field,
+                              (unsigned long long)b->bytes);
+        if (b->first > b->last || b->last == INT32_MAX)
+            return remat_fail(error, REMAT_INVALID, field, "%s lives from %d to %d", field,
+                              (int)b->first, (int)b->last);
+        sum += remat_layout_align(b->bytes, layout->alignment);
+        if (sum > UINT64_C(1) << 62)
+            return remat_fail(error, REMAT_TOO_LARGE, field,
+                              "with %s the sizes add up to more than 2^62 bytes", field);
+    }
+    return REMAT_OK;
+}
+
+/* Of the bytes as they are: largest sum of what is alive together. */
+static remat_status find_peak(const model_lives *lives, uint64_t *ret_peak)
+{
+    packing k;
+    remat_status status = pack_new(lives, 1, &k);
+    *ret_peak = k.peak;
+    pack_clear(&k);
+    return status;
+}
+
+remat_status remat_layout_place(remat_layout *layout, uint64_t capacity, const remat_host *host,
+                                remat_error *error)
+{
+    remat_status status = check_alignment(layout->alignment, error);
+    if (!status)
+        status = check_buffers(layout, error);
+    if (status)
+        return status;
+    model_lives lives = {layout->items, malloc((layout->n + 1) * sizeof *lives.next),
+                         (uint32_t)layout->n};
+    if (!lives.next)
+        return remat_fail_memory(error);
+    memset(lives.next, 0xff, layout->n * sizeof *lives.next);
+    const model_goal goal = {layout->alignment, capacity, PLACE_WORK, false, host};
+    uint64_t arena = 0, aligned_peak = 0, peak = 0;
+    status = model_layout_pack(&lives, &goal, &arena, &aligned_peak);
+    if (!status)
+        status = find_peak(&lives, &peak);
+    free(lives.next);
+    if (status)
+        return status == REMAT_CANCELLED ? remat_fail(error, status, NULL, "cancelled")
+                                         : remat_fail_memory(error);
+    layout->arena = arena;
+    layout->aligned_peak = aligned_peak;
+    layout->peak = peak;
     return REMAT_OK;
 }
 

@@ -3,11 +3,12 @@
 #define REMAT_MODEL_LAYOUT_H
 
 #include "remat/layout.h"
+#include "remat/solver.h"
 
 #define REMAT_LAYOUT_NONE UINT32_MAX
 
-/* Of remat_layout_new: comparisons of two items, about two nanoseconds each. */
-#define REMAT_LAYOUT_WORK UINT64_C(20000000)
+/* Of a layout that is handed out: blocks and sections looked at, about two nanoseconds each. */
+#define REMAT_LAYOUT_WORK UINT64_C(60000000)
 
 /* The allocations of a list, without offsets. Both arrays are one malloc each; the caller frees. */
 typedef struct model_lives {
@@ -25,20 +26,25 @@ remat_status model_layout_lives(const remat_profile *profile, const remat_operat
 remat_status model_layout_pack_online(const model_lives *lives, uint64_t alignment,
                                       uint64_t *ret_arena);
 
-/* Writes better offsets if it finds an arena below the one there is. Stops at least; between target
- * (the peak of rounded sizes) and least, which only a fortunate choice of the highest reaches, it
- * looks for a short while. Quadratic in the number of items; work: comparisons of two items, at
- * most. Fails with REMAT_NO_MEMORY only. */
-remat_status model_layout_pack(const model_lives *lives, uint64_t alignment, uint64_t target,
-                               uint64_t least, uint64_t arena, uint64_t work);
+/* What is asked of a packing. */
+typedef struct model_goal {
+    uint64_t alignment;
+    uint64_t capacity; /* an arena within it will do; 0: as small a one as is found */
+    uint64_t work;     /* of each search: one for the capacity, one for a small arena */
+    bool decide;       /* nothing is looked for but whether the capacity is enough */
+    const remat_host *host;
+} model_goal;
 
-/* An arena that remat_layout_new does not pass for a valid list, found with so much work, at most
- * REMAT_LAYOUT_WORK, and looked for no further than enough: for whom a list is one of many.
- * Every size counts rounded up, the highest too: with more work other blocks may come to lie
- * there. */
+/* Writes every item's offset. *ret_arena: end of the highest; *ret_peak: of sizes rounded up, not
+ * written where a decision did not need it. What is found to fit with some work is found with more,
+ * whether or not it is a decision. Fails with REMAT_NO_MEMORY and REMAT_CANCELLED only. */
+remat_status model_layout_pack(const model_lives *lives, const model_goal *goal,
+                               uint64_t *ret_arena, uint64_t *ret_peak);
+
+/* Whether a valid list's layout is within the goal's capacity, which is a decision: for whom a list
+ * is one of many. *ret_arena: one that was found. */
 remat_status model_layout_arena(const remat_profile *profile, const remat_operations *operations,
-                                uint64_t alignment, uint64_t enough, uint64_t work,
-                                uint64_t *ret_arena, remat_error *error);
+                                const model_goal *goal, uint64_t *ret_arena, remat_error *error);
 
 static inline uint64_t remat_layout_align(uint64_t bytes, uint64_t alignment)
 {

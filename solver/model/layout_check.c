@@ -462,3 +462,71 @@ remat_status remat_layout_check(const remat_profile *profile, const remat_operat
     free(j.saved_bytes);
     return status;
 }
+
+/* ---- places alone ---- */
+
+/* Items in the order of their first moments; each is compared with all that are alive, among which
+ * those that have ended are dropped as others come. */
+static int compare_firsts(const void *a, const void *b)
+{
+    const remat_allocation *p = *(const remat_allocation *const *)a,
+                           *q = *(const remat_allocation *const *)b;
+    if (p->first != q->first)
+        return p->first < q->first ? -1 : 1;
+    return p < q ? -1 : p > q;
+}
+
+static remat_status refuse_places(const remat_layout *layout, const remat_allocation *a,
+                                  const remat_allocation *b, remat_error *error)
+{
+    char field[48];
+    size_t i = (size_t)(a - layout->items), k = (size_t)(b - layout->items);
+    snprintf(field, sizeof field, "buffers[%zu]", i);
+    return remat_fail(error, REMAT_INVALID, field,
+                      "buffers[%zu] (bytes %" PRIu64 " to %" PRIu64
+                      ") and buffers[%zu] (bytes %" PRIu64 " to %" PRIu64 ") overlap",
+                      i, a->offset, a->offset + a->bytes, k, b->offset, b->offset + b->bytes);
+}
+
+/* Puts the item among *n alive ones if it meets none of them. */
+static remat_status put_place(const remat_layout *layout, const remat_allocation **alive, size_t *n,
+                              const remat_allocation *item, remat_error *error)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < *n; i++) {
+        if (alive[i]->last < item->first)
+            continue;
+        if (alive[i]->offset < item->offset + item->bytes &&
+            item->offset < alive[i]->offset + alive[i]->bytes)
+            return refuse_places(layout, item, alive[i], error);
+        alive[kept++] = alive[i];
+    }
+    alive[kept++] = item;
+    *n = kept;
+    return REMAT_OK;
+}
+
+remat_status remat_layout_check_places(const remat_layout *layout, remat_error *error)
+{
+    size_t n = layout->n, n_alive = 0;
+    remat_status status = REMAT_OK;
+    const remat_allocation **items = malloc((2 * n + 2) * sizeof *items);
+    if (!items)
+        return remat_fail_memory(error);
+    for (size_t i = 0; i < n; i++)
+        items[i] = &layout->items[i];
+    qsort(items, n, sizeof *items, compare_firsts);
+    for (size_t i = 0; i < n && !status; i++) {
+        uint64_t offset = items[i]->offset, bytes = items[i]->bytes;
+        char field[48];
+        snprintf(field, sizeof field, "buffers[%zu]", (size_t)(items[i] - layout->items));
+        if (offset & (layout->alignment - 1))
+            status = remat_fail(error, REMAT_INVALID, field, "%s is not aligned", field);
+        else if (offset > layout->arena || bytes > layout->arena - offset)
+            status = remat_fail(error, REMAT_INVALID, field, "%s is not within the arena", field);
+        else
+            status = put_place(layout, items + n + 1, &n_alive, items[i], error);
+    }
+    free(items);
+    return status;
+}

@@ -24,7 +24,7 @@ enum {
     PATIENCE = 2
 };
 
-#define QUICK_LAYOUT UINT64_C(60000) /* comparisons, of each list on a walk */
+#define QUICK_LAYOUT UINT64_C(0) /* of lists in passing: no search */
 #define WORK_OF_LOOK 20000u          /* what that is worth in edits, at least */
 #define LOOK_SHARE 32                /* of the square of runs, which one packing takes */
 #define SLIGHT 2e-4                  /* of the makespan: not worth a walk */
@@ -104,7 +104,8 @@ static remat_status measure(const improvement *m, const remat_operations *list, 
     *ret_bytes = simulation.peak;
     if (!m->alignment || simulation.peak > m->budget)
         return REMAT_OK;
-    return model_layout_arena(m->profile, list, m->alignment, m->budget, work, ret_bytes, NULL);
+    const model_goal goal = {m->alignment, m->budget, work, true, m->host};
+    return model_layout_arena(m->profile, list, &goal, ret_bytes, NULL);
 }
 
 /* Keeps the list as the one that fits, if it does. */
@@ -221,12 +222,11 @@ static void resume(const improvement *m, chain *c)
     interval_greedy(s, 0);
 }
 
-/* Of a list that matters, in comparisons; as much as it gets in the end would be most of the effort
- * on a graph of some nodes. */
+/* Of a list that matters. */
 static uint64_t layout_work(const improvement *m)
 {
-    uint64_t work = UINT64_C(200000) * counted_nodes(m);
-    return work < REMAT_LAYOUT_WORK ? work : REMAT_LAYOUT_WORK;
+    (void)m;
+    return REMAT_LAYOUT_WORK / 2;
 }
 
 /* The best list made to fit. Where it does not, the next epoch goes on from the smallest arena, and

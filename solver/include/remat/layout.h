@@ -22,6 +22,7 @@
 #define REMAT_LAYOUT_H
 
 #include "remat/simulate.h"
+#include "remat/solver.h"
 
 #define REMAT_DEFAULT_ALIGNMENT 256u
 #define REMAT_MAX_ALIGNMENT (UINT64_C(1) << 20)
@@ -61,14 +62,35 @@ typedef struct remat_layout {
 
 /* Lays out a list. alignment: a power of two up to REMAT_MAX_ALIGNMENT. The list is replayed first:
  * REMAT_INVALID names the alignment, or the first bad operation; REMAT_TOO_LARGE a list past 2^30
- * allocations or operations. Deterministic; thread-safe. The work is bounded: 10,000 allocations
- * take less than 0.2 s, and past 20,000 it is almost linear.
+ * allocations or operations. Deterministic: work is bounded by counting it. Thread-safe. 10,000
+ * allocations take less than 0.2 s, and past 5,000 it is almost linear.
  *
  * The problem is dynamic storage allocation, strongly NP-hard (Garey & Johnson 1979, SR2); the
- * method is first fit in order of time, then, up to 20,000 allocations and while the arena is above
- * aligned_peak, in other orders and a search among orders: heuristic. */
+ * method is first fit in order of time, then skylines in three orders, then, up to 5,000
+ * allocations, a search after MiniMalloc: heuristic. */
 remat_status remat_layout_new(const remat_profile *profile, const remat_operations *operations,
                               uint64_t alignment, remat_layout *ret_layout, remat_error *error);
+
+/* The same for whom an arena within the capacity will do: nothing below it is looked for, and all
+ * the work goes to finding it. Where none is found, the arena is no larger than that of
+ * remat_layout_new. The host, which may be NULL, is asked whether it cancels. */
+remat_status remat_layout_within(const remat_profile *profile, const remat_operations *operations,
+                                 uint64_t alignment, uint64_t capacity, const remat_host *host,
+                                 remat_layout *ret_layout, remat_error *error);
+
+/* Offsets for buffers of other origin: of each item bytes (> 0, at most REMAT_MAX_BYTES), first
+ * and last (both included) are given and the offset is written; arena, peak and aligned_peak too.
+ * capacity 0: as small an arena as is found. REMAT_INVALID names the alignment or the first item
+ * that is not so ("buffers[3]"), REMAT_TOO_LARGE more than REMAT_MOST_BUFFERS of them or sizes that
+ * add up to more than 2^62. REMAT_CANCELLED by the host. Nothing is written on failure but
+ * offsets. */
+#define REMAT_MOST_BUFFERS 1000000u
+remat_status remat_layout_place(remat_layout *layout, uint64_t capacity, const remat_host *host,
+                                remat_error *error);
+
+/* The judge of such offsets, which shares no code with what found them: aligned, within the arena,
+ * no two that are alive together overlap. REMAT_INVALID names the first fault. Thread-safe. */
+remat_status remat_layout_check_places(const remat_layout *layout, remat_error *error);
 
 /* The allocations and their lives alone, as remat_layout_new lists them, for whom the places do not
  * matter or come from elsewhere: offsets, arena and aligned_peak are 0. Almost linear; the same

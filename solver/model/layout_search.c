@@ -1,0 +1,398 @@
+/* Whether blocks fit within a capacity: a depth-first search, which says where it found room or
+ * that it found none, and that proves nothing unless it ended within its limit.
+ *
+ * After MiniMalloc (Moffitt, ASPLOS 2023): every packing can be pushed down until each block stands
+ * on the ground or on another one, and then be built in increasing order of (offset, place in an
+ * order of blocks). So each step places a free block at the least offset that it can have, `low`,
+ * not before the block placed last in that order. What cuts the search:
+ *  - a section whose floor and what is still to come there pass the capacity. No free block can
+ *    stand below the last one placed, nor in a section below the least low of its free blocks,
+ *    which lifts floors (sections, weights);
+ *  - a block is left for later only if some free block cannot fit below it: no low from `below` on,
+ *    the least low + size of all;
+ *  - a block that lifts no other in its place has none that could go under it: no alternatives;
+ *  - where nothing free crosses a section any more, what is left of it and right of it are problems
+ *    of their own; one without a packing ends both.
+ *
+ * What differs: no dominance beyond these and no bound by single sections' orders (one saved 2 % of
+ * the steps and took 7 times as long). A block may be a row of items of several sizes. The highest
+ * block of a section is not rounded up: capacities are compared less `spare`. Limits count work,
+ * blocks and sections looked at, as a step may try hundreds of places. */
+#include "model/arrays.h"
+#include "model/layout_pack.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define NONE REMAT_LAYOUT_NONE
+
+/* What is searched alone: some members (free blocks, in no order) and the sections they are in. */
+typedef struct part {
+    uint32_t begin, end; /* of members */
+    int64_t first, last; /* sections */
+    uint64_t low;        /* of the block placed last */
+    uint32_t arrives;
+} part;
+
+/* What was before: a block free, its low, a section's floor. */
+typedef struct change {
+    uint64_t was;
+    uint32_t index;
+    enum { FREE, LOW, FLOOR } what;
+} change;
+
+struct pack_search {
+    packing *k;
+    const remat_host *host;
+    uint64_t capacity, work, limit, next_poll;
+    uint64_t *floor, *rest;      /* by section: top of what is placed; bytes still to come */
+    uint64_t *low;               /* by block: of a placed one its offset */
+    uint64_t *overflows;         /* by section: how often it ended a try of this run */
+    uint32_t *members;           /* every block once */
+    uint32_t *room;              /* to divide members in */
+    uint32_t *witness;           /* by section: a free block whose low was its floor */
+    uint32_t *first_in, *inside; /* by section: its blocks */
+    bool *placed;                /* by block */
+    double
+        *weight; /* by block: how often of late it was still to come where a section overflowed */
+    pack_rank *ranks; /* room to sort in */
+    change *changes;
+    size_t n_changes, capacity_of_changes;
+    bool failed; /* an allocation did, or the host cancelled: the search ends */
+};
+
+/* ---- changes ---- */
+
+static void note(pack_search *s, int what, uint32_t index, uint64_t was)
+{
+    if (!model_reserve(&s->changes, &s->capacity_of_changes, s->n_changes + 1,
+                       sizeof *s->changes)) {
+        s->failed = true;
+        return;
+    }
+    s->changes[s->n_changes++] = (change){.was = was, .index = index, .what = what};
+}
+
+static void add_rest(pack_search *s, uint32_t block, bool comes)
+{
+    const pack_block *b = &s->k->blocks[block];
+    for (uint32_t i = 0; i < b->n_spans; i++) {
+        const pack_span *span = &s->k->spans[b->first_span + i];
+        for (int64_t at = span->first; at <= span->last; at++)
+            s->rest[at] += comes ? span->size : -span->size;
+    }
+}
+
+static void undo(pack_search *s, size_t back_to)
+{
+    while (s->n_changes > back_to) {
+        const change *c = &s->changes[--s->n_changes];
+        switch (c->what) {
+        case FLOOR:
+            s->floor[c->index] = c->was;
+            break;
+        case LOW:
+            s->low[c->index] = c->was;
+            break;
+        case FREE:
+            s->placed[c->index] = false;
+            add_rest(s, c->index, true);
+        }
+    }
+}
+
+static void raise_floor(pack_search *s, int64_t section, uint64_t floor)
+{
+    note(s, FLOOR, (uint32_t)section, s->floor[section]);
+    s->floor[section] = floor;
+}
+
+/* ---- one block placed ---- */
+
+/* Lifts what shares a section of the span, which ends at top. */
+static bool lift(pack_search *s, const part *p, const pack_span *span, uint64_t top)
+{
+    bool lifted = false;
+    for (uint32_t i = p->begin; i < p->end; i++) {
+        uint32_t other = s->members[i];
+        const pack_block *b = &s->k->blocks[other];
+        if (s->low[other] >= top || b->first > span->last || b->last < span->first)
+            continue;
+        note(s, LOW, other, s->low[other]);
+        s->low[other] = top;
+        lifted = true;
+    }
+    return lifted;
+}
+
+/* Of a part that it belongs to no more, at its low. Whether another block is lifted by it. */
+static bool place(pack_search *s, const part *p, uint32_t block)
+{
+    const pack_block *b = &s->k->blocks[block];
+    bool lifted = false;
+    note(s, FREE, block, 0);
+    s->placed[block] = true;
+    add_rest(s, block, false);
+    for (uint32_t i = 0; i < b->n_spans; i++) {
+        const pack_span *span = &s->k->spans[b->first_span + i];
+        uint64_t top = s->low[block] + span->size;
+        for (int64_t at = span->first; at <= span->last; at++)
+            raise_floor(s, at, top);
+        lifted |= lift(s, p, span, top);
+    }
+    s->work += b->n_spans * (uint64_t)(p->end - p->begin);
+    return lifted;
+}
+
+/* The least low of the free blocks of a section, unless one that was it before still is. */
+static uint64_t least_low(pack_search *s, int64_t section)
+{
+    uint32_t witness = s->witness[section];
+    if (!s->placed[witness] && s->low[witness] == s->floor[section])
+        return s->floor[section];
+    uint64_t least = UINT64_MAX;
+    for (uint32_t i = s->first_in[section]; i < s->first_in[section + 1]; i++) {
+        uint32_t block = s->inside[i];
+        if (s->placed[block] || s->low[block] >= least)
+            continue;
+        least = s->low[block];
+        s->witness[section] = block;
+    }
+    s->work += s->first_in[section + 1] - s->first_in[section];
+    return least;
+}
+
+/* A section had no room for what was still to come there. */
+static void blame(pack_search *s, int64_t section)
+{
+    for (uint32_t i = s->first_in[section]; i < s->first_in[section + 1]; i++)
+        if (!s->placed[s->inside[i]])
+            s->weight[s->inside[i]]++;
+    s->overflows[section]++;
+}
+
+/* Floors rise to where something can stand; whether all that is to come still finds room. */
+static bool has_room(pack_search *s, const part *p)
+{
+    for (int64_t at = p->first; at <= p->last; at++) {
+        if (s->rest[at] == 0)
+            continue;
+        uint64_t least = least_low(s, at);
+        if (least > s->floor[at])
+            raise_floor(s, at, least);
+        uint64_t from = least > p->low ? least : p->low;
+        if (from + s->rest[at] > s->capacity + s->k->spare) {
+            blame(s, at);
+            return false;
+        }
+    }
+    s->work += (uint64_t)(p->last - p->first) + 1;
+    return true;
+}
+
+/* ---- the search ---- */
+
+static bool pack_part(pack_search *s, part p);
+
+/* Members of a part whose sections are first to last, brought to its begin. Returns their end. */
+static uint32_t divide(pack_search *s, const part *p, uint32_t begin, int64_t last)
+{
+    uint32_t end = begin, behind = 0;
+    for (uint32_t i = begin; i < p->end; i++) {
+        uint32_t block = s->members[i];
+        if (s->k->blocks[block].first <= last)
+            s->members[end++] = block;
+        else
+            s->room[behind++] = block;
+    }
+    memcpy(&s->members[end], s->room, behind * sizeof *s->room);
+    return end;
+}
+
+/* Each run of sections in which something is to come, by itself. */
+static bool pack_parts(pack_search *s, const part *p)
+{
+    part one = *p;
+    for (uint32_t begin = p->begin; begin < p->end; begin = one.end) {
+        while (s->rest[one.first] == 0)
+            one.first++;
+        for (one.last = one.first; one.last < p->last && s->rest[one.last + 1] > 0;)
+            one.last++;
+        one.begin = begin;
+        one.end = one.last < p->last ? divide(s, p, begin, one.last) : p->end;
+        if (!pack_part(s, one))
+            return false;
+        one.first = one.last + 1;
+    }
+    return true;
+}
+
+static bool comes_before(const pack_search *s, uint64_t low, uint32_t arrives, uint32_t other)
+{
+    return low < s->low[other] || (low == s->low[other] && arrives < s->k->blocks[other].arrives);
+}
+
+/* The next free block after the one placed last; NONE if there is none that nothing fits below. */
+static uint32_t next_member(const pack_search *s, const part *p)
+{
+    uint64_t below = UINT64_MAX;
+    uint32_t next = NONE;
+    for (uint32_t i = p->begin; i < p->end; i++) {
+        uint32_t block = s->members[i];
+        const pack_block *b = &s->k->blocks[block];
+        if (s->low[block] + b->size < below)
+            below = s->low[block] + b->size;
+        if (comes_before(s, p->low, p->arrives, block) &&
+            (next == NONE || comes_before(s, s->low[block], b->arrives, s->members[next])))
+            next = i;
+    }
+    return next != NONE && s->low[s->members[next]] < below ? next : NONE;
+}
+
+static bool goes_on(pack_search *s)
+{
+    if (s->work >= s->next_poll) {
+        s->next_poll = s->work + 1000000;
+        s->failed |= remat_host_cancelled(s->host);
+    }
+    return s->work < s->limit && !s->failed;
+}
+
+static bool pack_part(pack_search *s, part p)
+{
+    for (uint32_t at; goes_on(s) && (at = next_member(s, &p)) != NONE;) {
+        uint32_t block = s->members[at];
+        const pack_block *b = &s->k->blocks[block];
+        s->members[at] = s->members[p.begin];
+        s->members[p.begin] = block;
+        s->work += p.end - p.begin;
+        p.low = s->low[block];
+        p.arrives = b->arrives;
+        part rest = p;
+        rest.begin++;
+        size_t before = s->n_changes;
+        bool lifts = place(s, &rest, block);
+        if (p.low + b->bytes <= s->capacity && has_room(s, &rest) && pack_parts(s, &rest))
+            return true;
+        undo(s, before);
+        if (!lifts)
+            return false;
+    }
+    return false;
+}
+
+/* ---- runs in turns ---- */
+
+/* What came too late comes earlier the next time; what was learned fades. */
+static void learn(pack_search *s)
+{
+    for (uint32_t i = 0; i < s->k->n_blocks; i++)
+        s->weight[i] /= 2;
+}
+
+/* In one order, with at most so much work. Sets over where no other run would find anything more:
+ * it was enough, so what was not found is not there; or the search failed. */
+static bool run(pack_search *s, pack_order by, uint64_t work, uint64_t end, bool *over)
+{
+    packing *k = s->k;
+    if (*over || s->work >= end)
+        return false;
+    s->limit = work < end - s->work ? s->work + work : end;
+    pack_sort(k, by, s->weight, s->ranks);
+    part all = {.end = k->n_blocks, .last = (int64_t)k->n_sections - 1};
+    bool found = has_room(s, &all) && pack_parts(s, &all);
+    *over = s->failed || s->work < s->limit;
+    if (!found) {
+        undo(s, 0);
+        learn(s);
+    }
+    return found;
+}
+
+/* The learned order gets some times the work of each of the others, in short runs of two lengths:
+ * some instances fall to many runs, others to longer ones. */
+enum { SHORT = 4, LONG = 12, LEARNED_SHARE = 6 };
+
+remat_status pack_fit(pack_search *s, uint64_t capacity, uint64_t *work, uint64_t *ret_offsets,
+                      bool *ret_found)
+{
+    const packing *k = s->k;
+    uint64_t dive = (uint64_t)k->n_blocks * (k->n_blocks + k->n_sections), end = s->work + *work;
+    bool over = false, found = false;
+    s->capacity = capacity;
+    for (uint64_t share = dive; !found && !over && s->work < end; share *= 2) {
+        for (pack_order by = PACK_TWA; by <= PACK_SAT && !found; by++)
+            found = run(s, by, share, end, &over);
+        for (uint64_t rest = s->work + LEARNED_SHARE * share, i = 0;
+             !found && !over && s->work < rest && s->work < end; i++)
+            found = run(s, PACK_LEARNED, dive * (i % 2 == 0 ? SHORT : LONG), end, &over);
+    }
+    if (found) {
+        memcpy(ret_offsets, s->low, k->n_blocks * sizeof *s->low);
+        undo(s, 0);
+    }
+    *work = s->work < end ? end - s->work : 0;
+    *ret_found = found;
+    if (!s->failed)
+        return REMAT_OK;
+    return remat_host_cancelled(s->host) ? REMAT_CANCELLED : REMAT_NO_MEMORY;
+}
+
+static void fill_sections(pack_search *s)
+{
+    const packing *k = s->k;
+    for (uint32_t i = 0; i < k->n_blocks; i++)
+        for (uint32_t at = k->blocks[i].first; at <= k->blocks[i].last; at++)
+            s->first_in[at + 2]++;
+    for (uint32_t at = 0; at < k->n_sections; at++)
+        s->first_in[at + 2] += s->first_in[at + 1];
+    for (uint32_t i = 0; i < k->n_blocks; i++) {
+        s->members[i] = i;
+        for (uint32_t at = k->blocks[i].first; at <= k->blocks[i].last; at++)
+            s->inside[s->first_in[at + 1]++] = i;
+    }
+    memcpy(s->rest, k->load, k->n_sections * sizeof *s->rest);
+}
+
+remat_status pack_search_new(packing *k, const remat_host *host, pack_search **ret_search)
+{
+    size_t blocks = (size_t)k->n_blocks + 1, sections = (size_t)k->n_sections + 2, inside = 1;
+    for (uint32_t i = 0; i < k->n_blocks; i++)
+        inside += k->blocks[i].last - k->blocks[i].first + 1;
+    pack_search *s = calloc(1, sizeof *s);
+    if (!s)
+        return REMAT_NO_MEMORY;
+    *s = (pack_search){.k = k, .host = host};
+    s->floor = calloc(3 * sections + blocks, sizeof *s->floor);
+    s->weight = calloc(blocks, sizeof *s->weight);
+    s->ranks = malloc(blocks * sizeof *s->ranks);
+    s->placed = calloc(blocks, sizeof *s->placed);
+    s->members = calloc(2 * blocks + 2 * sections + 1 + inside, sizeof *s->members);
+    if (!s->floor || !s->weight || !s->ranks || !s->placed || !s->members) {
+        pack_search_free(s);
+        return REMAT_NO_MEMORY;
+    }
+    s->rest = s->floor + sections;
+    s->overflows = s->rest + sections;
+    s->low = s->overflows + sections;
+    s->room = s->members + blocks;
+    s->witness = s->room + blocks;
+    s->first_in = s->witness + sections;
+    s->inside = s->first_in + sections + 1;
+    fill_sections(s);
+    *ret_search = s;
+    return REMAT_OK;
+}
+
+void pack_search_free(pack_search *s)
+{
+    if (!s)
+        return;
+    free(s->floor);
+    free(s->weight);
+    free(s->ranks);
+    free(s->placed);
+    free(s->members);
+    free(s->changes);
+    free(s);
+}
