@@ -503,12 +503,13 @@ static bool must_be_searched(const remat_question *q)
 }
 
 static remat_status answer_known(engine *e, const remat_question *q, const known_profile *known,
-                                 solve *s, body **ret_body, remat_error *error)
+                                 const engine_terms *terms, engine_outcome *ret_outcome,
+                                 body **ret_body, remat_error *error)
 {
     const uint64_t start = uv_hrtime();
     lent_host lent;
-    const remat_host host = engine_lend_host(e, s, &lent);
-    engine_tables room = {.e = e, .profile_id = known->id, .s = s, .host = &host};
+    const remat_host host = engine_lend_host(e, terms, &lent);
+    engine_tables room = {.e = e, .profile_id = known->id, .terms = terms, .host = &host};
     const remat_table_source tables = engine_lend_tables(&room);
     remat_query query;
     remat_answered answered = {.portfolio = {.n = 0}};
@@ -519,18 +520,18 @@ static remat_status answer_known(engine *e, const remat_question *q, const known
     if (status == REMAT_INTERNAL)
         atomic_fetch_add(&e->metrics->verification_failures, 1);
     if (status)
-        status = engine_past_limit(e, s, "improving", status, error);
+        status = engine_past_limit(e, terms, "improving", status, error);
     if (atomic_load(&room.made))
-        s->cache = CACHE_MISS;
-    s->cost = answered.portfolio.missing;
-    s->needs_solve = !status && s->cost > 0;
+        ret_outcome->cache = CACHE_MISS;
+    ret_outcome->cost = answered.portfolio.missing;
+    ret_outcome->needs_solve = !status && ret_outcome->cost > 0;
     const remat_schedule_answer answer = {.question = q,
                                           .profile = known->profile,
                                           .answered = &answered,
                                           .store_all_peak = known->store_all_peak,
                                           .solve_seconds = (double)(uv_hrtime() - start) / 1e9,
                                           .created = machine_clock()};
-    if (!status && !s->needs_solve)
+    if (!status && !ret_outcome->needs_solve)
         status = query.curve
                      ? publish_tradeoff(e, q, &query, known, &answered, &host, ret_body, error)
                      : publish(e, &answer, ret_body, error);
@@ -538,23 +539,23 @@ static remat_status answer_known(engine *e, const remat_question *q, const known
     return status;
 }
 
-remat_status engine_solve(engine *e, const remat_question *q, solve *s, body **ret_body,
-                          remat_error *error)
+remat_status engine_solve(engine *e, const remat_question *q, const engine_terms *terms,
+                          engine_outcome *ret_outcome, body **ret_body, remat_error *error)
 {
     known_profile *known = NULL;
     remat_status status = find_answer(e, q, ret_body, error);
-    s->cache = CACHE_HIT;
+    *ret_outcome = (engine_outcome){.cache = CACHE_HIT};
     if (status != REMAT_NOT_FOUND)
         return status;
-    s->cache = CACHE_TABLE;
-    if (!s->kept_only)
+    ret_outcome->cache = CACHE_TABLE;
+    if (!terms->kept_only)
         atomic_fetch_add(&e->metrics->solves, 1);
     status = engine_profile(e, q->profile_id, &known, error);
-    if (!status && s->kept_only && must_be_searched(q)) {
-        s->needs_solve = true;
-        s->cost = IMPROVEMENT_COST + IMPROVEMENT_COST_OF_NODE * known->profile->n_nodes;
+    if (!status && terms->kept_only && must_be_searched(q)) {
+        ret_outcome->needs_solve = true;
+        ret_outcome->cost = IMPROVEMENT_COST + IMPROVEMENT_COST_OF_NODE * known->profile->n_nodes;
     } else if (!status) {
-        status = answer_known(e, q, known, s, ret_body, error);
+        status = answer_known(e, q, known, terms, ret_outcome, ret_body, error);
     }
     engine_profile_release(known);
     return status;

@@ -50,21 +50,25 @@ remat_status engine_profile_of(engine *e, const remat_request *request, known_pr
 remat_status engine_schedule(engine *e, const char *schedule_id, body **ret_body,
                              char **ret_question, remat_error *error);
 
-/* What a solve may do and what it did. */
-typedef struct solve {
-    remat_host host;    /* progress and cancellation; the engine adds its team and limits */
-    uint64_t deadline;  /* uv_hrtime; 0: none. With auto the solvers done by then answer */
-    bool kept_only;     /* no table is made and nothing is improved */
-    bool needs_solve;   /* result: kept_only was not enough */
-    double cost;        /* result with needs_solve: expected inner updates */
-    cache_result cache; /* result: where the answer came from */
-} solve;
+/* What a solve may do. */
+typedef struct engine_terms {
+    remat_host host;   /* progress and cancellation; the engine adds its team and limits */
+    uint64_t deadline; /* uv_hrtime; 0: none. With auto the solvers done by then answer */
+    bool kept_only;    /* no table is made and nothing is improved */
+} engine_terms;
+
+/* What it did. */
+typedef struct engine_outcome {
+    bool needs_solve;   /* kept_only was not enough */
+    double cost;        /* with needs_solve: expected inner updates */
+    cache_result cache; /* where the answer came from */
+} engine_outcome;
 
 /* Answers a question and remembers the answer; that of a schedule is stored, that of a trade-off
  * comes out of stored tables. With kept_only and a table missing, REMAT_OK, needs_solve and no
- * body. */
-remat_status engine_solve(engine *e, const remat_question *q, solve *s, body **ret_body,
-                          remat_error *error);
+ * body. *ret_outcome is written on failure too. */
+remat_status engine_solve(engine *e, const remat_question *q, const engine_terms *terms,
+                          engine_outcome *ret_outcome, body **ret_body, remat_error *error);
 
 remat_status engine_timeline(engine *e, const char *schedule_id, body **ret_body,
                              remat_error *error);

@@ -36,14 +36,14 @@ typedef struct lent_host {
     uint64_t deadline; /* uv_hrtime; 0: none */
 } lent_host;
 
-remat_host engine_lend_host(const engine *e, const solve *s, lent_host *room);
+remat_host engine_lend_host(const engine *e, const engine_terms *terms, lent_host *room);
 
-/* Where a query's tables come from: memory, the store, or they are made now, unless s->kept_only.
- * Counts and keeps what it makes. *room must last as long as the source. */
+/* Where a query's tables come from: memory, the store, or they are made now, unless
+ * terms->kept_only. Counts and keeps what it makes. *room must last as long as the source. */
 typedef struct engine_tables {
     engine *e;
     const char *profile_id;
-    const solve *s;
+    const engine_terms *terms;
     const remat_host *host;
     atomic_bool made;
 } engine_tables;
@@ -52,7 +52,7 @@ remat_table_source engine_lend_tables(engine_tables *room);
 
 /* The status; where it says that the solve was cancelled, and it was by its deadline:
  * REMAT_TOO_LARGE, naming what took so long. */
-remat_status engine_past_limit(const engine *e, const solve *s, const char *what,
+remat_status engine_past_limit(const engine *e, const engine_terms *terms, const char *what,
                                remat_status status, remat_error *error);
 
 #endif

@@ -163,9 +163,9 @@ static bool lent_cancelled(void *data)
            (lent->caller->cancelled && lent->caller->cancelled(lent->caller->data));
 }
 
-remat_host engine_lend_host(const engine *e, const solve *s, lent_host *room)
+remat_host engine_lend_host(const engine *e, const engine_terms *terms, lent_host *room)
 {
-    *room = (lent_host){.caller = &s->host, .team = e->team, .deadline = s->deadline};
+    *room = (lent_host){.caller = &terms->host, .team = e->team, .deadline = terms->deadline};
     return (remat_host){.data = room,
                         .parallel_for = lent_parallel_for,
                         .workers = team_workers(e->team),
@@ -176,10 +176,10 @@ remat_host engine_lend_host(const engine *e, const solve *s, lent_host *room)
 
 /* ---- making one ---- */
 
-remat_status engine_past_limit(const engine *e, const solve *s, const char *what,
+remat_status engine_past_limit(const engine *e, const engine_terms *terms, const char *what,
                                remat_status status, remat_error *error)
 {
-    if (status != REMAT_CANCELLED || !s->deadline || uv_hrtime() <= s->deadline)
+    if (status != REMAT_CANCELLED || !terms->deadline || uv_hrtime() <= terms->deadline)
         return status;
     return remat_fail(error, REMAT_TOO_LARGE, NULL,
                       "%s took longer than this server's limit of %u s for a solve", what,
@@ -202,7 +202,7 @@ static remat_status make(engine_tables *t, const remat_solver *solver, const rem
     if (status == REMAT_INTERNAL)
         atomic_fetch_add(&e->metrics->verification_failures, 1);
     if (status)
-        return engine_past_limit(e, t->s, solver->name, status, error);
+        return engine_past_limit(e, t->terms, solver->name, status, error);
     atomic_store(&t->made, true);
     atomic_fetch_add(&e->metrics->tabulations, 1);
     metrics_solver(e->metrics, solver->name, (double)(uv_hrtime() - start) / 1e9);
@@ -232,7 +232,7 @@ static remat_status get_named(engine_tables *t, const remat_solver *solver,
         return REMAT_OK;
     }
     remat_status status =
-        t->s->kept_only ? REMAT_OK : make(t, solver, problem, name, known, &table, error);
+        t->terms->kept_only ? REMAT_OK : make(t, solver, problem, name, known, &table, error);
     engine_release_table(known);
     return table ? share(t->e, name->key, table, ret_shared, error) : status;
 }

@@ -13,11 +13,13 @@ enum { HASHED_BODY = 262144 };
 remat_status http_look_up(request *r, asker *a, remat_error *error)
 {
     body *b = NULL;
-    solve s = {.kept_only = true};
-    remat_status status = engine_solve(r->service->engine, &a->question, &s, &b, error);
-    a->cost = s.cost;
+    const engine_terms terms = {.kept_only = true};
+    engine_outcome outcome;
+    remat_status status =
+        engine_solve(r->service->engine, &a->question, &terms, &outcome, &b, error);
+    a->cost = outcome.cost;
     if (!status && b)
-        reply_answer(r, a->question.kind, a->question.id, b, s.cache);
+        reply_answer(r, a->question.kind, a->question.id, b, outcome.cache);
     return status;
 }
 

@@ -54,7 +54,8 @@ typedef struct job {
     uint64_t begun; /* uv_hrtime of the asking */
     int64_t created, ended;
     double seconds; /* elapsed at the end */
-    solve solve;
+    engine_terms terms;
+    engine_outcome outcome;
     body *body;
     remat_error error;
     remat_status status;

@@ -26,11 +26,12 @@ static bool on_cancelled(void *data)
 static void solve_job(job *one)
 {
     service *s = one->jobs->service;
-    one->solve.host.data = one;
-    one->solve.host.progress = on_progress;
-    one->solve.host.cancelled = on_cancelled;
-    one->solve.deadline = uv_hrtime() + s->config.solve_seconds * UINT64_C(1000000000);
-    one->status = engine_solve(s->engine, &one->question, &one->solve, &one->body, &one->error);
+    one->terms.host.data = one;
+    one->terms.host.progress = on_progress;
+    one->terms.host.cancelled = on_cancelled;
+    one->terms.deadline = uv_hrtime() + s->config.solve_seconds * UINT64_C(1000000000);
+    one->status = engine_solve(s->engine, &one->question, &one->terms, &one->outcome, &one->body,
+                               &one->error);
 }
 
 /* Of processes on one store one solves a question; the others find its answer. */
@@ -67,7 +68,7 @@ static void count_answers(const job *one)
     bool answered = one->state == JOB_DONE && one->question.kind == REMAT_ASK_SCHEDULE;
     for (unsigned i = 0; answered && i < one->n_askers; i++)
         if (one->askers[i].told)
-            atomic_fetch_add(&one->jobs->service->metrics.schedules[one->solve.cache], 1);
+            atomic_fetch_add(&one->jobs->service->metrics.schedules[one->outcome.cache], 1);
 }
 
 void job_end(job *one, job_state state)
