@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PLACE_WORK UINT64_C(2000000000) /* of buffers alone, for which nobody waits so often */
+#define PLACE_WORK UINT64_C(1000000000) /* of buffers alone, for which nobody waits so often */
 
 /* The peak of a valid list. It depends on the order alone, so any link will do. */
 static remat_status replay(const remat_profile *profile, const remat_operations *operations,

@@ -53,8 +53,7 @@ struct pack_search {
     uint32_t *witness;           /* by section: a free block whose low was its floor */
     uint32_t *first_in, *inside; /* by section: its blocks */
     bool *placed;                /* by block */
-    double
-        *weight; /* by block: how often of late it was still to come where a section overflowed */
+    double *weight;   /* by block: how often of late a section that it is in overflowed */
     pack_rank *ranks; /* room to sort in */
     change *changes;
     size_t n_changes, capacity_of_changes;
@@ -166,8 +165,7 @@ static uint64_t least_low(pack_search *s, int64_t section)
 static void blame(pack_search *s, int64_t section)
 {
     for (uint32_t i = s->first_in[section]; i < s->first_in[section + 1]; i++)
-        if (!s->placed[s->inside[i]])
-            s->weight[s->inside[i]]++;
+        s->weight[s->inside[i]]++;
     s->overflows[section]++;
 }
 
@@ -309,9 +307,10 @@ static bool run(pack_search *s, pack_order by, uint64_t work, uint64_t end, bool
     return found;
 }
 
-/* The learned order gets some times the work of each of the others, in short runs of two lengths:
- * some instances fall to many runs, others to longer ones. */
-enum { SHORT = 4, LONG = 12, LEARNED_SHARE = 6 };
+/* The learned order gets some times the work of each of the others, in short runs of some lengths
+ * in turns: some instances fall to many runs, others to longer ones. */
+enum { LENGTHS = 4, LEARNED_SHARE = 6 };
+static const uint64_t lengths[LENGTHS] = {1, 3, 1, 8};
 
 remat_status pack_fit(pack_search *s, uint64_t capacity, uint64_t *work, uint64_t *ret_offsets,
                       bool *ret_found)
@@ -325,7 +324,7 @@ remat_status pack_fit(pack_search *s, uint64_t capacity, uint64_t *work, uint64_
             found = run(s, by, share, end, &over);
         for (uint64_t rest = s->work + LEARNED_SHARE * share, i = 0;
              !found && !over && s->work < rest && s->work < end; i++)
-            found = run(s, PACK_LEARNED, dive * (i % 2 == 0 ? SHORT : LONG), end, &over);
+            found = run(s, PACK_LEARNED, dive * lengths[i % LENGTHS], end, &over);
     }
     if (found) {
         memcpy(ret_offsets, s->low, k->n_blocks * sizeof *s->low);

@@ -4,9 +4,15 @@
  *   ninja -C build tests/bench/bench-layout && build/tests/bench/bench-layout >
  * tests/bench/layout_results.md
  *
+ *   build/tests/bench/bench-layout --instance FILE.csv CAPACITY
+ *
+ * prints a line of an instance of others (data/layout): name, buffers, capacity (0: as small as is
+ * found), arena, seconds.
+ *
  * Times are processor time of one thread, medians of five runs. */
 #include "bench.h"
 #include "graph_profiles.h"
+#include "instance.h"
 
 #include "remat/layout.h"
 #include "remat/table.h"
@@ -239,8 +245,31 @@ static void print_longs(void)
     print_long("LSTM of 5000 steps", bench_graph_lstm(5000), "store-all");
 }
 
-int main(void)
+static int print_instance(const char *path, const char *capacity)
 {
+    char *end;
+    remat_error error = {0};
+    const char *slash = strrchr(path, '/');
+    const uint64_t most = strtoull(capacity, &end, 10);
+    if (*end || end == capacity) {
+        fprintf(stderr, "bench-layout: the capacity \"%s\" is no number\n", capacity);
+        return 2;
+    }
+    remat_layout layout = instance_read(path);
+    const double start = bench_cpu_seconds();
+    must(remat_layout_place(&layout, most, NULL, &error), &error);
+    const double seconds = bench_cpu_seconds() - start;
+    must(remat_layout_check_places(&layout, &error), &error);
+    printf("%s %zu %llu %llu %.3f\n", slash ? slash + 1 : path, layout.n, (unsigned long long)most,
+           (unsigned long long)layout.arena, seconds);
+    remat_layout_clear(&layout);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 4 && strcmp(argv[1], "--instance") == 0)
+        return print_instance(argv[2], argv[3]);
     char date[32];
     time_t now = time(NULL);
     strftime(date, sizeof date, "%Y-%m-%d", gmtime(&now));

@@ -1,0 +1,124 @@
+/* The packer on instances that others publish (data/layout/README.md): within minimalloc's capacity
+ * as they are, and but for E, which takes luck, mirrored in time and shuffled; and many buffers.
+ * Every packing is checked by the judge. */
+#include "unit/core_support.h"
+
+#include "../bench/instance.h"
+
+static void place(remat_layout *layout, uint64_t capacity)
+{
+    remat_error error = {0};
+    if (remat_layout_place(layout, capacity, NULL, &error) ||
+        remat_layout_check_places(layout, &error))
+        fail_msg("%s: %s", error.field, error.message);
+}
+
+static remat_layout instance(const char *name)
+{
+    char path[512];
+    snprintf(path, sizeof path, TEST_DATA "/layout/%s.csv", name);
+    return instance_read(path);
+}
+
+static void mirror(remat_layout *layout)
+{
+    for (size_t i = 0; i < layout->n; i++) {
+        const int32_t first = layout->items[i].first;
+        layout->items[i].first = -layout->items[i].last;
+        layout->items[i].last = -first;
+    }
+}
+
+static void shuffle(remat_layout *layout, uint64_t seed)
+{
+    for (size_t i = layout->n; i > 1; i--) {
+        seed = seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+        const size_t k = (size_t)(seed >> 33) % i;
+        const remat_allocation other = layout->items[k];
+        layout->items[k] = layout->items[i - 1];
+        layout->items[i - 1] = other;
+    }
+}
+
+static void minimalloc(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"A.1048576", "B.1048576", "C.1048576", "D.1048576",
+                                        "E.1048576"};
+    for (size_t k = 0; k < sizeof names / sizeof *names; k++)
+        for (int form = 0; form < (k < 4 ? 3 : 1); form++) {
+            remat_layout layout = instance(names[k]);
+            if (form == 1)
+                mirror(&layout);
+            if (form == 2)
+                shuffle(&layout, k + 1);
+            place(&layout, 1048576);
+            if (layout.arena > 1048576)
+                fail_msg("%s, form %d: %llu bytes", names[k], form,
+                         (unsigned long long)layout.arena);
+            remat_layout_clear(&layout);
+        }
+}
+
+static void resnet50(void **state)
+{
+    (void)state;
+    remat_layout layout = instance("somas-resnet50");
+    place(&layout, 0);
+    assert_true((double)layout.arena <= 1.001 * (double)layout.peak);
+    remat_layout_clear(&layout);
+}
+
+static void many(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 3; seed++) {
+        remat_layout layout = instance_random(20000, seed);
+        place(&layout, 0);
+        assert_true((double)layout.arena <= 1.1 * (double)layout.peak);
+        remat_layout_clear(&layout);
+    }
+}
+
+/* Few buffers, where an overlap or a lost one would show; capacities that may be too small. */
+static void small(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 400; seed++) {
+        remat_layout layout = instance_random(1 + (uint32_t)(seed % 60), seed);
+        layout.alignment = UINT64_C(1) << seed % 12;
+        place(&layout, seed % 3 == 0 ? 1 + seed * 4096 : 0);
+        assert_true(layout.arena >= layout.peak);
+        remat_layout_clear(&layout);
+    }
+}
+
+static void refused(void **state)
+{
+    (void)state;
+    remat_allocation items[] = {{.bytes = 5, .first = 0, .last = 2},
+                                {.bytes = 0, .first = 1, .last = 1},
+                                {.bytes = 1, .first = 3, .last = 2}};
+    remat_layout layout = {.items = items, .n = 3, .alignment = 1};
+    remat_error error = {0};
+    assert_int_equal(remat_layout_place(&layout, 0, NULL, &error), REMAT_INVALID);
+    assert_string_equal(error.field, "buffers[1]");
+    items[1].bytes = 1;
+    assert_int_equal(remat_layout_place(&layout, 0, NULL, &error), REMAT_INVALID);
+    assert_string_equal(error.field, "buffers[2]");
+    layout.n = 2;
+    layout.alignment = 3;
+    assert_int_equal(remat_layout_place(&layout, 0, NULL, &error), REMAT_INVALID);
+    layout.alignment = 1;
+    assert_int_equal(remat_layout_place(&layout, 0, NULL, &error), REMAT_OK);
+    items[1].offset = items[0].offset + 1;
+    assert_int_equal(remat_layout_check_places(&layout, &error), REMAT_INVALID);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(minimalloc), cmocka_unit_test(resnet50),
+                                       cmocka_unit_test(many), cmocka_unit_test(small),
+                                       cmocka_unit_test(refused)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
