@@ -10,7 +10,7 @@
 #define NONE REMAT_LAYOUT_NONE
 
 /* Past so many, and so many pairs of a block and a section, a dive is all. */
-enum { MOST_BLOCKS = 5000, MOST_INSIDE = 4000000 };
+enum { MOST_BLOCKS = 5000, MOST_INSIDE = 4000000, FEW_BLOCKS = 400 };
 
 #define WORK_BELOW_PEAK UINT64_C(1000000) /* where only a fortunate choice of the highest helps */
 
@@ -36,12 +36,15 @@ static void keep_better(attempt *a, uint64_t arena)
     a->better = true;
 }
 
-static remat_status dive(attempt *a, uint64_t enough)
+/* In each order until enough is reached; of a decision, which is one of many, in the first alone.
+ */
+static remat_status dive(attempt *a, uint64_t enough, const model_goal *goal)
 {
     static const pack_order orders[] = {PACK_A, PACK_TWA, PACK_SAT};
     pack_rank *room = malloc(((size_t)a->k.n_blocks + 1) * sizeof *room);
     remat_status status = room ? REMAT_OK : REMAT_NO_MEMORY;
-    for (size_t i = 0; i < 3 && !status && a->arena > enough; i++) {
+    const size_t dives = !goal->decide ? 3 : goal->work > 0 || a->k.n_blocks <= FEW_BLOCKS;
+    for (size_t i = 0; i < dives && !status && a->arena > enough; i++) {
         uint64_t arena = 0;
         pack_sort(&a->k, orders[i], NULL, room);
         status = pack_dive(&a->k, a->offsets, &arena);
@@ -104,7 +107,7 @@ static remat_status pack(attempt *a, const model_goal *goal)
 {
     uint64_t least = pack_least(&a->k), enough = goal->capacity > least ? goal->capacity : least;
     bool found = false;
-    remat_status status = a->arena > enough ? dive(a, enough) : REMAT_OK;
+    remat_status status = a->arena > enough ? dive(a, enough, goal) : REMAT_OK;
     if (status || a->arena <= enough || !is_searched(&a->k))
         return status;
     a->work = goal->work;

@@ -57,6 +57,25 @@ remat_status remat_plan_make(const remat_profile *profile, const remat_operation
 
 /* ---- solving ---- */
 
+/* Takes over the list and the addresses of a schedule. */
+static remat_status take_schedule(const remat_profile *profile, const remat_link *link,
+                                  remat_schedule *schedule, remat_plan *ret_plan,
+                                  remat_error *error)
+{
+    remat_plan plan = {
+        .profile = profile, .operations = schedule->operations, .layout = schedule->layout};
+    schedule->operations = (remat_operations){0};
+    schedule->layout = (remat_layout){0};
+    remat_status status = replay(&plan, link, error);
+    if (!status)
+        status = remat_layout_check(profile, &plan.operations, &plan.layout, error);
+    if (status)
+        remat_plan_clear(&plan);
+    else
+        *ret_plan = plan;
+    return status;
+}
+
 remat_status remat_plan_solve(const remat_profile *profile, const char *solver, uint64_t budget,
                               const remat_link *link, uint64_t alignment, remat_plan *ret_plan,
                               remat_error *error)
@@ -73,8 +92,7 @@ remat_status remat_plan_solve(const remat_profile *profile, const char *solver, 
         query.problem.options = remat_options_default(query.solver);
     remat_status status = remat_answer(&query, NULL, NULL, &answered, error);
     if (!status)
-        status = remat_plan_make(profile, &answered.schedule.operations, link, alignment, ret_plan,
-                                 error);
+        status = take_schedule(profile, link, &answered.schedule, ret_plan, error);
     remat_answered_clear(&answered);
     return status;
 }
