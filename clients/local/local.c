@@ -50,8 +50,7 @@ static remat_status solve_draft(call *c, const remat_plan_draft *draft, json_t *
     const local_watch watch = {.data = c, .look = look};
     remat_request request;
     json_t *question = json_copy(draft->question);
-    if (!question ||
-        json_object_set_new(question, "profile_id", json_string(c->profile_id)) != 0) {
+    if (!question || json_object_set_new(question, "profile_id", json_string(c->profile_id)) != 0) {
         json_decref(question);
         return remat_fail_memory(error);
     }

@@ -15,9 +15,9 @@
 typedef int (*remat_local_progress)(void *data, double fraction);
 
 /* The answer to the body of a POST: path is "/v1/schedules", "/v1/simulations" or "/v1/plans", and
- * the body holds the profile itself. *ret_status: of HTTP, 200 for an answer, else that of the problem
- * document (RFC 9457) that is returned. A schedule has been replayed by the judge. Freed with
- * remat_local_free; NULL: out of memory. A problem too where a schedule wants a thread and the
+ * the body holds the profile itself. *ret_status: of HTTP, 200 for an answer, else that of the
+ * problem document (RFC 9457) that is returned. A schedule has been replayed by the judge. Freed
+ * with remat_local_free; NULL: out of memory. A problem too where a schedule wants a thread and the
  * process may start none. */
 char *remat_local_post(const char *path, const char *body, size_t length,
                        remat_local_progress progress, void *data, int *ret_status);

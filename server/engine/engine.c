@@ -509,7 +509,7 @@ static remat_status answer_known(engine *e, const remat_question *q, const known
     const uint64_t start = uv_hrtime();
     lent_host lent;
     const remat_host host = engine_lend_host(e, terms, &lent);
-    engine_tables room = {.e = e, .profile_id = known->id, .terms = terms, .host = &host};
+    engine_tables room = {.e = e, .profile_id = known->id, .terms = terms};
     const remat_table_source tables = engine_lend_tables(&room);
     remat_query query;
     remat_answered answered = {.portfolio = {.n = 0}};

@@ -44,7 +44,6 @@ typedef struct engine_tables {
     engine *e;
     const char *profile_id;
     const engine_terms *terms;
-    const remat_host *host;
     atomic_bool made;
 } engine_tables;
 

@@ -188,8 +188,8 @@ remat_status engine_past_limit(const engine *e, const engine_terms *terms, const
 
 /* known: a kept table of the same name that does not serve; NULL: none. */
 static remat_status make(engine_tables *t, const remat_solver *solver, const remat_problem *problem,
-                         const table_name *name, const shared_table *known, remat_table **ret_table,
-                         remat_error *error)
+                         const table_name *name, const remat_host *host, const shared_table *known,
+                         remat_table **ret_table, remat_error *error)
 {
     engine *e = t->e;
     uint64_t start = uv_hrtime();
@@ -197,8 +197,8 @@ static remat_status make(engine_tables *t, const remat_solver *solver, const rem
     remat_table *table = NULL;
     remat_status status = remat_estimate_table(solver, problem, &estimate, error);
     if (!status)
-        status = remat_extend_table(known ? known->table : NULL, solver, problem, t->host, &table,
-                                    error);
+        status =
+            remat_extend_table(known ? known->table : NULL, solver, problem, host, &table, error);
     if (status == REMAT_INTERNAL)
         atomic_fetch_add(&e->metrics->verification_failures, 1);
     if (status)
@@ -222,8 +222,8 @@ static shared_table *find(engine *e, const table_name *name, const remat_solver 
 }
 
 static remat_status get_named(engine_tables *t, const remat_solver *solver,
-                              const remat_problem *problem, const table_name *name,
-                              shared_table **ret_shared, remat_error *error)
+                              const remat_problem *problem, const remat_host *host,
+                              const table_name *name, shared_table **ret_shared, remat_error *error)
 {
     remat_table *table = NULL;
     shared_table *known = find(t->e, name, solver, problem);
@@ -232,20 +232,21 @@ static remat_status get_named(engine_tables *t, const remat_solver *solver,
         return REMAT_OK;
     }
     remat_status status =
-        t->terms->kept_only ? REMAT_OK : make(t, solver, problem, name, known, &table, error);
+        t->terms->kept_only ? REMAT_OK : make(t, solver, problem, name, host, known, &table, error);
     engine_release_table(known);
     return table ? share(t->e, name->key, table, ret_shared, error) : status;
 }
 
 static remat_status get_table(void *data, const remat_solver *solver, const remat_problem *problem,
-                              remat_held_table *ret_held, remat_error *error)
+                              const remat_host *host, remat_held_table *ret_held,
+                              remat_error *error)
 {
     engine_tables *t = data;
     table_name name;
     shared_table *shared = NULL;
     remat_status status = name_table(t->profile_id, solver, problem, &name, error);
     if (!status)
-        status = get_named(t, solver, problem, &name, &shared, error);
+        status = get_named(t, solver, problem, host, &name, &shared, error);
     name_clear(&name);
     if (!status && shared)
         *ret_held = (remat_held_table){shared->table, shared};

@@ -104,7 +104,8 @@ static void get_one(void *context, size_t index, unsigned worker)
     remat_table *table = NULL;
     remat_host_doing(g->host, c->solver->name);
     if (g->source) {
-        c->status = g->source->get(g->source->data, c->solver, &c->problem, &c->held, &c->error);
+        c->status =
+            g->source->get(g->source->data, c->solver, &c->problem, g->host, &c->held, &c->error);
     } else {
         c->status = remat_tabulate(c->solver, &c->problem, g->host, &table, &c->error);
         c->held.table = table;
@@ -368,12 +369,23 @@ static remat_status mix(const remat_portfolio *p, const wish *w, remat_schedule 
     remat_schedule start = {0};
     uint64_t peak = 0, enough = 0;
     remat_status status = REMAT_OK;
-    if (best->solver) {
+    if (w->effort == REMAT_THOROUGH) { /* never slower than the quick answer, link and all */
+        status = remat_portfolio_schedule(p, w->problem, w->budget, w->alignment, REMAT_QUICK,
+                                          w->host, &start, error);
+        if (!status && faster(&start, best)) {
+            remat_schedule old = *best;
+            *best = start;
+            start = old;
+        }
+        remat_schedule_clear(&start);
+        status = status == REMAT_INFEASIBLE ? REMAT_OK : status;
+    }
+    if (!status && best->solver) {
         remat_operations list = {0};
         status = model_copy_list(&best->operations, &list) ? remat_fail_memory(error)
                                                            : mix_from(w, &list, best, error);
         remat_operations_clear(&list);
-    } else {
+    } else if (!status) {
         status = remat_least_budget(p->tables, p->n, w->problem, 0, &peak, &enough, error);
         if (!status && peak > 0)
             status = remat_best_schedule(p->tables, p->n, "", w->problem, peak, 0, &start, error);

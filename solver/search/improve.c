@@ -25,9 +25,9 @@ enum {
 };
 
 #define QUICK_LAYOUT UINT64_C(0) /* of lists in passing: no search */
-#define WORK_OF_LOOK 20000u          /* what that is worth in edits, at least */
-#define LOOK_SHARE 32                /* of the square of runs, which one packing takes */
-#define SLIGHT 2e-4                  /* of the makespan: not worth a walk */
+#define WORK_OF_LOOK 20000u      /* what that is worth in edits, at least */
+#define LOOK_SHARE 32            /* of the square of runs, which one packing takes */
+#define SLIGHT 2e-4              /* of the makespan: not worth a walk */
 
 typedef struct strength {
     const char *name;

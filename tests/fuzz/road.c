@@ -11,7 +11,8 @@ static const uint64_t most_memory = 16 << 20;
 
 /* The portfolio's hook: small questions only. */
 static remat_status make_table(void *data, const remat_solver *solver, const remat_problem *problem,
-                               remat_held_table *ret_held, remat_error *error)
+                               const remat_host *host, remat_held_table *ret_held,
+                               remat_error *error)
 {
     remat_estimate estimate;
     remat_table *table = NULL;

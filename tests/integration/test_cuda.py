@@ -112,14 +112,14 @@ def configure(tmp_path, *options):
 def test_executor_alone(tmp_path):
     done = configure(tmp_path)
     assert done.returncode == 0, done.stdout[-2000:]
-    assert "rematd is left out: there is no libuv" in done.stdout
+    assert "rematd is left out: there is no libmicrohttpd" in done.stdout
     assert "remat-train has no --server" in done.stdout
     targets = subprocess.run(["ninja", "-C", str(tmp_path / "build"), "-t", "targets", "all"], capture_output=True,
                              text=True, check=True).stdout
     assert "clients/executor/remat-train:" in targets and "server/rematd:" not in targets
 
 
-@pytest.mark.parametrize("option, missing", [("server", "libuv"), ("client", "libcurl")])
+@pytest.mark.parametrize("option, missing", [("server", "libmicrohttpd"), ("client", "libcurl")])
 def test_what_is_asked_for_is_not_left_out(tmp_path, option, missing):
     done = configure(tmp_path, f"-D{option}=enabled")
     assert done.returncode != 0 and missing in done.stdout

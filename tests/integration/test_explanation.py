@@ -239,14 +239,15 @@ def test_twenty_schedules_explain_themselves(rematd):
 
 
 def test_the_link_that_moves_little_says_why(rematd):
-    """gpt.chain at 30 % with 12 GB/s: nothing of a layer's saved values is moved, and 1.18 GiB stay free."""
+    """gpt.chain at 30 % with 12 GB/s: outputs and the input are moved, nothing of what a layer saves."""
     schedule = rematd.post("/v1/schedules", {"profile": profile("gpt.chain"), "budget": "30%", "link": LINK}).json
     e = rematd.get(f"/v1/schedules/{schedule['schedule_id']}/explanation").json
-    assert "layer0 to layer11 (12 nodes, 57.6 ms)" in e["text"]
+    moved = [operation for operation in schedule["operations"] if operation[0] == "O"]
+    assert moved and all(operation[1] != "saved" for operation in moved)
     assert "against 4.80 ms to run it again" in sentence(e, "link")
     assert e["transfers"]["detour"]["to_host_time"] > 20 * e["transfers"]["detour"]["forward_time"]
     assert e["transfers"]["until"] * schedule["link"]["to_host"] < e["transfers"]["detour"]["bytes"]
-    assert e["at_peak"]["free"] > 2**30 and "102 MiB more" in sentence(e, "next")
+    assert "102 MiB more" in sentence(e, "next")
 
 
 def test_the_command_says_the_same(rematd, tmp_path):

@@ -15,7 +15,7 @@ typedef struct stock {
 } stock;
 
 static remat_status get(void *data, const remat_solver *solver, const remat_problem *problem,
-                        remat_held_table *ret_held, remat_error *error)
+                        const remat_host *host, remat_held_table *ret_held, remat_error *error)
 {
     stock *s = data;
     remat_table *table = NULL;

@@ -29,9 +29,10 @@ typedef struct remat_table_source {
     void *data;
     /* A table of the solver that serves the problem, kept or made now; none, with REMAT_OK, where
      * none is kept and none may be made. REMAT_TOO_LARGE where it passes a limit, of time too.
-     * Several workers of the host call it at once. */
+     * Several workers of the host call it at once; host is the part of it that this table may use.
+     */
     remat_status (*get)(void *data, const remat_solver *solver, const remat_problem *problem,
-                        remat_held_table *ret_held, remat_error *error);
+                        const remat_host *host, remat_held_table *ret_held, remat_error *error);
     void (*release)(void *data, remat_held_table held);
 } remat_table_source;
 
