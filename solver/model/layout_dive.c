@@ -2,10 +2,13 @@
  * heuristic of strip packing; of two the one that comes first in the order). The floor of a section
  * only rises, so a tree of maxima says how low a block can stand, and a heap whose keys are looked
  * up again when they come to its top says which is next: n log n, and once more for each time that
- * a block's floor has risen meanwhile. */
+ * a block's floor has risen meanwhile. Of many lives within one another that is every time: a dive
+ * ends without a packing after some hundred looks for each block. */
 #include "model/layout_pack.h"
 
 #include <stdlib.h>
+
+enum { LOOKS_OF_BLOCK = 400, MOST_LOOKS = 8000000 };
 
 typedef struct waiting {
     uint64_t low;
@@ -17,6 +20,7 @@ typedef struct dive {
     pack_floors floors;
     waiting *heap; /* from 1 */
     uint32_t n_waiting;
+    uint64_t looks; /* that are left */
 } dive;
 
 /* ---- floors ---- */
@@ -92,6 +96,7 @@ static void place_next(dive *d, uint64_t *offsets, uint64_t *arena)
     if (low > one.low) {
         one.low = low;
         sink(d, 1, one);
+        d->looks--;
         return;
     }
     offsets[one.block] = low;
@@ -107,14 +112,18 @@ remat_status pack_dive(const packing *k, uint64_t *ret_offsets, uint64_t *ret_ar
 {
     dive d = {.k = k,
               .n_waiting = k->n_blocks,
+              .looks = (uint64_t)LOOKS_OF_BLOCK * k->n_blocks,
               .heap = malloc(((size_t)k->n_blocks + 2) * sizeof *d.heap)};
     bool enough = pack_floors_new(&d.floors, k->n_sections) && d.heap;
+    d.looks = d.looks < MOST_LOOKS ? d.looks : MOST_LOOKS;
     if (enough) {
         for (uint32_t i = 0; i < k->n_blocks; i++)
             d.heap[k->blocks[i].arrives] = (waiting){.arrives = k->blocks[i].arrives, .block = i};
         *ret_arena = 0;
-        while (d.n_waiting > 0)
+        while (d.n_waiting > 0 && d.looks > 0)
             place_next(&d, ret_offsets, ret_arena);
+        if (d.n_waiting > 0)
+            *ret_arena = UINT64_MAX;
     }
     free(d.floors.highest);
     free(d.heap);

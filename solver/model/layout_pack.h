@@ -71,6 +71,7 @@ typedef struct pack_rank {
 void pack_sort(packing *packing, pack_order by, const double *learned, pack_rank *room);
 
 /* Every block at an offset, by one pass without a step back; almost linear. ret_offsets: by block.
+ * *ret_arena: UINT64_MAX where the pass was given up.
  * Fails with REMAT_NO_MEMORY only. */
 remat_status pack_dive(const packing *packing, uint64_t *ret_offsets, uint64_t *ret_arena);
 

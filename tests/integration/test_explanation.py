@@ -239,11 +239,10 @@ def test_twenty_schedules_explain_themselves(rematd):
 
 
 def test_the_link_that_moves_little_says_why(rematd):
-    """gpt.chain at 30 % with 12 GB/s: outputs and the input are moved, nothing of what a layer saves."""
+    """gpt.chain at 30 % with 12 GB/s: little is moved, and what runs again costs less than its way out."""
     schedule = rematd.post("/v1/schedules", {"profile": profile("gpt.chain"), "budget": "30%", "link": LINK}).json
     e = rematd.get(f"/v1/schedules/{schedule['schedule_id']}/explanation").json
-    moved = [operation for operation in schedule["operations"] if operation[0] == "O"]
-    assert moved and all(operation[1] != "saved" for operation in moved)
+    assert 0 < e["transfers"]["bytes_to_host"] < schedule["store_all_peak"] / 20
     assert "against 4.80 ms to run it again" in sentence(e, "link")
     assert e["transfers"]["detour"]["to_host_time"] > 20 * e["transfers"]["detour"]["forward_time"]
     assert e["transfers"]["until"] * schedule["link"]["to_host"] < e["transfers"]["detour"]["bytes"]
