@@ -11,16 +11,18 @@
 
 #include <math.h>
 
-enum { PROFILES = 120, JOINT_PROFILES = 60, LISTS = 300 };
+enum { PROFILES = 60, JOINT_PROFILES = 20, LISTS = 600 };
 
 static remat_status ask(const char *solver, const remat_profile *profile, const remat_link *link,
-                        uint64_t budget, uint32_t alignment, remat_answered *ret_answered)
+                        uint64_t budget, uint32_t alignment, remat_effort effort,
+                        remat_answered *ret_answered)
 {
     remat_error error = {0};
     remat_query query = {.solver = solver ? remat_solver_find(solver) : NULL,
                          .problem = {.profile = profile, .link = link, .max_budget = budget},
                          .budget = budget,
-                         .alignment = alignment};
+                         .alignment = alignment,
+                         .effort = effort};
     if (query.solver)
         query.problem.options = remat_options_default(query.solver);
     *ret_answered = (remat_answered){.portfolio = {.n = 0}};
@@ -40,12 +42,12 @@ static naive_verdict judge(const remat_profile *profile, const remat_operations 
 }
 
 /* Makespan of the answer, which is checked; INFINITY where there is none. */
-static double answer(const char *solver, const remat_profile *profile, const remat_link *link,
-                     uint64_t budget, uint32_t alignment)
+static double answer_with(const char *solver, const remat_profile *profile, const remat_link *link,
+                          uint64_t budget, uint32_t alignment, remat_effort effort)
 {
     remat_answered a;
     double makespan = INFINITY;
-    remat_status status = ask(solver, profile, link, budget, alignment, &a);
+    remat_status status = ask(solver, profile, link, budget, alignment, effort, &a);
     if (!status) {
         const remat_schedule *s = &a.schedule;
         assert_true(s->simulation.valid && s->simulation.peak <= budget);
@@ -63,6 +65,12 @@ static double answer(const char *solver, const remat_profile *profile, const rem
     }
     remat_answered_clear(&a);
     return makespan;
+}
+
+static double answer(const char *solver, const remat_profile *profile, const remat_link *link,
+                     uint64_t budget, uint32_t alignment)
+{
+    return answer_with(solver, profile, link, budget, alignment, REMAT_QUICK);
 }
 
 static void assert_no_slower(double mixed, double other, uint64_t budget, const char *than)
@@ -100,6 +108,9 @@ static void check_profile(dice *d, const remat_profile *profile, bool lists, int
     assert_no_slower(mixed, answer(NULL, profile, NULL, budget, 0), budget, "without the link");
     for (size_t i = 0; i < sizeof named / sizeof *named; i++)
         assert_no_slower(mixed, answer(named[i], profile, &link, budget, 0), budget, named[i]);
+    if (chance(d, 5)) /* it takes its time */
+        assert_no_slower(answer_with(NULL, profile, &link, budget, 0, REMAT_THOROUGH), mixed,
+                         budget, "by quick");
     const remat_problem problem = {.profile = profile, .link = &link, .max_budget = budget};
     double best = INFINITY, bound;
     assert_int_equal(answer_find_link_bound(&problem, budget, &bound, NULL), REMAT_OK);
