@@ -47,7 +47,6 @@ struct pack_search {
     uint64_t capacity, work, limit, next_poll;
     uint64_t *floor, *rest;      /* by section: top of what is placed; bytes still to come */
     uint64_t *low;               /* by block: of a placed one its offset */
-    uint64_t *overflows;         /* by section: how often it ended a try of this run */
     uint32_t *members;           /* every block once */
     uint32_t *room;              /* to divide members in */
     uint32_t *witness;           /* by section: a free block whose low was its floor */
@@ -166,7 +165,6 @@ static void blame(pack_search *s, int64_t section)
 {
     for (uint32_t i = s->first_in[section]; i < s->first_in[section + 1]; i++)
         s->weight[s->inside[i]]++;
-    s->overflows[section]++;
 }
 
 /* Floors rise to where something can stand; whether all that is to come still finds room. */
@@ -362,7 +360,7 @@ remat_status pack_search_new(packing *k, const remat_host *host, pack_search **r
     if (!s)
         return REMAT_NO_MEMORY;
     *s = (pack_search){.k = k, .host = host};
-    s->floor = calloc(3 * sections + blocks, sizeof *s->floor);
+    s->floor = calloc(2 * sections + blocks, sizeof *s->floor);
     s->weight = calloc(blocks, sizeof *s->weight);
     s->ranks = malloc(blocks * sizeof *s->ranks);
     s->placed = calloc(blocks, sizeof *s->placed);
@@ -372,8 +370,7 @@ remat_status pack_search_new(packing *k, const remat_host *host, pack_search **r
         return REMAT_NO_MEMORY;
     }
     s->rest = s->floor + sections;
-    s->overflows = s->rest + sections;
-    s->low = s->overflows + sections;
+    s->low = s->rest + sections;
     s->room = s->members + blocks;
     s->witness = s->room + blocks;
     s->first_in = s->witness + sections;

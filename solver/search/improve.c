@@ -24,10 +24,11 @@ enum {
     PATIENCE = 2
 };
 
-#define QUICK_LAYOUT UINT64_C(0) /* of lists in passing: no search */
-#define WORK_OF_LOOK 20000u      /* what that is worth in edits, at least */
-#define LOOK_SHARE 32            /* of the square of runs, which one packing takes */
-#define SLIGHT 2e-4              /* of the makespan: not worth a walk */
+#define LIST_LAYOUT (REMAT_LAYOUT_WORK / 2) /* of a list that matters */
+#define QUICK_LAYOUT UINT64_C(0)            /* of lists in passing: no search */
+#define WORK_OF_LOOK 20000u                 /* what that is worth in edits, at least */
+#define LOOK_SHARE 32                       /* of the square of runs, which one packing takes */
+#define SLIGHT 2e-4                         /* of the makespan: not worth a walk */
 
 typedef struct strength {
     const char *name;
@@ -222,13 +223,6 @@ static void resume(const improvement *m, chain *c)
     interval_greedy(s, 0);
 }
 
-/* Of a list that matters. */
-static uint64_t layout_work(const improvement *m)
-{
-    (void)m;
-    return REMAT_LAYOUT_WORK / 2;
-}
-
 /* The best list made to fit. Where it does not, the next epoch goes on from the smallest arena, and
  * once that helps no more in a smaller budget. */
 static remat_status settle(const improvement *m, chain *c)
@@ -239,7 +233,7 @@ static remat_status settle(const improvement *m, chain *c)
         return REMAT_OK;
     uint64_t bytes = 0;
     double best = s->best_time;
-    remat_status status = consider(m, c, &s->best, best, s->best_runs, layout_work(m), &bytes);
+    remat_status status = consider(m, c, &s->best, best, s->best_runs, LIST_LAYOUT, &bytes);
     uint64_t before = bytes;
     if (!status && bytes > m->budget && best < c->fitting_time * (1 - SLIGHT))
         status = walk(m, c, &bytes);
