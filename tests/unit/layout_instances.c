@@ -5,6 +5,8 @@
 
 #include "../bench/instance.h"
 
+#include <pthread.h>
+
 static void place(remat_layout *layout, uint64_t capacity)
 {
     remat_error error = {0};
@@ -93,6 +95,28 @@ static void small(void **state)
     }
 }
 
+/* What a thread does whose stack is small (ulimit -s 256). */
+static void *place_deep(void *layout)
+{
+    place(layout, 0);
+    return NULL;
+}
+
+/* As many as are searched, all connected: the search goes as deep as there are buffers. */
+static void little_stack(void **state)
+{
+    (void)state;
+    remat_layout layout = instance_random(4900, 5);
+    pthread_attr_t small;
+    pthread_t thread;
+    assert_int_equal(pthread_attr_init(&small), 0);
+    assert_int_equal(pthread_attr_setstacksize(&small, 256 * 1024), 0);
+    assert_int_equal(pthread_create(&thread, &small, place_deep, &layout), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    pthread_attr_destroy(&small);
+    remat_layout_clear(&layout);
+}
+
 static void refused(void **state)
 {
     (void)state;
@@ -117,8 +141,8 @@ static void refused(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(minimalloc), cmocka_unit_test(resnet50),
-                                       cmocka_unit_test(many), cmocka_unit_test(small),
-                                       cmocka_unit_test(refused)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(minimalloc),   cmocka_unit_test(resnet50),
+                                       cmocka_unit_test(many),         cmocka_unit_test(small),
+                                       cmocka_unit_test(little_stack), cmocka_unit_test(refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
