@@ -69,7 +69,8 @@ remat_status remat_lower_bounds(const remat_table *const *tables, size_t n,
 }
 
 remat_status answer_find_bound(const remat_portfolio *p, const remat_profile *profile,
-                               uint64_t budget, double *ret_bound, remat_error *error)
+                               uint64_t budget, double *ret_bound, bound_moments **ret_moments,
+                               remat_error *error)
 {
     bound_moments *moments = NULL;
     double bound = bound_of_tables(p->tables, p->n, profile, budget);
@@ -80,7 +81,7 @@ remat_status answer_find_bound(const remat_portfolio *p, const remat_profile *pr
         bound = fmax(bound, bound_moments_makespan(moments, budget,
                                                    p->improved ? REMAT_MANY_MOMENTS(n)
                                                                : REMAT_FEW_MOMENTS(n)));
-    bound_moments_free(moments);
+    *ret_moments = moments;
     *ret_bound = bound;
     return status;
 }

@@ -450,12 +450,14 @@ remat_status remat_portfolio_schedule(const remat_portfolio *portfolio,
         remat_machine_of(remat_table_solver(portfolio->tables[0]), &problem->options))
         return remat_table_schedule(portfolio->tables[0], problem, budget, ret_schedule, error);
     wish w = {problem, budget, alignment, effort, host, 0};
+    bound_moments *moments = NULL;
     remat_status status = remat_best_schedule(portfolio->tables, portfolio->n, portfolio->name,
                                               problem, budget, alignment, &best, &refusal);
     bool searched = portfolio->improved && problem->profile->n_nodes <= REMAT_IMPROVED_NODES;
     if ((portfolio->improved && status == REMAT_INFEASIBLE) ||
         (!status && (portfolio->improved || !problem->link)))
-        status = answer_find_bound(portfolio, problem->profile, budget, &w.bound, &refusal);
+        status =
+            answer_find_bound(portfolio, problem->profile, budget, &w.bound, &moments, &refusal);
     remat_floor floor = {0};
     if (!status && !best.solver) /* before a search that cannot find anything */
         status = remat_find_floor(problem->profile, &floor, &refusal);
@@ -471,8 +473,14 @@ remat_status remat_portfolio_schedule(const remat_portfolio *portfolio,
                                         &refusal);
     if (!status && portfolio->improved && link_moves(problem->link))
         status = claim_over_link(problem, budget, &best, &refusal);
-    else if (!status && (!problem->link || (portfolio->improved && best.solver->improved)))
+    else if (!status && (!problem->link || (portfolio->improved && best.solver->improved))) {
+        if (searched && moments)
+            w.bound = bound_moments_raise(
+                moments, budget, w.bound, best.simulation.makespan,
+                effort == REMAT_QUICK ? REMAT_QUICK_RAISE : REMAT_THOROUGH_RAISE, host);
         claim(problem, w.bound, &best);
+    }
+    bound_moments_free(moments);
     if (status) {
         remat_schedule_clear(&best);
         if (error)

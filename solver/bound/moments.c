@@ -187,10 +187,11 @@ remat_status bound_moments_new(const remat_profile *profile, bound_moments **ret
     m->last = model_arena_array(&m->arena, m->n_values, sizeof *m->last);
     m->alive = model_arena_array(&m->arena, n, sizeof *m->alive);
     m->rank = model_arena_array(&m->arena, n, sizeof *m->rank);
+    m->worth = model_arena_array(&m->arena, n, sizeof *m->worth);
     m->gradients = model_arena_array(&m->arena, n, sizeof *m->gradients);
-    if (!m->time || !m->again || !m->last || !m->alive || !m->rank || !m->gradients || !m->out ||
-        !m->saved || !m->workspace || !m->running || !m->role || !m->weight || !m->from_source ||
-        !m->to_sink || !build_flow(m)) {
+    if (!m->time || !m->again || !m->last || !m->alive || !m->rank || !m->worth || !m->gradients ||
+        !m->out || !m->saved || !m->workspace || !m->running || !m->role || !m->weight ||
+        !m->from_source || !m->to_sink || !build_flow(m)) {
         bound_moments_free(m);
         return remat_fail_memory(error);
     }
@@ -389,6 +390,11 @@ static tangent solve_at(bound_moments *m, double price)
                          least - price * m->capacity - BOUND_MARGIN * price * fabs(m->capacity)};
 }
 
+void bound_cut_at(bound_moments *m, double price)
+{
+    (void)solve_at(m, price);
+}
+
 double bound_passing(bound_moments *m)
 {
     return fmax(0, solve_at(m, 0).slope);
@@ -475,19 +481,26 @@ double bound_moments_makespan(bound_moments *m, uint64_t budget, uint32_t most)
     double price = 0, ignored;
     bound_look_at(m, m->first, false, budget);
     double bound = bound_best_price(m, &price);
+    for (uint32_t v = 0; v < m->n; v++)
+        m->worth[v] = v == m->first ? bound : -INFINITY;
     for (uint32_t i = 0; i < all && bound < INFINITY; i++) {
         candidate here = {.node = i / kinds, .forward = i % kinds};
         if (!is_looked_at(m, here.node, kinds, most) || i == kinds * m->first)
             continue;
         bound_look_at(m, here.node, here.forward, budget);
         here.value = price > 0 ? solve_at(m, price).value : bound_best_price(m, &ignored);
+        if (!here.forward)
+            m->worth[here.node] = here.value;
         best[n_best++] = here;
         qsort(best, n_best, sizeof *best, by_value);
         n_best = n_best > REFINED ? REFINED : n_best;
     }
     for (uint32_t i = 0; i < n_best && bound < INFINITY; i++) {
         bound_look_at(m, best[i].node, best[i].forward, budget);
-        bound = fmax(bound, bound_best_price(m, &ignored));
+        const double here = bound_best_price(m, &ignored);
+        bound = fmax(bound, here);
+        if (!best[i].forward)
+            m->worth[best[i].node] = here;
     }
     if (kinds == 2 && m->profile->kind == REMAT_CHAIN && m->n <= BOUND_MOST_STAGES &&
         bound < INFINITY)

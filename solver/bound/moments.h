@@ -25,6 +25,7 @@
 
 #include "remat/profile.h"
 #include "remat/simulate.h"
+#include "remat/solver.h"
 
 typedef struct bound_moments bound_moments;
 
@@ -41,6 +42,15 @@ void bound_moments_free(bound_moments *moments); /* accepts NULL */
  * fits at all. Looks at no more than so many moments, the loss's and the most promising first, by
  * what each gives at one price. Deterministic. One thread at a time. */
 double bound_moments_makespan(bound_moments *moments, uint64_t budget, uint32_t most);
+
+/* What several moments and a search over whole values prove within the same budget, after
+ * bound_moments_makespan: at least bound, at most makespan, which a schedule takes
+ * (bound/several.c). Looks only where there is a gap of a thousandth to close, at forward profiles
+ * of up to 2,000 nodes; work is counted. Polls the host. */
+#define REMAT_QUICK_RAISE UINT64_C(20000000)
+#define REMAT_THOROUGH_RAISE UINT64_C(150000000)
+double bound_moments_raise(bound_moments *moments, uint64_t budget, double bound, double makespan,
+                           uint64_t work, const remat_host *host);
 
 /* The same of every schedule, with O and P over the link: bound/link.c. 0 for a joint graph, where
  * no run is surely before a moment or after it in time. */

@@ -24,6 +24,7 @@ struct bound_moments {
     uint32_t *last;                  /* by value: its last reader, for that */
     uint32_t *rank;                  /* by node: its place by the bytes alive then */
     double *alive;                   /* by node: those */
+    double *worth;                   /* by node: time that its moment proved; -INFINITY: unknown */
     double *gradients; /* by node: least bytes of them during its backward; below 0: not looked */
     double constant;   /* cost that no y changes */
     double capacity;   /* of the moment: bytes for what is held */
@@ -54,6 +55,9 @@ double bound_gradients(bound_moments *moments, uint32_t b);
 /* Time beyond storing everything that the moment looked at proves; *ret_price: of a byte, where.
  * INFINITY: it does not fit. */
 double bound_best_price(bound_moments *moments, double *ret_price);
+
+/* Leaves in the flow the least cut at a price. */
+void bound_cut_at(bound_moments *moments, double price);
 
 /* Bytes past the moment's capacity that are held where nothing runs twice. */
 double bound_passing(bound_moments *moments);
