@@ -109,9 +109,12 @@ remat_status remat_find_floor(const remat_profile *profile, remat_floor *ret_flo
     if (profile->n_nodes > REMAT_IMPROVED_NODES)
         return REMAT_OK;
     remat_status status = bound_moments_new(profile, &moments, error);
-    if (!status)
-        ret_floor->bytes = (uint64_t)ceil(bound_moments_least_budget(
-            moments, REMAT_MANY_MOMENTS(profile->n_nodes), &ret_floor->node, &ret_floor->forward));
+    bound_moment moment;
+    if (!status) {
+        const double least =
+            bound_moments_least_budget(moments, REMAT_MANY_MOMENTS(profile->n_nodes), &moment);
+        *ret_floor = (remat_floor){(uint64_t)ceil(least), moment.node, moment.forward, moment.last};
+    }
     bound_moments_free(moments);
     return status;
 }

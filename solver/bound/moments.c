@@ -472,13 +472,48 @@ static bool is_looked_at(const bound_moments *m, uint32_t node, uint32_t kinds, 
            (m->n - 1 - node) % ((m->n + half - 1) / half) == 0;
 }
 
+/* Of a joint graph, bytes during its last run: of what it returns all is there but what that run
+ * makes. The least over what can be last, which *ret_node is. */
+static double find_end(bound_moments *m, uint32_t *ret_node)
+{
+    const remat_profile *p = m->profile;
+    double returned = 0, least = INFINITY;
+    memset(m->role, 0, m->n_values);
+    for (uint32_t i = 0; i < p->n_outputs; i++)
+        if (remat_is_result(p, p->outputs[i]) && !m->role[value_here(m, p->outputs[i])]) {
+            m->role[value_here(m, p->outputs[i])] = BOUND_NEEDED;
+            returned += m->out[value_here(m, p->outputs[i])];
+        }
+    for (uint32_t v = 0; v < m->n; v++) {
+        const remat_node *node = &p->nodes[v];
+        double bytes = returned + m->workspace[v] - shared(m, v, false);
+        for (uint32_t k = 0; k < node->n_outputs; k++)
+            if (!m->role[result_here(m, v, k)])
+                bytes += m->out[result_here(m, v, k)];
+        for (uint32_t i = 0; i < node->n_inputs; i++) /* one given twice is counted once */
+            if (remat_is_result(p, node->inputs[i]) && !m->role[value_here(m, node->inputs[i])]) {
+                m->role[value_here(m, node->inputs[i])] = BOUND_READ;
+                bytes += m->out[value_here(m, node->inputs[i])];
+            }
+        for (uint32_t i = 0; i < node->n_inputs; i++)
+            if (remat_is_result(p, node->inputs[i]))
+                m->role[value_here(m, node->inputs[i])] &= (uint8_t)~BOUND_READ;
+        if (bytes < least)
+            *ret_node = v;
+        least = fmin(least, bytes);
+    }
+    return (double)p->input_bytes + least;
+}
+
 /* Moments are counted: that of B b is 2 b and that of its last forward 2 b + 1; of a joint graph
  * b. */
 double bound_moments_makespan(bound_moments *m, uint64_t budget, uint32_t most)
 {
     candidate best[REFINED + 1];
-    uint32_t n_best = 0, kinds = m->profile->joint ? 1 : 2, all = kinds * m->n;
+    uint32_t n_best = 0, kinds = m->profile->joint ? 1 : 2, all = kinds * m->n, end;
     double price = 0, ignored;
+    if (m->profile->joint && find_end(m, &end) > (double)budget)
+        return INFINITY;
     bound_look_at(m, m->first, false, budget);
     double bound = bound_best_price(m, &price);
     for (uint32_t v = 0; v < m->n; v++)
@@ -508,12 +543,11 @@ double bound_moments_makespan(bound_moments *m, uint64_t budget, uint32_t most)
     return m->store_all + bound;
 }
 
-double bound_moments_least_budget(bound_moments *m, uint32_t most, uint32_t *ret_node,
-                                  bool *ret_forward)
+double bound_moments_least_budget(bound_moments *m, uint32_t most, bound_moment *ret_moment)
 {
-    uint32_t kinds = m->profile->joint ? 1 : 2, all = kinds * m->n;
+    const uint32_t kinds = m->profile->joint ? 1 : 2, all = kinds * m->n;
     double least = 0, time, held;
-    uint32_t best = 0;
+    bound_moment best = {.forward = m->profile->joint};
     for (uint32_t i = 0; i < all; i++) {
         if (!is_looked_at(m, i / kinds, kinds, most))
             continue;
@@ -522,12 +556,14 @@ double bound_moments_least_budget(bound_moments *m, uint32_t most, uint32_t *ret
         double bytes = cut(m, &time, &held) - m->capacity;
         if (bytes > least) {
             least = bytes;
-            best = i;
+            best = (bound_moment){.node = i / kinds, .forward = i % kinds || m->profile->joint};
         }
     }
-    if (ret_node)
-        *ret_node = best / kinds;
-    if (ret_forward)
-        *ret_forward = best % kinds || m->profile->joint;
-    return least;
+    uint32_t node = 0;
+    const double end = m->profile->joint ? find_end(m, &node) : 0;
+    if (end > least)
+        best = (bound_moment){.node = node, .forward = true, .last = true};
+    if (ret_moment)
+        *ret_moment = best;
+    return fmax(least, end);
 }

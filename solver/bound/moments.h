@@ -56,9 +56,15 @@ double bound_moments_raise(bound_moments *moments, uint64_t budget, double bound
  * no run is surely before a moment or after it in time. */
 double bound_moments_over_link(bound_moments *moments, const remat_link *link, uint64_t budget);
 
-/* Bytes below which no schedule fits at all, by as many moments: what each holds at least. The
- * moment that says so: of which node, and whether of its forward; either may be NULL. */
-double bound_moments_least_budget(bound_moments *moments, uint32_t most, uint32_t *ret_node,
-                                  bool *ret_forward);
+/* During which run of a node: its backward, its last forward (of a joint graph its first), the last
+ * run of all (of a joint graph). */
+typedef struct bound_moment {
+    uint32_t node;
+    bool forward, last;
+} bound_moment;
+
+/* Bytes below which no schedule fits at all, by as many moments: what each holds at least; of a
+ * joint graph what is there at the end too. The moment that says so; may be NULL. */
+double bound_moments_least_budget(bound_moments *moments, uint32_t most, bound_moment *ret_moment);
 
 #endif

@@ -107,6 +107,7 @@ typedef struct remat_floor {
     uint64_t bytes;
     uint32_t node;
     bool forward; /* during its last forward (of a joint graph its first); else its backward */
+    bool last; /* during its run, where it comes last of a joint graph's: all results are there */
 } remat_floor;
 
 remat_status remat_find_floor(const remat_profile *profile, remat_floor *ret_floor,
