@@ -9,7 +9,7 @@
 
 enum { MOST_CASES = 200 };
 
-#define MOST_CASE_BYTES (UINT64_C(48) << 20) /* of open cases */
+#define MOST_CASE_BYTES (UINT64_C(8) << 20) /* of open cases */
 #define UNDECIDED 0.001
 
 /* A choice that a case leaves open: that v runs in a stage, or is held at a moment. */

@@ -60,6 +60,7 @@ typedef struct chain {
     remat_operations passing; /* room for a list that is looked at */
     uint32_t seed, ramps;
     bool from_start;
+    bool unfit;               /* a best list did not fit: lists in passing are laid out too */
     int patience;             /* how often more before slack is given */
     double slack;             /* bytes of the budget that the search leaves to the layout */
     remat_operations fitting; /* whole, with layout within the budget */
@@ -129,7 +130,8 @@ static remat_status consider(const improvement *m, chain *c, const remat_operati
     return status;
 }
 
-/* A list that the annealing comes by: it may fit where the fastest one does not. */
+/* A list that the annealing comes by: it may fit where the fastest one does not. Each costs a
+ * packing, so they are looked at only where that has happened. */
 static void look_at(void *context)
 {
     chain *c = context;
@@ -235,6 +237,7 @@ static remat_status settle(const improvement *m, chain *c)
     double best = s->best_time;
     remat_status status = consider(m, c, &s->best, best, s->best_runs, LIST_LAYOUT, &bytes);
     uint64_t before = bytes;
+    c->unfit |= !status && bytes > m->budget;
     if (!status && bytes > m->budget && best < c->fitting_time * (1 - SLIGHT))
         status = walk(m, c, &bytes);
     if (status || best >= c->fitting_time * (1 - SLIGHT))
@@ -301,7 +304,7 @@ static remat_status go_on(const improvement *m, chain *c)
     if (s->best.length > 0 && interval_timeline_load(t, &s->best, NULL))
         return REMAT_NO_MEMORY;
     s->price = m->price;
-    s->wanted = m->alignment ? c->fitting_time * (1 - 1e-12) : 0;
+    s->wanted = m->alignment && c->unfit ? c->fitting_time * (1 - 1e-12) : 0;
     if (m->effort->ramp > 0)
         ramp(m, c);
     if (m->effort->ramp == 0 || c->seed % 2 == 1) {
