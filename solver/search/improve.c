@@ -40,12 +40,14 @@ typedef struct strength {
 
 /* By remat_effort. */
 static const strength EFFORTS[] = {{"quick", 4, 8, 4, 15000, 15000, 0},
-                                   {"thorough", 8, 24, 10, 24000, 24000, 0}};
+                                   {"thorough", 8, 24, 10, 24000, 24000, 0},
+                                   {"patient", 8, 2, 3, 60000, 15000, 0}};
 
 /* The same of joint graphs: ramp is the work of the first one; later ones do half of it. Every
  * second chain does all three. */
 static const strength JOINT_EFFORTS[] = {{"quick", 4, 6, 3, 40000, 40000, 160000},
-                                         {"thorough", 4, 4, 3, 250000, 250000, 1500000}};
+                                         {"thorough", 4, 4, 3, 250000, 250000, 1500000},
+                                         {"patient", 4, 4, 3, 250000, 250000, 1500000}};
 
 /* Of a ramp, temperatures in times of a node and prices in those of improvement: of one that finds
  * everything and of one that betters what there is. */
@@ -446,9 +448,12 @@ static void set_up(improvement *m, const remat_operations *start, remat_effort e
     m->hot = 0.1 * mean;
     m->cold = 0.003 * mean;
     m->price = first_price(m);
-    for (uint32_t i = 0; i < m->n_chains; i++)
+    for (uint32_t i = 0; i < m->n_chains; i++) {
+        /* of patient ones the first are as they would be without a start */
+        const bool from_start = effort == REMAT_PATIENT ? i >= m->n_chains / 2 : i % 2 == 1;
         m->chains[i] =
-            (chain){.of = m, .seed = i, .patience = PATIENCE, .from_start = m->start && i % 2 == 1};
+            (chain){.of = m, .seed = i, .patience = PATIENCE, .from_start = m->start && from_start};
+    }
 }
 
 static remat_status improve(improvement *m, const remat_operations *start, remat_effort effort,

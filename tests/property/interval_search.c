@@ -229,8 +229,7 @@ static proofs count_proven(dice *d, const shape *s, unsigned n)
         double least = least_makespan(profile, budget);
         if (bound > least)
             fail_msg("graph %u: bound %.17g, but the least is %.17g", i, bound, least);
-        if (least < INFINITY &&
-            bound_moments_least_budget(moments, 100, NULL) > (double)budget)
+        if (least < INFINITY && bound_moments_least_budget(moments, 100, NULL) > (double)budget)
             fail_msg("graph %u: %llu bytes are called too few", i, (unsigned long long)budget);
         proven.by_one += bound >= least * (1 - 1e-6);
         if (least < INFINITY) /* as if a slower schedule had been found */
