@@ -340,7 +340,8 @@ static remat_status improve(const remat_portfolio *p, const wish *whole, remat_e
     return status ? status : improve_from(&w, others, n_others, false, false, best, error);
 }
 
-/* Once more, from it and from nothing, where what was found is far from the bound, or nothing was. */
+/* Once more, from it and from nothing, where what was found is far from the bound, or nothing was.
+ */
 static remat_status improve_patiently(const wish *whole, double begin, double share,
                                       remat_schedule *best, remat_error *error)
 {
