@@ -23,6 +23,10 @@ remat_status remat_json_load(const char *text, size_t length, json_t **ret_json,
         /* jansson does not always say that memory ran out, but then it says nothing. */
         if (where.text[0] == '\0' || json_error_code(&where) == json_error_out_of_memory)
             return remat_fail_memory(error);
+        if (json_error_code(&where) == json_error_numeric_overflow)
+            return remat_fail(error, REMAT_INVALID, NULL,
+                              "line %d, column %d: the number is too large: %s", where.line,
+                              where.column, where.text);
         return remat_fail(error, REMAT_INVALID, NULL,
                           "the body is not JSON: line %d, column %d: %s", where.line, where.column,
                           where.text);
