@@ -156,7 +156,7 @@ remat_status client_exchange(remat_client *client, const client_request *request
                              remat_client_answer *ret_answer, remat_error *error)
 {
     const double end = client_clock() + client->timeout + request->wait;
-    double left = client->patience, backoff = FIRST_PAUSE;
+    double left = fmin(client->patience, client->timeout), backoff = FIRST_PAUSE;
     for (unsigned i = 1;; i++) {
         remat_client_answer answer;
         double pause = 0;
