@@ -260,6 +260,9 @@ typedef struct remat_schedule_answer {
 /* *ret_overhead: over storing everything. NULL: out of memory; so with all that follow. */
 json_t *remat_schedule_encode(const remat_schedule_answer *answer, double *ret_overhead);
 
+/* The text of that, made without a tree of its lists, which may be of millions. */
+char *remat_schedule_text(const remat_schedule_answer *answer, double *ret_overhead);
+
 /* Memory and time at every operation, as arrays of one entry per operation. operations: encoded. */
 json_t *remat_timeline_encode(const char *schedule_id, uint64_t budget,
                               const remat_profile *profile, json_t *operations,

@@ -35,7 +35,8 @@ static void groups(void **state)
         join_branch branches[MANY] = {{0}};
         uint32_t length[MANY], number[MANY], k = 2 + (uint32_t)support_below(&seed, MANY - 1);
         for (uint32_t j = 0; j < k; j++) {
-            length[j] = branches[j].length = 1 + (uint32_t)support_below(&seed, 1 + (uint64_t)round % 9);
+            length[j] = branches[j].length =
+                1 + (uint32_t)support_below(&seed, 1 + (uint64_t)round % 9);
             number[j] = j;
         }
         const join_costs join = {.k = k, .branches = branches};
