@@ -260,6 +260,9 @@ typedef struct remat_schedule_answer {
 /* *ret_overhead: over storing everything. NULL: out of memory; so with all that follow. */
 json_t *remat_schedule_encode(const remat_schedule_answer *answer, double *ret_overhead);
 
+/* The text of that, made without a tree of its lists, which may be of millions. */
+char *remat_schedule_text(const remat_schedule_answer *answer, double *ret_overhead);
+
 /* Memory and time at every operation, as arrays of one entry per operation. operations: encoded. */
 json_t *remat_timeline_encode(const char *schedule_id, uint64_t budget,
                               const remat_profile *profile, json_t *operations,
@@ -292,6 +295,29 @@ remat_status remat_answer_tradeoff(const remat_question *question, const remat_q
 
 /* GET /v1/solvers. */
 json_t *remat_solvers_encode(void);
+
+/* ---- judging ---- */
+
+/* What an answer holds, once it is judged. */
+typedef struct remat_judgement {
+    remat_operations operations; /* none where it is of another machine */
+    bool linked, placed;         /* link, layout are there */
+    remat_link link;
+    remat_layout layout; /* with the answer's addresses */
+    remat_simulation simulation;
+} remat_judgement;
+
+/* Whether an answer to POST /v1/schedules, whoever sent it, is one for the profile: its operations
+ * are a valid list, which is replayed; addresses, where it gives them, are aligned, within their
+ * arena, and do not overlap. With a profile_id (of the profile, else NULL) it must name that, and
+ * its figures must be those of the replay: makespan, peak, overhead, arena, within its budget. With
+ * a question (else NULL) it must be the answer to that: its budget, solver, link and alignment.
+ * REMAT_INVALID names the field and what is wrong. *ret_judgement (NULL: not wanted) is cleared by
+ * the caller, untouched on failure. Linear in the answer and the edges of the profile. */
+remat_status remat_schedule_judge(const remat_profile *profile, const char *profile_id,
+                                  const remat_question *question, const json_t *answer,
+                                  remat_judgement *ret_judgement, remat_error *error);
+void remat_judgement_clear(remat_judgement *judgement); /* accepts {0} */
 
 /* RFC 3339 UTC with milliseconds. */
 void remat_time_text(int64_t milliseconds, char ret_text[32]);

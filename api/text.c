@@ -46,6 +46,10 @@ const char *remat_text_seconds(double seconds, char text[REMAT_TEXT_SIZE])
         return strcpy(text, "-");
     if (seconds == 0)
         return strcpy(text, "0 s");
+    if (seconds < 0) { /* that only who made a mistake says */
+        snprintf(text, REMAT_TEXT_SIZE, "%.3g s", seconds);
+        return text;
+    }
     if (seconds >= 1e15) {
         snprintf(text, REMAT_TEXT_SIZE, "%.3g s", seconds);
         return text;

@@ -113,6 +113,8 @@ remat_status cli_connect(struct cli *cli);
  * the failure is REMAT_IO: whatever spoke is no rematd, or not one of this version. */
 remat_status cli_expect(struct cli *cli, remat_status status, remat_client_answer *answer,
                         const char *format, ...);
+/* REMAT_IO: the server sent a thing that is wrong, and why. */
+remat_status cli_fail_server(struct cli *cli, const char *thing, const char *why);
 /* The same of a list, the answer's member or (NULL) the answer itself, and of each of its items. */
 remat_status cli_expect_list(struct cli *cli, remat_status status, remat_client_answer *answer,
                              const char *list, const char *format, const char *member);
@@ -129,6 +131,8 @@ struct subject {
 
 remat_status subject_load(const char *argument, struct subject *ret_subject, remat_error *error);
 void subject_clear(struct subject *subject); /* accepts {0} */
+/* The server's profile of that id, and no other. */
+remat_status subject_fetch(struct cli *cli, const char *id, struct subject *ret_subject);
 
 /* The question that the options ask, without its subject; profile_id in it where only the id is
  * known. */
@@ -196,6 +200,11 @@ remat_status import_profile(char *text, const char *name, json_t **ret_profile, 
 
 /* Why a schedule is as it is, by a replay here; NULL where that fails. */
 json_t *local_explanation(const struct subject *subject, const json_t *schedule);
+
+/* The request of a question, decoded, with its subject in it. The JSON is what it borrows. */
+remat_status local_request(const struct subject *subject, const json_t *question,
+                           remat_request_kind kind, json_t **ret_json, remat_request *ret_request,
+                           remat_error *error);
 
 /* What the server would answer, computed in this process. question: as sent, without subject. */
 remat_status local_answer(struct cli *cli, const struct subject *subject, const json_t *question,

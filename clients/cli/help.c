@@ -184,8 +184,9 @@ static const char show[] =
     "of the budget, and its operations, neighbours on one line.\n"
     "\n"
     "SCHEDULE is the id of a schedule that the server has, or a file that 'remat solve\n"
-    "-o' wrote, or - for standard input. The memory of a file's schedule is asked of\n"
-    "the server by the schedule's id; --profile replays it here instead.\n"
+    "-o' wrote, or - for standard input. It is replayed here on its profile, which is\n"
+    "asked of the server unless --profile gives it, and what it says of itself has to\n"
+    "be so.\n"
     "\n"
     "  --profile FILE      the profile of the schedule\n"
     "  -a, --all           list every operation, drops too\n"
@@ -200,8 +201,9 @@ static const char simulate[] =
     "and the first bad operation if not), how long it takes and how much memory.\n"
     "\n" PROFILE_ARGUMENT "SCHEDULE-FILE is a schedule, or the array of its operations alone:\n"
     "[[\"F\", 0], [\"A\", 1], [\"D\", 0], ..]; - is standard input.\n"
+    "The replay is made here. Of the server only a PROFILE that is no file is asked.\n"
     "\n"
-    "  --local             replay here, without a server\n" ASKING OUTPUT;
+    "  --local             ask no server\n" ASKING OUTPUT;
 
 static const char snapshots[] =
     "usage: remat snapshots [OPTIONS] FILE\n"

@@ -465,7 +465,8 @@ static remat_status publish(engine *e, const remat_schedule_answer *answer, body
                             remat_error *error)
 {
     double overhead = 0;
-    body *b = body_from_json(remat_schedule_encode(answer, &overhead), true);
+    char *text = remat_schedule_text(answer, &overhead);
+    body *b = text ? body_new(text, strlen(text), true) : NULL;
     remat_status status =
         b ? store_answer(e, answer, overhead, &b, error) : remat_fail_memory(error);
     if (status)

@@ -104,16 +104,24 @@ const char *http_header(const request *r, const char *name)
     return MHD_lookup_connection_value(r->peer->connection, MHD_HEADER_KIND, name);
 }
 
-/* In place. What is not of two hex digits stays, and so does text with %00, which would end early,
- * and a slash of a path, which others take for a part of a name: they match nothing. */
+/* Whether every % is followed by two hex digits. */
+static bool is_escaped_well(const char *text)
+{
+    for (; (text = strchr(text, '%')) != NULL; text++)
+        if (http_hex_digit(text[1]) < 0 || http_hex_digit(text[2]) < 0)
+            return false;
+    return true;
+}
+
+/* In place, of text that is escaped well. Text with %00, which would end early, stays, and so does
+ * a slash of a path, which others take for a part of a name: they match nothing. */
 static void unescape(char *text, bool plus_is_space)
 {
     if (strstr(text, "%00"))
         return;
     char *to = text;
     for (const char *s = text; *s; s++) {
-        bool escaped = s[0] == '%' && http_hex_digit(s[1]) >= 0 && http_hex_digit(s[2]) >= 0 &&
-                       (plus_is_space || strncasecmp(s, "%2f", 3) != 0);
+        bool escaped = s[0] == '%' && (plus_is_space || strncasecmp(s, "%2f", 3) != 0);
         *to++ = escaped ? (char)(http_hex_digit(s[1]) * 16 + http_hex_digit(s[2]))
                 : plus_is_space && *s == '+' ? ' '
                                              : *s;
@@ -147,7 +155,7 @@ static bool read_limit(request *r, const char *text)
     return true;
 }
 
-/* One parameter; unknown ones mean nothing, and of two the first counts. */
+/* One parameter, which the route must know. */
 static bool read_parameter(request *r, const char *name, const char *value, unsigned *seen)
 {
     static const char *const known[] = {"cursor", "name", "profile_id", "solver", "limit"};
@@ -157,12 +165,16 @@ static bool read_parameter(request *r, const char *name, const char *value, unsi
     unsigned i = 0;
     while (i < 5 && strcmp(name, known[i]) != 0)
         i++;
-    if (i == 5 || *seen & 1u << i)
-        return true;
+    if (i == 5 || !routes_takes_parameter(r, name))
+        return reply_refuse(r, REMAT_PROBLEM_INVALID_REQUEST, "",
+                            "this call has no query parameter \"%.60s\"", name);
+    if (*seen & 1u << i)
+        return reply_refuse(r, REMAT_PROBLEM_INVALID_REQUEST, known[i],
+                            "the query parameter %s is given twice", name);
     *seen |= 1u << i;
     if (strlen(value) >= sizes[i])
         return reply_refuse(r, REMAT_PROBLEM_INVALID_REQUEST, known[i],
-                            "a query parameter is too long");
+                            "the query parameter %s is too long", name);
     if (!targets[i])
         return read_limit(r, value);
     copy_text(targets[i], sizes[i], value);
@@ -174,6 +186,9 @@ static bool read_query(request *r, char *text)
 {
     unsigned seen = 0;
     r->limit = 100;
+    if (text && !is_escaped_well(text))
+        return reply_refuse(r, REMAT_PROBLEM_INVALID_REQUEST, "",
+                            "a %% of the query is not followed by two hex digits");
     while (text && *text) {
         char *next = strchr(text, '&');
         if (next)
@@ -184,7 +199,7 @@ static bool read_query(request *r, char *text)
         unescape(text, true);
         if (value)
             unescape(value, true);
-        if (!read_parameter(r, text, value ? value : "", &seen))
+        if ((value || *text) && !read_parameter(r, text, value ? value : "", &seen))
             return false;
         text = next;
     }
@@ -207,6 +222,9 @@ static bool admit(request *r, char *target)
     char *parameters = strchr(target, '?');
     if (parameters)
         *parameters++ = '\0';
+    if (!is_escaped_well(target))
+        return reply_refuse(r, REMAT_PROBLEM_INVALID_REQUEST, "",
+                            "a %% of the path is not followed by two hex digits");
     unescape(target, false);
     if (!security_allow_origin(r) || !routes_find(r, target) ||
         !security_admit(r, routes_scope(r)) || !read_query(r, parameters))

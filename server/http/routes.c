@@ -66,8 +66,9 @@ typedef struct handler {
 typedef struct route {
     const char *path; /* with {id} or {file}; also its name for metrics */
     handler get, post, delete;
-    bool open;  /* to everybody, without a token */
-    bool large; /* its bodies hold profiles or operations */
+    const char *parameters; /* of GET, each with a space before and behind it; NULL: none */
+    bool open;              /* to everybody, without a token */
+    bool large;             /* its bodies hold profiles or operations */
 } route;
 
 static const route routes[] = {
@@ -77,14 +78,16 @@ static const route routes[] = {
     {"/openapi.json", .get = LOOP(get_openapi)},
     {"/", .get = LOOP(get_root), .open = true},
     {"/page/{file}", .get = LOOP(get_page_file), .open = true},
-    {"/v1/profiles", .get = WORK(list_profiles), .post = WORK(post_profile), .large = true},
+    {"/v1/profiles", .get = WORK(list_profiles), .post = WORK(post_profile),
+     .parameters = " cursor limit name ", .large = true},
     {"/v1/profiles/{id}", .get = WORK(get_profile), .delete = WORK(delete_profile)},
-    {"/v1/schedules", .get = WORK(list_schedules), .post = LOOP(post_schedule), .large = true},
+    {"/v1/schedules", .get = WORK(list_schedules), .post = LOOP(post_schedule),
+     .parameters = " cursor limit profile_id solver ", .large = true},
     {"/v1/schedules/{id}", .get = LOOP(get_schedule)},
     {"/v1/schedules/{id}/timeline", .get = WORK(get_timeline)},
     {"/v1/schedules/{id}/explanation", .get = WORK(get_explanation)},
     {"/v1/schedules/{id}/measurements", .get = WORK(list_measurements),
-     .post = WORK(post_measurement)},
+     .post = WORK(post_measurement), .parameters = " cursor limit "},
     {"/v1/tradeoffs", .post = LOOP(post_tradeoff), .large = true},
     {"/v1/simulations", .post = WORK(post_simulation), .large = true},
     {"/v1/snapshots", .post = WORK(post_snapshots)},
@@ -92,7 +95,7 @@ static const route routes[] = {
     {"/v1/devices", .get = LOOP(get_devices)},
     {"/v1/models", .get = LOOP(get_models)},
     {"/v1/solvers", .get = LOOP(get_solvers)},
-    {"/v1/jobs", .get = LOOP(list_jobs)},
+    {"/v1/jobs", .get = LOOP(list_jobs), .parameters = " cursor limit "},
     {"/v1/jobs/{id}", .get = LOOP(get_job), .delete = LOOP(delete_job)},
     {"/v1/jobs/{id}/events", .get = LOOP(get_job_events)},
 };
@@ -180,6 +183,15 @@ unsigned routes_scope(const request *r)
 bool routes_takes_body(const request *r)
 {
     return strcmp(r->method, "POST") == 0;
+}
+
+bool routes_takes_parameter(const request *r, const char *name)
+{
+    char word[32];
+    const char *known = routes[r->route - 1].parameters;
+    snprintf(word, sizeof word, " %s ", name);
+    return known && !routes_takes_body(r) && strcmp(r->method, "DELETE") != 0 &&
+           strstr(known, word);
 }
 
 uint64_t routes_body_limit(const request *r)
