@@ -290,6 +290,32 @@ remat_status remat_answer_tradeoff(const remat_question *question, const remat_q
                                    uint64_t store_all_peak, const remat_portfolio *portfolio,
                                    const remat_host *host, json_t **ret_answer, remat_error *error);
 
+/* ---- layouts ---- */
+
+/* A layout's search is bounded by time as well: so many take up to 10 s. */
+#define REMAT_MOST_LAID_OUT 200000u
+
+/* The body of POST /v1/layouts. */
+typedef struct remat_layout_request {
+    remat_layout layout; /* owned; without offsets until it is answered */
+    uint64_t capacity;   /* bytes; 0: as small an arena as is found */
+    bool bounded;        /* a capacity was given */
+} remat_layout_request;
+
+/* {"buffers": [{"id": "a", "lower": 0, "upper": 3, "size": 1024}, ..], "alignment", "capacity"}.
+ * Cleared by the caller; untouched on failure. */
+remat_status remat_layout_decode(const json_t *json, remat_layout_request *ret_request,
+                                 remat_error *error);
+void remat_layout_request_clear(remat_layout_request *request); /* accepts {0} */
+
+/* Bytes that answering it takes at most, about. */
+uint64_t remat_layout_memory(const remat_layout_request *request);
+
+/* Places the buffers and lets the judge see them. REMAT_CANCELLED by the host, which may be NULL.
+ */
+remat_status remat_answer_layout(remat_layout_request *request, const remat_host *host,
+                                 json_t **ret_answer, remat_error *error);
+
 /* GET /v1/solvers. */
 json_t *remat_solvers_encode(void);
 

@@ -75,13 +75,11 @@ static remat_status read_layout(const json_t *json, remat_layout_wish *ret_wish,
         remat_status status = api_read(json, "layout.", rules, 1, error);
         if (status)
             return status;
-        double bytes = alignment.value;
-        uint32_t whole = bytes >= 1 && bytes <= (double)REMAT_MAX_ALIGNMENT ? (uint32_t)bytes : 0;
-        if (whole == 0 || whole != bytes || (whole & (whole - 1)) != 0)
-            return remat_fail(error, REMAT_INVALID, "layout.alignment",
-                              "layout.alignment is %g; it must be a power of two from 1 to %u",
-                              bytes, (unsigned)REMAT_MAX_ALIGNMENT);
-        wish.alignment = whole;
+        uint64_t bytes = 0;
+        status = api_alignment(&alignment, "layout.alignment", &bytes, error);
+        if (status)
+            return status;
+        wish.alignment = (uint32_t)bytes;
     }
     *ret_wish = wish;
     return REMAT_OK;

@@ -22,6 +22,7 @@ enum {
     GLOBAL = 512,
     PLAN = 1024,
     CALIBRATE = 2048,
+    LAYOUT = 4096,
 };
 
 struct cli {
@@ -34,7 +35,7 @@ struct cli {
     const char *server, *output, *budget, *reserved, *solver, *profile, *name, *cursor;
     json_t *link;   /* object, owned */
     json_t *layout; /* owned */
-    const char *effort;
+    const char *effort, *capacity;
     json_t *solver_options; /* object, owned */
     json_t *budgets;        /* array, owned */
     unsigned points, limit;
@@ -67,6 +68,7 @@ int command_curve(struct cli *cli);
 int command_show(struct cli *cli);
 int command_simulate(struct cli *cli);
 int command_snapshots(struct cli *cli);
+int command_layout(struct cli *cli);
 int command_jobs(struct cli *cli);
 int command_solvers(struct cli *cli);
 

@@ -31,6 +31,7 @@ static const struct {
                 {"plan", PLAN, command_plan},
                 {"calibrate", CALIBRATE, command_calibrate},
                 {"snapshots", SNAPSHOTS, command_snapshots},
+                {"layout", LAYOUT, command_layout},
                 {"solvers", SOLVERS, command_solvers},
                 {"version", VERSION, command_version}};
 

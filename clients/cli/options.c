@@ -8,7 +8,7 @@
 #include <string.h>
 
 enum {
-    ASKING = PROFILE | SOLVE | CURVE | SHOW | SIMULATE | SNAPSHOTS | JOBS | SOLVERS | PLAN,
+    ASKING = PROFILE | SOLVE | CURVE | SHOW | SIMULATE | SNAPSHOTS | JOBS | SOLVERS | PLAN | LAYOUT,
     EVERY = ASKING | VERSION | CALIBRATE
 };
 
@@ -163,11 +163,12 @@ static const struct known_option {
     {"solver", 0, TEXT, SOLVE | CURVE | PLAN, AT(solver)},
     {"option", 0, OWN, SOLVE | CURVE | PLAN, .take = take_option},
     {"link", 0, OWN, SOLVE | CURVE, .take = take_link},
-    {"alignment", 0, OWN, SOLVE, .take = take_alignment},
+    {"capacity", 0, BYTES, LAYOUT, AT(capacity)},
+    {"alignment", 0, OWN, SOLVE | LAYOUT, .take = take_alignment},
     {"no-layout", 0, OWN_FLAG, SOLVE, .take = take_no_layout},
     {"effort", 0, TEXT, SOLVE | PLAN, AT(effort)},
     {"wait", 0, NUMBER, SOLVE | CURVE | PLAN, AT(wait), 0, 1e9},
-    {"local", 0, FLAG, SOLVE | CURVE | SIMULATE | SNAPSHOTS | SOLVERS | PLAN, AT(local)},
+    {"local", 0, FLAG, SOLVE | CURVE | SIMULATE | SNAPSHOTS | SOLVERS | PLAN | LAYOUT, AT(local)},
     {"points", 0, COUNT, CURVE, AT(points), 2, REMAT_MAX_TRADEOFF_POINTS},
     {"budgets", 0, OWN, CURVE, .take = take_budgets},
     {"profile", 0, TEXT, SHOW, AT(profile)},
@@ -298,7 +299,7 @@ static const struct known_option *option_of(int id)
 static const struct {
     unsigned commands;
     option_rule rule;
-} excludes[] = {{SOLVE | CURVE | SIMULATE | SNAPSHOTS | SOLVERS | PLAN,
+} excludes[] = {{SOLVE | CURVE | SIMULATE | SNAPSHOTS | SOLVERS | PLAN | LAYOUT,
                  {"local", "server timeout", "it asks no server"}},
                 {SOLVE | CURVE | PLAN, {"local", "wait", "there is no job"}},
                 {SOLVE, {"no-layout", "alignment", "nothing is given an address"}},
@@ -311,7 +312,8 @@ static const struct {
                "no-prefetch",
                "whole-device", "it says what weights take of the device"}},
              {SOLVE | PLAN, {"ranks view-buckets no-prefetch", "parallel", "one rank has none"}},
-             {PLAN, {"wait timeout", "server", "a plan is made here unless one is named"}}};
+             {PLAN, {"wait timeout", "server", "a plan is made here unless one is named"}},
+             {LAYOUT, {"timeout", "server", "a layout is made here unless one is named"}}};
 
 /* The names of the options given. Returns how many. */
 static size_t list_given(const struct cli *cli, const char *names[N_OPTIONS])

@@ -41,6 +41,7 @@ void list_measurements(request *r);
 bool post_tradeoff(request *r);
 void post_simulation(request *r);
 void post_snapshots(request *r);
+bool post_layout(request *r);
 bool list_jobs(request *r);
 bool get_job(request *r);
 bool delete_job(request *r);

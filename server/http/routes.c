@@ -87,6 +87,7 @@ static const route routes[] = {
      .post = WORK(post_measurement)},
     {"/v1/tradeoffs", .post = LOOP(post_tradeoff), .large = true},
     {"/v1/simulations", .post = WORK(post_simulation), .large = true},
+    {"/v1/layouts", .post = LOOP(post_layout), .large = true},
     {"/v1/snapshots", .post = WORK(post_snapshots)},
     {"/v1/plans", .post = LOOP(post_plan), .large = true},
     {"/v1/devices", .get = LOOP(get_devices)},

@@ -23,7 +23,7 @@ SEVERAL_TYPES = {
     "id": {"string", "integer"}, "inputs": {"array"}, "outputs": {"array"}, "nodes": {"array", "integer"},
     "schedules": {"array", "integer"}, "options": {"array", "object"}, "source": {"object", "string"},
     "status": {"integer", "string"}, "eager": {"array", "null|object"}, "lazy": {"array", "object"},
-    "minimal": {"array", "boolean"}, "out": {"array"},
+    "minimal": {"array", "boolean"}, "capacity": {"integer", "integer|string"}, "size": {"integer", "object"}, "out": {"array"},
 }
 
 
@@ -59,7 +59,7 @@ def test_every_field_is_described():
     assert OPENAPI["servers"] and OPENAPI["info"]["license"]
     for place, name, schema in fields():
         assert "$ref" in schema or schema.get("description", "").strip(), f"{place}.{name} has no description"
-        signed = name in ("overhead", "gap", "minimum", "maximum")
+        signed = name in ("overhead", "gap", "minimum", "maximum", "lower", "upper")
         if schema.get("type") == "integer" or (schema.get("type") == "number" and not signed):
             assert "minimum" in schema, f"{place}.{name} has no range"
     seen = set()
