@@ -283,6 +283,12 @@ remat_status remat_answer_simulation(const remat_request *request, const remat_p
 /* Replays an encoded schedule. REMAT_INFEASIBLE when it is not valid for the profile. */
 remat_status remat_answer_timeline(const json_t *schedule, const remat_profile *profile,
                                    json_t **ret_answer, remat_error *error);
+/* GET /v1/schedules/{id}/trace: a timeline in the JSON format of Chrome's trace viewer, which
+ * Perfetto reads. Its columns are as long as its operations. NULL: out of memory. */
+json_t *remat_trace_encode(const json_t *schedule, const json_t *timeline);
+/* The same of a schedule, which is replayed as for its timeline. */
+remat_status remat_answer_trace(const json_t *schedule, const remat_profile *profile,
+                                json_t **ret_answer, remat_error *error);
 /* One {budget, feasible, makespan, overhead, peak} for every budget, with solver and lower_bound
  * where it is feasible. Of another machine, where no budgets are given, one for each from the least
  * to what storing everything takes, or fewer, evenly spaced; every row has been replayed. */

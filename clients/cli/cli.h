@@ -23,6 +23,7 @@ enum {
     PLAN = 1024,
     CALIBRATE = 2048,
     LAYOUT = 4096,
+    TRACE = 8192,
 };
 
 struct cli {
@@ -66,6 +67,7 @@ int command_plan(struct cli *cli);
 int command_calibrate(struct cli *cli);
 int command_curve(struct cli *cli);
 int command_show(struct cli *cli);
+int command_trace(struct cli *cli);
 int command_simulate(struct cli *cli);
 int command_snapshots(struct cli *cli);
 int command_layout(struct cli *cli);

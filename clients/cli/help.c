@@ -31,6 +31,7 @@ static const char general[] =
     "  plan       does a model train on a device, how fast, with how large a batch?\n"
     "  calibrate  measure this device for plan\n"
     "  show       a schedule, readable: numbers, memory over time, operations\n"
+    "  trace      a schedule for Perfetto or chrome://tracing\n"
     "  simulate   replay an operation list on a profile: is it valid, what does it cost\n"
     "  layout     addresses for buffers of any origin: static memory planning\n"
     "  snapshots  what a checkpoint must save: the data-flow equations of checkpointing\n"
@@ -194,6 +195,19 @@ static const char show[] =
     "example:\n"
     "  remat solve --local --json -b 60% net.json | remat show --profile net.json -\n";
 
+static const char tracing[] =
+    "usage: remat trace [OPTIONS] SCHEDULE\n"
+    "\n"
+    "Writes a schedule in the JSON format of Chrome's trace viewer, which ui.perfetto.dev\n"
+    "and chrome://tracing open: the compute stream and the two copy streams are tracks,\n"
+    "the memory alive is a counter. A profile without a unit of time counts microseconds.\n"
+    "\n"
+    "SCHEDULE is what it is for 'remat show'.\n"
+    "\n"
+    "  --profile FILE      the profile of the schedule: it is replayed here\n" ASKING OUTPUT "\n"
+    "example:\n"
+    "  remat trace --profile net.json schedule.json -o net.trace.json\n";
+
 static const char simulate[] =
     "usage: remat simulate [OPTIONS] PROFILE SCHEDULE-FILE\n"
     "\n"
@@ -269,7 +283,8 @@ const char *help_text(const char *command)
     } texts[] = {{"profile", profile},     {"solve", solve},         {"curve", curve},
                  {"show", show},           {"simulate", simulate},   {"jobs", jobs},
                  {"snapshots", snapshots}, {"solvers", solvers},     {"version", version},
-                 {"plan", plan},           {"calibrate", calibrate}, {"layout", layout}};
+                 {"plan", plan},           {"calibrate", calibrate}, {"layout", layout},
+                 {"trace", tracing}};
     if (!command)
         return general;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)

@@ -26,6 +26,7 @@ static const struct {
                 {"solve", SOLVE, command_solve},
                 {"curve", CURVE, command_curve},
                 {"show", SHOW, command_show},
+                {"trace", TRACE, command_trace},
                 {"simulate", SIMULATE, command_simulate},
                 {"jobs", JOBS, command_jobs},
                 {"plan", PLAN, command_plan},

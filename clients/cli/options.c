@@ -8,7 +8,8 @@
 #include <string.h>
 
 enum {
-    ASKING = PROFILE | SOLVE | CURVE | SHOW | SIMULATE | SNAPSHOTS | JOBS | SOLVERS | PLAN | LAYOUT,
+    ASKING = PROFILE | SOLVE | CURVE | SHOW | SIMULATE | SNAPSHOTS | JOBS | SOLVERS | PLAN |
+             LAYOUT | TRACE,
     EVERY = ASKING | VERSION | CALIBRATE
 };
 
@@ -171,7 +172,7 @@ static const struct known_option {
     {"local", 0, FLAG, SOLVE | CURVE | SIMULATE | SNAPSHOTS | SOLVERS | PLAN | LAYOUT, AT(local)},
     {"points", 0, COUNT, CURVE, AT(points), 2, REMAT_MAX_TRADEOFF_POINTS},
     {"budgets", 0, OWN, CURVE, .take = take_budgets},
-    {"profile", 0, TEXT, SHOW, AT(profile)},
+    {"profile", 0, TEXT, SHOW | TRACE, AT(profile)},
     {"all", 'a', FLAG, SHOW, AT(all)},
     {"ascii", 0, FLAG, SHOW | CURVE, AT(ascii)},
     {"name", 0, TEXT, PROFILE, AT(name)},

@@ -8,7 +8,7 @@ _remat_words()
 _remat()
 {
     local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD-1]}
-    local commands="profile solve curve plan calibrate show simulate layout snapshots jobs solvers version help"
+    local commands="profile solve curve plan calibrate show trace simulate layout snapshots jobs solvers version help"
     local asking="--server --timeout --json --output --help"
     local command= verb= i
     for ((i = 1; i < COMP_CWORD; i++)); do
@@ -71,6 +71,7 @@ _remat()
                     "$asking --points --budgets --solver --option --link --wait --ascii --local" \
                     "$current"
                 ;;
+            trace) _remat_words "$asking --profile" "$current" ;;
             show) _remat_words "$asking --profile --all --ascii" "$current" ;;
             layout) _remat_words "$asking --capacity --alignment --local" "$current" ;;
             simulate|snapshots|solvers) _remat_words "$asking --local" "$current" ;;
@@ -91,7 +92,7 @@ _remat()
         help/) _remat_words "$commands" "$current" ;;
         profile/) _remat_words "check push list show import" "$current" ;;
         jobs/) _remat_words "list show cancel" "$current" ;;
-        profile/check|profile/push|profile/import|solve/*|curve/*|show/*|simulate/*|layout/*|snapshots/*)
+        profile/check|profile/push|profile/import|solve/*|curve/*|show/*|trace/*|simulate/*|layout/*|snapshots/*)
             COMPREPLY=($(compgen -f -- "$current"))
             ;;
     esac

@@ -18,6 +18,7 @@ for line in \
     'plan:does a model train on a device' \
     'calibrate:measure this device for plan' \
     'show:a schedule, readable' \
+    'trace:a schedule for Perfetto' \
     'simulate:replay an operation list' \
     'layout:addresses for buffers of any origin' \
     'snapshots:what a checkpoint must save' \
@@ -31,12 +32,12 @@ end
 complete -c remat -n __fish_use_subcommand -l version -s V -d 'the version of this program'
 
 # Files and verbs.
-complete -c remat -n '__remat_is solve curve plan show simulate layout snapshots' -F
+complete -c remat -n '__remat_is solve curve plan show trace simulate layout snapshots' -F
 complete -c remat -n '__remat_is profile; and not __remat_is check push list show import' \
     -a 'check push list show import'
 complete -c remat -n '__remat_is check push import' -F
 complete -c remat -n '__remat_is jobs; and not __remat_is list show cancel' -a 'list show cancel'
-complete -c remat -n '__remat_is help' -a 'profile solve curve plan calibrate show simulate layout snapshots jobs solvers version'
+complete -c remat -n '__remat_is help' -a 'profile solve curve plan calibrate show trace simulate layout snapshots jobs solvers version'
 
 # Options of all.
 complete -c remat -l json -d 'the answer as JSON'
@@ -61,7 +62,7 @@ complete -c remat -n '__remat_is solve curve plan' -l wait -x -d 'seconds to wai
 complete -c remat -n '__remat_is solve curve plan simulate layout snapshots solvers' -l local -d 'in this process'
 complete -c remat -n '__remat_is curve' -l points -x -d 'so many budgets'
 complete -c remat -n '__remat_is curve' -l budgets -x -d 'these budgets'
-complete -c remat -n '__remat_is show' -l profile -r -d 'replay on this profile'
+complete -c remat -n '__remat_is show trace' -l profile -r -d 'replay on this profile'
 complete -c remat -n '__remat_is show' -l all -s a -d 'every operation'
 complete -c remat -n '__remat_is show curve' -l ascii -d 'plain characters'
 complete -c remat -n '__remat_is profile' -l name -x -d 'part of the name'

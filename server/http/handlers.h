@@ -35,6 +35,7 @@ bool post_schedule(request *r);
 bool get_schedule(request *r);
 void list_schedules(request *r);
 void get_timeline(request *r);
+void get_trace(request *r);
 void get_explanation(request *r);
 void post_measurement(request *r);
 void list_measurements(request *r);

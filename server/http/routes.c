@@ -82,6 +82,7 @@ static const route routes[] = {
     {"/v1/schedules", .get = WORK(list_schedules), .post = LOOP(post_schedule), .large = true},
     {"/v1/schedules/{id}", .get = LOOP(get_schedule)},
     {"/v1/schedules/{id}/timeline", .get = WORK(get_timeline)},
+    {"/v1/schedules/{id}/trace", .get = WORK(get_trace)},
     {"/v1/schedules/{id}/explanation", .get = WORK(get_explanation)},
     {"/v1/schedules/{id}/measurements", .get = WORK(list_measurements),
      .post = WORK(post_measurement)},
