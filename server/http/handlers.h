@@ -55,6 +55,7 @@ bool get_health(request *r);
 void get_ready(request *r);
 bool get_metrics(request *r);
 bool get_openapi(request *r);
+bool get_problem(request *r);
 bool get_root(request *r);
 bool get_page_file(request *r);
 

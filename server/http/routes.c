@@ -75,6 +75,7 @@ static const route routes[] = {
     {"/readyz", .get = WORK(get_ready), .open = true},
     {"/metrics", .get = LOOP(get_metrics)},
     {"/openapi.json", .get = LOOP(get_openapi)},
+    {"/problems/{file}", .get = LOOP(get_problem), .open = true},
     {"/", .get = LOOP(get_root), .open = true},
     {"/page/{file}", .get = LOOP(get_page_file), .open = true},
     {"/v1/profiles", .get = WORK(list_profiles), .post = WORK(post_profile), .large = true},

@@ -188,3 +188,16 @@ def test_the_profile_of_the_examples(rematd):
     known = rematd.post("/v1/profiles", first_body("/v1/profiles", "post")).json["profile_id"]
     ids = {p["example"] for item in OPENAPI["paths"].values() for p in item.get("parameters", []) if p["name"] == "id"}
     assert known in ids and all(re.fullmatch("[0-9a-f]+", one) for one in ids)
+
+
+def test_every_problem_is_explained(rematd):
+    text = (ROOT / "api" / "api.h").read_text()
+    kinds = re.findall(r'X\([A-Z_]+, "([a-z-]+)", (\d+), "([^"]+)"\)', text)
+    assert len(kinds) > 20
+    said = {kind: rematd.get(f"/problems/{kind}") for kind, _, _ in kinds}
+    for kind, status, title in kinds:
+        assert said[kind].status == 200 and said[kind].body.decode().startswith(f"{title} (HTTP {status})\n\n"), kind
+        assert len(said[kind].body) > len(title) + 30
+    assert len({answer.body for answer in said.values()}) == len(kinds)
+    refused = rematd.get("/problems/none")
+    assert refused.status == 404 and rematd.get(refused.json["type"]).status == 200
