@@ -57,6 +57,7 @@ bool get_metrics(request *r);
 bool get_openapi(request *r);
 bool get_problem(request *r);
 bool get_root(request *r);
+bool get_docs(request *r);
 bool get_page_file(request *r);
 
 #endif

@@ -75,6 +75,7 @@ static const route routes[] = {
     {"/readyz", .get = WORK(get_ready), .open = true},
     {"/metrics", .get = LOOP(get_metrics)},
     {"/openapi.json", .get = LOOP(get_openapi)},
+    {"/docs", .get = LOOP(get_docs), .open = true},
     {"/problems/{file}", .get = LOOP(get_problem), .open = true},
     {"/", .get = LOOP(get_root), .open = true},
     {"/page/{file}", .get = LOOP(get_page_file), .open = true},

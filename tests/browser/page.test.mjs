@@ -399,3 +399,18 @@ test('a token is asked for, kept for the tab, and a scope that lacks is named', 
   await closePage(page);
   await guarded.stop();
 });
+
+test('the API is a page, whose calls can be tried', async () => {
+  const page = await open('docs');
+  const { paths } = await service.call('GET', 'openapi.json');
+  const calls = Object.values(paths).flatMap((item) => Object.keys(item).filter((key) => key !== 'parameters'));
+  await page.locator('.opblock').nth(calls.length - 1).waitFor();
+  assert.equal(await page.locator('.opblock').count(), calls.length);
+  const solvers = page.locator('#operations-service-listSolvers');
+  await solvers.locator('button.opblock-summary-control').click();
+  await shot(page, 'docs');
+  await solvers.getByRole('button', { name: 'Try it out' }).click();
+  await solvers.getByRole('button', { name: 'Execute' }).click();
+  await solvers.locator('.live-responses-table').getByText('rotor').first().waitFor();
+  await closePage(page);
+});
