@@ -10,6 +10,7 @@
 #include "remat/answer.h"
 #include "remat/improve.h"
 #include "remat/table.h"
+#include "remat/words.h"
 
 #include <jansson.h>
 
@@ -95,8 +96,6 @@ const char *remat_text_time(double time, const char *unit, char text[REMAT_TEXT_
 /* "8.41 %" of a fraction. */
 const char *remat_text_percent(double fraction, char text[REMAT_TEXT_SIZE]);
 
-/* The one of some words that a misspelt one was most likely meant to be; NULL: none is near. */
-const char *remat_nearest(const char *word, const char *const *words, size_t n);
 /* REMAT_INVALID of "solver": there is none of this name; which was meant, or which there are. */
 remat_status remat_fail_solver(const char *word, remat_error *error);
 

@@ -93,13 +93,15 @@ static remat_status read_effort(const char *name, remat_request *request, remat_
             error, REMAT_INVALID, "effort",
             "effort is for auto, interval and selective; the lists of %s are not improved",
             solver->name);
-    for (int k = REMAT_QUICK; k <= REMAT_THOROUGH; k++)
-        if (strcmp(name, remat_effort_name((remat_effort)k)) == 0) {
+    const char *names[REMAT_THOROUGH + 1];
+    for (int k = REMAT_QUICK; k <= REMAT_THOROUGH; k++) {
+        names[k] = remat_effort_name((remat_effort)k);
+        if (strcmp(name, names[k]) == 0) {
             request->effort = (remat_effort)k;
             return REMAT_OK;
         }
-    return remat_fail(error, REMAT_INVALID, "effort",
-                      "effort is \"%.40s\"; it is quick or thorough", name);
+    }
+    return remat_fail_unknown("effort", "effort", name, names, REMAT_THOROUGH + 1, error);
 }
 
 static remat_status read_schedule(const raw_request *raw, remat_request *request,

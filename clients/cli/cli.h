@@ -43,7 +43,8 @@ struct cli {
     double wait, timeout; /* seconds; wait is INFINITY by default */
     uint64_t given;       /* options, one bit each by their place in the table */
     const char *device;
-    json_t *plan; /* members of a plan's request, owned */
+    json_t *plan;       /* members of a plan's request, owned */
+    char joined[2][32]; /* amounts whose unit was an argument of its own */
     bool whole_device;
     char whole[24]; /* what that reserves */
     bool json, local, all, ascii, help, version;

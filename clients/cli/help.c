@@ -48,7 +48,7 @@ static const char general[] =
     "exit codes: 0 done; 1 the answer is no (nothing fits the budget, the schedule is\n"
     "not valid); 2 wrong command line; 3 bad input (file, profile, request); 4 the\n"
     "server cannot be reached or has no answer; 5 internal (memory, output, a bug);\n"
-    "130 interrupted by Ctrl-C\n";
+    "130 interrupted by Ctrl-C; 141 who read the output has gone\n";
 
 static const char profile[] =
     "usage: remat profile check FILE     is this a valid profile? asks nobody\n"

@@ -120,7 +120,7 @@ static remat_status read_request(struct cli *cli, const char *path, json_t **ret
         remat_error reason;
         status = remat_json_parse(text, strlen(text), &json, &reason);
         if (status)
-            remat_fail(&cli->error, status, NULL, "%.200s: %.300s", name, reason.message);
+            file_blame(path, "", &reason, &cli->error);
     } else {
         status = read_table(name, text, &json, &cli->error);
     }

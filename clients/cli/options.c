@@ -1,11 +1,13 @@
 /* The command line: one table of all options and who takes them. */
 #include "cli.h"
 
+#include <ctype.h>
 #include <getopt.h>
 #include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum {
     ASKING = PROFILE | SOLVE | CURVE | SHOW | SIMULATE | SNAPSHOTS | JOBS | SOLVERS | PLAN |
@@ -351,6 +353,54 @@ static int check_given(struct cli *cli)
     return good ? CLI_OK : cli_usage(cli, "%s", message);
 }
 
+/* ---- amounts in two words ---- */
+
+static bool is_unit(const char *text)
+{
+    remat_amount amount;
+    char one[24];
+    if (strcmp(text, "%") == 0)
+        return true;
+    if (!isalpha((unsigned char)*text) || strlen(text) > 3)
+        return false;
+    snprintf(one, sizeof one, "1 %s", text);
+    json_t *json = json_string(one);
+    const remat_status status = remat_amount_decode(json, "", false, &amount, NULL);
+    json_decref(json);
+    return !status;
+}
+
+static bool takes_amount(const struct cli *cli, const char *text)
+{
+    for (size_t i = 0; i < N_OPTIONS; i++) {
+        const struct known_option *o = &options[i];
+        if ((o->kind != BYTES && o->kind != SHARE) || !(o->commands & cli->flag))
+            continue;
+        if (strncmp(text, "--", 2) == 0
+                ? strcmp(text + 2, o->name) == 0
+                : o->letter && text[0] == '-' && text[1] == o->letter && !text[2])
+            return true;
+    }
+    return false;
+}
+
+/* "-b 6 GiB" is "-b 6GiB". Returns how many arguments are left. */
+static int join_amounts(struct cli *cli, int argc, char **argv)
+{
+    size_t n = 0;
+    for (int i = 1; i + 2 < argc && n < sizeof cli->joined / sizeof *cli->joined; i++) {
+        const char *number = argv[i + 1];
+        if (!takes_amount(cli, argv[i]) || !*number || number[strspn(number, "0123456789.")] ||
+            strlen(number) > 20 || !is_unit(argv[i + 2]) || access(argv[i + 2], F_OK) == 0)
+            continue;
+        snprintf(cli->joined[n], sizeof cli->joined[n], "%.20s%.3s", number, argv[i + 2]);
+        argv[i + 1] = cli->joined[n++];
+        memmove(&argv[i + 2], &argv[i + 3], (size_t)(argc - i - 2) * sizeof *argv);
+        argc--;
+    }
+    return argc;
+}
+
 /* ---- both ---- */
 
 static int parse(struct cli *cli, int argc, char **argv, unsigned commands, const char *order)
@@ -378,6 +428,7 @@ int options_parse_global(struct cli *cli, int argc, char **argv)
 
 int options_parse(struct cli *cli, int argc, char **argv)
 {
+    argc = join_amounts(cli, argc, argv);
     int code = parse(cli, argc, argv, cli->flag, "");
     cli->arguments = argv + optind;
     cli->n_arguments = argc - optind;
