@@ -200,6 +200,22 @@ remat_status api_whole(const remat_number *number, const char *field, uint64_t l
     return REMAT_OK;
 }
 
+remat_status api_alignment(const remat_number *number, const char *field, uint64_t *ret_alignment,
+                           remat_error *error)
+{
+    const double bytes = number->value;
+    const bool within = bytes >= 1 && bytes <= (double)REMAT_MAX_ALIGNMENT;
+    const uint64_t whole = within ? (uint64_t)bytes : 0;
+    if (!number->given)
+        return REMAT_OK;
+    if (whole == 0 || (double)whole != bytes || (whole & (whole - 1)) != 0)
+        return remat_fail(error, REMAT_INVALID, field,
+                          "%s is %g; it must be a power of two from 1 to %u", field, bytes,
+                          (unsigned)REMAT_MAX_ALIGNMENT);
+    *ret_alignment = whole;
+    return REMAT_OK;
+}
+
 remat_status api_wait(const remat_number *number, double *ret_seconds, remat_error *error)
 {
     const double most = 3600, seconds = number->given ? number->value : 30;

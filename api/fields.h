@@ -34,6 +34,10 @@ remat_status api_strings(const json_t *json, const char *field, const char ***re
 remat_status api_whole(const remat_number *number, const char *field, uint64_t least, uint64_t most,
                        uint64_t *ret_value, remat_error *error);
 
+/* A power of two up to REMAT_MAX_ALIGNMENT; where the field is absent *ret_alignment stays. */
+remat_status api_alignment(const remat_number *number, const char *field, uint64_t *ret_alignment,
+                           remat_error *error);
+
 /* "wait" of requests that may become jobs: seconds, 30 where it is absent. */
 remat_status api_wait(const remat_number *number, double *ret_seconds, remat_error *error);
 

@@ -22,6 +22,8 @@ enum {
     GLOBAL = 512,
     PLAN = 1024,
     CALIBRATE = 2048,
+    LAYOUT = 4096,
+    TRACE = 8192,
 };
 
 struct cli {
@@ -34,14 +36,15 @@ struct cli {
     const char *server, *output, *budget, *reserved, *solver, *profile, *name, *cursor;
     json_t *link;   /* object, owned */
     json_t *layout; /* owned */
-    const char *effort;
+    const char *effort, *capacity;
     json_t *solver_options; /* object, owned */
     json_t *budgets;        /* array, owned */
     unsigned points, limit;
     double wait, timeout; /* seconds; wait is INFINITY by default */
     uint64_t given;       /* options, one bit each by their place in the table */
     const char *device;
-    json_t *plan; /* members of a plan's request, owned */
+    json_t *plan;       /* members of a plan's request, owned */
+    char joined[2][32]; /* amounts whose unit was an argument of its own */
     bool whole_device;
     char whole[24]; /* what that reserves */
     bool json, local, all, ascii, help, version;
@@ -65,8 +68,10 @@ int command_plan(struct cli *cli);
 int command_calibrate(struct cli *cli);
 int command_curve(struct cli *cli);
 int command_show(struct cli *cli);
+int command_trace(struct cli *cli);
 int command_simulate(struct cli *cli);
 int command_snapshots(struct cli *cli);
+int command_layout(struct cli *cli);
 int command_jobs(struct cli *cli);
 int command_solvers(struct cli *cli);
 

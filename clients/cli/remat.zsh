@@ -45,7 +45,9 @@ _remat()
             'plan:does a model train on a device'
             'calibrate:measure this device for plan'
             'show:a schedule, readable'
+            'trace:a schedule for Perfetto'
             'simulate:replay an operation list'
+            'layout:addresses for buffers of any origin'
             'snapshots:what a checkpoint must save'
             'jobs:solves under way on the server'
             'solvers:the algorithms there are'
@@ -95,7 +97,12 @@ _remat()
                 '(-a --all)'{-a,--all}'[every operation]' '--ascii[plain characters]' \
                 '1:schedule:_files'
             ;;
+        trace) _arguments $asking '--profile[replay on this profile]:file:_files' '1:schedule:_files' ;;
         simulate) _arguments $asking '--local[in this process]' '*:file:_files' ;;
+        layout)
+            _arguments $asking '--capacity[of the arena]:bytes:' '--alignment[of the offsets]:bytes:' \
+                '--local[in this process]' '1:file:_files'
+            ;;
         snapshots) _arguments $asking '--local[in this process]' '1:file:_files' ;;
         jobs)
             _arguments $asking '--limit[at most so many]:number:' \
@@ -103,7 +110,7 @@ _remat()
             ;;
         solvers) _arguments $asking '--local[in this process]' ;;
         version) _arguments '--json' '--help' ;;
-        help) compadd profile solve curve plan calibrate show simulate snapshots jobs solvers version ;;
+        help) compadd profile solve curve plan calibrate show trace simulate layout snapshots jobs solvers version ;;
     esac
 }
 

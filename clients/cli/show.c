@@ -1,5 +1,5 @@
-/* remat show: a schedule, readable, once it is judged on its profile: that of --profile, or the
- * server's. */
+/* remat show and trace: a schedule, readable, once it is judged on its profile: that of --profile,
+ * or the server's. */
 #include "cli.h"
 
 #include <string.h>
@@ -83,8 +83,10 @@ static remat_status try_replay(struct cli *cli, exhibit *e)
     struct subject s = {0};
     const char *id = json_get_text(e->schedule, "profile_id");
     if (!remat_is_id(id) || subject_fetch(cli, id, &s)) {
-        fputs("remat show: no timeline (no server knows the profile); --profile FILE draws it\n",
-              stderr);
+        if (cli->flag == SHOW)
+            fputs(
+                "remat show: no timeline (no server knows the profile); --profile FILE draws it\n",
+                stderr);
         return REMAT_OK;
     }
     remat_status status = replay(cli, &s, e);
@@ -115,7 +117,8 @@ static remat_status load(struct cli *cli, const char *argument, exhibit *e)
     if (!status && by_id)
         return replay_fetched(cli, e);
     bool is_timeline = json_object_get(e->schedule, "memory_during") != NULL;
-    if (!status && !is_timeline && !cli->json && json_object_get(e->schedule, "nodes"))
+    const bool plain = cli->json && cli->flag == SHOW; /* as it came */
+    if (!status && !is_timeline && !plain && json_object_get(e->schedule, "nodes"))
         return try_replay(cli, e);
     return status;
 }
@@ -151,6 +154,45 @@ int command_show(struct cli *cli)
     remat_status status = load(cli, cli->arguments[0], &e);
     if (!status)
         status = print(cli, &e);
+    exhibit_clear(&e);
+    return status ? cli_failed(cli) : CLI_OK;
+}
+
+/* ---- for a trace viewer ---- */
+
+static remat_status print_trace(struct cli *cli, const exhibit *e)
+{
+    trace t; /* files are anybody's: it checks them */
+    bool done = false;
+    const json_t *timeline = e->timeline ? e->timeline : e->schedule;
+    remat_status status = trace_read(e->schedule, e->timeline, &t, &cli->error);
+    if (!status && !t.timed)
+        status =
+            remat_fail(&cli->error, REMAT_NOT_FOUND, NULL,
+                       "no timeline: no server knows this schedule; --profile FILE replays it");
+    if (status)
+        return status;
+    trace_clear(&t);
+    json_t *json = remat_trace_encode(e->schedule, timeline);
+    if (!json)
+        return remat_fail_memory(&cli->error);
+    cli->json = true; /* there is nothing else to print */
+    status = cli_write_json_value(cli, json, &done);
+    json_decref(json);
+    return status;
+}
+
+int command_trace(struct cli *cli)
+{
+    exhibit e = {0};
+    if (cli->n_arguments != 1)
+        return cli_usage(cli, "trace takes one SCHEDULE: an id, a file or -");
+    if (cli->profile && !is_id(cli->arguments[0]) &&
+        options_refuse(cli, "server timeout", "--profile and a file"))
+        return CLI_USAGE;
+    remat_status status = load(cli, cli->arguments[0], &e);
+    if (!status)
+        status = print_trace(cli, &e);
     exhibit_clear(&e);
     return status ? cli_failed(cli) : CLI_OK;
 }

@@ -26,8 +26,13 @@ remat_status subject_load(const char *argument, struct subject *ret_subject, rem
         return REMAT_OK;
     }
     remat_status status = file_read_json(argument, &s.document, error);
+    bool read = !status;
     if (!status)
         status = subject_decode(&s, error);
+    if (status && read && status != REMAT_NO_MEMORY) {
+        const remat_error reason = *error;
+        file_blame(argument, reason.field, &reason, error);
+    }
     if (status) {
         subject_clear(&s);
         return status;

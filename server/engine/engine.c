@@ -603,6 +603,11 @@ remat_status engine_timeline(engine *e, const char *schedule_id, body **ret_body
     return derive(e, schedule_id, remat_answer_timeline, ret_body, error);
 }
 
+remat_status engine_trace(engine *e, const char *schedule_id, body **ret_body, remat_error *error)
+{
+    return derive(e, schedule_id, remat_answer_trace, ret_body, error);
+}
+
 remat_status engine_explanation(engine *e, const char *schedule_id, body **ret_body,
                                 remat_error *error)
 {

@@ -72,6 +72,7 @@ remat_status engine_solve(engine *e, const remat_question *q, const engine_terms
 
 remat_status engine_timeline(engine *e, const char *schedule_id, body **ret_body,
                              remat_error *error);
+remat_status engine_trace(engine *e, const char *schedule_id, body **ret_body, remat_error *error);
 /* Remembered in memory only. */
 remat_status engine_explanation(engine *e, const char *schedule_id, body **ret_body,
                                 remat_error *error);

@@ -5,6 +5,7 @@
 #include "answer/bounds.h"
 #include "answer/part.h"
 #include "model/lists.h"
+#include "remat/words.h"
 #include "search/mixed.h"
 
 #include <math.h>
@@ -244,14 +245,15 @@ static remat_status refuse_improved(const remat_portfolio *p, const remat_proble
         return status;
     if (enough <= budget) /* none has a schedule, or none that fits with its layout */
         return remat_fail_infeasible(p->name, problem, budget, 0, error);
-    char less[100] = "";
+    char asked[REMAT_BYTES_TEXT_SIZE], will_do[REMAT_BYTES_TEXT_SIZE], least[REMAT_BYTES_TEXT_SIZE];
+    char less[128] = "";
     if (floor > 0)
-        snprintf(less, sizeof less, ", and none%s fits less than %llu",
-                 problem->link ? " without offloading" : "", (unsigned long long)floor);
+        snprintf(less, sizeof less, ", and none%s fits less than %s",
+                 problem->link ? " without offloading" : "", remat_bytes_text(floor, least));
     remat_fail(error, REMAT_INFEASIBLE, "budget",
-               "%s found no schedule of \"%.100s\" within %llu bytes; %llu bytes will do%s",
-               p->name, problem->profile->name, (unsigned long long)budget,
-               (unsigned long long)enough, less);
+               "%s found no schedule of \"%.100s\" within %s; %s will do%s", p->name,
+               problem->profile->name, remat_bytes_text(budget, asked),
+               remat_bytes_text(enough, will_do), less);
     return answer_refuse_budget(problem->profile, enough, error);
 }
 

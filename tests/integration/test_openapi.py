@@ -23,7 +23,7 @@ SEVERAL_TYPES = {
     "id": {"string", "integer"}, "inputs": {"array"}, "outputs": {"array"}, "nodes": {"array", "integer"},
     "schedules": {"array", "integer"}, "options": {"array", "object"}, "source": {"object", "string"},
     "status": {"integer", "string"}, "eager": {"array", "null|object"}, "lazy": {"array", "object"},
-    "minimal": {"array", "boolean"}, "out": {"array"},
+    "minimal": {"array", "boolean"}, "capacity": {"integer", "integer|string"}, "size": {"integer", "object"}, "out": {"array"},
 }
 
 
@@ -59,7 +59,7 @@ def test_every_field_is_described():
     assert OPENAPI["servers"] and OPENAPI["info"]["license"]
     for place, name, schema in fields():
         assert "$ref" in schema or schema.get("description", "").strip(), f"{place}.{name} has no description"
-        signed = name in ("overhead", "gap", "minimum", "maximum")
+        signed = name in ("overhead", "gap", "minimum", "maximum", "lower", "upper")
         if schema.get("type") == "integer" or (schema.get("type") == "number" and not signed):
             assert "minimum" in schema, f"{place}.{name} has no range"
     seen = set()
@@ -218,3 +218,16 @@ def test_a_number_past_all_integers_is_told_as_such(rematd):
         body = ('{"profile_id": "%s", "budget": %s}' % ("0" * 64, digits)).encode()
         answer = rematd.post("/v1/schedules", body)
         assert answer.status == 400 and "the number is too large" in answer.json["detail"], answer.body
+
+
+def test_every_problem_is_explained(rematd):
+    text = (ROOT / "api" / "api.h").read_text()
+    kinds = re.findall(r'X\([A-Z_]+, "([a-z-]+)", (\d+), "([^"]+)"\)', text)
+    assert len(kinds) > 20
+    said = {kind: rematd.get(f"/problems/{kind}") for kind, _, _ in kinds}
+    for kind, status, title in kinds:
+        assert said[kind].status == 200 and said[kind].body.decode().startswith(f"{title} (HTTP {status})\n\n"), kind
+        assert len(said[kind].body) > len(title) + 30
+    assert len({answer.body for answer in said.values()}) == len(kinds)
+    refused = rematd.get("/problems/none")
+    assert refused.status == 404 and rematd.get(refused.json["type"]).status == 200
