@@ -125,7 +125,6 @@ def plain(answers):
     return {path: (200, json.dumps(tree).encode()) for path, tree in answers.items()}
 
 
-
 def mutant(draw, tree):
     for _ in range(draw.choice([1, 1, 1, 2, 5])):
         tree = mutate_tree(draw, tree)

@@ -161,7 +161,7 @@ def test_the_command_says_no(tmp_path):
                        ("lower,lower,size\n", 'line 1: "lower" is none'), (two + "c,1\n", "line 4: there are 2 fields"),
                        (two + "c,1,2,many\n", 'line 4: size is "many"'), (two + "c,1,2,3,4,5\n", "line 4: there are 6"),
                        (two + "a,1,2,3\n", 'buffers[2].id is "a"'), (two + "c,2,2,3\n", "buffers[2].upper is 2"),
-                       ("{", "standard input: "), ('{"buffers": 3}', "buffers must be")):
+                       ("{", "standard input is not JSON"), ('{"buffers": 3}', "buffers must be")):
         assert said in remat("layout", "-", stdin=text, code=INPUT).stderr, text
     assert problem("layout", tmp_path / "none.csv", code=INPUT)["detail"].startswith("cannot open")
     remat("layout", code=USAGE)

@@ -197,7 +197,8 @@ def test_query_parameters_are_those_of_the_document(rematd):
         for method in METHODS:
             if method not in item:
                 continue
-            filled = re.sub(r"\{file\}", "page.js", re.sub(r"\{id\}", "0" * (32 if "/jobs/" in path else 64), path))
+            filled = path.replace("{kind}", "not-found").replace("{file}", "page.js")
+            filled = filled.replace("{id}", "0" * (32 if "/jobs/" in path else 64))
             known = {p["name"] for p in parameters(path, method) if p["in"] == "query"}
             body = b"{}" if method == "post" else None
             for name in [*values, "colour", "%22"]:
