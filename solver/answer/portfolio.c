@@ -363,11 +363,16 @@ static remat_status improve_patiently(const wish *whole, double begin, double sh
     return status;
 }
 
-static void raise_bound(wish *w, bound_moments *moments, uint64_t work, const remat_schedule *best)
+/* Closes the gap from below, as far as so much work goes. */
+static remat_status raise_bound(wish *w, bound_moments *moments, uint64_t work,
+                                const remat_schedule *best, remat_error *error)
 {
-    if (moments && best->solver && !link_moves(w->problem->link))
-        w->bound = bound_moments_raise(moments, w->budget, w->bound, best->simulation.makespan,
-                                       work, w->host);
+    if (!moments || !best->solver || link_moves(w->problem->link))
+        return REMAT_OK;
+    w->bound =
+        bound_moments_raise(moments, w->budget, w->bound, best->simulation.makespan, work, w->host);
+    return remat_host_cancelled(w->host) ? remat_fail(error, REMAT_CANCELLED, NULL, "cancelled")
+                                         : REMAT_OK; /* a bound cut short is no answer */
 }
 
 /* Thorough is all of quick first, so that it is never slower. */
@@ -378,13 +383,13 @@ static remat_status search(const remat_portfolio *p, wish *w, bound_moments *mom
     const double quick = thorough ? 0.1 : 0.7, patient = thorough ? 0.1 : 0.3;
     remat_status status = improve(p, w, REMAT_QUICK, 0, quick, best, error);
     if (!status)
-        raise_bound(w, moments, REMAT_QUICK_RAISE, best);
+        status = raise_bound(w, moments, REMAT_QUICK_RAISE, best, error);
     if (!status)
         status = improve_patiently(w, quick, patient, best, error);
     if (!status && thorough)
         status = improve(p, w, REMAT_THOROUGH, quick + patient, 1 - quick - patient, best, error);
     if (!status && thorough)
-        raise_bound(w, moments, REMAT_THOROUGH_RAISE, best);
+        status = raise_bound(w, moments, REMAT_THOROUGH_RAISE, best, error);
     return status;
 }
 
