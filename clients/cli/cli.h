@@ -24,6 +24,7 @@ enum {
     CALIBRATE = 2048,
     LAYOUT = 4096,
     TRACE = 8192,
+    MCP = 16384,
 };
 
 struct cli {
@@ -69,6 +70,7 @@ int command_calibrate(struct cli *cli);
 int command_curve(struct cli *cli);
 int command_show(struct cli *cli);
 int command_trace(struct cli *cli);
+int command_mcp(struct cli *cli);
 int command_simulate(struct cli *cli);
 int command_snapshots(struct cli *cli);
 int command_layout(struct cli *cli);

@@ -37,6 +37,7 @@ static const char general[] =
     "  snapshots  what a checkpoint must save: the data-flow equations of checkpointing\n"
     "  jobs       solves under way on the server: list, show, cancel\n"
     "  solvers    the algorithms there are, what they accept, their options\n"
+    "  mcp        the everyday commands for agents: Model Context Protocol on stdio\n"
     "  version    the version of this program\n"
     "\n"
     "A first try, without any server:\n"
@@ -271,6 +272,19 @@ static const char solvers[] =
     "\n"
     "  --local             those of this program, without a server\n" ASKING OUTPUT;
 
+static const char mcp[] =
+    "usage: remat mcp\n"
+    "\n"
+    "Serves the everyday commands as tools of the Model Context Protocol on standard\n"
+    "input and output: profile_check, solve, explain, plan and curve. Nothing else is\n"
+    "read than regular files that a call names, nothing written but the file output of\n"
+    "solve, and no server is asked.\n"
+    "\n"
+    "  -h, --help          this text\n"
+    "\n"
+    "example, for a client's settings:\n"
+    "  {\"mcpServers\": {\"remat\": {\"command\": \"remat\", \"args\": [\"mcp\"]}}}\n";
+
 static const char version[] = "usage: remat version [--json]\n"
                               "\n"
                               "Prints the version of this program.\n"
@@ -282,11 +296,11 @@ const char *help_text(const char *command)
 {
     static const struct {
         const char *command, *text;
-    } texts[] = {{"profile", profile},     {"solve", solve},         {"curve", curve},
-                 {"show", show},           {"simulate", simulate},   {"jobs", jobs},
-                 {"snapshots", snapshots}, {"solvers", solvers},     {"version", version},
-                 {"plan", plan},           {"calibrate", calibrate}, {"layout", layout},
-                 {"trace", tracing}};
+    } texts[] = {
+        {"profile", profile},   {"solve", solve}, {"curve", curve},         {"show", show},
+        {"simulate", simulate}, {"jobs", jobs},   {"snapshots", snapshots}, {"solvers", solvers},
+        {"version", version},   {"plan", plan},   {"calibrate", calibrate}, {"layout", layout},
+        {"trace", tracing},     {"mcp", mcp}};
     if (!command)
         return general;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)

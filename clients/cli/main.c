@@ -35,6 +35,7 @@ static const struct {
                 {"snapshots", SNAPSHOTS, command_snapshots},
                 {"layout", LAYOUT, command_layout},
                 {"solvers", SOLVERS, command_solvers},
+                {"mcp", MCP, command_mcp},
                 {"version", VERSION, command_version}};
 
 static void look_at_terminal(struct cli *cli)

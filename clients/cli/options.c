@@ -155,7 +155,7 @@ static const struct known_option {
     double least, most;
     int (*take)(struct cli *cli, const char *name, const char *value); /* of OWN */
 } options[] = {
-    {"help", 'h', FLAG, EVERY | GLOBAL, AT(help)},
+    {"help", 'h', FLAG, EVERY | MCP | GLOBAL, AT(help)},
     {"version", 'V', FLAG, GLOBAL, AT(version)},
     {"json", 0, FLAG, EVERY | GLOBAL, AT(json)},
     {"server", 0, TEXT, ASKING | GLOBAL, AT(server)},

@@ -8,7 +8,7 @@ _remat_words()
 _remat()
 {
     local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD-1]}
-    local commands="profile solve curve plan calibrate show trace simulate layout snapshots jobs solvers version help"
+    local commands="profile solve curve plan calibrate show trace simulate layout snapshots jobs solvers mcp version help"
     local asking="--server --timeout --json --output --help"
     local command= verb= i
     for ((i = 1; i < COMP_CWORD; i++)); do
@@ -76,6 +76,7 @@ _remat()
             layout) _remat_words "$asking --capacity --alignment --local" "$current" ;;
             simulate|snapshots|solvers) _remat_words "$asking --local" "$current" ;;
             jobs) _remat_words "$asking --limit --cursor" "$current" ;;
+            mcp) _remat_words "--help" "$current" ;;
             version) _remat_words "--json --help" "$current" ;;
         esac
         return

@@ -24,6 +24,7 @@ for line in \
     'snapshots:what a checkpoint must save' \
     'jobs:solves under way on the server' \
     'solvers:the algorithms there are' \
+    'mcp:for agents, on stdio' \
     'version:the version of this program' \
     'help:explain a command'
     set -l pair (string split -m 1 : $line)
@@ -37,14 +38,14 @@ complete -c remat -n '__remat_is profile; and not __remat_is check push list sho
     -a 'check push list show import'
 complete -c remat -n '__remat_is check push import' -F
 complete -c remat -n '__remat_is jobs; and not __remat_is list show cancel' -a 'list show cancel'
-complete -c remat -n '__remat_is help' -a 'profile solve curve plan calibrate show trace simulate layout snapshots jobs solvers version'
+complete -c remat -n '__remat_is help' -a 'profile solve curve plan calibrate show trace simulate layout snapshots jobs solvers mcp version'
 
 # Options of all.
 complete -c remat -l json -d 'the answer as JSON'
 complete -c remat -l help -s h -d 'explain the command'
-complete -c remat -n 'not __remat_is version calibrate' -l server -x -a localhost:7070 -d 'the rematd to ask'
-complete -c remat -n 'not __remat_is version calibrate' -l timeout -x -d 'longest time of one request, in seconds'
-complete -c remat -n 'not __fish_use_subcommand; and not __remat_is version help' -l output -s o -r \
+complete -c remat -n 'not __remat_is version calibrate mcp' -l server -x -a localhost:7070 -d 'the rematd to ask'
+complete -c remat -n 'not __remat_is version calibrate mcp' -l timeout -x -d 'longest time of one request, in seconds'
+complete -c remat -n 'not __fish_use_subcommand; and not __remat_is version help mcp' -l output -s o -r \
     -d 'write the JSON of the answer to a file'
 
 # Options of some.

@@ -51,6 +51,7 @@ _remat()
             'snapshots:what a checkpoint must save'
             'jobs:solves under way on the server'
             'solvers:the algorithms there are'
+            'mcp:for agents, on stdio'
             'version:the version of this program'
             'help:explain a command'
         )
@@ -109,8 +110,9 @@ _remat()
                 '--cursor[go on where a list ended]:cursor:' '1:what to do:(list show cancel)' '2:job:'
             ;;
         solvers) _arguments $asking '--local[in this process]' ;;
+        mcp) _arguments '--help' ;;
         version) _arguments '--json' '--help' ;;
-        help) compadd profile solve curve plan calibrate show trace simulate layout snapshots jobs solvers version ;;
+        help) compadd profile solve curve plan calibrate show trace simulate layout snapshots jobs solvers mcp version ;;
     esac
 }
 

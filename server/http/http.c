@@ -144,6 +144,27 @@ static void name_request(http *h, request *r)
                  (unsigned long long)++h->request_count);
 }
 
+static bool is_hex(const char *text, size_t n)
+{
+    return strspn(text, "0123456789abcdef") >= n;
+}
+
+/* W3C Trace Context: 00-TRACE-PARENT-FLAGS, the trace and the parent not all 0; later versions may
+ * have more behind it. What is not so is as if it were not there. */
+static void read_traceparent(request *r)
+{
+    enum { TRACE = 3, PARENT = 36, FLAGS = 53, END = 55 };
+    const char *given = http_header(r, "traceparent");
+    const size_t length = given ? strlen(given) : 0;
+    if (length < END || given[2] != '-' || given[PARENT - 1] != '-' || given[FLAGS - 1] != '-' ||
+        !is_hex(given, 2) || !is_hex(given + TRACE, 32) || !is_hex(given + PARENT, 16) ||
+        !is_hex(given + FLAGS, 2) || strncmp(given, "ff", 2) == 0 ||
+        strspn(given + TRACE, "0") >= 32 || strspn(given + PARENT, "0") >= 16)
+        return;
+    if (length == END || (strncmp(given, "00", 2) != 0 && given[END] == '-'))
+        snprintf(r->traceparent, sizeof r->traceparent, "%.55s", given);
+}
+
 static bool read_limit(request *r, const char *text)
 {
     char *end;
@@ -309,7 +330,8 @@ static void log_request(const request *r, size_t sent, double seconds)
         return;
     size_t n;
     log_line(LOG_INFO, "request",
-             json_pack("{s:s, s:s, s:s, s:s, s:i, s:f, s:I, s:I}", "request_id", r->request_id,
+             json_pack("{s:s, s:s*, s:s, s:s, s:s, s:i, s:f, s:I, s:I}", "request_id",
+                       r->request_id, "traceparent", r->traceparent[0] ? r->traceparent : NULL,
                        "method", r->method, "route", routes_names(&n)[r->route], "id", r->id,
                        "status", r->reply.status, "seconds", seconds, "received",
                        (json_int_t)r->length, "sent", (json_int_t)sent));
@@ -413,6 +435,7 @@ static enum MHD_Result begin(http *h, request *r, const char *method, const char
     int refusal =
         http_head_read(&r->head, r->peer->connection, method, version, r->target, &target, &why);
     name_request(h, r);
+    read_traceparent(r);
     if (refusal)
         return refuse(r, refusal, why);
     r->early = !admit(r, target) || (r->head.length > body_limit(r) && !refuse_large(r));
@@ -469,7 +492,9 @@ static void on_completed(void *data, struct MHD_Connection *connection, void **c
         end(r);
         return;
     }
-    log_line(LOG_INFO, "hung up", json_pack("{s:s}", "request_id", r->request_id));
+    log_line(LOG_INFO, "hung up",
+             json_pack("{s:s, s:s*}", "request_id", r->request_id, "traceparent",
+                       r->traceparent[0] ? r->traceparent : NULL));
     if (r->leave)
         r->leave(r);
 }

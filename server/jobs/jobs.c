@@ -371,6 +371,7 @@ static job *job_for(jobs *j, asker *a)
     }
     memcpy(one->owner, r->client, CLIENT_SIZE);
     memcpy(one->asked_by, r->client, CLIENT_SIZE);
+    memcpy(one->traceparent, r->traceparent, sizeof one->traceparent);
     one->profile_name = a->profile_name;
     a->profile_name = NULL;
     one->question = a->question;

@@ -22,7 +22,7 @@ GRAPH = PROFILES / "unet.flops.json"
 NOWHERE = "http://127.0.0.1:1"
 OK, NO, USAGE, INPUT, SERVER, INTERNAL = range(6)
 COMMANDS = ["profile", "solve", "curve", "plan", "calibrate", "show", "trace", "simulate", "layout", "snapshots", "jobs", "solvers",
-            "version"]
+            "mcp", "version"]
 
 
 def environment(**more):
