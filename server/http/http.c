@@ -364,7 +364,7 @@ static void end(request *r)
     r->service->http->unanswered -= r->whole;
     body_release(r->reply.body);
     http_forget_body(r);
-    memory_give(r->service->memory, r->answer_held);
+    memory_give(r->service->memory, MEMORY_WORK, r->answer_held);
     free(r->target);
     free(r);
 }
@@ -558,7 +558,7 @@ void http_forget_body(request *r)
 {
     service *s = r->service;
     leftover *one = r->capacity >= LARGE_BODY && !s->stopping ? calloc(1, sizeof *one) : NULL;
-    memory_give(s->memory, r->held);
+    memory_give(s->memory, MEMORY_WORK, r->held);
     r->held = 0;
     if (one) {
         one->content = r->content;

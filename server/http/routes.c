@@ -7,6 +7,7 @@
 enum {
     SMALL_BODY = 1 << 20, /* bytes of a body that holds no profile and no operations */
     SMALL_BODY_VALUES = 100000,
+    NODE_BYTES = 300,     /* that a node of a profile takes, once it is read */
     LARGE_WORK = 1 << 20, /* bytes of a body whose work takes long; compressed: a 1024th of it */
 };
 
@@ -225,11 +226,12 @@ static remat_json_limits limits_of(const request *r)
 remat_status routes_take_memory(request *r, uint64_t bytes, remat_error *error)
 {
     memory *m = r->service->memory;
-    if (r->held + bytes > memory_budget(m)) /* what it holds itself is never given back before */
+    if (r->held + bytes >
+        memory_share(m, MEMORY_WORK)) /* what it holds itself is never given back before */
         return remat_fail(error, REMAT_TOO_LARGE, NULL,
                           "the body takes %llu bytes; this server has %llu for that",
                           (unsigned long long)(r->held + bytes),
-                          (unsigned long long)memory_budget(m));
+                          (unsigned long long)memory_share(m, MEMORY_WORK));
     if (!memory_take(m, MEMORY_WORK, bytes)) {
         r->busy = true;
         return remat_fail(error, REMAT_TOO_LARGE, NULL,
@@ -263,7 +265,7 @@ remat_status http_parse_content(request *r, json_t **ret_json, remat_error *erro
     remat_status status = r->coding[0] ? decode_content(r, &scan, &decoded, &length, error)
                                        : remat_json_scan_feed(&scan, text, length, error);
     if (!status)
-        status = routes_take_memory(r, scan.tree_bytes + length, error);
+        status = routes_take_memory(r, scan.tree_bytes + length + scan.nodes * NODE_BYTES, error);
     if (!status)
         status = remat_json_load(decoded ? decoded : text, length, ret_json, error);
     free(decoded);
