@@ -162,7 +162,7 @@ int command_show(struct cli *cli)
 
 static remat_status print_trace(struct cli *cli, const exhibit *e)
 {
-    trace t; /* files are anybody's: it checks them */
+    trace t = {0}; /* files are anybody's: it checks them */
     bool done = false;
     const json_t *timeline = e->timeline ? e->timeline : e->schedule;
     remat_status status = trace_read(e->schedule, e->timeline, &t, &cli->error);
@@ -170,9 +170,9 @@ static remat_status print_trace(struct cli *cli, const exhibit *e)
         status =
             remat_fail(&cli->error, REMAT_NOT_FOUND, NULL,
                        "no timeline: no server knows this schedule; --profile FILE replays it");
+    trace_clear(&t);
     if (status)
         return status;
-    trace_clear(&t);
     json_t *json = remat_trace_encode(e->schedule, timeline);
     if (!json)
         return remat_fail_memory(&cli->error);
