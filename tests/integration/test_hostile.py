@@ -148,7 +148,8 @@ def test_a_full_budget_is_503(make_service):
     assert {a.status for a in answers} <= {200, 503} and len(answers) == 12
     assert all(int(a.headers["Retry-After"]) > 0 for a in answers if a.status == 503)
     too_large = service.post("/v1/profiles", big_chain(30000))
-    assert too_large.status == 413 and str(24 * MIB) in too_large.json["detail"]
+    # what solves leave may serve for the work on a body, a sixth of the bodies' memory at most
+    assert too_large.status == 413 and str(28 * MIB) in too_large.json["detail"]
     assert service.post("/v1/profiles", body).status == 200
 
 
