@@ -43,11 +43,13 @@ typedef struct level {
     bool lifts; /* the block does another */
 } level;
 
+typedef enum change_kind { FREE, LOW, FLOOR } change_kind;
+
 /* What was before: a block free, its low, a section's floor. */
 typedef struct change {
     uint64_t was;
     uint32_t index;
-    enum { FREE, LOW, FLOOR } what;
+    change_kind what;
 } change;
 
 struct pack_search {
@@ -71,7 +73,7 @@ struct pack_search {
 
 /* ---- changes ---- */
 
-static void note(pack_search *s, int what, uint32_t index, uint64_t was)
+static void note(pack_search *s, change_kind what, uint32_t index, uint64_t was)
 {
     if (!model_reserve(&s->changes, &s->capacity_of_changes, s->n_changes + 1,
                        sizeof *s->changes)) {
