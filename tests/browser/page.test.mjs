@@ -201,6 +201,7 @@ test('the curve has the numbers of the service, and a point opens its schedule',
   const bound = Math.max(...known.map((point) => point.lower_bound));
   assert.equal(await first.nth(6).innerText(), `${Number((bound / 1000).toPrecision(4))} ms`);
   await shot(page, 'curve');
+  await page.waitForURL(/budget=/); /* said a moment after the curve is there, and drawn anew with it */
   const over = await page.locator('.u-over').boundingBox();
   await page.mouse.move(over.x + over.width / 2, over.y + over.height / 2);
   await page.mouse.click(over.x + over.width / 2, over.y + over.height / 2);
