@@ -454,8 +454,10 @@ def test_gzipped_profiles_are_read(tmp_path):
 
 def test_a_reader_that_leaves_hears_nothing():
     for words in (["solvers", "--local"], ["solve", "--help"], ["solve", "--local", "--json", "-b", "60%", CHAIN]):
-        with subprocess.Popen([REMAT, *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-            process.stdout.close()
+        reader, writer = os.pipe()
+        os.close(reader)  # before there is anything to write, which would be written
+        with subprocess.Popen([REMAT, *map(str, words)], stdout=writer, stderr=subprocess.PIPE) as process:
+            os.close(writer)
             assert process.stderr.read() == b"" and process.wait(60 * SLOW) == 141, words
 
 
