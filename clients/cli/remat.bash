@@ -55,7 +55,7 @@ _remat()
             profile) _remat_words "$asking --name --limit --cursor" "$current" ;;
             solve)
                 _remat_words "$asking --budget --reserved --solver --option --link --alignment --no-layout \
-                    --effort --wait --local --whole-device --device --parameters --optimizer --precision \
+                    --effort --in-flight --wait --local --whole-device --device --parameters --optimizer --precision \
                     --no-master --parallel --ranks --view-buckets --no-prefetch" \
                     "$current"
                 ;;
@@ -68,11 +68,12 @@ _remat()
             calibrate) _remat_words "--json --output --help" "$current" ;;
             curve)
                 _remat_words \
-                    "$asking --points --budgets --solver --option --link --wait --ascii --local" \
+                    "$asking --points --budgets --solver --option --link --in-flight --wait --ascii --local" \
                     "$current"
                 ;;
             show) _remat_words "$asking --profile --all --ascii" "$current" ;;
-            simulate|snapshots|solvers) _remat_words "$asking --local" "$current" ;;
+            simulate) _remat_words "$asking --local --in-flight" "$current" ;;
+            snapshots|solvers) _remat_words "$asking --local" "$current" ;;
             jobs) _remat_words "$asking --limit --cursor" "$current" ;;
             version) _remat_words "--json --help" "$current" ;;
         esac

@@ -71,6 +71,7 @@ _remat()
                 '--reserved[memory for other things]:bytes:' \
                 '--alignment[of the addresses]:bytes:' '--no-layout[no addresses]' \
                 '--effort[of the improver]:effort:(quick thorough)' \
+                '--in-flight[micro-batches alive at once]:number:' \
                 '--whole-device[the budget is the memory of a device]' $step '1:profile:_files'
             ;;
         plan)
@@ -88,6 +89,7 @@ _remat()
             ;;
         curve)
             _arguments $asking $question '--points[so many budgets]:number:' \
+                '--in-flight[micro-batches alive at once]:number:' \
                 '--budgets[these budgets]:list:' '--ascii[plain characters]' '1:profile:_files'
             ;;
         show)
@@ -95,7 +97,10 @@ _remat()
                 '(-a --all)'{-a,--all}'[every operation]' '--ascii[plain characters]' \
                 '1:schedule:_files'
             ;;
-        simulate) _arguments $asking '--local[in this process]' '*:file:_files' ;;
+        simulate)
+            _arguments $asking '--local[in this process]' '--in-flight[micro-batches alive at once]:number:' \
+                '*:file:_files'
+            ;;
         snapshots) _arguments $asking '--local[in this process]' '1:file:_files' ;;
         jobs)
             _arguments $asking '--limit[at most so many]:number:' \

@@ -4,9 +4,10 @@
 
 #include "remat/answer.h"
 
-/* The largest bound at one budget that holds for every schedule without O and P. What is improved
- * is worth more moments than what a table gives at once. */
-remat_status answer_find_bound(const remat_portfolio *portfolio, const remat_profile *profile,
+/* The largest bound at one budget that holds for every schedule without O and P, with the problem's
+ * micro-batches in flight. What is improved is worth more moments than what a table gives at once.
+ */
+remat_status answer_find_bound(const remat_portfolio *portfolio, const remat_problem *problem,
                                uint64_t budget, double *ret_bound, remat_error *error);
 
 /* The same over the problem's link, of every schedule. */

@@ -42,6 +42,13 @@ void bound_moments_free(bound_moments *moments); /* accepts NULL */
  * what each gives at one price. Deterministic. One thread at a time. */
 double bound_moments_makespan(bound_moments *moments, uint64_t budget, uint32_t most);
 
+/* The same with so many micro-batches in flight (remat/simulate.h): the turn is one more moment,
+ * after which every backward comes and for which the budget is shared by all of them; at the other
+ * moments the others hold at least what any schedule holds at the turn. Of a joint graph what holds
+ * for one holds. */
+double bound_moments_in_flight(bound_moments *moments, uint64_t budget, uint32_t in_flight,
+                               uint32_t most);
+
 /* The same of every schedule, with O and P over the link: bound/link.c. 0 for a joint graph, where
  * no run is surely before a moment or after it in time. */
 double bound_moments_over_link(bound_moments *moments, const remat_link *link, uint64_t budget);

@@ -175,6 +175,12 @@ static remat_status take_inputs(model_builder *b)
             (status = model_take_bytes(b, (model_place){path, from->id, "gradient_bytes"},
                                        from->gradient_bytes, 0, false, &to->gradient_bytes)))
             return status;
+        if (from->late && !b->joint)
+            return remat_fail(
+                b->error, REMAT_INVALID, "inputs",
+                "inputs[%zu].late of \"%.200s\": only inputs of joint graphs come late", k,
+                from->id);
+        to->late = from->late;
         if (!(to->id = model_arena_string(&b->owned->arena, from->id)))
             return remat_fail_memory(b->error);
     }
@@ -309,6 +315,12 @@ static remat_status check_whole(model_builder *b)
                 "nodes[%u] \"%s\" has no consumer, so the loss \"%s\" (the last node) "
                 "does not depend on it; a profile has exactly one sink",
                 v, b->nodes[v].id, b->nodes[n - 1].id);
+    for (uint32_t k = 0; k < b->spec->n_inputs; k++)
+        if (b->inputs[k].late && b->inputs[k].n_consumers == 0)
+            return remat_fail(b->error, REMAT_INVALID, "inputs",
+                              "inputs[%u].late of \"%.200s\": no node reads it, so nothing says "
+                              "when it comes",
+                              k, b->inputs[k].id);
     for (uint32_t k = 0; k < b->spec->n_states; k++)
         b->bytes_total += (double)b->states[k].bytes * (double)b->states[k].n_writers;
     if (!(b->bytes_total < (double)REMAT_MAX_BYTES))
