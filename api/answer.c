@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 void remat_time_text(int64_t milliseconds, char ret_text[32])
@@ -95,7 +96,7 @@ typedef struct baseline {
     double makespan;
 } baseline;
 
-static json_t *encode_answer(const remat_schedule_answer *answer, json_t *operations,
+static json_t *encode_answer(const remat_schedule_answer *answer, json_t *nodes, json_t *operations,
                              const baseline *all, double *ret_overhead)
 {
     const remat_question *q = answer->question;
@@ -116,8 +117,8 @@ static json_t *encode_answer(const remat_schedule_answer *answer, json_t *operat
         "optimality", remat_optimality_name(schedule->optimality), "class", schedule->class_name,
         "lower_bound", schedule->lower_bound, "bound_class", schedule->bound_class, "gap",
         excess(simulation->makespan, schedule->lower_bound), "verified", (int)simulation->valid,
-        "nodes", node_ids_encode(answer->profile), "operations", operations, "solve_seconds",
-        answer->solve_seconds, "created", created);
+        "nodes", nodes, "operations", operations, "solve_seconds", answer->solve_seconds, "created",
+        created);
 }
 
 /* What each micro-batch holds at the turn, and what the stage sends then. */
@@ -140,29 +141,31 @@ static json_t *encode_steps(const remat_machine *machine, const remat_schedule_a
     if (machine->facts(answer->profile, &answer->question->options, &facts, NULL))
         return NULL;
     const baseline all = {facts.most, facts.store_all_makespan};
-    json_t *json = encode_answer(
-        answer, api_steps_encode(machine, &answer->answered->schedule.steps), &all, ret_overhead);
+    json_t *json = encode_answer(answer, node_ids_encode(answer->profile),
+                                 api_steps_encode(machine, &answer->answered->schedule.steps), &all,
+                                 ret_overhead);
     remat_json_set(&json, "model", json_string(machine->name));
     remat_json_set(&json, "branches", api_branches_encode(&facts));
     remat_machine_facts_clear(&facts);
     return json;
 }
 
-json_t *remat_schedule_encode(const remat_schedule_answer *answer, double *ret_overhead)
+/* Without its lists, which stand as null where whole is false, and not that of another machine. */
+static json_t *encode_schedule(const remat_schedule_answer *answer, bool whole,
+                               double *ret_overhead)
 {
     const remat_question *q = answer->question;
     const remat_schedule *schedule = &answer->answered->schedule;
-    const remat_machine *machine = remat_machine_of(q->solver, &q->options);
-    baseline all = {0, remat_store_all_makespan(answer->profile)};
-    if (machine)
-        return encode_steps(machine, answer, ret_overhead);
-    if (api_store_all(answer->profile, q->in_flight, answer->store_all_peak, &all.peak, NULL))
+    const remat_profile *profile = answer->profile;
+    baseline all = {0, remat_store_all_makespan(profile)};
+    if (api_store_all(profile, q->in_flight, answer->store_all_peak, &all.peak, NULL))
         return NULL;
-    json_t *json =
-        encode_answer(answer, remat_operations_encode(&schedule->operations, answer->profile), &all,
-                      ret_overhead);
+    json_t *nodes = whole ? node_ids_encode(profile) : json_null();
+    json_t *operations =
+        whole ? remat_operations_encode(&schedule->operations, profile) : json_null();
+    json_t *json = encode_answer(answer, nodes, operations, &all, ret_overhead);
     if (q->in_flight > 1)
-        set_in_flight(&json, answer->profile, &schedule->simulation, q->in_flight);
+        set_in_flight(&json, profile, &schedule->simulation, q->in_flight);
     if (schedule->reordered_peak)
         remat_json_set(&json, "reordered_peak", bytes(schedule->reordered_peak));
     if (schedule->least.solver)
@@ -174,11 +177,101 @@ json_t *remat_schedule_encode(const remat_schedule_answer *answer, double *ret_o
         if (q->in_flight > 1)
             remat_json_set(&json, "held_arena", bytes(schedule->layout.held_arena));
         remat_json_set(&json, "alignment", json_integer((json_int_t)q->alignment));
-        remat_json_set(&json, "allocations", remat_allocations_encode(&schedule->layout));
+        remat_json_set(&json, "allocations",
+                       whole ? remat_allocations_encode(&schedule->layout) : json_null());
     }
     if (!q->solver)
         remat_json_set(&json, "candidates", candidates_encode(answer));
     return json;
+}
+
+json_t *remat_schedule_encode(const remat_schedule_answer *answer, double *ret_overhead)
+{
+    const remat_question *q = answer->question;
+    const remat_machine *machine = remat_machine_of(q->solver, &q->options);
+    return machine ? encode_steps(machine, answer, ret_overhead)
+                   : encode_schedule(answer, true, ret_overhead);
+}
+
+/* ---- long lists as text ---- */
+
+static json_t *node_item(const remat_schedule_answer *answer, size_t i)
+{
+    return json_string(answer->profile->nodes[i].id);
+}
+
+static json_t *operation_item(const remat_schedule_answer *answer, size_t i)
+{
+    return api_operation_encode(&answer->answered->schedule.operations.items[i], answer->profile);
+}
+
+static json_t *allocation_item(const remat_schedule_answer *answer, size_t i)
+{
+    return api_allocation_encode(&answer->answered->schedule.layout.items[i]);
+}
+
+typedef struct long_list {
+    const char *name;
+    json_t *(*item)(const remat_schedule_answer *answer, size_t i);
+    size_t n;
+} long_list;
+
+/* One item at a time: as a tree the list would take some twenty times its text. */
+static bool put_list(remat_buffer *text, const remat_schedule_answer *answer, const long_list *list)
+{
+    bool good = !remat_buffer_put(text, "[", 1);
+    for (size_t i = 0; i < list->n && good; i++) {
+        json_t *item = list->item(answer, i);
+        good = item && (i == 0 || !remat_buffer_put(text, ",", 1)) && api_text_put(text, item);
+        json_decref(item);
+    }
+    return good && !remat_buffer_put(text, "]", 1);
+}
+
+static bool put_member(remat_buffer *text, const remat_schedule_answer *answer, const char *name,
+                       const json_t *value)
+{
+    const remat_schedule *schedule = &answer->answered->schedule;
+    const long_list lists[] = {{"nodes", node_item, answer->profile->n_nodes},
+                               {"operations", operation_item, schedule->operations.length},
+                               {"allocations", allocation_item, schedule->layout.n}};
+    if (remat_buffer_put(text, "\"", 1) || remat_buffer_put(text, name, strlen(name)) ||
+        remat_buffer_put(text, "\":", 2))
+        return false;
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
+        if (json_is_null(value) && strcmp(name, lists[i].name) == 0)
+            return put_list(text, answer, &lists[i]);
+    return api_text_put(text, value);
+}
+
+static bool put_schedule(remat_buffer *text, const remat_schedule_answer *answer, json_t *json)
+{
+    const char *name, *before = "{";
+    json_t *value;
+    json_object_foreach(json, name, value)
+    {
+        if (remat_buffer_put(text, before, 1) || !put_member(text, answer, name, value))
+            return false;
+        before = ",";
+    }
+    return !remat_buffer_put(text, "}", 2); /* and NUL */
+}
+
+char *remat_schedule_text(const remat_schedule_answer *answer, double *ret_overhead)
+{
+    const remat_question *q = answer->question;
+    bool machine = remat_machine_of(q->solver, &q->options) != NULL;
+    json_t *json = machine ? remat_schedule_encode(answer, ret_overhead)
+                           : encode_schedule(answer, false, ret_overhead);
+    remat_buffer text = {0};
+    bool good = json && put_schedule(&text, answer, json);
+    json_decref(json);
+    if (!good) {
+        remat_buffer_clear(&text);
+        return NULL;
+    }
+    char *fitted = realloc(text.data, text.length);
+    return fitted ? fitted : (char *)text.data;
 }
 
 /* One member of every moment: a time, or else bytes. */

@@ -10,6 +10,7 @@
 #include "remat/answer.h"
 #include "remat/improve.h"
 #include "remat/table.h"
+#include "remat/words.h"
 
 #include <jansson.h>
 
@@ -95,8 +96,6 @@ const char *remat_text_time(double time, const char *unit, char text[REMAT_TEXT_
 /* "8.41 %" of a fraction. */
 const char *remat_text_percent(double fraction, char text[REMAT_TEXT_SIZE]);
 
-/* The one of some words that a misspelt one was most likely meant to be; NULL: none is near. */
-const char *remat_nearest(const char *word, const char *const *words, size_t n);
 /* REMAT_INVALID of "solver": there is none of this name; which was meant, or which there are. */
 remat_status remat_fail_solver(const char *word, remat_error *error);
 
@@ -263,6 +262,9 @@ typedef struct remat_schedule_answer {
 /* *ret_overhead: over storing everything. NULL: out of memory; so with all that follow. */
 json_t *remat_schedule_encode(const remat_schedule_answer *answer, double *ret_overhead);
 
+/* The text of that, made without a tree of its lists, which may be of millions. */
+char *remat_schedule_text(const remat_schedule_answer *answer, double *ret_overhead);
+
 /* Memory and time at every operation, as arrays of one entry per operation. operations: encoded. */
 json_t *remat_timeline_encode(const char *schedule_id, uint64_t budget,
                               const remat_profile *profile, json_t *operations,
@@ -287,6 +289,12 @@ remat_status remat_answer_simulation(const remat_request *request, const remat_p
 /* Replays an encoded schedule. REMAT_INFEASIBLE when it is not valid for the profile. */
 remat_status remat_answer_timeline(const json_t *schedule, const remat_profile *profile,
                                    json_t **ret_answer, remat_error *error);
+/* GET /v1/schedules/{id}/trace: a timeline in the JSON format of Chrome's trace viewer, which
+ * Perfetto reads. Its columns are as long as its operations. NULL: out of memory. */
+json_t *remat_trace_encode(const json_t *schedule, const json_t *timeline);
+/* The same of a schedule, which is replayed as for its timeline. */
+remat_status remat_answer_trace(const json_t *schedule, const remat_profile *profile,
+                                json_t **ret_answer, remat_error *error);
 /* One {budget, feasible, makespan, overhead, peak} for every budget, with solver and lower_bound
  * where it is feasible. Of another machine, where no budgets are given, one for each from the least
  * to what storing everything takes, or fewer, evenly spaced; every row has been replayed. */
@@ -294,8 +302,57 @@ remat_status remat_answer_tradeoff(const remat_question *question, const remat_q
                                    uint64_t store_all_peak, const remat_portfolio *portfolio,
                                    const remat_host *host, json_t **ret_answer, remat_error *error);
 
+/* ---- layouts ---- */
+
+/* A layout's search is bounded by time as well: so many take up to 10 s. */
+#define REMAT_MOST_LAID_OUT 200000u
+
+/* The body of POST /v1/layouts. */
+typedef struct remat_layout_request {
+    remat_layout layout; /* owned; without offsets until it is answered */
+    uint64_t capacity;   /* bytes; 0: as small an arena as is found */
+    bool bounded;        /* a capacity was given */
+} remat_layout_request;
+
+/* {"buffers": [{"id": "a", "lower": 0, "upper": 3, "size": 1024}, ..], "alignment", "capacity"}.
+ * Cleared by the caller; untouched on failure. */
+remat_status remat_layout_decode(const json_t *json, remat_layout_request *ret_request,
+                                 remat_error *error);
+void remat_layout_request_clear(remat_layout_request *request); /* accepts {0} */
+
+/* Bytes that answering it takes at most, about. */
+uint64_t remat_layout_memory(const remat_layout_request *request);
+
+/* Places the buffers and lets the judge see them. REMAT_CANCELLED by the host, which may be NULL.
+ */
+remat_status remat_answer_layout(remat_layout_request *request, const remat_host *host,
+                                 json_t **ret_answer, remat_error *error);
+
 /* GET /v1/solvers. */
 json_t *remat_solvers_encode(void);
+
+/* ---- judging ---- */
+
+/* What an answer holds, once it is judged. */
+typedef struct remat_judgement {
+    remat_operations operations; /* none where it is of another machine */
+    bool linked, placed;         /* link, layout are there */
+    remat_link link;
+    remat_layout layout; /* with the answer's addresses */
+    remat_simulation simulation;
+} remat_judgement;
+
+/* Whether an answer to POST /v1/schedules, whoever sent it, is one for the profile: its operations
+ * are a valid list, which is replayed; addresses, where it gives them, are aligned, within their
+ * arena, and do not overlap. With a profile_id (of the profile, else NULL) it must name that, and
+ * its figures must be those of the replay: makespan, peak, overhead, arena, within its budget. With
+ * a question (else NULL) it must be the answer to that: its budget, solver, link and alignment.
+ * REMAT_INVALID names the field and what is wrong. *ret_judgement (NULL: not wanted) is cleared by
+ * the caller, untouched on failure. Linear in the answer and the edges of the profile. */
+remat_status remat_schedule_judge(const remat_profile *profile, const char *profile_id,
+                                  const remat_question *question, const json_t *answer,
+                                  remat_judgement *ret_judgement, remat_error *error);
+void remat_judgement_clear(remat_judgement *judgement); /* accepts {0} */
 
 /* RFC 3339 UTC with milliseconds. */
 void remat_time_text(int64_t milliseconds, char ret_text[32]);
@@ -338,6 +395,9 @@ typedef enum remat_problem_type {
 int remat_problem_status(remat_problem_type type);
 /* The problem that a failed library call amounts to. */
 remat_problem_type remat_problem_of(const remat_error *error);
+/* What the problem "/problems/path" means, for people: freed by the caller; NULL: there is none, or
+ * no memory. */
+char *remat_problem_text(const char *path);
 /* The problem document; detail is error->message, with "field" and "minimum_budget" where they
  * apply. */
 json_t *remat_problem_encode(remat_problem_type type, const remat_error *error);

@@ -23,6 +23,10 @@ remat_status remat_json_load(const char *text, size_t length, json_t **ret_json,
         /* jansson does not always say that memory ran out, but then it says nothing. */
         if (where.text[0] == '\0' || json_error_code(&where) == json_error_out_of_memory)
             return remat_fail_memory(error);
+        if (json_error_code(&where) == json_error_numeric_overflow)
+            return remat_fail(error, REMAT_INVALID, NULL,
+                              "line %d, column %d: the number is too large: %s", where.line,
+                              where.column, where.text);
         return remat_fail(error, REMAT_INVALID, NULL,
                           "the body is not JSON: line %d, column %d: %s", where.line, where.column,
                           where.text);
@@ -44,16 +48,24 @@ static int take_text(const char *text, size_t length, void *data)
     return sink->failed ? -1 : 0;
 }
 
+bool api_text_put(remat_buffer *text, const json_t *json)
+{
+    text_sink sink = {.text = *text};
+    const size_t flags = JSON_COMPACT | JSON_REAL_PRECISION(17) | JSON_ENCODE_ANY;
+    bool failed = json_dump_callback(json, take_text, &sink, flags) || sink.failed;
+    *text = sink.text;
+    return !failed;
+}
+
 char *remat_json_text(const json_t *json)
 {
-    text_sink sink = {.failed = false};
-    const size_t flags = JSON_COMPACT | JSON_REAL_PRECISION(17) | JSON_ENCODE_ANY;
-    if (json_dump_callback(json, take_text, &sink, flags) || take_text("", 1, &sink)) {
-        remat_buffer_clear(&sink.text);
+    remat_buffer text = {0};
+    if (!api_text_put(&text, json) || remat_buffer_put(&text, "", 1)) {
+        remat_buffer_clear(&text);
         return NULL;
     }
-    char *fitted = realloc(sink.text.data, sink.text.length);
-    return fitted ? fitted : (char *)sink.text.data;
+    char *fitted = realloc(text.data, text.length);
+    return fitted ? fitted : (char *)text.data;
 }
 
 double remat_json_number(const json_t *object, const char *name)
@@ -185,6 +197,22 @@ remat_status api_whole(const remat_number *number, const char *field, uint64_t l
                           "%s is %.17g; it must be a whole number from %llu to %llu", field, value,
                           (unsigned long long)least, (unsigned long long)most);
     *ret_value = (uint64_t)value;
+    return REMAT_OK;
+}
+
+remat_status api_alignment(const remat_number *number, const char *field, uint64_t *ret_alignment,
+                           remat_error *error)
+{
+    const double bytes = number->value;
+    const bool within = bytes >= 1 && bytes <= (double)REMAT_MAX_ALIGNMENT;
+    const uint64_t whole = within ? (uint64_t)bytes : 0;
+    if (!number->given)
+        return REMAT_OK;
+    if (whole == 0 || (double)whole != bytes || (whole & (whole - 1)) != 0)
+        return remat_fail(error, REMAT_INVALID, field,
+                          "%s is %g; it must be a power of two from 1 to %u", field, bytes,
+                          (unsigned)REMAT_MAX_ALIGNMENT);
+    *ret_alignment = whole;
     return REMAT_OK;
 }
 

@@ -4,6 +4,8 @@
 
 #include "api.h"
 
+#include "remat/bytes.h"
+
 typedef enum field_type {
     FIELD_STRING,  /* const char ** */
     FIELD_NUMBER,  /* remat_number * */
@@ -36,6 +38,10 @@ remat_status api_store_all(const remat_profile *profile, uint32_t in_flight,
 remat_status api_whole(const remat_number *number, const char *field, uint64_t least, uint64_t most,
                        uint64_t *ret_value, remat_error *error);
 
+/* A power of two up to REMAT_MAX_ALIGNMENT; where the field is absent *ret_alignment stays. */
+remat_status api_alignment(const remat_number *number, const char *field, uint64_t *ret_alignment,
+                           remat_error *error);
+
 /* "wait" of requests that may become jobs: seconds, 30 where it is absent. */
 remat_status api_wait(const remat_number *number, double *ret_seconds, remat_error *error);
 
@@ -45,6 +51,13 @@ remat_status api_steps_of_schedule(const json_t *schedule, const remat_machine *
 json_t *api_steps_encode(const remat_machine *machine, const remat_steps *steps);
 /* For each branch, the nodes that its steps run. */
 json_t *api_branches_encode(const remat_machine_facts *facts);
+
+/* Appends the compact text of a JSON value; false: out of memory. */
+bool api_text_put(remat_buffer *text, const json_t *json);
+
+/* One item of the lists of an answer. NULL: out of memory. */
+json_t *api_operation_encode(const remat_operation *operation, const remat_profile *profile);
+json_t *api_allocation_encode(const remat_allocation *allocation);
 
 /* "1.5 GiB" or "60%": a number, spaces, a unit (a pointer into text). Plain decimal notation
  * only. */

@@ -31,11 +31,10 @@ static remat_status read_preset(const char *name, const remat_profile *profile, 
             link->latency = presets[i].latency_seconds / seconds;
             return REMAT_OK;
         }
-    return remat_fail(
-        error, REMAT_INVALID, "link.preset",
-        "link.preset is \"%.40s\"; it must be one of pcie3-x16, pcie4-x16, pcie5-x16, "
-        "nvlink-c2c",
-        name);
+    const char *names[N_PRESETS];
+    for (size_t i = 0; i < N_PRESETS; i++)
+        names[i] = presets[i].name;
+    return remat_fail_unknown("link.preset", "link", name, names, N_PRESETS, error);
 }
 
 json_t *remat_link_presets_encode(void)

@@ -139,7 +139,7 @@ remat_status remat_operations_decode(const json_t *json, const remat_profile *pr
     return REMAT_OK;
 }
 
-static json_t *encode(const remat_operation *operation, const remat_profile *profile)
+json_t *api_operation_encode(const remat_operation *operation, const remat_profile *profile)
 {
     const char *name = remat_operation_name((remat_operation_kind)operation->kind);
     int index = (int)operation->index;
@@ -163,21 +163,24 @@ json_t *remat_operations_encode(const remat_operations *operations, const remat_
 {
     json_t *list = json_array();
     for (size_t i = 0; i < operations->length; i++)
-        remat_json_append(&list, encode(&operations->items[i], profile));
+        remat_json_append(&list, api_operation_encode(&operations->items[i], profile));
     return list;
+}
+
+json_t *api_allocation_encode(const remat_allocation *a)
+{
+    json_t *item = json_pack("[i, s, I, I]", (int)a->first,
+                             remat_allocation_kind_name((remat_allocation_kind)a->kind),
+                             (json_int_t)a->index, (json_int_t)a->offset);
+    if (a->result > 0)
+        remat_json_append(&item, json_integer(a->result));
+    return item;
 }
 
 json_t *remat_allocations_encode(const remat_layout *layout)
 {
     json_t *list = json_array();
-    for (size_t i = 0; i < layout->n; i++) {
-        const remat_allocation *a = &layout->items[i];
-        json_t *item = json_pack("[i, s, I, I]", (int)a->first,
-                                 remat_allocation_kind_name((remat_allocation_kind)a->kind),
-                                 (json_int_t)a->index, (json_int_t)a->offset);
-        if (a->result > 0)
-            remat_json_append(&item, json_integer(a->result));
-        remat_json_append(&list, item);
-    }
+    for (size_t i = 0; i < layout->n; i++)
+        remat_json_append(&list, api_allocation_encode(&layout->items[i]));
     return list;
 }

@@ -80,13 +80,11 @@ static remat_status read_layout(const json_t *json, remat_layout_wish *ret_wish,
         remat_status status = api_read(json, "layout.", rules, 1, error);
         if (status)
             return status;
-        double bytes = alignment.value;
-        uint32_t whole = bytes >= 1 && bytes <= (double)REMAT_MAX_ALIGNMENT ? (uint32_t)bytes : 0;
-        if (whole == 0 || whole != bytes || (whole & (whole - 1)) != 0)
-            return remat_fail(error, REMAT_INVALID, "layout.alignment",
-                              "layout.alignment is %g; it must be a power of two from 1 to %u",
-                              bytes, (unsigned)REMAT_MAX_ALIGNMENT);
-        wish.alignment = whole;
+        uint64_t bytes = 0;
+        status = api_alignment(&alignment, "layout.alignment", &bytes, error);
+        if (status)
+            return status;
+        wish.alignment = (uint32_t)bytes;
     }
     *ret_wish = wish;
     return REMAT_OK;
@@ -100,13 +98,15 @@ static remat_status read_effort(const char *name, remat_request *request, remat_
             error, REMAT_INVALID, "effort",
             "effort is for auto, interval and selective; the lists of %s are not improved",
             solver->name);
-    for (int k = REMAT_QUICK; k <= REMAT_THOROUGH; k++)
-        if (strcmp(name, remat_effort_name((remat_effort)k)) == 0) {
+    const char *names[REMAT_THOROUGH + 1];
+    for (int k = REMAT_QUICK; k <= REMAT_THOROUGH; k++) {
+        names[k] = remat_effort_name((remat_effort)k);
+        if (strcmp(name, names[k]) == 0) {
             request->effort = (remat_effort)k;
             return REMAT_OK;
         }
-    return remat_fail(error, REMAT_INVALID, "effort",
-                      "effort is \"%.40s\"; it is quick or thorough", name);
+    }
+    return remat_fail_unknown("effort", "effort", name, names, REMAT_THOROUGH + 1, error);
 }
 
 static remat_status read_schedule(const raw_request *raw, remat_request *request,

@@ -1,11 +1,9 @@
 /* Numbers for people, and the words that they meant. */
 #include "api.h"
 
-#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
 /* Three significant digits, never an exponent below 1e6. */
 static void three_digits(double value, char *text, size_t size)
@@ -46,6 +44,10 @@ const char *remat_text_seconds(double seconds, char text[REMAT_TEXT_SIZE])
         return strcpy(text, "-");
     if (seconds == 0)
         return strcpy(text, "0 s");
+    if (seconds < 0) { /* that only who made a mistake says */
+        snprintf(text, REMAT_TEXT_SIZE, "%.3g s", seconds);
+        return text;
+    }
     if (seconds >= 1e15) {
         snprintf(text, REMAT_TEXT_SIZE, "%.3g s", seconds);
         return text;
@@ -77,71 +79,14 @@ const char *remat_text_percent(double fraction, char text[REMAT_TEXT_SIZE])
     return text;
 }
 
-/* ---- words that were meant ---- */
-
-static bool same_letter(char a, char b)
-{
-    return tolower((unsigned char)a) == tolower((unsigned char)b);
-}
-
-/* Letters to change, put in, take out or swap with the next one, up to a limit of 3. */
-static unsigned distance(const char *a, const char *b)
-{
-    enum { MOST = 40 };
-    unsigned rows[3][MOST + 1] = {{0}};
-    size_t m = strlen(a), n = strlen(b);
-    if (m > MOST || n > MOST || (m > n ? m - n : n - m) > 2)
-        return 3;
-    for (size_t k = 0; k <= n; k++)
-        rows[0][k] = (unsigned)k;
-    for (size_t i = 1; i <= m; i++) {
-        unsigned *now = rows[i % 3], *last = rows[(i + 2) % 3], *before = rows[(i + 1) % 3];
-        now[0] = (unsigned)i;
-        for (size_t k = 1; k <= n; k++) {
-            unsigned least = last[k - 1] + !same_letter(a[i - 1], b[k - 1]);
-            least = last[k] + 1 < least ? last[k] + 1 : least;
-            least = now[k - 1] + 1 < least ? now[k - 1] + 1 : least;
-            if (i > 1 && k > 1 && same_letter(a[i - 1], b[k - 2]) &&
-                same_letter(a[i - 2], b[k - 1]) && before[k - 2] + 1 < least)
-                least = before[k - 2] + 1;
-            now[k] = least;
-        }
-    }
-    return rows[m % 3][n] < 3 ? rows[m % 3][n] : 3;
-}
-
-const char *remat_nearest(const char *word, const char *const *words, size_t n)
-{
-    size_t length = strlen(word), best = n;
-    unsigned least = length < 4 ? 2 : 3;
-    for (size_t i = 0; i < n; i++) {
-        unsigned d = distance(word, words[i]);
-        if (length >= 3 && d > 1 && strncasecmp(word, words[i], length) == 0)
-            d = 1;
-        if (d < least) {
-            least = d;
-            best = i;
-        }
-    }
-    return best < n ? words[best] : NULL;
-}
+/* ---- words ---- */
 
 remat_status remat_fail_solver(const char *word, remat_error *error)
 {
     const char *names[REMAT_MAX_SOLVERS] = {"auto"};
-    char list[512] = "";
     size_t n_solvers, n = 1;
     const remat_solver *const *solvers = remat_solvers(&n_solvers);
     for (size_t i = 0; i < n_solvers && n < REMAT_MAX_SOLVERS; i++)
         names[n++] = solvers[i]->name;
-    const char *meant = remat_nearest(word, names, n);
-    if (meant)
-        return remat_fail(error, REMAT_INVALID, "solver",
-                          "there is no solver \"%.60s\"; did you mean %s?", word, meant);
-    for (size_t i = 0; i < n; i++) {
-        const size_t length = strlen(list);
-        snprintf(list + length, sizeof list - length, "%s%s", i ? ", " : "", names[i]);
-    }
-    return remat_fail(error, REMAT_INVALID, "solver", "there is no solver \"%.60s\"; known are %s",
-                      word, list);
+    return remat_fail_unknown("solver", "solver", word, names, n, error);
 }

@@ -20,6 +20,7 @@ typedef struct setting {
     bool lively; /* takes effect at SIGHUP */
 } setting;
 
+#define MOST_CACHE_BYTES (UINT64_C(256) << 20)
 #define LEAST_BODY_MEMORY (UINT64_C(192) << 20)
 #define AT(member) offsetof(config, member)
 static const setting settings[] = {
@@ -35,9 +36,13 @@ static const setting settings[] = {
      TEXT, AT(store), sizeof((config *)0)->store, 0, 0, false},
     {"workers", "N", "solves at a time (default: the cores that it may use)", COUNT, AT(workers), 0,
      1, 1024, false},
-    {"memory-limit", "BYTES", "largest table of one solve (default: a quarter of what it may use)",
+    {"memory-limit", "BYTES",
+     "tables and answers of all solves at a time, and the largest table of one\n"
+     "                              (default: a quarter of what it may use)",
      BYTES, AT(memory_limit), 0, 1 << 20, 9e15, false},
-    {"cache-bytes", "BYTES", "answers kept in memory, and as much for tables (default 256MiB)",
+    {"cache-bytes", "BYTES",
+     "answers kept in memory, and as much for tables and for profiles\n"
+     "                              (default: an eighth of memory-limit, at most 256MiB)",
      BYTES, AT(cache_bytes), 0, 0, 9e15, false},
     {"max-body", "BYTES", "largest request body, also after decoding (default 64MiB)", BYTES,
      AT(max_body), 0, 1024, 1 << 30, false},
@@ -192,7 +197,7 @@ static bool set(config *c, const setting *s, const char *where, const char *text
 
 static void set_defaults(config *c)
 {
-    *c = (config){.cache_bytes = UINT64_C(256) << 20,
+    *c = (config){.cache_bytes = UINT64_MAX, /* by memory_limit */
                   .max_body = UINT64_C(64) << 20,
                   .max_nodes = 200000,
                   .max_edges = 2000000,
@@ -436,6 +441,9 @@ config_outcome config_read(config *ret_config, int argc, char **argv)
     if (c.body_memory == 0)
         c.body_memory =
             c.memory_limit / 4 > LEAST_BODY_MEMORY ? c.memory_limit / 4 : LEAST_BODY_MEMORY;
+    if (c.cache_bytes == UINT64_MAX)
+        c.cache_bytes =
+            c.memory_limit / 8 < MOST_CACHE_BYTES ? c.memory_limit / 8 : MOST_CACHE_BYTES;
     if (c.check_only)
         print_config(&c);
     *ret_config = c;

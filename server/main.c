@@ -165,6 +165,7 @@ int main(int argc, char **argv)
 {
     config settings;
     machine_keep_streams();
+    machine_keep_writing();
     if (argc > 1 && strcmp(argv[1], "token") == 0)
         return token_command(argc, argv);
     const command *c = find_command(argc, argv);

@@ -6,6 +6,7 @@
 
 enum {
     LOOK_MILLISECONDS = 1000,
+    WAIT_NANOSECONDS = 100000000,
     STIRRING = 1 << 20,
     MAPPED_FROM = 1 << 18,
     CONSOLIDATED_FROM = 1 << 17
@@ -17,8 +18,11 @@ struct memory {
     task trim;
     bool trimming; /* loop thread */
     atomic_bool stirred;
-    atomic_uint_fast64_t used;
-    uint64_t shares[3]; /* by memory_use */
+    uv_mutex_t lock; /* of used */
+    uv_cond_t given;
+    uint64_t bodies, solves;      /* used */
+    uint64_t whole;               /* of both together */
+    uint64_t shares[MEMORY_USES]; /* of bodies, or of solves */
 };
 
 static void trim_work(task *t)
@@ -45,7 +49,7 @@ static void on_look(uv_timer_t *timer)
     m->trimming = queue_submit(m->queue, &m->trim);
 }
 
-memory *memory_new(uv_loop_t *loop, queue *q, uint64_t budget)
+memory *memory_new(uv_loop_t *loop, queue *q, uint64_t bodies, uint64_t solves)
 {
 #ifdef __GLIBC__
     /* Else the threshold follows what was freed, and tables come to lie among small things that
@@ -53,12 +57,18 @@ memory *memory_new(uv_loop_t *loop, queue *q, uint64_t budget)
     mallopt(M_MMAP_THRESHOLD, MAPPED_FROM);
 #endif
     memory *m = calloc(1, sizeof *m);
-    if (!m)
+    if (!m || uv_mutex_init(&m->lock)) {
+        free(m);
         return NULL;
+    }
+    uv_cond_init(&m->given);
     m->queue = q;
-    m->shares[MEMORY_UPLOAD] = budget / 2;
-    m->shares[MEMORY_SMALL_UPLOAD] = budget / 4 * 3;
-    m->shares[MEMORY_WORK] = budget;
+    m->whole = bodies + solves;
+    m->shares[MEMORY_UPLOAD] = bodies / 2;
+    m->shares[MEMORY_SMALL_UPLOAD] = bodies / 4 * 3;
+    m->shares[MEMORY_WORK] = bodies + (solves / 2 < bodies / 6 ? solves / 2 : bodies / 6);
+    m->shares[MEMORY_SOLVE] = solves + bodies / 2;
+    m->shares[MEMORY_LOAD] = solves + bodies / 6 * 5;
     uv_timer_init(loop, &m->timer);
     m->timer.data = m;
     uv_timer_start(&m->timer, on_look, LOOK_MILLISECONDS, LOOK_MILLISECONDS);
@@ -67,7 +77,10 @@ memory *memory_new(uv_loop_t *loop, queue *q, uint64_t budget)
 
 static void on_closed(uv_handle_t *handle)
 {
-    free(handle->data);
+    memory *m = handle->data;
+    uv_cond_destroy(&m->given);
+    uv_mutex_destroy(&m->lock);
+    free(m);
 }
 
 void memory_free(memory *m)
@@ -76,24 +89,53 @@ void memory_free(memory *m)
         uv_close((uv_handle_t *)&m->timer, on_closed);
 }
 
-uint64_t memory_budget(const memory *m)
+uint64_t memory_share(const memory *m, memory_use use)
 {
-    return m->shares[MEMORY_WORK];
+    return m->shares[use];
+}
+
+static uint64_t *used_by(memory *m, memory_use use)
+{
+    return use >= MEMORY_SOLVE ? &m->solves : &m->bodies;
+}
+
+/* With the lock. */
+static bool take(memory *m, memory_use use, uint64_t bytes)
+{
+    uint64_t *used = used_by(m, use), share = m->shares[use];
+    if (*used > share || bytes > share - *used || bytes > m->whole - m->bodies - m->solves)
+        return false;
+    *used += bytes;
+    return true;
 }
 
 bool memory_take(memory *m, memory_use use, uint64_t bytes)
 {
-    uint64_t used = atomic_load(&m->used), share = m->shares[use];
-    do {
-        if (used > share || bytes > share - used)
-            return false;
-    } while (!atomic_compare_exchange_weak(&m->used, &used, used + bytes));
-    return true;
+    uv_mutex_lock(&m->lock);
+    bool taken = take(m, use, bytes);
+    uv_mutex_unlock(&m->lock);
+    return taken;
 }
 
-void memory_give(memory *m, uint64_t bytes)
+bool memory_wait(memory *m, memory_use use, uint64_t bytes, bool (*cancelled)(void *data),
+                 void *data)
 {
-    atomic_fetch_sub(&m->used, bytes);
+    bool taken;
+    uv_mutex_lock(&m->lock);
+    while (!(taken = take(m, use, bytes)) && !cancelled(data))
+        uv_cond_timedwait(&m->given, &m->lock, WAIT_NANOSECONDS);
+    uv_mutex_unlock(&m->lock);
+    return taken;
+}
+
+void memory_give(memory *m, memory_use use, uint64_t bytes)
+{
+    if (bytes == 0)
+        return;
+    uv_mutex_lock(&m->lock);
+    *used_by(m, use) -= bytes;
+    uv_cond_broadcast(&m->given);
+    uv_mutex_unlock(&m->lock);
     if (bytes >= STIRRING)
         memory_stir(m);
 }
@@ -105,6 +147,14 @@ void memory_settle(void)
 #ifdef __GLIBC__
     void *volatile chunk = malloc(CONSOLIDATED_FROM);
     free(chunk);
+#endif
+}
+
+void memory_return(void)
+{
+    memory_settle();
+#ifdef __GLIBC__
+    malloc_trim(0);
 #endif
 }
 

@@ -269,9 +269,10 @@ static remat_status start(service *s, remat_error *error)
     s->limits = limits_new();
     s->streams = streams_new(s);
     s->queue = queue_new(s->loop, s->config.workers, s->config.queue_limit);
-    s->memory = memory_new(s->loop, s->queue, s->config.body_memory);
+    s->memory = memory_new(s->loop, s->queue, s->config.body_memory, s->config.memory_limit);
     s->team = team_new(s->config.workers, true);
-    s->engine = engine_new(&s->config, s->store, &s->metrics, s->team);
+    s->engine =
+        s->memory ? engine_new(&s->config, s->store, &s->metrics, s->team, s->memory) : NULL;
     s->jobs = jobs_new(s);
     s->retention = retention_new(s);
     if (!s->limits || !s->streams || !s->queue || !s->memory || !s->engine || !s->jobs ||

@@ -238,7 +238,9 @@ void explain_least(story *s)
                                 : "; none%s does with less than ",
                     linked ? " without offloading" : "");
         explain_bytes(s, (double)floor->bytes);
-        explain_say(s, ", for the %s of %s needs that",
+        explain_say(s,
+                    floor->last ? ", for the %s of %s, where it is the last, needs that"
+                                : ", for the %s of %s needs that",
                     s->profile->joint ? "run"
                     : floor->forward  ? "forward"
                                       : "backward",

@@ -150,19 +150,19 @@ static remat_status read_entry(const json_t *json, const json_t *common, remat_d
 static remat_status read_named(const char *name, const json_t *file, const char *field,
                                remat_device *ret_device, remat_error *error)
 {
-    char known[REMAT_MESSAGE_SIZE / 2] = "";
-    size_t i;
+    enum { MOST_DEVICES = 64 };
+    const char *known[MOST_DEVICES];
+    size_t i, n = 0;
     const json_t *one;
     json_array_foreach(json_object_get(file, "devices"), i, one)
     {
         const char *other = json_string_value(json_object_get(one, "name"));
         if (strcmp(other, name) == 0)
             return read_entry(one, json_object_get(file, "efficiency"), ret_device, error);
-        size_t length = strlen(known);
-        snprintf(known + length, sizeof known - length, "%s%s", i > 0 ? ", " : "", other);
+        if (n < MOST_DEVICES)
+            known[n++] = other;
     }
-    return remat_fail(error, REMAT_INVALID, field, "there is no device \"%.60s\"; known are %s",
-                      name, known);
+    return remat_fail_unknown(field, "device", name, known, n, error);
 }
 
 /* In errors the fields of an entry stand behind that of the request. */

@@ -62,8 +62,8 @@ static remat_status read_subject(const raw *r, remat_plan_request *request, rema
         status = read_size(&r->layers, "layers", &s->layers, error);
     if (!status && r->attention && strcmp(r->attention, "fused") != 0 &&
         strcmp(r->attention, "eager") != 0)
-        return remat_fail(error, REMAT_INVALID, "attention",
-                          "there is no attention \"%.60s\"; known are fused, eager", r->attention);
+        return remat_fail_unknown("attention", "attention", r->attention,
+                                  (const char *const[]){"fused", "eager"}, 2, error);
     s->eager_attention = r->attention && strcmp(r->attention, "eager") == 0;
     return status;
 }

@@ -8,6 +8,7 @@
 
 #define FIRST_PAUSE 0.25 /* seconds, doubled each time, where Retry-After says nothing */
 #define LONGEST_PAUSE 8.0
+#define SHORTEST_ATTEMPT 0.001 /* libcurl knows no shorter limit */
 #define MAX_ATTEMPTS 10
 
 typedef struct reception {
@@ -48,10 +49,9 @@ static int watch(void *context, curl_off_t a, curl_off_t b, curl_off_t c, curl_o
 }
 
 /* A text option that does not fit in memory is the only failure here. */
-static CURLcode set_transport(remat_client *client, const client_request *request)
+static CURLcode set_transport(remat_client *client, double seconds)
 {
     CURL *curl = client->curl;
-    double seconds = client->timeout + request->wait;
     curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, client->curl_error);
     curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT_MS, (long)ceil(client->connect_timeout * 1000));
@@ -114,8 +114,8 @@ static void take_cache_header(CURL *curl, remat_client_answer *answer)
         snprintf(answer->cache, sizeof answer->cache, "%s", header->value);
 }
 
-/* One attempt. *ret_retry_after: seconds, 0 when the answer does not say. */
-static remat_status attempt(remat_client *client, const client_request *request,
+/* One attempt. *ret_retry_after: seconds, 0 or less when the answer does not say. */
+static remat_status attempt(remat_client *client, const client_request *request, double seconds,
                             remat_client_answer *ret_answer, double *ret_retry_after,
                             remat_error *error)
 {
@@ -125,7 +125,7 @@ static remat_status attempt(remat_client *client, const client_request *request,
         return remat_fail_memory(error);
     curl_easy_reset(client->curl);
     client->curl_error[0] = '\0';
-    CURLcode code = set_transport(client, request);
+    CURLcode code = set_transport(client, seconds);
     if (!code)
         code = set_request(client, request, url, &r);
     if (!code)
@@ -155,18 +155,21 @@ static bool is_busy(long status)
 remat_status client_exchange(remat_client *client, const client_request *request,
                              remat_client_answer *ret_answer, remat_error *error)
 {
-    double left = client->patience, backoff = FIRST_PAUSE;
+    const double end = client_clock() + client->timeout + request->wait;
+    double left = fmin(client->patience, client->timeout), backoff = FIRST_PAUSE;
     for (unsigned i = 1;; i++) {
         remat_client_answer answer;
         double pause = 0;
-        remat_status status = attempt(client, request, &answer, &pause, error);
+        double seconds = fmax(end - client_clock(), SHORTEST_ATTEMPT);
+        remat_status status = attempt(client, request, seconds, &answer, &pause, error);
         if (status)
             return status;
         if (pause <= 0) {
             pause = backoff;
             backoff = fmin(2 * backoff, LONGEST_PAUSE);
         }
-        if (!is_busy(answer.status) || pause > left || i == MAX_ATTEMPTS) {
+        if (!is_busy(answer.status) || pause > left || client_clock() + pause >= end ||
+            i == MAX_ATTEMPTS) {
             *ret_answer = answer;
             return REMAT_OK;
         }

@@ -47,8 +47,8 @@ typedef struct remat_client_settings {
                                a job: one count however often it is asked, and a cancel takes that
                                back while others ask for it; NULL: each request its own */
     double connect_timeout; /* seconds until the connection stands; 0: 5 */
-    double timeout;    /* seconds for one request and its answer, beyond the wait that the request
-                          itself asks for; 0: 60 */
+    double timeout;    /* seconds for one request and its answer, asking again included, beyond the
+                          wait that the request itself asks for; 0: 60 */
     double patience;   /* seconds that may be spent, in all, on asking again after 429 and 503;
                           0: 30, negative: do not ask again */
     size_t max_answer; /* bytes of a decoded answer that are still read; 0: 256 MiB */

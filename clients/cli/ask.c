@@ -12,6 +12,42 @@ static int ask_here(struct cli *cli, const struct subject *s, const json_t *ques
     return code;
 }
 
+/* Whether it is the answer to the question about the subject, whose profile is there. */
+static remat_status judge(struct cli *cli, const struct subject *s, const json_t *question,
+                          const json_t *answer)
+{
+    json_t *json;
+    remat_request request;
+    remat_question q;
+    remat_status status =
+        local_request(s, question, REMAT_ASK_SCHEDULE, &json, &request, &cli->error);
+    if (status)
+        return status;
+    status =
+        remat_question_resolve(&request, s->id, s->profile, s->store_all_peak, &q, &cli->error);
+    json_decref(json);
+    if (status)
+        return status;
+    status = remat_schedule_judge(s->profile, s->id, &q, answer, NULL, &cli->error);
+    remat_question_clear(&q);
+    return status ? cli_fail_server(cli, "schedule", cli->error.message) : REMAT_OK;
+}
+
+/* A schedule is judged on the profile before it is printed. */
+static int print_judged(struct cli *cli, const struct subject *s, const json_t *question,
+                        const remat_client_answer *answer, cli_print *print)
+{
+    struct subject fetched = {0};
+    remat_status status = s->profile ? REMAT_OK : subject_fetch(cli, s->id, &fetched);
+    const struct subject *known = s->profile ? s : &fetched;
+    if (!status)
+        status = judge(cli, known, question, answer->json);
+    int code =
+        status ? cli_failed(cli) : print(cli, known, answer->json, answer->text, answer->cache);
+    subject_clear(&fetched);
+    return code;
+}
+
 static int ask_there(struct cli *cli, const struct subject *s, const json_t *question,
                      remat_request_kind kind, cli_print *print)
 {
@@ -39,7 +75,8 @@ static int ask_there(struct cli *cli, const struct subject *s, const json_t *que
     if (status)
         return cli_failed(cli);
     int code = answer.status == 202 ? cli_waiting(cli, &answer)
-                                    : print(cli, s, answer.json, answer.text, answer.cache);
+               : curve              ? print(cli, s, answer.json, answer.text, answer.cache)
+                                    : print_judged(cli, s, question, &answer, print);
     remat_client_answer_clear(&answer);
     return code;
 }

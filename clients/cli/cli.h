@@ -22,6 +22,9 @@ enum {
     GLOBAL = 512,
     PLAN = 1024,
     CALIBRATE = 2048,
+    LAYOUT = 4096,
+    TRACE = 8192,
+    MCP = 16384,
 };
 
 struct cli {
@@ -34,14 +37,15 @@ struct cli {
     const char *server, *output, *budget, *reserved, *solver, *profile, *name, *cursor;
     json_t *link;   /* object, owned */
     json_t *layout; /* owned */
-    const char *effort;
+    const char *effort, *capacity;
     json_t *solver_options; /* object, owned */
     json_t *budgets;        /* array, owned */
     unsigned points, limit, in_flight;
     double wait, timeout; /* seconds; wait is INFINITY by default */
     uint64_t given;       /* options, one bit each by their place in the table */
     const char *device;
-    json_t *plan; /* members of a plan's request, owned */
+    json_t *plan;       /* members of a plan's request, owned */
+    char joined[2][32]; /* amounts whose unit was an argument of its own */
     bool whole_device;
     char whole[24]; /* what that reserves */
     bool json, local, all, ascii, help, version;
@@ -65,8 +69,11 @@ int command_plan(struct cli *cli);
 int command_calibrate(struct cli *cli);
 int command_curve(struct cli *cli);
 int command_show(struct cli *cli);
+int command_trace(struct cli *cli);
+int command_mcp(struct cli *cli);
 int command_simulate(struct cli *cli);
 int command_snapshots(struct cli *cli);
+int command_layout(struct cli *cli);
 int command_jobs(struct cli *cli);
 int command_solvers(struct cli *cli);
 
@@ -113,6 +120,8 @@ remat_status cli_connect(struct cli *cli);
  * the failure is REMAT_IO: whatever spoke is no rematd, or not one of this version. */
 remat_status cli_expect(struct cli *cli, remat_status status, remat_client_answer *answer,
                         const char *format, ...);
+/* REMAT_IO: the server sent a thing that is wrong, and why. */
+remat_status cli_fail_server(struct cli *cli, const char *thing, const char *why);
 /* The same of a list, the answer's member or (NULL) the answer itself, and of each of its items. */
 remat_status cli_expect_list(struct cli *cli, remat_status status, remat_client_answer *answer,
                              const char *list, const char *format, const char *member);
@@ -129,6 +138,8 @@ struct subject {
 
 remat_status subject_load(const char *argument, struct subject *ret_subject, remat_error *error);
 void subject_clear(struct subject *subject); /* accepts {0} */
+/* The server's profile of that id, and no other. */
+remat_status subject_fetch(struct cli *cli, const char *id, struct subject *ret_subject);
 
 /* The question that the options ask, without its subject; profile_id in it where only the id is
  * known. */
@@ -196,6 +207,11 @@ remat_status import_profile(char *text, const char *name, json_t **ret_profile, 
 
 /* Why a schedule is as it is, by a replay here; NULL where that fails. */
 json_t *local_explanation(const struct subject *subject, const json_t *schedule);
+
+/* The request of a question, decoded, with its subject in it. The JSON is what it borrows. */
+remat_status local_request(const struct subject *subject, const json_t *question,
+                           remat_request_kind kind, json_t **ret_json, remat_request *ret_request,
+                           remat_error *error);
 
 /* What the server would answer, computed in this process. question: as sent, without subject. */
 remat_status local_answer(struct cli *cli, const struct subject *subject, const json_t *question,

@@ -34,6 +34,8 @@ static bool is_named(search *s, const json_t *item)
     note_name(s, json_get_text(item, "name"));
     for (size_t i = 1; i < json_array_size(names); i++) {
         const char *name = json_string_value(json_array_get(names, i));
+        if (!name)
+            continue;
         found |= strcmp(name, s->text) == 0;
         note_name(s, name);
     }

@@ -31,10 +31,13 @@ static const char general[] =
     "  plan       does a model train on a device, how fast, with how large a batch?\n"
     "  calibrate  measure this device for plan\n"
     "  show       a schedule, readable: numbers, memory over time, operations\n"
+    "  trace      a schedule for Perfetto or chrome://tracing\n"
     "  simulate   replay an operation list on a profile: is it valid, what does it cost\n"
+    "  layout     addresses for buffers of any origin: static memory planning\n"
     "  snapshots  what a checkpoint must save: the data-flow equations of checkpointing\n"
     "  jobs       solves under way on the server: list, show, cancel\n"
     "  solvers    the algorithms there are, what they accept, their options\n"
+    "  mcp        the everyday commands for agents: Model Context Protocol on stdio\n"
     "  version    the version of this program\n"
     "\n"
     "A first try, without any server:\n"
@@ -46,7 +49,7 @@ static const char general[] =
     "exit codes: 0 done; 1 the answer is no (nothing fits the budget, the schedule is\n"
     "not valid); 2 wrong command line; 3 bad input (file, profile, request); 4 the\n"
     "server cannot be reached or has no answer; 5 internal (memory, output, a bug);\n"
-    "130 interrupted by Ctrl-C\n";
+    "130 interrupted by Ctrl-C; 141 who read the output has gone\n";
 
 static const char profile[] =
     "usage: remat profile check FILE     is this a valid profile? asks nobody\n"
@@ -189,14 +192,28 @@ static const char show[] =
     "of the budget, and its operations, neighbours on one line.\n"
     "\n"
     "SCHEDULE is the id of a schedule that the server has, or a file that 'remat solve\n"
-    "-o' wrote, or - for standard input. The memory of a file's schedule is asked of\n"
-    "the server by the schedule's id; --profile replays it here instead.\n"
+    "-o' wrote, or - for standard input. It is replayed here on its profile, which is\n"
+    "asked of the server unless --profile gives it, and what it says of itself has to\n"
+    "be so.\n"
     "\n"
     "  --profile FILE      the profile of the schedule\n"
     "  -a, --all           list every operation, drops too\n"
     "  --ascii             draw without block characters\n" ASKING OUTPUT "\n"
     "example:\n"
     "  remat solve --local --json -b 60% net.json | remat show --profile net.json -\n";
+
+static const char tracing[] =
+    "usage: remat trace [OPTIONS] SCHEDULE\n"
+    "\n"
+    "Writes a schedule in the JSON format of Chrome's trace viewer, which ui.perfetto.dev\n"
+    "and chrome://tracing open: the compute stream and the two copy streams are tracks,\n"
+    "the memory alive is a counter. A profile without a unit of time counts microseconds.\n"
+    "\n"
+    "SCHEDULE is what it is for 'remat show'.\n"
+    "\n"
+    "  --profile FILE      the profile of the schedule: it is replayed here\n" ASKING OUTPUT "\n"
+    "example:\n"
+    "  remat trace --profile net.json schedule.json -o net.trace.json\n";
 
 static const char simulate[] =
     "usage: remat simulate [OPTIONS] PROFILE SCHEDULE-FILE\n"
@@ -205,10 +222,11 @@ static const char simulate[] =
     "and the first bad operation if not), how long it takes and how much memory.\n"
     "\n" PROFILE_ARGUMENT "SCHEDULE-FILE is a schedule, or the array of its operations alone:\n"
     "[[\"F\", 0], [\"A\", 1], [\"D\", 0], ..]; - is standard input.\n"
+    "The replay is made here. Of the server only a PROFILE that is no file is asked.\n"
     "\n"
     "  --in-flight N       so many micro-batches alive at once, as for solve (default: what\n"
     "                      the schedule says)\n"
-    "  --local             replay here, without a server\n" ASKING OUTPUT;
+    "  --local             ask no server\n" ASKING OUTPUT;
 
 static const char snapshots[] =
     "usage: remat snapshots [OPTIONS] FILE\n"
@@ -222,6 +240,28 @@ static const char snapshots[] =
     "example:\n"
     "  echo '{\"variables\":[\"a\",\"b\"],\"Req\":[\"b\"],\"out_C\":[\"a\"],\"use_Cbar\":[\"a\"],\n"
     "    \"out_Cbar\":[\"a\"],\"out_Dbar\":[\"b\"]}' | remat snapshots --local -\n";
+
+static const char layout[] =
+    "usage: remat layout [OPTIONS] FILE\n"
+    "\n"
+    "Gives each buffer an offset in one arena, so that no two that are alive together\n"
+    "overlap, and says how small an arena can be: static memory planning. The layout was\n"
+    "checked by a judge that shares no code with the packer.\n"
+    "\n"
+    "FILE is a table (CSV) with the columns lower, upper, size and, if you like, id, as\n"
+    "minimalloc's instances are, or JSON as POST /v1/layouts takes it, or its array of\n"
+    "buffers alone: [{\"lower\": 0, \"upper\": 3, \"size\": 1024}, ..]; - is standard\n"
+    "input. A buffer is alive from lower until upper, which is not included. At most\n"
+    "200000 buffers, which take some seconds.\n"
+    "\n"
+    "  --capacity BYTES    an arena within it will do. Exit code 1 where it is impossible\n"
+    "                      (below what is alive at once), or no layout was found\n"
+    "  --alignment BYTES   of the offsets: a power of two (default 1)\n"
+    "  --local             here, which is the default\n" ASKING OUTPUT
+    "                      (FILE.csv: the table with a column offset)\n"
+    "\n"
+    "example:\n"
+    "  remat layout --capacity 1MiB A.1048576.csv -o offsets.csv\n";
 
 static const char jobs[] = "usage: remat jobs [list]           the solves that the server knows\n"
                            "       remat jobs show ID          one of them\n"
@@ -239,6 +279,19 @@ static const char solvers[] =
     "\n"
     "  --local             those of this program, without a server\n" ASKING OUTPUT;
 
+static const char mcp[] =
+    "usage: remat mcp\n"
+    "\n"
+    "Serves the everyday commands as tools of the Model Context Protocol on standard\n"
+    "input and output: profile_check, solve, explain, plan and curve. Nothing else is\n"
+    "read than regular files that a call names, nothing written but the file output of\n"
+    "solve, and no server is asked.\n"
+    "\n"
+    "  -h, --help          this text\n"
+    "\n"
+    "example, for a client's settings:\n"
+    "  {\"mcpServers\": {\"remat\": {\"command\": \"remat\", \"args\": [\"mcp\"]}}}\n";
+
 static const char version[] = "usage: remat version [--json]\n"
                               "\n"
                               "Prints the version of this program.\n"
@@ -250,10 +303,11 @@ const char *help_text(const char *command)
 {
     static const struct {
         const char *command, *text;
-    } texts[] = {{"profile", profile},     {"solve", solve},        {"curve", curve},
-                 {"show", show},           {"simulate", simulate},  {"jobs", jobs},
-                 {"snapshots", snapshots}, {"solvers", solvers},    {"version", version},
-                 {"plan", plan},           {"calibrate", calibrate}};
+    } texts[] = {
+        {"profile", profile},   {"solve", solve}, {"curve", curve},         {"show", show},
+        {"simulate", simulate}, {"jobs", jobs},   {"snapshots", snapshots}, {"solvers", solvers},
+        {"version", version},   {"plan", plan},   {"calibrate", calibrate}, {"layout", layout},
+        {"trace", tracing},     {"mcp", mcp}};
     if (!command)
         return general;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,12 +27,15 @@ static const struct {
                 {"solve", SOLVE, command_solve},
                 {"curve", CURVE, command_curve},
                 {"show", SHOW, command_show},
+                {"trace", TRACE, command_trace},
                 {"simulate", SIMULATE, command_simulate},
                 {"jobs", JOBS, command_jobs},
                 {"plan", PLAN, command_plan},
                 {"calibrate", CALIBRATE, command_calibrate},
                 {"snapshots", SNAPSHOTS, command_snapshots},
+                {"layout", LAYOUT, command_layout},
                 {"solvers", SOLVERS, command_solvers},
+                {"mcp", MCP, command_mcp},
                 {"version", VERSION, command_version}};
 
 static void look_at_terminal(struct cli *cli)
@@ -98,6 +102,13 @@ static int run(struct cli *cli, int argc, char **argv)
     return CLI_OK;
 }
 
+/* Whoever read has what it wanted, as head does: nothing to say. */
+static bool reader_left(void)
+{
+    struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
+    return poll(&out, 1, 0) > 0 && (out.revents & (POLLERR | POLLHUP));
+}
+
 int main(int argc, char **argv)
 {
     struct cli cli = {.wait = INFINITY};
@@ -109,7 +120,7 @@ int main(int argc, char **argv)
         remat_fail(&cli.error, REMAT_INTERNAL, NULL, "cannot write the output: %s",
                    strerror(errno));
         if (code == CLI_OK)
-            code = cli_failed(&cli);
+            code = reader_left() ? CLI_READER_LEFT : cli_failed(&cli);
     }
     remat_client_free(cli.client);
     json_decref(cli.solver_options);

@@ -1,14 +1,17 @@
 /* The command line: one table of all options and who takes them. */
 #include "cli.h"
 
+#include <ctype.h>
 #include <getopt.h>
 #include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum {
-    ASKING = PROFILE | SOLVE | CURVE | SHOW | SIMULATE | SNAPSHOTS | JOBS | SOLVERS | PLAN,
+    ASKING = PROFILE | SOLVE | CURVE | SHOW | SIMULATE | SNAPSHOTS | JOBS | SOLVERS | PLAN |
+             LAYOUT | TRACE,
     EVERY = ASKING | VERSION | CALIBRATE
 };
 
@@ -152,7 +155,7 @@ static const struct known_option {
     double least, most;
     int (*take)(struct cli *cli, const char *name, const char *value); /* of OWN */
 } options[] = {
-    {"help", 'h', FLAG, EVERY | GLOBAL, AT(help)},
+    {"help", 'h', FLAG, EVERY | MCP | GLOBAL, AT(help)},
     {"version", 'V', FLAG, GLOBAL, AT(version)},
     {"json", 0, FLAG, EVERY | GLOBAL, AT(json)},
     {"server", 0, TEXT, ASKING | GLOBAL, AT(server)},
@@ -163,15 +166,16 @@ static const struct known_option {
     {"solver", 0, TEXT, SOLVE | CURVE | PLAN, AT(solver)},
     {"option", 0, OWN, SOLVE | CURVE | PLAN, .take = take_option},
     {"link", 0, OWN, SOLVE | CURVE, .take = take_link},
-    {"alignment", 0, OWN, SOLVE, .take = take_alignment},
+    {"capacity", 0, BYTES, LAYOUT, AT(capacity)},
+    {"alignment", 0, OWN, SOLVE | LAYOUT, .take = take_alignment},
     {"no-layout", 0, OWN_FLAG, SOLVE, .take = take_no_layout},
     {"effort", 0, TEXT, SOLVE | PLAN, AT(effort)},
     {"in-flight", 0, COUNT, SOLVE | CURVE | SIMULATE, AT(in_flight), 1, REMAT_MOST_IN_FLIGHT},
     {"wait", 0, NUMBER, SOLVE | CURVE | PLAN, AT(wait), 0, 1e9},
-    {"local", 0, FLAG, SOLVE | CURVE | SIMULATE | SNAPSHOTS | SOLVERS | PLAN, AT(local)},
+    {"local", 0, FLAG, SOLVE | CURVE | SIMULATE | SNAPSHOTS | SOLVERS | PLAN | LAYOUT, AT(local)},
     {"points", 0, COUNT, CURVE, AT(points), 2, REMAT_MAX_TRADEOFF_POINTS},
     {"budgets", 0, OWN, CURVE, .take = take_budgets},
-    {"profile", 0, TEXT, SHOW, AT(profile)},
+    {"profile", 0, TEXT, SHOW | TRACE, AT(profile)},
     {"all", 'a', FLAG, SHOW, AT(all)},
     {"ascii", 0, FLAG, SHOW | CURVE, AT(ascii)},
     {"name", 0, TEXT, PROFILE, AT(name)},
@@ -299,7 +303,7 @@ static const struct known_option *option_of(int id)
 static const struct {
     unsigned commands;
     option_rule rule;
-} excludes[] = {{SOLVE | CURVE | SIMULATE | SNAPSHOTS | SOLVERS | PLAN,
+} excludes[] = {{SOLVE | CURVE | SIMULATE | SNAPSHOTS | SOLVERS | PLAN | LAYOUT,
                  {"local", "server timeout", "it asks no server"}},
                 {SOLVE | CURVE | PLAN, {"local", "wait", "there is no job"}},
                 {SOLVE, {"no-layout", "alignment", "nothing is given an address"}},
@@ -312,7 +316,8 @@ static const struct {
                "no-prefetch",
                "whole-device", "it says what weights take of the device"}},
              {SOLVE | PLAN, {"ranks view-buckets no-prefetch", "parallel", "one rank has none"}},
-             {PLAN, {"wait timeout", "server", "a plan is made here unless one is named"}}};
+             {PLAN, {"wait timeout", "server", "a plan is made here unless one is named"}},
+             {LAYOUT, {"timeout", "server", "a layout is made here unless one is named"}}};
 
 /* The names of the options given. Returns how many. */
 static size_t list_given(const struct cli *cli, const char *names[N_OPTIONS])
@@ -349,6 +354,54 @@ static int check_given(struct cli *cli)
     return good ? CLI_OK : cli_usage(cli, "%s", message);
 }
 
+/* ---- amounts in two words ---- */
+
+static bool is_unit(const char *text)
+{
+    remat_amount amount;
+    char one[24];
+    if (strcmp(text, "%") == 0)
+        return true;
+    if (!isalpha((unsigned char)*text) || strlen(text) > 3)
+        return false;
+    snprintf(one, sizeof one, "1 %s", text);
+    json_t *json = json_string(one);
+    const remat_status status = remat_amount_decode(json, "", false, &amount, NULL);
+    json_decref(json);
+    return !status;
+}
+
+static bool takes_amount(const struct cli *cli, const char *text)
+{
+    for (size_t i = 0; i < N_OPTIONS; i++) {
+        const struct known_option *o = &options[i];
+        if ((o->kind != BYTES && o->kind != SHARE) || !(o->commands & cli->flag))
+            continue;
+        if (strncmp(text, "--", 2) == 0
+                ? strcmp(text + 2, o->name) == 0
+                : o->letter && text[0] == '-' && text[1] == o->letter && !text[2])
+            return true;
+    }
+    return false;
+}
+
+/* "-b 6 GiB" is "-b 6GiB". Returns how many arguments are left. */
+static int join_amounts(struct cli *cli, int argc, char **argv)
+{
+    size_t n = 0;
+    for (int i = 1; i + 2 < argc && n < sizeof cli->joined / sizeof *cli->joined; i++) {
+        const char *number = argv[i + 1];
+        if (!takes_amount(cli, argv[i]) || !*number || number[strspn(number, "0123456789.")] ||
+            strlen(number) > 20 || !is_unit(argv[i + 2]) || access(argv[i + 2], F_OK) == 0)
+            continue;
+        snprintf(cli->joined[n], sizeof cli->joined[n], "%.20s%.3s", number, argv[i + 2]);
+        argv[i + 1] = cli->joined[n++];
+        memmove(&argv[i + 2], &argv[i + 3], (size_t)(argc - i - 2) * sizeof *argv);
+        argc--;
+    }
+    return argc;
+}
+
 /* ---- both ---- */
 
 static int parse(struct cli *cli, int argc, char **argv, unsigned commands, const char *order)
@@ -376,6 +429,7 @@ int options_parse_global(struct cli *cli, int argc, char **argv)
 
 int options_parse(struct cli *cli, int argc, char **argv)
 {
+    argc = join_amounts(cli, argc, argv);
     int code = parse(cli, argc, argv, cli->flag, "");
     cli->arguments = argv + optind;
     cli->n_arguments = argc - optind;

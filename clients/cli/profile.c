@@ -7,24 +7,43 @@
 
 #define DEFAULT_LIMIT 100
 #define PAGE 100
+#define LEAST_WAIT 20 /* seconds */
 
-static void print_minima(const struct cli *cli, const json_t *summary)
+/* The least that auto serves, the beginning of the page's slider and of curve: the server finds it
+ * once. The minima in the summary are those of the quick solvers alone, and may be far above. */
+static void print_least(struct cli *cli, const json_t *summary)
 {
-    const json_t *list = json_object_get(summary, "minimum_budgets");
+    const remat_client_wait wait = {.seconds = LEAST_WAIT};
     char bytes[TEXT_SIZE];
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        const json_t *minimum = json_array_get(list, i);
-        summary_line(cli, i == 0 ? "least budget" : "", "%s by %s",
-                     text_bytes(json_get_number(minimum, "bytes"), bytes),
-                     json_get_text(minimum, "solver"));
-    }
+    remat_client_answer answer = {0};
+    json_t *question =
+        json_pack("{s:O, s:i}", "profile_id", json_object_get(summary, "profile_id"), "points", 2);
+    remat_status status =
+        question ? remat_client_tradeoffs(cli->client, question, NULL, &wait, &answer, NULL)
+                 : REMAT_NO_MEMORY;
+    const json_t *first = status ? NULL : json_array_get(answer.json, 0);
+    if (first && json_is_true(json_object_get(first, "feasible")))
+        summary_line(cli, "least budget", "%s by %s",
+                     text_bytes(json_get_number(first, "budget"), bytes),
+                     json_get_text(first, "solver"));
+    else if (!status && answer.status == 202)
+        summary_line(cli, "least budget", "still being found; 'remat curve' waits for it");
+    remat_client_answer_clear(&answer);
+    json_decref(question);
+}
+
+static void print_minima(struct cli *cli, const json_t *summary)
+{
+    char bytes[TEXT_SIZE];
+    if (cli->client)
+        print_least(cli, summary);
     double floor = json_get_number(summary, "floor");
     if (!isnan(floor))
         summary_line(cli, "proven", "no schedule without offloading does with less than %s",
                      text_bytes(floor, bytes));
 }
 
-static void print_summary(const struct cli *cli, const json_t *summary)
+static void print_summary(struct cli *cli, const json_t *summary)
 {
     char peak[TEXT_SIZE], makespan[TEXT_SIZE];
     const json_t *store_all = json_object_get(summary, "store_all");

@@ -8,7 +8,7 @@ _remat_words()
 _remat()
 {
     local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD-1]}
-    local commands="profile solve curve plan calibrate show simulate snapshots jobs solvers version help"
+    local commands="profile solve curve plan calibrate show trace simulate layout snapshots jobs solvers mcp version help"
     local asking="--server --timeout --json --output --help"
     local command= verb= i
     for ((i = 1; i < COMP_CWORD; i++)); do
@@ -46,7 +46,7 @@ _remat()
             ;;
         --batch|--sequence|--image|--layers|--parameters|--ranks) return ;;
         --server) _remat_words "http://127.0.0.1:7070" "$current"; return ;;
-        --timeout|--reserved|--option|--link|--alignment|--wait|--points|--budgets|--name|--cursor|--limit) return ;;
+        --timeout|--reserved|--capacity|--option|--link|--alignment|--wait|--points|--budgets|--name|--cursor|--limit) return ;;
     esac
 
     if [[ $current == -* && $previous != --profile ]]; then
@@ -71,10 +71,13 @@ _remat()
                     "$asking --points --budgets --solver --option --link --in-flight --wait --ascii --local" \
                     "$current"
                 ;;
+            trace) _remat_words "$asking --profile" "$current" ;;
             show) _remat_words "$asking --profile --all --ascii" "$current" ;;
+            layout) _remat_words "$asking --capacity --alignment --local" "$current" ;;
             simulate) _remat_words "$asking --local --in-flight" "$current" ;;
             snapshots|solvers) _remat_words "$asking --local" "$current" ;;
             jobs) _remat_words "$asking --limit --cursor" "$current" ;;
+            mcp) _remat_words "--help" "$current" ;;
             version) _remat_words "--json --help" "$current" ;;
         esac
         return
@@ -91,7 +94,7 @@ _remat()
         help/) _remat_words "$commands" "$current" ;;
         profile/) _remat_words "check push list show import" "$current" ;;
         jobs/) _remat_words "list show cancel" "$current" ;;
-        profile/check|profile/push|profile/import|solve/*|curve/*|show/*|simulate/*|snapshots/*)
+        profile/check|profile/push|profile/import|solve/*|curve/*|show/*|trace/*|simulate/*|layout/*|snapshots/*)
             COMPREPLY=($(compgen -f -- "$current"))
             ;;
     esac

@@ -18,10 +18,13 @@ for line in \
     'plan:does a model train on a device' \
     'calibrate:measure this device for plan' \
     'show:a schedule, readable' \
+    'trace:a schedule for Perfetto' \
     'simulate:replay an operation list' \
+    'layout:addresses for buffers of any origin' \
     'snapshots:what a checkpoint must save' \
     'jobs:solves under way on the server' \
     'solvers:the algorithms there are' \
+    'mcp:for agents, on stdio' \
     'version:the version of this program' \
     'help:explain a command'
     set -l pair (string split -m 1 : $line)
@@ -30,25 +33,26 @@ end
 complete -c remat -n __fish_use_subcommand -l version -s V -d 'the version of this program'
 
 # Files and verbs.
-complete -c remat -n '__remat_is solve curve plan show simulate snapshots' -F
+complete -c remat -n '__remat_is solve curve plan show trace simulate layout snapshots' -F
 complete -c remat -n '__remat_is profile; and not __remat_is check push list show import' \
     -a 'check push list show import'
 complete -c remat -n '__remat_is check push import' -F
 complete -c remat -n '__remat_is jobs; and not __remat_is list show cancel' -a 'list show cancel'
-complete -c remat -n '__remat_is help' -a 'profile solve curve plan calibrate show simulate snapshots jobs solvers version'
+complete -c remat -n '__remat_is help' -a 'profile solve curve plan calibrate show trace simulate layout snapshots jobs solvers mcp version'
 
 # Options of all.
 complete -c remat -l json -d 'the answer as JSON'
 complete -c remat -l help -s h -d 'explain the command'
-complete -c remat -n 'not __remat_is version calibrate' -l server -x -a localhost:7070 -d 'the rematd to ask'
-complete -c remat -n 'not __remat_is version calibrate' -l timeout -x -d 'longest time of one request, in seconds'
-complete -c remat -n 'not __fish_use_subcommand; and not __remat_is version help' -l output -s o -r \
+complete -c remat -n 'not __remat_is version calibrate mcp' -l server -x -a localhost:7070 -d 'the rematd to ask'
+complete -c remat -n 'not __remat_is version calibrate mcp' -l timeout -x -d 'longest time of one request, in seconds'
+complete -c remat -n 'not __fish_use_subcommand; and not __remat_is version help mcp' -l output -s o -r \
     -d 'write the JSON of the answer to a file'
 
 # Options of some.
 complete -c remat -n '__remat_is solve' -l budget -s b -x -a '40% 50% 60% 70% 80%' -d memory
 complete -c remat -n '__remat_is solve' -l reserved -x -d 'memory for other things'
-complete -c remat -n '__remat_is solve' -l alignment -x -d 'bytes, of the addresses'
+complete -c remat -n '__remat_is solve layout' -l alignment -x -d 'bytes, of the addresses'
+complete -c remat -n '__remat_is layout' -l capacity -x -d 'of the arena'
 complete -c remat -n '__remat_is solve' -l no-layout -d 'no addresses'
 complete -c remat -n '__remat_is solve plan' -l effort -x -a 'quick thorough' -d 'of the improver'
 complete -c remat -n '__remat_is solve curve simulate' -l in-flight -x -d 'micro-batches alive at once'
@@ -57,10 +61,10 @@ complete -c remat -n '__remat_is solve curve plan' -l option -x -d 'name=value, 
 complete -c remat -n '__remat_is solve curve' -l link -x -a 'pcie3-x16 pcie4-x16 pcie5-x16 nvlink-c2c' \
     -d 'the way to the host'
 complete -c remat -n '__remat_is solve curve plan' -l wait -x -d 'seconds to wait for a solve'
-complete -c remat -n '__remat_is solve curve plan simulate snapshots solvers' -l local -d 'in this process'
+complete -c remat -n '__remat_is solve curve plan simulate layout snapshots solvers' -l local -d 'in this process'
 complete -c remat -n '__remat_is curve' -l points -x -d 'so many budgets'
 complete -c remat -n '__remat_is curve' -l budgets -x -d 'these budgets'
-complete -c remat -n '__remat_is show' -l profile -r -d 'replay on this profile'
+complete -c remat -n '__remat_is show trace' -l profile -r -d 'replay on this profile'
 complete -c remat -n '__remat_is show' -l all -s a -d 'every operation'
 complete -c remat -n '__remat_is show curve' -l ascii -d 'plain characters'
 complete -c remat -n '__remat_is profile' -l name -x -d 'part of the name'

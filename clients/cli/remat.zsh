@@ -45,10 +45,13 @@ _remat()
             'plan:does a model train on a device'
             'calibrate:measure this device for plan'
             'show:a schedule, readable'
+            'trace:a schedule for Perfetto'
             'simulate:replay an operation list'
+            'layout:addresses for buffers of any origin'
             'snapshots:what a checkpoint must save'
             'jobs:solves under way on the server'
             'solvers:the algorithms there are'
+            'mcp:for agents, on stdio'
             'version:the version of this program'
             'help:explain a command'
         )
@@ -97,6 +100,11 @@ _remat()
                 '(-a --all)'{-a,--all}'[every operation]' '--ascii[plain characters]' \
                 '1:schedule:_files'
             ;;
+        trace) _arguments $asking '--profile[replay on this profile]:file:_files' '1:schedule:_files' ;;
+        layout)
+            _arguments $asking '--capacity[of the arena]:bytes:' '--alignment[of the offsets]:bytes:' \
+                '--local[in this process]' '1:file:_files'
+            ;;
         simulate)
             _arguments $asking '--local[in this process]' '--in-flight[micro-batches alive at once]:number:' \
                 '*:file:_files'
@@ -107,8 +115,9 @@ _remat()
                 '--cursor[go on where a list ended]:cursor:' '1:what to do:(list show cancel)' '2:job:'
             ;;
         solvers) _arguments $asking '--local[in this process]' ;;
+        mcp) _arguments '--help' ;;
         version) _arguments '--json' '--help' ;;
-        help) compadd profile solve curve plan calibrate show simulate snapshots jobs solvers version ;;
+        help) compadd profile solve curve plan calibrate show trace simulate layout snapshots jobs solvers mcp version ;;
     esac
 }
 

@@ -182,6 +182,16 @@ static remat_status fail_answer(struct cli *cli, remat_client_answer *answer, co
                       remat_client_server(cli->client), why);
 }
 
+remat_status cli_fail_server(struct cli *cli, const char *thing, const char *why)
+{
+    char reason[REMAT_MESSAGE_SIZE];
+    if (cli->error.status == REMAT_NO_MEMORY)
+        return REMAT_NO_MEMORY;
+    snprintf(reason, sizeof reason, "%s", why);
+    return remat_fail(&cli->error, REMAT_IO, NULL, "%.200s sent a %s that is wrong: %.600s",
+                      remat_client_server(cli->client), thing, reason);
+}
+
 remat_status cli_expect(struct cli *cli, remat_status status, remat_client_answer *answer,
                         const char *format, ...)
 {
@@ -214,7 +224,12 @@ int cli_waiting(struct cli *cli, const remat_client_answer *answer)
     bool done;
     if (cli_write_json(cli, answer->text, &done))
         return cli_failed(cli);
-    if (!done)
-        printf("The job %s is under way; 'remat jobs show %s' says how far it is.\n", id, id);
+    if (!done) {
+        fputs("The job ", stdout);
+        text_safe(stdout, id);
+        fputs(" is under way; 'remat jobs show ", stdout);
+        text_safe(stdout, id);
+        puts("' says how far it is.");
+    }
     return cli->wait > 0 ? CLI_SERVER : CLI_OK;
 }

@@ -1,5 +1,5 @@
-/* remat show: a schedule, readable. The timeline comes from the server by the schedule's id, or
- * from a replay here when --profile gives the profile. */
+/* remat show and trace: a schedule, readable, once it is judged on its profile: that of --profile,
+ * or the server's. */
 #include "cli.h"
 
 #include <string.h>
@@ -25,35 +25,41 @@ static remat_status fetch_schedule(struct cli *cli, const char *id, exhibit *e)
     remat_status status = cli_connect(cli);
     if (!status)
         status = remat_client_get(cli->client, "schedules", id, "", &answer, &cli->error);
-    status = cli_expect(cli, status, &answer, "{s:s, s:F, s:F, s:[]}", "schedule_id", "makespan",
-                        "peak", "operations");
+    status = cli_expect(cli, status, &answer, "{s:s, s:s, s:F, s:F, s:[]}", "schedule_id",
+                        "profile_id", "makespan", "peak", "operations");
     if (status)
         return status;
     e->schedule = json_incref(answer.json);
     remat_client_answer_clear(&answer);
+    if (strcmp(json_get_text(e->schedule, "schedule_id"), id) != 0)
+        return cli_fail_server(cli, "schedule", "it has another id");
     return REMAT_OK;
 }
 
-static remat_status fetch_timeline(struct cli *cli, const char *id, exhibit *e)
+/* Judges the schedule, and replays it for what is drawn. */
+static remat_status replay(struct cli *cli, const struct subject *s, exhibit *e)
 {
-    remat_client_answer answer;
-    remat_status status = cli_connect(cli);
+    const char *wanted = json_get_text(e->schedule, "profile_id");
+    remat_status status = remat_answer_timeline(e->schedule, s->profile, &e->timeline, &cli->error);
     if (!status)
-        status = remat_client_get(cli->client, "schedules", id, "/timeline", &answer, &cli->error);
-    status = cli_expect(cli, status, &answer, "{s:[], s:[]}", "memory_during", "memory_after");
-    if (status)
-        return status;
-    e->timeline = json_incref(answer.json);
-    remat_client_answer_clear(&answer);
-    if (!remat_client_get(cli->client, "schedules", id, "/explanation", &answer,
-                          NULL)) { /* an older server has none */
-        e->explanation = json_incref(answer.json);
-        remat_client_answer_clear(&answer);
-    }
-    return REMAT_OK;
+        status = remat_schedule_judge(s->profile, wanted[0] ? s->id : NULL, NULL, e->schedule, NULL,
+                                      &cli->error);
+    if (!status)
+        e->explanation = local_explanation(s, e->schedule);
+    return status;
 }
 
-static remat_status replay(struct cli *cli, exhibit *e)
+static remat_status replay_fetched(struct cli *cli, exhibit *e)
+{
+    struct subject s = {0};
+    remat_status status = subject_fetch(cli, json_get_text(e->schedule, "profile_id"), &s);
+    if (!status && (status = replay(cli, &s, e)))
+        status = cli_fail_server(cli, "schedule", cli->error.message);
+    subject_clear(&s);
+    return status;
+}
+
+static remat_status replay_given(struct cli *cli, exhibit *e)
 {
     struct subject s = {0};
     const char *wanted = json_get_text(e->schedule, "profile_id");
@@ -66,21 +72,26 @@ static remat_status replay(struct cli *cli, exhibit *e)
                             "the schedule belongs to profile %.12s.., not to %.200s (%.12s..)",
                             wanted, cli->profile, s.id);
     if (!status)
-        status = remat_answer_timeline(e->schedule, s.profile, &e->timeline, &cli->error);
-    if (!status)
-        e->explanation = local_explanation(&s, e->schedule);
+        status = replay(cli, &s, e);
     subject_clear(&s);
     return status;
 }
 
-/* A file whose timeline the server may know. That it does not is no failure of show. */
-static void try_timeline(struct cli *cli, exhibit *e)
+/* A file whose profile the server may know. That it does not is no failure of show. */
+static remat_status try_replay(struct cli *cli, exhibit *e)
 {
-    const char *id = json_get_text(e->schedule, "schedule_id");
-    if (remat_is_id(id) && !fetch_timeline(cli, id, e))
-        return;
-    fputs("remat show: no timeline (no server knows this schedule); --profile FILE draws it\n",
-          stderr);
+    struct subject s = {0};
+    const char *id = json_get_text(e->schedule, "profile_id");
+    if (!remat_is_id(id) || subject_fetch(cli, id, &s)) {
+        if (cli->flag == SHOW)
+            fputs(
+                "remat show: no timeline (no server knows the profile); --profile FILE draws it\n",
+                stderr);
+        return REMAT_OK;
+    }
+    remat_status status = replay(cli, &s, e);
+    subject_clear(&s);
+    return status;
 }
 
 /* Of a schedule that the server has; else a file. */
@@ -102,12 +113,13 @@ static remat_status load(struct cli *cli, const char *argument, exhibit *e)
                           "%.200s is a profile and no schedule; 'remat profile check' reads it",
                           argument);
     if (!status && cli->profile)
-        return replay(cli, e);
-    if (!status && by_id && !cli->json)
-        return fetch_timeline(cli, id, e);
+        return replay_given(cli, e);
+    if (!status && by_id)
+        return replay_fetched(cli, e);
     bool is_timeline = json_object_get(e->schedule, "memory_during") != NULL;
-    if (!status && !by_id && !is_timeline && !cli->json && json_object_get(e->schedule, "nodes"))
-        try_timeline(cli, e);
+    const bool plain = cli->json && cli->flag == SHOW; /* as it came */
+    if (!status && !is_timeline && !plain && json_object_get(e->schedule, "nodes"))
+        return try_replay(cli, e);
     return status;
 }
 
@@ -142,6 +154,45 @@ int command_show(struct cli *cli)
     remat_status status = load(cli, cli->arguments[0], &e);
     if (!status)
         status = print(cli, &e);
+    exhibit_clear(&e);
+    return status ? cli_failed(cli) : CLI_OK;
+}
+
+/* ---- for a trace viewer ---- */
+
+static remat_status print_trace(struct cli *cli, const exhibit *e)
+{
+    trace t = {0}; /* files are anybody's: it checks them */
+    bool done = false;
+    const json_t *timeline = e->timeline ? e->timeline : e->schedule;
+    remat_status status = trace_read(e->schedule, e->timeline, &t, &cli->error);
+    if (!status && !t.timed)
+        status =
+            remat_fail(&cli->error, REMAT_NOT_FOUND, NULL,
+                       "no timeline: no server knows this schedule; --profile FILE replays it");
+    trace_clear(&t);
+    if (status)
+        return status;
+    json_t *json = remat_trace_encode(e->schedule, timeline);
+    if (!json)
+        return remat_fail_memory(&cli->error);
+    cli->json = true; /* there is nothing else to print */
+    status = cli_write_json_value(cli, json, &done);
+    json_decref(json);
+    return status;
+}
+
+int command_trace(struct cli *cli)
+{
+    exhibit e = {0};
+    if (cli->n_arguments != 1)
+        return cli_usage(cli, "trace takes one SCHEDULE: an id, a file or -");
+    if (cli->profile && !is_id(cli->arguments[0]) &&
+        options_refuse(cli, "server timeout", "--profile and a file"))
+        return CLI_USAGE;
+    remat_status status = load(cli, cli->arguments[0], &e);
+    if (!status)
+        status = print_trace(cli, &e);
     exhibit_clear(&e);
     return status ? cli_failed(cli) : CLI_OK;
 }

@@ -1,4 +1,5 @@
-/* remat simulate: replays an operation list on a profile. */
+/* remat simulate: replays an operation list on a profile, here. Of the server it asks the profile,
+ * where only its id is given. */
 #include "cli.h"
 
 #include <math.h>
@@ -45,11 +46,10 @@ static void print_valid(const struct cli *cli, const json_t *answer)
     print_recomputed(cli, answer, unit);
 }
 
-static int print_answer(struct cli *cli, const json_t *answer, const char *text)
+static int print_answer(struct cli *cli, const json_t *answer)
 {
     bool done, valid = json_is_true(json_object_get(answer, "valid"));
-    remat_status status =
-        text ? cli_write_json(cli, text, &done) : cli_write_json_value(cli, answer, &done);
+    remat_status status = cli_write_json_value(cli, answer, &done);
     if (status)
         return cli_failed(cli);
     if (!done && valid) {
@@ -62,27 +62,6 @@ static int print_answer(struct cli *cli, const json_t *answer, const char *text)
     return valid ? CLI_OK : CLI_NO;
 }
 
-static int simulate_there(struct cli *cli, const struct subject *s, const json_t *operations,
-                          const json_t *link)
-{
-    remat_client_answer answer;
-    remat_status status = cli_connect(cli);
-    if (status)
-        return cli_failed(cli);
-    json_t *question = subject_question(cli, s);
-    if (!question || json_object_set(question, "operations", (json_t *)operations) ||
-        (link && json_object_set(question, "link", (json_t *)link)))
-        status = remat_fail_memory(&cli->error);
-    if (!status)
-        status = remat_client_simulate(cli->client, question, s->document, &answer, &cli->error);
-    json_decref(question);
-    if (cli_expect(cli, status, &answer, "{s:b}", "valid"))
-        return cli_failed(cli);
-    int code = print_answer(cli, answer.json, answer.text);
-    remat_client_answer_clear(&answer);
-    return code;
-}
-
 static int simulate_here(struct cli *cli, const struct subject *s, const json_t *operations,
                          const json_t *link)
 {
@@ -91,7 +70,7 @@ static int simulate_here(struct cli *cli, const struct subject *s, const json_t 
         .operations = operations, .link = link, .in_flight = cli->in_flight};
     if (remat_answer_simulation(&request, s->profile, &answer, &cli->error))
         return cli_failed(cli);
-    int code = print_answer(cli, answer, NULL);
+    int code = print_answer(cli, answer);
     json_decref(answer);
     return code;
 }
@@ -112,8 +91,12 @@ static int simulate(struct cli *cli, const struct subject *s, const json_t *file
     if (wanted[0] && strcmp(wanted, s->id) != 0)
         fprintf(stderr, "remat simulate: the schedule was made for another profile, %.12s..\n",
                 wanted);
-    return cli->local ? simulate_here(cli, s, operations, link)
-                      : simulate_there(cli, s, operations, link);
+    struct subject fetched = {0};
+    if (!s->profile && subject_fetch(cli, s->id, &fetched))
+        return cli_failed(cli);
+    int code = simulate_here(cli, s->profile ? s : &fetched, operations, link);
+    subject_clear(&fetched);
+    return code;
 }
 
 int command_simulate(struct cli *cli)

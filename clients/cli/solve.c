@@ -3,19 +3,11 @@
 
 #include <stdio.h>
 
-/* That of the server, or made here; without one (an older server) nothing is said. */
 static void explain(struct cli *cli, const struct subject *s, const json_t *schedule)
 {
-    remat_client_answer answer = {0};
-    json_t *own = NULL;
-    if (cli->local)
-        own = local_explanation(s, schedule);
-    else if (remat_client_get(cli->client, "schedules", json_get_text(schedule, "schedule_id"),
-                              "/explanation", &answer, NULL))
-        return;
-    explanation_print(cli, own ? own : answer.json);
-    json_decref(own);
-    remat_client_answer_clear(&answer);
+    json_t *explanation = local_explanation(s, schedule);
+    explanation_print(cli, explanation);
+    json_decref(explanation);
 }
 
 static int print_answer(struct cli *cli, const struct subject *s, const json_t *schedule,

@@ -6,6 +6,17 @@
 #include <string.h>
 #include <unistd.h>
 
+/* What follows from the document. */
+static remat_status subject_decode(struct subject *s, remat_error *error)
+{
+    remat_status status = remat_profile_decode(s->document, "", &s->profile, error);
+    if (!status)
+        status = remat_store_all_peak(s->profile, &s->store_all_peak, error);
+    if (!status)
+        remat_profile_id(s->profile, s->id);
+    return status;
+}
+
 remat_status subject_load(const char *argument, struct subject *ret_subject, remat_error *error)
 {
     struct subject s = {0};
@@ -15,15 +26,17 @@ remat_status subject_load(const char *argument, struct subject *ret_subject, rem
         return REMAT_OK;
     }
     remat_status status = file_read_json(argument, &s.document, error);
+    bool read = !status;
     if (!status)
-        status = remat_profile_decode(s.document, "", &s.profile, error);
-    if (!status)
-        status = remat_store_all_peak(s.profile, &s.store_all_peak, error);
+        status = subject_decode(&s, error);
+    if (status && read && status != REMAT_NO_MEMORY) {
+        const remat_error reason = *error;
+        file_blame(argument, reason.field, &reason, error);
+    }
     if (status) {
         subject_clear(&s);
         return status;
     }
-    remat_profile_id(s.profile, s.id);
     *ret_subject = s;
     return REMAT_OK;
 }
@@ -39,6 +52,28 @@ remat_status subject_find(struct cli *cli, const char *argument, struct subject 
         return subject_load(argument, ret_subject, &cli->error);
     remat_status status = find_profile(cli, argument, s.id);
     if (!status)
+        *ret_subject = s;
+    return status;
+}
+
+remat_status subject_fetch(struct cli *cli, const char *id, struct subject *ret_subject)
+{
+    struct subject s = {0};
+    remat_client_answer answer;
+    remat_status status = cli_connect(cli);
+    if (!status)
+        status = remat_client_get(cli->client, "profiles", id, "", &answer, &cli->error);
+    status = cli_expect(cli, status, &answer, "{s:{}}", "profile");
+    if (status)
+        return status;
+    s.document = json_incref(json_object_get(answer.json, "profile"));
+    remat_client_answer_clear(&answer);
+    status = subject_decode(&s, &cli->error);
+    if (status || strcmp(s.id, id) != 0)
+        status = cli_fail_server(cli, "profile", status ? cli->error.message : "it has another id");
+    if (status)
+        subject_clear(&s);
+    else
         *ret_subject = s;
     return status;
 }

@@ -20,13 +20,16 @@ static void print_claim(const struct cli *cli, const json_t *schedule)
     const char *solver = json_get_text(schedule, "solver");
     const char *optimality = json_get_text(schedule, "optimality");
     const char *requested = json_get_text(schedule, "requested_solver");
-    printf("%s%s%s", draw_paint(cli, PAINT_BOLD), solver[0] ? solver : "schedule", draw_plain(cli));
+    fputs(draw_paint(cli, PAINT_BOLD), stdout);
+    text_safe(stdout, solver[0] ? solver : "schedule");
+    fputs(draw_plain(cli), stdout);
     if (strcmp(requested, "auto") == 0)
         fputs(" (auto)", stdout);
-    if (strcmp(optimality, "optimal-in-class") == 0)
-        printf(", optimal among %s", json_get_text(schedule, "class"));
-    else if (optimality[0])
-        printf(", %s", optimality);
+    bool class = strcmp(optimality, "optimal-in-class") == 0;
+    if (optimality[0]) {
+        fputs(class ? ", optimal among " : ", ", stdout);
+        text_safe(stdout, class ? json_get_text(schedule, "class") : optimality);
+    }
     if (json_is_true(json_object_get(schedule, "verified")))
         fputs(", verified", stdout);
     putchar('\n');

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <zlib.h>
 
 #define MAX_FILE ((size_t)1 << 30)
 
@@ -47,6 +48,41 @@ static remat_status read_all(FILE *stream, const char *path, char **ret_text, si
     return REMAT_OK;
 }
 
+/* Text that came gzipped as it was before; the caller's, as text was. */
+static remat_status unpack(const char *name, char **text, size_t *length, remat_error *error)
+{
+    enum { PIECE = 1 << 20, OF_GZIP = 16 };
+    z_stream z = {.next_in = (unsigned char *)*text, .avail_in = (unsigned)*length};
+    char *plain = NULL;
+    size_t size = 0;
+    int code = inflateInit2(&z, MAX_WBITS + OF_GZIP);
+    while (code == Z_OK && size < MAX_FILE) {
+        char *larger = realloc(plain, size + PIECE);
+        if (!larger) {
+            code = Z_MEM_ERROR;
+            break;
+        }
+        plain = larger;
+        z.next_out = (unsigned char *)plain + size;
+        z.avail_out = PIECE;
+        code = inflate(&z, Z_NO_FLUSH);
+        size += PIECE - z.avail_out;
+    }
+    inflateEnd(&z);
+    if (code == Z_STREAM_END) {
+        free(*text);
+        *text = plain;
+        *length = size;
+        return REMAT_OK;
+    }
+    free(plain);
+    return code == Z_MEM_ERROR ? remat_fail_memory(error)
+           : code == Z_OK      ? remat_fail(error, REMAT_INVALID, NULL,
+                                            "%.200s is longer than %zu bytes unpacked", name, MAX_FILE)
+                               : remat_fail(error, REMAT_INVALID, NULL,
+                                            "%.200s is damaged: it begins as gzip does", name);
+}
+
 /* A file, or standard input, by the name that errors give it. */
 static remat_status read_file(const char *path, const char **ret_name, char **ret_text,
                               size_t *ret_length, remat_error *error)
@@ -59,6 +95,11 @@ static remat_status read_file(const char *path, const char **ret_name, char **re
     remat_status status = read_all(stream, *ret_name, ret_text, ret_length, error);
     if (!is_stdin)
         fclose(stream);
+    if (status || *ret_length < 2 || memcmp(*ret_text, "\x1f\x8b", 2) != 0)
+        return status;
+    status = unpack(*ret_name, ret_text, ret_length, error);
+    if (status)
+        free(*ret_text);
     return status;
 }
 
@@ -84,6 +125,15 @@ remat_status file_read_text(const char *path, char **ret_text, remat_error *erro
     return REMAT_OK;
 }
 
+remat_status file_blame(const char *path, const char *field, const remat_error *reason,
+                        remat_error *error)
+{
+    const char *name = strcmp(path, "-") == 0 ? "standard input" : path, *why = reason->message;
+    const bool body = strncmp(why, "the body ", 9) == 0; /* of a request */
+    return remat_fail(error, reason->status, field, "%.200s%s %.500s", name, body ? "" : ":",
+                      body ? why + 9 : why);
+}
+
 remat_status file_read_json(const char *path, json_t **ret_json, remat_error *error)
 {
     const char *name;
@@ -96,7 +146,7 @@ remat_status file_read_json(const char *path, json_t **ret_json, remat_error *er
     status = remat_json_parse(text, length, ret_json, &reason);
     free(text);
     if (status == REMAT_INVALID)
-        return remat_fail(error, status, NULL, "%.200s: %.500s", name, reason.message);
+        return file_blame(path, "", &reason, error);
     return status ? remat_fail_memory(error) : REMAT_OK;
 }
 

@@ -13,12 +13,13 @@
 
 enum {
     CLI_OK = 0,
-    CLI_NO = 1,           /* the answer is no: nothing fits the budget, the schedule is not valid */
-    CLI_USAGE = 2,        /* the command line is wrong */
-    CLI_INPUT = 3,        /* a file, a profile or a request is not accepted */
-    CLI_SERVER = 4,       /* the server cannot be reached or has no answer */
-    CLI_INTERNAL = 5,     /* out of memory, the output cannot be written, a bug */
-    CLI_INTERRUPTED = 130 /* by Ctrl-C, as shells count it */
+    CLI_NO = 1,       /* the answer is no: nothing fits the budget, the schedule is not valid */
+    CLI_USAGE = 2,    /* the command line is wrong */
+    CLI_INPUT = 3,    /* a file, a profile or a request is not accepted */
+    CLI_SERVER = 4,   /* the server cannot be reached or has no answer */
+    CLI_INTERNAL = 5, /* out of memory, the output cannot be written, a bug */
+    CLI_READER_LEFT = 141, /* who reads the output has gone; as shells count SIGPIPE */
+    CLI_INTERRUPTED = 130  /* by Ctrl-C, as shells count it */
 };
 
 /* The one that goes with a failure. */
@@ -26,8 +27,13 @@ int exit_code_of(remat_status status);
 
 /* ---- files.c ---- */
 
-/* The JSON in a file, "-" being stdin. REMAT_INVALID names the file, whatever is wrong with it. */
+/* The JSON in a file, "-" being stdin; gzipped or not. REMAT_INVALID names the file, whatever is
+ * wrong with it. */
 remat_status file_read_json(const char *path, json_t **ret_json, remat_error *error);
+/* What is wrong with what stands in a file, which the message then names: reason is of its content,
+ * error may be the same. */
+remat_status file_blame(const char *path, const char *field, const remat_error *reason,
+                        remat_error *error);
 /* The text of a file, the same way, without NUL inside; the caller's to free. */
 remat_status file_read_text(const char *path, char **ret_text, remat_error *error);
 /* Whether it could be written, before there is what to write; nothing is left of it. */

@@ -56,6 +56,17 @@ const page = await esbuild.build({
   },
 });
 
+/** The document of the API, in a bundle of its own, which the page never fetches. */
+const openapi = join(here, '../../api/openapi.json');
+const docs = await esbuild.build({
+  ...common,
+  entryPoints: ['src/docs.ts', 'docs.css'],
+  define: { OPENAPI: JSON.stringify(JSON.parse(readFileSync(openapi, 'utf8'))) },
+});
+const manual = readFileSync(join(here, 'docs.html'), 'utf8')
+  .replace('docs.js', nameOf(docs, 'src/docs.ts'))
+  .replace('docs.css', nameOf(docs, 'docs.css'));
+
 const index = readFileSync(join(here, 'index.html'), 'utf8')
   .replace('main.js', nameOf(page, 'src/main.tsx'))
   .replace('style.css', nameOf(page, 'style.css'));
@@ -67,7 +78,8 @@ const types = {
 };
 const files = [
   { name: 'index.html', contents: Buffer.from(index) },
-  ...[...page.outputFiles, ...worker.outputFiles].map((file) => ({
+  { name: 'docs.html', contents: Buffer.from(manual) },
+  ...[...page.outputFiles, ...worker.outputFiles, ...docs.outputFiles].map((file) => ({
     name: relative(join(here, 'page'), file.path),
     contents: Buffer.from(file.contents),
   })),
@@ -82,6 +94,6 @@ const entry = ({ name, contents }) => {
 };
 writeFileSync(output, files.map(entry).join(''));
 
-const read = [page, worker].flatMap((result) => Object.keys(result.metafile.inputs));
-read.push(...samples.map(({ path }) => path));
+const read = [page, worker, docs].flatMap((result) => Object.keys(result.metafile.inputs));
+read.push(openapi, ...samples.map(({ path }) => path));
 writeFileSync(depfile, `${output}: ${[...new Set(read)].map((path) => resolve(here, path)).join(' ')}\n`);

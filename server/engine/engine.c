@@ -42,7 +42,8 @@ static void release_body(void *thing)
     body_release(thing);
 }
 
-engine *engine_new(const config *settings, remat_store *store, metrics *counters, team *workers)
+engine *engine_new(const config *settings, remat_store *store, metrics *counters, team *workers,
+                   memory *account)
 {
     engine *e = calloc(1, sizeof *e);
     if (!e)
@@ -51,6 +52,7 @@ engine *engine_new(const config *settings, remat_store *store, metrics *counters
     e->store = store;
     e->metrics = counters;
     e->team = workers;
+    e->memory = account;
     e->profiles = engine_cache_new(settings->cache_bytes, retain_profile, release_profile);
     e->tables = engine_cache_new(settings->cache_bytes, engine_retain_table, engine_release_table);
     e->answers = engine_cache_new(settings->cache_bytes, retain_body, release_body);
@@ -106,16 +108,20 @@ static remat_status introduce(engine *e, remat_profile *profile, size_t cost,
     return REMAT_OK;
 }
 
-static remat_status load_profile(engine *e, const remat_profile_record *record,
+static remat_status load_profile(engine *e, engine_terms *terms, const remat_profile_record *record,
                                  known_profile **ret_profile, remat_error *error)
 {
     json_t *json = NULL;
     remat_profile *profile = NULL;
-    remat_status status =
-        remat_json_parse(record->document.data, record->document.length, &json, error);
+    const uint64_t tree = engine_tree_bytes(record->document.data, record->document.length);
+    remat_status status = engine_reserve(e, terms, MEMORY_LOAD, tree, error);
+    if (status)
+        return status;
+    status = remat_json_parse(record->document.data, record->document.length, &json, error);
     if (!status)
         status = remat_profile_decode(json, "", &profile, error);
     json_decref(json);
+    engine_give_back(e, tree);
     if (!status)
         status = introduce(e, profile, record->document.length * 2, ret_profile, error);
     return status == REMAT_INVALID
@@ -148,8 +154,9 @@ remat_status engine_profile_record(engine *e, const char *id, remat_profile_reco
     return status;
 }
 
-remat_status engine_profile(engine *e, const char *id, known_profile **ret_profile,
-                            remat_error *error)
+/* Waits for memory where terms let it; NULL: they do not. */
+static remat_status get_profile(engine *e, engine_terms *terms, const char *id,
+                                known_profile **ret_profile, remat_error *error)
 {
     known_profile *known = engine_cache_get(e->profiles, id);
     if (known) {
@@ -159,9 +166,15 @@ remat_status engine_profile(engine *e, const char *id, known_profile **ret_profi
     remat_profile_record record = {0};
     remat_status status = engine_profile_record(e, id, &record, error);
     if (!status)
-        status = load_profile(e, &record, ret_profile, error);
+        status = load_profile(e, terms, &record, ret_profile, error);
     remat_profile_record_clear(&record);
     return status;
+}
+
+remat_status engine_profile(engine *e, const char *id, known_profile **ret_profile,
+                            remat_error *error)
+{
+    return get_profile(e, NULL, id, ret_profile, error);
 }
 
 static bool past_deadline(void *deadline)
@@ -465,7 +478,8 @@ static remat_status publish(engine *e, const remat_schedule_answer *answer, body
                             remat_error *error)
 {
     double overhead = 0;
-    body *b = body_from_json(remat_schedule_encode(answer, &overhead), true);
+    char *text = remat_schedule_text(answer, &overhead);
+    body *b = text ? body_new(text, strlen(text), true) : NULL;
     remat_status status =
         b ? store_answer(e, answer, overhead, &b, error) : remat_fail_memory(error);
     if (status)
@@ -502,21 +516,18 @@ static bool must_be_searched(const remat_question *q)
     return q->kind == REMAT_ASK_SCHEDULE && (!q->solver || q->solver->improved);
 }
 
-static remat_status answer_known(engine *e, const remat_question *q, const known_profile *known,
-                                 const engine_terms *terms, engine_outcome *ret_outcome,
-                                 body **ret_body, remat_error *error)
+/* The query is answered, and its answer published. */
+static remat_status answer_query(engine *e, const remat_question *q, const remat_query *query,
+                                 const known_profile *known, const engine_terms *terms,
+                                 engine_outcome *ret_outcome, body **ret_body, remat_error *error)
 {
     const uint64_t start = uv_hrtime();
     lent_host lent;
     const remat_host host = engine_lend_host(e, terms, &lent);
     engine_tables room = {.e = e, .profile_id = known->id, .terms = terms};
     const remat_table_source tables = engine_lend_tables(&room);
-    remat_query query;
     remat_answered answered = {.portfolio = {.n = 0}};
-    remat_status status =
-        remat_question_query(q, known->profile, known->store_all_peak, &query, error);
-    if (!status)
-        status = remat_answer(&query, &host, &tables, &answered, error);
+    remat_status status = remat_answer(query, &host, &tables, &answered, error);
     if (status == REMAT_INTERNAL)
         atomic_fetch_add(&e->metrics->verification_failures, 1);
     if (status)
@@ -532,30 +543,58 @@ static remat_status answer_known(engine *e, const remat_question *q, const known
                                           .solve_seconds = (double)(uv_hrtime() - start) / 1e9,
                                           .created = machine_clock()};
     if (!status && !ret_outcome->needs_solve)
-        status = query.curve
-                     ? publish_tradeoff(e, q, &query, known, &answered, &host, ret_body, error)
+        status = query->curve
+                     ? publish_tradeoff(e, q, query, known, &answered, &host, ret_body, error)
                      : publish(e, &answer, ret_body, error);
     remat_answered_clear(&answered);
     return status;
 }
 
-remat_status engine_solve(engine *e, const remat_question *q, const engine_terms *terms,
+/* Within the account; what does not fit at once is no work for a thread that others wait for. */
+static remat_status answer_known(engine *e, const remat_question *q, const known_profile *known,
+                                 engine_terms *terms, engine_outcome *ret_outcome, body **ret_body,
+                                 remat_error *error)
+{
+    remat_query query;
+    remat_error why = {0};
+    remat_status status =
+        remat_question_query(q, known->profile, known->store_all_peak, &query, error);
+    if (status)
+        return status;
+    const uint64_t need = engine_need(e, &query);
+    status = engine_reserve(e, terms, MEMORY_SOLVE, need, &why);
+    if (status && terms->kept_only && engine_is_busy(&why)) {
+        ret_outcome->needs_solve = true;
+        ret_outcome->cost = IMPROVEMENT_COST_OF_NODE * known->profile->n_nodes;
+        return REMAT_OK;
+    }
+    if (status) {
+        *error = why;
+        return status;
+    }
+    status = answer_query(e, q, &query, known, terms, ret_outcome, ret_body, error);
+    engine_give_back(e, need);
+    return status;
+}
+
+remat_status engine_solve(engine *e, const remat_question *q, const engine_terms *given,
                           engine_outcome *ret_outcome, body **ret_body, remat_error *error)
 {
     known_profile *known = NULL;
+    engine_terms terms = *given;
     remat_status status = find_answer(e, q, ret_body, error);
     *ret_outcome = (engine_outcome){.cache = CACHE_HIT};
     if (status != REMAT_NOT_FOUND)
         return status;
     ret_outcome->cache = CACHE_TABLE;
-    if (!terms->kept_only)
+    if (!terms.kept_only)
         atomic_fetch_add(&e->metrics->solves, 1);
-    status = engine_profile(e, q->profile_id, &known, error);
-    if (!status && terms->kept_only && must_be_searched(q)) {
+    status = get_profile(e, &terms, q->profile_id, &known, error);
+    if (!status && terms.kept_only && must_be_searched(q)) {
         ret_outcome->needs_solve = true;
         ret_outcome->cost = IMPROVEMENT_COST + IMPROVEMENT_COST_OF_NODE * known->profile->n_nodes;
     } else if (!status) {
-        status = answer_known(e, q, known, terms, ret_outcome, ret_body, error);
+        status = answer_known(e, q, known, &terms, ret_outcome, ret_body, error);
     }
     engine_profile_release(known);
     return status;
@@ -574,9 +613,14 @@ static remat_status derive(engine *e, const char *schedule_id,
     json_t *schedule = NULL, *answer = NULL;
     known_profile *known = NULL;
     remat_status status = engine_schedule(e, schedule_id, &schedule_body, NULL, error);
-    if (!status)
-        status = remat_json_parse(schedule_body->data[BODY_IDENTITY],
-                                  schedule_body->length[BODY_IDENTITY], &schedule, error);
+    if (status)
+        return status;
+    const char *text = schedule_body->data[BODY_IDENTITY];
+    const size_t length = schedule_body->length[BODY_IDENTITY];
+    const uint64_t trees = 2 * engine_tree_bytes(text, length); /* what is made of it, too */
+    status = engine_reserve(e, NULL, MEMORY_LOAD, trees, error);
+    if (!status && (status = remat_json_parse(text, length, &schedule, error)))
+        engine_give_back(e, trees);
     body_release(schedule_body);
     if (status)
         return status;
@@ -593,6 +637,7 @@ static remat_status derive(engine *e, const char *schedule_id,
         status = remat_fail_memory(error);
     json_decref(schedule);
     engine_profile_release(known);
+    engine_give_back(e, trees);
     return status;
 }
 
@@ -600,6 +645,11 @@ remat_status engine_timeline(engine *e, const char *schedule_id, body **ret_body
                              remat_error *error)
 {
     return derive(e, schedule_id, remat_answer_timeline, ret_body, error);
+}
+
+remat_status engine_trace(engine *e, const char *schedule_id, body **ret_body, remat_error *error)
+{
+    return derive(e, schedule_id, remat_answer_trace, ret_body, error);
 }
 
 remat_status engine_explanation(engine *e, const char *schedule_id, body **ret_body,

@@ -7,13 +7,19 @@
 #include "config.h"
 #include "host/team.h"
 #include "http/body.h"
+#include "memory.h"
 #include "metrics.h"
 #include "storage.h"
 
 typedef struct engine engine;
 
-engine *engine_new(const config *settings, remat_store *store, metrics *counters, team *workers);
+/* account: what it takes is counted there. */
+engine *engine_new(const config *settings, remat_store *store, metrics *counters, team *workers,
+                   memory *account);
 void engine_free(engine *e); /* accepts NULL */
+
+/* Whether a call failed only because others have the memory now. Jobs wait for it instead. */
+bool engine_is_busy(const remat_error *error);
 
 /* A profile in memory. Release with engine_profile_release. */
 typedef struct known_profile {
@@ -72,6 +78,7 @@ remat_status engine_solve(engine *e, const remat_question *q, const engine_terms
 
 remat_status engine_timeline(engine *e, const char *schedule_id, body **ret_body,
                              remat_error *error);
+remat_status engine_trace(engine *e, const char *schedule_id, body **ret_body, remat_error *error);
 /* Remembered in memory only. */
 remat_status engine_explanation(engine *e, const char *schedule_id, body **ret_body,
                                 remat_error *error);

@@ -11,10 +11,23 @@ struct engine {
     remat_store *store;
     metrics *metrics;
     team *team;
+    memory *memory;
     engine_cache *profiles; /* id -> known_profile */
     engine_cache *tables;   /* key -> shared_table */
     engine_cache *answers;  /* schedule id, or a name -> body */
 };
+
+/* Bytes of the account for a work: where terms let it, the call waits for them, and *terms'
+ * deadline comes later by that. REMAT_TOO_LARGE: they never fit, or engine_is_busy;
+ * REMAT_CANCELLED. */
+remat_status engine_reserve(engine *e, engine_terms *terms, memory_use use, uint64_t bytes,
+                            remat_error *error);
+void engine_give_back(engine *e, uint64_t bytes);
+
+/* What answering the query may take at once: tables, the profile, the answer. */
+uint64_t engine_need(const engine *e, const remat_query *query);
+/* That a JSON text takes, as a tree and, if it is one, as a profile. */
+uint64_t engine_tree_bytes(const char *text, size_t length);
 
 /* A table that the cache and its users share. */
 typedef struct shared_table {

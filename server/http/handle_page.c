@@ -1,4 +1,4 @@
-/* / and /page/{file}: the page, whose files clients/web makes at build time. */
+/* /, /docs and /page/{file}: the page, whose files clients/web makes at build time. */
 #include "http/handlers.h"
 
 #include <stdlib.h>
@@ -27,7 +27,7 @@ static const char no_page[] =
 
 static const char text_with_page[] =
     "remat " REMAT_VERSION ": rematerialization schedules over HTTP.\n"
-    "A browser gets the page here. The API is described by /openapi.json.\n";
+    "A browser gets the page here. The API is described by /docs and /openapi.json.\n";
 static const char text_without_page[] =
     "remat " REMAT_VERSION ": rematerialization schedules over HTTP.\n"
     "The page is not in this build. The API is described by /openapi.json.\n";
@@ -75,11 +75,32 @@ bool get_root(request *r)
     return true;
 }
 
+static const page_file *find_file(const char *name)
+{
+    const page_file *file = files;
+    while (file->name && strcmp(file->name, name) != 0)
+        file++;
+    return file->name ? file : NULL;
+}
+
+bool get_docs(request *r)
+{
+    const page_file *file = find_file("docs.html");
+    if (file) {
+        reply_file(r, file);
+        return true;
+    }
+    reply_body(r, 200, text_body(no_page));
+    if (r->reply.status == 200)
+        r->reply.content_type = "text/html; charset=utf-8";
+    r->reply.page = true;
+    return true;
+}
+
 bool get_page_file(request *r)
 {
-    for (const page_file *file = files; file->name; file++) {
-        if (strcmp(file->name, r->id) != 0)
-            continue;
+    const page_file *file = find_file(r->id);
+    if (file) {
         reply_file(r, file);
         if (r->reply.status == 200)
             reply_immutable(r, file->name);

@@ -181,6 +181,17 @@ void get_timeline(request *r)
     reply_immutable(r, r->id);
 }
 
+/* Not immutable: another version of this server may name things otherwise. */
+void get_trace(request *r)
+{
+    body *b = NULL;
+    remat_error error;
+    if (engine_trace(r->service->engine, r->id, &b, &error))
+        reply_error(r, &error);
+    else
+        reply_body(r, 200, b);
+}
+
 /* Not immutable: another version of this server may say more. */
 void get_explanation(request *r)
 {

@@ -301,6 +301,19 @@ bool get_metrics(request *r)
     return http_start_work(r, get_metrics_work, NULL);
 }
 
+bool get_problem(request *r)
+{
+    char *text = remat_problem_text(r->id);
+    if (!text) {
+        reply_refuse(r, REMAT_PROBLEM_NOT_FOUND, "", "there is no problem of this name");
+        return true;
+    }
+    reply_body(r, 200, body_new(text, strlen(text), false));
+    if (r->reply.status == 200)
+        r->reply.content_type = "text/plain; charset=utf-8";
+    return true;
+}
+
 bool get_openapi(request *r)
 {
     size_t length;

@@ -35,12 +35,14 @@ bool post_schedule(request *r);
 bool get_schedule(request *r);
 void list_schedules(request *r);
 void get_timeline(request *r);
+void get_trace(request *r);
 void get_explanation(request *r);
 void post_measurement(request *r);
 void list_measurements(request *r);
 bool post_tradeoff(request *r);
 void post_simulation(request *r);
 void post_snapshots(request *r);
+bool post_layout(request *r);
 bool list_jobs(request *r);
 bool get_job(request *r);
 bool delete_job(request *r);
@@ -53,7 +55,9 @@ bool get_health(request *r);
 void get_ready(request *r);
 bool get_metrics(request *r);
 bool get_openapi(request *r);
+bool get_problem(request *r);
 bool get_root(request *r);
+bool get_docs(request *r);
 bool get_page_file(request *r);
 
 #endif

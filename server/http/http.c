@@ -104,16 +104,24 @@ const char *http_header(const request *r, const char *name)
     return MHD_lookup_connection_value(r->peer->connection, MHD_HEADER_KIND, name);
 }
 
-/* In place. What is not of two hex digits stays, and so does text with %00, which would end early,
- * and a slash of a path, which others take for a part of a name: they match nothing. */
+/* Whether every % is followed by two hex digits. */
+static bool is_escaped_well(const char *text)
+{
+    for (; (text = strchr(text, '%')) != NULL; text++)
+        if (http_hex_digit(text[1]) < 0 || http_hex_digit(text[2]) < 0)
+            return false;
+    return true;
+}
+
+/* In place, of text that is escaped well. Text with %00, which would end early, stays, and so does
+ * a slash of a path, which others take for a part of a name: they match nothing. */
 static void unescape(char *text, bool plus_is_space)
 {
     if (strstr(text, "%00"))
         return;
     char *to = text;
     for (const char *s = text; *s; s++) {
-        bool escaped = s[0] == '%' && http_hex_digit(s[1]) >= 0 && http_hex_digit(s[2]) >= 0 &&
-                       (plus_is_space || strncasecmp(s, "%2f", 3) != 0);
+        bool escaped = s[0] == '%' && (plus_is_space || strncasecmp(s, "%2f", 3) != 0);
         *to++ = escaped ? (char)(http_hex_digit(s[1]) * 16 + http_hex_digit(s[2]))
                 : plus_is_space && *s == '+' ? ' '
                                              : *s;
@@ -136,6 +144,27 @@ static void name_request(http *h, request *r)
                  (unsigned long long)++h->request_count);
 }
 
+static bool is_hex(const char *text, size_t n)
+{
+    return strspn(text, "0123456789abcdef") >= n;
+}
+
+/* W3C Trace Context: 00-TRACE-PARENT-FLAGS, the trace and the parent not all 0; later versions may
+ * have more behind it. What is not so is as if it were not there. */
+static void read_traceparent(request *r)
+{
+    enum { TRACE = 3, PARENT = 36, FLAGS = 53, END = 55 };
+    const char *given = http_header(r, "traceparent");
+    const size_t length = given ? strlen(given) : 0;
+    if (length < END || given[2] != '-' || given[PARENT - 1] != '-' || given[FLAGS - 1] != '-' ||
+        !is_hex(given, 2) || !is_hex(given + TRACE, 32) || !is_hex(given + PARENT, 16) ||
+        !is_hex(given + FLAGS, 2) || strncmp(given, "ff", 2) == 0 ||
+        strspn(given + TRACE, "0") >= 32 || strspn(given + PARENT, "0") >= 16)
+        return;
+    if (length == END || (strncmp(given, "00", 2) != 0 && given[END] == '-'))
+        snprintf(r->traceparent, sizeof r->traceparent, "%.55s", given);
+}
+
 static bool read_limit(request *r, const char *text)
 {
     char *end;
@@ -147,7 +176,7 @@ static bool read_limit(request *r, const char *text)
     return true;
 }
 
-/* One parameter; unknown ones mean nothing, and of two the first counts. */
+/* One parameter, which the route must know. */
 static bool read_parameter(request *r, const char *name, const char *value, unsigned *seen)
 {
     static const char *const known[] = {"cursor", "name", "profile_id", "solver", "limit"};
@@ -157,12 +186,16 @@ static bool read_parameter(request *r, const char *name, const char *value, unsi
     unsigned i = 0;
     while (i < 5 && strcmp(name, known[i]) != 0)
         i++;
-    if (i == 5 || *seen & 1u << i)
-        return true;
+    if (i == 5 || !routes_takes_parameter(r, name))
+        return reply_refuse(r, REMAT_PROBLEM_INVALID_REQUEST, "",
+                            "this call has no query parameter \"%.60s\"", name);
+    if (*seen & 1u << i)
+        return reply_refuse(r, REMAT_PROBLEM_INVALID_REQUEST, known[i],
+                            "the query parameter %s is given twice", name);
     *seen |= 1u << i;
     if (strlen(value) >= sizes[i])
         return reply_refuse(r, REMAT_PROBLEM_INVALID_REQUEST, known[i],
-                            "a query parameter is too long");
+                            "the query parameter %s is too long", name);
     if (!targets[i])
         return read_limit(r, value);
     copy_text(targets[i], sizes[i], value);
@@ -174,6 +207,9 @@ static bool read_query(request *r, char *text)
 {
     unsigned seen = 0;
     r->limit = 100;
+    if (text && !is_escaped_well(text))
+        return reply_refuse(r, REMAT_PROBLEM_INVALID_REQUEST, "",
+                            "a %% of the query is not followed by two hex digits");
     while (text && *text) {
         char *next = strchr(text, '&');
         if (next)
@@ -184,7 +220,7 @@ static bool read_query(request *r, char *text)
         unescape(text, true);
         if (value)
             unescape(value, true);
-        if (!read_parameter(r, text, value ? value : "", &seen))
+        if ((value || *text) && !read_parameter(r, text, value ? value : "", &seen))
             return false;
         text = next;
     }
@@ -207,6 +243,9 @@ static bool admit(request *r, char *target)
     char *parameters = strchr(target, '?');
     if (parameters)
         *parameters++ = '\0';
+    if (!is_escaped_well(target))
+        return reply_refuse(r, REMAT_PROBLEM_INVALID_REQUEST, "",
+                            "a %% of the path is not followed by two hex digits");
     unescape(target, false);
     if (!security_allow_origin(r) || !routes_find(r, target) ||
         !security_admit(r, routes_scope(r)) || !read_query(r, parameters))
@@ -291,7 +330,8 @@ static void log_request(const request *r, size_t sent, double seconds)
         return;
     size_t n;
     log_line(LOG_INFO, "request",
-             json_pack("{s:s, s:s, s:s, s:s, s:i, s:f, s:I, s:I}", "request_id", r->request_id,
+             json_pack("{s:s, s:s*, s:s, s:s, s:s, s:i, s:f, s:I, s:I}", "request_id",
+                       r->request_id, "traceparent", r->traceparent[0] ? r->traceparent : NULL,
                        "method", r->method, "route", routes_names(&n)[r->route], "id", r->id,
                        "status", r->reply.status, "seconds", seconds, "received",
                        (json_int_t)r->length, "sent", (json_int_t)sent));
@@ -324,7 +364,7 @@ static void end(request *r)
     r->service->http->unanswered -= r->whole;
     body_release(r->reply.body);
     http_forget_body(r);
-    memory_give(r->service->memory, r->answer_held);
+    memory_give(r->service->memory, MEMORY_WORK, r->answer_held);
     free(r->target);
     free(r);
 }
@@ -395,6 +435,7 @@ static enum MHD_Result begin(http *h, request *r, const char *method, const char
     int refusal =
         http_head_read(&r->head, r->peer->connection, method, version, r->target, &target, &why);
     name_request(h, r);
+    read_traceparent(r);
     if (refusal)
         return refuse(r, refusal, why);
     r->early = !admit(r, target) || (r->head.length > body_limit(r) && !refuse_large(r));
@@ -451,7 +492,9 @@ static void on_completed(void *data, struct MHD_Connection *connection, void **c
         end(r);
         return;
     }
-    log_line(LOG_INFO, "hung up", json_pack("{s:s}", "request_id", r->request_id));
+    log_line(LOG_INFO, "hung up",
+             json_pack("{s:s, s:s*}", "request_id", r->request_id, "traceparent",
+                       r->traceparent[0] ? r->traceparent : NULL));
     if (r->leave)
         r->leave(r);
 }
@@ -515,7 +558,7 @@ void http_forget_body(request *r)
 {
     service *s = r->service;
     leftover *one = r->capacity >= LARGE_BODY && !s->stopping ? calloc(1, sizeof *one) : NULL;
-    memory_give(s->memory, r->held);
+    memory_give(s->memory, MEMORY_WORK, r->held);
     r->held = 0;
     if (one) {
         one->content = r->content;

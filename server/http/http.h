@@ -31,7 +31,7 @@ typedef struct reply {
     stream *stream;       /* events instead of a body (streams.h) */
 } reply;
 
-enum { QUERY_SIZE = 512 };
+enum { QUERY_SIZE = 512, TRACEPARENT_SIZE = 56 };
 
 /* One request from its first line to its answer. */
 typedef struct request {
@@ -43,9 +43,10 @@ typedef struct request {
     unsigned route;
     char id[REMAT_ID_SIZE]; /* of the resource, from the path */
     char request_id[65];
-    char client[CLIENT_SIZE]; /* who asks: limits.h */
-    unsigned most_jobs;       /* of the client; 0: any */
-    bool admin;               /* what is others' is the client's too */
+    char traceparent[TRACEPARENT_SIZE]; /* of the trace that it is part of; "": none */
+    char client[CLIENT_SIZE];           /* who asks: limits.h */
+    unsigned most_jobs;                 /* of the client; 0: any */
+    bool admin;                         /* what is others' is the client's too */
     char cursor[QUERY_SIZE], name[QUERY_SIZE], profile_id[REMAT_ID_SIZE], solver[64];
     unsigned limit;
     char *content;

@@ -7,7 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RETRY_SECONDS = 2 };
+enum {
+    RETRY_SECONDS = 2,
+    LARGE_ANSWER = 1 << 20 /* bytes: counted until it has gone */
+};
 
 void reply_body(request *r, int status, body *b)
 {
@@ -39,14 +42,20 @@ void reply_problem(request *r, remat_problem_type type, const remat_error *error
 
 void reply_error(request *r, const remat_error *error)
 {
-    reply_problem(r, remat_problem_of(error), error);
+    if (engine_is_busy(error))
+        reply_refuse(r, REMAT_PROBLEM_BUSY, "", "%s", error->message);
+    else
+        reply_problem(r, remat_problem_of(error), error);
 }
 
 void reply_profile_error(request *r, const remat_error *error, bool whole_body)
 {
     bool profile =
         error->status == REMAT_INVALID && (whole_body || strncmp(error->field, "profile.", 8) == 0);
-    reply_problem(r, profile ? REMAT_PROBLEM_INVALID_PROFILE : remat_problem_of(error), error);
+    if (profile)
+        reply_problem(r, REMAT_PROBLEM_INVALID_PROFILE, error);
+    else
+        reply_error(r, error);
 }
 
 bool reply_refuse(request *r, remat_problem_type type, const char *field, const char *format, ...)
@@ -80,6 +89,13 @@ void reply_answer(request *r, remat_request_kind kind, const char *id, body *b, 
 {
     static const char *const names[] = {"hit", "table", "miss"};
     bool posted = strcmp(r->method, "POST") == 0;
+    size_t cost = b ? body_cost(b) : 0;
+    if (cost > LARGE_ANSWER && !memory_take(r->service->memory, MEMORY_WORK, cost)) {
+        body_release(b);
+        reply_busy(r);
+        return;
+    }
+    r->answer_held = cost > LARGE_ANSWER ? cost : 0;
     reply_body(r, 200, b);
     if (r->reply.status != 200)
         return;

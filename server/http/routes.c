@@ -7,6 +7,7 @@
 enum {
     SMALL_BODY = 1 << 20, /* bytes of a body that holds no profile and no operations */
     SMALL_BODY_VALUES = 100000,
+    NODE_BYTES = 300,     /* that a node of a profile takes, once it is read */
     LARGE_WORK = 1 << 20, /* bytes of a body whose work takes long; compressed: a 1024th of it */
 };
 
@@ -66,8 +67,9 @@ typedef struct handler {
 typedef struct route {
     const char *path; /* with {id} or {file}; also its name for metrics */
     handler get, post, delete;
-    bool open;  /* to everybody, without a token */
-    bool large; /* its bodies hold profiles or operations */
+    const char *parameters; /* of GET, each with a space before and behind it; NULL: none */
+    bool open;              /* to everybody, without a token */
+    bool large;             /* its bodies hold profiles or operations */
 } route;
 
 static const route routes[] = {
@@ -75,24 +77,30 @@ static const route routes[] = {
     {"/readyz", .get = WORK(get_ready), .open = true},
     {"/metrics", .get = LOOP(get_metrics)},
     {"/openapi.json", .get = LOOP(get_openapi)},
+    {"/docs", .get = LOOP(get_docs), .open = true},
+    {"/problems/{file}", .get = LOOP(get_problem), .open = true},
     {"/", .get = LOOP(get_root), .open = true},
     {"/page/{file}", .get = LOOP(get_page_file), .open = true},
-    {"/v1/profiles", .get = WORK(list_profiles), .post = WORK(post_profile), .large = true},
+    {"/v1/profiles", .get = WORK(list_profiles), .post = WORK(post_profile),
+     .parameters = " cursor limit name ", .large = true},
     {"/v1/profiles/{id}", .get = WORK(get_profile), .delete = WORK(delete_profile)},
-    {"/v1/schedules", .get = WORK(list_schedules), .post = LOOP(post_schedule), .large = true},
+    {"/v1/schedules", .get = WORK(list_schedules), .post = LOOP(post_schedule),
+     .parameters = " cursor limit profile_id solver ", .large = true},
     {"/v1/schedules/{id}", .get = LOOP(get_schedule)},
     {"/v1/schedules/{id}/timeline", .get = WORK(get_timeline)},
+    {"/v1/schedules/{id}/trace", .get = WORK(get_trace)},
     {"/v1/schedules/{id}/explanation", .get = WORK(get_explanation)},
     {"/v1/schedules/{id}/measurements", .get = WORK(list_measurements),
-     .post = WORK(post_measurement)},
+     .post = WORK(post_measurement), .parameters = " cursor limit "},
     {"/v1/tradeoffs", .post = LOOP(post_tradeoff), .large = true},
     {"/v1/simulations", .post = WORK(post_simulation), .large = true},
+    {"/v1/layouts", .post = LOOP(post_layout), .large = true},
     {"/v1/snapshots", .post = WORK(post_snapshots)},
     {"/v1/plans", .post = LOOP(post_plan), .large = true},
     {"/v1/devices", .get = LOOP(get_devices)},
     {"/v1/models", .get = LOOP(get_models)},
     {"/v1/solvers", .get = LOOP(get_solvers)},
-    {"/v1/jobs", .get = LOOP(list_jobs)},
+    {"/v1/jobs", .get = LOOP(list_jobs), .parameters = " cursor limit "},
     {"/v1/jobs/{id}", .get = LOOP(get_job), .delete = LOOP(delete_job)},
     {"/v1/jobs/{id}/events", .get = LOOP(get_job_events)},
 };
@@ -182,6 +190,15 @@ bool routes_takes_body(const request *r)
     return strcmp(r->method, "POST") == 0;
 }
 
+bool routes_takes_parameter(const request *r, const char *name)
+{
+    char word[32];
+    const char *known = routes[r->route - 1].parameters;
+    snprintf(word, sizeof word, " %s ", name);
+    return known && !routes_takes_body(r) && strcmp(r->method, "DELETE") != 0 &&
+           strstr(known, word);
+}
+
 uint64_t routes_body_limit(const request *r)
 {
     uint64_t limit = r->service->config.max_body;
@@ -209,11 +226,12 @@ static remat_json_limits limits_of(const request *r)
 remat_status routes_take_memory(request *r, uint64_t bytes, remat_error *error)
 {
     memory *m = r->service->memory;
-    if (r->held + bytes > memory_budget(m)) /* what it holds itself is never given back before */
+    if (r->held + bytes >
+        memory_share(m, MEMORY_WORK)) /* what it holds itself is never given back before */
         return remat_fail(error, REMAT_TOO_LARGE, NULL,
                           "the body takes %llu bytes; this server has %llu for that",
                           (unsigned long long)(r->held + bytes),
-                          (unsigned long long)memory_budget(m));
+                          (unsigned long long)memory_share(m, MEMORY_WORK));
     if (!memory_take(m, MEMORY_WORK, bytes)) {
         r->busy = true;
         return remat_fail(error, REMAT_TOO_LARGE, NULL,
@@ -247,7 +265,7 @@ remat_status http_parse_content(request *r, json_t **ret_json, remat_error *erro
     remat_status status = r->coding[0] ? decode_content(r, &scan, &decoded, &length, error)
                                        : remat_json_scan_feed(&scan, text, length, error);
     if (!status)
-        status = routes_take_memory(r, scan.tree_bytes + length, error);
+        status = routes_take_memory(r, scan.tree_bytes + length + scan.nodes * NODE_BYTES, error);
     if (!status)
         status = remat_json_load(decoded ? decoded : text, length, ret_json, error);
     free(decoded);

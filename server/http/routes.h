@@ -14,6 +14,9 @@ unsigned routes_scope(const request *r);
 /* Whether the route takes a body. */
 bool routes_takes_body(const request *r);
 
+/* Whether the query of the request may have that parameter; name: of one that some route has. */
+bool routes_takes_parameter(const request *r, const char *name);
+
 /* Bytes of a body that the route takes, also after decoding; of a route that was found. */
 uint64_t routes_body_limit(const request *r);
 

@@ -40,9 +40,10 @@ typedef struct job {
     remat_question question;
     char *profile_name;         /* owned; NULL: not known */
     char asked_by[CLIENT_SIZE]; /* who asked first: "token ci", "address 10.0.0.7"; "": not known */
-    unsigned asked;             /* requests that asked for it and did not take that back */
-    job_asker *askers;          /* owned: of the first MOST_ASKERS */
-    unsigned n_askers;
+    char traceparent[TRACEPARENT_SIZE]; /* of who asked first; "": none */
+    unsigned asked;                     /* requests that asked for it and did not take that back */
+    job_asker *askers; /* owned: of the first MOST_ASKERS, and behind them those who left */
+    unsigned n_askers, n_known;
     job_state state;
     asker *waiters;
     atomic_bool cancel;

@@ -12,31 +12,60 @@ enum { TICK_MILLISECONDS = 10, RETRY_SECONDS = 2 };
 
 /* ---- who asks ---- */
 
+static bool is_by(const job_asker *one, const request *r)
+{
+    return strcmp(one->request_id, r->request_id) == 0 && strcmp(one->client, r->client) == 0;
+}
+
 /* One who asks again under the same id, as after a 202, is still one. */
-static job_asker *find_asker(const job *one, const char *client, const char *request_id)
+static job_asker *find_asker(const job *one, const request *r)
 {
     for (unsigned i = 0; i < one->n_askers; i++)
-        if (strcmp(one->askers[i].request_id, request_id) == 0 &&
-            strcmp(one->askers[i].client, client) == 0)
+        if (is_by(&one->askers[i], r))
             return &one->askers[i];
     return NULL;
 }
 
-static void count_asker(job *one, const request *r)
+/* What was taken back under an id, or left, is not taken back again. */
+static bool has_left(const job *one, const request *r)
 {
-    if (find_asker(one, r->client, r->request_id))
-        return;
-    one->asked++;
-    void *longer = one->n_askers < MOST_ASKERS
-                       ? realloc(one->askers, (one->n_askers + 1) * sizeof *one->askers)
+    for (unsigned i = one->n_askers; i < one->n_known; i++)
+        if (is_by(&one->askers[i], r))
+            return true;
+    return false;
+}
+
+/* Room behind those who ask: of one more, or else of one who has left. */
+static job_asker *room_behind(job *one)
+{
+    void *longer = one->n_known < MOST_ASKERS
+                       ? realloc(one->askers, (one->n_known + 1) * sizeof *one->askers)
                        : NULL;
-    if (!longer) /* it is counted, and cannot take that back */
-        return;
+    if (!longer)
+        return one->n_askers < one->n_known ? &one->askers[one->n_askers] : NULL;
     one->askers = longer;
-    job_asker *added = &one->askers[one->n_askers++];
+    one->askers[one->n_known++] = one->askers[one->n_askers];
+    return &one->askers[one->n_askers];
+}
+
+static job_asker *know(job *one, const request *r)
+{
+    job_asker *added = room_behind(one);
+    if (!added)
+        return NULL;
     *added = (job_asker){.told = false};
     memcpy(added->request_id, r->request_id, sizeof added->request_id);
     memcpy(added->client, r->client, sizeof added->client);
+    return added;
+}
+
+static void count_asker(job *one, const request *r)
+{
+    if (find_asker(one, r))
+        return;
+    one->asked++;
+    if (know(one, r)) /* else it is counted, and cannot take that back */
+        one->n_askers++;
 }
 
 static bool asks(const job *one, const char *client)
@@ -51,7 +80,9 @@ static void forget_asker(job *one, job_asker *gone)
 {
     if (!gone)
         return;
-    *gone = one->askers[--one->n_askers];
+    const job_asker left = *gone, last = one->askers[--one->n_askers];
+    *gone = last;
+    one->askers[one->n_askers] = left;
     one->asked--;
     if (one->n_askers > 0 && !asks(one, one->asked_by)) /* the first of those who still do */
         memcpy(one->asked_by, one->askers[0].client, sizeof one->asked_by);
@@ -206,7 +237,7 @@ void job_answer_waiters(job *one)
 static void acknowledge(job *one, asker *a)
 {
     request *r = a->request;
-    job_asker *own = find_asker(one, r->client, r->request_id);
+    job_asker *own = find_asker(one, r);
     if (own)
         own->told = true;
     drop_waiter(one, a);
@@ -280,7 +311,7 @@ static void leave(request *r)
     asker *a = r->context;
     job *one = a->job;
     drop_waiter(one, a);
-    forget_asker(one, find_asker(one, r->client, r->request_id));
+    forget_asker(one, find_asker(one, r));
     if (one->asked == 0 && !one->acknowledged)
         job_put_back(one, INFINITY);
     jobs_answer(a);
@@ -340,6 +371,7 @@ static job *job_for(jobs *j, asker *a)
     }
     memcpy(one->owner, r->client, CLIENT_SIZE);
     memcpy(one->asked_by, r->client, CLIENT_SIZE);
+    memcpy(one->traceparent, r->traceparent, sizeof one->traceparent);
     one->profile_name = a->profile_name;
     a->profile_name = NULL;
     one->question = a->question;
@@ -421,14 +453,16 @@ static void send_back(job *one, const char *client)
 }
 
 /* What a client asked for it does not ask for any longer. */
-static void take_back(job *one, const char *client)
+static void take_back(job *one, const request *r)
 {
+    const char *client = r->client;
     unsigned before = one->n_askers;
     for (unsigned i = one->n_askers; i-- > 0;)
         if (strcmp(one->askers[i].client, client) == 0)
             forget_asker(one, &one->askers[i]);
     if (before == one->n_askers && one->asked > 0 && --one->asked > 0) /* of before a restart */
         one->asked_by[0] = '\0';
+    know(one, r); /* who took it back */
     send_back(one, client);
 }
 
@@ -437,16 +471,17 @@ jobs_taken jobs_cancel_by(jobs *j, const char *job_id, const request *r)
     job *one = find(j, job_id);
     if (!one)
         return JOBS_UNKNOWN;
-    job_asker *own = find_asker(one, r->client, r->request_id);
+    job_asker *own = find_asker(one, r);
+    bool again = !own && has_left(one, r);
     if (one->state >= JOB_DONE)
         return JOBS_TAKEN;
-    if (!r->admin && !is_of(one, r->client))
+    if (!r->admin && !again && !is_of(one, r->client))
         return JOBS_OTHERS;
     if (own)
         forget_asker(one, own);
-    else if (!r->admin)
-        take_back(one, r->client);
-    if (one->asked == 0 || (!own && r->admin))
+    else if (!r->admin && !again)
+        take_back(one, r);
+    if (one->asked == 0 || (!own && !again && r->admin))
         cancel(one);
     return JOBS_TAKEN;
 }

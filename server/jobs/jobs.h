@@ -65,8 +65,8 @@ void jobs_cancel(jobs *j, const char *job_id);
 typedef enum jobs_taken { JOBS_TAKEN, JOBS_UNKNOWN, JOBS_OTHERS } jobs_taken;
 
 /* On behalf of a request: under the id of one that asked for the job, it takes that back; else an
- * admin cancels it for all, and a client takes back what it asked. Nobody asks any longer: it is
- * cancelled. */
+ * admin cancels it for all, and a client takes back what it asked; the same request again changes
+ * nothing. Nobody asks any longer: it is cancelled. */
 jobs_taken jobs_cancel_by(jobs *j, const char *job_id, const request *r);
 
 unsigned jobs_unfinished(const jobs *j);

@@ -38,8 +38,9 @@ static void save_done(task *t)
 static char *stored_question(const job *one)
 {
     json_t *json = json_loads(one->question.text, 0, NULL);
-    json_t *own = json_pack("{s:s*, s:s, s:I}", "profile_name", one->profile_name, "asked_by",
-                            one->asked_by, "asked", (json_int_t)one->asked);
+    json_t *own = json_pack("{s:s*, s:s, s:I, s:s*}", "profile_name", one->profile_name, "asked_by",
+                            one->asked_by, "asked", (json_int_t)one->asked, "traceparent",
+                            one->traceparent[0] ? one->traceparent : NULL);
     remat_json_set(&json, "job", own);
     char *text = json ? remat_json_text(json) : NULL;
     json_decref(json);
@@ -79,9 +80,11 @@ static void take_own(job *one, const remat_job_record *record)
     const json_t *own = json_object_get(json, "job");
     const char *name = json_string_value(json_object_get(own, "profile_name"));
     const char *by = json_string_value(json_object_get(own, "asked_by"));
+    const char *parent = json_string_value(json_object_get(own, "traceparent"));
     one->profile_name = name ? strdup(name) : NULL;
     one->asked = (unsigned)json_integer_value(json_object_get(own, "asked"));
     snprintf(one->asked_by, sizeof one->asked_by, "%s", by ? by : "");
+    snprintf(one->traceparent, sizeof one->traceparent, "%s", parent ? parent : "");
     json_decref(json);
 }
 

@@ -89,8 +89,9 @@ void job_end(job *one, job_state state)
         atomic_fetch_add(&counters->jobs_cancelled, 1);
     count_answers(one);
     log_line(state == JOB_FAILED ? LOG_WARNING : LOG_INFO, "job",
-             json_pack("{s:s, s:s, s:f, s:s}", "job_id", one->id, "state", job_state_name(state),
-                       "seconds", one->seconds, "detail",
+             json_pack("{s:s, s:s*, s:s, s:f, s:s}", "job_id", one->id, "traceparent",
+                       one->traceparent[0] ? one->traceparent : NULL, "state",
+                       job_state_name(state), "seconds", one->seconds, "detail",
                        state == JOB_DONE ? "" : one->error.message));
     job_answer_waiters(one);
     job_save(one);

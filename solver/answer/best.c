@@ -1,6 +1,7 @@
 /* Several tables, one schedule (remat/table.h): the best within a budget, the least there is, and
  * the next that is worth more memory. */
 #include "answer/best.h"
+#include "remat/words.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -70,14 +71,14 @@ remat_status remat_fail_infeasible(const char *solver, const remat_problem *prob
                                    uint64_t budget, uint64_t least, remat_error *error)
 {
     const char *name = problem->profile->name;
+    char asked[REMAT_BYTES_TEXT_SIZE], enough[REMAT_BYTES_TEXT_SIZE];
     if (least > 0)
         remat_fail(error, REMAT_INFEASIBLE, "budget",
-                   "%s has no schedule of \"%.100s\" within %llu bytes; %llu bytes will do", solver,
-                   name, (unsigned long long)budget, (unsigned long long)least);
+                   "%s has no schedule of \"%.100s\" within %s; %s will do", solver, name,
+                   remat_bytes_text(budget, asked), remat_bytes_text(least, enough));
     else
-        remat_fail(error, REMAT_INFEASIBLE, "budget",
-                   "%s has no schedule of \"%.100s\" within %llu bytes", solver, name,
-                   (unsigned long long)budget);
+        remat_fail(error, REMAT_INFEASIBLE, "budget", "%s has no schedule of \"%.100s\" within %s",
+                   solver, name, remat_bytes_text(budget, asked));
     return answer_refuse_budget(problem->profile, least, error);
 }
 
@@ -148,11 +149,13 @@ static remat_status refuse(const remat_table *const *tables, size_t n, const cha
         return status;
     if (peak > budget || peak == 0)
         return remat_fail_infeasible(name, problem, budget, least, error);
-    remat_fail(error, REMAT_INFEASIBLE, "budget",
-               "%s has no schedule of \"%.100s\" whose arena fits %llu bytes; its smallest has a "
-               "peak of %llu bytes and an arena of %llu bytes",
-               name, problem->profile->name, (unsigned long long)budget, (unsigned long long)peak,
-               (unsigned long long)least);
+    char asked[REMAT_BYTES_TEXT_SIZE], high[REMAT_BYTES_TEXT_SIZE], enough[REMAT_BYTES_TEXT_SIZE];
+    remat_fail(
+        error, REMAT_INFEASIBLE, "budget",
+        "%s has no schedule of \"%.100s\" whose arena fits %s; its smallest has a peak of %s "
+        "and an arena of %s",
+        name, problem->profile->name, remat_bytes_text(budget, asked), remat_bytes_text(peak, high),
+        remat_bytes_text(least, enough));
     return answer_refuse_budget(problem->profile, least, error);
 }
 

@@ -69,7 +69,8 @@ remat_status remat_lower_bounds(const remat_table *const *tables, size_t n,
 }
 
 remat_status answer_find_bound(const remat_portfolio *p, const remat_problem *problem,
-                               uint64_t budget, double *ret_bound, remat_error *error)
+                               uint64_t budget, double *ret_bound, bound_moments **ret_moments,
+                               remat_error *error)
 {
     const remat_profile *profile = problem->profile;
     bound_moments *moments = NULL;
@@ -81,7 +82,7 @@ remat_status answer_find_bound(const remat_portfolio *p, const remat_problem *pr
         bound = fmax(bound, bound_moments_in_flight(moments, budget, problem->in_flight,
                                                     p->improved ? REMAT_MANY_MOMENTS(n)
                                                                 : REMAT_FEW_MOMENTS(n)));
-    bound_moments_free(moments);
+    *ret_moments = moments;
     *ret_bound = bound;
     return status;
 }
@@ -109,9 +110,12 @@ remat_status remat_find_floor(const remat_profile *profile, remat_floor *ret_flo
     if (profile->n_nodes > REMAT_IMPROVED_NODES)
         return REMAT_OK;
     remat_status status = bound_moments_new(profile, &moments, error);
-    if (!status)
-        ret_floor->bytes = (uint64_t)ceil(bound_moments_least_budget(
-            moments, REMAT_MANY_MOMENTS(profile->n_nodes), &ret_floor->node, &ret_floor->forward));
+    bound_moment moment;
+    if (!status) {
+        const double least =
+            bound_moments_least_budget(moments, REMAT_MANY_MOMENTS(profile->n_nodes), &moment);
+        *ret_floor = (remat_floor){(uint64_t)ceil(least), moment.node, moment.forward, moment.last};
+    }
     bound_moments_free(moments);
     return status;
 }

@@ -3,7 +3,9 @@
 
 #include "answer/best.h"
 #include "answer/bounds.h"
+#include "answer/part.h"
 #include "model/lists.h"
+#include "remat/words.h"
 #include "search/mixed.h"
 
 #include <math.h>
@@ -264,16 +266,24 @@ static remat_status refuse_improved(const remat_portfolio *p, const remat_proble
         return status;
     if (enough <= budget) /* none has a schedule, or none that fits with its layout */
         return remat_fail_infeasible(p->name, problem, budget, 0, error);
-    char less[100] = "";
+    char asked[REMAT_BYTES_TEXT_SIZE], will_do[REMAT_BYTES_TEXT_SIZE], least[REMAT_BYTES_TEXT_SIZE];
+    char less[128] = "";
     if (floor > 0)
-        snprintf(less, sizeof less, ", and none%s fits less than %llu",
-                 problem->link ? " without offloading" : "", (unsigned long long)floor);
+        snprintf(less, sizeof less, ", and none%s fits less than %s",
+                 problem->link ? " without offloading" : "", remat_bytes_text(floor, least));
     remat_fail(error, REMAT_INFEASIBLE, "budget",
-               "%s found no schedule of \"%.100s\" within %llu bytes; %llu bytes will do%s",
-               p->name, problem->profile->name, (unsigned long long)budget,
-               (unsigned long long)enough, less);
+               "%s found no schedule of \"%.100s\" within %s; %s will do%s", p->name,
+               problem->profile->name, remat_bytes_text(budget, asked),
+               remat_bytes_text(enough, will_do), less);
     return answer_refuse_budget(problem->profile, enough, error);
 }
+
+static bool link_moves(const remat_link *link)
+{
+    return link && link->to_host > 0 && link->to_device > 0;
+}
+
+#define GAP_FOR_PATIENCE 0.01 /* of the makespan */
 
 /* What is asked of the improver. */
 typedef struct wish {
@@ -290,24 +300,19 @@ static bool faster(const remat_schedule *a, const remat_schedule *b)
     return !b->solver || a->simulation.makespan < b->simulation.makespan * (1 - ANSWER_SAME_TIME);
 }
 
-/* Improves the best schedule of some tables, of the improved solver's own from nothing too, unless
- * the bound is reached; *best becomes the result if that is faster. No start, or nothing found, is
- * no failure. */
-static remat_status improve_from(const wish *w, const remat_table *const *tables, size_t n,
-                                 bool own, bool given, remat_schedule *best, remat_error *error)
+/* Searches on from a list, or from nothing, unless the bound is reached; *best becomes the result
+ * if that is faster. Nothing found is no failure. */
+static remat_status improve_list(const wish *w, const remat_operations *start, bool given,
+                                 remat_schedule *best, remat_error *error)
 {
-    if (n == 0 || (best->solver && best->simulation.makespan <= w->bound * (1 + 1e-9)))
+    if (best->solver && best->simulation.makespan <= w->bound * (1 + 1e-9))
         return REMAT_OK;
-    remat_schedule start = {0}, other = {0};
+    remat_schedule other = {0};
     remat_operations list = {0};
-    remat_status status =
-        remat_best_schedule(tables, n, "", w->problem, w->budget, w->alignment, &start, error);
-    if (status && (status != REMAT_INFEASIBLE || !own))
-        return status == REMAT_INFEASIBLE ? REMAT_OK : status;
     const uint32_t in_flight = w->problem->in_flight > 1 ? w->problem->in_flight : 1;
-    status =
-        remat_improve(w->problem->profile, start.solver ? &start.operations : NULL, w->budget,
-                      in_flight, w->alignment, given, w->effort, w->bound, w->host, &list, error);
+    remat_status status =
+        remat_improve(w->problem->profile, start, w->budget, in_flight, w->alignment, given,
+                      w->effort, w->bound, w->host, &list, error);
     if (!status)
         status = take(w->problem, w->budget, w->alignment, &list, &other, error);
     if (!status && faster(&other, best)) {
@@ -316,27 +321,100 @@ static remat_status improve_from(const wish *w, const remat_table *const *tables
         other = old;
     }
     remat_operations_clear(&list);
-    remat_schedule_clear(&start);
     remat_schedule_clear(&other);
     return status == REMAT_INFEASIBLE || status == REMAT_TOO_LARGE ? REMAT_OK : status;
 }
 
+/* From the best schedule of some tables, of the improved solver's own from nothing too. */
+static remat_status improve_from(const wish *w, const remat_table *const *tables, size_t n,
+                                 bool own, bool given, remat_schedule *best, remat_error *error)
+{
+    if (n == 0)
+        return REMAT_OK;
+    remat_schedule start = {0};
+    remat_status status =
+        remat_best_schedule(tables, n, "", w->problem, w->budget, w->alignment, &start, error);
+    if (!status || (status == REMAT_INFEASIBLE && own))
+        status = improve_list(w, start.solver ? &start.operations : NULL, given, best, error);
+    remat_schedule_clear(&start);
+    return status == REMAT_INFEASIBLE ? REMAT_OK : status;
+}
+
 /* From each table of those that are improved when they are named, so that auto is never slower than
- * they are; then from the best list of the others that does not offload. */
-static remat_status improve(const remat_portfolio *p, const wish *w, remat_schedule *best,
-                            remat_error *error)
+ * they are; then from the best list of the others that does not offload. In one part of the
+ * progress. */
+static remat_status improve(const remat_portfolio *p, const wish *whole, remat_effort effort,
+                            double begin, double share, remat_schedule *best, remat_error *error)
 {
     const remat_table *others[REMAT_MAX_SOLVERS];
     size_t n_others = 0;
     remat_status status = REMAT_OK;
+    answer_part part = {whole->host, begin, share / 2};
+    const remat_host host = answer_part_host(&part);
+    wish w = *whole;
+    w.effort = effort;
+    w.host = &host;
     for (size_t i = 0; i < p->n && !status; i++) {
         const remat_solver *solver = remat_table_solver(p->tables[i]);
         if (solver->improved)
-            status = improve_from(w, &p->tables[i], 1, true, p->given[i], best, error);
+            status = improve_from(&w, &p->tables[i], 1, true, p->given[i], best, error);
         else if (!(solver->accepts & REMAT_NEEDS_LINK))
             others[n_others++] = p->tables[i];
     }
-    return status ? status : improve_from(w, others, n_others, false, false, best, error);
+    part.begin += part.share;
+    return status ? status : improve_from(&w, others, n_others, false, false, best, error);
+}
+
+/* Once more, from it and from nothing, where what was found is far from the bound, or nothing was.
+ */
+static remat_status improve_patiently(const wish *whole, double begin, double share,
+                                      remat_schedule *best, remat_error *error)
+{
+    if (whole->problem->profile->joint ||
+        (best->solver && best->simulation.makespan <= whole->bound * (1 + GAP_FOR_PATIENCE)))
+        return REMAT_OK;
+    answer_part part = {whole->host, begin, share};
+    const remat_host host = answer_part_host(&part);
+    wish w = *whole;
+    w.effort = REMAT_PATIENT;
+    w.host = &host;
+    remat_operations start = {0};
+    if (best->solver && model_copy_list(&best->operations, &start))
+        return remat_fail_memory(error);
+    remat_status status = improve_list(&w, best->solver ? &start : NULL, false, best, error);
+    remat_operations_clear(&start);
+    return status;
+}
+
+/* Closes the gap from below, as far as so much work goes. */
+static remat_status raise_bound(wish *w, bound_moments *moments, uint64_t work,
+                                const remat_schedule *best, remat_error *error)
+{
+    if (!moments || !best->solver || link_moves(w->problem->link))
+        return REMAT_OK;
+    const uint64_t own = w->budget - bound_moments_others(moments, w->problem->in_flight);
+    w->bound =
+        bound_moments_raise(moments, own, w->bound, best->simulation.makespan, work, w->host);
+    return remat_host_cancelled(w->host) ? remat_fail(error, REMAT_CANCELLED, NULL, "cancelled")
+                                         : REMAT_OK; /* a bound cut short is no answer */
+}
+
+/* Thorough is all of quick first, so that it is never slower. */
+static remat_status search(const remat_portfolio *p, wish *w, bound_moments *moments,
+                           remat_schedule *best, remat_error *error)
+{
+    const bool thorough = w->effort == REMAT_THOROUGH;
+    const double quick = thorough ? 0.1 : 0.7, patient = thorough ? 0.1 : 0.3;
+    remat_status status = improve(p, w, REMAT_QUICK, 0, quick, best, error);
+    if (!status)
+        status = raise_bound(w, moments, REMAT_QUICK_RAISE, best, error);
+    if (!status)
+        status = improve_patiently(w, quick, patient, best, error);
+    if (!status && thorough)
+        status = improve(p, w, REMAT_THOROUGH, quick + patient, 1 - quick - patient, best, error);
+    if (!status && thorough)
+        status = raise_bound(w, moments, REMAT_THOROUGH_RAISE, best, error);
+    return status;
 }
 
 /* ---- over the link ---- */
@@ -425,11 +503,6 @@ static remat_status mix(const remat_portfolio *p, const wish *w, remat_schedule 
     return status == REMAT_INFEASIBLE ? REMAT_OK : status;
 }
 
-static bool link_moves(const remat_link *link)
-{
-    return link && link->to_host > 0 && link->to_device > 0;
-}
-
 /* With a link an answer carries the bound of all schedules, with copies and without. */
 static remat_status claim_over_link(const remat_problem *problem, uint64_t budget,
                                     remat_schedule *schedule, remat_error *error)
@@ -473,17 +546,18 @@ remat_status remat_portfolio_schedule(const remat_portfolio *portfolio,
         remat_machine_of(remat_table_solver(portfolio->tables[0]), &problem->options))
         return remat_table_schedule(portfolio->tables[0], problem, budget, ret_schedule, error);
     wish w = {problem, budget, alignment, effort, host, 0};
+    bound_moments *moments = NULL;
     remat_status status = remat_best_schedule(portfolio->tables, portfolio->n, portfolio->name,
                                               problem, budget, alignment, &best, &refusal);
     bool searched = portfolio->improved && problem->profile->n_nodes <= REMAT_IMPROVED_NODES;
     if ((portfolio->improved && status == REMAT_INFEASIBLE) ||
         (!status && (portfolio->improved || !problem->link)))
-        status = answer_find_bound(portfolio, problem, budget, &w.bound, &refusal);
+        status = answer_find_bound(portfolio, problem, budget, &w.bound, &moments, &refusal);
     remat_floor floor = {0};
     if (!status && !best.solver) /* before a search that cannot find anything */
         status = remat_find_floor(problem->profile, &floor, &refusal);
     if (!status && searched && w.bound < INFINITY && floor.bytes <= budget)
-        status = improve(portfolio, &w, &best, &refusal);
+        status = search(portfolio, &w, moments, &best, &refusal);
     if (!status && portfolio->improved && link_moves(problem->link) &&
         problem->profile->n_nodes <= REMAT_IMPROVED_NODES)
         status = mix(portfolio, &w, &best, &refusal);
@@ -496,6 +570,7 @@ remat_status remat_portfolio_schedule(const remat_portfolio *portfolio,
         status = claim_over_link(problem, budget, &best, &refusal);
     else if (!status && (!problem->link || (portfolio->improved && best.solver->improved)))
         claim(problem, w.bound, &best);
+    bound_moments_free(moments);
     if (status) {
         remat_schedule_clear(&best);
         if (error)

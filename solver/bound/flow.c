@@ -1,8 +1,43 @@
 #include "bound/flow.h"
 
 #include <math.h>
+#include <string.h>
 
 #define UNREACHED UINT32_MAX
+
+bool bound_flow_new(bound_flow *f, uint32_t n_nodes, model_arena *arena)
+{
+    *f = (bound_flow){.n_nodes = n_nodes, .source = n_nodes - 2, .sink = n_nodes - 1};
+    f->first = model_arena_array(arena, (size_t)n_nodes + 1, sizeof *f->first);
+    f->level = model_arena_array(arena, n_nodes, sizeof *f->level);
+    f->current = model_arena_array(arena, n_nodes, sizeof *f->current);
+    f->queue = model_arena_array(arena, n_nodes, sizeof *f->queue);
+    f->path = model_arena_array(arena, n_nodes, sizeof *f->path);
+    return f->first && f->level && f->current && f->queue && f->path;
+}
+
+uint32_t bound_flow_join(bound_flow *f, uint32_t from, uint32_t to)
+{
+    if (!f->arcs) {
+        f->first[from + 1]++;
+        f->first[to + 1]++;
+        f->n_arcs += 2;
+        return 0;
+    }
+    uint32_t a = f->current[from]++, b = f->current[to]++;
+    f->arcs[a] = (bound_arc){.to = to, .reverse = b};
+    f->arcs[b] = (bound_arc){.to = from, .reverse = a};
+    return a;
+}
+
+bool bound_flow_open(bound_flow *f, model_arena *arena)
+{
+    for (uint32_t v = 0; v < f->n_nodes; v++)
+        f->first[v + 1] += f->first[v];
+    memcpy(f->current, f->first, f->n_nodes * sizeof *f->current);
+    f->arcs = model_arena_array(arena, f->n_arcs, sizeof *f->arcs);
+    return f->arcs;
+}
 
 /* Breadth first from the source; true if the sink is reached. */
 static bool find_levels(bound_flow *f, double smallest)

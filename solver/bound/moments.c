@@ -49,99 +49,53 @@ static uint32_t result_here(const bound_moments *m, uint32_t v, uint32_t k)
 }
 
 /* Flow nodes: y1 of a value is its number, y2_v is n_values + v, then source and sink. */
-static void count_arc(bound_flow *f, uint32_t from, uint32_t to)
-{
-    f->first[from + 1]++;
-    f->first[to + 1]++;
-    f->n_arcs += 2;
-}
-
-static uint32_t add_arc(bound_flow *f, uint32_t from, uint32_t to)
-{
-    uint32_t a = f->current[from]++, b = f->current[to]++;
-    f->arcs[a] = (bound_arc){.to = to, .reverse = b};
-    f->arcs[b] = (bound_arc){.to = from, .reverse = a};
-    return a;
-}
-
-static void join_nodes(bound_flow *f, uint32_t from, uint32_t to, bool counting)
-{
-    if (counting)
-        count_arc(f, from, to);
-    else
-        add_arc(f, from, to);
-}
-
-static void each_arc(bound_moments *m, bool counting)
+static void join_arcs(bound_moments *m)
 {
     bound_flow *f = &m->flow;
     const remat_profile *p = m->profile;
     for (uint32_t v = 0; v < m->n; v++) {
         const remat_node *node = &p->nodes[v];
         for (uint32_t k = 0; k < node->n_outputs; k++)
-            join_nodes(f, m->n_values + v, result_here(m, v, k), counting);
+            bound_flow_join(f, m->n_values + v, result_here(m, v, k));
         for (uint32_t i = 0; i < node->n_inputs; i++)
             if (remat_is_result(p, node->inputs[i]))
-                join_nodes(f, m->n_values + v, value_here(m, node->inputs[i]), counting);
+                bound_flow_join(f, m->n_values + v, value_here(m, node->inputs[i]));
     }
     for (uint32_t y = 0; y < m->n_values + m->n; y++) {
-        if (counting) {
-            count_arc(f, f->source, y);
-            count_arc(f, y, f->sink);
-            continue;
-        }
-        m->from_source[y] = add_arc(f, f->source, y);
-        m->to_sink[y] = add_arc(f, y, f->sink);
+        m->from_source[y] = bound_flow_join(f, f->source, y);
+        m->to_sink[y] = bound_flow_join(f, y, f->sink);
     }
 }
 
 static bool build_flow(bound_moments *m)
 {
-    bound_flow *f = &m->flow;
-    model_arena *arena = &m->arena;
-    f->n_nodes = m->n_values + m->n + 2;
-    f->source = m->n_values + m->n;
-    f->sink = f->source + 1;
-    f->first = model_arena_array(arena, f->n_nodes + 1, sizeof *f->first);
-    f->level = model_arena_array(arena, f->n_nodes, sizeof *f->level);
-    f->current = model_arena_array(arena, f->n_nodes, sizeof *f->current);
-    f->queue = model_arena_array(arena, f->n_nodes, sizeof *f->queue);
-    f->path = model_arena_array(arena, f->n_nodes, sizeof *f->path);
-    if (!f->first || !f->level || !f->current || !f->queue || !f->path)
+    if (!bound_flow_new(&m->flow, m->n_values + m->n + 2, &m->arena))
         return false;
-    each_arc(m, true);
-    for (uint32_t v = 0; v < f->n_nodes; v++)
-        f->first[v + 1] += f->first[v];
-    f->arcs = model_arena_array(arena, f->n_arcs, sizeof *f->arcs);
-    if (!f->arcs)
+    join_arcs(m);
+    if (!bound_flow_open(&m->flow, &m->arena))
         return false;
-    memcpy(f->current, f->first, f->n_nodes * sizeof *f->current);
-    each_arc(m, false);
+    join_arcs(m);
     return true;
 }
 
-/* The moment to look at first: that of the loss; of a joint graph the node during which most is
- * alive in the order of the profile. last: room for a number of each value. */
-static uint32_t first_moment(const bound_moments *m, uint32_t *last)
+/* Bytes alive during each run of a joint graph in the order of the profile. */
+static void find_joint_alive(bound_moments *m)
 {
     const remat_profile *p = m->profile;
-    uint32_t best = m->n - 1;
-    double alive = 0, most = -1;
-    for (uint32_t v = 0; v < m->n && p->joint; v++)
+    uint32_t *last = m->last;
+    double alive = 0;
+    for (uint32_t v = 0; v < m->n; v++)
         for (uint32_t i = 0; i < p->nodes[v].n_inputs; i++)
             if (remat_is_result(p, p->nodes[v].inputs[i]))
                 last[value_here(m, p->nodes[v].inputs[i])] = v;
     for (uint32_t i = 0; i < p->n_outputs; i++)
         if (remat_is_result(p, p->outputs[i]))
             last[value_here(m, p->outputs[i])] = m->n;
-    for (uint32_t v = 0; v < m->n && p->joint; v++) {
+    for (uint32_t v = 0; v < m->n; v++) {
         const remat_node *node = &p->nodes[v];
         for (uint32_t k = 0; k < node->n_outputs; k++)
             alive += m->out[result_here(m, v, k)];
-        if (alive + m->workspace[v] > most) {
-            most = alive + m->workspace[v];
-            best = v;
-        }
+        m->alive[v] = alive + m->workspace[v];
         for (uint32_t i = 0; i < node->n_inputs; i++)
             if (remat_is_result(p, node->inputs[i]) && last[value_here(m, node->inputs[i])] == v)
                 alive -= m->out[value_here(m, node->inputs[i])];
@@ -149,7 +103,64 @@ static uint32_t first_moment(const bound_moments *m, uint32_t *last)
             if (last[result_here(m, v, k)] == 0) /* nobody reads it: node 0 reads nothing */
                 alive -= m->out[result_here(m, v, k)];
     }
-    return best;
+}
+
+/* Of others, bytes alive during each backward where everything is stored and backwards come in the
+ * reverse of the order. */
+static void find_alive(bound_moments *m)
+{
+    const remat_profile *p = m->profile;
+    double alive = 0, *more = m->weight; /* by node: than during the backward that comes next */
+    for (uint32_t v = 0; v < m->n; v++) {
+        const remat_node *node = &p->nodes[v];
+        const uint32_t end = node->n_consumers > 0 ? node->consumers[node->n_consumers - 1] : v;
+        more[v] += m->saved[v] + (double)node->gradient_bytes;
+        more[end + 1] -= (double)node->gradient_bytes;
+        uint32_t reader = node->backward_uses_output ? v : UINT32_MAX; /* the last one */
+        for (uint32_t c = 0; c < node->n_consumers && reader == UINT32_MAX; c++)
+            if (p->nodes[node->consumers[c]].backward_uses_inputs)
+                reader = node->consumers[c];
+        if (reader != UINT32_MAX)
+            more[reader] += m->out[v];
+    }
+    for (uint32_t v = 0; v < m->n; v++) {
+        alive += more[v];
+        m->alive[v] = alive + m->workspace[v];
+    }
+}
+
+typedef struct bound_rank {
+    double bytes;
+    uint32_t node;
+} bound_rank;
+
+static int compare_alive(const void *left, const void *right)
+{
+    const bound_rank *a = left, *b = right;
+    if (a->bytes != b->bytes)
+        return a->bytes > b->bytes ? -1 : 1;
+    return a->node < b->node ? -1 : 1;
+}
+
+/* The moment to look at first, that of the loss; of a joint graph the run during which most is
+ * alive. Then the others, by what is alive. */
+static bool rank_moments(bound_moments *m)
+{
+    if (m->profile->joint)
+        find_joint_alive(m);
+    else
+        find_alive(m);
+    bound_rank *ranks = malloc(m->n * sizeof *ranks);
+    if (!ranks)
+        return false;
+    for (uint32_t v = 0; v < m->n; v++)
+        ranks[v] = (bound_rank){.bytes = m->alive[v], .node = v};
+    qsort(ranks, m->n, sizeof *ranks, compare_alive);
+    for (uint32_t i = 0; i < m->n; i++)
+        m->rank[ranks[i].node] = i;
+    m->first = m->profile->joint ? ranks[0].node : m->n - 1;
+    free(ranks);
+    return true;
 }
 
 remat_status bound_moments_new(const remat_profile *profile, bound_moments **ret_moments,
@@ -174,8 +185,13 @@ remat_status bound_moments_new(const remat_profile *profile, bound_moments **ret
     m->from_source = model_arena_array(&m->arena, choices, sizeof *m->from_source);
     m->to_sink = model_arena_array(&m->arena, choices, sizeof *m->to_sink);
     m->last = model_arena_array(&m->arena, m->n_values, sizeof *m->last);
-    if (!m->time || !m->again || !m->last || !m->out || !m->saved || !m->workspace || !m->running ||
-        !m->role || !m->weight || !m->from_source || !m->to_sink || !build_flow(m)) {
+    m->alive = model_arena_array(&m->arena, n, sizeof *m->alive);
+    m->rank = model_arena_array(&m->arena, n, sizeof *m->rank);
+    m->worth = model_arena_array(&m->arena, n, sizeof *m->worth);
+    m->gradients = model_arena_array(&m->arena, n, sizeof *m->gradients);
+    if (!m->time || !m->again || !m->last || !m->alive || !m->rank || !m->worth || !m->gradients ||
+        !m->out || !m->saved || !m->workspace || !m->running || !m->role || !m->weight ||
+        !m->from_source || !m->to_sink || !build_flow(m)) {
         bound_moments_free(m);
         return remat_fail_memory(error);
     }
@@ -186,7 +202,12 @@ remat_status bound_moments_new(const remat_profile *profile, bound_moments **ret
     for (uint32_t j = 0; j < profile->n_results; j++)
         m->out[n + j] = (double)profile->results[j].bytes;
     m->store_all = remat_store_all_makespan(profile);
-    m->first = first_moment(m, m->last);
+    for (uint32_t v = 0; v < n; v++)
+        m->gradients[v] = -1;
+    if (!rank_moments(m)) {
+        bound_moments_free(m);
+        return remat_fail_memory(error);
+    }
     *ret_moments = m;
     return REMAT_OK;
 }
@@ -258,14 +279,6 @@ static void find_joint_roles(bound_moments *m, uint32_t b)
             m->role[value_here(m, p->outputs[i])] |= BOUND_NEEDED;
 }
 
-static bool has_begun(const bound_moments *m, const uint32_t *consumers, uint32_t n)
-{
-    for (uint32_t c = 0; c < n; c++)
-        if (m->role[consumers[c]] & BOUND_DESCENDANT)
-            return true;
-    return false;
-}
-
 /* Bytes of one of two that may lie where the other lies. */
 static double shared(const bound_moments *m, uint32_t b, bool gradient)
 {
@@ -298,19 +311,12 @@ static double find_joint_capacity(const bound_moments *m, uint32_t b, double bud
 }
 
 /* Bytes for what is held: the budget less what is there during B b in every order. */
-static double find_capacity(const bound_moments *m, uint32_t b, double budget)
+static double find_capacity(bound_moments *m, uint32_t b, double budget)
 {
     const remat_profile *p = m->profile;
     const remat_node *node = &p->nodes[b];
     double left = budget - (double)p->input_bytes - m->workspace[b] - m->saved[b] -
-                  (double)node->gradient_bytes;
-    for (uint32_t v = 0; v < b; v++)
-        if ((m->role[v] & BOUND_ANCESTOR) &&
-            has_begun(m, p->nodes[v].consumers, p->nodes[v].n_consumers))
-            left -= (double)p->nodes[v].gradient_bytes;
-    for (uint32_t k = 0; k < p->n_inputs; k++)
-        if (has_begun(m, p->inputs[k].consumers, p->inputs[k].n_consumers))
-            left -= (double)p->inputs[k].gradient_bytes;
+                  (double)node->gradient_bytes - bound_gradients(m, b);
     return left + shared(m, b, true);
 }
 
@@ -384,6 +390,11 @@ static tangent solve_at(bound_moments *m, double price)
                          least - price * m->capacity - BOUND_MARGIN * price * fabs(m->capacity)};
 }
 
+void bound_cut_at(bound_moments *m, double price)
+{
+    (void)solve_at(m, price);
+}
+
 double bound_passing(bound_moments *m)
 {
     return fmax(0, solve_at(m, 0).slope);
@@ -453,31 +464,78 @@ static int by_value(const void *left, const void *right)
     return a->forward - b->forward;
 }
 
+/* Of too many, half are those when most is alive and half are spread over all of them. */
+static bool is_looked_at(const bound_moments *m, uint32_t node, uint32_t kinds, uint32_t most)
+{
+    const uint32_t half = most / kinds / 2 + 1;
+    return m->n <= 2 * half || m->rank[node] < half ||
+           (m->n - 1 - node) % ((m->n + half - 1) / half) == 0;
+}
+
+/* Of a joint graph, bytes during its last run: of what it returns all is there but what that run
+ * makes. The least over what can be last, which *ret_node is. */
+static double find_end(bound_moments *m, uint32_t *ret_node)
+{
+    const remat_profile *p = m->profile;
+    double returned = 0, least = INFINITY;
+    memset(m->role, 0, m->n_values);
+    for (uint32_t i = 0; i < p->n_outputs; i++)
+        if (remat_is_result(p, p->outputs[i]) && !m->role[value_here(m, p->outputs[i])]) {
+            m->role[value_here(m, p->outputs[i])] = BOUND_NEEDED;
+            returned += m->out[value_here(m, p->outputs[i])];
+        }
+    for (uint32_t v = 0; v < m->n; v++) {
+        const remat_node *node = &p->nodes[v];
+        double bytes = returned + m->workspace[v] - shared(m, v, false);
+        for (uint32_t k = 0; k < node->n_outputs; k++)
+            if (!m->role[result_here(m, v, k)])
+                bytes += m->out[result_here(m, v, k)];
+        for (uint32_t i = 0; i < node->n_inputs; i++) /* one given twice is counted once */
+            if (remat_is_result(p, node->inputs[i]) && !m->role[value_here(m, node->inputs[i])]) {
+                m->role[value_here(m, node->inputs[i])] = BOUND_READ;
+                bytes += m->out[value_here(m, node->inputs[i])];
+            }
+        for (uint32_t i = 0; i < node->n_inputs; i++)
+            if (remat_is_result(p, node->inputs[i]))
+                m->role[value_here(m, node->inputs[i])] &= (uint8_t)~BOUND_READ;
+        if (bytes < least)
+            *ret_node = v;
+        least = fmin(least, bytes);
+    }
+    return (double)p->input_bytes + least;
+}
+
 /* Moments are counted: that of B b is 2 b and that of its last forward 2 b + 1; of a joint graph
  * b. */
 double bound_moments_makespan(bound_moments *m, uint64_t budget, uint32_t most)
 {
     candidate best[REFINED + 1];
-    uint32_t n_best = 0, kinds = m->profile->joint ? 1 : 2, all = kinds * m->n;
+    uint32_t n_best = 0, kinds = m->profile->joint ? 1 : 2, all = kinds * m->n, end;
     double price = 0, ignored;
+    if (m->profile->joint && find_end(m, &end) > (double)budget)
+        return INFINITY;
     bound_look_at(m, m->first, false, budget);
     double bound = bound_best_price(m, &price);
-    uint32_t step = most > 0 && all > most ? (all + most - 1) / most : 1;
+    for (uint32_t v = 0; v < m->n; v++)
+        m->worth[v] = v == m->first ? bound : -INFINITY;
     for (uint32_t i = 0; i < all && bound < INFINITY; i++) {
         candidate here = {.node = i / kinds, .forward = i % kinds};
-        if ((m->n - 1 - here.node) % step != 0)
-            continue;
-        if (i == kinds * m->first)
+        if (!is_looked_at(m, here.node, kinds, most) || i == kinds * m->first)
             continue;
         bound_look_at(m, here.node, here.forward, budget);
         here.value = price > 0 ? solve_at(m, price).value : bound_best_price(m, &ignored);
+        if (!here.forward)
+            m->worth[here.node] = here.value;
         best[n_best++] = here;
         qsort(best, n_best, sizeof *best, by_value);
         n_best = n_best > REFINED ? REFINED : n_best;
     }
     for (uint32_t i = 0; i < n_best && bound < INFINITY; i++) {
         bound_look_at(m, best[i].node, best[i].forward, budget);
-        bound = fmax(bound, bound_best_price(m, &ignored));
+        const double here = bound_best_price(m, &ignored);
+        bound = fmax(bound, here);
+        if (!best[i].forward)
+            m->worth[best[i].node] = here;
     }
     if (kinds == 2 && m->profile->kind == REMAT_CHAIN && m->n <= BOUND_MOST_STAGES &&
         bound < INFINITY)
@@ -501,42 +559,53 @@ static void look_at_turn(bound_moments *m, double budget)
     m->capacity = budget - (double)m->profile->input_bytes;
 }
 
-double bound_moments_in_flight(bound_moments *m, uint64_t budget, uint32_t in_flight, uint32_t most)
+uint64_t bound_moments_others(bound_moments *m, uint32_t in_flight)
 {
-    double ignored, held;
+    double time, held;
     if (in_flight <= 1 || m->profile->joint)
-        return bound_moments_makespan(m, budget, most);
-    look_at_turn(m, floor((double)budget / in_flight));
-    double turn = bound_best_price(m, &ignored);
+        return 0;
+    look_at_turn(m, 0);
     weigh(m, 1, false);
-    double least = floor(cut(m, &ignored, &held)) + (double)m->profile->input_bytes;
-    double others = fmax(least, 0) * (in_flight - 1);
-    if (turn == INFINITY || others > (double)budget)
-        return INFINITY;
-    return fmax(m->store_all + turn, bound_moments_makespan(m, budget - (uint64_t)others, most));
+    const double least = floor(cut(m, &time, &held)) + (double)m->profile->input_bytes;
+    return (uint64_t)(fmax(least, 0) * (in_flight - 1));
 }
 
-double bound_moments_least_budget(bound_moments *m, uint32_t most, uint32_t *ret_node,
-                                  bool *ret_forward)
+double bound_moments_in_flight(bound_moments *m, uint64_t budget, uint32_t in_flight, uint32_t most)
 {
-    uint32_t kinds = m->profile->joint ? 1 : 2, all = kinds * m->n;
-    uint32_t step = most > 0 && all > most ? (all + most - 1) / most : 1;
+    double ignored;
+    const uint64_t others = bound_moments_others(m, in_flight);
+    if (in_flight <= 1 || m->profile->joint)
+        return bound_moments_makespan(m, budget, most);
+    if (others > budget)
+        return INFINITY;
+    look_at_turn(m, floor((double)budget / in_flight));
+    const double turn = bound_best_price(m, &ignored);
+    if (turn == INFINITY)
+        return INFINITY;
+    return fmax(m->store_all + turn, bound_moments_makespan(m, budget - others, most));
+}
+
+double bound_moments_least_budget(bound_moments *m, uint32_t most, bound_moment *ret_moment)
+{
+    const uint32_t kinds = m->profile->joint ? 1 : 2, all = kinds * m->n;
     double least = 0, time, held;
-    uint32_t best = 0;
+    bound_moment best = {.forward = m->profile->joint};
     for (uint32_t i = 0; i < all; i++) {
-        if ((m->n - 1 - i / kinds) % step != 0)
+        if (!is_looked_at(m, i / kinds, kinds, most))
             continue;
         bound_look_at(m, i / kinds, i % kinds, 0);
         weigh(m, 1, false);
         double bytes = cut(m, &time, &held) - m->capacity;
         if (bytes > least) {
             least = bytes;
-            best = i;
+            best = (bound_moment){.node = i / kinds, .forward = i % kinds || m->profile->joint};
         }
     }
-    if (ret_node)
-        *ret_node = best / kinds;
-    if (ret_forward)
-        *ret_forward = best % kinds || m->profile->joint;
-    return least;
+    uint32_t node = 0;
+    const double end = m->profile->joint ? find_end(m, &node) : 0;
+    if (end > least)
+        best = (bound_moment){.node = node, .forward = true, .last = true};
+    if (ret_moment)
+        *ret_moment = best;
+    return fmax(least, end);
 }

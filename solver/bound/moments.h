@@ -25,6 +25,7 @@
 
 #include "remat/profile.h"
 #include "remat/simulate.h"
+#include "remat/solver.h"
 
 typedef struct bound_moments bound_moments;
 
@@ -49,13 +50,31 @@ double bound_moments_makespan(bound_moments *moments, uint64_t budget, uint32_t 
 double bound_moments_in_flight(bound_moments *moments, uint64_t budget, uint32_t in_flight,
                                uint32_t most);
 
+/* What the others hold at least at every moment, in bytes. */
+uint64_t bound_moments_others(bound_moments *moments, uint32_t in_flight);
+
+/* What several moments and a search over whole values prove within a budget (with more in flight:
+ * less what the others hold), after bound_moments_makespan: at least bound, at most makespan, which
+ * a schedule takes (bound/several.c). Looks only where there is a gap of a thousandth to close, at
+ * forward profiles of up to 2,000 nodes; work is counted. Polls the host. */
+#define REMAT_QUICK_RAISE UINT64_C(20000000)
+#define REMAT_THOROUGH_RAISE UINT64_C(150000000)
+double bound_moments_raise(bound_moments *moments, uint64_t budget, double bound, double makespan,
+                           uint64_t work, const remat_host *host);
+
 /* The same of every schedule, with O and P over the link: bound/link.c. 0 for a joint graph, where
  * no run is surely before a moment or after it in time. */
 double bound_moments_over_link(bound_moments *moments, const remat_link *link, uint64_t budget);
 
-/* Bytes below which no schedule fits at all, by as many moments: what each holds at least. The
- * moment that says so: of which node, and whether of its forward; either may be NULL. */
-double bound_moments_least_budget(bound_moments *moments, uint32_t most, uint32_t *ret_node,
-                                  bool *ret_forward);
+/* During which run of a node: its backward, its last forward (of a joint graph its first), the last
+ * run of all (of a joint graph). */
+typedef struct bound_moment {
+    uint32_t node;
+    bool forward, last;
+} bound_moment;
+
+/* Bytes below which no schedule fits at all, by as many moments: what each holds at least; of a
+ * joint graph what is there at the end too. The moment that says so; may be NULL. */
+double bound_moments_least_budget(bound_moments *moments, uint32_t most, bound_moment *ret_moment);
 
 #endif

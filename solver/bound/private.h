@@ -21,10 +21,16 @@ struct bound_moments {
     uint32_t *from_source, *to_sink; /* by node of the flow: its arcs */
     double *weight;                  /* the same: what y = 1 costs */
     uint32_t first;                  /* moment to look at first */
-    uint32_t *last;                  /* by value, for that */
-    double constant;                 /* cost that no y changes */
-    double capacity;                 /* of the moment: bytes for what is held */
+    uint32_t *last;                  /* by value: its last reader, for that */
+    uint32_t *rank;                  /* by node: its place by the bytes alive then */
+    double *alive;                   /* by node: those */
+    double *worth;                   /* by node: time that its moment proved; -INFINITY: unknown */
+    double *gradients; /* by node: least bytes of them during its backward; below 0: not looked */
+    double constant;   /* cost that no y changes */
+    double capacity;   /* of the moment: bytes for what is held */
     bound_flow flow;
+    bound_flow orders; /* of backwards: gradients.c; with its arcs from source and to sink */
+    uint32_t *order_source, *order_sink;
     model_arena arena;
 };
 
@@ -42,15 +48,26 @@ enum {
 /* Finds the roles and the capacity of the moment of B b, or of the last forward of b. */
 void bound_look_at(bound_moments *moments, uint32_t b, bool forward, uint64_t budget);
 
+/* By the roles of the moment of B b: bytes of other gradients that are alive then in every order.
+ */
+double bound_gradients(bound_moments *moments, uint32_t b);
+
 /* Time beyond storing everything that the moment looked at proves; *ret_price: of a byte, where.
  * INFINITY: it does not fit. */
 double bound_best_price(bound_moments *moments, double *ret_price);
+
+/* Leaves in the flow the least cut at a price. */
+void bound_cut_at(bound_moments *moments, double price);
 
 /* Bytes past the moment's capacity that are held where nothing runs twice. */
 double bound_passing(bound_moments *moments);
 
 /* Where stages are more the price of a byte says nearly as much. */
 #define BOUND_MOST_STAGES 512
+
+/* By the roles of the moment of B b: bytes of other gradients that are alive then in every order.
+ */
+double bound_gradients(bound_moments *moments, uint32_t b);
 
 /* Time beyond storing everything that the moments of a chain prove within the budget, without the
  * relaxation: bytes held are whole stages. most: as in bound_moments_makespan; the work grows with

@@ -171,6 +171,32 @@ static remat_status find_peak(const model_lives *lives, uint64_t *ret_peak)
     return status;
 }
 
+static int compare_births(const void *a, const void *b)
+{
+    const remat_allocation *p = a, *q = b;
+    if (p->first != q->first)
+        return p->first < q->first ? -1 : 1;
+    return p->index < q->index ? -1 : 1;
+}
+
+/* The buffers in the order in which they are made, as the packer wants them; index says which of
+ * the layout's each is. */
+static bool sort_buffers(const remat_layout *layout, model_lives *ret_lives)
+{
+    const size_t n = layout->n;
+    *ret_lives = (model_lives){malloc((n + 1) * sizeof *ret_lives->items),
+                               malloc((n + 1) * sizeof *ret_lives->next), (uint32_t)n};
+    if (!ret_lives->items || !ret_lives->next)
+        return false;
+    for (uint32_t i = 0; i < n; i++) {
+        ret_lives->items[i] = layout->items[i];
+        ret_lives->items[i].index = i;
+        ret_lives->next[i] = REMAT_LAYOUT_NONE;
+    }
+    qsort(ret_lives->items, n, sizeof *ret_lives->items, compare_births);
+    return true;
+}
+
 remat_status remat_layout_place(remat_layout *layout, uint64_t capacity, const remat_host *host,
                                 remat_error *error)
 {
@@ -179,17 +205,19 @@ remat_status remat_layout_place(remat_layout *layout, uint64_t capacity, const r
         status = check_buffers(layout, error);
     if (status)
         return status;
-    model_lives lives = {layout->items, malloc((layout->n + 1) * sizeof *lives.next),
-                         (uint32_t)layout->n};
-    if (!lives.next)
-        return remat_fail_memory(error);
-    memset(lives.next, 0xff, layout->n * sizeof *lives.next);
+    model_lives lives;
     const model_goal goal = {
         .alignment = layout->alignment, .capacity = capacity, .work = PLACE_WORK, .host = host};
     uint64_t arena = 0, aligned_peak = 0, peak = 0;
-    status = model_layout_pack(&lives, &goal, &arena, &aligned_peak);
+    if (!sort_buffers(layout, &lives))
+        status = REMAT_NO_MEMORY;
+    if (!status)
+        status = model_layout_pack(&lives, &goal, &arena, &aligned_peak);
     if (!status)
         status = find_peak(&lives, &peak);
+    for (uint32_t i = 0; i < lives.n && !status; i++)
+        layout->items[lives.items[i].index].offset = lives.items[i].offset;
+    free(lives.items);
     free(lives.next);
     if (status)
         return status == REMAT_CANCELLED ? remat_fail(error, status, NULL, "cancelled")

@@ -21,10 +21,11 @@ typedef struct model_lives {
 remat_status model_layout_lives(const remat_profile *profile, const remat_operations *operations,
                                 model_lives *ret_lives, remat_error *error);
 
-/* Writes every item's offset; *ret_arena: end of the highest. Almost linear.
- * Fails with REMAT_NO_MEMORY only. */
+/* Writes every item's offset; *ret_arena: end of the highest. Items stand in the order in which
+ * they are made. Almost linear. Fails with REMAT_NO_MEMORY and REMAT_CANCELLED only; host may be
+ * NULL. */
 remat_status model_layout_pack_online(const model_lives *lives, uint64_t alignment,
-                                      uint64_t *ret_arena);
+                                      const remat_host *host, uint64_t *ret_arena);
 
 /* What is asked of a packing. */
 typedef struct model_goal {

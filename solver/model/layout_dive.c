@@ -8,7 +8,7 @@
 
 #include <stdlib.h>
 
-enum { LOOKS_OF_BLOCK = 400, MOST_LOOKS = 8000000 };
+enum { LOOKS_OF_BLOCK = 400, MOST_LOOKS = 8000000, LOOKS_OF_POLL = 4096 };
 
 typedef struct waiting {
     uint64_t low;
@@ -108,24 +108,36 @@ static void place_next(dive *d, uint64_t *offsets, uint64_t *arena)
     sink(d, 1, d->heap[d->n_waiting--]);
 }
 
-remat_status pack_dive(const packing *k, uint64_t *ret_offsets, uint64_t *ret_arena)
+/* Until all are placed, or there are no looks left. False: cancelled. */
+static bool place_all(dive *d, const remat_host *host, uint64_t *offsets, uint64_t *arena)
+{
+    for (uint64_t i = 0; d->n_waiting > 0 && d->looks > 0; i++) {
+        if (i % LOOKS_OF_POLL == 0 && remat_host_cancelled(host))
+            return false;
+        place_next(d, offsets, arena);
+    }
+    if (d->n_waiting > 0)
+        *arena = UINT64_MAX;
+    return true;
+}
+
+remat_status pack_dive(const packing *k, const remat_host *host, uint64_t *ret_offsets,
+                       uint64_t *ret_arena)
 {
     dive d = {.k = k,
               .n_waiting = k->n_blocks,
               .looks = (uint64_t)LOOKS_OF_BLOCK * k->n_blocks,
               .heap = malloc(((size_t)k->n_blocks + 2) * sizeof *d.heap)};
-    bool enough = pack_floors_new(&d.floors, k->n_sections) && d.heap;
+    const bool enough = pack_floors_new(&d.floors, k->n_sections) && d.heap;
+    bool ended = true;
     d.looks = d.looks < MOST_LOOKS ? d.looks : MOST_LOOKS;
     if (enough) {
         for (uint32_t i = 0; i < k->n_blocks; i++)
             d.heap[k->blocks[i].arrives] = (waiting){.arrives = k->blocks[i].arrives, .block = i};
         *ret_arena = 0;
-        while (d.n_waiting > 0 && d.looks > 0)
-            place_next(&d, ret_offsets, ret_arena);
-        if (d.n_waiting > 0)
-            *ret_arena = UINT64_MAX;
+        ended = place_all(&d, host, ret_offsets, ret_arena);
     }
     free(d.floors.highest);
     free(d.heap);
-    return enough ? REMAT_OK : REMAT_NO_MEMORY;
+    return !enough ? REMAT_NO_MEMORY : ended ? REMAT_OK : REMAT_CANCELLED;
 }

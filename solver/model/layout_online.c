@@ -9,6 +9,8 @@
 
 #define NONE REMAT_LAYOUT_NONE
 
+enum { ROWS_OF_POLL = 1024 }; /* each may walk past all gaps */
+
 /* A row of items that have one offset, taken as one of the largest size for all their lives. */
 typedef struct row {
     uint64_t size, bytes, offset; /* size: bytes, rounded up */
@@ -90,25 +92,29 @@ static size_t find_rows(const model_lives *lives, uint64_t alignment, bool *foll
     return n;
 }
 
-/* by_end: the same rows in the order of their ends. Returns the arena. */
-static uint64_t place(row *rows, row *const *by_end, size_t n, gaps *g)
+/* by_end: the same rows in the order of their ends. */
+static remat_status place(row *rows, row *const *by_end, size_t n, const remat_host *host, gaps *g,
+                          uint64_t *ret_arena)
 {
     size_t ended = 0;
     uint64_t arena = 0;
     g->items[0] = (gap){.offset = 0, .end = UINT64_MAX};
     g->n = 1;
     for (size_t i = 0; i < n; i++) {
+        if (i % ROWS_OF_POLL == ROWS_OF_POLL - 1 && remat_host_cancelled(host))
+            return REMAT_CANCELLED;
         for (; by_end[ended]->last < rows[i].first; ended++)
             give_back(g, by_end[ended]->offset, by_end[ended]->offset + by_end[ended]->size);
         rows[i].offset = take(g, rows[i].size);
         uint64_t end = rows[i].offset + rows[i].bytes;
         arena = end > arena ? end : arena;
     }
-    return arena;
+    *ret_arena = arena;
+    return REMAT_OK;
 }
 
 remat_status model_layout_pack_online(const model_lives *lives, uint64_t alignment,
-                                      uint64_t *ret_arena)
+                                      const remat_host *host, uint64_t *ret_arena)
 {
     size_t most = (size_t)lives->n + 1;
     bool *follows = calloc(most, sizeof *follows);
@@ -120,8 +126,8 @@ remat_status model_layout_pack_online(const model_lives *lives, uint64_t alignme
         for (size_t i = 0; i < n; i++)
             by_end[i] = &rows[i];
         qsort(by_end, n, sizeof *by_end, compare_ends);
-        *ret_arena = place(rows, by_end, n, &g);
-        for (size_t i = 0; i < n; i++)
+        status = place(rows, by_end, n, host, &g, ret_arena);
+        for (size_t i = 0; i < n && !status; i++)
             for (uint32_t item = rows[i].head; item != NONE; item = lives->next[item])
                 lives->items[item].offset = rows[i].offset;
     }

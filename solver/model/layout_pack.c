@@ -47,11 +47,9 @@ static remat_status dive(attempt *a, uint64_t enough, const model_goal *goal)
     for (size_t i = 0; i < dives && !status && a->arena > enough; i++) {
         uint64_t arena = 0;
         pack_sort(&a->k, orders[i], NULL, room);
-        status = pack_dive(&a->k, a->offsets, &arena);
+        status = pack_dive(&a->k, a->host, a->offsets, &arena);
         if (!status)
             keep_better(a, arena);
-        if (!status && remat_host_cancelled(a->host))
-            status = REMAT_CANCELLED;
     }
     free(room);
     return status;
@@ -123,7 +121,7 @@ remat_status model_layout_pack(const model_lives *lives, const model_goal *goal,
                                uint64_t *ret_arena, uint64_t *ret_peak)
 {
     attempt a = {.host = goal->host};
-    remat_status status = model_layout_pack_online(lives, goal->alignment, &a.arena);
+    remat_status status = model_layout_pack_online(lives, goal->alignment, goal->host, &a.arena);
     *ret_arena = a.arena;
     if (status || (goal->decide && a.arena <= goal->capacity))
         return status;

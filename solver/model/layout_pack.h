@@ -72,8 +72,9 @@ void pack_sort(packing *packing, pack_order by, const double *learned, pack_rank
 
 /* Every block at an offset, by one pass without a step back; almost linear. ret_offsets: by block.
  * *ret_arena: UINT64_MAX where the pass was given up.
- * Fails with REMAT_NO_MEMORY only. */
-remat_status pack_dive(const packing *packing, uint64_t *ret_offsets, uint64_t *ret_arena);
+ * Fails with REMAT_NO_MEMORY and REMAT_CANCELLED only; host may be NULL. */
+remat_status pack_dive(const packing *packing, const remat_host *host, uint64_t *ret_offsets,
+                       uint64_t *ret_arena);
 
 /* Searches for a packing within capacities, with what it learns between them. Borrows the packing,
  * whose order it changes; host may be NULL. */

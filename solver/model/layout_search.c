@@ -34,11 +34,22 @@ typedef struct part {
     uint32_t arrives;
 } part;
 
+/* A part with its block placed last, and the runs of sections that this leaves, one after another.
+ */
+typedef struct level {
+    part p, run;
+    size_t before; /* changes, before the block */
+    bool placed;
+    bool lifts; /* the block does another */
+} level;
+
+typedef enum change_kind { FREE, LOW, FLOOR } change_kind;
+
 /* What was before: a block free, its low, a section's floor. */
 typedef struct change {
     uint64_t was;
     uint32_t index;
-    enum { FREE, LOW, FLOOR } what;
+    change_kind what;
 } change;
 
 struct pack_search {
@@ -54,6 +65,7 @@ struct pack_search {
     bool *placed;                /* by block */
     double *weight;   /* by block: how often of late a section that it is in overflowed */
     pack_rank *ranks; /* room to sort in */
+    level *levels;    /* one more than blocks */
     change *changes;
     size_t n_changes, capacity_of_changes;
     bool failed; /* an allocation did, or the host cancelled: the search ends */
@@ -61,7 +73,7 @@ struct pack_search {
 
 /* ---- changes ---- */
 
-static void note(pack_search *s, int what, uint32_t index, uint64_t was)
+static void note(pack_search *s, change_kind what, uint32_t index, uint64_t was)
 {
     if (!model_reserve(&s->changes, &s->capacity_of_changes, s->n_changes + 1,
                        sizeof *s->changes)) {
@@ -188,38 +200,37 @@ static bool has_room(pack_search *s, const part *p)
 
 /* ---- the search ---- */
 
-static bool pack_part(pack_search *s, part p);
-
-/* Members of a part whose sections are first to last, brought to its begin. Returns their end. */
-static uint32_t divide(pack_search *s, const part *p, uint32_t begin, int64_t last)
+/* Free members up to end whose sections are up to last, brought to begin. Returns their end. */
+static uint32_t divide(pack_search *s, uint32_t begin, uint32_t end, int64_t last)
 {
-    uint32_t end = begin, behind = 0;
-    for (uint32_t i = begin; i < p->end; i++) {
+    uint32_t middle = begin, behind = 0;
+    for (uint32_t i = begin; i < end; i++) {
         uint32_t block = s->members[i];
         if (s->k->blocks[block].first <= last)
-            s->members[end++] = block;
+            s->members[middle++] = block;
         else
             s->room[behind++] = block;
     }
-    memcpy(&s->members[end], s->room, behind * sizeof *s->room);
-    return end;
+    memcpy(&s->members[middle], s->room, behind * sizeof *s->room);
+    return middle;
 }
 
-/* Each run of sections in which something is to come, by itself. */
-static bool pack_parts(pack_search *s, const part *p)
+/* The next run of sections in which something is to come; false where nothing is left to come. */
+static bool next_run(pack_search *s, level *l)
 {
-    part one = *p;
-    for (uint32_t begin = p->begin; begin < p->end; begin = one.end) {
-        while (s->rest[one.first] == 0)
-            one.first++;
-        for (one.last = one.first; one.last < p->last && s->rest[one.last + 1] > 0;)
-            one.last++;
-        one.begin = begin;
-        one.end = one.last < p->last ? divide(s, p, begin, one.last) : p->end;
-        if (!pack_part(s, one))
-            return false;
-        one.first = one.last + 1;
-    }
+    part *run = &l->run;
+    const part *p = &l->p;
+    if (run->end == p->end)
+        return false;
+    run->low = p->low;
+    run->arrives = p->arrives;
+    run->begin = run->end;
+    run->first = run->last + 1;
+    while (s->rest[run->first] == 0)
+        run->first++;
+    for (run->last = run->first; run->last < p->last && s->rest[run->last + 1] > 0;)
+        run->last++;
+    run->end = run->last < p->last ? divide(s, run->begin, p->end, run->last) : p->end;
     return true;
 }
 
@@ -254,27 +265,60 @@ static bool goes_on(pack_search *s)
     return s->work < s->limit && !s->failed;
 }
 
-static bool pack_part(pack_search *s, part p)
+/* Places the next block of a part above which what is to come has room, in the place of the one
+ * before it, without which there is no packing. False: the part has none. */
+static bool place_next(pack_search *s, level *l)
 {
-    for (uint32_t at; goes_on(s) && (at = next_member(s, &p)) != NONE;) {
+    part *p = &l->p;
+    for (;;) {
+        if (l->placed) {
+            undo(s, l->before);
+            l->placed = false;
+            if (!l->lifts)
+                return false;
+        }
+        uint32_t at = goes_on(s) ? next_member(s, p) : NONE;
+        if (at == NONE)
+            return false;
         uint32_t block = s->members[at];
         const pack_block *b = &s->k->blocks[block];
-        s->members[at] = s->members[p.begin];
-        s->members[p.begin] = block;
-        s->work += p.end - p.begin;
-        p.low = s->low[block];
-        p.arrives = b->arrives;
-        part rest = p;
+        s->members[at] = s->members[p->begin];
+        s->members[p->begin] = block;
+        s->work += p->end - p->begin;
+        p->low = s->low[block];
+        p->arrives = b->arrives;
+        part rest = *p;
         rest.begin++;
-        size_t before = s->n_changes;
-        bool lifts = place(s, &rest, block);
-        if (p.low + b->bytes <= s->capacity && has_room(s, &rest) && pack_parts(s, &rest))
+        l->before = s->n_changes;
+        l->lifts = place(s, &rest, block);
+        l->placed = true;
+        l->run = (part){.end = rest.begin, .last = p->first - 1};
+        if (p->low + b->bytes <= s->capacity && has_room(s, &rest))
             return true;
-        undo(s, before);
-        if (!lifts)
-            return false;
     }
-    return false;
+}
+
+/* Depth first. The levels are kept here and not on the stack, where tens of thousands of blocks
+ * would overflow it. */
+static bool pack_all(pack_search *s)
+{
+    size_t n = 1;
+    s->levels[0] = (level){
+        .p = {.end = s->k->n_blocks, .last = (int64_t)s->k->n_sections - 1},
+        .run = {.last = -1},
+    };
+    while (n > 0) {
+        level *top = &s->levels[n - 1];
+        if (!next_run(s, top)) {
+            n--; /* all of it is packed */
+            continue;
+        }
+        s->levels[n++] = (level){.p = top->run};
+        while (!place_next(s, &s->levels[n - 1]))
+            if (--n == 1)
+                return false;
+    }
+    return true;
 }
 
 /* ---- runs in turns ---- */
@@ -296,7 +340,7 @@ static bool run(pack_search *s, pack_order by, uint64_t work, uint64_t end, bool
     s->limit = work < end - s->work ? s->work + work : end;
     pack_sort(k, by, s->weight, s->ranks);
     part all = {.end = k->n_blocks, .last = (int64_t)k->n_sections - 1};
-    bool found = has_room(s, &all) && pack_parts(s, &all);
+    bool found = has_room(s, &all) && pack_all(s);
     *over = s->failed || s->work < s->limit;
     if (!found) {
         undo(s, 0);
@@ -363,9 +407,10 @@ remat_status pack_search_new(packing *k, const remat_host *host, pack_search **r
     s->floor = calloc(2 * sections + blocks, sizeof *s->floor);
     s->weight = calloc(blocks, sizeof *s->weight);
     s->ranks = malloc(blocks * sizeof *s->ranks);
+    s->levels = malloc(blocks * sizeof *s->levels);
     s->placed = calloc(blocks, sizeof *s->placed);
     s->members = calloc(2 * blocks + 2 * sections + 1 + inside, sizeof *s->members);
-    if (!s->floor || !s->weight || !s->ranks || !s->placed || !s->members) {
+    if (!s->floor || !s->weight || !s->ranks || !s->levels || !s->placed || !s->members) {
         pack_search_free(s);
         return REMAT_NO_MEMORY;
     }
@@ -387,6 +432,7 @@ void pack_search_free(pack_search *s)
     free(s->floor);
     free(s->weight);
     free(s->ranks);
+    free(s->levels);
     free(s->placed);
     free(s->members);
     free(s->changes);

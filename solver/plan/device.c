@@ -3,6 +3,7 @@
 #include "remat/plan.h"
 
 #include <math.h>
+#include <stdio.h>
 
 static const char *const precisions[REMAT_PRECISIONS] = {"float32", "tf32", "bfloat16", "float16"};
 static const char *const classes[REMAT_KERNEL_CLASSES] = {

@@ -2,6 +2,7 @@
 #include "plan/build.h"
 #include "plan/names.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 typedef enum family { GPT2, LLAMA, BERT, VIT, RESNET, UNET } family;

@@ -40,12 +40,14 @@ typedef struct strength {
 
 /* By remat_effort. */
 static const strength EFFORTS[] = {{"quick", 4, 8, 4, 15000, 15000, 0},
-                                   {"thorough", 8, 24, 10, 24000, 24000, 0}};
+                                   {"thorough", 8, 24, 10, 24000, 24000, 0},
+                                   {"patient", 8, 2, 3, 60000, 15000, 0}};
 
 /* The same of joint graphs: ramp is the work of the first one; later ones do half of it. Every
  * second chain does all three. */
 static const strength JOINT_EFFORTS[] = {{"quick", 4, 6, 3, 40000, 40000, 160000},
-                                         {"thorough", 4, 4, 3, 250000, 250000, 1500000}};
+                                         {"thorough", 4, 4, 3, 250000, 250000, 1500000},
+                                         {"patient", 4, 4, 3, 250000, 250000, 1500000}};
 
 /* Of a ramp, temperatures in times of a node and prices in those of improvement: of one that finds
  * everything and of one that betters what there is. */
@@ -60,6 +62,7 @@ typedef struct chain {
     remat_operations passing; /* room for a list that is looked at */
     uint32_t seed, ramps;
     bool from_start;
+    bool unfit;               /* a best list did not fit: lists in passing are laid out too */
     int patience;             /* how often more before slack is given */
     double slack;             /* bytes of the budget that the search leaves to the layout */
     remat_operations fitting; /* whole, with layout within the budget */
@@ -136,7 +139,8 @@ static remat_status consider(const improvement *m, chain *c, const remat_operati
     return status;
 }
 
-/* A list that the annealing comes by: it may fit where the fastest one does not. */
+/* A list that the annealing comes by: it may fit where the fastest one does not. Each costs a
+ * packing, so they are looked at only where that has happened. */
 static void look_at(void *context)
 {
     chain *c = context;
@@ -242,6 +246,7 @@ static remat_status settle(const improvement *m, chain *c)
     double best = s->best_time;
     remat_status status = consider(m, c, &s->best, best, s->best_runs, LIST_LAYOUT, &bytes);
     uint64_t before = bytes;
+    c->unfit |= !status && bytes > m->budget;
     if (!status && bytes > m->budget && best < c->fitting_time * (1 - SLIGHT))
         status = walk(m, c, &bytes);
     if (status || best >= c->fitting_time * (1 - SLIGHT))
@@ -308,7 +313,7 @@ static remat_status go_on(const improvement *m, chain *c)
     if (s->best.length > 0 && interval_timeline_load(t, &s->best, NULL))
         return REMAT_NO_MEMORY;
     s->price = m->price;
-    s->wanted = m->alignment ? c->fitting_time * (1 - 1e-12) : 0;
+    s->wanted = m->alignment && c->unfit ? c->fitting_time * (1 - 1e-12) : 0;
     if (m->effort->ramp > 0)
         ramp(m, c);
     if (m->effort->ramp == 0 || c->seed % 2 == 1) {
@@ -450,9 +455,12 @@ static void set_up(improvement *m, const remat_operations *start, remat_effort e
     m->hot = 0.1 * mean;
     m->cold = 0.003 * mean;
     m->price = first_price(m);
-    for (uint32_t i = 0; i < m->n_chains; i++)
+    for (uint32_t i = 0; i < m->n_chains; i++) {
+        /* of patient ones the first are as they would be without a start */
+        const bool from_start = effort == REMAT_PATIENT ? i >= m->n_chains / 2 : i % 2 == 1;
         m->chains[i] =
-            (chain){.of = m, .seed = i, .patience = PATIENCE, .from_start = m->start && i % 2 == 1};
+            (chain){.of = m, .seed = i, .patience = PATIENCE, .from_start = m->start && from_start};
+    }
 }
 
 static remat_status improve(improvement *m, const remat_operations *start, remat_effort effort,

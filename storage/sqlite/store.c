@@ -58,7 +58,8 @@ remat_status sqlite_fail_code(int code, int system_error, const char *detail, co
         status = REMAT_INTERNAL;
     if (status == REMAT_NO_MEMORY)
         return remat_fail_memory(error);
-    if ((code & 0xff) == SQLITE_FULL) /* whatever was on its way */
+    if ((code & 0xff) == SQLITE_FULL || code == SQLITE_IOERR_WRITE ||
+        code == SQLITE_IOERR_FSYNC) /* whatever was on its way */
         act = "write";
     const char *why = (code & 0xff) == SQLITE_FULL   ? "the disk is full"
                       : (code & 0xff) == SQLITE_BUSY ? "another process holds its lock"

@@ -291,7 +291,7 @@ test('two schedules are compared', async () => {
   await closePage(page);
 });
 
-test('a schedule is downloaded as JSON, CSV and SVG', async () => {
+test('a schedule is downloaded as JSON, CSV, SVG and a trace', async () => {
   const id = await service.push('resnet50.chain');
   const schedule = await service.post('v1/schedules', { profile_id: id, budget: '50%' });
   const page = await open(`#/schedule/${schedule.schedule_id}`);
@@ -307,6 +307,8 @@ test('a schedule is downloaded as JSON, CSV and SVG', async () => {
   const rows = (await download('CSV')).trim().split('\r\n');
   assert.equal(rows.length, answer.operations.length + 1);
   assert.match(rows[1], /^0,"[FA] 0","forward[^"]* stem",0,/);
+  const trace = JSON.parse(await download('Trace'));
+  assert.equal(trace.traceEvents.filter(({ args }) => 'operation' in args).length, answer.operations.length);
   const svg = await download('SVG');
   const shapes = await page.evaluate(
     (text) => new DOMParser().parseFromString(text, 'image/svg+xml').querySelectorAll('rect title').length,
@@ -396,4 +398,19 @@ test('a token is asked for, kept for the tab, and a scope that lacks is named', 
   assert.equal(await page.evaluate(() => localStorage.length), 0);
   await closePage(page);
   await guarded.stop();
+});
+
+test('the API is a page, whose calls can be tried', async () => {
+  const page = await open('docs');
+  const { paths } = await service.call('GET', 'openapi.json');
+  const calls = Object.values(paths).flatMap((item) => Object.keys(item).filter((key) => key !== 'parameters'));
+  await page.locator('.opblock').nth(calls.length - 1).waitFor();
+  assert.equal(await page.locator('.opblock').count(), calls.length);
+  const solvers = page.locator('#operations-service-listSolvers');
+  await solvers.locator('button.opblock-summary-control').click();
+  await shot(page, 'docs');
+  await solvers.getByRole('button', { name: 'Try it out' }).click();
+  await solvers.getByRole('button', { name: 'Execute' }).click();
+  await solvers.locator('.live-responses-table').getByText('rotor').first().waitFor();
+  await closePage(page);
 });

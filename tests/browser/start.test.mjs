@@ -109,7 +109,7 @@ test('no makespan of the curve is below its one bound, whatever solvers are show
   await page.waitForFunction(() => !document.querySelector('main').textContent.includes('on its way'));
   const heads = await table.locator('th').allInnerTexts();
   assert.equal(heads.filter((head) => /bound/i.test(head)).length, 1);
-  const value = (text) => parseFloat(text) * (text.endsWith('µs') ? 1e-3 : 1);
+  const value = (text) => parseFloat(text) * (text.endsWith('us') ? 1e-3 : 1);
   const bounds = new Map();
   for (;;) {
     for (const row of await table.locator('tbody tr').all()) {

@@ -346,6 +346,24 @@ static remat_status encode_schedule(remat_error *error)
     return encoded(remat_schedule_encode(&answer, &overhead), error);
 }
 
+/* To the byte what the tree gives. */
+static remat_status write_schedule(remat_error *error)
+{
+    static const remat_question question = {.profile_id = "p", .alignment = 256};
+    const remat_schedule_answer answer = {
+        .question = &question, .profile = profile, .answered = &answered};
+    double overhead;
+    char *text = remat_schedule_text(&answer, &overhead);
+    json_t *tree = text ? remat_schedule_encode(&answer, &overhead) : NULL;
+    char *expected = tree ? remat_json_text(tree) : NULL;
+    if (expected)
+        assert_string_equal(text, expected);
+    free(text);
+    json_decref(tree);
+    free(expected);
+    return expected ? REMAT_OK : remat_fail_memory(error);
+}
+
 /* ---- the nth fails ---- */
 
 static void fail_each(const char *name, remat_status (*call)(remat_error *error))
@@ -418,6 +436,7 @@ static void encode_schedule_without_memory(void **state)
     assert_int_equal(remat_table_schedule(table, &problem, 400, &answered.schedule, &error),
                      REMAT_OK);
     fail_each("encode_schedule", encode_schedule);
+    fail_each("write_schedule", write_schedule);
     remat_schedule_clear(&answered.schedule);
 }
 

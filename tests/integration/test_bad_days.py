@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import signal
 import sqlite3
 import subprocess
@@ -100,3 +101,23 @@ def test_answers_given_through_jobs_are_counted(make_service):
     assert counted == [0, 0, 1]
     assert service.post("/v1/schedules", body).status == 200
     assert service.metric('remat_schedule_answers_total{cache="hit"}') == 1
+
+
+def test_a_file_that_may_not_grow_is_like_a_full_disk(make_service):
+    """RLIMIT_FSIZE: the kernel sends SIGXFSZ, which ends who does not ignore it."""
+    service = make_service()
+    service.push("vgg19.chain")
+    resource.prlimit(service.process.pid, resource.RLIMIT_FSIZE, (1 << 18, resource.RLIM_INFINITY))
+    refused = 0
+    for i in range(40):
+        answer = service.post("/v1/profiles", big_chain(60, i), timeout=20)
+        refused += answer.status == 503
+        assert answer.status == 201 or (answer.status == 503 and "cannot write" in answer.json["detail"]), answer.body
+        if refused == 5:
+            break
+    assert refused == 5 and service.process.poll() is None
+    ready = service.get("/readyz")
+    assert ready.status == 503 and "cannot write" in ready.json["reasons"][0], ready.body
+    resource.prlimit(service.process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    assert service.post("/v1/profiles", big_chain(60, 1000)).status == 201
+    assert service.get("/readyz").status == 200

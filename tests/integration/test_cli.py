@@ -21,7 +21,8 @@ CHAIN = PROFILES / "resnet50.chain.json"
 GRAPH = PROFILES / "unet.flops.json"
 NOWHERE = "http://127.0.0.1:1"
 OK, NO, USAGE, INPUT, SERVER, INTERNAL = range(6)
-COMMANDS = ["profile", "solve", "curve", "plan", "calibrate", "show", "simulate", "snapshots", "jobs", "solvers", "version"]
+COMMANDS = ["profile", "solve", "curve", "plan", "calibrate", "show", "trace", "simulate", "layout", "snapshots", "jobs", "solvers",
+            "mcp", "version"]
 
 
 def environment(**more):

@@ -7,8 +7,10 @@ import shutil
 import socket
 import ssl
 import subprocess
+import tempfile
 import time
 
+import jsonschema
 import pytest
 
 from conftest import BUILD, PROFILES, ROOT, SLOW
@@ -193,6 +195,56 @@ def misfit(api, document):
 
     kept = api.sanitize_for_serialization(api.deserialize(Answer(), KINDS[document["kind"]]))
     return None if kept == document else f"{kept}\n is not\n{document}"
+
+
+def rendered(name, release="remat", **changes):
+    """The documents of a template of the chart: by helm where it is, and by the little of its language that the templates
+    use, a condition around a whole file and values with quote or toJson behind."""
+    chart = DEPLOY / "helm"
+    yaml = pytest.importorskip("yaml", reason="deploy/packages test installs python3-yaml")
+    values = {**yaml.safe_load((chart / "values.yaml").read_text()), **changes}
+    jsonschema.validate(values, json.loads((chart / "values.schema.json").read_text()))
+    begin, text = re.fullmatch(r"{{- if (.*?) }}\n(.*){{- end }}\n", (chart / "templates" / name).read_text(), re.S).groups()
+    compared = re.fullmatch(r'eq .Values.store "(\w+)"', begin)
+    assert compared or begin == ".Values.networkPolicy"
+
+    def value(found):
+        at = {"Values": values, "Release": {"Name": release}}
+        for part in found[1].split("."):
+            at = at[part]
+        return json.dumps(str(at)) if found[2] == "quote" else json.dumps(at) if found[2] == "toJson" else str(at)
+
+    text = re.sub(r"{{ \.([\w.]+)(?: \| (quote|toJson))? }}", value, text)
+    assert "{{" not in text
+    documents = list(yaml.safe_load_all(text)) if (values["store"] == compared[1] if compared else values["networkPolicy"]) else []
+    if shutil.which("helm"):
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+            json.dump(changes, file)
+            file.flush()
+            code, said = run("helm", "template", release, chart, "--values", file.name)
+            assert code == 0, said
+        by_helm = [one for one in yaml.safe_load_all(said) if one]
+        assert all(one in by_helm for one in documents)
+    return documents
+
+
+def test_the_chart_is_the_manifests():
+    yaml = pytest.importorskip("yaml", reason="deploy/packages test installs python3-yaml")
+    assert rendered("sqlite.yaml") == manifests("sqlite.yaml") and rendered("postgresql.yaml") == []
+    assert rendered("postgresql.yaml", store="postgresql") == manifests("postgresql.yaml")
+    assert rendered("network.yaml") == manifests("network.yaml") and rendered("network.yaml", networkPolicy=False) == []
+    version = re.search(r"version: '([\d.]+)'", (ROOT / "meson.build").read_text())[1]
+    chart = yaml.safe_load((DEPLOY / "helm" / "Chart.yaml").read_text())
+    assert chart["appVersion"] == chart["version"] == version
+    other = json.dumps(rendered("postgresql.yaml", "another", store="postgresql", image="r:1", workers=7, memoryLimit="3GiB", replicas={
+        "least": 4, "most": 5}, secrets={"tokens": "t", "store": "s"}, resources={"requests": {"cpu": "9"}, "limits": {}}))
+    for there in ('"image": "r:1"', '"value": "7"', '"value": "3GiB"', '"minReplicas": 4', '"maxReplicas": 5', '"secretName": "t"',
+                  '"name": "s"', '"cpu": "9"', '"app.kubernetes.io/name": "another"'):
+        assert there in other, there
+    assert '"remat"' not in other
+    for wrong in ({"store": "mysql"}, {"workers": 0}, {"imagee": "x"}):
+        with pytest.raises(jsonschema.ValidationError):
+            rendered("sqlite.yaml", **wrong)
 
 
 @pytest.mark.parametrize("name", ["sqlite.yaml", "postgresql.yaml", "network.yaml"])

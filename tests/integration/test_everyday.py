@@ -1,8 +1,10 @@
 """remat as it is typed every day: sizes, names and beginnings of ids, misspelt words, Ctrl-C; and jobs as an operator
 reads them."""
 
+import gzip
 import json
 import os
+import pathlib
 import re
 import shutil
 import signal
@@ -401,3 +403,71 @@ def test_explanations_say_no_more_than_is_so(tmp_path):
     assert "Of 1 node none runs twice" in told("-b", "100%", one) and "below this budget" not in told("-b", "100%", one)
     arena = told("--link", "12GB/s", "-b", "50%", PROFILES / "resnet50.cpu.chain.json")
     assert re.search(r"; with its addresses it takes [\d.]+ \wiB, and [\d.]+ \w*B of the budget stay free\.", arena)
+
+
+def test_what_was_meant(tmp_path):
+    train = str(REMAT.parents[1] / "executor" / "remat-train")
+    for words, said in ((["plan", "gpt2-xxl", "--batch", "8", "--device", "rtx4090"], "did you mean gpt2-xl?"),
+                        (["plan", "gpt2", "--batch", "8", "--device", "rtx4091"], "did you mean rtx4090?"),
+                        (["plan", "gpt2", "--batch", "8", "--device", "h100", "--optimizer", "adamm"], "did you mean adam?"),
+                        (["plan", "gpt2", "--batch", "8", "--device", "h100", "--precision", "b"], "known are float32, tf32"),
+                        (["solve", "--local", "-b", "60%", "--link", "pcie3x16", CHAIN], "did you mean pcie3-x16?"),
+                        (["solve", "--local", "-b", "60%", "--effort", "thorugh", CHAIN], "did you mean thorough?")):
+        assert said in remat(None, *words, code=3), words
+    if os.path.exists(train):
+        done = subprocess.run([train, "--model", "resnet51", "--budget", "50%", "--local"], capture_output=True, text=True, timeout=60)
+        assert done.returncode == 3 and "did you mean resnet50?" in done.stderr
+
+
+def test_a_unit_apart_is_a_unit(tmp_path):
+    joined = json.loads(remat(None, "solve", "--local", "--json", "-b", "6GiB", "--reserved", "400MiB", CHAIN))
+    for words in (["-b", "6", "GiB", "--reserved", "400", "MiB"], ["--budget", "6", "gib", "--reserved", "400", "MiB"]):
+        assert json.loads(remat(None, "solve", "--local", "--json", *words, CHAIN))["schedule_id"] == joined["schedule_id"]
+    (tmp_path / "Gi").write_text(pathlib.Path(CHAIN).read_text())  # a file of that name is a file
+    done = subprocess.run([REMAT, "solve", "--local", "-b", "6442450944", "Gi"], capture_output=True, text=True, cwd=tmp_path, timeout=60)
+    assert done.returncode == 0, done.stderr
+
+
+def test_refusals_lead_with_what_is_read():
+    said = remat(None, "solve", "--local", "-b", "100MiB", CHAIN, code=1)
+    assert re.search(r"within 100 MiB \(104857600 bytes\); \d\.\d+ GiB \(\d+ bytes\) will do", said), said
+
+
+def test_what_is_wrong_in_a_file_names_it(tmp_path):
+    file = tmp_path / "net.json"
+    for text, said in (('{"format":', "is not JSON: line"), ('{"format": 3}', ": format must be a string")):
+        file.write_text(text)
+        for command in (["profile", "check"], ["solve", "--local", "-b", "60%"]):
+            assert f"{file}{' ' if said[0] == 'i' else ''}{said}" in remat(None, *command, file, code=3)
+
+
+def test_gzipped_profiles_are_read(tmp_path):
+    packed = gzip.compress(pathlib.Path(CHAIN).read_bytes())
+    file = tmp_path / "net.json.gz"
+    file.write_bytes(packed)
+    plain = json.loads(remat(None, "profile", "check", "--json", CHAIN))
+    assert json.loads(remat(None, "profile", "check", "--json", file)) == plain
+    for damaged in (packed[:-1], packed[:50], packed[:40] + b"x" + packed[41:], packed[:2]):
+        file.write_bytes(damaged)
+        assert f"{file} is damaged" in remat(None, "profile", "check", file, code=3)
+
+
+def test_a_reader_that_leaves_hears_nothing():
+    for words in (["solvers", "--local"], ["solve", "--help"], ["solve", "--local", "--json", "-b", "60%", CHAIN]):
+        with subprocess.Popen([REMAT, *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            process.stdout.close()
+            assert process.stderr.read() == b"" and process.wait(60 * SLOW) == 141, words
+
+
+@pytest.mark.parametrize("name", ["resnet50.flops", "resnet50.chain"][:2 if SLOW == 1 else 1])
+def test_one_least_budget(rematd, name):
+    """What profile show calls the least is where the curve begins, what a refusal names, and served."""
+    profile_id = rematd.push(name)["profile_id"]
+    refused = rematd.post("/v1/schedules", {"profile_id": profile_id, "budget": 1000})
+    assert refused.status == 422, refused.body
+    least = refused.json["minimum_budget"]
+    curve = rematd.post("/v1/tradeoffs", {"profile_id": profile_id, "points": 2}).json
+    assert curve[0]["budget"] == least
+    said = re.findall(r"least budget +(\d.*) by (\S+)", remat(rematd, "profile", "show", profile_id))
+    assert said == [(f"{least / 2**30:#.3g} GiB", curve[0]["solver"])]
+    assert rematd.post("/v1/schedules", {"profile_id": profile_id, "budget": least}).status == 200

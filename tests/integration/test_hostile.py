@@ -148,7 +148,8 @@ def test_a_full_budget_is_503(make_service):
     assert {a.status for a in answers} <= {200, 503} and len(answers) == 12
     assert all(int(a.headers["Retry-After"]) > 0 for a in answers if a.status == 503)
     too_large = service.post("/v1/profiles", big_chain(30000))
-    assert too_large.status == 413 and str(24 * MIB) in too_large.json["detail"]
+    # what solves leave may serve for the work on a body, a sixth of the bodies' memory at most
+    assert too_large.status == 413 and str(28 * MIB) in too_large.json["detail"]
     assert service.post("/v1/profiles", body).status == 200
 
 
@@ -337,7 +338,7 @@ GOOD = {
     "absolute target": (b"GET http://127.0.0.1/healthz HTTP/1.1\r\n" + HOST + b"\r\n", 200),
     "no space after the colon": (b"GET /healthz HTTP/1.1\r\nHost:localhost\r\n\r\n", 200),
     "space around a value": (b"GET /healthz HTTP/1.1\r\nHost: \t localhost \t \r\n\r\n", 200),
-    "many parameters": (b"GET /v1/jobs?" + b"a=b&" * 2000 + b" HTTP/1.1\r\n" + HOST + b"\r\n", 200),
+    "many parameters": (b"GET /v1/jobs?" + b"a=b&" * 2000 + b" HTTP/1.1\r\n" + HOST + b"\r\n", 400),
     "chunks of one byte": (POST + b"Transfer-Encoding: Chunked\r\n\r\n1\r\n{\r\n01\r\n}\r\n0\r\n\r\n", 400),
     "leading zeros": (POST + b"Content-Length: 0002\r\n\r\n{}", 400),
     "a body where none is wanted": (GET + b"Content-Length: 5\r\n\r\nhello", 200),

@@ -142,3 +142,39 @@ def test_the_packages_are_those_that_were_chosen():
     linked = subprocess.run(["ldd", str(BUILD / "server" / "rematd")], capture_output=True, text=True, check=True).stdout
     for library in ("libmicrohttpd.so", "libjansson.so", "libsqlite3.so", "libuv.so"):
         assert library in linked, linked
+
+
+def test_taking_back_again_changes_nothing(make_service):
+    """A DELETE that is sent twice, as after a lost answer, takes back once: not what another of the same client asked."""
+    service = make_service("--workers", "1", "--stop-seconds", "0")
+    body = {"profile": big_chain(400), "wait": 0, **LONG}
+
+    def ask(name):
+        return service.post("/v1/schedules", body, headers={"X-Request-Id": name}).json["job_id"]
+
+    def take_back(job, name):
+        return service.call("DELETE", f"/v1/jobs/{job}", headers={"X-Request-Id": name})
+
+    def asked(job):
+        return service.get(f"/v1/jobs/{job}").json.get("asked", 0)
+
+    job, again = ask("first"), ask("second")
+    assert job == again and asked(job) == 2
+    for _ in range(3):
+        assert take_back(job, "first").status == 200 and asked(job) == 1
+    assert ask("first") == job and asked(job) == 2  # asks anew, and takes that back too
+    for _ in range(2):
+        assert take_back(job, "first").status == 200 and asked(job) == 1
+    with connect(service) as gone:  # who hangs up has taken back
+        gone.sendall(head("POST", "/v1/schedules", json.dumps({**body, "wait": 600}).encode(), "X-Request-Id: third\r\n"))
+        while asked(job) != 2:
+            time.sleep(0.02)
+    deadline = time.monotonic() + 20 * SLOW
+    while asked(job) != 1:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    assert take_back(job, "third").status == 200 and asked(job) == 1
+    assert take_back(job, "second").status == 200
+    while service.get(f"/v1/jobs/{job}").json["state"] != "cancelled":
+        assert time.monotonic() < deadline
+        time.sleep(0.02)

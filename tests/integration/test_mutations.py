@@ -81,6 +81,8 @@ def seeds(service):
             body = {"profile": document, "solver": solver["name"], "options": options, "link": link, "wait": 5}
             posts += [("/v1/schedules", dict(body, budget="80%")), ("/v1/tradeoffs", dict(body, points=5))]
     posts += [("/v1/snapshots", body) for body in snapshots[:6] * 5]
+    posts += [("/v1/layouts", {"buffers": [{"id": "a", "lower": 0, "upper": 2, "size": 1024}, {"lower": 1, "upper": 3.5, "size": 7}],
+                               "alignment": 256, "capacity": "4KiB"})] * 10
     step = {"device": "t4", "optimizer": "adafactor", "precision": "float16", "parallel": {"kind": "zero2", "ranks": 4}, "wait": 5}
     posts += [("/v1/plans", {"model": "resnet18", "batch": 2, "image": 64, "sweep": False, **step}),
               ("/v1/plans", {"profile": SMALL, "parameters": 100, "offload": True, **step})] * 5

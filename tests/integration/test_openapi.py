@@ -23,7 +23,7 @@ SEVERAL_TYPES = {
     "id": {"string", "integer"}, "inputs": {"array"}, "outputs": {"array"}, "nodes": {"array", "integer"},
     "schedules": {"array", "integer"}, "options": {"array", "object"}, "source": {"object", "string"},
     "status": {"integer", "string"}, "eager": {"array", "null|object"}, "lazy": {"array", "object"},
-    "minimal": {"array", "boolean"}, "out": {"array"},
+    "minimal": {"array", "boolean"}, "capacity": {"integer", "integer|string"}, "size": {"integer", "object"}, "out": {"array"},
 }
 
 
@@ -59,7 +59,7 @@ def test_every_field_is_described():
     assert OPENAPI["servers"] and OPENAPI["info"]["license"]
     for place, name, schema in fields():
         assert "$ref" in schema or schema.get("description", "").strip(), f"{place}.{name} has no description"
-        signed = name in ("overhead", "gap", "minimum", "maximum")
+        signed = name in ("overhead", "gap", "minimum", "maximum", "lower", "upper")
         if schema.get("type") == "integer" or (schema.get("type") == "number" and not signed):
             assert "minimum" in schema, f"{place}.{name} has no range"
     seen = set()
@@ -188,3 +188,47 @@ def test_the_profile_of_the_examples(rematd):
     known = rematd.post("/v1/profiles", first_body("/v1/profiles", "post")).json["profile_id"]
     ids = {p["example"] for item in OPENAPI["paths"].values() for p in item.get("parameters", []) if p["name"] == "id"}
     assert known in ids and all(re.fullmatch("[0-9a-f]+", one) for one in ids)
+
+
+def test_query_parameters_are_those_of_the_document(rematd):
+    """On every call an unknown one is refused by its name, and so is one that is given twice."""
+    values = {"cursor": "", "limit": "7", "name": "x", "profile_id": "0" * 64, "solver": "rotor"}
+    for path, item in OPENAPI["paths"].items():
+        for method in METHODS:
+            if method not in item:
+                continue
+            filled = path.replace("{kind}", "not-found").replace("{file}", "page.js")
+            filled = filled.replace("{id}", "0" * (32 if "/jobs/" in path else 64))
+            known = {p["name"] for p in parameters(path, method) if p["in"] == "query"}
+            body = b"{}" if method == "post" else None
+            for name in [*values, "colour", "%22"]:
+                once = rematd.call(method.upper(), f"{filled}?{name}={values.get(name, 1)}", body)
+                told = once.status == 400 and "no query parameter" in once.json["detail"] and name.replace("%22", '"') in once.json["detail"]
+                assert told == (name not in known), (method, path, name, once.body)
+                twice = rematd.call(method.upper(), f"{filled}?{name}={values.get(name, 1)}&{name}=2", body)
+                assert twice.status == 400, (method, path, name)
+                if name in known:
+                    assert twice.json["field"] == name and "twice" in twice.json["detail"]
+    for target in ("/v1/%zz", "/v1/profiles/%4", "/v1/profiles?name=%", "/v1/profiles?name=%g0", "/%", "/healthz?%0"):
+        answer = rematd.get(target, check=False)
+        assert answer.status == 400 and "two hex digits" in answer.json["detail"], (target, answer.body)
+
+
+def test_a_number_past_all_integers_is_told_as_such(rematd):
+    for digits in (str(2**63), "-" + str(2**63 + 1), "9" * 400, "1e999"):
+        body = ('{"profile_id": "%s", "budget": %s}' % ("0" * 64, digits)).encode()
+        answer = rematd.post("/v1/schedules", body)
+        assert answer.status == 400 and "the number is too large" in answer.json["detail"], answer.body
+
+
+def test_every_problem_is_explained(rematd):
+    text = (ROOT / "api" / "api.h").read_text()
+    kinds = re.findall(r'X\([A-Z_]+, "([a-z-]+)", (\d+), "([^"]+)"\)', text)
+    assert len(kinds) > 20
+    said = {kind: rematd.get(f"/problems/{kind}") for kind, _, _ in kinds}
+    for kind, status, title in kinds:
+        assert said[kind].status == 200 and said[kind].body.decode().startswith(f"{title} (HTTP {status})\n\n"), kind
+        assert len(said[kind].body) > len(title) + 30
+    assert len({answer.body for answer in said.values()}) == len(kinds)
+    refused = rematd.get("/problems/none")
+    assert refused.status == 404 and rematd.get(refused.json["type"]).status == 200

@@ -39,6 +39,19 @@ def test_files_of_the_page(rematd):
         assert rematd.get(path).status == 404, path
 
 
+def test_docs(rematd):
+    page = rematd.get("/docs")
+    assert page.headers["Content-Type"].startswith("text/html") and b"/openapi.json" in page.body
+    assert "unsafe" not in page.headers["Content-Security-Policy"]
+    assert (b"not in this build" in page.body) != in_build(rematd)
+    names = re.findall(rb'(?:src|href)="(/page/[^"]+)"', page.body)
+    assert len(names) == (2 if in_build(rematd) else 0)
+    for name in names:
+        packed = rematd.get(name.decode(), headers={"Accept-Encoding": "gzip"})
+        assert packed.headers["Content-Encoding"] == "gzip" and len(packed.body) < 600000
+        assert "immutable" in packed.headers["Cache-Control"]
+
+
 def test_the_page_is_open_where_the_service_is_not(make_service, tmp_path):
     tokens = tmp_path / "tokens.json"
     tokens.write_text('{"tokens": []}')

@@ -103,7 +103,7 @@ def test_plans_of_a_profile(rematd):
 
 
 @pytest.mark.parametrize("change, field, says", [
-    ({"model": "gpt5"}, "model", "known are gpt2, "), ({"device": "gtx"}, "device", "known are a100-40gb, "),
+    ({"model": "gpt5"}, "model", "did you mean gpt2?"), ({"device": "gtx"}, "device", "known are a100-40gb, "),
     ({"optimizer": "lion"}, "optimizer", "known are sgd, "), ({"batch": 0}, "batch", "1 to 1048576"),
     ({"batch": 2**60}, "batch", "1 to 1048576"), ({"precision": "bfloat16"}, "precision", "it has float32, float16"),
     ({"parallel": {"kind": "ddp", "ranks": 0}}, "parallel.ranks", "1 to 1048576"),

@@ -177,7 +177,7 @@ def test_clocks_and_overhead_are_told(threads, clock, name):
     ([*RESNET, "--parts", "2", "--budget", "1GiB"], 3, "does not run in parts"),
     ([*RESNET, "--budget", "lots", "--local"], 3, "budget"),
     ([*RESNET, "--budget", "1GiB", "--local", "--backend", "abacus"], 3, "there are cpu and cuda"),
-    ([*RESNET, "--budget", "1GiB", "--local", "--link", "string"], 3, "link.preset is \"string\""),
+    ([*RESNET, "--budget", "1GiB", "--local", "--link", "string"], 3, "there is no link \"string\""),
     ([*RESNET, "--schedule", "x", "--link", "12GB/s"], 2, "--link does nothing beside --schedule"),
     ([*RESNET, "--budget", "1GiB", "--local", "--link", "Measured"], 3, "--link may also be measured"),
     (["--model", "gpt", "--budget", "1GiB", "--local", "--image", "32"], 3, "\"gpt\" has no image; its sizes are batch"),

@@ -50,7 +50,7 @@ static void equals_exhaustive_search(void **state)
     (void)state;
     dice d = {.state = 361};
     const shape s = {.most_nodes = STAGE_NODES};
-    unsigned n = stages(150), equal = 0, harder = 0, proven = 0;
+    unsigned n = stages(30), equal = 0, harder = 0, proven = 0;
     for (unsigned i = 0; i < n; i++) {
         remat_profile *profile = random_profile(&d, &s);
         uint32_t in_flight = 1 + i % MOST_FLIGHTS;
@@ -87,7 +87,7 @@ static void answers_are_what_they_say(void **state)
     (void)state;
     dice d = {.state = 362};
     const shape s = {.most_nodes = MOST_NODES, .states = true, .alternatives = true};
-    unsigned found = 0, n = stages(60) > 60 ? 60 : stages(60);
+    unsigned found = 0, n = getenv("REMAT_LONG") ? 200 : stages(16);
     for (unsigned i = 0; i < n; i++) {
         remat_profile *profile = i % 2 ? random_joint_graph(&d, JOINT_NODES, chance(&d, 50), true)
                                        : random_profile(&d, &s);

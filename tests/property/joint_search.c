@@ -192,7 +192,7 @@ static void bound_holds(void **state)
 {
     (void)state;
     dice d = {.state = 4712};
-    unsigned proven = 0, n = graphs(150);
+    unsigned proven = 0, refused = 0, known = 0, n = graphs(150);
     for (unsigned i = 0; i < n; i++) {
         remat_profile *profile = random_joint(&d, 7, chance(&d, 50));
         uint64_t budget = random_budget(&d, profile);
@@ -203,11 +203,16 @@ static void bound_holds(void **state)
         if (bound > least)
             fail_msg("graph %u: bound %.17g, but the least is %.17g", i, bound, least);
         proven += bound >= least * (1 - 1e-6);
+        refused += least == INFINITY;
+        known += bound == INFINITY;
+        if (least < INFINITY && bound_moments_least_budget(moments, 100, NULL) > (double)budget)
+            fail_msg("graph %u: %llu bytes are called too few", i, (unsigned long long)budget);
         bound_moments_free(moments);
         remat_profile_free(profile);
     }
-    print_message("# %u of %u optima proven by one moment\n", proven, n);
-    assert_true(proven > 0);
+    print_message("# %u of %u optima proven by one moment, %u of %u refusals\n", proven, n, known,
+                  refused);
+    assert_true(proven > 0 && known > 0);
 }
 
 int main(void)

@@ -324,6 +324,29 @@ static void random_intervals_against_the_optimum(void **state)
     report(&t);
 }
 
+/* Buffers of other origin, which stand in any order. */
+static void random_buffers_against_the_optimum(void **state)
+{
+    (void)state;
+    dice d = {SEED + 5};
+    tally t = {0};
+    for (unsigned i = 0; i < PROFILES; i++) {
+        remat_allocation items[SOURCES];
+        remat_layout layout = {.items = items, .n = SOURCES, .alignment = 1};
+        for (uint32_t k = 0; k < SOURCES; k++) {
+            const int32_t first = (int32_t)below(&d, 12);
+            items[k] = (remat_allocation){.bytes = 1 + below(&d, 9),
+                                          .first = first,
+                                          .last = first + (int32_t)below(&d, 6),
+                                          .kind = REMAT_ALLOCATION_OUT};
+        }
+        assert_int_equal(remat_layout_place(&layout, 0, NULL, NULL), REMAT_OK);
+        assert_int_equal(remat_layout_check_places(&layout, NULL), REMAT_OK);
+        compare_with_optimum(&layout, &t);
+    }
+    report(&t);
+}
+
 /* ---- damage ---- */
 
 /* Puts a random item where one alive at the same time is; false if none of them has such a one. */
@@ -434,6 +457,7 @@ int main(void)
         cmocka_unit_test(layouts_hold_what_the_simulator_counts),
         cmocka_unit_test(random_lists_against_the_optimum),
         cmocka_unit_test(random_intervals_against_the_optimum),
+        cmocka_unit_test(random_buffers_against_the_optimum),
         cmocka_unit_test(damaged_layouts_are_refused),
         cmocka_unit_test(lists_of_another_layout_do_no_harm),
     };

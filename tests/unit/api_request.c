@@ -679,6 +679,18 @@ static void times_are_rfc_3339(void **state)
     assert_string_equal(text, "2026-01-01T00:00:00.042Z");
 }
 
+/* Negative ones were looked for behind the last unit. */
+static void numbers_for_people(void **state)
+{
+    (void)state;
+    char text[REMAT_TEXT_SIZE];
+    assert_string_equal(remat_text_seconds(0.0123, text), "12.3 ms");
+    assert_string_equal(remat_text_seconds(-0.0123, text), "-0.0123 s");
+    assert_string_equal(remat_text_seconds(-INFINITY, text), "-inf s");
+    assert_string_equal(remat_text_time(-2, "us", text), "-2e-06 s");
+    assert_string_equal(remat_text_bytes(-5, text), "-5 B");
+}
+
 static void the_document_is_json(void **state)
 {
     (void)state;
@@ -712,6 +724,7 @@ int main(void)
         cmocka_unit_test(pebbles_are_played_again),
         cmocka_unit_test(problems_have_a_type_and_a_status),
         cmocka_unit_test(times_are_rfc_3339),
+        cmocka_unit_test(numbers_for_people),
         cmocka_unit_test(the_document_is_json),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -365,6 +365,29 @@ static void test_busy_too_long(void **state)
     server_stop(s);
 }
 
+/* Whatever Retry-After says, asking again ends with the time of the request. */
+static void test_busy_without_end(void **state)
+{
+    static const char *const waits[] = {
+        "Retry-After: -9223372036854775808\r\n", "Retry-After: -1\r\n", "Retry-After: 0\r\n",
+        "Retry-After: 99999999999999999999\r\n", "Retry-After: Thu, 01 Jan 1970 00:00:00 GMT\r\n"};
+    for (size_t i = 0; i < sizeof waits / sizeof *waits; i++) {
+        char text[200];
+        line script[10];
+        snprintf(text, sizeof text, BUSY("503", "%s"), waits[i]);
+        for (size_t n = 0; n < 10; n++)
+            script[n] = (line){text, 0, true};
+        server *s = START(script);
+        remat_client *client = make_client(s, 1, 0);
+        remat_client_answer answer;
+        double start = now();
+        assert_int_equal(remat_client_solvers(client, &answer, NULL), REMAT_IO);
+        assert_true(now() - start < 2);
+        remat_client_free(client);
+        server_stop(s);
+    }
+}
+
 static bool say_yes(void *data)
 {
     ++*(int *)data;
@@ -544,23 +567,15 @@ static void test_bad_profile_is_not_sent(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bad_settings),
-        cmocka_unit_test(test_server_url),
-        cmocka_unit_test(test_environment),
-        cmocka_unit_test(test_nobody_there),
-        cmocka_unit_test(test_broken_transfers),
-        cmocka_unit_test(test_garbage_answers),
-        cmocka_unit_test(test_too_long),
-        cmocka_unit_test(test_problems),
-        cmocka_unit_test(test_busy_then_answers),
-        cmocka_unit_test(test_busy_too_long),
-        cmocka_unit_test(test_cancelled),
-        cmocka_unit_test(test_ids_are_checked),
-        cmocka_unit_test(test_profile_sent_when_unknown),
-        cmocka_unit_test(test_job_is_followed),
-        cmocka_unit_test(test_job_ends_badly),
-        cmocka_unit_test(test_waiting_ends),
-        cmocka_unit_test(test_bad_profile_is_not_sent),
+        cmocka_unit_test(test_bad_settings),      cmocka_unit_test(test_server_url),
+        cmocka_unit_test(test_environment),       cmocka_unit_test(test_nobody_there),
+        cmocka_unit_test(test_broken_transfers),  cmocka_unit_test(test_garbage_answers),
+        cmocka_unit_test(test_too_long),          cmocka_unit_test(test_problems),
+        cmocka_unit_test(test_busy_then_answers), cmocka_unit_test(test_busy_too_long),
+        cmocka_unit_test(test_busy_without_end),  cmocka_unit_test(test_cancelled),
+        cmocka_unit_test(test_ids_are_checked),   cmocka_unit_test(test_profile_sent_when_unknown),
+        cmocka_unit_test(test_job_is_followed),   cmocka_unit_test(test_job_ends_badly),
+        cmocka_unit_test(test_waiting_ends),      cmocka_unit_test(test_bad_profile_is_not_sent),
     };
     unsetenv("REMAT_SERVER");
     unsetenv("REMAT_TOKEN");

@@ -5,6 +5,8 @@
 
 #include "../bench/instance.h"
 
+#include <pthread.h>
+
 static void place(remat_layout *layout, uint64_t capacity)
 {
     remat_error error = {0};
@@ -93,6 +95,91 @@ static void small(void **state)
     }
 }
 
+/* What a thread does whose stack is small (ulimit -s 256). */
+static void *place_deep(void *layout)
+{
+    place(layout, 0);
+    return NULL;
+}
+
+/* As many as are searched, all connected: the search goes as deep as there are buffers. */
+static void little_stack(void **state)
+{
+    (void)state;
+    remat_layout layout = instance_random(4900, 5);
+    pthread_attr_t small;
+    pthread_t thread;
+    assert_int_equal(pthread_attr_init(&small), 0);
+    assert_int_equal(pthread_attr_setstacksize(&small, 256 * 1024), 0);
+    assert_int_equal(pthread_create(&thread, &small, place_deep, &layout), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    pthread_attr_destroy(&small);
+    remat_layout_clear(&layout);
+}
+
+/* First fit goes through the buffers as they are made: in another order it put some on others. */
+static void any_order(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 200; seed++) {
+        remat_layout layout = instance_random(40, seed), again;
+        place(&layout, 0);
+        again = layout;
+        shuffle(&again, seed);
+        place(&again, 0);
+        assert_int_equal(again.peak, layout.peak);
+        remat_layout_clear(&layout);
+    }
+    remat_layout few = instance_random(6000, 7); /* too many for the search: first fit and dives */
+    shuffle(&few, 7);
+    place(&few, 0);
+    remat_layout_clear(&few);
+}
+
+/* What is alive at every moment: the judge is as quick as with few, and sees each overlap. */
+static void judged(void **state)
+{
+    (void)state;
+    enum { MANY = 100000 };
+    remat_layout layout = instance_random(MANY, 3);
+    for (size_t i = 0; i < MANY; i++)
+        layout.items[i].last = MANY + (int32_t)i;
+    place(&layout, 0);
+    assert_int_equal(layout.arena, layout.peak);
+    remat_error error = {0};
+    for (size_t i = 0; i < 5; i++) {
+        remat_allocation *moved = &layout.items[i * 17001];
+        const uint64_t kept = moved->offset;
+        moved->offset = kept > 0 ? kept - 1 : kept + 1;
+        assert_int_equal(remat_layout_check_places(&layout, &error), REMAT_INVALID);
+        assert_non_null(strstr(error.message, "overlap"));
+        moved->offset = kept;
+    }
+    layout.peak++;
+    assert_int_equal(remat_layout_check_places(&layout, &error), REMAT_INVALID);
+    assert_string_equal(error.field, "peak");
+    remat_layout_clear(&layout);
+}
+
+static bool at_once(void *data)
+{
+    return ++*(unsigned *)data > 0;
+}
+
+static void cancelled(void **state)
+{
+    (void)state;
+    for (uint32_t n = 500; n <= 20000; n += 19500) {
+        unsigned asked = 0;
+        const remat_host host = {.data = &asked, .workers = 1, .cancelled = at_once};
+        remat_layout layout = instance_random(n, 1);
+        remat_error error = {0};
+        assert_int_equal(remat_layout_place(&layout, 0, &host, &error), REMAT_CANCELLED);
+        assert_int_equal(asked, 1);
+        remat_layout_clear(&layout);
+    }
+}
+
 static void refused(void **state)
 {
     (void)state;
@@ -117,8 +204,9 @@ static void refused(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(minimalloc), cmocka_unit_test(resnet50),
-                                       cmocka_unit_test(many), cmocka_unit_test(small),
-                                       cmocka_unit_test(refused)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(minimalloc), cmocka_unit_test(resnet50),     cmocka_unit_test(many),
+        cmocka_unit_test(small),      cmocka_unit_test(any_order),    cmocka_unit_test(judged),
+        cmocka_unit_test(cancelled),  cmocka_unit_test(little_stack), cmocka_unit_test(refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

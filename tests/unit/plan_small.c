@@ -469,7 +469,7 @@ static void bad_requests_name_their_field(void **state)
         {"{\"device\": \"t4\", \"model\": \"gpt2\", \"batch\": 1152921504606846976}", "batch",
          "from 1 to 1048576"},
         {"{\"device\": \"t4\", \"model\": \"gpt2\", \"batch\": 1, \"optimizer\": \"adm\"}",
-         "optimizer", "known are sgd"},
+         "optimizer", "did you mean adam?"},
         {"{\"device\": \"t4\", \"model\": \"gpt2\", \"batch\": 1, \"precision\": \"fp8\"}",
          "precision", "known are float32"},
         {"{\"device\": \"t4\", \"model\": \"gpt2\", \"batch\": 1, \"attention\": \"x\"}",

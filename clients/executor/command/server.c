@@ -16,6 +16,31 @@ remat_status train_can_ask(train *t)
     return REMAT_OK;
 }
 
+/* What a server sends is judged as the answer to what was asked of it. */
+static remat_status judge(train *t, const json_t *question, const json_t *answer)
+{
+    remat_request request;
+    remat_question asked;
+    char id[REMAT_ID_SIZE];
+    json_t *json = json_copy((json_t *)question);
+    train_profile_id(t, id);
+    remat_json_set(&json, "profile_id", json_string(id));
+    remat_status status = json ? remat_request_decode(json, REMAT_ASK_SCHEDULE, &request, &t->error)
+                               : remat_fail_memory(&t->error);
+    if (!status)
+        status = remat_question_resolve(&request, id, t->profile, t->store_all, &asked, &t->error);
+    json_decref(json);
+    if (status)
+        return status;
+    status = remat_schedule_judge(t->profile, id, &asked, answer, NULL, &t->error);
+    remat_question_clear(&asked);
+    const remat_error why = t->error;
+    return status == REMAT_INVALID
+               ? remat_fail(&t->error, REMAT_IO, NULL, "the server's schedule is wrong: %.800s",
+                            why.message)
+               : status;
+}
+
 remat_status train_ask_server(train *t, const char *solver, uint64_t budget, train_plan *p)
 {
     struct progress bar;
@@ -33,6 +58,8 @@ remat_status train_ask_server(train *t, const char *solver, uint64_t budget, tra
     if (!status)
         status = remat_client_schedule(t->client, question, t->document, &wait, &answer, &t->error);
     progress_end(&bar);
+    if (!status)
+        status = judge(t, question, answer.json);
     if (!status)
         status = train_schedule_read(t, answer.json, p);
     if (!status)

@@ -1,6 +1,8 @@
 /* The list of networks. */
 #include "networks.h"
 
+#include "remat/words.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,6 +25,15 @@ static const network *find(const char *name)
         if (strcmp(all[i]->name, name) == 0)
             return all[i];
     return NULL;
+}
+
+static remat_status fail_unknown(const char *name, remat_error *error)
+{
+    const char *names[sizeof all / sizeof *all];
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        names[i] = all[i]->name;
+    remat_fail_unknown("model", "network", name, names, sizeof all / sizeof *all, error);
+    return error ? error->status = REMAT_NOT_FOUND : REMAT_NOT_FOUND;
 }
 
 static remat_status check_settings(const network_settings *s, remat_error *error)
@@ -75,8 +86,7 @@ remat_status network_build(const char *name, const network_settings *settings, n
 {
     const network *found = find(name);
     if (!found)
-        return remat_fail(error, REMAT_NOT_FOUND, "model",
-                          "there is no network \"%.60s\"; --list names them", name);
+        return fail_unknown(name, error);
     remat_status status = check_given(found, settings, error);
     if (status)
         return status;

@@ -2,36 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import functools
 import json
 import os
-import signal
 import threading
 import time
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Optional
+from typing import Any, Dict, List, Optional
 
 from .client import Budget, Client, failure, parse_budget
 from .errors import ServiceError
 
 LIBRARY = "libremat-local.so"
 LOCAL = "local"  # as the server: no other
-
-
-@contextlib.contextmanager
-def _interrupts(stopped: List[BaseException]) -> Iterator[None]:
-    """Keeps Ctrl-C for later: what a callback of ctypes raises is lost. Where it is not Python's to raise it stays as it is."""
-    ours = (threading.current_thread() is threading.main_thread()
-            and signal.getsignal(signal.SIGINT) is signal.default_int_handler)
-    if ours:
-        signal.signal(signal.SIGINT, lambda *_: stopped.append(KeyboardInterrupt()))
-    try:
-        yield
-    finally:
-        if ours:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def path() -> Optional[Path]:
@@ -84,7 +68,8 @@ def _library(file: Path) -> Any:
 
 
 class Local(Client):
-    """A service in this process, that remembers nothing. Thread-safe. Ctrl-C ends a solve."""
+    """A service in this process, that remembers nothing. Thread-safe. Ctrl-C, and whatever else a handler of a signal raises,
+    ends a solve."""
 
     def __init__(self, file: Path, timeout: float = 600.0) -> None:
         self.server, self.token, self.timeout, self._file = LOCAL, None, timeout, file
@@ -99,6 +84,7 @@ class Local(Client):
     def _post(self, path: str, text: bytes) -> Dict[str, Any]:
         library, status = _library(self._file), ctypes.c_int()
         stopped: List[BaseException] = []
+        answers: List[Optional[int]] = []
         deadline = time.monotonic() + self.timeout
 
         def progress(_: Any, fraction: float) -> int:
@@ -106,9 +92,19 @@ class Local(Client):
                 stopped.append(ServiceError(f"{LOCAL}: no schedule after {self.timeout:g} s"))
             return len(stopped)
 
-        with _interrupts(stopped):
-            answer = library.remat_local_post(path.encode(), text, len(text), _Progress(progress), None,
-                                              ctypes.byref(status))
+        def solve() -> None:
+            answers.append(library.remat_local_post(path.encode(), text, len(text), _Progress(progress), None,
+                                                    ctypes.byref(status)))
+
+        # what is raised in a callback of ctypes is lost: this thread waits, and handlers of signals raise here
+        thread = threading.Thread(target=solve, name="remat solves")
+        thread.start()
+        try:
+            thread.join()
+        except BaseException as error:
+            stopped.append(error)
+            thread.join()
+        answer = answers[0]
         if stopped:
             library.remat_local_free(answer)
             raise stopped[0]

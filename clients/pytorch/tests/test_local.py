@@ -101,6 +101,27 @@ def test_ctrl_c_is_not_lost(here, after):
 
 
 @pytest.mark.core
+def test_what_a_handler_raises_is_not_lost(here):
+    """As schedulers of clusters have it: a time limit is SIGALRM or SIGUSR1 and an exception of the job's own."""
+    class Preempted(Exception):
+        pass
+
+    def handler(*_):
+        raise Preempted
+
+    profile = json.loads((ROOT / "clients/profiles/gpt.flops.json").read_text())
+    before = signal.signal(signal.SIGALRM, handler)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        with pytest.raises(Preempted):
+            here.schedule(profile, "40%", effort="thorough")
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert here.schedule(profile, "60%")["peak"] > 0
+
+
+@pytest.mark.core
 def test_fit_without_a_server(here, tmp_path):
     model, inputs = vgg()
     plain = copy.deepcopy(model)

@@ -1,5 +1,6 @@
 /** A schedule as a file: JSON, CSV, SVG. */
 
+import { get } from './api';
 import { amount, time } from './format';
 import { ACT_COLOURS, ACT_NAMES, memoryCorners, operationText, type Replay } from './replay';
 import { lanesOf } from './streams';
@@ -16,6 +17,12 @@ function save(name: string, type: string, text: string): void {
 
 export function downloadJson(schedule: Schedule): void {
   save(`${schedule.schedule_id.slice(0, 12)}.schedule.json`, 'application/json', JSON.stringify(schedule));
+}
+
+/** For ui.perfetto.dev and chrome://tracing. */
+export async function downloadTrace(id: string): Promise<void> {
+  const trace = await get<unknown>(`/v1/schedules/${id}/trace`);
+  save(`${id.slice(0, 12)}.trace.json`, 'application/json', JSON.stringify(trace));
 }
 
 /** A field of RFC 4180. A spreadsheet would take a text that begins like a formula for one. */

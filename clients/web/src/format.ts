@@ -33,7 +33,7 @@ export function time(value: number, unit: string): string {
     value *= 1000;
     at--;
   }
-  return `${Number(value.toPrecision(4))} ${powers[at] === 'us' ? 'µs' : powers[at]}`;
+  return `${Number(value.toPrecision(4))} ${powers[at] ?? ''}`;
 }
 
 export function percent(fraction: number): string {

@@ -143,7 +143,7 @@ function App(): VNode {
           <a href={href('service')} aria-current={here === 'service' ? 'page' : undefined}>
             Service
           </a>
-          <a href="/openapi.json">API</a>
+          <a href="/docs">API</a>
         </nav>
         <Theme />
         {hasToken() && (

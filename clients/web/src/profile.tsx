@@ -212,7 +212,7 @@ function LeastBudgets({ profile }: { profile: StoredProfile }): VNode | null {
   return (
     <details class="least">
       <summary>
-        Least budget, solver by solver: from {bytes(rows[0]?.bytes ?? 0)} ({rows[0]?.solver})
+        Least budget of each quick solver by itself
         {profile.floor !== undefined && `; below ${bytes(profile.floor)} there is no schedule`}
       </summary>
       <Scroll label="Least budget of each solver">

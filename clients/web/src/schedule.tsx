@@ -5,7 +5,7 @@ import { useEffect, useMemo, useState } from 'preact/hooks';
 
 import { get, getProfile } from './api';
 import { Charts } from './charts';
-import { downloadCsv, downloadJson, downloadSvg } from './export';
+import { downloadCsv, downloadJson, downloadSvg, downloadTrace } from './export';
 import { amount, count, percent, seconds, time, when } from './format';
 import { Graph } from './graph';
 import { Inspector } from './inspector';
@@ -18,7 +18,7 @@ import { measurementColumns } from './schedules';
 import { SpanView } from './span_view';
 import { colour } from './theme';
 import type { Explanation, Measurement, Schedule, ScheduleItem, StoredProfile, Timeline } from './types';
-import { Facts, Id, Name, Retry, Scroll, Show, Table, Tabs, Title, useLoad, type Column } from './ui';
+import { Facts, Id, Name, ProblemBox, Retry, Scroll, Show, Table, Tabs, Title, useLoad, type Column } from './ui';
 
 const PARTS = ['timeline', 'nodes', 'operations', 'measurements', 'compare'];
 
@@ -490,6 +490,7 @@ export function ScheduleView({ route }: ViewProps): VNode {
   const id = route.path[1] ?? '';
   const part = PARTS.includes(route.path[2] ?? '') ? (route.path[2] ?? '') : 'timeline';
   const opened = useLoad((signal) => openSchedule(id, signal), [id]);
+  const [refused, setRefused] = useState<unknown>(undefined);
   return (
     <Show of={opened}>
       {(data) => (
@@ -519,8 +520,16 @@ export function ScheduleView({ route }: ViewProps): VNode {
               <button type="button" onClick={() => downloadSvg(data.replay)}>
                 SVG
               </button>
+              <button
+                type="button"
+                title="for ui.perfetto.dev and chrome://tracing"
+                onClick={() => void downloadTrace(id).then(() => setRefused(undefined), setRefused)}
+              >
+                Trace
+              </button>
             </span>
           </div>
+          {refused !== undefined && <ProblemBox problem={refused} />}
           <Tabs label="Parts of the schedule" path={`schedule/${id}`} parts={PARTS} now={part} />
           <Part key={part} part={part} opened={data} route={route} />
         </>

@@ -68,7 +68,7 @@ export function Welcome(): VNode {
       <Drop />
       <p>
         <code>remat profile push profile.json</code> sends it from a shell. Any other framework writes the same file:{' '}
-        <a href="/openapi.json">the API</a> describes it. Nothing to measure yet?{' '}
+        <a href="/docs">the API</a> describes it. Nothing to measure yet?{' '}
         <a href={href('plan')}>Plan a known model for a device</a>.
       </p>
     </section>

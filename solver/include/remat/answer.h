@@ -17,7 +17,7 @@
 #include "remat/table.h"
 
 /* Part of the identity of auto's questions: counts up when its answers change. */
-#define REMAT_PORTFOLIO_VERSION 4u
+#define REMAT_PORTFOLIO_VERSION 5u
 
 typedef struct remat_held_table {
     const remat_table *table;
@@ -108,6 +108,7 @@ typedef struct remat_floor {
     uint64_t bytes;
     uint32_t node;
     bool forward; /* during its last forward (of a joint graph its first); else its backward */
+    bool last; /* during its run, where it comes last of a joint graph's: all results are there */
 } remat_floor;
 
 remat_status remat_find_floor(const remat_profile *profile, remat_floor *ret_floor,

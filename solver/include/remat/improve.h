@@ -20,8 +20,10 @@
 #include "remat/solver.h"
 
 typedef enum remat_effort {
-    REMAT_QUICK,   /* auto, which improves twice: about a second for 250 nodes on two cores */
-    REMAT_THOROUGH /* some seconds to a minute; of joint graphs either takes some times as long */
+    REMAT_QUICK,    /* auto, which improves twice: about a second for 250 nodes on two cores */
+    REMAT_THOROUGH, /* some seconds to a minute; of joint graphs either takes some times as long */
+    REMAT_PATIENT   /* not asked for: what auto adds to quick where that leaves a gap. Fewer, slower
+                       descents, as much work; of joint graphs as thorough */
 } remat_effort;
 
 /* Past so many nodes a list is left as it is. */
@@ -33,7 +35,7 @@ bool remat_keeps_order(const remat_solver *solver, const remat_options *options)
 /* Makes these options such; false if the solver has none. */
 bool remat_keep_order(const remat_solver *solver, remat_options *options);
 
-/* "quick", "thorough". */
+/* "quick", "thorough", "patient". */
 const char *remat_effort_name(remat_effort effort);
 
 /* start: a valid list within the budget, or NULL. budget: bytes, graph inputs included, for so many

@@ -92,8 +92,9 @@ remat_status remat_layout_in_flight(const remat_profile *profile,
                                     uint64_t alignment, uint64_t capacity, const remat_host *host,
                                     remat_layout *ret_layout, remat_error *error);
 
-/* Offsets for buffers of other origin: of each item bytes (> 0, at most REMAT_MAX_BYTES), first
- * and last (both included) are given and the offset is written; arena, peak and aligned_peak too.
+/* Offsets for buffers of other origin, in any order: of each item bytes (> 0, at most
+ * REMAT_MAX_BYTES), first and last (both included) are given and the offset is written; arena, peak
+ * and aligned_peak too. Of 100,000 it takes some seconds, of a million up to a minute.
  * capacity 0: as small an arena as is found. REMAT_INVALID names the alignment or the first item
  * that is not so ("buffers[3]"), REMAT_TOO_LARGE more than REMAT_MOST_BUFFERS of them or sizes that
  * add up to more than 2^62. REMAT_CANCELLED by the host. Nothing is written on failure but
@@ -103,7 +104,8 @@ remat_status remat_layout_place(remat_layout *layout, uint64_t capacity, const r
                                 remat_error *error);
 
 /* The judge of such offsets, which shares no code with what found them: aligned, within the arena,
- * no two that are alive together overlap. REMAT_INVALID names the first fault. Thread-safe. */
+ * no two that are alive together overlap, and peak and aligned_peak are what the sizes add up to.
+ * REMAT_INVALID names the first fault. n log n. Thread-safe. */
 remat_status remat_layout_check_places(const remat_layout *layout, remat_error *error);
 
 /* The allocations and their lives alone, as remat_layout_new lists them, for whom the places do not

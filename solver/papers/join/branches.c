@@ -187,27 +187,26 @@ static void add_column(join_branch *to, const join_branch *b, uint32_t a)
     }
 }
 
-static bool merge_group(const join_costs *join, const uint32_t *group, uint32_t g,
+/* members: n branches. */
+static bool merge_group(const join_costs *join, const uint32_t *members, uint32_t n,
                         model_arena *arena, join_branch *to)
 {
-    uint32_t width = 0, length = 0, a = 0;
-    for (uint32_t j = 0; j < join->k; j++)
-        if (group[j] == g) {
-            width++;
-            length = join->branches[j].length > length ? join->branches[j].length : length;
-        }
-    if (!branch_new(arena, length, width, to))
+    uint32_t length = 0;
+    for (uint32_t a = 0; a < n; a++)
+        if (join->branches[members[a]].length > length)
+            length = join->branches[members[a]].length;
+    if (!branch_new(arena, length, n, to))
         return false;
-    for (uint32_t j = 0; j < join->k; j++)
-        if (group[j] == g) {
-            add_column(to, &join->branches[j], a++);
-            to->plain = width == 1 && join->branches[j].plain;
-        }
+    for (uint32_t a = 0; a < n; a++)
+        add_column(to, &join->branches[members[a]], a);
+    to->plain = n == 1 && join->branches[members[0]].plain;
     return true;
 }
 
-remat_status join_merge(const join_costs *join, const uint32_t *group, uint32_t n_groups,
-                        join_costs **ret_join, remat_error *error)
+/* Group g has members[start[g]] and those that follow, to start[g + 1]. */
+static remat_status merge_groups(const join_costs *join, const uint32_t *members,
+                                 const uint32_t *start, uint32_t n_groups, join_costs **ret_join,
+                                 remat_error *error)
 {
     join_costs *merged = malloc(sizeof *merged);
     if (!merged)
@@ -219,13 +218,46 @@ remat_status join_merge(const join_costs *join, const uint32_t *group, uint32_t 
         model_arena_array(&merged->arena, (size_t)n_groups + 1, sizeof *merged->branches);
     bool done = merged->branches != NULL;
     for (uint32_t g = 0; g < n_groups && done; g++)
-        done = merge_group(join, group, g, &merged->arena, &merged->branches[g]);
+        done = merge_group(join, members + start[g], start[g + 1] - start[g], &merged->arena,
+                           &merged->branches[g]);
     if (!done) {
         join_free(merged);
         return remat_fail_memory(error);
     }
     *ret_join = merged;
     return REMAT_OK;
+}
+
+/* Branches by group, in their order; start has n_groups + 2 entries that are 0. */
+static void sort_members(const uint32_t *group, uint32_t k, uint32_t n_groups, uint32_t *start,
+                         uint32_t *members)
+{
+    for (uint32_t j = 0; j < k; j++)
+        start[group[j] + 2]++;
+    for (uint32_t g = 2; g < n_groups + 2; g++)
+        start[g] += start[g - 1];
+    for (uint32_t j = 0; j < k; j++)
+        members[start[group[j] + 1]++] = j;
+}
+
+remat_status join_merge(const join_costs *join, const uint32_t *group, uint32_t n_groups,
+                        join_costs **ret_join, remat_error *error)
+{
+    uint32_t *start = calloc((size_t)n_groups + 2 + join->k, sizeof *start);
+    if (!start)
+        return remat_fail_memory(error);
+    uint32_t *members = start + n_groups + 2;
+    sort_members(group, join->k, n_groups, start, members);
+    remat_status status = merge_groups(join, members, start, n_groups, ret_join, error);
+    free(start);
+    return status;
+}
+
+remat_status join_alone(const join_costs *join, uint32_t branch, join_costs **ret_join,
+                        remat_error *error)
+{
+    const uint32_t start[] = {0, 1};
+    return merge_groups(join, &branch, start, 1, ret_join, error);
 }
 
 /* ---- facts ---- */

@@ -50,10 +50,13 @@ typedef struct join_costs {
 /* Every branch of the profile by itself. The caller frees. */
 remat_status join_new(const remat_profile *profile, join_costs **ret_join, remat_error *error);
 
-/* Branches with equal group[j] < n_groups become one; those of JOIN_NONE are left out. Only of
- * what join_new made, whose arrays the result does not share. */
+/* Branches with equal group[j] < n_groups become one. Only of what join_new made, whose arrays the
+ * result does not share. */
 remat_status join_merge(const join_costs *join, const uint32_t *group, uint32_t n_groups,
                         join_costs **ret_join, remat_error *error);
+/* The same of one branch, without the others. */
+remat_status join_alone(const join_costs *join, uint32_t branch, join_costs **ret_join,
+                        remat_error *error);
 void join_free(join_costs *join); /* accepts NULL */
 
 /* Whether canonical schedules are optimal among all (the conditions are at the head of

@@ -13,6 +13,7 @@
  * would be optimal alone, else each of its steps once. What a schedule does on one branch is a
  * schedule of that branch alone. */
 #include "papers/join/solve.h"
+#include "papers/join/groups.h"
 #include "papers/join/others.h"
 #include "remat/table.h"
 
@@ -156,51 +157,38 @@ static void halve_slots(plan *p)
 
 /* ---- groups ---- */
 
-/* Joins the two shortest of the groups; group numbers stay dense. */
-static void merge_shortest(const join_costs *fine, uint32_t *group, uint32_t n_groups,
-                           uint32_t *length)
+/* More groups than this never fit: each doubles the positions at least. */
+enum { MOST_GROUPS = 27 };
+#define MOST_PLACES 1e7 /* of nodes in the groups, which one long branch makes many */
+
+static remat_status merge_as(plan *p, join_groups *groups, remat_error *error)
 {
-    memset(length, 0, n_groups * sizeof *length);
-    for (uint32_t j = 0; j < fine->k; j++)
-        if (fine->branches[j].length > length[group[j]])
-            length[group[j]] = fine->branches[j].length;
-    uint32_t a = 0, b = 1;
-    if (length[b] < length[a]) {
-        a = 1;
-        b = 0;
-    }
-    for (uint32_t g = 2; g < n_groups; g++)
-        if (length[g] < length[a]) {
-            b = a;
-            a = g;
-        } else if (length[g] < length[b]) {
-            b = g;
-        }
-    for (uint32_t j = 0; j < fine->k; j++) {
-        if (group[j] == a)
-            group[j] = b;
-        if (group[j] == n_groups - 1 && a != n_groups - 1)
-            group[j] = a;
-    }
+    double places = join_groups_places(groups);
+    if (places > MOST_PLACES)
+        return remat_fail(error, REMAT_TOO_LARGE, NULL,
+                          "the %u branches of this join are too different in length to be merged",
+                          p->fine->k);
+    join_free(p->grouped);
+    p->grouped = NULL;
+    return join_merge(p->fine, groups->number, groups->n, &p->grouped, error);
 }
 
 static remat_status merge_until_fits(plan *p, bool merged, remat_error *error)
 {
-    uint32_t n = p->fine->k;
-    uint32_t *group = calloc((size_t)n + 1, 2 * sizeof *group);
-    if (!group)
+    uint32_t most = merged ? 1 : MOST_GROUPS;
+    join_groups groups;
+    if (p->fine->k <= 1 || (!merged && fits(p->fine, p->setting.n_slots)))
+        return REMAT_OK;
+    if (join_groups_init(p->fine, &groups))
         return remat_fail_memory(error);
-    for (uint32_t j = 0; j < n; j++)
-        group[j] = j;
     remat_status status = REMAT_OK;
-    while (n > 1 && !status &&
-           (merged || !fits(p->grouped ? p->grouped : p->fine, p->setting.n_slots))) {
-        merge_shortest(p->fine, group, n--, group + p->fine->k);
-        join_free(p->grouped);
-        p->grouped = NULL;
-        status = join_merge(p->fine, group, n, &p->grouped, error);
-    }
-    free(group);
+    do {
+        do
+            join_groups_merge(&groups);
+        while (groups.n > most);
+        status = merge_as(p, &groups, error);
+    } while (!status && groups.n > 1 && !fits(p->grouped, p->setting.n_slots));
+    join_groups_clear(&groups);
     return status;
 }
 
@@ -233,13 +221,11 @@ static remat_status add_bound(const join_costs *join, join_setting setting, cons
     return REMAT_OK;
 }
 
-static remat_status bound_branch(const plan *p, uint32_t j, uint32_t *group, const remat_host *host,
-                                 double *bound, remat_error *error)
+static remat_status bound_branch(const plan *p, uint32_t j, const remat_host *host, double *bound,
+                                 remat_error *error)
 {
     join_costs *alone = NULL;
-    for (uint32_t i = 0; i < p->fine->k; i++)
-        group[i] = i == j ? 0 : JOIN_NONE;
-    remat_status status = join_merge(p->fine, group, 1, &alone, error);
+    remat_status status = join_alone(p->fine, j, &alone, error);
     if (status)
         return status;
     if (join_exact(alone)) {
@@ -273,19 +259,17 @@ static remat_status find_bounds(const plan *p, const double *answer, const remat
                                 const remat_host *host, remat_error *error)
 {
     size_t n = (size_t)p->setting.n_slots + 1;
-    uint32_t *group = calloc((size_t)p->fine->k + 1, sizeof *group);
     double *bound = malloc(n * sizeof *bound);
     bool exact = !p->grouped && join_exact(p->fine);
-    remat_status status = group && bound ? REMAT_OK : remat_fail_memory(error);
+    remat_status status = bound ? REMAT_OK : remat_fail_memory(error);
     for (size_t m = 0; m < n && !status; m++)
         bound[m] = answer && exact ? answer[m] : p->fine->loss_time;
     if (!status && exact && !answer)
         status = add_bound(p->fine, p->setting, host, bound, error);
     for (uint32_t j = 0; j < p->fine->k && !status && !exact; j++)
-        status = bound_branch(p, j, group, host, bound, error);
+        status = bound_branch(p, j, host, bound, error);
     if (!status)
         status = offer_bounds(p, bound, sink, error);
-    free(group);
     free(bound);
     return status;
 }

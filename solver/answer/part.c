@@ -1,0 +1,35 @@
+#include "answer/part.h"
+
+static void part_parallel_for(void *data, size_t count,
+                              void (*body)(void *context, size_t index, unsigned worker),
+                              void *context)
+{
+    remat_host_parallel_for(((answer_part *)data)->whole, count, body, context);
+}
+
+static void part_progress(void *data, double fraction)
+{
+    const answer_part *p = data;
+    remat_host_progress(p->whole, p->begin + p->share * fraction);
+}
+
+static bool part_cancelled(void *data)
+{
+    return remat_host_cancelled(((answer_part *)data)->whole);
+}
+
+static void part_doing(void *data, const char *what)
+{
+    remat_host_doing(((answer_part *)data)->whole, what);
+}
+
+remat_host answer_part_host(answer_part *p)
+{
+    return (remat_host){.data = p,
+                        .parallel_for = part_parallel_for,
+                        .workers = remat_host_workers(p->whole),
+                        .progress = part_progress,
+                        .cancelled = part_cancelled,
+                        .memory_limit = p->whole ? p->whole->memory_limit : 0,
+                        .doing = part_doing};
+}

@@ -1,0 +1,550 @@
+/* Several moments at once, and whole values: what bound/moments.h says of one, of a row of them.
+ *
+ * Let b_1, .., b_J be nodes of which each is a strict ancestor of the one before, so that their
+ * backwards come in this order whatever the order of all. Stage k lies between the moments tau_k
+ * and tau_k+1, stage 0 before all; there every node has run. For a node v the variables say in
+ * which stages 1 to J it runs again and at which moments out(v) is held, which takes a run in the
+ * stage before or that it was held at the moment before. For an interval of stages I = [i, j]:
+ *
+ *     R_v,I: v runs in I.   P_v,I: v runs in I or out(v) is held at tau_i.
+ *     R_c,I <= P_u,I for u -> c (Lagrange multipliers lambda)
+ *     P_v,I = 1 where a backward that falls into I, whatever the order, reads out(v)
+ *     out(v) is held at tau_k where B b_k reads it
+ *     at tau_k what is held fits the capacity (multipliers mu); saved(v) is held from the last run
+ *     of v before B v on
+ *
+ * For fixed multipliers the least of time run again plus penalties separates by node into shortest
+ * paths from run to run. Multipliers start as the flows of the best single moment's cut, which give
+ * its bound, and rise by subgradient steps (Polyak 1969). Then branch and bound over whole values:
+ * that v runs in a stage, or is held at a moment, and that it is not. Every bound is a dual value
+ * at explicit multipliers, evaluated and lowered by a margin for rounding; the least of the open
+ * cases is what is proven. */
+#include "bound/several.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    CANDIDATES = 100, /* moments that may join */
+    TRIAL = 150,      /* evaluations for one of them */
+    LONG_ASCENT = 4000,
+    PATIENCE = 40,
+    MOST_NODES = 2000
+};
+
+#define ENOUGH 1e-3     /* of the makespan: what is done where the gap is larger */
+#define FIRST_GAIN 3e-3 /* of the forwards' time: what a step aims at */
+#define DEFLECTION 1.5
+
+/* Of an interval of stages [i, j], 1 <= i <= j: its number. */
+static uint32_t interval(uint32_t i, uint32_t j)
+{
+    return j * (j - 1) / 2 + i - 1;
+}
+
+typedef struct candidate {
+    double worth;
+    uint32_t node;
+} candidate;
+
+/* ---- moments ---- */
+
+/* By bits of stages in which v runs, or of moments at which it is held: the intervals with R = 1,
+ * those that begin there. */
+static uint16_t intervals_of(uint32_t moments, uint32_t bits, bool begin_there)
+{
+    uint16_t all = 0;
+    for (uint32_t j = 1; j <= moments; j++)
+        for (uint32_t i = 1; i <= j; i++) {
+            const uint32_t within = begin_there ? 1u << i : (1u << (j + 1)) - (1u << i);
+            if (bits & within)
+                all |= (uint16_t)(1u << interval(i, j));
+        }
+    return all;
+}
+
+static void need(bound_several *s, uint32_t v, uint32_t reader)
+{
+    if (v < s->m->n && s->begin[reader] > 0)
+        s->needed[v] |= (uint16_t)(1u << interval(s->begin[reader], s->end[reader] - 1u));
+}
+
+void bound_find_facts(bound_several *s)
+{
+    bound_moments *m = s->m;
+    const remat_node *nodes = m->profile->nodes;
+    memset(s->begin, 0, m->n);
+    memset(s->end, (int)s->moments + 1, m->n);
+    memset(s->read, 0, m->n);
+    memset(s->needed, 0, m->n * sizeof *s->needed);
+    for (uint32_t k = s->moments; k-- > 0;) {
+        bound_look_at(m, s->at[k], false, s->budget);
+        s->capacity[k] = m->capacity;
+        for (uint32_t v = 0; v < m->n; v++) {
+            if ((m->role[v] & BOUND_ANCESTOR) && s->begin[v] == 0)
+                s->begin[v] = (uint8_t)(k + 1);
+            if (m->role[v] & BOUND_DESCENDANT)
+                s->end[v] = (uint8_t)(k + 1);
+            if (m->role[v] & BOUND_READ)
+                s->read[v] |= (uint8_t)(1u << (k + 1));
+        }
+    }
+    for (uint32_t bits = 0; bits < 1 << BOUND_ROW_STAGES; bits++) {
+        s->contains[bits] = intervals_of(s->moments, bits, false);
+        s->begins[bits] = intervals_of(s->moments, bits, true);
+    }
+    for (uint32_t v = 0; v < m->n; v++) {
+        if (nodes[v].backward_uses_output)
+            need(s, v, v);
+        for (uint32_t i = 0; nodes[v].backward_uses_inputs && i < nodes[v].n_inputs; i++)
+            need(s, nodes[v].inputs[i], v);
+    }
+}
+
+/* ---- the shortest path of a node ---- */
+
+typedef struct gaps {
+    const double *rho, *pi;
+    const double *price; /* by moment, from 1 */
+    double time, out, saved;
+    uint32_t stages; /* J + 1: the end */
+    uint32_t begin, end;
+    uint16_t needed;
+    uint8_t read;
+    bound_fixing fixed;
+} gaps;
+
+/* From a run in stage from to the next in stage to, or to the end: the least over the last moment
+ * at which the output is still held. INFINITY where that cannot be. */
+static double gap_cost(const gaps *g, uint32_t from, uint32_t to, uint8_t *ret_held)
+{
+    double cost = 0, best = INFINITY, held = 0;
+    uint32_t least = from, most = to < g->stages ? to : to - 1;
+    for (uint32_t j = from + 1; j < to; j++) {
+        if (g->fixed.runs >> j & 1)
+            return INFINITY;
+        for (uint32_t i = from + 1; i <= j; i++) {
+            const uint32_t at = interval(i, j);
+            cost -= g->rho[at] - g->pi[at];
+            if (g->needed >> at & 1 && i > least)
+                least = i;
+        }
+    }
+    for (uint32_t k = from + 1; k <= most; k++)
+        if ((g->read | g->fixed.holds) >> k & 1)
+            least = k > least ? k : least;
+    for (uint32_t k = most; k > from; k--)
+        if (g->fixed.drops >> k & 1)
+            most = k - 1;
+    if (from < g->end && g->end <= to)
+        for (uint32_t k = from + 1; k <= g->begin; k++)
+            cost += g->price[k] * g->saved;
+    for (uint32_t last = from; last <= most; last++) {
+        if (last > from)
+            held += g->price[last] * g->out;
+        for (uint32_t j = last; last > from && j < to; j++)
+            held -= g->pi[interval(last, j)];
+        if (last < least || held >= best)
+            continue;
+        best = held;
+        *ret_held = (uint8_t)((1u << (last + 1)) - (1u << (from + 1)));
+    }
+    return cost + best;
+}
+
+static double shortest_path(const gaps *g, uint8_t *ret_runs, uint8_t *ret_held)
+{
+    double cost[BOUND_ROW_STAGES + 1] = {0};
+    uint8_t runs[BOUND_ROW_STAGES + 1] = {0}, held[BOUND_ROW_STAGES + 1] = {0};
+    for (uint32_t to = 1; to <= g->stages; to++) {
+        cost[to] = INFINITY;
+        if (to < g->stages && g->fixed.rests >> to & 1)
+            continue;
+        for (uint32_t from = 0; from < to; from++) {
+            uint8_t moments = 0;
+            double here = cost[from] + gap_cost(g, from, to, &moments);
+            if (!(here < cost[to]))
+                continue;
+            cost[to] = here;
+            held[to] = held[from] | moments;
+            runs[to] = (uint8_t)(runs[from] | (to < g->stages ? 1u << to : 0));
+        }
+        cost[to] += to < g->stages ? g->time : 0;
+    }
+    *ret_runs = runs[g->stages];
+    *ret_held = held[g->stages];
+    return cost[g->stages];
+}
+
+/* ---- the dual function ---- */
+
+static void collect_penalties(bound_several *s, const double *x)
+{
+    const uint32_t many = s->moments * (s->moments + 1) / 2;
+    memset(s->rho, 0, s->m->n * BOUND_INTERVALS * sizeof *s->rho);
+    memset(s->pi, 0, s->m->n * BOUND_INTERVALS * sizeof *s->pi);
+    for (uint32_t e = 0; e < s->n_edges; e++) {
+        const double *lambda = x + BOUND_ROW_MOMENTS + (size_t)e * BOUND_INTERVALS;
+        double *pi = s->pi + (size_t)s->from[e] * BOUND_INTERVALS,
+               *rho = s->rho + (size_t)s->to[e] * BOUND_INTERVALS;
+        for (uint32_t i = 0; i < many; i++) {
+            pi[i] += lambda[i];
+            rho[i] += lambda[i];
+        }
+    }
+}
+
+/* Each node's cheapest path at the multipliers x. Returns what they prove; INFINITY if a node has
+ * no path. */
+static double evaluate(bound_several *s, const double *x, const bound_fixing *fixings)
+{
+    const bound_moments *m = s->m;
+    const uint32_t many = s->moments * (s->moments + 1) / 2;
+    double price[BOUND_ROW_STAGES] = {0}, sum = 0, size = 0;
+    for (uint32_t k = 0; k < s->moments; k++) {
+        price[k + 1] = x[k];
+        sum -= x[k] * s->capacity[k];
+        size += fabs(x[k] * s->capacity[k]);
+    }
+    collect_penalties(s, x);
+    for (uint32_t v = 0; v < m->n; v++) {
+        const gaps g = {s->rho + (size_t)v * BOUND_INTERVALS,
+                        s->pi + (size_t)v * BOUND_INTERVALS,
+                        price,
+                        m->again[v],
+                        m->out[v],
+                        m->saved[v],
+                        s->moments + 1,
+                        s->begin[v],
+                        s->end[v],
+                        s->needed[v],
+                        s->read[v],
+                        fixings[v]};
+        double cost = shortest_path(&g, &s->runs[v], &s->held[v]);
+        for (uint32_t i = 0; i < many; i++) {
+            cost += g.rho[i] - g.pi[i];
+            size += g.rho[i] + g.pi[i];
+        }
+        sum += cost;
+        size += fabs(cost);
+    }
+    s->work += (uint64_t)m->n * many;
+    return sum - BOUND_MARGIN * size;
+}
+
+/* Of the paths found: what is held past the capacity, and how far R is above P. */
+static void find_gradient(bound_several *s)
+{
+    const bound_moments *m = s->m;
+    const uint32_t many = s->moments * (s->moments + 1) / 2;
+    double *g = s->gradient;
+    for (uint32_t k = 0; k < s->moments; k++)
+        g[k] = -s->capacity[k];
+    for (uint32_t v = 0; v < m->n; v++) {
+        const uint32_t before = s->runs[v] & ((1u << s->end[v]) - 1); /* its backward */
+        uint32_t last = BOUND_ROW_STAGES;
+        while (last > 0 && !(before >> last & 1))
+            last--;
+        for (uint32_t k = 1; k <= s->moments; k++) {
+            g[k - 1] += s->held[v] >> k & 1 ? m->out[v] : 0;
+            g[k - 1] += k > last && k <= s->begin[v] ? m->saved[v] : 0;
+        }
+    }
+    for (uint32_t k = 0; k < s->moments; k++)
+        g[k] /= s->scale;
+    for (uint32_t e = 0; e < s->n_edges; e++) {
+        const uint16_t runs = s->contains[s->runs[s->to[e]]],
+                       there = s->contains[s->runs[s->from[e]]] | s->begins[s->held[s->from[e]]];
+        double *lambda = g + BOUND_ROW_MOMENTS + (size_t)e * BOUND_INTERVALS;
+        for (uint32_t i = 0; i < many; i++)
+            lambda[i] = (runs >> i & 1) - (there >> i & 1);
+    }
+}
+
+/* Steps go along the gradient bent away from turning back upon the step before (Camerini, Fratta &
+ * Maffioli 1975). Returns the square of the direction. */
+static double find_direction(bound_several *s, const double *x, bool first)
+{
+    const size_t n = bound_multipliers(s);
+    double product = 0, old = 0, square = 0;
+    for (size_t i = 0; i < n && !first; i++) {
+        product += s->gradient[i] * s->direction[i];
+        old += s->direction[i] * s->direction[i];
+    }
+    const double bend = product < 0 ? -DEFLECTION * product / old : 0;
+    for (size_t i = 0; i < n; i++) {
+        double d = s->gradient[i] + (first ? 0 : bend * s->direction[i]);
+        if (x[i] <= 0 && d < 0)
+            d = 0;
+        s->direction[i] = d;
+        square += d * d;
+    }
+    return square;
+}
+
+static void take_step(bound_several *s, double *x, double length)
+{
+    for (uint32_t k = 0; k < s->moments; k++)
+        x[k] = fmax(0, x[k] + length * s->direction[k] / s->scale);
+    for (size_t i = BOUND_ROW_MOMENTS; i < bound_multipliers(s); i++)
+        x[i] = fmax(0, x[i] + length * s->direction[i]);
+}
+
+static void average(bound_several *s, uint32_t evaluation)
+{
+    const double weight = fmax(0.03, 1.0 / evaluation);
+    for (uint32_t v = 0; v < s->m->n; v++)
+        for (uint32_t k = 1; k <= s->moments; k++) {
+            double *run = &s->run_mean[v * BOUND_ROW_STAGES + k],
+                   *held = &s->held_mean[v * BOUND_ROW_STAGES + k];
+            *run += weight * ((s->runs[v] >> k & 1) - *run);
+            *held += weight * ((s->held[v] >> k & 1) - *held);
+        }
+}
+
+double bound_ascend(bound_several *s, const bound_fixing *fixings, uint32_t evaluations)
+{
+    const size_t bytes = bound_multipliers(s) * sizeof *s->best;
+    double best = -INFINITY, delta = FIRST_GAIN * s->m->total;
+    uint32_t since = 0;
+    for (uint32_t i = 1; i <= evaluations && best < s->target; i++) {
+        const double value = evaluate(s, s->multipliers, fixings);
+        if (value == INFINITY)
+            return INFINITY;
+        average(s, i);
+        since = value > best ? 0 : since + 1;
+        if (value > best) {
+            best = value;
+            memcpy(s->best, s->multipliers, bytes);
+        } else if (since >= PATIENCE) {
+            since = 0;
+            delta /= 2;
+            memcpy(s->multipliers, s->best, bytes);
+            (void)evaluate(s, s->multipliers, fixings);
+        }
+        find_gradient(s);
+        const double square =
+            find_direction(s, s->multipliers, i == 1 || (since == 0 && value < best));
+        if (!(square > 0) || remat_host_cancelled(s->host))
+            break;
+        const double here = since == 0 && value < best ? best : value;
+        take_step(s, s->multipliers, (best + delta - here) / square);
+    }
+    return best;
+}
+
+/* ---- which moments ---- */
+
+/* Of one moment, whose cut at its best price gives multipliers. */
+static double begin(bound_several *s, uint32_t b)
+{
+    bound_moments *m = s->m;
+    const bound_flow *f = &m->flow;
+    double price = 0;
+    s->moments = 1;
+    s->at[0] = b;
+    bound_find_facts(s);
+    const double bound = bound_best_price(m, &price);
+    if (!(bound > 0) || bound == INFINITY)
+        return bound;
+    bound_cut_at(m, price);
+    memset(s->multipliers, 0, bound_multipliers(s) * sizeof *s->multipliers);
+    s->multipliers[0] = price;
+    for (uint32_t c = 0, e = 0; c < m->n; c++)
+        for (uint32_t a = f->first[m->n_values + c]; a < f->first[m->n_values + c + 1]; a++)
+            if (f->arcs[a].to < m->n && f->arcs[a].to != c)
+                s->multipliers[BOUND_ROW_MOMENTS + BOUND_INTERVALS * (size_t)e++] =
+                    fmax(0, f->arcs[f->arcs[a].reverse].left);
+    return bound;
+}
+
+/* Multipliers for one more moment, from those without it, which prove as much. */
+static void add_moment(bound_several *s, uint32_t b, uint32_t place, const double *without)
+{
+    double *x = s->multipliers;
+    memset(x, 0, bound_multipliers(s) * sizeof *x);
+    for (uint32_t k = 0; k < s->moments; k++)
+        x[k + (k >= place)] = without[k];
+    for (uint32_t e = 0; e < s->n_edges; e++)
+        for (uint32_t j = 1; j <= s->moments; j++)
+            for (uint32_t i = 1; i <= j; i++)
+                x[BOUND_ROW_MOMENTS + (size_t)e * BOUND_INTERVALS +
+                  interval(i + (i > place), j + (j >= place))] =
+                    without[BOUND_ROW_MOMENTS + (size_t)e * BOUND_INTERVALS + interval(i, j)];
+    memmove(&s->at[place + 1], &s->at[place], (s->moments - place) * sizeof *s->at);
+    s->at[place] = b;
+    s->moments++;
+    bound_find_facts(s);
+}
+
+static void remove_moment(bound_several *s, uint32_t place)
+{
+    s->moments--;
+    memmove(&s->at[place], &s->at[place + 1], (s->moments - place) * sizeof *s->at);
+}
+
+/* Where b comes among the moments; UINT32_MAX if its backward may come before or after one of
+ * theirs. */
+static uint32_t place_of(bound_several *s, uint32_t b)
+{
+    uint32_t place = 0;
+    bound_look_at(s->m, b, false, s->budget);
+    for (uint32_t k = 0; k < s->moments; k++) {
+        const uint8_t role = s->m->role[s->at[k]];
+        if (s->at[k] == b || !(role & (BOUND_ANCESTOR | BOUND_DESCENDANT)))
+            return UINT32_MAX;
+        place += role & BOUND_DESCENDANT ? 1 : 0;
+    }
+    return place;
+}
+
+/* One more moment, that of the candidates which proves most in a short ascent from the multipliers
+ * without it; none where none proves more. */
+static double extend(bound_several *s, const uint32_t *candidates, uint32_t n, double bound,
+                     const double *without)
+{
+    double most = bound;
+    uint32_t joins = UINT32_MAX, joins_at = 0;
+    for (uint32_t i = 0; i < n && s->work < s->most_work && most < s->target; i++) {
+        const uint32_t place = place_of(s, candidates[i]);
+        if (place == UINT32_MAX)
+            continue;
+        add_moment(s, candidates[i], place, without);
+        const double here = bound_ascend(s, s->none, TRIAL);
+        remove_moment(s, place);
+        if (here > most) {
+            most = here;
+            joins = candidates[i];
+            joins_at = place;
+        }
+    }
+    if (joins == UINT32_MAX)
+        return bound;
+    add_moment(s, joins, joins_at, without);
+    return fmax(most, bound_ascend(s, s->none, LONG_ASCENT));
+}
+
+static int by_worth(const void *left, const void *right)
+{
+    const candidate *a = left, *b = right;
+    if (a->worth != b->worth)
+        return a->worth > b->worth ? -1 : 1;
+    return a->node < b->node ? -1 : 1;
+}
+
+/* The moments that prove most alone. Returns how many. */
+static uint32_t find_candidates(const bound_several *s, uint32_t *ret_candidates)
+{
+    candidate best[CANDIDATES + 1];
+    uint32_t n = 0;
+    for (uint32_t v = 0; v < s->m->n; v++) {
+        if (!(s->m->worth[v] > -INFINITY))
+            continue;
+        best[n++] = (candidate){.worth = s->m->worth[v], .node = v};
+        qsort(best, n, sizeof *best, by_worth);
+        n = n > CANDIDATES ? CANDIDATES : n;
+    }
+    for (uint32_t i = 0; i < n; i++)
+        ret_candidates[i] = best[i].node;
+    return n;
+}
+
+static void keep_row(bound_several *s, double bound)
+{
+    bound_row *r = &s->rows[s->moments];
+    memcpy(r->at, s->at, sizeof r->at);
+    memcpy(r->multipliers, s->best, bound_multipliers(s) * sizeof *s->best);
+    r->bound = bound;
+}
+
+/* Rows of up to four moments, each found from the one before. Returns what the last one proves. */
+static double choose_moments(bound_several *s)
+{
+    uint32_t candidates[CANDIDATES], n = find_candidates(s, candidates);
+    if (n == 0)
+        return 0;
+    double bound = begin(s, candidates[0]);
+    if (!(bound > 0 && bound < INFINITY))
+        return bound;
+    bound = fmax(bound, bound_ascend(s, s->none, BOUND_ASCENT));
+    keep_row(s, bound);
+    while (bound < s->target && s->moments < BOUND_ROW_MOMENTS && s->work < s->most_work / 2) {
+        const uint32_t before = s->moments;
+        bound = extend(s, candidates, n, bound, s->rows[s->moments].multipliers);
+        if (s->moments == before)
+            break;
+        keep_row(s, bound);
+    }
+    return bound;
+}
+
+/* ---- setting up ---- */
+
+static bool make_room(bound_several *s)
+{
+    const size_t n = s->m->n;
+    const remat_node *nodes = s->m->profile->nodes;
+    model_arena *a = &s->arena;
+    for (size_t v = 0; v < n; v++)
+        s->n_edges += nodes[v].n_inputs;
+    s->from = model_arena_array(a, s->n_edges, sizeof *s->from);
+    s->to = model_arena_array(a, s->n_edges, sizeof *s->to);
+    s->begin = model_arena_array(a, n, sizeof *s->begin);
+    s->end = model_arena_array(a, n, sizeof *s->end);
+    s->needed = model_arena_array(a, n, sizeof *s->needed);
+    s->read = model_arena_array(a, n, sizeof *s->read);
+    s->rho = model_arena_array(a, n * BOUND_INTERVALS, sizeof *s->rho);
+    s->pi = model_arena_array(a, n * BOUND_INTERVALS, sizeof *s->pi);
+    s->runs = model_arena_array(a, n, sizeof *s->runs);
+    s->held = model_arena_array(a, n, sizeof *s->held);
+    s->multipliers = model_arena_array(a, bound_multipliers(s), sizeof *s->multipliers);
+    s->best = model_arena_array(a, bound_multipliers(s), sizeof *s->best);
+    s->gradient = model_arena_array(a, bound_multipliers(s), sizeof *s->gradient);
+    s->direction = model_arena_array(a, bound_multipliers(s), sizeof *s->direction);
+    s->run_mean = model_arena_array(a, n * BOUND_ROW_STAGES, sizeof *s->run_mean);
+    s->held_mean = model_arena_array(a, n * BOUND_ROW_STAGES, sizeof *s->held_mean);
+    s->fixings = model_arena_array(a, n, sizeof *s->fixings);
+    s->none = model_arena_array(a, n, sizeof *s->none);
+    if (!s->from || !s->to || !s->begin || !s->end || !s->needed || !s->read || !s->rho || !s->pi ||
+        !s->runs || !s->held || !s->multipliers || !s->best || !s->gradient || !s->direction ||
+        !s->run_mean || !s->held_mean || !s->fixings || !s->none)
+        return false;
+    for (uint32_t k = 1; k <= BOUND_ROW_MOMENTS; k++) {
+        s->rows[k].multipliers = model_arena_array(a, bound_multipliers(s), sizeof(double));
+        if (!s->rows[k].multipliers)
+            return false;
+    }
+    s->n_edges = 0;
+    for (uint32_t v = 0; v < n; v++)
+        for (uint32_t i = 0; i < nodes[v].n_inputs; i++)
+            if (nodes[v].inputs[i] < n) {
+                s->from[s->n_edges] = nodes[v].inputs[i];
+                s->to[s->n_edges++] = v;
+            }
+    return true;
+}
+
+double bound_moments_raise(bound_moments *m, uint64_t budget, double bound, double makespan,
+                           uint64_t work, const remat_host *host)
+{
+    if (m->profile->joint || !(bound < makespan * (1 - ENOUGH)) || m->n > MOST_NODES)
+        return bound;
+    bound_several s = {.m = m,
+                       .host = host,
+                       .budget = budget,
+                       .target = makespan - m->store_all,
+                       .most_work = work};
+    double bytes = 1;
+    for (uint32_t v = 0; v < m->n; v++)
+        bytes += m->out[v] + m->saved[v];
+    s.scale = bytes / m->n;
+    double proven = 0;
+    if (make_room(&s)) {
+        proven = choose_moments(&s);
+        if (proven > 0 && proven < s.target)
+            proven = bound_search_rows(&s, proven);
+    }
+    model_arena_clear(&s.arena);
+    return fmax(bound, fmin(m->store_all + proven, makespan));
+}
