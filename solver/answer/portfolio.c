@@ -378,10 +378,12 @@ static remat_status improve_patiently(const wish *whole, double begin, double sh
     wish w = *whole;
     w.effort = REMAT_PATIENT;
     w.host = &host;
+    /* one over the link is no start, and would be beaten by its time without it */
+    const bool starts = best->solver && !(best->solver->accepts & REMAT_NEEDS_LINK);
     remat_operations start = {0};
-    if (best->solver && model_copy_list(&best->operations, &start))
+    if (starts && model_copy_list(&best->operations, &start))
         return remat_fail_memory(error);
-    remat_status status = improve_list(&w, best->solver ? &start : NULL, false, best, error);
+    remat_status status = improve_list(&w, starts ? &start : NULL, false, best, error);
     remat_operations_clear(&start);
     return status;
 }

@@ -277,6 +277,9 @@ static remat_status probe_room(remat_store *base, remat_error *error)
     const int file = ((sqlite_store *)base)->lock_file;
     const int failure = posix_fallocate(file, ROOM, ROOM);
     (void)ftruncate(file, ROOM);
+    if (failure == EROFS || failure == EIO) /* SQLite would not say which of the two */
+        return remat_fail(error, REMAT_IO, NULL, "cannot write %s: %s", base->name,
+                          strerror(failure));
     if (failure != ENOSPC && failure != EDQUOT && failure != EFBIG)
         return REMAT_OK; /* what else there is, a real write will say */
     return remat_fail(error, REMAT_IO, NULL,

@@ -196,7 +196,7 @@ def test_no_search_below_the_floor(rematd):
     wide = joint(*(node(f"v{k}", size=10) for k in range(500)), node("all", *(f"v{k}" for k in range(500)), size=1),
                  outputs=["all"])
     refused = rematd.post("/v1/schedules", {"profile": wide, "budget": 4000, "layout": False})
-    assert refused.status == 422 and "none fits less than 5001" in refused.json["detail"]
+    assert refused.status == 422 and "none fits less than 4.88 KiB (5001 bytes)" in refused.json["detail"]
 
 
 def test_an_output_that_comes_back_is_waited_for(rematd):
