@@ -224,8 +224,8 @@ static const char simulate[] =
     "[[\"F\", 0], [\"A\", 1], [\"D\", 0], ..]; - is standard input.\n"
     "The replay is made here. Of the server only a PROFILE that is no file is asked.\n"
     "\n"
-    "  --in-flight N       so many micro-batches alive at once, as for solve (default: what\n"
-    "                      the schedule says)\n"
+    "  --in-flight N       so many micro-batches alive at once, as for solve (default:\n"
+    "                      what the schedule says)\n"
     "  --local             ask no server\n" ASKING OUTPUT;
 
 static const char snapshots[] =
