@@ -626,15 +626,26 @@ static bool reads_late(const replay *r, const remat_operation *operation)
     return false;
 }
 
-/* Of a joint graph, before an operation: the late inputs come. */
-static void turn_before(replay *r, const remat_operation *operation)
+/* Of a joint graph, before an operation: the late inputs come, once everything is sent. */
+static bool turn_before(replay *r, const remat_operation *operation)
 {
-    if (r->profile->n_late == 0 || r->result->turn != SIZE_MAX || !reads_late(r, operation))
-        return;
+    const remat_profile *p = r->profile;
+    if (p->n_late == 0 || r->result->turn != SIZE_MAX || !reads_late(r, operation))
+        return true;
+    for (uint32_t i = 0; i < p->n_outputs; i++) {
+        const uint32_t v =
+            remat_is_result(p, p->outputs[i]) ? remat_value_node(p, p->outputs[i]) : 0;
+        if (remat_is_result(p, p->outputs[i]) && !p->nodes[v].late && r->runs[v] == 0)
+            return reject(r,
+                          "\"%.100s\" needs an input that is late before \"%.100s\" has made an "
+                          "output that needs none",
+                          node_id(r, operation->index), node_id(r, v));
+    }
     hold(r, r->at);
     for (uint32_t k = 0; k < r->profile->n_inputs; k++)
         if (r->profile->inputs[k].late)
             make(r, 2 * r->n + k);
+    return true;
 }
 
 /* Of a forward graph, after an operation. */
@@ -696,8 +707,7 @@ remat_status remat_simulate(const remat_profile *profile, const remat_operations
         memset(node_recomputed, 0, profile->n_nodes * sizeof *node_recomputed);
     bool good = true;
     for (r.at = 0; good && r.at < operations->length; r.at++) {
-        turn_before(&r, &operations->items[r.at]);
-        good = judge(&r, &operations->items[r.at]);
+        good = turn_before(&r, &operations->items[r.at]) && judge(&r, &operations->items[r.at]);
         if (good)
             turn_after(&r, &operations->items[r.at]);
         if (good && moments)

@@ -152,10 +152,16 @@ static void list_overwrites(interval_tasks *t)
 
 static bool reads_late(const remat_profile *p, const remat_node *node)
 {
-    for (uint32_t i = 0; i < node->n_inputs; i++)
+    for (uint32_t i = 0; i < node->n_inputs && p->n_late > 0; i++)
         if (!remat_is_result(p, node->inputs[i]) && p->inputs[node->inputs[i] - p->n_nodes].late)
             return true;
     return false;
+}
+
+/* Whether an output of a joint graph depends on no late input. */
+static bool is_sent(const remat_profile *p, uint32_t i)
+{
+    return remat_is_result(p, p->outputs[i]) && !p->nodes[remat_value_node(p, p->outputs[i])].late;
 }
 
 /* Gradients: of v, from the first backward of a consumer to B v; of a graph input, to the end. */
@@ -220,6 +226,15 @@ static void order_states(interval_tasks *t, uint32_t v, uint32_t *writers, uint3
         writers[node->writes[i]] = v;
 }
 
+/* What reads a late input comes after what makes an output that depends on none. */
+static void order_late(interval_tasks *t, uint32_t v, uint32_t *at)
+{
+    const remat_profile *p = t->profile;
+    for (uint32_t i = 0; i < p->n_outputs && reads_late(p, &p->nodes[v]); i++)
+        if (is_sent(p, i))
+            push(&t->after, at, remat_value_node(p, p->outputs[i]));
+}
+
 /* The first backward comes after the loss; another one after those of its consumers. given: each
  * node comes after the one before it. */
 static bool list_order(interval_tasks *t, bool given)
@@ -228,7 +243,8 @@ static bool list_order(interval_tasks *t, bool given)
     uint32_t n = p->n_nodes, at = 0;
     size_t touches = 0;
     for (uint32_t v = 0; v < n; v++)
-        touches += p->nodes[v].n_reads + p->nodes[v].n_writes;
+        touches += p->nodes[v].n_reads + p->nodes[v].n_writes +
+                   (reads_late(p, &p->nodes[v]) ? p->n_outputs : 0);
     uint32_t *writers = model_arena_array(&t->arena, p->n_states, sizeof *writers);
     if (!writers || !index_new(t, &t->after, t->n_tasks, (size_t)p->n_edges + n + 1 + touches))
         return false;
@@ -237,6 +253,7 @@ static bool list_order(interval_tasks *t, bool given)
     for (uint32_t v = 0; v < n; v++) {
         t->after.first[v] = at;
         order_states(t, v, writers, &at);
+        order_late(t, v, &at);
         if (given && v > 0)
             push(&t->after, &at, v - 1);
     }

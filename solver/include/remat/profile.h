@@ -141,6 +141,7 @@ typedef struct remat_node {
     uint32_t n_outputs;    /* results, at least 1; output_bytes is of result 0 */
     uint32_t first_result; /* value of result 1; those of the others follow */
     bool backward_uses_inputs, backward_uses_output, in_place;
+    bool late; /* it reads an input that is late, or depends on a node that does */
     bool once; /* pinned: its forward runs exactly once */
     bool keep; /* pinned: so does it, and its results stay from then to their last use; implies
                   once */
