@@ -87,7 +87,7 @@ static void answers_are_what_they_say(void **state)
     (void)state;
     dice d = {.state = 362};
     const shape s = {.most_nodes = MOST_NODES, .states = true, .alternatives = true};
-    unsigned found = 0, n = getenv("REMAT_LONG") ? 200 : stages(16);
+    unsigned found = 0, n = getenv("REMAT_LONG") ? 200 : getenv("REMAT_SLOW_BUILD") ? 6 : 16;
     for (unsigned i = 0; i < n; i++) {
         remat_profile *profile = i % 2 ? random_joint_graph(&d, JOINT_NODES, chance(&d, 50), true)
                                        : random_profile(&d, &s);
@@ -104,7 +104,7 @@ static void answers_are_what_they_say(void **state)
         remat_schedule_clear(&schedule);
         remat_profile_free(profile);
     }
-    assert_true(found * 2 >= n);
+    assert_true(found * 3 >= n);
 }
 
 int main(void)

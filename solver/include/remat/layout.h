@@ -19,8 +19,8 @@
  *
  * Of several micro-batches in flight (remat/simulate.h) what is held at the turn stands in a block
  * of held_arena bytes, and what has one offset with it; the arena begins with one such block for
- * each micro-batch, and the rest, which only the one that runs needs, stands behind them. Offsets
- * in the block are those in the first.
+ * each micro-batch, and the rest, which only the one that runs needs, stands behind them, or
+ * in the block of its own micro-batch where it fits. Offsets in the block are those in the first.
  *
  * Allocations of 0 bytes have no place and are not listed. Late inputs of a joint graph are made by
  * the operation after the turn, before what it makes itself. */
