@@ -340,6 +340,7 @@ typedef struct remat_judgement {
     remat_link link;
     remat_layout layout; /* with the answer's addresses */
     remat_simulation simulation;
+    uint32_t in_flight;
 } remat_judgement;
 
 /* Whether an answer to POST /v1/schedules, whoever sent it, is one for the profile: its operations
