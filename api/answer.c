@@ -121,6 +121,18 @@ static json_t *encode_answer(const remat_schedule_answer *answer, json_t *nodes,
         created);
 }
 
+/* What each micro-batch holds at the turn, and what the stage sends then. */
+static void set_in_flight(json_t **json, const remat_profile *profile,
+                          const remat_simulation *simulation, uint32_t in_flight)
+{
+    remat_json_set(json, "in_flight", json_integer(in_flight));
+    remat_json_set(json, "held", bytes(simulation->held));
+    if (profile->joint)
+        return;
+    remat_json_set(json, "output_bytes", bytes(profile->nodes[profile->n_nodes - 1].output_bytes));
+    remat_json_set(json, "output", json_string(simulation->output_held ? "kept" : "freed"));
+}
+
 /* A schedule of another machine: its list, and which nodes its branches run. */
 static json_t *encode_steps(const remat_machine *machine, const remat_schedule_answer *answer,
                             double *ret_overhead)
@@ -145,11 +157,15 @@ static json_t *encode_schedule(const remat_schedule_answer *answer, bool whole,
     const remat_question *q = answer->question;
     const remat_schedule *schedule = &answer->answered->schedule;
     const remat_profile *profile = answer->profile;
-    const baseline all = {answer->store_all_peak, remat_store_all_makespan(profile)};
+    baseline all = {0, remat_store_all_makespan(profile)};
+    if (api_store_all(profile, q->in_flight, answer->store_all_peak, &all.peak, NULL))
+        return NULL;
     json_t *nodes = whole ? node_ids_encode(profile) : json_null();
     json_t *operations =
         whole ? remat_operations_encode(&schedule->operations, profile) : json_null();
     json_t *json = encode_answer(answer, nodes, operations, &all, ret_overhead);
+    if (q->in_flight > 1)
+        set_in_flight(&json, profile, &schedule->simulation, q->in_flight);
     if (schedule->reordered_peak)
         remat_json_set(&json, "reordered_peak", bytes(schedule->reordered_peak));
     if (schedule->least.solver)
@@ -158,6 +174,8 @@ static json_t *encode_schedule(const remat_schedule_answer *answer, bool whole,
         remat_json_set(&json, "link", remat_link_encode(&q->link));
     if (q->alignment) {
         remat_json_set(&json, "arena", bytes(schedule->layout.arena));
+        if (q->in_flight > 1)
+            remat_json_set(&json, "held_arena", bytes(schedule->layout.held_arena));
         remat_json_set(&json, "alignment", json_integer((json_int_t)q->alignment));
         remat_json_set(&json, "allocations",
                        whole ? remat_allocations_encode(&schedule->layout) : json_null());
@@ -312,7 +330,7 @@ static json_t *recomputed_encode(const remat_profile *profile, const double *nod
 }
 
 json_t *remat_simulation_encode(const remat_profile *profile, const remat_simulation *simulation,
-                                const double *node_recomputed)
+                                uint32_t in_flight, const double *node_recomputed)
 {
     json_t *json = json_object();
     remat_json_set(&json, "valid", json_boolean(simulation->valid));
@@ -332,6 +350,8 @@ json_t *remat_simulation_encode(const remat_profile *profile, const remat_simula
     remat_json_set(&json, "recomputed", recomputed_encode(profile, node_recomputed));
     remat_json_set(&json, "peak", bytes(simulation->peak));
     remat_json_set(&json, "peak_operation", json_integer((json_int_t)simulation->peak_operation));
+    if (in_flight > 1)
+        set_in_flight(&json, profile, simulation, in_flight);
     remat_json_set(&json, "host_peak", bytes(simulation->host_peak));
     remat_json_set(&json, "bytes_to_host", bytes(simulation->bytes_to_host));
     remat_json_set(&json, "bytes_to_device", bytes(simulation->bytes_to_device));
@@ -379,6 +399,8 @@ static json_t *curve_encode(const remat_question *question, const remat_profile 
                             uint64_t store_all_peak, const remat_portfolio *p)
 {
     uint64_t least;
+    if (api_store_all(profile, question->in_flight, store_all_peak, &store_all_peak, NULL))
+        return NULL;
     remat_best_table(p->tables, p->n, 0, &least);
     double low = fmin((double)least, (double)store_all_peak);
     uint64_t *budgets = calloc(question->points, sizeof *budgets);

@@ -156,6 +156,7 @@ typedef struct remat_request {
     double wait;                    /* seconds */
     const json_t *link;             /* or NULL */
     remat_amount budget, reserved;  /* of a schedule, with what follows */
+    uint32_t in_flight;             /* micro-batches of a pipeline's rank; default: 1 */
     remat_layout_wish layout;       /* default: wanted */
     remat_effort effort;            /* default: quick; only where answers are improved */
     size_t points;                  /* of a trade-off: budgets evenly spaced, or */
@@ -193,6 +194,7 @@ typedef struct remat_question {
     uint32_t alignment; /* of the layout; 0: none wanted */
     bool linked;        /* whether there is a way to the host */
     remat_link link;
+    uint32_t in_flight;  /* micro-batches; percentages are of what all of them take */
     remat_effort effort; /* of auto and other solvers whose answers are improved */
     size_t points;       /* of a trade-off */
     uint64_t *budgets;   /* so many, owned; NULL: evenly spaced */
@@ -206,8 +208,9 @@ remat_status remat_question_resolve(const remat_request *request, const char *pr
 void remat_question_clear(remat_question *question); /* accepts {0} */
 
 /* Gives the question its text and id. The text is canonical JSON: every default written out and
- * keys sorted; effort only where answers are improved. "version" is that of who answers, left out
- * where it is 0, so that an answer of an older one is not taken for today's. */
+ * keys sorted; effort only where answers are improved, in_flight only past 1. "version" is that of
+ * who answers, left out where it is 0, so that an answer of an older one is not taken for today's.
+ */
 remat_status remat_question_identify(remat_question *question, remat_error *error);
 
 /* The question of such a text. The version is not read: who answers now answers with its own;
@@ -271,8 +274,9 @@ json_t *remat_timeline_encode(const char *schedule_id, uint64_t budget,
  * operation of its life. */
 json_t *remat_values_encode(const remat_layout *layout);
 
+/* in_flight: the peak of the simulation is that of so many micro-batches. */
 json_t *remat_simulation_encode(const remat_profile *profile, const remat_simulation *simulation,
-                                const double *node_recomputed);
+                                uint32_t in_flight, const double *node_recomputed);
 
 /* GET /v1/schedules/{id}/explanation: why an encoded schedule, which may be of an older version,
  * is as it is; its list is replayed. REMAT_INFEASIBLE when it is not valid for the profile. */
@@ -336,6 +340,7 @@ typedef struct remat_judgement {
     remat_link link;
     remat_layout layout; /* with the answer's addresses */
     remat_simulation simulation;
+    uint32_t in_flight;
 } remat_judgement;
 
 /* Whether an answer to POST /v1/schedules, whoever sent it, is one for the profile: its operations

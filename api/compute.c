@@ -17,17 +17,25 @@ remat_status remat_answer_simulation(const remat_request *request, const remat_p
     remat_status status = recomputed ? REMAT_OK : remat_fail_memory(error);
     if (!status && request->link)
         status = remat_link_decode(request->link, profile, &link, error);
+    const remat_problem problem = {
+        .profile = profile, .link = request->link ? &link : NULL, .in_flight = request->in_flight};
+    if (!status && request->in_flight > 1)
+        status = remat_check_in_flight(&problem, NULL, error);
     if (!status)
         status =
             remat_operations_decode(request->operations, profile, "operations", &operations, error);
     if (!status)
         status = remat_simulate(profile, &operations, request->link ? &link : NULL, NULL,
                                 recomputed, &simulation, error);
+    if (!status)
+        remat_put_in_flight(&simulation, request->in_flight);
     if (!status && !isfinite(simulation.makespan))
         status = remat_fail(error, REMAT_INVALID, "operations",
                             "the times of the operations add up to %g, which is past all numbers",
                             simulation.makespan);
-    json_t *answer = status ? NULL : remat_simulation_encode(profile, &simulation, recomputed);
+    json_t *answer =
+        status ? NULL
+               : remat_simulation_encode(profile, &simulation, request->in_flight, recomputed);
     remat_operations_clear(&operations);
     free(recomputed);
     if (status)
@@ -49,6 +57,18 @@ typedef struct playing {
     remat_error *error;
 } playing;
 
+/* What the micro-batches hold that wait: it is there at every moment. */
+static void add_others(playing *p)
+{
+    const double in_flight = json_number_value(json_object_get(p->schedule, "in_flight"));
+    const uint32_t n = in_flight > 1 ? (uint32_t)in_flight : 1;
+    remat_put_in_flight(&p->simulation, n);
+    for (size_t i = 0; i < json_array_size(p->operations); i++) {
+        p->moments[i].memory_during += (n - 1) * p->simulation.held;
+        p->moments[i].memory_after += (n - 1) * p->simulation.held;
+    }
+}
+
 static remat_status play_bytes(playing *p)
 {
     remat_operations list = {0};
@@ -61,6 +81,8 @@ static remat_status play_bytes(playing *p)
     if (!status)
         status = remat_simulate(p->profile, &list, way ? &link : NULL, p->moments, NULL,
                                 &p->simulation, p->error);
+    if (!status && p->simulation.valid)
+        add_others(p);
     if (!status && p->simulation.valid)
         status = remat_layout_unplaced(p->profile, &list, 1, &layout, p->error);
     if (!status && !(p->values = remat_values_encode(&layout)))

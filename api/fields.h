@@ -31,6 +31,10 @@ remat_status api_strings(const json_t *json, const char *field, const char ***re
                          size_t *ret_n, remat_error *error);
 
 /* A whole number; where the field is absent *ret_value stays. */
+/* Peak of storing everything with so many micro-batches in flight; with one it is known. */
+remat_status api_store_all(const remat_profile *profile, uint32_t in_flight,
+                           uint64_t store_all_peak, uint64_t *ret_peak, remat_error *error);
+
 remat_status api_whole(const remat_number *number, const char *field, uint64_t least, uint64_t most,
                        uint64_t *ret_value, remat_error *error);
 

@@ -144,8 +144,11 @@ static remat_status check_within(const trial *t, const char *name, uint64_t byte
 
 static remat_status check_figures(const trial *t)
 {
+    const uint32_t in_flight = t->found->in_flight;
     uint64_t store_all = 0;
-    remat_status status = remat_store_all_peak(t->profile, &store_all, t->error);
+    remat_status status = remat_store_all_in_flight(t->profile, in_flight, &store_all, t->error);
+    if (!status && in_flight > 1)
+        status = check_number(t, "held", (double)t->found->simulation.held, true, true);
     if (!status)
         status = check_within(t, "peak", t->found->simulation.peak);
     if (!status && t->found->placed)
@@ -172,15 +175,43 @@ static remat_status check_valid(const trial *t, size_t length)
                                : s->reason);
 }
 
+/* How many micro-batches the figures are of. */
+static remat_status read_in_flight(const trial *t, uint32_t *ret_in_flight)
+{
+    const json_t *said = member(t, "in_flight");
+    const json_int_t n = said ? json_integer_value(said) : 1;
+    *ret_in_flight = (uint32_t)n;
+    if (n < 1 || n > (json_int_t)REMAT_MOST_IN_FLIGHT)
+        return remat_fail(t->error, REMAT_INVALID, "in_flight",
+                          "in_flight is no number from 1 to %u", REMAT_MOST_IN_FLIGHT);
+    if (t->question && t->question->in_flight != *ret_in_flight)
+        return remat_fail(t->error, REMAT_INVALID, "in_flight",
+                          "the schedule is for %u micro-batches in flight, not for %u",
+                          *ret_in_flight, t->question->in_flight);
+    const remat_problem problem = {.profile = t->profile,
+                                   .link = t->found->linked ? &t->found->link : NULL,
+                                   .in_flight = *ret_in_flight};
+    return *ret_in_flight > 1 ? remat_check_in_flight(&problem, NULL, t->error) : REMAT_OK;
+}
+
 static remat_status replay(const trial *t)
 {
     remat_judgement *found = t->found;
-    remat_status status = remat_operations_decode(member(t, "operations"), t->profile, "operations",
-                                                  &found->operations, t->error);
+    uint32_t in_flight;
+    remat_status status = read_in_flight(t, &in_flight);
+    if (status)
+        return status;
+    status = remat_operations_decode(member(t, "operations"), t->profile, "operations",
+                                     &found->operations, t->error);
     if (!status)
         status = remat_simulate(t->profile, &found->operations, found->linked ? &found->link : NULL,
                                 NULL, NULL, &found->simulation, t->error);
-    return status ? status : check_valid(t, found->operations.length);
+    if (!status)
+        status = check_valid(t, found->operations.length);
+    if (!status)
+        remat_put_in_flight(&found->simulation, in_flight);
+    found->in_flight = in_flight;
+    return status;
 }
 
 /* ---- addresses ---- */
@@ -222,6 +253,22 @@ static remat_status read_offsets(const trial *t, const json_t *allocations)
     return REMAT_OK;
 }
 
+/* Where several are in flight the arena begins with a block of what is held for each of them. */
+static remat_status read_block(const trial *t)
+{
+    remat_layout *layout = &t->found->layout;
+    const json_t *said = member(t, "held_arena");
+    const uint64_t block = (uint64_t)json_integer_value(said), n = t->found->in_flight;
+    if (json_integer_value(said) < 0 || block > REMAT_MAX_BYTES / n)
+        return remat_fail(t->error, REMAT_INVALID, "held_arena",
+                          "held_arena is no number of bytes of which there can be %llu",
+                          (unsigned long long)n);
+    layout->in_flight = t->found->in_flight;
+    layout->held_arena = block;
+    layout->arena = block * n > layout->arena ? block * n : layout->arena;
+    return REMAT_OK;
+}
+
 static remat_status check_addresses(const trial *t)
 {
     const json_t *allocations = member(t, "allocations");
@@ -242,6 +289,8 @@ static remat_status check_addresses(const trial *t)
                                                 &found->layout, t->error);
     if (!status)
         status = read_offsets(t, allocations);
+    if (!status && found->in_flight > 1)
+        status = read_block(t);
     return status ? status
                   : remat_layout_check(t->profile, &found->operations, &found->layout, t->error);
 }

@@ -41,12 +41,13 @@ static remat_status read_inputs(draft *d, const json_t *json)
         remat_input_spec *input = &d->inputs[k];
         char path[64];
         snprintf(path, sizeof path, "%sinputs[%zu].", d->prefix, k);
-        const field_rule rules[] = {
-            {"id", FIELD_STRING, true, &input->id},
-            {"bytes", FIELD_NUMBER, true, &input->bytes},
-            {"gradient_bytes", FIELD_NUMBER, false, &input->gradient_bytes}};
+        const field_rule rules[] = {{"id", FIELD_STRING, true, &input->id},
+                                    {"bytes", FIELD_NUMBER, true, &input->bytes},
+                                    {"gradient_bytes", FIELD_NUMBER, false, &input->gradient_bytes},
+                                    {"late", FIELD_BOOLEAN, false, &input->late}};
+        const field_rule of_joint[] = {rules[0], rules[1], rules[3]};
         remat_status status =
-            api_read(json_array_get(json, k), path, rules, d->joint ? 2 : 3, d->error);
+            api_read(json_array_get(json, k), path, d->joint ? of_joint : rules, 3, d->error);
         if (status)
             return status;
     }

@@ -43,6 +43,14 @@ static uint32_t resolve_alignment(const remat_layout_wish *wish, uint64_t store_
     return wish->alignment ? wish->alignment : remat_default_alignment(store_all_peak);
 }
 
+remat_status api_store_all(const remat_profile *profile, uint32_t in_flight,
+                           uint64_t store_all_peak, uint64_t *ret_peak, remat_error *error)
+{
+    *ret_peak = store_all_peak;
+    return in_flight > 1 ? remat_store_all_in_flight(profile, in_flight, ret_peak, error)
+                         : REMAT_OK;
+}
+
 /* Of another machine percentages are of what storing everything takes, and values have no
  * addresses. */
 static remat_status count_units(const remat_machine *machine, const remat_request *request,
@@ -116,7 +124,14 @@ static remat_status resolve(const remat_request *request, const remat_profile *p
     const remat_machine *machine =
         profile ? remat_machine_of(question->solver, &question->options) : NULL;
     uint64_t most = store_all_peak;
-    remat_status status = machine ? count_units(machine, request, profile, &most, error) : REMAT_OK;
+    const remat_link none = {0};
+    const remat_problem problem = {
+        .profile = profile, .link = request->link ? &none : NULL, .in_flight = question->in_flight};
+    remat_status status = profile ? remat_check_in_flight(&problem, machine, error) : REMAT_OK;
+    if (!status && profile)
+        status = api_store_all(profile, question->in_flight, store_all_peak, &most, error);
+    if (!status && machine)
+        status = count_units(machine, request, profile, &most, error);
     if (!status)
         status = request->kind == REMAT_ASK_SCHEDULE
                      ? resolve_schedule(request, most, machine, question, error)
@@ -134,6 +149,7 @@ remat_status remat_question_resolve(const remat_request *request, const char *pr
     remat_question question = {.kind = request->kind,
                                .solver = request->solver,
                                .options = request->options,
+                               .in_flight = request->in_flight,
                                .effort = request->effort};
     memcpy(question.profile_id, profile_id, REMAT_ID_SIZE);
     remat_status status = resolve(request, profile, store_all_peak, &question, error);
@@ -175,7 +191,8 @@ remat_status remat_question_query(const remat_question *question, const remat_pr
                          .problem = {.profile = profile,
                                      .link = question->linked ? &question->link : NULL,
                                      .options = question->options,
-                                     .max_budget = question->budget},
+                                     .max_budget = question->budget,
+                                     .in_flight = question->in_flight},
                          .curve = question->kind == REMAT_ASK_TRADEOFF,
                          .budget = question->budget,
                          .alignment = question->alignment,
@@ -184,7 +201,8 @@ remat_status remat_question_query(const remat_question *question, const remat_pr
     if (query.curve && machine)
         status = most_units(machine, question, profile, &query.problem.max_budget, error);
     else if (query.curve)
-        query.problem.max_budget = store_all_peak;
+        status = api_store_all(profile, question->in_flight, store_all_peak,
+                               &query.problem.max_budget, error);
     if (!status)
         *ret_query = query;
     return status;
@@ -266,6 +284,8 @@ static json_t *question_encode(const remat_question *question)
         remat_json_set(&json, "budgets", budgets_encode(question));
     if (schedule && improved)
         remat_json_set(&json, "effort", json_string(remat_effort_name(question->effort)));
+    if (question->in_flight > 1)
+        remat_json_set(&json, "in_flight", json_integer(question->in_flight));
     if (schedule)
         remat_json_set(&json, "layout", layout_encode(question->alignment));
     if (question->linked)

@@ -11,7 +11,7 @@
 typedef struct raw_request {
     const char *profile_id, *solver, *effort;
     const json_t *options, *budget, *reserved, *layout;
-    remat_number wait, points;
+    remat_number wait, points, in_flight;
 } raw_request;
 
 static remat_status read_options(const json_t *json, remat_request *request, remat_error *error)
@@ -58,7 +58,12 @@ static remat_status read_subject(const raw_request *raw, remat_request *request,
             return remat_fail_solver(raw->solver, error);
         request->options = remat_options_default(request->solver);
     }
-    remat_status status = read_options(raw->options, request, error);
+    uint64_t in_flight = 1;
+    remat_status status =
+        api_whole(&raw->in_flight, "in_flight", 1, REMAT_MOST_IN_FLIGHT, &in_flight, error);
+    request->in_flight = (uint32_t)in_flight;
+    if (!status)
+        status = read_options(raw->options, request, error);
     return status ? status : api_wait(&raw->wait, &request->wait, error);
 }
 
@@ -160,16 +165,20 @@ remat_status remat_request_decode(const json_t *json, remat_request_kind kind,
                                 {"solver", FIELD_STRING, false, &raw.solver},
                                 {"options", FIELD_OBJECT, false, &raw.options},
                                 {"wait", FIELD_NUMBER, false, &raw.wait},
+                                {"in_flight", FIELD_NUMBER, false, &raw.in_flight},
                                 {"budget", FIELD_ANY, true, &raw.budget},
                                 {"reserved", FIELD_ANY, false, &raw.reserved},
                                 {"layout", FIELD_ANY, false, &raw.layout},
                                 {"effort", FIELD_STRING, false, &raw.effort}};
-    const field_rule of_simulation[] = {
-        rules[2], rules[3], rules[4], {"operations", FIELD_ARRAY, true, &request.operations}};
-    remat_status status = kind == REMAT_ASK_SCHEDULE ? api_read(json, "", rules + 2, 10, error)
+    const field_rule of_simulation[] = {rules[2],
+                                        rules[3],
+                                        rules[4],
+                                        rules[8],
+                                        {"operations", FIELD_ARRAY, true, &request.operations}};
+    remat_status status = kind == REMAT_ASK_SCHEDULE ? api_read(json, "", rules + 2, 11, error)
                           : kind == REMAT_ASK_TRADEOFF
-                              ? api_read(json, "", rules, 8, error)
-                              : api_read(json, "", of_simulation, 4, error);
+                              ? api_read(json, "", rules, 9, error)
+                              : api_read(json, "", of_simulation, 5, error);
     if (!status)
         status = read_subject(&raw, &request, error);
     if (!status && kind == REMAT_ASK_SCHEDULE)

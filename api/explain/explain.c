@@ -157,7 +157,8 @@ static remat_status read_bytes(story *s, remat_error *error)
         double arena = remat_json_number(s->schedule, "arena");
         s->e = &e;
         s->makespan = e.simulation.makespan;
-        s->room = isnan(arena) ? (double)e.simulation.peak : arena;
+        s->room = isnan(arena) ? (double)e.simulation.peak + s->others * (double)e.simulation.held
+                               : arena;
         explain_solver(s);
         explain_proof(s);
         explain_recomputed(s);
@@ -202,6 +203,8 @@ remat_status remat_answer_explanation(const json_t *schedule, const remat_profil
                .budget = remat_json_number(schedule, "budget"),
                .answer = json_object(),
                .sentences = json_array()};
+    if (remat_json_number(schedule, "in_flight") > 1)
+        s.others = remat_json_number(schedule, "in_flight") - 1;
     explain_set(&s, "schedule_id", json_string(remat_json_string(schedule, "schedule_id")));
     explain_set(&s, "text", json_string("")); /* stands first */
     explain_set(&s, "time_unit", json_string(s.unit));

@@ -157,19 +157,28 @@ void explain_peak(story *s, const remat_operations *operations)
 {
     const remat_simulation *replay = &s->e->simulation;
     const remat_operation *at = &operations->items[replay->peak_operation];
+    const double held = (double)replay->held, peak = (double)replay->peak + s->others * held;
     size_t n = 0;
     group *groups = group_peak(s, &n);
     json_t *list = json_array();
     s->failed |= !groups;
     explain_begin(s);
     explain_say(s, "The peak, ");
-    explain_bytes(s, (double)replay->peak);
+    explain_bytes(s, peak);
+    if (s->others > 0)
+        explain_say(s, " with %.0f micro-batches in flight", s->others + 1);
     explain_say(s, ", is at operation %zu of %zu, %s %s%s", replay->peak_operation,
                 operations->length, pass_of(at, s->profile), subject_of(at, s->profile),
                 n > 0 ? ": " : "");
     say_groups(s, groups, groups ? n : 0, kinds_said, "values", explain_bytes);
+    if (s->others > 0) {
+        explain_say(s, ", and ");
+        explain_bytes(s, held);
+        explain_say(s, " that %s at the turn",
+                    s->others == 1 ? "the other one holds" : "each of the others holds");
+    }
     explain_say(s, "; ");
-    if (s->room > (double)replay->peak) {
+    if (s->room > peak) {
         explain_say(s, "with its addresses it takes ");
         explain_bytes(s, s->room);
         explain_say(s, ", and ");
@@ -189,9 +198,9 @@ void explain_peak(story *s, const remat_operations *operations)
                              (json_int_t)groups[i].weight));
     explain_groups_free(groups, n);
     explain_set(s, "at_peak",
-                json_pack("{s:I, s:I, s:s, s:I, s:I, s:o}", "bytes", (json_int_t)replay->peak,
-                          "operation", (json_int_t)replay->peak_operation, "node",
-                          subject_of(at, s->profile), "count", (json_int_t)s->e->n_at_peak, "free",
+                json_pack("{s:I, s:I, s:s, s:I, s:I, s:o}", "bytes", (json_int_t)peak, "operation",
+                          (json_int_t)replay->peak_operation, "node", subject_of(at, s->profile),
+                          "count", (json_int_t)s->e->n_at_peak, "free",
                           (json_int_t)fmax(0, s->budget - s->room), "groups", list));
 }
 

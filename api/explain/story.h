@@ -17,6 +17,7 @@ typedef struct story {
     const remat_explanation *e;
     const char *unit;
     double makespan, store_all; /* times */
+    double others;              /* micro-batches in flight beside the one of the list */
     double budget, room;        /* bytes; room is what must fit: the arena, or the peak */
     FILE *out;                  /* the sentence under way */
     char *sentence;

@@ -40,7 +40,7 @@ struct cli {
     const char *effort, *capacity;
     json_t *solver_options; /* object, owned */
     json_t *budgets;        /* array, owned */
-    unsigned points, limit;
+    unsigned points, limit, in_flight;
     double wait, timeout; /* seconds; wait is INFINITY by default */
     uint64_t given;       /* options, one bit each by their place in the table */
     const char *device;
@@ -220,6 +220,8 @@ remat_status local_answer(struct cli *cli, const struct subject *subject, const 
 /* ---- summary.c ---- */
 
 /* The numbers of a schedule. cache: X-Remat-Cache, "" if there is none. */
+/* How many micro-batches an answer is about, where there are several. */
+void summary_in_flight(const struct cli *cli, const json_t *answer);
 void summary_print(const struct cli *cli, const json_t *schedule, const char *cache);
 /* The paragraph of an explanation, or nothing where it is NULL. */
 void explanation_print(const struct cli *cli, const json_t *explanation);

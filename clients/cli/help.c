@@ -96,6 +96,10 @@ static const char solve[] =
     "  --effort EFFORT     of improving the answer of auto and interval at this budget:\n"
     "                      quick (default, about a second for 250 nodes) or\n"
     "                      thorough (some seconds to a minute)\n"
+    "  --in-flight N       so many micro-batches of a pipeline's rank are alive at once:\n"
+    "                      what the profile, a stage, holds when its forward has run\n"
+    "                      counts for each, what works counts once; percentages are of\n"
+    "                      what all of them take (default 1)\n"
     "  --no-layout         no addresses: the budget is about the peak, not the arena\n"
     "  --whole-device      the budget is the device's memory: what weights, gradients and\n"
     "                      optimizer states take is reserved of it, by --optimizer,\n"
@@ -123,6 +127,7 @@ static const char curve[] =
     "  --solver NAME       instead of the best one at each budget (auto)\n"
     "  --option NAME=VALUE option of that solver; may be given several times\n"
     "  --link LINK         as for solve\n"
+    "  --in-flight N       as for solve\n"
     "  --wait SECONDS      as with solve\n"
     "  --ascii             draw without block characters\n"
     "  --local             solve here, without a server\n" ASKING OUTPUT;
@@ -219,6 +224,8 @@ static const char simulate[] =
     "[[\"F\", 0], [\"A\", 1], [\"D\", 0], ..]; - is standard input.\n"
     "The replay is made here. Of the server only a PROFILE that is no file is asked.\n"
     "\n"
+    "  --in-flight N       so many micro-batches alive at once, as for solve (default:\n"
+    "                      what the schedule says)\n"
     "  --local             ask no server\n" ASKING OUTPUT;
 
 static const char snapshots[] =

@@ -170,6 +170,7 @@ static const struct known_option {
     {"alignment", 0, OWN, SOLVE | LAYOUT, .take = take_alignment},
     {"no-layout", 0, OWN_FLAG, SOLVE, .take = take_no_layout},
     {"effort", 0, TEXT, SOLVE | PLAN, AT(effort)},
+    {"in-flight", 0, COUNT, SOLVE | CURVE | SIMULATE, AT(in_flight), 1, REMAT_MOST_IN_FLIGHT},
     {"wait", 0, NUMBER, SOLVE | CURVE | PLAN, AT(wait), 0, 1e9},
     {"local", 0, FLAG, SOLVE | CURVE | SIMULATE | SNAPSHOTS | SOLVERS | PLAN | LAYOUT, AT(local)},
     {"points", 0, COUNT, CURVE, AT(points), 2, REMAT_MAX_TRADEOFF_POINTS},

@@ -55,7 +55,7 @@ _remat()
             profile) _remat_words "$asking --name --limit --cursor" "$current" ;;
             solve)
                 _remat_words "$asking --budget --reserved --solver --option --link --alignment --no-layout \
-                    --effort --wait --local --whole-device --device --parameters --optimizer --precision \
+                    --effort --in-flight --wait --local --whole-device --device --parameters --optimizer --precision \
                     --no-master --parallel --ranks --view-buckets --no-prefetch" \
                     "$current"
                 ;;
@@ -68,13 +68,14 @@ _remat()
             calibrate) _remat_words "--json --output --help" "$current" ;;
             curve)
                 _remat_words \
-                    "$asking --points --budgets --solver --option --link --wait --ascii --local" \
+                    "$asking --points --budgets --solver --option --link --in-flight --wait --ascii --local" \
                     "$current"
                 ;;
             trace) _remat_words "$asking --profile" "$current" ;;
             show) _remat_words "$asking --profile --all --ascii" "$current" ;;
             layout) _remat_words "$asking --capacity --alignment --local" "$current" ;;
-            simulate|snapshots|solvers) _remat_words "$asking --local" "$current" ;;
+            simulate) _remat_words "$asking --local --in-flight" "$current" ;;
+            snapshots|solvers) _remat_words "$asking --local" "$current" ;;
             jobs) _remat_words "$asking --limit --cursor" "$current" ;;
             mcp) _remat_words "--help" "$current" ;;
             version) _remat_words "--json --help" "$current" ;;

@@ -55,6 +55,7 @@ complete -c remat -n '__remat_is solve layout' -l alignment -x -d 'bytes, of the
 complete -c remat -n '__remat_is layout' -l capacity -x -d 'of the arena'
 complete -c remat -n '__remat_is solve' -l no-layout -d 'no addresses'
 complete -c remat -n '__remat_is solve plan' -l effort -x -a 'quick thorough' -d 'of the improver'
+complete -c remat -n '__remat_is solve curve simulate' -l in-flight -x -d 'micro-batches alive at once'
 complete -c remat -n '__remat_is solve curve plan' -l solver -x -a '(__remat_solvers)' -d 'the algorithm'
 complete -c remat -n '__remat_is solve curve plan' -l option -x -d 'name=value, of the solver'
 complete -c remat -n '__remat_is solve curve' -l link -x -a 'pcie3-x16 pcie4-x16 pcie5-x16 nvlink-c2c' \

@@ -74,6 +74,7 @@ _remat()
                 '--reserved[memory for other things]:bytes:' \
                 '--alignment[of the addresses]:bytes:' '--no-layout[no addresses]' \
                 '--effort[of the improver]:effort:(quick thorough)' \
+                '--in-flight[micro-batches alive at once]:number:' \
                 '--whole-device[the budget is the memory of a device]' $step '1:profile:_files'
             ;;
         plan)
@@ -91,6 +92,7 @@ _remat()
             ;;
         curve)
             _arguments $asking $question '--points[so many budgets]:number:' \
+                '--in-flight[micro-batches alive at once]:number:' \
                 '--budgets[these budgets]:list:' '--ascii[plain characters]' '1:profile:_files'
             ;;
         show)
@@ -99,10 +101,13 @@ _remat()
                 '1:schedule:_files'
             ;;
         trace) _arguments $asking '--profile[replay on this profile]:file:_files' '1:schedule:_files' ;;
-        simulate) _arguments $asking '--local[in this process]' '*:file:_files' ;;
         layout)
             _arguments $asking '--capacity[of the arena]:bytes:' '--alignment[of the offsets]:bytes:' \
                 '--local[in this process]' '1:file:_files'
+            ;;
+        simulate)
+            _arguments $asking '--local[in this process]' '--in-flight[micro-batches alive at once]:number:' \
+                '*:file:_files'
             ;;
         snapshots) _arguments $asking '--local[in this process]' '1:file:_files' ;;
         jobs)

@@ -30,6 +30,7 @@ static void print_valid(const struct cli *cli, const json_t *answer)
     double idle = json_get_number(answer, "idle_time");
     double host = json_get_number(answer, "host_peak");
     puts("valid");
+    summary_in_flight(cli, answer);
     summary_line(cli, "peak", "%s at operation %.0f",
                  text_bytes(json_get_number(answer, "peak"), a),
                  json_get_number(answer, "peak_operation"));
@@ -65,7 +66,8 @@ static int simulate_here(struct cli *cli, const struct subject *s, const json_t 
                          const json_t *link)
 {
     json_t *answer = NULL;
-    const remat_request request = {.operations = operations, .link = link};
+    const remat_request request = {
+        .operations = operations, .link = link, .in_flight = cli->in_flight};
     if (remat_answer_simulation(&request, s->profile, &answer, &cli->error))
         return cli_failed(cli);
     int code = print_answer(cli, answer);
@@ -84,6 +86,8 @@ static int simulate(struct cli *cli, const struct subject *s, const json_t *file
                    cli->arguments[1]);
         return cli_failed(cli);
     }
+    if (cli->in_flight == 0 && json_get_number(file, "in_flight") > 1)
+        cli->in_flight = (unsigned)json_get_number(file, "in_flight");
     if (wanted[0] && strcmp(wanted, s->id) != 0)
         fprintf(stderr, "remat simulate: the schedule was made for another profile, %.12s..\n",
                 wanted);

@@ -134,11 +134,12 @@ void subject_clear(struct subject *s)
 
 json_t *subject_question(const struct cli *cli, const struct subject *s)
 {
-    return json_pack("{s:s*, s:s*, s:s*, s:s*, s:O*, s:O*, s:s*, s:O*, s:O*, s:o*}", "profile_id",
-                     s->document ? NULL : s->id, "budget", cli->budget, "reserved", cli->reserved,
-                     "solver", cli->solver, "options", cli->solver_options, "link", cli->link,
-                     "effort", cli->effort, "layout", cli->layout, "budgets", cli->budgets,
-                     "points", cli->points ? json_integer(cli->points) : NULL);
+    return json_pack("{s:s*, s:s*, s:s*, s:s*, s:O*, s:O*, s:s*, s:O*, s:O*, s:o*, s:o*}",
+                     "profile_id", s->document ? NULL : s->id, "budget", cli->budget, "reserved",
+                     cli->reserved, "solver", cli->solver, "options", cli->solver_options, "link",
+                     cli->link, "effort", cli->effort, "layout", cli->layout, "budgets",
+                     cli->budgets, "points", cli->points ? json_integer(cli->points) : NULL,
+                     "in_flight", cli->in_flight > 1 ? json_integer(cli->in_flight) : NULL);
 }
 
 void subject_time_unit(struct cli *cli, const struct subject *s, char ret_unit[8])

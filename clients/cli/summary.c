@@ -35,6 +35,23 @@ static void print_claim(const struct cli *cli, const json_t *schedule)
     putchar('\n');
 }
 
+void summary_in_flight(const struct cli *cli, const json_t *answer)
+{
+    char a[TEXT_SIZE], b[TEXT_SIZE];
+    double in_flight = json_get_number(answer, "in_flight");
+    double output = json_get_number(answer, "output_bytes");
+    if (!(in_flight > 1))
+        return;
+    if (isnan(output))
+        summary_line(cli, "in flight", "%.0f micro-batches, each holds %s at the turn", in_flight,
+                     text_bytes(json_get_number(answer, "held"), a));
+    else
+        summary_line(cli, "in flight",
+                     "%.0f micro-batches, each holds %s at the turn; its output, %s, is %s",
+                     in_flight, text_bytes(json_get_number(answer, "held"), a),
+                     text_bytes(output, b), json_get_text(answer, "output"));
+}
+
 static void print_memory(const struct cli *cli, const json_t *schedule)
 {
     char a[TEXT_SIZE], b[TEXT_SIZE];
@@ -49,6 +66,7 @@ static void print_memory(const struct cli *cli, const json_t *schedule)
     double reordered = json_get_number(schedule, "reordered_peak");
     if (!isnan(budget))
         summary_line(cli, "budget", "%s", text_bytes(budget, a));
+    summary_in_flight(cli, schedule);
     if (!isnan(reordered))
         summary_line(cli, "order", "%s by order alone, nothing run twice; %s in the order given",
                      text_bytes(reordered, a), text_bytes(store_all, b));

@@ -84,15 +84,15 @@ remat_status remat_fail_infeasible(const char *solver, const remat_problem *prob
 
 /* ---- the schedule to hand out ---- */
 
-remat_status answer_lay_out(const remat_profile *profile, uint64_t budget, uint32_t alignment,
+remat_status answer_lay_out(const remat_problem *problem, uint64_t budget, uint32_t alignment,
                             remat_schedule *schedule, remat_error *error)
 {
     if (!alignment)
         return REMAT_OK;
-    remat_status status = remat_layout_within(profile, &schedule->operations, alignment, budget,
-                                              NULL, &schedule->layout, error);
-    return status ? status
-                  : remat_layout_check(profile, &schedule->operations, &schedule->layout, error);
+    const remat_operations *list = &schedule->operations;
+    remat_status status = remat_layout_in_flight(problem->profile, list, problem->in_flight,
+                                                 alignment, budget, NULL, &schedule->layout, error);
+    return status ? status : remat_layout_check(problem->profile, list, &schedule->layout, error);
 }
 
 /* The best schedule of peak at most limit, laid out. */
@@ -105,7 +105,7 @@ static remat_status trace(const remat_table *table, const remat_problem *problem
     remat_status status =
         remat_table_trace(table, problem, (size_t)point, budget, &schedule, error);
     if (!status)
-        status = answer_lay_out(problem->profile, budget, alignment, &schedule, error);
+        status = answer_lay_out(problem, budget, alignment, &schedule, error);
     if (status)
         remat_schedule_clear(&schedule);
     else

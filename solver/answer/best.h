@@ -9,7 +9,7 @@
 
 /* Gives the schedule's list a layout that its judge has confirmed, within the budget if that is
  * found; alignment 0: none. */
-remat_status answer_lay_out(const remat_profile *profile, uint64_t budget, uint32_t alignment,
+remat_status answer_lay_out(const remat_problem *problem, uint64_t budget, uint32_t alignment,
                             remat_schedule *schedule, remat_error *error);
 
 /* Ends a refusal that error already words: what pins have to do with it, and the budget that would

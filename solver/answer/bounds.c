@@ -68,19 +68,20 @@ remat_status remat_lower_bounds(const remat_table *const *tables, size_t n,
     return status;
 }
 
-remat_status answer_find_bound(const remat_portfolio *p, const remat_profile *profile,
+remat_status answer_find_bound(const remat_portfolio *p, const remat_problem *problem,
                                uint64_t budget, double *ret_bound, bound_moments **ret_moments,
                                remat_error *error)
 {
+    const remat_profile *profile = problem->profile;
     bound_moments *moments = NULL;
     double bound = bound_of_tables(p->tables, p->n, profile, budget);
     uint32_t n = profile->n_nodes;
     remat_status status =
         n <= REMAT_IMPROVED_NODES ? bound_moments_new(profile, &moments, error) : REMAT_OK;
     if (moments)
-        bound = fmax(bound, bound_moments_makespan(moments, budget,
-                                                   p->improved ? REMAT_MANY_MOMENTS(n)
-                                                               : REMAT_FEW_MOMENTS(n)));
+        bound = fmax(bound, bound_moments_in_flight(moments, budget, problem->in_flight,
+                                                    p->improved ? REMAT_MANY_MOMENTS(n)
+                                                                : REMAT_FEW_MOMENTS(n)));
     *ret_moments = moments;
     *ret_bound = bound;
     return status;

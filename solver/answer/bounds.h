@@ -5,10 +5,10 @@
 #include "bound/moments.h"
 #include "remat/answer.h"
 
-/* The largest bound at one budget that holds for every schedule without O and P. What is improved
- * is worth more moments than what a table gives at once. *ret_moments, which is the caller's, is
- * what they were looked at with: NULL of too many nodes. */
-remat_status answer_find_bound(const remat_portfolio *portfolio, const remat_profile *profile,
+/* The largest bound at one budget that holds for every schedule without O and P, with the problem's
+ * micro-batches in flight. What is improved is worth more moments than what a table gives at once.
+ * *ret_moments, which is the caller's, is what they were looked at with: NULL of too many nodes. */
+remat_status answer_find_bound(const remat_portfolio *portfolio, const remat_problem *problem,
                                uint64_t budget, double *ret_bound, bound_moments **ret_moments,
                                remat_error *error);
 

@@ -114,6 +114,18 @@ static void get_one(void *context, size_t index, unsigned worker)
     }
 }
 
+/* Of several in flight other lists of the same tables are the frontier. */
+static remat_status put_in_flight(remat_portfolio *p, uint32_t in_flight, remat_error *error)
+{
+    remat_status status = REMAT_OK;
+    for (size_t i = 0; i < p->n && in_flight > 1 && !status; i++) {
+        status = remat_table_in_flight(p->held[i].table, in_flight, &p->owned[i], error);
+        if (!status)
+            p->tables[i] = p->owned[i];
+    }
+    return status;
+}
+
 /* One that passes a limit leaves the answer to the others. */
 static remat_status collect(const candidate *candidates, size_t n, remat_portfolio *p,
                             remat_error *error)
@@ -148,8 +160,12 @@ remat_status remat_portfolio_gather(const remat_solver *solver, const remat_prob
     remat_portfolio p = {.name = solver ? solver->name : "auto",
                          .source = source,
                          .improved = !solver || solver->improved};
-    remat_status status = REMAT_OK;
     size_t n = 1, quick = 0;
+    remat_status status = remat_check_in_flight(problem, NULL, error);
+    if (status) {
+        free(candidates);
+        return status;
+    }
     if (solver) {
         candidate *one = &candidates[0];
         *one = (candidate){.solver = solver, .problem = problem_for(solver, problem)};
@@ -168,6 +184,8 @@ remat_status remat_portfolio_gather(const remat_solver *solver, const remat_prob
         get_one(&g, i, 0);
     if (!status)
         status = collect(candidates, n, &p, error);
+    if (!status)
+        status = put_in_flight(&p, problem->in_flight, error);
     free(candidates);
     if (status)
         remat_portfolio_release(&p);
@@ -180,6 +198,7 @@ void remat_portfolio_release(remat_portfolio *portfolio)
 {
     while (portfolio->n > 0) {
         remat_held_table held = portfolio->held[--portfolio->n];
+        remat_table_free(portfolio->owned[portfolio->n]);
         if (portfolio->source)
             portfolio->source->release(portfolio->source->data, held);
         else
@@ -213,7 +232,9 @@ static remat_status take(const remat_problem *problem, uint64_t budget, uint32_t
     remat_status status = remat_simulate(problem->profile, &schedule.operations, problem->link,
                                          NULL, NULL, &schedule.simulation, error);
     if (!status)
-        status = answer_lay_out(problem->profile, budget, alignment, &schedule, error);
+        remat_put_in_flight(&schedule.simulation, problem->in_flight);
+    if (!status)
+        status = answer_lay_out(problem, budget, alignment, &schedule, error);
     const remat_simulation *replay = &schedule.simulation;
     if (!status && replay->valid && replay->peak > budget && problem->link &&
         problem->profile->n_states > 0)
@@ -288,8 +309,10 @@ static remat_status improve_list(const wish *w, const remat_operations *start, b
         return REMAT_OK;
     remat_schedule other = {0};
     remat_operations list = {0};
-    remat_status status = remat_improve(w->problem->profile, start, w->budget, w->alignment, given,
-                                        w->effort, w->bound, w->host, &list, error);
+    const uint32_t in_flight = w->problem->in_flight > 1 ? w->problem->in_flight : 1;
+    remat_status status =
+        remat_improve(w->problem->profile, start, w->budget, in_flight, w->alignment, given,
+                      w->effort, w->bound, w->host, &list, error);
     if (!status)
         status = take(w->problem, w->budget, w->alignment, &list, &other, error);
     if (!status && faster(&other, best)) {
@@ -371,8 +394,9 @@ static remat_status raise_bound(wish *w, bound_moments *moments, uint64_t work,
 {
     if (!moments || !best->solver || link_moves(w->problem->link))
         return REMAT_OK;
+    const uint64_t own = w->budget - bound_moments_others(moments, w->problem->in_flight);
     w->bound =
-        bound_moments_raise(moments, w->budget, w->bound, best->simulation.makespan, work, w->host);
+        bound_moments_raise(moments, own, w->bound, best->simulation.makespan, work, w->host);
     return remat_host_cancelled(w->host) ? remat_fail(error, REMAT_CANCELLED, NULL, "cancelled")
                                          : REMAT_OK; /* a bound cut short is no answer */
 }
@@ -530,8 +554,7 @@ remat_status remat_portfolio_schedule(const remat_portfolio *portfolio,
     bool searched = portfolio->improved && problem->profile->n_nodes <= REMAT_IMPROVED_NODES;
     if ((portfolio->improved && status == REMAT_INFEASIBLE) ||
         (!status && (portfolio->improved || !problem->link)))
-        status =
-            answer_find_bound(portfolio, problem->profile, budget, &w.bound, &moments, &refusal);
+        status = answer_find_bound(portfolio, problem, budget, &w.bound, &moments, &refusal);
     remat_floor floor = {0};
     if (!status && !best.solver) /* before a search that cannot find anything */
         status = remat_find_floor(problem->profile, &floor, &refusal);

@@ -114,10 +114,44 @@ static remat_status refuse_pins(const remat_solver *solver, const remat_profile 
                       profile->nodes[v].keep ? "keep" : "recompute");
 }
 
+remat_status remat_check_in_flight(const remat_problem *problem, const remat_machine *machine,
+                                   remat_error *error)
+{
+    const remat_profile *profile = problem->profile;
+    if (profile->n_late > 0 && problem->link)
+        return remat_fail(error, REMAT_NOT_ACCEPTED, "link",
+                          "with inputs that come late nothing moves to a host: ask without a link");
+    if (problem->in_flight <= 1)
+        return REMAT_OK;
+    if (problem->in_flight > REMAT_MOST_IN_FLIGHT)
+        return remat_fail(error, REMAT_INVALID, "in_flight",
+                          "in_flight is %u micro-batches; 1 to %u are understood",
+                          problem->in_flight, REMAT_MOST_IN_FLIGHT);
+    if (machine)
+        return remat_fail(error, REMAT_NOT_ACCEPTED, "in_flight",
+                          "the %s model knows one micro-batch at a time, not %u in flight",
+                          machine->name, problem->in_flight);
+    if (problem->link)
+        return remat_fail(error, REMAT_NOT_ACCEPTED, "in_flight",
+                          "with %u micro-batches in flight nothing moves to a host: ask without a "
+                          "link",
+                          problem->in_flight);
+    if (profile->joint && profile->n_late == 0)
+        return remat_fail(error, REMAT_NOT_ACCEPTED, "in_flight",
+                          "\"%.100s\" is a joint graph without an input that is \"late\": nothing "
+                          "says what is held when %u micro-batches are in flight",
+                          profile->name, problem->in_flight);
+    return REMAT_OK;
+}
+
 remat_status remat_solver_accepts(const remat_solver *solver, const remat_problem *problem,
                                   remat_error *error)
 {
     const remat_profile *profile = problem->profile;
+    remat_status status =
+        remat_check_in_flight(problem, remat_machine_of(solver, &problem->options), error);
+    if (status)
+        return status;
     if (profile->joint && !(solver->accepts & REMAT_ACCEPTS_JOINT))
         return remat_fail(error, REMAT_NOT_ACCEPTED, "solver",
                           "%s does not accept joint graphs; auto, interval and store-all do",

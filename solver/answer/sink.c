@@ -53,29 +53,84 @@ static ptrdiff_t find_place(const remat_table *table, uint64_t peak, double make
     return points[before].peak < peak ? before + 1 : before;
 }
 
+/* Whether one point is as good as another in all three. */
+static bool covers(const remat_point *one, const remat_point *other)
+{
+    return one->peak <= other->peak && one->held <= other->held && one->makespan <= other->makespan;
+}
+
+/* Whether a list would be kept: on the frontier, or for those in flight beside it. */
+static bool is_wanted(const remat_table *table, const remat_point *point)
+{
+    if (find_place(table, point->peak, point->makespan) >= 0)
+        return true;
+    for (size_t i = 0; i < table->n_frontier && table->frontier[i].peak <= point->peak; i++)
+        if (covers(&table->frontier[i], point))
+            return false;
+    for (size_t i = 0; i < table->n_beside; i++)
+        if (covers(&table->beside[i], point))
+            return false;
+    return true;
+}
+
+static void forget(remat_table *table, remat_point *point)
+{
+    table->bytes -= point->list_bytes;
+    free(point->list);
+}
+
+/* Where a point with a list of the table's goes that leaves the frontier, or does not come to it.
+ */
+static remat_status put_beside(remat_table *table, remat_point point)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < table->n_beside; i++) {
+        if (covers(&point, &table->beside[i]))
+            forget(table, &table->beside[i]);
+        else
+            table->beside[kept++] = table->beside[i];
+    }
+    table->n_beside = kept;
+    if (!is_wanted(table, &point) || kept == REMAT_MOST_BESIDE) {
+        forget(table, &point);
+        return REMAT_OK;
+    }
+    if (!model_reserve(&table->beside, &table->beside_capacity, kept + 1, sizeof point)) {
+        forget(table, &point);
+        return REMAT_NO_MEMORY;
+    }
+    table->beside[table->n_beside++] = point;
+    return REMAT_OK;
+}
+
 /* Takes the point's list, on failure too. */
 static remat_status insert(remat_table *table, remat_point point)
 {
     ptrdiff_t place = find_place(table, point.peak, point.makespan);
     if (place < 0) {
-        free(point.list);
-        return REMAT_OK;
+        table->bytes += point.list_bytes;
+        return put_beside(table, point);
     }
     if (!model_reserve(&table->frontier, &table->capacity, table->n_frontier + 1, sizeof point)) {
         free(point.list);
         return REMAT_NO_MEMORY;
     }
-    size_t at = (size_t)place, end = at;
-    for (; end < table->n_frontier && table->frontier[end].makespan >= point.makespan; end++) {
-        table->bytes -= table->frontier[end].list_bytes;
-        free(table->frontier[end].list);
-    }
-    memmove(table->frontier + at + 1, table->frontier + end,
-            (table->n_frontier - end) * sizeof *table->frontier);
-    table->frontier[at] = point;
-    table->n_frontier += at + 1 - end;
+    remat_status status = REMAT_OK;
+    size_t at = (size_t)place;
     table->bytes += point.list_bytes;
-    return REMAT_OK;
+    while (at < table->n_frontier && table->frontier[at].makespan >= point.makespan && !status) {
+        remat_point beaten = table->frontier[at];
+        memmove(table->frontier + at, table->frontier + at + 1,
+                (--table->n_frontier - at) * sizeof *table->frontier);
+        if (covers(&point, &beaten))
+            forget(table, &beaten);
+        else
+            status = put_beside(table, beaten);
+    }
+    memmove(table->frontier + at + 1, table->frontier + at,
+            (table->n_frontier++ - at) * sizeof *table->frontier);
+    table->frontier[at] = point;
+    return status;
 }
 
 static remat_status check_limit(const intake *in, remat_error *error)
@@ -102,7 +157,9 @@ static remat_status add_point(verdict *v, remat_point point)
 static remat_status keep(const intake *in, verdict *v, const remat_operations *list,
                          const remat_model *model, const remat_simulation *replay)
 {
-    if (find_place(in->table, replay->peak, replay->makespan) < 0)
+    const remat_point wanted = {
+        .peak = replay->peak, .held = replay->held, .makespan = replay->makespan};
+    if (!is_wanted(in->table, &wanted))
         return REMAT_OK;
     remat_buffer packed = {0};
     uint64_t nominal = model->budget ? model->budget : replay->peak;
@@ -111,6 +168,7 @@ static remat_status keep(const intake *in, verdict *v, const remat_operations *l
     if (!status)
         status = add_point(
             v, (remat_point){.peak = replay->peak,
+                             .held = replay->held,
                              .makespan = replay->makespan,
                              .nominal_budget = nominal,
                              .model_peak = model->model_peak ? model->model_peak : nominal,

@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Of the implementations of a node those that take the least time together: what A saves, B of the
  * same one reads. */
@@ -257,6 +258,9 @@ void remat_table_free(remat_table *table)
         table->machine->free(table->raw);
     for (size_t i = 0; i < table->n_frontier; i++)
         free(table->frontier[i].list);
+    for (size_t i = 0; i < table->n_beside; i++)
+        free(table->beside[i].list);
+    free(table->beside);
     free(table->frontier);
     free(table->bounds);
     free(table);
@@ -271,6 +275,7 @@ uint64_t remat_table_bytes(const remat_table *table)
 {
     return (table->machine ? table->machine->bytes(table->raw) : 0) + sizeof *table +
            table->capacity * sizeof *table->frontier +
+           table->beside_capacity * sizeof *table->beside +
            table->bounds_capacity * sizeof *table->bounds + table->bytes;
 }
 
@@ -350,6 +355,8 @@ remat_status remat_table_trace(const remat_table *table, const remat_problem *pr
     const remat_simulation *replay = &schedule.simulation;
     status = remat_simulate(problem->profile, &schedule.operations, problem->link, NULL, NULL,
                             &schedule.simulation, error);
+    if (!status)
+        remat_put_in_flight(&schedule.simulation, problem->in_flight);
     if (!status &&
         (!replay->valid || replay->peak != point->peak || replay->makespan != point->makespan))
         status = remat_fail(error, REMAT_CORRUPT, NULL,
@@ -385,18 +392,95 @@ void remat_schedule_clear(remat_schedule *schedule)
     *schedule = (remat_schedule){0};
 }
 
-remat_status remat_store_all_peak(const remat_profile *profile, uint64_t *ret_peak,
-                                  remat_error *error)
+/* ---- in flight ---- */
+
+static int by_peak(const void *left, const void *right)
+{
+    const remat_point *a = left, *b = right;
+    if (a->peak != b->peak)
+        return a->peak < b->peak ? -1 : 1;
+    if (a->makespan != b->makespan)
+        return a->makespan < b->makespan ? -1 : 1;
+    return (a->held > b->held) - (a->held < b->held);
+}
+
+/* The point with a list of its own, its peak that of all in flight; false without memory. */
+static bool copy_point(const remat_point *from, uint32_t in_flight, remat_point *to)
+{
+    *to = *from;
+    to->peak += (in_flight - 1) * from->held;
+    to->list = malloc(from->list_bytes + 1);
+    if (to->list)
+        memcpy(to->list, from->list, from->list_bytes);
+    return to->list != NULL;
+}
+
+/* Keeps those that no smaller one is as fast as. */
+static void keep_frontier(remat_table *table)
+{
+    size_t kept = 0;
+    qsort(table->frontier, table->n_frontier, sizeof *table->frontier, by_peak);
+    for (size_t i = 0; i < table->n_frontier; i++) {
+        remat_point *one = &table->frontier[i];
+        if (kept > 0 && table->frontier[kept - 1].makespan <= one->makespan) {
+            free(one->list);
+            continue;
+        }
+        table->bytes += one->list_bytes;
+        table->frontier[kept++] = *one;
+    }
+    table->n_frontier = kept;
+}
+
+remat_status remat_table_in_flight(const remat_table *table, uint32_t in_flight,
+                                   remat_table **ret_table, remat_error *error)
+{
+    const size_t n = table->n_frontier + table->n_beside;
+    remat_table *own = calloc(1, sizeof *own);
+    if (!own)
+        return remat_fail_memory(error);
+    *own = (remat_table){.solver = table->solver,
+                         .fingerprint = table->fingerprint,
+                         .least_budget = table->least_budget,
+                         .most_budget = table->most_budget,
+                         .frontier = calloc(n + 1, sizeof *own->frontier),
+                         .bounds = malloc((table->n_bounds + 1) * sizeof *own->bounds),
+                         .capacity = n + 1,
+                         .n_bounds = table->n_bounds,
+                         .bounds_capacity = table->n_bounds + 1};
+    bool enough = own->frontier && own->bounds;
+    for (size_t i = 0; i < n && enough; i++, own->n_frontier += enough)
+        enough = copy_point(i < table->n_frontier ? &table->frontier[i]
+                                                  : &table->beside[i - table->n_frontier],
+                            in_flight, &own->frontier[i]);
+    if (!enough) {
+        remat_table_free(own);
+        return remat_fail_memory(error);
+    }
+    if (table->n_bounds > 0) /* what none does with one in flight none does with more */
+        memcpy(own->bounds, table->bounds, table->n_bounds * sizeof *own->bounds);
+    keep_frontier(own);
+    *ret_table = own;
+    return REMAT_OK;
+}
+
+remat_status remat_store_all_in_flight(const remat_profile *profile, uint32_t in_flight,
+                                       uint64_t *ret_peak, remat_error *error)
 {
     const remat_problem problem = {.profile = profile, .max_budget = UINT64_MAX};
     remat_table *table = NULL;
-    size_t n;
     remat_status status =
         remat_tabulate(remat_solver_find("store-all"), &problem, NULL, &table, error);
     if (status)
         return status;
-    const remat_point *frontier = remat_table_frontier(table, &n);
-    *ret_peak = frontier[n - 1].peak;
+    const remat_point *last = &table->frontier[table->n_frontier - 1];
+    *ret_peak = last->peak + (in_flight > 1 ? (in_flight - 1) * last->held : 0);
     remat_table_free(table);
     return REMAT_OK;
+}
+
+remat_status remat_store_all_peak(const remat_profile *profile, uint64_t *ret_peak,
+                                  remat_error *error)
+{
+    return remat_store_all_in_flight(profile, 1, ret_peak, error);
 }

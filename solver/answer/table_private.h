@@ -22,6 +22,8 @@ struct remat_table {
     void *raw;
     remat_point *frontier;
     size_t n_frontier, capacity;
+    remat_point *beside; /* lists that hold less than those of the frontier that beat them */
+    size_t n_beside, beside_capacity;
     answer_table_bound *bounds; /* budgets increase, makespans decrease, both strictly */
     size_t n_bounds, bounds_capacity;
     uint64_t bytes;                     /* of the lists */

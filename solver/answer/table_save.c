@@ -6,7 +6,8 @@
 #include <string.h>
 
 static const uint8_t magic[8] = {'R', 'E', 'M', 'A', 'T', 'T', 'A', 'B'};
-enum { VERSION = 4 }; /* 1 and 2: tables of the solvers' own; 3: bound to one budget or to none */
+/* 1 and 2: tables of the solvers' own; 3: bound to one budget or to none; 4: the frontier alone */
+enum { VERSION = 5 };
 
 /* Eight bytes a step; every step is a bijection of the state, so one damaged word always shows. */
 static uint64_t checksum(const uint8_t *bytes, size_t length)
@@ -46,12 +47,13 @@ static bool put_bounds(const remat_table *table, remat_buffer *buffer)
     return failed;
 }
 
-static bool put_frontier(const remat_table *table, remat_buffer *buffer)
+static bool put_points(const remat_point *points, size_t n, remat_buffer *buffer)
 {
-    bool failed = remat_buffer_put_u64(buffer, table->n_frontier);
-    for (size_t i = 0; i < table->n_frontier && !failed; i++) {
-        const remat_point *point = &table->frontier[i];
+    bool failed = remat_buffer_put_u64(buffer, n);
+    for (size_t i = 0; i < n && !failed; i++) {
+        const remat_point *point = &points[i];
         failed = remat_buffer_put_u64(buffer, point->peak) ||
+                 remat_buffer_put_u64(buffer, point->held) ||
                  remat_buffer_put_f64(buffer, point->makespan) ||
                  remat_buffer_put_u64(buffer, point->nominal_budget) ||
                  remat_buffer_put_u64(buffer, point->model_peak) ||
@@ -65,7 +67,9 @@ remat_status remat_table_save(const remat_table *table, remat_buffer *buffer, re
 {
     if (table->machine)
         return table->machine->save(table->raw, buffer, error);
-    if (put_header(table, buffer) || put_bounds(table, buffer) || put_frontier(table, buffer) ||
+    if (put_header(table, buffer) || put_bounds(table, buffer) ||
+        put_points(table->frontier, table->n_frontier, buffer) ||
+        put_points(table->beside, table->n_beside, buffer) ||
         remat_buffer_put_u64(buffer, checksum(buffer->data, buffer->length)))
         return remat_fail_memory(error);
     return REMAT_OK;
@@ -138,34 +142,48 @@ static remat_status read_list(remat_point *point, remat_reader *reader, remat_er
     return REMAT_OK;
 }
 
-static remat_status read_point(remat_table *table, remat_reader *reader, remat_error *error)
+static remat_status read_point(remat_table *table, remat_reader *reader, remat_point *point,
+                               remat_error *error)
 {
-    remat_point *point = &table->frontier[table->n_frontier++];
     *point = (remat_point){.peak = remat_reader_u64(reader)};
+    point->held = remat_reader_u64(reader);
     point->makespan = remat_reader_f64(reader);
     point->nominal_budget = remat_reader_u64(reader);
     point->model_peak = remat_reader_u64(reader);
-    if (table->n_frontier > 1 &&
-        !(point[-1].peak < point->peak && point[-1].makespan > point->makespan))
-        return remat_fail(error, REMAT_CORRUPT, NULL, "the table's frontier is not in order");
+    if (point->peak >= REMAT_MAX_BYTES || point->held > point->peak)
+        return remat_fail(error, REMAT_CORRUPT, NULL, "a point of the table is damaged");
     remat_status status = read_list(point, reader, error);
     table->bytes += point->list_bytes;
     return status;
 }
 
-static remat_status read_frontier(remat_table *table, remat_reader *reader, remat_error *error)
+static remat_status read_points(remat_table *table, remat_reader *reader, remat_point **ret_points,
+                                size_t *ret_n, size_t *ret_capacity, remat_error *error)
 {
     uint64_t n = remat_reader_u64(reader);
-    if (reader->failed || n > (reader->length - reader->position) / 40)
+    if (reader->failed || n > (reader->length - reader->position) / 48)
         return remat_fail(error, REMAT_CORRUPT, NULL, "the table's frontier is damaged");
-    table->frontier = malloc(((size_t)n + 1) * sizeof *table->frontier);
-    if (!table->frontier)
+    *ret_points = malloc(((size_t)n + 1) * sizeof **ret_points);
+    if (!*ret_points)
         return remat_fail_memory(error);
-    table->capacity = (size_t)n;
+    *ret_capacity = (size_t)n;
     remat_status status = REMAT_OK;
-    for (uint64_t i = 0; i < n && !status; i++)
-        status = read_point(table, reader, error);
+    while (*ret_n < n && !status)
+        status = read_point(table, reader, &(*ret_points)[(*ret_n)++], error);
     return status;
+}
+
+static remat_status read_frontier(remat_table *table, remat_reader *reader, remat_error *error)
+{
+    remat_status status =
+        read_points(table, reader, &table->frontier, &table->n_frontier, &table->capacity, error);
+    const remat_point *points = table->frontier;
+    for (size_t i = 1; i < table->n_frontier && !status; i++)
+        if (!(points[i - 1].peak < points[i].peak && points[i - 1].makespan > points[i].makespan))
+            return remat_fail(error, REMAT_CORRUPT, NULL, "the table's frontier is not in order");
+    return status ? status
+                  : read_points(table, reader, &table->beside, &table->n_beside,
+                                &table->beside_capacity, error);
 }
 
 static remat_status read_table(remat_table *table, remat_reader *reader, remat_error *error)

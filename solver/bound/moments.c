@@ -304,7 +304,7 @@ static double find_joint_capacity(const bound_moments *m, uint32_t b, double bud
 {
     const remat_profile *p = m->profile;
     const remat_node *node = &p->nodes[b];
-    double left = budget - (double)p->input_bytes - m->workspace[b];
+    double left = budget - (double)(p->input_bytes - p->late_bytes) - m->workspace[b];
     if (node->in_place && node->n_inputs > 0 && remat_is_result(p, node->inputs[0]))
         left += fmin((double)node->output_bytes, (double)remat_value_bytes(p, node->inputs[0]));
     return left;
@@ -541,6 +541,48 @@ double bound_moments_makespan(bound_moments *m, uint64_t budget, uint32_t most)
         bound < INFINITY)
         bound = fmax(bound, bound_chain(m, budget, most));
     return m->store_all + bound;
+}
+
+/* Right after the first forward of the last node: nothing of what is there works. */
+static void look_at_turn(bound_moments *m, double budget)
+{
+    const remat_node *nodes = m->profile->nodes;
+    memset(m->role, 0, m->n_values);
+    for (uint32_t v = 0; v < m->n; v++) {
+        m->role[v] |= BOUND_ANCESTOR;
+        if (nodes[v].backward_uses_output)
+            m->role[v] |= BOUND_NEEDED;
+        for (uint32_t i = 0; nodes[v].backward_uses_inputs && i < nodes[v].n_inputs; i++)
+            if (nodes[v].inputs[i] < m->n)
+                m->role[nodes[v].inputs[i]] |= BOUND_NEEDED;
+    }
+    m->capacity = budget - (double)m->profile->input_bytes;
+}
+
+uint64_t bound_moments_others(bound_moments *m, uint32_t in_flight)
+{
+    double time, held;
+    if (in_flight <= 1 || m->profile->joint)
+        return 0;
+    look_at_turn(m, 0);
+    weigh(m, 1, false);
+    const double least = floor(cut(m, &time, &held)) + (double)m->profile->input_bytes;
+    return (uint64_t)(fmax(least, 0) * (in_flight - 1));
+}
+
+double bound_moments_in_flight(bound_moments *m, uint64_t budget, uint32_t in_flight, uint32_t most)
+{
+    double ignored;
+    const uint64_t others = bound_moments_others(m, in_flight);
+    if (in_flight <= 1 || m->profile->joint)
+        return bound_moments_makespan(m, budget, most);
+    if (others > budget)
+        return INFINITY;
+    look_at_turn(m, floor((double)budget / in_flight));
+    const double turn = bound_best_price(m, &ignored);
+    if (turn == INFINITY)
+        return INFINITY;
+    return fmax(m->store_all + turn, bound_moments_makespan(m, budget - others, most));
 }
 
 double bound_moments_least_budget(bound_moments *m, uint32_t most, bound_moment *ret_moment)

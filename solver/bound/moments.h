@@ -43,10 +43,20 @@ void bound_moments_free(bound_moments *moments); /* accepts NULL */
  * what each gives at one price. Deterministic. One thread at a time. */
 double bound_moments_makespan(bound_moments *moments, uint64_t budget, uint32_t most);
 
-/* What several moments and a search over whole values prove within the same budget, after
- * bound_moments_makespan: at least bound, at most makespan, which a schedule takes
- * (bound/several.c). Looks only where there is a gap of a thousandth to close, at forward profiles
- * of up to 2,000 nodes; work is counted. Polls the host. */
+/* The same with so many micro-batches in flight (remat/simulate.h): the turn is one more moment,
+ * after which every backward comes and for which the budget is shared by all of them; at the other
+ * moments the others hold at least what any schedule holds at the turn. Of a joint graph what holds
+ * for one holds. */
+double bound_moments_in_flight(bound_moments *moments, uint64_t budget, uint32_t in_flight,
+                               uint32_t most);
+
+/* What the others hold at least at every moment, in bytes. */
+uint64_t bound_moments_others(bound_moments *moments, uint32_t in_flight);
+
+/* What several moments and a search over whole values prove within a budget (with more in flight:
+ * less what the others hold), after bound_moments_makespan: at least bound, at most makespan, which
+ * a schedule takes (bound/several.c). Looks only where there is a gap of a thousandth to close, at
+ * forward profiles of up to 2,000 nodes; work is counted. Polls the host. */
 #define REMAT_QUICK_RAISE UINT64_C(20000000)
 #define REMAT_THOROUGH_RAISE UINT64_C(150000000)
 double bound_moments_raise(bound_moments *moments, uint64_t budget, double bound, double makespan,

@@ -97,6 +97,9 @@ void remat_profile_encode(const remat_profile *profile,
         encode_u64(&e, profile->results[j].bytes);
     }
     encode_list(&e, profile->outputs, profile->n_outputs);
+    for (uint32_t k = 0; k < profile->n_inputs; k++) /* nothing, where none is: older identities */
+        if (profile->inputs[k].late)
+            encode_u64(&e, k);
 }
 
 /* ---- names ---- */

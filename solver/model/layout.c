@@ -10,32 +10,37 @@
 
 /* The peak of a valid list. It depends on the order alone, so any link will do. */
 static remat_status replay(const remat_profile *profile, const remat_operations *operations,
-                           uint64_t *ret_peak, remat_error *error)
+                           remat_simulation *ret_simulation, remat_error *error)
 {
     const remat_link link = {.to_host = INFINITY, .to_device = INFINITY};
-    remat_simulation simulation;
     remat_status status =
-        remat_simulate(profile, operations, &link, NULL, NULL, &simulation, error);
-    if (status)
+        remat_simulate(profile, operations, &link, NULL, NULL, ret_simulation, error);
+    if (status || ret_simulation->valid)
         return status;
-    *ret_peak = simulation.peak;
-    if (simulation.valid)
-        return REMAT_OK;
     char field[48] = "operations";
-    if (simulation.bad_operation < operations->length)
-        snprintf(field, sizeof field, "operations[%zu]", simulation.bad_operation);
-    return remat_fail(error, REMAT_INVALID, field, "%s", simulation.reason);
+    if (ret_simulation->bad_operation < operations->length)
+        snprintf(field, sizeof field, "operations[%zu]", ret_simulation->bad_operation);
+    return remat_fail(error, REMAT_INVALID, field, "%s", ret_simulation->reason);
+}
+
+static remat_status pack(const model_lives *lives, const model_goal *goal, uint64_t *ret_held_arena,
+                         uint64_t *ret_arena, uint64_t *ret_peak)
+{
+    *ret_held_arena = 0;
+    return goal->in_flight > 1
+               ? model_layout_pack_in_flight(lives, goal, ret_held_arena, ret_arena, ret_peak)
+               : model_layout_pack(lives, goal, ret_arena, ret_peak);
 }
 
 remat_status model_layout_arena(const remat_profile *profile, const remat_operations *operations,
                                 const model_goal *goal, uint64_t *ret_arena, remat_error *error)
 {
     model_lives lives;
-    uint64_t peak;
+    uint64_t peak, held;
     remat_status status = model_layout_lives(profile, operations, &lives, error);
     if (status)
         return status;
-    status = model_layout_pack(&lives, goal, ret_arena, &peak);
+    status = pack(&lives, goal, &held, ret_arena, &peak);
     free(lives.items);
     free(lives.next);
     return status == REMAT_NO_MEMORY ? remat_fail_memory(error) : status;
@@ -52,20 +57,25 @@ static remat_status check_alignment(uint64_t alignment, remat_error *error)
 
 /* The allocations without offsets; ret_next is the caller's to free. */
 static remat_status begin(const remat_profile *profile, const remat_operations *operations,
-                          uint64_t alignment, remat_layout *ret_layout, uint32_t **ret_next,
-                          remat_error *error)
+                          uint64_t alignment, uint32_t in_flight, remat_layout *ret_layout,
+                          size_t *ret_turn, uint32_t **ret_next, remat_error *error)
 {
-    uint64_t peak;
+    remat_simulation simulation;
     model_lives lives;
     remat_status status = check_alignment(alignment, error);
     if (!status)
-        status = replay(profile, operations, &peak, error);
+        status = replay(profile, operations, &simulation, error);
     if (!status)
         status = model_layout_lives(profile, operations, &lives, error);
     if (status)
         return status;
-    *ret_layout =
-        (remat_layout){.items = lives.items, .n = lives.n, .alignment = alignment, .peak = peak};
+    remat_put_in_flight(&simulation, in_flight);
+    *ret_turn = simulation.turn;
+    *ret_layout = (remat_layout){.items = lives.items,
+                                 .n = lives.n,
+                                 .alignment = alignment,
+                                 .in_flight = in_flight,
+                                 .peak = simulation.peak};
     *ret_next = lives.next;
     return REMAT_OK;
 }
@@ -74,23 +84,32 @@ remat_status remat_layout_unplaced(const remat_profile *profile, const remat_ope
                                    uint64_t alignment, remat_layout *ret_layout, remat_error *error)
 {
     uint32_t *next = NULL;
-    remat_status status = begin(profile, operations, alignment, ret_layout, &next, error);
+    size_t turn;
+    remat_status status = begin(profile, operations, alignment, 1, ret_layout, &turn, &next, error);
     free(next);
     return status;
 }
 
-remat_status remat_layout_within(const remat_profile *profile, const remat_operations *operations,
-                                 uint64_t alignment, uint64_t capacity, const remat_host *host,
-                                 remat_layout *ret_layout, remat_error *error)
+remat_status remat_layout_in_flight(const remat_profile *profile,
+                                    const remat_operations *operations, uint32_t in_flight,
+                                    uint64_t alignment, uint64_t capacity, const remat_host *host,
+                                    remat_layout *ret_layout, remat_error *error)
 {
     remat_layout layout = {0};
     uint32_t *next = NULL;
-    remat_status status = begin(profile, operations, alignment, &layout, &next, error);
+    size_t turn;
+    remat_status status =
+        begin(profile, operations, alignment, in_flight, &layout, &turn, &next, error);
     if (status)
         return status;
     const model_lives lives = {layout.items, next, (uint32_t)layout.n};
-    const model_goal goal = {alignment, capacity, REMAT_LAYOUT_WORK, false, host};
-    status = model_layout_pack(&lives, &goal, &layout.arena, &layout.aligned_peak);
+    const model_goal goal = {.alignment = alignment,
+                             .capacity = capacity,
+                             .work = REMAT_LAYOUT_WORK,
+                             .host = host,
+                             .in_flight = in_flight,
+                             .turn = turn};
+    status = pack(&lives, &goal, &layout.held_arena, &layout.arena, &layout.aligned_peak);
     free(next);
     if (!status) {
         *ret_layout = layout;
@@ -99,6 +118,14 @@ remat_status remat_layout_within(const remat_profile *profile, const remat_opera
     remat_layout_clear(&layout);
     return status == REMAT_CANCELLED ? remat_fail(error, status, NULL, "cancelled")
                                      : remat_fail_memory(error);
+}
+
+remat_status remat_layout_within(const remat_profile *profile, const remat_operations *operations,
+                                 uint64_t alignment, uint64_t capacity, const remat_host *host,
+                                 remat_layout *ret_layout, remat_error *error)
+{
+    return remat_layout_in_flight(profile, operations, 1, alignment, capacity, host, ret_layout,
+                                  error);
 }
 
 remat_status remat_layout_new(const remat_profile *profile, const remat_operations *operations,
@@ -179,7 +206,8 @@ remat_status remat_layout_place(remat_layout *layout, uint64_t capacity, const r
     if (status)
         return status;
     model_lives lives;
-    const model_goal goal = {layout->alignment, capacity, PLACE_WORK, false, host};
+    const model_goal goal = {
+        .alignment = layout->alignment, .capacity = capacity, .work = PLACE_WORK, .host = host};
     uint64_t arena = 0, aligned_peak = 0, peak = 0;
     if (!sort_buffers(layout, &lives))
         status = REMAT_NO_MEMORY;

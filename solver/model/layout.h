@@ -34,6 +34,8 @@ typedef struct model_goal {
     uint64_t work;     /* of each search: one for the capacity, one for a small arena */
     bool decide;       /* nothing is looked for but whether the capacity is enough */
     const remat_host *host;
+    uint32_t in_flight; /* micro-batches; 0 or 1: no turn matters */
+    size_t turn;        /* of the list, by the simulator */
 } model_goal;
 
 /* Writes every item's offset. *ret_arena: end of the highest; *ret_peak: of sizes rounded up, not
@@ -41,6 +43,13 @@ typedef struct model_goal {
  * whether or not it is a decision. Fails with REMAT_NO_MEMORY and REMAT_CANCELLED only. */
 remat_status model_layout_pack(const model_lives *lives, const model_goal *goal,
                                uint64_t *ret_arena, uint64_t *ret_peak);
+
+/* The same of several in flight. What is held at the turn, and what shares its place, stands in a
+ * block of *ret_held_arena bytes, from offset 0; so many such blocks come first, and the rest
+ * stands behind them. */
+remat_status model_layout_pack_in_flight(const model_lives *lives, const model_goal *goal,
+                                         uint64_t *ret_held_arena, uint64_t *ret_arena,
+                                         uint64_t *ret_peak);
 
 /* Whether a valid list's layout is within the goal's capacity, which is a decision: for whom a list
  * is one of many. *ret_arena: one that was found. */

@@ -35,6 +35,7 @@ typedef struct judge {
     uint32_t dying[4], n_dying; /* freed when the operation ends */
     uint32_t successor;         /* item whose extent still spans what it overwrites, or NOTHING */
     int32_t at;
+    int32_t turn; /* operations before it; INT32_MAX: it has not come */
 } judge;
 
 /* ---- setting up ---- */
@@ -322,12 +323,75 @@ static remat_status end_operation(judge *j, uint32_t lost)
     return REMAT_OK;
 }
 
+static remat_status make_inputs(judge *j, bool late)
+{
+    remat_status status = REMAT_OK;
+    for (uint32_t k = 0; k < j->profile->n_inputs && !status; k++)
+        if (j->profile->inputs[k].late == late)
+            status = make(j, REMAT_ALLOCATION_INPUT, k, j->profile->inputs[k].bytes, NOTHING,
+                          &j->inputs[k]);
+    return status;
+}
+
+/* ---- the turn ---- */
+
+/* Of a joint graph the first F that reads what comes late. */
+static remat_status turn_before(judge *j, const remat_node *node)
+{
+    const remat_profile *p = j->profile;
+    bool late = false;
+    for (uint32_t i = 0; i < node->n_inputs && p->n_late > 0; i++) {
+        uint32_t k = node->inputs[i] - p->n_nodes;
+        late |= node->inputs[i] >= p->n_nodes && k < p->n_inputs && p->inputs[k].late;
+    }
+    if (!late || j->turn != INT32_MAX)
+        return REMAT_OK;
+    j->turn = j->at;
+    return make_inputs(j, true);
+}
+
+/* Of a forward graph the first run of the last node and the D right behind it. */
+static void turn_after(judge *j)
+{
+    size_t next = (size_t)j->at + 1;
+    if (j->profile->joint || j->turn != INT32_MAX)
+        return;
+    while (next < j->operations->length && j->operations->items[next].kind == REMAT_D)
+        next++;
+    j->turn = (int32_t)next;
+}
+
+/* Where several are in flight: what is held within the first block, nothing across its end. */
+static remat_status check_blocks(const judge *j)
+{
+    const remat_layout *l = j->layout;
+    if (l->in_flight <= 1)
+        return REMAT_OK;
+    if (l->held_arena & (l->alignment - 1) || l->held_arena > l->arena / l->in_flight)
+        return remat_fail(j->error, REMAT_INVALID, "held_arena",
+                          "%" PRIu32 " blocks of %" PRIu64 " bytes are not aligned within %" PRIu64,
+                          l->in_flight, l->held_arena, l->arena);
+    for (uint32_t i = 0; i < l->n; i++) {
+        const remat_allocation *item = &l->items[i];
+        const bool inside = item->offset + item->bytes <= l->held_arena;
+        if (item->first < j->turn && item->last >= j->turn && !inside)
+            return refuse(j, i, "is held at the turn and not within the block of what is held");
+        if (!inside && item->offset < l->held_arena * l->in_flight)
+            return refuse(j, i, "lies in the blocks of other micro-batches");
+    }
+    return REMAT_OK;
+}
+
 /* ---- operations ---- */
 
 static remat_status forward(judge *j, const remat_operation *o)
 {
     uint32_t v = o->index;
     const remat_node *node = &j->profile->nodes[v];
+    if (turn_before(j, node))
+        return REMAT_INVALID;
+    if (v + 1 == j->profile->n_nodes)
+        turn_after(j);
     const remat_alternative cost = remat_implementation(node, o->alternative);
     bool save = o->kind == REMAT_A;
     uint32_t nobody = NOTHING, *taken = j->overwrites[j->at] ? &j->out[node->inputs[0]] : &nobody;
@@ -426,9 +490,8 @@ static remat_status replay_all(judge *j)
 {
     remat_status status = look_ahead(j);
     j->at = -1;
-    for (uint32_t k = 0; k < j->profile->n_inputs && !status; k++)
-        status =
-            make(j, REMAT_ALLOCATION_INPUT, k, j->profile->inputs[k].bytes, NOTHING, &j->inputs[k]);
+    if (!status)
+        status = make_inputs(j, false);
     int32_t length = (int32_t)j->operations->length;
     for (j->at = 0; j->at < length && !status; j->at++)
         status = replay(j, &j->operations->items[j->at]);
@@ -454,8 +517,11 @@ remat_status remat_layout_check(const remat_profile *profile, const remat_operat
                .operations = operations,
                .layout = layout,
                .error = error,
-               .successor = NOTHING};
+               .successor = NOTHING,
+               .turn = INT32_MAX};
     remat_status status = allocate(&j) ? replay_all(&j) : remat_fail_memory(error);
+    if (!status)
+        status = check_blocks(&j);
     free(j.memory);
     free(j.overwrites);
     free(j.alive);

@@ -23,6 +23,7 @@ typedef struct walk {
     bool *overwrites;        /* by operation: this F takes over its first input's place */
     model_lives lives;
     int32_t at;
+    bool turned; /* the late inputs are there */
     model_arena arena;
 } walk;
 
@@ -169,10 +170,31 @@ static uint32_t make_result(walk *w, uint32_t value)
     return item;
 }
 
+static void make_inputs(walk *w, bool late)
+{
+    for (uint32_t k = 0; k < w->profile->n_inputs; k++)
+        if (w->profile->inputs[k].late == late)
+            w->alive[w->first_input + k] =
+                make(w, REMAT_ALLOCATION_INPUT, k, w->profile->inputs[k].bytes);
+}
+
+static bool reads_late(const walk *w, const remat_node *node)
+{
+    for (uint32_t i = 0; i < node->n_inputs && w->profile->n_late > 0; i++)
+        if (!remat_is_result(w->profile, node->inputs[i]) &&
+            w->profile->inputs[node->inputs[i] - w->n].late)
+            return true;
+    return false;
+}
+
 static void forward(walk *w, const remat_operation *operation)
 {
     uint32_t v = operation->index;
     const remat_node *node = &w->profile->nodes[v];
+    if (!w->turned && reads_late(w, node)) {
+        make_inputs(w, true);
+        w->turned = true;
+    }
     const remat_alternative cost = remat_implementation(node, operation->alternative);
     bool save = operation->kind == REMAT_A;
     for (uint32_t k = 0; k < node->n_outputs; k++) {
@@ -276,9 +298,7 @@ static void walk_list(walk *w)
 {
     look_ahead(w);
     w->at = -1;
-    for (uint32_t k = 0; k < w->profile->n_inputs; k++)
-        w->alive[w->first_input + k] =
-            make(w, REMAT_ALLOCATION_INPUT, k, w->profile->inputs[k].bytes);
+    make_inputs(w, false);
     for (w->at = 0; w->at < (int32_t)w->operations->length; w->at++)
         visit(w, &w->operations->items[w->at]);
 }

@@ -175,6 +175,12 @@ static remat_status take_inputs(model_builder *b)
             (status = model_take_bytes(b, (model_place){path, from->id, "gradient_bytes"},
                                        from->gradient_bytes, 0, false, &to->gradient_bytes)))
             return status;
+        if (from->late && !b->joint)
+            return remat_fail(
+                b->error, REMAT_INVALID, "inputs",
+                "inputs[%zu].late of \"%.200s\": only inputs of joint graphs come late", k,
+                from->id);
+        to->late = from->late;
         if (!(to->id = model_arena_string(&b->owned->arena, from->id)))
             return remat_fail_memory(b->error);
     }
@@ -296,10 +302,39 @@ static remat_status check_dead(model_builder *b)
     return REMAT_OK;
 }
 
+/* Of a joint graph: which nodes depend on what comes late. In the order of the nodes what is sent
+ * comes before the first of them. */
+static remat_status find_late(model_builder *b)
+{
+    const remat_profile *profile = &b->owned->profile;
+    const uint32_t n = (uint32_t)b->spec->n_nodes;
+    uint32_t first = n;
+    for (uint32_t v = 0; v < n; v++)
+        for (uint32_t i = 0; i < b->nodes[v].n_inputs; i++) {
+            const uint32_t w = source_of(b, b->nodes[v].inputs[i]);
+            const bool comes = w >= n && b->inputs[w - n].late;
+            b->nodes[v].late |= comes || (w < n && b->nodes[w].late);
+            first = comes && v < first ? v : first;
+        }
+    for (uint32_t i = 0; i < profile->n_outputs; i++) {
+        const uint32_t w = source_of(b, profile->outputs[i]);
+        if (w < n && w > first && !b->nodes[w].late)
+            return remat_fail(
+                b->error, REMAT_INVALID, "nodes",
+                "nodes[%u] \"%.200s\" reads an input that is late, and the output of "
+                "nodes[%u] \"%.200s\", which depends on none, comes after it: what is "
+                "sent comes before what is received",
+                first, b->nodes[first].id, w, b->nodes[w].id);
+    }
+    return REMAT_OK;
+}
+
 static remat_status check_whole(model_builder *b)
 {
     uint32_t n = (uint32_t)b->spec->n_nodes;
     remat_status status = b->joint ? check_dead(b) : REMAT_OK;
+    if (!status && b->joint)
+        status = find_late(b);
     if (status)
         return status;
     for (uint32_t v = 0; v + 1 < n && !b->joint; v++)
@@ -309,6 +344,12 @@ static remat_status check_whole(model_builder *b)
                 "nodes[%u] \"%s\" has no consumer, so the loss \"%s\" (the last node) "
                 "does not depend on it; a profile has exactly one sink",
                 v, b->nodes[v].id, b->nodes[n - 1].id);
+    for (uint32_t k = 0; k < b->spec->n_inputs; k++)
+        if (b->inputs[k].late && b->inputs[k].n_consumers == 0)
+            return remat_fail(b->error, REMAT_INVALID, "inputs",
+                              "inputs[%u].late of \"%.200s\": no node reads it, so nothing says "
+                              "when it comes",
+                              k, b->inputs[k].id);
     for (uint32_t k = 0; k < b->spec->n_states; k++)
         b->bytes_total += (double)b->states[k].bytes * (double)b->states[k].n_writers;
     if (!(b->bytes_total < (double)REMAT_MAX_BYTES))

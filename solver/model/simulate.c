@@ -45,6 +45,7 @@ typedef struct replay {
     uint64_t memory;
     double now, to_host_free, to_device_free;
     size_t at;
+    bool turning; /* the last node has just run: D still belong to the turn */
     remat_moment moment;
 } replay;
 
@@ -199,10 +200,11 @@ static bool set_up(replay *r)
         r->waiting[v] = p->nodes[v].n_consumers;
     }
     for (uint32_t k = 0; k < p->n_inputs; k++)
-        r->places[2 * (size_t)r->n + k] = (place){.bytes = p->inputs[k].bytes, .alive = true};
+        r->places[2 * (size_t)r->n + k] =
+            (place){.bytes = p->inputs[k].bytes, .alive = !p->inputs[k].late};
     for (uint32_t j = 0; j < p->n_results; j++)
         r->places[2 * (size_t)r->n + p->n_inputs + j].bytes = p->results[j].bytes;
-    r->memory = p->input_bytes;
+    r->memory = p->input_bytes - p->late_bytes;
     number_versions(r);
     for (size_t i = 0; i < r->operations->length; i++) {
         const remat_operation *operation = &r->operations->items[i];
@@ -603,6 +605,63 @@ static bool judge(replay *r, const remat_operation *operation)
     return good;
 }
 
+/* ---- the turn ---- */
+
+static void hold(replay *r, size_t turn)
+{
+    r->result->held = r->memory;
+    r->result->turn = turn;
+    r->result->output_held = !r->profile->joint && r->places[r->n - 1].alive;
+}
+
+static bool reads_late(const replay *r, const remat_operation *operation)
+{
+    if (operation->kind != REMAT_F || !well_formed(r, operation))
+        return false;
+    const remat_node *node = &r->profile->nodes[operation->index];
+    for (uint32_t i = 0; i < node->n_inputs; i++)
+        if (!remat_is_result(r->profile, node->inputs[i]) &&
+            r->profile->inputs[node->inputs[i] - r->n].late)
+            return true;
+    return false;
+}
+
+/* Of a joint graph, before an operation: the late inputs come, once everything is sent. */
+static bool turn_before(replay *r, const remat_operation *operation)
+{
+    const remat_profile *p = r->profile;
+    if (p->n_late == 0 || r->result->turn != SIZE_MAX || !reads_late(r, operation))
+        return true;
+    for (uint32_t i = 0; i < p->n_outputs; i++) {
+        const uint32_t v =
+            remat_is_result(p, p->outputs[i]) ? remat_value_node(p, p->outputs[i]) : 0;
+        if (remat_is_result(p, p->outputs[i]) && !p->nodes[v].late && r->runs[v] == 0)
+            return reject(r,
+                          "\"%.100s\" needs an input that is late before \"%.100s\" has made an "
+                          "output that needs none",
+                          node_id(r, operation->index), node_id(r, v));
+    }
+    hold(r, r->at);
+    for (uint32_t k = 0; k < r->profile->n_inputs; k++)
+        if (r->profile->inputs[k].late)
+            make(r, 2 * r->n + k);
+    return true;
+}
+
+/* Of a forward graph, after an operation. */
+static void turn_after(replay *r, const remat_operation *operation)
+{
+    const bool forward = operation->kind == REMAT_F || operation->kind == REMAT_A;
+    if (r->profile->joint)
+        return;
+    if (forward && operation->index + 1 == r->n && r->result->turn == SIZE_MAX)
+        r->turning = true;
+    else if (operation->kind != REMAT_D)
+        r->turning = false;
+    if (r->turning)
+        hold(r, r->at + 1);
+}
+
 static bool judge_end(replay *r)
 {
     bool joint = r->profile->joint;
@@ -632,7 +691,8 @@ remat_status remat_simulate(const remat_profile *profile, const remat_operations
                             const remat_link *link, remat_moment *moments, double *node_recomputed,
                             remat_simulation *ret_simulation, remat_error *error)
 {
-    remat_simulation result = {.peak = profile->input_bytes};
+    remat_simulation result = {.peak = profile->input_bytes - profile->late_bytes,
+                               .turn = SIZE_MAX};
     replay r = {.profile = profile,
                 .operations = operations,
                 .link = link,
@@ -647,7 +707,9 @@ remat_status remat_simulate(const remat_profile *profile, const remat_operations
         memset(node_recomputed, 0, profile->n_nodes * sizeof *node_recomputed);
     bool good = true;
     for (r.at = 0; good && r.at < operations->length; r.at++) {
-        good = judge(&r, &operations->items[r.at]);
+        good = turn_before(&r, &operations->items[r.at]) && judge(&r, &operations->items[r.at]);
+        if (good)
+            turn_after(&r, &operations->items[r.at]);
         if (good && moments)
             moments[r.at] = r.moment;
     }
@@ -656,4 +718,10 @@ remat_status remat_simulate(const remat_profile *profile, const remat_operations
     release(&r);
     *ret_simulation = result;
     return REMAT_OK;
+}
+
+void remat_put_in_flight(remat_simulation *simulation, uint32_t in_flight)
+{
+    if (in_flight > 1)
+        simulation->peak += (in_flight - 1) * simulation->held;
 }

@@ -22,7 +22,8 @@ static bool bare(const remat_node *node)
 void model_profile_classify(remat_profile *profile)
 {
     uint32_t n = profile->n_nodes;
-    profile->input_bytes = 0;
+    profile->input_bytes = profile->late_bytes = 0;
+    profile->n_late = 0;
     profile->n_alternatives = profile->n_pinned = 0;
     profile->forward_time = profile->backward_time = 0;
     profile->not_chain = profile->not_join = profile->not_homogeneous = n;
@@ -46,6 +47,10 @@ void model_profile_classify(remat_profile *profile)
     }
     for (uint32_t k = 0; k < profile->n_inputs; k++)
         profile->input_bytes += profile->inputs[k].bytes;
+    for (uint32_t k = 0; k < profile->n_inputs; k++) {
+        profile->late_bytes += profile->inputs[k].late ? profile->inputs[k].bytes : 0;
+        profile->n_late += profile->inputs[k].late;
+    }
     if (profile->joint) /* the shapes are of forwards that have a backward */
         profile->not_chain = profile->not_join = profile->not_homogeneous = 0;
     profile->kind = profile->not_chain == n  ? REMAT_CHAIN

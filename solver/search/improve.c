@@ -79,7 +79,7 @@ struct improvement {
     remat_operations everything; /* store-all: F, A and B */
     const remat_operations *start;
     uint64_t budget;
-    uint32_t alignment;
+    uint32_t alignment, in_flight;
     bool given; /* first runs keep the order of a joint graph's nodes */
     const strength *effort;
     double hot, cold, price, enough;
@@ -105,10 +105,17 @@ static remat_status measure(const improvement *m, const remat_operations *list, 
         return status;
     if (!simulation.valid)
         return REMAT_INTERNAL;
+    remat_put_in_flight(&simulation, m->in_flight);
     *ret_bytes = simulation.peak;
     if (!m->alignment || simulation.peak > m->budget)
         return REMAT_OK;
-    const model_goal goal = {m->alignment, m->budget, work, true, m->host};
+    const model_goal goal = {.alignment = m->alignment,
+                             .capacity = m->budget,
+                             .work = work,
+                             .decide = true,
+                             .host = m->host,
+                             .in_flight = m->in_flight,
+                             .turn = simulation.turn};
     return model_layout_arena(m->profile, list, &goal, ret_bytes, NULL);
 }
 
@@ -491,16 +498,16 @@ static remat_status improve_by(improvement *m, const remat_operations *start, re
 }
 
 remat_status remat_improve(const remat_profile *profile, const remat_operations *start,
-                           uint64_t budget, uint32_t alignment, bool given, remat_effort effort,
-                           double lower_bound, const remat_host *host, remat_operations *ret_list,
-                           remat_error *error)
+                           uint64_t budget, uint32_t in_flight, uint32_t alignment, bool given,
+                           remat_effort effort, double lower_bound, const remat_host *host,
+                           remat_operations *ret_list, remat_error *error)
 {
     interval_tasks *tasks = NULL;
-    remat_status status =
-        profile->n_nodes > REMAT_IMPROVED_NODES
-            ? remat_fail(error, REMAT_TOO_LARGE, NULL, "%u nodes are too many to search",
-                         profile->n_nodes)
-            : interval_tasks_new(profile, alignment ? alignment : 1, given, &tasks, error);
+    remat_status status = profile->n_nodes > REMAT_IMPROVED_NODES
+                              ? remat_fail(error, REMAT_TOO_LARGE, NULL,
+                                           "%u nodes are too many to search", profile->n_nodes)
+                              : interval_tasks_new(profile, alignment ? alignment : 1, given,
+                                                   in_flight, &tasks, error);
     if (status == REMAT_TOO_LARGE && start)
         return model_copy_list(start, ret_list) ? remat_fail_memory(error) : REMAT_OK;
     if (status)
@@ -512,6 +519,7 @@ remat_status remat_improve(const remat_profile *profile, const remat_operations 
                            .host = host,
                            .budget = budget,
                            .alignment = alignment,
+                           .in_flight = in_flight,
                            .given = given,
                            .enough =
                                lower_bound * (1 + (profile->n_nodes > MANY_NODES ? 2e-4 : 1e-9))};

@@ -125,7 +125,7 @@ static remat_status solve(const remat_problem *problem, const remat_host *host,
     ladder l = {.problem = problem, .host = host, .sink = sink};
     interval_tasks *tasks = NULL;
     remat_status status = interval_tasks_new(
-        profile, 1, remat_keeps_order(&remat_solver_interval, &problem->options), &tasks, error);
+        profile, 1, remat_keeps_order(&remat_solver_interval, &problem->options), 1, &tasks, error);
     if (!status)
         status = bound_moments_new(profile, &l.moments, error);
     if (!status && (model_store_everything(profile, &l.everything) ||

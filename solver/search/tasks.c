@@ -150,6 +150,20 @@ static void list_overwrites(interval_tasks *t)
     }
 }
 
+static bool reads_late(const remat_profile *p, const remat_node *node)
+{
+    for (uint32_t i = 0; i < node->n_inputs && p->n_late > 0; i++)
+        if (!remat_is_result(p, node->inputs[i]) && p->inputs[node->inputs[i] - p->n_nodes].late)
+            return true;
+    return false;
+}
+
+/* Whether an output of a joint graph depends on no late input. */
+static bool is_sent(const remat_profile *p, uint32_t i)
+{
+    return remat_is_result(p, p->outputs[i]) && !p->nodes[remat_value_node(p, p->outputs[i])].late;
+}
+
 /* Gradients: of v, from the first backward of a consumer to B v; of a graph input, to the end. */
 static bool list_spans(interval_tasks *t, uint64_t alignment)
 {
@@ -190,6 +204,11 @@ static bool list_spans(interval_tasks *t, uint64_t alignment)
         for (uint32_t c = 0; p->inputs[k].gradient_bytes && c < p->inputs[k].n_consumers; c++)
             push(&t->touches, &at, n + p->inputs[k].consumers[c]);
     }
+    for (uint32_t v = 0; v < n && p->joint && t->n_spans > 0; v++)
+        if (reads_late(p, &p->nodes[v]))
+            push(&t->touches, &at, v);
+    if (p->joint && t->n_spans > 0)
+        t->span_bytes[0] = t->late;
     t->touches.first[t->n_spans] = at;
     return index_reverse(t, &t->touches, t->n_spans, &t->spans_of, t->n_tasks);
 }
@@ -207,6 +226,15 @@ static void order_states(interval_tasks *t, uint32_t v, uint32_t *writers, uint3
         writers[node->writes[i]] = v;
 }
 
+/* What reads a late input comes after what makes an output that depends on none. */
+static void order_late(interval_tasks *t, uint32_t v, uint32_t *at)
+{
+    const remat_profile *p = t->profile;
+    for (uint32_t i = 0; i < p->n_outputs && reads_late(p, &p->nodes[v]); i++)
+        if (is_sent(p, i))
+            push(&t->after, at, remat_value_node(p, p->outputs[i]));
+}
+
 /* The first backward comes after the loss; another one after those of its consumers. given: each
  * node comes after the one before it. */
 static bool list_order(interval_tasks *t, bool given)
@@ -215,7 +243,8 @@ static bool list_order(interval_tasks *t, bool given)
     uint32_t n = p->n_nodes, at = 0;
     size_t touches = 0;
     for (uint32_t v = 0; v < n; v++)
-        touches += p->nodes[v].n_reads + p->nodes[v].n_writes;
+        touches += p->nodes[v].n_reads + p->nodes[v].n_writes +
+                   (reads_late(p, &p->nodes[v]) ? p->n_outputs : 0);
     uint32_t *writers = model_arena_array(&t->arena, p->n_states, sizeof *writers);
     if (!writers || !index_new(t, &t->after, t->n_tasks, (size_t)p->n_edges + n + 1 + touches))
         return false;
@@ -224,6 +253,7 @@ static bool list_order(interval_tasks *t, bool given)
     for (uint32_t v = 0; v < n; v++) {
         t->after.first[v] = at;
         order_states(t, v, writers, &at);
+        order_late(t, v, &at);
         if (given && v > 0)
             push(&t->after, &at, v - 1);
     }
@@ -241,21 +271,21 @@ static bool list_order(interval_tasks *t, bool given)
 
 static remat_status check_sizes(const interval_tasks *t, remat_error *error)
 {
-    double bytes = t->resident;
+    double bytes = t->resident + t->late;
     for (uint32_t v = 0; v < t->n_values; v++)
         bytes += t->bytes[v];
     for (uint32_t s = 0; s < t->n_spans; s++)
         bytes += t->span_bytes[s];
     for (uint32_t w = 0; w < t->first_way[t->n_tasks]; w++)
         bytes += t->ways[w].workspace + t->ways[w].saving + t->ways[w].saved;
-    if (bytes < LARGEST)
+    if (bytes * (1.0 + t->others) < LARGEST)
         return REMAT_OK;
     return remat_fail(error, REMAT_TOO_LARGE, NULL, "the sizes of \"%.100s\" add up to 2^51 bytes",
                       t->profile->name);
 }
 
 remat_status interval_tasks_new(const remat_profile *profile, uint64_t alignment, bool given,
-                                interval_tasks **ret_tasks, remat_error *error)
+                                uint32_t in_flight, interval_tasks **ret_tasks, remat_error *error)
 {
     interval_tasks *t = calloc(1, sizeof *t);
     if (!t)
@@ -266,10 +296,14 @@ remat_status interval_tasks_new(const remat_profile *profile, uint64_t alignment
     t->n_values = n + profile->n_results;
     t->n_saving = profile->joint ? 0 : n;
     t->n_tasks = profile->joint ? n + 1 : 2 * n + 1;
-    t->n_spans = profile->joint ? 0 : 2 * n + profile->n_inputs;
+    t->n_spans = profile->joint ? profile->n_late > 0 : 2 * n + profile->n_inputs;
+    t->turn_task = profile->joint ? INTERVAL_NONE : n - 1;
+    t->others = in_flight - 1;
     t->total_time = profile->forward_time + profile->backward_time;
     for (uint32_t k = 0; k < profile->n_inputs; k++)
-        t->resident += round_up(profile->inputs[k].bytes, alignment);
+        *(profile->inputs[k].late ? &t->late : &t->resident) +=
+            round_up(profile->inputs[k].bytes, alignment);
+    t->resident *= in_flight;
     t->once = model_arena_array(&t->arena, t->n_tasks, sizeof *t->once);
     remat_status status = REMAT_OK;
     if (!t->once || !list_ways(t, alignment) || !list_values(t, alignment) || !list_reads(t) ||

@@ -9,7 +9,12 @@
  * What is not made anew by running again is a *span*: it is there from the first to the last of the
  * runs that touch it. Span v < n is the gradient of node v, span n + v what v saves for its
  * backward (from the last forward of v on), span 2n + k the gradient of graph input k. A joint
- * graph has none.
+ * graph has none, but one of all late inputs where there are such: from the first run that reads
+ * one to the end.
+ *
+ * Of several micro-batches in flight (remat/simulate.h) what is held at the turn counts for each.
+ * The turn is after the first run of turn_task, or, where that is NONE, before the start of span 0;
+ * with one in flight it does not matter.
  *
  * Sizes are doubles that hold whole numbers below 2^51, so that sums of them are exact in any
  * order, and may be rounded up to an alignment. Read-only after interval_tasks_new: any thread. */
@@ -40,9 +45,12 @@ typedef struct interval_index {
 typedef struct interval_tasks {
     const remat_profile *profile;
     uint32_t n_nodes, n_tasks, n_values, n_spans;
-    uint32_t n_saving;   /* tasks below it may save for the one that many further on: all
-                            forwards, none of a joint graph */
-    double resident;     /* bytes that are there throughout: graph inputs */
+    uint32_t n_saving; /* tasks below it may save for the one that many further on: all
+                          forwards, none of a joint graph */
+    uint32_t turn_task;
+    uint32_t others;     /* in flight beside the one that runs */
+    double resident;     /* bytes that are there throughout: graph inputs, of all in flight */
+    double late;         /* bytes that are there from the turn on: late inputs */
     double total_time;   /* each task once, its own implementation */
     uint32_t *first_way; /* by task: its ways, up to those of the next; the first is its own */
     interval_way *ways;
@@ -64,9 +72,10 @@ typedef struct interval_tasks {
 } interval_tasks;
 
 /* alignment: a power of two, 1 for none. given: the first runs of a joint graph keep the order of
- * its nodes. REMAT_TOO_LARGE for sums past 2^51 bytes. The profile must outlive the tasks. */
+ * its nodes. in_flight: at least 1; of a joint graph more only where it has late inputs.
+ * REMAT_TOO_LARGE for sums past 2^51 bytes. The profile must outlive the tasks. */
 remat_status interval_tasks_new(const remat_profile *profile, uint64_t alignment, bool given,
-                                interval_tasks **ret_tasks, remat_error *error);
+                                uint32_t in_flight, interval_tasks **ret_tasks, remat_error *error);
 void interval_tasks_free(interval_tasks *tasks);
 
 /* Whether it is a forward that may save for its backward; whether it is a backward. */

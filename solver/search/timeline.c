@@ -72,6 +72,55 @@ static void add_range(interval_timeline *t, uint32_t low, uint32_t high, double 
     t->excess += interval_memory_add(&t->memory, low, high, bytes, t->budget);
 }
 
+/* ---- the turn ---- */
+
+/* The slot before which it is: what starts before that slot and ends there or later is held. */
+static uint32_t turn_slot(const interval_timeline *t)
+{
+    return t->runs[t->turn].slot + (t->tasks->turn_task != NONE);
+}
+
+static bool crosses(const interval_timeline *t, uint32_t first, uint32_t last)
+{
+    return t->turn != NONE && first < turn_slot(t) && last >= turn_slot(t);
+}
+
+static void hold(interval_timeline *t, double bytes)
+{
+    if (bytes == 0)
+        return;
+    t->held += bytes;
+    add_range(t, 0, t->n_slots, bytes * t->tasks->others);
+}
+
+static double held_now(const interval_timeline *t)
+{
+    const interval_tasks *tasks = t->tasks;
+    double bytes = 0;
+    if (tasks->others == 0 || t->turn == NONE)
+        return 0;
+    for (uint32_t i = 0; i < t->n_live; i++) {
+        const interval_run *r = &t->runs[t->live[i]];
+        const uint32_t *end = &t->ends[r->first_end];
+        for (uint32_t v = tasks->first_made[r->task]; v < tasks->first_made[r->task + 1]; v++)
+            bytes += crosses(t, r->slot, t->runs[*end++].slot) ? tasks->bytes[v] : 0;
+    }
+    for (uint32_t s = 0; s < tasks->n_spans; s++) {
+        const interval_span *span = &t->spans[s];
+        if (span->start != NONE && crosses(t, t->runs[span->start].slot, last_slot(t, span->end)))
+            bytes += span->bytes;
+    }
+    return bytes;
+}
+
+static void set_turn(interval_timeline *t, uint32_t run)
+{
+    if (t->tasks->others == 0 || t->turn == run || t->n_slots == 0) /* no slots: being loaded */
+        return;
+    t->turn = run;
+    hold(t, held_now(t) - t->held);
+}
+
 /* What lives from slot a to slot b lives from c to d: both ends included. */
 static void move_range(interval_timeline *t, uint32_t a, uint32_t b, uint32_t c, uint32_t d,
                        double bytes)
@@ -113,6 +162,10 @@ static void put_end(interval_timeline *t, uint32_t run, uint32_t value, uint32_t
     else
         add_range(t, new + 1, old + 1, -bytes);
     *at = end;
+    if (t->tasks->others > 0) {
+        uint32_t start = t->runs[run].slot;
+        hold(t, bytes * (crosses(t, start, new) - crosses(t, start, old)));
+    }
 }
 
 static void set_end(interval_timeline *t, uint32_t run, uint32_t value, uint32_t end)
@@ -165,7 +218,12 @@ static void put_span(interval_timeline *t, uint32_t span, interval_span new)
         if (is)
             add_range(t, c, d + 1, new.bytes);
     }
+    if (t->tasks->others > 0)
+        hold(t,
+             (is && crosses(t, c, d) ? new.bytes : 0) - (was && crosses(t, a, b) ? s->bytes : 0));
     *s = new;
+    if (t->tasks->turn_task == NONE && span == 0)
+        set_turn(t, new.start);
 }
 
 static void set_span(interval_timeline *t, uint32_t span, interval_span new)
@@ -188,6 +246,8 @@ static void put_link(interval_timeline *t, uint32_t run, uint32_t previous)
     r->next = previous == NONE ? t->head[r->task] : t->runs[previous].next;
     *(previous == NONE ? &t->head[r->task] : &t->runs[previous].next) = run;
     *(r->next == NONE ? &t->tail[r->task] : &t->runs[r->next].previous) = run;
+    if (r->task == t->tasks->turn_task)
+        set_turn(t, t->head[r->task]);
 }
 
 static void put_unlink(interval_timeline *t, uint32_t run)
@@ -195,6 +255,8 @@ static void put_unlink(interval_timeline *t, uint32_t run)
     const interval_run *r = &t->runs[run];
     *(r->previous == NONE ? &t->head[r->task] : &t->runs[r->previous].next) = r->next;
     *(r->next == NONE ? &t->tail[r->task] : &t->runs[r->next].previous) = r->previous;
+    if (r->task == t->tasks->turn_task)
+        set_turn(t, t->head[r->task]);
 }
 
 /* ---- slots ---- */
@@ -249,7 +311,8 @@ static void sum_memory(interval_timeline *t)
         memory[t->runs[span->start].slot] += span->bytes;
         memory[last_slot(t, span->end) + 1] -= span->bytes;
     }
-    double alive = 0;
+    t->held = held_now(t);
+    double alive = t->held * tasks->others;
     for (uint32_t s = 0; s < t->n_slots; s++) {
         uint32_t run = t->run_at[s];
         alive += memory[s];
@@ -511,12 +574,17 @@ static void refresh_spans(interval_timeline *t, uint32_t task)
             if (end == NONE || t->runs[run].slot > t->runs[end].slot)
                 end = run;
         }
-        if (span >= 2 * tasks->n_nodes)
+        if (span >= 2 * tasks->n_saving) /* of a graph input */
             end = NONE;
         set_span(t, span, (interval_span){start, end, tasks->span_bytes[span]});
         for (uint32_t k = tasks->touches.first[span]; k < tasks->touches.first[span + 1]; k++)
             refresh_cost(t, t->head[tasks->touches.items[k]]);
     }
+}
+
+static bool touches_spans(const interval_timeline *t, uint32_t task)
+{
+    return t->tasks->spans_of.first[task] < t->tasks->spans_of.first[task + 1];
 }
 
 /* ---- edits ---- */
@@ -537,10 +605,10 @@ static void link_run(interval_timeline *t, uint32_t run, uint32_t before)
     refresh_cost(t, run);
     if (interval_saves(t->tasks, task) && t->tail[task] == run)
         refresh_saved(t, task);
-    if (interval_is_backward(t->tasks, task)) {
+    if (interval_is_backward(t->tasks, task))
         refresh_saved(t, task - t->tasks->n_nodes);
+    if (touches_spans(t, task))
         refresh_spans(t, task);
-    }
 }
 
 static void unlink_run(interval_timeline *t, uint32_t run)
@@ -561,6 +629,8 @@ static void unlink_run(interval_timeline *t, uint32_t run)
     refresh_reads(t, task, t->runs[run].slot);
     if (last && interval_saves(t->tasks, task) && t->tail[task] != NONE)
         refresh_saved(t, task);
+    if (t->head[task] != NONE && touches_spans(t, task)) /* of a joint graph */
+        refresh_spans(t, task);
 }
 
 static void take_out(interval_timeline *t, uint32_t run)
@@ -655,7 +725,7 @@ void interval_window(const interval_timeline *t, uint32_t run, uint32_t *ret_low
 void interval_shift(interval_timeline *t, uint32_t run, uint32_t before)
 {
     uint32_t task = t->runs[run].task;
-    if (!interval_is_backward(t->tasks, task)) {
+    if (!touches_spans(t, task)) {
         unlink_run(t, run);
         if (interval_saves(t->tasks, task) && /* the only run: nothing else saves */
             t->tail[task] == NONE)
@@ -664,7 +734,8 @@ void interval_shift(interval_timeline *t, uint32_t run, uint32_t before)
         for (uint32_t i = t->tasks->spans_of.first[task]; i < t->tasks->spans_of.first[task + 1];
              i++)
             set_span(t, t->tasks->spans_of.items[i], (interval_span){NONE, NONE, 0});
-        set_span(t, task, (interval_span){NONE, NONE, 0});
+        if (interval_is_backward(t->tasks, task))
+            set_span(t, task, (interval_span){NONE, NONE, 0});
         unlink_run(t, run);
     }
     take_out(t, run);
@@ -736,7 +807,12 @@ void interval_undo(interval_timeline *t)
 double interval_relief(interval_timeline *t, uint32_t low, uint32_t high, double bytes)
 {
     t->work += range_work(low, high);
-    return -interval_memory_probe(&t->memory, low, high, -bytes, t->budget);
+    if (t->turn == NONE || turn_slot(t) < low || turn_slot(t) > high)
+        return -interval_memory_probe(&t->memory, low, high, -bytes, t->budget);
+    double of_others = -bytes * t->tasks->others; /* what is away then is not held */
+    return -interval_memory_probe(&t->memory, 0, low, of_others, t->budget) -
+           interval_memory_probe(&t->memory, low, high, of_others - bytes, t->budget) -
+           interval_memory_probe(&t->memory, high, t->n_slots, of_others, t->budget);
 }
 
 uint32_t interval_run_from(const interval_timeline *t, uint32_t slot)
@@ -811,7 +887,7 @@ static void derive_all(interval_timeline *t)
     for (uint32_t v = 0; v < t->tasks->n_saving; v++)
         refresh_saved(t, v);
     for (uint32_t task = 0; task < t->tasks->n_tasks; task++)
-        if (t->tasks->spans_of.first[task] < t->tasks->spans_of.first[task + 1])
+        if (touches_spans(t, task))
             refresh_spans(t, task);
     for (uint32_t i = 0; i < t->n_live; i++)
         refresh_cost(t, i);
@@ -823,7 +899,8 @@ remat_status interval_timeline_load(interval_timeline *t, const remat_operations
     const interval_tasks *tasks = t->tasks;
     t->n_runs = t->n_ends = t->n_live = t->n_slots = 0;
     t->n_edits = 0;
-    t->time = 0;
+    t->time = t->held = 0;
+    t->turn = NONE;
     for (uint32_t task = 0; task < tasks->n_tasks; task++)
         t->head[task] = t->tail[task] = t->unused[task] = NONE;
     for (uint32_t s = 0; s < tasks->n_spans; s++)
@@ -838,6 +915,8 @@ remat_status interval_timeline_load(interval_timeline *t, const remat_operations
     derive_all(t);
     t->n_edits = 0;
     t->work += 8 * (uint64_t)t->n_live;
+    if (tasks->others > 0)
+        t->turn = tasks->turn_task == NONE ? t->spans[0].start : t->head[tasks->turn_task];
     return t->failed || !spread(t) ? remat_fail_memory(error) : REMAT_OK;
 }
 

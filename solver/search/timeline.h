@@ -12,6 +12,10 @@
  * runs of what passes the budget, `excess`, is kept with it. All sums are exact: sizes are whole
  * numbers.
  *
+ * Of several in flight (tasks.h) the memory of every slot has beside what is alive there what the
+ * others hold: what lives across the turn, times their number. An end, a start or the turn itself
+ * that moves changes it for all slots at once.
+ *
  * Edits are written down until interval_commit or interval_undo. One thread at a time. */
 #ifndef REMAT_SEARCH_TIMELINE_H
 #define REMAT_SEARCH_TIMELINE_H
@@ -56,6 +60,8 @@ typedef struct interval_timeline {
     double budget; /* bytes beside what is resident */
     double time;   /* sum over the runs, in the order of edits: interval_time sums anew */
     double excess; /* bytes past the budget, summed over the runs */
+    uint32_t turn; /* the run that says where the turn is; NONE: nowhere now */
+    double held;   /* bytes that live across it, without what is resident; 0 for one in flight */
     interval_run *runs;
     uint32_t n_runs;
     size_t runs_capacity; /* of live too */

@@ -134,7 +134,7 @@ static lone_search open_search(remat_profile *profile)
     remat_operations list = {0};
     uint64_t store_all;
     if (!profile || remat_store_all_peak(profile, &store_all, NULL) ||
-        interval_tasks_new(profile, 1, false, &l.tasks, NULL) ||
+        interval_tasks_new(profile, 1, false, 1, &l.tasks, NULL) ||
         model_store_everything(profile, &list) ||
         interval_timeline_new(l.tasks, &list, (double)store_all / 2, &l.search.timeline, NULL))
         exit(1);

@@ -320,7 +320,7 @@ static remat_status encode_simulation(remat_error *error)
 {
     static const remat_simulation simulation = {.valid = true, .makespan = 1};
     static const double recomputed[4] = {1, 0, 2, 0};
-    return encoded(remat_simulation_encode(profile, &simulation, recomputed), error);
+    return encoded(remat_simulation_encode(profile, &simulation, 2, recomputed), error);
 }
 
 static remat_status encode_timeline(remat_error *error)

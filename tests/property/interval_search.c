@@ -1,153 +1,12 @@
 /* The improver and the bound of single moments against exhaustive search: on small random graphs
  * every operation list without O and P is reached by Dijkstra's algorithm over what is alive. The
  * search shares no code with either and follows remat/simulate.h alone. */
-#include "property/core_random.h"
-#include "property/state_queue.h"
+#include "property/exhaustive.h"
 
 #include "bound/moments.h"
 #include "remat/answer.h"
 
 #include <math.h>
-
-/* ---- the least makespan of any list ---- */
-
-/* A state: outputs alive, saved values alive, backwards done, and whether the loss has run. */
-typedef struct machine {
-    const remat_profile *p;
-    uint32_t n;
-    uint64_t budget;
-    state_queue queue;
-} machine;
-
-static uint64_t gradient_of(const machine *m, uint32_t value)
-{
-    return value < m->n ? m->p->nodes[value].gradient_bytes
-                        : m->p->inputs[value - m->n].gradient_bytes;
-}
-
-static bool begun(const machine *m, const uint32_t *consumers, uint32_t count, uint32_t done)
-{
-    (void)m;
-    for (uint32_t c = 0; c < count; c++)
-        if (done >> consumers[c] & 1)
-            return true;
-    return false;
-}
-
-static uint64_t alive_bytes(const machine *m, uint32_t out, uint32_t saved, uint32_t done)
-{
-    uint64_t bytes = m->p->input_bytes;
-    for (uint32_t v = 0; v < m->n; v++) {
-        const remat_node *node = &m->p->nodes[v];
-        bytes += out >> v & 1 ? node->output_bytes : 0;
-        bytes += saved >> v & 1 ? node->saved_bytes : 0;
-        if (!(done >> v & 1) && begun(m, node->consumers, node->n_consumers, done))
-            bytes += node->gradient_bytes;
-    }
-    for (uint32_t k = 0; k < m->p->n_inputs; k++)
-        if (begun(m, m->p->inputs[k].consumers, m->p->inputs[k].n_consumers, done))
-            bytes += m->p->inputs[k].gradient_bytes;
-    return bytes;
-}
-
-static bool inputs_there(const machine *m, uint32_t v, uint32_t out)
-{
-    for (uint32_t i = 0; i < m->p->nodes[v].n_inputs; i++)
-        if (m->p->nodes[v].inputs[i] < m->n && !(out >> m->p->nodes[v].inputs[i] & 1))
-            return false;
-    return true;
-}
-
-static void reach(machine *m, uint32_t out, uint32_t saved, uint32_t done, uint32_t ran,
-                  double time)
-{
-    uint32_t state = ((ran << m->n | done) << m->n | saved) << m->n | out;
-    state_queue_reach(&m->queue, state, time);
-}
-
-static void run_forward(machine *m, uint32_t v, uint32_t out, uint32_t saved, uint32_t done,
-                        uint32_t ran, double time)
-{
-    const remat_node *node = &m->p->nodes[v];
-    uint32_t bit = 1u << v, loss = v + 1 == m->n;
-    if ((out & bit) || !inputs_there(m, v, out))
-        return;
-    uint32_t over = node->in_place && node->n_inputs > 0 && node->inputs[0] < m->n ? node->inputs[0]
-                                                                                   : UINT32_MAX;
-    for (int saves = 0; saves <= 1; saves++) {
-        if (saves && ((saved & bit) || (done & bit)))
-            continue;
-        uint64_t during = alive_bytes(m, out | bit, saves ? saved | bit : saved, done) +
-                          (saves ? node->save_workspace_bytes : node->forward_workspace_bytes);
-        if (during <= m->budget)
-            reach(m, out | bit, saves ? saved | bit : saved, done, ran | loss,
-                  time + node->forward_time);
-        if (over == UINT32_MAX)
-            continue;
-        uint64_t in = m->p->nodes[over].output_bytes;
-        during -= in < node->output_bytes ? in : node->output_bytes;
-        if (during <= m->budget)
-            reach(m, (out | bit) & ~(1u << over), saves ? saved | bit : saved, done, ran | loss,
-                  time + node->forward_time);
-    }
-}
-
-static void run_backward(machine *m, uint32_t v, uint32_t out, uint32_t saved, uint32_t done,
-                         uint32_t ran, double time)
-{
-    const remat_node *node = &m->p->nodes[v];
-    uint32_t bit = 1u << v;
-    if ((done & bit) || !ran || (node->saved_bytes > 0 && !(saved & bit)) ||
-        (node->backward_uses_output && !(out & bit)) ||
-        (node->backward_uses_inputs && !inputs_there(m, v, out)))
-        return;
-    for (uint32_t c = 0; c < node->n_consumers; c++)
-        if (!(done >> node->consumers[c] & 1))
-            return;
-    uint64_t during = alive_bytes(m, out, saved, done) + node->backward_workspace_bytes +
-                      (node->n_consumers == 0 ? node->gradient_bytes : 0);
-    for (uint32_t i = 0; i < node->n_inputs; i++) {
-        uint32_t value = node->inputs[i];
-        bool there = value < m->n ? begun(m, m->p->nodes[value].consumers,
-                                          m->p->nodes[value].n_consumers, done)
-                                  : begun(m, m->p->inputs[value - m->n].consumers,
-                                          m->p->inputs[value - m->n].n_consumers, done);
-        uint64_t bytes = there ? 0 : gradient_of(m, value);
-        during += bytes;
-        if (i == 0 && node->in_place)
-            during -= bytes < node->gradient_bytes ? bytes : node->gradient_bytes;
-    }
-    if (during <= m->budget)
-        reach(m, out, saved & ~bit, done | bit, ran, time + node->backward_time);
-}
-
-static double least_makespan(const remat_profile *p, uint64_t budget)
-{
-    uint32_t n = p->n_nodes, states = 1u << (3 * n + 1), every = (1u << n) - 1;
-    machine m = {.p = p, .n = n, .budget = budget};
-    m.queue = state_queue_new(states);
-    double least = INFINITY;
-    if (p->input_bytes <= budget)
-        reach(&m, 0, 0, 0, 0, 0);
-    while (m.queue.size > 0 && least == INFINITY) {
-        uint32_t state = state_queue_take(&m.queue), out = state & every,
-                 saved = state >> n & every;
-        uint32_t done = state >> 2 * n & every, ran = state >> 3 * n;
-        double time = m.queue.least[state];
-        if (done == every)
-            least = time;
-        for (uint32_t v = 0; v < n; v++) {
-            run_forward(&m, v, out, saved, done, ran, time);
-            run_backward(&m, v, out, saved, done, ran, time);
-            if (out >> v & 1)
-                reach(&m, out & ~(1u << v), saved, done, ran, time);
-            if (saved >> v & 1)
-                reach(&m, out, saved & ~(1u << v), done, ran, time);
-        }
-    }
-    state_queue_free(&m.queue);
-    return least;
-}
 
 /* ---- the tests ---- */
 
@@ -166,8 +25,8 @@ static double improved(const remat_profile *profile, uint64_t budget, uint32_t a
     remat_operations list = {0};
     remat_simulation replay;
     remat_error error = {0};
-    remat_status status =
-        remat_improve(profile, NULL, budget, alignment, false, REMAT_QUICK, 0, NULL, &list, &error);
+    remat_status status = remat_improve(profile, NULL, budget, 1, alignment, false, REMAT_QUICK, 0,
+                                        NULL, &list, &error);
     if (status == REMAT_INFEASIBLE)
         return INFINITY;
     if (status)
@@ -280,7 +139,7 @@ static void never_slower(void **state)
         if (!remat_table_schedule(table, &problem, budget, &start, &error)) {
             remat_operations list = {0};
             remat_simulation replay;
-            assert_int_equal(remat_improve(profile, &start.operations, budget, 0, false,
+            assert_int_equal(remat_improve(profile, &start.operations, budget, 1, 0, false,
                                            REMAT_QUICK, 0, NULL, &list, &error),
                              REMAT_OK);
             assert_int_equal(remat_simulate(profile, &list, NULL, NULL, NULL, &replay, &error),

@@ -67,9 +67,31 @@ static inline void joint_edges(dice *d, joint_names *names, remat_node_spec *nod
     nodes[v].n_inputs = count;
 }
 
-/* Outputs: what nobody reads, and now and then another one. */
-static inline remat_profile *random_joint(dice *d, uint32_t most_nodes, bool pins)
+/* Marks what depends on the late input; what nobody reads and comes after the first that reads it
+ * reads it too. Returns that first one. */
+static inline uint32_t joint_late(joint_names *names, remat_node_spec *nodes, uint32_t n,
+                                  bool depends[JOINT_NODES])
 {
+    uint32_t first = n;
+    for (uint32_t v = 0; v < n; v++) {
+        for (size_t i = 0; i < nodes[v].n_inputs; i++) {
+            const char *name = names->inputs[v][i];
+            depends[v] |= name[0] == 'l' || (name[0] == 'v' && depends[atoi(name + 1)]);
+            first = name[0] == 'l' && v < first ? v : first;
+        }
+        if (v > first && !names->read[v] && !depends[v])
+            names->inputs[v][nodes[v].n_inputs++] = "late";
+        depends[v] |= v > first && !names->read[v];
+    }
+    return first;
+}
+
+/* Outputs: what nobody reads, and now and then another one. late: the last node and now and then
+ * others read an input that comes late, and now and then one that is there from the start. */
+static inline remat_profile *random_joint_graph(dice *d, uint32_t most_nodes, bool pins, bool late)
+{
+    const remat_input_spec inputs[] = {{.id = "late", .bytes = {5, true}, .late = true},
+                                       {.id = "early", .bytes = {3, true}}};
     const shape s = {0};
     joint_names names = {0};
     remat_node_spec nodes[JOINT_NODES];
@@ -80,13 +102,21 @@ static inline remat_profile *random_joint(dice *d, uint32_t most_nodes, bool pin
         nodes[v].recompute = pins && chance(d, 15) ? "never" : NULL;
         nodes[v].keep = pins && chance(d, 10);
         joint_edges(d, &names, nodes, v, density);
+        if (late && (v + 1 == n || chance(d, 30)))
+            names.inputs[v][nodes[v].n_inputs++] = "late";
+        if (late && chance(d, 20))
+            names.inputs[v][nodes[v].n_inputs++] = "early";
     }
+    bool depends[JOINT_NODES] = {false};
+    const uint32_t first = late ? joint_late(&names, nodes, n, depends) : n;
     for (uint32_t v = 0; v < n; v++)
-        if (!names.read[v] || chance(d, 10))
+        if (!names.read[v] || (chance(d, 10) && (v < first || depends[v])))
             names.ends[n_ends++] = names.node[v];
     const remat_profile_spec spec = {.format = "remat-profile/1",
                                      .name = "joint",
                                      .graph = "joint",
+                                     .inputs = inputs,
+                                     .n_inputs = late ? 2 : 0,
                                      .nodes = nodes,
                                      .n_nodes = n,
                                      .outputs = names.ends,
@@ -96,6 +126,11 @@ static inline remat_profile *random_joint(dice *d, uint32_t most_nodes, bool pin
     if (remat_profile_new(&spec, &profile, &error))
         fail_msg("random joint graph: %s: %s", error.field, error.message);
     return profile;
+}
+
+static inline remat_profile *random_joint(dice *d, uint32_t most_nodes, bool pins)
+{
+    return random_joint_graph(d, most_nodes, pins, false);
 }
 
 #endif

@@ -41,6 +41,7 @@ typedef struct remat_portfolio {
     const remat_table_source *source;
     const remat_table *tables[REMAT_MAX_SOLVERS]; /* of the cheapest solver first */
     remat_held_table held[REMAT_MAX_SOLVERS];     /* the same, as they were got */
+    remat_table *owned[REMAT_MAX_SOLVERS];        /* of several in flight: what tables are then */
     bool given[REMAT_MAX_SOLVERS]; /* its lists keep the order of a joint graph's nodes */
     size_t n;
     bool improved;  /* answers go through the improver */

@@ -38,7 +38,8 @@ bool remat_keep_order(const remat_solver *solver, remat_options *options);
 /* "quick", "thorough", "patient". */
 const char *remat_effort_name(remat_effort effort);
 
-/* start: a valid list within the budget, or NULL. budget: bytes, graph inputs included. alignment:
+/* start: a valid list within the budget, or NULL. budget: bytes, graph inputs included, for so many
+ * micro-batches in flight (remat/simulate.h; 1 where there is no pipeline). alignment:
  * of the layout that has to fit too, with which start fits; 0 for no layout. given: the first runs
  * of a joint graph keep the order of its nodes, as those of start do. lower_bound: on the makespan
  * of any schedule within the budget; the search ends when it is reached (0: unknown). *ret_list,
@@ -47,8 +48,8 @@ const char *remat_effort_name(remat_effort effort);
  * REMAT_TOO_LARGE for sizes that add up to 2^51 bytes or too many nodes, and no start. Thread-safe.
  */
 remat_status remat_improve(const remat_profile *profile, const remat_operations *start,
-                           uint64_t budget, uint32_t alignment, bool given, remat_effort effort,
-                           double lower_bound, const remat_host *host, remat_operations *ret_list,
-                           remat_error *error);
+                           uint64_t budget, uint32_t in_flight, uint32_t alignment, bool given,
+                           remat_effort effort, double lower_bound, const remat_host *host,
+                           remat_operations *ret_list, remat_error *error);
 
 #endif

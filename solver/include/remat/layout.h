@@ -17,7 +17,13 @@
  * the predecessor's bytes are taken, after it only the successor's. Along a row of in-place nodes
  * all have one offset.
  *
- * Allocations of 0 bytes have no place and are not listed. */
+ * Of several micro-batches in flight (remat/simulate.h) what is held at the turn stands in a block
+ * of held_arena bytes, and what has one offset with it; the arena begins with one such block for
+ * each micro-batch, and the rest, which only the one that runs needs, stands behind them, or
+ * in the block of its own micro-batch where it fits. Offsets in the block are those in the first.
+ *
+ * Allocations of 0 bytes have no place and are not listed. Late inputs of a joint graph are made by
+ * the operation after the turn, before what it makes itself. */
 #ifndef REMAT_LAYOUT_H
 #define REMAT_LAYOUT_H
 
@@ -56,6 +62,8 @@ typedef struct remat_layout {
     uint64_t alignment;
     uint64_t arena;        /* bytes of the block: the largest offset + bytes */
     uint64_t peak;         /* of the simulator: arena >= peak */
+    uint32_t in_flight;    /* micro-batches; 0 or 1: one */
+    uint64_t held_arena;   /* of several: bytes of the block of one of them, see above */
     uint64_t aligned_peak; /* the same with every size rounded up to the alignment: no layout has
                               arena <= aligned_peak - alignment */
 } remat_layout;
@@ -77,6 +85,12 @@ remat_status remat_layout_new(const remat_profile *profile, const remat_operatio
 remat_status remat_layout_within(const remat_profile *profile, const remat_operations *operations,
                                  uint64_t alignment, uint64_t capacity, const remat_host *host,
                                  remat_layout *ret_layout, remat_error *error);
+
+/* The same for so many micro-batches in flight. */
+remat_status remat_layout_in_flight(const remat_profile *profile,
+                                    const remat_operations *operations, uint32_t in_flight,
+                                    uint64_t alignment, uint64_t capacity, const remat_host *host,
+                                    remat_layout *ret_layout, remat_error *error);
 
 /* Offsets for buffers of other origin, in any order: of each item bytes (> 0, at most
  * REMAT_MAX_BYTES), first and last (both included) are given and the offset is written; arena, peak

@@ -80,6 +80,7 @@ typedef struct remat_input_spec {
     const char *id;
     remat_number bytes;          /* required */
     remat_number gradient_bytes; /* default 0 */
+    bool late;                   /* of a joint graph: there from the turn on (remat/simulate.h) */
 } remat_input_spec;
 
 typedef struct remat_state_spec {
@@ -140,6 +141,7 @@ typedef struct remat_node {
     uint32_t n_outputs;    /* results, at least 1; output_bytes is of result 0 */
     uint32_t first_result; /* value of result 1; those of the others follow */
     bool backward_uses_inputs, backward_uses_output, in_place;
+    bool late; /* it reads an input that is late, or depends on a node that does */
     bool once; /* pinned: its forward runs exactly once */
     bool keep; /* pinned: so does it, and its results stay from then to their last use; implies
                   once */
@@ -156,6 +158,7 @@ typedef struct remat_input {
     uint64_t bytes, gradient_bytes;
     const uint32_t *consumers; /* nodes, increasing */
     uint32_t n_consumers;
+    bool late; /* it comes at the turn: a gradient that the next rank of a pipeline sends */
 } remat_input;
 
 typedef struct remat_state {
@@ -178,8 +181,10 @@ typedef struct remat_profile {
     uint32_t n_pinned;       /* nodes that run once */
     uint32_t n_alternatives; /* of all nodes */
     remat_kind kind;
-    bool homogeneous;                   /* see remat_profile_not_homogeneous */
-    uint64_t input_bytes;               /* sum over the graph inputs: resident through the step */
+    bool homogeneous;     /* see remat_profile_not_homogeneous */
+    uint64_t input_bytes; /* sum over the graph inputs: resident through the step */
+    uint64_t late_bytes;  /* of these the late ones: resident from the turn on */
+    uint32_t n_late;
     double forward_time, backward_time; /* sums over the nodes' own implementations */
     uint32_t not_chain; /* first node that breaks the chain / the join, n_nodes when none does */
     uint32_t not_join;

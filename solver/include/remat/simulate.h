@@ -44,7 +44,16 @@
  * forward pass shows it, and at the end every state must hold the version that the plain pass
  * leaves. Transfers of one direction run one after the other (both directions when the link is
  * shared). makespan is the end of the last operation on the compute stream, waits included; of a
- * joint graph not before its outputs that come back from the host are there. */
+ * joint graph not before its outputs that come back from the host are there.
+ *
+ * The turn. In a pipeline of ranks several micro-batches are in flight on one rank: each has run
+ * its forward and waits for its gradient. What one of them holds then counts for each; what it
+ * needs besides while it runs counts once (remat_put_in_flight). Of a forward graph the turn is
+ * right after the first F or A of the last node and the D that follow it at once. Of a joint graph
+ * it is right before the first F that reads an input that is `late`; the late inputs come then, and
+ * are not there, nor held, before. What is sent comes before what is received: outputs of the
+ * profile that depend on no late input have been made by then. What is made again between the turn
+ * and the first B is not held. */
 #ifndef REMAT_SIMULATE_H
 #define REMAT_SIMULATE_H
 
@@ -76,6 +85,9 @@ typedef struct remat_simulation {
     uint64_t peak;                  /* largest memory_during */
     size_t peak_operation;          /* first that reaches it */
     uint64_t host_peak;             /* bytes of host copies at the end of the step */
+    uint64_t held;                  /* bytes alive at the turn, graph inputs included */
+    size_t turn;                    /* operations before it; SIZE_MAX: there is no turn */
+    bool output_held;               /* out of the last node, of a forward graph, is among them */
     uint64_t bytes_to_host, bytes_to_device;
 } remat_simulation;
 
@@ -87,5 +99,12 @@ typedef struct remat_simulation {
 remat_status remat_simulate(const remat_profile *profile, const remat_operations *operations,
                             const remat_link *link, remat_moment *moments, double *node_recomputed,
                             remat_simulation *ret_simulation, remat_error *error);
+
+/* Of a pipeline's rank: the peak becomes that of so many micro-batches in flight, one of which runs
+ * while the others hold what they hold at the turn. At every moment: before the turn of the last
+ * one the others have run, and at the first backward none has gone. The most: REMAT_MOST_IN_FLIGHT,
+ * so that no sum overflows. */
+#define REMAT_MOST_IN_FLIGHT 1000u
+void remat_put_in_flight(remat_simulation *simulation, uint32_t in_flight);
 
 #endif

@@ -89,6 +89,8 @@ typedef struct remat_problem {
     const remat_link *link; /* NULL: no offloading */
     remat_options options;  /* of the solver at hand */
     uint64_t max_budget;    /* bytes; lists are wanted for every budget up to this one */
+    uint32_t in_flight;     /* micro-batches (remat/simulate.h); 0 or 1: one. No matter of a solver:
+                               a table's lists serve every number */
 } remat_problem;
 
 typedef struct remat_estimate {
@@ -116,6 +118,8 @@ enum {
     REMAT_ACCEPTS_JOINT = 128,     /* joint graphs, of any shape */
     REMAT_ACCEPTS_PINS = 256       /* nodes that run once */
 };
+
+typedef struct remat_machine remat_machine;
 
 /* ---- where lists go ---- */
 
@@ -174,8 +178,6 @@ void remat_sink_bind(const remat_sink *sink, uint64_t low, uint64_t high);
 
 /* ---- the solver ---- */
 
-typedef struct remat_machine remat_machine;
-
 typedef struct remat_solver {
     const char *name;        /* "rotor" */
     const char *summary;     /* one sentence */
@@ -215,6 +217,12 @@ const remat_solver *const *remat_solvers(size_t *ret_count);
 
 /* NULL when there is none of that name. */
 const remat_solver *remat_solver_find(const char *name);
+
+/* REMAT_NOT_ACCEPTED where several micro-batches in flight are more than the problem can have: with
+ * a link, of another machine than the simulator's (machine), of a joint graph without late inputs.
+ */
+remat_status remat_check_in_flight(const remat_problem *problem, const remat_machine *machine,
+                                   remat_error *error);
 
 /* REMAT_NOT_ACCEPTED naming the node that breaks the shape, or what the profile or request lacks.
  */

@@ -15,6 +15,10 @@
  * choice. Where a solver chooses by itself (remat_solver.chooses) it solves once; its lists get the
  * same choices on top.
  *
+ * In flight. Beside the frontier a table keeps lists that hold less at the turn than those that
+ * beat them in peak and makespan (remat/simulate.h), up to REMAT_MOST_BESIDE. remat_table_in_flight
+ * makes the table of some number of micro-batches of it, whose peaks are those of all of them.
+ *
  * A table does not hold its profile: pass the same one (or an equal one) with every call. Functions
  * with a const table may be called from several threads at once. */
 #ifndef REMAT_TABLE_H
@@ -28,6 +32,7 @@ typedef struct remat_table remat_table;
 
 typedef struct remat_point {
     uint64_t peak;           /* bytes, replayed: increasing along the frontier */
+    uint64_t held;           /* bytes at the turn, replayed */
     double makespan;         /* replayed: strictly decreasing */
     uint64_t nominal_budget; /* as in remat_schedule */
     uint64_t model_peak;
@@ -74,6 +79,13 @@ remat_status remat_tabulate(const remat_solver *solver, const remat_problem *pro
 remat_status remat_extend_table(const remat_table *known, const remat_solver *solver,
                                 const remat_problem *problem, const remat_host *host,
                                 remat_table **ret_table, remat_error *error);
+
+/* The table of so many micro-batches in flight, of one made without. Where there are several,
+ * schedules of it are for problems that say the same number. The caller frees it. */
+remat_status remat_table_in_flight(const remat_table *table, uint32_t in_flight,
+                                   remat_table **ret_table, remat_error *error);
+
+#define REMAT_MOST_BESIDE 512u
 
 void remat_table_free(remat_table *table); /* accepts NULL */
 
@@ -122,6 +134,10 @@ remat_status remat_table_load(const remat_solver *solver, const remat_problem *p
  * profile has alternatives. */
 remat_status remat_estimate_table(const remat_solver *solver, const remat_problem *problem,
                                   remat_estimate *ret_estimate, remat_error *error);
+
+/* Peak of storing everything, with so many micro-batches in flight. */
+remat_status remat_store_all_in_flight(const remat_profile *profile, uint32_t in_flight,
+                                       uint64_t *ret_peak, remat_error *error);
 
 /* The least makespan any schedule of the profile can have: every node forward and backward once,
  * with the implementations that take the least time together. */
