@@ -78,8 +78,13 @@ static bool build_flow(bound_moments *m)
     return true;
 }
 
+typedef struct bound_rank {
+    double bytes;
+    uint32_t node;
+} bound_rank;
+
 /* Bytes alive during each run of a joint graph in the order of the profile. */
-static void find_joint_alive(bound_moments *m)
+static void find_joint_alive(bound_moments *m, bound_rank *ret_ranks)
 {
     const remat_profile *p = m->profile;
     uint32_t *last = m->last;
@@ -95,7 +100,7 @@ static void find_joint_alive(bound_moments *m)
         const remat_node *node = &p->nodes[v];
         for (uint32_t k = 0; k < node->n_outputs; k++)
             alive += m->out[result_here(m, v, k)];
-        m->alive[v] = alive + m->workspace[v];
+        ret_ranks[v] = (bound_rank){.bytes = alive + m->workspace[v], .node = v};
         for (uint32_t i = 0; i < node->n_inputs; i++)
             if (remat_is_result(p, node->inputs[i]) && last[value_here(m, node->inputs[i])] == v)
                 alive -= m->out[value_here(m, node->inputs[i])];
@@ -107,7 +112,7 @@ static void find_joint_alive(bound_moments *m)
 
 /* Of others, bytes alive during each backward where everything is stored and backwards come in the
  * reverse of the order. */
-static void find_alive(bound_moments *m)
+static void find_alive(bound_moments *m, bound_rank *ret_ranks)
 {
     const remat_profile *p = m->profile;
     double alive = 0, *more = m->weight; /* by node: than during the backward that comes next */
@@ -125,14 +130,9 @@ static void find_alive(bound_moments *m)
     }
     for (uint32_t v = 0; v < m->n; v++) {
         alive += more[v];
-        m->alive[v] = alive + m->workspace[v];
+        ret_ranks[v] = (bound_rank){.bytes = alive + m->workspace[v], .node = v};
     }
 }
-
-typedef struct bound_rank {
-    double bytes;
-    uint32_t node;
-} bound_rank;
 
 static int compare_alive(const void *left, const void *right)
 {
@@ -146,15 +146,13 @@ static int compare_alive(const void *left, const void *right)
  * alive. Then the others, by what is alive. */
 static bool rank_moments(bound_moments *m)
 {
-    if (m->profile->joint)
-        find_joint_alive(m);
-    else
-        find_alive(m);
     bound_rank *ranks = malloc(m->n * sizeof *ranks);
     if (!ranks)
         return false;
-    for (uint32_t v = 0; v < m->n; v++)
-        ranks[v] = (bound_rank){.bytes = m->alive[v], .node = v};
+    if (m->profile->joint)
+        find_joint_alive(m, ranks);
+    else
+        find_alive(m, ranks);
     qsort(ranks, m->n, sizeof *ranks, compare_alive);
     for (uint32_t i = 0; i < m->n; i++)
         m->rank[ranks[i].node] = i;
@@ -185,13 +183,12 @@ remat_status bound_moments_new(const remat_profile *profile, bound_moments **ret
     m->from_source = model_arena_array(&m->arena, choices, sizeof *m->from_source);
     m->to_sink = model_arena_array(&m->arena, choices, sizeof *m->to_sink);
     m->last = model_arena_array(&m->arena, m->n_values, sizeof *m->last);
-    m->alive = model_arena_array(&m->arena, n, sizeof *m->alive);
     m->rank = model_arena_array(&m->arena, n, sizeof *m->rank);
     m->worth = model_arena_array(&m->arena, n, sizeof *m->worth);
     m->gradients = model_arena_array(&m->arena, n, sizeof *m->gradients);
-    if (!m->time || !m->again || !m->last || !m->alive || !m->rank || !m->worth || !m->gradients ||
-        !m->out || !m->saved || !m->workspace || !m->running || !m->role || !m->weight ||
-        !m->from_source || !m->to_sink || !build_flow(m)) {
+    if (!m->time || !m->again || !m->last || !m->rank || !m->worth || !m->gradients || !m->out ||
+        !m->saved || !m->workspace || !m->running || !m->role || !m->weight || !m->from_source ||
+        !m->to_sink || !build_flow(m)) {
         bound_moments_free(m);
         return remat_fail_memory(error);
     }

@@ -23,7 +23,6 @@ struct bound_moments {
     uint32_t first;                  /* moment to look at first */
     uint32_t *last;                  /* by value: its last reader, for that */
     uint32_t *rank;                  /* by node: its place by the bytes alive then */
-    double *alive;                   /* by node: those */
     double *worth;                   /* by node: time that its moment proved; -INFINITY: unknown */
     double *gradients; /* by node: least bytes of them during its backward; below 0: not looked */
     double constant;   /* cost that no y changes */
