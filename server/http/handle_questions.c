@@ -181,26 +181,27 @@ void get_timeline(request *r)
     reply_immutable(r, r->id);
 }
 
-/* Not immutable: another version of this server may name things otherwise. */
-void get_trace(request *r)
+/* What is made of a schedule. Not immutable: another version of this server may say it otherwise.
+ */
+static void reply_derived(request *r,
+                          remat_status (*derive)(engine *, const char *, body **, remat_error *))
 {
     body *b = NULL;
     remat_error error;
-    if (engine_trace(r->service->engine, r->id, &b, &error))
+    if (derive(r->service->engine, r->id, &b, &error))
         reply_error(r, &error);
     else
         reply_body(r, 200, b);
 }
 
-/* Not immutable: another version of this server may say more. */
+void get_trace(request *r)
+{
+    reply_derived(r, engine_trace);
+}
+
 void get_explanation(request *r)
 {
-    body *b = NULL;
-    remat_error error;
-    if (engine_explanation(r->service->engine, r->id, &b, &error))
-        reply_error(r, &error);
-    else
-        reply_body(r, 200, b);
+    reply_derived(r, engine_explanation);
 }
 
 void post_simulation(request *r)
