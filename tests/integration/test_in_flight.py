@@ -120,3 +120,15 @@ def test_three_blocks_of_gpt(tmp_path, mebibytes, in_flight, overhead):
     assert 100 * answer["overhead"] <= overhead and answer["peak"] <= mebibytes * MIB and f"{in_flight} micro-batches" in shown.stdout
     assert answer["lower_bound"] <= answer["makespan"]
     assert f"{in_flight} micro-batches" in remat("simulate", "--local", profile, schedule).stdout
+
+
+def test_the_command_judges_what_is_held(rematd, tmp_path):
+    profile, schedule = tmp_path / "stage.json", tmp_path / "schedule.json"
+    profile.write_text(json.dumps(three_blocks()))
+    for more in ([], ["--no-layout"]):
+        remat("solve", "--server", rematd.url, "-b", "60%", "--in-flight", 3, *more, profile, "-o", schedule)
+        assert json.loads(schedule.read_text())["in_flight"] == 3
+    answer = json.loads(schedule.read_text())
+    for lie, said in (({"in_flight": 2}, "peak is"), ({"held": answer["held"] - 1}, "held is"), ({"in_flight": 0}, "in_flight is")):
+        schedule.write_text(json.dumps({**answer, **lie}))
+        assert said in remat("show", "--profile", profile, schedule, code=3).stderr
