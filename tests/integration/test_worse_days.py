@@ -178,28 +178,21 @@ def test_little_address_space(tmp_path, mebibytes):
 # ---- a disk that only reads ----
 
 
-def test_a_read_only_store_is_refused(make_service, tmp_path):
+def test_a_read_only_store_is_refused(make_service, disk):
     """At the start: it says which file, and why; nothing is half open."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", disk], capture_output=True).returncode:
-        pytest.skip("no file system can be mounted here")
-    try:
-        service = make_service("--store", str(disk / "store.db"))
-        known = service.push("vgg19.chain")["profile_id"]
-        service.stop()
-        subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
-        with pytest.raises(AssertionError, match="cannot open .*store.db.lock: Read-only file system"):
-            service.start()
-        assert service.process.wait() == 1
-        checked = subprocess.run([Service.program, "--check-config", "--store", disk / "store.db"], capture_output=True, text=True)
-        assert checked.returncode == 2 and "Read-only file system" in checked.stderr
-        subprocess.run(["mount", "-o", "remount,rw", disk], check=True)
+    service = make_service("--store", str(disk / "store.db"))
+    known = service.push("vgg19.chain")["profile_id"]
+    service.stop()
+    subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
+    with pytest.raises(AssertionError, match="cannot open .*store.db.lock: Read-only file system"):
         service.start()
-        assert service.get(f"/v1/profiles/{known}").status == 200 and service.get("/readyz").status == 200
-        service.stop()
-    finally:
-        subprocess.run(["umount", "-l", disk], check=True)
+    assert service.process.wait() == 1
+    checked = subprocess.run([Service.program, "--check-config", "--store", disk / "store.db"], capture_output=True, text=True)
+    assert checked.returncode == 2 and "Read-only file system" in checked.stderr
+    subprocess.run(["mount", "-o", "remount,rw", disk], check=True)
+    service.start()
+    assert service.get(f"/v1/profiles/{known}").status == 200 and service.get("/readyz").status == 200
+    service.stop()
 
 
 @preloads
