@@ -146,6 +146,15 @@ class Service:
                 return float(line.rsplit(" ", 1)[1])
         raise AssertionError(f"no metric {name}")
 
+    def metric_becomes(self, name, value, seconds=10):
+        """Whether it does: a connection that its peer closed is counted until the daemon has read of it."""
+        end = time.monotonic() + seconds * SLOW
+        while self.metric(name) != value:
+            if time.monotonic() > end:
+                return False
+            time.sleep(0.05)
+        return True
+
     def command(self, *words):
         """rematd check / backup on this store."""
         return subprocess.run([str(self.program), *words, "--store", str(self.store)],

@@ -407,7 +407,7 @@ def test_a_reader_that_takes_its_time_is_cut_off(make_service):
                 break
             time.sleep(0.5)
     assert time.monotonic() - start < 30 * SLOW
-    assert service.metric("remat_connections") == 1
+    assert service.metric_becomes("remat_connections", 1)
 
 
 @pytest.mark.parametrize("begun", [b"", b"GET", GET, POST + b"Content-Length: 10\r\n\r\n{",
