@@ -58,6 +58,10 @@ void remat_json_scan_init(remat_json_scan *scan, const remat_json_limits *limits
 remat_status remat_json_scan_feed(remat_json_scan *scan, const char *text, size_t length,
                                   remat_error *error);
 
+/* Has jansson's allocations watched, so that remat_json_load tells a text that is not JSON from one
+ * for which memory ran out. For programs, at their start: the setting is the process's. */
+void remat_json_watch_memory(void);
+
 /* remat_json_parse of a text that was scanned: without looking at its depth again. */
 remat_status remat_json_load(const char *text, size_t length, json_t **ret_json,
                              remat_error *error);

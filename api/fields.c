@@ -15,10 +15,31 @@ remat_status remat_json_parse(const char *text, size_t length, json_t **ret_json
     return status ? status : remat_json_load(text, length, ret_json, error);
 }
 
+/* jansson reads on where a token could not grow: what comes out may be called a syntax error, or be
+ * another text. */
+static _Thread_local bool starved;
+
+static void *watched_malloc(size_t size)
+{
+    void *given = malloc(size);
+    starved = starved || !given;
+    return given;
+}
+
+void remat_json_watch_memory(void)
+{
+    json_set_alloc_funcs(watched_malloc, free);
+}
+
 remat_status remat_json_load(const char *text, size_t length, json_t **ret_json, remat_error *error)
 {
     json_error_t where;
+    starved = false;
     json_t *json = json_loadb(text, length, JSON_REJECT_DUPLICATES, &where);
+    if (starved) {
+        json_decref(json);
+        return remat_fail_memory(error);
+    }
     if (!json) {
         /* jansson does not always say that memory ran out, but then it says nothing. */
         if (where.text[0] == '\0' || json_error_code(&where) == json_error_out_of_memory)

@@ -67,8 +67,9 @@ static const char *const meanings[] = {
     [REMAT_PROBLEM_STORAGE_AWAY] =
         "The store cannot be reached or written now: a full disk, a database that restarts. Ask "
         "again after Retry-After.",
-    [REMAT_PROBLEM_BUSY] =
-        "The queue of solves or the memory for requests is full. Ask again after Retry-After.",
+    [REMAT_PROBLEM_BUSY] = "The queue of solves or the memory for requests is full, or the system "
+                           "gave no more memory. "
+                           "Ask again after Retry-After.",
     [REMAT_PROBLEM_STOPPING] =
         "The server is about to end. Ask again: another takes its place, and jobs go on.",
     [REMAT_PROBLEM_VERSION] = "HTTP/1.0 and 1.1 are spoken.",
@@ -112,8 +113,9 @@ remat_problem_type remat_problem_of(const remat_error *error)
     case REMAT_CORRUPT:
     case REMAT_NEWER:
         return REMAT_PROBLEM_STORAGE;
-    case REMAT_OK:
     case REMAT_NO_MEMORY:
+        return REMAT_PROBLEM_BUSY;
+    case REMAT_OK:
     case REMAT_INTERNAL:
         break;
     }

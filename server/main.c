@@ -1,4 +1,5 @@
 /* rematd: serve, or take care of a store. */
+#include "api.h"
 #include "host/machine.h"
 #include "http/listen.h"
 #include "security/tls.h"
@@ -166,6 +167,7 @@ int main(int argc, char **argv)
     config settings;
     machine_keep_streams();
     machine_keep_writing();
+    remat_json_watch_memory();
     if (argc > 1 && strcmp(argv[1], "token") == 0)
         return token_command(argc, argv);
     const command *c = find_command(argc, argv);

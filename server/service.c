@@ -258,6 +258,8 @@ static remat_status start(service *s, remat_error *error)
 {
     remat_status status = queue_take_stack(error);
     if (!status)
+        status = queue_new(s->loop, s->config.workers, s->config.queue_limit, &s->queue, error);
+    if (!status)
         status = load_files(s, error);
     s->fleet = fleet_new(s);
     if (!status && !s->fleet)
@@ -268,15 +270,13 @@ static remat_status start(service *s, remat_error *error)
         return status;
     s->limits = limits_new();
     s->streams = streams_new(s);
-    s->queue = queue_new(s->loop, s->config.workers, s->config.queue_limit);
     s->memory = memory_new(s->loop, s->queue, s->config.body_memory, s->config.memory_limit);
     s->team = team_new(s->config.workers, true);
     s->engine =
         s->memory ? engine_new(&s->config, s->store, &s->metrics, s->team, s->memory) : NULL;
     s->jobs = jobs_new(s);
     s->retention = retention_new(s);
-    if (!s->limits || !s->streams || !s->queue || !s->memory || !s->engine || !s->jobs ||
-        !s->retention)
+    if (!s->limits || !s->streams || !s->memory || !s->engine || !s->jobs || !s->retention)
         return remat_fail_memory(error);
     uint64_t forgotten;
     int64_t kept = FORGET_JOBS_DAYS * INT64_C(86400000);

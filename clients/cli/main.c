@@ -113,6 +113,7 @@ int main(int argc, char **argv)
 {
     struct cli cli = {.wait = INFINITY};
     machine_keep_streams();
+    remat_json_watch_memory();
     signal(SIGPIPE, SIG_IGN); /* a reader that goes away is an error of writing, not a death */
     look_at_terminal(&cli);
     int code = run(&cli, argc, argv);

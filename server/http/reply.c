@@ -17,7 +17,7 @@ void reply_body(request *r, int status, body *b)
     if (!b) {
         remat_error error;
         remat_fail_memory(&error);
-        reply_problem(r, REMAT_PROBLEM_INTERNAL, &error);
+        reply_error(r, &error);
         return;
     }
     r->reply.status = status;
@@ -37,7 +37,7 @@ void reply_problem(request *r, remat_problem_type type, const remat_error *error
     r->reply = (reply){.status = remat_problem_status(type),
                        .body = body_from_json(remat_problem_encode(type, error), false),
                        .content_type = "application/problem+json",
-                       .retry_after = type == REMAT_PROBLEM_STORAGE_AWAY ? RETRY_SECONDS : 0};
+                       .retry_after = remat_problem_status(type) == 503 ? RETRY_SECONDS : 0};
 }
 
 void reply_error(request *r, const remat_error *error)
@@ -68,8 +68,6 @@ bool reply_refuse(request *r, remat_problem_type type, const char *field, const 
     va_end(arguments);
     body_release(r->reply.body);
     reply_problem(r, type, &error);
-    if (type == REMAT_PROBLEM_BUSY || type == REMAT_PROBLEM_STOPPING)
-        r->reply.retry_after = RETRY_SECONDS;
     return false;
 }
 

@@ -36,19 +36,92 @@ remat_status queue_take_stack(remat_error *error)
                : REMAT_OK;
 }
 
-queue *queue_new(uv_loop_t *loop, unsigned heavy, unsigned heavy_limit)
+static void wait_for_others(void *gate)
 {
-    queue *q = calloc(1, sizeof *q);
+    uv_sem_wait(gate);
+}
+
+/* Whether as many threads can stand at once as the pool is about to start, with the stack of the
+ * newer versions of libuv; older ones take RLIMIT_STACK, which is theirs where it is more. */
+static remat_status try_threads(unsigned n, remat_error *error)
+{
+    enum { STACK = 8 << 20 };
+    struct rlimit stack;
+    bool more = getrlimit(RLIMIT_STACK, &stack) == 0 && stack.rlim_cur > STACK &&
+                stack.rlim_cur != RLIM_INFINITY;
+    uv_thread_options_t options = {.flags = UV_THREAD_HAS_STACK_SIZE,
+                                   .stack_size = more ? (size_t)stack.rlim_cur : STACK};
+    uv_thread_t *threads = calloc(n, sizeof *threads);
+    uv_sem_t gate;
+    if (!threads || uv_sem_init(&gate, 0)) {
+        free(threads);
+        return remat_fail_memory(error);
+    }
+    int failure = 0;
+    unsigned started = 0;
+    for (; started < n; started++)
+        if ((failure = uv_thread_create_ex(&threads[started], &options, wait_for_others, &gate)))
+            break;
+    for (unsigned i = 0; i < started; i++)
+        uv_sem_post(&gate);
+    for (unsigned i = 0; i < started; i++)
+        uv_thread_join(&threads[i]);
+    uv_sem_destroy(&gate);
+    free(threads);
+    return failure ? remat_fail(error, REMAT_INVALID, "workers",
+                                "of %u threads with stacks of %zu bytes the system gives %u: %s "
+                                "(ulimit -v and -u, or a cgroup)",
+                                n, options.stack_size, started, uv_strerror(failure))
+                   : REMAT_OK;
+}
+
+static void no_work(uv_work_t *request)
+{
+    (void)request;
+}
+
+static void no_end(uv_work_t *request, int status)
+{
+    (void)request;
+    (void)status;
+}
+
+/* On a loop of its own, so that nothing is left of it: the threads then stand until the process
+ * ends. */
+static remat_status start_pool(remat_error *error)
+{
+    uv_loop_t loop;
+    uv_work_t first;
+    int failure = uv_loop_init(&loop);
+    if (failure)
+        return remat_fail(error, REMAT_INTERNAL, "workers", "the pool of threads: %s",
+                          uv_strerror(failure));
+    uv_queue_work(&loop, &first, no_work, no_end);
+    uv_run(&loop, UV_RUN_DEFAULT);
+    uv_loop_close(&loop);
+    return REMAT_OK;
+}
+
+remat_status queue_new(uv_loop_t *loop, unsigned heavy, unsigned heavy_limit, queue **ret_queue,
+                       remat_error *error)
+{
+    unsigned threads = heavy + QUICK_THREADS + LIGHT_THREADS + LARGE_THREADS;
     char size[16];
-    if (!q)
-        return NULL;
-    snprintf(size, sizeof size, "%u", heavy + QUICK_THREADS + LIGHT_THREADS + LARGE_THREADS);
+    snprintf(size, sizeof size, "%u", threads);
     setenv("UV_THREADPOOL_SIZE", size, 1);
+    remat_status status = try_threads(threads, error);
+    if (!status)
+        status = start_pool(error);
+    if (status)
+        return status;
+    queue *q = *ret_queue = calloc(1, sizeof *q);
+    if (!q)
+        return remat_fail_memory(error);
     q->loop = loop;
     q->lanes[LANE_LIGHT] = (lane_state){.threads = LIGHT_THREADS, .limit = UINT32_MAX};
     q->lanes[LANE_LARGE] = (lane_state){.threads = LARGE_THREADS, .limit = UINT32_MAX};
     q->lanes[LANE_HEAVY] = (lane_state){.threads = heavy, .limit = heavy_limit};
-    return q;
+    return REMAT_OK;
 }
 
 void queue_free(queue *q)

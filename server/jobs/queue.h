@@ -40,9 +40,12 @@ enum { LIGHT_THREADS = 2, LARGE_THREADS = 1, QUICK_THREADS = 1 };
  * to the 256 KiB that is three times what was measured. Call before the pool starts. */
 remat_status queue_take_stack(remat_error *error);
 
-/* Call before the process first uses libuv's pool: its size becomes heavy + QUICK_THREADS +
- * LIGHT_THREADS + LARGE_THREADS. */
-queue *queue_new(uv_loop_t *loop, unsigned heavy, unsigned heavy_limit);
+/* Call before the process first uses libuv's pool, which it starts: its size becomes heavy +
+ * QUICK_THREADS + LIGHT_THREADS + LARGE_THREADS. REMAT_INVALID: the system does not give as many
+ * threads (ulimit -v, ulimit -u, pids.max of a cgroup); libuv itself would abort. REMAT_NO_MEMORY.
+ */
+remat_status queue_new(uv_loop_t *loop, unsigned heavy, unsigned heavy_limit, queue **ret_queue,
+                       remat_error *error);
 void queue_free(queue *q); /* nothing may be queued or running */
 
 /* false: the heavy lane is full; the task was not taken. */

@@ -645,7 +645,7 @@ static void problems_have_a_type_and_a_status(void **state)
                {REMAT_INFEASIBLE, 422, "/problems/infeasible-budget"},
                {REMAT_TOO_LARGE, 413, "/problems/too-large"},
                {REMAT_NOT_FOUND, 404, "/problems/not-found"},
-               {REMAT_NO_MEMORY, 500, "/problems/internal"},
+               {REMAT_NO_MEMORY, 503, "/problems/busy"},
                {REMAT_INTERNAL, 500, "/problems/internal"},
                {REMAT_CORRUPT, 500, "/problems/storage"}};
     for (size_t i = 0; i < COUNT(map); i++) {
