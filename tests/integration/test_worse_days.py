@@ -3,7 +3,6 @@ a backup and a pruning under load."""
 
 import contextlib
 import glob
-import http.client
 import json
 import select
 import shutil
@@ -130,49 +129,6 @@ def test_hours_to_and_fro(make_service, tmp_path):
     clock.write_text("+0")
     assert service.get("/readyz").status == 200
     assert not [line for line in service.log_lines() if line["level"] == "error"]
-
-
-# ---- little address space ----
-
-
-@preloads
-@pytest.mark.parametrize("mebibytes", [200, 400])
-def test_little_address_space(tmp_path, mebibytes):
-    """ulimit -v: what does not fit fails, as a 5xx or as a text that could not be read; the daemon lives."""
-    service = Service(tmp_path, "--workers", "2")
-    service.program = tmp_path / "rematd"
-    service.program.write_text(f'#!/bin/sh\nulimit -v {mebibytes << 10} && exec "{Service.program}" "$@"\n')
-    service.program.chmod(0o755)
-    service.start()
-    statuses, details, large = [], set(), json.dumps(big_chain(20000)).encode()
-
-    def ask(i):
-        for path, body in (("schedules", {"profile": big_chain(60, i), "budget": "50%", "solver": "rotor", "wait": 5}),
-                           ("schedules", {"profile": variant(i), "budget": "90%"}), ("profiles", large)):
-            try:
-                answer = service.post(f"/v1/{path}", body, check=False)
-                statuses.append(answer.status)
-                if answer.status == 200:
-                    assert answer.json["verified"]
-                elif answer.status in (400, 500):
-                    details.add(answer.json["detail"])
-            except (OSError, http.client.HTTPException):
-                statuses.append("closed")
-
-    try:
-        threads = [threading.Thread(target=ask, args=(i,)) for i in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        print(mebibytes, {status: statuses.count(status) for status in statuses}, details)
-        assert service.process.poll() is None, service.logs[-1].read_text()[-2000:]
-        assert set(statuses) <= {200, 201, 202, 400, 413, 500, 503, "closed"}
-        assert all("out of memory" in detail or "the body is not JSON" in detail for detail in details), details
-        assert service.get("/readyz").status == 200
-        service.stop()
-    finally:
-        service.process.kill()
 
 
 # ---- a disk that only reads ----
