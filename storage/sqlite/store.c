@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -102,6 +103,40 @@ remat_status sqlite_number(sqlite_connection *connection, const char *sql, int64
 
 /* ---- connections ---- */
 
+static bool has_log(const char *path)
+{
+    char *log = NULL;
+    if (asprintf(&log, "%s-wal", path) < 0)
+        return false;
+    struct stat entry;
+    bool found = stat(log, &entry) == 0 && entry.st_size > 0;
+    free(log);
+    return found;
+}
+
+/* Whether nobody writes the file: SQLite, which must be able to make a log beside it, can be told
+ * so. */
+static bool is_immutable(const char *path)
+{
+    struct statvfs system;
+    return statvfs(path, &system) == 0 && (system.f_flag & ST_RDONLY) && !has_log(path);
+}
+
+static int open_immutable(const char *path, sqlite3 **ret_db)
+{
+    char *uri = malloc(3 * strlen(path) + sizeof "file:?immutable=1");
+    if (!uri)
+        return SQLITE_NOMEM;
+    char *end = uri + sprintf(uri, "file:");
+    for (const char *c = path; *c; c++)
+        end += sprintf(end, strchr("?#%", *c) ? "%%%02X" : "%c", (unsigned)*c);
+    strcpy(end, "?immutable=1");
+    int code = sqlite3_open_v2(uri, ret_db,
+                               SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_URI, NULL);
+    free(uri);
+    return code;
+}
+
 /* synchronous=FULL: the log is flushed at every commit. NORMAL would flush it only at checkpoints,
  * and a power failure could then undo what a client was told is stored. The price is one flush per
  * commit, which the writer thread spreads over all the writes that wait. */
@@ -124,7 +159,9 @@ remat_status sqlite_connection_open(const remat_store *store, const char *path, 
     int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX |
                 (mode == SQLITE_CREATE ? SQLITE_OPEN_CREATE : 0);
     remat_status status = REMAT_OK;
-    if (sqlite3_open_v2(path, &connection->db, flags, NULL) != SQLITE_OK)
+    if ((mode == SQLITE_READ_ONLY && is_immutable(path)
+             ? open_immutable(path, &connection->db)
+             : sqlite3_open_v2(path, &connection->db, flags, NULL)) != SQLITE_OK)
         status = connection->db ? sqlite_fail(connection, error, "open") : remat_fail_memory(error);
     if (status == REMAT_OK) {
         sqlite3_extended_result_codes(connection->db, 1);
@@ -287,19 +324,6 @@ static remat_status probe_room(remat_store *base, remat_error *error)
                       ROOM >> 20);
 }
 
-static bool has_log(const sqlite_store *store)
-{
-    size_t size = strlen(store->base.name) + sizeof "-wal";
-    char *path = malloc(size);
-    if (!path)
-        return false;
-    snprintf(path, size, "%s-wal", store->base.name);
-    struct stat entry;
-    bool found = stat(path, &entry) == 0 && entry.st_size > 0;
-    free(path);
-    return found;
-}
-
 static remat_status use_wal(sqlite_connection *connection, remat_error *error)
 {
     sqlite3_stmt *query;
@@ -321,7 +345,7 @@ static remat_status use_wal(sqlite_connection *connection, remat_error *error)
 /* The writer's connection, on a store that is of this version when this returns. */
 static remat_status open_to_write(sqlite_store *store, remat_error *error)
 {
-    bool unclean = has_log(store);
+    bool unclean = has_log(store->base.name);
     remat_status status = sqlite_connection_open(&store->base, store->base.name, SQLITE_CREATE,
                                                  &store->writer, error);
     if (status != REMAT_OK)

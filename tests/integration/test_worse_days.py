@@ -134,8 +134,8 @@ def test_hours_to_and_fro(make_service, tmp_path):
 # ---- a disk that only reads ----
 
 
-def test_a_read_only_store_is_refused(make_service, disk):
-    """At the start: it says which file, and why; nothing is half open."""
+def test_a_read_only_store_is_refused(make_service, disk, tmp_path):
+    """At the start: it says which file, and why; nothing is half open. It is checked and copied as it is."""
     service = make_service("--store", str(disk / "store.db"))
     known = service.push("vgg19.chain")["profile_id"]
     service.stop()
@@ -145,6 +145,13 @@ def test_a_read_only_store_is_refused(make_service, disk):
     assert service.process.wait() == 1
     checked = subprocess.run([Service.program, "--check-config", "--store", disk / "store.db"], capture_output=True, text=True)
     assert checked.returncode == 2 and "Read-only file system" in checked.stderr
+    service.store = disk / "store.db"
+    sound = service.command("check")
+    assert sound.returncode == 0 and "is sound: 1 profiles" in sound.stdout, sound.stderr
+    copied = service.command("backup", str(tmp_path / "copy.db"))
+    assert copied.returncode == 0, copied.stderr
+    again = subprocess.run([Service.program, "check", "--store", tmp_path / "copy.db"], capture_output=True, text=True)
+    assert again.returncode == 0 and "is sound: 1 profiles" in again.stdout
     subprocess.run(["mount", "-o", "remount,rw", disk], check=True)
     service.start()
     assert service.get(f"/v1/profiles/{known}").status == 200 and service.get("/readyz").status == 200
