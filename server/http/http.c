@@ -537,36 +537,43 @@ static void on_mhd_log(void *data, const char *format, va_list arguments)
 
 typedef struct leftover {
     task task;
+    memory *memory;
     char *content;
+    uint64_t held; /* of the account until all of it has gone */
 } leftover;
 
 static void free_work(task *t)
 {
     leftover *one = (leftover *)t;
     free(one->content);
-    one->content = NULL;
+    memory_return();
 }
 
 static void free_done(task *t)
 {
-    free(t);
+    leftover *one = (leftover *)t;
+    memory_give(one->memory, MEMORY_WORK, one->held);
+    free(one);
 }
 
-/* The kernel takes milliseconds to take large memory back, in which the loop would answer
- * nobody. */
+/* The kernel takes milliseconds to take large memory back, in which the loop would answer nobody;
+ * who is given it meanwhile would add to what is still there. */
 void http_forget_body(request *r)
 {
     service *s = r->service;
-    leftover *one = r->capacity >= LARGE_BODY && !s->stopping ? calloc(1, sizeof *one) : NULL;
-    memory_give(s->memory, MEMORY_WORK, r->held);
-    r->held = 0;
+    bool large = r->content && r->capacity >= LARGE_BODY && !s->stopping;
+    leftover *one = large ? calloc(1, sizeof *one) : NULL;
     if (one) {
-        one->content = r->content;
-        one->task = (task){.work = free_work, .done = free_done, .lane = LANE_LIGHT};
+        *one = (leftover){.task = {.work = free_work, .done = free_done, .lane = LANE_LIGHT},
+                          .memory = s->memory,
+                          .content = r->content,
+                          .held = r->held};
         queue_submit(s->queue, &one->task);
     } else {
         free(r->content);
+        memory_give(s->memory, MEMORY_WORK, r->held);
     }
+    r->held = 0;
     r->content = NULL;
     r->capacity = 0;
 }

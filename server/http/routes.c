@@ -17,8 +17,12 @@ static void light_work(task *t)
 {
     request *r = (request *)((char *)t - offsetof(request, task));
     r->work(r);
-    if (r->held > LARGE_WORK)
-        memory_settle();
+    if (r->held <= LARGE_WORK)
+        return;
+    /* Who is given the memory next would add to what is still there. */
+    free(r->content);
+    r->content = NULL;
+    memory_return();
 }
 
 static void light_done(task *t)
