@@ -2,6 +2,7 @@
  * of the store fails, once or from then on, as an I/O error or as a full disk. After each failure
  * nothing acknowledged is lost, nothing that failed is half there, and the store reopens and
  * checks. */
+#include "sqlite/sqlite.h"
 #include "unit/storage_support.h"
 
 #include <stdatomic.h>
@@ -281,6 +282,68 @@ static void failing_backup(void **state)
     remat_store_close(store);
 }
 
+/* A store as an earlier version left it. */
+static void make_older(int version)
+{
+    static const char *const steps_back[] = {
+        [1] = "DROP INDEX tables_of_none; PRAGMA user_version = 1",
+        [2] = "ALTER TABLE jobs DROP COLUMN owner; ALTER TABLE jobs DROP COLUMN cancelling;"
+              "ALTER TABLE jobs DROP COLUMN profile_id; PRAGMA user_version = 2"};
+    remat_store *store = open_store();
+    assert_ok(put_profile(store, 1, 5000, NULL, error));
+    for (int i = 0; i < SCHEDULES; i++)
+        assert_ok(put_schedule(store, i, 1, LENGTH, NULL, error));
+    assert_ok(remat_store_put_table(store, "profile1", "rotor", "{}", "table", 5, error));
+    remat_store_close(store);
+    assert_int_equal(sqlite_version,
+                     sizeof steps_back /
+                         sizeof *steps_back); /* a newer one has its step back here */
+    sqlite3 *db;
+    assert_int_equal(sqlite3_open(store_path, &db), SQLITE_OK);
+    for (int at = sqlite_version - 1; at >= version; at--)
+        if (sqlite3_exec(db, steps_back[at], NULL, NULL, NULL) != SQLITE_OK)
+            fail_msg("back to %d: %s", at, sqlite3_errmsg(db));
+    sqlite3_close(db);
+}
+
+/* Whether the upgrade came to the nth operation, after which the process wrote nothing more. */
+static bool upgrade_survives(int version, int after)
+{
+    make_older(version);
+    remat_store *store = NULL;
+    arm(after, SQLITE_IOERR, true);
+    remat_status status = remat_store_open(store_path, NULL, &store, NULL);
+    bool reached = atomic_load(&failed) > 0;
+    if (status == REMAT_OK)
+        remat_store_close(store);
+    else
+        assert_int_equal(status, REMAT_IO);
+    disarm();
+    remat_store_statistics found;
+    store = open_store();
+    assert_ok(remat_store_check(store, error));
+    assert_ok(remat_store_statistics_get(store, &found, error));
+    assert_int_equal(found.schema_version, sqlite_version);
+    assert_int_equal(found.tables, 1);
+    for (int i = 0; i < SCHEDULES; i++)
+        assert_schedule(store, i, LENGTH);
+    remat_store_close(store);
+    unlink(store_path);
+    unlink(wal_path);
+    return reached;
+}
+
+static void upgrades_that_are_cut_off(void **state)
+{
+    for (int version = 1; version < sqlite_version; version++) {
+        int n = 0;
+        while (upgrade_survives(version, n))
+            n++;
+        print_message("# from version %d: %d operations\n", version, n);
+        assert_true(n > 3);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -288,6 +351,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(io_error_from_then_on, set_up, tear_down),
         cmocka_unit_test_setup_teardown(disk_full_once, set_up, tear_down),
         cmocka_unit_test_setup_teardown(disk_full_from_then_on, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(upgrades_that_are_cut_off, set_up, tear_down),
         cmocka_unit_test_setup_teardown(failing_backup, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, install, NULL);
