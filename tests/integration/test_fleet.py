@@ -5,8 +5,11 @@ REMAT_ROUNDS sets the rounds of kill -9 (10)."""
 import http.client
 import json
 import os
+import pathlib
 import random
+import shutil
 import subprocess
+import tempfile
 import threading
 import time
 
@@ -35,8 +38,9 @@ class Database:
         self.control_words = self.keeper.stdout.readline().split()
         assert self.url and self.control_words
 
-    def control(self, word):
-        subprocess.run([*self.control_words, "--mode=fast", word], check=True, stdout=subprocess.DEVNULL, cwd="/")
+    def control(self, word, mode="fast"):
+        words = ["--mode", mode] if word in ("stop", "restart") else []
+        subprocess.run([*self.control_words, *words, word], check=True, stdout=subprocess.DEVNULL, cwd="/")
 
     def sql(self, text):
         done = subprocess.run(["psql", self.url, "-qAt", "-v", "ON_ERROR_STOP=1", "-c", "SET search_path = remat",
@@ -45,7 +49,30 @@ class Database:
         assert done.returncode == 0, done.stderr
         return done.stdout.split()
 
+    def standby(self):
+        """A replica that streams from this one, and has what was committed before it is said to be."""
+        control = next(i for i, word in enumerate(self.control_words) if word.endswith("pg_ctl"))
+        folder = pathlib.Path(tempfile.mkdtemp(prefix="remat-standby-", dir="/tmp"))
+        shutil.chown(folder, pathlib.Path(self.url.split("host=")[1]).owner())
+        words = self.control_words[:control]
+        subprocess.run([*words, pathlib.Path(self.control_words[control]).with_name("pg_basebackup"), "-D", folder / "data",
+                        "-d", self.url, "--write-recovery-conf", "--checkpoint=fast"], check=True, cwd="/")
+        with open(folder / "data" / "postgresql.conf", "a") as file:
+            file.write(f"unix_socket_directories = '{folder}'\n")
+        other = Database.__new__(Database)
+        other.keeper, other.folder = None, folder
+        other.url = self.url.split("host=")[0] + f"host={folder}"
+        other.control_words = [*words, self.control_words[control], f"--pgdata={folder}/data", f"--log={folder}/log", "--wait", "--silent"]
+        other.control("start")
+        self.sql("ALTER SYSTEM SET synchronous_standby_names = '*'")
+        self.sql("SELECT pg_reload_conf()")
+        return other
+
     def close(self):
+        if not self.keeper:
+            self.control("stop")
+            shutil.rmtree(self.folder)
+            return
         self.keeper.stdin.close()
         self.keeper.wait(60)
 
@@ -66,11 +93,11 @@ def make_replica(database, tmp_path):
     database.sql("DROP SCHEMA IF EXISTS remat CASCADE")
     made = []
 
-    def make(*arguments):
+    def make(*arguments, store=database.url):
         folder = tmp_path / f"replica{len(made)}"
         folder.mkdir()
         replica = Service(folder, "--lease-seconds", str(LEASE), *arguments)
-        replica.store = database.url
+        replica.store = store
         made.append(replica)
         return replica.start()
 
@@ -276,6 +303,38 @@ def test_database_restarts_under_load(make_replica, database):
     lines = [line for replica in replicas for line in replica.log_lines()]
     assert any("trying again" in line.get("text", "") for line in lines)
     assert any("again" in line.get("text", "") and "connected" in line.get("text", "") for line in lines)
+
+
+def test_failover_to_a_standby(make_replica, database):
+    """The first database dies for good, its standby is promoted: the daemons, which name both, find it by themselves."""
+    standby = database.standby()
+    both = f"{database.url},{standby.folder}&target_session_attrs=read-write"
+    try:
+        replicas = [make_replica(store=both), make_replica(store=both)]
+        load = Load(replicas)
+        wait_until(lambda: len(load.acknowledged) > 20 and load.jobs, 60)
+        database.control("stop", "immediate")
+        for replica in replicas:
+            wait_until(lambda: replica.get("/readyz").status == 503, 10)
+            assert replica.get("/healthz").status == 200
+        before = len(load.acknowledged)
+        standby.control("promote")
+        for replica in replicas:
+            wait_until(lambda: replica.get("/readyz").status == 200, 10)
+        wait_until(lambda: len(load.acknowledged) > before + 20, 60)
+        load.stop()
+        for replica in replicas:
+            load.check(replica)
+        checked = replicas[0].command("check")
+        assert checked.returncode == 0, checked.stderr
+        for replica in replicas:
+            replica.stop()
+    finally:
+        standby.close()
+        subprocess.run([*database.control_words, "--mode=immediate", "stop"], cwd="/", capture_output=True)
+        with open(pathlib.Path(database.url.split("host=")[1]) / "data" / "postgresql.auto.conf", "w"):
+            pass
+        database.control("start")
 
 
 def test_database_away(make_replica, database):
