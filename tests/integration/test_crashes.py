@@ -1,6 +1,6 @@
 """Whatever a crash left in the store, tables above all, each answer after it is that of an empty store, byte for byte but
-for the times of its making. Half of the crashes are kill -9, half a power failure, which also undoes some of the writes
-that were not flushed."""
+for the times of its making. Half of the crashes are kill -9, half also take the store: of SQLite a power failure undoes
+some of the writes that were not flushed, PostgreSQL dies in the same moment."""
 
 import collections
 import http.client
@@ -14,6 +14,7 @@ import time
 import pytest
 
 from conftest import ROOT, SLOW, Service
+from test_fleet import database  # noqa: F401
 from test_service import big_chain
 
 ROUNDS = 500 if os.environ.get("REMAT_LONG") else 12
@@ -68,10 +69,47 @@ def undo_unflushed(journal, folder, draw):
     return sum(map(len, unflushed.values()))
 
 
-def test_answers_after_crashes_are_those_of_an_empty_store(reference, tmp_path):
-    library, journal = tmp_path / "power.so", tmp_path / "journal"
-    subprocess.run(["cc", "-shared", "-fPIC", "-O2", "-Wall", "-Werror", "-o", library,
-                    ROOT / "tests" / "fault" / "preload_power.c"], check=True)
+class SqliteStores:
+    """New ones, one after the other, and what a failure of the power does to the last."""
+
+    def __init__(self, folder):
+        self.folder, self.journal = folder, folder / "journal"
+        subprocess.run(["cc", "-shared", "-fPIC", "-O2", "-Wall", "-Werror", "-o", folder / "power.so",
+                        ROOT / "tests" / "fault" / "preload_power.c"], check=True)
+
+    def service(self, number):
+        self.store = self.folder / f"store{number}"
+        self.store.mkdir()
+        self.journal.unlink(missing_ok=True)
+        return Service(self.store, env={"LD_PRELOAD": str(self.folder / "power.so"), "REMAT_POWER_JOURNAL": str(self.journal)})
+
+    def fail(self, service, draw):
+        undone = undo_unflushed(self.journal, self.store, draw)
+        service.store.with_name(service.store.name + "-shm").unlink(missing_ok=True)
+        return undone
+
+
+class PostgresStores:
+    def __init__(self, folder, cluster):
+        self.folder, self.cluster = folder, cluster
+
+    def service(self, number):
+        self.cluster.sql("DROP SCHEMA IF EXISTS remat CASCADE")
+        folder = self.folder / f"store{number}"
+        folder.mkdir()
+        service = Service(folder, "--lease-seconds", "2")
+        service.store = self.cluster.url
+        return service
+
+    def fail(self, service, draw):
+        self.cluster.control("stop", "immediate")
+        self.cluster.control("start")
+        return 1
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_answers_after_crashes_are_those_of_an_empty_store(reference, tmp_path, kind, request):
+    stores = SqliteStores(tmp_path) if kind == "sqlite" else PostgresStores(tmp_path, request.getfixturevalue("database"))
     seed = time.time_ns()
     print("seed", seed)
     draw, caches, undone = random.Random(seed), collections.Counter(), 0
@@ -99,10 +137,7 @@ def test_answers_after_crashes_are_those_of_an_empty_store(reference, tmp_path):
                 if service:
                     service.stop()
                     assert service.command("check").returncode == 0
-                folder = tmp_path / f"store{crash}"
-                folder.mkdir()
-                journal.unlink(missing_ok=True)
-                service = Service(folder, env={"LD_PRELOAD": str(library), "REMAT_POWER_JOURNAL": str(journal)}).start()
+                service = stores.service(crash).start()
             threads = [threading.Thread(target=client, args=(random.Random(draw.random()),)) for _ in range(3)]
             for thread in threads:
                 thread.start()
@@ -112,13 +147,13 @@ def test_answers_after_crashes_are_those_of_an_empty_store(reference, tmp_path):
                 thread.join()
             assert not wrong, wrong[0]
             if draw.random() < 0.5:
-                undone += undo_unflushed(journal, folder, draw)
-                service.store.with_name(service.store.name + "-shm").unlink(missing_ok=True)
+                undone += stores.fail(service, draw)
             service.start()
             for i in draw.sample(range(len(QUESTIONS)), 6 if crash % ROUNDS_OF_A_STORE < 3 else len(QUESTIONS)):
                 compare(i)
         service.stop()
     finally:
-        service.process.kill()
-    print(dict(caches), undone, "writes could be undone")
+        if service:
+            service.process.kill()
+    print(dict(caches), undone, "writes undone, or deaths of the database")
     assert caches["miss"] and caches["hit"] and caches["table"]
