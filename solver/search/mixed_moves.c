@@ -1,0 +1,280 @@
+/* The moves of the mixed search. */
+#include "search/mixed_row.h"
+
+#include <math.h>
+
+enum { LONGEST_LEAD = 200 };
+
+static uint32_t draw_lead(mixer *m, double mean)
+{
+    const double lead = 1 - mean * log(draw_unit(m));
+    return lead < LONGEST_LEAD ? (uint32_t)lead : (uint32_t)LONGEST_LEAD;
+}
+
+static bool makes(const things *t, const item *it, uint32_t x)
+{
+    if (it->kind != RUN)
+        return it->kind == FETCH && it->id == x;
+    if (is_backward(t, it->id))
+        return false;
+    return x >= t->n_values
+               ? it->id == x - t->n_values
+               : remat_is_result(t->profile, x) && it->id == remat_value_node(t->profile, x);
+}
+
+static bool reads(const things *t, const item *it, uint32_t x)
+{
+    for (uint32_t k = it->kind == RUN ? t->first_read[it->id] : 0;
+         it->kind == RUN && k < t->first_read[it->id + 1]; k++)
+        if (t->reads[k] == x)
+            return true;
+    return false;
+}
+
+static bool touches(const things *t, const item *it, uint32_t x)
+{
+    return makes(t, it, x) || reads(t, it, x) || (it->kind == OUT && it->id == x);
+}
+
+/* So many items before `at`, or as many as do not touch x. */
+static uint32_t lead_from(mixer *m, const row *r, uint32_t x, uint32_t at, uint32_t lead)
+{
+    uint32_t from = at;
+    while (from > 0 && at - from < lead && !touches(m->t, &r->items[from - 1], x))
+        from--;
+    m->work += (at - from) / 4; /* a look costs less than an evaluation */
+    return from;
+}
+
+/* An item that may go, of a kind; NONE where chance has found none. */
+static uint32_t draw_item(mixer *m, const row *r, item_kind kind)
+{
+    for (int k = 0; k < 32; k++) {
+        const uint32_t i = draw(m, r->length);
+        if (r->items[i].kind == kind && !r->items[i].always)
+            return i;
+    }
+    return NONE;
+}
+
+static uint32_t find(const row *r, item_kind kind, uint32_t id)
+{
+    for (uint32_t i = 0; i < r->length; i++)
+        if (r->items[i].kind == kind && r->items[i].id == id)
+            return i;
+    return NONE;
+}
+
+/* The copy out that a fetch at `at` needs, right after the thing is first made; false: it is not.
+ */
+static bool ensure_copy(mixer *m, row *r, uint32_t x, uint32_t *at)
+{
+    uint32_t i = find(r, OUT, x);
+    if (i != NONE)
+        return i < *at;
+    const uint32_t maker = x >= m->t->n_values ? x - m->t->n_values
+                           : is_input(m->t, x) ? NONE
+                                               : remat_value_node(m->t->profile, x);
+    i = maker == NONE ? 0 : find(r, RUN, maker) + 1;
+    if (i > *at)
+        return false;
+    row_insert(m, r, i, (item){.id = x, .kind = OUT});
+    ++*at;
+    return true;
+}
+
+static bool put_fetch(mixer *m, row *r, uint32_t x, uint32_t use)
+{
+    if (!m->t->movable[x])
+        return false;
+    uint32_t at = lead_from(m, r, x, use, draw_lead(m, draw(m, 2) ? 6 : 60));
+    if (at == use || !ensure_copy(m, r, x, &at))
+        return false;
+    row_insert(m, r, at, (item){.id = x, .kind = FETCH});
+    return true;
+}
+
+static void drop_item(row *r, uint32_t i)
+{
+    const item gone = r->items[i];
+    row_delete(r, i);
+    const uint32_t copy =
+        gone.kind == FETCH && find(r, FETCH, gone.id) == NONE ? find(r, OUT, gone.id) : NONE;
+    if (copy != NONE)
+        row_delete(r, copy);
+}
+
+/* A run of node v before `at`; of what it reads, what was not near comes back too, by chance. */
+static void remake(mixer *m, row *r, uint32_t v, uint32_t at, int *left)
+{
+    const things *t = m->t;
+    if (t->profile->nodes[v].once || --*left < 0)
+        return;
+    row_insert(m, r, at, (item){.id = v, .kind = RUN});
+    const uint32_t window = draw_lead(m, 24);
+    for (uint32_t k = t->first_read[v]; k < t->first_read[v + 1]; k++) {
+        const uint32_t u = t->reads[k];
+        const uint32_t from = lead_from(m, r, u, at, window);
+        if (at - from < window || draw(m, 3) == 0)
+            continue;
+        const uint32_t length = r->length;
+        if (draw(m, 3) == 0)
+            put_fetch(m, r, u, at);
+        else if (remat_is_result(t->profile, u))
+            remake(m, r, remat_value_node(t->profile, u), at, left);
+        at += r->length - length;
+    }
+}
+
+static uint32_t first_use(const mixer *m, const row *r, uint32_t x, uint32_t from)
+{
+    for (uint32_t i = from; i < r->length; i++)
+        if (reads(m->t, &r->items[i], x))
+            return i;
+    return NONE;
+}
+
+/* Before a use comes a fetch, or another run. */
+static bool bring_back(mixer *m, row *r, bool fetch)
+{
+    const things *t = m->t;
+    const uint32_t i = draw(m, r->length);
+    const item *it = &r->items[i];
+    if (it->kind != RUN || t->first_read[it->id] == t->first_read[it->id + 1])
+        return false;
+    const uint32_t n_reads = t->first_read[it->id + 1] - t->first_read[it->id];
+    const uint32_t x = t->reads[t->first_read[it->id] + draw(m, n_reads)];
+    if (fetch)
+        return put_fetch(m, r, x, i);
+    if (is_input(t, x))
+        return false;
+    const uint32_t v = x >= t->n_values ? x - t->n_values : remat_value_node(t->profile, x);
+    const uint32_t at = lead_from(m, r, x, i, draw_lead(m, 2));
+    int left = MOST_REMADE;
+    if (at == 0 || touches(t, &r->items[at - 1], x))
+        return false;
+    remake(m, r, v, at, &left);
+    return true;
+}
+
+static bool take_away(mixer *m, row *r)
+{
+    const uint32_t kind = draw(m, 24);
+    const uint32_t i = draw_item(m, r, kind == 0 ? OUT : kind < 8 ? FETCH : RUN);
+    if (i == NONE)
+        return false;
+    drop_item(r, i);
+    return true;
+}
+
+/* A graph input leaves for good, or until it is fetched. */
+static bool send_input(mixer *m, row *r)
+{
+    const uint32_t inputs = m->t->profile->n_inputs;
+    const uint32_t x = m->t->n + (inputs > 0 ? draw(m, inputs) : 0);
+    if (inputs == 0 || !m->t->movable[x] || find(r, OUT, x) != NONE)
+        return false;
+    row_insert(m, r, draw(m, 2) ? 0 : draw(m, r->length), (item){.id = x, .kind = OUT});
+    return true;
+}
+
+/* A rerun becomes fetches of what it made. */
+static bool run_to_fetch(mixer *m, row *r)
+{
+    const things *t = m->t;
+    const uint32_t i = draw_item(m, r, RUN), which = 1 + draw(m, 3);
+    if (i == NONE)
+        return false;
+    const uint32_t v = r->items[i].id;
+    row_delete(r, i);
+    for (uint32_t k = 0; k <= t->profile->nodes[v].n_outputs; k++) {
+        const bool saved = k == t->profile->nodes[v].n_outputs;
+        const uint32_t x = saved ? saved_thing(t, v) : remat_result_value(t->profile, v, k);
+        const uint32_t use = which & (saved ? 1u : 2u) ? first_use(m, r, x, i) : NONE;
+        if (use != NONE)
+            put_fetch(m, r, x, use);
+    }
+    return true;
+}
+
+static bool fetch_to_run(mixer *m, row *r)
+{
+    const things *t = m->t;
+    const uint32_t i = draw_item(m, r, FETCH);
+    if (i == NONE || is_input(t, r->items[i].id))
+        return false;
+    const uint32_t x = r->items[i].id, length = r->length;
+    drop_item(r, i);
+    const uint32_t use = first_use(m, r, x, i - (length - r->length - 1));
+    int left = MOST_REMADE;
+    if (use != NONE)
+        remake(m, r, x >= t->n_values ? x - t->n_values : remat_value_node(t->profile, x), use,
+               &left);
+    return true;
+}
+
+static bool move_fetch(mixer *m, row *r)
+{
+    const uint32_t i = draw_item(m, r, FETCH);
+    if (i == NONE)
+        return false;
+    const item it = r->items[i];
+    row_delete(r, i);
+    const uint32_t use = first_use(m, r, it.id, i);
+    if (use == NONE)
+        return false;
+    const uint32_t lead = draw_lead(m, draw(m, 2) ? 6 : 60);
+    row_insert(m, r, lead_from(m, r, it.id, use, lead), it);
+    return true;
+}
+
+/* A rerun or a copy out stands elsewhere, some items away. */
+static bool shift(mixer *m, row *r, item_kind kind)
+{
+    const uint32_t i = draw_item(m, r, kind);
+    if (i == NONE)
+        return false;
+    const item it = r->items[i];
+    const uint32_t lead = draw_lead(m, 12);
+    row_delete(r, i);
+    const uint32_t to = draw(m, 2) ? i + lead : i > lead ? i - lead : 0;
+    row_insert(m, r, to < r->length ? to : r->length - 1, it);
+    return true;
+}
+
+static bool change_way(mixer *m, row *r)
+{
+    const uint32_t i = draw(m, r->length);
+    item *it = &r->items[i];
+    const uint32_t n = it->kind == RUN && !is_backward(m->t, it->id)
+                           ? m->t->profile->nodes[it->id].n_alternatives
+                           : 0;
+    if (n == 0)
+        return false;
+    it->way = (uint16_t)draw(m, n + 1);
+    return true;
+}
+
+bool mixed_propose(mixer *m, row *r)
+{
+    const uint32_t kind = draw(m, 100);
+    if (kind < 2)
+        return send_input(m, r);
+    if (kind < 22)
+        return bring_back(m, r, true);
+    if (kind < 32)
+        return bring_back(m, r, false);
+    if (kind < 54)
+        return take_away(m, r);
+    if (kind < 70)
+        return run_to_fetch(m, r);
+    if (kind < 78)
+        return fetch_to_run(m, r);
+    if (kind < 88)
+        return move_fetch(m, r);
+    if (kind < 91)
+        return shift(m, r, OUT);
+    if (kind < 97 || m->t->profile->n_alternatives == 0)
+        return shift(m, r, RUN);
+    return change_way(m, r);
+}

@@ -1,0 +1,177 @@
+/* What the files of the mixed search share; what it does is said in mixed.c. */
+#ifndef REMAT_SEARCH_MIXED_ROW_H
+#define REMAT_SEARCH_MIXED_ROW_H
+
+#include "model/arena.h"
+#include "remat/improve.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NONE UINT32_MAX
+enum { MOST_REMADE = 12 }; /* by one move */
+
+typedef enum item_kind { RUN, OUT, FETCH } item_kind;
+
+typedef struct item {
+    uint32_t id;    /* task of a run: v, or n + v of a backward; of the others the thing */
+    uint16_t way;   /* implementation of a run */
+    uint8_t kind;   /* item_kind */
+    uint8_t always; /* a first run or a backward: it stays, where it is */
+} item;
+
+typedef struct row {
+    item *items;
+    uint32_t length;
+} row;
+
+/* What a run costs: time, and bytes during it beside what is alive. */
+typedef struct run_cost {
+    double time, bytes;
+} run_cost;
+
+/* The profile as lists of things: a value is itself, saved(v) is n_values + v. */
+typedef struct things {
+    const remat_profile *profile;
+    const remat_link *link;
+    uint32_t n, n_values, n_things;
+    uint32_t *first_read; /* by task: its reads, up to those of the next */
+    uint32_t *reads;
+    double *bytes;  /* by thing, at multiples of the alignment; of saved(v) as its backward says */
+    double *copied; /* by thing: bytes that go over the link */
+    double *gradient;       /* by value: of nodes and graph inputs */
+    uint16_t *backward_way; /* by node */
+    bool *movable;          /* by thing */
+    uint64_t alignment;
+    run_cost *own, *saving; /* by task: of its own implementation; of an A */
+    uint32_t *over;         /* by node: what an in-place one may overwrite, or NONE */
+    double budget;
+    double total_time;
+    model_arena arena;
+} things;
+
+/* What one evaluation says of a row. */
+typedef struct worth {
+    double time, excess; /* makespan; bytes past the budget, summed over the items */
+    bool valid;
+} worth;
+
+/* One seed's search. */
+typedef struct mixer {
+    const things *t;
+    const remat_host *host;
+    row now, next, best;
+    uint32_t room; /* of items in each row */
+    uint64_t random;
+    double best_time, price, temperature;
+    uint64_t work, limit;
+    /* of an evaluation */
+    uint32_t *last;      /* by thing: its last use so far, or NONE */
+    uint8_t *used;       /* by thing: something later reads it */
+    uint8_t *wanted;     /* by thing: a fetch to come needs its copy */
+    uint8_t *leaves;     /* by thing: of graph inputs, whether they are copied out */
+    uint32_t *span_last; /* by value: last run that touches its gradient */
+    uint32_t *span_first;
+    double *change, *extra;   /* by item: bytes from here on; bytes during it alone */
+    uint8_t *skipped, *saves; /* by item: does nothing; is an A */
+    uint32_t *dies;           /* by item: the first of the deaths there that are written down */
+    uint32_t *death_thing, *death_next;
+    uint32_t n_deaths;
+    double *copy_end, *ready; /* by thing */
+    uint32_t *pending;        /* things that died with their copy under way */
+    uint32_t n_pending;
+    double pending_bytes;
+    remat_status status;
+} mixer;
+
+static inline double rounded(const things *t, uint64_t bytes)
+{
+    return (double)((bytes + t->alignment - 1) / t->alignment * t->alignment);
+}
+
+static inline bool is_backward(const things *t, uint32_t task)
+{
+    return task >= t->n;
+}
+
+static inline const remat_node *node_of(const things *t, uint32_t task)
+{
+    return &t->profile->nodes[task < t->n ? task : task - t->n];
+}
+
+static inline bool is_input(const things *t, uint32_t x)
+{
+    return x >= t->n && x < t->n + t->profile->n_inputs;
+}
+
+static inline uint32_t saved_thing(const things *t, uint32_t v)
+{
+    return t->n_values + v;
+}
+
+static inline run_cost forward_cost(const things *t, uint32_t v, uint16_t way)
+{
+    const remat_alternative cost = remat_implementation(&t->profile->nodes[v], way);
+    return (run_cost){cost.forward_time, rounded(t, cost.forward_workspace_bytes)};
+}
+
+static inline bool row_new(row *r, uint32_t room)
+{
+    r->items = malloc(room * sizeof *r->items);
+    return r->items != NULL;
+}
+
+static inline void row_copy(const row *from, row *to)
+{
+    memcpy(to->items, from->items, from->length * sizeof *from->items);
+    to->length = from->length;
+}
+
+static inline void row_insert(mixer *m, row *r, uint32_t at, item it)
+{
+    if (r->length == m->room)
+        return;
+    memmove(&r->items[at + 1], &r->items[at], (r->length - at) * sizeof *r->items);
+    r->items[at] = it;
+    r->length++;
+}
+
+static inline void row_delete(row *r, uint32_t at)
+{
+    memmove(&r->items[at], &r->items[at + 1], (r->length - at - 1) * sizeof *r->items);
+    r->length--;
+}
+
+/* ---- chance ---- */
+
+static inline uint32_t draw(mixer *m, uint32_t below)
+{
+    m->random ^= m->random >> 12;
+    m->random ^= m->random << 25;
+    m->random ^= m->random >> 27;
+    return (uint32_t)(((m->random * UINT64_C(0x2545F4914F6CDD1D)) >> 32) * below >> 32);
+}
+
+static inline double draw_unit(mixer *m)
+{
+    return ((double)draw(m, 1u << 30) + 1) * 0x1p-30;
+}
+
+/* The profile's lists; its arena is the caller's to clear, whatever is returned. REMAT_NO_MEMORY.
+ */
+remat_status mixed_things_init(things *t, const remat_profile *profile, const remat_link *link,
+                               const remat_operations *start, uint64_t budget, uint32_t alignment);
+
+/* Makespan and bytes past the budget, by both passes. */
+worth mixed_evaluate(mixer *m, const row *r);
+
+/* The list of a row, whole; *ret_list must be empty. REMAT_NO_MEMORY. */
+remat_status mixed_write_list(mixer *m, const row *r, remat_operations *ret_list,
+                              remat_error *error);
+
+/* One move on r. False: none was found, and r is of no use. */
+bool mixed_propose(mixer *m, row *r);
+
+#endif
