@@ -12,7 +12,6 @@ void pack_clear(packing *k)
     free(k->spans);
     free(k->moments);
     free(k->load);
-    free(k->floors.highest);
     *k = (packing){0};
 }
 
@@ -121,8 +120,22 @@ static void place_in_sections(packing *k, pack_block *b)
     b->last = (uint32_t)k->spans[b->first_span + kept - 1].last;
 }
 
-/* What starts and ends in each section is the difference of its load. */
-static void find_loads(packing *k)
+/* A binary tree of maxima; leaves behind the inner nodes. */
+static uint64_t fullest(const uint64_t *tree, uint32_t leaves, uint32_t first, uint32_t last)
+{
+    uint64_t most = 0;
+    for (uint32_t i = first + leaves, end = last + leaves + 1; i < end; i /= 2, end /= 2) {
+        if (i & 1)
+            most = larger(most, tree[i++]);
+        if (end & 1)
+            most = larger(most, tree[--end]);
+    }
+    return most;
+}
+
+/* What starts and ends in each section is the difference of its load. tree: room for two numbers a
+ * section. */
+static void find_loads(packing *k, uint64_t *tree)
 {
     for (uint32_t i = 0; i < k->n_blocks; i++) {
         place_in_sections(k, &k->blocks[i]);
@@ -130,11 +143,14 @@ static void find_loads(packing *k)
     }
     for (uint32_t at = 0; at < k->n_sections; at++) {
         k->load[at] += at > 0 ? k->load[at - 1] : 0;
-        pack_raise(&k->floors, at, at, k->load[at]);
+        tree[k->n_sections + at] = k->load[at];
         k->peak = larger(k->peak, k->load[at]);
     }
+    for (uint32_t i = k->n_sections; i-- > 1;)
+        tree[i] = larger(tree[2 * i], tree[2 * i + 1]);
     for (uint32_t i = 0; i < k->n_blocks; i++)
-        k->blocks[i].load = (double)pack_highest(&k->floors, k->blocks[i].first, k->blocks[i].last);
+        k->blocks[i].load =
+            (double)fullest(tree, k->n_sections, k->blocks[i].first, k->blocks[i].last);
 }
 
 remat_status pack_new(const model_lives *lives, uint64_t alignment, packing *k)
@@ -152,10 +168,13 @@ remat_status pack_new(const model_lives *lives, uint64_t alignment, packing *k)
         if (!follows[i])
             add_block(k, lives, i, alignment);
     }
-    enough = enough && find_moments(k) && pack_floors_new(&k->floors, k->n_sections);
-    if (enough)
-        find_loads(k);
+    enough = enough && find_moments(k);
+    uint64_t *tree = enough ? malloc((2 * (size_t)k->n_sections + 1) * sizeof *tree) : NULL;
+    if (tree)
+        find_loads(k, tree);
+    free(tree);
     free(follows);
+    enough = enough && tree;
     return enough ? REMAT_OK : REMAT_NO_MEMORY;
 }
 

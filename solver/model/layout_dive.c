@@ -1,143 +1,190 @@
 /* One pass over all blocks: the one that can stand lowest is placed there and stays (the skyline
- * heuristic of strip packing; of two the one that comes first in the order). The floor of a section
- * only rises, so a tree of maxima says how low a block can stand, and a heap whose keys are looked
- * up again when they come to its top says which is next: n log n, and once more for each time that
- * a block's floor has risen meanwhile. Of many lives within one another that is every time: a dive
- * ends without a packing after some hundred looks for each block. */
+ * heuristic of strip packing; of two the one that comes first in the order).
+ *
+ * A block stands above all that is below it, so whatever waits and shares a section with a part of
+ * it can stand no lower than that part's top: a placement raises the keys of those blocks to at
+ * least a number. They are points (first section, last section), and who shares a section with a
+ * part is a quarter of that plane: a k-d tree over them that keeps in every node the least key, who
+ * comes first of those that have it, and the next larger key. A raise that stays below the latter
+ * changes the former alone, and is handed down when somebody looks below ("segment tree beats"):
+ * about the root of n nodes for each placement, however often keys rise. */
 #include "model/layout_pack.h"
 
 #include <stdlib.h>
 
-enum { LOOKS_OF_BLOCK = 400, MOST_LOOKS = 8000000, LOOKS_OF_POLL = 4096 };
+#define NO_KEY UINT64_MAX
+enum { PLACED_OF_POLL = 1024 };
 
-typedef struct waiting {
-    uint64_t low;
-    uint32_t arrives, block;
-} waiting;
+typedef struct point {
+    uint32_t first, last, block;
+} point;
 
-typedef struct dive {
-    const packing *k;
-    pack_floors floors;
-    waiting *heap; /* from 1 */
-    uint32_t n_waiting;
-    uint64_t looks; /* that are left */
-} dive;
+typedef struct crowd_node {
+    uint64_t least, next; /* keys; NO_KEY: there is none */
+    uint32_t arrives;     /* the first of those with the least */
+    uint32_t first_from, first_to, last_from, last_to;
+} crowd_node;
 
-/* ---- floors ---- */
+/* The blocks that wait. */
+typedef struct crowd {
+    const pack_block *blocks;
+    point *points;
+    crowd_node *nodes; /* the root at 1 */
+    uint32_t *leaf;    /* by block: its node */
+    uint32_t *arrival; /* by place in the order: block */
+    uint32_t leaves;   /* a power of two */
+} crowd;
 
-bool pack_floors_new(pack_floors *ret_floors, uint32_t n_sections)
+/* ---- the tree ---- */
+
+static int compare(uint32_t a, uint32_t b)
 {
-    ret_floors->leaves = n_sections;
-    ret_floors->highest = calloc(4 * (size_t)n_sections + 1, sizeof *ret_floors->highest);
-    ret_floors->all = ret_floors->highest ? ret_floors->highest + 2 * n_sections : NULL;
-    return ret_floors->highest;
+    return (a > b) - (a < b);
 }
 
-static void keep_larger(uint64_t *a, uint64_t b)
+static int compare_firsts(const void *a, const void *b)
 {
-    *a = *a > b ? *a : b;
+    return compare(((const point *)a)->first, ((const point *)b)->first);
 }
 
-void pack_raise(pack_floors *f, uint32_t first, uint32_t last, uint64_t floor)
+static int compare_lasts(const void *a, const void *b)
 {
-    uint32_t low = first + f->leaves, high = last + f->leaves;
-    for (uint32_t i = low, k = high + 1; i < k; i = (i + 1) / 2, k /= 2) {
-        if (i & 1)
-            f->highest[i] = f->all[i] = floor;
-        if (k & 1)
-            f->highest[k - 1] = f->all[k - 1] = floor;
+    return compare(((const point *)a)->last, ((const point *)b)->last);
+}
+
+static void surround(crowd *c, uint32_t at)
+{
+    crowd_node *node = &c->nodes[at];
+    const crowd_node *a = &c->nodes[2 * at], *b = a + 1;
+    node->first_from = a->first_from < b->first_from ? a->first_from : b->first_from;
+    node->first_to = a->first_to > b->first_to ? a->first_to : b->first_to;
+    node->last_from = a->last_from < b->last_from ? a->last_from : b->last_from;
+    node->last_to = a->last_to > b->last_to ? a->last_to : b->last_to;
+}
+
+/* From the nodes below. */
+static void pull(crowd *c, uint32_t at)
+{
+    crowd_node *node = &c->nodes[at];
+    const crowd_node *low = &c->nodes[2 * at], *high = low + 1;
+    if (high->least < low->least || (high->least == low->least && high->arrives < low->arrives)) {
+        low = high;
+        high = &c->nodes[2 * at];
     }
-    for (; low > 1; low /= 2, high /= 2) {
-        keep_larger(&f->highest[low / 2], floor);
-        keep_larger(&f->highest[high / 2], floor);
-    }
+    node->least = low->least;
+    node->arrives = low->arrives;
+    node->next = high->least > low->least ? high->least : high->next;
+    node->next = low->next < node->next ? low->next : node->next;
 }
 
-uint64_t pack_highest(const pack_floors *f, uint32_t first, uint32_t last)
+/* Of the points from one on, below one node that has so many leaves. */
+static void build(crowd *c, uint32_t n, uint32_t at, uint32_t from, uint32_t leaves, bool by_last)
 {
-    uint64_t highest = 0;
-    uint32_t low = first + f->leaves, high = last + f->leaves;
-    for (uint32_t i = low, k = high + 1; i < k; i = (i + 1) / 2, k /= 2) {
-        keep_larger(&highest, i & 1 ? f->highest[i] : 0);
-        keep_larger(&highest, k & 1 ? f->highest[k - 1] : 0);
-    }
-    for (; high > 0; low /= 2, high /= 2) {
-        keep_larger(&highest, f->all[low]);
-        keep_larger(&highest, f->all[high]);
-    }
-    return highest;
-}
-
-/* ---- who is next ---- */
-
-static bool before(const waiting *a, const waiting *b)
-{
-    return a->low < b->low || (a->low == b->low && a->arrives < b->arrives);
-}
-
-static void sink(dive *d, uint32_t at, waiting one)
-{
-    for (uint32_t child; (child = 2 * at) <= d->n_waiting; at = child) {
-        if (child < d->n_waiting && before(&d->heap[child + 1], &d->heap[child]))
-            child++;
-        if (!before(&d->heap[child], &one))
-            break;
-        d->heap[at] = d->heap[child];
-    }
-    d->heap[at] = one;
-}
-
-/* The one on top stands there, or waits again where its floor has risen. */
-static void place_next(dive *d, uint64_t *offsets, uint64_t *arena)
-{
-    waiting one = d->heap[1];
-    const pack_block *b = &d->k->blocks[one.block];
-    uint64_t low = pack_highest(&d->floors, b->first, b->last);
-    if (low > one.low) {
-        one.low = low;
-        sink(d, 1, one);
-        d->looks--;
+    if (from >= n) {
+        c->nodes[at] = (crowd_node){NO_KEY, NO_KEY, UINT32_MAX, UINT32_MAX, 0, UINT32_MAX, 0};
         return;
     }
-    offsets[one.block] = low;
-    *arena = low + b->bytes > *arena ? low + b->bytes : *arena;
-    for (uint32_t i = 0; i < b->n_spans; i++) {
-        const pack_span *s = &d->k->spans[b->first_span + i];
-        pack_raise(&d->floors, (uint32_t)s->first, (uint32_t)s->last, low + s->size);
+    if (leaves == 1) {
+        const point *p = &c->points[from];
+        c->leaf[p->block] = at;
+        c->nodes[at] = (crowd_node){
+            0, NO_KEY, c->blocks[p->block].arrives, p->first, p->first, p->last, p->last};
+        return;
     }
-    sink(d, 1, d->heap[d->n_waiting--]);
+    qsort(&c->points[from], n - from < leaves ? n - from : leaves, sizeof *c->points,
+          by_last ? compare_lasts : compare_firsts);
+    build(c, n, 2 * at, from, leaves / 2, !by_last);
+    build(c, n, 2 * at + 1, from + leaves / 2, leaves / 2, !by_last);
+    surround(c, at);
+    pull(c, at);
 }
 
-/* Until all are placed, or there are no looks left. False: cancelled. */
-static bool place_all(dive *d, const remat_host *host, uint64_t *offsets, uint64_t *arena)
+/* ---- keys ---- */
+
+static void hand_down(crowd *c, uint32_t at)
 {
-    for (uint64_t i = 0; d->n_waiting > 0 && d->looks > 0; i++) {
-        if (i % LOOKS_OF_POLL == 0 && remat_host_cancelled(host))
-            return false;
-        place_next(d, offsets, arena);
+    const uint64_t least = c->nodes[at].least;
+    for (uint32_t i = 2 * at; i <= 2 * at + 1; i++)
+        if (c->nodes[i].least < least)
+            c->nodes[i].least = least;
+}
+
+/* The keys of the blocks that share one of these sections, to at least a floor. */
+static void raise(crowd *c, uint32_t at, uint32_t first, uint32_t last, uint64_t floor)
+{
+    crowd_node *node = &c->nodes[at];
+    if (node->least >= floor || node->first_from > last || node->last_to < first)
+        return;
+    if (node->next > floor && node->first_to <= last && node->last_from >= first) {
+        node->least = floor;
+        return;
     }
-    if (d->n_waiting > 0)
-        *arena = UINT64_MAX;
-    return true;
+    hand_down(c, at);
+    raise(c, 2 * at, first, last, floor);
+    raise(c, 2 * at + 1, first, last, floor);
+    pull(c, at);
+}
+
+static void take_out(crowd *c, uint32_t block)
+{
+    const uint32_t leaf = c->leaf[block];
+    for (uint32_t above = c->leaves; above > 1; above /= 2)
+        hand_down(c, leaf / above);
+    c->nodes[leaf].least = NO_KEY;
+    c->nodes[leaf].arrives = UINT32_MAX;
+    for (uint32_t at = leaf / 2; at > 0; at /= 2)
+        pull(c, at);
+}
+
+/* ---- the pass ---- */
+
+static void place_next(crowd *c, const packing *k, uint64_t *offsets, uint64_t *arena)
+{
+    const uint64_t low = c->nodes[1].least;
+    const uint32_t block = c->arrival[c->nodes[1].arrives];
+    const pack_block *b = &k->blocks[block];
+    offsets[block] = low;
+    *arena = low + b->bytes > *arena ? low + b->bytes : *arena;
+    take_out(c, block);
+    for (uint32_t i = 0; i < b->n_spans; i++) {
+        const pack_span *s = &k->spans[b->first_span + i];
+        raise(c, 1, (uint32_t)s->first, (uint32_t)s->last, low + s->size);
+    }
+}
+
+static void gather(crowd *c, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        c->points[i] = (point){c->blocks[i].first, c->blocks[i].last, i};
+        c->arrival[c->blocks[i].arrives] = i;
+    }
+    build(c, n, 1, 0, c->leaves, false);
 }
 
 remat_status pack_dive(const packing *k, const remat_host *host, uint64_t *ret_offsets,
                        uint64_t *ret_arena)
 {
-    dive d = {.k = k,
-              .n_waiting = k->n_blocks,
-              .looks = (uint64_t)LOOKS_OF_BLOCK * k->n_blocks,
-              .heap = malloc(((size_t)k->n_blocks + 2) * sizeof *d.heap)};
-    const bool enough = pack_floors_new(&d.floors, k->n_sections) && d.heap;
-    bool ended = true;
-    d.looks = d.looks < MOST_LOOKS ? d.looks : MOST_LOOKS;
-    if (enough) {
-        for (uint32_t i = 0; i < k->n_blocks; i++)
-            d.heap[k->blocks[i].arrives] = (waiting){.arrives = k->blocks[i].arrives, .block = i};
-        *ret_arena = 0;
-        ended = place_all(&d, host, ret_offsets, ret_arena);
+    const uint32_t n = k->n_blocks;
+    crowd c = {.blocks = k->blocks, .leaves = 1};
+    while (c.leaves < n)
+        c.leaves *= 2;
+    c.points = malloc(((size_t)n + 1) * sizeof *c.points);
+    c.nodes = malloc(2 * (size_t)c.leaves * sizeof *c.nodes);
+    c.leaf = malloc(((size_t)n + 1) * sizeof *c.leaf);
+    c.arrival = malloc(((size_t)n + 1) * sizeof *c.arrival);
+    remat_status status = c.points && c.nodes && c.leaf && c.arrival ? REMAT_OK : REMAT_NO_MEMORY;
+    *ret_arena = 0;
+    if (!status)
+        gather(&c, n);
+    for (uint32_t placed = 0; placed < n && !status; placed++) {
+        if (placed % PLACED_OF_POLL == 0 && remat_host_cancelled(host))
+            status = REMAT_CANCELLED;
+        else
+            place_next(&c, k, ret_offsets, ret_arena);
     }
-    free(d.floors.highest);
-    free(d.heap);
-    return !enough ? REMAT_NO_MEMORY : ended ? REMAT_OK : REMAT_CANCELLED;
+    free(c.points);
+    free(c.nodes);
+    free(c.leaf);
+    free(c.arrival);
+    return status;
 }

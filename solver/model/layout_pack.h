@@ -27,26 +27,13 @@ typedef struct pack_block {
     uint32_t arrives; /* its place in the order, from 1 */
 } pack_block;
 
-/* A number for each section that only rises, and the largest of some sections: a binary tree. */
-typedef struct pack_floors {
-    uint32_t leaves;
-    uint64_t *highest; /* by node, the root at 1: among its leaves */
-    uint64_t *all;     /* by node: every leaf below has at least this */
-} pack_floors;
-
-bool pack_floors_new(pack_floors *ret_floors, uint32_t n_sections); /* free highest */
-/* To a floor that none of these sections is above. */
-void pack_raise(pack_floors *floors, uint32_t first, uint32_t last, uint64_t floor);
-uint64_t pack_highest(const pack_floors *floors, uint32_t first, uint32_t last);
-
 typedef struct packing {
     pack_block *blocks;
-    pack_span *spans;   /* those of one block side by side, in order */
-    int64_t *moments;   /* by section */
-    uint64_t *load;     /* by section: sum of sizes */
-    uint64_t peak;      /* the largest of them */
-    uint64_t spare;     /* the largest rounding, which the highest block does not need */
-    pack_floors floors; /* loads */
+    pack_span *spans; /* those of one block side by side, in order */
+    int64_t *moments; /* by section */
+    uint64_t *load;   /* by section: sum of sizes */
+    uint64_t peak;    /* the largest of them */
+    uint64_t spare;   /* the largest rounding, which the highest block does not need */
     uint32_t n_blocks, n_spans, n_sections;
 } packing;
 
@@ -70,9 +57,8 @@ typedef struct pack_rank {
 } pack_rank;
 void pack_sort(packing *packing, pack_order by, const double *learned, pack_rank *room);
 
-/* Every block at an offset, by one pass without a step back; almost linear. ret_offsets: by block.
- * *ret_arena: UINT64_MAX where the pass was given up.
- * Fails with REMAT_NO_MEMORY and REMAT_CANCELLED only; host may be NULL. */
+/* Every block at an offset, by one pass without a step back, in about n times the root of n.
+ * ret_offsets: by block. Fails with REMAT_NO_MEMORY and REMAT_CANCELLED only; host may be NULL. */
 remat_status pack_dive(const packing *packing, const remat_host *host, uint64_t *ret_offsets,
                        uint64_t *ret_arena);
 
