@@ -142,9 +142,11 @@ static inline double probe_block(interval_memory *m, uint32_t block, double delt
                     : scan(m, block, delta, budget);
 }
 
-/* Adds or, without writes, probes. Each caller says which, so that it is compiled twice. */
-static inline __attribute__((always_inline)) double
-walk(interval_memory *m, uint32_t low, uint32_t high, double delta, double budget, bool writes)
+/* Adds or, without writes, probes, within one section. Each caller says which, so that it is
+ * compiled twice. */
+static inline __attribute__((always_inline)) double walk_blocks(interval_memory *m, uint32_t low,
+                                                                uint32_t high, double delta,
+                                                                double budget, bool writes)
 {
     double (*const part)(interval_memory *, uint32_t, uint32_t, double, double) =
         writes ? add_part : probe_part;
@@ -163,6 +165,103 @@ walk(interval_memory *m, uint32_t low, uint32_t high, double delta, double budge
                                  : grown;
 }
 
+/* ---- sections ---- */
+
+enum { BLOCKS_OF_SECTION = INTERVAL_SECTION / INTERVAL_BLOCK };
+
+static uint32_t blocks_end(const interval_memory *m, uint32_t section)
+{
+    const uint32_t end = (section + 1) * BLOCKS_OF_SECTION;
+    return end < m->n_blocks ? end : m->n_blocks;
+}
+
+/* Finds the bounds of a section from those of its blocks. */
+static void bound_section(interval_memory *m, uint32_t section)
+{
+    interval_block *s = &m->sections[section];
+    s->low = INFINITY;
+    s->high = -INFINITY;
+    s->tight = true;
+    for (uint32_t i = section * BLOCKS_OF_SECTION; i < blocks_end(m, section); i++) {
+        const interval_block *b = &m->blocks[i];
+        s->low = b->low + b->pending < s->low ? b->low + b->pending : s->low;
+        s->high = b->high + b->pending > s->high ? b->high + b->pending : s->high;
+    }
+}
+
+/* What is pending goes into the blocks. */
+static void settle_section(interval_memory *m, uint32_t section)
+{
+    interval_block *s = &m->sections[section];
+    for (uint32_t i = section * BLOCKS_OF_SECTION; i < blocks_end(m, section); i++) {
+        m->blocks[i].pending += s->pending;
+        settle(m, i);
+    }
+    s->pending = 0;
+    bound_section(m, section);
+}
+
+static double add_in_section(interval_memory *m, uint32_t low, uint32_t high, double delta,
+                             double budget)
+{
+    const uint32_t section = low / INTERVAL_SECTION;
+    interval_block *s = &m->sections[section];
+    const double grown = walk_blocks(m, low, high, delta, budget - s->pending, true);
+    *(delta > 0 ? &s->high : &s->low) += delta;
+    s->tight = false;
+    if (fabs(s->pending) > 0x1p49 || s->high - s->low > 0x1p52)
+        settle_section(m, section);
+    return grown;
+}
+
+static double probe_in_section(interval_memory *m, uint32_t low, uint32_t high, double delta,
+                               double budget)
+{
+    return walk_blocks(m, low, high, delta, budget - m->sections[low / INTERVAL_SECTION].pending,
+                       false);
+}
+
+/* What the excess would grow by if delta went to a whole section. */
+static inline double probe_section(interval_memory *m, uint32_t section, double delta,
+                                   double budget)
+{
+    const interval_block *s = &m->sections[section];
+    const double under = budget - s->pending;
+    double grown = 0;
+    for (int tries = 0; tries < 2; tries++) {
+        if ((delta > 0 ? s->high + delta : s->high) <= under)
+            return 0;
+        if ((delta > 0 ? s->low : s->low + delta) >= under)
+            return s->n_runs * delta;
+        if (s->tight)
+            break;
+        bound_section(m, section);
+    }
+    for (uint32_t i = section * BLOCKS_OF_SECTION; i < blocks_end(m, section); i++)
+        grown += probe_block(m, i, delta, under);
+    return grown;
+}
+
+static inline __attribute__((always_inline)) double
+walk(interval_memory *m, uint32_t low, uint32_t high, double delta, double budget, bool writes)
+{
+    double (*const part)(interval_memory *, uint32_t, uint32_t, double, double) =
+        writes ? add_in_section : probe_in_section;
+    uint32_t first = low / INTERVAL_SECTION, last = high / INTERVAL_SECTION;
+    if (first == last)
+        return part(m, low, high, delta, budget);
+    double grown = 0;
+    if (low % INTERVAL_SECTION)
+        grown += part(m, low, ++first * INTERVAL_SECTION, delta, budget);
+    for (uint32_t section = first; section < last; section++) {
+        grown += probe_section(m, section, delta, budget);
+        if (writes)
+            m->sections[section].pending += delta;
+    }
+    return high % INTERVAL_SECTION ? grown + part(m, last * INTERVAL_SECTION, high, delta, budget)
+                                   : grown;
+}
+
 double interval_blocks_add(interval_memory *m, uint32_t low, uint32_t high, double delta,
                            double budget)
 {
@@ -175,18 +274,28 @@ double interval_blocks_probe(interval_memory *m, uint32_t low, uint32_t high, do
     return walk(m, low, high, delta, budget, false);
 }
 
+static void widen(interval_block *b, double bytes)
+{
+    b->low = bytes < b->low ? bytes : b->low;
+    b->high = bytes > b->high ? bytes : b->high;
+}
+
 void interval_blocks_set(interval_memory *m, uint32_t slot, double bytes)
 {
-    interval_block *b = &m->blocks[slot / INTERVAL_BLOCK];
-    double base = bytes - b->pending;
-    b->n_runs -= interval_memory_at(m, slot) >= INTERVAL_NO_RUN;
+    interval_block *s = &m->sections[slot / INTERVAL_SECTION],
+                   *b = &m->blocks[slot / INTERVAL_BLOCK];
+    const double in_section = bytes - s->pending, base = in_section - b->pending;
+    const uint32_t had = interval_memory_at(m, slot) >= INTERVAL_NO_RUN;
+    b->n_runs -= had;
+    s->n_runs -= had;
     m->slots[slot] = base;
-    b->tight = false;
+    b->tight = s->tight = false;
     if (bytes < INTERVAL_NO_RUN)
         return;
     b->n_runs++;
-    b->low = base < b->low ? base : b->low;
-    b->high = base > b->high ? base : b->high;
+    s->n_runs++;
+    widen(b, base);
+    widen(s, in_section);
 }
 
 /* ---- all of it ---- */
@@ -199,7 +308,10 @@ bool interval_memory_clear(interval_memory *m, uint32_t n)
         m->slots = slots ? slots : m->slots;
         interval_block *blocks = realloc(m->blocks, n_blocks * sizeof *blocks);
         m->blocks = blocks ? blocks : m->blocks;
-        if (!slots || !blocks)
+        interval_block *sections =
+            realloc(m->sections, (n / INTERVAL_SECTION + 1) * sizeof *sections);
+        m->sections = sections ? sections : m->sections;
+        if (!slots || !blocks || !sections)
             return false;
         m->capacity = padded;
     }
@@ -222,10 +334,17 @@ void interval_memory_index(interval_memory *m)
             b->n_runs += slots_of(m, block)[i] >= INTERVAL_NO_RUN;
         scan(m, block, 0, 0);
     }
+    for (uint32_t section = 0; section * BLOCKS_OF_SECTION < m->n_blocks; section++) {
+        m->sections[section] = (interval_block){0};
+        for (uint32_t i = section * BLOCKS_OF_SECTION; i < blocks_end(m, section); i++)
+            m->sections[section].n_runs += m->blocks[i].n_runs;
+        bound_section(m, section);
+    }
 }
 
 void interval_memory_free(interval_memory *m)
 {
     free(m->slots);
     free(m->blocks);
+    free(m->sections);
 }

@@ -2,10 +2,10 @@
  * what that changes of the sum of max(0, memory - budget) over the slots, the excess, is told. The
  * inner loop of the search.
  *
- * Slots stand in blocks. A block that a range covers whole has the bytes added to what is pending
- * for all of its slots; where all its runs are below the budget, or all above it, nothing more is
- * done, and else its slots are looked at and left as they are. Only the ends of a range are
- * written.
+ * Slots stand in blocks, and blocks in sections. A block that a range covers whole has the bytes
+ * added to what is pending for all of its slots; where all its runs are below the budget, or all
+ * above it, nothing more is done, and else its slots are looked at and left as they are. Only the
+ * ends of a range are written. What a block is to its slots a section is to its blocks.
  *
  * All numbers are whole and all sums exact: sums of sizes stay below 2^51 (tasks.h). One thread at
  * a time. */
@@ -42,9 +42,10 @@ typedef struct interval_range_kernel {
  * many. */
 size_t interval_range_kernels(interval_range_kernel ret_kernels[3]);
 
+/* Of slots; or of blocks: a section. */
 typedef struct interval_block {
     double pending;   /* still to be added to each slot of it */
-    double low, high; /* no run of it is below or above, what is pending left out */
+    double low, high; /* no run of it is below or above, what is pending for it left out */
     uint32_t n_runs;
     bool tight; /* low and high are the lowest and highest themselves */
 } interval_block;
@@ -52,14 +53,16 @@ typedef struct interval_block {
 enum {
     INTERVAL_BLOCK_SHIFT = 7,
     INTERVAL_BLOCK = 1 << INTERVAL_BLOCK_SHIFT, /* slots of a block */
-    INTERVAL_FEW_SLOTS = 2048                   /* below it blocks cost what they save */
+    INTERVAL_SECTION_SHIFT = INTERVAL_BLOCK_SHIFT + 5,
+    INTERVAL_SECTION = 1 << INTERVAL_SECTION_SHIFT, /* slots of a section */
+    INTERVAL_FEW_SLOTS = 2048                       /* below it blocks cost what they save */
 };
 
-/* The memory of a slot is slots[slot] and what is pending for its block; few slots have no blocks.
- */
+/* The memory of a slot is slots[slot] and what is pending for its block and its section; few slots
+ * have neither. */
 typedef struct interval_memory {
     double *slots;
-    interval_block *blocks;
+    interval_block *blocks, *sections;
     uint32_t n_blocks, capacity; /* capacity: in slots */
     interval_range_kernel kernel;
 } interval_memory;
@@ -76,7 +79,8 @@ void interval_memory_free(interval_memory *memory);
 static inline double interval_memory_at(const interval_memory *m, uint32_t slot)
 {
     return m->n_blocks == 0 ? m->slots[slot]
-                            : m->slots[slot] + m->blocks[slot >> INTERVAL_BLOCK_SHIFT].pending;
+                            : m->slots[slot] + m->blocks[slot >> INTERVAL_BLOCK_SHIFT].pending +
+                                  m->sections[slot >> INTERVAL_SECTION_SHIFT].pending;
 }
 
 /* What the three functions below do where there are blocks. */

@@ -228,11 +228,11 @@ static void kernels_agree(void **state)
     }
 }
 
-enum { SLOTS = 2500 };
+enum { SLOTS = 2500, MANY_SLOTS = 2 * INTERVAL_SECTION + 300 };
 
 /* The memory by slot of a list, one number each. */
 typedef struct plain_memory {
-    double slots[SLOTS];
+    double slots[MANY_SLOTS];
 } plain_memory;
 
 static double plain_add(plain_memory *m, uint32_t low, uint32_t high, double delta, double budget)
@@ -281,10 +281,12 @@ static void blocks_are_their_slots(dice *d, const interval_range_kernel *kernel,
                 add_to_both(&m, &plain, low, middle, -up_or_down, budget);
             add_to_both(&m, &plain, middle, high, -up_or_down, budget);
         } else if (kind < 70) {
-            uint32_t block = below(d, 2) * INTERVAL_BLOCK, cut = 1 + below(d, INTERVAL_BLOCK - 1);
-            add_to_both(&m, &plain, block, block + cut, delta, budget);
-            add_to_both(&m, &plain, block + cut, block + INTERVAL_BLOCK, delta, budget);
-            add_to_both(&m, &plain, block, block + INTERVAL_BLOCK, -delta, budget);
+            uint32_t unit =
+                n >= 2 * INTERVAL_SECTION && chance(d, 50) ? INTERVAL_SECTION : INTERVAL_BLOCK;
+            uint32_t whole = below(d, 2) * unit, cut = 1 + below(d, unit - 1);
+            add_to_both(&m, &plain, whole, whole + cut, delta, budget);
+            add_to_both(&m, &plain, whole + cut, whole + unit, delta, budget);
+            add_to_both(&m, &plain, whole, whole + unit, -delta, budget);
         } else if (kind < 90 && low < n) {
             double other = plain.slots[low] < INTERVAL_NO_RUN ? 1 : -1;
             plain.slots[low] += other * INTERVAL_EMPTY_SLOT;
@@ -310,6 +312,8 @@ static void blocks_are_slots(void **state)
         blocks_are_their_slots(&d, &kernels[v], SLOTS, 20, edits);
         blocks_are_their_slots(&d, &kernels[v], SLOTS, 46, edits);
         blocks_are_their_slots(&d, &kernels[v], 17 * INTERVAL_BLOCK, 5, edits);
+        blocks_are_their_slots(&d, &kernels[v], MANY_SLOTS, 20, edits / 2);
+        blocks_are_their_slots(&d, &kernels[v], MANY_SLOTS, 46, edits / 2);
     }
 }
 
