@@ -2,6 +2,7 @@
 #include "answer/bounds.h"
 
 #include "bound/moments.h"
+#include "remat/improve.h"
 
 #include <math.h>
 
@@ -16,6 +17,9 @@ static double bound_of_tables(const remat_table *const *tables, size_t n,
 }
 
 enum { CURVE_BUDGETS = 24 };
+
+/* Past so many, bounds are found of what is searched alone, which takes longer. */
+enum { QUICK_NODES = 10000 };
 
 /* Steps down from budget to budget: what holds within one holds within less. */
 static void bound_by_moments(bound_moments *moments, uint32_t n_nodes, const uint64_t *budgets,
@@ -58,7 +62,7 @@ remat_status remat_lower_bounds(const remat_table *const *tables, size_t n,
     for (size_t i = 0; i < n_budgets; i++)
         ret_bounds[i] = offloads ? bound_with_link(tables, n, profile, budgets[i])
                                  : bound_of_tables(tables, n, profile, budgets[i]);
-    if (offloads || profile->n_nodes > REMAT_IMPROVED_NODES)
+    if (offloads || profile->n_nodes > QUICK_NODES)
         return REMAT_OK;
     bound_moments *moments = NULL;
     remat_status status = bound_moments_new(profile, &moments, error);
@@ -76,8 +80,9 @@ remat_status answer_find_bound(const remat_portfolio *p, const remat_problem *pr
     bound_moments *moments = NULL;
     double bound = bound_of_tables(p->tables, p->n, profile, budget);
     uint32_t n = profile->n_nodes;
-    remat_status status =
-        n <= REMAT_IMPROVED_NODES ? bound_moments_new(profile, &moments, error) : REMAT_OK;
+    remat_status status = n <= (p->improved ? remat_improved_nodes(profile) : QUICK_NODES)
+                              ? bound_moments_new(profile, &moments, error)
+                              : REMAT_OK;
     if (moments)
         bound = fmax(bound, bound_moments_in_flight(moments, budget, problem->in_flight,
                                                     p->improved ? REMAT_MANY_MOMENTS(n)
@@ -93,7 +98,7 @@ remat_status answer_find_link_bound(const remat_problem *problem, uint64_t budge
     const remat_profile *profile = problem->profile;
     bound_moments *moments = NULL;
     *ret_bound = remat_store_all_makespan(profile);
-    if (profile->n_nodes > REMAT_IMPROVED_NODES)
+    if (profile->n_nodes > QUICK_NODES)
         return REMAT_OK;
     remat_status status = bound_moments_new(profile, &moments, error);
     if (!status)
@@ -107,7 +112,7 @@ remat_status remat_find_floor(const remat_profile *profile, remat_floor *ret_flo
 {
     bound_moments *moments = NULL;
     *ret_floor = (remat_floor){0};
-    if (profile->n_nodes > REMAT_IMPROVED_NODES)
+    if (profile->n_nodes > QUICK_NODES)
         return REMAT_OK;
     remat_status status = bound_moments_new(profile, &moments, error);
     bound_moment moment;

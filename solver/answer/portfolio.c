@@ -284,6 +284,7 @@ static bool link_moves(const remat_link *link)
 }
 
 #define GAP_FOR_PATIENCE 0.01 /* of the makespan */
+enum { PATIENT_NODES = 10000 };
 
 /* What is asked of the improver. */
 typedef struct wish {
@@ -370,7 +371,7 @@ static remat_status improve(const remat_portfolio *p, const wish *whole, remat_e
 static remat_status improve_patiently(const wish *whole, double begin, double share,
                                       remat_schedule *best, remat_error *error)
 {
-    if (whole->problem->profile->joint ||
+    if (whole->problem->profile->joint || whole->problem->profile->n_nodes > PATIENT_NODES ||
         (best->solver && best->simulation.makespan <= whole->bound * (1 + GAP_FOR_PATIENCE)))
         return REMAT_OK;
     answer_part part = {whole->host, begin, share};
@@ -417,6 +418,13 @@ static remat_status search(const remat_portfolio *p, wish *w, bound_moments *mom
     if (!status && thorough)
         status = raise_bound(w, moments, REMAT_THOROUGH_RAISE, best, error);
     return status;
+}
+
+static bool may_search(const remat_profile *profile, const remat_host *host)
+{
+    const uint64_t limit = host ? host->memory_limit : 0;
+    return profile->n_nodes <= remat_improved_nodes(profile) &&
+           (limit == 0 || remat_improve_bytes(profile) <= limit);
 }
 
 /* ---- over the link ---- */
@@ -551,7 +559,7 @@ remat_status remat_portfolio_schedule(const remat_portfolio *portfolio,
     bound_moments *moments = NULL;
     remat_status status = remat_best_schedule(portfolio->tables, portfolio->n, portfolio->name,
                                               problem, budget, alignment, &best, &refusal);
-    bool searched = portfolio->improved && problem->profile->n_nodes <= REMAT_IMPROVED_NODES;
+    bool searched = portfolio->improved && may_search(problem->profile, host);
     if ((portfolio->improved && status == REMAT_INFEASIBLE) ||
         (!status && (portfolio->improved || !problem->link)))
         status = answer_find_bound(portfolio, problem, budget, &w.bound, &moments, &refusal);
@@ -561,7 +569,7 @@ remat_status remat_portfolio_schedule(const remat_portfolio *portfolio,
     if (!status && searched && w.bound < INFINITY && floor.bytes <= budget)
         status = search(portfolio, &w, moments, &best, &refusal);
     if (!status && portfolio->improved && link_moves(problem->link) &&
-        problem->profile->n_nodes <= REMAT_IMPROVED_NODES)
+        problem->profile->n_nodes <= REMAT_MIXED_NODES)
         status = mix(portfolio, &w, &best, &refusal);
     if (!status && !best.solver)
         status = refuse_improved(portfolio, problem, budget, alignment, floor.bytes, &refusal);

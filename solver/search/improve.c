@@ -15,6 +15,7 @@
 
 enum {
     MOST_CHAINS = 8,
+    NEIGHBOURED_NODES = 10000, /* past them one neighbourhood takes as long as all the annealing */
     FEW_NODES = 24,
     MANY_NODES = 600,
     MANY_JOINT_NODES = 1000,
@@ -320,7 +321,8 @@ static remat_status go_on(const improvement *m, chain *c)
         interval_anneal(s, m->effort->anneal * nodes, s->best.length > 0 ? m->hot : 10 * m->hot,
                         m->cold);
     }
-    interval_neighbourhoods(s, m->effort->neighbourhoods * nodes);
+    if (m->profile->n_nodes <= NEIGHBOURED_NODES)
+        interval_neighbourhoods(s, m->effort->neighbourhoods * nodes);
     return t->failed ? REMAT_NO_MEMORY : settle(m, c);
 }
 
@@ -497,13 +499,25 @@ static remat_status improve_by(improvement *m, const remat_operations *start, re
     return status;
 }
 
+uint32_t remat_improved_nodes(const remat_profile *profile)
+{
+    return profile->joint ? REMAT_IMPROVED_JOINT_NODES : REMAT_IMPROVED_NODES;
+}
+
+/* Measured of 5,000 to 100,000 nodes: tables, two chains, bounds. */
+uint64_t remat_improve_bytes(const remat_profile *profile)
+{
+    return UINT64_C(1500) *
+           ((uint64_t)profile->n_nodes + profile->n_edges + profile->n_alternatives);
+}
+
 remat_status remat_improve(const remat_profile *profile, const remat_operations *start,
                            uint64_t budget, uint32_t in_flight, uint32_t alignment, bool given,
                            remat_effort effort, double lower_bound, const remat_host *host,
                            remat_operations *ret_list, remat_error *error)
 {
     interval_tasks *tasks = NULL;
-    remat_status status = profile->n_nodes > REMAT_IMPROVED_NODES
+    remat_status status = profile->n_nodes > remat_improved_nodes(profile)
                               ? remat_fail(error, REMAT_TOO_LARGE, NULL,
                                            "%u nodes are too many to search", profile->n_nodes)
                               : interval_tasks_new(profile, alignment ? alignment : 1, given,

@@ -13,7 +13,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { FEW_NODES = 400, MANY_NODES = 2400 };
+enum { FEW_NODES = 400, MANY_NODES = 2400, LARGE_NODES = 10000 };
 
 /* The option, and its values. */
 enum { ORDER = 0, FREE = 0, GIVEN = 1 };
@@ -75,9 +75,10 @@ static remat_status descend(ladder *l, double peak, remat_error *error)
 {
     const remat_profile *profile = l->problem->profile;
     uint32_t n = profile->n_nodes;
-    int budgets = n <= FEW_NODES ? 40 : n <= MANY_NODES ? 16 : 8;
-    int halvings = n <= MANY_NODES ? 5 : 3;
-    double step = n <= FEW_NODES ? STEP : n <= MANY_NODES ? STEP * STEP : STEP * STEP * STEP * STEP;
+    int budgets = n <= FEW_NODES ? 40 : n <= MANY_NODES ? 16 : n <= LARGE_NODES ? 8 : 5;
+    int halvings = n <= MANY_NODES ? 5 : n <= LARGE_NODES ? 3 : 2;
+    int steps = n <= FEW_NODES ? 1 : n <= MANY_NODES ? 2 : n <= LARGE_NODES ? 4 : 8;
+    double step = pow(STEP, steps);
     double met = peak, budget = peak;
     bool fits = true;
     remat_status status = REMAT_OK;
@@ -154,8 +155,8 @@ static remat_status estimate(const remat_problem *problem, remat_estimate *ret_e
 {
     (void)error;
     const remat_profile *p = problem->profile;
-    double n = p->n_nodes, things = n + p->n_edges + p->n_alternatives;
-    *ret_estimate = (remat_estimate){.table_bytes = (uint64_t)(1500 * things),
+    double n = p->n_nodes;
+    *ret_estimate = (remat_estimate){.table_bytes = remat_improve_bytes(p),
                                      .updates = (p->n_nodes <= FEW_NODES ? 3000 : 300) * n * n / 8};
     return REMAT_OK;
 }
@@ -166,11 +167,12 @@ static remat_status check(const remat_problem *problem, remat_error *error)
     if (!problem->profile->joint && problem->options.values[ORDER] != FREE)
         return remat_fail(error, REMAT_NOT_ACCEPTED, "options.order",
                           "order is of joint graphs; this one is forward");
-    if (n <= REMAT_IMPROVED_NODES)
+    uint32_t most = remat_improved_nodes(problem->profile);
+    if (n <= most)
         return REMAT_OK;
     return remat_fail(error, REMAT_NOT_ACCEPTED, NULL,
-                      "interval searches graphs of up to %u nodes, not %u",
-                      (unsigned)REMAT_IMPROVED_NODES, n);
+                      "interval searches %s graphs of up to %u nodes, not %u",
+                      problem->profile->joint ? "joint" : "forward", most, n);
 }
 
 bool remat_keeps_order(const remat_solver *solver, const remat_options *options)
@@ -210,7 +212,7 @@ const remat_solver remat_solver_interval = {
     .accepts = REMAT_ACCEPTS_ANY_SHAPE | REMAT_ACCEPTS_JOINT | REMAT_ACCEPTS_PINS,
     .options = options,
     .n_options = sizeof options / sizeof *options,
-    .version = 3,
+    .version = 4,
     .class_name = "schedules without offloading",
     .bounds_all = true,
     .improved = true,

@@ -5,6 +5,7 @@ import subprocess
 
 import pytest
 from conftest import BUILD, SLOW
+from conftest import profile as bundled
 
 CLI = BUILD / "clients" / "cli" / "remat"
 
@@ -33,7 +34,7 @@ SHARED_STATE = profile(node("n1", writes=["s0"]), node("n4", reads=["s0"]), node
 def solve(tmp_path, document, *options):
     path = tmp_path / "odd.json"
     path.write_text(json.dumps(document))
-    done = subprocess.run([CLI, "solve", "--local", "--json", *options, path], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([CLI, "solve", "--local", "--json", *options, path], capture_output=True, text=True, timeout=300)
     return done.returncode, json.loads(done.stdout or done.stderr)
 
 
@@ -112,3 +113,16 @@ def test_a_long_chain_takes_no_minutes(tmp_path):
                       for i in range(2000)))
     code, answer = solve(tmp_path, chain, "--budget", "50%")
     assert code == 0 and answer["gap"] < 0.01
+
+
+@pytest.mark.skipif(SLOW > 1, reason="minutes under a sanitizer")
+def test_a_graph_of_many_thousand_nodes_is_searched(tmp_path):
+    """ResNet-50 sixty-two times in a row: more nodes than neighbourhoods are tried on."""
+    one, nodes, before = bundled("resnet50.flops"), [], "x"
+    *body, loss = one["nodes"]
+    for copy in range(62):
+        nodes += [{**v, "id": f"{copy}.{v['id']}", "inputs": [before if i == "x" else f"{copy}.{i}" for i in v["inputs"]]} for v in body]
+        before = nodes[-1]["id"]
+    loss["inputs"] = [before if i == body[-1]["id"] else i for i in loss["inputs"]]
+    code, answer = solve(tmp_path, {**one, "nodes": [*nodes, loss]}, "--budget", "50%")
+    assert code == 0 and len(answer["nodes"]) > 10000 and answer["solver"] == "interval" and answer["gap"] < 0.01

@@ -26,8 +26,15 @@ typedef enum remat_effort {
                        descents,   about twice its work; of joint graphs as thorough */
 } remat_effort;
 
-/* Past so many nodes a list is left as it is. */
-#define REMAT_IMPROVED_NODES 10000u
+/* Past so many nodes a list is left as it is; of a joint graph past fewer. */
+#define REMAT_IMPROVED_NODES 100000u
+#define REMAT_IMPROVED_JOINT_NODES 10000u
+
+/* How many that is of this graph. */
+uint32_t remat_improved_nodes(const remat_profile *profile);
+
+/* The memory that a search of the graph takes at most, about, bytes. */
+uint64_t remat_improve_bytes(const remat_profile *profile);
 
 /* Whether a solver with these options keeps the order of a joint graph's nodes. */
 bool remat_keeps_order(const remat_solver *solver, const remat_options *options);
