@@ -97,14 +97,23 @@ static remat_status read_rates(const json_t *json, remat_device *device, remat_e
     return status;
 }
 
-/* common: what a device takes where it says nothing. */
-static remat_status read_entry(const json_t *json, const json_t *common, remat_device *ret_device,
+/* What a device takes of the file where it says nothing. */
+static remat_status read_common(const json_t *file, remat_device *device, remat_error *error)
+{
+    device->communicator = (uint64_t)json_number_value(json_object_get(file, "communicator_bytes"));
+    device->fragmentation[0] = json_number_value(json_object_get(file, "eager_fragmentation"));
+    device->fragmentation[1] = json_number_value(json_object_get(file, "compiled_fragmentation"));
+    return read_efficiency(json_object_get(file, "efficiency"), device, error);
+}
+
+static remat_status read_entry(const json_t *json, const json_t *file, remat_device *ret_device,
                                remat_error *error)
 {
     remat_device device = {.memory = 0};
     const char *name = NULL, *title = "", *format = NULL;
     const json_t *rates = NULL, *efficiency = NULL, *sources = NULL, *operators = NULL;
-    remat_number memory = {0}, bandwidth = {0}, link = {0}, launch = {0}, context = {0};
+    remat_number memory = {0}, bandwidth = {0}, link = {0}, launch = {0}, context = {0},
+                 communicator = {0}, fragmentation[2] = {{0}};
     const field_rule rules[] = {{"name", FIELD_STRING, true, &name},
                                 {"format", FIELD_STRING, false, &format},
                                 {"title", FIELD_STRING, false, &title},
@@ -114,6 +123,9 @@ static remat_status read_entry(const json_t *json, const json_t *common, remat_d
                                 {"link_bytes_per_second", FIELD_NUMBER, false, &link},
                                 {"launch_seconds", FIELD_NUMBER, false, &launch},
                                 {"context_bytes", FIELD_NUMBER, false, &context},
+                                {"communicator_bytes", FIELD_NUMBER, false, &communicator},
+                                {"eager_fragmentation", FIELD_NUMBER, false, &fragmentation[0]},
+                                {"compiled_fragmentation", FIELD_NUMBER, false, &fragmentation[1]},
                                 {"efficiency", FIELD_OBJECT, false, &efficiency},
                                 {"operators", FIELD_OBJECT, false, &operators}, /* a client's own */
                                 {"sources", FIELD_ANY, false, &sources}};
@@ -125,7 +137,12 @@ static remat_status read_entry(const json_t *json, const json_t *common, remat_d
     if (!status)
         status = read_rates(rates, &device, error);
     if (!status)
-        status = read_efficiency(common, &device, error);
+        status = read_common(file, &device, error);
+    if (!status && communicator.given)
+        status = read_bytes(&communicator, "communicator_bytes", &device.communicator, error);
+    for (unsigned i = 0; i < 2; i++)
+        if (fragmentation[i].given)
+            device.fragmentation[i] = fragmentation[i].value;
     if (!status && efficiency)
         status = read_efficiency(efficiency, &device, error);
     if (status)
@@ -158,7 +175,7 @@ static remat_status read_named(const char *name, const json_t *file, const char 
     {
         const char *other = json_string_value(json_object_get(one, "name"));
         if (strcmp(other, name) == 0)
-            return read_entry(one, json_object_get(file, "efficiency"), ret_device, error);
+            return read_entry(one, file, ret_device, error);
         if (n < MOST_DEVICES)
             known[n++] = other;
     }
@@ -189,7 +206,7 @@ remat_status remat_device_decode(const json_t *json, const char *field, remat_de
         return status;
     status = json_is_string(json)
                  ? read_named(json_string_value(json), file, field, ret_device, error)
-                 : read_entry(json, json_object_get(file, "efficiency"), ret_device, error);
+                 : read_entry(json, file, ret_device, error);
     json_decref(file);
     return within(status, field, error);
 }
@@ -232,6 +249,9 @@ json_t *remat_device_encode(const remat_device *device)
     remat_json_set(&json, "link_bytes_per_second", json_real(device->link));
     remat_json_set(&json, "launch_seconds", json_real(device->launch));
     remat_json_set(&json, "context_bytes", json_integer((json_int_t)device->context));
+    remat_json_set(&json, "communicator_bytes", json_integer((json_int_t)device->communicator));
+    remat_json_set(&json, "eager_fragmentation", json_real(device->fragmentation[0]));
+    remat_json_set(&json, "compiled_fragmentation", json_real(device->fragmentation[1]));
     remat_json_set(&json, "efficiency", efficiency_encode(device));
     return json;
 }

@@ -18,27 +18,35 @@ void remat_plan_draft_clear(remat_plan_draft *draft)
 
 /* ---- the table ---- */
 
+/* What the allocator's gaps take of a device that is filled. */
 static json_t *table_encode(const remat_step_table *t, uint64_t memory, uint64_t inputs)
 {
+    const uint64_t room = remat_step_room(t, memory);
+    const uint64_t taken = room > 0 ? memory - room : remat_step_memory(t, 0).driver;
+    const uint64_t gaps = taken - t->allocated - t->context - t->communicator;
     const struct {
         const char *name;
         uint64_t bytes;
-    } lines[] = {{"weights", t->weights},
-                 {"master_weight_bytes", t->master_weights},
-                 {"gradients", t->gradients},
-                 {"optimizer_states", t->states},
-                 {"buckets", t->buckets},
-                 {"gathered", t->gathered},
-                 {"context", t->context},
-                 {"rounding", t->rounding},
-                 {"reserved_bytes", t->reserved},
-                 {"memory", memory},
-                 {"activations", memory > t->reserved ? memory - t->reserved : 0},
+    } lines[] = {{"weights", t->weights},     {"master_weight_bytes", t->master_weights},
+                 {"gradients", t->gradients}, {"optimizer_states", t->states},
+                 {"buckets", t->buckets},     {"gathered", t->gathered},
+                 {"context", t->context},     {"communicator", t->communicator},
+                 {"fragmentation", gaps},     {"taken_bytes", taken},
+                 {"memory", memory},          {"activations", room},
                  {"input_bytes", inputs}}; /* part of the activations */
     json_t *json = json_object();
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
         remat_json_set(&json, lines[i].name, json_integer((json_int_t)lines[i].bytes));
     return json;
+}
+
+/* What a step with so many bytes of activations is seen to take. */
+static json_t *memory_encode(const remat_step_table *t, uint64_t activations, uint64_t device)
+{
+    const remat_memory m = remat_step_memory(t, activations);
+    return json_pack("{s:I, s:I, s:I, s:I}", "allocated_bytes", (json_int_t)m.allocated,
+                     "reserved_bytes", (json_int_t)m.reserved, "driver_bytes", (json_int_t)m.driver,
+                     "device_bytes", (json_int_t)device);
 }
 
 static json_t *parallel_encode(const remat_step_settings *step)
@@ -126,7 +134,7 @@ static remat_status complete(const remat_plan_request *q, const remat_profile *p
                              remat_plan_draft *draft, remat_error *error)
 {
     const uint64_t memory = q->device.memory;
-    const uint64_t budget = memory > table->reserved ? memory - table->reserved : 0;
+    const uint64_t budget = remat_step_room(table, memory);
     uint64_t all = 0;
     const char *usual = NULL;
     draft->unit = remat_time_unit_seconds(profile->time_unit);
@@ -139,10 +147,13 @@ static remat_status complete(const remat_plan_request *q, const remat_profile *p
     if (status)
         return status;
     draft->update = update_seconds(&q->device, table);
+    draft->table = *table;
+    draft->memory = memory;
     draft->answer = head_encode(q, parameters, profile);
     remat_json_set(&draft->answer, "table", table_encode(table, memory, profile->input_bytes));
     remat_json_set(&draft->answer, "store_all_peak", json_integer((json_int_t)all));
     remat_json_set(&draft->answer, "store_all_fits", json_boolean(all <= budget));
+    remat_json_set(&draft->answer, "store_all_memory", memory_encode(table, all, memory));
     remat_json_set(&draft->answer, "store_all_seconds",
                    json_real(remat_store_all_makespan(profile) * draft->unit + draft->update));
     remat_json_set(&draft->answer, "update_seconds", json_real(draft->update));
@@ -224,9 +235,12 @@ static void put_schedule(remat_plan_draft *draft, const json_t *schedule)
         .fits = true,
         .makespan = json_number_value(json_object_get(schedule, "makespan")),
         .peak = (uint64_t)json_integer_value(json_object_get(schedule, "peak"))};
+    const json_t *arena = json_object_get(schedule, "arena");
+    const uint64_t held = arena ? (uint64_t)json_integer_value(arena) : result.peak;
     const double step = result.makespan * draft->unit + draft->update;
     remat_json_set(answer, "step_seconds", json_real(step));
     remat_json_set(answer, "schedule", schedule_encode(schedule));
+    remat_json_set(answer, "memory_use", memory_encode(&draft->table, held, draft->memory));
     if (batch > 0)
         remat_json_set(answer, "samples_per_second", json_real(batch / step));
     if (draft->sweep)

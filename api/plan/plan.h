@@ -55,8 +55,10 @@ typedef struct remat_plan_draft {
     json_t *question; /* owned: what POST /v1/schedules is to be asked, without its subject; NULL:
                          nothing is left of the device's memory for a step */
     api_sweep *sweep; /* owned: rows over batches; NULL: none are wanted */
-    double update;    /* seconds of the optimizer's part of a step */
-    double unit;      /* seconds of the profile's time unit */
+    remat_step_table table;
+    uint64_t memory; /* bytes of the device */
+    double update;   /* seconds of the optimizer's part of a step */
+    double unit;     /* seconds of the profile's time unit */
 } remat_plan_draft;
 
 /* profile: of a request that has no model; else NULL. Cleared by the caller. */

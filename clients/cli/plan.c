@@ -132,8 +132,8 @@ static void print_bytes(const struct cli *cli, const json_t *bytes)
     } lines[] = {{"weights", "weights"},     {"master_weight_bytes", "masters"},
                  {"gradients", "gradients"}, {"optimizer_states", "states"},
                  {"buckets", "buckets"},     {"gathered", "gathered"},
-                 {"context", "context"},     {"rounding", "rounding"},
-                 {"activations", "left"}};
+                 {"context", "context"},     {"communicator", "NCCL"},
+                 {"fragmentation", "gaps"},  {"activations", "left"}};
     const double memory = json_get_number(bytes, "memory");
     char text[TEXT_SIZE];
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
@@ -142,9 +142,20 @@ static void print_bytes(const struct cli *cli, const json_t *bytes)
             summary_line(cli, lines[i].label, "%10s  %5.1f %%", text_bytes(size, text),
                          100 * size / memory);
     }
-    const double reserved = json_get_number(bytes, "reserved_bytes");
-    if (reserved >= memory)
-        summary_line(cli, "", "%s more than the device has", text_bytes(reserved - memory, text));
+    const double taken = json_get_number(bytes, "taken_bytes");
+    if (taken >= memory)
+        summary_line(cli, "", "%s more than the device has", text_bytes(taken - memory, text));
+}
+
+/* As PyTorch and the driver will show it. */
+static void print_memory(const struct cli *cli, const json_t *memory)
+{
+    char allocated[TEXT_SIZE], reserved[TEXT_SIZE], driver[TEXT_SIZE], device[TEXT_SIZE];
+    summary_line(cli, "memory", "%s allocated, %s reserved, %s by the driver, of %s",
+                 text_bytes(json_get_number(memory, "allocated_bytes"), allocated),
+                 text_bytes(json_get_number(memory, "reserved_bytes"), reserved),
+                 text_bytes(json_get_number(memory, "driver_bytes"), driver),
+                 text_bytes(json_get_number(memory, "device_bytes"), device));
 }
 
 static void print_schedule(const struct cli *cli, const json_t *answer)
@@ -165,6 +176,7 @@ static void print_schedule(const struct cli *cli, const json_t *answer)
     summary_line(cli, "fits", "yes, in %s of activations by %s%s",
                  text_bytes(json_get_number(schedule, "arena"), a), solver,
                  json_is_true(json_object_get(schedule, "verified")) ? ", verified" : "");
+    print_memory(cli, json_object_get(answer, "memory_use"));
     const double rate = json_get_number(answer, "samples_per_second"); /* of a model */
     char samples[TEXT_SIZE] = "";
     if (!isnan(rate))
@@ -382,6 +394,21 @@ static double parameters_of(const struct cli *cli, const json_t *source, remat_p
                            : floor(bytes / (double)remat_precision_bytes(precision));
 }
 
+/* --budget, which is the device's memory. */
+static remat_status budget_bytes(struct cli *cli, const struct subject *s, uint64_t *ret_bytes)
+{
+    remat_amount amount = {.given = false};
+    json_t *json = json_string(cli->budget);
+    remat_status status = remat_amount_decode(json, "budget", true, &amount, &cli->error);
+    json_decref(json);
+    if (!status && amount.value >= (double)REMAT_MAX_BYTES)
+        status = remat_fail(&cli->error, REMAT_INVALID, "budget", "budget is past 2^53 bytes");
+    if (!status)
+        *ret_bytes = (uint64_t)(amount.percent ? amount.value / 100 * (double)s->store_all_peak
+                                               : amount.value);
+    return status;
+}
+
 int plan_whole_device(struct cli *cli, const struct subject *s)
 {
     const json_t *source = json_object_get(s->document, "source");
@@ -389,6 +416,7 @@ int plan_whole_device(struct cli *cli, const struct subject *s)
     remat_precision precision = REMAT_FLOAT32;
     remat_plan_request plan;
     remat_step_table table;
+    uint64_t memory = 0;
     json_t *device = NULL;
     if (check_parallel(cli))
         return CLI_USAGE;
@@ -414,9 +442,13 @@ int plan_whole_device(struct cli *cli, const struct subject *s)
     if (!status)
         status = remat_step_bytes(&whole, 1, &plan.step, &plan.device, &table, &cli->error);
     json_decref(request);
+    if (!status)
+        status = budget_bytes(cli, s, &memory);
     if (status)
         return cli_failed(cli);
-    snprintf(cli->whole, sizeof cli->whole, "%llu", (unsigned long long)table.reserved);
+    const uint64_t room = remat_step_room(&table, memory);
+    const uint64_t taken = room > 0 ? memory - room : remat_step_memory(&table, 0).driver;
+    snprintf(cli->whole, sizeof cli->whole, "%llu", (unsigned long long)taken);
     cli->reserved = cli->whole;
     if (!cli->json)
         fprintf(stderr, "reserved %s bytes of the device for %.0f parameters, %s, %s\n", cli->whole,

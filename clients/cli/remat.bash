@@ -41,7 +41,7 @@ _remat()
         --parallel) _remat_words "ddp zero1 zero2 zero3 fsdp" "$current"; return ;;
         --attention) _remat_words "fused eager" "$current"; return ;;
         --device)
-            _remat_words "a100-40gb a100-80gb h100 h200 l4 rtx3090 rtx4090 t4 cpu" "$current"
+            _remat_words "a100-40gb a100-80gb h100 h100-96gb h100-nvl h200 b200 mi300x v100-16gb v100-32gb l4 l40s a10g a6000 rtx3090 rtx4090 rtx5090 t4 cpu" "$current"
             return
             ;;
         --batch|--sequence|--image|--layers|--parameters|--ranks) return ;;

@@ -72,7 +72,7 @@ complete -c remat -n '__remat_is profile jobs' -l limit -x -d 'at most so many'
 complete -c remat -n '__remat_is profile jobs' -l cursor -x -d 'go on where a list ended'
 complete -c remat -n '__remat_is solve' -l whole-device -d 'the budget is the memory of a device'
 complete -c remat -n '__remat_is solve plan' -l device -x -d 'of the step' \
-    -a 'a100-40gb a100-80gb h100 h200 l4 rtx3090 rtx4090 t4 cpu'
+    -a 'a100-40gb a100-80gb h100 h100-96gb h100-nvl h200 b200 mi300x v100-16gb v100-32gb l4 l40s a10g a6000 rtx3090 rtx4090 rtx5090 t4 cpu'
 complete -c remat -n '__remat_is solve plan' -l parameters -x -d 'numbers in the weights'
 complete -c remat -n '__remat_is solve plan' -l optimizer -x -a 'sgd momentum adam adamw adafactor adam8bit' \
     -d 'of the step'

@@ -27,7 +27,7 @@ _remat()
         '--local[solve in this process]'
     )
     local -a step=(
-        '--device[of the step]:device:(a100-40gb a100-80gb h100 h200 l4 rtx3090 rtx4090 t4 cpu)'
+        '--device[of the step]:device:(a100-40gb a100-80gb h100 h100-96gb h100-nvl h200 b200 mi300x v100-16gb v100-32gb l4 l40s a10g a6000 rtx3090 rtx4090 rtx5090 t4 cpu)'
         '--parameters[numbers in the weights]:number:'
         '--optimizer[of the step]:optimizer:(sgd momentum adam adamw adafactor adam8bit)'
         '--precision[of the step]:precision:(float32 tf32 bfloat16 float16)'

@@ -81,6 +81,12 @@ remat_status remat_device_check(const remat_device *d, remat_error *error)
         snprintf(field, sizeof field, "flops_per_second.%s", precisions[p]);
         status = check_number(d->rate[p], 1, p != REMAT_FLOAT32, field, error);
     }
+    for (unsigned i = 0; i < 2 && !status; i++)
+        if (!(d->fragmentation[i] >= 0 && d->fragmentation[i] <= 1))
+            status = remat_fail(error, REMAT_INVALID,
+                                i ? "compiled_fragmentation" : "eager_fragmentation",
+                                "%s_fragmentation is %g; it must be from 0 to 1",
+                                i ? "compiled" : "eager", d->fragmentation[i]);
     if (!status)
         status = check_number(d->link, 1, true, "link_bytes_per_second", error);
     if (!status && !(d->launch >= 0 && d->launch <= 1))

@@ -3,6 +3,7 @@
 #include "plan/names.h"
 #include "remat/plan.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 static const char *const optimizers[REMAT_OPTIMIZERS] = {"sgd",   "momentum",  "adam",
@@ -202,12 +203,40 @@ remat_status remat_step_bytes(const remat_tensor *tensors, size_t n_tensors,
                           .gradients = (uint64_t)s.gradients,
                           .states = (uint64_t)s.states,
                           .context = device->context,
-                          .rounding = (uint64_t)rounding_of(&s.segments)};
+                          .communicator = settings->ranks > 1 ? device->communicator : 0,
+                          .rounding = (uint64_t)rounding_of(&s.segments),
+                          .fragmentation = device->fragmentation[settings->compiled]};
     add_communication(&s, &t);
-    t.reserved = t.weights + t.master_weights + t.gradients + t.states + t.buckets + t.gathered +
-                 t.context + t.rounding;
+    t.allocated = t.weights + t.master_weights + t.gradients + t.states + t.buckets + t.gathered;
     /* Gradients are read, everything else is read and written. */
     t.update_traffic = 2 * (t.weights + t.master_weights + t.states) + t.gradients;
     *ret_table = t;
     return REMAT_OK;
+}
+
+/* ---- the three numbers ---- */
+
+remat_memory remat_step_memory(const remat_step_table *t, uint64_t activations)
+{
+    remat_memory m = {.allocated = t->allocated + activations};
+    const uint64_t gaps = (uint64_t)ceil((double)m.allocated * t->fragmentation);
+    m.reserved = m.allocated + (gaps > t->rounding ? gaps : t->rounding);
+    m.driver = m.reserved + t->context + t->communicator;
+    return m;
+}
+
+uint64_t remat_step_room(const remat_step_table *t, uint64_t memory)
+{
+    const uint64_t least = remat_step_memory(t, 0).driver;
+    if (least >= memory)
+        return 0;
+    uint64_t low = 0, high = memory - least;
+    while (low < high) {
+        const uint64_t middle = high - (high - low) / 2;
+        if (remat_step_memory(t, middle).driver <= memory)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return low;
 }

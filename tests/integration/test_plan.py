@@ -21,13 +21,21 @@ def plan(service, **more):
 def check(answer):
     """What holds of every plan."""
     b = answer["table"]
-    parts = ["weights", "master_weight_bytes", "gradients", "optimizer_states", "buckets", "gathered", "context", "rounding"]
-    assert b["reserved_bytes"] == sum(b[name] for name in parts)
-    assert b["activations"] == max(0, b["memory"] - b["reserved_bytes"])
+    parts = ["weights", "master_weight_bytes", "gradients", "optimizer_states", "buckets", "gathered", "context", "communicator",
+             "fragmentation"]
+    assert b["taken_bytes"] == sum(b[name] for name in parts)
+    assert b["activations"] == max(0, b["memory"] - b["taken_bytes"])
+    whole, static = answer["store_all_memory"], sum(b[name] for name in parts[:6])
+    assert whole["allocated_bytes"] == static + answer["store_all_peak"]
+    assert answer["store_all_fits"] == (whole["driver_bytes"] <= b["memory"])
     assert answer["fits"] == ("schedule" in answer) != ("refusal" in answer)
     if answer["fits"]:
         schedule = answer["schedule"]
         assert schedule["verified"] and schedule["peak"] <= schedule["arena"] <= b["activations"]
+        memory = answer["memory_use"]
+        assert memory["allocated_bytes"] == static + schedule["arena"] and memory["device_bytes"] == b["memory"]
+        assert memory["allocated_bytes"] <= memory["reserved_bytes"] <= memory["driver_bytes"] <= b["memory"]
+        assert memory["driver_bytes"] == memory["reserved_bytes"] + b["context"] + b["communicator"]
         assert answer["step_seconds"] >= answer["store_all_seconds"] * (1 - 1e-9)
     for row in answer.get("rows", []):
         for way in row["ways"]:
@@ -79,6 +87,14 @@ def test_what_does_not_fit_is_an_answer(rematd):
     check(crowded.json)
     assert crowded.status == 200 and not crowded.json["fits"]
     assert crowded.json["least_activations"] > crowded.json["table"]["activations"]
+
+
+def test_no_plan_of_more_than_a_t4_has(rematd):
+    """14.56 GiB are what drivers offer of its 16 GB; this plan was said to fit in 14.85."""
+    made = rematd.post("/v1/plans", {"model": "bert-base", "batch": 78, "device": "t4", "sweep": False, "wait": 300}).json
+    check(made)
+    assert not made["fits"] or made["memory_use"]["driver_bytes"] <= 14.56 * 2**30
+    assert made["table"]["memory"] <= 14.56 * 2**30
 
 
 def test_a_plan_outlasting_its_wait_is_a_job(rematd):
@@ -148,11 +164,11 @@ def test_plans_do_not_queue_for_ever(make_service):
 
 def test_what_there_is(rematd):
     devices = rematd.get("/v1/devices").json["devices"]
-    assert [d["name"] for d in devices][:2] == ["a100-40gb", "a100-80gb"] and len(devices) == 9
+    assert [d["name"] for d in devices][:2] == ["a100-40gb", "a100-80gb"] and len(devices) == 19
     assert all(d["sources"]["bandwidth_bytes_per_second"] for d in devices)
     models = {m["name"]: m for m in rematd.get("/v1/models").json["models"]}
     assert models["llama3-8b"]["parameters"] == 8030261248 and models["resnet50"]["image"] == 224
-    mine = {k: v for k, v in devices[7].items() if k != "sources"}
+    mine = {k: v for k, v in next(d for d in devices if d["name"] == "t4").items() if k != "sources"}
     assert plan(rematd, device=mine, sweep=False).json["schedule"] == plan(rematd, sweep=False).json["schedule"]
 
 
@@ -212,9 +228,11 @@ def test_the_whole_device_as_budget(write):  # noqa: F811
     profile = json.loads((PROFILES / "vit-b16.flops.json").read_text())
     words = ["solve", "--local", "-b", "8GB", "--whole-device", "--optimizer", "adamw"]
     made = answer(*words, write("vit.json", profile))
-    reserved = answer("plan", write("vit2.json", profile), "--parameters", "86567656", "--precision", "float32",
-                      "--device", "a100-80gb")["table"]["reserved_bytes"]
-    assert made["budget"] == 8 * 10**9 - reserved and made["arena"] <= made["budget"]
+    table = answer("plan", write("vit2.json", profile), "--parameters", "86567656", "--precision", "float32",
+                   "--device", "a100-80gb")["table"]
+    beside = sum(table[name] for name in ("weights", "gradients", "optimizer_states"))
+    left = (8 * 10**9 - table["context"]) / 1.12 - beside  # the gaps of the allocator are of the budget, not of the device
+    assert made["budget"] == pytest.approx(left, abs=2) and made["arena"] <= made["budget"]
     remat(*words, "--reserved", "1GB", write("vit3.json", profile), code=USAGE)
     del profile["source"]
     remat(*words, write("bare.json", profile), code=USAGE)

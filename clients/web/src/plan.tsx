@@ -19,6 +19,14 @@ interface Way {
   samples_per_second?: number;
 }
 
+/** As PyTorch and the driver show it. */
+interface Memory {
+  allocated_bytes: number;
+  reserved_bytes: number;
+  driver_bytes: number;
+  device_bytes: number;
+}
+
 interface Plan {
   name: string;
   profile_id: string;
@@ -28,6 +36,7 @@ interface Plan {
   table: Record<string, number>;
   store_all_peak: number;
   store_all_fits: boolean;
+  memory_use?: Memory;
   fits: boolean;
   refusal?: string;
   step_seconds?: number;
@@ -49,7 +58,8 @@ const PARTS: [string, string][] = [
   ['gradients', 'Gradients'],
   ['optimizer_states', 'Optimizer states'],
   ['context', 'Context'],
-  ['rounding', 'Rounding of the allocator'],
+  ['communicator', 'NCCL'],
+  ['fragmentation', 'Gaps of the allocator'],
   ['activations', 'Left for activations'],
 ];
 const INKS = ['series-1', 'series-2', 'series-3', 'series-4', 'series-5', 'series-6'];
@@ -235,6 +245,13 @@ function Answer({ plan }: { plan: Plan }): VNode {
       {plan.refusal && <p>{plan.refusal}</p>}
       <Facts
         list={[
+          ...(plan.memory_use
+            ? ([
+                ['Allocated', bytes(plan.memory_use.allocated_bytes)],
+                ['Reserved, with the gaps', bytes(plan.memory_use.reserved_bytes)],
+                ['By the driver', `${bytes(plan.memory_use.driver_bytes)} of ${bytes(plan.memory_use.device_bytes)}`],
+              ] as [string, string][])
+            : []),
           ['Parameters', count(plan.parameters)],
           ['Precision', plan.precision],
           ['Storing everything', `${bytes(plan.store_all_peak)}, ${plan.store_all_fits ? 'fits' : 'does not fit'}`],

@@ -4,7 +4,7 @@
  *     remat_network_graph *graph;
  *     remat_network_graph_new("gpt2", &settings, &device, &graph, &error);
  *     remat_step_bytes(graph->tensors, graph->n_tensors, &step, &device, &bytes, &error);
- *     // device.memory - bytes.reserved is left for graph->spec (remat_profile_new)
+ *     // remat_step_room(&bytes, device.memory) is left for graph->spec (remat_profile_new)
  *
  * Times are a model, not a measurement: each kernel takes the larger of what its arithmetic and
  * what its traffic take at the part of the device's peaks that kernels of its class and size reach
@@ -57,9 +57,12 @@ typedef struct remat_efficiency {
 /* Rates are per second. */
 typedef struct remat_device {
     char name[64], title[128];
-    uint64_t memory;               /* bytes */
-    uint64_t context;              /* bytes that the runtime takes before anything else */
-    double bandwidth;              /* bytes */
+    uint64_t memory;         /* bytes */
+    uint64_t context;        /* bytes that the runtime takes before anything else */
+    uint64_t communicator;   /* and NCCL's beside, where there is more than one rank */
+    double fragmentation[2]; /* what PyTorch's allocator reserves beyond what is allocated, as a
+                                part of it: eager, compiled */
+    double bandwidth;        /* bytes */
     double rate[REMAT_PRECISIONS]; /* floating-point operations; 0: has none of the precision */
     double link;                   /* bytes to or from the host; 0: no way */
     double launch;                 /* seconds from one kernel to the next */
@@ -206,20 +209,38 @@ typedef struct remat_step_settings {
     uint32_t ranks;   /* at least 1 */
     bool bucket_view; /* of DDP: gradients lie in their buckets */
     bool no_prefetch; /* of ZeRO-3: one unit is gathered at a time, not two */
+    bool compiled;    /* by torch.compile: the allocator is asked less often */
 } remat_step_settings;
 
 /* Bytes of one rank. */
 typedef struct remat_step_table {
     uint64_t weights, master_weights, gradients, states;
-    uint64_t buckets;  /* DDP's copies of gradients in buckets of 25 MiB (as much as the gradients
-                          unless bucket_view); from ZeRO-2 on the gradient of the largest unit */
-    uint64_t gathered; /* ZeRO-3: the largest unit, with prefetch twice */
-    uint64_t context;  /* of the device */
-    uint64_t rounding; /* what PyTorch's caching allocator takes beyond those sizes: 512 bytes
-                          each, blocks of 2 MiB for tensors to 1 MiB and 20 MiB below 10 MiB */
-    uint64_t reserved; /* sum of all these */
+    uint64_t buckets;   /* DDP's copies of gradients in buckets of 25 MiB (as much as the gradients
+                           unless bucket_view); from ZeRO-2 on the gradient of the largest unit */
+    uint64_t gathered;  /* ZeRO-3: the largest unit, with prefetch twice */
+    uint64_t allocated; /* sum of all these */
+    uint64_t context,
+        communicator; /* of the device; the second where there is more than one rank */
+    uint64_t
+        rounding; /* the least that PyTorch's caching allocator takes beyond those sizes: 512
+                     bytes each, blocks of 2 MiB for tensors to 1 MiB and 20 MiB below 10 MiB */
+    double fragmentation;    /* of the device, as the step runs */
     uint64_t update_traffic; /* bytes that the optimizer reads and writes in a step */
 } remat_step_table;
+
+/* The three numbers that are called a step's memory. */
+typedef struct remat_memory {
+    uint64_t allocated; /* in tensors: torch.cuda.max_memory_allocated */
+    uint64_t reserved;  /* by the allocator, gaps included: torch.cuda.max_memory_reserved */
+    uint64_t driver;    /* and by context and NCCL: nvidia-smi; what has to fit the device */
+} remat_memory;
+
+/* Of a rank whose activations take so many bytes. */
+remat_memory remat_step_memory(const remat_step_table *table, uint64_t activations);
+
+/* The most activations with which remat_step_memory's driver is within memory; 0: there are none.
+ */
+uint64_t remat_step_room(const remat_step_table *table, uint64_t memory);
 
 /* REMAT_INVALID: ranks out of range (1 to 2^20), ranks without a way to use them, a precision
  * without master weights to leave out; REMAT_TOO_LARGE past 2^53. */
