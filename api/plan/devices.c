@@ -1,6 +1,7 @@
 /* Devices: the data file and entries like it. */
 #include "fields.h"
 #include "plan/plan.h"
+#include "plan/ranks.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -110,7 +111,7 @@ static remat_status read_entry(const json_t *json, const json_t *file, remat_dev
                                remat_error *error)
 {
     remat_device device = {.memory = 0};
-    const char *name = NULL, *title = "", *format = NULL;
+    const char *name = NULL, *title = "", *format = NULL, *network = "pcie4+100gbe";
     const json_t *rates = NULL, *efficiency = NULL, *sources = NULL, *operators = NULL;
     remat_number memory = {0}, bandwidth = {0}, link = {0}, launch = {0}, context = {0},
                  communicator = {0}, fragmentation[2] = {{0}};
@@ -126,6 +127,7 @@ static remat_status read_entry(const json_t *json, const json_t *file, remat_dev
                                 {"communicator_bytes", FIELD_NUMBER, false, &communicator},
                                 {"eager_fragmentation", FIELD_NUMBER, false, &fragmentation[0]},
                                 {"compiled_fragmentation", FIELD_NUMBER, false, &fragmentation[1]},
+                                {"network", FIELD_STRING, false, &network},
                                 {"efficiency", FIELD_OBJECT, false, &efficiency},
                                 {"operators", FIELD_OBJECT, false, &operators}, /* a client's own */
                                 {"sources", FIELD_ANY, false, &sources}};
@@ -143,6 +145,8 @@ static remat_status read_entry(const json_t *json, const json_t *file, remat_dev
     for (unsigned i = 0; i < 2; i++)
         if (fragmentation[i].given)
             device.fragmentation[i] = fragmentation[i].value;
+    if (!status)
+        status = api_network_decode(network, file, &device.interconnect, error);
     if (!status && efficiency)
         status = read_efficiency(efficiency, &device, error);
     if (status)
@@ -190,6 +194,19 @@ static remat_status within(remat_status status, const char *field, remat_error *
         return status;
     snprintf(inner, sizeof inner, "%s", error->field);
     snprintf(error->field, sizeof error->field, "%.40s.%.200s", field, inner);
+    return status;
+}
+
+remat_status remat_network_decode(const char *text, uint32_t node, remat_device *device,
+                                  remat_error *error)
+{
+    json_t *file = NULL;
+    remat_status status = remat_json_parse(document, sizeof document - 1, &file, error);
+    if (!status && text)
+        status = api_network_decode(text, file, &device->interconnect, error);
+    if (!status && node > 0)
+        device->interconnect.node = node;
+    json_decref(file);
     return status;
 }
 
@@ -250,6 +267,8 @@ json_t *remat_device_encode(const remat_device *device)
     remat_json_set(&json, "launch_seconds", json_real(device->launch));
     remat_json_set(&json, "context_bytes", json_integer((json_int_t)device->context));
     remat_json_set(&json, "communicator_bytes", json_integer((json_int_t)device->communicator));
+    if (device->interconnect.node > 0)
+        remat_json_set(&json, "network", json_string(device->interconnect.name));
     remat_json_set(&json, "eager_fragmentation", json_real(device->fragmentation[0]));
     remat_json_set(&json, "compiled_fragmentation", json_real(device->fragmentation[1]));
     remat_json_set(&json, "efficiency", efficiency_encode(device));

@@ -2,6 +2,7 @@
 #include "plan/plan.h"
 
 #include "fields.h"
+#include "plan/ranks.h"
 #include "plan/sweep.h"
 
 #include <stdlib.h>
@@ -13,6 +14,7 @@ void remat_plan_draft_clear(remat_plan_draft *draft)
     json_decref(draft->document);
     json_decref(draft->question);
     api_sweep_free(draft->sweep);
+    free(draft->ranks);
     *draft = (remat_plan_draft){.answer = NULL};
 }
 
@@ -49,12 +51,6 @@ static json_t *memory_encode(const remat_step_table *t, uint64_t activations, ui
                      "device_bytes", (json_int_t)device);
 }
 
-static json_t *parallel_encode(const remat_step_settings *step)
-{
-    return json_pack("{s:s, s:I}", "kind", remat_parallel_name(step->parallel), "ranks",
-                     (json_int_t)step->ranks);
-}
-
 /* What the plan is of. */
 static json_t *head_encode(const remat_plan_request *q, uint64_t parameters,
                            const remat_profile *profile)
@@ -73,7 +69,11 @@ static json_t *head_encode(const remat_plan_request *q, uint64_t parameters,
     remat_json_set(&json, "device", json_string(q->device.name));
     remat_json_set(&json, "optimizer", json_string(remat_optimizer_name(q->step.optimizer)));
     remat_json_set(&json, "precision", json_string(remat_precision_name(q->step.precision)));
-    remat_json_set(&json, "parallel", parallel_encode(&q->step));
+    remat_json_set(&json, "parallel", api_parallel_encode(q));
+    if (remat_step_ranks(&q->step) > 1) {
+        remat_json_set(&json, "network", json_string(q->device.interconnect.name));
+        remat_json_set(&json, "node_ranks", json_integer(q->device.interconnect.node));
+    }
     return json;
 }
 
@@ -129,8 +129,21 @@ static double update_seconds(const remat_device *device, const remat_step_table 
     return table->update_traffic > 0 ? remat_kernel_seconds(device, &kernel) : 0;
 }
 
+/* Where the time of a step of that makespan goes. */
+static void put_times(remat_plan_draft *draft, double makespan)
+{
+    const api_ranks *r = draft->ranks;
+    const remat_exchange exchange = api_ranks_exchange(r, makespan);
+    json_t **answer = &draft->answer;
+    remat_json_set(answer, "compute_seconds", json_real(r->store_all - r->waited));
+    remat_json_set(answer, "recomputation_seconds", json_real(makespan - r->store_all));
+    remat_json_set(answer, "communication_seconds", json_real(r->waited + exchange.exposed));
+    remat_json_set(answer, "sent_seconds", json_real(r->waited + exchange.sent));
+    remat_json_set(answer, "update_seconds", json_real(draft->update));
+}
+
 static remat_status complete(const remat_plan_request *q, const remat_profile *profile,
-                             uint64_t parameters, const remat_step_table *table,
+                             const remat_network_graph *graph, const remat_step_table *table,
                              remat_plan_draft *draft, remat_error *error)
 {
     const uint64_t memory = q->device.memory;
@@ -141,6 +154,11 @@ static remat_status complete(const remat_plan_request *q, const remat_profile *p
     if (draft->unit == 0)
         return remat_fail(error, REMAT_INVALID, "time_unit",
                           "a plan needs a profile in real time, not in units");
+    const double store_all = remat_store_all_makespan(profile) * draft->unit;
+    draft->ranks = graph ? api_ranks_of_graph(q, graph, store_all)
+                         : api_ranks_of_profile(q, profile, store_all);
+    if (!draft->ranks)
+        return remat_fail_memory(error);
     remat_status status = remat_store_all_peak(profile, &all, error);
     if (!status && budget > 0 && !q->solver)
         status = usual_solver(q, profile, budget, &usual, error);
@@ -149,14 +167,15 @@ static remat_status complete(const remat_plan_request *q, const remat_profile *p
     draft->update = update_seconds(&q->device, table);
     draft->table = *table;
     draft->memory = memory;
-    draft->answer = head_encode(q, parameters, profile);
+    draft->answer = head_encode(q, graph ? graph->parameters : q->parameters, profile);
     remat_json_set(&draft->answer, "table", table_encode(table, memory, profile->input_bytes));
     remat_json_set(&draft->answer, "store_all_peak", json_integer((json_int_t)all));
     remat_json_set(&draft->answer, "store_all_fits", json_boolean(all <= budget));
     remat_json_set(&draft->answer, "store_all_memory", memory_encode(table, all, memory));
+    const remat_exchange exchange = api_ranks_exchange(draft->ranks, draft->ranks->store_all);
     remat_json_set(&draft->answer, "store_all_seconds",
-                   json_real(remat_store_all_makespan(profile) * draft->unit + draft->update));
-    remat_json_set(&draft->answer, "update_seconds", json_real(draft->update));
+                   json_real(draft->ranks->store_all + exchange.exposed + draft->update));
+    put_times(draft, draft->ranks->store_all);
     if (budget > 0)
         draft->question = question_encode(q, profile, usual, budget);
     if (!draft->answer || (budget > 0 && !draft->question))
@@ -165,14 +184,22 @@ static remat_status complete(const remat_plan_request *q, const remat_profile *p
                                   : REMAT_OK;
 }
 
+remat_status api_plan_graph(const remat_plan_request *q, uint64_t batch,
+                            remat_network_graph **ret_graph, remat_error *error)
+{
+    remat_network_settings settings = q->settings;
+    settings.batch = batch;
+    settings.interconnect = &q->device.interconnect;
+    return remat_network_graph_new(q->model, &settings, &q->device, ret_graph, error);
+}
+
 static remat_status make_of_model(const remat_plan_request *q, remat_plan_draft *draft,
                                   remat_error *error)
 {
     remat_network_graph *graph = NULL;
     remat_profile *profile = NULL;
     remat_step_table table = {0};
-    remat_status status =
-        remat_network_graph_new(q->model, &q->settings, &q->device, &graph, error);
+    remat_status status = api_plan_graph(q, q->settings.batch, &graph, error);
     if (status)
         return status;
     status =
@@ -184,7 +211,7 @@ static remat_status make_of_model(const remat_plan_request *q, remat_plan_draft 
     if (!status)
         status = remat_profile_decode(draft->document, "", &profile, error);
     if (!status)
-        status = complete(q, profile, graph->parameters, &table, draft, error);
+        status = complete(q, profile, graph, &table, draft, error);
     remat_profile_free(profile);
     remat_network_graph_free(graph);
     return status;
@@ -202,7 +229,7 @@ remat_status remat_plan_draft_make(const remat_plan_request *q, const remat_prof
     } else {
         status = remat_step_bytes(&whole, 1, &q->step, &q->device, &table, error);
         if (!status)
-            status = complete(q, profile, q->parameters, &table, &draft, error);
+            status = complete(q, profile, NULL, &table, &draft, error);
     }
     if (status)
         remat_plan_draft_clear(&draft);
@@ -237,14 +264,17 @@ static void put_schedule(remat_plan_draft *draft, const json_t *schedule)
         .peak = (uint64_t)json_integer_value(json_object_get(schedule, "peak"))};
     const json_t *arena = json_object_get(schedule, "arena");
     const uint64_t held = arena ? (uint64_t)json_integer_value(arena) : result.peak;
-    const double step = result.makespan * draft->unit + draft->update;
+    const double makespan = result.makespan * draft->unit;
+    const double beside = api_ranks_exchange(draft->ranks, makespan).exposed + draft->update;
+    const double step = makespan + beside;
     remat_json_set(answer, "step_seconds", json_real(step));
+    put_times(draft, makespan);
     remat_json_set(answer, "schedule", schedule_encode(schedule));
     remat_json_set(answer, "memory_use", memory_encode(&draft->table, held, draft->memory));
     if (batch > 0)
         remat_json_set(answer, "samples_per_second", json_real(batch / step));
     if (draft->sweep)
-        api_sweep_settle(draft->sweep, &result, json_object_get(schedule, "link") != NULL);
+        api_sweep_settle(draft->sweep, &result, beside, json_object_get(schedule, "link") != NULL);
 }
 
 remat_status remat_plan_draft_finish(remat_plan_draft *draft, const json_t *schedule,

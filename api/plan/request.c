@@ -1,14 +1,14 @@
 /* The body of POST /v1/plans. */
 #include "fields.h"
-#include "plan/plan.h"
+#include "plan/ranks.h"
 
 #include <string.h>
 
 /* What is read from the body but does not stand in the request as it is. */
 typedef struct raw {
-    const char *profile_id, *attention, *precision, *optimizer, *solver, *effort;
+    const char *network, *profile_id, *attention, *precision, *optimizer, *solver, *effort;
     const json_t *device, *parallel, *options;
-    remat_number parameters, batch, sequence, image, layers, wait;
+    remat_number parameters, batch, sequence, image, layers, node_ranks, wait;
     bool master, offload, sweep;
 } raw;
 
@@ -68,24 +68,6 @@ static remat_status read_subject(const raw *r, remat_plan_request *request, rema
     return status;
 }
 
-static remat_status read_parallel(const json_t *json, remat_step_settings *step, remat_error *error)
-{
-    const char *kind = NULL;
-    remat_number ranks = {0};
-    bool prefetch = true;
-    const field_rule rules[] = {{"kind", FIELD_STRING, true, &kind},
-                                {"ranks", FIELD_NUMBER, true, &ranks},
-                                {"bucket_view", FIELD_BOOLEAN, false, &step->bucket_view},
-                                {"prefetch", FIELD_BOOLEAN, false, &prefetch}};
-    remat_status status = api_read(json, "parallel.", rules, sizeof rules / sizeof *rules, error);
-    if (!status)
-        status = remat_parallel_find(kind, &step->parallel, error);
-    if (!status)
-        status = read_size(&ranks, "parallel.ranks", &step->ranks, error);
-    step->no_prefetch = !prefetch;
-    return status;
-}
-
 /* What is usual on the device: bfloat16, or float16 where that is all it has, or float32. */
 static remat_precision usual_precision(const remat_device *device)
 {
@@ -105,13 +87,26 @@ static remat_status read_step(const raw *r, remat_plan_request *request, remat_e
     if (!status && r->optimizer)
         status = remat_optimizer_find(r->optimizer, &step->optimizer, error);
     if (!status && r->parallel)
-        status = read_parallel(r->parallel, step, error);
+        status = api_parallel_decode(r->parallel, &request->settings, step, error);
     if (!status && step->optimizer == REMAT_ADAFACTOR && !request->model)
         status = remat_fail(error, REMAT_INVALID, "optimizer",
                             "what adafactor keeps depends on the shapes of the weights, which a "
                             "profile does not say; it is for a model");
+    if (!status && !request->model &&
+        (request->settings.tensor > 1 || request->settings.context > 1))
+        status = remat_fail(error, REMAT_INVALID, "parallel",
+                            "a profile is what one rank computes: it cannot be cut; of a mesh it "
+                            "takes dp and shard");
     request->settings.precision = step->precision;
     return status;
+}
+
+static remat_status read_network(const raw *r, remat_device *device, remat_error *error)
+{
+    uint32_t node = 0;
+    remat_status status =
+        r->node_ranks.given ? read_size(&r->node_ranks, "node_ranks", &node, error) : REMAT_OK;
+    return status ? status : remat_network_decode(r->network, node, device, error);
 }
 
 remat_status remat_plan_request_decode(const json_t *json, remat_plan_request *ret_request,
@@ -133,6 +128,8 @@ remat_status remat_plan_request_decode(const json_t *json, remat_plan_request *r
                                 {"precision", FIELD_STRING, false, &r.precision},
                                 {"master_weights", FIELD_BOOLEAN, false, &r.master},
                                 {"parallel", FIELD_OBJECT, false, &r.parallel},
+                                {"network", FIELD_STRING, false, &r.network},
+                                {"node_ranks", FIELD_NUMBER, false, &r.node_ranks},
                                 {"offload", FIELD_BOOLEAN, false, &r.offload},
                                 {"sweep", FIELD_BOOLEAN, false, &r.sweep},
                                 {"solver", FIELD_ANY, false, &request.solver},
@@ -144,6 +141,8 @@ remat_status remat_plan_request_decode(const json_t *json, remat_plan_request *r
         status = remat_device_decode(r.device, "device", &request.device, error);
     if (!status)
         status = read_subject(&r, &request, error);
+    if (!status)
+        status = read_network(&r, &request.device, error);
     if (!status)
         status = read_step(&r, &request, error);
     if (!status)

@@ -12,7 +12,7 @@
 /* Options that stand in the request as they are; parallel.kind and parallel.ranks in its object. */
 static const struct {
     const char *name, *member;
-    enum { WORD, NUMBER, YES, NO } type;
+    enum { WORD, NUMBER, YES, NO, MESH } type;
 } members[] = {{"batch", "batch", NUMBER},
                {"sequence", "sequence", NUMBER},
                {"image", "image", NUMBER},
@@ -24,6 +24,9 @@ static const struct {
                {"no-master", "master_weights", NO},
                {"parallel", "parallel.kind", WORD},
                {"ranks", "parallel.ranks", NUMBER},
+               {"mesh", "parallel.mesh", MESH},
+               {"network", "network", WORD},
+               {"node-ranks", "node_ranks", NUMBER},
                {"view-buckets", "parallel.bucket_view", YES},
                {"no-prefetch", "parallel.prefetch", NO},
                {"offload", "offload", YES},
@@ -43,9 +46,34 @@ static json_t *holder(json_t *request, const char *path, const char **ret_member
     return json_object_get(request, name);
 }
 
+/* "dp=8,tp=4" as an object. */
+static json_t *mesh_json(const char *text)
+{
+    json_t *mesh = json_object();
+    while (mesh && *text) {
+        char name[16];
+        char *end;
+        const size_t length = strcspn(text, "=,");
+        if (length == 0 || length >= sizeof name || text[length] != '=')
+            break;
+        snprintf(name, sizeof name, "%.*s", (int)length, text);
+        const long ranks = strtol(text + length + 1, &end, 10);
+        if (end == text + length + 1 || (*end && *end != ',') || json_object_get(mesh, name))
+            break;
+        remat_json_set(&mesh, name, json_integer(ranks));
+        text = end + (*end == ',');
+    }
+    if (mesh && *text == '\0' && json_object_size(mesh) > 0)
+        return mesh;
+    json_decref(mesh);
+    return NULL;
+}
+
 static json_t *option_json(size_t i, const char *value)
 {
     char *end;
+    if (members[i].type == MESH)
+        return mesh_json(value);
     if (members[i].type == YES || members[i].type == NO)
         return json_boolean(members[i].type == YES);
     if (members[i].type == WORD)
@@ -69,7 +97,9 @@ int plan_take(struct cli *cli, const char *name, const char *value)
     json_t *json = option_json(i, value);
     if (!json)
         return cli_usage(cli, "--%s is \"%.60s\"; it must be %s", name, value,
-                         members[i].type == NUMBER ? "a number" : "UTF-8");
+                         members[i].type == NUMBER ? "a number"
+                         : members[i].type == MESH ? "like dp=8,tp=4"
+                                                   : "UTF-8");
     if (to && json_object_set_new(to, member, json) == 0)
         return CLI_OK;
     remat_fail_memory(&cli->error);
@@ -158,6 +188,25 @@ static void print_memory(const struct cli *cli, const json_t *memory)
                  text_bytes(json_get_number(memory, "device_bytes"), device));
 }
 
+static void print_times(const struct cli *cli, const json_t *answer)
+{
+    static const struct {
+        const char *name, *label;
+    } parts[] = {{"compute_seconds", "compute"},
+                 {"recomputation_seconds", "recomputation"},
+                 {"communication_seconds", "communication"},
+                 {"update_seconds", "optimizer"}};
+    char line[160] = "", text[TEXT_SIZE];
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        const double seconds = json_get_number(answer, parts[i].name);
+        const size_t at = strlen(line);
+        if (seconds > 0)
+            snprintf(line + at, sizeof line - at, "%s%s %s", at ? ", " : "", parts[i].label,
+                     text_seconds(seconds, text));
+    }
+    summary_line(cli, "of that", "%s", line);
+}
+
 static void print_schedule(const struct cli *cli, const json_t *answer)
 {
     char a[TEXT_SIZE], b[TEXT_SIZE], c[TEXT_SIZE];
@@ -184,6 +233,7 @@ static void print_schedule(const struct cli *cli, const json_t *answer)
     summary_line(cli, "step", "%s, overhead %s%s",
                  text_seconds(json_get_number(answer, "step_seconds"), a),
                  text_percent(json_get_number(schedule, "overhead"), b), samples);
+    print_times(cli, answer);
     if (!isnan(json_get_number(schedule, "lower_bound")))
         summary_line(cli, "gap", "%s to the lower bound",
                      text_percent(json_get_number(schedule, "gap"), c));
@@ -224,6 +274,21 @@ static void print_rows(const struct cli *cli, const json_t *answer)
                      json_is_true(json_object_get(best, "offload")) ? " with offloading" : "");
 }
 
+/* "zero3 over 64 ranks (dp 8, tp 8) on nvlink4+ndr" */
+static void print_ranks(const json_t *parallel, const char *network)
+{
+    const char *name, *between = " (";
+    json_t *ranks;
+    printf(", %s over %.0f ranks", json_get_text(parallel, "kind"),
+           json_get_number(parallel, "ranks"));
+    json_object_foreach(json_object_get(parallel, "mesh"), name, ranks)
+    {
+        printf("%s%s %" JSON_INTEGER_FORMAT, between, name, json_integer_value(ranks));
+        between = ", ";
+    }
+    printf(") on %s", network);
+}
+
 static int print_plan(struct cli *cli, const json_t *answer, const char *text, const char *cache)
 {
     bool done;
@@ -240,8 +305,7 @@ static int print_plan(struct cli *cli, const json_t *answer, const char *text, c
            json_get_number(answer, "parameters"), json_get_text(answer, "precision"),
            json_get_text(answer, "optimizer"));
     if (json_get_number(parallel, "ranks") > 1)
-        printf(", %s over %.0f ranks", json_get_text(parallel, "kind"),
-               json_get_number(parallel, "ranks"));
+        print_ranks(parallel, json_get_text(answer, "network"));
     putchar('\n');
     print_bytes(cli, json_object_get(answer, "table"));
     print_schedule(cli, answer);
@@ -353,9 +417,10 @@ static int check_parallel(struct cli *cli)
 {
     const char *kind = json_get_text(json_object_get(cli->plan, "parallel"), "kind");
     int code = CLI_OK;
+    const bool sharded = !kind[0] || strcmp(kind, "zero3") == 0 || strcmp(kind, "fsdp") == 0;
     if (strcmp(kind, "ddp") != 0 && strcmp(kind, "zero1") != 0)
         code = options_refuse(cli, "view-buckets", "--parallel but that of ddp and zero1");
-    if (!code && strcmp(kind, "zero3") != 0 && strcmp(kind, "fsdp") != 0)
+    if (!code && !sharded)
         code = options_refuse(cli, "no-prefetch", "--parallel but that of zero3");
     return code;
 }

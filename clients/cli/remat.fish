@@ -78,10 +78,14 @@ complete -c remat -n '__remat_is solve plan' -l optimizer -x -a 'sgd momentum ad
     -d 'of the step'
 complete -c remat -n '__remat_is solve plan' -l precision -x -a 'float32 tf32 bfloat16 float16' -d 'of the step'
 complete -c remat -n '__remat_is solve plan' -l no-master -d 'no weights in float32 beside'
-complete -c remat -n '__remat_is solve plan' -l parallel -x -a 'ddp zero1 zero2 zero3 fsdp' -d 'how ranks share'
+complete -c remat -n '__remat_is solve plan' -l parallel -x -a 'ddp zero1 zero2 zero3 fsdp tensor sequence context' -d 'how ranks share'
 complete -c remat -n '__remat_is solve plan' -l ranks -x -d 'so many'
 complete -c remat -n '__remat_is solve plan' -l view-buckets -d 'gradients lie in buckets'
 complete -c remat -n '__remat_is solve plan' -l no-prefetch -d 'gather one unit at a time'
+complete -c remat -n '__remat_is plan' -l mesh -x -a 'dp=8,tp=4 dp=16,shard=8' -d 'how ranks share'
+complete -c remat -n '__remat_is plan' -l network -x -a 'nvlink3+hdr nvlink4+ndr pcie4+100gbe' \
+    -d 'between ranks'
+complete -c remat -n '__remat_is plan' -l node-ranks -x -d 'ranks of a node'
 complete -c remat -n '__remat_is plan' -l batch -x -d 'samples of a step'
 complete -c remat -n '__remat_is plan' -l sequence -x -d tokens
 complete -c remat -n '__remat_is plan' -l image -x -d pixels

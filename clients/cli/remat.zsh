@@ -32,7 +32,7 @@ _remat()
         '--optimizer[of the step]:optimizer:(sgd momentum adam adamw adafactor adam8bit)'
         '--precision[of the step]:precision:(float32 tf32 bfloat16 float16)'
         '--no-master[no weights in float32 beside]'
-        '--parallel[how ranks share]:kind:(ddp zero1 zero2 zero3 fsdp)'
+        '--parallel[how ranks share]:kind:(ddp zero1 zero2 zero3 fsdp tensor sequence context)'
         '--ranks[so many]:number:' '--view-buckets[gradients lie in buckets]'
         '--no-prefetch[gather one unit at a time]'
     )
@@ -80,6 +80,9 @@ _remat()
         plan)
             _arguments $asking $step '--batch[samples of a step]:number:' '--sequence[tokens]:number:' \
                 '--image[pixels]:number:' '--layers[blocks]:number:' \
+                '--mesh[how ranks share]:axes:(dp=8,tp=4 dp=16,shard=8)' \
+                '--network[between ranks]:way:(nvlink3+hdr nvlink4+ndr pcie4+100gbe)' \
+                '--node-ranks[ranks of a node]:number:' \
                 '--attention[kernel]:kind:(fused eager)' '--offload[values may go to the host]' \
                 '--no-sweep[no table over batches]' '--solver[the algorithm]:solver:_remat_solvers' \
                 '*--option[an option of the solver]:name=value:' \

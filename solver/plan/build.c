@@ -25,9 +25,12 @@ remat_status plan_begin(plan_builder *b, const remat_network_settings *settings,
     b->unit = model_arena_array(&b->arena, b->node_room, sizeof *b->unit);
     b->readers = model_arena_array(&b->arena, b->node_room, sizeof *b->readers);
     b->numbers = model_arena_array(&b->arena, b->node_room, sizeof *b->numbers);
+    b->sent = model_arena_array(&b->arena, b->node_room, sizeof *b->sent);
+    b->cut = settings->tensor > 1 ? settings->tensor : 1;
+    b->parts = settings->sequence_parallel ? b->cut : 1;
     b->inputs = model_arena_array(&b->arena, 4, sizeof *b->inputs);
     b->tensors = model_arena_array(&b->arena, b->tensor_room, sizeof *b->tensors);
-    if (b->nodes && b->unit && b->readers && b->numbers && b->inputs && b->tensors)
+    if (b->nodes && b->unit && b->readers && b->numbers && b->sent && b->inputs && b->tensors)
         return REMAT_OK;
     model_arena_clear(&b->arena);
     return remat_fail_memory(error);
@@ -71,6 +74,7 @@ remat_status plan_finish(plan_builder *b, const char *name, remat_network_graph 
     g->tensors = b->tensors;
     g->n_tensors = b->n_tensors;
     g->parameters = b->parameters;
+    g->sent = b->sent;
     g->memory = b->arena.blocks;
     *ret_graph = g;
     return REMAT_OK;
@@ -115,12 +119,17 @@ plan_value plan_input(plan_builder *b, const char *id, double rows, double width
 
 void plan_tensor(plan_builder *b, double rows, double columns)
 {
+    plan_shard(b, rows, columns, rows * columns);
+}
+
+void plan_shard(plan_builder *b, double rows, double columns, double whole)
+{
     if (b->n_tensors == b->tensor_room) {
         fault(b);
         return;
     }
     b->tensors[b->n_tensors++] = (remat_tensor){(uint64_t)rows, (uint64_t)columns, b->at};
-    b->parameters += (uint64_t)rows * (uint64_t)columns;
+    b->parameters += (uint64_t)whole;
 }
 
 static const char *id_of(const plan_builder *b, plan_value x)
@@ -220,25 +229,96 @@ void plan_element(plan_builder *b, double bytes)
         b->nodes[b->n_nodes - 1].output_bytes = bytes_of(b, b->numbers[b->n_nodes - 1] * bytes);
 }
 
+void plan_workspace(plan_builder *b, double forward, double backward)
+{
+    if (b->error.status)
+        return;
+    remat_node_spec *node = &b->nodes[b->n_nodes - 1];
+    node->forward_workspace_bytes = bytes_of(b, forward);
+    node->backward_workspace_bytes = bytes_of(b, backward);
+}
+
+void plan_send(plan_builder *b, remat_collective kind, bool backward, double bytes)
+{
+    if (b->error.status || b->cut <= 1)
+        return;
+    const double us =
+        1e6 * remat_collective_seconds(b->settings->interconnect, kind, (uint32_t)b->cut, 1, bytes);
+    remat_node_spec *node = &b->nodes[b->n_nodes - 1];
+    *(backward ? &node->backward_time.value : &node->forward_time.value) += us;
+    b->sent[b->n_nodes - 1] += us;
+}
+
 /* ---- shared operations ---- */
 
-plan_value plan_tied_linear(plan_builder *b, const char *name, plan_value x, double features)
+/* Of so many rows of x, all ranks' where they are cut; the result has `kept` of them. */
+static plan_value product(plan_builder *b, const char *name, plan_value x, double rows,
+                          double features, double kept)
 {
-    const double flops = 2 * x.rows * x.width * features;
-    const double bytes = b->element * (x.rows * x.width + x.width * features + x.rows * features);
-    plan_value y = plan_node(b, name, "linear", &x, 1, x.rows, features, PLAN_INPUTS);
+    const double flops = 2 * rows * x.width * features;
+    const double bytes = b->element * (rows * x.width + x.width * features + rows * features);
+    plan_value y = plan_node(b, name, "linear", &x, 1, kept, features, PLAN_INPUTS);
     plan_computes(b, REMAT_MATRIX, 2, flops, bytes); /* of the input and of the weights */
     return y;
+}
+
+static void add_bias(plan_builder *b, double rows, double features, double all)
+{
+    plan_shard(b, 1, features, all);
+    plan_backward(b, REMAT_POINTWISE, 1, 0, b->element * rows * features);
 }
 
 plan_value plan_linear(plan_builder *b, const char *name, plan_value x, double features, bool bias)
 {
     plan_tensor(b, features, x.width);
-    plan_value y = plan_tied_linear(b, name, x, features);
-    if (bias) {
-        plan_tensor(b, 1, features);
-        plan_backward(b, REMAT_POINTWISE, 1, 0, b->element * x.rows * features);
+    plan_value y = product(b, name, x, x.rows, features, x.rows);
+    if (bias)
+        add_bias(b, x.rows, features, features);
+    return y;
+}
+
+/* Of rows that are cut all are gathered, and again for the gradient of the weights. */
+plan_value plan_linear_columns(plan_builder *b, const char *name, plan_value x, plan_columns c)
+{
+    const double rows = x.rows * b->parts, bytes = b->element * rows * x.width;
+    if (!c.tied)
+        plan_shard(b, c.features, x.width, c.all * x.width);
+    plan_value y = product(b, name, x, rows, c.features, rows);
+    if (c.bias)
+        add_bias(b, rows, c.features, c.all);
+    if (b->parts > 1)
+        plan_workspace(b, bytes, 2 * bytes);
+    if (c.first && b->parts > 1) {
+        plan_send(b, REMAT_ALL_GATHER, false, bytes);
+        plan_send(b, REMAT_ALL_GATHER, true, bytes);
+        plan_send(b, REMAT_REDUCE_SCATTER, true, bytes);
+    } else if (c.first) {
+        plan_send(b, REMAT_ALL_REDUCE, true, bytes);
     }
+    return y;
+}
+
+/* Of the last node, whose result is a sum over ranks. */
+static void collect(plan_builder *b, double rows, double width)
+{
+    const double bytes = b->element * rows * width;
+    if (b->parts > 1) {
+        plan_workspace(b, bytes, bytes);
+        plan_send(b, REMAT_REDUCE_SCATTER, false, bytes);
+        plan_send(b, REMAT_ALL_GATHER, true, bytes);
+    } else {
+        plan_send(b, REMAT_ALL_REDUCE, false, bytes);
+    }
+}
+
+plan_value plan_linear_rows(plan_builder *b, const char *name, plan_value x, double all,
+                            double features, bool bias)
+{
+    plan_shard(b, features, x.width, all * features);
+    plan_value y = product(b, name, x, x.rows, features, x.rows / b->parts);
+    if (bias)
+        add_bias(b, y.rows, features, features);
+    collect(b, x.rows, features);
     return y;
 }
 
@@ -303,15 +383,46 @@ plan_value plan_cast(plan_builder *b, const char *name, plan_value x, double fro
 plan_value plan_embedding(plan_builder *b, const char *name, plan_value ids, double rows,
                           double width)
 {
+    return plan_embedding_rows(b, name, ids, rows, rows, width);
+}
+
+plan_value plan_embedding_rows(plan_builder *b, const char *name, plan_value ids, double rows,
+                               double all, double width)
+{
     const double bytes = 2 * b->element * ids.rows * width;
-    plan_tensor(b, rows, width);
-    plan_value y = plan_node(b, name, "embedding", &ids, 1, ids.rows, width, PLAN_INPUTS);
+    plan_shard(b, rows, width, all * width);
+    plan_value y =
+        plan_node(b, name, "embedding", &ids, 1, ids.rows / b->parts, width, PLAN_INPUTS);
     plan_moves(b, REMAT_GATHER, bytes, bytes);
     plan_backward(b, REMAT_COPY, 1, 0, b->element * rows * width);
+    if (rows < all)
+        collect(b, ids.rows, width);
     return y;
 }
 
 /* ---- attention ---- */
+
+/* Of the last node: keys and values, of so many bytes on each rank, come from every other rank that
+ * has tokens of the same examples, back they go with their gradients; two blocks at a time are
+ * there. Hidden behind the attention itself: ring attention, Liu et al. 2023. */
+static void go_around(plan_builder *b, double bytes)
+{
+    const uint32_t ranks = b->settings->context;
+    if (ranks <= 1 || b->error.status)
+        return;
+    remat_node_spec *node = &b->nodes[b->n_nodes - 1];
+    const double once = 1e6 * remat_collective_seconds(b->settings->interconnect, REMAT_ALL_GATHER,
+                                                       ranks, (uint32_t)b->cut, ranks * bytes);
+    double *const times[] = {&node->forward_time.value, &node->backward_time.value};
+    for (unsigned i = 0; i < 2; i++) {
+        const double longer = (i + 1) * once - *times[i];
+        if (longer > 0) {
+            *times[i] += longer;
+            b->sent[b->n_nodes - 1] += longer;
+        }
+    }
+    plan_workspace(b, 2 * bytes, 4 * bytes);
+}
 
 /* One kernel (Dao et al. 2022): of the scores one number a row is kept; the backward makes them
  * again, with five products for the forward's two. */
@@ -321,9 +432,10 @@ static plan_value fused_attention(plan_builder *b, const plan_value qkv[3], cons
     const double flops = 4 * own * h->time * (h->causal ? 0.5 : 1);
     plan_value y = plan_node(b, "attention", "attention", qkv, 3, qkv[0].rows, qkv[0].width,
                              PLAN_INPUTS | PLAN_OUTPUT);
-    plan_save(b, 4 * h->batch * h->heads * h->time);
+    plan_save(b, 4 * qkv[0].rows * h->heads);
     plan_forward(b, REMAT_ATTENTION, flops, b->element * (2 * own + 2 * others));
     plan_backward(b, REMAT_ATTENTION, 1, 2.5 * flops, b->element * (4 * own + 4 * others));
+    go_around(b, 2 * b->element * others);
     return y;
 }
 
@@ -340,7 +452,7 @@ static plan_value scores(plan_builder *b, const char *name, const plan_value *in
 
 static plan_value eager_attention(plan_builder *b, const plan_value qkv[3], const plan_heads *h)
 {
-    const double rows = h->batch * h->heads * h->time;
+    const double rows = qkv[0].rows * h->heads;
     const double flops = 2 * rows * h->time * h->head;
     plan_value x = scores(b, "scores", qkv, rows, h->time, flops);
     x = plan_pointwise(b, "mask", "scale_mask", &x, 1, 0, 2, 2);
@@ -372,6 +484,8 @@ void plan_cross_entropy(plan_builder *b, plan_value logits)
         plan_node(b, "log_softmax", "log_softmax", &x, 1, logits.rows, logits.width, PLAN_OUTPUT);
     plan_element(b, number);
     plan_moves(b, REMAT_NORMALISATION, 2 * bytes, 3 * bytes);
+    for (unsigned i = 0; i < 3; i++)
+        plan_send(b, REMAT_ALL_REDUCE, false, number * logits.rows);
     const plan_value ends[] = {p, plan_input(b, "labels", logits.rows, 1, 8)};
     plan_node(b, "loss", "nll_loss", ends, 2, 0, 1, PLAN_INPUTS);
     plan_forward(b, REMAT_GATHER, 0, number * logits.rows);

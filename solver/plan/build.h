@@ -26,6 +26,9 @@ typedef struct plan_builder {
     remat_node_spec *nodes;
     uint32_t *unit, *readers; /* by node; readers: how many */
     double *numbers;          /* by node: of its result */
+    double *sent;             /* by node: us in its times that ranks wait for one another */
+    double cut;               /* ranks that share matrices */
+    double parts;             /* of these, among which rows between matrices are cut */
     remat_input_spec *inputs;
     remat_tensor *tensors;
     size_t n_nodes, n_inputs, n_tensors, node_room, tensor_room;
@@ -51,6 +54,8 @@ void plan_unit(plan_builder *b, const char *format, uint32_t index);
 plan_value plan_input(plan_builder *b, const char *id, double rows, double width, double element);
 /* A parameter tensor; a vector has one row. */
 void plan_tensor(plan_builder *b, double rows, double columns);
+/* One of as many as make `whole` numbers together. */
+void plan_shard(plan_builder *b, double rows, double columns, double whole);
 
 /* A node with a result of that shape; flags as above. Its times are 0 until kernels are added. */
 plan_value plan_node(plan_builder *b, const char *name, const char *op, const plan_value *inputs,
@@ -68,11 +73,25 @@ void plan_computes(plan_builder *b, remat_kernel_class kind, unsigned times, dou
 void plan_save(plan_builder *b, double bytes);
 void plan_element(plan_builder *b, double bytes);
 
+/* What the last node waits for: a collective among the ranks that share matrices. */
+void plan_send(plan_builder *b, remat_collective kind, bool backward, double bytes);
+/* Of the last node: bytes beside its values. */
+void plan_workspace(plan_builder *b, double forward, double backward);
+
 /* ---- operations that models share ---- */
 
 plan_value plan_linear(plan_builder *b, const char *name, plan_value x, double features, bool bias);
-/* The same with weights that another layer has. */
-plan_value plan_tied_linear(plan_builder *b, const char *name, plan_value x, double features);
+/* Of a pair of products the columns of the first and the rows of the second are shared among ranks
+ * (Shoeybi et al. 2019). features: of this rank, of `all`. first: of several that read x; it
+ * gathers x and sums its gradient. tied: with weights that another layer has. */
+typedef struct plan_columns {
+    double features, all;
+    bool bias, first, tied;
+} plan_columns;
+plan_value plan_linear_columns(plan_builder *b, const char *name, plan_value x, plan_columns c);
+/* x: as wide as this rank's rows are many, of `all`; ranks sum the result. */
+plan_value plan_linear_rows(plan_builder *b, const char *name, plan_value x, double all,
+                            double features, bool bias);
 plan_value plan_layer_norm(plan_builder *b, const char *name, plan_value x);
 /* Number by number; passes: how many values of its size are read and written, forward and back. */
 plan_value plan_pointwise(plan_builder *b, const char *name, const char *op,
@@ -83,16 +102,20 @@ plan_value plan_add(plan_builder *b, const char *name, plan_value x, plan_value 
 plan_value plan_copy(plan_builder *b, const char *name, plan_value x);
 plan_value plan_embedding(plan_builder *b, const char *name, plan_value ids, double rows,
                           double width);
+/* The same of a table whose rows are shared: `rows` of `all`. */
+plan_value plan_embedding_rows(plan_builder *b, const char *name, plan_value ids, double rows,
+                               double all, double width);
 /* The same numbers in so many bytes each. */
 plan_value plan_cast(plan_builder *b, const char *name, plan_value x, double from, double to);
-/* Self-attention of q, k and v, whose rows are batch x time; out has q's shape. */
+/* Self-attention of q, k and v, whose rows are this rank's of batch x time; out has q's shape. */
 typedef struct plan_heads {
-    double batch, time, heads, head; /* head: columns of one */
+    double time, heads, head; /* time: of all ranks; heads: of this one; head: columns of one */
     bool causal, dropout;
 } plan_heads;
 plan_value plan_attention(plan_builder *b, plan_value q, plan_value k, plan_value v,
                           const plan_heads *heads);
-/* Logits in float32, their log-softmax and its mean: the end. */
+/* Logits in float32, their log-softmax and its mean: the end. Ranks that share the columns tell
+ * each other the largest, the sum and the right one of each row. */
 void plan_cross_entropy(plan_builder *b, plan_value logits);
 
 /* ---- families ---- */
@@ -101,6 +124,13 @@ typedef struct plan_transformer {
     double width, mlp, heads, groups, vocabulary, positions; /* groups: heads of keys and values */
     bool tied;
 } plan_transformer;
+
+/* What of it one rank has. */
+typedef struct plan_share {
+    double mlp, heads, groups, vocabulary;
+    double inner, shared; /* columns of the queries, and of the keys, of this rank */
+    double head;          /* of one head */
+} plan_share;
 
 void plan_gpt2(plan_builder *b, const plan_transformer *t, uint32_t layers);
 void plan_llama(plan_builder *b, const plan_transformer *t, uint32_t layers);

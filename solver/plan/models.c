@@ -2,6 +2,7 @@
 #include "plan/build.h"
 #include "plan/names.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -133,6 +134,55 @@ static remat_status complete(const remat_network *model, double positions,
     return status;
 }
 
+/* Whether ranks can share so many of something. */
+static remat_status check_share(const char *field, double of, uint32_t ranks, const char *what,
+                                remat_error *error)
+{
+    if (fmod(of, ranks) == 0)
+        return REMAT_OK;
+    return remat_fail(error, REMAT_INVALID, field, "%u ranks cannot share %.0f %s", ranks, of,
+                      what);
+}
+
+static remat_status check_heads(const plan_transformer *t, const char *field, uint32_t ranks,
+                                remat_error *error)
+{
+    remat_status status = check_share(field, t->heads, ranks, "heads", error);
+    if (!status && t->groups < ranks) /* some ranks have the same ones */
+        status = check_share(field, ranks, (uint32_t)t->groups, "heads of keys and values", error);
+    else if (!status)
+        status = check_share(field, t->groups, ranks, "heads of keys and values", error);
+    if (!status)
+        status = check_share(field, t->mlp, ranks, "columns between two matrices", error);
+    return status;
+}
+
+/* Whether ranks can share what there is of everything. */
+static remat_status check_cuts(const remat_network *model, family kind, const plan_transformer *t,
+                               const remat_network_settings *s, remat_error *error)
+{
+    const uint32_t tensor = s->tensor > 1 ? s->tensor : 1,
+                   context = s->context > 1 ? s->context : 1;
+    const char *field = s->sequence_parallel ? "parallel.mesh.sp" : "parallel.mesh.tp";
+    remat_status status = REMAT_OK;
+    if (tensor > 1 && (!model->layers || (s->sequence_parallel && kind == VIT)))
+        return remat_fail(error, REMAT_INVALID, field, "%s has no %s that ranks could share",
+                          model->name, model->layers ? "tokens" : "heads");
+    if (context > 1 && kind != GPT2 && kind != LLAMA)
+        return remat_fail(error, REMAT_INVALID, "parallel.mesh.cp",
+                          "%s has no tokens that ranks could share", model->name);
+    if (context > 1 && s->eager_attention)
+        return remat_fail(error, REMAT_INVALID, "attention",
+                          "ranks that share tokens need fused attention");
+    if (tensor > 1)
+        status = check_heads(t, field, tensor, error);
+    if (!status)
+        status = check_share("parallel.mesh.cp", s->sequence, context, "tokens", error);
+    if (!status && s->sequence_parallel)
+        status = check_share(field, s->sequence / context, tensor, "tokens", error);
+    return status;
+}
+
 static remat_status check_image(const remat_network *model, uint32_t of, uint32_t image,
                                 remat_error *error)
 {
@@ -163,6 +213,8 @@ remat_status remat_network_graph_new(const char *name, const remat_network_setti
                              : kind == UNET ? 16
                                             : 1,
                              s.image, error);
+    if (!status)
+        status = check_cuts(model, kind, t, &s, error);
     if (!status)
         status = remat_device_computes(device, s.precision, error);
     if (!status)

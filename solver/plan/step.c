@@ -137,12 +137,22 @@ static void add_tensor(sums *s, double rows, double columns)
         take(&s->segments, states / parts);
 }
 
+uint64_t remat_step_ranks(const remat_step_settings *s)
+{
+    return (uint64_t)s->ranks * (s->replicas > 1 ? s->replicas : 1) *
+           (s->model_ranks > 1 ? s->model_ranks : 1);
+}
+
 static remat_status check_settings(const remat_step_settings *s, const remat_device *device,
                                    remat_error *error)
 {
     if (s->ranks < 1 || s->ranks > 1u << 20)
         return remat_fail(error, REMAT_INVALID, "parallel.ranks",
                           "parallel.ranks is %u; it must be from 1 to 1048576", s->ranks);
+    if (remat_step_ranks(s) > 1u << 20)
+        return remat_fail(error, REMAT_INVALID, "parallel.ranks",
+                          "%llu ranks in all; there may be 1048576",
+                          (unsigned long long)remat_step_ranks(s));
     if (s->ranks > 1 && s->parallel == REMAT_SINGLE)
         return remat_fail(error, REMAT_INVALID, "parallel.kind",
                           "%u ranks need a way to share the work: parallel.kind ddp, zero1, zero2 "
@@ -203,7 +213,7 @@ remat_status remat_step_bytes(const remat_tensor *tensors, size_t n_tensors,
                           .gradients = (uint64_t)s.gradients,
                           .states = (uint64_t)s.states,
                           .context = device->context,
-                          .communicator = settings->ranks > 1 ? device->communicator : 0,
+                          .communicator = remat_step_ranks(settings) > 1 ? device->communicator : 0,
                           .rounding = (uint64_t)rounding_of(&s.segments),
                           .fragmentation = device->fragmentation[settings->compiled]};
     add_communication(&s, &t);

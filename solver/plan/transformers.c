@@ -1,30 +1,54 @@
 /* Transformers as PyTorch runs them: the operations of Hugging Face's and torchvision's modules. */
 #include "plan/build.h"
 
+#include <math.h>
 #include <stdio.h>
 
-static plan_heads heads_of(const plan_builder *b, const plan_transformer *t, double time,
-                           bool causal, bool dropout)
+/* Tables of words are filled up; of keys each rank has at least one head. */
+static plan_share share_of(const plan_builder *b, const plan_transformer *t)
 {
-    return (plan_heads){.batch = (double)b->settings->batch,
-                        .time = time,
-                        .heads = t->heads,
-                        .head = t->width / t->heads,
-                        .causal = causal,
-                        .dropout = dropout};
+    plan_share s = {.mlp = t->mlp / b->cut,
+                    .heads = t->heads / b->cut,
+                    .groups = t->groups < b->cut ? 1 : t->groups / b->cut,
+                    .vocabulary = ceil(t->vocabulary / b->cut),
+                    .head = t->width / t->heads};
+    s.inner = s.heads * s.head;
+    s.shared = s.groups * s.head;
+    return s;
 }
 
+static plan_heads heads_of(const plan_share *s, double time, bool causal, bool dropout)
+{
+    return (plan_heads){
+        .time = time, .heads = s->heads, .head = s->head, .causal = causal, .dropout = dropout};
+}
+
+static double context_of(const plan_builder *b)
+{
+    return b->settings->context > 1 ? b->settings->context : 1;
+}
+
+/* Of this rank. */
 static plan_value tokens(plan_builder *b, const char *id)
 {
     const remat_network_settings *s = b->settings;
-    return plan_input(b, id, (double)s->batch * s->sequence, 1, 8);
+    return plan_input(b, id, (double)s->batch * s->sequence / context_of(b), 1, 8);
 }
 
-static plan_value mlp(plan_builder *b, const plan_transformer *t, plan_value x, bool bias)
+static plan_value mlp(plan_builder *b, const plan_transformer *t, plan_value x)
 {
-    plan_value y = plan_linear(b, "fc", x, t->mlp, bias);
+    const plan_columns fc = {t->mlp / b->cut, t->mlp, true, true, false};
+    plan_value y = plan_linear_columns(b, "fc", x, fc);
     y = plan_pointwise(b, "gelu", "gelu", &y, 1, PLAN_INPUTS, 2, 3);
-    return plan_linear(b, "out", y, t->width, bias);
+    return plan_linear_rows(b, "out", y, t->mlp, t->width, true);
+}
+
+/* One product of all heads' queries, keys and values. */
+static plan_value whole_qkv(plan_builder *b, const plan_transformer *t, const plan_share *s,
+                            plan_value x)
+{
+    const plan_columns c = {3 * s->inner, 3 * t->width, true, true, false};
+    return plan_linear_columns(b, "qkv", x, c);
 }
 
 /* Queries, keys and values out of one product: views of a third each, laid out by heads. */
@@ -42,21 +66,24 @@ static void split_thirds(plan_builder *b, plan_value whole, double width, plan_v
 
 static plan_value gpt2_block(plan_builder *b, const plan_transformer *t, plan_value x)
 {
-    const plan_heads h = heads_of(b, t, b->settings->sequence, true, true);
-    plan_value y = plan_linear(b, "qkv", plan_layer_norm(b, "ln1", x), 3 * t->width, true);
+    const plan_share s = share_of(b, t);
+    const plan_heads h = heads_of(&s, b->settings->sequence, true, true);
+    plan_value y = whole_qkv(b, t, &s, plan_layer_norm(b, "ln1", x));
     plan_value part[3];
-    split_thirds(b, y, t->width, part);
+    split_thirds(b, y, s.inner, part);
     y = plan_attention(b, part[0], part[1], part[2], &h);
-    y = plan_dropout(b, "drop1", plan_linear(b, "proj", y, t->width, true));
+    y = plan_dropout(b, "drop1", plan_linear_rows(b, "proj", y, t->width, t->width, true));
     x = plan_add(b, "add1", y, x);
-    y = plan_dropout(b, "drop2", mlp(b, t, plan_layer_norm(b, "ln2", x), true));
+    y = plan_dropout(b, "drop2", mlp(b, t, plan_layer_norm(b, "ln2", x)));
     return plan_add(b, "add2", y, x);
 }
 
 void plan_gpt2(plan_builder *b, const plan_transformer *t, uint32_t layers)
 {
     plan_unit(b, "", 0);
-    plan_value x = plan_embedding(b, "wte", tokens(b, "tokens"), t->vocabulary, t->width);
+    const plan_columns head = {share_of(b, t).vocabulary, t->vocabulary, false, true, true};
+    plan_value x =
+        plan_embedding_rows(b, "wte", tokens(b, "tokens"), head.features, t->vocabulary, t->width);
     plan_tensor(b, t->positions, t->width);
     x = plan_pointwise(b, "wpe", "bias_add", &x, 1, 0, 2, 1);
     x = plan_dropout(b, "drop", x);
@@ -66,7 +93,7 @@ void plan_gpt2(plan_builder *b, const plan_transformer *t, uint32_t layers)
     }
     plan_unit(b, "", 0);
     x = plan_layer_norm(b, "ln_f", x);
-    plan_cross_entropy(b, plan_tied_linear(b, "lm_head", x, t->vocabulary));
+    plan_cross_entropy(b, plan_linear_columns(b, "lm_head", x, head));
 }
 
 /* ---- Llama: Touvron et al. 2023; Grattafiori et al. 2024 ---- */
@@ -119,51 +146,58 @@ static plan_value rotate(plan_builder *b, const char *name, plan_value x)
 
 static plan_value llama_block(plan_builder *b, const plan_transformer *t, plan_value x)
 {
-    const plan_heads h = heads_of(b, t, b->settings->sequence, true, false);
-    const double shared = t->groups * t->width / t->heads; /* columns of all keys */
+    const plan_share s = share_of(b, t);
+    const plan_heads h = heads_of(&s, b->settings->sequence, true, false);
+    const plan_columns queries = {s.inner, t->width, false, true, false};
+    const plan_columns keys = {s.shared, t->groups * s.head, false, false, false};
     plan_value y = rms_norm(b, "norm1", x);
-    plan_value q = plan_copy(b, "q_heads", plan_linear(b, "q", y, t->width, false));
-    plan_value k = plan_copy(b, "k_heads", plan_linear(b, "k", y, shared, false));
-    plan_value v = plan_copy(b, "v_heads", plan_linear(b, "v", y, shared, false));
+    plan_value q = plan_copy(b, "q_heads", plan_linear_columns(b, "q", y, queries));
+    plan_value k = plan_copy(b, "k_heads", plan_linear_columns(b, "k", y, keys));
+    plan_value v = plan_copy(b, "v_heads", plan_linear_columns(b, "v", y, keys));
     q = rotate(b, "q", q);
     k = rotate(b, "k", k);
     y = plan_attention(b, q, k, v, &h);
-    x = plan_add(b, "add1", x, plan_linear(b, "o", y, t->width, false));
+    x = plan_add(b, "add1", x, plan_linear_rows(b, "o", y, t->width, t->width, false));
     y = rms_norm(b, "norm2", x);
-    plan_value gate = plan_linear(b, "gate", y, t->mlp, false);
-    plan_value up = plan_linear(b, "up", y, t->mlp, false);
+    plan_value gate =
+        plan_linear_columns(b, "gate", y, (plan_columns){s.mlp, t->mlp, false, true, false});
+    plan_value up =
+        plan_linear_columns(b, "up", y, (plan_columns){s.mlp, t->mlp, false, false, false});
     gate = plan_pointwise(b, "silu", "silu", &gate, 1, PLAN_INPUTS, 2, 3);
     y = plan_pointwise(b, "gated", "mul", (const plan_value[]){gate, up}, 2, PLAN_INPUTS, 3, 5);
-    return plan_add(b, "add2", x, plan_linear(b, "down", y, t->width, false));
+    return plan_add(b, "add2", x, plan_linear_rows(b, "down", y, t->mlp, t->width, false));
 }
 
 void plan_llama(plan_builder *b, const plan_transformer *t, uint32_t layers)
 {
     plan_unit(b, "", 0);
-    plan_value x = plan_embedding(b, "embed", tokens(b, "tokens"), t->vocabulary, t->width);
+    const plan_columns head = {share_of(b, t).vocabulary, t->vocabulary, false, true, t->tied};
+    plan_value x = plan_embedding_rows(b, "embed", tokens(b, "tokens"), head.features,
+                                       t->vocabulary, t->width);
     for (uint32_t i = 0; i < layers; i++) {
         plan_unit(b, "layer", i);
         x = llama_block(b, t, x);
     }
     plan_unit(b, "", 0);
     x = rms_norm(b, "norm", x);
-    x = t->tied ? plan_tied_linear(b, "lm_head", x, t->vocabulary)
-                : plan_linear(b, "lm_head", x, t->vocabulary, false);
-    plan_cross_entropy(b, x);
+    plan_cross_entropy(b, plan_linear_columns(b, "lm_head", x, head));
 }
 
 /* ---- BERT: Devlin et al. 2019 ---- */
 
 static plan_value bert_block(plan_builder *b, const plan_transformer *t, plan_value x)
 {
-    const plan_heads h = heads_of(b, t, b->settings->sequence, false, true);
-    plan_value q = plan_copy(b, "q_heads", plan_linear(b, "q", x, t->width, true));
-    plan_value k = plan_copy(b, "k_heads", plan_linear(b, "k", x, t->width, true));
-    plan_value v = plan_copy(b, "v_heads", plan_linear(b, "v", x, t->width, true));
+    const plan_share s = share_of(b, t);
+    const plan_heads h = heads_of(&s, b->settings->sequence, false, true);
+    plan_columns c = {s.inner, t->width, true, true, false};
+    plan_value q = plan_copy(b, "q_heads", plan_linear_columns(b, "q", x, c));
+    c.first = false;
+    plan_value k = plan_copy(b, "k_heads", plan_linear_columns(b, "k", x, c));
+    plan_value v = plan_copy(b, "v_heads", plan_linear_columns(b, "v", x, c));
     plan_value y = plan_attention(b, q, k, v, &h);
-    y = plan_dropout(b, "drop1", plan_linear(b, "proj", y, t->width, true));
+    y = plan_dropout(b, "drop1", plan_linear_rows(b, "proj", y, t->width, t->width, true));
     x = plan_layer_norm(b, "ln1", plan_add(b, "add1", y, x));
-    y = plan_dropout(b, "drop2", mlp(b, t, x, true));
+    y = plan_dropout(b, "drop2", mlp(b, t, x));
     return plan_layer_norm(b, "ln2", plan_add(b, "add2", y, x));
 }
 
@@ -179,7 +213,8 @@ static plan_value first_rows(plan_builder *b, const char *name, plan_value x)
 void plan_bert(plan_builder *b, const plan_transformer *t, uint32_t layers)
 {
     plan_unit(b, "", 0);
-    plan_value x = plan_embedding(b, "word", tokens(b, "tokens"), t->vocabulary, t->width);
+    plan_value x = plan_embedding_rows(b, "word", tokens(b, "tokens"), share_of(b, t).vocabulary,
+                                       t->vocabulary, t->width);
     plan_tensor(b, t->positions, t->width);
     x = plan_pointwise(b, "position", "bias_add", &x, 1, 0, 2, 1);
     plan_value kind = plan_embedding(b, "type", tokens(b, "types"), 2, t->width);
@@ -199,13 +234,14 @@ void plan_bert(plan_builder *b, const plan_transformer *t, uint32_t layers)
 
 static plan_value vit_block(plan_builder *b, const plan_transformer *t, plan_value x, double time)
 {
-    const plan_heads h = heads_of(b, t, time, false, false);
-    plan_value y = plan_linear(b, "qkv", plan_layer_norm(b, "ln1", x), 3 * t->width, true);
+    const plan_share s = share_of(b, t);
+    const plan_heads h = heads_of(&s, time, false, false);
+    plan_value y = whole_qkv(b, t, &s, plan_layer_norm(b, "ln1", x));
     plan_value part[3];
-    split_thirds(b, y, t->width, part);
+    split_thirds(b, y, s.inner, part);
     y = plan_attention(b, part[0], part[1], part[2], &h);
-    x = plan_add(b, "add1", x, plan_linear(b, "proj", y, t->width, true));
-    return plan_add(b, "add2", x, mlp(b, t, plan_layer_norm(b, "ln2", x), true));
+    x = plan_add(b, "add1", x, plan_linear_rows(b, "proj", y, t->width, t->width, true));
+    return plan_add(b, "add2", x, mlp(b, t, plan_layer_norm(b, "ln2", x)));
 }
 
 void plan_vit(plan_builder *b, const plan_transformer *t, uint32_t layers)

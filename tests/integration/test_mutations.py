@@ -83,7 +83,8 @@ def seeds(service):
     posts += [("/v1/snapshots", body) for body in snapshots[:6] * 5]
     posts += [("/v1/layouts", {"buffers": [{"id": "a", "lower": 0, "upper": 2, "size": 1024}, {"lower": 1, "upper": 3.5, "size": 7}],
                                "alignment": 256, "capacity": "4KiB"})] * 10
-    step = {"device": "t4", "optimizer": "adafactor", "precision": "float16", "parallel": {"kind": "zero2", "ranks": 4}, "wait": 5}
+    step = {"device": "t4", "optimizer": "adafactor", "precision": "float16", "parallel": {"kind": "zero2", "ranks": 4}, "wait": 5,
+            "network": "nvlink3+hdr", "node_ranks": 2}
     posts += [("/v1/plans", {"model": "resnet18", "batch": 2, "image": 64, "sweep": False, **step}),
               ("/v1/plans", {"profile": SMALL, "parameters": 100, "offload": True, **step})] * 5
     posts += [("/v1/simulations", {"profile_id": profile_id, "operations": asked["operations"], "link": link})] * 10

@@ -37,6 +37,8 @@ def check(answer):
         assert memory["allocated_bytes"] <= memory["reserved_bytes"] <= memory["driver_bytes"] <= b["memory"]
         assert memory["driver_bytes"] == memory["reserved_bytes"] + b["context"] + b["communicator"]
         assert answer["step_seconds"] >= answer["store_all_seconds"] * (1 - 1e-9)
+    parts = [answer[f"{name}_seconds"] for name in ("compute", "recomputation", "communication", "update")]
+    assert sum(parts) == pytest.approx(answer.get("step_seconds", answer["store_all_seconds"])) and min(parts) >= 0
     for row in answer.get("rows", []):
         for way in row["ways"]:
             assert not way["fits"] or way["peak"] <= b["activations"]
@@ -123,6 +125,8 @@ def test_plans_of_a_profile(rematd):
     ({"optimizer": "lion"}, "optimizer", "known are sgd, "), ({"batch": 0}, "batch", "1 to 1048576"),
     ({"batch": 2**60}, "batch", "1 to 1048576"), ({"precision": "bfloat16"}, "precision", "it has float32, float16"),
     ({"parallel": {"kind": "ddp", "ranks": 0}}, "parallel.ranks", "1 to 1048576"),
+    ({"parallel": {"mesh": {"tp": 5}}}, "parallel.mesh.tp", "5 ranks cannot share 12 heads"),
+    ({"parallel": {"mesh": {"dp": 2}}, "network": "nvlnk4"}, "network", "did you mean nvlink4?"),
     ({"device": {"name": "x", "memory_bytes": 1}}, "device.bandwidth_bytes_per_second", "missing")])
 def test_bad_plans_name_their_field(rematd, change, field, says):
     refused = rematd.post("/v1/plans", {**GPT2, **change})
@@ -212,6 +216,24 @@ def test_eighty_layers_over_ranks():
     check(made)
     assert made["fits"] and made["nodes"] > 2700
     assert made["table"]["weights"] == pytest.approx(2 * 70553706496 / 64, rel=1e-3)
+
+
+def test_ranks_wait_for_what_they_send():
+    words = ["plan", "llama3.2-1b", "--layers", "4", "--sequence", "2048", "--batch", "2", "--device", "a100-80gb", "--no-sweep"]
+    fast, slow, tensor = (answer(*words, *more) for more in (
+        ["--mesh", "dp=64,shard=8"], ["--mesh", "dp=64,shard=8", "--network", "235GB/s@40us+1GB/s@60us"],
+        ["--parallel", "ddp", "--mesh", "dp=2,tp=4", "--node-ranks", "4"]))
+    for made in (fast, slow, tensor):
+        check(made)
+    assert fast["parallel"] == {"kind": "zero3", "ranks": 64, "mesh": {"dp": 64, "shard": 8}}
+    assert fast["communication_seconds"] < slow["communication_seconds"] <= slow["sent_seconds"]
+    assert slow["compute_seconds"] == fast["compute_seconds"] and slow["network"] == "235GB/s@40us+1GB/s@60us"
+    assert tensor["parallel"]["mesh"] == {"dp": 2, "tp": 4} and tensor["node_ranks"] == 4
+    said = remat(*words, "--parallel", "sequence", "--ranks", "8").stdout
+    assert "over 8 ranks (dp 1, sp 8) on nvlink3+hdr" in said and "communication" in said
+    for more in (["--mesh", "dp:8"], ["--mesh", ""], ["--mesh", "dp=2,dp=4"], ["--network", "ndr"]):
+        remat(*words, *more, code=USAGE)
+    problem(*words, "--parallel", "pipeline", "--ranks", "2", code=INPUT)
 
 
 def test_a_plan_that_does_not_fit_says_no():

@@ -41,6 +41,10 @@ interface Plan {
   refusal?: string;
   step_seconds?: number;
   samples_per_second?: number;
+  compute_seconds: number;
+  recomputation_seconds: number;
+  communication_seconds: number;
+  update_seconds: number;
   schedule?: { schedule_id: string; overhead: number; arena: number };
   rows?: { batch: number; ways: Way[] }[];
   best_batch?: { way: string; offload: boolean; batch: number; samples_per_second: number } | null;
@@ -52,11 +56,14 @@ interface Choices {
 }
 
 const OPTIMIZERS = ['adamw', 'adam', 'adam8bit', 'adafactor', 'momentum', 'sgd'];
+const KINDS = ['none', 'ddp', 'zero1', 'zero2', 'zero3', 'tensor', 'sequence', 'context'].map((name) => ({ name, title: name }));
 const PARTS: [string, string][] = [
   ['weights', 'Weights'],
   ['master_weight_bytes', 'Weights in float32 beside'],
   ['gradients', 'Gradients'],
   ['optimizer_states', 'Optimizer states'],
+  ['buckets', 'Buckets'],
+  ['gathered', 'Gathered'],
   ['context', 'Context'],
   ['communicator', 'NCCL'],
   ['fragmentation', 'Gaps of the allocator'],
@@ -117,6 +124,11 @@ function Form({ query, choices }: { query: URLSearchParams; choices: Choices }):
       </label>
       <Choice label="Device" name="device" value={query.get('device') ?? 'a100-80gb'} list={choices.devices} />
       <Choice label="Optimizer" name="optimizer" value={query.get('optimizer') ?? 'adamw'} list={optimizers} />
+      <Choice label="Ranks share by" name="parallel" value={query.get('parallel') ?? 'none'} list={KINDS} />
+      <label>
+        Ranks
+        <input name="ranks" type="number" required min={1} max={1048576} value={query.get('ranks') ?? '1'} />
+      </label>
       <p class="actions">
         <button type="submit" class="primary">
           Plan
@@ -258,6 +270,11 @@ function Answer({ plan }: { plan: Plan }): VNode {
           ...(schedule && plan.step_seconds
             ? ([
                 ['Step', `${seconds(plan.step_seconds)}, ${percent(schedule.overhead)} over storing everything`],
+                [
+                  'Of that',
+                  `compute ${seconds(plan.compute_seconds)}, recomputation ${seconds(plan.recomputation_seconds)}, ` +
+                    `communication ${seconds(plan.communication_seconds)}, optimizer ${seconds(plan.update_seconds)}`,
+                ],
                 ['Schedule', <a href={href(`schedule/${schedule.schedule_id}`)}>{bytes(schedule.arena)}</a>],
               ] as [string, VNode | string][])
             : []),
@@ -276,6 +293,9 @@ function Asked({ query }: { query: URLSearchParams }): VNode {
     batch: Number(query.get('batch')),
     device: query.get('device') ?? '',
     optimizer: query.get('optimizer') ?? 'adamw',
+    ...((query.get('parallel') ?? 'none') !== 'none' && {
+      parallel: { kind: query.get('parallel'), ranks: Number(query.get('ranks') ?? '1') },
+    }),
   };
   const plan = useLoad((signal) => askPlan(body, signal), [query.toString()]);
   return <Show of={plan}>{(found) => <Answer plan={found} />}</Show>;

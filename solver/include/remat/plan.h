@@ -54,6 +54,16 @@ typedef struct remat_efficiency {
     double fraction[REMAT_MAX_EFFICIENCY_POINTS]; /* in (0, 4]: above 1 where caches serve */
 } remat_efficiency;
 
+/* Ways between ranks: what collectives reach, per rank each way (the bus bandwidth of nccl-tests,
+ * doc/PERFORMANCE.md), and how long one of no bytes takes. */
+typedef struct remat_interconnect {
+    char name[64];
+    double within, between; /* bytes per second, in a node and by one rank's way out of it */
+    double within_latency;  /* seconds */
+    double between_latency; /* the same, beside it, for each doubling of the nodes */
+    uint32_t node;          /* ranks in a node, at least 1 */
+} remat_interconnect;
+
 /* Rates are per second. */
 typedef struct remat_device {
     char name[64], title[128];
@@ -63,9 +73,10 @@ typedef struct remat_device {
     double fragmentation[2]; /* what PyTorch's allocator reserves beyond what is allocated, as a
                                 part of it: eager, compiled */
     double bandwidth;        /* bytes */
-    double rate[REMAT_PRECISIONS]; /* floating-point operations; 0: has none of the precision */
-    double link;                   /* bytes to or from the host; 0: no way */
-    double launch;                 /* seconds from one kernel to the next */
+    double rate[REMAT_PRECISIONS];   /* floating-point operations; 0: has none of the precision */
+    double link;                     /* bytes to or from the host; 0: no way */
+    double launch;                   /* seconds from one kernel to the next */
+    remat_interconnect interconnect; /* usual to others of its kind; node 0: not known */
     remat_efficiency forward[REMAT_KERNEL_CLASSES];
     remat_efficiency backward[REMAT_KERNEL_CLASSES]; /* without points: as forward */
 } remat_device;
@@ -96,6 +107,26 @@ uint64_t remat_precision_bytes(remat_precision precision);    /* of a number: 4 
 remat_status remat_precision_find(const char *name, remat_precision *ret_precision,
                                   remat_error *error); /* REMAT_INVALID: known are .. */
 
+/* ---- what ranks send one another ---- */
+
+typedef enum remat_collective {
+    REMAT_ALL_REDUCE,     /* takes S / B 2 (n - 1) / n of S bytes at bandwidth B */
+    REMAT_ALL_GATHER,     /* these three S / B (n - 1) / n, S of all ranks together */
+    REMAT_REDUCE_SCATTER, /* the same */
+    REMAT_ALL_TO_ALL      /* the same; what leaves a node leaves it by each rank's own way */
+} remat_collective;
+
+/* Seconds of a collective of bytes among ranks that are stride apart: ranks 0 to stride - 1 begin
+ * groups of their own. Groups within a node have B = within; rings over several nodes have the ways
+ * out of all their ranks of a node, at most within. 0 among one rank. Increasing in bytes and
+ * ranks, decreasing in bandwidths. */
+double remat_collective_seconds(const remat_interconnect *way, remat_collective kind,
+                                uint32_t ranks, uint32_t stride, double bytes);
+
+/* Rates finite and at least 1, latencies from 0 to 1 second, a node of at least one rank.
+ * REMAT_INVALID names the field. */
+remat_status remat_interconnect_check(const remat_interconnect *way, remat_error *error);
+
 /* ---- models ---- */
 
 /* What is known of a model by name. */
@@ -117,6 +148,12 @@ typedef struct remat_network_settings {
     uint32_t sequence, image, layers; /* 0: the usual */
     remat_precision precision;
     bool eager_attention; /* scores are written out; else fused (Dao et al. 2022) */
+    /* Ranks among which a model is cut; 0 is 1. Of transformers only. */
+    uint32_t tensor;        /* matrices by columns, then rows: Shoeybi et al. 2019 */
+    uint32_t context;       /* tokens; keys and values go around: Liu et al. 2023 */
+    bool sequence_parallel; /* and what lies between the matrices by tokens: Korthikanti et al. 2022
+                             */
+    const remat_interconnect *interconnect; /* of these ranks; NULL where both are 1 */
 } remat_network_settings;
 
 /* A parameter tensor: rows x columns numbers, a vector has one row. unit: see below. */
@@ -132,9 +169,11 @@ typedef struct remat_network_graph {
     remat_profile_spec spec; /* forward graph, times in us */
     const uint32_t *unit;    /* by node, not decreasing */
     uint32_t n_units;
-    const remat_tensor *tensors;
+    const remat_tensor *tensors; /* of one rank */
     size_t n_tensors;
-    uint64_t parameters; /* numbers in all tensors */
+    uint64_t parameters; /* numbers in the tensors of all ranks among which the model is cut */
+    const double *sent;  /* by node: us of forward_time and backward_time that are waited for what
+                            ranks send */
     void *memory;        /* its own */
 } remat_network_graph;
 
@@ -206,10 +245,12 @@ typedef struct remat_step_settings {
     remat_precision precision;
     bool no_master; /* 16-bit weights without a copy in float32, states in 16 bits as well */
     remat_parallel parallel;
-    uint32_t ranks;   /* at least 1 */
-    bool bucket_view; /* of DDP: gradients lie in their buckets */
-    bool no_prefetch; /* of ZeRO-3: one unit is gathered at a time, not two */
-    bool compiled;    /* by torch.compile: the allocator is asked less often */
+    uint32_t ranks;       /* among which it shares; at least 1 */
+    uint32_t replicas;    /* of these, each with all shards: hybrid sharding; 0 is 1 */
+    uint32_t model_ranks; /* among which each of them cuts the model; 0 is 1 */
+    bool bucket_view;     /* of DDP: gradients lie in their buckets */
+    bool no_prefetch;     /* of ZeRO-3: one unit is gathered at a time, not two */
+    bool compiled;        /* by torch.compile: the allocator is asked less often */
 } remat_step_settings;
 
 /* Bytes of one rank. */
@@ -242,11 +283,44 @@ remat_memory remat_step_memory(const remat_step_table *table, uint64_t activatio
  */
 uint64_t remat_step_room(const remat_step_table *table, uint64_t memory);
 
+/* All ranks of a step. */
+uint64_t remat_step_ranks(const remat_step_settings *settings);
+
 /* REMAT_INVALID: ranks out of range (1 to 2^20), ranks without a way to use them, a precision
  * without master weights to leave out; REMAT_TOO_LARGE past 2^53. */
 remat_status remat_step_bytes(const remat_tensor *tensors, size_t n_tensors,
                               const remat_step_settings *settings, const remat_device *device,
                               remat_step_table *ret_table, remat_error *error);
+
+/* What a unit has and how long it runs. */
+typedef struct remat_unit_load {
+    double parameters;        /* numbers of this rank, before they are sharded */
+    double forward, backward; /* seconds */
+} remat_unit_load;
+
+/* Of every unit of a graph; loads: room for n_units. */
+void remat_unit_loads(const remat_network_graph *graph, remat_unit_load *loads);
+
+typedef struct remat_exchange {
+    double sent;    /* seconds that the way between ranks is busy for weights and gradients */
+    double exposed; /* of these what the step is longer for: compute does not hide it */
+} remat_exchange;
+
+/* What goes between data-parallel ranks in a step, played on two streams: compute, and one way on
+ * which one collective runs after the other.
+ *
+ * ddp, zero1, zero2: the gradient of a unit goes out once its backward is over, behind compute of
+ * the units before it. zero1 and zero2 gather the updated weights after the step, behind nothing.
+ * zero3: a unit is gathered while the one before it runs (without prefetch: once that is over),
+ * forward and again for its backward, and its gradient goes out behind the next backward; the first
+ * and the last unit are gathered once and kept. Gradients go in float32 where there are master
+ * weights of zero3, else as they are. Of replicas each then sums its shards of the gradients.
+ *
+ * Nothing is slower for running beside something else. backward_stretch: how much longer the
+ * backward is than the loads say, for what is computed again. */
+remat_exchange remat_step_exchange(const remat_unit_load *loads, uint32_t n_units,
+                                   const remat_step_settings *settings,
+                                   const remat_interconnect *way, double backward_stretch);
 
 const char *remat_optimizer_name(remat_optimizer optimizer); /* "adamw", .. */
 const char *remat_parallel_name(remat_parallel parallel);    /* "none", "ddp", "zero1", .. */
