@@ -45,10 +45,12 @@ static remat_status read_class(const json_t *json, remat_kernel_class kind, rema
 {
     char path[64], field[96];
     const json_t *forward = NULL, *backward = NULL;
+    remat_number peak = {0};
     const field_rule rules[] = {{"forward", FIELD_ARRAY, true, &forward},
-                                {"backward", FIELD_ARRAY, false, &backward}};
+                                {"backward", FIELD_ARRAY, false, &backward},
+                                {"peak", FIELD_NUMBER, false, &peak}};
     snprintf(path, sizeof path, "efficiency.%s.", remat_kernel_class_name(kind));
-    remat_status status = api_read(json, path, rules, 2, error);
+    remat_status status = api_read(json, path, rules, 3, error);
     snprintf(field, sizeof field, "%sforward", path);
     if (!status)
         status = read_points(forward, field, &device->forward[kind], error);
@@ -56,6 +58,7 @@ static remat_status read_class(const json_t *json, remat_kernel_class kind, rema
     device->backward[kind].n = 0;
     if (!status && backward)
         status = read_points(backward, field, &device->backward[kind], error);
+    device->forward[kind].peak = device->backward[kind].peak = peak.value;
     return status;
 }
 
@@ -246,6 +249,8 @@ static json_t *efficiency_encode(const remat_device *device)
         remat_json_set(&one, "forward", points_encode(&device->forward[k]));
         if (device->backward[k].n > 0)
             remat_json_set(&one, "backward", points_encode(&device->backward[k]));
+        if (device->forward[k].peak > 0)
+            remat_json_set(&one, "peak", json_real(device->forward[k].peak));
         remat_json_set(&json, remat_kernel_class_name((remat_kernel_class)k), one);
     }
     return json;

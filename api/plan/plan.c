@@ -29,12 +29,19 @@ static json_t *table_encode(const remat_step_table *t, uint64_t memory, uint64_t
     const struct {
         const char *name;
         uint64_t bytes;
-    } lines[] = {{"weights", t->weights},     {"master_weight_bytes", t->master_weights},
-                 {"gradients", t->gradients}, {"optimizer_states", t->states},
-                 {"buckets", t->buckets},     {"gathered", t->gathered},
-                 {"context", t->context},     {"communicator", t->communicator},
-                 {"fragmentation", gaps},     {"taken_bytes", taken},
-                 {"memory", memory},          {"activations", room},
+    } lines[] = {{"weights", t->weights},
+                 {"master_weight_bytes", t->master_weights},
+                 {"gradients", t->gradients},
+                 {"optimizer_states", t->states},
+                 {"cached_weights", t->cached},
+                 {"buckets", t->buckets},
+                 {"gathered", t->gathered},
+                 {"context", t->context},
+                 {"communicator", t->communicator},
+                 {"fragmentation", gaps},
+                 {"taken_bytes", taken},
+                 {"memory", memory},
+                 {"activations", room},
                  {"input_bytes", inputs}}; /* part of the activations */
     json_t *json = json_object();
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
@@ -69,6 +76,9 @@ static json_t *head_encode(const remat_plan_request *q, uint64_t parameters,
     remat_json_set(&json, "device", json_string(q->device.name));
     remat_json_set(&json, "optimizer", json_string(remat_optimizer_name(q->step.optimizer)));
     remat_json_set(&json, "precision", json_string(remat_precision_name(q->step.precision)));
+    if (q->model)
+        remat_json_set(&json, "kernels", json_string(remat_kernels_name(q->settings.kernels)));
+    remat_json_set(&json, "autocast", json_boolean(q->step.autocast));
     remat_json_set(&json, "parallel", api_parallel_encode(q));
     if (remat_step_ranks(&q->step) > 1) {
         remat_json_set(&json, "network", json_string(q->device.interconnect.name));
@@ -142,6 +152,34 @@ static void put_times(remat_plan_draft *draft, double makespan)
     remat_json_set(answer, "update_seconds", json_real(draft->update));
 }
 
+/* The batch asked for by the ways that training is usually run, whether they fit or not. */
+static remat_status put_ways(remat_plan_draft *draft, const remat_network_graph *graph,
+                             const remat_profile *profile, uint64_t budget, remat_error *error)
+{
+    static const remat_way ways[] = {REMAT_WAY_STORE_ALL, REMAT_WAY_BLOCKS, REMAT_WAY_SELECTIVE_OP};
+    json_t *list = json_array();
+    remat_status status = REMAT_OK;
+    for (size_t i = 0; i < sizeof ways / sizeof *ways && !status; i++) {
+        remat_way_result r;
+        status =
+            remat_way_solve(profile, graph->unit, graph->kept, ways[i], NULL, budget, &r, error);
+        if (status)
+            break;
+        const double makespan = r.makespan * draft->unit;
+        const double step =
+            makespan + api_ranks_exchange(draft->ranks, makespan).exposed + draft->update;
+        remat_json_append(&list, json_pack("{s:s, s:b, s:I, s:f, s:o}", "way",
+                                           remat_way_name(ways[i]), "fits", r.fits, "peak",
+                                           (json_int_t)r.peak, "step_seconds", step, "memory_use",
+                                           memory_encode(&draft->table, r.peak, draft->memory)));
+    }
+    if (status)
+        json_decref(list);
+    else
+        remat_json_set(&draft->answer, "ways", list);
+    return status;
+}
+
 static remat_status complete(const remat_plan_request *q, const remat_profile *profile,
                              const remat_network_graph *graph, const remat_step_table *table,
                              remat_plan_draft *draft, remat_error *error)
@@ -180,6 +218,10 @@ static remat_status complete(const remat_plan_request *q, const remat_profile *p
         draft->question = question_encode(q, profile, usual, budget);
     if (!draft->answer || (budget > 0 && !draft->question))
         return remat_fail_memory(error);
+    if (graph)
+        status = put_ways(draft, graph, profile, budget, error);
+    if (status)
+        return status;
     return q->sweep && budget > 0 ? api_sweep_new(q, budget, draft->update, &draft->sweep, error)
                                   : REMAT_OK;
 }

@@ -6,10 +6,11 @@
 
 /* What is read from the body but does not stand in the request as it is. */
 typedef struct raw {
-    const char *network, *profile_id, *attention, *precision, *optimizer, *solver, *effort;
+    const char *network, *kernels, *profile_id, *attention, *precision, *optimizer, *solver,
+        *effort;
     const json_t *device, *parallel, *options;
     remat_number parameters, batch, sequence, image, layers, node_ranks, wait;
-    bool master, offload, sweep;
+    bool master, autocast, channels_last, offload, sweep;
 } raw;
 
 static remat_status read_size(const remat_number *number, const char *field, uint32_t *ret_value,
@@ -31,6 +32,9 @@ static remat_status read_subject(const raw *r, remat_plan_request *request, rema
     if (!request->model) {
         const bool sized = r->batch.given || r->sequence.given || r->image.given ||
                            r->layers.given || r->attention;
+        if (r->kernels || r->channels_last)
+            return remat_fail(error, REMAT_INVALID, "kernels",
+                              "kernels and channels_last are for a model; a profile has its own");
         if (sized)
             return remat_fail(error, REMAT_INVALID, "batch",
                               "batch, sequence, image, layers and attention are for a model; a "
@@ -65,6 +69,8 @@ static remat_status read_subject(const raw *r, remat_plan_request *request, rema
         return remat_fail_unknown("attention", "attention", r->attention,
                                   (const char *const[]){"fused", "eager"}, 2, error);
     s->eager_attention = r->attention && strcmp(r->attention, "eager") == 0;
+    if (!status && r->kernels)
+        status = remat_kernels_find(r->kernels, &s->kernels, error);
     return status;
 }
 
@@ -98,6 +104,9 @@ static remat_status read_step(const raw *r, remat_plan_request *request, remat_e
                             "a profile is what one rank computes: it cannot be cut; of a mesh it "
                             "takes dp and shard");
     request->settings.precision = step->precision;
+    request->settings.channels_last = r->channels_last;
+    step->autocast = request->settings.autocast = r->autocast;
+    step->compiled = request->settings.kernels != REMAT_EAGER;
     return status;
 }
 
@@ -123,6 +132,9 @@ remat_status remat_plan_request_decode(const json_t *json, remat_plan_request *r
                                 {"image", FIELD_NUMBER, false, &r.image},
                                 {"layers", FIELD_NUMBER, false, &r.layers},
                                 {"attention", FIELD_STRING, false, &r.attention},
+                                {"kernels", FIELD_STRING, false, &r.kernels},
+                                {"autocast", FIELD_BOOLEAN, false, &r.autocast},
+                                {"channels_last", FIELD_BOOLEAN, false, &r.channels_last},
                                 {"device", FIELD_ANY, true, &r.device},
                                 {"optimizer", FIELD_STRING, false, &r.optimizer},
                                 {"precision", FIELD_STRING, false, &r.precision},

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_BATCH = 1 << 20, MOST_ROWS = 256, COLUMNS = 2 * REMAT_WAYS };
+enum { MOST_BATCH = 1 << 20, MOST_ROWS = 256, SWEPT = REMAT_WAY_REMAT + 1, COLUMNS = 2 * SWEPT };
 
 /* Column c is way c / 2, with offloading where c is odd. */
 typedef struct row {
@@ -69,7 +69,7 @@ static remat_status fill(api_sweep *s, row *r, unsigned first, unsigned end, rem
         r->done[c] = true;
         r->result[c] = (remat_way_result){.fits = false};
         if (!status)
-            status = remat_way_solve(profile, graph->unit, (remat_way)(c / 2),
+            status = remat_way_solve(profile, graph->unit, graph->kept, (remat_way)(c / 2),
                                      c % 2 ? &s->link : NULL, s->budget, &r->result[c], error);
         if (!status)
             r->beside[c] =

@@ -19,6 +19,9 @@ static const struct {
                {"layers", "layers", NUMBER},
                {"parameters", "parameters", NUMBER},
                {"attention", "attention", WORD},
+               {"kernels", "kernels", WORD},
+               {"autocast", "autocast", YES},
+               {"channels-last", "channels_last", YES},
                {"optimizer", "optimizer", WORD},
                {"precision", "precision", WORD},
                {"no-master", "master_weights", NO},
@@ -159,11 +162,12 @@ static void print_bytes(const struct cli *cli, const json_t *bytes)
 {
     static const struct {
         const char *name, *label;
-    } lines[] = {{"weights", "weights"},     {"master_weight_bytes", "masters"},
-                 {"gradients", "gradients"}, {"optimizer_states", "states"},
-                 {"buckets", "buckets"},     {"gathered", "gathered"},
-                 {"context", "context"},     {"communicator", "NCCL"},
-                 {"fragmentation", "gaps"},  {"activations", "left"}};
+    } lines[] = {{"weights", "weights"},       {"master_weight_bytes", "masters"},
+                 {"gradients", "gradients"},   {"optimizer_states", "states"},
+                 {"cached_weights", "cached"}, {"buckets", "buckets"},
+                 {"gathered", "gathered"},     {"context", "context"},
+                 {"communicator", "NCCL"},     {"fragmentation", "gaps"},
+                 {"activations", "left"}};
     const double memory = json_get_number(bytes, "memory");
     char text[TEXT_SIZE];
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
@@ -207,6 +211,20 @@ static void print_times(const struct cli *cli, const json_t *answer)
     summary_line(cli, "of that", "%s", line);
 }
 
+/* As training is usually run; the first, store-all, stands there already. */
+static void print_ways(const struct cli *cli, const json_t *answer)
+{
+    const json_t *ways = json_object_get(answer, "ways");
+    char a[TEXT_SIZE], b[TEXT_SIZE];
+    for (size_t i = 1; i < json_array_size(ways); i++) {
+        const json_t *way = json_array_get(ways, i);
+        summary_line(cli, json_get_text(way, "way"), "%s of activations, step %s: %s",
+                     text_bytes(json_get_number(way, "peak"), a),
+                     text_seconds(json_get_number(way, "step_seconds"), b),
+                     json_is_true(json_object_get(way, "fits")) ? "fits" : "does not fit");
+    }
+}
+
 static void print_schedule(const struct cli *cli, const json_t *answer)
 {
     char a[TEXT_SIZE], b[TEXT_SIZE], c[TEXT_SIZE];
@@ -216,6 +234,7 @@ static void print_schedule(const struct cli *cli, const json_t *answer)
     summary_line(cli, "store-all", "%s of activations, step %s: %s", text_bytes(all, a),
                  text_seconds(json_get_number(answer, "store_all_seconds"), b),
                  keeps ? "fits" : "does not fit");
+    print_ways(cli, answer);
     if (!schedule) {
         if (json_get_text(answer, "refusal")[0])
             summary_line(cli, "fits", "no: %s", json_get_text(answer, "refusal"));

@@ -39,6 +39,7 @@ _remat()
         --optimizer) _remat_words "sgd momentum adam adamw adafactor adam8bit" "$current"; return ;;
         --precision) _remat_words "float32 tf32 bfloat16 float16" "$current"; return ;;
         --parallel) _remat_words "ddp zero1 zero2 zero3 fsdp tensor sequence context" "$current"; return ;;
+        --kernels) _remat_words "eager compiled fused" "$current"; return ;;
         --attention) _remat_words "fused eager" "$current"; return ;;
         --device)
             _remat_words "a100-40gb a100-80gb h100 h100-96gb h100-nvl h200 b200 mi300x v100-16gb v100-32gb l4 l40s a10g a6000 rtx3090 rtx4090 rtx5090 t4 cpu" "$current"
@@ -62,7 +63,7 @@ _remat()
                     "$current"
                 ;;
             plan)
-                _remat_words "$asking --batch --sequence --image --layers --attention --device --parameters \
+                _remat_words "$asking --batch --sequence --image --layers --attention --kernels --autocast --channels-last --device --parameters \
                     --optimizer --precision --no-master --parallel --ranks --mesh --network --node-ranks --view-buckets --no-prefetch \
                     --offload --no-sweep --solver --option --effort --wait --local" \
                     "$current"
@@ -88,7 +89,8 @@ _remat()
     case $command/$verb in
         plan/)
             local models="gpt2 gpt2-medium gpt2-large gpt2-xl tinyllama-1.1b llama2-7b llama2-13b llama2-70b"
-            models+=" llama3.2-1b llama3-8b llama3-70b bert-base bert-large vit-s16 vit-b16 vit-b32 vit-l16"
+            models+=" llama3.2-1b llama3.2-3b llama3-8b llama3-70b mistral-7b mpt-125m mpt-350m mpt-760m mpt-1b"
+            models+=" mpt-3b mpt-7b mpt-13b mpt-30b mpt-70b bert-base bert-large vit-s16 vit-b16 vit-b32 vit-l16"
             models+=" vit-h14 resnet18 resnet34 resnet50 resnet101 resnet152 unet"
             COMPREPLY=($(compgen -W "$models" -- "$current") $(compgen -f -- "$current"))
             ;;

@@ -91,5 +91,8 @@ complete -c remat -n '__remat_is plan' -l sequence -x -d tokens
 complete -c remat -n '__remat_is plan' -l image -x -d pixels
 complete -c remat -n '__remat_is plan' -l layers -x -d blocks
 complete -c remat -n '__remat_is plan' -l attention -x -a 'fused eager' -d 'how it is computed'
+complete -c remat -n '__remat_is plan' -l kernels -x -a 'eager compiled fused' -d 'how operations are put together'
+complete -c remat -n '__remat_is plan' -l autocast -d 'weights in float32, products in 16 bits'
+complete -c remat -n '__remat_is plan' -l channels-last -d 'how images lie'
 complete -c remat -n '__remat_is plan' -l offload -d 'values may go to the host'
 complete -c remat -n '__remat_is plan' -l no-sweep -d 'no table over batches'

@@ -83,7 +83,8 @@ _remat()
                 '--mesh[how ranks share]:axes:(dp=8,tp=4 dp=16,shard=8)' \
                 '--network[between ranks]:way:(nvlink3+hdr nvlink4+ndr pcie4+100gbe)' \
                 '--node-ranks[ranks of a node]:number:' \
-                '--attention[kernel]:kind:(fused eager)' '--offload[values may go to the host]' \
+                '--attention[kernel]:kind:(fused eager)' '--kernels[put together]:set:(eager compiled fused)' \
+                '--autocast[weights in float32]' '--channels-last[how images lie]' '--offload[values may go to the host]' \
                 '--no-sweep[no table over batches]' '--solver[the algorithm]:solver:_remat_solvers' \
                 '*--option[an option of the solver]:name=value:' \
                 '--effort[of the improver]:effort:(quick thorough)' \

@@ -14,6 +14,7 @@
 typedef struct plan_value {
     uint32_t node;
     double rows, width;
+    double element;                /* bytes of a number */
     double channels, height, wide; /* of images; rows x width = batch x channels x height x wide */
 } plan_value;
 
@@ -23,9 +24,12 @@ typedef struct plan_builder {
     const remat_network_settings *settings;
     remat_precision precision;
     double element; /* bytes of a number */
+    bool plain;     /* norms without a shift, no dropout */
+    double wide;    /* and of one that autocast keeps in float32 */
     remat_node_spec *nodes;
     uint32_t *unit, *readers; /* by node; readers: how many */
     double *numbers;          /* by node: of its result */
+    bool *kept;               /* by node: selective-op checkpointing keeps its result */
     double *sent;             /* by node: us in its times that ranks wait for one another */
     double cut;               /* ranks that share matrices */
     double parts;             /* of these, among which rows between matrices are cut */
@@ -33,7 +37,8 @@ typedef struct plan_builder {
     remat_tensor *tensors;
     size_t n_nodes, n_inputs, n_tensors, node_room, tensor_room;
     uint64_t parameters;
-    uint32_t at; /* the unit of what follows */
+    uint32_t at;       /* the unit of what follows */
+    uint32_t products; /* in it */
     char scope[32];
     const char *name; /* of the node at hand; NULL before the first */
     remat_error error;
@@ -69,9 +74,9 @@ void plan_moves(plan_builder *b, remat_kernel_class kind, double forward_bytes,
                 double backward_bytes);
 void plan_computes(plan_builder *b, remat_kernel_class kind, unsigned times, double flops,
                    double bytes);
-/* Of the last node: bytes kept for the backward; bytes of a number of its result. */
+/* Of the last node: bytes kept for the backward; bytes of a number of its result, which is y. */
 void plan_save(plan_builder *b, double bytes);
-void plan_element(plan_builder *b, double bytes);
+plan_value plan_element(plan_builder *b, plan_value y, double bytes);
 
 /* What the last node waits for: a collective among the ranks that share matrices. */
 void plan_send(plan_builder *b, remat_collective kind, bool backward, double bytes);
@@ -99,6 +104,9 @@ plan_value plan_pointwise(plan_builder *b, const char *name, const char *op,
                           double forward_passes, double backward_passes);
 plan_value plan_dropout(plan_builder *b, const char *name, plan_value x);
 plan_value plan_add(plan_builder *b, const char *name, plan_value x, plan_value y);
+/* Dropout of y, then its sum with x; one kernel where kernels are fused. */
+plan_value plan_dropout_add(plan_builder *b, const char *dropout, const char *add, plan_value y,
+                            plan_value x);
 plan_value plan_copy(plan_builder *b, const char *name, plan_value x);
 plan_value plan_embedding(plan_builder *b, const char *name, plan_value ids, double rows,
                           double width);
@@ -106,7 +114,7 @@ plan_value plan_embedding(plan_builder *b, const char *name, plan_value ids, dou
 plan_value plan_embedding_rows(plan_builder *b, const char *name, plan_value ids, double rows,
                                double all, double width);
 /* The same numbers in so many bytes each. */
-plan_value plan_cast(plan_builder *b, const char *name, plan_value x, double from, double to);
+plan_value plan_cast(plan_builder *b, const char *name, plan_value x, double to);
 /* Self-attention of q, k and v, whose rows are this rank's of batch x time; out has q's shape. */
 typedef struct plan_heads {
     double time, heads, head; /* time: of all ranks; heads: of this one; head: columns of one */
@@ -114,15 +122,21 @@ typedef struct plan_heads {
 } plan_heads;
 plan_value plan_attention(plan_builder *b, plan_value q, plan_value k, plan_value v,
                           const plan_heads *heads);
+/* The same of a product that gave a third of its columns to each. */
+plan_value plan_attention_of_thirds(plan_builder *b, plan_value whole, const plan_heads *heads);
+bool plan_is_fused(const plan_builder *b);
 /* Logits in float32, their log-softmax and its mean: the end. Ranks that share the columns tell
  * each other the largest, the sum and the right one of each row. */
 void plan_cross_entropy(plan_builder *b, plan_value logits);
+/* Of a last product and cross-entropy. */
+void plan_head(plan_builder *b, const char *name, plan_value x, plan_columns head);
 
 /* ---- families ---- */
 
 typedef struct plan_transformer {
     double width, mlp, heads, groups, vocabulary, positions; /* groups: heads of keys and values */
     bool tied;
+    bool plain; /* of GPT-2's: no biases, no dropout */
 } plan_transformer;
 
 /* What of it one rank has. */

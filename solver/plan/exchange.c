@@ -163,7 +163,8 @@ remat_exchange remat_step_exchange(const remat_unit_load *loads, uint32_t n_unit
 {
     streams s = {.settings = settings, .way = way};
     double alone = 0;
-    const double number = (double)remat_precision_bytes(settings->precision);
+    const double number =
+        settings->autocast ? 4 : (double)remat_precision_bytes(settings->precision);
     const uint32_t replicas = settings->replicas > 1 ? settings->replicas : 1;
     if (settings->parallel == REMAT_SINGLE || settings->ranks * replicas <= 1)
         return (remat_exchange){0, 0};

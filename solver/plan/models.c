@@ -15,24 +15,35 @@ static const struct {
     uint32_t blocks[4];     /* of ResNets */
     bool bottleneck;
 } makings[] = {
-    {GPT2, {768, 3072, 12, 12, 50257, 1024, true}, {0}, false},
-    {GPT2, {1024, 4096, 16, 16, 50257, 1024, true}, {0}, false},
-    {GPT2, {1280, 5120, 20, 20, 50257, 1024, true}, {0}, false},
-    {GPT2, {1600, 6400, 25, 25, 50257, 1024, true}, {0}, false},
-    {LLAMA, {2048, 5632, 32, 4, 32000, 0, false}, {0}, false},
-    {LLAMA, {4096, 11008, 32, 32, 32000, 0, false}, {0}, false},
-    {LLAMA, {5120, 13824, 40, 40, 32000, 0, false}, {0}, false},
-    {LLAMA, {8192, 28672, 64, 8, 32000, 0, false}, {0}, false},
-    {LLAMA, {2048, 8192, 32, 8, 128256, 0, true}, {0}, false},
-    {LLAMA, {4096, 14336, 32, 8, 128256, 0, false}, {0}, false},
-    {LLAMA, {8192, 28672, 64, 8, 128256, 0, false}, {0}, false},
-    {BERT, {768, 3072, 12, 12, 30522, 512, false}, {0}, false},
-    {BERT, {1024, 4096, 16, 16, 30522, 512, false}, {0}, false},
-    {VIT, {384, 1536, 6, 6, 1000, 16, false}, {0}, false},
-    {VIT, {768, 3072, 12, 12, 1000, 16, false}, {0}, false},
-    {VIT, {768, 3072, 12, 12, 1000, 32, false}, {0}, false},
-    {VIT, {1024, 4096, 16, 16, 1000, 16, false}, {0}, false},
-    {VIT, {1280, 5120, 16, 16, 1000, 14, false}, {0}, false},
+    {GPT2, {768, 3072, 12, 12, 50257, 1024, true, false}, {0}, false},
+    {GPT2, {1024, 4096, 16, 16, 50257, 1024, true, false}, {0}, false},
+    {GPT2, {1280, 5120, 20, 20, 50257, 1024, true, false}, {0}, false},
+    {GPT2, {1600, 6400, 25, 25, 50257, 1024, true, false}, {0}, false},
+    {LLAMA, {2048, 5632, 32, 4, 32000, 0, false, false}, {0}, false},
+    {LLAMA, {4096, 11008, 32, 32, 32000, 0, false, false}, {0}, false},
+    {LLAMA, {5120, 13824, 40, 40, 32000, 0, false, false}, {0}, false},
+    {LLAMA, {8192, 28672, 64, 8, 32000, 0, false, false}, {0}, false},
+    {LLAMA, {2048, 8192, 32, 8, 128256, 0, true, false}, {0}, false},
+    {LLAMA, {4096, 14336, 32, 8, 128256, 0, false, false}, {0}, false},
+    {LLAMA, {8192, 28672, 64, 8, 128256, 0, false, false}, {0}, false},
+    {LLAMA, {3072, 8192, 24, 8, 128256, 0, true, false}, {0}, false},
+    {LLAMA, {4096, 14336, 32, 8, 32000, 0, false, false}, {0}, false},
+    {GPT2, {768, 3072, 12, 12, 50368, 2048, true, true}, {0}, false},
+    {GPT2, {1024, 4096, 16, 16, 50368, 2048, true, true}, {0}, false},
+    {GPT2, {1536, 6144, 12, 12, 50368, 2048, true, true}, {0}, false},
+    {GPT2, {2048, 8192, 16, 16, 50368, 2048, true, true}, {0}, false},
+    {GPT2, {2560, 10240, 20, 20, 50368, 2048, true, true}, {0}, false},
+    {GPT2, {4096, 16384, 32, 32, 50368, 2048, true, true}, {0}, false},
+    {GPT2, {5120, 20480, 40, 40, 50368, 2048, true, true}, {0}, false},
+    {GPT2, {7168, 28672, 56, 56, 50368, 2048, true, true}, {0}, false},
+    {GPT2, {8192, 32768, 64, 64, 50368, 2048, true, true}, {0}, false},
+    {BERT, {768, 3072, 12, 12, 30522, 512, false, false}, {0}, false},
+    {BERT, {1024, 4096, 16, 16, 30522, 512, false, false}, {0}, false},
+    {VIT, {384, 1536, 6, 6, 1000, 16, false, false}, {0}, false},
+    {VIT, {768, 3072, 12, 12, 1000, 16, false, false}, {0}, false},
+    {VIT, {768, 3072, 12, 12, 1000, 32, false, false}, {0}, false},
+    {VIT, {1024, 4096, 16, 16, 1000, 16, false, false}, {0}, false},
+    {VIT, {1280, 5120, 16, 16, 1000, 14, false, false}, {0}, false},
     {RESNET, {.width = 0}, {2, 2, 2, 2}, false},
     {RESNET, {.width = 0}, {3, 4, 6, 3}, false},
     {RESNET, {.width = 0}, {3, 4, 6, 3}, true},
@@ -55,6 +66,23 @@ static const remat_network models[N_MODELS] = {
     {"llama3.2-1b", "Llama 3.2 1B, Grattafiori et al. 2024", 1235814400, 8192, 0, 16},
     {"llama3-8b", "Llama 3 8B", 8030261248, 8192, 0, 32},
     {"llama3-70b", "Llama 3 70B", 70553706496, 8192, 0, 80},
+    {"llama3.2-3b", "Llama 3.2 3B", 3212749824, 8192, 0, 28},
+    {"mistral-7b", "Mistral 7B, Jiang et al. 2023", 7241732096, 8192, 0, 32},
+    {"mpt-125m", "MPT 125M, MosaicML 2023, no biases, 2048 learnt positions", 125209344, 2048, 0,
+     12},
+    {"mpt-350m", "MPT 350M, MosaicML 2023, no biases, 2048 learnt positions", 355714048, 2048, 0,
+     24},
+    {"mpt-760m", "MPT 760M, MosaicML 2023, no biases, 2048 learnt positions", 760063488, 2048, 0,
+     24},
+    {"mpt-1b", "MPT 1B, MosaicML 2023, no biases, 2048 learnt positions", 1315407872, 2048, 0, 24},
+    {"mpt-3b", "MPT 3B, MosaicML 2023, no biases, 2048 learnt positions", 2650933760, 2048, 0, 32},
+    {"mpt-7b", "MPT 7B, MosaicML 2023, no biases, 2048 learnt positions", 6657413120, 2048, 0, 32},
+    {"mpt-13b", "MPT 13B, MosaicML 2023, no biases, 2048 learnt positions", 12851696640, 2048, 0,
+     40},
+    {"mpt-30b", "MPT 30B, MosaicML 2023, no biases, 2048 learnt positions", 29971422208, 2048, 0,
+     48},
+    {"mpt-70b", "MPT 70B, MosaicML 2023, no biases, 2048 learnt positions", 64855220224, 2048, 0,
+     80},
     {"bert-base", "BERT base, uncased, with pooler, Devlin et al. 2019", 109482240, 512, 0, 12},
     {"bert-large", "BERT large, uncased, with pooler", 335141888, 512, 0, 24},
     {"vit-s16", "ViT-S/16, Touvron et al. 2021", 22050664, 0, 224, 12},
@@ -86,6 +114,21 @@ remat_status remat_network_find(const char *name, const remat_network **ret_mode
     const int found = plan_find_name(name, "model", names, N_MODELS, error);
     if (found >= 0)
         *ret_model = &models[found];
+    return found >= 0 ? REMAT_OK : REMAT_INVALID;
+}
+
+static const char *const kernel_sets[REMAT_KERNEL_SETS] = {"eager", "compiled", "fused"};
+
+const char *remat_kernels_name(remat_kernels kernels)
+{
+    return kernel_sets[kernels];
+}
+
+remat_status remat_kernels_find(const char *name, remat_kernels *ret_kernels, remat_error *error)
+{
+    const int found = plan_find_name(name, "kernels", kernel_sets, REMAT_KERNEL_SETS, error);
+    if (found >= 0)
+        *ret_kernels = (remat_kernels)found;
     return found >= 0 ? REMAT_OK : REMAT_INVALID;
 }
 
@@ -121,6 +164,13 @@ static remat_status complete(const remat_network *model, double positions,
         return refuse(model, "layers", error);
     if (s->eager_attention && !model->layers) /* no transformer */
         return refuse(model, "attention", error);
+    if (s->channels_last && model->layers) /* a transformer */
+        return refuse(model, "channels_last", error);
+    if (s->kernels != REMAT_EAGER && !model->layers)
+        return refuse(model, "kernels", error);
+    if (s->autocast && remat_precision_bytes(s->precision) == 4)
+        return remat_fail(error, REMAT_INVALID, "autocast", "autocast is to 16 bits, not to %s",
+                          remat_precision_name(s->precision));
     s->sequence = s->sequence ? s->sequence : model->sequence;
     s->image = s->image ? s->image : model->image;
     s->layers = s->layers ? s->layers : model->layers;

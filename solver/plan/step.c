@@ -158,6 +158,9 @@ static remat_status check_settings(const remat_step_settings *s, const remat_dev
                           "%u ranks need a way to share the work: parallel.kind ddp, zero1, zero2 "
                           "or zero3",
                           s->ranks);
+    if (s->autocast && (s->no_master || remat_precision_bytes(s->precision) == 4))
+        return remat_fail(error, REMAT_INVALID, "autocast",
+                          "autocast is to 16 bits, of weights that stay in float32");
     if (s->no_master && remat_precision_bytes(s->precision) == 4)
         return remat_fail(error, REMAT_INVALID, "master_weights",
                           "%s has no master weights that could be left out",
@@ -198,6 +201,8 @@ remat_status remat_step_bytes(const remat_tensor *tensors, size_t n_tensors,
     if (status)
         return status;
     sums s = {.settings = settings, .weight = (double)remat_precision_bytes(settings->precision)};
+    if (settings->autocast)
+        s.weight = 4;
     s.master = s.weight < 4 && !settings->no_master;
     s.state = settings->no_master ? s.weight : 4;
     for (size_t i = 0; i < n_tensors; i++) {
@@ -217,7 +222,10 @@ remat_status remat_step_bytes(const remat_tensor *tensors, size_t n_tensors,
                           .rounding = (uint64_t)rounding_of(&s.segments),
                           .fragmentation = device->fragmentation[settings->compiled]};
     add_communication(&s, &t);
-    t.allocated = t.weights + t.master_weights + t.gradients + t.states + t.buckets + t.gathered;
+    if (settings->autocast)
+        t.cached = t.weights / 2;
+    t.allocated =
+        t.weights + t.master_weights + t.gradients + t.states + t.cached + t.buckets + t.gathered;
     /* Gradients are read, everything else is read and written. */
     t.update_traffic = 2 * (t.weights + t.master_weights + t.states) + t.gradients;
     *ret_table = t;

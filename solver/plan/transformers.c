@@ -37,29 +37,24 @@ static plan_value tokens(plan_builder *b, const char *id)
 
 static plan_value mlp(plan_builder *b, const plan_transformer *t, plan_value x)
 {
-    const plan_columns fc = {t->mlp / b->cut, t->mlp, true, true, false};
+    const plan_columns fc = {t->mlp / b->cut, t->mlp, !t->plain, true, false};
     plan_value y = plan_linear_columns(b, "fc", x, fc);
     y = plan_pointwise(b, "gelu", "gelu", &y, 1, PLAN_INPUTS, 2, 3);
-    return plan_linear_rows(b, "out", y, t->mlp, t->width, true);
+    return plan_linear_rows(b, "out", y, t->mlp, t->width, !t->plain);
 }
 
 /* One product of all heads' queries, keys and values. */
 static plan_value whole_qkv(plan_builder *b, const plan_transformer *t, const plan_share *s,
                             plan_value x)
 {
-    const plan_columns c = {3 * s->inner, 3 * t->width, true, true, false};
+    const plan_columns c = {3 * s->inner, 3 * t->width, !t->plain, true, false};
     return plan_linear_columns(b, "qkv", x, c);
 }
 
-/* Queries, keys and values out of one product: views of a third each, laid out by heads. */
-static void split_thirds(plan_builder *b, plan_value whole, double width, plan_value part[3])
+/* By heads, which attention reads as they lie where kernels are fused. */
+static plan_value by_heads(plan_builder *b, const char *name, plan_value x)
 {
-    static const char *const names[] = {"q", "k", "v"};
-    const double bytes = b->element * whole.rows * width;
-    for (unsigned i = 0; i < 3; i++) {
-        part[i] = plan_node(b, names[i], "permute_copy", &whole, 1, whole.rows, width, 0);
-        plan_moves(b, REMAT_COPY, 2 * bytes, 2 * bytes);
-    }
+    return plan_is_fused(b) && !b->settings->eager_attention ? x : plan_copy(b, name, x);
 }
 
 /* ---- GPT-2: Radford et al. 2019 ---- */
@@ -67,33 +62,33 @@ static void split_thirds(plan_builder *b, plan_value whole, double width, plan_v
 static plan_value gpt2_block(plan_builder *b, const plan_transformer *t, plan_value x)
 {
     const plan_share s = share_of(b, t);
-    const plan_heads h = heads_of(&s, b->settings->sequence, true, true);
+    const plan_heads h = heads_of(&s, b->settings->sequence, true, !t->plain);
     plan_value y = whole_qkv(b, t, &s, plan_layer_norm(b, "ln1", x));
-    plan_value part[3];
-    split_thirds(b, y, s.inner, part);
-    y = plan_attention(b, part[0], part[1], part[2], &h);
-    y = plan_dropout(b, "drop1", plan_linear_rows(b, "proj", y, t->width, t->width, true));
-    x = plan_add(b, "add1", y, x);
-    y = plan_dropout(b, "drop2", mlp(b, t, plan_layer_norm(b, "ln2", x)));
-    return plan_add(b, "add2", y, x);
+    y = plan_attention_of_thirds(b, y, &h);
+    y = plan_linear_rows(b, "proj", y, t->width, t->width, !t->plain);
+    x = plan_dropout_add(b, "drop1", "add1", y, x);
+    y = mlp(b, t, plan_layer_norm(b, "ln2", x));
+    return plan_dropout_add(b, "drop2", "add2", y, x);
 }
 
 void plan_gpt2(plan_builder *b, const plan_transformer *t, uint32_t layers)
 {
+    b->plain = t->plain;
     plan_unit(b, "", 0);
     const plan_columns head = {share_of(b, t).vocabulary, t->vocabulary, false, true, true};
     plan_value x =
         plan_embedding_rows(b, "wte", tokens(b, "tokens"), head.features, t->vocabulary, t->width);
     plan_tensor(b, t->positions, t->width);
     x = plan_pointwise(b, "wpe", "bias_add", &x, 1, 0, 2, 1);
-    x = plan_dropout(b, "drop", x);
+    if (!t->plain)
+        x = plan_dropout(b, "drop", x);
     for (uint32_t i = 0; i < layers; i++) {
         plan_unit(b, "h", i);
         x = gpt2_block(b, t, x);
     }
     plan_unit(b, "", 0);
     x = plan_layer_norm(b, "ln_f", x);
-    plan_cross_entropy(b, plan_linear_columns(b, "lm_head", x, head));
+    plan_head(b, "lm_head", x, head);
 }
 
 /* ---- Llama: Touvron et al. 2023; Grattafiori et al. 2024 ---- */
@@ -105,25 +100,31 @@ static plan_value rms_norm(plan_builder *b, const char *name, plan_value x)
     static const char *const parts[] = {"float", "square", "rsqrt", "scale", "cast", "weigh"};
     for (unsigned i = 0; i < 6; i++)
         snprintf(id[i], sizeof id[i], "%.16s_%s", name, parts[i]);
-    const double n = x.rows * x.width, wide = 4, narrow = b->element;
+    const double n = x.rows * x.width, wide = 4, narrow = x.element;
     plan_value f = x;
     plan_tensor(b, 1, x.width);
+    if (plan_is_fused(b)) {
+        f = plan_node(b, name, "rms_norm", &x, 1, x.rows, x.width, PLAN_INPUTS);
+        plan_save(b, 4 * x.rows); /* a number a row */
+        plan_moves(b, REMAT_NORMALISATION, 2 * n * narrow, 3 * n * narrow);
+        return plan_element(b, f, narrow);
+    }
     if (narrow < wide)
-        f = plan_cast(b, id[0], x, narrow, wide);
+        f = plan_cast(b, id[0], x, wide);
     plan_value s = plan_node(b, id[1], "pow", &f, 1, x.rows, x.width, PLAN_INPUTS);
-    plan_element(b, wide);
+    s = plan_element(b, s, wide);
     plan_moves(b, REMAT_POINTWISE, 2 * n * wide, 3 * n * wide);
     plan_value r = plan_node(b, id[2], "mean_rsqrt", &s, 1, x.rows, 1, PLAN_OUTPUT);
-    plan_element(b, wide);
+    r = plan_element(b, r, wide);
     plan_forward(b, REMAT_NORMALISATION, 0, n * wide);
     plan_backward(b, REMAT_POINTWISE, 1, 0, n * wide);
     plan_value y =
         plan_node(b, id[3], "mul", (const plan_value[]){f, r}, 2, x.rows, x.width, PLAN_INPUTS);
-    plan_element(b, wide);
+    y = plan_element(b, y, wide);
     plan_forward(b, REMAT_POINTWISE, 0, 2 * n * wide);
     plan_backward(b, REMAT_POINTWISE, 2, 0, 2 * n * wide);
     if (narrow < wide)
-        y = plan_cast(b, id[4], y, wide, narrow);
+        y = plan_cast(b, id[4], y, narrow);
     return plan_pointwise(b, id[5], "mul", &y, 1, PLAN_INPUTS, 2, 4);
 }
 
@@ -134,6 +135,8 @@ static plan_value rotate(plan_builder *b, const char *name, plan_value x)
     static const char *const parts[] = {"cos", "neg", "half", "sin", "rotated"};
     for (unsigned i = 0; i < 5; i++)
         snprintf(id[i], sizeof id[i], "%.16s_%s", name, parts[i]);
+    if (plan_is_fused(b))
+        return plan_pointwise(b, id[4], "rotary", &x, 1, 0, 2, 2);
     plan_value c = plan_pointwise(b, id[0], "mul", &x, 1, 0, 2, 2);
     const double half = b->element * x.rows * x.width / 2;
     plan_value n = plan_node(b, id[1], "neg", &x, 1, x.rows, x.width / 2, 0);
@@ -151,9 +154,9 @@ static plan_value llama_block(plan_builder *b, const plan_transformer *t, plan_v
     const plan_columns queries = {s.inner, t->width, false, true, false};
     const plan_columns keys = {s.shared, t->groups * s.head, false, false, false};
     plan_value y = rms_norm(b, "norm1", x);
-    plan_value q = plan_copy(b, "q_heads", plan_linear_columns(b, "q", y, queries));
-    plan_value k = plan_copy(b, "k_heads", plan_linear_columns(b, "k", y, keys));
-    plan_value v = plan_copy(b, "v_heads", plan_linear_columns(b, "v", y, keys));
+    plan_value q = by_heads(b, "q_heads", plan_linear_columns(b, "q", y, queries));
+    plan_value k = by_heads(b, "k_heads", plan_linear_columns(b, "k", y, keys));
+    plan_value v = by_heads(b, "v_heads", plan_linear_columns(b, "v", y, keys));
     q = rotate(b, "q", q);
     k = rotate(b, "k", k);
     y = plan_attention(b, q, k, v, &h);
@@ -163,8 +166,10 @@ static plan_value llama_block(plan_builder *b, const plan_transformer *t, plan_v
         plan_linear_columns(b, "gate", y, (plan_columns){s.mlp, t->mlp, false, true, false});
     plan_value up =
         plan_linear_columns(b, "up", y, (plan_columns){s.mlp, t->mlp, false, false, false});
-    gate = plan_pointwise(b, "silu", "silu", &gate, 1, PLAN_INPUTS, 2, 3);
-    y = plan_pointwise(b, "gated", "mul", (const plan_value[]){gate, up}, 2, PLAN_INPUTS, 3, 5);
+    if (!plan_is_fused(b))
+        gate = plan_pointwise(b, "silu", "silu", &gate, 1, PLAN_INPUTS, 2, 3);
+    y = plan_pointwise(b, "gated", plan_is_fused(b) ? "swiglu" : "mul",
+                       (const plan_value[]){gate, up}, 2, PLAN_INPUTS, 3, 5);
     return plan_add(b, "add2", x, plan_linear_rows(b, "down", y, t->mlp, t->width, false));
 }
 
@@ -180,7 +185,7 @@ void plan_llama(plan_builder *b, const plan_transformer *t, uint32_t layers)
     }
     plan_unit(b, "", 0);
     x = rms_norm(b, "norm", x);
-    plan_cross_entropy(b, plan_linear_columns(b, "lm_head", x, head));
+    plan_head(b, "lm_head", x, head);
 }
 
 /* ---- BERT: Devlin et al. 2019 ---- */
@@ -190,15 +195,15 @@ static plan_value bert_block(plan_builder *b, const plan_transformer *t, plan_va
     const plan_share s = share_of(b, t);
     const plan_heads h = heads_of(&s, b->settings->sequence, false, true);
     plan_columns c = {s.inner, t->width, true, true, false};
-    plan_value q = plan_copy(b, "q_heads", plan_linear_columns(b, "q", x, c));
+    plan_value q = by_heads(b, "q_heads", plan_linear_columns(b, "q", x, c));
     c.first = false;
-    plan_value k = plan_copy(b, "k_heads", plan_linear_columns(b, "k", x, c));
-    plan_value v = plan_copy(b, "v_heads", plan_linear_columns(b, "v", x, c));
+    plan_value k = by_heads(b, "k_heads", plan_linear_columns(b, "k", x, c));
+    plan_value v = by_heads(b, "v_heads", plan_linear_columns(b, "v", x, c));
     plan_value y = plan_attention(b, q, k, v, &h);
-    y = plan_dropout(b, "drop1", plan_linear_rows(b, "proj", y, t->width, t->width, true));
-    x = plan_layer_norm(b, "ln1", plan_add(b, "add1", y, x));
-    y = plan_dropout(b, "drop2", mlp(b, t, x));
-    return plan_layer_norm(b, "ln2", plan_add(b, "add2", y, x));
+    y = plan_linear_rows(b, "proj", y, t->width, t->width, true);
+    x = plan_layer_norm(b, "ln1", plan_dropout_add(b, "drop1", "add1", y, x));
+    y = mlp(b, t, x);
+    return plan_layer_norm(b, "ln2", plan_dropout_add(b, "drop2", "add2", y, x));
 }
 
 /* The first row of each example. */
@@ -206,6 +211,7 @@ static plan_value first_rows(plan_builder *b, const char *name, plan_value x)
 {
     const double rows = (double)b->settings->batch;
     plan_value y = plan_node(b, name, "select", &x, 1, rows, x.width, 0);
+    y = plan_element(b, y, x.element);
     plan_moves(b, REMAT_COPY, 2 * b->element * rows * x.width, b->element * x.rows * x.width);
     return y;
 }
@@ -237,9 +243,7 @@ static plan_value vit_block(plan_builder *b, const plan_transformer *t, plan_val
     const plan_share s = share_of(b, t);
     const plan_heads h = heads_of(&s, time, false, false);
     plan_value y = whole_qkv(b, t, &s, plan_layer_norm(b, "ln1", x));
-    plan_value part[3];
-    split_thirds(b, y, s.inner, part);
-    y = plan_attention(b, part[0], part[1], part[2], &h);
+    y = plan_attention_of_thirds(b, y, &h);
     x = plan_add(b, "add1", x, plan_linear_rows(b, "proj", y, t->width, t->width, true));
     return plan_add(b, "add2", x, mlp(b, t, plan_layer_norm(b, "ln2", x)));
 }

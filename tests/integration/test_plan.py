@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from conftest import BUILD, PROFILES, SLOW
+from conftest import BUILD, PROFILES, ROOT, SLOW
 from test_cli import INPUT, NO, OK, REMAT, SERVER, USAGE, answer, problem, remat, write  # noqa: F401
 
 TRAIN = BUILD / "clients" / "executor" / "remat-train"
@@ -21,11 +21,11 @@ def plan(service, **more):
 def check(answer):
     """What holds of every plan."""
     b = answer["table"]
-    parts = ["weights", "master_weight_bytes", "gradients", "optimizer_states", "buckets", "gathered", "context", "communicator",
-             "fragmentation"]
+    parts = ["weights", "master_weight_bytes", "gradients", "optimizer_states", "cached_weights", "buckets", "gathered", "context",
+             "communicator", "fragmentation"]
     assert b["taken_bytes"] == sum(b[name] for name in parts)
     assert b["activations"] == max(0, b["memory"] - b["taken_bytes"])
-    whole, static = answer["store_all_memory"], sum(b[name] for name in parts[:6])
+    whole, static = answer["store_all_memory"], sum(b[name] for name in parts[:7])
     assert whole["allocated_bytes"] == static + answer["store_all_peak"]
     assert answer["store_all_fits"] == (whole["driver_bytes"] <= b["memory"])
     assert answer["fits"] == ("schedule" in answer) != ("refusal" in answer)
@@ -39,6 +39,9 @@ def check(answer):
         assert answer["step_seconds"] >= answer["store_all_seconds"] * (1 - 1e-9)
     parts = [answer[f"{name}_seconds"] for name in ("compute", "recomputation", "communication", "update")]
     assert sum(parts) == pytest.approx(answer.get("step_seconds", answer["store_all_seconds"])) and min(parts) >= 0
+    for way in answer.get("ways", []):
+        assert way["fits"] == (way["peak"] <= b["activations"]) == (way["memory_use"]["driver_bytes"] <= b["memory"])
+        assert way["step_seconds"] >= answer["store_all_seconds"] * (1 - 1e-9) or answer["communication_seconds"] > 0
     for row in answer.get("rows", []):
         for way in row["ways"]:
             assert not way["fits"] or way["peak"] <= b["activations"]
@@ -125,6 +128,8 @@ def test_plans_of_a_profile(rematd):
     ({"optimizer": "lion"}, "optimizer", "known are sgd, "), ({"batch": 0}, "batch", "1 to 1048576"),
     ({"batch": 2**60}, "batch", "1 to 1048576"), ({"precision": "bfloat16"}, "precision", "it has float32, float16"),
     ({"parallel": {"kind": "ddp", "ranks": 0}}, "parallel.ranks", "1 to 1048576"),
+    ({"kernels": "fsed"}, "kernels", "did you mean fused?"), ({"autocast": True, "precision": "float32"}, "autocast", "16 bits"),
+    ({"model": "resnet18", "kernels": "fused"}, "kernels", "no kernels"), ({"channels_last": True}, "channels_last", "no channels_last"),
     ({"parallel": {"mesh": {"tp": 5}}}, "parallel.mesh.tp", "5 ranks cannot share 12 heads"),
     ({"parallel": {"mesh": {"dp": 2}}, "network": "nvlnk4"}, "network", "did you mean nvlink4?"),
     ({"device": {"name": "x", "memory_bytes": 1}}, "device.bandwidth_bytes_per_second", "missing")])
@@ -216,6 +221,28 @@ def test_eighty_layers_over_ranks():
     check(made)
     assert made["fits"] and made["nodes"] > 2700
     assert made["table"]["weights"] == pytest.approx(2 * 70553706496 / 64, rel=1e-3)
+
+
+def test_kernels_take_less(rematd):
+    eager, compiled, fused, cast = (plan(rematd, device="a100-80gb", sweep=False, **more).json for more in (
+        {}, {"kernels": "compiled"}, {"kernels": "fused"}, {"autocast": True}))
+    for made in (eager, compiled, fused, cast):
+        check(made)
+    assert fused["store_all_peak"] < compiled["store_all_peak"] < eager["store_all_peak"] < cast["store_all_peak"]
+    assert compiled["compute_seconds"] < eager["compute_seconds"] and cast["table"]["cached_weights"] == 2 * 124439808
+    assert [way["way"] for way in eager["ways"]] == ["store-all", "blocks", "selective-op"]
+    peaks = {way["way"]: way["peak"] for way in eager["ways"]}
+    assert peaks["blocks"] < peaks["selective-op"] < peaks["store-all"] == eager["store_all_peak"]
+
+
+def test_published_runs_are_met():
+    """The bars of the committed table, over the runs that are in the repository."""
+    done = subprocess.run([ROOT / "tests" / "bench" / "published", BUILD], capture_output=True, text=True, timeout=300 * SLOW)
+    assert done.returncode == 0, done.stderr
+    row = next(line for line in done.stdout.splitlines() if line.startswith("| all |")).replace(" %", "").split("|")
+    memory, close, time, median, within = (float(row[i]) for i in (2, 5, 6, 7, 9))
+    assert memory >= 13 and close >= 0.9 * memory and time >= 82 and within >= 0.85 * time and abs(median) <= 5
+    assert done.stdout.strip() == (ROOT / "tests" / "bench" / "published_results.md").read_text().split("\n\n", 1)[1].strip()
 
 
 def test_ranks_wait_for_what_they_send():

@@ -40,7 +40,8 @@ static remat_profile *checked(const remat_network_graph *graph)
 
 /* ---- counts ---- */
 
-/* Papers and model cards; ResNets, ViT-B/32, -L/16: torchvision.models; ViT-S/16: timm; U-Net: by
+/* Papers and model cards; ResNets, ViT-B/32, -L/16: torchvision.models; ViT-S/16: timm; MPT: of
+ * mpt-7b 6,649,286,656 without positions, of 50,432 words, here 50,368 and 2,048; U-Net: by
  * hand, convolutions without bias, a scale and a shift of each channel. */
 static void parameters_are_the_published_counts(void **state)
 {
@@ -56,7 +57,11 @@ static void parameters_are_the_published_counts(void **state)
         {"bert-large", 335141888},   {"vit-s16", 22050664},          {"vit-b16", 86567656},
         {"vit-b32", 88224232},       {"vit-l16", 304326632},         {"vit-h14", 632045800},
         {"resnet18", 11689512},      {"resnet34", 21797672},         {"resnet50", 25557032},
-        {"resnet101", 44549160},     {"resnet152", 60192808},        {"unet", 31037698}};
+        {"resnet101", 44549160},     {"resnet152", 60192808},        {"unet", 31037698},
+        {"llama3.2-3b", 3212749824}, {"mistral-7b", 7241732096},     {"mpt-125m", 125209344},
+        {"mpt-350m", 355714048},     {"mpt-760m", 760063488},        {"mpt-1b", 1315407872},
+        {"mpt-3b", 2650933760},      {"mpt-7b", 6657413120},         {"mpt-13b", 12851696640},
+        {"mpt-30b", 29971422208},    {"mpt-70b", 64855220224}};
     size_t n;
     const remat_network *models = remat_networks(&n);
     assert_int_equal(n, COUNT(published));
@@ -290,9 +295,9 @@ static void the_roofline_by_hand(void **state)
     (void)state;
     remat_device d = {.memory = 1 << 30, .bandwidth = 1e10, .rate = {1e12}, .launch = 1e-3};
     for (unsigned k = 0; k < REMAT_KERNEL_CLASSES; k++)
-        d.forward[k] = (remat_efficiency){1, {1}, {0.1}};
-    d.forward[REMAT_MATRIX] = (remat_efficiency){1, {1}, {0.5}};
-    d.backward[REMAT_POINTWISE] = (remat_efficiency){2, {1e6, 1e10}, {0.1, 0.4}};
+        d.forward[k] = (remat_efficiency){1, {1}, {0.1}, 0};
+    d.forward[REMAT_MATRIX] = (remat_efficiency){1, {1}, {0.5}, 0};
+    d.backward[REMAT_POINTWISE] = (remat_efficiency){2, {1e6, 1e10}, {0.1, 0.4}, 0};
     assert_int_equal(remat_device_check(&d, NULL), REMAT_OK);
     const remat_kernel product = {REMAT_MATRIX, REMAT_FLOAT32, false, 4e9, 1e3};
     const remat_kernel traffic = {REMAT_MATRIX, REMAT_FLOAT32, false, 1, 3e8};
@@ -300,6 +305,9 @@ static void the_roofline_by_hand(void **state)
     assert_true(fabs(remat_kernel_seconds(&d, &product) - (1e-3 + 8e-3)) < 1e-12);
     assert_true(fabs(remat_kernel_seconds(&d, &traffic) - (1e-3 + 0.3)) < 1e-12);
     assert_true(fabs(remat_kernel_seconds(&d, &back) - (1e-3 + 1e8 / (1e10 * 0.2))) < 1e-12);
+    /* a curve for 1e13 a second: 1e8 bytes at 1e10 are as full as 1e11 there, past its end */
+    d.backward[REMAT_POINTWISE].peak = 1e13;
+    assert_true(fabs(remat_kernel_seconds(&d, &back) - (1e-3 + 1e8 / (1e10 * 0.4))) < 1e-12);
 }
 
 static void unsound_devices_are_refused(void **state)
@@ -433,6 +441,99 @@ static void settings_out_of_range_are_refused(void **state)
     }
 }
 
+/* ---- kernels ---- */
+
+/* Bytes that a layer more takes of a step. */
+static double layer_of(const char *name, remat_network_settings s, remat_way way)
+{
+    const remat_device d = device("a100-80gb");
+    uint64_t peak[2];
+    for (uint32_t i = 0; i < 2; i++) {
+        remat_network_graph *graph = NULL;
+        remat_way_result r;
+        remat_error error;
+        s.layers = 5 + i;
+        if (remat_network_graph_new(name, &s, &d, &graph, &error))
+            fail_msg("%s: %s", name, error.message);
+        remat_profile *p = checked(graph);
+        assert_int_equal(
+            remat_way_solve(p, graph->unit, graph->kept, way, NULL, UINT64_MAX, &r, &error),
+            REMAT_OK);
+        peak[i] = r.peak;
+        remat_profile_free(p);
+        remat_network_graph_free(graph);
+    }
+    return (double)(peak[1] - peak[0]);
+}
+
+/* By token, h 4096, f 14336, keys and values 1024 each, 32 heads, numbers of 16 bits. Selective-op
+ * as torchtitan has it: what comes into a block, attention's output (with a number a head), and of
+ * q, k, v, o, w1, w3, w2 every other one. Fused: inputs of norms with a number, of products; q and
+ * k turned, v, attention's output; SwiGLU's inputs and its output. */
+static void layers_keep_what_kernels_need(void **state)
+{
+    (void)state;
+    const double h = 4096, f = 14336, keys = 1024, tokens = 2 * 512;
+    remat_network_settings s = {.batch = 2, .sequence = 512, .precision = REMAT_BFLOAT16};
+    const double selective = 2 * (h + (h + keys + f + h) + h) + 4 * 32;
+    assert_true(layer_of("llama3-8b", s, REMAT_WAY_SELECTIVE_OP) == tokens * selective);
+    assert_true(layer_of("llama3-8b", s, REMAT_WAY_BLOCKS) == tokens * 2 * h);
+    s.kernels = REMAT_COMPILED;
+    assert_true(layer_of("llama3-8b", s, REMAT_WAY_SELECTIVE_OP) == tokens * selective);
+    assert_true(layer_of("llama3-8b", s, REMAT_WAY_STORE_ALL) ==
+                tokens * (2 * (6 * h + 2 * keys + 3 * f) + 4 * 32 + 2 * 4));
+}
+
+/* The fused loss keeps the gradients of its input and of its weights (Liger), in place of 12 bytes
+ * a logit; compiled blocks alone leave it as it is. */
+static void losses_in_chunks_keep_gradients(void **state)
+{
+    (void)state;
+    const remat_device d = device("a100-80gb");
+    remat_network_settings s = {
+        .batch = 1, .sequence = 4096, .layers = 1, .precision = REMAT_BFLOAT16};
+    uint64_t peak[REMAT_KERNEL_SETS];
+    double seconds[REMAT_KERNEL_SETS];
+    for (unsigned k = 0; k < REMAT_KERNEL_SETS; k++) {
+        remat_network_graph *graph = NULL;
+        s.kernels = (remat_kernels)k;
+        assert_int_equal(remat_network_graph_new("llama3-8b", &s, &d, &graph, NULL), REMAT_OK);
+        assert_int_equal(graph->parameters, 2 * 128256 * 4096ull + 4096 + 218112000);
+        remat_profile *p = checked(graph);
+        assert_int_equal(remat_store_all_peak(p, &peak[k], NULL), REMAT_OK);
+        seconds[k] = remat_store_all_makespan(p);
+        if (k == REMAT_FUSED) {
+            const remat_node_spec *loss = &graph->spec.nodes[graph->spec.n_nodes - 1];
+            assert_true(loss->saved_bytes.value == 2.0 * (4096.0 * 4096 + 128256.0 * 4096));
+            assert_true(loss->forward_workspace_bytes.value == 6.0 * 128 * 128256);
+        }
+        remat_profile_free(p);
+        remat_network_graph_free(graph);
+    }
+    assert_true(peak[REMAT_EAGER] > 12.0 * 4096 * 128256 && peak[REMAT_FUSED] < 2e9);
+    assert_true(peak[REMAT_COMPILED] < peak[REMAT_EAGER] && peak[REMAT_COMPILED] > 6e9);
+    assert_true(seconds[REMAT_COMPILED] < seconds[REMAT_EAGER]);
+}
+
+/* Autocast: 4 bytes of a weight, 4 of its gradient, 8 of states, 2 of the cached copy; layers keep
+ * less than in float32 and more than in 16 bits. */
+static void autocast_keeps_both(void **state)
+{
+    (void)state;
+    const remat_tensor tensor = {1024, 4096, 0};
+    remat_step_settings step = {
+        .optimizer = REMAT_ADAMW, .precision = REMAT_FLOAT16, .ranks = 1, .autocast = true};
+    assert_int_equal(table_of(&tensor, 1, &step).allocated, 18 * 1024 * 4096);
+    remat_network_settings s = {
+        .batch = 2, .sequence = 256, .precision = REMAT_FLOAT16, .eager_attention = true};
+    const double narrow = layer_of("bert-base", s, REMAT_WAY_STORE_ALL);
+    s.autocast = true;
+    const double mixed = layer_of("bert-base", s, REMAT_WAY_STORE_ALL);
+    s.autocast = false;
+    s.precision = REMAT_FLOAT32;
+    assert_true(narrow < mixed && mixed < layer_of("bert-base", s, REMAT_WAY_STORE_ALL));
+}
+
 /* ---- steps by units ---- */
 
 /* By every way the step is valid (remat_way_solve replays it), fits what it says and is no faster
@@ -454,8 +555,8 @@ static void ways_keep_their_budgets(void **state)
             const uint64_t budget = all / 20 * (uint64_t)part;
             for (unsigned k = 0; k < 2 * REMAT_WAYS; k++) {
                 remat_error error;
-                if (remat_way_solve(p, graph->unit, (remat_way)(k / 2), k % 2 ? &link : NULL,
-                                    budget, &r[k], &error))
+                if (remat_way_solve(p, graph->unit, graph->kept, (remat_way)(k / 2),
+                                    k % 2 ? &link : NULL, budget, &r[k], &error))
                     fail_msg("%s: %s", names[i], error.message);
                 if (!r[k].fits)
                     continue;
@@ -559,6 +660,10 @@ static void bad_requests_name_their_field(void **state)
         {"{\"device\": \"t4\", \"model\": \"gpt2\", \"batch\": 1, \"btach\": 2}", "btach", ""},
         {"{\"device\": \"t4\", \"model\": \"gpt2\", \"batch\": 1, \"wait\": -1}", "wait", "from 0"},
         {"{\"device\": \"t4\", \"profile\": {}}", "parameters", "required"},
+        {"{\"device\": \"t4\", \"profile\": {}, \"parameters\": 1, \"kernels\": \"fused\"}",
+         "kernels", "for a model"},
+        {"{\"device\": \"t4\", \"model\": \"gpt2\", \"batch\": 1, \"kernels\": \"fusde\"}",
+         "kernels", "did you mean fused?"},
         {"{\"device\": \"t4\", \"profile\": {}, \"parameters\": 1, \"batch\": 2}", "batch",
          "for a model"},
         {"{\"device\": \"t4\", \"profile\": {}, \"parameters\": -1}", "parameters", "from 0"},
@@ -597,6 +702,9 @@ int main(void)
         cmocka_unit_test(sizes_grow_with_the_batch),
         cmocka_unit_test(deep_models_have_thousands_of_nodes),
         cmocka_unit_test(settings_out_of_range_are_refused),
+        cmocka_unit_test(layers_keep_what_kernels_need),
+        cmocka_unit_test(losses_in_chunks_keep_gradients),
+        cmocka_unit_test(autocast_keeps_both),
         cmocka_unit_test(ways_keep_their_budgets),
         cmocka_unit_test(unit_lists_by_hand),
         cmocka_unit_test(bad_requests_name_their_field),

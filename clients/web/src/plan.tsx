@@ -56,12 +56,14 @@ interface Choices {
 }
 
 const OPTIMIZERS = ['adamw', 'adam', 'adam8bit', 'adafactor', 'momentum', 'sgd'];
+const KERNELS = ['eager', 'compiled', 'fused'].map((name) => ({ name, title: name }));
 const KINDS = ['none', 'ddp', 'zero1', 'zero2', 'zero3', 'tensor', 'sequence', 'context'].map((name) => ({ name, title: name }));
 const PARTS: [string, string][] = [
   ['weights', 'Weights'],
   ['master_weight_bytes', 'Weights in float32 beside'],
   ['gradients', 'Gradients'],
   ['optimizer_states', 'Optimizer states'],
+  ['cached_weights', 'Copies in 16 bits of autocast'],
   ['buckets', 'Buckets'],
   ['gathered', 'Gathered'],
   ['context', 'Context'],
@@ -124,6 +126,7 @@ function Form({ query, choices }: { query: URLSearchParams; choices: Choices }):
       </label>
       <Choice label="Device" name="device" value={query.get('device') ?? 'a100-80gb'} list={choices.devices} />
       <Choice label="Optimizer" name="optimizer" value={query.get('optimizer') ?? 'adamw'} list={optimizers} />
+      <Choice label="Kernels" name="kernels" value={query.get('kernels') ?? 'eager'} list={KERNELS} />
       <Choice label="Ranks share by" name="parallel" value={query.get('parallel') ?? 'none'} list={KINDS} />
       <label>
         Ranks
@@ -293,6 +296,7 @@ function Asked({ query }: { query: URLSearchParams }): VNode {
     batch: Number(query.get('batch')),
     device: query.get('device') ?? '',
     optimizer: query.get('optimizer') ?? 'adamw',
+    ...((query.get('kernels') ?? 'eager') !== 'eager' && { kernels: query.get('kernels') }),
     ...((query.get('parallel') ?? 'none') !== 'none' && {
       parallel: { kind: query.get('parallel'), ranks: Number(query.get('ranks') ?? '1') },
     }),

@@ -52,6 +52,8 @@ typedef struct remat_efficiency {
     unsigned n;
     double size[REMAT_MAX_EFFICIENCY_POINTS];
     double fraction[REMAT_MAX_EFFICIENCY_POINTS]; /* in (0, 4]: above 1 where caches serve */
+    double peak; /* that the sizes are for: on a device with k times the rate (or bandwidth) the
+                    same fraction takes k times the size. 0: for the device as it is */
 } remat_efficiency;
 
 /* Ways between ranks: what collectives reach, per rank each way (the bus bandwidth of nccl-tests,
@@ -143,11 +145,30 @@ const remat_network *remat_networks(size_t *ret_count);
 remat_status remat_network_find(const char *name, const remat_network **ret_model,
                                 remat_error *error);
 
+/* How a model's operations are put together. */
+typedef enum remat_kernels {
+    REMAT_EAGER,    /* one kernel an operation, as modules are written */
+    REMAT_COMPILED, /* blocks by torch.compile: normalisation, rotary positions, SwiGLU and dropout
+                       with its sum are one kernel each and keep their inputs alone, no copy between
+                       products and attention */
+    REMAT_FUSED,    /* the same, and logits are made in chunks whose gradients are made at once
+                       (Liger) */
+    REMAT_KERNEL_SETS
+} remat_kernels;
+
+const char *remat_kernels_name(remat_kernels kernels); /* "eager", .. */
+remat_status remat_kernels_find(const char *name, remat_kernels *ret_kernels,
+                                remat_error *error); /* REMAT_INVALID: known are .. */
+
 typedef struct remat_network_settings {
     uint64_t batch;                   /* examples of a step: 1 to 2^20 */
     uint32_t sequence, image, layers; /* 0: the usual */
     remat_precision precision;
     bool eager_attention; /* scores are written out; else fused (Dao et al. 2022) */
+    bool autocast; /* torch.autocast of a float32 model: products in 16 bits of cast inputs; sums of
+                      residuals, normalisation and softmax in float32 */
+    remat_kernels kernels;
+    bool channels_last; /* images lie so that convolutions are products of matrices as they are */
     /* Ranks among which a model is cut; 0 is 1. Of transformers only. */
     uint32_t tensor;        /* matrices by columns, then rows: Shoeybi et al. 2019 */
     uint32_t context;       /* tokens; keys and values go around: Liu et al. 2023 */
@@ -172,6 +193,7 @@ typedef struct remat_network_graph {
     const remat_tensor *tensors; /* of one rank */
     size_t n_tensors;
     uint64_t parameters; /* numbers in the tensors of all ranks among which the model is cut */
+    const bool *kept;    /* by node: whose results REMAT_WAY_SELECTIVE_OP keeps */
     const double *sent;  /* by node: us of forward_time and backward_time that are waited for what
                             ranks send */
     void *memory;        /* its own */
@@ -196,12 +218,18 @@ void remat_network_graph_free(remat_network_graph *graph); /* accepts NULL */
 remat_status remat_unit_list(const remat_profile *profile, const uint32_t *unit,
                              const double *threshold, uint32_t offloaded,
                              remat_operations *ret_list, remat_error *error);
+/* The same; kept: by node, whose output stays whatever the threshold; NULL: none. */
+remat_status remat_unit_list_keeping(const remat_profile *profile, const uint32_t *unit,
+                                     const double *threshold, const bool *kept, uint32_t offloaded,
+                                     remat_operations *ret_list, remat_error *error);
 
 /* Ways through a step that a plan compares. */
 typedef enum remat_way {
     REMAT_WAY_STORE_ALL,
-    REMAT_WAY_BLOCKS, /* per-block checkpointing */
-    REMAT_WAY_REMAT,  /* thresholds by unit, as large as they must be */
+    REMAT_WAY_BLOCKS,       /* per-block checkpointing */
+    REMAT_WAY_REMAT,        /* thresholds by unit, as large as they must be */
+    REMAT_WAY_SELECTIVE_OP, /* per-block checkpointing that keeps what attention and every other
+                               product of a block give, the first included: as torchtitan has it */
     REMAT_WAYS
 } remat_way;
 
@@ -211,13 +239,14 @@ typedef struct remat_way_result {
     uint64_t peak;   /* of the fastest found; where none fits, the least found */
 } remat_way_result;
 
-/* The fastest step of this way within budget, by replay of some dozen lists. link NULL: nothing is
- * offloaded; else also with as many units offloaded as are needed. Takes some milliseconds where a
- * solver takes seconds: for tables over many batches. */
-remat_status remat_way_solve(const remat_profile *profile, const uint32_t *unit, remat_way way,
-                             const remat_link *link, uint64_t budget, remat_way_result *ret_result,
-                             remat_error *error);
-const char *remat_way_name(remat_way way); /* "store-all", "blocks", "remat" */
+/* kept: of the graph, for REMAT_WAY_SELECTIVE_OP. The fastest step of this way within budget, by
+ * replay of some dozen lists. link NULL: nothing is offloaded; else also with as many units
+ * offloaded as are needed. Takes some milliseconds where a solver takes seconds: for tables over
+ * many batches. */
+remat_status remat_way_solve(const remat_profile *profile, const uint32_t *unit, const bool *kept,
+                             remat_way way, const remat_link *link, uint64_t budget,
+                             remat_way_result *ret_result, remat_error *error);
+const char *remat_way_name(remat_way way); /* "store-all", "blocks", "remat", .. */
 
 /* ---- the whole step ---- */
 
@@ -244,6 +273,7 @@ typedef struct remat_step_settings {
     remat_optimizer optimizer;
     remat_precision precision;
     bool no_master; /* 16-bit weights without a copy in float32, states in 16 bits as well */
+    bool autocast;  /* weights and gradients in float32, copies of the weights in 16 bits beside */
     remat_parallel parallel;
     uint32_t ranks;       /* among which it shares; at least 1 */
     uint32_t replicas;    /* of these, each with all shards: hybrid sharding; 0 is 1 */
@@ -256,6 +286,7 @@ typedef struct remat_step_settings {
 /* Bytes of one rank. */
 typedef struct remat_step_table {
     uint64_t weights, master_weights, gradients, states;
+    uint64_t cached;    /* autocast's copies */
     uint64_t buckets;   /* DDP's copies of gradients in buckets of 25 MiB (as much as the gradients
                            unless bucket_view); from ZeRO-2 on the gradient of the largest unit */
     uint64_t gathered;  /* ZeRO-3: the largest unit, with prefetch twice */
