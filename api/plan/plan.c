@@ -3,6 +3,7 @@
 
 #include "fields.h"
 #include "plan/ranks.h"
+#include "plan/rescale.h"
 #include "plan/sweep.h"
 
 #include <stdlib.h>
@@ -259,20 +260,40 @@ static remat_status make_of_model(const remat_plan_request *q, remat_plan_draft 
     return status;
 }
 
+static remat_status make_of_profile(const remat_plan_request *q, const remat_profile *profile,
+                                    const json_t *document, remat_plan_draft *draft,
+                                    remat_error *error)
+{
+    const remat_tensor whole = {1, q->parameters, 0};
+    remat_step_table table = {0};
+    remat_device from;
+    remat_profile *other = NULL;
+    bool rescale = false;
+    remat_status status = remat_step_bytes(&whole, 1, &q->step, &q->device, &table, error);
+    if (!status)
+        status = api_profile_origin(q, document, &from, &rescale, error);
+    if (!status && rescale)
+        status = api_profile_rescale(document, &from, &q->device, q->step.precision,
+                                     &draft->document, error);
+    if (!status && rescale)
+        status = remat_profile_decode(draft->document, "", &other, error);
+    if (!status)
+        status = complete(q, other ? other : profile, NULL, &table, draft, error);
+    if (!status) {
+        remat_json_set(&draft->answer, "times_of", json_string(from.name));
+        remat_json_set(&draft->answer, "rescaled", json_boolean(rescale));
+    }
+    remat_profile_free(other);
+    return status;
+}
+
 remat_status remat_plan_draft_make(const remat_plan_request *q, const remat_profile *profile,
-                                   remat_plan_draft *ret_draft, remat_error *error)
+                                   const json_t *document, remat_plan_draft *ret_draft,
+                                   remat_error *error)
 {
     remat_plan_draft draft = {.answer = NULL};
-    remat_step_table table = {0};
-    const remat_tensor whole = {1, q->parameters, 0};
-    remat_status status = REMAT_OK;
-    if (q->model) {
-        status = make_of_model(q, &draft, error);
-    } else {
-        status = remat_step_bytes(&whole, 1, &q->step, &q->device, &table, error);
-        if (!status)
-            status = complete(q, profile, NULL, &table, &draft, error);
-    }
+    remat_status status = q->model ? make_of_model(q, &draft, error)
+                                   : make_of_profile(q, profile, document, &draft, error);
     if (status)
         remat_plan_draft_clear(&draft);
     else

@@ -36,7 +36,8 @@ typedef struct remat_plan_request {
     const char *model; /* NULL: of a profile */
     char profile_id[REMAT_ID_SIZE];
     const json_t *profile;
-    uint64_t parameters;             /* of a profile: numbers in its weights */
+    const json_t *measured_on; /* of a profile: whose its times are; NULL: as it says itself */
+    uint64_t parameters;       /* of a profile: numbers in its weights */
     remat_network_settings settings; /* of a model; its interconnect is the device's, in graphs */
     remat_device device;
     remat_step_settings step;
@@ -56,7 +57,8 @@ struct api_ranks;
 /* What is known of a plan without its schedule. */
 typedef struct remat_plan_draft {
     json_t *answer;   /* owned: the answer to be, but for its schedule */
-    json_t *document; /* owned: the profile of a model; NULL of a profile */
+    json_t *document; /* owned: the profile of a model, or with other times than were given; NULL:
+                         as given */
     json_t *question; /* owned: what POST /v1/schedules is to be asked, without its subject; NULL:
                          nothing is left of the device's memory for a step */
     api_sweep *sweep; /* owned: rows over batches; NULL: none are wanted */
@@ -67,9 +69,11 @@ typedef struct remat_plan_draft {
     double unit;     /* seconds of the profile's time unit */
 } remat_plan_draft;
 
-/* profile: of a request that has no model; else NULL. Cleared by the caller. */
+/* profile, and the document that it is: of a request that has no model; else NULL. Cleared by the
+ * caller. */
 remat_status remat_plan_draft_make(const remat_plan_request *request, const remat_profile *profile,
-                                   remat_plan_draft *ret_draft, remat_error *error);
+                                   const json_t *document, remat_plan_draft *ret_draft,
+                                   remat_error *error);
 void remat_plan_draft_clear(remat_plan_draft *draft); /* accepts {0} */
 
 /* Puts into the draft's answer what became of its question: the schedule's document, or why there

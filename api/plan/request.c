@@ -51,6 +51,9 @@ static remat_status read_subject(const raw *r, remat_plan_request *request, rema
         return api_whole(&r->parameters, "parameters", 0, 1000000000000000, &request->parameters,
                          error);
     }
+    if (request->measured_on)
+        return remat_fail(error, REMAT_INVALID, "measured_on",
+                          "measured_on is for a profile; the times of a model are made");
     if (r->parameters.given)
         return remat_fail(error, REMAT_INVALID, "parameters",
                           "parameters is for a profile; of \"%.60s\" they are known",
@@ -127,6 +130,7 @@ remat_status remat_plan_request_decode(const json_t *json, remat_plan_request *r
                                 {"profile_id", FIELD_STRING, false, &r.profile_id},
                                 {"profile", FIELD_OBJECT, false, &request.profile},
                                 {"parameters", FIELD_NUMBER, false, &r.parameters},
+                                {"measured_on", FIELD_ANY, false, &request.measured_on},
                                 {"batch", FIELD_NUMBER, false, &r.batch},
                                 {"sequence", FIELD_NUMBER, false, &r.sequence},
                                 {"image", FIELD_NUMBER, false, &r.image},

@@ -202,6 +202,7 @@ static const struct known_option {
     {"node-ranks", 0, OWN, PLAN, .take = plan_take},
     {"view-buckets", 0, OWN_FLAG, PLAN | SOLVE, .take = plan_take},
     {"no-prefetch", 0, OWN_FLAG, PLAN | SOLVE, .take = plan_take},
+    {"measured-on", 0, TEXT, PLAN, AT(measured_on)},
     {"offload", 0, OWN_FLAG, PLAN, .take = plan_take},
     {"no-sweep", 0, OWN_FLAG, PLAN, .take = plan_take},
 };

@@ -129,10 +129,15 @@ static bool is_model(const char *text)
 static remat_status make_request(struct cli *cli, struct subject *subject, json_t **ret_request)
 {
     const char *what = cli->arguments[0];
-    json_t *device = NULL, *request = cli->plan ? json_deep_copy(cli->plan) : json_object();
+    json_t *device = NULL, *measured = NULL,
+           *request = cli->plan ? json_deep_copy(cli->plan) : json_object();
     remat_status status = device_json(cli->device, &device, &cli->error);
     if (!status)
         remat_json_set(&request, "device", device);
+    if (!status && cli->measured_on)
+        status = device_json(cli->measured_on, &measured, &cli->error);
+    if (!status && cli->measured_on)
+        remat_json_set(&request, "measured_on", measured);
     if (!status && !is_model(what))
         status = subject_load(what, subject, &cli->error);
     if (is_model(what))
@@ -326,6 +331,9 @@ static int print_plan(struct cli *cli, const json_t *answer, const char *text, c
     if (json_get_number(parallel, "ranks") > 1)
         print_ranks(parallel, json_get_text(answer, "network"));
     putchar('\n');
+    if (json_is_true(json_object_get(answer, "rescaled")))
+        summary_line(cli, "times", "of %s, rescaled by the rooflines of both: an estimate",
+                     json_get_text(answer, "times_of"));
     print_bytes(cli, json_object_get(answer, "table"));
     print_schedule(cli, answer);
     if (strcmp(cache, "hit") == 0)
@@ -342,7 +350,8 @@ static remat_status solve_draft(struct cli *cli, struct subject *s, remat_plan_d
     json_t *schedule = NULL;
     remat_error refusal;
     remat_status status = REMAT_OK;
-    if (draft->document && !s->profile) {
+    if (draft->document) {
+        subject_clear(s);
         s->document = json_incref(draft->document);
         status = remat_profile_decode(s->document, "", &s->profile, &cli->error);
         if (!status)
@@ -370,7 +379,7 @@ static int plan_here(struct cli *cli, struct subject *s, const json_t *request)
         return cli_usage(cli, "without --server plan needs the profile itself, not its id");
     remat_status status = remat_plan_request_decode(request, &plan, &cli->error);
     if (!status)
-        status = remat_plan_draft_make(&plan, s->profile, &draft, &cli->error);
+        status = remat_plan_draft_make(&plan, s->profile, s->document, &draft, &cli->error);
     if (!status)
         status = solve_draft(cli, s, &draft);
     int code = status ? cli_failed(cli) : print_plan(cli, draft.answer, NULL, "");

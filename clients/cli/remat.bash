@@ -41,7 +41,7 @@ _remat()
         --parallel) _remat_words "ddp zero1 zero2 zero3 fsdp tensor sequence context" "$current"; return ;;
         --kernels) _remat_words "eager compiled fused" "$current"; return ;;
         --attention) _remat_words "fused eager" "$current"; return ;;
-        --device)
+        --device|--measured-on)
             _remat_words "a100-40gb a100-80gb h100 h100-96gb h100-nvl h200 b200 mi300x v100-16gb v100-32gb l4 l40s a10g a6000 rtx3090 rtx4090 rtx5090 t4 cpu" "$current"
             return
             ;;
@@ -63,7 +63,7 @@ _remat()
                     "$current"
                 ;;
             plan)
-                _remat_words "$asking --batch --sequence --image --layers --attention --kernels --autocast --channels-last --device --parameters \
+                _remat_words "$asking --batch --sequence --image --layers --attention --kernels --autocast --channels-last --measured-on --device --parameters \
                     --optimizer --precision --no-master --parallel --ranks --mesh --network --node-ranks --view-buckets --no-prefetch \
                     --offload --no-sweep --solver --option --effort --wait --local" \
                     "$current"

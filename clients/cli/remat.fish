@@ -91,6 +91,7 @@ complete -c remat -n '__remat_is plan' -l sequence -x -d tokens
 complete -c remat -n '__remat_is plan' -l image -x -d pixels
 complete -c remat -n '__remat_is plan' -l layers -x -d blocks
 complete -c remat -n '__remat_is plan' -l attention -x -a 'fused eager' -d 'how it is computed'
+complete -c remat -n '__remat_is plan' -l measured-on -x -d 'whose times a profile has'
 complete -c remat -n '__remat_is plan' -l kernels -x -a 'eager compiled fused' -d 'how operations are put together'
 complete -c remat -n '__remat_is plan' -l autocast -d 'weights in float32, products in 16 bits'
 complete -c remat -n '__remat_is plan' -l channels-last -d 'how images lie'

@@ -84,7 +84,7 @@ _remat()
                 '--network[between ranks]:way:(nvlink3+hdr nvlink4+ndr pcie4+100gbe)' \
                 '--node-ranks[ranks of a node]:number:' \
                 '--attention[kernel]:kind:(fused eager)' '--kernels[put together]:set:(eager compiled fused)' \
-                '--autocast[weights in float32]' '--channels-last[how images lie]' '--offload[values may go to the host]' \
+                '--measured-on[whose times a profile has]:device:' '--autocast[weights in float32]' '--channels-last[how images lie]' '--offload[values may go to the host]' \
                 '--no-sweep[no table over batches]' '--solver[the algorithm]:solver:_remat_solvers' \
                 '*--option[an option of the solver]:name=value:' \
                 '--effort[of the improver]:effort:(quick thorough)' \

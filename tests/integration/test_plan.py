@@ -113,13 +113,24 @@ def test_a_plan_outlasting_its_wait_is_a_job(rematd):
 
 def test_plans_of_a_profile(rematd):
     profile = json.loads((PROFILES / "unet.flops.json").read_text())
-    made = rematd.post("/v1/plans", {"profile": profile, "parameters": 10**6, "device": "t4", "precision": "float32",
-                                     "optimizer": "sgd", "wait": 300})
+    asked = {"parameters": 10**6, "device": "t4", "precision": "float32", "optimizer": "sgd", "wait": 300}
+    made = rematd.post("/v1/plans", {"profile": profile, "measured_on": "t4", **asked})
     check(made.json)
-    assert made.json["table"]["weights"] == 4 * 10**6 and "rows" not in made.json
-    by_id = rematd.post("/v1/plans", {"profile_id": made.json["profile_id"], "parameters": 10**6, "device": "t4",
-                                      "precision": "float32", "optimizer": "sgd", "wait": 300})
+    assert made.json["table"]["weights"] == 4 * 10**6 and "rows" not in made.json and not made.json["rescaled"]
+    by_id = rematd.post("/v1/plans", {"profile_id": made.json["profile_id"], "measured_on": "t4", **asked})
     assert by_id.json["schedule"] == made.json["schedule"]
+    # its times are another device's: of one that is not known they are refused, else rescaled and said to be
+    for one in ({"profile": profile}, {"profile_id": made.json["profile_id"]}):
+        refused = rematd.post("/v1/plans", {**one, **asked})
+        assert refused.status == 400 and refused.json["field"] == "measured_on" and "A100-like, analytic" in refused.json["detail"]
+        other = rematd.post("/v1/plans", {**one, "measured_on": "a100-40gb", **asked}).json
+        check(other)
+        assert other["rescaled"] and other["times_of"] == "a100-40gb" and other["profile_id"] != made.json["profile_id"]
+        assert 2 < other["compute_seconds"] / made.json["compute_seconds"] < 5  # 19.5 and 8.1 TFLOP/s, 1555 and 320 GB/s
+    profile["source"]["device"] = "NVIDIA A100 SXM4 40 GB"  # as a title says it
+    assert rematd.post("/v1/plans", {"profile": profile, **asked}).json["schedule"] == other["schedule"]
+    del profile["source"]
+    assert rematd.post("/v1/plans", {"profile": profile, **asked}).json["schedule"] == made.json["schedule"]
     assert rematd.post("/v1/plans", {"profile_id": "0" * 64, "parameters": 1, "device": "t4"}).status == 404
 
 
@@ -245,6 +256,15 @@ def test_published_runs_are_met():
     assert done.stdout.strip() == (ROOT / "tests" / "bench" / "published_results.md").read_text().split("\n\n", 1)[1].strip()
 
 
+def test_a_profile_keeps_its_device(write):  # noqa: F811
+    words = ["plan", PROFILES / "vit-b16.flops.json", "--parameters", "86567656", "--precision", "float32", "--device", "h100"]
+    assert "which device that is" in problem(*words, code=INPUT)["detail"]
+    said = remat(*words, "--measured-on", "a100-40gb").stdout
+    assert "of a100-40gb, rescaled by the rooflines of both" in said
+    same = answer("plan", PROFILES / "vit-b16.flops.json", *words[2:-1], "a100-40gb", "--measured-on", "a100-40gb")
+    assert not same["rescaled"] and answer(*words, "--measured-on", "a100-40gb")["compute_seconds"] < same["compute_seconds"]
+
+
 def test_ranks_wait_for_what_they_send():
     words = ["plan", "llama3.2-1b", "--layers", "4", "--sequence", "2048", "--batch", "2", "--device", "a100-80gb", "--no-sweep"]
     fast, slow, tensor = (answer(*words, *more) for more in (
@@ -278,7 +298,7 @@ def test_the_whole_device_as_budget(write):  # noqa: F811
     words = ["solve", "--local", "-b", "8GB", "--whole-device", "--optimizer", "adamw"]
     made = answer(*words, write("vit.json", profile))
     table = answer("plan", write("vit2.json", profile), "--parameters", "86567656", "--precision", "float32",
-                   "--device", "a100-80gb")["table"]
+                   "--device", "a100-80gb", "--measured-on", "a100-80gb")["table"]
     beside = sum(table[name] for name in ("weights", "gradients", "optimizer_states"))
     left = (8 * 10**9 - table["context"]) / 1.12 - beside  # the gaps of the allocator are of the budget, not of the device
     assert made["budget"] == pytest.approx(left, abs=2) and made["arena"] <= made["budget"]

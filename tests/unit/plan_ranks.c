@@ -184,7 +184,7 @@ static remat_status make(const char *text, remat_plan_draft *draft, remat_error 
     if (!status)
         status = remat_plan_request_decode(json, &request, error);
     if (!status)
-        status = remat_plan_draft_make(&request, NULL, draft, error);
+        status = remat_plan_draft_make(&request, NULL, NULL, draft, error);
     json_decref(json);
     return status;
 }
