@@ -2,6 +2,7 @@
 #include "plan/plan.h"
 
 #include "fields.h"
+#include "plan/nearest.h"
 #include "plan/ranks.h"
 #include "plan/rescale.h"
 #include "plan/sweep.h"
@@ -14,6 +15,7 @@ void remat_plan_draft_clear(remat_plan_draft *draft)
     json_decref(draft->answer);
     json_decref(draft->document);
     json_decref(draft->question);
+    json_decref(draft->changes);
     api_sweep_free(draft->sweep);
     free(draft->ranks);
     *draft = (remat_plan_draft){.answer = NULL};
@@ -221,6 +223,8 @@ static remat_status complete(const remat_plan_request *q, const remat_profile *p
         return remat_fail_memory(error);
     if (graph)
         status = put_ways(draft, graph, profile, budget, error);
+    if (graph && !status)
+        status = api_nearest(q, &draft->changes, error);
     if (status)
         return status;
     return q->sweep && budget > 0 ? api_sweep_new(q, budget, draft->update, &draft->sweep, error)
@@ -349,6 +353,8 @@ remat_status remat_plan_draft_finish(remat_plan_draft *draft, const json_t *sche
         put_schedule(draft, schedule);
     if (draft->sweep)
         api_sweep_encode(draft->sweep, answer);
+    if (!schedule && draft->changes)
+        remat_json_set(answer, "changes", json_incref(draft->changes));
     if (refusal) {
         const bool row_fits = draft->sweep && api_sweep_fits(draft->sweep);
         remat_json_set(

@@ -63,6 +63,7 @@ typedef struct remat_plan_draft {
                          nothing is left of the device's memory for a step */
     api_sweep *sweep; /* owned: rows over batches; NULL: none are wanted */
     struct api_ranks *ranks; /* owned */
+    json_t *changes;         /* owned: what would fit, if nothing does; NULL: not looked for */
     remat_step_table table;
     uint64_t memory; /* bytes of the device */
     double update;   /* seconds of the optimizer's part of a step */

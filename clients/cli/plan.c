@@ -230,6 +230,19 @@ static void print_ways(const struct cli *cli, const json_t *answer)
     }
 }
 
+/* What would fit, cheapest first. */
+static void print_changes(const struct cli *cli, const json_t *changes)
+{
+    char a[TEXT_SIZE], b[TEXT_SIZE];
+    for (size_t i = 0; i < json_array_size(changes); i++) {
+        const json_t *one = json_array_get(changes, i);
+        summary_line(cli, i ? "" : "would fit", "%-28s %s by the driver, step %s",
+                     json_get_text(one, "arguments"),
+                     text_bytes(json_get_number(one, "driver_bytes"), a),
+                     text_seconds(json_get_number(one, "step_seconds"), b));
+    }
+}
+
 static void print_schedule(const struct cli *cli, const json_t *answer)
 {
     char a[TEXT_SIZE], b[TEXT_SIZE], c[TEXT_SIZE];
@@ -243,6 +256,7 @@ static void print_schedule(const struct cli *cli, const json_t *answer)
     if (!schedule) {
         if (json_get_text(answer, "refusal")[0])
             summary_line(cli, "fits", "no: %s", json_get_text(answer, "refusal"));
+        print_changes(cli, json_object_get(answer, "changes"));
         return;
     }
     const char *solver = json_get_text(schedule, "solver");

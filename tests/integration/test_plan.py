@@ -256,6 +256,25 @@ def test_published_runs_are_met():
     assert done.stdout.strip() == (ROOT / "tests" / "bench" / "published_results.md").read_text().split("\n\n", 1)[1].strip()
 
 
+def test_on_no_what_would_fit(rematd):
+    """Each change that is named is planned again, as options and as members: it fits, in no more time than was said."""
+    for asked in ({"model": "gpt2-xl", "batch": 8, "device": "rtx4090"}, {"model": "gpt2", "batch": 512, "device": "t4"},
+                  {"model": "llama3-8b", "batch": 1, "device": "a100-80gb", "sequence": 2048, "layers": 24}):
+        refused = rematd.post("/v1/plans", {**asked, "sweep": False, "wait": 300}).json
+        assert not refused["fits"] and len(refused["changes"]) >= 1
+        words = ["plan", asked["model"], "--no-sweep"] + [x for k in asked if k != "model" for x in (f"--{k}", str(asked[k]))]
+        said = remat(*words, code=NO).stdout
+        for change in refused["changes"]:
+            assert change["arguments"] in said
+            made = rematd.post("/v1/plans", {**asked, **change["with"], "sweep": False, "wait": 300}).json
+            check(made)
+            assert made["fits"] and made["step_seconds"] <= change["step_seconds"] * 1.02, change["arguments"]
+    assert refused["changes"][-1]["with"].keys() <= {"parallel", "offload"}
+    assert "changes" not in plan(rematd, sweep=False).json
+    alike = answer(*words[:2], *words[3:], "--no-sweep", code=NO)["changes"]
+    assert alike == refused["changes"]
+
+
 def test_a_profile_keeps_its_device(write):  # noqa: F811
     words = ["plan", PROFILES / "vit-b16.flops.json", "--parameters", "86567656", "--precision", "float32", "--device", "h100"]
     assert "which device that is" in problem(*words, code=INPUT)["detail"]

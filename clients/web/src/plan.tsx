@@ -39,6 +39,7 @@ interface Plan {
   memory_use?: Memory;
   fits: boolean;
   refusal?: string;
+  changes?: { arguments: string; driver_bytes: number; step_seconds: number }[];
   step_seconds?: number;
   samples_per_second?: number;
   compute_seconds: number;
@@ -258,6 +259,19 @@ function Answer({ plan }: { plan: Plan }): VNode {
     <>
       <h2>{plan.fits ? 'It fits' : 'It does not fit'}</h2>
       {plan.refusal && <p>{plan.refusal}</p>}
+      {plan.changes && plan.changes.length > 0 && (
+        <section>
+          <h3>What would fit</h3>
+          <ul>
+            {plan.changes.map((change) => (
+              <li key={change.arguments}>
+                <code>{change.arguments}</code>: {bytes(change.driver_bytes)} by the driver, a step of at most{' '}
+                {seconds(change.step_seconds)}
+              </li>
+            ))}
+          </ul>
+        </section>
+      )}
       <Facts
         list={[
           ...(plan.memory_use
