@@ -1,5 +1,6 @@
 /* The body of POST /v1/plans. */
 #include "fields.h"
+#include "plan/config.h"
 #include "plan/ranks.h"
 
 #include <string.h>
@@ -8,7 +9,7 @@
 typedef struct raw {
     const char *network, *kernels, *profile_id, *attention, *precision, *optimizer, *solver,
         *effort;
-    const json_t *device, *parallel, *options;
+    const json_t *device, *parallel, *options, *config, *sizes;
     remat_number parameters, batch, sequence, image, layers, node_ranks, wait;
     bool master, autocast, channels_last, offload, sweep;
 } raw;
@@ -25,10 +26,19 @@ static remat_status read_size(const remat_number *number, const char *field, uin
 /* Of models a batch and sizes, of profiles how many parameters there are. */
 static remat_status read_subject(const raw *r, remat_plan_request *request, remat_error *error)
 {
-    if ((request->model != NULL) + (r->profile_id != NULL) + (request->profile != NULL) != 1)
-        return remat_fail(error, REMAT_INVALID, "model",
-                          "give one of model, profile_id and profile");
+    const int given = (request->model != NULL) + (r->config != NULL) + (r->profile_id != NULL) +
+                      (request->profile != NULL);
     remat_network_settings *s = &request->settings;
+    if (given != 1)
+        return remat_fail(error, REMAT_INVALID, "model",
+                          "give one of model, config, profile_id and profile");
+    if (r->sizes && !request->model)
+        return remat_fail(error, REMAT_INVALID, "sizes", "sizes are for a model by its name");
+    remat_status known = r->config  ? api_config_decode(r->config, &request->model, s, error)
+                         : r->sizes ? api_sizes_decode(r->sizes, &s->sizes, error)
+                                    : REMAT_OK;
+    if (known)
+        return known;
     if (!request->model) {
         const bool sized = r->batch.given || r->sequence.given || r->image.given ||
                            r->layers.given || r->attention;
@@ -127,6 +137,8 @@ remat_status remat_plan_request_decode(const json_t *json, remat_plan_request *r
     remat_plan_request request = {.model = NULL};
     raw r = {.master = true, .sweep = true};
     const field_rule rules[] = {{"model", FIELD_STRING, false, &request.model},
+                                {"config", FIELD_OBJECT, false, &r.config},
+                                {"sizes", FIELD_OBJECT, false, &r.sizes},
                                 {"profile_id", FIELD_STRING, false, &r.profile_id},
                                 {"profile", FIELD_OBJECT, false, &request.profile},
                                 {"parameters", FIELD_NUMBER, false, &r.parameters},

@@ -17,6 +17,14 @@ static const struct {
                {"sequence", "sequence", NUMBER},
                {"image", "image", NUMBER},
                {"layers", "layers", NUMBER},
+               {"hidden", "sizes.hidden", NUMBER},
+               {"heads", "sizes.heads", NUMBER},
+               {"kv-heads", "sizes.kv_heads", NUMBER},
+               {"head-width", "sizes.head", NUMBER},
+               {"ffn", "sizes.ffn", NUMBER},
+               {"vocab", "sizes.vocab", NUMBER},
+               {"experts", "sizes.experts", NUMBER},
+               {"experts-per-token", "sizes.experts_per_token", NUMBER},
                {"parameters", "parameters", NUMBER},
                {"attention", "attention", WORD},
                {"kernels", "kernels", WORD},
@@ -125,8 +133,22 @@ static bool is_model(const char *text)
            !remat_is_id(text);
 }
 
+/* A config.json of Hugging Face, told by its model_type; NULL: it is none, or no file. */
+static json_t *config_json(const char *what)
+{
+    json_t *json = NULL;
+    if (is_model(what) || remat_is_id(what) || strcmp(what, "-") == 0 ||
+        file_read_json(what, &json, NULL))
+        return NULL;
+    if (json_is_object(json) && json_object_get(json, "model_type"))
+        return json;
+    json_decref(json);
+    return NULL;
+}
+
 /* The request: what options say, a device, a model or a profile. */
-static remat_status make_request(struct cli *cli, struct subject *subject, json_t **ret_request)
+static remat_status make_request(struct cli *cli, struct subject *subject, json_t *config,
+                                 json_t **ret_request)
 {
     const char *what = cli->arguments[0];
     json_t *device = NULL, *measured = NULL,
@@ -138,10 +160,12 @@ static remat_status make_request(struct cli *cli, struct subject *subject, json_
         status = device_json(cli->measured_on, &measured, &cli->error);
     if (!status && cli->measured_on)
         remat_json_set(&request, "measured_on", measured);
-    if (!status && !is_model(what))
+    if (!status && !is_model(what) && !config)
         status = subject_load(what, subject, &cli->error);
     if (is_model(what))
         remat_json_set(&request, "model", json_string(what));
+    else if (config)
+        remat_json_set(&request, "config", json_incref(config));
     else if (!status && subject->document)
         remat_json_set(&request, "profile", json_incref(subject->document));
     else if (!status)
@@ -389,7 +413,7 @@ static int plan_here(struct cli *cli, struct subject *s, const json_t *request)
 {
     remat_plan_request plan;
     remat_plan_draft draft = {.answer = NULL};
-    if (!is_model(cli->arguments[0]) && !s->document)
+    if (!is_model(cli->arguments[0]) && !s->document && !json_object_get(request, "config"))
         return cli_usage(cli, "without --server plan needs the profile itself, not its id");
     remat_status status = remat_plan_request_decode(request, &plan, &cli->error);
     if (!status)
@@ -477,12 +501,14 @@ int command_plan(struct cli *cli)
         return cli_usage(cli, "plan needs --device, a name or a file that calibrate wrote");
     if (check_parallel(cli))
         return CLI_USAGE;
-    if (!is_model(cli->arguments[0]) &&
+    json_t *config = config_json(cli->arguments[0]);
+    if (!is_model(cli->arguments[0]) && !config &&
         options_refuse(cli, "no-sweep", "a PROFILE: it has one batch"))
         return CLI_USAGE;
-    int code = make_request(cli, &s, &request) ? cli_failed(cli)
-               : cli->server                   ? plan_there(cli, request)
-                                               : plan_here(cli, &s, request);
+    int code = make_request(cli, &s, config, &request) ? cli_failed(cli)
+               : cli->server                           ? plan_there(cli, request)
+                                                       : plan_here(cli, &s, request);
+    json_decref(config);
     json_decref(request);
     subject_clear(&s);
     return code;

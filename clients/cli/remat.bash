@@ -47,6 +47,7 @@ _remat()
             ;;
         --mesh) _remat_words "dp=8,tp=4 dp=16,shard=8 dp=8,sp=8 dp=4,cp=2" "$current"; return ;;
         --network) _remat_words "nvlink3+hdr nvlink4+ndr pcie4+100gbe" "$current"; return ;;
+        --hidden|--heads|--kv-heads|--head-width|--ffn|--vocab|--experts|--experts-per-token) return ;;
         --node-ranks|--batch|--sequence|--image|--layers|--parameters|--ranks) return ;;
         --server) _remat_words "http://127.0.0.1:7070" "$current"; return ;;
         --timeout|--reserved|--capacity|--option|--link|--alignment|--wait|--points|--budgets|--name|--cursor|--limit) return ;;
@@ -63,7 +64,8 @@ _remat()
                     "$current"
                 ;;
             plan)
-                _remat_words "$asking --batch --sequence --image --layers --attention --kernels --autocast --channels-last --measured-on --device --parameters \
+                _remat_words "$asking --batch --sequence --image --layers --hidden --heads --kv-heads --head-width --ffn --vocab \
+                    --experts --experts-per-token --attention --kernels --autocast --channels-last --measured-on --device --parameters \
                     --optimizer --precision --no-master --parallel --ranks --mesh --network --node-ranks --view-buckets --no-prefetch \
                     --offload --no-sweep --solver --option --effort --wait --local" \
                     "$current"
@@ -92,6 +94,9 @@ _remat()
             models+=" llama3.2-1b llama3.2-3b llama3-8b llama3-70b mistral-7b mpt-125m mpt-350m mpt-760m mpt-1b"
             models+=" mpt-3b mpt-7b mpt-13b mpt-30b mpt-70b bert-base bert-large vit-s16 vit-b16 vit-b32 vit-l16"
             models+=" vit-h14 resnet18 resnet34 resnet50 resnet101 resnet152 unet"
+            models+=" llama3.1-8b llama3.1-70b llama3.1-405b qwen2.5-0.5b qwen2.5-1.5b qwen2.5-3b qwen2.5-7b"
+            models+=" qwen2.5-14b qwen2.5-32b qwen2.5-72b qwen3-0.6b qwen3-1.7b qwen3-4b qwen3-8b qwen3-14b qwen3-32b"
+            models+=" qwen3-30b-a3b qwen3-235b-a22b mistral-7b-v0.3 mixtral-8x7b mixtral-8x22b phi3-mini"
             COMPREPLY=($(compgen -W "$models" -- "$current") $(compgen -f -- "$current"))
             ;;
         /*) _remat_words "$commands" "$current" ;;

@@ -91,6 +91,14 @@ complete -c remat -n '__remat_is plan' -l sequence -x -d tokens
 complete -c remat -n '__remat_is plan' -l image -x -d pixels
 complete -c remat -n '__remat_is plan' -l layers -x -d blocks
 complete -c remat -n '__remat_is plan' -l attention -x -a 'fused eager' -d 'how it is computed'
+complete -c remat -n '__remat_is plan' -l hidden -x -d 'columns between blocks'
+complete -c remat -n '__remat_is plan' -l heads -x -d 'of attention'
+complete -c remat -n '__remat_is plan' -l kv-heads -x -d 'of keys and values'
+complete -c remat -n '__remat_is plan' -l head-width -x -d 'columns of a head'
+complete -c remat -n '__remat_is plan' -l ffn -x -d 'columns inside an MLP'
+complete -c remat -n '__remat_is plan' -l vocab -x -d 'words'
+complete -c remat -n '__remat_is plan' -l experts -x -d 'MLPs of a block'
+complete -c remat -n '__remat_is plan' -l experts-per-token -x -d 'of them a token takes'
 complete -c remat -n '__remat_is plan' -l measured-on -x -d 'whose times a profile has'
 complete -c remat -n '__remat_is plan' -l kernels -x -a 'eager compiled fused' -d 'how operations are put together'
 complete -c remat -n '__remat_is plan' -l autocast -d 'weights in float32, products in 16 bits'

@@ -83,6 +83,8 @@ _remat()
                 '--mesh[how ranks share]:axes:(dp=8,tp=4 dp=16,shard=8)' \
                 '--network[between ranks]:way:(nvlink3+hdr nvlink4+ndr pcie4+100gbe)' \
                 '--node-ranks[ranks of a node]:number:' \
+                '--hidden[columns between blocks]:number:' '--heads[of attention]:number:' '--kv-heads[of keys and values]:number:' '--head-width[columns of a head]:number:' \
+                '--ffn[columns inside an MLP]:number:' '--vocab[words]:number:' '--experts[MLPs of a block]:number:' '--experts-per-token[of them a token takes]:number:' \
                 '--attention[kernel]:kind:(fused eager)' '--kernels[put together]:set:(eager compiled fused)' \
                 '--measured-on[whose times a profile has]:device:' '--autocast[weights in float32]' '--channels-last[how images lie]' '--offload[values may go to the host]' \
                 '--no-sweep[no table over batches]' '--solver[the algorithm]:solver:_remat_solvers' \

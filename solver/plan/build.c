@@ -297,6 +297,21 @@ plan_value plan_linear(plan_builder *b, const char *name, plan_value x, double f
     return y;
 }
 
+plan_value plan_linear_experts(plan_builder *b, const char *name, plan_value x, double features,
+                               double experts)
+{
+    const double rows = x.rows / experts;
+    const double flops = 2 * rows * x.width * features;
+    const double bytes = b->element * (rows * x.width + x.width * features + rows * features);
+    plan_tensor(b, experts * features, x.width);
+    plan_value y = plan_node(b, name, "linear", &x, 1, x.rows, features, PLAN_INPUTS);
+    for (double i = 0; i < experts; i++)
+        plan_computes(b, REMAT_MATRIX, 2, flops, bytes);
+    if (!b->error.status)
+        b->kept[y.node] = b->products++ % 2 == 0;
+    return y;
+}
+
 /* Of rows that are cut all are gathered, and again for the gradient of the weights. */
 plan_value plan_linear_columns(plan_builder *b, const char *name, plan_value x, plan_columns c)
 {

@@ -97,6 +97,9 @@ plan_value plan_linear_columns(plan_builder *b, const char *name, plan_value x, 
 /* x: as wide as this rank's rows are many, of `all`; ranks sum the result. */
 plan_value plan_linear_rows(plan_builder *b, const char *name, plan_value x, double all,
                             double features, bool bias);
+/* A product with the weights of one of so many experts for each row, rows spread evenly. */
+plan_value plan_linear_experts(plan_builder *b, const char *name, plan_value x, double features,
+                               double experts);
 plan_value plan_layer_norm(plan_builder *b, const char *name, plan_value x);
 /* Number by number; passes: how many values of its size are read and written, forward and back. */
 plan_value plan_pointwise(plan_builder *b, const char *name, const char *op,
@@ -137,6 +140,10 @@ typedef struct plan_transformer {
     double width, mlp, heads, groups, vocabulary, positions; /* groups: heads of keys and values */
     bool tied;
     bool plain; /* of GPT-2's: no biases, no dropout */
+    /* of Llamas */
+    double head; /* columns of one; 0: width / heads */
+    bool qkv_bias, qk_norm;
+    double experts, chosen; /* MLPs, and how many of them a token takes; 0: there is one */
 } plan_transformer;
 
 /* What of it one rank has. */

@@ -11,7 +11,7 @@ static plan_share share_of(const plan_builder *b, const plan_transformer *t)
                     .heads = t->heads / b->cut,
                     .groups = t->groups < b->cut ? 1 : t->groups / b->cut,
                     .vocabulary = ceil(t->vocabulary / b->cut),
-                    .head = t->width / t->heads};
+                    .head = t->head > 0 ? t->head : t->width / t->heads};
     s.inner = s.heads * s.head;
     s.shared = s.groups * s.head;
     return s;
@@ -147,30 +147,80 @@ static plan_value rotate(plan_builder *b, const char *name, plan_value x)
     return plan_add(b, id[4], c, s);
 }
 
+/* Each head's queries or keys by a norm of their own. */
+static plan_value norm_heads(plan_builder *b, const char *name, plan_value x, double head)
+{
+    plan_value y = x;
+    y.rows = x.rows * x.width / head;
+    y.width = head;
+    y = rms_norm(b, name, y);
+    y.rows = x.rows;
+    y.width = x.width;
+    return y;
+}
+
+static plan_value swiglu(plan_builder *b, plan_value gate, plan_value up)
+{
+    if (!plan_is_fused(b))
+        gate = plan_pointwise(b, "silu", "silu", &gate, 1, PLAN_INPUTS, 2, 3);
+    return plan_pointwise(b, "gated", plan_is_fused(b) ? "swiglu" : "mul",
+                          (const plan_value[]){gate, up}, 2, PLAN_INPUTS, 3, 5);
+}
+
+/* Rows go to the experts that were chosen for them and come back weighed (Fedus et al. 2021; Jiang
+ * et al. 2024), none dropped, as many to each. */
+static plan_value experts(plan_builder *b, const plan_transformer *t, plan_value x)
+{
+    const double rows = x.rows * t->chosen, bytes = b->element * rows * t->width;
+    plan_value weights = plan_linear(b, "router", x, t->experts, false);
+    weights = plan_node(b, "choose", "softmax", &weights, 1, x.rows, t->experts, PLAN_OUTPUT);
+    weights = plan_element(b, weights, 4);
+    plan_moves(b, REMAT_NORMALISATION, 6 * x.rows * t->experts, 10 * x.rows * t->experts);
+    plan_value sent =
+        plan_node(b, "dispatch", "gather", (const plan_value[]){x, weights}, 2, rows, t->width, 0);
+    plan_moves(b, REMAT_GATHER, 2 * bytes, 2 * bytes);
+    plan_value gate = plan_linear_experts(b, "gate", sent, t->mlp, t->experts);
+    plan_value up = plan_linear_experts(b, "up", sent, t->mlp, t->experts);
+    plan_value y = plan_linear_experts(b, "down", swiglu(b, gate, up), t->width, t->experts);
+    y = plan_node(b, "combine", "scatter_add", (const plan_value[]){y, weights}, 2, x.rows,
+                  t->width, PLAN_INPUTS);
+    plan_moves(b, REMAT_GATHER, bytes + b->element * x.rows * t->width, 3 * bytes);
+    return y;
+}
+
+static plan_value llama_mlp(plan_builder *b, const plan_transformer *t, const plan_share *s,
+                            plan_value x)
+{
+    if (t->experts > 0)
+        return experts(b, t, x);
+    plan_value gate =
+        plan_linear_columns(b, "gate", x, (plan_columns){s->mlp, t->mlp, false, true, false});
+    plan_value up =
+        plan_linear_columns(b, "up", x, (plan_columns){s->mlp, t->mlp, false, false, false});
+    return plan_linear_rows(b, "down", swiglu(b, gate, up), t->mlp, t->width, false);
+}
+
 static plan_value llama_block(plan_builder *b, const plan_transformer *t, plan_value x)
 {
     const plan_share s = share_of(b, t);
     const plan_heads h = heads_of(&s, b->settings->sequence, true, false);
-    const plan_columns queries = {s.inner, t->width, false, true, false};
-    const plan_columns keys = {s.shared, t->groups * s.head, false, false, false};
+    const double inner = t->heads * s.head;
+    const plan_columns queries = {s.inner, inner, t->qkv_bias, true, false};
+    const plan_columns keys = {s.shared, t->groups * s.head, t->qkv_bias, false, false};
     plan_value y = rms_norm(b, "norm1", x);
     plan_value q = by_heads(b, "q_heads", plan_linear_columns(b, "q", y, queries));
     plan_value k = by_heads(b, "k_heads", plan_linear_columns(b, "k", y, keys));
     plan_value v = by_heads(b, "v_heads", plan_linear_columns(b, "v", y, keys));
+    if (t->qk_norm) {
+        q = norm_heads(b, "q_norm", q, s.head);
+        k = norm_heads(b, "k_norm", k, s.head);
+    }
     q = rotate(b, "q", q);
     k = rotate(b, "k", k);
     y = plan_attention(b, q, k, v, &h);
-    x = plan_add(b, "add1", x, plan_linear_rows(b, "o", y, t->width, t->width, false));
+    x = plan_add(b, "add1", x, plan_linear_rows(b, "o", y, inner, t->width, false));
     y = rms_norm(b, "norm2", x);
-    plan_value gate =
-        plan_linear_columns(b, "gate", y, (plan_columns){s.mlp, t->mlp, false, true, false});
-    plan_value up =
-        plan_linear_columns(b, "up", y, (plan_columns){s.mlp, t->mlp, false, false, false});
-    if (!plan_is_fused(b))
-        gate = plan_pointwise(b, "silu", "silu", &gate, 1, PLAN_INPUTS, 2, 3);
-    y = plan_pointwise(b, "gated", plan_is_fused(b) ? "swiglu" : "mul",
-                       (const plan_value[]){gate, up}, 2, PLAN_INPUTS, 3, 5);
-    return plan_add(b, "add2", x, plan_linear_rows(b, "down", y, t->mlp, t->width, false));
+    return plan_add(b, "add2", x, llama_mlp(b, t, &s, y));
 }
 
 void plan_llama(plan_builder *b, const plan_transformer *t, uint32_t layers)

@@ -256,6 +256,55 @@ def test_published_runs_are_met():
     assert done.stdout.strip() == (ROOT / "tests" / "bench" / "published_results.md").read_text().split("\n\n", 1)[1].strip()
 
 
+QWEN3 = {"model_type": "qwen3", "hidden_size": 1024, "num_hidden_layers": 28, "num_attention_heads": 16, "num_key_value_heads": 8,
+         "head_dim": 128, "intermediate_size": 3072, "vocab_size": 151936, "max_position_embeddings": 40960,
+         "tie_word_embeddings": True, "torch_dtype": "bfloat16", "rope_scaling": None, "_name_or_path": "Qwen/Qwen3-0.6B"}
+
+
+@pytest.mark.parametrize("config, parameters", [
+    (QWEN3, 596049920),
+    ({"model_type": "mixtral", "hidden_size": 4096, "num_hidden_layers": 2, "num_attention_heads": 32, "num_key_value_heads": 8,
+      "intermediate_size": 14336, "vocab_size": 32000, "max_position_embeddings": 32768, "num_local_experts": 8,
+      "num_experts_per_tok": 2}, 46702792704 - 30 * 1451270144),
+    ({"model_type": "gpt2", "n_embd": 768, "n_layer": 12, "n_head": 12, "n_positions": 1024, "vocab_size": 50257, "n_inner": None},
+     124439808),
+    ({"model_type": "bert", "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 3072,
+      "vocab_size": 30522, "max_position_embeddings": 512}, 109482240)])
+def test_a_config_is_a_model(rematd, write, config, parameters):  # noqa: F811
+    made = rematd.post("/v1/plans", {"config": config, "batch": 1, "sequence": 256, "device": "h200", "sweep": False, "wait": 300})
+    check(made.json)
+    assert made.json["parameters"] == parameters
+    words = ["--batch", "1", "--sequence", "256", "--device", "h200", "--no-sweep"]
+    assert answer("plan", write("config.json", config), *words)["schedule"] == made.json["schedule"]
+
+
+@pytest.mark.parametrize("change, field, says", [
+    ({"model_type": "mamba"}, "config.model_type", "known are llama"), ({"model_type": None}, "config.model_type", "missing"),
+    ({"hidden_size": None}, "config.hidden_size", "missing"), ({"hidden_size": "x"}, "config.hidden_size", "number"),
+    ({"vocab_size": 10**12}, "config.vocab_size", "16777216"), ({"num_hidden_layers": 10**6}, "layers", "200"),
+    ({"num_key_value_heads": 3}, "sizes.kv_heads", "3 heads of keys and values do not divide 16"),
+    ({"attention_bias": True}, "config.attention_bias", "not planned yet")])
+def test_bad_configs_name_their_field(rematd, change, field, says):
+    refused = rematd.post("/v1/plans", {"config": {**QWEN3, **change}, "batch": 1, "device": "h200"})
+    assert refused.status == 400 and refused.json["field"] == field and says in refused.json["detail"]
+
+
+def test_own_sizes():
+    words = ["plan", "llama3-8b", "--batch", "1", "--sequence", "256", "--device", "h200", "--no-sweep", "--layers", "2"]
+    made = answer(*words, "--hidden", "1024", "--heads", "8", "--kv-heads", "2", "--ffn", "4096", "--vocab", "1000")
+    check(made)
+    assert made["parameters"] == 2 * 1000 * 1024 + 1024 + 2 * (2 * 1024**2 + 2 * 1024 * 256 + 3 * 1024 * 4096 + 2 * 1024)
+    assert made["name"] == "llama3-8b-b1-256-l2"
+    experts = answer(*words, "--experts", "4", "--experts-per-token", "2")
+    assert experts["parameters"] - answer(*words)["parameters"] == 2 * (3 * 3 * 4096 * 14336 + 4 * 4096)
+    for more, field in ((["--heads", "3"], "sizes.heads"), (["--experts", "4"], "sizes.experts_per_token"),
+                        (["--hidden", "99999999"], "sizes.hidden")):
+        assert problem(*words, *more, code=INPUT)["field"] == field
+    assert problem("plan", "gpt2", "--batch", "1", "--device", "t4", "--kv-heads", "2", code=INPUT)["field"] == "sizes"
+    assert "did you mean llama3-8b?" in problem("plan", "llama-3-8b", "--batch", "1", "--device", "h100", code=INPUT)["detail"]
+    assert "did you mean a100-" in problem("plan", "gpt2", "--batch", "1", "--device", "a100", code=INPUT)["detail"]
+
+
 def test_on_no_what_would_fit(rematd):
     """Each change that is named is planned again, as options and as members: it fits, in no more time than was said."""
     for asked in ({"model": "gpt2-xl", "batch": 8, "device": "rtx4090"}, {"model": "gpt2", "batch": 512, "device": "t4"},

@@ -160,7 +160,21 @@ const char *remat_kernels_name(remat_kernels kernels); /* "eager", .. */
 remat_status remat_kernels_find(const char *name, remat_kernels *ret_kernels,
                                 remat_error *error); /* REMAT_INVALID: known are .. */
 
+typedef enum remat_choice { REMAT_AS_IT_IS, REMAT_YES, REMAT_NO } remat_choice;
+
+/* Sizes in place of a transformer's own; 0: as the model has it. */
+typedef struct remat_network_sizes {
+    uint32_t hidden, heads, kv_heads, head; /* head: columns of one; hidden / heads where it is not
+                                               given and neither is the model's */
+    uint32_t ffn, vocabulary, positions;
+    uint32_t experts,
+        experts_per_token; /* of Llamas: so many MLPs, of which each token takes some */
+    remat_choice tied, qkv_bias, qk_norm; /* the last two of Llamas */
+} remat_network_sizes;
+
 typedef struct remat_network_settings {
+    const char *called;               /* in place of the model's name; NULL: that */
+    remat_network_sizes sizes;        /* of transformers */
     uint64_t batch;                   /* examples of a step: 1 to 2^20 */
     uint32_t sequence, image, layers; /* 0: the usual */
     remat_precision precision;
