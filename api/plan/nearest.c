@@ -119,7 +119,7 @@ static void put(json_t **changes, const remat_plan_request *q, const trial *t)
 
 /* ---- what may be changed ---- */
 
-/* These change a trial until it fits, or say that there is nothing to change by fits. */
+/* These change a trial until it fits. Those of two changes find nothing where one of them does. */
 static remat_status fuse(trial *t, remat_error *error)
 {
     const bool has = t->q.settings.kernels != REMAT_FUSED;
@@ -138,7 +138,9 @@ static remat_status narrow(trial *t, remat_error *error)
 static remat_status fuse_and_narrow(trial *t, remat_error *error)
 {
     remat_status status = fuse(t, error);
-    return status ? status : narrow(t, error);
+    const bool alone = t->fits;
+    t->fits = false;
+    return status || alone ? status : narrow(t, error);
 }
 
 /* The largest batch below that fits. */
@@ -164,8 +166,9 @@ static remat_status take_fewer(trial *t, remat_error *error)
 static remat_status narrow_and_take_fewer(trial *t, remat_error *error)
 {
     remat_status status = narrow(t, error);
+    const bool alone = t->fits;
     t->fits = false;
-    return status ? status : take_fewer(t, error);
+    return status || alone ? status : take_fewer(t, error);
 }
 
 /* Half of the tokens, and half of those. */
@@ -188,7 +191,8 @@ static remat_status shard(trial *t, remat_error *error)
 {
     enum { MOST_RANKS = 1024 };
     const remat_step_settings was = t->q.step;
-    const bool cut = t->q.settings.tensor > 1 || t->q.settings.context > 1;
+    const bool cut =
+        t->q.settings.tensor > 1 || t->q.settings.context > 1 || t->q.settings.expert > 1;
     uint32_t ranks = was.ranks > 1 && was.parallel != REMAT_ZERO3 ? was.ranks : 2 * was.ranks;
     remat_status status = REMAT_OK;
     t->q.step.parallel = REMAT_ZERO3;

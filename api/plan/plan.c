@@ -268,7 +268,7 @@ static remat_status make_of_profile(const remat_plan_request *q, const remat_pro
                                     const json_t *document, remat_plan_draft *draft,
                                     remat_error *error)
 {
-    const remat_tensor whole = {1, q->parameters, 0};
+    const remat_tensor whole = {1, q->parameters, 0, 0};
     remat_step_table table = {0};
     remat_device from;
     remat_profile *other = NULL;

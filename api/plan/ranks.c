@@ -166,10 +166,14 @@ static remat_status check_mesh(const mesh *m, remat_error *error)
     if (m->pipeline > 1)
         return remat_fail(error, REMAT_INVALID, "parallel.mesh.pp",
                           "pipelines are not planned yet: pp is %u; it must be 1", m->pipeline);
-    if (m->expert > 1)
+    if (m->expert && some(m->data) % m->expert != 0)
         return remat_fail(error, REMAT_INVALID, "parallel.mesh.ep",
-                          "no model that is known by name has experts: ep is %u; it must be 1",
-                          m->expert);
+                          "ep is %u; it must divide dp, which is %u: each of its ranks has "
+                          "examples of its own",
+                          m->expert, some(m->data));
+    if (m->shard && m->expert && m->shard % m->expert != 0)
+        return remat_fail(error, REMAT_INVALID, "parallel.mesh.ep",
+                          "ep is %u; it must divide shard, which is %u", m->expert, m->shard);
     if (m->tensor > 1 && m->sequence > 1)
         return remat_fail(error, REMAT_INVALID, "parallel.mesh.sp",
                           "give tp or sp: sp is tp that cuts tokens between the matrices too");
@@ -192,6 +196,7 @@ static remat_status use_mesh(const mesh *m, remat_network_settings *settings,
         return remat_fail(error, REMAT_INVALID, "parallel.mesh.shard", "shard is for zero3 (fsdp)");
     settings->tensor = tensor;
     settings->context = context;
+    settings->expert = some(m->expert);
     settings->sequence_parallel = m->sequence > 1;
     step->ranks = shard * context;
     step->replicas = data / shard;
@@ -234,6 +239,8 @@ remat_status api_parallel_decode(const json_t *json, remat_network_settings *set
         status = read_ranks(json_object_get(json, "ranks"), "parallel.ranks", &all, error);
     if (ranks.given)
         *(axis ? axis : &m.data) = all;
+    if (ranks.given && axis == &m.expert)
+        m.data = all;
     if (!status && axes)
         status = read_mesh(axes, &m, error);
     if (!status)
@@ -258,6 +265,8 @@ json_t *api_parallel_encode(const remat_plan_request *q)
         remat_json_set(&axes, model->sequence_parallel ? "sp" : "tp", json_integer(model->tensor));
     if (context > 1)
         remat_json_set(&axes, "cp", json_integer(context));
+    if (model->expert > 1)
+        remat_json_set(&axes, "ep", json_integer(model->expert));
     return json_pack("{s:s, s:I, s:o}", "kind", remat_parallel_name(s->parallel), "ranks",
                      (json_int_t)remat_step_ranks(s), "mesh", axes);
 }

@@ -112,7 +112,8 @@ static remat_status read_step(const raw *r, remat_plan_request *request, remat_e
                             "what adafactor keeps depends on the shapes of the weights, which a "
                             "profile does not say; it is for a model");
     if (!status && !request->model &&
-        (request->settings.tensor > 1 || request->settings.context > 1))
+        (request->settings.tensor > 1 || request->settings.context > 1 ||
+         request->settings.expert > 1))
         status = remat_fail(error, REMAT_INVALID, "parallel",
                             "a profile is what one rank computes: it cannot be cut; of a mesh it "
                             "takes dp and shard");

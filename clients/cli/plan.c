@@ -571,7 +571,7 @@ int plan_whole_device(struct cli *cli, const struct subject *s)
     remat_json_set(&request, "parameters", json_integer((json_int_t)parameters));
     remat_status status = request ? remat_plan_request_decode(request, &plan, &cli->error)
                                   : remat_fail_memory(&cli->error);
-    const remat_tensor whole = {1, status ? 0 : plan.parameters, 0};
+    const remat_tensor whole = {1, status ? 0 : plan.parameters, 0, 0};
     if (!status)
         status = remat_step_bytes(&whole, 1, &plan.step, &plan.device, &table, &cli->error);
     json_decref(request);

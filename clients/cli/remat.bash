@@ -38,7 +38,7 @@ _remat()
         --budget|-b) _remat_words "40% 50% 60% 70% 80%" "$current"; return ;;
         --optimizer) _remat_words "sgd momentum adam adamw adafactor adam8bit" "$current"; return ;;
         --precision) _remat_words "float32 tf32 bfloat16 float16" "$current"; return ;;
-        --parallel) _remat_words "ddp zero1 zero2 zero3 fsdp tensor sequence context" "$current"; return ;;
+        --parallel) _remat_words "ddp zero1 zero2 zero3 fsdp tensor sequence context expert" "$current"; return ;;
         --kernels) _remat_words "eager compiled fused" "$current"; return ;;
         --attention) _remat_words "fused eager" "$current"; return ;;
         --device|--measured-on)

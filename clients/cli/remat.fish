@@ -78,7 +78,7 @@ complete -c remat -n '__remat_is solve plan' -l optimizer -x -a 'sgd momentum ad
     -d 'of the step'
 complete -c remat -n '__remat_is solve plan' -l precision -x -a 'float32 tf32 bfloat16 float16' -d 'of the step'
 complete -c remat -n '__remat_is solve plan' -l no-master -d 'no weights in float32 beside'
-complete -c remat -n '__remat_is solve plan' -l parallel -x -a 'ddp zero1 zero2 zero3 fsdp tensor sequence context' -d 'how ranks share'
+complete -c remat -n '__remat_is solve plan' -l parallel -x -a 'ddp zero1 zero2 zero3 fsdp tensor sequence context expert' -d 'how ranks share'
 complete -c remat -n '__remat_is solve plan' -l ranks -x -d 'so many'
 complete -c remat -n '__remat_is solve plan' -l view-buckets -d 'gradients lie in buckets'
 complete -c remat -n '__remat_is solve plan' -l no-prefetch -d 'gather one unit at a time'

@@ -32,7 +32,7 @@ _remat()
         '--optimizer[of the step]:optimizer:(sgd momentum adam adamw adafactor adam8bit)'
         '--precision[of the step]:precision:(float32 tf32 bfloat16 float16)'
         '--no-master[no weights in float32 beside]'
-        '--parallel[how ranks share]:kind:(ddp zero1 zero2 zero3 fsdp tensor sequence context)'
+        '--parallel[how ranks share]:kind:(ddp zero1 zero2 zero3 fsdp tensor sequence context expert)'
         '--ranks[so many]:number:' '--view-buckets[gradients lie in buckets]'
         '--no-prefetch[gather one unit at a time]'
     )

@@ -135,7 +135,7 @@ void plan_shard(plan_builder *b, double rows, double columns, double whole)
         fault(b);
         return;
     }
-    b->tensors[b->n_tensors++] = (remat_tensor){(uint64_t)rows, (uint64_t)columns, b->at};
+    b->tensors[b->n_tensors++] = (remat_tensor){(uint64_t)rows, (uint64_t)columns, b->at, 0};
     b->parameters += (uint64_t)whole;
 }
 
@@ -263,6 +263,18 @@ void plan_send(plan_builder *b, remat_collective kind, bool backward, double byt
     b->sent[b->n_nodes - 1] += us;
 }
 
+void plan_send_experts(plan_builder *b, double bytes)
+{
+    const uint32_t ranks = b->settings->expert;
+    if (b->error.status || ranks <= 1)
+        return;
+    const double us = 1e6 * remat_collective_seconds(b->settings->interconnect, REMAT_ALL_TO_ALL,
+                                                     ranks, 1, bytes);
+    b->nodes[b->n_nodes - 1].forward_time.value += us;
+    b->nodes[b->n_nodes - 1].backward_time.value += us;
+    b->sent[b->n_nodes - 1] += 2 * us;
+}
+
 /* ---- shared operations ---- */
 
 /* Of so many rows of x, all ranks' where they are cut; the result has `kept` of them. */
@@ -300,12 +312,15 @@ plan_value plan_linear(plan_builder *b, const char *name, plan_value x, double f
 plan_value plan_linear_experts(plan_builder *b, const char *name, plan_value x, double features,
                                double experts)
 {
-    const double rows = x.rows / experts;
+    const double ranks = b->settings->expert > 1 ? b->settings->expert : 1;
+    const double own = experts / ranks, rows = x.rows / own;
     const double flops = 2 * rows * x.width * features;
     const double bytes = b->element * (rows * x.width + x.width * features + rows * features);
-    plan_tensor(b, experts * features, x.width);
+    plan_shard(b, own * features, x.width, experts * features * x.width);
+    if (!b->error.status)
+        b->tensors[b->n_tensors - 1].parts = b->settings->expert;
     plan_value y = plan_node(b, name, "linear", &x, 1, x.rows, features, PLAN_INPUTS);
-    for (double i = 0; i < experts; i++)
+    for (double i = 0; i < own; i++)
         plan_computes(b, REMAT_MATRIX, 2, flops, bytes);
     if (!b->error.status)
         b->kept[y.node] = b->products++ % 2 == 0;

@@ -61,6 +61,8 @@ plan_value plan_input(plan_builder *b, const char *id, double rows, double width
 void plan_tensor(plan_builder *b, double rows, double columns);
 /* One of as many as make `whole` numbers together. */
 void plan_shard(plan_builder *b, double rows, double columns, double whole);
+/* What the last node waits for among the ranks that share experts: bytes of theirs all to all. */
+void plan_send_experts(plan_builder *b, double bytes);
 
 /* A node with a result of that shape; flags as above. Its times are 0 until kernels are added. */
 plan_value plan_node(plan_builder *b, const char *name, const char *op, const plan_value *inputs,
@@ -97,7 +99,8 @@ plan_value plan_linear_columns(plan_builder *b, const char *name, plan_value x, 
 /* x: as wide as this rank's rows are many, of `all`; ranks sum the result. */
 plan_value plan_linear_rows(plan_builder *b, const char *name, plan_value x, double all,
                             double features, bool bias);
-/* A product with the weights of one of so many experts for each row, rows spread evenly. */
+/* A product with the weights of one of so many experts for each row, rows spread evenly; ranks that
+ * share experts have some of them each. */
 plan_value plan_linear_experts(plan_builder *b, const char *name, plan_value x, double features,
                                double experts);
 plan_value plan_layer_norm(plan_builder *b, const char *name, plan_value x);

@@ -360,6 +360,12 @@ static remat_status check_cuts(const remat_network *model, family kind, const pl
     if (context > 1 && kind != GPT2 && kind != LLAMA)
         return remat_fail(error, REMAT_INVALID, "parallel.mesh.cp",
                           "%s has no tokens that ranks could share", model->name);
+    if (s->expert > 1 && t->experts == 0)
+        return remat_fail(error, REMAT_INVALID, "parallel.mesh.ep", "%s has no experts",
+                          model->name);
+    if (s->expert > 1 &&
+        (status = check_share("parallel.mesh.ep", t->experts, s->expert, "experts", error)))
+        return status;
     if (tensor > 1 && t->experts > 0)
         return remat_fail(error, REMAT_INVALID, field,
                           "%s has experts, whose matrices are not planned to be cut yet",

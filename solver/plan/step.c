@@ -110,14 +110,18 @@ static double share(double count, bool sharded, uint32_t ranks)
     return sharded ? up_to(count, ranks) / ranks : count;
 }
 
-static void add_tensor(sums *s, double rows, double columns)
+/* Experts are of fewer ranks: those that have the same ones. */
+static void add_tensor(sums *s, const remat_tensor *tensor)
 {
     const remat_step_settings *set = s->settings;
+    const double rows = (double)tensor->rows, columns = (double)tensor->columns;
     const double count = rows * columns;
-    const double weights = s->weight * share(count, set->parallel >= REMAT_ZERO3, set->ranks);
-    const double gradients = s->weight * share(count, set->parallel >= REMAT_ZERO2, set->ranks);
+    const uint32_t others = tensor->parts > 1 ? tensor->parts : 1;
+    const uint32_t ranks = set->ranks > others ? set->ranks / others : 1;
+    const double weights = s->weight * share(count, set->parallel >= REMAT_ZERO3, ranks);
+    const double gradients = s->weight * share(count, set->parallel >= REMAT_ZERO2, ranks);
     const bool sharded = set->parallel >= REMAT_ZERO1;
-    const double own = share(count, sharded, set->ranks);
+    const double own = share(count, sharded, ranks);
     const double masters = s->master ? 4 * own : 0;
     /* A factored second moment is kept whole: its rows and columns are no shard's. */
     const bool whole = !sharded || set->optimizer == REMAT_ADAFACTOR || set->ranks == 1;
@@ -206,7 +210,7 @@ remat_status remat_step_bytes(const remat_tensor *tensors, size_t n_tensors,
     s.master = s.weight < 4 && !settings->no_master;
     s.state = settings->no_master ? s.weight : 4;
     for (size_t i = 0; i < n_tensors; i++) {
-        add_tensor(&s, (double)tensors[i].rows, (double)tensors[i].columns);
+        add_tensor(&s, &tensors[i]);
         add_unit(&s, tensors, n_tensors, i);
     }
     const double total = 4 * s.weights + s.masters + 3 * s.gradients + s.states;

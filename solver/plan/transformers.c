@@ -179,12 +179,14 @@ static plan_value experts(plan_builder *b, const plan_transformer *t, plan_value
     plan_value sent =
         plan_node(b, "dispatch", "gather", (const plan_value[]){x, weights}, 2, rows, t->width, 0);
     plan_moves(b, REMAT_GATHER, 2 * bytes, 2 * bytes);
+    plan_send_experts(b, bytes);
     plan_value gate = plan_linear_experts(b, "gate", sent, t->mlp, t->experts);
     plan_value up = plan_linear_experts(b, "up", sent, t->mlp, t->experts);
     plan_value y = plan_linear_experts(b, "down", swiglu(b, gate, up), t->width, t->experts);
     y = plan_node(b, "combine", "scatter_add", (const plan_value[]){y, weights}, 2, x.rows,
                   t->width, PLAN_INPUTS);
     plan_moves(b, REMAT_GATHER, bytes + b->element * x.rows * t->width, 3 * bytes);
+    plan_send_experts(b, bytes);
     return y;
 }
 

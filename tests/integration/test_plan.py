@@ -346,6 +346,10 @@ def test_ranks_wait_for_what_they_send():
     assert tensor["parallel"]["mesh"] == {"dp": 2, "tp": 4} and tensor["node_ranks"] == 4
     said = remat(*words, "--parallel", "sequence", "--ranks", "8").stdout
     assert "over 8 ranks (dp 1, sp 8) on nvlink3+hdr" in said and "communication" in said
+    experts = answer("plan", "mixtral-8x7b", "--layers", "2", "--sequence", "512", "--batch", "1", "--device", "h100", "--no-sweep",
+                     "--mesh", "dp=8,ep=4")
+    check(experts)
+    assert experts["parallel"] == {"kind": "zero3", "ranks": 8, "mesh": {"dp": 8, "ep": 4}} and experts["communication_seconds"] > 0
     for more in (["--mesh", "dp:8"], ["--mesh", ""], ["--mesh", "dp=2,dp=4"], ["--network", "ndr"]):
         remat(*words, *more, code=USAGE)
     problem(*words, "--parallel", "pipeline", "--ranks", "2", code=INPUT)

@@ -174,6 +174,51 @@ static void tensors_are_shared(void **state)
     }
 }
 
+/* Of Mixtral's 8 experts each of 4 ranks has 2 and the rest of a layer; zero3 over 8 ranks shares
+ * experts between 2 and the rest between 8. What goes to other ranks takes time both ways, twice.
+ */
+static void experts_are_shared(void **state)
+{
+    (void)state;
+    const remat_device d = device("h100");
+    const double expert = 3.0 * 4096 * 14336;
+    const double rest = 2.0 * 32000 * 4096 + 4096 +
+                        2 * (2.0 * 4096 * 4096 + 2.0 * 4096 * 1024 + 8.0 * 4096 + 2 * 4096);
+    double compute[2];
+    for (uint32_t i = 0; i < 2; i++) {
+        const uint32_t ranks = i ? 4 : 1;
+        const remat_network_settings s = {.batch = 1,
+                                          .sequence = 2048,
+                                          .layers = 2,
+                                          .precision = REMAT_BFLOAT16,
+                                          .expert = ranks,
+                                          .interconnect = &d.interconnect};
+        const remat_step_settings step = {.optimizer = REMAT_SGD,
+                                          .precision = REMAT_BFLOAT16,
+                                          .no_master = true,
+                                          .parallel = REMAT_ZERO3,
+                                          .ranks = 8};
+        remat_network_graph *graph = NULL;
+        remat_step_table t;
+        double sent = 0;
+        assert_int_equal(remat_network_graph_new("mixtral-8x7b", &s, &d, &graph, NULL), REMAT_OK);
+        assert_int_equal(remat_step_bytes(graph->tensors, graph->n_tensors, &step, &d, &t, NULL),
+                         REMAT_OK);
+        assert_true(near((double)t.weights, 2 * (2 * 8 / ranks * expert / (8 / ranks) + rest / 8)));
+        assert_true((double)graph->parameters == 16 * expert + rest);
+        for (size_t v = 0; v < graph->spec.n_nodes; v++)
+            sent += graph->sent[v];
+        const double once = 1e6 * remat_collective_seconds(&d.interconnect, REMAT_ALL_TO_ALL, ranks,
+                                                           1, 2.0 * 2 * 2048 * 4096);
+        assert_true(near(sent, 2 * 2 * 2 * once));
+        compute[i] = -sent;
+        for (size_t v = 0; v < graph->spec.n_nodes; v++)
+            compute[i] += graph->spec.nodes[v].forward_time.value;
+        remat_network_graph_free(graph);
+    }
+    assert_true(compute[1] < compute[0]); /* of fewer, larger products */
+}
+
 /* ---- requests ---- */
 
 static remat_status make(const char *text, remat_plan_draft *draft, remat_error *error)
@@ -208,7 +253,9 @@ static void bad_ranks_name_their_field(void **state)
         {"{\"mesh\": {\"dp\": 1048576, \"tp\": 2}}", "parallel.mesh", "2097152 ranks"},
         {"{\"mesh\": {\"dp\": 8, \"pp\": 2}}", "parallel.mesh.pp", "not planned yet"},
         {"{\"kind\": \"pipeline\", \"ranks\": 2}", "parallel.mesh.pp", "not planned yet"},
-        {"{\"kind\": \"expert\", \"ranks\": 2}", "parallel.mesh.ep", "has experts"},
+        {"{\"kind\": \"expert\", \"ranks\": 2}", "parallel.mesh.ep", "gpt2 has no experts"},
+        {"{\"mesh\": {\"dp\": 8, \"ep\": 3}}", "parallel.mesh.ep", "divide dp"},
+        {"{\"mesh\": {\"dp\": 8, \"shard\": 2, \"ep\": 4}}", "parallel.mesh.ep", "divide shard"},
         {"{\"kind\": \"tensor\", \"mesh\": {\"dp\": 8}}", "parallel.kind", "beside a mesh"},
         {"{\"kind\": \"ddp\", \"ranks\": 8, \"mesh\": {\"dp\": 8}}", "parallel.ranks",
          "ranks or a mesh"},
@@ -342,6 +389,7 @@ int main(void)
         cmocka_unit_test(exchanges_by_hand),
         cmocka_unit_test(layers_keep_the_published_bytes),
         cmocka_unit_test(tensors_are_shared),
+        cmocka_unit_test(experts_are_shared),
         cmocka_unit_test(bad_ranks_name_their_field),
         cmocka_unit_test(plans_are_monotone),
         cmocka_unit_test(cuts_are_monotone),

@@ -179,7 +179,7 @@ static remat_step_table table_of(const remat_tensor *tensors, size_t n,
 static void factored_and_8_bit_states_by_hand(void **state)
 {
     (void)state;
-    const remat_tensor tensors[] = {{100, 300, 0}, {1, 300, 0}, {1, 5000, 1}};
+    const remat_tensor tensors[] = {{100, 300, 0, 0}, {1, 300, 0, 0}, {1, 5000, 1, 0}};
     remat_step_settings s = {.optimizer = REMAT_ADAFACTOR, .ranks = 1};
     assert_int_equal(table_of(tensors, 3, &s).states, 4 * (400 + 300 + 5000));
     s.optimizer = REMAT_ADAM8BIT;
@@ -192,7 +192,7 @@ static void factored_and_8_bit_states_by_hand(void **state)
 static void rounding_by_hand(void **state)
 {
     (void)state;
-    const remat_tensor tensors[] = {{1, 100, 0}, {1, 1000000, 0}, {1, 3000000, 0}};
+    const remat_tensor tensors[] = {{1, 100, 0, 0}, {1, 1000000, 0, 0}, {1, 3000000, 0, 0}};
     const remat_step_settings s = {.optimizer = REMAT_SGD, .ranks = 1};
     const uint64_t mebibyte = 1 << 20, asked = 2 * 4 * 4000100;
     /* weights and gradients: 400 bytes in one block of 2 MiB; 4,000,000 in one of 20; 12,000,000
@@ -205,7 +205,7 @@ static void rounding_by_hand(void **state)
 static void three_numbers_by_hand(void **state)
 {
     (void)state;
-    const remat_tensor tensor = {1000, 250000, 0}; /* with its gradient 2e9 bytes */
+    const remat_tensor tensor = {1000, 250000, 0, 0}; /* with its gradient 2e9 bytes */
     remat_step_settings s = {.optimizer = REMAT_SGD, .ranks = 1};
     remat_step_table t = table_of(&tensor, 1, &s);
     remat_memory m = remat_step_memory(&t, 1000000000);
@@ -220,7 +220,7 @@ static void three_numbers_by_hand(void **state)
     m = remat_step_memory(&t, 1000000000);
     assert_int_equal(m.reserved, 3150000000);
     assert_int_equal(m.driver - m.reserved, UINT64_C(987842478) + 1556925644); /* and 1.45 GiB */
-    const remat_tensor small = {1, 100, 0};
+    const remat_tensor small = {1, 100, 0, 0};
     t = table_of(&small, 1, &(remat_step_settings){.optimizer = REMAT_SGD, .ranks = 1});
     assert_int_equal(remat_step_memory(&t, 0).reserved, 2 << 20);
     /* what there is room for fits, a byte more does not */
@@ -272,7 +272,7 @@ static void shards_by_hand(void **state)
 {
     (void)state;
     const uint64_t p = 4096000, n = 64;
-    const remat_tensor tensors[] = {{1000, 1024, 0}, {2000, 1024, 1}, {1000, 1024, 2}};
+    const remat_tensor tensors[] = {{1000, 1024, 0, 0}, {2000, 1024, 1, 0}, {1000, 1024, 2, 0}};
     static const uint64_t kept[REMAT_PARALLELS][3] = {
         {0}, {2, 2, 12}, {2, 2, 0}, {2, 0, 0}, {0, 0, 0}};
     for (unsigned k = REMAT_DDP; k < REMAT_PARALLELS; k++) {
@@ -566,7 +566,7 @@ static void losses_in_chunks_keep_gradients(void **state)
 static void autocast_keeps_both(void **state)
 {
     (void)state;
-    const remat_tensor tensor = {1024, 4096, 0};
+    const remat_tensor tensor = {1024, 4096, 0, 0};
     remat_step_settings step = {
         .optimizer = REMAT_ADAMW, .precision = REMAT_FLOAT16, .ranks = 1, .autocast = true};
     assert_int_equal(table_of(&tensor, 1, &step).allocated, 18 * 1024 * 4096);

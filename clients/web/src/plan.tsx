@@ -58,7 +58,7 @@ interface Choices {
 
 const OPTIMIZERS = ['adamw', 'adam', 'adam8bit', 'adafactor', 'momentum', 'sgd'];
 const KERNELS = ['eager', 'compiled', 'fused'].map((name) => ({ name, title: name }));
-const KINDS = ['none', 'ddp', 'zero1', 'zero2', 'zero3', 'tensor', 'sequence', 'context'].map((name) => ({ name, title: name }));
+const KINDS = ['none', 'ddp', 'zero1', 'zero2', 'zero3', 'tensor', 'sequence', 'context', 'expert'].map((name) => ({ name, title: name }));
 const PARTS: [string, string][] = [
   ['weights', 'Weights'],
   ['master_weight_bytes', 'Weights in float32 beside'],

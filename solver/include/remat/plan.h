@@ -184,17 +184,20 @@ typedef struct remat_network_settings {
     remat_kernels kernels;
     bool channels_last; /* images lie so that convolutions are products of matrices as they are */
     /* Ranks among which a model is cut; 0 is 1. Of transformers only. */
-    uint32_t tensor;        /* matrices by columns, then rows: Shoeybi et al. 2019 */
-    uint32_t context;       /* tokens; keys and values go around: Liu et al. 2023 */
+    uint32_t tensor;  /* matrices by columns, then rows: Shoeybi et al. 2019 */
+    uint32_t context; /* tokens; keys and values go around: Liu et al. 2023 */
+    uint32_t
+        expert; /* experts; each of these ranks has examples of its own: Lepikhin et al. 2020 */
     bool sequence_parallel; /* and what lies between the matrices by tokens: Korthikanti et al. 2022
                              */
-    const remat_interconnect *interconnect; /* of these ranks; NULL where both are 1 */
+    const remat_interconnect *interconnect; /* of these ranks; NULL where all are 1 */
 } remat_network_settings;
 
-/* A parameter tensor: rows x columns numbers, a vector has one row. unit: see below. */
+/* A parameter tensor: rows x columns numbers, a vector has one row. unit: see below. parts: so many
+ * data-parallel ranks hold other experts each, so that fewer have the same; 0 is 1. */
 typedef struct remat_tensor {
     uint64_t rows, columns;
-    uint32_t unit;
+    uint32_t unit, parts;
 } remat_tensor;
 
 /* A model of some size on some device. Nodes and tensors belong to units: the blocks that
