@@ -1,6 +1,7 @@
 /* Devices: the data file and entries like it. */
 #include "fields.h"
 #include "plan/plan.h"
+#include "plan/ranks.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -44,10 +45,12 @@ static remat_status read_class(const json_t *json, remat_kernel_class kind, rema
 {
     char path[64], field[96];
     const json_t *forward = NULL, *backward = NULL;
+    remat_number peak = {0};
     const field_rule rules[] = {{"forward", FIELD_ARRAY, true, &forward},
-                                {"backward", FIELD_ARRAY, false, &backward}};
+                                {"backward", FIELD_ARRAY, false, &backward},
+                                {"peak", FIELD_NUMBER, false, &peak}};
     snprintf(path, sizeof path, "efficiency.%s.", remat_kernel_class_name(kind));
-    remat_status status = api_read(json, path, rules, 2, error);
+    remat_status status = api_read(json, path, rules, 3, error);
     snprintf(field, sizeof field, "%sforward", path);
     if (!status)
         status = read_points(forward, field, &device->forward[kind], error);
@@ -55,6 +58,7 @@ static remat_status read_class(const json_t *json, remat_kernel_class kind, rema
     device->backward[kind].n = 0;
     if (!status && backward)
         status = read_points(backward, field, &device->backward[kind], error);
+    device->forward[kind].peak = device->backward[kind].peak = peak.value;
     return status;
 }
 
@@ -97,14 +101,23 @@ static remat_status read_rates(const json_t *json, remat_device *device, remat_e
     return status;
 }
 
-/* common: what a device takes where it says nothing. */
-static remat_status read_entry(const json_t *json, const json_t *common, remat_device *ret_device,
+/* What a device takes of the file where it says nothing. */
+static remat_status read_common(const json_t *file, remat_device *device, remat_error *error)
+{
+    device->communicator = (uint64_t)json_number_value(json_object_get(file, "communicator_bytes"));
+    device->fragmentation[0] = json_number_value(json_object_get(file, "eager_fragmentation"));
+    device->fragmentation[1] = json_number_value(json_object_get(file, "compiled_fragmentation"));
+    return read_efficiency(json_object_get(file, "efficiency"), device, error);
+}
+
+static remat_status read_entry(const json_t *json, const json_t *file, remat_device *ret_device,
                                remat_error *error)
 {
     remat_device device = {.memory = 0};
-    const char *name = NULL, *title = "", *format = NULL;
+    const char *name = NULL, *title = "", *format = NULL, *network = "pcie4+100gbe";
     const json_t *rates = NULL, *efficiency = NULL, *sources = NULL, *operators = NULL;
-    remat_number memory = {0}, bandwidth = {0}, link = {0}, launch = {0}, context = {0};
+    remat_number memory = {0}, bandwidth = {0}, link = {0}, launch = {0}, context = {0},
+                 communicator = {0}, fragmentation[2] = {{0}};
     const field_rule rules[] = {{"name", FIELD_STRING, true, &name},
                                 {"format", FIELD_STRING, false, &format},
                                 {"title", FIELD_STRING, false, &title},
@@ -114,6 +127,10 @@ static remat_status read_entry(const json_t *json, const json_t *common, remat_d
                                 {"link_bytes_per_second", FIELD_NUMBER, false, &link},
                                 {"launch_seconds", FIELD_NUMBER, false, &launch},
                                 {"context_bytes", FIELD_NUMBER, false, &context},
+                                {"communicator_bytes", FIELD_NUMBER, false, &communicator},
+                                {"eager_fragmentation", FIELD_NUMBER, false, &fragmentation[0]},
+                                {"compiled_fragmentation", FIELD_NUMBER, false, &fragmentation[1]},
+                                {"network", FIELD_STRING, false, &network},
                                 {"efficiency", FIELD_OBJECT, false, &efficiency},
                                 {"operators", FIELD_OBJECT, false, &operators}, /* a client's own */
                                 {"sources", FIELD_ANY, false, &sources}};
@@ -125,7 +142,14 @@ static remat_status read_entry(const json_t *json, const json_t *common, remat_d
     if (!status)
         status = read_rates(rates, &device, error);
     if (!status)
-        status = read_efficiency(common, &device, error);
+        status = read_common(file, &device, error);
+    if (!status && communicator.given)
+        status = read_bytes(&communicator, "communicator_bytes", &device.communicator, error);
+    for (unsigned i = 0; i < 2; i++)
+        if (fragmentation[i].given)
+            device.fragmentation[i] = fragmentation[i].value;
+    if (!status)
+        status = api_network_decode(network, file, &device.interconnect, error);
     if (!status && efficiency)
         status = read_efficiency(efficiency, &device, error);
     if (status)
@@ -158,7 +182,7 @@ static remat_status read_named(const char *name, const json_t *file, const char 
     {
         const char *other = json_string_value(json_object_get(one, "name"));
         if (strcmp(other, name) == 0)
-            return read_entry(one, json_object_get(file, "efficiency"), ret_device, error);
+            return read_entry(one, file, ret_device, error);
         if (n < MOST_DEVICES)
             known[n++] = other;
     }
@@ -176,6 +200,19 @@ static remat_status within(remat_status status, const char *field, remat_error *
     return status;
 }
 
+remat_status remat_network_decode(const char *text, uint32_t node, remat_device *device,
+                                  remat_error *error)
+{
+    json_t *file = NULL;
+    remat_status status = remat_json_parse(document, sizeof document - 1, &file, error);
+    if (!status && text)
+        status = api_network_decode(text, file, &device->interconnect, error);
+    if (!status && node > 0)
+        device->interconnect.node = node;
+    json_decref(file);
+    return status;
+}
+
 remat_status remat_device_decode(const json_t *json, const char *field, remat_device *ret_device,
                                  remat_error *error)
 {
@@ -189,7 +226,7 @@ remat_status remat_device_decode(const json_t *json, const char *field, remat_de
         return status;
     status = json_is_string(json)
                  ? read_named(json_string_value(json), file, field, ret_device, error)
-                 : read_entry(json, json_object_get(file, "efficiency"), ret_device, error);
+                 : read_entry(json, file, ret_device, error);
     json_decref(file);
     return within(status, field, error);
 }
@@ -212,6 +249,8 @@ static json_t *efficiency_encode(const remat_device *device)
         remat_json_set(&one, "forward", points_encode(&device->forward[k]));
         if (device->backward[k].n > 0)
             remat_json_set(&one, "backward", points_encode(&device->backward[k]));
+        if (device->forward[k].peak > 0)
+            remat_json_set(&one, "peak", json_real(device->forward[k].peak));
         remat_json_set(&json, remat_kernel_class_name((remat_kernel_class)k), one);
     }
     return json;
@@ -232,6 +271,11 @@ json_t *remat_device_encode(const remat_device *device)
     remat_json_set(&json, "link_bytes_per_second", json_real(device->link));
     remat_json_set(&json, "launch_seconds", json_real(device->launch));
     remat_json_set(&json, "context_bytes", json_integer((json_int_t)device->context));
+    remat_json_set(&json, "communicator_bytes", json_integer((json_int_t)device->communicator));
+    if (device->interconnect.node > 0)
+        remat_json_set(&json, "network", json_string(device->interconnect.name));
+    remat_json_set(&json, "eager_fragmentation", json_real(device->fragmentation[0]));
+    remat_json_set(&json, "compiled_fragmentation", json_real(device->fragmentation[1]));
     remat_json_set(&json, "efficiency", efficiency_encode(device));
     return json;
 }

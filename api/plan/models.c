@@ -56,6 +56,12 @@ static json_t *node_encode(const remat_node_spec *node)
     remat_json_set(&json, "output_bytes", bytes_encode(node->output_bytes));
     if (node->saved_bytes.given)
         remat_json_set(&json, "saved_bytes", bytes_encode(node->saved_bytes));
+    if (node->forward_workspace_bytes.given)
+        remat_json_set(&json, "forward_workspace_bytes",
+                       bytes_encode(node->forward_workspace_bytes));
+    if (node->backward_workspace_bytes.given)
+        remat_json_set(&json, "backward_workspace_bytes",
+                       bytes_encode(node->backward_workspace_bytes));
     remat_json_set(&json, "backward_uses_inputs", json_boolean(node->backward_uses_inputs));
     remat_json_set(&json, "backward_uses_output", json_boolean(node->backward_uses_output));
     if (node->in_place)

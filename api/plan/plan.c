@@ -2,6 +2,9 @@
 #include "plan/plan.h"
 
 #include "fields.h"
+#include "plan/nearest.h"
+#include "plan/ranks.h"
+#include "plan/rescale.h"
 #include "plan/sweep.h"
 
 #include <stdlib.h>
@@ -12,14 +15,20 @@ void remat_plan_draft_clear(remat_plan_draft *draft)
     json_decref(draft->answer);
     json_decref(draft->document);
     json_decref(draft->question);
+    json_decref(draft->changes);
     api_sweep_free(draft->sweep);
+    free(draft->ranks);
     *draft = (remat_plan_draft){.answer = NULL};
 }
 
 /* ---- the table ---- */
 
+/* What the allocator's gaps take of a device that is filled. */
 static json_t *table_encode(const remat_step_table *t, uint64_t memory, uint64_t inputs)
 {
+    const uint64_t room = remat_step_room(t, memory);
+    const uint64_t taken = room > 0 ? memory - room : remat_step_memory(t, 0).driver;
+    const uint64_t gaps = taken - t->allocated - t->context - t->communicator;
     const struct {
         const char *name;
         uint64_t bytes;
@@ -27,13 +36,15 @@ static json_t *table_encode(const remat_step_table *t, uint64_t memory, uint64_t
                  {"master_weight_bytes", t->master_weights},
                  {"gradients", t->gradients},
                  {"optimizer_states", t->states},
+                 {"cached_weights", t->cached},
                  {"buckets", t->buckets},
                  {"gathered", t->gathered},
                  {"context", t->context},
-                 {"rounding", t->rounding},
-                 {"reserved_bytes", t->reserved},
+                 {"communicator", t->communicator},
+                 {"fragmentation", gaps},
+                 {"taken_bytes", taken},
                  {"memory", memory},
-                 {"activations", memory > t->reserved ? memory - t->reserved : 0},
+                 {"activations", room},
                  {"input_bytes", inputs}}; /* part of the activations */
     json_t *json = json_object();
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
@@ -41,10 +52,13 @@ static json_t *table_encode(const remat_step_table *t, uint64_t memory, uint64_t
     return json;
 }
 
-static json_t *parallel_encode(const remat_step_settings *step)
+/* What a step with so many bytes of activations is seen to take. */
+static json_t *memory_encode(const remat_step_table *t, uint64_t activations, uint64_t device)
 {
-    return json_pack("{s:s, s:I}", "kind", remat_parallel_name(step->parallel), "ranks",
-                     (json_int_t)step->ranks);
+    const remat_memory m = remat_step_memory(t, activations);
+    return json_pack("{s:I, s:I, s:I, s:I}", "allocated_bytes", (json_int_t)m.allocated,
+                     "reserved_bytes", (json_int_t)m.reserved, "driver_bytes", (json_int_t)m.driver,
+                     "device_bytes", (json_int_t)device);
 }
 
 /* What the plan is of. */
@@ -65,7 +79,14 @@ static json_t *head_encode(const remat_plan_request *q, uint64_t parameters,
     remat_json_set(&json, "device", json_string(q->device.name));
     remat_json_set(&json, "optimizer", json_string(remat_optimizer_name(q->step.optimizer)));
     remat_json_set(&json, "precision", json_string(remat_precision_name(q->step.precision)));
-    remat_json_set(&json, "parallel", parallel_encode(&q->step));
+    if (q->model)
+        remat_json_set(&json, "kernels", json_string(remat_kernels_name(q->settings.kernels)));
+    remat_json_set(&json, "autocast", json_boolean(q->step.autocast));
+    remat_json_set(&json, "parallel", api_parallel_encode(q));
+    if (remat_step_ranks(&q->step) > 1) {
+        remat_json_set(&json, "network", json_string(q->device.interconnect.name));
+        remat_json_set(&json, "node_ranks", json_integer(q->device.interconnect.node));
+    }
     return json;
 }
 
@@ -121,37 +142,102 @@ static double update_seconds(const remat_device *device, const remat_step_table 
     return table->update_traffic > 0 ? remat_kernel_seconds(device, &kernel) : 0;
 }
 
+/* Where the time of a step of that makespan goes. */
+static void put_times(remat_plan_draft *draft, double makespan)
+{
+    const api_ranks *r = draft->ranks;
+    const remat_exchange exchange = api_ranks_exchange(r, makespan);
+    json_t **answer = &draft->answer;
+    remat_json_set(answer, "compute_seconds", json_real(r->store_all - r->waited));
+    remat_json_set(answer, "recomputation_seconds", json_real(makespan - r->store_all));
+    remat_json_set(answer, "communication_seconds", json_real(r->waited + exchange.exposed));
+    remat_json_set(answer, "sent_seconds", json_real(r->waited + exchange.sent));
+    remat_json_set(answer, "update_seconds", json_real(draft->update));
+}
+
+/* The batch asked for by the ways that training is usually run, whether they fit or not. */
+static remat_status put_ways(remat_plan_draft *draft, const remat_network_graph *graph,
+                             const remat_profile *profile, uint64_t budget, remat_error *error)
+{
+    static const remat_way ways[] = {REMAT_WAY_STORE_ALL, REMAT_WAY_BLOCKS, REMAT_WAY_SELECTIVE_OP};
+    json_t *list = json_array();
+    remat_status status = REMAT_OK;
+    for (size_t i = 0; i < sizeof ways / sizeof *ways && !status; i++) {
+        remat_way_result r;
+        status =
+            remat_way_solve(profile, graph->unit, graph->kept, ways[i], NULL, budget, &r, error);
+        if (status)
+            break;
+        const double makespan = r.makespan * draft->unit;
+        const double step =
+            makespan + api_ranks_exchange(draft->ranks, makespan).exposed + draft->update;
+        remat_json_append(&list, json_pack("{s:s, s:b, s:I, s:f, s:o}", "way",
+                                           remat_way_name(ways[i]), "fits", r.fits, "peak",
+                                           (json_int_t)r.peak, "step_seconds", step, "memory_use",
+                                           memory_encode(&draft->table, r.peak, draft->memory)));
+    }
+    if (status)
+        json_decref(list);
+    else
+        remat_json_set(&draft->answer, "ways", list);
+    return status;
+}
+
 static remat_status complete(const remat_plan_request *q, const remat_profile *profile,
-                             uint64_t parameters, const remat_step_table *table,
+                             const remat_network_graph *graph, const remat_step_table *table,
                              remat_plan_draft *draft, remat_error *error)
 {
     const uint64_t memory = q->device.memory;
-    const uint64_t budget = memory > table->reserved ? memory - table->reserved : 0;
+    const uint64_t budget = remat_step_room(table, memory);
     uint64_t all = 0;
     const char *usual = NULL;
     draft->unit = remat_time_unit_seconds(profile->time_unit);
     if (draft->unit == 0)
         return remat_fail(error, REMAT_INVALID, "time_unit",
                           "a plan needs a profile in real time, not in units");
+    const double store_all = remat_store_all_makespan(profile) * draft->unit;
+    draft->ranks = graph ? api_ranks_of_graph(q, graph, store_all)
+                         : api_ranks_of_profile(q, profile, store_all);
+    if (!draft->ranks)
+        return remat_fail_memory(error);
     remat_status status = remat_store_all_peak(profile, &all, error);
     if (!status && budget > 0 && !q->solver)
         status = usual_solver(q, profile, budget, &usual, error);
     if (status)
         return status;
     draft->update = update_seconds(&q->device, table);
-    draft->answer = head_encode(q, parameters, profile);
+    draft->table = *table;
+    draft->memory = memory;
+    draft->answer = head_encode(q, graph ? graph->parameters : q->parameters, profile);
     remat_json_set(&draft->answer, "table", table_encode(table, memory, profile->input_bytes));
     remat_json_set(&draft->answer, "store_all_peak", json_integer((json_int_t)all));
     remat_json_set(&draft->answer, "store_all_fits", json_boolean(all <= budget));
+    remat_json_set(&draft->answer, "store_all_memory", memory_encode(table, all, memory));
+    const remat_exchange exchange = api_ranks_exchange(draft->ranks, draft->ranks->store_all);
     remat_json_set(&draft->answer, "store_all_seconds",
-                   json_real(remat_store_all_makespan(profile) * draft->unit + draft->update));
-    remat_json_set(&draft->answer, "update_seconds", json_real(draft->update));
+                   json_real(draft->ranks->store_all + exchange.exposed + draft->update));
+    put_times(draft, draft->ranks->store_all);
     if (budget > 0)
         draft->question = question_encode(q, profile, usual, budget);
     if (!draft->answer || (budget > 0 && !draft->question))
         return remat_fail_memory(error);
+    if (graph)
+        status = put_ways(draft, graph, profile, budget, error);
+    if (graph && !status)
+        status = api_nearest(q, &draft->changes, error);
+    if (status)
+        return status;
     return q->sweep && budget > 0 ? api_sweep_new(q, budget, draft->update, &draft->sweep, error)
                                   : REMAT_OK;
+}
+
+remat_status api_plan_graph(const remat_plan_request *q, uint64_t batch,
+                            remat_network_graph **ret_graph, remat_error *error)
+{
+    remat_network_settings settings = q->settings;
+    settings.batch = batch;
+    settings.interconnect = &q->device.interconnect;
+    return remat_network_graph_new(q->model, &settings, &q->device, ret_graph, error);
 }
 
 static remat_status make_of_model(const remat_plan_request *q, remat_plan_draft *draft,
@@ -160,8 +246,7 @@ static remat_status make_of_model(const remat_plan_request *q, remat_plan_draft 
     remat_network_graph *graph = NULL;
     remat_profile *profile = NULL;
     remat_step_table table = {0};
-    remat_status status =
-        remat_network_graph_new(q->model, &q->settings, &q->device, &graph, error);
+    remat_status status = api_plan_graph(q, q->settings.batch, &graph, error);
     if (status)
         return status;
     status =
@@ -173,26 +258,46 @@ static remat_status make_of_model(const remat_plan_request *q, remat_plan_draft 
     if (!status)
         status = remat_profile_decode(draft->document, "", &profile, error);
     if (!status)
-        status = complete(q, profile, graph->parameters, &table, draft, error);
+        status = complete(q, profile, graph, &table, draft, error);
     remat_profile_free(profile);
     remat_network_graph_free(graph);
     return status;
 }
 
+static remat_status make_of_profile(const remat_plan_request *q, const remat_profile *profile,
+                                    const json_t *document, remat_plan_draft *draft,
+                                    remat_error *error)
+{
+    const remat_tensor whole = {1, q->parameters, 0, 0};
+    remat_step_table table = {0};
+    remat_device from;
+    remat_profile *other = NULL;
+    bool rescale = false;
+    remat_status status = remat_step_bytes(&whole, 1, &q->step, &q->device, &table, error);
+    if (!status)
+        status = api_profile_origin(q, document, &from, &rescale, error);
+    if (!status && rescale)
+        status = api_profile_rescale(document, &from, &q->device, q->step.precision,
+                                     &draft->document, error);
+    if (!status && rescale)
+        status = remat_profile_decode(draft->document, "", &other, error);
+    if (!status)
+        status = complete(q, other ? other : profile, NULL, &table, draft, error);
+    if (!status) {
+        remat_json_set(&draft->answer, "times_of", json_string(from.name));
+        remat_json_set(&draft->answer, "rescaled", json_boolean(rescale));
+    }
+    remat_profile_free(other);
+    return status;
+}
+
 remat_status remat_plan_draft_make(const remat_plan_request *q, const remat_profile *profile,
-                                   remat_plan_draft *ret_draft, remat_error *error)
+                                   const json_t *document, remat_plan_draft *ret_draft,
+                                   remat_error *error)
 {
     remat_plan_draft draft = {.answer = NULL};
-    remat_step_table table = {0};
-    const remat_tensor whole = {1, q->parameters, 0};
-    remat_status status = REMAT_OK;
-    if (q->model) {
-        status = make_of_model(q, &draft, error);
-    } else {
-        status = remat_step_bytes(&whole, 1, &q->step, &q->device, &table, error);
-        if (!status)
-            status = complete(q, profile, q->parameters, &table, &draft, error);
-    }
+    remat_status status = q->model ? make_of_model(q, &draft, error)
+                                   : make_of_profile(q, profile, document, &draft, error);
     if (status)
         remat_plan_draft_clear(&draft);
     else
@@ -224,13 +329,19 @@ static void put_schedule(remat_plan_draft *draft, const json_t *schedule)
         .fits = true,
         .makespan = json_number_value(json_object_get(schedule, "makespan")),
         .peak = (uint64_t)json_integer_value(json_object_get(schedule, "peak"))};
-    const double step = result.makespan * draft->unit + draft->update;
+    const json_t *arena = json_object_get(schedule, "arena");
+    const uint64_t held = arena ? (uint64_t)json_integer_value(arena) : result.peak;
+    const double makespan = result.makespan * draft->unit;
+    const double beside = api_ranks_exchange(draft->ranks, makespan).exposed + draft->update;
+    const double step = makespan + beside;
     remat_json_set(answer, "step_seconds", json_real(step));
+    put_times(draft, makespan);
     remat_json_set(answer, "schedule", schedule_encode(schedule));
+    remat_json_set(answer, "memory_use", memory_encode(&draft->table, held, draft->memory));
     if (batch > 0)
         remat_json_set(answer, "samples_per_second", json_real(batch / step));
     if (draft->sweep)
-        api_sweep_settle(draft->sweep, &result, json_object_get(schedule, "link") != NULL);
+        api_sweep_settle(draft->sweep, &result, beside, json_object_get(schedule, "link") != NULL);
 }
 
 remat_status remat_plan_draft_finish(remat_plan_draft *draft, const json_t *schedule,
@@ -242,6 +353,8 @@ remat_status remat_plan_draft_finish(remat_plan_draft *draft, const json_t *sche
         put_schedule(draft, schedule);
     if (draft->sweep)
         api_sweep_encode(draft->sweep, answer);
+    if (!schedule && draft->changes)
+        remat_json_set(answer, "changes", json_incref(draft->changes));
     if (refusal) {
         const bool row_fits = draft->sweep && api_sweep_fits(draft->sweep);
         remat_json_set(

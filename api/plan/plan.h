@@ -13,6 +13,10 @@
  * errors. REMAT_INVALID: there is none; known are ... */
 remat_status remat_device_decode(const json_t *json, const char *field, remat_device *ret_device,
                                  remat_error *error);
+/* Its network in place of the usual one: text as api/plan/ranks.h says, NULL: as it is; node: ranks
+ * of a node, 0: as it is. */
+remat_status remat_network_decode(const char *text, uint32_t node, remat_device *device,
+                                  remat_error *error);
 /* GET /v1/devices: the data file as it is. Static, NUL-terminated. */
 const char *remat_devices_document(size_t *ret_length);
 /* An entry of the file without its sources. NULL: out of memory; so with all that follow. */
@@ -32,8 +36,9 @@ typedef struct remat_plan_request {
     const char *model; /* NULL: of a profile */
     char profile_id[REMAT_ID_SIZE];
     const json_t *profile;
-    uint64_t parameters;             /* of a profile: numbers in its weights */
-    remat_network_settings settings; /* of a model */
+    const json_t *measured_on; /* of a profile: whose its times are; NULL: as it says itself */
+    uint64_t parameters;       /* of a profile: numbers in its weights */
+    remat_network_settings settings; /* of a model; its interconnect is the device's, in graphs */
     remat_device device;
     remat_step_settings step;
     bool offload;         /* the schedule may use the device's link */
@@ -47,21 +52,29 @@ remat_status remat_plan_request_decode(const json_t *json, remat_plan_request *r
                                        remat_error *error);
 
 typedef struct api_sweep api_sweep;
+struct api_ranks;
 
 /* What is known of a plan without its schedule. */
 typedef struct remat_plan_draft {
     json_t *answer;   /* owned: the answer to be, but for its schedule */
-    json_t *document; /* owned: the profile of a model; NULL of a profile */
+    json_t *document; /* owned: the profile of a model, or with other times than were given; NULL:
+                         as given */
     json_t *question; /* owned: what POST /v1/schedules is to be asked, without its subject; NULL:
                          nothing is left of the device's memory for a step */
     api_sweep *sweep; /* owned: rows over batches; NULL: none are wanted */
-    double update;    /* seconds of the optimizer's part of a step */
-    double unit;      /* seconds of the profile's time unit */
+    struct api_ranks *ranks; /* owned */
+    json_t *changes;         /* owned: what would fit, if nothing does; NULL: not looked for */
+    remat_step_table table;
+    uint64_t memory; /* bytes of the device */
+    double update;   /* seconds of the optimizer's part of a step */
+    double unit;     /* seconds of the profile's time unit */
 } remat_plan_draft;
 
-/* profile: of a request that has no model; else NULL. Cleared by the caller. */
+/* profile, and the document that it is: of a request that has no model; else NULL. Cleared by the
+ * caller. */
 remat_status remat_plan_draft_make(const remat_plan_request *request, const remat_profile *profile,
-                                   remat_plan_draft *ret_draft, remat_error *error);
+                                   const json_t *document, remat_plan_draft *ret_draft,
+                                   remat_error *error);
 void remat_plan_draft_clear(remat_plan_draft *draft); /* accepts {0} */
 
 /* Puts into the draft's answer what became of its question: the schedule's document, or why there

@@ -1,15 +1,17 @@
 /* The body of POST /v1/plans. */
 #include "fields.h"
-#include "plan/plan.h"
+#include "plan/config.h"
+#include "plan/ranks.h"
 
 #include <string.h>
 
 /* What is read from the body but does not stand in the request as it is. */
 typedef struct raw {
-    const char *profile_id, *attention, *precision, *optimizer, *solver, *effort;
-    const json_t *device, *parallel, *options;
-    remat_number parameters, batch, sequence, image, layers, wait;
-    bool master, offload, sweep;
+    const char *network, *kernels, *profile_id, *attention, *precision, *optimizer, *solver,
+        *effort;
+    const json_t *device, *parallel, *options, *config, *sizes;
+    remat_number parameters, batch, sequence, image, layers, node_ranks, wait;
+    bool master, autocast, channels_last, offload, sweep;
 } raw;
 
 static remat_status read_size(const remat_number *number, const char *field, uint32_t *ret_value,
@@ -24,13 +26,25 @@ static remat_status read_size(const remat_number *number, const char *field, uin
 /* Of models a batch and sizes, of profiles how many parameters there are. */
 static remat_status read_subject(const raw *r, remat_plan_request *request, remat_error *error)
 {
-    if ((request->model != NULL) + (r->profile_id != NULL) + (request->profile != NULL) != 1)
-        return remat_fail(error, REMAT_INVALID, "model",
-                          "give one of model, profile_id and profile");
+    const int given = (request->model != NULL) + (r->config != NULL) + (r->profile_id != NULL) +
+                      (request->profile != NULL);
     remat_network_settings *s = &request->settings;
+    if (given != 1)
+        return remat_fail(error, REMAT_INVALID, "model",
+                          "give one of model, config, profile_id and profile");
+    if (r->sizes && !request->model)
+        return remat_fail(error, REMAT_INVALID, "sizes", "sizes are for a model by its name");
+    remat_status known = r->config  ? api_config_decode(r->config, &request->model, s, error)
+                         : r->sizes ? api_sizes_decode(r->sizes, &s->sizes, error)
+                                    : REMAT_OK;
+    if (known)
+        return known;
     if (!request->model) {
         const bool sized = r->batch.given || r->sequence.given || r->image.given ||
                            r->layers.given || r->attention;
+        if (r->kernels || r->channels_last)
+            return remat_fail(error, REMAT_INVALID, "kernels",
+                              "kernels and channels_last are for a model; a profile has its own");
         if (sized)
             return remat_fail(error, REMAT_INVALID, "batch",
                               "batch, sequence, image, layers and attention are for a model; a "
@@ -47,6 +61,9 @@ static remat_status read_subject(const raw *r, remat_plan_request *request, rema
         return api_whole(&r->parameters, "parameters", 0, 1000000000000000, &request->parameters,
                          error);
     }
+    if (request->measured_on)
+        return remat_fail(error, REMAT_INVALID, "measured_on",
+                          "measured_on is for a profile; the times of a model are made");
     if (r->parameters.given)
         return remat_fail(error, REMAT_INVALID, "parameters",
                           "parameters is for a profile; of \"%.60s\" they are known",
@@ -65,24 +82,8 @@ static remat_status read_subject(const raw *r, remat_plan_request *request, rema
         return remat_fail_unknown("attention", "attention", r->attention,
                                   (const char *const[]){"fused", "eager"}, 2, error);
     s->eager_attention = r->attention && strcmp(r->attention, "eager") == 0;
-    return status;
-}
-
-static remat_status read_parallel(const json_t *json, remat_step_settings *step, remat_error *error)
-{
-    const char *kind = NULL;
-    remat_number ranks = {0};
-    bool prefetch = true;
-    const field_rule rules[] = {{"kind", FIELD_STRING, true, &kind},
-                                {"ranks", FIELD_NUMBER, true, &ranks},
-                                {"bucket_view", FIELD_BOOLEAN, false, &step->bucket_view},
-                                {"prefetch", FIELD_BOOLEAN, false, &prefetch}};
-    remat_status status = api_read(json, "parallel.", rules, sizeof rules / sizeof *rules, error);
-    if (!status)
-        status = remat_parallel_find(kind, &step->parallel, error);
-    if (!status)
-        status = read_size(&ranks, "parallel.ranks", &step->ranks, error);
-    step->no_prefetch = !prefetch;
+    if (!status && r->kernels)
+        status = remat_kernels_find(r->kernels, &s->kernels, error);
     return status;
 }
 
@@ -105,13 +106,30 @@ static remat_status read_step(const raw *r, remat_plan_request *request, remat_e
     if (!status && r->optimizer)
         status = remat_optimizer_find(r->optimizer, &step->optimizer, error);
     if (!status && r->parallel)
-        status = read_parallel(r->parallel, step, error);
+        status = api_parallel_decode(r->parallel, &request->settings, step, error);
     if (!status && step->optimizer == REMAT_ADAFACTOR && !request->model)
         status = remat_fail(error, REMAT_INVALID, "optimizer",
                             "what adafactor keeps depends on the shapes of the weights, which a "
                             "profile does not say; it is for a model");
+    if (!status && !request->model &&
+        (request->settings.tensor > 1 || request->settings.context > 1 ||
+         request->settings.expert > 1))
+        status = remat_fail(error, REMAT_INVALID, "parallel",
+                            "a profile is what one rank computes: it cannot be cut; of a mesh it "
+                            "takes dp and shard");
     request->settings.precision = step->precision;
+    request->settings.channels_last = r->channels_last;
+    step->autocast = request->settings.autocast = r->autocast;
+    step->compiled = request->settings.kernels != REMAT_EAGER;
     return status;
+}
+
+static remat_status read_network(const raw *r, remat_device *device, remat_error *error)
+{
+    uint32_t node = 0;
+    remat_status status =
+        r->node_ranks.given ? read_size(&r->node_ranks, "node_ranks", &node, error) : REMAT_OK;
+    return status ? status : remat_network_decode(r->network, node, device, error);
 }
 
 remat_status remat_plan_request_decode(const json_t *json, remat_plan_request *ret_request,
@@ -120,19 +138,27 @@ remat_status remat_plan_request_decode(const json_t *json, remat_plan_request *r
     remat_plan_request request = {.model = NULL};
     raw r = {.master = true, .sweep = true};
     const field_rule rules[] = {{"model", FIELD_STRING, false, &request.model},
+                                {"config", FIELD_OBJECT, false, &r.config},
+                                {"sizes", FIELD_OBJECT, false, &r.sizes},
                                 {"profile_id", FIELD_STRING, false, &r.profile_id},
                                 {"profile", FIELD_OBJECT, false, &request.profile},
                                 {"parameters", FIELD_NUMBER, false, &r.parameters},
+                                {"measured_on", FIELD_ANY, false, &request.measured_on},
                                 {"batch", FIELD_NUMBER, false, &r.batch},
                                 {"sequence", FIELD_NUMBER, false, &r.sequence},
                                 {"image", FIELD_NUMBER, false, &r.image},
                                 {"layers", FIELD_NUMBER, false, &r.layers},
                                 {"attention", FIELD_STRING, false, &r.attention},
+                                {"kernels", FIELD_STRING, false, &r.kernels},
+                                {"autocast", FIELD_BOOLEAN, false, &r.autocast},
+                                {"channels_last", FIELD_BOOLEAN, false, &r.channels_last},
                                 {"device", FIELD_ANY, true, &r.device},
                                 {"optimizer", FIELD_STRING, false, &r.optimizer},
                                 {"precision", FIELD_STRING, false, &r.precision},
                                 {"master_weights", FIELD_BOOLEAN, false, &r.master},
                                 {"parallel", FIELD_OBJECT, false, &r.parallel},
+                                {"network", FIELD_STRING, false, &r.network},
+                                {"node_ranks", FIELD_NUMBER, false, &r.node_ranks},
                                 {"offload", FIELD_BOOLEAN, false, &r.offload},
                                 {"sweep", FIELD_BOOLEAN, false, &r.sweep},
                                 {"solver", FIELD_ANY, false, &request.solver},
@@ -144,6 +170,8 @@ remat_status remat_plan_request_decode(const json_t *json, remat_plan_request *r
         status = remat_device_decode(r.device, "device", &request.device, error);
     if (!status)
         status = read_subject(&r, &request, error);
+    if (!status)
+        status = read_network(&r, &request.device, error);
     if (!status)
         status = read_step(&r, &request, error);
     if (!status)

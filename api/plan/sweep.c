@@ -1,12 +1,13 @@
 #include "plan/sweep.h"
 
 #include "fields.h"
+#include "plan/ranks.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_BATCH = 1 << 20, MOST_ROWS = 256, COLUMNS = 2 * REMAT_WAYS };
+enum { MOST_BATCH = 1 << 20, MOST_ROWS = 256, SWEPT = REMAT_WAY_REMAT + 1, COLUMNS = 2 * SWEPT };
 
 /* Column c is way c / 2, with offloading where c is odd. */
 typedef struct row {
@@ -15,6 +16,7 @@ typedef struct row {
     bool shown; /* in the answer */
     bool done[COLUMNS];
     remat_way_result result[COLUMNS];
+    double beside[COLUMNS]; /* seconds of the step beside the makespan */
 } row;
 
 struct api_sweep {
@@ -47,27 +49,34 @@ static row *row_of(api_sweep *s, uint64_t batch)
 static remat_status fill(api_sweep *s, row *r, unsigned first, unsigned end, remat_error *error)
 {
     const remat_plan_request *q = s->request;
-    remat_network_settings settings = q->settings;
     remat_network_graph *graph = NULL;
+    api_ranks *ranks = NULL;
     remat_profile *profile = NULL;
     bool missing = false;
     for (unsigned c = first; c < end; c++)
         missing |= !r->done[c];
     if (!missing)
         return REMAT_OK;
-    settings.batch = r->batch;
-    remat_status status = remat_network_graph_new(q->model, &settings, &q->device, &graph, error);
+    remat_status status = api_plan_graph(q, r->batch, &graph, error);
     if (!status)
         status = remat_profile_new(&graph->spec, &profile, error);
+    if (!status) {
+        ranks = api_ranks_of_graph(q, graph, 1e-6 * remat_store_all_makespan(profile));
+        status = ranks ? REMAT_OK : remat_fail_memory(error);
+    }
     const bool too_large = status == REMAT_TOO_LARGE || status == REMAT_INVALID;
     for (unsigned c = first; c < end && (!status || too_large); c++) {
         r->done[c] = true;
         r->result[c] = (remat_way_result){.fits = false};
         if (!status)
-            status = remat_way_solve(profile, graph->unit, (remat_way)(c / 2),
+            status = remat_way_solve(profile, graph->unit, graph->kept, (remat_way)(c / 2),
                                      c % 2 ? &s->link : NULL, s->budget, &r->result[c], error);
+        if (!status)
+            r->beside[c] =
+                s->update + api_ranks_exchange(ranks, 1e-6 * r->result[c].makespan).exposed;
     }
     r->built = !status;
+    free(ranks);
     remat_profile_free(profile);
     remat_network_graph_free(graph);
     return too_large ? REMAT_OK : status;
@@ -185,28 +194,29 @@ void api_sweep_free(api_sweep *s)
 
 /* ---- the schedule ---- */
 
-static double seconds_of(const api_sweep *s, const remat_way_result *result)
+static double seconds_of(const row *r, unsigned column)
 {
-    return result->makespan * 1e-6 + s->update;
+    return r->result[column].makespan * 1e-6 + r->beside[column];
 }
 
 /* Samples per second, 0 where the step does not fit. */
-static double rate_of(const api_sweep *s, const row *r, unsigned column)
+static double rate_of(const row *r, unsigned column)
 {
-    const remat_way_result *result = &r->result[column];
-    return r->done[column] && result->fits ? (double)r->batch / seconds_of(s, result) : 0;
+    const bool fits = r->done[column] && r->result[column].fits;
+    return fits ? (double)r->batch / seconds_of(r, column) : 0;
 }
 
-void api_sweep_settle(api_sweep *s, const remat_way_result *result, bool offloaded)
+void api_sweep_settle(api_sweep *s, const remat_way_result *result, double beside, bool offloaded)
 {
     const unsigned own = 2 * REMAT_WAY_REMAT + offloaded;
     row *r = row_of(s, s->batch);
-    const double rate = (double)s->batch / seconds_of(s, result);
+    const double rate = (double)s->batch / (result->makespan * 1e-6 + beside);
     for (unsigned c = own; c <= 2 * REMAT_WAY_REMAT + 1; c++) {
         /* With a link remat may do what it does without one. */
-        if (skips(s, c) || (c != own && rate_of(s, r, c) >= rate))
+        if (skips(s, c) || (c != own && rate_of(r, c) >= rate))
             continue;
         r->result[c] = *result;
+        r->beside[c] = beside;
         if (s->largest[c] < s->batch)
             s->largest[c] = s->batch;
     }
@@ -229,7 +239,7 @@ static json_t *way_encode(unsigned column)
                      (int)(column % 2));
 }
 
-static json_t *cell_encode(const api_sweep *s, const row *r, unsigned column)
+static json_t *cell_encode(const row *r, unsigned column)
 {
     const remat_way_result *result = &r->result[column];
     json_t *json = way_encode(column);
@@ -237,8 +247,8 @@ static json_t *cell_encode(const api_sweep *s, const row *r, unsigned column)
     if (r->built && r->done[column])
         remat_json_set(&json, "peak", json_integer((json_int_t)result->peak));
     if (result->fits) {
-        remat_json_set(&json, "step_seconds", json_real(seconds_of(s, result)));
-        remat_json_set(&json, "samples_per_second", json_real(rate_of(s, r, column)));
+        remat_json_set(&json, "step_seconds", json_real(seconds_of(r, column)));
+        remat_json_set(&json, "samples_per_second", json_real(rate_of(r, column)));
     }
     return json;
 }
@@ -248,7 +258,7 @@ static json_t *row_encode(const api_sweep *s, const row *r)
     json_t *ways = json_array();
     for (unsigned c = 0; c < COLUMNS; c++)
         if (!skips(s, c))
-            remat_json_append(&ways, cell_encode(s, r, c));
+            remat_json_append(&ways, cell_encode(r, c));
     return json_pack("{s:I, s:o}", "batch", (json_int_t)r->batch, "ways", ways);
 }
 
@@ -273,10 +283,10 @@ static json_t *best_encode(const api_sweep *s)
     double most = 0;
     for (size_t i = 0; i < s->n; i++)
         for (unsigned c = 0; c < COLUMNS && s->rows[i].shown; c++)
-            if (rate_of(s, &s->rows[i], c) > most * (1 + 1e-9)) {
+            if (rate_of(&s->rows[i], c) > most * (1 + 1e-9)) {
                 best = &s->rows[i];
                 column = c;
-                most = rate_of(s, best, c);
+                most = rate_of(best, c);
             }
     if (!best)
         return json_null();

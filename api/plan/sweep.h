@@ -12,8 +12,9 @@ remat_status api_sweep_new(const remat_plan_request *request, uint64_t budget, d
 void api_sweep_free(api_sweep *sweep); /* accepts NULL */
 
 /* A schedule of the batch that was asked for takes the place of what those lists gave in its
- * row. */
-void api_sweep_settle(api_sweep *sweep, const remat_way_result *result, bool offloaded);
+ * row; beside: seconds of the step beside its makespan. */
+void api_sweep_settle(api_sweep *sweep, const remat_way_result *result, double beside,
+                      bool offloaded);
 
 /* Whether a row says that the batch asked for fits. Rows are without addresses and of lists that
  * know the model's blocks: there may be no schedule that fits with its addresses. */

@@ -187,15 +187,30 @@ static const struct known_option {
     {"sequence", 0, OWN, PLAN, .take = plan_take},
     {"image", 0, OWN, PLAN, .take = plan_take},
     {"layers", 0, OWN, PLAN, .take = plan_take},
+    {"hidden", 0, OWN, PLAN, .take = plan_take},
+    {"heads", 0, OWN, PLAN, .take = plan_take},
+    {"kv-heads", 0, OWN, PLAN, .take = plan_take},
+    {"head-width", 0, OWN, PLAN, .take = plan_take},
+    {"ffn", 0, OWN, PLAN, .take = plan_take},
+    {"vocab", 0, OWN, PLAN, .take = plan_take},
+    {"experts", 0, OWN, PLAN, .take = plan_take},
+    {"experts-per-token", 0, OWN, PLAN, .take = plan_take},
     {"parameters", 0, OWN, PLAN | SOLVE, .take = plan_take},
     {"attention", 0, OWN, PLAN, .take = plan_take},
+    {"kernels", 0, OWN, PLAN, .take = plan_take},
+    {"autocast", 0, OWN_FLAG, PLAN, .take = plan_take},
+    {"channels-last", 0, OWN_FLAG, PLAN, .take = plan_take},
     {"optimizer", 0, OWN, PLAN | SOLVE, .take = plan_take},
     {"precision", 0, OWN, PLAN | SOLVE, .take = plan_take},
     {"no-master", 0, OWN_FLAG, PLAN | SOLVE, .take = plan_take},
     {"parallel", 0, OWN, PLAN | SOLVE, .take = plan_take},
     {"ranks", 0, OWN, PLAN | SOLVE, .take = plan_take},
+    {"mesh", 0, OWN, PLAN, .take = plan_take},
+    {"network", 0, OWN, PLAN, .take = plan_take},
+    {"node-ranks", 0, OWN, PLAN, .take = plan_take},
     {"view-buckets", 0, OWN_FLAG, PLAN | SOLVE, .take = plan_take},
     {"no-prefetch", 0, OWN_FLAG, PLAN | SOLVE, .take = plan_take},
+    {"measured-on", 0, TEXT, PLAN, AT(measured_on)},
     {"offload", 0, OWN_FLAG, PLAN, .take = plan_take},
     {"no-sweep", 0, OWN_FLAG, PLAN, .take = plan_take},
 };
@@ -311,13 +326,16 @@ static const struct {
                 {CURVE, {"budgets", "points", "they are the points"}},
                 {CURVE, {"json", "ascii", "nothing is drawn"}},
                 {SHOW, {"json", "all ascii profile", "the schedule is printed as it came"}}},
-  needs[] = {{SOLVE,
-              {"device parameters optimizer precision no-master parallel ranks view-buckets "
-               "no-prefetch",
-               "whole-device", "it says what weights take of the device"}},
-             {SOLVE | PLAN, {"ranks view-buckets no-prefetch", "parallel", "one rank has none"}},
-             {PLAN, {"wait timeout", "server", "a plan is made here unless one is named"}},
-             {LAYOUT, {"timeout", "server", "a layout is made here unless one is named"}}};
+  needs[] = {
+      {SOLVE,
+       {"device parameters optimizer precision no-master parallel ranks "
+        "view-buckets no-prefetch",
+        "whole-device", "it says what weights take of the device"}},
+      {SOLVE, {"ranks view-buckets no-prefetch", "parallel", "one rank has none"}},
+      {PLAN, {"ranks", "parallel", "one rank has none"}},
+      {PLAN, {"view-buckets no-prefetch network node-ranks", "parallel mesh", "one rank has none"}},
+      {PLAN, {"wait timeout", "server", "a plan is made here unless one is named"}},
+      {LAYOUT, {"timeout", "server", "a layout is made here unless one is named"}}};
 
 /* The names of the options given. Returns how many. */
 static size_t list_given(const struct cli *cli, const char *names[N_OPTIONS])

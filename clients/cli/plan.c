@@ -12,18 +12,32 @@
 /* Options that stand in the request as they are; parallel.kind and parallel.ranks in its object. */
 static const struct {
     const char *name, *member;
-    enum { WORD, NUMBER, YES, NO } type;
+    enum { WORD, NUMBER, YES, NO, MESH } type;
 } members[] = {{"batch", "batch", NUMBER},
                {"sequence", "sequence", NUMBER},
                {"image", "image", NUMBER},
                {"layers", "layers", NUMBER},
+               {"hidden", "sizes.hidden", NUMBER},
+               {"heads", "sizes.heads", NUMBER},
+               {"kv-heads", "sizes.kv_heads", NUMBER},
+               {"head-width", "sizes.head", NUMBER},
+               {"ffn", "sizes.ffn", NUMBER},
+               {"vocab", "sizes.vocab", NUMBER},
+               {"experts", "sizes.experts", NUMBER},
+               {"experts-per-token", "sizes.experts_per_token", NUMBER},
                {"parameters", "parameters", NUMBER},
                {"attention", "attention", WORD},
+               {"kernels", "kernels", WORD},
+               {"autocast", "autocast", YES},
+               {"channels-last", "channels_last", YES},
                {"optimizer", "optimizer", WORD},
                {"precision", "precision", WORD},
                {"no-master", "master_weights", NO},
                {"parallel", "parallel.kind", WORD},
                {"ranks", "parallel.ranks", NUMBER},
+               {"mesh", "parallel.mesh", MESH},
+               {"network", "network", WORD},
+               {"node-ranks", "node_ranks", NUMBER},
                {"view-buckets", "parallel.bucket_view", YES},
                {"no-prefetch", "parallel.prefetch", NO},
                {"offload", "offload", YES},
@@ -43,9 +57,34 @@ static json_t *holder(json_t *request, const char *path, const char **ret_member
     return json_object_get(request, name);
 }
 
+/* "dp=8,tp=4" as an object. */
+static json_t *mesh_json(const char *text)
+{
+    json_t *mesh = json_object();
+    while (mesh && *text) {
+        char name[16];
+        char *end;
+        const size_t length = strcspn(text, "=,");
+        if (length == 0 || length >= sizeof name || text[length] != '=')
+            break;
+        snprintf(name, sizeof name, "%.*s", (int)length, text);
+        const long ranks = strtol(text + length + 1, &end, 10);
+        if (end == text + length + 1 || (*end && *end != ',') || json_object_get(mesh, name))
+            break;
+        remat_json_set(&mesh, name, json_integer(ranks));
+        text = end + (*end == ',');
+    }
+    if (mesh && *text == '\0' && json_object_size(mesh) > 0)
+        return mesh;
+    json_decref(mesh);
+    return NULL;
+}
+
 static json_t *option_json(size_t i, const char *value)
 {
     char *end;
+    if (members[i].type == MESH)
+        return mesh_json(value);
     if (members[i].type == YES || members[i].type == NO)
         return json_boolean(members[i].type == YES);
     if (members[i].type == WORD)
@@ -69,7 +108,9 @@ int plan_take(struct cli *cli, const char *name, const char *value)
     json_t *json = option_json(i, value);
     if (!json)
         return cli_usage(cli, "--%s is \"%.60s\"; it must be %s", name, value,
-                         members[i].type == NUMBER ? "a number" : "UTF-8");
+                         members[i].type == NUMBER ? "a number"
+                         : members[i].type == MESH ? "like dp=8,tp=4"
+                                                   : "UTF-8");
     if (to && json_object_set_new(to, member, json) == 0)
         return CLI_OK;
     remat_fail_memory(&cli->error);
@@ -92,18 +133,39 @@ static bool is_model(const char *text)
            !remat_is_id(text);
 }
 
+/* A config.json of Hugging Face, told by its model_type; NULL: it is none, or no file. */
+static json_t *config_json(const char *what)
+{
+    json_t *json = NULL;
+    if (is_model(what) || remat_is_id(what) || strcmp(what, "-") == 0 ||
+        file_read_json(what, &json, NULL))
+        return NULL;
+    if (json_is_object(json) && json_object_get(json, "model_type"))
+        return json;
+    json_decref(json);
+    return NULL;
+}
+
 /* The request: what options say, a device, a model or a profile. */
-static remat_status make_request(struct cli *cli, struct subject *subject, json_t **ret_request)
+static remat_status make_request(struct cli *cli, struct subject *subject, json_t *config,
+                                 json_t **ret_request)
 {
     const char *what = cli->arguments[0];
-    json_t *device = NULL, *request = cli->plan ? json_deep_copy(cli->plan) : json_object();
+    json_t *device = NULL, *measured = NULL,
+           *request = cli->plan ? json_deep_copy(cli->plan) : json_object();
     remat_status status = device_json(cli->device, &device, &cli->error);
     if (!status)
         remat_json_set(&request, "device", device);
-    if (!status && !is_model(what))
+    if (!status && cli->measured_on)
+        status = device_json(cli->measured_on, &measured, &cli->error);
+    if (!status && cli->measured_on)
+        remat_json_set(&request, "measured_on", measured);
+    if (!status && !is_model(what) && !config)
         status = subject_load(what, subject, &cli->error);
     if (is_model(what))
         remat_json_set(&request, "model", json_string(what));
+    else if (config)
+        remat_json_set(&request, "config", json_incref(config));
     else if (!status && subject->document)
         remat_json_set(&request, "profile", json_incref(subject->document));
     else if (!status)
@@ -129,10 +191,11 @@ static void print_bytes(const struct cli *cli, const json_t *bytes)
 {
     static const struct {
         const char *name, *label;
-    } lines[] = {{"weights", "weights"},     {"master_weight_bytes", "masters"},
-                 {"gradients", "gradients"}, {"optimizer_states", "states"},
-                 {"buckets", "buckets"},     {"gathered", "gathered"},
-                 {"context", "context"},     {"rounding", "rounding"},
+    } lines[] = {{"weights", "weights"},       {"master_weight_bytes", "masters"},
+                 {"gradients", "gradients"},   {"optimizer_states", "states"},
+                 {"cached_weights", "cached"}, {"buckets", "buckets"},
+                 {"gathered", "gathered"},     {"context", "context"},
+                 {"communicator", "NCCL"},     {"fragmentation", "gaps"},
                  {"activations", "left"}};
     const double memory = json_get_number(bytes, "memory");
     char text[TEXT_SIZE];
@@ -142,9 +205,66 @@ static void print_bytes(const struct cli *cli, const json_t *bytes)
             summary_line(cli, lines[i].label, "%10s  %5.1f %%", text_bytes(size, text),
                          100 * size / memory);
     }
-    const double reserved = json_get_number(bytes, "reserved_bytes");
-    if (reserved >= memory)
-        summary_line(cli, "", "%s more than the device has", text_bytes(reserved - memory, text));
+    const double taken = json_get_number(bytes, "taken_bytes");
+    if (taken >= memory)
+        summary_line(cli, "", "%s more than the device has", text_bytes(taken - memory, text));
+}
+
+/* As PyTorch and the driver will show it. */
+static void print_memory(const struct cli *cli, const json_t *memory)
+{
+    char allocated[TEXT_SIZE], reserved[TEXT_SIZE], driver[TEXT_SIZE], device[TEXT_SIZE];
+    summary_line(cli, "memory", "%s allocated, %s reserved, %s by the driver, of %s",
+                 text_bytes(json_get_number(memory, "allocated_bytes"), allocated),
+                 text_bytes(json_get_number(memory, "reserved_bytes"), reserved),
+                 text_bytes(json_get_number(memory, "driver_bytes"), driver),
+                 text_bytes(json_get_number(memory, "device_bytes"), device));
+}
+
+static void print_times(const struct cli *cli, const json_t *answer)
+{
+    static const struct {
+        const char *name, *label;
+    } parts[] = {{"compute_seconds", "compute"},
+                 {"recomputation_seconds", "recomputation"},
+                 {"communication_seconds", "communication"},
+                 {"update_seconds", "optimizer"}};
+    char line[160] = "", text[TEXT_SIZE];
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        const double seconds = json_get_number(answer, parts[i].name);
+        const size_t at = strlen(line);
+        if (seconds > 0)
+            snprintf(line + at, sizeof line - at, "%s%s %s", at ? ", " : "", parts[i].label,
+                     text_seconds(seconds, text));
+    }
+    summary_line(cli, "of that", "%s", line);
+}
+
+/* As training is usually run; the first, store-all, stands there already. */
+static void print_ways(const struct cli *cli, const json_t *answer)
+{
+    const json_t *ways = json_object_get(answer, "ways");
+    char a[TEXT_SIZE], b[TEXT_SIZE];
+    for (size_t i = 1; i < json_array_size(ways); i++) {
+        const json_t *way = json_array_get(ways, i);
+        summary_line(cli, json_get_text(way, "way"), "%s of activations, step %s: %s",
+                     text_bytes(json_get_number(way, "peak"), a),
+                     text_seconds(json_get_number(way, "step_seconds"), b),
+                     json_is_true(json_object_get(way, "fits")) ? "fits" : "does not fit");
+    }
+}
+
+/* What would fit, cheapest first. */
+static void print_changes(const struct cli *cli, const json_t *changes)
+{
+    char a[TEXT_SIZE], b[TEXT_SIZE];
+    for (size_t i = 0; i < json_array_size(changes); i++) {
+        const json_t *one = json_array_get(changes, i);
+        summary_line(cli, i ? "" : "would fit", "%-28s %s by the driver, step %s",
+                     json_get_text(one, "arguments"),
+                     text_bytes(json_get_number(one, "driver_bytes"), a),
+                     text_seconds(json_get_number(one, "step_seconds"), b));
+    }
 }
 
 static void print_schedule(const struct cli *cli, const json_t *answer)
@@ -156,15 +276,18 @@ static void print_schedule(const struct cli *cli, const json_t *answer)
     summary_line(cli, "store-all", "%s of activations, step %s: %s", text_bytes(all, a),
                  text_seconds(json_get_number(answer, "store_all_seconds"), b),
                  keeps ? "fits" : "does not fit");
+    print_ways(cli, answer);
     if (!schedule) {
         if (json_get_text(answer, "refusal")[0])
             summary_line(cli, "fits", "no: %s", json_get_text(answer, "refusal"));
+        print_changes(cli, json_object_get(answer, "changes"));
         return;
     }
     const char *solver = json_get_text(schedule, "solver");
     summary_line(cli, "fits", "yes, in %s of activations by %s%s",
                  text_bytes(json_get_number(schedule, "arena"), a), solver,
                  json_is_true(json_object_get(schedule, "verified")) ? ", verified" : "");
+    print_memory(cli, json_object_get(answer, "memory_use"));
     const double rate = json_get_number(answer, "samples_per_second"); /* of a model */
     char samples[TEXT_SIZE] = "";
     if (!isnan(rate))
@@ -172,6 +295,7 @@ static void print_schedule(const struct cli *cli, const json_t *answer)
     summary_line(cli, "step", "%s, overhead %s%s",
                  text_seconds(json_get_number(answer, "step_seconds"), a),
                  text_percent(json_get_number(schedule, "overhead"), b), samples);
+    print_times(cli, answer);
     if (!isnan(json_get_number(schedule, "lower_bound")))
         summary_line(cli, "gap", "%s to the lower bound",
                      text_percent(json_get_number(schedule, "gap"), c));
@@ -212,6 +336,21 @@ static void print_rows(const struct cli *cli, const json_t *answer)
                      json_is_true(json_object_get(best, "offload")) ? " with offloading" : "");
 }
 
+/* "zero3 over 64 ranks (dp 8, tp 8) on nvlink4+ndr" */
+static void print_ranks(const json_t *parallel, const char *network)
+{
+    const char *name, *between = " (";
+    json_t *ranks;
+    printf(", %s over %.0f ranks", json_get_text(parallel, "kind"),
+           json_get_number(parallel, "ranks"));
+    json_object_foreach(json_object_get(parallel, "mesh"), name, ranks)
+    {
+        printf("%s%s %" JSON_INTEGER_FORMAT, between, name, json_integer_value(ranks));
+        between = ", ";
+    }
+    printf(") on %s", network);
+}
+
 static int print_plan(struct cli *cli, const json_t *answer, const char *text, const char *cache)
 {
     bool done;
@@ -228,9 +367,11 @@ static int print_plan(struct cli *cli, const json_t *answer, const char *text, c
            json_get_number(answer, "parameters"), json_get_text(answer, "precision"),
            json_get_text(answer, "optimizer"));
     if (json_get_number(parallel, "ranks") > 1)
-        printf(", %s over %.0f ranks", json_get_text(parallel, "kind"),
-               json_get_number(parallel, "ranks"));
+        print_ranks(parallel, json_get_text(answer, "network"));
     putchar('\n');
+    if (json_is_true(json_object_get(answer, "rescaled")))
+        summary_line(cli, "times", "of %s, rescaled by the rooflines of both: an estimate",
+                     json_get_text(answer, "times_of"));
     print_bytes(cli, json_object_get(answer, "table"));
     print_schedule(cli, answer);
     if (strcmp(cache, "hit") == 0)
@@ -247,7 +388,8 @@ static remat_status solve_draft(struct cli *cli, struct subject *s, remat_plan_d
     json_t *schedule = NULL;
     remat_error refusal;
     remat_status status = REMAT_OK;
-    if (draft->document && !s->profile) {
+    if (draft->document) {
+        subject_clear(s);
         s->document = json_incref(draft->document);
         status = remat_profile_decode(s->document, "", &s->profile, &cli->error);
         if (!status)
@@ -271,11 +413,11 @@ static int plan_here(struct cli *cli, struct subject *s, const json_t *request)
 {
     remat_plan_request plan;
     remat_plan_draft draft = {.answer = NULL};
-    if (!is_model(cli->arguments[0]) && !s->document)
+    if (!is_model(cli->arguments[0]) && !s->document && !json_object_get(request, "config"))
         return cli_usage(cli, "without --server plan needs the profile itself, not its id");
     remat_status status = remat_plan_request_decode(request, &plan, &cli->error);
     if (!status)
-        status = remat_plan_draft_make(&plan, s->profile, &draft, &cli->error);
+        status = remat_plan_draft_make(&plan, s->profile, s->document, &draft, &cli->error);
     if (!status)
         status = solve_draft(cli, s, &draft);
     int code = status ? cli_failed(cli) : print_plan(cli, draft.answer, NULL, "");
@@ -341,9 +483,10 @@ static int check_parallel(struct cli *cli)
 {
     const char *kind = json_get_text(json_object_get(cli->plan, "parallel"), "kind");
     int code = CLI_OK;
+    const bool sharded = !kind[0] || strcmp(kind, "zero3") == 0 || strcmp(kind, "fsdp") == 0;
     if (strcmp(kind, "ddp") != 0 && strcmp(kind, "zero1") != 0)
         code = options_refuse(cli, "view-buckets", "--parallel but that of ddp and zero1");
-    if (!code && strcmp(kind, "zero3") != 0 && strcmp(kind, "fsdp") != 0)
+    if (!code && !sharded)
         code = options_refuse(cli, "no-prefetch", "--parallel but that of zero3");
     return code;
 }
@@ -358,12 +501,14 @@ int command_plan(struct cli *cli)
         return cli_usage(cli, "plan needs --device, a name or a file that calibrate wrote");
     if (check_parallel(cli))
         return CLI_USAGE;
-    if (!is_model(cli->arguments[0]) &&
+    json_t *config = config_json(cli->arguments[0]);
+    if (!is_model(cli->arguments[0]) && !config &&
         options_refuse(cli, "no-sweep", "a PROFILE: it has one batch"))
         return CLI_USAGE;
-    int code = make_request(cli, &s, &request) ? cli_failed(cli)
-               : cli->server                   ? plan_there(cli, request)
-                                               : plan_here(cli, &s, request);
+    int code = make_request(cli, &s, config, &request) ? cli_failed(cli)
+               : cli->server                           ? plan_there(cli, request)
+                                                       : plan_here(cli, &s, request);
+    json_decref(config);
     json_decref(request);
     subject_clear(&s);
     return code;
@@ -382,6 +527,21 @@ static double parameters_of(const struct cli *cli, const json_t *source, remat_p
                            : floor(bytes / (double)remat_precision_bytes(precision));
 }
 
+/* --budget, which is the device's memory. */
+static remat_status budget_bytes(struct cli *cli, const struct subject *s, uint64_t *ret_bytes)
+{
+    remat_amount amount = {.given = false};
+    json_t *json = json_string(cli->budget);
+    remat_status status = remat_amount_decode(json, "budget", true, &amount, &cli->error);
+    json_decref(json);
+    if (!status && amount.value >= (double)REMAT_MAX_BYTES)
+        status = remat_fail(&cli->error, REMAT_INVALID, "budget", "budget is past 2^53 bytes");
+    if (!status)
+        *ret_bytes = (uint64_t)(amount.percent ? amount.value / 100 * (double)s->store_all_peak
+                                               : amount.value);
+    return status;
+}
+
 int plan_whole_device(struct cli *cli, const struct subject *s)
 {
     const json_t *source = json_object_get(s->document, "source");
@@ -389,6 +549,7 @@ int plan_whole_device(struct cli *cli, const struct subject *s)
     remat_precision precision = REMAT_FLOAT32;
     remat_plan_request plan;
     remat_step_table table;
+    uint64_t memory = 0;
     json_t *device = NULL;
     if (check_parallel(cli))
         return CLI_USAGE;
@@ -410,13 +571,17 @@ int plan_whole_device(struct cli *cli, const struct subject *s)
     remat_json_set(&request, "parameters", json_integer((json_int_t)parameters));
     remat_status status = request ? remat_plan_request_decode(request, &plan, &cli->error)
                                   : remat_fail_memory(&cli->error);
-    const remat_tensor whole = {1, status ? 0 : plan.parameters, 0};
+    const remat_tensor whole = {1, status ? 0 : plan.parameters, 0, 0};
     if (!status)
         status = remat_step_bytes(&whole, 1, &plan.step, &plan.device, &table, &cli->error);
     json_decref(request);
+    if (!status)
+        status = budget_bytes(cli, s, &memory);
     if (status)
         return cli_failed(cli);
-    snprintf(cli->whole, sizeof cli->whole, "%llu", (unsigned long long)table.reserved);
+    const uint64_t room = remat_step_room(&table, memory);
+    const uint64_t taken = room > 0 ? memory - room : remat_step_memory(&table, 0).driver;
+    snprintf(cli->whole, sizeof cli->whole, "%llu", (unsigned long long)taken);
     cli->reserved = cli->whole;
     if (!cli->json)
         fprintf(stderr, "reserved %s bytes of the device for %.0f parameters, %s, %s\n", cli->whole,

@@ -38,13 +38,17 @@ _remat()
         --budget|-b) _remat_words "40% 50% 60% 70% 80%" "$current"; return ;;
         --optimizer) _remat_words "sgd momentum adam adamw adafactor adam8bit" "$current"; return ;;
         --precision) _remat_words "float32 tf32 bfloat16 float16" "$current"; return ;;
-        --parallel) _remat_words "ddp zero1 zero2 zero3 fsdp" "$current"; return ;;
+        --parallel) _remat_words "ddp zero1 zero2 zero3 fsdp tensor sequence context expert" "$current"; return ;;
+        --kernels) _remat_words "eager compiled fused" "$current"; return ;;
         --attention) _remat_words "fused eager" "$current"; return ;;
-        --device)
-            _remat_words "a100-40gb a100-80gb h100 h200 l4 rtx3090 rtx4090 t4 cpu" "$current"
+        --device|--measured-on)
+            _remat_words "a100-40gb a100-80gb h100 h100-96gb h100-nvl h200 b200 mi300x v100-16gb v100-32gb l4 l40s a10g a6000 rtx3090 rtx4090 rtx5090 t4 cpu" "$current"
             return
             ;;
-        --batch|--sequence|--image|--layers|--parameters|--ranks) return ;;
+        --mesh) _remat_words "dp=8,tp=4 dp=16,shard=8 dp=8,sp=8 dp=4,cp=2" "$current"; return ;;
+        --network) _remat_words "nvlink3+hdr nvlink4+ndr pcie4+100gbe" "$current"; return ;;
+        --hidden|--heads|--kv-heads|--head-width|--ffn|--vocab|--experts|--experts-per-token) return ;;
+        --node-ranks|--batch|--sequence|--image|--layers|--parameters|--ranks) return ;;
         --server) _remat_words "http://127.0.0.1:7070" "$current"; return ;;
         --timeout|--reserved|--capacity|--option|--link|--alignment|--wait|--points|--budgets|--name|--cursor|--limit) return ;;
     esac
@@ -60,8 +64,9 @@ _remat()
                     "$current"
                 ;;
             plan)
-                _remat_words "$asking --batch --sequence --image --layers --attention --device --parameters \
-                    --optimizer --precision --no-master --parallel --ranks --view-buckets --no-prefetch \
+                _remat_words "$asking --batch --sequence --image --layers --hidden --heads --kv-heads --head-width --ffn --vocab \
+                    --experts --experts-per-token --attention --kernels --autocast --channels-last --measured-on --device --parameters \
+                    --optimizer --precision --no-master --parallel --ranks --mesh --network --node-ranks --view-buckets --no-prefetch \
                     --offload --no-sweep --solver --option --effort --wait --local" \
                     "$current"
                 ;;
@@ -86,8 +91,12 @@ _remat()
     case $command/$verb in
         plan/)
             local models="gpt2 gpt2-medium gpt2-large gpt2-xl tinyllama-1.1b llama2-7b llama2-13b llama2-70b"
-            models+=" llama3.2-1b llama3-8b llama3-70b bert-base bert-large vit-s16 vit-b16 vit-b32 vit-l16"
+            models+=" llama3.2-1b llama3.2-3b llama3-8b llama3-70b mistral-7b mpt-125m mpt-350m mpt-760m mpt-1b"
+            models+=" mpt-3b mpt-7b mpt-13b mpt-30b mpt-70b bert-base bert-large vit-s16 vit-b16 vit-b32 vit-l16"
             models+=" vit-h14 resnet18 resnet34 resnet50 resnet101 resnet152 unet"
+            models+=" llama3.1-8b llama3.1-70b llama3.1-405b qwen2.5-0.5b qwen2.5-1.5b qwen2.5-3b qwen2.5-7b"
+            models+=" qwen2.5-14b qwen2.5-32b qwen2.5-72b qwen3-0.6b qwen3-1.7b qwen3-4b qwen3-8b qwen3-14b qwen3-32b"
+            models+=" qwen3-30b-a3b qwen3-235b-a22b mistral-7b-v0.3 mixtral-8x7b mixtral-8x22b phi3-mini"
             COMPREPLY=($(compgen -W "$models" -- "$current") $(compgen -f -- "$current"))
             ;;
         /*) _remat_words "$commands" "$current" ;;

@@ -27,12 +27,12 @@ _remat()
         '--local[solve in this process]'
     )
     local -a step=(
-        '--device[of the step]:device:(a100-40gb a100-80gb h100 h200 l4 rtx3090 rtx4090 t4 cpu)'
+        '--device[of the step]:device:(a100-40gb a100-80gb h100 h100-96gb h100-nvl h200 b200 mi300x v100-16gb v100-32gb l4 l40s a10g a6000 rtx3090 rtx4090 rtx5090 t4 cpu)'
         '--parameters[numbers in the weights]:number:'
         '--optimizer[of the step]:optimizer:(sgd momentum adam adamw adafactor adam8bit)'
         '--precision[of the step]:precision:(float32 tf32 bfloat16 float16)'
         '--no-master[no weights in float32 beside]'
-        '--parallel[how ranks share]:kind:(ddp zero1 zero2 zero3 fsdp)'
+        '--parallel[how ranks share]:kind:(ddp zero1 zero2 zero3 fsdp tensor sequence context expert)'
         '--ranks[so many]:number:' '--view-buckets[gradients lie in buckets]'
         '--no-prefetch[gather one unit at a time]'
     )
@@ -80,7 +80,13 @@ _remat()
         plan)
             _arguments $asking $step '--batch[samples of a step]:number:' '--sequence[tokens]:number:' \
                 '--image[pixels]:number:' '--layers[blocks]:number:' \
-                '--attention[kernel]:kind:(fused eager)' '--offload[values may go to the host]' \
+                '--mesh[how ranks share]:axes:(dp=8,tp=4 dp=16,shard=8)' \
+                '--network[between ranks]:way:(nvlink3+hdr nvlink4+ndr pcie4+100gbe)' \
+                '--node-ranks[ranks of a node]:number:' \
+                '--hidden[columns between blocks]:number:' '--heads[of attention]:number:' '--kv-heads[of keys and values]:number:' '--head-width[columns of a head]:number:' \
+                '--ffn[columns inside an MLP]:number:' '--vocab[words]:number:' '--experts[MLPs of a block]:number:' '--experts-per-token[of them a token takes]:number:' \
+                '--attention[kernel]:kind:(fused eager)' '--kernels[put together]:set:(eager compiled fused)' \
+                '--measured-on[whose times a profile has]:device:' '--autocast[weights in float32]' '--channels-last[how images lie]' '--offload[values may go to the host]' \
                 '--no-sweep[no table over batches]' '--solver[the algorithm]:solver:_remat_solvers' \
                 '*--option[an option of the solver]:name=value:' \
                 '--effort[of the improver]:effort:(quick thorough)' \

@@ -66,7 +66,12 @@ static remat_status finish_draft(call *c, remat_plan_draft *draft, remat_error *
 {
     json_t *schedule = NULL;
     remat_error refusal = {0};
-    remat_status status = c->profile ? REMAT_OK : take_profile(c, draft->document, error);
+    remat_status status = REMAT_OK;
+    if (draft->document) { /* another than was given */
+        remat_profile_free(c->profile);
+        c->profile = NULL;
+        status = take_profile(c, draft->document, error);
+    }
     if (status)
         return status;
     if (draft->question)
@@ -89,7 +94,7 @@ static remat_status answer_plan(call *c, const json_t *body, json_t **ret_answer
     if (!status && !plan.model)
         status = take_profile(c, plan.profile, error);
     if (!status)
-        status = remat_plan_draft_make(&plan, c->profile, &draft, error);
+        status = remat_plan_draft_make(&plan, c->profile, plan.profile, &draft, error);
     if (!status)
         status = finish_draft(c, &draft, error);
     if (!status)

@@ -31,20 +31,48 @@ static remat_status know_profile(request *r, const remat_plan_request *plan,
                        : engine_profile_of(r->service->engine, &subject, ret_known, error);
 }
 
+/* The document of a profile that is known by its id. */
+static remat_status know_document(request *r, const remat_plan_request *plan,
+                                  const known_profile *known, json_t **ret_document,
+                                  remat_error *error)
+{
+    remat_profile_record record = {0};
+    if (plan->model)
+        return REMAT_OK;
+    if (plan->profile) {
+        *ret_document = json_incref((json_t *)plan->profile);
+        return REMAT_OK;
+    }
+    remat_status status = engine_profile_record(r->service->engine, known->id, &record, error);
+    if (!status)
+        status =
+            remat_json_parse(record.document.data, record.document.length, ret_document, error);
+    remat_profile_record_clear(&record);
+    return status;
+}
+
 static remat_status make_draft(request *r, const json_t *json, remat_plan_draft *draft,
                                char ret_id[REMAT_ID_SIZE], double *ret_wait, remat_error *error)
 {
     remat_plan_request plan;
     known_profile *known = NULL;
+    json_t *document = NULL;
     bool created;
     remat_status status = remat_plan_request_decode(json, &plan, error);
     if (!status)
         status = know_profile(r, &plan, &known, error);
     if (!status)
-        status = remat_plan_draft_make(&plan, known ? known->profile : NULL, draft, error);
-    if (!status && draft->document)
+        status = know_document(r, &plan, known, &document, error);
+    if (!status)
+        status =
+            remat_plan_draft_make(&plan, known ? known->profile : NULL, document, draft, error);
+    json_decref(document);
+    if (!status && draft->document) {
+        engine_profile_release(known);
+        known = NULL;
         status = engine_profile_post(r->service->engine, draft->document, "", &known, &created,
                                      NULL, error);
+    }
     if (!status) {
         memcpy(ret_id, known->id, REMAT_ID_SIZE);
         *ret_wait = plan.wait;

@@ -14,6 +14,7 @@
 typedef struct plan_value {
     uint32_t node;
     double rows, width;
+    double element;                /* bytes of a number */
     double channels, height, wide; /* of images; rows x width = batch x channels x height x wide */
 } plan_value;
 
@@ -23,14 +24,21 @@ typedef struct plan_builder {
     const remat_network_settings *settings;
     remat_precision precision;
     double element; /* bytes of a number */
+    bool plain;     /* norms without a shift, no dropout */
+    double wide;    /* and of one that autocast keeps in float32 */
     remat_node_spec *nodes;
     uint32_t *unit, *readers; /* by node; readers: how many */
     double *numbers;          /* by node: of its result */
+    bool *kept;               /* by node: selective-op checkpointing keeps its result */
+    double *sent;             /* by node: us in its times that ranks wait for one another */
+    double cut;               /* ranks that share matrices */
+    double parts;             /* of these, among which rows between matrices are cut */
     remat_input_spec *inputs;
     remat_tensor *tensors;
     size_t n_nodes, n_inputs, n_tensors, node_room, tensor_room;
     uint64_t parameters;
-    uint32_t at; /* the unit of what follows */
+    uint32_t at;       /* the unit of what follows */
+    uint32_t products; /* in it */
     char scope[32];
     const char *name; /* of the node at hand; NULL before the first */
     remat_error error;
@@ -51,6 +59,10 @@ void plan_unit(plan_builder *b, const char *format, uint32_t index);
 plan_value plan_input(plan_builder *b, const char *id, double rows, double width, double element);
 /* A parameter tensor; a vector has one row. */
 void plan_tensor(plan_builder *b, double rows, double columns);
+/* One of as many as make `whole` numbers together. */
+void plan_shard(plan_builder *b, double rows, double columns, double whole);
+/* What the last node waits for among the ranks that share experts: bytes of theirs all to all. */
+void plan_send_experts(plan_builder *b, double bytes);
 
 /* A node with a result of that shape; flags as above. Its times are 0 until kernels are added. */
 plan_value plan_node(plan_builder *b, const char *name, const char *op, const plan_value *inputs,
@@ -64,15 +76,33 @@ void plan_moves(plan_builder *b, remat_kernel_class kind, double forward_bytes,
                 double backward_bytes);
 void plan_computes(plan_builder *b, remat_kernel_class kind, unsigned times, double flops,
                    double bytes);
-/* Of the last node: bytes kept for the backward; bytes of a number of its result. */
+/* Of the last node: bytes kept for the backward; bytes of a number of its result, which is y. */
 void plan_save(plan_builder *b, double bytes);
-void plan_element(plan_builder *b, double bytes);
+plan_value plan_element(plan_builder *b, plan_value y, double bytes);
+
+/* What the last node waits for: a collective among the ranks that share matrices. */
+void plan_send(plan_builder *b, remat_collective kind, bool backward, double bytes);
+/* Of the last node: bytes beside its values. */
+void plan_workspace(plan_builder *b, double forward, double backward);
 
 /* ---- operations that models share ---- */
 
 plan_value plan_linear(plan_builder *b, const char *name, plan_value x, double features, bool bias);
-/* The same with weights that another layer has. */
-plan_value plan_tied_linear(plan_builder *b, const char *name, plan_value x, double features);
+/* Of a pair of products the columns of the first and the rows of the second are shared among ranks
+ * (Shoeybi et al. 2019). features: of this rank, of `all`. first: of several that read x; it
+ * gathers x and sums its gradient. tied: with weights that another layer has. */
+typedef struct plan_columns {
+    double features, all;
+    bool bias, first, tied;
+} plan_columns;
+plan_value plan_linear_columns(plan_builder *b, const char *name, plan_value x, plan_columns c);
+/* x: as wide as this rank's rows are many, of `all`; ranks sum the result. */
+plan_value plan_linear_rows(plan_builder *b, const char *name, plan_value x, double all,
+                            double features, bool bias);
+/* A product with the weights of one of so many experts for each row, rows spread evenly; ranks that
+ * share experts have some of them each. */
+plan_value plan_linear_experts(plan_builder *b, const char *name, plan_value x, double features,
+                               double experts);
 plan_value plan_layer_norm(plan_builder *b, const char *name, plan_value x);
 /* Number by number; passes: how many values of its size are read and written, forward and back. */
 plan_value plan_pointwise(plan_builder *b, const char *name, const char *op,
@@ -80,27 +110,51 @@ plan_value plan_pointwise(plan_builder *b, const char *name, const char *op,
                           double forward_passes, double backward_passes);
 plan_value plan_dropout(plan_builder *b, const char *name, plan_value x);
 plan_value plan_add(plan_builder *b, const char *name, plan_value x, plan_value y);
+/* Dropout of y, then its sum with x; one kernel where kernels are fused. */
+plan_value plan_dropout_add(plan_builder *b, const char *dropout, const char *add, plan_value y,
+                            plan_value x);
 plan_value plan_copy(plan_builder *b, const char *name, plan_value x);
 plan_value plan_embedding(plan_builder *b, const char *name, plan_value ids, double rows,
                           double width);
+/* The same of a table whose rows are shared: `rows` of `all`. */
+plan_value plan_embedding_rows(plan_builder *b, const char *name, plan_value ids, double rows,
+                               double all, double width);
 /* The same numbers in so many bytes each. */
-plan_value plan_cast(plan_builder *b, const char *name, plan_value x, double from, double to);
-/* Self-attention of q, k and v, whose rows are batch x time; out has q's shape. */
+plan_value plan_cast(plan_builder *b, const char *name, plan_value x, double to);
+/* Self-attention of q, k and v, whose rows are this rank's of batch x time; out has q's shape. */
 typedef struct plan_heads {
-    double batch, time, heads, head; /* head: columns of one */
+    double time, heads, head; /* time: of all ranks; heads: of this one; head: columns of one */
     bool causal, dropout;
 } plan_heads;
 plan_value plan_attention(plan_builder *b, plan_value q, plan_value k, plan_value v,
                           const plan_heads *heads);
-/* Logits in float32, their log-softmax and its mean: the end. */
+/* The same of a product that gave a third of its columns to each. */
+plan_value plan_attention_of_thirds(plan_builder *b, plan_value whole, const plan_heads *heads);
+bool plan_is_fused(const plan_builder *b);
+/* Logits in float32, their log-softmax and its mean: the end. Ranks that share the columns tell
+ * each other the largest, the sum and the right one of each row. */
 void plan_cross_entropy(plan_builder *b, plan_value logits);
+/* Of a last product and cross-entropy. */
+void plan_head(plan_builder *b, const char *name, plan_value x, plan_columns head);
 
 /* ---- families ---- */
 
 typedef struct plan_transformer {
     double width, mlp, heads, groups, vocabulary, positions; /* groups: heads of keys and values */
     bool tied;
+    bool plain; /* of GPT-2's: no biases, no dropout */
+    /* of Llamas */
+    double head; /* columns of one; 0: width / heads */
+    bool qkv_bias, qk_norm;
+    double experts, chosen; /* MLPs, and how many of them a token takes; 0: there is one */
 } plan_transformer;
+
+/* What of it one rank has. */
+typedef struct plan_share {
+    double mlp, heads, groups, vocabulary;
+    double inner, shared; /* columns of the queries, and of the keys, of this rank */
+    double head;          /* of one head */
+} plan_share;
 
 void plan_gpt2(plan_builder *b, const plan_transformer *t, uint32_t layers);
 void plan_llama(plan_builder *b, const plan_transformer *t, uint32_t layers);

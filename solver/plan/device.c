@@ -50,6 +50,9 @@ static remat_status check_efficiency(const remat_efficiency *e, const char *kind
                                      remat_error *error)
 {
     char field[REMAT_FIELD_SIZE];
+    if (!(e->peak >= 0 && e->peak <= 1e24))
+        return remat_fail(error, REMAT_INVALID, "efficiency",
+                          "efficiency.%s.peak is %g; it must be from 0 to 1e24", kind, e->peak);
     for (unsigned i = 0; i < e->n; i++) {
         snprintf(field, sizeof field, "efficiency.%s.%s[%u]", kind,
                  backward ? "backward" : "forward", i);
@@ -81,6 +84,12 @@ remat_status remat_device_check(const remat_device *d, remat_error *error)
         snprintf(field, sizeof field, "flops_per_second.%s", precisions[p]);
         status = check_number(d->rate[p], 1, p != REMAT_FLOAT32, field, error);
     }
+    for (unsigned i = 0; i < 2 && !status; i++)
+        if (!(d->fragmentation[i] >= 0 && d->fragmentation[i] <= 1))
+            status = remat_fail(error, REMAT_INVALID,
+                                i ? "compiled_fragmentation" : "eager_fragmentation",
+                                "%s_fragmentation is %g; it must be from 0 to 1",
+                                i ? "compiled" : "eager", d->fragmentation[i]);
     if (!status)
         status = check_number(d->link, 1, true, "link_bytes_per_second", error);
     if (!status && !(d->launch >= 0 && d->launch <= 1))
@@ -127,6 +136,13 @@ static double fraction_at(const remat_efficiency *e, double size)
     return e->fraction[i - 1] * pow(e->fraction[i] / e->fraction[i - 1], part);
 }
 
+/* As full as the same kernel is on the device that was looked at: it has as many times the work as
+ * the device has the peak. */
+static double fraction_of(const remat_efficiency *e, double size, double peak)
+{
+    return fraction_at(e, e->peak > 0 ? size * e->peak / peak : size);
+}
+
 static const remat_efficiency *efficiency_of(const remat_device *d, remat_kernel_class kind,
                                              bool backward)
 {
@@ -138,10 +154,11 @@ double remat_kernel_seconds(const remat_device *d, const remat_kernel *k)
     const bool computes = k->kind <= REMAT_ATTENTION;
     const remat_efficiency *traffic =
         efficiency_of(d, computes ? REMAT_COPY : k->kind, !computes && k->backward);
-    double seconds = k->bytes / (d->bandwidth * fraction_at(traffic, k->bytes));
+    double seconds = k->bytes / (d->bandwidth * fraction_of(traffic, k->bytes, d->bandwidth));
     if (computes) {
         const remat_efficiency *e = efficiency_of(d, k->kind, k->backward);
-        double work = k->flops / (d->rate[k->precision] * fraction_at(e, k->flops));
+        const double rate = d->rate[k->precision];
+        double work = k->flops / (rate * fraction_of(e, k->flops, rate));
         seconds = work > seconds ? work : seconds;
     }
     return d->launch + seconds;

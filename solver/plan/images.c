@@ -26,6 +26,11 @@ static plan_value image_node(plan_builder *b, const char *name, const char *op,
     return y;
 }
 
+static remat_kernel_class convolution_of(const plan_builder *b)
+{
+    return b->settings->channels_last ? REMAT_MATRIX : REMAT_CONVOLUTION;
+}
+
 static double numbers(plan_value x)
 {
     return x.rows * x.width;
@@ -41,7 +46,7 @@ static plan_value conv(plan_builder *b, const char *name, plan_value x, double c
     const double flops = 2 * numbers(y) * inner;
     const double bytes = b->element * (numbers(x) + numbers(y) + channels * inner);
     plan_tensor(b, channels, inner);
-    plan_computes(b, REMAT_CONVOLUTION, x.node & UINT32_C(0x80000000) ? 1 : 2, flops, bytes);
+    plan_computes(b, convolution_of(b), x.node & UINT32_C(0x80000000) ? 1 : 2, flops, bytes);
     if (bias) {
         plan_tensor(b, 1, channels);
         plan_backward(b, REMAT_POINTWISE, 1, 0, b->element * numbers(y));
@@ -141,7 +146,7 @@ static plan_value up_conv(plan_builder *b, plan_value x, double channels)
     const double bytes = b->element * (numbers(x) + numbers(y) + x.channels * channels * 4);
     plan_tensor(b, x.channels, channels * 4);
     plan_tensor(b, 1, channels);
-    plan_computes(b, REMAT_CONVOLUTION, 2, flops, bytes);
+    plan_computes(b, convolution_of(b), 2, flops, bytes);
     return y;
 }
 

@@ -2,8 +2,10 @@
 #include "plan/build.h"
 #include "plan/names.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 typedef enum family { GPT2, LLAMA, BERT, VIT, RESNET, UNET } family;
 
@@ -14,24 +16,57 @@ static const struct {
     uint32_t blocks[4];     /* of ResNets */
     bool bottleneck;
 } makings[] = {
-    {GPT2, {768, 3072, 12, 12, 50257, 1024, true}, {0}, false},
-    {GPT2, {1024, 4096, 16, 16, 50257, 1024, true}, {0}, false},
-    {GPT2, {1280, 5120, 20, 20, 50257, 1024, true}, {0}, false},
-    {GPT2, {1600, 6400, 25, 25, 50257, 1024, true}, {0}, false},
-    {LLAMA, {2048, 5632, 32, 4, 32000, 0, false}, {0}, false},
-    {LLAMA, {4096, 11008, 32, 32, 32000, 0, false}, {0}, false},
-    {LLAMA, {5120, 13824, 40, 40, 32000, 0, false}, {0}, false},
-    {LLAMA, {8192, 28672, 64, 8, 32000, 0, false}, {0}, false},
-    {LLAMA, {2048, 8192, 32, 8, 128256, 0, true}, {0}, false},
-    {LLAMA, {4096, 14336, 32, 8, 128256, 0, false}, {0}, false},
-    {LLAMA, {8192, 28672, 64, 8, 128256, 0, false}, {0}, false},
-    {BERT, {768, 3072, 12, 12, 30522, 512, false}, {0}, false},
-    {BERT, {1024, 4096, 16, 16, 30522, 512, false}, {0}, false},
-    {VIT, {384, 1536, 6, 6, 1000, 16, false}, {0}, false},
-    {VIT, {768, 3072, 12, 12, 1000, 16, false}, {0}, false},
-    {VIT, {768, 3072, 12, 12, 1000, 32, false}, {0}, false},
-    {VIT, {1024, 4096, 16, 16, 1000, 16, false}, {0}, false},
-    {VIT, {1280, 5120, 16, 16, 1000, 14, false}, {0}, false},
+    {GPT2, {768, 3072, 12, 12, 50257, 1024, true, false, 0, false, false, 0, 0}, {0}, false},
+    {GPT2, {1024, 4096, 16, 16, 50257, 1024, true, false, 0, false, false, 0, 0}, {0}, false},
+    {GPT2, {1280, 5120, 20, 20, 50257, 1024, true, false, 0, false, false, 0, 0}, {0}, false},
+    {GPT2, {1600, 6400, 25, 25, 50257, 1024, true, false, 0, false, false, 0, 0}, {0}, false},
+    {LLAMA, {2048, 5632, 32, 4, 32000, 0, false, false, 0, false, false, 0, 0}, {0}, false},
+    {LLAMA, {4096, 11008, 32, 32, 32000, 0, false, false, 0, false, false, 0, 0}, {0}, false},
+    {LLAMA, {5120, 13824, 40, 40, 32000, 0, false, false, 0, false, false, 0, 0}, {0}, false},
+    {LLAMA, {8192, 28672, 64, 8, 32000, 0, false, false, 0, false, false, 0, 0}, {0}, false},
+    {LLAMA, {2048, 8192, 32, 8, 128256, 0, true, false, 0, false, false, 0, 0}, {0}, false},
+    {LLAMA, {4096, 14336, 32, 8, 128256, 0, false, false, 0, false, false, 0, 0}, {0}, false},
+    {LLAMA, {8192, 28672, 64, 8, 128256, 0, false, false, 0, false, false, 0, 0}, {0}, false},
+    {LLAMA, {3072, 8192, 24, 8, 128256, 0, true, false, 0, false, false, 0, 0}, {0}, false},
+    {LLAMA, {4096, 14336, 32, 8, 32000, 0, false, false, 0, false, false, 0, 0}, {0}, false},
+    {GPT2, {768, 3072, 12, 12, 50368, 2048, true, true, 0, false, false, 0, 0}, {0}, false},
+    {GPT2, {1024, 4096, 16, 16, 50368, 2048, true, true, 0, false, false, 0, 0}, {0}, false},
+    {GPT2, {1536, 6144, 12, 12, 50368, 2048, true, true, 0, false, false, 0, 0}, {0}, false},
+    {GPT2, {2048, 8192, 16, 16, 50368, 2048, true, true, 0, false, false, 0, 0}, {0}, false},
+    {GPT2, {2560, 10240, 20, 20, 50368, 2048, true, true, 0, false, false, 0, 0}, {0}, false},
+    {GPT2, {4096, 16384, 32, 32, 50368, 2048, true, true, 0, false, false, 0, 0}, {0}, false},
+    {GPT2, {5120, 20480, 40, 40, 50368, 2048, true, true, 0, false, false, 0, 0}, {0}, false},
+    {GPT2, {7168, 28672, 56, 56, 50368, 2048, true, true, 0, false, false, 0, 0}, {0}, false},
+    {GPT2, {8192, 32768, 64, 64, 50368, 2048, true, true, 0, false, false, 0, 0}, {0}, false},
+    {LLAMA, {4096, 14336, 32, 8, 128256, 0, false, false, 0, false, false, 0, 0}, {0}, false},
+    {LLAMA, {8192, 28672, 64, 8, 128256, 0, false, false, 0, false, false, 0, 0}, {0}, false},
+    {LLAMA, {16384, 53248, 128, 8, 128256, 0, false, false, 0, false, false, 0, 0}, {0}, false},
+    {LLAMA, {896, 4864, 14, 2, 151936, 0, true, false, 0, true, false, 0, 0}, {0}, false},
+    {LLAMA, {1536, 8960, 12, 2, 151936, 0, true, false, 0, true, false, 0, 0}, {0}, false},
+    {LLAMA, {2048, 11008, 16, 2, 151936, 0, true, false, 0, true, false, 0, 0}, {0}, false},
+    {LLAMA, {3584, 18944, 28, 4, 152064, 0, false, false, 0, true, false, 0, 0}, {0}, false},
+    {LLAMA, {5120, 13824, 40, 8, 152064, 0, false, false, 0, true, false, 0, 0}, {0}, false},
+    {LLAMA, {5120, 27648, 40, 8, 152064, 0, false, false, 0, true, false, 0, 0}, {0}, false},
+    {LLAMA, {8192, 29568, 64, 8, 152064, 0, false, false, 0, true, false, 0, 0}, {0}, false},
+    {LLAMA, {1024, 3072, 16, 8, 151936, 0, true, false, 128, false, true, 0, 0}, {0}, false},
+    {LLAMA, {2048, 6144, 16, 8, 151936, 0, true, false, 0, false, true, 0, 0}, {0}, false},
+    {LLAMA, {2560, 9728, 32, 8, 151936, 0, true, false, 128, false, true, 0, 0}, {0}, false},
+    {LLAMA, {4096, 12288, 32, 8, 151936, 0, false, false, 0, false, true, 0, 0}, {0}, false},
+    {LLAMA, {5120, 17408, 40, 8, 151936, 0, false, false, 0, false, true, 0, 0}, {0}, false},
+    {LLAMA, {5120, 25600, 64, 8, 151936, 0, false, false, 128, false, true, 0, 0}, {0}, false},
+    {LLAMA, {2048, 768, 32, 4, 151936, 0, false, false, 128, false, true, 128, 8}, {0}, false},
+    {LLAMA, {4096, 1536, 64, 4, 151936, 0, false, false, 128, false, true, 128, 8}, {0}, false},
+    {LLAMA, {4096, 14336, 32, 8, 32768, 0, false, false, 0, false, false, 0, 0}, {0}, false},
+    {LLAMA, {4096, 14336, 32, 8, 32000, 0, false, false, 0, false, false, 8, 2}, {0}, false},
+    {LLAMA, {6144, 16384, 48, 8, 32768, 0, false, false, 0, false, false, 8, 2}, {0}, false},
+    {LLAMA, {3072, 8192, 32, 32, 32064, 0, false, false, 0, false, false, 0, 0}, {0}, false},
+    {BERT, {768, 3072, 12, 12, 30522, 512, false, false, 0, false, false, 0, 0}, {0}, false},
+    {BERT, {1024, 4096, 16, 16, 30522, 512, false, false, 0, false, false, 0, 0}, {0}, false},
+    {VIT, {384, 1536, 6, 6, 1000, 16, false, false, 0, false, false, 0, 0}, {0}, false},
+    {VIT, {768, 3072, 12, 12, 1000, 16, false, false, 0, false, false, 0, 0}, {0}, false},
+    {VIT, {768, 3072, 12, 12, 1000, 32, false, false, 0, false, false, 0, 0}, {0}, false},
+    {VIT, {1024, 4096, 16, 16, 1000, 16, false, false, 0, false, false, 0, 0}, {0}, false},
+    {VIT, {1280, 5120, 16, 16, 1000, 14, false, false, 0, false, false, 0, 0}, {0}, false},
     {RESNET, {.width = 0}, {2, 2, 2, 2}, false},
     {RESNET, {.width = 0}, {3, 4, 6, 3}, false},
     {RESNET, {.width = 0}, {3, 4, 6, 3}, true},
@@ -54,6 +89,45 @@ static const remat_network models[N_MODELS] = {
     {"llama3.2-1b", "Llama 3.2 1B, Grattafiori et al. 2024", 1235814400, 8192, 0, 16},
     {"llama3-8b", "Llama 3 8B", 8030261248, 8192, 0, 32},
     {"llama3-70b", "Llama 3 70B", 70553706496, 8192, 0, 80},
+    {"llama3.2-3b", "Llama 3.2 3B", 3212749824, 8192, 0, 28},
+    {"mistral-7b", "Mistral 7B, Jiang et al. 2023", 7241732096, 8192, 0, 32},
+    {"mpt-125m", "MPT 125M, MosaicML 2023, no biases, 2048 learnt positions", 125209344, 2048, 0,
+     12},
+    {"mpt-350m", "MPT 350M, MosaicML 2023, no biases, 2048 learnt positions", 355714048, 2048, 0,
+     24},
+    {"mpt-760m", "MPT 760M, MosaicML 2023, no biases, 2048 learnt positions", 760063488, 2048, 0,
+     24},
+    {"mpt-1b", "MPT 1B, MosaicML 2023, no biases, 2048 learnt positions", 1315407872, 2048, 0, 24},
+    {"mpt-3b", "MPT 3B, MosaicML 2023, no biases, 2048 learnt positions", 2650933760, 2048, 0, 32},
+    {"mpt-7b", "MPT 7B, MosaicML 2023, no biases, 2048 learnt positions", 6657413120, 2048, 0, 32},
+    {"mpt-13b", "MPT 13B, MosaicML 2023, no biases, 2048 learnt positions", 12851696640, 2048, 0,
+     40},
+    {"mpt-30b", "MPT 30B, MosaicML 2023, no biases, 2048 learnt positions", 29971422208, 2048, 0,
+     48},
+    {"mpt-70b", "MPT 70B, MosaicML 2023, no biases, 2048 learnt positions", 64855220224, 2048, 0,
+     80},
+    {"llama3.1-8b", "Llama 3.1 8B, Grattafiori et al. 2024", 8030261248, 8192, 0, 32},
+    {"llama3.1-70b", "Llama 3.1 70B", 70553706496, 8192, 0, 80},
+    {"llama3.1-405b", "Llama 3.1 405B", 405853388800, 8192, 0, 126},
+    {"qwen2.5-0.5b", "Qwen 2.5 0.5B", 494032768, 8192, 0, 24},
+    {"qwen2.5-1.5b", "Qwen 2.5 1.5B", 1543714304, 8192, 0, 28},
+    {"qwen2.5-3b", "Qwen 2.5 3B", 3085938688, 8192, 0, 36},
+    {"qwen2.5-7b", "Qwen 2.5 7B", 7615616512, 8192, 0, 28},
+    {"qwen2.5-14b", "Qwen 2.5 14B", 14770033664, 8192, 0, 48},
+    {"qwen2.5-32b", "Qwen 2.5 32B", 32763876352, 8192, 0, 64},
+    {"qwen2.5-72b", "Qwen 2.5 72B", 72706203648, 8192, 0, 80},
+    {"qwen3-0.6b", "Qwen 3 0.6B", 596049920, 8192, 0, 28},
+    {"qwen3-1.7b", "Qwen 3 1.7B", 1720574976, 8192, 0, 28},
+    {"qwen3-4b", "Qwen 3 4B", 4022468096, 8192, 0, 36},
+    {"qwen3-8b", "Qwen 3 8B", 8190735360, 8192, 0, 36},
+    {"qwen3-14b", "Qwen 3 14B", 14768307200, 8192, 0, 40},
+    {"qwen3-32b", "Qwen 3 32B", 32762123264, 8192, 0, 64},
+    {"qwen3-30b-a3b", "Qwen 3 30B-A3B", 30532122624, 8192, 0, 48},
+    {"qwen3-235b-a22b", "Qwen 3 235B-A22B", 235093634560, 8192, 0, 94},
+    {"mistral-7b-v0.3", "Mistral 7B-V0.3", 7248023552, 8192, 0, 32},
+    {"mixtral-8x7b", "Mixtral 8X7B, Jiang et al. 2024", 46702792704, 8192, 0, 32},
+    {"mixtral-8x22b", "Mixtral 8X22B", 140630071296, 8192, 0, 56},
+    {"phi3-mini", "Phi-3 MINI", 3821079552, 4096, 0, 32},
     {"bert-base", "BERT base, uncased, with pooler, Devlin et al. 2019", 109482240, 512, 0, 12},
     {"bert-large", "BERT large, uncased, with pooler", 335141888, 512, 0, 24},
     {"vit-s16", "ViT-S/16, Touvron et al. 2021", 22050664, 0, 224, 12},
@@ -88,6 +162,21 @@ remat_status remat_network_find(const char *name, const remat_network **ret_mode
     return found >= 0 ? REMAT_OK : REMAT_INVALID;
 }
 
+static const char *const kernel_sets[REMAT_KERNEL_SETS] = {"eager", "compiled", "fused"};
+
+const char *remat_kernels_name(remat_kernels kernels)
+{
+    return kernel_sets[kernels];
+}
+
+remat_status remat_kernels_find(const char *name, remat_kernels *ret_kernels, remat_error *error)
+{
+    const int found = plan_find_name(name, "kernels", kernel_sets, REMAT_KERNEL_SETS, error);
+    if (found >= 0)
+        *ret_kernels = (remat_kernels)found;
+    return found >= 0 ? REMAT_OK : REMAT_INVALID;
+}
+
 /* ---- settings ---- */
 
 static remat_status check_range(const char *field, uint64_t value, uint64_t least, uint64_t most,
@@ -98,6 +187,100 @@ static remat_status check_range(const char *field, uint64_t value, uint64_t leas
     return remat_fail(error, REMAT_INVALID, field, "%s is %llu; it must be from %llu to %llu",
                       field, (unsigned long long)value, (unsigned long long)least,
                       (unsigned long long)most);
+}
+
+/* ---- sizes ---- */
+
+static void take_size(double *to, uint32_t size)
+{
+    if (size > 0)
+        *to = size;
+}
+
+static void take_choice(bool *to, remat_choice choice)
+{
+    if (choice != REMAT_AS_IT_IS)
+        *to = choice == REMAT_YES;
+}
+
+static bool has_sizes(const remat_network_sizes *s)
+{
+    static const remat_network_sizes none = {.hidden = 0};
+    return memcmp(s, &none, sizeof none) != 0;
+}
+
+static remat_status check_sizes(const remat_network_sizes *s, remat_error *error)
+{
+    const struct {
+        const char *field;
+        uint32_t value, most;
+    } sizes[] = {{"sizes.hidden", s->hidden, 1 << 20},
+                 {"sizes.heads", s->heads, 1 << 14},
+                 {"sizes.kv_heads", s->kv_heads, 1 << 14},
+                 {"sizes.head", s->head, 1 << 14},
+                 {"sizes.ffn", s->ffn, 1 << 22},
+                 {"sizes.vocab", s->vocabulary, 1 << 24},
+                 {"sizes.experts", s->experts, 1 << 12},
+                 {"sizes.experts_per_token", s->experts_per_token, 1 << 12}};
+    remat_status status = REMAT_OK;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes && !status; i++)
+        if (sizes[i].value > 0)
+            status = check_range(sizes[i].field, sizes[i].value, 1, sizes[i].most, error);
+    return status;
+}
+
+static remat_status check_whole(const char *field, double of, double by, const char *what,
+                                remat_error *error)
+{
+    if (fmod(of, by) == 0)
+        return REMAT_OK;
+    return remat_fail(error, REMAT_INVALID, field, "%s: %.0f %s do not divide %.0f", field, by,
+                      what, of);
+}
+
+/* The model's own sizes with those in their place. A model of other heads of its width has heads of
+ * other columns. */
+static remat_status resize(const remat_network *model, family kind, const remat_network_sizes *s,
+                           plan_transformer *t, remat_error *error)
+{
+    if (!has_sizes(s))
+        return REMAT_OK;
+    if (!model->layers || kind == VIT)
+        return remat_fail(error, REMAT_INVALID, "sizes", "%s has no sizes to choose", model->name);
+    if (kind != LLAMA && (s->kv_heads || s->head || s->experts || s->qkv_bias || s->qk_norm))
+        return remat_fail(
+            error, REMAT_INVALID, "sizes",
+            "kv_heads, head, experts, qkv_bias and qk_norm are for Llamas; %s is none",
+            model->name);
+    remat_status status = check_sizes(s, error);
+    if (status)
+        return status;
+    const double heads = t->heads, groups = t->groups;
+    if (s->hidden || s->heads)
+        t->head = 0;
+    take_size(&t->width, s->hidden);
+    take_size(&t->heads, s->heads);
+    t->groups = s->heads && groups == heads ? t->heads : t->groups;
+    take_size(&t->groups, s->kv_heads);
+    take_size(&t->head, s->head);
+    take_size(&t->mlp, s->ffn);
+    take_size(&t->vocabulary, s->vocabulary);
+    take_size(&t->positions, s->positions);
+    take_size(&t->experts, s->experts);
+    take_size(&t->chosen, s->experts_per_token);
+    take_choice(&t->tied, s->tied);
+    take_choice(&t->qkv_bias, s->qkv_bias);
+    take_choice(&t->qk_norm, s->qk_norm);
+    if (t->head == 0)
+        status = check_whole("sizes.heads", t->width, t->heads, "heads", error);
+    if (!status)
+        status =
+            check_whole("sizes.kv_heads", t->heads, t->groups, "heads of keys and values", error);
+    if (!status && t->experts > 0 && !(t->chosen >= 1 && t->chosen <= t->experts))
+        status = remat_fail(error, REMAT_INVALID, "sizes.experts_per_token",
+                            "experts_per_token is %.0f; it must be from 1 to the %.0f experts",
+                            t->chosen, t->experts);
+    return status;
 }
 
 static remat_status refuse(const remat_network *model, const char *field, remat_error *error)
@@ -120,6 +303,13 @@ static remat_status complete(const remat_network *model, double positions,
         return refuse(model, "layers", error);
     if (s->eager_attention && !model->layers) /* no transformer */
         return refuse(model, "attention", error);
+    if (s->channels_last && model->layers) /* a transformer */
+        return refuse(model, "channels_last", error);
+    if (s->kernels != REMAT_EAGER && !model->layers)
+        return refuse(model, "kernels", error);
+    if (s->autocast && remat_precision_bytes(s->precision) == 4)
+        return remat_fail(error, REMAT_INVALID, "autocast", "autocast is to 16 bits, not to %s",
+                          remat_precision_name(s->precision));
     s->sequence = s->sequence ? s->sequence : model->sequence;
     s->image = s->image ? s->image : model->image;
     s->layers = s->layers ? s->layers : model->layers;
@@ -130,6 +320,65 @@ static remat_status complete(const remat_network *model, double positions,
         status = check_range("image", s->image, 32, 1 << 14, error);
     if (!status && model->layers)
         status = check_range("layers", s->layers, 1, 200, error);
+    return status;
+}
+
+/* Whether ranks can share so many of something. */
+static remat_status check_share(const char *field, double of, uint32_t ranks, const char *what,
+                                remat_error *error)
+{
+    if (fmod(of, ranks) == 0)
+        return REMAT_OK;
+    return remat_fail(error, REMAT_INVALID, field, "%u ranks cannot share %.0f %s", ranks, of,
+                      what);
+}
+
+static remat_status check_heads(const plan_transformer *t, const char *field, uint32_t ranks,
+                                remat_error *error)
+{
+    remat_status status = check_share(field, t->heads, ranks, "heads", error);
+    if (!status && t->groups < ranks) /* some ranks have the same ones */
+        status = check_share(field, ranks, (uint32_t)t->groups, "heads of keys and values", error);
+    else if (!status)
+        status = check_share(field, t->groups, ranks, "heads of keys and values", error);
+    if (!status)
+        status = check_share(field, t->mlp, ranks, "columns between two matrices", error);
+    return status;
+}
+
+/* Whether ranks can share what there is of everything. */
+static remat_status check_cuts(const remat_network *model, family kind, const plan_transformer *t,
+                               const remat_network_settings *s, remat_error *error)
+{
+    const uint32_t tensor = s->tensor > 1 ? s->tensor : 1,
+                   context = s->context > 1 ? s->context : 1;
+    const char *field = s->sequence_parallel ? "parallel.mesh.sp" : "parallel.mesh.tp";
+    remat_status status = REMAT_OK;
+    if (tensor > 1 && (!model->layers || (s->sequence_parallel && kind == VIT)))
+        return remat_fail(error, REMAT_INVALID, field, "%s has no %s that ranks could share",
+                          model->name, model->layers ? "tokens" : "heads");
+    if (context > 1 && kind != GPT2 && kind != LLAMA)
+        return remat_fail(error, REMAT_INVALID, "parallel.mesh.cp",
+                          "%s has no tokens that ranks could share", model->name);
+    if (s->expert > 1 && t->experts == 0)
+        return remat_fail(error, REMAT_INVALID, "parallel.mesh.ep", "%s has no experts",
+                          model->name);
+    if (s->expert > 1 &&
+        (status = check_share("parallel.mesh.ep", t->experts, s->expert, "experts", error)))
+        return status;
+    if (tensor > 1 && t->experts > 0)
+        return remat_fail(error, REMAT_INVALID, field,
+                          "%s has experts, whose matrices are not planned to be cut yet",
+                          model->name);
+    if (context > 1 && s->eager_attention)
+        return remat_fail(error, REMAT_INVALID, "attention",
+                          "ranks that share tokens need fused attention");
+    if (tensor > 1)
+        status = check_heads(t, field, tensor, error);
+    if (!status)
+        status = check_share("parallel.mesh.cp", s->sequence, context, "tokens", error);
+    if (!status && s->sequence_parallel)
+        status = check_share(field, s->sequence / context, tensor, "tokens", error);
     return status;
 }
 
@@ -155,14 +404,19 @@ remat_status remat_network_graph_new(const char *name, const remat_network_setti
         return status;
     const size_t which = (size_t)(model - models);
     const family kind = makings[which].family;
-    const plan_transformer *t = &makings[which].sizes;
-    status = complete(model, kind == VIT ? 0 : t->positions, &s, error);
+    plan_transformer sizes = makings[which].sizes;
+    const plan_transformer *t = &sizes;
+    status = resize(model, kind, &s.sizes, &sizes, error);
+    if (!status)
+        status = complete(model, kind == VIT ? 0 : t->positions, &s, error);
     if (!status && kind >= VIT)
         status = check_image(model,
                              kind == VIT    ? (uint32_t)t->positions
                              : kind == UNET ? 16
                                             : 1,
                              s.image, error);
+    if (!status)
+        status = check_cuts(model, kind, t, &s, error);
     if (!status)
         status = remat_device_computes(device, s.precision, error);
     if (!status)
@@ -178,7 +432,9 @@ remat_status remat_network_graph_new(const char *name, const remat_network_setti
          : kind == LLAMA ? plan_llama
          : kind == BERT  ? plan_bert
                          : plan_vit)(&b, t, s.layers);
-    snprintf(title, sizeof title, "%s-b%llu-%u", name, (unsigned long long)s.batch,
-             s.sequence ? s.sequence : s.image);
+    snprintf(title, sizeof title, "%.60s-b%llu-%u", s.called ? s.called : name,
+             (unsigned long long)s.batch, s.sequence ? s.sequence : s.image);
+    if (s.layers != model->layers && !s.called)
+        snprintf(title + strlen(title), sizeof title - strlen(title), "-l%u", s.layers);
     return plan_finish(&b, title, ret_graph, error);
 }

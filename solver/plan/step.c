@@ -3,6 +3,7 @@
 #include "plan/names.h"
 #include "remat/plan.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 static const char *const optimizers[REMAT_OPTIMIZERS] = {"sgd",   "momentum",  "adam",
@@ -109,14 +110,18 @@ static double share(double count, bool sharded, uint32_t ranks)
     return sharded ? up_to(count, ranks) / ranks : count;
 }
 
-static void add_tensor(sums *s, double rows, double columns)
+/* Experts are of fewer ranks: those that have the same ones. */
+static void add_tensor(sums *s, const remat_tensor *tensor)
 {
     const remat_step_settings *set = s->settings;
+    const double rows = (double)tensor->rows, columns = (double)tensor->columns;
     const double count = rows * columns;
-    const double weights = s->weight * share(count, set->parallel >= REMAT_ZERO3, set->ranks);
-    const double gradients = s->weight * share(count, set->parallel >= REMAT_ZERO2, set->ranks);
+    const uint32_t others = tensor->parts > 1 ? tensor->parts : 1;
+    const uint32_t ranks = set->ranks > others ? set->ranks / others : 1;
+    const double weights = s->weight * share(count, set->parallel >= REMAT_ZERO3, ranks);
+    const double gradients = s->weight * share(count, set->parallel >= REMAT_ZERO2, ranks);
     const bool sharded = set->parallel >= REMAT_ZERO1;
-    const double own = share(count, sharded, set->ranks);
+    const double own = share(count, sharded, ranks);
     const double masters = s->master ? 4 * own : 0;
     /* A factored second moment is kept whole: its rows and columns are no shard's. */
     const bool whole = !sharded || set->optimizer == REMAT_ADAFACTOR || set->ranks == 1;
@@ -136,17 +141,30 @@ static void add_tensor(sums *s, double rows, double columns)
         take(&s->segments, states / parts);
 }
 
+uint64_t remat_step_ranks(const remat_step_settings *s)
+{
+    return (uint64_t)s->ranks * (s->replicas > 1 ? s->replicas : 1) *
+           (s->model_ranks > 1 ? s->model_ranks : 1);
+}
+
 static remat_status check_settings(const remat_step_settings *s, const remat_device *device,
                                    remat_error *error)
 {
     if (s->ranks < 1 || s->ranks > 1u << 20)
         return remat_fail(error, REMAT_INVALID, "parallel.ranks",
                           "parallel.ranks is %u; it must be from 1 to 1048576", s->ranks);
+    if (remat_step_ranks(s) > 1u << 20)
+        return remat_fail(error, REMAT_INVALID, "parallel.ranks",
+                          "%llu ranks in all; there may be 1048576",
+                          (unsigned long long)remat_step_ranks(s));
     if (s->ranks > 1 && s->parallel == REMAT_SINGLE)
         return remat_fail(error, REMAT_INVALID, "parallel.kind",
                           "%u ranks need a way to share the work: parallel.kind ddp, zero1, zero2 "
                           "or zero3",
                           s->ranks);
+    if (s->autocast && (s->no_master || remat_precision_bytes(s->precision) == 4))
+        return remat_fail(error, REMAT_INVALID, "autocast",
+                          "autocast is to 16 bits, of weights that stay in float32");
     if (s->no_master && remat_precision_bytes(s->precision) == 4)
         return remat_fail(error, REMAT_INVALID, "master_weights",
                           "%s has no master weights that could be left out",
@@ -187,10 +205,12 @@ remat_status remat_step_bytes(const remat_tensor *tensors, size_t n_tensors,
     if (status)
         return status;
     sums s = {.settings = settings, .weight = (double)remat_precision_bytes(settings->precision)};
+    if (settings->autocast)
+        s.weight = 4;
     s.master = s.weight < 4 && !settings->no_master;
     s.state = settings->no_master ? s.weight : 4;
     for (size_t i = 0; i < n_tensors; i++) {
-        add_tensor(&s, (double)tensors[i].rows, (double)tensors[i].columns);
+        add_tensor(&s, &tensors[i]);
         add_unit(&s, tensors, n_tensors, i);
     }
     const double total = 4 * s.weights + s.masters + 3 * s.gradients + s.states;
@@ -202,12 +222,43 @@ remat_status remat_step_bytes(const remat_tensor *tensors, size_t n_tensors,
                           .gradients = (uint64_t)s.gradients,
                           .states = (uint64_t)s.states,
                           .context = device->context,
-                          .rounding = (uint64_t)rounding_of(&s.segments)};
+                          .communicator = remat_step_ranks(settings) > 1 ? device->communicator : 0,
+                          .rounding = (uint64_t)rounding_of(&s.segments),
+                          .fragmentation = device->fragmentation[settings->compiled]};
     add_communication(&s, &t);
-    t.reserved = t.weights + t.master_weights + t.gradients + t.states + t.buckets + t.gathered +
-                 t.context + t.rounding;
+    if (settings->autocast)
+        t.cached = t.weights / 2;
+    t.allocated =
+        t.weights + t.master_weights + t.gradients + t.states + t.cached + t.buckets + t.gathered;
     /* Gradients are read, everything else is read and written. */
     t.update_traffic = 2 * (t.weights + t.master_weights + t.states) + t.gradients;
     *ret_table = t;
     return REMAT_OK;
+}
+
+/* ---- the three numbers ---- */
+
+remat_memory remat_step_memory(const remat_step_table *t, uint64_t activations)
+{
+    remat_memory m = {.allocated = t->allocated + activations};
+    const uint64_t gaps = (uint64_t)ceil((double)m.allocated * t->fragmentation);
+    m.reserved = m.allocated + (gaps > t->rounding ? gaps : t->rounding);
+    m.driver = m.reserved + t->context + t->communicator;
+    return m;
+}
+
+uint64_t remat_step_room(const remat_step_table *t, uint64_t memory)
+{
+    const uint64_t least = remat_step_memory(t, 0).driver;
+    if (least >= memory)
+        return 0;
+    uint64_t low = 0, high = memory - least;
+    while (low < high) {
+        const uint64_t middle = high - (high - low) / 2;
+        if (remat_step_memory(t, middle).driver <= memory)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return low;
 }

@@ -8,7 +8,7 @@
 
 const char *remat_way_name(remat_way way)
 {
-    static const char *const names[REMAT_WAYS] = {"store-all", "blocks", "remat"};
+    static const char *const names[REMAT_WAYS] = {"store-all", "blocks", "remat", "selective-op"};
     return names[way];
 }
 
@@ -17,6 +17,7 @@ typedef struct search {
     const uint32_t *unit;
     uint32_t n_units;
     const remat_link *link;
+    const bool *kept;
     uint64_t budget;
     double *threshold; /* by unit: of the list at hand */
     double level[PLAN_LEVELS];
@@ -60,8 +61,8 @@ static remat_status attempt(search *s, uint32_t level, uint32_t more, uint32_t o
     remat_simulation result;
     for (uint32_t u = 0; u < s->n_units; u++)
         s->threshold[u] = s->level[u < more ? level + 1 : level];
-    remat_status status =
-        remat_unit_list(s->profile, s->unit, s->threshold, offloaded, &list, error);
+    remat_status status = remat_unit_list_keeping(s->profile, s->unit, s->threshold, s->kept,
+                                                  offloaded, &list, error);
     if (!status)
         status = replay(s->profile, &list, offloaded ? s->link : NULL, &result, error);
     remat_operations_clear(&list);
@@ -133,15 +134,35 @@ static remat_status solve_plain(search *s, uint32_t level, remat_error *error)
     return status || fits || !s->link ? status : find_fewest(s, level, true, error);
 }
 
-remat_status remat_way_solve(const remat_profile *profile, const uint32_t *unit, remat_way way,
-                             const remat_link *link, uint64_t budget, remat_way_result *ret_result,
-                             remat_error *error)
+/* What torch's selective checkpointing holds to no use: results it was told to keep that only what
+ * leaves a block read, so that nothing computed again does. A list drops them; they count. */
+static uint64_t idle_bytes(const remat_profile *p, const uint32_t *unit, const bool *kept)
 {
+    uint64_t bytes = 0;
+    for (uint32_t v = 0; kept && v < p->n_nodes; v++) {
+        const remat_node *node = &p->nodes[v];
+        bool idle = kept[v] && node->n_consumers == 1 && unit[v] != unit[p->n_nodes - 1];
+        if (!idle)
+            continue;
+        const remat_node *reader = &p->nodes[node->consumers[0]];
+        for (uint32_t i = 0; i < reader->n_consumers && idle; i++)
+            idle = unit[reader->consumers[i]] != unit[v];
+        bytes += idle && !remat_output_is_needed(p, v) ? node->output_bytes : 0;
+    }
+    return bytes;
+}
+
+remat_status remat_way_solve(const remat_profile *profile, const uint32_t *unit, const bool *kept,
+                             remat_way way, const remat_link *link, uint64_t budget,
+                             remat_way_result *ret_result, remat_error *error)
+{
+    const uint64_t idle = way == REMAT_WAY_SELECTIVE_OP ? idle_bytes(profile, unit, kept) : 0;
     search s = {.profile = profile,
                 .unit = unit,
                 .n_units = unit[profile->n_nodes - 1] + 1,
                 .link = link,
-                .budget = budget,
+                .kept = way == REMAT_WAY_SELECTIVE_OP ? kept : NULL,
+                .budget = budget > idle ? budget - idle : 0,
                 .best = {.peak = UINT64_MAX, .makespan = INFINITY}};
     double *ratio = malloc(profile->n_nodes * sizeof *ratio);
     s.threshold = malloc(s.n_units * sizeof *s.threshold);
@@ -150,10 +171,11 @@ remat_status remat_way_solve(const remat_profile *profile, const uint32_t *unit,
         s.n_levels = plan_levels(profile, unit, ratio, s.level);
         status = way == REMAT_WAY_REMAT
                      ? solve_remat(&s, error)
-                     : solve_plain(&s, way == REMAT_WAY_BLOCKS ? s.n_levels - 1 : 0, error);
+                     : solve_plain(&s, way == REMAT_WAY_STORE_ALL ? 0 : s.n_levels - 1, error);
     }
     free(ratio);
     free(s.threshold);
+    s.best.peak += idle;
     if (!status)
         *ret_result = s.best;
     return status;

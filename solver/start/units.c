@@ -218,6 +218,13 @@ static uint32_t most_offloaded(const remat_profile *p, const uint32_t *unit, uin
 remat_status remat_unit_list(const remat_profile *p, const uint32_t *unit, const double *threshold,
                              uint32_t offloaded, remat_operations *ret_list, remat_error *error)
 {
+    return remat_unit_list_keeping(p, unit, threshold, NULL, offloaded, ret_list, error);
+}
+
+remat_status remat_unit_list_keeping(const remat_profile *p, const uint32_t *unit,
+                                     const double *threshold, const bool *kept, uint32_t offloaded,
+                                     remat_operations *ret_list, remat_error *error)
+{
     const uint32_t n = p->n_nodes;
     double *ratio = malloc(n * sizeof *ratio);
     bool *flags = calloc(n, 4 * sizeof *flags);
@@ -234,8 +241,9 @@ remat_status remat_unit_list(const remat_profile *p, const uint32_t *unit, const
         find_ratios(p, unit, ratio);
         for (uint32_t v = 0; v < n; v++) {
             w.leaves[v] = leaves_unit(p, unit, v);
-            w.needed[v] = remat_output_is_needed(p, v);
-            w.drop[v] = ratio[v] >= 0 && ratio[v] <= threshold[unit[v]] && unit[v] != unit[n - 1];
+            w.needed[v] = remat_output_is_needed(p, v) || (kept && kept[v]);
+            w.drop[v] = ratio[v] >= 0 && ratio[v] <= threshold[unit[v]] && unit[v] != unit[n - 1] &&
+                        !(kept && kept[v]);
         }
         for (uint32_t first = 0, end; first < n; first = end) {
             end = end_of(&w, first);

@@ -83,9 +83,17 @@ def seeds(service):
     posts += [("/v1/snapshots", body) for body in snapshots[:6] * 5]
     posts += [("/v1/layouts", {"buffers": [{"id": "a", "lower": 0, "upper": 2, "size": 1024}, {"lower": 1, "upper": 3.5, "size": 7}],
                                "alignment": 256, "capacity": "4KiB"})] * 10
-    step = {"device": "t4", "optimizer": "adafactor", "precision": "float16", "parallel": {"kind": "zero2", "ranks": 4}, "wait": 5}
+    step = {"device": "t4", "optimizer": "adafactor", "precision": "float16", "parallel": {"kind": "zero2", "ranks": 4}, "wait": 5,
+            "network": "nvlink3+hdr", "node_ranks": 2}
     posts += [("/v1/plans", {"model": "resnet18", "batch": 2, "image": 64, "sweep": False, **step}),
-              ("/v1/plans", {"profile": SMALL, "parameters": 100, "offload": True, **step})] * 5
+              ("/v1/plans", {"profile": SMALL, "parameters": 100, "offload": True, "measured_on": "l4", **step}),
+              ("/v1/plans", {"model": "llama3.2-1b", "batch": 1, "sequence": 64, "layers": 1, "sweep": False, "kernels": "fused",
+                             "sizes": {"hidden": 64, "heads": 4, "kv_heads": 2, "ffn": 128, "vocab": 100, "experts": 2,
+                                       "experts_per_token": 1, "tied": True}, "network": "1GB/s@5us+edr", "node_ranks": 2,
+                             **step, "autocast": True, "parallel": {"mesh": {"dp": 4, "shard": 2, "cp": 2}, "prefetch": False}}),
+              ("/v1/plans", {"config": {"model_type": "qwen3", "hidden_size": 64, "num_hidden_layers": 1, "num_attention_heads": 4,
+                                        "num_key_value_heads": 2, "head_dim": 32, "intermediate_size": 128, "vocab_size": 100,
+                                        "max_position_embeddings": 64, "_name_or_path": "tiny"}, "batch": 1, "sweep": False, **step})] * 5
     posts += [("/v1/simulations", {"profile_id": profile_id, "operations": asked["operations"], "link": link})] * 10
     gets = [one + "/explanation", "/v1/devices", "/v1/models", "/v1/profiles?limit=2&name=small&cursor=", f"/v1/profiles/{profile_id}", one, one + "/timeline",
             one + "/measurements?limit=3&cursor=", f"/v1/schedules?profile_id={profile_id}&solver=rotor&limit=5",

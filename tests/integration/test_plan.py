@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from conftest import BUILD, PROFILES, SLOW
+from conftest import BUILD, PROFILES, ROOT, SLOW
 from test_cli import INPUT, NO, OK, REMAT, SERVER, USAGE, answer, problem, remat, write  # noqa: F401
 
 TRAIN = BUILD / "clients" / "executor" / "remat-train"
@@ -21,14 +21,27 @@ def plan(service, **more):
 def check(answer):
     """What holds of every plan."""
     b = answer["table"]
-    parts = ["weights", "master_weight_bytes", "gradients", "optimizer_states", "buckets", "gathered", "context", "rounding"]
-    assert b["reserved_bytes"] == sum(b[name] for name in parts)
-    assert b["activations"] == max(0, b["memory"] - b["reserved_bytes"])
+    parts = ["weights", "master_weight_bytes", "gradients", "optimizer_states", "cached_weights", "buckets", "gathered", "context",
+             "communicator", "fragmentation"]
+    assert b["taken_bytes"] == sum(b[name] for name in parts)
+    assert b["activations"] == max(0, b["memory"] - b["taken_bytes"])
+    whole, static = answer["store_all_memory"], sum(b[name] for name in parts[:7])
+    assert whole["allocated_bytes"] == static + answer["store_all_peak"]
+    assert answer["store_all_fits"] == (whole["driver_bytes"] <= b["memory"])
     assert answer["fits"] == ("schedule" in answer) != ("refusal" in answer)
     if answer["fits"]:
         schedule = answer["schedule"]
         assert schedule["verified"] and schedule["peak"] <= schedule["arena"] <= b["activations"]
+        memory = answer["memory_use"]
+        assert memory["allocated_bytes"] == static + schedule["arena"] and memory["device_bytes"] == b["memory"]
+        assert memory["allocated_bytes"] <= memory["reserved_bytes"] <= memory["driver_bytes"] <= b["memory"]
+        assert memory["driver_bytes"] == memory["reserved_bytes"] + b["context"] + b["communicator"]
         assert answer["step_seconds"] >= answer["store_all_seconds"] * (1 - 1e-9)
+    parts = [answer[f"{name}_seconds"] for name in ("compute", "recomputation", "communication", "update")]
+    assert sum(parts) == pytest.approx(answer.get("step_seconds", answer["store_all_seconds"])) and min(parts) >= 0
+    for way in answer.get("ways", []):
+        assert way["fits"] == (way["peak"] <= b["activations"]) == (way["memory_use"]["driver_bytes"] <= b["memory"])
+        assert way["step_seconds"] >= answer["store_all_seconds"] * (1 - 1e-9) or answer["communication_seconds"] > 0
     for row in answer.get("rows", []):
         for way in row["ways"]:
             assert not way["fits"] or way["peak"] <= b["activations"]
@@ -81,6 +94,14 @@ def test_what_does_not_fit_is_an_answer(rematd):
     assert crowded.json["least_activations"] > crowded.json["table"]["activations"]
 
 
+def test_no_plan_of_more_than_a_t4_has(rematd):
+    """14.56 GiB are what drivers offer of its 16 GB; this plan was said to fit in 14.85."""
+    made = rematd.post("/v1/plans", {"model": "bert-base", "batch": 78, "device": "t4", "sweep": False, "wait": 300}).json
+    check(made)
+    assert not made["fits"] or made["memory_use"]["driver_bytes"] <= 14.56 * 2**30
+    assert made["table"]["memory"] <= 14.56 * 2**30
+
+
 def test_a_plan_outlasting_its_wait_is_a_job(rematd):
     body = {"model": "gpt2-medium", "batch": 3, "device": "l4", "wait": 0, "optimizer": "momentum"}
     asked = rematd.post("/v1/plans", body)
@@ -92,13 +113,24 @@ def test_a_plan_outlasting_its_wait_is_a_job(rematd):
 
 def test_plans_of_a_profile(rematd):
     profile = json.loads((PROFILES / "unet.flops.json").read_text())
-    made = rematd.post("/v1/plans", {"profile": profile, "parameters": 10**6, "device": "t4", "precision": "float32",
-                                     "optimizer": "sgd", "wait": 300})
+    asked = {"parameters": 10**6, "device": "t4", "precision": "float32", "optimizer": "sgd", "wait": 300}
+    made = rematd.post("/v1/plans", {"profile": profile, "measured_on": "t4", **asked})
     check(made.json)
-    assert made.json["table"]["weights"] == 4 * 10**6 and "rows" not in made.json
-    by_id = rematd.post("/v1/plans", {"profile_id": made.json["profile_id"], "parameters": 10**6, "device": "t4",
-                                      "precision": "float32", "optimizer": "sgd", "wait": 300})
+    assert made.json["table"]["weights"] == 4 * 10**6 and "rows" not in made.json and not made.json["rescaled"]
+    by_id = rematd.post("/v1/plans", {"profile_id": made.json["profile_id"], "measured_on": "t4", **asked})
     assert by_id.json["schedule"] == made.json["schedule"]
+    # its times are another device's: of one that is not known they are refused, else rescaled and said to be
+    for one in ({"profile": profile}, {"profile_id": made.json["profile_id"]}):
+        refused = rematd.post("/v1/plans", {**one, **asked})
+        assert refused.status == 400 and refused.json["field"] == "measured_on" and "A100-like, analytic" in refused.json["detail"]
+        other = rematd.post("/v1/plans", {**one, "measured_on": "a100-40gb", **asked}).json
+        check(other)
+        assert other["rescaled"] and other["times_of"] == "a100-40gb" and other["profile_id"] != made.json["profile_id"]
+        assert 2 < other["compute_seconds"] / made.json["compute_seconds"] < 5  # 19.5 and 8.1 TFLOP/s, 1555 and 320 GB/s
+    profile["source"]["device"] = "NVIDIA A100 SXM4 40 GB"  # as a title says it
+    assert rematd.post("/v1/plans", {"profile": profile, **asked}).json["schedule"] == other["schedule"]
+    del profile["source"]
+    assert rematd.post("/v1/plans", {"profile": profile, **asked}).json["schedule"] == made.json["schedule"]
     assert rematd.post("/v1/plans", {"profile_id": "0" * 64, "parameters": 1, "device": "t4"}).status == 404
 
 
@@ -107,6 +139,10 @@ def test_plans_of_a_profile(rematd):
     ({"optimizer": "lion"}, "optimizer", "known are sgd, "), ({"batch": 0}, "batch", "1 to 1048576"),
     ({"batch": 2**60}, "batch", "1 to 1048576"), ({"precision": "bfloat16"}, "precision", "it has float32, float16"),
     ({"parallel": {"kind": "ddp", "ranks": 0}}, "parallel.ranks", "1 to 1048576"),
+    ({"kernels": "fsed"}, "kernels", "did you mean fused?"), ({"autocast": True, "precision": "float32"}, "autocast", "16 bits"),
+    ({"model": "resnet18", "kernels": "fused"}, "kernels", "no kernels"), ({"channels_last": True}, "channels_last", "no channels_last"),
+    ({"parallel": {"mesh": {"tp": 5}}}, "parallel.mesh.tp", "5 ranks cannot share 12 heads"),
+    ({"parallel": {"mesh": {"dp": 2}}, "network": "nvlnk4"}, "network", "did you mean nvlink4?"),
     ({"device": {"name": "x", "memory_bytes": 1}}, "device.bandwidth_bytes_per_second", "missing")])
 def test_bad_plans_name_their_field(rematd, change, field, says):
     refused = rematd.post("/v1/plans", {**GPT2, **change})
@@ -148,11 +184,11 @@ def test_plans_do_not_queue_for_ever(make_service):
 
 def test_what_there_is(rematd):
     devices = rematd.get("/v1/devices").json["devices"]
-    assert [d["name"] for d in devices][:2] == ["a100-40gb", "a100-80gb"] and len(devices) == 9
+    assert [d["name"] for d in devices][:2] == ["a100-40gb", "a100-80gb"] and len(devices) == 19
     assert all(d["sources"]["bandwidth_bytes_per_second"] for d in devices)
     models = {m["name"]: m for m in rematd.get("/v1/models").json["models"]}
     assert models["llama3-8b"]["parameters"] == 8030261248 and models["resnet50"]["image"] == 224
-    mine = {k: v for k, v in devices[7].items() if k != "sources"}
+    mine = {k: v for k, v in next(d for d in devices if d["name"] == "t4").items() if k != "sources"}
     assert plan(rematd, device=mine, sweep=False).json["schedule"] == plan(rematd, sweep=False).json["schedule"]
 
 
@@ -198,6 +234,127 @@ def test_eighty_layers_over_ranks():
     assert made["table"]["weights"] == pytest.approx(2 * 70553706496 / 64, rel=1e-3)
 
 
+def test_kernels_take_less(rematd):
+    eager, compiled, fused, cast = (plan(rematd, device="a100-80gb", sweep=False, **more).json for more in (
+        {}, {"kernels": "compiled"}, {"kernels": "fused"}, {"autocast": True}))
+    for made in (eager, compiled, fused, cast):
+        check(made)
+    assert fused["store_all_peak"] < compiled["store_all_peak"] < eager["store_all_peak"] < cast["store_all_peak"]
+    assert compiled["compute_seconds"] < eager["compute_seconds"] and cast["table"]["cached_weights"] == 2 * 124439808
+    assert [way["way"] for way in eager["ways"]] == ["store-all", "blocks", "selective-op"]
+    peaks = {way["way"]: way["peak"] for way in eager["ways"]}
+    assert peaks["blocks"] < peaks["selective-op"] < peaks["store-all"] == eager["store_all_peak"]
+
+
+def test_published_runs_are_met():
+    """The bars of the committed table, over the runs that are in the repository."""
+    done = subprocess.run([ROOT / "tests" / "bench" / "published", BUILD], capture_output=True, text=True, timeout=300 * SLOW)
+    assert done.returncode == 0, done.stderr
+    row = next(line for line in done.stdout.splitlines() if line.startswith("| all |")).replace(" %", "").split("|")
+    memory, close, time, median, within = (float(row[i]) for i in (2, 5, 6, 7, 9))
+    assert memory >= 13 and close >= 0.9 * memory and time >= 82 and within >= 0.85 * time and abs(median) <= 5
+    assert done.stdout.strip() == (ROOT / "tests" / "bench" / "published_results.md").read_text().split("\n\n", 1)[1].strip()
+
+
+QWEN3 = {"model_type": "qwen3", "hidden_size": 1024, "num_hidden_layers": 28, "num_attention_heads": 16, "num_key_value_heads": 8,
+         "head_dim": 128, "intermediate_size": 3072, "vocab_size": 151936, "max_position_embeddings": 40960,
+         "tie_word_embeddings": True, "torch_dtype": "bfloat16", "rope_scaling": None, "_name_or_path": "Qwen/Qwen3-0.6B"}
+
+
+@pytest.mark.parametrize("config, parameters", [
+    (QWEN3, 596049920),
+    ({"model_type": "mixtral", "hidden_size": 4096, "num_hidden_layers": 2, "num_attention_heads": 32, "num_key_value_heads": 8,
+      "intermediate_size": 14336, "vocab_size": 32000, "max_position_embeddings": 32768, "num_local_experts": 8,
+      "num_experts_per_tok": 2}, 46702792704 - 30 * 1451270144),
+    ({"model_type": "gpt2", "n_embd": 768, "n_layer": 12, "n_head": 12, "n_positions": 1024, "vocab_size": 50257, "n_inner": None},
+     124439808),
+    ({"model_type": "bert", "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 3072,
+      "vocab_size": 30522, "max_position_embeddings": 512}, 109482240)])
+def test_a_config_is_a_model(rematd, write, config, parameters):  # noqa: F811
+    made = rematd.post("/v1/plans", {"config": config, "batch": 1, "sequence": 256, "device": "h200", "sweep": False, "wait": 300})
+    check(made.json)
+    assert made.json["parameters"] == parameters
+    words = ["--batch", "1", "--sequence", "256", "--device", "h200", "--no-sweep"]
+    assert answer("plan", write("config.json", config), *words)["schedule"] == made.json["schedule"]
+
+
+@pytest.mark.parametrize("change, field, says", [
+    ({"model_type": "mamba"}, "config.model_type", "known are llama"), ({"model_type": None}, "config.model_type", "missing"),
+    ({"hidden_size": None}, "config.hidden_size", "missing"), ({"hidden_size": "x"}, "config.hidden_size", "number"),
+    ({"vocab_size": 10**12}, "config.vocab_size", "16777216"), ({"num_hidden_layers": 10**6}, "layers", "200"),
+    ({"num_key_value_heads": 3}, "sizes.kv_heads", "3 heads of keys and values do not divide 16"),
+    ({"attention_bias": True}, "config.attention_bias", "not planned yet")])
+def test_bad_configs_name_their_field(rematd, change, field, says):
+    refused = rematd.post("/v1/plans", {"config": {**QWEN3, **change}, "batch": 1, "device": "h200"})
+    assert refused.status == 400 and refused.json["field"] == field and says in refused.json["detail"]
+
+
+def test_own_sizes():
+    words = ["plan", "llama3-8b", "--batch", "1", "--sequence", "256", "--device", "h200", "--no-sweep", "--layers", "2"]
+    made = answer(*words, "--hidden", "1024", "--heads", "8", "--kv-heads", "2", "--ffn", "4096", "--vocab", "1000")
+    check(made)
+    assert made["parameters"] == 2 * 1000 * 1024 + 1024 + 2 * (2 * 1024**2 + 2 * 1024 * 256 + 3 * 1024 * 4096 + 2 * 1024)
+    assert made["name"] == "llama3-8b-b1-256-l2"
+    experts = answer(*words, "--experts", "4", "--experts-per-token", "2")
+    assert experts["parameters"] - answer(*words)["parameters"] == 2 * (3 * 3 * 4096 * 14336 + 4 * 4096)
+    for more, field in ((["--heads", "3"], "sizes.heads"), (["--experts", "4"], "sizes.experts_per_token"),
+                        (["--hidden", "99999999"], "sizes.hidden")):
+        assert problem(*words, *more, code=INPUT)["field"] == field
+    assert problem("plan", "gpt2", "--batch", "1", "--device", "t4", "--kv-heads", "2", code=INPUT)["field"] == "sizes"
+    assert "did you mean llama3-8b?" in problem("plan", "llama-3-8b", "--batch", "1", "--device", "h100", code=INPUT)["detail"]
+    assert "did you mean a100-" in problem("plan", "gpt2", "--batch", "1", "--device", "a100", code=INPUT)["detail"]
+
+
+def test_on_no_what_would_fit(rematd):
+    """Each change that is named is planned again, as options and as members: it fits, in no more time than was said."""
+    for asked in ({"model": "gpt2-xl", "batch": 8, "device": "rtx4090"}, {"model": "gpt2", "batch": 512, "device": "t4"},
+                  {"model": "llama3-8b", "batch": 1, "device": "a100-80gb", "sequence": 2048, "layers": 24}):
+        refused = rematd.post("/v1/plans", {**asked, "sweep": False, "wait": 300}).json
+        assert not refused["fits"] and len(refused["changes"]) >= 1
+        words = ["plan", asked["model"], "--no-sweep"] + [x for k in asked if k != "model" for x in (f"--{k}", str(asked[k]))]
+        said = remat(*words, code=NO).stdout
+        for change in refused["changes"]:
+            assert change["arguments"] in said
+            made = rematd.post("/v1/plans", {**asked, **change["with"], "sweep": False, "wait": 300}).json
+            check(made)
+            assert made["fits"] and made["step_seconds"] <= change["step_seconds"] * 1.02, change["arguments"]
+    assert refused["changes"][-1]["with"].keys() <= {"parallel", "offload"}
+    assert "changes" not in plan(rematd, sweep=False).json
+    alike = answer(*words[:2], *words[3:], "--no-sweep", code=NO)["changes"]
+    assert alike == refused["changes"]
+
+
+def test_a_profile_keeps_its_device(write):  # noqa: F811
+    words = ["plan", PROFILES / "vit-b16.flops.json", "--parameters", "86567656", "--precision", "float32", "--device", "h100"]
+    assert "which device that is" in problem(*words, code=INPUT)["detail"]
+    said = remat(*words, "--measured-on", "a100-40gb").stdout
+    assert "of a100-40gb, rescaled by the rooflines of both" in said
+    same = answer("plan", PROFILES / "vit-b16.flops.json", *words[2:-1], "a100-40gb", "--measured-on", "a100-40gb")
+    assert not same["rescaled"] and answer(*words, "--measured-on", "a100-40gb")["compute_seconds"] < same["compute_seconds"]
+
+
+def test_ranks_wait_for_what_they_send():
+    words = ["plan", "llama3.2-1b", "--layers", "4", "--sequence", "2048", "--batch", "2", "--device", "a100-80gb", "--no-sweep"]
+    fast, slow, tensor = (answer(*words, *more) for more in (
+        ["--mesh", "dp=64,shard=8"], ["--mesh", "dp=64,shard=8", "--network", "235GB/s@40us+1GB/s@60us"],
+        ["--parallel", "ddp", "--mesh", "dp=2,tp=4", "--node-ranks", "4"]))
+    for made in (fast, slow, tensor):
+        check(made)
+    assert fast["parallel"] == {"kind": "zero3", "ranks": 64, "mesh": {"dp": 64, "shard": 8}}
+    assert fast["communication_seconds"] < slow["communication_seconds"] <= slow["sent_seconds"]
+    assert slow["compute_seconds"] == fast["compute_seconds"] and slow["network"] == "235GB/s@40us+1GB/s@60us"
+    assert tensor["parallel"]["mesh"] == {"dp": 2, "tp": 4} and tensor["node_ranks"] == 4
+    said = remat(*words, "--parallel", "sequence", "--ranks", "8").stdout
+    assert "over 8 ranks (dp 1, sp 8) on nvlink3+hdr" in said and "communication" in said
+    experts = answer("plan", "mixtral-8x7b", "--layers", "2", "--sequence", "512", "--batch", "1", "--device", "h100", "--no-sweep",
+                     "--mesh", "dp=8,ep=4")
+    check(experts)
+    assert experts["parallel"] == {"kind": "zero3", "ranks": 8, "mesh": {"dp": 8, "ep": 4}} and experts["communication_seconds"] > 0
+    for more in (["--mesh", "dp:8"], ["--mesh", ""], ["--mesh", "dp=2,dp=4"], ["--network", "ndr"]):
+        remat(*words, *more, code=USAGE)
+    problem(*words, "--parallel", "pipeline", "--ranks", "2", code=INPUT)
+
+
 def test_a_plan_that_does_not_fit_says_no():
     said = remat("plan", "gpt2-xl", "--batch", "8", "--device", "rtx4090", code=NO).stdout
     assert "more than the device has" in said and " no: weights" in said
@@ -212,9 +369,11 @@ def test_the_whole_device_as_budget(write):  # noqa: F811
     profile = json.loads((PROFILES / "vit-b16.flops.json").read_text())
     words = ["solve", "--local", "-b", "8GB", "--whole-device", "--optimizer", "adamw"]
     made = answer(*words, write("vit.json", profile))
-    reserved = answer("plan", write("vit2.json", profile), "--parameters", "86567656", "--precision", "float32",
-                      "--device", "a100-80gb")["table"]["reserved_bytes"]
-    assert made["budget"] == 8 * 10**9 - reserved and made["arena"] <= made["budget"]
+    table = answer("plan", write("vit2.json", profile), "--parameters", "86567656", "--precision", "float32",
+                   "--device", "a100-80gb", "--measured-on", "a100-80gb")["table"]
+    beside = sum(table[name] for name in ("weights", "gradients", "optimizer_states"))
+    left = (8 * 10**9 - table["context"]) / 1.12 - beside  # the gaps of the allocator are of the budget, not of the device
+    assert made["budget"] == pytest.approx(left, abs=2) and made["arena"] <= made["budget"]
     remat(*words, "--reserved", "1GB", write("vit3.json", profile), code=USAGE)
     del profile["source"]
     remat(*words, write("bare.json", profile), code=USAGE)

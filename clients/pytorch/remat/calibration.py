@@ -60,6 +60,7 @@ def _measure(device: torch.device, name: str) -> Device:
             "memory_bytes": memory, "context_bytes": 0, "bandwidth_bytes_per_second": moving,
             "flops_per_second": {"float32": computing, **_others(device, computing)}, "link_bytes_per_second": 0,
             "launch_seconds": launch, "efficiency": efficiency, "operators": operators,
+            **({"communicator_bytes": 0, "eager_fragmentation": 0, "compiled_fragmentation": 0} if device.type == "cpu" else {}),
             "sources": {"all": f"remat.calibrate, torch {torch.__version__}, {time.strftime('%Y-%m-%d')}"}}
 
 

@@ -81,13 +81,21 @@ def seconds(device: Device, kind: str, precision: str, backward: bool, flops: fl
         both = device.get("operators", {}).get(operator) or device["efficiency"][name]
         return both.get("backward", both["forward"]) if backward else both["forward"]
 
+    def size(name: str, work: float, rate: float) -> float:
+        own = bool(device.get("operators", {}).get(operator))
+        peak = 0 if own else device["efficiency"][name].get("peak", 0)
+        return work * peak / rate if peak else work
+
+    moving = device["bandwidth_bytes_per_second"]
     traffic = device["efficiency"]["copy"]["forward"] if kind in _COMPUTING else points(kind)
-    taken = amount / (device["bandwidth_bytes_per_second"] * _fraction(traffic, amount)) if amount else 0.0
+    full = size("copy" if kind in _COMPUTING else kind, amount, moving)
+    taken = amount / (moving * _fraction(traffic, full)) if amount else 0.0
     if kind in _COMPUTING and flops:
         rates = device["flops_per_second"]
         if precision not in rates:
             raise CaptureError(f"{device['name']} computes no {precision}; it has {', '.join(rates)}")
-        taken = max(taken, flops / (rates[precision] * _fraction(points(kind), flops)))
+        rate = rates[precision]
+        taken = max(taken, flops / (rate * _fraction(points(kind), size(kind, flops, rate))))
     return device["launch_seconds"] + taken
 
 

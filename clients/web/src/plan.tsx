@@ -19,6 +19,14 @@ interface Way {
   samples_per_second?: number;
 }
 
+/** As PyTorch and the driver show it. */
+interface Memory {
+  allocated_bytes: number;
+  reserved_bytes: number;
+  driver_bytes: number;
+  device_bytes: number;
+}
+
 interface Plan {
   name: string;
   profile_id: string;
@@ -28,10 +36,16 @@ interface Plan {
   table: Record<string, number>;
   store_all_peak: number;
   store_all_fits: boolean;
+  memory_use?: Memory;
   fits: boolean;
   refusal?: string;
+  changes?: { arguments: string; driver_bytes: number; step_seconds: number }[];
   step_seconds?: number;
   samples_per_second?: number;
+  compute_seconds: number;
+  recomputation_seconds: number;
+  communication_seconds: number;
+  update_seconds: number;
   schedule?: { schedule_id: string; overhead: number; arena: number };
   rows?: { batch: number; ways: Way[] }[];
   best_batch?: { way: string; offload: boolean; batch: number; samples_per_second: number } | null;
@@ -43,13 +57,19 @@ interface Choices {
 }
 
 const OPTIMIZERS = ['adamw', 'adam', 'adam8bit', 'adafactor', 'momentum', 'sgd'];
+const KERNELS = ['eager', 'compiled', 'fused'].map((name) => ({ name, title: name }));
+const KINDS = ['none', 'ddp', 'zero1', 'zero2', 'zero3', 'tensor', 'sequence', 'context', 'expert'].map((name) => ({ name, title: name }));
 const PARTS: [string, string][] = [
   ['weights', 'Weights'],
   ['master_weight_bytes', 'Weights in float32 beside'],
   ['gradients', 'Gradients'],
   ['optimizer_states', 'Optimizer states'],
+  ['cached_weights', 'Copies in 16 bits of autocast'],
+  ['buckets', 'Buckets'],
+  ['gathered', 'Gathered'],
   ['context', 'Context'],
-  ['rounding', 'Rounding of the allocator'],
+  ['communicator', 'NCCL'],
+  ['fragmentation', 'Gaps of the allocator'],
   ['activations', 'Left for activations'],
 ];
 const INKS = ['series-1', 'series-2', 'series-3', 'series-4', 'series-5', 'series-6'];
@@ -107,6 +127,12 @@ function Form({ query, choices }: { query: URLSearchParams; choices: Choices }):
       </label>
       <Choice label="Device" name="device" value={query.get('device') ?? 'a100-80gb'} list={choices.devices} />
       <Choice label="Optimizer" name="optimizer" value={query.get('optimizer') ?? 'adamw'} list={optimizers} />
+      <Choice label="Kernels" name="kernels" value={query.get('kernels') ?? 'eager'} list={KERNELS} />
+      <Choice label="Ranks share by" name="parallel" value={query.get('parallel') ?? 'none'} list={KINDS} />
+      <label>
+        Ranks
+        <input name="ranks" type="number" required min={1} max={1048576} value={query.get('ranks') ?? '1'} />
+      </label>
       <p class="actions">
         <button type="submit" class="primary">
           Plan
@@ -233,14 +259,39 @@ function Answer({ plan }: { plan: Plan }): VNode {
     <>
       <h2>{plan.fits ? 'It fits' : 'It does not fit'}</h2>
       {plan.refusal && <p>{plan.refusal}</p>}
+      {plan.changes && plan.changes.length > 0 && (
+        <section>
+          <h3>What would fit</h3>
+          <ul>
+            {plan.changes.map((change) => (
+              <li key={change.arguments}>
+                <code>{change.arguments}</code>: {bytes(change.driver_bytes)} by the driver, a step of at most{' '}
+                {seconds(change.step_seconds)}
+              </li>
+            ))}
+          </ul>
+        </section>
+      )}
       <Facts
         list={[
+          ...(plan.memory_use
+            ? ([
+                ['Allocated', bytes(plan.memory_use.allocated_bytes)],
+                ['Reserved, with the gaps', bytes(plan.memory_use.reserved_bytes)],
+                ['By the driver', `${bytes(plan.memory_use.driver_bytes)} of ${bytes(plan.memory_use.device_bytes)}`],
+              ] as [string, string][])
+            : []),
           ['Parameters', count(plan.parameters)],
           ['Precision', plan.precision],
           ['Storing everything', `${bytes(plan.store_all_peak)}, ${plan.store_all_fits ? 'fits' : 'does not fit'}`],
           ...(schedule && plan.step_seconds
             ? ([
                 ['Step', `${seconds(plan.step_seconds)}, ${percent(schedule.overhead)} over storing everything`],
+                [
+                  'Of that',
+                  `compute ${seconds(plan.compute_seconds)}, recomputation ${seconds(plan.recomputation_seconds)}, ` +
+                    `communication ${seconds(plan.communication_seconds)}, optimizer ${seconds(plan.update_seconds)}`,
+                ],
                 ['Schedule', <a href={href(`schedule/${schedule.schedule_id}`)}>{bytes(schedule.arena)}</a>],
               ] as [string, VNode | string][])
             : []),
@@ -259,6 +310,10 @@ function Asked({ query }: { query: URLSearchParams }): VNode {
     batch: Number(query.get('batch')),
     device: query.get('device') ?? '',
     optimizer: query.get('optimizer') ?? 'adamw',
+    ...((query.get('kernels') ?? 'eager') !== 'eager' && { kernels: query.get('kernels') }),
+    ...((query.get('parallel') ?? 'none') !== 'none' && {
+      parallel: { kind: query.get('parallel'), ranks: Number(query.get('ranks') ?? '1') },
+    }),
   };
   const plan = useLoad((signal) => askPlan(body, signal), [query.toString()]);
   return <Show of={plan}>{(found) => <Answer plan={found} />}</Show>;

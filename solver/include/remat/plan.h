@@ -4,7 +4,7 @@
  *     remat_network_graph *graph;
  *     remat_network_graph_new("gpt2", &settings, &device, &graph, &error);
  *     remat_step_bytes(graph->tensors, graph->n_tensors, &step, &device, &bytes, &error);
- *     // device.memory - bytes.reserved is left for graph->spec (remat_profile_new)
+ *     // remat_step_room(&bytes, device.memory) is left for graph->spec (remat_profile_new)
  *
  * Times are a model, not a measurement: each kernel takes the larger of what its arithmetic and
  * what its traffic take at the part of the device's peaks that kernels of its class and size reach
@@ -52,17 +52,33 @@ typedef struct remat_efficiency {
     unsigned n;
     double size[REMAT_MAX_EFFICIENCY_POINTS];
     double fraction[REMAT_MAX_EFFICIENCY_POINTS]; /* in (0, 4]: above 1 where caches serve */
+    double peak; /* that the sizes are for: on a device with k times the rate (or bandwidth) the
+                    same fraction takes k times the size. 0: for the device as it is */
 } remat_efficiency;
+
+/* Ways between ranks: what collectives reach, per rank each way (the bus bandwidth of nccl-tests,
+ * doc/PERFORMANCE.md), and how long one of no bytes takes. */
+typedef struct remat_interconnect {
+    char name[64];
+    double within, between; /* bytes per second, in a node and by one rank's way out of it */
+    double within_latency;  /* seconds */
+    double between_latency; /* the same, beside it, for each doubling of the nodes */
+    uint32_t node;          /* ranks in a node, at least 1 */
+} remat_interconnect;
 
 /* Rates are per second. */
 typedef struct remat_device {
     char name[64], title[128];
-    uint64_t memory;               /* bytes */
-    uint64_t context;              /* bytes that the runtime takes before anything else */
-    double bandwidth;              /* bytes */
-    double rate[REMAT_PRECISIONS]; /* floating-point operations; 0: has none of the precision */
-    double link;                   /* bytes to or from the host; 0: no way */
-    double launch;                 /* seconds from one kernel to the next */
+    uint64_t memory;         /* bytes */
+    uint64_t context;        /* bytes that the runtime takes before anything else */
+    uint64_t communicator;   /* and NCCL's beside, where there is more than one rank */
+    double fragmentation[2]; /* what PyTorch's allocator reserves beyond what is allocated, as a
+                                part of it: eager, compiled */
+    double bandwidth;        /* bytes */
+    double rate[REMAT_PRECISIONS];   /* floating-point operations; 0: has none of the precision */
+    double link;                     /* bytes to or from the host; 0: no way */
+    double launch;                   /* seconds from one kernel to the next */
+    remat_interconnect interconnect; /* usual to others of its kind; node 0: not known */
     remat_efficiency forward[REMAT_KERNEL_CLASSES];
     remat_efficiency backward[REMAT_KERNEL_CLASSES]; /* without points: as forward */
 } remat_device;
@@ -93,6 +109,26 @@ uint64_t remat_precision_bytes(remat_precision precision);    /* of a number: 4 
 remat_status remat_precision_find(const char *name, remat_precision *ret_precision,
                                   remat_error *error); /* REMAT_INVALID: known are .. */
 
+/* ---- what ranks send one another ---- */
+
+typedef enum remat_collective {
+    REMAT_ALL_REDUCE,     /* takes S / B 2 (n - 1) / n of S bytes at bandwidth B */
+    REMAT_ALL_GATHER,     /* these three S / B (n - 1) / n, S of all ranks together */
+    REMAT_REDUCE_SCATTER, /* the same */
+    REMAT_ALL_TO_ALL      /* the same; what leaves a node leaves it by each rank's own way */
+} remat_collective;
+
+/* Seconds of a collective of bytes among ranks that are stride apart: ranks 0 to stride - 1 begin
+ * groups of their own. Groups within a node have B = within; rings over several nodes have the ways
+ * out of all their ranks of a node, at most within. 0 among one rank. Increasing in bytes and
+ * ranks, decreasing in bandwidths. */
+double remat_collective_seconds(const remat_interconnect *way, remat_collective kind,
+                                uint32_t ranks, uint32_t stride, double bytes);
+
+/* Rates finite and at least 1, latencies from 0 to 1 second, a node of at least one rank.
+ * REMAT_INVALID names the field. */
+remat_status remat_interconnect_check(const remat_interconnect *way, remat_error *error);
+
 /* ---- models ---- */
 
 /* What is known of a model by name. */
@@ -109,17 +145,59 @@ const remat_network *remat_networks(size_t *ret_count);
 remat_status remat_network_find(const char *name, const remat_network **ret_model,
                                 remat_error *error);
 
+/* How a model's operations are put together. */
+typedef enum remat_kernels {
+    REMAT_EAGER,    /* one kernel an operation, as modules are written */
+    REMAT_COMPILED, /* blocks by torch.compile: normalisation, rotary positions, SwiGLU and dropout
+                       with its sum are one kernel each and keep their inputs alone, no copy between
+                       products and attention */
+    REMAT_FUSED,    /* the same, and logits are made in chunks whose gradients are made at once
+                       (Liger) */
+    REMAT_KERNEL_SETS
+} remat_kernels;
+
+const char *remat_kernels_name(remat_kernels kernels); /* "eager", .. */
+remat_status remat_kernels_find(const char *name, remat_kernels *ret_kernels,
+                                remat_error *error); /* REMAT_INVALID: known are .. */
+
+typedef enum remat_choice { REMAT_AS_IT_IS, REMAT_YES, REMAT_NO } remat_choice;
+
+/* Sizes in place of a transformer's own; 0: as the model has it. */
+typedef struct remat_network_sizes {
+    uint32_t hidden, heads, kv_heads, head; /* head: columns of one; hidden / heads where it is not
+                                               given and neither is the model's */
+    uint32_t ffn, vocabulary, positions;
+    uint32_t experts,
+        experts_per_token; /* of Llamas: so many MLPs, of which each token takes some */
+    remat_choice tied, qkv_bias, qk_norm; /* the last two of Llamas */
+} remat_network_sizes;
+
 typedef struct remat_network_settings {
+    const char *called;               /* in place of the model's name; NULL: that */
+    remat_network_sizes sizes;        /* of transformers */
     uint64_t batch;                   /* examples of a step: 1 to 2^20 */
     uint32_t sequence, image, layers; /* 0: the usual */
     remat_precision precision;
     bool eager_attention; /* scores are written out; else fused (Dao et al. 2022) */
+    bool autocast; /* torch.autocast of a float32 model: products in 16 bits of cast inputs; sums of
+                      residuals, normalisation and softmax in float32 */
+    remat_kernels kernels;
+    bool channels_last; /* images lie so that convolutions are products of matrices as they are */
+    /* Ranks among which a model is cut; 0 is 1. Of transformers only. */
+    uint32_t tensor;  /* matrices by columns, then rows: Shoeybi et al. 2019 */
+    uint32_t context; /* tokens; keys and values go around: Liu et al. 2023 */
+    uint32_t
+        expert; /* experts; each of these ranks has examples of its own: Lepikhin et al. 2020 */
+    bool sequence_parallel; /* and what lies between the matrices by tokens: Korthikanti et al. 2022
+                             */
+    const remat_interconnect *interconnect; /* of these ranks; NULL where all are 1 */
 } remat_network_settings;
 
-/* A parameter tensor: rows x columns numbers, a vector has one row. unit: see below. */
+/* A parameter tensor: rows x columns numbers, a vector has one row. unit: see below. parts: so many
+ * data-parallel ranks hold other experts each, so that fewer have the same; 0 is 1. */
 typedef struct remat_tensor {
     uint64_t rows, columns;
-    uint32_t unit;
+    uint32_t unit, parts;
 } remat_tensor;
 
 /* A model of some size on some device. Nodes and tensors belong to units: the blocks that
@@ -129,9 +207,12 @@ typedef struct remat_network_graph {
     remat_profile_spec spec; /* forward graph, times in us */
     const uint32_t *unit;    /* by node, not decreasing */
     uint32_t n_units;
-    const remat_tensor *tensors;
+    const remat_tensor *tensors; /* of one rank */
     size_t n_tensors;
-    uint64_t parameters; /* numbers in all tensors */
+    uint64_t parameters; /* numbers in the tensors of all ranks among which the model is cut */
+    const bool *kept;    /* by node: whose results REMAT_WAY_SELECTIVE_OP keeps */
+    const double *sent;  /* by node: us of forward_time and backward_time that are waited for what
+                            ranks send */
     void *memory;        /* its own */
 } remat_network_graph;
 
@@ -154,12 +235,18 @@ void remat_network_graph_free(remat_network_graph *graph); /* accepts NULL */
 remat_status remat_unit_list(const remat_profile *profile, const uint32_t *unit,
                              const double *threshold, uint32_t offloaded,
                              remat_operations *ret_list, remat_error *error);
+/* The same; kept: by node, whose output stays whatever the threshold; NULL: none. */
+remat_status remat_unit_list_keeping(const remat_profile *profile, const uint32_t *unit,
+                                     const double *threshold, const bool *kept, uint32_t offloaded,
+                                     remat_operations *ret_list, remat_error *error);
 
 /* Ways through a step that a plan compares. */
 typedef enum remat_way {
     REMAT_WAY_STORE_ALL,
-    REMAT_WAY_BLOCKS, /* per-block checkpointing */
-    REMAT_WAY_REMAT,  /* thresholds by unit, as large as they must be */
+    REMAT_WAY_BLOCKS,       /* per-block checkpointing */
+    REMAT_WAY_REMAT,        /* thresholds by unit, as large as they must be */
+    REMAT_WAY_SELECTIVE_OP, /* per-block checkpointing that keeps what attention and every other
+                               product of a block give, the first included: as torchtitan has it */
     REMAT_WAYS
 } remat_way;
 
@@ -169,13 +256,14 @@ typedef struct remat_way_result {
     uint64_t peak;   /* of the fastest found; where none fits, the least found */
 } remat_way_result;
 
-/* The fastest step of this way within budget, by replay of some dozen lists. link NULL: nothing is
- * offloaded; else also with as many units offloaded as are needed. Takes some milliseconds where a
- * solver takes seconds: for tables over many batches. */
-remat_status remat_way_solve(const remat_profile *profile, const uint32_t *unit, remat_way way,
-                             const remat_link *link, uint64_t budget, remat_way_result *ret_result,
-                             remat_error *error);
-const char *remat_way_name(remat_way way); /* "store-all", "blocks", "remat" */
+/* kept: of the graph, for REMAT_WAY_SELECTIVE_OP. The fastest step of this way within budget, by
+ * replay of some dozen lists. link NULL: nothing is offloaded; else also with as many units
+ * offloaded as are needed. Takes some milliseconds where a solver takes seconds: for tables over
+ * many batches. */
+remat_status remat_way_solve(const remat_profile *profile, const uint32_t *unit, const bool *kept,
+                             remat_way way, const remat_link *link, uint64_t budget,
+                             remat_way_result *ret_result, remat_error *error);
+const char *remat_way_name(remat_way way); /* "store-all", "blocks", "remat", .. */
 
 /* ---- the whole step ---- */
 
@@ -202,30 +290,85 @@ typedef struct remat_step_settings {
     remat_optimizer optimizer;
     remat_precision precision;
     bool no_master; /* 16-bit weights without a copy in float32, states in 16 bits as well */
+    bool autocast;  /* weights and gradients in float32, copies of the weights in 16 bits beside */
     remat_parallel parallel;
-    uint32_t ranks;   /* at least 1 */
-    bool bucket_view; /* of DDP: gradients lie in their buckets */
-    bool no_prefetch; /* of ZeRO-3: one unit is gathered at a time, not two */
+    uint32_t ranks;       /* among which it shares; at least 1 */
+    uint32_t replicas;    /* of these, each with all shards: hybrid sharding; 0 is 1 */
+    uint32_t model_ranks; /* among which each of them cuts the model; 0 is 1 */
+    bool bucket_view;     /* of DDP: gradients lie in their buckets */
+    bool no_prefetch;     /* of ZeRO-3: one unit is gathered at a time, not two */
+    bool compiled;        /* by torch.compile: the allocator is asked less often */
 } remat_step_settings;
 
 /* Bytes of one rank. */
 typedef struct remat_step_table {
     uint64_t weights, master_weights, gradients, states;
-    uint64_t buckets;  /* DDP's copies of gradients in buckets of 25 MiB (as much as the gradients
-                          unless bucket_view); from ZeRO-2 on the gradient of the largest unit */
-    uint64_t gathered; /* ZeRO-3: the largest unit, with prefetch twice */
-    uint64_t context;  /* of the device */
-    uint64_t rounding; /* what PyTorch's caching allocator takes beyond those sizes: 512 bytes
-                          each, blocks of 2 MiB for tensors to 1 MiB and 20 MiB below 10 MiB */
-    uint64_t reserved; /* sum of all these */
+    uint64_t cached;    /* autocast's copies */
+    uint64_t buckets;   /* DDP's copies of gradients in buckets of 25 MiB (as much as the gradients
+                           unless bucket_view); from ZeRO-2 on the gradient of the largest unit */
+    uint64_t gathered;  /* ZeRO-3: the largest unit, with prefetch twice */
+    uint64_t allocated; /* sum of all these */
+    uint64_t context,
+        communicator; /* of the device; the second where there is more than one rank */
+    uint64_t
+        rounding; /* the least that PyTorch's caching allocator takes beyond those sizes: 512
+                     bytes each, blocks of 2 MiB for tensors to 1 MiB and 20 MiB below 10 MiB */
+    double fragmentation;    /* of the device, as the step runs */
     uint64_t update_traffic; /* bytes that the optimizer reads and writes in a step */
 } remat_step_table;
+
+/* The three numbers that are called a step's memory. */
+typedef struct remat_memory {
+    uint64_t allocated; /* in tensors: torch.cuda.max_memory_allocated */
+    uint64_t reserved;  /* by the allocator, gaps included: torch.cuda.max_memory_reserved */
+    uint64_t driver;    /* and by context and NCCL: nvidia-smi; what has to fit the device */
+} remat_memory;
+
+/* Of a rank whose activations take so many bytes. */
+remat_memory remat_step_memory(const remat_step_table *table, uint64_t activations);
+
+/* The most activations with which remat_step_memory's driver is within memory; 0: there are none.
+ */
+uint64_t remat_step_room(const remat_step_table *table, uint64_t memory);
+
+/* All ranks of a step. */
+uint64_t remat_step_ranks(const remat_step_settings *settings);
 
 /* REMAT_INVALID: ranks out of range (1 to 2^20), ranks without a way to use them, a precision
  * without master weights to leave out; REMAT_TOO_LARGE past 2^53. */
 remat_status remat_step_bytes(const remat_tensor *tensors, size_t n_tensors,
                               const remat_step_settings *settings, const remat_device *device,
                               remat_step_table *ret_table, remat_error *error);
+
+/* What a unit has and how long it runs. */
+typedef struct remat_unit_load {
+    double parameters;        /* numbers of this rank, before they are sharded */
+    double forward, backward; /* seconds */
+} remat_unit_load;
+
+/* Of every unit of a graph; loads: room for n_units. */
+void remat_unit_loads(const remat_network_graph *graph, remat_unit_load *loads);
+
+typedef struct remat_exchange {
+    double sent;    /* seconds that the way between ranks is busy for weights and gradients */
+    double exposed; /* of these what the step is longer for: compute does not hide it */
+} remat_exchange;
+
+/* What goes between data-parallel ranks in a step, played on two streams: compute, and one way on
+ * which one collective runs after the other.
+ *
+ * ddp, zero1, zero2: the gradient of a unit goes out once its backward is over, behind compute of
+ * the units before it. zero1 and zero2 gather the updated weights after the step, behind nothing.
+ * zero3: a unit is gathered while the one before it runs (without prefetch: once that is over),
+ * forward and again for its backward, and its gradient goes out behind the next backward; the first
+ * and the last unit are gathered once and kept. Gradients go in float32 where there are master
+ * weights of zero3, else as they are. Of replicas each then sums its shards of the gradients.
+ *
+ * Nothing is slower for running beside something else. backward_stretch: how much longer the
+ * backward is than the loads say, for what is computed again. */
+remat_exchange remat_step_exchange(const remat_unit_load *loads, uint32_t n_units,
+                                   const remat_step_settings *settings,
+                                   const remat_interconnect *way, double backward_stretch);
 
 const char *remat_optimizer_name(remat_optimizer optimizer); /* "adamw", .. */
 const char *remat_parallel_name(remat_parallel parallel);    /* "none", "ddp", "zero1", .. */

@@ -1,0 +1,17 @@
+/* Models by their sizes. Private to api/plan. */
+#ifndef REMAT_API_PLAN_CONFIG_H
+#define REMAT_API_PLAN_CONFIG_H
+
+#include "plan/plan.h"
+
+/* The member sizes of a request. */
+remat_status api_sizes_decode(const json_t *json, remat_network_sizes *ret_sizes,
+                              remat_error *error);
+
+/* A config.json of Hugging Face as the model of the same make with its sizes, layers and tokens;
+ * *ret_model is static, settings->called borrowed from the config. REMAT_INVALID: a kind of model
+ * that is not known, a member that is missing, of another type or out of range. */
+remat_status api_config_decode(const json_t *json, const char **ret_model,
+                               remat_network_settings *settings, remat_error *error);
+
+#endif

@@ -1,0 +1,249 @@
+#include "plan/nearest.h"
+
+#include "fields.h"
+#include "plan/ranks.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A plan of its own, of what is changed. */
+typedef struct trial {
+    remat_plan_request q;
+    bool offloads;
+    bool fits;
+    double seconds; /* of the step */
+    uint64_t driver;
+} trial;
+
+static remat_status measure(trial *t, const remat_network_graph *graph,
+                            const remat_step_table *table, remat_error *error)
+{
+    const remat_device *d = &t->q.device;
+    const uint64_t room = remat_step_room(table, d->memory) / 20 * 19;
+    const double rate = d->link * 1e-6;
+    const remat_link link = {.to_host = rate, .to_device = rate, .latency = 10};
+    /* of a large graph dozens of lists take long */
+    const remat_way way = graph->spec.n_nodes <= 400 ? REMAT_WAY_REMAT : REMAT_WAY_BLOCKS;
+    remat_profile *profile = NULL;
+    remat_way_result r = {.fits = false};
+    api_ranks *ranks = NULL;
+    remat_status status = room > 0 ? remat_profile_new(&graph->spec, &profile, error) : REMAT_OK;
+    if (profile)
+        status = remat_way_solve(profile, graph->unit, graph->kept, way, t->offloads ? &link : NULL,
+                                 room, &r, error);
+    if (!status && r.fits) {
+        ranks = api_ranks_of_graph(&t->q, graph, 1e-6 * remat_store_all_makespan(profile));
+        status = ranks ? REMAT_OK : remat_fail_memory(error);
+    }
+    if (ranks) {
+        const remat_kernel update = {.kind = REMAT_POINTWISE,
+                                     .bytes = (double)table->update_traffic};
+        t->fits = true;
+        t->driver = remat_step_memory(table, r.peak).driver;
+        t->seconds = 1e-6 * r.makespan + api_ranks_exchange(ranks, 1e-6 * r.makespan).exposed +
+                     remat_kernel_seconds(d, &update);
+    }
+    free(ranks);
+    remat_profile_free(profile);
+    return status;
+}
+
+/* What cannot be planned at all does not fit. */
+static remat_status try(trial *t, remat_error *error)
+{
+    remat_network_graph *graph = NULL;
+    remat_step_table table;
+    t->fits = false;
+    remat_status status = api_plan_graph(&t->q, t->q.settings.batch, &graph, error);
+    if (!status)
+        status = remat_step_bytes(graph->tensors, graph->n_tensors, &t->q.step, &t->q.device,
+                                  &table, error);
+    if (!status)
+        status = measure(t, graph, &table, error);
+    remat_network_graph_free(graph);
+    return status == REMAT_INVALID || status == REMAT_TOO_LARGE ? REMAT_OK : status;
+}
+
+/* ---- what was changed ---- */
+
+typedef struct words {
+    char options[120]; /* of the command */
+    json_t *with;      /* members of a request */
+} words;
+
+static void say(words *w, const char *member, json_t *value, const char *format, ...)
+{
+    const size_t at = strlen(w->options);
+    va_list list;
+    va_start(list, format);
+    snprintf(w->options + at, sizeof w->options - at, at ? " " : "");
+    vsnprintf(w->options + at + (at > 0), sizeof w->options - at - (at > 0), format, list);
+    va_end(list);
+    remat_json_set(&w->with, member, value);
+}
+
+static words describe(const remat_plan_request *q, const trial *t)
+{
+    words w = {.with = json_object()};
+    const remat_plan_request *now = &t->q;
+    if (now->settings.kernels != q->settings.kernels)
+        say(&w, "kernels", json_string("fused"), "--kernels fused");
+    if (now->step.optimizer != q->step.optimizer)
+        say(&w, "optimizer", json_string("adam8bit"), "--optimizer adam8bit");
+    if (now->settings.batch != q->settings.batch)
+        say(&w, "batch", json_integer((json_int_t)now->settings.batch), "--batch %llu",
+            (unsigned long long)now->settings.batch);
+    if (now->settings.sequence != q->settings.sequence)
+        say(&w, "sequence", json_integer(now->settings.sequence), "--sequence %u",
+            now->settings.sequence);
+    if (now->step.ranks != q->step.ranks || now->step.parallel != q->step.parallel)
+        say(&w, "parallel",
+            json_pack("{s:s, s:I}", "kind", "fsdp", "ranks", (json_int_t)now->step.ranks),
+            "--parallel fsdp --ranks %u", now->step.ranks);
+    if (t->offloads && !q->offload)
+        say(&w, "offload", json_true(), "--offload");
+    return w;
+}
+
+static void put(json_t **changes, const remat_plan_request *q, const trial *t)
+{
+    if (!t->fits)
+        return;
+    const words w = describe(q, t);
+    remat_json_append(changes,
+                      json_pack("{s:s, s:o, s:I, s:f, s:f}", "arguments", w.options, "with", w.with,
+                                "driver_bytes", (json_int_t)t->driver, "step_seconds", t->seconds,
+                                "samples_per_second", (double)t->q.settings.batch / t->seconds));
+}
+
+/* ---- what may be changed ---- */
+
+/* These change a trial until it fits. Those of two changes find nothing where one of them does. */
+static remat_status fuse(trial *t, remat_error *error)
+{
+    const bool has = t->q.settings.kernels != REMAT_FUSED;
+    t->q.settings.kernels = REMAT_FUSED;
+    t->q.step.compiled = true;
+    return has ? try(t, error) : REMAT_OK;
+}
+
+static remat_status narrow(trial *t, remat_error *error)
+{
+    const bool has = t->q.step.optimizer == REMAT_ADAM || t->q.step.optimizer == REMAT_ADAMW;
+    t->q.step.optimizer = has ? REMAT_ADAM8BIT : t->q.step.optimizer;
+    return has ? try(t, error) : REMAT_OK;
+}
+
+static remat_status fuse_and_narrow(trial *t, remat_error *error)
+{
+    remat_status status = fuse(t, error);
+    const bool alone = t->fits;
+    t->fits = false;
+    return status || alone ? status : narrow(t, error);
+}
+
+/* The largest batch below that fits. */
+static remat_status take_fewer(trial *t, remat_error *error)
+{
+    uint64_t low = 0, high = t->q.settings.batch;
+    remat_status status = REMAT_OK;
+    trial best = *t;
+    while (high - low > 1 && !status) {
+        /* one first: where it does not fit nothing does */
+        t->q.settings.batch = low == 0 ? 1 : low + (high - low) / 2;
+        status = try(t, error);
+        if (!t->fits && low == 0)
+            break;
+        if (t->fits)
+            best = *t;
+        *(t->fits ? &low : &high) = t->q.settings.batch;
+    }
+    *t = best;
+    return status;
+}
+
+static remat_status narrow_and_take_fewer(trial *t, remat_error *error)
+{
+    remat_status status = narrow(t, error);
+    const bool alone = t->fits;
+    t->fits = false;
+    return status || alone ? status : take_fewer(t, error);
+}
+
+/* Half of the tokens, and half of those. */
+static remat_status shorten(trial *t, remat_error *error)
+{
+    const remat_network *model;
+    remat_status status = remat_network_find(t->q.model, &model, error);
+    uint32_t tokens = status                   ? 0
+                      : t->q.settings.sequence ? t->q.settings.sequence
+                                               : model->sequence;
+    while (!status && !t->fits && tokens >= 256) {
+        tokens /= 2;
+        t->q.settings.sequence = tokens;
+        status = try(t, error);
+    }
+    return status;
+}
+
+static remat_status shard(trial *t, remat_error *error)
+{
+    enum { MOST_RANKS = 1024 };
+    const remat_step_settings was = t->q.step;
+    const bool cut =
+        t->q.settings.tensor > 1 || t->q.settings.context > 1 || t->q.settings.expert > 1;
+    uint32_t ranks = was.ranks > 1 && was.parallel != REMAT_ZERO3 ? was.ranks : 2 * was.ranks;
+    remat_status status = REMAT_OK;
+    t->q.step.parallel = REMAT_ZERO3;
+    t->q.step.replicas = 1;
+    t->q.step.bucket_view = false;
+    for (; !status && !t->fits && !cut && ranks <= MOST_RANKS; ranks *= 2) {
+        t->q.step.ranks = ranks;
+        status = try(t, error);
+    }
+    return status;
+}
+
+static remat_status offload(trial *t, remat_error *error)
+{
+    const bool has = !t->offloads && t->q.device.link > 0;
+    t->offloads = true;
+    return has ? try(t, error) : REMAT_OK;
+}
+
+/* By what they cost, cheapest first; the second where the first of two does not do. */
+static remat_status (*const kinds[][2])(trial *,
+                                        remat_error *) = {{fuse, NULL},
+                                                          {narrow, fuse_and_narrow},
+                                                          {take_fewer, narrow_and_take_fewer},
+                                                          {shorten, NULL},
+                                                          {shard, NULL},
+                                                          {offload, NULL}};
+
+remat_status api_nearest(const remat_plan_request *q, json_t **ret_changes, remat_error *error)
+{
+    trial as_it_is = {.q = *q, .offloads = q->offload};
+    json_t *changes = json_array();
+    remat_status status = try(&as_it_is, error);
+    if (!status && as_it_is.fits) {
+        json_decref(changes);
+        return REMAT_OK;
+    }
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds && !status; i++) {
+        trial t = {.q = *q, .offloads = q->offload};
+        status = kinds[i][0](&t, error);
+        if (!status && !t.fits && kinds[i][1]) {
+            t = (trial){.q = *q, .offloads = q->offload};
+            status = kinds[i][1](&t, error);
+        }
+        put(&changes, q, &t);
+    }
+    if (!status && !changes)
+        status = remat_fail_memory(error);
+    if (status)
+        json_decref(changes);
+    else
+        *ret_changes = changes;
+    return status;
+}

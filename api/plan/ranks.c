@@ -1,0 +1,322 @@
+#include "plan/ranks.h"
+
+#include "fields.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- networks ---- */
+
+/* "40us", "0.1ms" */
+static bool read_latency(const char *text, double *ret_seconds)
+{
+    char *end;
+    *ret_seconds = strtod(text, &end);
+    if (end == text)
+        return false;
+    *ret_seconds *= strcmp(end, "us") == 0 ? 1e-6 : strcmp(end, "ms") == 0 ? 1e-3 : NAN;
+    return !isnan(*ret_seconds);
+}
+
+/* "235GB/s@40us"; false: it is no rate. */
+static bool read_rate(const char *text, double *ret_rate, double *ret_latency)
+{
+    char word[64];
+    const char *unit;
+    snprintf(word, sizeof word, "%s", text);
+    char *at = strchr(word, '@');
+    if (at && !read_latency(at + 1, ret_latency))
+        return false;
+    if (at)
+        *at = '\0';
+    char *slash = strchr(word, '/');
+    if (!slash || strcmp(slash, "/s") != 0)
+        return false;
+    *slash = '\0';
+    if (!api_split_amount(word, ret_rate, &unit) || api_amount_unit(unit) == 0)
+        return false;
+    *ret_rate *= api_amount_unit(unit);
+    return true;
+}
+
+static remat_status read_way(const char *text, const json_t *list, double *ret_rate,
+                             double *ret_latency, remat_error *error)
+{
+    enum { MOST_WAYS = 32 };
+    const char *known[MOST_WAYS];
+    size_t i, n = 0;
+    const json_t *one;
+    if (read_rate(text, ret_rate, ret_latency))
+        return REMAT_OK;
+    json_array_foreach(list, i, one)
+    {
+        const char *name = json_string_value(json_object_get(one, "name"));
+        if (strcmp(name, text) == 0) {
+            *ret_rate = json_number_value(json_object_get(one, "bytes_per_second"));
+            *ret_latency = json_number_value(json_object_get(one, "latency_seconds"));
+            return REMAT_OK;
+        }
+        if (n < MOST_WAYS)
+            known[n++] = name;
+    }
+    return remat_fail_unknown("network", "network", text, known, n, error);
+}
+
+remat_status api_network_decode(const char *text, const json_t *file, remat_interconnect *way,
+                                remat_error *error)
+{
+    const json_t *networks = json_object_get(file, "networks");
+    remat_interconnect found = *way;
+    char word[64];
+    const char *plus = strchr(text, '+');
+    const size_t length = plus ? (size_t)(plus - text) : strlen(text);
+    if (strlen(text) >= sizeof found.name)
+        return remat_fail(error, REMAT_INVALID, "network", "network is longer than %zu bytes",
+                          sizeof found.name - 1);
+    snprintf(word, sizeof word, "%.*s", (int)length, text);
+    found.within_latency = found.between_latency = 40e-6; /* of rates without: as NVLink's */
+    remat_status status = read_way(word, json_object_get(networks, "within"), &found.within,
+                                   &found.within_latency, error);
+    if (!status && plus)
+        status = read_way(plus + 1, json_object_get(networks, "between"), &found.between,
+                          &found.between_latency, error);
+    else
+        found.between_latency = way->between_latency;
+    if (found.node == 0)
+        found.node = (uint32_t)json_integer_value(json_object_get(networks, "node_ranks"));
+    if (status)
+        return status;
+    const char *rest = strchr(way->name, '+');
+    if (plus || !rest)
+        snprintf(found.name, sizeof found.name, "%s", text);
+    else
+        snprintf(found.name, sizeof found.name, "%.30s%.30s", word, rest);
+    status = remat_interconnect_check(&found, error);
+    if (!status)
+        *way = found;
+    return status;
+}
+
+/* ---- parallel ---- */
+
+/* How many ranks do what; 0: not said. */
+typedef struct mesh {
+    uint32_t data, shard, tensor, sequence, context, pipeline, expert;
+} mesh;
+
+static remat_status read_ranks(const json_t *json, const char *field, uint32_t *ret_ranks,
+                               remat_error *error)
+{
+    const remat_number number = {json_number_value(json), true};
+    uint64_t value = 0;
+    if (!json_is_number(json))
+        return remat_fail(error, REMAT_INVALID, field, "%s must be a number", field);
+    remat_status status = api_whole(&number, field, 1, 1 << 20, &value, error);
+    *ret_ranks = (uint32_t)value;
+    return status;
+}
+
+static remat_status read_mesh(const json_t *json, mesh *m, remat_error *error)
+{
+    const struct {
+        const char *name;
+        uint32_t *ranks;
+    } axes[] = {{"dp", &m->data},    {"shard", &m->shard}, {"tp", &m->tensor}, {"sp", &m->sequence},
+                {"cp", &m->context}, {"pp", &m->pipeline}, {"ep", &m->expert}};
+    enum { AXES = sizeof axes / sizeof *axes };
+    const char *name, *names[AXES];
+    json_t *value;
+    for (size_t i = 0; i < AXES; i++)
+        names[i] = axes[i].name;
+    json_object_foreach((json_t *)json, name, value)
+    {
+        char field[REMAT_FIELD_SIZE];
+        size_t i = 0;
+        snprintf(field, sizeof field, "parallel.mesh.%.60s", name);
+        while (i < AXES && strcmp(names[i], name) != 0)
+            i++;
+        if (i == AXES)
+            return remat_fail_unknown(field, "axis of a mesh", name, names, AXES, error);
+        remat_status status = read_ranks(value, field, axes[i].ranks, error);
+        if (status)
+            return status;
+    }
+    return REMAT_OK;
+}
+
+/* Kinds that are an axis of their own; `all` ranks are on it. NULL: it is none of them. */
+static uint32_t *axis_of(mesh *m, const char *kind)
+{
+    return strcmp(kind, "tensor") == 0     ? &m->tensor
+           : strcmp(kind, "sequence") == 0 ? &m->sequence
+           : strcmp(kind, "context") == 0  ? &m->context
+           : strcmp(kind, "pipeline") == 0 ? &m->pipeline
+           : strcmp(kind, "expert") == 0   ? &m->expert
+                                           : NULL;
+}
+
+static uint32_t some(uint32_t ranks)
+{
+    return ranks ? ranks : 1;
+}
+
+static remat_status check_mesh(const mesh *m, remat_error *error)
+{
+    if (m->pipeline > 1)
+        return remat_fail(error, REMAT_INVALID, "parallel.mesh.pp",
+                          "pipelines are not planned yet: pp is %u; it must be 1", m->pipeline);
+    if (m->expert && some(m->data) % m->expert != 0)
+        return remat_fail(error, REMAT_INVALID, "parallel.mesh.ep",
+                          "ep is %u; it must divide dp, which is %u: each of its ranks has "
+                          "examples of its own",
+                          m->expert, some(m->data));
+    if (m->shard && m->expert && m->shard % m->expert != 0)
+        return remat_fail(error, REMAT_INVALID, "parallel.mesh.ep",
+                          "ep is %u; it must divide shard, which is %u", m->expert, m->shard);
+    if (m->tensor > 1 && m->sequence > 1)
+        return remat_fail(error, REMAT_INVALID, "parallel.mesh.sp",
+                          "give tp or sp: sp is tp that cuts tokens between the matrices too");
+    if (m->shard && some(m->data) % m->shard != 0)
+        return remat_fail(error, REMAT_INVALID, "parallel.mesh.shard",
+                          "shard is %u; it must divide dp, which is %u", m->shard, some(m->data));
+    return REMAT_OK;
+}
+
+static remat_status use_mesh(const mesh *m, remat_network_settings *settings,
+                             remat_step_settings *step, remat_error *error)
+{
+    const uint32_t tensor = some(m->tensor) * some(m->sequence), context = some(m->context);
+    const uint32_t data = some(m->data), shard = m->shard ? m->shard : data;
+    const uint64_t all = (uint64_t)tensor * context * data;
+    if (all > 1 << 20)
+        return remat_fail(error, REMAT_INVALID, "parallel.mesh",
+                          "%llu ranks in all; there may be 1048576", (unsigned long long)all);
+    if (m->shard && m->shard < data && step->parallel != REMAT_ZERO3)
+        return remat_fail(error, REMAT_INVALID, "parallel.mesh.shard", "shard is for zero3 (fsdp)");
+    settings->tensor = tensor;
+    settings->context = context;
+    settings->expert = some(m->expert);
+    settings->sequence_parallel = m->sequence > 1;
+    step->ranks = shard * context;
+    step->replicas = data / shard;
+    step->model_ranks = tensor;
+    return REMAT_OK;
+}
+
+remat_status api_parallel_decode(const json_t *json, remat_network_settings *settings,
+                                 remat_step_settings *step, remat_error *error)
+{
+    const char *kind = NULL;
+    const json_t *axes = NULL;
+    remat_number ranks = {0};
+    uint32_t all = 0;
+    bool prefetch = true;
+    mesh m = {0};
+    const field_rule rules[] = {{"kind", FIELD_STRING, false, &kind},
+                                {"ranks", FIELD_NUMBER, false, &ranks},
+                                {"mesh", FIELD_OBJECT, false, &axes},
+                                {"bucket_view", FIELD_BOOLEAN, false, &step->bucket_view},
+                                {"prefetch", FIELD_BOOLEAN, false, &prefetch}};
+    remat_status status = api_read(json, "parallel.", rules, sizeof rules / sizeof *rules, error);
+    step->no_prefetch = !prefetch;
+    step->parallel = REMAT_ZERO3;
+    if (!status && !axes && (!kind || !ranks.given))
+        return remat_fail(error, REMAT_INVALID, kind ? "parallel.ranks" : "parallel.kind",
+                          "%s is missing: give kind and ranks, or a mesh",
+                          kind ? "parallel.ranks" : "parallel.kind");
+    if (!status && axes && ranks.given)
+        return remat_fail(error, REMAT_INVALID, "parallel.ranks",
+                          "give ranks or a mesh, which says how many there are");
+    uint32_t *axis = kind ? axis_of(&m, kind) : NULL;
+    if (!status && kind && !axis)
+        status = remat_parallel_find(kind, &step->parallel, error);
+    else if (!status && axis && axes)
+        return remat_fail(error, REMAT_INVALID, "parallel.kind",
+                          "beside a mesh kind says how its dp ranks share: none, ddp, zero1, zero2 "
+                          "or zero3 (fsdp)");
+    if (!status && ranks.given)
+        status = read_ranks(json_object_get(json, "ranks"), "parallel.ranks", &all, error);
+    if (ranks.given)
+        *(axis ? axis : &m.data) = all;
+    if (ranks.given && axis == &m.expert)
+        m.data = all;
+    if (!status && axes)
+        status = read_mesh(axes, &m, error);
+    if (!status)
+        status = check_mesh(&m, error);
+    if (!status)
+        status = use_mesh(&m, settings, step, error);
+    if (!status && (!kind || axis) && step->ranks * step->replicas == 1)
+        step->parallel = REMAT_SINGLE; /* nobody has the same weights */
+    return status;
+}
+
+json_t *api_parallel_encode(const remat_plan_request *q)
+{
+    const remat_step_settings *s = &q->step;
+    const remat_network_settings *model = &q->settings;
+    const uint32_t context = some(model->context), replicas = some(s->replicas);
+    json_t *axes = json_object();
+    remat_json_set(&axes, "dp", json_integer((json_int_t)s->ranks / context * replicas));
+    if (replicas > 1)
+        remat_json_set(&axes, "shard", json_integer((json_int_t)(s->ranks / context)));
+    if (some(model->tensor) > 1)
+        remat_json_set(&axes, model->sequence_parallel ? "sp" : "tp", json_integer(model->tensor));
+    if (context > 1)
+        remat_json_set(&axes, "cp", json_integer(context));
+    if (model->expert > 1)
+        remat_json_set(&axes, "ep", json_integer(model->expert));
+    return json_pack("{s:s, s:I, s:o}", "kind", remat_parallel_name(s->parallel), "ranks",
+                     (json_int_t)remat_step_ranks(s), "mesh", axes);
+}
+
+/* ---- time ---- */
+
+static api_ranks *ranks_new(const remat_plan_request *q, uint32_t n_loads, double store_all)
+{
+    api_ranks *r = calloc(1, sizeof *r + n_loads * sizeof *r->loads);
+    if (!r)
+        return NULL;
+    r->step = q->step;
+    r->way = q->device.interconnect;
+    r->store_all = store_all;
+    r->n_loads = n_loads;
+    return r;
+}
+
+api_ranks *api_ranks_of_graph(const remat_plan_request *q, const remat_network_graph *graph,
+                              double store_all)
+{
+    api_ranks *r = ranks_new(q, graph->n_units, store_all);
+    if (!r)
+        return NULL;
+    remat_unit_loads(graph, r->loads);
+    for (uint32_t u = 0; u < r->n_loads; u++)
+        r->backward += r->loads[u].backward;
+    for (size_t v = 0; v < graph->spec.n_nodes; v++)
+        r->waited += 1e-6 * graph->sent[v];
+    return r;
+}
+
+/* A backward of twice the forward, as products have. */
+api_ranks *api_ranks_of_profile(const remat_plan_request *q, const remat_profile *profile,
+                                double store_all)
+{
+    enum { PARTS = 32 };
+    const uint32_t n = profile->n_nodes < PARTS ? profile->n_nodes : PARTS;
+    api_ranks *r = ranks_new(q, n, store_all);
+    for (uint32_t u = 0; r && u < n; u++)
+        r->loads[u] =
+            (remat_unit_load){(double)q->parameters / n, store_all / 3 / n, store_all * 2 / 3 / n};
+    if (r)
+        r->backward = store_all * 2 / 3;
+    return r;
+}
+
+remat_exchange api_ranks_exchange(const api_ranks *r, double makespan)
+{
+    const double more = fmax(0, makespan - r->store_all);
+    const double stretch = r->backward > 0 ? 1 + more / r->backward : 1;
+    return remat_step_exchange(r->loads, r->n_loads, &r->step, &r->way, stretch);
+}
