@@ -507,7 +507,7 @@ uint32_t remat_improved_nodes(const remat_profile *profile)
 /* Measured of 5,000 to 100,000 nodes: tables, two chains, bounds. */
 uint64_t remat_improve_bytes(const remat_profile *profile)
 {
-    return UINT64_C(1500) *
+    return UINT64_C(2500) *
            ((uint64_t)profile->n_nodes + profile->n_edges + profile->n_alternatives);
 }
 

@@ -72,6 +72,8 @@ class Asker:
                       "options": {"slots": draw.choice([500, 1000, 1500, 2000, 3000])}})
         elif kind == "auto":
             self.ask({"profile_id": draw.choice(self.table), "budget": f"{draw.randint(40, 90)}.{draw.randint(0, 99):02}%"})
+        elif kind == "search":  # of 10,000 nodes and more, where there is room for it
+            self.ask({"profile_id": profile_id, "budget": f"{draw.randint(40, 90)}.{draw.randint(0, 99):02}%"})
         elif kind == "again":  # out of the store
             for path in ("", "/timeline", "/explanation"):
                 if self.known:
@@ -110,7 +112,7 @@ class Asker:
         return most
 
 
-KINDS = ("post", "store-all", "table", "auto", "again", "profile", "tradeoff", "slow")
+KINDS = ("post", "store-all", "table", "auto", "search", "again", "profile", "tradeoff", "slow")
 
 
 def allowed(limit, workers):
