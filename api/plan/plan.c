@@ -7,6 +7,8 @@
 #include "plan/rescale.h"
 #include "plan/sweep.h"
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -59,6 +61,44 @@ static json_t *memory_encode(const remat_step_table *t, uint64_t activations, ui
     return json_pack("{s:I, s:I, s:I, s:I}", "allocated_bytes", (json_int_t)m.allocated,
                      "reserved_bytes", (json_int_t)m.reserved, "driver_bytes", (json_int_t)m.driver,
                      "device_bytes", (json_int_t)device);
+}
+
+/* ---- what is assumed ---- */
+
+static void assume(json_t **list, const char *format, ...)
+{
+    char text[240];
+    va_list values;
+    va_start(values, format);
+    vsnprintf(text, sizeof text, format, values);
+    va_end(values);
+    remat_json_append(list, json_string(text));
+}
+
+/* Figures of this plan that nobody measured for it. */
+static json_t *assumptions_encode(const remat_plan_request *q, const remat_network_graph *graph)
+{
+    static const char *const kernels[REMAT_KERNEL_SETS] = {
+        "one kernel an operation, as modules are written",
+        "norms, rotary positions, SwiGLU, dropout with its sum are one kernel each",
+        "norms, rotary positions, SwiGLU, dropout with its sum are one kernel each; logits in "
+        "chunks"};
+    json_t *list = json_array();
+    const double gaps = 100 * q->device.fragmentation[q->step.compiled];
+    const bool several = remat_step_ranks(&q->step) > 1;
+    if (gaps > 0)
+        assume(&list, "gaps: the allocator reserves %g %% beyond what is allocated", gaps);
+    if (graph && q->settings.kernels != REMAT_EAGER)
+        assume(&list, "kernels: %s", kernels[q->settings.kernels]);
+    if (several && q->usual_network)
+        assume(&list, "network: %s, as nodes of this device are sold", q->device.interconnect.name);
+    if (several && !graph)
+        assume(&list, "network: the parameters are spread evenly over the profile");
+    if (q->settings.expert > 1)
+        assume(&list,
+               "experts: as many tokens to each; at worst a rank would have %u times as many",
+               q->settings.expert);
+    return list;
 }
 
 /* What the plan is of. */
@@ -217,6 +257,7 @@ static remat_status complete(const remat_plan_request *q, const remat_profile *p
     remat_json_set(&draft->answer, "store_all_seconds",
                    json_real(draft->ranks->store_all + exchange.exposed + draft->update));
     put_times(draft, draft->ranks->store_all);
+    remat_json_set(&draft->answer, "assumptions", assumptions_encode(q, graph));
     if (budget > 0)
         draft->question = question_encode(q, profile, usual, budget);
     if (!draft->answer || (budget > 0 && !draft->question))

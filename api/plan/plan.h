@@ -41,6 +41,7 @@ typedef struct remat_plan_request {
     remat_network_settings settings; /* of a model; its interconnect is the device's, in graphs */
     remat_device device;
     remat_step_settings step;
+    bool usual_network;   /* none was asked for */
     bool offload;         /* the schedule may use the device's link */
     bool sweep;           /* rows over batches are wanted; of a model */
     const json_t *solver; /* these three as POST /v1/schedules takes them; or NULL */

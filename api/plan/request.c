@@ -182,6 +182,7 @@ remat_status remat_plan_request_decode(const json_t *json, remat_plan_request *r
     if (status)
         return status;
     request.offload = r.offload;
+    request.usual_network = !r.network;
     request.sweep = r.sweep && request.model;
     *ret_request = request;
     return REMAT_OK;

@@ -374,6 +374,9 @@ static int print_plan(struct cli *cli, const json_t *answer, const char *text, c
                      json_get_text(answer, "times_of"));
     print_bytes(cli, json_object_get(answer, "table"));
     print_schedule(cli, answer);
+    for (size_t i = 0; i < json_array_size(json_object_get(answer, "assumptions")); i++)
+        summary_line(cli, i ? "" : "assumed", "%s",
+                     json_string_value(json_array_get(json_object_get(answer, "assumptions"), i)));
     if (strcmp(cache, "hit") == 0)
         summary_line(cli, "solved", "before, and remembered");
     print_rows(cli, answer);

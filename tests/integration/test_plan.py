@@ -349,6 +349,8 @@ def test_ranks_wait_for_what_they_send():
     experts = answer("plan", "mixtral-8x7b", "--layers", "2", "--sequence", "512", "--batch", "1", "--device", "h100", "--no-sweep",
                      "--mesh", "dp=8,ep=4")
     check(experts)
+    assert any("4 times as many" in one for one in experts["assumptions"])
+    assert any("nvlink4+ndr, as nodes" in one for one in experts["assumptions"]) and len(slow["assumptions"]) == 1
     assert experts["parallel"] == {"kind": "zero3", "ranks": 8, "mesh": {"dp": 8, "ep": 4}} and experts["communication_seconds"] > 0
     for more in (["--mesh", "dp:8"], ["--mesh", ""], ["--mesh", "dp=2,dp=4"], ["--network", "ndr"]):
         remat(*words, *more, code=USAGE)

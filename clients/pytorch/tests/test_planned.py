@@ -64,6 +64,8 @@ def test_the_roofline_is_that_of_the_service():
     assert devices.seconds(device, "matrix", "float32", False, 1e7, 0) == pytest.approx(1e-6 + 1e7 / (1e12 * 0.1))
     assert devices.seconds(device, "matrix", "float32", False, 1e9, 1e3) == pytest.approx(1e-6 + 1e-3)
     assert devices.seconds(device, "copy", "float32", True, 0, 1e4) == pytest.approx(1e-6 + 1e4 / 5e8)
+    device["efficiency"]["matrix"]["peak"] = 1e13  # of which the device has a tenth: as full as ten times the work there
+    assert devices.seconds(device, "matrix", "float32", False, 1e7, 0) == pytest.approx(1e-6 + 1e7 / 1e12)
 
 
 CONVOLUTIONS = {  # layer and image, then its part, products of a forward and how much more is computed

@@ -36,6 +36,7 @@ interface Plan {
   table: Record<string, number>;
   store_all_peak: number;
   store_all_fits: boolean;
+  assumptions: string[];
   memory_use?: Memory;
   fits: boolean;
   refusal?: string;
@@ -299,6 +300,7 @@ function Answer({ plan }: { plan: Plan }): VNode {
       />
       <Bytes plan={plan} />
       {plan.rows && plan.rows.length > 0 && <Rates plan={plan} rows={plan.rows} />}
+      {plan.assumptions.length > 0 && <p class="quiet">Assumed: {plan.assumptions.join('; ')}.</p>}
       <p class="quiet">Sizes are exact for the operations described; times are a model of the device.</p>
     </>
   );
