@@ -284,7 +284,7 @@ static bool link_moves(const remat_link *link)
 }
 
 #define GAP_FOR_PATIENCE 0.01 /* of the makespan */
-enum { PATIENT_NODES = 10000 };
+enum { PATIENT_NODES = 10000, NAMED_NODES = 100 };
 
 /* What is asked of the improver. */
 typedef struct wish {
@@ -513,6 +513,37 @@ static remat_status mix(const remat_portfolio *p, const wish *w, remat_schedule 
     return status == REMAT_INFEASIBLE ? REMAT_OK : status;
 }
 
+/* ---- by name ---- */
+
+/* Where it costs little: no slower than what is improved when it is asked for by name, whose search
+ * from another list ends in another place now and then. */
+static remat_status ask_by_name(const remat_portfolio *p, const wish *w, remat_schedule *best,
+                                remat_error *error)
+{
+    remat_status status = REMAT_OK;
+    const bool done =
+        best->solver && !w->problem->link && best->simulation.makespan <= w->bound * (1 + 1e-9);
+    const remat_host host = remat_host_quiet(w->host);
+    for (size_t i = 0; i < p->n && p->n > 1 && !done && !status; i++) {
+        const remat_solver *solver = remat_table_solver(p->tables[i]);
+        if (!solver->improved || p->given[i])
+            continue;
+        const remat_portfolio one = {
+            .name = solver->name, .improved = true, .n = 1, .tables = {p->tables[i]}};
+        remat_schedule other = {0};
+        status = remat_portfolio_schedule(&one, w->problem, w->budget, w->alignment, w->effort,
+                                          &host, &other, error);
+        if (!status && faster(&other, best)) {
+            remat_schedule old = *best;
+            *best = other;
+            other = old;
+        }
+        remat_schedule_clear(&other);
+        status = status == REMAT_INFEASIBLE ? REMAT_OK : status;
+    }
+    return status;
+}
+
 /* With a link an answer carries the bound of all schedules, with copies and without. */
 static remat_status claim_over_link(const remat_problem *problem, uint64_t budget,
                                     remat_schedule *schedule, remat_error *error)
@@ -571,6 +602,9 @@ remat_status remat_portfolio_schedule(const remat_portfolio *portfolio,
     if (!status && portfolio->improved && link_moves(problem->link) &&
         problem->profile->n_nodes <= REMAT_MIXED_NODES)
         status = mix(portfolio, &w, &best, &refusal);
+    if (!status && portfolio->improved && floor.bytes <= budget &&
+        problem->profile->n_nodes <= NAMED_NODES)
+        status = ask_by_name(portfolio, &w, &best, &refusal);
     if (!status && !best.solver)
         status = refuse_improved(portfolio, problem, budget, alignment, floor.bytes, &refusal);
     if (!status)

@@ -106,6 +106,27 @@ def test_sizes_past_what_the_search_sums(tmp_path):
     assert code == 0 and answer["verified"] and answer["optimality"] == "optimal"
 
 
+# selective, asked for by name over a link, ended at 34.2 where auto stopped at 34.6.
+BY_NAME = profile(
+    node("n0", time=4, output=4000000, saved_bytes=4000000, gradient_bytes=3000000, backward_uses_output=True),
+    node("n1", time=2, output=4000000, backward_time=5, saved_bytes=2000000, forward_workspace_bytes=0, backward_uses_output=False),
+    node("n2", "n0", time=1, output=2000000, alternatives=[{"name": "a0", "backward_time": 3, "forward_workspace_bytes": 1000000,
+         "backward_workspace_bytes": 2000000, "save_workspace_bytes": 6000000}]),
+    node("n3", "n0", "n2", time=3, output=4000000, backward_time=0, saved_bytes=6000000, gradient_bytes=1000000,
+         forward_workspace_bytes=7000000, backward_uses_inputs=False, alternatives=[{"name": "a0", "forward_time": 6,
+         "forward_workspace_bytes": 1000000, "backward_workspace_bytes": 7000000}]),
+    node("n4", "n2", time=1, output=6000000, saved_bytes=2000000, forward_workspace_bytes=4000000, backward_uses_inputs=False,
+         backward_uses_output=False, alternatives=[{"name": "a0", "forward_time": 0, "save_workspace_bytes": 8000000}]),
+    node("n5", "n4", "n2", "n1", "n3", time=2, output=0, forward_workspace_bytes=0, backward_uses_inputs=False, backward_uses_output=False))
+
+
+def test_auto_is_no_slower_than_who_is_named(tmp_path):
+    link = json.dumps({"to_host": 10**7, "to_device": 10**7, "latency": 0, "shared": True})
+    times = [solve(tmp_path, BY_NAME, "--no-layout", "--budget", "25000000", "--link", link, "--solver", solver)[1]["makespan"]
+             for solver in ("auto", "selective", "interval")]
+    assert times[0] <= min(times)
+
+
 @pytest.mark.skipif(SLOW > 1, reason="minutes under a sanitizer")
 def test_a_long_chain_takes_no_minutes(tmp_path):
     """rotor would take 4.3 GB and minutes for it; auto does without."""
