@@ -103,4 +103,58 @@ remat_status remat_pipeline_judge(const remat_pipeline *pipeline,
                                   remat_pipeline_play **ret_play, remat_error *error);
 void remat_pipeline_play_free(remat_pipeline_play *play); /* accepts NULL */
 
+/* ---- the planner ---- */
+
+/* One list of a stage. */
+typedef struct remat_stage_list {
+    double forward, backward;
+    uint64_t held, peak;
+    uint64_t tag; /* the host's own */
+} remat_stage_list;
+
+/* What is known of the stage of some units. */
+typedef struct remat_stage_menu {
+    uint64_t fixed, input, output;
+    const remat_stage_list *lists; /* stay until the plan is made */
+    size_t n_lists;
+} remat_stage_menu;
+
+/* Who knows the stages. A stage is the units first to end - 1. */
+typedef struct remat_stage_host {
+    void *data;
+    remat_status (*menu)(void *data, uint32_t first, uint32_t end, remat_stage_menu *ret_menu,
+                         remat_error *error);
+} remat_stage_host;
+
+typedef struct remat_pipeline_question {
+    remat_pipeline pipeline; /* one chunk a rank: gpipe or 1f1b */
+    uint64_t memory;         /* of every rank, bytes */
+    uint32_t n_units;        /* at least one for every rank */
+    const double *least;     /* [n_units]: no list runs a unit forward and back in less; of a stage
+                                their sum */
+} remat_pipeline_question;
+
+typedef struct remat_planned_stage {
+    uint32_t first, end; /* units */
+    uint32_t in_flight;  /* micro-batches */
+    remat_stage_list list;
+    remat_pipeline_stage stage;
+} remat_planned_stage;
+
+typedef struct remat_pipeline_plan {
+    double step;
+    double bound;  /* no plan of this order out of lists of these menus takes less, wherever it is
+                      cut */
+    bool all_cuts; /* none was left out: no cuts are faster */
+    remat_planned_stage stages[REMAT_MOST_RANKS];
+} remat_pipeline_plan;
+
+/* Cuts units into stages and chooses a list for each so that every rank fits and the step is
+ * shortest: to the last bit what the judge makes of these stages. REMAT_INVALID names the field;
+ * REMAT_INFEASIBLE says which rank lacks how much, and carries in error->number the memory with
+ * which some cuts fit (sends left out). */
+remat_status remat_pipeline_plan_make(const remat_pipeline_question *question,
+                                      const remat_stage_host *host, remat_pipeline_plan *ret_plan,
+                                      remat_error *error);
+
 #endif
