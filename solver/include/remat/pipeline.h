@@ -1,0 +1,160 @@
+/* Pipelines: a model cut into stages, one after another on several ranks, through which
+ * micro-batches go forward and back. Played by a judge, and planned: where to cut, and which list
+ * of each stage to run, so that every rank fits and the step is shortest.
+ *
+ * Stage s is chunk s / ranks of rank s % ranks. What one micro-batch of a stage holds at its turn
+ * counts for each that is in flight, what it needs besides counts once (remat/simulate.h). Nothing
+ * here does I/O or keeps state; all of it may be called from any thread. */
+#ifndef REMAT_PIPELINE_H
+#define REMAT_PIPELINE_H
+
+#include "remat/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define REMAT_MOST_RANKS 256u
+#define REMAT_MOST_CHUNKS 16u
+#define REMAT_MOST_MICROBATCHES 4096u
+/* ranks x chunks x microbatches: a forward and a backward of each are played */
+#define REMAT_MOST_PASSES (1u << 19)
+
+typedef enum remat_pipeline_order {
+    REMAT_GPIPE,       /* all forwards, then all backwards (Huang et al. 2019) */
+    REMAT_1F1B,        /* in turns once the pipeline is full (Narayanan et al. 2019) */
+    REMAT_INTERLEAVED, /* the same with several chunks a rank (Narayanan et al. 2021) */
+    REMAT_PIPELINE_ORDERS
+} remat_pipeline_order;
+
+const char *remat_pipeline_order_name(remat_pipeline_order order); /* "gpipe", .. */
+/* REMAT_INVALID: there is none; known are .. */
+remat_status remat_pipeline_order_find(const char *name, remat_pipeline_order *ret_order,
+                                       remat_error *error);
+
+/* What the program that runs the stages keeps beside what their lists hold. */
+typedef struct remat_runtime {
+    bool keeps_outputs; /* what a stage sent stays until its backward; else while it is sent */
+    bool all_inputs;    /* room for what a stage receives is there for every micro-batch from the
+                           beginning of the step; else for those in flight */
+    uint32_t ahead;     /* receives posted ahead of those, each of an input and of a gradient */
+} remat_runtime;
+
+/* "pytorch": torch.distributed.pipelining. "megatron": with deallocate_pipeline_outputs.
+ * REMAT_INVALID: there is none; known are .. */
+remat_status remat_runtime_find(const char *name, remat_runtime *ret_runtime, remat_error *error);
+
+typedef struct remat_pipeline {
+    remat_pipeline_order order;
+    uint32_t ranks, microbatches;
+    uint32_t chunks; /* of a rank: 1 unless interleaved */
+    /* [ranks], of 1F1B: micro-batches that a rank may have in flight, not increasing from rank to
+     * rank; more than usual hide sends. NULL: min(microbatches, ranks - rank). */
+    const uint32_t *in_flight;
+    remat_runtime runtime;
+    /* Of each send between two ranks; those of one rank to another go one after the other. */
+    double latency;   /* in time units */
+    double bandwidth; /* bytes per time unit; INFINITY: sends take the latency alone */
+} remat_pipeline;
+
+/* What a stage takes. */
+typedef struct remat_pipeline_stage {
+    double forward, backward; /* of one micro-batch; backward with all that is made again */
+    uint64_t held, peak;      /* of one micro-batch: at its turn, and at most; held <= peak */
+    uint64_t fixed;           /* weights, gradients, optimizer states */
+    uint64_t input, output;   /* received and sent forward; as much comes back as gradients. The
+                                 input is part of held. */
+} remat_pipeline_stage;
+
+/* ---- the judge ---- */
+
+typedef struct remat_pipeline_pass {
+    double start, end;
+    uint64_t memory; /* at most on the rank while it runs */
+    uint32_t microbatch, stage;
+    bool backward;
+} remat_pipeline_pass;
+
+typedef struct remat_pipeline_rank {
+    uint64_t peak;
+    double busy;
+    uint32_t in_flight;                       /* most at one time, over all chunks */
+    uint32_t in_flight_of[REMAT_MOST_CHUNKS]; /* of each chunk when that is so */
+    const remat_pipeline_pass *passes;        /* in their order */
+    size_t n_passes;
+} remat_pipeline_rank;
+
+typedef struct remat_pipeline_play {
+    double step;
+    double bubble; /* part of ranks x step in which ranks wait */
+    uint32_t n_ranks;
+    const remat_pipeline_rank *ranks;
+    void *memory; /* its own */
+} remat_pipeline_play;
+
+/* Whether there is such a pipeline; REMAT_INVALID names the field: counts out of range, chunks of
+ * an order that has none, micro-batches that interleaving cannot take (no multiple of the ranks),
+ * numbers in flight with which no rank could begin; REMAT_TOO_LARGE: past REMAT_MOST_PASSES. */
+remat_status remat_pipeline_check(const remat_pipeline *pipeline, remat_error *error);
+
+/* Plays every pass and send of a step by a clock. stages: [ranks x chunks]. REMAT_INVALID as above,
+ * and for a stage's times that are no numbers >= 0, or bytes past 2^53. The caller frees. */
+remat_status remat_pipeline_judge(const remat_pipeline *pipeline,
+                                  const remat_pipeline_stage *stages,
+                                  remat_pipeline_play **ret_play, remat_error *error);
+void remat_pipeline_play_free(remat_pipeline_play *play); /* accepts NULL */
+
+/* ---- the planner ---- */
+
+/* One list of a stage. */
+typedef struct remat_stage_list {
+    double forward, backward;
+    uint64_t held, peak;
+    uint64_t tag; /* the host's own */
+} remat_stage_list;
+
+/* What is known of the stage of some units. */
+typedef struct remat_stage_menu {
+    uint64_t fixed, input, output;
+    const remat_stage_list *lists; /* stay until the plan is made */
+    size_t n_lists;
+} remat_stage_menu;
+
+/* Who knows the stages. A stage is the units first to end - 1. */
+typedef struct remat_stage_host {
+    void *data;
+    remat_status (*menu)(void *data, uint32_t first, uint32_t end, remat_stage_menu *ret_menu,
+                         remat_error *error);
+} remat_stage_host;
+
+typedef struct remat_pipeline_question {
+    remat_pipeline pipeline; /* one chunk a rank: gpipe or 1f1b */
+    uint64_t memory;         /* of every rank, bytes */
+    uint32_t n_units;        /* at least one for every rank */
+    const double *least;     /* [n_units]: no list runs a unit forward and back in less; of a stage
+                                their sum */
+} remat_pipeline_question;
+
+typedef struct remat_planned_stage {
+    uint32_t first, end; /* units */
+    uint32_t in_flight;  /* micro-batches */
+    remat_stage_list list;
+    remat_pipeline_stage stage;
+} remat_planned_stage;
+
+typedef struct remat_pipeline_plan {
+    double step;
+    double bound;  /* no plan of this order out of lists of these menus takes less, wherever it is
+                      cut */
+    bool all_cuts; /* none was left out: no cuts are faster */
+    remat_planned_stage stages[REMAT_MOST_RANKS];
+} remat_pipeline_plan;
+
+/* Cuts units into stages and chooses a list for each so that every rank fits and the step is
+ * shortest: to the last bit what the judge makes of these stages. REMAT_INVALID names the field;
+ * REMAT_INFEASIBLE says which rank lacks how much, and carries in error->number the memory with
+ * which some cuts fit (sends left out). */
+remat_status remat_pipeline_plan_make(const remat_pipeline_question *question,
+                                      const remat_stage_host *host, remat_pipeline_plan *ret_plan,
+                                      remat_error *error);
+
+#endif

@@ -1,0 +1,301 @@
+/* Where to cut. No step is below, for any rank i, sum of T_j over j < i + m T_i: rank i begins when
+ * the first micro-batch has come through those before it and ends m T_i later at the soonest, and
+ * its last gradient goes back through them. The least of the largest of these over all cuts is a
+ * recurrence from the last rank; it bounds every beginning of cuts, best first, and what is left is
+ * played. */
+#include "pipeline/private.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* Plays of ranks x microbatches passes, in all. */
+enum { MOST_PASSES_PLAYED = 1 << 25 };
+
+typedef struct planner {
+    const remat_pipeline_question *q;
+    const remat_pipeline *p;
+    const remat_stage_host *host;
+    double *sums; /* [n_units + 1]: of least times */
+    remat_stage_menu *menus;
+    bool *known;    /* both [n_units][n_units + 1] */
+    double *rest;   /* [ranks + 1][n_units + 1]: the recurrence, of what begins at a unit */
+    uint64_t *need; /* the same of the memory that must be there */
+    uint32_t end[REMAT_MOST_RANKS];
+    uint64_t left; /* passes that may still be played */
+    bool all_cuts;
+    remat_pipeline_plan best;
+    remat_error *error;
+} planner;
+
+static remat_status menu_of(planner *a, uint32_t first, uint32_t end, const remat_stage_menu **ret)
+{
+    const size_t i = (size_t)first * (a->q->n_units + 1) + end;
+    *ret = &a->menus[i];
+    if (a->known[i])
+        return REMAT_OK;
+    a->known[i] = true;
+    return a->host->menu(a->host->data, first, end, &a->menus[i], a->error);
+}
+
+static remat_pipeline_stage stage_of(const remat_stage_menu *menu, const remat_stage_list *list)
+{
+    return (remat_pipeline_stage){list->forward, list->backward, list->held,  list->peak,
+                                  menu->fixed,   menu->input,    menu->output};
+}
+
+static uint64_t list_bytes(const planner *a, uint32_t rank, const remat_stage_menu *menu, size_t i)
+{
+    const remat_pipeline_stage stage = stage_of(menu, &menu->lists[i]);
+    return pipeline_bytes(a->p, rank, pipeline_in_flight(a->p, rank), &stage);
+}
+
+/* The fastest list of a rank within memory; NULL: none. */
+static const remat_stage_list *fastest(const planner *a, uint32_t rank,
+                                       const remat_stage_menu *menu, uint64_t memory)
+{
+    const remat_stage_list *best = NULL;
+    for (size_t i = 0; i < menu->n_lists; i++) {
+        const remat_stage_list *x = &menu->lists[i];
+        if (list_bytes(a, rank, menu, i) <= memory &&
+            (!best || x->forward + x->backward < best->forward + best->backward))
+            best = x;
+    }
+    return best;
+}
+
+/* ---- bounds ---- */
+
+static remat_status bound_one(planner *a, uint32_t rank, uint32_t first, uint32_t end)
+{
+    const uint32_t width = a->q->n_units + 1;
+    const remat_stage_menu *menu = NULL;
+    remat_status status = menu_of(a, first, end, &menu);
+    if (status)
+        return status;
+    const remat_stage_list *list = fastest(a, rank, menu, a->q->memory);
+    const double time =
+        list ? fmax(a->sums[end] - a->sums[first], list->forward + list->backward) : INFINITY;
+    const double value = fmax(a->p->microbatches * time, time + a->rest[(rank + 1) * width + end]);
+    uint64_t need = UINT64_MAX;
+    for (size_t i = 0; i < menu->n_lists; i++) {
+        const uint64_t bytes = list_bytes(a, rank, menu, i);
+        need = bytes < need ? bytes : need;
+    }
+    const uint64_t behind = a->need[(rank + 1) * width + end];
+    double *rest = &a->rest[rank * width + first];
+    uint64_t *least = &a->need[rank * width + first];
+    need = need > behind ? need : behind;
+    *rest = fmin(*rest, value);
+    *least = need < *least ? need : *least;
+    return REMAT_OK;
+}
+
+static remat_status bound_all(planner *a)
+{
+    const uint32_t width = a->q->n_units + 1, ranks = a->p->ranks;
+    remat_status status = REMAT_OK;
+    for (size_t i = 0; i < (size_t)(ranks + 1) * width; i++) {
+        a->rest[i] = INFINITY;
+        a->need[i] = UINT64_MAX;
+    }
+    a->rest[ranks * width + a->q->n_units] = 0;
+    a->need[ranks * width + a->q->n_units] = 0;
+    for (uint32_t r = ranks; r-- > 0;)
+        for (uint32_t first = r; first + (ranks - r) <= a->q->n_units; first++)
+            for (uint32_t end = first + 1; end + (ranks - r - 1) <= a->q->n_units && !status; end++)
+                if (r + 1 < ranks || end == a->q->n_units)
+                    status = bound_one(a, r, first, end);
+    return status;
+}
+
+/* ---- search ---- */
+
+/* Lists that fit beside what is on its way, which is known when they are played. */
+static remat_status try_ends(planner *a)
+{
+    const uint32_t ranks = a->p->ranks;
+    uint64_t memory[REMAT_MOST_RANKS], room[REMAT_MOST_RANKS];
+    remat_pipeline_stage stages[REMAT_MOST_RANKS] = {{.held = 0}};
+    remat_pipeline_plan plan = {.step = INFINITY};
+    for (uint32_t r = 0; r < ranks; r++)
+        room[r] = a->q->memory;
+    for (bool fits = false; !fits;) {
+        for (uint32_t r = 0; r < ranks; r++) {
+            const uint32_t first = r > 0 ? a->end[r - 1] : 0;
+            const remat_stage_menu *menu = NULL;
+            remat_status status = menu_of(a, first, a->end[r], &menu);
+            const remat_stage_list *list = status ? NULL : fastest(a, r, menu, room[r]);
+            if (!list)
+                return status;
+            stages[r] = stage_of(menu, list);
+            plan.stages[r] = (remat_planned_stage){first, a->end[r], pipeline_in_flight(a->p, r),
+                                                   *list, stages[r]};
+        }
+        plan.step = pipeline_step(a->p, stages, memory);
+        if (plan.step == INFINITY)
+            return remat_fail_memory(a->error);
+        const uint64_t passes = (uint64_t)ranks * a->p->microbatches;
+        a->left -= passes < a->left ? passes : a->left;
+        fits = true;
+        for (uint32_t r = 0; r < ranks; r++)
+            if (memory[r] > a->q->memory) {
+                const uint64_t usual =
+                    pipeline_bytes(a->p, r, pipeline_in_flight(a->p, r), &stages[r]);
+                room[r] = usual > 0 ? usual - 1 : 0;
+                fits = false;
+                if (usual == 0)
+                    return REMAT_OK;
+            }
+    }
+    if (plan.step < a->best.step) {
+        plan.bound = a->best.bound;
+        a->best = plan;
+    }
+    return REMAT_OK;
+}
+
+typedef struct next_cut {
+    double bound, time;
+    uint32_t end;
+} next_cut;
+
+static int by_bound(const void *x, const void *y)
+{
+    const next_cut *a = x, *b = y;
+    return a->bound != b->bound ? (a->bound > b->bound) - (a->bound < b->bound)
+                                : (a->end > b->end) - (a->end < b->end);
+}
+
+/* Rank and those behind it, from unit first on. before: the times of those before it; most: the
+ * bound that they alone give. */
+static remat_status search(planner *a, uint32_t rank, uint32_t first, double before, double most)
+{
+    const uint32_t width = a->q->n_units + 1, ranks = a->p->ranks;
+    if (rank == ranks)
+        return try_ends(a);
+    next_cut *cuts = malloc(width * sizeof *cuts);
+    uint32_t n = 0;
+    remat_status status = cuts ? REMAT_OK : remat_fail_memory(a->error);
+    for (uint32_t end = first + 1; end + (ranks - rank - 1) < width && !status; end++) {
+        const remat_stage_menu *menu = NULL;
+        const double behind = a->rest[(rank + 1) * width + end];
+        status = behind < INFINITY ? menu_of(a, first, end, &menu) : REMAT_OK;
+        const remat_stage_list *list =
+            status || behind == INFINITY ? NULL : fastest(a, rank, menu, a->q->memory);
+        if (!list)
+            continue;
+        const double time = list->forward + list->backward;
+        const double own = fmax(most, before + a->p->microbatches * time);
+        cuts[n++] = (next_cut){fmax(own, before + time + behind), time, end};
+    }
+    qsort(cuts, n, sizeof *cuts, by_bound);
+    for (uint32_t i = 0; i < n && !status; i++) {
+        if (cuts[i].bound * (1 - 1e-12) >= a->best.step)
+            break;
+        if (a->left == 0) {
+            a->all_cuts = false;
+            break;
+        }
+        const double time = cuts[i].time;
+        a->end[rank] = cuts[i].end;
+        status = search(a, rank + 1, cuts[i].end, before + time,
+                        fmax(most, before + a->p->microbatches * time));
+    }
+    free(cuts);
+    return status;
+}
+
+/* ---- the plan ---- */
+
+/* The cuts that need least: the rank that needs most of them. */
+static remat_status refuse(planner *a)
+{
+    const uint32_t width = a->q->n_units + 1;
+    const uint64_t need = a->need[0];
+    uint32_t rank = 0, first = 0;
+    for (uint32_t r = 0; r < a->p->ranks && a->need[r * width + first] == need; r++) {
+        rank = r;
+        for (uint32_t end = first + 1; end < width; end++) {
+            const remat_stage_menu *menu = &a->menus[(size_t)first * width + end];
+            uint64_t own = UINT64_MAX;
+            for (size_t i = 0; i < menu->n_lists; i++) {
+                const uint64_t bytes = list_bytes(a, r, menu, i);
+                own = bytes < own ? bytes : own;
+            }
+            if (own <= need && a->need[(r + 1) * width + end] <= need) {
+                first = end;
+                break;
+            }
+        }
+    }
+    const uint64_t lacks = need > a->q->memory ? need - a->q->memory : 0;
+    remat_fail(a->error, REMAT_INFEASIBLE, "memory",
+               lacks ? "wherever it is cut, a rank does not fit: rank %u lacks %llu bytes where "
+                       "least is lacking; %llu bytes on every rank would do"
+                     : "rank %u lacks room for what is being sent (%llu bytes beside it); more "
+                       "than %llu bytes on every rank are needed",
+               rank, (unsigned long long)lacks, (unsigned long long)need);
+    if (a->error)
+        a->error->number = need == UINT64_MAX ? 0 : need;
+    return REMAT_INFEASIBLE;
+}
+
+static remat_status check(const remat_pipeline_question *q, remat_error *error)
+{
+    remat_status status = remat_pipeline_check(&q->pipeline, error);
+    if (!status && q->pipeline.order == REMAT_INTERLEAVED)
+        return remat_fail(error, REMAT_INVALID, "schedule",
+                          "plans are made for gpipe and 1f1b; interleaved is judged only");
+    if (!status && (q->n_units < q->pipeline.ranks || q->n_units > 1024))
+        return remat_fail(error, REMAT_INVALID, "ranks",
+                          "there are %u units for %u ranks; each takes one, and 1024 are the most",
+                          q->n_units, q->pipeline.ranks);
+    return status;
+}
+
+static remat_status plan(planner *a)
+{
+    for (uint32_t u = 0; u < a->q->n_units; u++)
+        a->sums[u + 1] = a->sums[u] + a->q->least[u];
+    remat_status status = bound_all(a);
+    if (status)
+        return status;
+    a->best.bound = a->rest[0] * (1 - 1e-12);
+    if (a->rest[0] < INFINITY)
+        status = search(a, 0, 0, 0, 0);
+    if (!status && a->best.step == INFINITY)
+        return refuse(a);
+    a->best.all_cuts = a->all_cuts;
+    return status;
+}
+
+remat_status remat_pipeline_plan_make(const remat_pipeline_question *q,
+                                      const remat_stage_host *host, remat_pipeline_plan *ret_plan,
+                                      remat_error *error)
+{
+    remat_status status = check(q, error);
+    if (status)
+        return status;
+    const size_t width = q->n_units + 1, ranks = q->pipeline.ranks + 1;
+    planner a = {.q = q,
+                 .p = &q->pipeline,
+                 .host = host,
+                 .sums = calloc(width, sizeof *a.sums),
+                 .menus = calloc(width * width, sizeof *a.menus),
+                 .known = calloc(width * width, sizeof *a.known),
+                 .rest = calloc(ranks * width, sizeof *a.rest),
+                 .need = calloc(ranks * width, sizeof *a.need),
+                 .left = MOST_PASSES_PLAYED,
+                 .all_cuts = true,
+                 .best = {.step = INFINITY},
+                 .error = error};
+    status = a.sums && a.menus && a.known && a.rest && a.need ? plan(&a) : remat_fail_memory(error);
+    free(a.sums);
+    free(a.menus);
+    free(a.known);
+    free(a.rest);
+    free(a.need);
+    if (!status)
+        *ret_plan = a.best;
+    return status;
+}

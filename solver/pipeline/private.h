@@ -1,0 +1,14 @@
+/* How the planner plays. The judge has none of this. */
+#ifndef REMAT_PIPELINE_PRIVATE_H
+#define REMAT_PIPELINE_PRIVATE_H
+
+#include "remat/pipeline.h"
+
+/* The step of stages with one chunk a rank; memory[rank]: at most. INFINITY: out of memory. */
+double pipeline_step(const remat_pipeline *p, const remat_pipeline_stage *stages, uint64_t *memory);
+uint32_t pipeline_in_flight(const remat_pipeline *p, uint32_t rank);
+/* Bytes of a rank with so many alive while a pass runs, without those on their way. */
+uint64_t pipeline_bytes(const remat_pipeline *p, uint32_t rank, uint32_t alive,
+                        const remat_pipeline_stage *stage);
+
+#endif

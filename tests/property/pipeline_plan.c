@@ -1,0 +1,179 @@
+/* Plans of random pipelines against every choice of cuts and lists, each played by the judge. */
+#include "unit/core_support.h"
+
+#include "remat/pipeline.h"
+
+#include "property/core_random.h"
+
+enum { PIPELINES = 500, UNITS = 6, LISTS = 3, RANKS = 4 };
+
+typedef struct example {
+    remat_pipeline_question q;
+    double least[UNITS];
+    remat_stage_list lists[UNITS][UNITS + 1][LISTS];
+    remat_stage_menu menus[UNITS][UNITS + 1];
+    double best;    /* of all; INFINITY: none fits */
+    uint64_t needs; /* the least memory with which any fits */
+} example;
+
+static remat_status menu(void *data, uint32_t first, uint32_t end, remat_stage_menu *ret_menu,
+                         remat_error *error)
+{
+    (void)error;
+    const example *e = data;
+    assert_true(first < end && end <= e->q.n_units);
+    *ret_menu = e->menus[first][end];
+    return REMAT_OK;
+}
+
+/* Lists of a stage: the more is made again the less is held. */
+static void make_menu(dice *d, example *e, uint32_t first, uint32_t end)
+{
+    remat_stage_menu *x = &e->menus[first][end];
+    double forward = 0, backward = 0;
+    for (uint32_t u = first; u < end; u++) {
+        forward += floor(e->least[u] / 3);
+        backward += e->least[u] - floor(e->least[u] / 3);
+    }
+    *x = (remat_stage_menu){.fixed = 3 * (end - first),
+                            .input = first + 1,
+                            .output = end + 1,
+                            .lists = e->lists[first][end],
+                            .n_lists = 1 + below(d, LISTS)};
+    for (uint32_t i = 0; i < x->n_lists; i++) {
+        const uint64_t held = 8 + (end - first) * (10 - 3 * i) + below(d, 4);
+        e->lists[first][end][i] =
+            (remat_stage_list){forward, backward + floor(i * forward * 0.4) + (i && chance(d, 50)),
+                               held, held + 4 + below(d, 12), i};
+    }
+}
+
+static void make_example(dice *d, example *e)
+{
+    memset(e, 0, sizeof *e);
+    e->q.n_units = 1 + below(d, UNITS);
+    e->q.pipeline = (remat_pipeline){
+        .order = chance(d, 70) ? REMAT_1F1B : REMAT_GPIPE,
+        .ranks = 1 + below(d, e->q.n_units < RANKS ? e->q.n_units : RANKS),
+        .microbatches = 1 + below(d, 6),
+        .chunks = 1,
+        .latency = chance(d, 50) ? 0.1 * below(d, 20) : 0.0,
+        .bandwidth = chance(d, 50) ? 0.125 * (1 + below(d, 16)) : (double)INFINITY,
+        .runtime = {.keeps_outputs = chance(d, 50), .all_inputs = chance(d, 50), .ahead = 1}};
+    e->q.memory = 40 + below(d, 200);
+    e->q.least = e->least;
+    for (uint32_t u = 0; u < e->q.n_units; u++)
+        e->least[u] = 3 + below(d, 30);
+    for (uint32_t first = 0; first < e->q.n_units; first++)
+        for (uint32_t end = first + 1; end <= e->q.n_units; end++)
+            make_menu(d, e, first, end);
+    e->best = INFINITY;
+    e->needs = UINT64_MAX;
+}
+
+static remat_pipeline_stage stage_of(const example *e, uint32_t first, uint32_t end, uint32_t i)
+{
+    const remat_stage_menu *x = &e->menus[first][end];
+    const remat_stage_list *list = &x->lists[i];
+    return (remat_pipeline_stage){list->forward, list->backward, list->held, list->peak,
+                                  x->fixed,      x->input,       x->output};
+}
+
+static void judge_all(example *e, remat_pipeline_stage *stages, uint32_t rank, uint32_t first)
+{
+    const uint32_t ranks = e->q.pipeline.ranks;
+    if (rank == ranks) {
+        remat_pipeline_play *play = NULL;
+        remat_error error = {0};
+        uint64_t needs = 0;
+        if (first != e->q.n_units)
+            return;
+        if (remat_pipeline_judge(&e->q.pipeline, stages, &play, &error))
+            fail_msg("%s: %s", error.field, error.message);
+        for (uint32_t r = 0; r < ranks; r++)
+            needs = play->ranks[r].peak > needs ? play->ranks[r].peak : needs;
+        e->needs = needs < e->needs ? needs : e->needs;
+        if (needs <= e->q.memory && play->step < e->best)
+            e->best = play->step;
+        remat_pipeline_play_free(play);
+        return;
+    }
+    for (uint32_t end = first + 1; end <= e->q.n_units; end++)
+        for (uint32_t i = 0; i < e->menus[first][end].n_lists; i++) {
+            stages[rank] = stage_of(e, first, end, i);
+            judge_all(e, stages, rank + 1, end);
+        }
+}
+
+static void judge_plan(const example *e, const remat_pipeline_plan *plan)
+{
+    remat_pipeline_play *play = NULL;
+    remat_error error = {0};
+    remat_pipeline_stage stages[RANKS];
+    for (uint32_t r = 0; r < e->q.pipeline.ranks; r++) {
+        const remat_planned_stage *x = &plan->stages[r];
+        assert_int_equal(x->first, r > 0 ? plan->stages[r - 1].end : 0);
+        stages[r] = stage_of(e, x->first, x->end, (uint32_t)x->list.tag);
+        assert_memory_equal(&stages[r], &x->stage, sizeof *stages);
+    }
+    assert_int_equal(remat_pipeline_judge(&e->q.pipeline, stages, &play, &error), REMAT_OK);
+    assert_true(play->step == plan->step);
+    for (uint32_t r = 0; r < e->q.pipeline.ranks; r++) {
+        assert_true(play->ranks[r].peak <= e->q.memory);
+        assert_int_equal(play->ranks[r].in_flight, plan->stages[r].in_flight);
+    }
+    remat_pipeline_play_free(play);
+}
+
+static void plans_are_the_best_there_are(void **state)
+{
+    (void)state;
+    dice d = {36};
+    uint32_t fit = 0;
+    for (uint32_t k = 0; k < PIPELINES; k++) {
+        example e;
+        remat_pipeline_stage stages[RANKS];
+        remat_pipeline_plan plan;
+        remat_error error = {0};
+        make_example(&d, &e);
+        judge_all(&e, stages, 0, 0);
+        const remat_stage_host host = {&e, menu};
+        const remat_status status = remat_pipeline_plan_make(&e.q, &host, &plan, &error);
+        if (status != (e.best < INFINITY ? REMAT_OK : REMAT_INFEASIBLE))
+            fail_msg("%u: %s, the best is %g", k, error.message, e.best);
+        if (status) {
+            assert_true(error.number > 0 && error.number <= e.needs);
+            continue;
+        }
+        fit++;
+        judge_plan(&e, &plan);
+        if (!(plan.bound <= e.best && plan.step <= e.best * 1.01 && plan.all_cuts))
+            fail_msg("%u: %.17g, the best is %.17g, bound %.17g", k, plan.step, e.best, plan.bound);
+    }
+    assert_in_range(fit, PIPELINES / 3, PIPELINES - PIPELINES / 20);
+}
+
+static void what_cannot_be_planned_is_refused(void **state)
+{
+    (void)state;
+    dice d = {1};
+    example e;
+    remat_error error;
+    remat_pipeline_plan plan;
+    make_example(&d, &e);
+    const remat_stage_host host = {&e, menu};
+    e.q.pipeline.ranks = e.q.n_units + 1;
+    assert_int_equal(remat_pipeline_plan_make(&e.q, &host, &plan, &error), REMAT_INVALID);
+    assert_string_equal(error.field, "ranks");
+    e.q.pipeline.ranks = 1;
+    e.q.pipeline.order = REMAT_INTERLEAVED;
+    assert_int_equal(remat_pipeline_plan_make(&e.q, &host, &plan, &error), REMAT_INVALID);
+    assert_string_equal(error.field, "schedule");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(plans_are_the_best_there_are),
+                                       cmocka_unit_test(what_cannot_be_planned_is_refused)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
