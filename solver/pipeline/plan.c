@@ -1,6 +1,9 @@
 /* Where to cut. No step is below, for any rank i, sum of T_j over j < i + m T_i: rank i begins when
  * the first micro-batch has come through those before it and ends m T_i later at the soonest, and
- * its last gradient goes back through them. The least of the largest of these over all cuts is a
+ * its last gradient goes back through them. With n in flight it has m - n forwards left when its
+ * first backward begins, which is when a micro-batch has gone through all behind it and come back;
+ * and when its last forward ends, m - n of its backwards are done, and that micro-batch still goes
+ * there and back. The least of the largest of these over all cuts is a
  * recurrence from the last rank; it bounds every beginning of cuts, best first, and what is left is
  * played. */
 #include "pipeline/private.h"
@@ -19,7 +22,8 @@ typedef struct planner {
     remat_stage_menu *menus;
     bool *known;    /* both [n_units][n_units + 1] */
     double *rest;   /* [ranks + 1][n_units + 1]: the recurrence, of what begins at a unit */
-    uint64_t *need; /* the same of the memory that must be there */
+    double *sum;    /* the same of the sum of times */
+    uint64_t *need; /* and of the memory that must be there */
     uint32_t end[REMAT_MOST_RANKS];
     uint64_t left; /* passes that may still be played */
     bool all_cuts;
@@ -65,6 +69,22 @@ static const remat_stage_list *fastest(const planner *a, uint32_t rank,
 
 /* ---- bounds ---- */
 
+/* Of what a rank does beside the passes of others that its first backward and its last forward
+ * wait for: at least, of the lists that fit. */
+static double beside_others(const planner *a, uint32_t rank, const remat_stage_menu *menu)
+{
+    const uint32_t m = a->p->microbatches, n = pipeline_in_flight(a->p, rank);
+    double first = INFINITY, last = INFINITY;
+    for (size_t i = 0; i < menu->n_lists; i++) {
+        const remat_stage_list *x = &menu->lists[i];
+        if (list_bytes(a, rank, menu, i) > a->q->memory)
+            continue;
+        first = fmin(first, (m - n + 1) * x->forward + m * x->backward);
+        last = fmin(last, m * x->forward + (m - n + 1) * x->backward);
+    }
+    return fmax(first, last);
+}
+
 static remat_status bound_one(planner *a, uint32_t rank, uint32_t first, uint32_t end)
 {
     const uint32_t width = a->q->n_units + 1;
@@ -75,7 +95,9 @@ static remat_status bound_one(planner *a, uint32_t rank, uint32_t first, uint32_
     const remat_stage_list *list = fastest(a, rank, menu, a->q->memory);
     const double time =
         list ? fmax(a->sums[end] - a->sums[first], list->forward + list->backward) : INFINITY;
-    const double value = fmax(a->p->microbatches * time, time + a->rest[(rank + 1) * width + end]);
+    const double sum = a->sum[(rank + 1) * width + end];
+    const double own = fmax(a->p->microbatches * time, beside_others(a, rank, menu) + sum);
+    const double value = fmax(own, time + a->rest[(rank + 1) * width + end]);
     uint64_t need = UINT64_MAX;
     for (size_t i = 0; i < menu->n_lists; i++) {
         const uint64_t bytes = list_bytes(a, rank, menu, i);
@@ -86,6 +108,7 @@ static remat_status bound_one(planner *a, uint32_t rank, uint32_t first, uint32_
     uint64_t *least = &a->need[rank * width + first];
     need = need > behind ? need : behind;
     *rest = fmin(*rest, value);
+    a->sum[rank * width + first] = fmin(a->sum[rank * width + first], time + sum);
     *least = need < *least ? need : *least;
     return REMAT_OK;
 }
@@ -95,10 +118,11 @@ static remat_status bound_all(planner *a)
     const uint32_t width = a->q->n_units + 1, ranks = a->p->ranks;
     remat_status status = REMAT_OK;
     for (size_t i = 0; i < (size_t)(ranks + 1) * width; i++) {
-        a->rest[i] = INFINITY;
+        a->rest[i] = a->sum[i] = INFINITY;
         a->need[i] = UINT64_MAX;
     }
     a->rest[ranks * width + a->q->n_units] = 0;
+    a->sum[ranks * width + a->q->n_units] = 0;
     a->need[ranks * width + a->q->n_units] = 0;
     for (uint32_t r = ranks; r-- > 0;)
         for (uint32_t first = r; first + (ranks - r) <= a->q->n_units; first++)
@@ -185,7 +209,8 @@ static remat_status search(planner *a, uint32_t rank, uint32_t first, double bef
         if (!list)
             continue;
         const double time = list->forward + list->backward;
-        const double own = fmax(most, before + a->p->microbatches * time);
+        const double beside = beside_others(a, rank, menu) + a->sum[(rank + 1) * width + end];
+        const double own = fmax(most, before + fmax(a->p->microbatches * time, beside));
         cuts[n++] = (next_cut){fmax(own, before + time + behind), time, end};
     }
     qsort(cuts, n, sizeof *cuts, by_bound);
@@ -284,16 +309,19 @@ remat_status remat_pipeline_plan_make(const remat_pipeline_question *q,
                  .menus = calloc(width * width, sizeof *a.menus),
                  .known = calloc(width * width, sizeof *a.known),
                  .rest = calloc(ranks * width, sizeof *a.rest),
+                 .sum = calloc(ranks * width, sizeof *a.sum),
                  .need = calloc(ranks * width, sizeof *a.need),
                  .left = MOST_PASSES_PLAYED,
                  .all_cuts = true,
                  .best = {.step = INFINITY},
                  .error = error};
-    status = a.sums && a.menus && a.known && a.rest && a.need ? plan(&a) : remat_fail_memory(error);
+    status = a.sums && a.menus && a.known && a.rest && a.sum && a.need ? plan(&a)
+                                                                       : remat_fail_memory(error);
     free(a.sums);
     free(a.menus);
     free(a.known);
     free(a.rest);
+    free(a.sum);
     free(a.need);
     if (!status)
         *ret_plan = a.best;
