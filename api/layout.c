@@ -7,25 +7,61 @@
 
 /* ---- the request ---- */
 
-/* When a buffer lives, as the request says it: from lower to upper, which is not included. */
+/* A number of the request, exactly: nanoseconds since 1970 are more than a double tells apart. */
+typedef struct moment {
+    bool whole;
+    json_int_t integer; /* where it is */
+    double real;        /* where it is not */
+} moment;
+
+static moment moment_of(const json_t *json)
+{
+    return (moment){json_is_integer(json), json_integer_value(json), json_real_value(json)};
+}
+
+static int compare_mixed(json_int_t whole, double real)
+{
+    if (real >= 0x1p63 || real < -0x1p63)
+        return real > 0 ? -1 : 1;
+    const json_int_t floored = (json_int_t)floor(real);
+    return whole != floored ? (whole > floored) - (whole < floored) : -(real > floor(real));
+}
+
+static int compare_moments(const void *a, const void *b)
+{
+    const moment *p = a, *q = b;
+    if (p->whole && q->whole)
+        return (p->integer > q->integer) - (p->integer < q->integer);
+    if (p->whole)
+        return compare_mixed(p->integer, q->real);
+    if (q->whole)
+        return -compare_mixed(q->integer, p->real);
+    return (p->real > q->real) - (p->real < q->real);
+}
+
+/* When a buffer lives: from lower to upper, which is not included. */
 typedef struct span {
-    double lower, upper;
+    moment lower, upper;
 } span;
 
-static remat_status read_span(const remat_number *lower, const remat_number *upper,
-                              const char *place, span *ret_span, remat_error *error)
+static remat_status read_span(const json_t *lower, const json_t *upper, const char *place,
+                              span *ret_span, remat_error *error)
 {
     char field[REMAT_FIELD_SIZE];
-    const bool finite = isfinite(lower->value) && isfinite(upper->value);
-    if (finite && lower->value < upper->value) {
-        *ret_span = (span){lower->value, upper->value};
+    *ret_span = (span){moment_of(lower), moment_of(upper)};
+    if (compare_moments(&ret_span->lower, &ret_span->upper) < 0)
         return REMAT_OK;
-    }
+    char *low = remat_json_text(lower), *high = remat_json_text(upper);
     snprintf(field, sizeof field, "%supper", place);
-    return remat_fail(error, REMAT_INVALID, field,
-                      "%s is %.17g; it must be %s %.17g, its lower: upper is the first moment at "
-                      "which the buffer is not alive any more",
-                      field, upper->value, finite ? "above" : "finite and above", lower->value);
+    remat_status status =
+        low && high ? remat_fail(error, REMAT_INVALID, field,
+                                 "%s is %.40s; it must be above %.40s, its lower: upper is the "
+                                 "first moment at which the buffer is not alive any more",
+                                 field, high, low)
+                    : remat_fail_memory(error);
+    free(low);
+    free(high);
+    return status;
 }
 
 /* ids: an object with those that there were. */
@@ -57,28 +93,23 @@ static remat_status read_buffer(const json_t *json, size_t i, json_t *ids, span 
     if (!status)
         status = read_id(id, place, ids, error);
     if (!status)
-        status = read_span(&lower, &upper, place, ret_span, error);
+        status = read_span(json_object_get(json, "lower"), json_object_get(json, "upper"), place,
+                           ret_span, error);
     if (!status)
         status = api_whole(&size, field, 1, REMAT_MAX_BYTES - 1, &ret_item->bytes, error);
     return status;
 }
 
-static int compare_times(const void *a, const void *b)
+static int32_t rank_of(const moment *times, size_t n, const moment *time)
 {
-    const double p = *(const double *)a, q = *(const double *)b;
-    return (p > q) - (p < q);
-}
-
-static int32_t rank_of(const double *times, size_t n, double time)
-{
-    const double *found = bsearch(&time, times, n, sizeof *times, compare_times);
+    const moment *found = bsearch(time, times, n, sizeof *times, compare_moments);
     return (int32_t)(found - times);
 }
 
 /* Only the order of the moments counts: they become numbers from 0 on. */
 static bool rank_times(const span *spans, remat_allocation *items, size_t n)
 {
-    double *times = malloc((2 * n + 1) * sizeof *times);
+    moment *times = malloc((2 * n + 1) * sizeof *times);
     size_t kept = 0;
     if (!times)
         return false;
@@ -86,13 +117,13 @@ static bool rank_times(const span *spans, remat_allocation *items, size_t n)
         times[2 * i] = spans[i].lower;
         times[2 * i + 1] = spans[i].upper;
     }
-    qsort(times, 2 * n, sizeof *times, compare_times);
+    qsort(times, 2 * n, sizeof *times, compare_moments);
     for (size_t i = 0; i < 2 * n; i++)
-        if (kept == 0 || times[kept - 1] < times[i])
+        if (kept == 0 || compare_moments(&times[kept - 1], &times[i]) < 0)
             times[kept++] = times[i];
     for (size_t i = 0; i < n; i++) {
-        items[i].first = rank_of(times, kept, spans[i].lower);
-        items[i].last = rank_of(times, kept, spans[i].upper) - 1;
+        items[i].first = rank_of(times, kept, &spans[i].lower);
+        items[i].last = rank_of(times, kept, &spans[i].upper) - 1;
     }
     free(times);
     return true;

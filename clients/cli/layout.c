@@ -1,6 +1,7 @@
 /* remat layout: addresses for buffers of any origin. */
 #include "cli.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -51,10 +52,14 @@ static remat_status read_head(table *t, char *line, remat_error *error)
     return REMAT_OK;
 }
 
-/* Whole numbers stay whole. NULL: it is no number. */
+/* Whole numbers stay what they are. NULL: it is no number, or a whole one past 2^63. */
 static json_t *read_number(const char *text)
 {
     char *end;
+    errno = 0;
+    const long long whole = strtoll(text, &end, 10);
+    if (end > text && *end == '\0')
+        return errno ? NULL : json_integer(whole);
     const double value = strtod(text, &end);
     if (end == text || *end || isnan(value) || isinf(value))
         return NULL;
@@ -79,7 +84,8 @@ static remat_status read_line(const table *t, char *line, json_t *buffers, remat
         const char *text = fields[t->place[k]];
         if (json_object_set_new(buffer, columns[k], read_number(text))) {
             json_decref(buffer);
-            return fail_line(t, error, "%s is \"%.40s\", which is no number", columns[k], text);
+            return fail_line(t, error, "%s is \"%.40s\", which is no number below 2^63", columns[k],
+                             text);
         }
     }
     return json_array_append_new(buffers, buffer) ? remat_fail_memory(error) : REMAT_OK;
@@ -147,12 +153,15 @@ static remat_status write_table(struct cli *cli, const json_t *buffers, const js
     for (size_t i = 0; i < json_array_size(buffers) && !failed; i++) {
         const json_t *one = json_array_get(buffers, i);
         const char *id = json_string_value(json_object_get(one, "id"));
-        char number[24];
-        snprintf(number, sizeof number, "%zu", i);
-        failed = fprintf(file, "%s,%.17g,%.17g,%.17g,%lld\n", id ? id : number,
-                         json_get_number(one, "lower"), json_get_number(one, "upper"),
-                         json_get_number(one, "size"),
-                         (long long)json_integer_value(json_array_get(offsets, i))) < 0;
+        failed = (id ? fputs(id, file) : fprintf(file, "%zu", i)) < 0;
+        for (size_t k = 1; k < COLUMNS && !failed; k++) {
+            const json_t *number = json_object_get(one, columns[k]);
+            failed = (json_is_integer(number)
+                          ? fprintf(file, ",%lld", (long long)json_integer_value(number))
+                          : fprintf(file, ",%.17g", json_real_value(number))) < 0;
+        }
+        failed = failed || fprintf(file, ",%lld\n",
+                                   (long long)json_integer_value(json_array_get(offsets, i))) < 0;
     }
     failed |= file && fclose(file);
     return failed

@@ -4,6 +4,7 @@ import csv
 import json
 import random
 import time
+from fractions import Fraction
 
 import pytest
 
@@ -69,6 +70,26 @@ def test_not_found_is_not_impossible(rematd):
     layout = rematd.post("/v1/layouts", {"buffers": buffers, "alignment": 256, "capacity": 430}).json
     assert (layout["verdict"], layout["arena"], layout["lower_bound_bytes"]) == ("not found", 456, 400)
     assert not layout["optimal"] and not overlaps(buffers, layout)
+
+
+def test_moments_past_what_a_double_tells_apart(rematd, tmp_path):
+    """Nanoseconds since 1970, between fractions and beside them: whole numbers are compared as such."""
+    draw, now = random.Random(8), 1700000000000000000
+    for _ in range(30):
+        points = [draw.choice([now, 2**53, -2**63, 2**63 - 200, 5]) + draw.randrange(100) for _ in range(12)]
+        points += [draw.random() * 9, float(2**53), float(now)]
+        pairs = [sorted(pair, key=Fraction) for pair in (draw.sample(points, 2) for _ in range(40)) if pair[0] != pair[1]]
+        buffers = [{"lower": a, "upper": b, "size": draw.randrange(1, 99)} for a, b in pairs]
+        layout = rematd.post("/v1/layouts", {"buffers": buffers}).json
+        assert not overlaps(buffers, {**layout, "alignment": 1}) and layout["lower_bound_bytes"] == most_alive(buffers)
+    refused = rematd.post("/v1/layouts", {"buffers": [{"lower": now + 1, "upper": now, "size": 1}]}).json
+    assert refused["detail"].startswith(f"buffers[0].upper is {now}; it must be above {now + 1}, its lower")
+    table = f"id,lower,upper,size\na,{now},{now + 601},100\nb,{now + 600},{now + 1600},100\n"
+    remat("layout", "-", "-o", tmp_path / "out.csv", stdin=table)
+    rows = (tmp_path / "out.csv").read_text().splitlines()
+    assert [row.rsplit(",", 1)[0] for row in rows] == table.splitlines()
+    assert {row.rsplit(",", 1)[1] for row in rows[1:]} == {"0", "100"}
+    assert "no number below 2^63" in remat("layout", "-", stdin=f"lower,upper,size\n0,{2**63},1\n", code=INPUT).stderr
 
 
 ONE = {"lower": 0, "upper": 2, "size": 8}
