@@ -2,6 +2,7 @@
 #include "fields.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct reading {
@@ -18,13 +19,20 @@ static remat_status bad(const reading *r, const char *what)
 static remat_status read_index(const reading *r, const json_t *json, uint32_t limit,
                                const char *what, uint32_t *ret_index)
 {
-    json_int_t index = json_is_integer(json) ? json_integer_value(json) : -1;
-    if (index < 0 || index >= (json_int_t)limit)
-        return remat_fail(r->error, REMAT_INVALID, r->field,
-                          "%s: the index of a %s must be an integer from 0 to %lld, not %lld",
-                          r->field, what, (long long)limit - 1, (long long)index);
-    *ret_index = (uint32_t)index;
-    return REMAT_OK;
+    const json_int_t index = json_is_integer(json) ? json_integer_value(json) : -1;
+    if (index >= 0 && index < (json_int_t)limit) {
+        *ret_index = (uint32_t)index;
+        return REMAT_OK;
+    }
+    if (limit == 0)
+        return remat_fail(r->error, REMAT_INVALID, r->field, "%s: the profile has no %s", r->field,
+                          what);
+    char *given = json ? remat_json_text(json) : NULL;
+    remat_fail(r->error, REMAT_INVALID, r->field,
+               "%s: the index of a %s must be an integer from 0 to %lld, not %.40s", r->field, what,
+               (long long)limit - 1, given ? given : "absent");
+    free(given);
+    return REMAT_INVALID;
 }
 
 static remat_status read_state(const reading *r, const json_t *json, remat_operation *operation)

@@ -328,7 +328,8 @@ static void take_line(const char *line)
     const bool asks = json_is_string(id) || json_is_integer(id);
     if (!message)
         send_error(NULL, PARSE_ERROR, where.text);
-    else if (!json_is_object(message) || strcmp(json_get_text(message, "jsonrpc"), "2.0") != 0 ||
+    else if (!json_is_object(message) || (id && !asks) ||
+             strcmp(json_get_text(message, "jsonrpc"), "2.0") != 0 ||
              (!json_is_string(json_object_get(message, "method")) &&
               !json_object_get(message, "result") && !json_object_get(message, "error")))
         send_error(asks ? id : NULL, INVALID_REQUEST, "this is no JSON-RPC 2.0 request");

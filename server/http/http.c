@@ -198,6 +198,9 @@ static bool read_parameter(request *r, const char *name, const char *value, unsi
                             "the query parameter %s is too long", name);
     if (!targets[i])
         return read_limit(r, value);
+    if (targets[i] == r->profile_id && !remat_is_id(value))
+        return reply_refuse(r, REMAT_PROBLEM_INVALID_REQUEST, known[i],
+                            "profile_id is \"%.80s\"; it must be 64 lower-case hex digits", value);
     copy_text(targets[i], sizes[i], value);
     return true;
 }

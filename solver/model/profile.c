@@ -49,15 +49,37 @@ const model_id *model_find_id(const model_id *entries, size_t n, const char *id)
     return n && id ? bsearch(&key, entries, n, sizeof *entries, compare_ids) : NULL;
 }
 
-remat_status model_sort_ids(model_id *entries, size_t n, const char *what, remat_error *error)
+static int compare_entries(const void *a, const void *b)
+{
+    const model_id *p = a, *q = b;
+    const int ids = strcmp(p->id, q->id);
+    return ids ? ids : (p->index > q->index) - (p->index < q->index);
+}
+
+const model_id *model_sort_ids(model_id *entries, size_t n)
 {
     if (n > 0)
-        qsort(entries, n, sizeof *entries, compare_ids);
+        qsort(entries, n, sizeof *entries, compare_entries);
     for (size_t i = 1; i < n; i++)
         if (strcmp(entries[i - 1].id, entries[i].id) == 0)
-            return remat_fail(error, REMAT_INVALID, what, "%s: the id \"%s\" is used twice", what,
-                              entries[i].id);
-    return REMAT_OK;
+            return &entries[i - 1];
+    return NULL;
+}
+
+/* Of the first n_first entries one name, of those behind them another. */
+static remat_status fail_twins(const model_id *twins, const char *first, size_t n_first,
+                               const char *behind, remat_error *error)
+{
+    char places[2][48];
+    for (int k = 0; k < 2; k++) {
+        const size_t i = twins[k].index;
+        snprintf(places[k], sizeof places[k], "%s[%zu]", i < n_first ? first : behind,
+                 i < n_first ? i : i - n_first);
+    }
+    char field[64];
+    snprintf(field, sizeof field, "%s.id", places[1]);
+    return remat_fail(error, REMAT_INVALID, field, "%s: the id \"%s\" is used twice, by %s too",
+                      field, twins->id, places[0]);
 }
 
 static size_t count_results(const remat_node_spec *node)
@@ -118,9 +140,11 @@ static remat_status collect_ids(model_builder *b)
             return status;
         b->state_ids[k] = (model_id){spec->states[k].id, (uint32_t)k};
     }
-    if ((status = model_sort_ids(b->values, b->n_ids, "nodes and inputs", b->error)) ||
-        (status = model_sort_ids(b->state_ids, spec->n_states, "states", b->error)))
-        return status;
+    const model_id *twins = model_sort_ids(b->values, b->n_ids);
+    if (twins)
+        return fail_twins(twins, "nodes", spec->n_nodes, "inputs", b->error);
+    if ((twins = model_sort_ids(b->state_ids, spec->n_states)))
+        return fail_twins(twins, "states", spec->n_states, "states", b->error);
     return b->joint ? check_ambiguous(b) : REMAT_OK;
 }
 

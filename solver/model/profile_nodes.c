@@ -216,8 +216,11 @@ static remat_status take_alternatives(model_builder *b, size_t v)
         status = take_alternative(b, v, a, &alternatives[a]);
         names[a] = (model_id){alternatives[a].name, (uint32_t)a};
     }
-    if (!status)
-        status = model_sort_ids(names, from->n_alternatives, field, b->error);
+    const model_id *twins = status ? NULL : model_sort_ids(names, from->n_alternatives);
+    if (twins)
+        status = remat_fail(b->error, REMAT_INVALID, field,
+                            "%s: node \"%s\" has two alternatives \"%s\", %u and %u", field,
+                            from->id, twins->id, twins[0].index, twins[1].index);
     free(names);
     to->alternatives = alternatives;
     to->n_alternatives = (uint32_t)from->n_alternatives;

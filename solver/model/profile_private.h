@@ -43,7 +43,8 @@ typedef struct model_place {
 /* Printable UTF-8 of a length that an id may have. */
 remat_status model_check_text(const char *text, const char *field, remat_error *error);
 /* By id; one that stands twice is refused. */
-remat_status model_sort_ids(model_id *entries, size_t n, const char *what, remat_error *error);
+/* Of two that are the same the first, whose twin is next; else NULL. */
+const model_id *model_sort_ids(model_id *entries, size_t n);
 /* NULL: there is none. */
 const model_id *model_find_id(const model_id *entries, size_t n, const char *id);
 /* The node of a text "id:k", and k; NULL if it is no such text or there is no such node. */

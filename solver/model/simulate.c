@@ -443,7 +443,7 @@ static const char *describe(const replay *r, const remat_operation *operation, c
 {
     const char *id = operation->target == REMAT_INPUT ? r->profile->inputs[operation->index].id
                                                       : node_id(r, operation->index);
-    static const char *const whats[] = {"the output of", "the saved values of", "graph input"};
+    static const char *const whats[] = {"the output of", "what is saved of", "graph input"};
     snprintf(text, size, "%s \"%.100s\"", whats[operation->target], id);
     return text;
 }

@@ -88,7 +88,8 @@ def test_wrong_graphs(rematd):
     assert "cycle" in itself["detail"] and '"a"' in itself["detail"]
     order = answer(node("b", "a"), node("a"), node("loss", "b"))
     assert "topological order" in order["detail"] and '"b"' in order["detail"]
-    assert "used twice" in answer(node("a"), node("a", "a"))["detail"]
+    twins = answer(node("a"), node("b", "a"), node("a", "b"))
+    assert twins["field"] == "nodes[2].id" and twins["detail"] == 'nodes[2].id: the id "a" is used twice, by nodes[0] too'
     assert '"nobody"' in answer(node("a", "nobody"))["detail"]
     sinks = answer(node("a"), node("b", "a"), node("loss", "a"))
     assert '"b"' in sinks["detail"] and "sink" in sinks["detail"]
@@ -102,6 +103,19 @@ NOT_JSON = [b"", b"{", b"[1,2", b"nonsense", b"\xff\xfe", b'{"a":1}x', b'{"a":1,
             b'{"a":"\\u0000"}', b"NaN", b'{"budget":NaN}', b'{"budget":1e999}', b"[" * 10000, b"[" * 10000 + b"]" * 10000,
             b'{"a":' * 10000 + b"1" + b"}" * 10000, b'{"format":"remat-profile/1","x":' + b"9" * 5000 + b"}",
             b"1", b"null", b'"text"', b"[]", "\ufeff{}".encode()]
+
+
+def test_what_was_sent_is_named(rematd):
+    """An index that is none is told as it stood; what a profile has none of has no range; an id that is none is no empty list."""
+    graph = {"format": "remat-profile/1", "name": "graph", "nodes": [
+        {"id": name, "inputs": inputs, "forward_time": 1, "output_bytes": 1} for name, inputs in (("a", []), ("loss", ["a"]))]}
+    for operation, said in ((["F", 0.5], "from 0 to 1, not 0.5"), (["F", 1e18], "from 0 to 1, not 1e18"), (["B", 7], "from 0 to 1, not 7"),
+                            (["F", "x"], 'from 0 to 1, not "x"'), (["D", "input", 0], "the profile has no graph input"),
+                            (["S", 0, 0], "the profile has no state"), (["F"], "")):
+        answer = rematd.post("/v1/simulations", {"profile": graph, "operations": [operation]})
+        assert answer.status == 400 and answer.json["field"] == "operations[0]" and said in answer.json["detail"], answer.body
+    answer = rematd.get("/v1/schedules?profile_id=zz")
+    assert answer.status == 400 and answer.json["field"] == "profile_id" and '"zz"' in answer.json["detail"]
 
 
 @pytest.mark.parametrize("path", ["/v1/profiles", "/v1/schedules", "/v1/tradeoffs", "/v1/simulations"])

@@ -43,8 +43,10 @@ def test_it_says_what_it_has():
 
 def test_what_is_wrong_is_said():
     answers = talk("{", "[]", '{"jsonrpc": "2.0", "id": 3}', {"jsonrpc": "2.0", "id": 4, "method": "tools/none"}, call("none", 5),
+                   {"jsonrpc": "2.0", "id": {"a": 1}, "method": "ping"},
                    {"jsonrpc": "2.0", "id": 6, "result": {}}, {"jsonrpc": "2.0", "method": "notifications/cancelled"})
-    assert [(a["id"], a["error"]["code"]) for a in answers] == [(None, -32700), (None, -32600), (3, -32600), (4, -32601), (5, -32602)]
+    assert [(a["id"], a["error"]["code"]) for a in answers] == [(None, -32700), (None, -32600), (3, -32600), (4, -32601), (5, -32602),
+                                                                     (None, -32600)]
     for arguments, said in (({}, "profile is missing"), ({"profile": 3}, "profile must be a string"), ({"profile": "/none"}, "names no file"),
                             ({"profile": "/dev/zero"}, "is no regular file"), ({"profile": "/tmp"}, "is no regular file"),
                             ({"profile": CHAIN, "x": 1}, "x is not known")):
