@@ -320,19 +320,19 @@ static void ids_are_unique(void **state)
     sample s;
     fill(&s);
     s.nodes[1].id = "loss";
-    assert_rejected(&s, "nodes and inputs", "\"loss\"", "twice");
+    assert_rejected(&s, "nodes[2].id", "\"loss\"", "twice, by nodes[1] too");
     fill(&s);
     s.inputs[1].id = "x";
-    assert_rejected(&s, "nodes and inputs", "\"x\"", "twice");
+    assert_rejected(&s, "inputs[1].id", "\"x\"", "twice, by inputs[0] too");
     fill(&s); /* nodes and inputs share one space of names: consumers name either */
     s.inputs[1].id = "conv";
-    assert_rejected(&s, "nodes and inputs", "\"conv\"", "twice");
+    assert_rejected(&s, "inputs[1].id", "\"conv\"", "twice, by nodes[0] too");
     fill(&s);
     s.states[1].id = "rng";
-    assert_rejected(&s, "states", "\"rng\"", "twice");
+    assert_rejected(&s, "states[1].id", "\"rng\"", "twice, by states[0] too");
     fill(&s);
     s.alternatives[1].name = "fast";
-    assert_rejected(&s, "nodes[0].alternatives", "\"fast\"", "twice");
+    assert_rejected(&s, "nodes[0].alternatives", "\"fast\"", "two alternatives");
     fill(&s); /* states have a space of their own */
     s.states[0].id = "conv";
     s.lists[3][0] = "conv";

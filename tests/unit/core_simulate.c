@@ -443,7 +443,7 @@ static void what_must_be_in_memory(void **state)
     REJECTED(p, NULL, 4, "which its backward reads", OP_A(0), OP_F(1), OP_B(1), OP_D(0), OP_B(0));
     REJECTED(p, NULL, 3, "output of \"a\", which \"loss\" reads", OP_A(0), OP_F(1), OP_D(0),
              OP_B(1));
-    REJECTED(p, NULL, 0, "saved values of \"a\" is not in memory", OP_X(0));
+    REJECTED(p, NULL, 0, "what is saved of \"a\" is not in memory", OP_X(0));
     REJECTED(p, NULL, 0, "output of \"a\" is not in memory", OP_D(0));
     remat_profile_free(p);
 }
