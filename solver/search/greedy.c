@@ -8,6 +8,10 @@
 
 enum { WAYS = 1u << 31 }; /* added to the number of a way */
 
+/* Of large graphs: twice the work for each pair of nodes that was seen where a list came of it. One
+ * that has none takes ten times as much. */
+enum { LARGE_NODES = 10000, WORK_OF_PAIR = 150 };
+
 /* A value is away until this reader: it is made again just before it. value NONE: what the node of
  * this backward saves; WAYS + k: the reader itself runs its implementation k. key: least added time
  * for each byte past the budget removed; it only grows as others are evicted, so a candidate is
@@ -240,6 +244,8 @@ void interval_greedy(interval_search *s, double noise)
     interval_timeline *t = s->timeline;
     gaps g = {0};
     double before;
+    const uint64_t n = t->tasks->n_nodes;
+    const uint64_t end = n > LARGE_NODES ? t->work + WORK_OF_PAIR * n * n : UINT64_MAX;
     do {
         before = t->excess;
         t->work += t->n_live;
@@ -247,12 +253,13 @@ void interval_greedy(interval_search *s, double noise)
         for (uint32_t slot = 0; slot < t->n_slots && !t->failed; slot++)
             if (t->run_at[slot] != NONE && !push_reader(s, &g, t->run_at[slot], noise))
                 t->failed = true;
-        while (t->excess > 0 && g.n > 0 && !t->failed && !remat_host_cancelled(s->host)) {
+        while (t->excess > 0 && g.n > 0 && t->work < end && !t->failed &&
+               !remat_host_cancelled(s->host)) {
             gap one = pop(&g);
             if (t->runs[one.reader].stamp == one.stamp && !evict(s, &g, one, noise))
                 t->failed = true;
         }
-    } while (t->excess > 0 && t->excess < before && !t->failed);
+    } while (t->excess > 0 && t->excess < before && t->work < end && !t->failed);
     free(g.items);
     if (!t->failed)
         prune(s);

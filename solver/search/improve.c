@@ -499,9 +499,20 @@ static remat_status improve_by(improvement *m, const remat_operations *start, re
     return status;
 }
 
+/* Who reads a value is looked through whenever one of them moves. */
+static bool is_crowded(const remat_profile *profile)
+{
+    enum { MOST_LOOKS = 400 }; /* for each node */
+    uint64_t looks = 0;
+    for (uint32_t v = 0; v < profile->n_nodes; v++)
+        looks += (uint64_t)profile->nodes[v].n_consumers * profile->nodes[v].n_consumers;
+    return looks > (uint64_t)MOST_LOOKS * profile->n_nodes;
+}
+
 uint32_t remat_improved_nodes(const remat_profile *profile)
 {
-    return profile->joint ? REMAT_IMPROVED_JOINT_NODES : REMAT_IMPROVED_NODES;
+    return profile->joint || is_crowded(profile) ? REMAT_IMPROVED_FEWER_NODES
+                                                 : REMAT_IMPROVED_NODES;
 }
 
 /* Measured of 5,000 to 100,000 nodes: tables, two chains, bounds. */

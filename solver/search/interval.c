@@ -171,8 +171,7 @@ static remat_status check(const remat_problem *problem, remat_error *error)
     if (n <= most)
         return REMAT_OK;
     return remat_fail(error, REMAT_NOT_ACCEPTED, NULL,
-                      "interval searches %s graphs of up to %u nodes, not %u",
-                      problem->profile->joint ? "joint" : "forward", most, n);
+                      "interval searches graphs like this one of up to %u nodes, not %u", most, n);
 }
 
 bool remat_keeps_order(const remat_solver *solver, const remat_options *options)
