@@ -231,7 +231,7 @@ remat_status api_alignment(const remat_number *number, const char *field, uint64
         return REMAT_OK;
     if (whole == 0 || (double)whole != bytes || (whole & (whole - 1)) != 0)
         return remat_fail(error, REMAT_INVALID, field,
-                          "%s is %g; it must be a power of two from 1 to %u", field, bytes,
+                          "%s is %.17g; it must be a power of two from 1 to %u", field, bytes,
                           (unsigned)REMAT_MAX_ALIGNMENT);
     *ret_alignment = whole;
     return REMAT_OK;
@@ -242,7 +242,7 @@ remat_status api_wait(const remat_number *number, double *ret_seconds, remat_err
     const double most = 3600, seconds = number->given ? number->value : 30;
     if (!(seconds >= 0 && seconds <= most))
         return remat_fail(error, REMAT_INVALID, "wait",
-                          "wait is %g; it must be from 0 to %g seconds", seconds, most);
+                          "wait is %.17g; it must be from 0 to %g seconds", seconds, most);
     *ret_seconds = seconds;
     return REMAT_OK;
 }
