@@ -253,31 +253,6 @@ static remat_status take(const remat_problem *problem, uint64_t budget, uint32_t
     return status;
 }
 
-/* Another budget than the least of the tables may do too: what is told is one that will do, and
- * below which none does. */
-static remat_status refuse_improved(const remat_portfolio *p, const remat_problem *problem,
-                                    uint64_t budget, uint32_t alignment, uint64_t floor,
-                                    remat_error *error)
-{
-    uint64_t peak, enough;
-    remat_status status =
-        remat_least_budget(p->tables, p->n, problem, alignment, &peak, &enough, error);
-    if (status)
-        return status;
-    if (enough <= budget) /* none has a schedule, or none that fits with its layout */
-        return remat_fail_infeasible(p->name, problem, budget, 0, error);
-    char asked[REMAT_BYTES_TEXT_SIZE], will_do[REMAT_BYTES_TEXT_SIZE], least[REMAT_BYTES_TEXT_SIZE];
-    char less[128] = "";
-    if (floor > 0)
-        snprintf(less, sizeof less, ", and none%s fits less than %s",
-                 problem->link ? " without offloading" : "", remat_bytes_text(floor, least));
-    remat_fail(error, REMAT_INFEASIBLE, "budget",
-               "%s found no schedule of \"%.100s\" within %s; %s will do%s", p->name,
-               problem->profile->name, remat_bytes_text(budget, asked),
-               remat_bytes_text(enough, will_do), less);
-    return answer_refuse_budget(problem->profile, enough, error);
-}
-
 static bool link_moves(const remat_link *link)
 {
     return link && link->to_host > 0 && link->to_device > 0;
@@ -387,6 +362,71 @@ static remat_status improve_patiently(const wish *whole, double begin, double sh
     remat_status status = improve_list(&w, starts ? &start : NULL, false, best, error);
     remat_operations_clear(&start);
     return status;
+}
+
+/* ---- refusing ---- */
+
+/* Whether the first of what auto does finds a list there. */
+static remat_status finds(const remat_portfolio *p, const wish *asked, uint64_t budget,
+                          bool *ret_found, remat_error *error)
+{
+    remat_schedule found = {0};
+    const remat_host host = remat_host_quiet(asked->host);
+    wish w = *asked;
+    w.host = &host;
+    w.budget = budget;
+    w.bound = 0;
+    remat_status status = improve(p, &w, REMAT_QUICK, 0, 1, &found, error);
+    *ret_found = found.solver != NULL;
+    remat_schedule_clear(&found);
+    return status;
+}
+
+/* Closer to the least that will do than the tables know, where that takes no long time. floor: none
+ * fits less. */
+static remat_status halve_down(const remat_portfolio *p, const wish *w, uint64_t floor,
+                               uint64_t *enough, remat_error *error)
+{
+    enum { HALVINGS = 6, CLOSE = 500 }; /* close: a part of it */
+    uint64_t low = floor > w->budget + 1 ? floor - 1 : w->budget, high = *enough;
+    remat_status status = REMAT_OK;
+    for (int k = 0; k < HALVINGS && !status && (high - low) > 1 + high / CLOSE; k++) {
+        const uint64_t middle = low + (high - low) / 2;
+        bool found = false;
+        status = finds(p, w, middle, &found, error);
+        *(found ? &high : &low) = middle;
+    }
+    *enough = high;
+    return status;
+}
+
+/* Another budget than the least of the tables may do too: what is told is one that will do, and
+ * below which none does. */
+static remat_status refuse_improved(const remat_portfolio *p, const wish *w, uint64_t floor,
+                                    remat_error *error)
+{
+    const remat_problem *problem = w->problem;
+    const uint64_t budget = w->budget;
+    uint64_t peak, enough;
+    remat_status status =
+        remat_least_budget(p->tables, p->n, problem, w->alignment, &peak, &enough, error);
+    if (!status && enough > budget && problem->profile->n_nodes <= NAMED_NODES &&
+        !link_moves(problem->link))
+        status = halve_down(p, w, floor, &enough, error);
+    if (status)
+        return status;
+    if (enough <= budget) /* none has a schedule, or none that fits with its layout */
+        return remat_fail_infeasible(p->name, problem, budget, 0, error);
+    char asked[REMAT_BYTES_TEXT_SIZE], will_do[REMAT_BYTES_TEXT_SIZE], least[REMAT_BYTES_TEXT_SIZE];
+    char less[128] = "";
+    if (floor > 0)
+        snprintf(less, sizeof less, ", and none%s fits less than %s",
+                 problem->link ? " without offloading" : "", remat_bytes_text(floor, least));
+    remat_fail(error, REMAT_INFEASIBLE, "budget",
+               "%s found no schedule of \"%.100s\" within %s; %s will do%s", p->name,
+               problem->profile->name, remat_bytes_text(budget, asked),
+               remat_bytes_text(enough, will_do), less);
+    return answer_refuse_budget(problem->profile, enough, error);
 }
 
 /* Closes the gap from below, as far as so much work goes. */
@@ -606,7 +646,7 @@ remat_status remat_portfolio_schedule(const remat_portfolio *portfolio,
         problem->profile->n_nodes <= NAMED_NODES)
         status = ask_by_name(portfolio, &w, &best, &refusal);
     if (!status && !best.solver)
-        status = refuse_improved(portfolio, problem, budget, alignment, floor.bytes, &refusal);
+        status = refuse_improved(portfolio, &w, floor.bytes, &refusal);
     if (!status)
         status = answer_find_neighbours(portfolio->tables, portfolio->n, problem, alignment, &best,
                                         &refusal);

@@ -107,6 +107,15 @@ def test_what_cannot_be_is_refused(rematd, more, status, word):
 def test_too_little_says_what_would_do(rematd):
     refused = ask(rematd, STAGE, 20, in_flight=2).json
     assert ask(rematd, STAGE, refused["minimum_budget"], in_flight=2).json["verified"]
+    pinned = {"format": "remat-profile/1", "name": "pinned", "nodes": [
+        {"id": "a", "forward_time": 2, "backward_time": 4, "output_bytes": 5, "forward_workspace_bytes": 7, "backward_uses_output": False,
+         "recompute": "never"},
+        {"id": "b", "inputs": ["a"], "forward_time": 1, "output_bytes": 5, "saved_bytes": 8, "backward_workspace_bytes": 6},
+        {"id": "c", "inputs": ["b"], "forward_time": 3, "backward_time": 4, "output_bytes": 7, "saved_bytes": 1, "gradient_bytes": 1,
+         "save_workspace_bytes": 8, "backward_uses_output": False, "recompute": "never", "keep": True}]}
+    told = {budget: ask(rematd, pinned, budget, in_flight=3, layout=False).json["minimum_budget"] for budget in (0, 34, 45)}
+    assert max(told.values()) <= 48, told  # the best table has nothing below 72
+    assert all(ask(rematd, pinned, budget, in_flight=3, layout=False).json["verified"] for budget in told.values())
 
 
 # Best of an emulation that looked at 40 amounts held, in per cent; this must be as good.
