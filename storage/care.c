@@ -48,7 +48,7 @@ remat_status remat_store_statistics_get(remat_store *store, remat_store_statisti
 
 static remat_status run_pulse(storage_connection *connection, void *argument, remat_error *error)
 {
-    return storage_run(connection, SQL_PULSE, error, "i", storage_now());
+    return storage_run(connection, SQL_PULSE, error, "i", remat_store_now());
 }
 
 /* A real write, and room for larger ones. */

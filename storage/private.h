@@ -27,7 +27,6 @@ remat_status storage_submit(remat_store *store, storage_write_run *run, void *ar
 
 __attribute__((format(printf, 2, 3))) void storage_log(const remat_store *store, const char *format,
                                                        ...);
-int64_t storage_now(void);
 
 /* ---- statements, on any engine: records.c ---- */
 

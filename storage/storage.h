@@ -283,6 +283,10 @@ typedef struct remat_store_statistics {
 remat_status remat_store_statistics_get(remat_store *store, remat_store_statistics *ret_statistics,
                                         remat_error *error);
 
+/* Milliseconds since 1970 for last_used: where the clock is set back it stands, so that what is
+ * used now never looks older than what was used before. */
+int64_t remat_store_now(void);
+
 typedef struct remat_store_pruned {
     uint64_t tables, schedules, profiles;
 } remat_store_pruned;

@@ -1,6 +1,7 @@
 /* Opening and closing: which engine a place is for. And leases, which only shared stores have. */
 #include "private.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -132,9 +133,14 @@ void storage_log(const remat_store *store, const char *format, ...)
     store->options.log(store->options.data, message);
 }
 
-int64_t storage_now(void)
+int64_t remat_store_now(void)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+    static _Atomic int64_t latest;
+    struct timespec clock;
+    clock_gettime(CLOCK_REALTIME, &clock);
+    const int64_t now = (int64_t)clock.tv_sec * 1000 + clock.tv_nsec / 1000000;
+    int64_t seen = atomic_load(&latest);
+    while (seen < now && !atomic_compare_exchange_weak(&latest, &seen, now))
+        ;
+    return seen < now ? now : seen;
 }

@@ -59,7 +59,7 @@ static remat_status run_put(storage_connection *connection, void *argument, rema
     uint64_t checksum =
         storage_checksum(CHECKED, key->profile_id, key->solver, key->options, bytes);
     return storage_run(connection, SQL_PUT_TABLE, error, "ittiiin", profile, key->solver,
-                       key->options, bytes, storage_now(), (int64_t)checksum, data);
+                       key->options, bytes, remat_store_now(), (int64_t)checksum, data);
 }
 
 remat_status remat_store_put_table(remat_store *store, const char *profile_id, const char *solver,

@@ -66,7 +66,7 @@ bool storage_touches_add(storage_touches **touches, const char *const texts[4])
             return first;
         (*touches)->count++;
     }
-    (*slot)->when = storage_now();
+    (*slot)->when = remat_store_now();
     return first;
 }
 

@@ -243,7 +243,7 @@ static remat_status store_profile(engine *e, const json_t *json, known_profile *
             .document = {document, strlen(document)},
             .summary = {summary->data[BODY_IDENTITY], summary->length[BODY_IDENTITY]},
             .created = now,
-            .last_used = now};
+            .last_used = remat_store_now()};
         status = remat_store_put_profile(e->store, &record, ret_created, error);
     }
     free(document);
@@ -458,7 +458,7 @@ static remat_status store_answer(engine *e, const remat_schedule_answer *answer,
         .makespan = schedule->simulation.makespan,
         .overhead = overhead,
         .created = answer->created,
-        .last_used = answer->created,
+        .last_used = remat_store_now(),
         .question = {q->text, strlen(q->text)},
         .body = {(*b)->data[BODY_IDENTITY], (*b)->length[BODY_IDENTITY]}};
     remat_status status = remat_store_put_schedule(e->store, &record, &created, error);

@@ -110,8 +110,8 @@ def test_hours_to_and_fro(make_service, tmp_path):
     assert refused and 15 * seconds < len(admitted) < 40 + 21 * seconds, (len(admitted), seconds)
     for job in filter(None, jobs):
         deadline = time.monotonic() + 30
-        while (state := service.get(f"/v1/jobs/{job}", headers=other).json["state"]) != "done":
-            assert state in ("queued", "running") and time.monotonic() < deadline, state
+        while (told := service.get(f"/v1/jobs/{job}", headers=other).json)["state"] != "done":
+            assert told["state"] in ("queued", "running") and time.monotonic() < deadline, json.dumps(told)
             time.sleep(0.02)
     shown = {line["time"][:13] for line in service.log_lines()}
     assert len(shown) >= 4, "the clock was set"
