@@ -81,8 +81,8 @@ static json_t *assumptions_encode(const remat_plan_request *q, const remat_netwo
     static const char *const kernels[REMAT_KERNEL_SETS] = {
         "one kernel an operation, as modules are written",
         "norms, rotary positions, SwiGLU, dropout with its sum are one kernel each",
-        "norms, rotary positions, SwiGLU, dropout with its sum are one kernel each; logits in "
-        "chunks"};
+        ("norms, rotary positions, SwiGLU, dropout with its sum are one kernel each; logits in "
+         "chunks")};
     json_t *list = json_array();
     const double gaps = 100 * q->device.fragmentation[q->step.compiled];
     const bool several = remat_step_ranks(&q->step) > 1;
