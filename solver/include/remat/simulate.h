@@ -51,9 +51,9 @@
  * needs besides while it runs counts once (remat_put_in_flight). Of a forward graph the turn is
  * right after the first F or A of the last node and the D and X that follow it at once. Of a joint
  * graph it is right before the first F that reads an input that is `late`; the late inputs come
- * then, and are not there, nor held, before. What is sent comes before what is received: outputs of the
- * profile that depend on no late input have been made by then. What is made again between the turn
- * and the first B is not held. */
+ * then, and are not there, nor held, before. What is sent comes before what is received: outputs of
+ * the profile that depend on no late input have been made by then. What is made again between the
+ * turn and the first B is not held. */
 #ifndef REMAT_SIMULATE_H
 #define REMAT_SIMULATE_H
 
