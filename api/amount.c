@@ -45,6 +45,18 @@ bool api_split_amount(const char *text, double *ret_number, const char **ret_uni
     return *end == '\0';
 }
 
+bool api_split_rate(const char *text, double *ret_number, double *ret_unit)
+{
+    char bytes[8] = "";
+    const char *unit, *slash = strchr(text, '/');
+    if (!api_split_amount(text, ret_number, &unit) || !slash || strcmp(slash, "/s") != 0 ||
+        slash < unit || slash - unit >= (ptrdiff_t)sizeof bytes)
+        return false;
+    memcpy(bytes, unit, (size_t)(slash - unit));
+    *ret_unit = api_amount_unit(bytes);
+    return true;
+}
+
 remat_status remat_amount_decode(const json_t *json, const char *field, bool percent_allowed,
                                  remat_amount *ret_amount, remat_error *error)
 {

@@ -73,16 +73,12 @@ static remat_status rate_decode(const json_t *json, const char *field, const rem
 {
     double rate = json_number_value(json);
     if (json_is_string(json)) {
-        const char *unit, *text = json_string_value(json);
-        char bytes[8] = "";
-        const char *slash = strchr(text, '/');
-        double seconds = profile ? remat_time_unit_seconds(profile->time_unit) : 0;
-        if (!api_split_amount(text, &rate, &unit) || !slash || strcmp(slash, "/s") != 0 ||
-            slash < unit || slash - unit >= (ptrdiff_t)sizeof bytes)
+        const char *text = json_string_value(json);
+        double unit, seconds = profile ? remat_time_unit_seconds(profile->time_unit) : 0;
+        if (!api_split_rate(text, &rate, &unit))
             return remat_fail(error, REMAT_INVALID, field,
                               "%s is \"%.40s\"; it must be like \"12GB/s\"", field, text);
-        memcpy(bytes, unit, (size_t)(slash - unit));
-        if (api_amount_unit(bytes) == 0)
+        if (unit == 0)
             return remat_fail(
                 error, REMAT_INVALID, field,
                 "%s is \"%.40s\"; its unit is none of B, K, M, G, T (of 1000), Ki, Mi, "
@@ -93,7 +89,7 @@ static remat_status rate_decode(const json_t *json, const char *field, const rem
                               "%s is per second, but the profile's time_unit is \"units\"; give "
                               "bytes_per_time_unit",
                               field);
-        rate *= api_amount_unit(bytes) * seconds;
+        rate *= unit * seconds;
     } else if (!json_is_number(json)) {
         return remat_fail(error, REMAT_INVALID, field, "%s must be a number or like \"12GB/s\"",
                           field);

@@ -68,8 +68,7 @@ static const char *const meanings[] = {
         "The store cannot be reached or written now: a full disk, a database that restarts. Ask "
         "again after Retry-After.",
     [REMAT_PROBLEM_BUSY] = "The queue of solves or the memory for requests is full, or the system "
-                           "gave no more memory. "
-                           "Ask again after Retry-After.",
+                           "gave no more memory. Ask again after Retry-After.",
     [REMAT_PROBLEM_STOPPING] =
         "The server is about to end. Ask again: another takes its place, and jobs go on.",
     [REMAT_PROBLEM_VERSION] = "HTTP/1.0 and 1.1 are spoken.",

@@ -23,21 +23,16 @@ static bool read_latency(const char *text, double *ret_seconds)
 static bool read_rate(const char *text, double *ret_rate, double *ret_latency)
 {
     char word[64];
-    const char *unit;
+    double unit = 0;
     snprintf(word, sizeof word, "%s", text);
     char *at = strchr(word, '@');
     if (at && !read_latency(at + 1, ret_latency))
         return false;
     if (at)
         *at = '\0';
-    char *slash = strchr(word, '/');
-    if (!slash || strcmp(slash, "/s") != 0)
-        return false;
-    *slash = '\0';
-    if (!api_split_amount(word, ret_rate, &unit) || api_amount_unit(unit) == 0)
-        return false;
-    *ret_rate *= api_amount_unit(unit);
-    return true;
+    const bool known = api_split_rate(word, ret_rate, &unit) && unit > 0;
+    *ret_rate *= known ? unit : 1;
+    return known;
 }
 
 static remat_status read_way(const char *text, const json_t *list, double *ret_rate,

@@ -80,12 +80,6 @@ static void no_work(uv_work_t *request)
     (void)request;
 }
 
-static void no_end(uv_work_t *request, int status)
-{
-    (void)request;
-    (void)status;
-}
-
 /* On a loop of its own, so that nothing is left of it: the threads then stand until the process
  * ends. */
 static remat_status start_pool(remat_error *error)
@@ -96,7 +90,7 @@ static remat_status start_pool(remat_error *error)
     if (failure)
         return remat_fail(error, REMAT_INTERNAL, "workers", "the pool of threads: %s",
                           uv_strerror(failure));
-    uv_queue_work(&loop, &first, no_work, no_end);
+    uv_queue_work(&loop, &first, no_work, NULL);
     uv_run(&loop, UV_RUN_DEFAULT);
     uv_loop_close(&loop);
     return REMAT_OK;

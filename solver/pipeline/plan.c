@@ -3,9 +3,8 @@
  * its last gradient goes back through them. With n in flight it has m - n forwards left when its
  * first backward begins, which is when a micro-batch has gone through all behind it and come back;
  * and when its last forward ends, m - n of its backwards are done, and that micro-batch still goes
- * there and back. The least of the largest of these over all cuts is a
- * recurrence from the last rank; it bounds every beginning of cuts, best first, and what is left is
- * played. */
+ * there and back. The least of the largest of these over all cuts is a recurrence from the last
+ * rank; it bounds every beginning of cuts, best first, and what is left is played. */
 #include "pipeline/private.h"
 
 #include <math.h>

@@ -142,27 +142,29 @@ static inline double probe_block(interval_memory *m, uint32_t block, double delt
                     : scan(m, block, delta, budget);
 }
 
-/* Adds or, without writes, probes, within one section. Each caller says which, so that it is
- * compiled twice. */
-static inline __attribute__((always_inline)) double walk_blocks(interval_memory *m, uint32_t low,
-                                                                uint32_t high, double delta,
-                                                                double budget, bool writes)
+typedef double memory_step(interval_memory *m, uint32_t low, uint32_t high, double delta,
+                           double budget);
+typedef double memory_probe(interval_memory *m, uint32_t unit, double delta, double budget);
+
+/* Over units of so many slots: the ends by part, what is covered whole by whole, to which the delta
+ * is then added where units are to be written. Each caller says what, so that it is compiled for
+ * each. */
+static inline __attribute__((always_inline)) double
+walk(interval_memory *m, uint32_t low, uint32_t high, double delta, double budget, uint32_t size,
+     memory_step *part, memory_probe *whole, interval_block *written)
 {
-    double (*const part)(interval_memory *, uint32_t, uint32_t, double, double) =
-        writes ? add_part : probe_part;
-    uint32_t first = low / INTERVAL_BLOCK, last = high / INTERVAL_BLOCK;
+    uint32_t first = low / size, last = high / size;
     if (first == last)
         return part(m, low, high, delta, budget);
     double grown = 0;
-    if (low % INTERVAL_BLOCK)
-        grown += part(m, low, ++first * INTERVAL_BLOCK, delta, budget);
-    for (uint32_t block = first; block < last; block++) {
-        grown += probe_block(m, block, delta, budget);
-        if (writes)
-            m->blocks[block].pending += delta;
+    if (low % size)
+        grown += part(m, low, ++first * size, delta, budget);
+    for (uint32_t unit = first; unit < last; unit++) {
+        grown += whole(m, unit, delta, budget);
+        if (written)
+            written[unit].pending += delta;
     }
-    return high % INTERVAL_BLOCK ? grown + part(m, last * INTERVAL_BLOCK, high, delta, budget)
-                                 : grown;
+    return high % size ? grown + part(m, last * size, high, delta, budget) : grown;
 }
 
 /* ---- sections ---- */
@@ -206,7 +208,8 @@ static double add_in_section(interval_memory *m, uint32_t low, uint32_t high, do
 {
     const uint32_t section = low / INTERVAL_SECTION;
     interval_block *s = &m->sections[section];
-    const double grown = walk_blocks(m, low, high, delta, budget - s->pending, true);
+    const double grown = walk(m, low, high, delta, budget - s->pending, INTERVAL_BLOCK, add_part,
+                              probe_block, m->blocks);
     *(delta > 0 ? &s->high : &s->low) += delta;
     s->tight = false;
     if (fabs(s->pending) > 0x1p49 || s->high - s->low > 0x1p52)
@@ -217,8 +220,8 @@ static double add_in_section(interval_memory *m, uint32_t low, uint32_t high, do
 static double probe_in_section(interval_memory *m, uint32_t low, uint32_t high, double delta,
                                double budget)
 {
-    return walk_blocks(m, low, high, delta, budget - m->sections[low / INTERVAL_SECTION].pending,
-                       false);
+    return walk(m, low, high, delta, budget - m->sections[low / INTERVAL_SECTION].pending,
+                INTERVAL_BLOCK, probe_part, probe_block, NULL);
 }
 
 /* What the excess would grow by if delta went to a whole section. */
@@ -242,36 +245,18 @@ static inline double probe_section(interval_memory *m, uint32_t section, double 
     return grown;
 }
 
-static inline __attribute__((always_inline)) double
-walk(interval_memory *m, uint32_t low, uint32_t high, double delta, double budget, bool writes)
-{
-    double (*const part)(interval_memory *, uint32_t, uint32_t, double, double) =
-        writes ? add_in_section : probe_in_section;
-    uint32_t first = low / INTERVAL_SECTION, last = high / INTERVAL_SECTION;
-    if (first == last)
-        return part(m, low, high, delta, budget);
-    double grown = 0;
-    if (low % INTERVAL_SECTION)
-        grown += part(m, low, ++first * INTERVAL_SECTION, delta, budget);
-    for (uint32_t section = first; section < last; section++) {
-        grown += probe_section(m, section, delta, budget);
-        if (writes)
-            m->sections[section].pending += delta;
-    }
-    return high % INTERVAL_SECTION ? grown + part(m, last * INTERVAL_SECTION, high, delta, budget)
-                                   : grown;
-}
-
 double interval_blocks_add(interval_memory *m, uint32_t low, uint32_t high, double delta,
                            double budget)
 {
-    return walk(m, low, high, delta, budget, true);
+    return walk(m, low, high, delta, budget, INTERVAL_SECTION, add_in_section, probe_section,
+                m->sections);
 }
 
 double interval_blocks_probe(interval_memory *m, uint32_t low, uint32_t high, double delta,
                              double budget)
 {
-    return walk(m, low, high, delta, budget, false);
+    return walk(m, low, high, delta, budget, INTERVAL_SECTION, probe_in_section, probe_section,
+                NULL);
 }
 
 static void widen(interval_block *b, double bytes)
