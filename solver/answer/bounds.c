@@ -18,9 +18,6 @@ static double bound_of_tables(const remat_table *const *tables, size_t n,
 
 enum { CURVE_BUDGETS = 24 };
 
-/* Past so many, bounds are found of what is searched alone, which takes longer. */
-enum { QUICK_NODES = 10000 };
-
 /* Steps down from budget to budget: what holds within one holds within less. */
 static void bound_by_moments(bound_moments *moments, uint32_t n_nodes, const uint64_t *budgets,
                              size_t n, double *bounds)
@@ -62,7 +59,7 @@ remat_status remat_lower_bounds(const remat_table *const *tables, size_t n,
     for (size_t i = 0; i < n_budgets; i++)
         ret_bounds[i] = offloads ? bound_with_link(tables, n, profile, budgets[i])
                                  : bound_of_tables(tables, n, profile, budgets[i]);
-    if (offloads || profile->n_nodes > QUICK_NODES)
+    if (offloads || profile->n_nodes > REMAT_LARGE_NODES)
         return REMAT_OK;
     bound_moments *moments = NULL;
     remat_status status = bound_moments_new(profile, &moments, error);
@@ -80,7 +77,7 @@ remat_status answer_find_bound(const remat_portfolio *p, const remat_problem *pr
     bound_moments *moments = NULL;
     double bound = bound_of_tables(p->tables, p->n, profile, budget);
     uint32_t n = profile->n_nodes;
-    remat_status status = n <= (p->improved ? remat_improved_nodes(profile) : QUICK_NODES)
+    remat_status status = n <= (p->improved ? remat_improved_nodes(profile) : REMAT_LARGE_NODES)
                               ? bound_moments_new(profile, &moments, error)
                               : REMAT_OK;
     if (moments)
@@ -98,7 +95,7 @@ remat_status answer_find_link_bound(const remat_problem *problem, uint64_t budge
     const remat_profile *profile = problem->profile;
     bound_moments *moments = NULL;
     *ret_bound = remat_store_all_makespan(profile);
-    if (profile->n_nodes > QUICK_NODES)
+    if (profile->n_nodes > REMAT_LARGE_NODES)
         return REMAT_OK;
     remat_status status = bound_moments_new(profile, &moments, error);
     if (!status)
@@ -112,7 +109,7 @@ remat_status remat_find_floor(const remat_profile *profile, remat_floor *ret_flo
 {
     bound_moments *moments = NULL;
     *ret_floor = (remat_floor){0};
-    if (profile->n_nodes > QUICK_NODES)
+    if (profile->n_nodes > REMAT_LARGE_NODES)
         return REMAT_OK;
     remat_status status = bound_moments_new(profile, &moments, error);
     bound_moment moment;

@@ -259,7 +259,7 @@ static bool link_moves(const remat_link *link)
 }
 
 #define GAP_FOR_PATIENCE 0.01 /* of the makespan */
-enum { PATIENT_NODES = 10000, NAMED_NODES = 100 };
+enum { NAMED_NODES = 100 };
 
 /* What is asked of the improver. */
 typedef struct wish {
@@ -274,6 +274,16 @@ typedef struct wish {
 static bool faster(const remat_schedule *a, const remat_schedule *b)
 {
     return !b->solver || a->simulation.makespan < b->simulation.makespan * (1 - ANSWER_SAME_TIME);
+}
+
+/* The faster of two stays, as best. */
+static void keep_faster(remat_schedule *other, remat_schedule *best)
+{
+    if (!faster(other, best))
+        return;
+    remat_schedule old = *best;
+    *best = *other;
+    *other = old;
 }
 
 /* Searches on from a list, or from nothing, unless the bound is reached; *best becomes the result
@@ -291,11 +301,8 @@ static remat_status improve_list(const wish *w, const remat_operations *start, b
                       w->effort, w->bound, w->host, &list, error);
     if (!status)
         status = take(w->problem, w->budget, w->alignment, &list, &other, error);
-    if (!status && faster(&other, best)) {
-        remat_schedule old = *best;
-        *best = other;
-        other = old;
-    }
+    if (!status)
+        keep_faster(&other, best);
     remat_operations_clear(&list);
     remat_schedule_clear(&other);
     return status == REMAT_INFEASIBLE || status == REMAT_TOO_LARGE ? REMAT_OK : status;
@@ -346,7 +353,7 @@ static remat_status improve(const remat_portfolio *p, const wish *whole, remat_e
 static remat_status improve_patiently(const wish *whole, double begin, double share,
                                       remat_schedule *best, remat_error *error)
 {
-    if (whole->problem->profile->joint || whole->problem->profile->n_nodes > PATIENT_NODES ||
+    if (whole->problem->profile->joint || whole->problem->profile->n_nodes > REMAT_LARGE_NODES ||
         (best->solver && best->simulation.makespan <= whole->bound * (1 + GAP_FOR_PATIENCE)))
         return REMAT_OK;
     answer_part part = {whole->host, begin, share};
@@ -498,11 +505,8 @@ static remat_status mix_from(const wish *w, const remat_operations *start, remat
 {
     remat_schedule other = {0};
     remat_status status = mix_within(w, start, &other, error);
-    if (!status && faster(&other, best)) {
-        remat_schedule old = *best;
-        *best = other;
-        other = old;
-    }
+    if (!status)
+        keep_faster(&other, best);
     remat_schedule_clear(&other);
     return status == REMAT_INFEASIBLE ? REMAT_OK : status;
 }
@@ -523,11 +527,8 @@ static remat_status mix(const remat_portfolio *p, const wish *w, remat_schedule 
     if (w->effort == REMAT_THOROUGH) { /* never slower than the quick answer, link and all */
         status = remat_portfolio_schedule(p, w->problem, w->budget, w->alignment, REMAT_QUICK,
                                           w->host, &start, error);
-        if (!status && faster(&start, best)) {
-            remat_schedule old = *best;
-            *best = start;
-            start = old;
-        }
+        if (!status)
+            keep_faster(&start, best);
         remat_schedule_clear(&start);
         status = status == REMAT_INFEASIBLE ? REMAT_OK : status;
     }
@@ -551,37 +552,6 @@ static remat_status mix(const remat_portfolio *p, const wish *w, remat_schedule 
         status = mix_from(w, &start.operations, best, error);
     remat_schedule_clear(&start);
     return status == REMAT_INFEASIBLE ? REMAT_OK : status;
-}
-
-/* ---- by name ---- */
-
-/* Where it costs little: no slower than what is improved when it is asked for by name, whose search
- * from another list ends in another place now and then. */
-static remat_status ask_by_name(const remat_portfolio *p, const wish *w, remat_schedule *best,
-                                remat_error *error)
-{
-    remat_status status = REMAT_OK;
-    const bool done =
-        best->solver && !w->problem->link && best->simulation.makespan <= w->bound * (1 + 1e-9);
-    const remat_host host = remat_host_quiet(w->host);
-    for (size_t i = 0; i < p->n && p->n > 1 && !done && !status; i++) {
-        const remat_solver *solver = remat_table_solver(p->tables[i]);
-        if (!solver->improved || p->given[i])
-            continue;
-        const remat_portfolio one = {
-            .name = solver->name, .improved = true, .n = 1, .tables = {p->tables[i]}};
-        remat_schedule other = {0};
-        status = remat_portfolio_schedule(&one, w->problem, w->budget, w->alignment, w->effort,
-                                          &host, &other, error);
-        if (!status && faster(&other, best)) {
-            remat_schedule old = *best;
-            *best = other;
-            other = old;
-        }
-        remat_schedule_clear(&other);
-        status = status == REMAT_INFEASIBLE ? REMAT_OK : status;
-    }
-    return status;
 }
 
 /* With a link an answer carries the bound of all schedules, with copies and without. */
@@ -615,54 +585,101 @@ static uint64_t least_peak_of_order(const remat_portfolio *p, const remat_proble
     return least < UINT64_MAX ? least : 0;
 }
 
+/* ---- all of it ---- */
+
+/* What an answer is made of; moments are the caller's to free. */
+typedef struct findings {
+    remat_schedule best; /* none: nothing fits */
+    bound_moments *moments;
+    remat_floor floor; /* where the tables have nothing */
+} findings;
+
+static remat_status find(const remat_portfolio *p, wish *w, findings *f, remat_error *error)
+{
+    const remat_problem *problem = w->problem;
+    const remat_profile *profile = problem->profile;
+    remat_status status = remat_best_schedule(p->tables, p->n, p->name, problem, w->budget,
+                                              w->alignment, &f->best, error);
+    if ((p->improved && status == REMAT_INFEASIBLE) || (!status && (p->improved || !problem->link)))
+        status = answer_find_bound(p, problem, w->budget, &w->bound, &f->moments, error);
+    if (!status && !f->best.solver) /* before a search that cannot find anything */
+        status = remat_find_floor(profile, &f->floor, error);
+    if (!status && p->improved && may_search(profile, w->host) && w->bound < INFINITY &&
+        f->floor.bytes <= w->budget)
+        status = search(p, w, f->moments, &f->best, error);
+    if (!status && p->improved && link_moves(problem->link) &&
+        profile->n_nodes <= REMAT_LARGE_NODES)
+        status = mix(p, w, &f->best, error);
+    return status;
+}
+
+static void clear_findings(findings *f)
+{
+    bound_moments_free(f->moments);
+    remat_schedule_clear(&f->best);
+}
+
+/* Where it costs little: no slower than what is improved when it is asked for by name, whose search
+ * from another list ends in another place now and then. */
+static remat_status find_by_name(const remat_portfolio *p, const wish *asked, findings *f,
+                                 remat_error *error)
+{
+    remat_status status = REMAT_OK;
+    const bool done = f->best.solver && !asked->problem->link &&
+                      f->best.simulation.makespan <= asked->bound * (1 + 1e-9);
+    const remat_host host = remat_host_quiet(asked->host);
+    for (size_t i = 0; i < p->n && p->n > 1 && !done && !status; i++) {
+        const remat_solver *solver = remat_table_solver(p->tables[i]);
+        if (!solver->improved || p->given[i])
+            continue;
+        const remat_portfolio one = {
+            .name = solver->name, .improved = true, .n = 1, .tables = {p->tables[i]}};
+        wish w = *asked;
+        w.host = &host;
+        w.bound = 0;
+        findings own = {.moments = NULL};
+        status = find(&one, &w, &own, error);
+        if (!status && own.best.solver)
+            keep_faster(&own.best, &f->best);
+        clear_findings(&own);
+        status = status == REMAT_INFEASIBLE ? REMAT_OK : status;
+    }
+    return status;
+}
+
 remat_status remat_portfolio_schedule(const remat_portfolio *portfolio,
                                       const remat_problem *problem, uint64_t budget,
                                       uint32_t alignment, remat_effort effort,
                                       const remat_host *host, remat_schedule *ret_schedule,
                                       remat_error *error)
 {
-    remat_schedule best = {0};
     remat_error refusal = {0};
+    findings f = {.moments = NULL};
     if (portfolio->n == 1 &&
         remat_machine_of(remat_table_solver(portfolio->tables[0]), &problem->options))
         return remat_table_schedule(portfolio->tables[0], problem, budget, ret_schedule, error);
     wish w = {problem, budget, alignment, effort, host, 0};
-    bound_moments *moments = NULL;
-    remat_status status = remat_best_schedule(portfolio->tables, portfolio->n, portfolio->name,
-                                              problem, budget, alignment, &best, &refusal);
-    bool searched = portfolio->improved && may_search(problem->profile, host);
-    if ((portfolio->improved && status == REMAT_INFEASIBLE) ||
-        (!status && (portfolio->improved || !problem->link)))
-        status = answer_find_bound(portfolio, problem, budget, &w.bound, &moments, &refusal);
-    remat_floor floor = {0};
-    if (!status && !best.solver) /* before a search that cannot find anything */
-        status = remat_find_floor(problem->profile, &floor, &refusal);
-    if (!status && searched && w.bound < INFINITY && floor.bytes <= budget)
-        status = search(portfolio, &w, moments, &best, &refusal);
-    if (!status && portfolio->improved && link_moves(problem->link) &&
-        problem->profile->n_nodes <= REMAT_MIXED_NODES)
-        status = mix(portfolio, &w, &best, &refusal);
-    if (!status && portfolio->improved && floor.bytes <= budget &&
+    remat_status status = find(portfolio, &w, &f, &refusal);
+    if (!status && portfolio->improved && f.floor.bytes <= budget &&
         problem->profile->n_nodes <= NAMED_NODES)
-        status = ask_by_name(portfolio, &w, &best, &refusal);
-    if (!status && !best.solver)
-        status = refuse_improved(portfolio, &w, floor.bytes, &refusal);
+        status = find_by_name(portfolio, &w, &f, &refusal);
+    if (!status && !f.best.solver)
+        status = refuse_improved(portfolio, &w, f.floor.bytes, &refusal);
     if (!status)
-        status = answer_find_neighbours(portfolio->tables, portfolio->n, problem, alignment, &best,
-                                        &refusal);
+        status = answer_find_neighbours(portfolio->tables, portfolio->n, problem, alignment,
+                                        &f.best, &refusal);
     if (!status && portfolio->improved && link_moves(problem->link))
-        status = claim_over_link(problem, budget, &best, &refusal);
-    else if (!status && (!problem->link || (portfolio->improved && best.solver->improved)))
-        claim(problem, w.bound, &best);
-    bound_moments_free(moments);
-    if (status) {
-        remat_schedule_clear(&best);
-        if (error)
-            *error = refusal;
-        return status;
+        status = claim_over_link(problem, budget, &f.best, &refusal);
+    else if (!status && (!problem->link || (portfolio->improved && f.best.solver->improved)))
+        claim(problem, w.bound, &f.best);
+    if (status && error)
+        *error = refusal;
+    if (!status && problem->profile->joint)
+        f.best.reordered_peak = least_peak_of_order(portfolio, problem, &f.best);
+    if (!status) {
+        *ret_schedule = f.best;
+        f.best = (remat_schedule){0};
     }
-    if (problem->profile->joint)
-        best.reordered_peak = least_peak_of_order(portfolio, problem, &best);
-    *ret_schedule = best;
-    return REMAT_OK;
+    clear_findings(&f);
+    return status;
 }

@@ -1,5 +1,6 @@
 /* The online greedy of DTR (Kirisame et al., 2021) with the whole step in sight. */
 #include "model/arrays.h"
+#include "remat/improve.h"
 #include "search/search.h"
 
 #include <math.h>
@@ -10,7 +11,7 @@ enum { WAYS = 1u << 31 }; /* added to the number of a way */
 
 /* Of large graphs: twice the work for each pair of nodes that was seen where a list came of it. One
  * that has none takes ten times as much. */
-enum { LARGE_NODES = 10000, WORK_OF_PAIR = 150 };
+enum { WORK_OF_PAIR = 150 };
 
 /* A value is away until this reader: it is made again just before it. value NONE: what the node of
  * this backward saves; WAYS + k: the reader itself runs its implementation k. key: least added time
@@ -245,7 +246,7 @@ void interval_greedy(interval_search *s, double noise)
     gaps g = {0};
     double before;
     const uint64_t n = t->tasks->n_nodes;
-    const uint64_t end = n > LARGE_NODES ? t->work + WORK_OF_PAIR * n * n : UINT64_MAX;
+    const uint64_t end = n > REMAT_LARGE_NODES ? t->work + WORK_OF_PAIR * n * n : UINT64_MAX;
     do {
         before = t->excess;
         t->work += t->n_live;

@@ -15,7 +15,6 @@
 
 enum {
     MOST_CHAINS = 8,
-    NEIGHBOURED_NODES = 10000, /* past them one neighbourhood takes as long as all the annealing */
     FEW_NODES = 24,
     MANY_NODES = 600,
     MANY_JOINT_NODES = 1000,
@@ -321,7 +320,7 @@ static remat_status go_on(const improvement *m, chain *c)
         interval_anneal(s, m->effort->anneal * nodes, s->best.length > 0 ? m->hot : 10 * m->hot,
                         m->cold);
     }
-    if (m->profile->n_nodes <= NEIGHBOURED_NODES)
+    if (m->profile->n_nodes <= REMAT_LARGE_NODES) /* one would take as long as all the annealing */
         interval_neighbourhoods(s, m->effort->neighbourhoods * nodes);
     return t->failed ? REMAT_NO_MEMORY : settle(m, c);
 }
@@ -511,8 +510,7 @@ static bool is_crowded(const remat_profile *profile)
 
 uint32_t remat_improved_nodes(const remat_profile *profile)
 {
-    return profile->joint || is_crowded(profile) ? REMAT_IMPROVED_FEWER_NODES
-                                                 : REMAT_IMPROVED_NODES;
+    return profile->joint || is_crowded(profile) ? REMAT_LARGE_NODES : REMAT_IMPROVED_NODES;
 }
 
 /* Measured of 5,000 to 100,000 nodes: tables, two chains, bounds. */

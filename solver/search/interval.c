@@ -13,7 +13,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { FEW_NODES = 400, MANY_NODES = 2400, LARGE_NODES = 10000 };
+enum { FEW_NODES = 400, MANY_NODES = 2400 };
 
 /* The option, and its values. */
 enum { ORDER = 0, FREE = 0, GIVEN = 1 };
@@ -75,9 +75,9 @@ static remat_status descend(ladder *l, double peak, remat_error *error)
 {
     const remat_profile *profile = l->problem->profile;
     uint32_t n = profile->n_nodes;
-    int budgets = n <= FEW_NODES ? 40 : n <= MANY_NODES ? 16 : n <= LARGE_NODES ? 8 : 5;
-    int halvings = n <= MANY_NODES ? 5 : n <= LARGE_NODES ? 3 : 2;
-    int steps = n <= FEW_NODES ? 1 : n <= MANY_NODES ? 2 : n <= LARGE_NODES ? 4 : 8;
+    int budgets = n <= FEW_NODES ? 40 : n <= MANY_NODES ? 16 : n <= REMAT_LARGE_NODES ? 8 : 5;
+    int halvings = n <= MANY_NODES ? 5 : n <= REMAT_LARGE_NODES ? 3 : 2;
+    int steps = n <= FEW_NODES ? 1 : n <= MANY_NODES ? 2 : n <= REMAT_LARGE_NODES ? 4 : 8;
     double step = pow(STEP, steps);
     double met = peak, budget = peak;
     bool fits = true;

@@ -8,9 +8,6 @@
 
 #include "remat/improve.h"
 
-/* Past so many nodes auto does not ask it. */
-#define REMAT_MIXED_NODES 10000u
-
 /* Searches on from a valid list, with or without O and P, for one that is faster over the link and
  * fits budget bytes, counted at multiples of alignment (0: as they are). *ret_list, which must be
  * empty and is the caller's to clear, stays empty where none was found; else it has its D, S and R

@@ -26,10 +26,12 @@ typedef enum remat_effort {
                        descents,   about twice its work; of joint graphs as thorough */
 } remat_effort;
 
-/* Past so many nodes a list is left as it is; past fewer of a joint graph, and of one in which many
- * read the same. */
+/* Past so many nodes a list is left as it is; past REMAT_LARGE_NODES of a joint graph, and of one
+ * in which many read the same. */
 #define REMAT_IMPROVED_NODES 100000u
-#define REMAT_IMPROVED_FEWER_NODES 10000u
+/* From here on all spare themselves: fewer budgets, no neighbourhoods, no patience, nothing over a
+ * link, and bounds of what is searched alone. */
+#define REMAT_LARGE_NODES 10000u
 
 /* How many that is of this graph. */
 uint32_t remat_improved_nodes(const remat_profile *profile);
