@@ -259,7 +259,7 @@ static bool link_moves(const remat_link *link)
 }
 
 #define GAP_FOR_PATIENCE 0.01 /* of the makespan */
-enum { NAMED_NODES = 24 };    /* milliseconds each */
+enum { NAMED_NODES = 24 };    /* a second more at most was seen */
 
 /* What is asked of the improver. */
 typedef struct wish {
