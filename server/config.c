@@ -21,7 +21,8 @@ typedef struct setting {
 } setting;
 
 #define MOST_CACHE_BYTES (UINT64_C(256) << 20)
-#define LEAST_BODY_MEMORY (UINT64_C(192) << 20)
+#define BODY_MEMORY (UINT64_C(192) << 20)
+#define MAX_BODY (UINT64_C(64) << 20)
 #define AT(member) offsetof(config, member)
 static const setting settings[] = {
     {"listen", "ADDRESS:PORT", "where to listen (default 127.0.0.1:7070; port 0: any free port)",
@@ -44,11 +45,14 @@ static const setting settings[] = {
      "answers kept in memory, and as much for tables and for profiles\n"
      "                              (default: an eighth of memory-limit, at most 256MiB)",
      BYTES, AT(cache_bytes), 0, 0, 9e15, false},
-    {"max-body", "BYTES", "largest request body, also after decoding (default 64MiB)", BYTES,
-     AT(max_body), 0, 1024, 1 << 30, false},
+    {"max-body", "BYTES",
+     "largest request body, also after decoding\n"
+     "                              (default: 64MiB, at most body-memory)",
+     BYTES, AT(max_body), 0, 1024, 1 << 30, false},
     {"body-memory", "BYTES",
      "request bodies and what is read out of them, of all connections together\n"
-     "                              (default: a quarter of memory-limit, at least 192MiB)",
+     "                              (default: a quarter of memory-limit, or more: 192MiB, or a\n"
+     "                              quarter of what the daemon may use where that is less)",
      BYTES, AT(body_memory), 0, 1 << 20, 9e15, false},
     {"max-nodes", "N", "nodes of one profile (default 200000)", COUNT, AT(max_nodes), 0, 1,
      REMAT_MAX_NODES, false},
@@ -195,10 +199,26 @@ static bool set(config *c, const setting *s, const char *where, const char *text
     return set_number(s, where, text, target);
 }
 
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Those that nobody set, by the others. */
+static void set_sizes(config *c)
+{
+    const uint64_t least = smaller(BODY_MEMORY, machine_memory() / 4);
+    if (c->body_memory == 0)
+        c->body_memory = c->memory_limit / 4 > least ? c->memory_limit / 4 : least;
+    if (c->max_body == 0)
+        c->max_body = smaller(MAX_BODY, c->body_memory);
+    if (c->cache_bytes == UINT64_MAX)
+        c->cache_bytes = smaller(MOST_CACHE_BYTES, c->memory_limit / 8);
+}
+
 static void set_defaults(config *c)
 {
     *c = (config){.cache_bytes = UINT64_MAX, /* by memory_limit */
-                  .max_body = UINT64_C(64) << 20,
                   .max_nodes = 200000,
                   .max_edges = 2000000,
                   .queue_limit = 1000,
@@ -438,12 +458,7 @@ config_outcome config_read(config *ret_config, int argc, char **argv)
     }
     if (!check_together(&c))
         return CONFIG_BAD;
-    if (c.body_memory == 0)
-        c.body_memory =
-            c.memory_limit / 4 > LEAST_BODY_MEMORY ? c.memory_limit / 4 : LEAST_BODY_MEMORY;
-    if (c.cache_bytes == UINT64_MAX)
-        c.cache_bytes =
-            c.memory_limit / 8 < MOST_CACHE_BYTES ? c.memory_limit / 8 : MOST_CACHE_BYTES;
+    set_sizes(&c);
     if (c.check_only)
         print_config(&c);
     *ret_config = c;

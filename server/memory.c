@@ -3,14 +3,22 @@
 #include <malloc.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <utlist.h>
 
 enum {
     LOOK_MILLISECONDS = 1000,
     WAIT_NANOSECONDS = 100000000,
+    PATIENCE_SECONDS = 2,
     STIRRING = 1 << 20,
     MAPPED_FROM = 1 << 18,
     CONSOLIDATED_FROM = 1 << 17
 };
+
+/* A thread that waits, on its stack. */
+typedef struct waiter {
+    uint64_t since; /* uv_hrtime */
+    struct waiter *prev, *next;
+} waiter;
 
 struct memory {
     queue *queue;
@@ -20,6 +28,7 @@ struct memory {
     atomic_bool stirred;
     uv_mutex_t lock; /* of used */
     uv_cond_t given;
+    waiter *waiters;              /* longest first; with the lock */
     uint64_t bodies, solves;      /* used */
     uint64_t whole;               /* of both together */
     uint64_t shares[MEMORY_USES]; /* of bodies, or of solves */
@@ -99,10 +108,20 @@ static uint64_t *used_by(memory *m, memory_use use)
     return use >= MEMORY_SOLVE ? &m->solves : &m->bodies;
 }
 
-/* With the lock. */
-static bool take(memory *m, memory_use use, uint64_t bytes)
+/* Who has waited for long keeps other solves from what is free, or small ones would keep a large
+ * one waiting for ever. */
+static bool is_kept(const memory *m, memory_use use, const waiter *self)
+{
+    return use == MEMORY_SOLVE && m->waiters && m->waiters != self &&
+           uv_hrtime() - m->waiters->since > PATIENCE_SECONDS * UINT64_C(1000000000);
+}
+
+/* With the lock; self: NULL, nobody waits. */
+static bool take(memory *m, memory_use use, uint64_t bytes, const waiter *self)
 {
     uint64_t *used = used_by(m, use), share = m->shares[use];
+    if (is_kept(m, use, self))
+        return false;
     if (*used > share || bytes > share - *used || bytes > m->whole - m->bodies - m->solves)
         return false;
     *used += bytes;
@@ -112,7 +131,7 @@ static bool take(memory *m, memory_use use, uint64_t bytes)
 bool memory_take(memory *m, memory_use use, uint64_t bytes)
 {
     uv_mutex_lock(&m->lock);
-    bool taken = take(m, use, bytes);
+    bool taken = take(m, use, bytes, NULL);
     uv_mutex_unlock(&m->lock);
     return taken;
 }
@@ -121,9 +140,13 @@ bool memory_wait(memory *m, memory_use use, uint64_t bytes, bool (*cancelled)(vo
                  void *data)
 {
     bool taken;
+    waiter self = {.since = uv_hrtime()};
     uv_mutex_lock(&m->lock);
-    while (!(taken = take(m, use, bytes)) && !cancelled(data))
+    DL_APPEND(m->waiters, &self);
+    while (!(taken = take(m, use, bytes, &self)) && !cancelled(data))
         uv_cond_timedwait(&m->given, &m->lock, WAIT_NANOSECONDS);
+    DL_DELETE(m->waiters, &self);
+    uv_cond_broadcast(&m->given);
     uv_mutex_unlock(&m->lock);
     return taken;
 }

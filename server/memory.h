@@ -33,7 +33,8 @@ uint64_t memory_share(const memory *m, memory_use use);
 
 /* Bytes more, if they fit the share of that use; they are given back with memory_give. */
 bool memory_take(memory *m, memory_use use, uint64_t bytes);
-/* The same, waiting until they fit; bytes is at most the share. False: it was cancelled first,
+/* The same, waiting until they fit; bytes is at most the share. Who waits longest, and has for two
+ * seconds, is served before all other solves. False: it was cancelled first,
  * which is asked for some ten times a second. No loop thread. */
 bool memory_wait(memory *m, memory_use use, uint64_t bytes, bool (*cancelled)(void *data),
                  void *data);

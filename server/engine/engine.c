@@ -182,39 +182,55 @@ static bool past_deadline(void *deadline)
     return uv_hrtime() > *(const uint64_t *)deadline;
 }
 
-/* Least budgets of the solvers that are quick to ask. Returns how many. Their tables are not kept:
- * a profile is posted once, and most of its questions name one solver or auto. */
-static remat_status find_minima(const engine *e, const known_profile *known, remat_minimum *minima,
-                                size_t room, size_t *ret_n, remat_error *error)
+/* The least budget of a solver that is quick to ask; 0: it is not, or has no answer. Its table is
+ * not kept: a profile is posted once, and most of its questions name one solver or auto. */
+static remat_status find_minimum(engine *e, const known_profile *known, const remat_solver *solver,
+                                 uint64_t *ret_least, remat_error *error)
 {
-    uint64_t deadline;
-    uint32_t alignment = remat_default_alignment(known->store_all_peak);
+    uint64_t deadline, peak = 0, least = 0;
     const remat_host host = {
         .data = &deadline, .cancelled = past_deadline, .memory_limit = e->config.memory_limit};
+    remat_problem problem = {.profile = known->profile,
+                             .options = remat_options_default(solver),
+                             .max_budget = known->store_all_peak};
+    remat_estimate estimate;
+    remat_table *table = NULL;
+    *ret_least = 0;
+    if (remat_solver_accepts(solver, &problem, NULL) ||
+        remat_estimate_table(solver, &problem, &estimate, NULL) ||
+        estimate.updates > MINIMUM_UPDATES)
+        return REMAT_OK;
+    const uint64_t bytes =
+        estimate.table_bytes < host.memory_limit ? estimate.table_bytes : host.memory_limit;
+    remat_status status = engine_reserve(e, NULL, MEMORY_LOAD, bytes, error);
+    if (status) /* what is stored must not depend on what else runs now */
+        return status;
+    deadline = uv_hrtime() + MINIMUM_NANOSECONDS;
+    status = remat_tabulate(solver, &problem, &host, &table, error);
+    const remat_table *one = table;
+    if (!status)
+        status =
+            remat_least_budget(&one, 1, &problem, remat_default_alignment(known->store_all_peak),
+                               &peak, &least, error);
+    if (!status && peak > 0)
+        *ret_least = least;
+    remat_table_free(table);
+    engine_give_back(e, bytes);
+    return status == REMAT_NO_MEMORY ? status : REMAT_OK;
+}
+
+static remat_status find_minima(engine *e, const known_profile *known, remat_minimum *minima,
+                                size_t room, size_t *ret_n, remat_error *error)
+{
     size_t n_solvers, n = 0;
     const remat_solver *const *solvers = remat_solvers(&n_solvers);
     for (size_t i = 0; i < n_solvers && n < room; i++) {
-        remat_problem problem = {.profile = known->profile, .max_budget = known->store_all_peak};
-        problem.options = remat_options_default(solvers[i]);
-        remat_estimate estimate;
-        remat_table *table = NULL;
-        deadline = uv_hrtime() + MINIMUM_NANOSECONDS;
-        remat_status status = remat_solver_accepts(solvers[i], &problem, error);
-        if (!status)
-            status = remat_estimate_table(solvers[i], &problem, &estimate, error);
-        if (!status && estimate.updates > MINIMUM_UPDATES)
-            continue;
-        if (!status)
-            status = remat_tabulate(solvers[i], &problem, &host, &table, error);
-        const remat_table *one = table;
-        uint64_t peak, least;
-        if (!status)
-            status = remat_least_budget(&one, 1, &problem, alignment, &peak, &least, error);
-        if (!status && peak > 0)
-            minima[n++] = (remat_minimum){solvers[i], least};
-        remat_table_free(table);
-        if (status == REMAT_NO_MEMORY) /* others only say that this solver has no answer */
+        uint64_t least;
+        remat_status status = find_minimum(e, known, solvers[i], &least, error);
+        if (status)
             return status;
+        if (least > 0)
+            minima[n++] = (remat_minimum){solvers[i], least};
     }
     *ret_n = n;
     return REMAT_OK;

@@ -31,7 +31,7 @@ enum { BODY_NAME_SIZE = REMAT_ID_SIZE + 16 };
 typedef struct asker {
     request *request;
     remat_question question;
-    double cost, wait;              /* cost orders the queue; seconds */
+    double cost, wait;              /* what the queue orders by; seconds */
     char body_name[BODY_NAME_SIZE]; /* the request's body is remembered by it; "": not at all */
     /* What becomes of the reply, which is there; answers the request. NULL: it is sent. */
     void (*finish)(request *r, void *data);

@@ -9,6 +9,9 @@
 #include <sys/resource.h>
 #include <utlist.h>
 
+#define PATIENCE 10 /* times what a solve is expected to take */
+#define UPDATES_PER_SECOND 1e9
+
 typedef struct lane_state {
     task *waiting;
     unsigned n_waiting, n_running, threads, limit;
@@ -144,19 +147,23 @@ static void pool_done(uv_work_t *request, int status)
     start_waiting(q, lane);
 }
 
-/* Whether the first task that waits may run: the cheapest, where cost counts. */
-static bool may_start(const queue *q, const lane_state *lane)
+/* The first task that waits and may run; NULL: none. */
+static task *next_task(const queue *q, const lane_state *lane)
 {
-    if (!lane->waiting)
-        return false;
-    bool quick = lane == &q->lanes[LANE_HEAVY] && lane->waiting->cost <= QUICK_COST;
-    return lane->n_running < lane->threads + (quick ? (unsigned)QUICK_THREADS : 0u);
+    task *t = lane->waiting;
+    if (lane->n_running < lane->threads || lane != &q->lanes[LANE_HEAVY])
+        return lane->n_running < lane->threads ? t : NULL;
+    if (lane->n_running >= lane->threads + QUICK_THREADS)
+        return NULL;
+    while (t && t->cost > QUICK_COST)
+        t = t->next;
+    return t;
 }
 
 static void start_waiting(queue *q, lane_state *lane)
 {
-    while (may_start(q, lane)) {
-        task *t = lane->waiting;
+    task *t;
+    while ((t = next_task(q, lane)) != NULL) {
         DL_DELETE(lane->waiting, t);
         lane->n_waiting--;
         lane->n_running++;
@@ -166,10 +173,10 @@ static void start_waiting(queue *q, lane_state *lane)
     }
 }
 
-static int compare_cost(const task *a, const task *b)
+static int compare_due(const task *a, const task *b)
 {
     /* An equal one goes behind: DL_INSERT_INORDER stops at the first element that is not less. */
-    return a->cost <= b->cost ? -1 : 1;
+    return a->due <= b->due ? -1 : 1;
 }
 
 bool queue_submit(queue *q, task *t)
@@ -179,8 +186,9 @@ bool queue_submit(queue *q, task *t)
         return false;
     t->queue = q;
     t->running = false;
+    t->due = (double)uv_hrtime() / 1e9 + PATIENCE * t->cost / UPDATES_PER_SECOND;
     if (t->lane == LANE_HEAVY)
-        DL_INSERT_INORDER(lane->waiting, t, compare_cost);
+        DL_INSERT_INORDER(lane->waiting, t, compare_due);
     else
         DL_APPEND(lane->waiting, t);
     lane->n_waiting++;

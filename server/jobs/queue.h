@@ -1,9 +1,10 @@
 /* Tasks for the libuv worker pool, in three lanes. Light tasks (parsing, look-ups, encoding) always
  * find a thread; large ones (parsing of large bodies) have one of their own, so that light ones
  * need not wait for them; heavy ones (solves) have as many threads as the configuration says, and
- * wait in order of their expected cost, bounded. Cheap solves have one thread more, so that they
- * need not wait until a long one ends. libuv's own queue never holds more than the pool has
- * threads.
+ * wait, bounded, in order of when they are due: their arrival and ten times what they are expected
+ * to take, so that small ones pass large ones and none waits for ever. Cheap solves have one thread
+ * more, so that they need not wait until a long one ends. libuv's own queue never holds more than
+ * the pool has threads.
  *
  * Everything here is called on the loop thread; only a task's work runs on the pool. */
 #ifndef REMAT_SERVER_QUEUE_H
@@ -20,8 +21,9 @@ typedef struct task {
     void (*work)(struct task *task); /* on a pool thread */
     void (*done)(struct task *task); /* on the loop thread afterwards; may free the task */
     lane_kind lane;
-    double cost; /* heavy tasks: the cheapest first, equal ones in order of arrival */
+    double cost; /* of heavy tasks: expected inner updates */
     /* The queue's own. */
+    double due; /* seconds */
     struct queue *queue;
     struct task *prev, *next;
     uv_work_t request;
