@@ -43,7 +43,7 @@ static remat_status dive(attempt *a, uint64_t enough, const model_goal *goal)
     static const pack_order orders[] = {PACK_A, PACK_TWA, PACK_SAT};
     pack_rank *room = malloc(((size_t)a->k.n_blocks + 1) * sizeof *room);
     remat_status status = room ? REMAT_OK : REMAT_NO_MEMORY;
-    const size_t dives = !goal->decide ? 3 : goal->work > 0 || a->k.n_blocks <= FEW_BLOCKS;
+    const size_t dives = goal->decide ? 1 : 3;
     for (size_t i = 0; i < dives && !status && a->arena > enough; i++) {
         uint64_t arena = 0;
         pack_sort(&a->k, orders[i], NULL, room);
@@ -106,7 +106,7 @@ static remat_status pack(attempt *a, const model_goal *goal)
     uint64_t least = pack_least(&a->k), enough = goal->capacity > least ? goal->capacity : least;
     bool found = false;
     remat_status status = a->arena > enough ? dive(a, enough, goal) : REMAT_OK;
-    if (status || a->arena <= enough || !is_searched(&a->k))
+    if (status || a->arena <= enough || goal->work == 0 || !is_searched(&a->k))
         return status;
     a->work = goal->work;
     if (goal->capacity >= least)
@@ -117,13 +117,28 @@ static remat_status pack(attempt *a, const model_goal *goal)
     return shrink(a, enough);
 }
 
+static uint32_t count_blocks(const model_lives *lives)
+{
+    uint32_t n = lives->n;
+    for (uint32_t i = 0; i < lives->n; i++)
+        n -= lives->next[i] != NONE;
+    return n;
+}
+
+/* Of a list in passing, which gets no work, only a small one is worth a dive. */
+static bool is_decided(const model_lives *lives, const model_goal *goal, uint64_t arena)
+{
+    return goal->decide &&
+           (arena <= goal->capacity || (goal->work == 0 && count_blocks(lives) > FEW_BLOCKS));
+}
+
 remat_status model_layout_pack(const model_lives *lives, const model_goal *goal,
                                uint64_t *ret_arena, uint64_t *ret_peak)
 {
     attempt a = {.host = goal->host};
     remat_status status = model_layout_pack_online(lives, goal->alignment, goal->host, &a.arena);
     *ret_arena = a.arena;
-    if (status || (goal->decide && a.arena <= goal->capacity))
+    if (status || is_decided(lives, goal, a.arena))
         return status;
     status = pack_new(lives, goal->alignment, &a.k);
     size_t most = (size_t)a.k.n_blocks + 1;
