@@ -37,7 +37,7 @@ remat_status local_answer(struct cli *cli, const struct subject *subject, const 
     struct progress bar;
     const local_watch watch = {.data = &bar, .look = look};
     remat_request request;
-    json_t *json;
+    json_t *json = NULL;
     remat_status status = local_request(subject, question, kind, &json, &request, error);
     if (status)
         return status;
