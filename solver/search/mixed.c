@@ -15,7 +15,7 @@
 
 #include <math.h>
 
-enum { SEEDS = 8, LOOK = 256, PRICE_STEP = 200, FAR = 30 };
+enum { SEEDS = 8, LOOK = 256, PRICE_STEP = 200, FAR = 30, FEW = 60 };
 
 /* ---- annealing ---- */
 
@@ -70,20 +70,21 @@ static bool mixer_init(mixer *m, const things *t, uint32_t length)
     m->leaves = malloc(things_n);
     m->span_last = malloc(things_n * sizeof *m->span_last);
     m->span_first = malloc(things_n * sizeof *m->span_first);
-    m->copy_end = calloc(things_n, sizeof *m->copy_end);
+    m->copy_end = malloc(things_n * sizeof *m->copy_end);
     m->ready = malloc(things_n * sizeof *m->ready);
     m->pending = malloc(room * sizeof *m->pending);
     m->change = malloc((room + 2) * sizeof *m->change);
     m->extra = malloc(room * sizeof *m->extra);
     m->skipped = malloc(room);
     m->saves = malloc(room);
+    m->overwrites = malloc(room);
     m->dies = malloc((room + 1) * sizeof *m->dies);
     m->death_thing = malloc(room * sizeof *m->death_thing);
     m->death_next = malloc(room * sizeof *m->death_next);
     return row_new(&m->now, m->room) && row_new(&m->next, m->room) && row_new(&m->best, m->room) &&
            m->last && m->used && m->wanted && m->leaves && m->span_last && m->span_first &&
            m->copy_end && m->ready && m->pending && m->change && m->extra && m->skipped &&
-           m->saves && m->dies && m->death_thing && m->death_next;
+           m->saves && m->overwrites && m->dies && m->death_thing && m->death_next;
 }
 
 static void mixer_clear(mixer *m)
@@ -143,7 +144,7 @@ static remat_status set_up(mixing *x, mixer *m, size_t index)
                  .random = UINT64_C(0x9E3779B97F4A7C15) * (index + 1),
                  .best_time = INFINITY,
                  .price = t->total_time / (100 * t->budget + 1),
-                 .temperature = heat[index] * t->total_time,
+                 .temperature = heat[index] * t->total_time * fmax(1, (double)FEW / t->n),
                  .limit = x->limit};
     const bool ready = ran && mixer_init(m, t, (uint32_t)x->start->length);
     if (ready)

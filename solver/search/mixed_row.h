@@ -76,6 +76,7 @@ typedef struct mixer {
     uint32_t *span_first;
     double *change, *extra;   /* by item: bytes from here on; bytes during it alone */
     uint8_t *skipped, *saves; /* by item: does nothing; is an A */
+    uint8_t *overwrites;      /* by item: what it is in place of dies there */
     uint32_t *dies;           /* by item: the first of the deaths there that are written down */
     uint32_t *death_thing, *death_next;
     uint32_t n_deaths;
