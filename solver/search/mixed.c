@@ -33,7 +33,7 @@ static void anneal(mixer *m)
     const double hot = m->temperature * (now.excess > 0 ? FAR : 1); /* it has further to go */
     uint32_t tried = 0, fitted = 0;
     keep(m, &now);
-    for (uint64_t k = 0; m->work < m->limit && now.valid; k++) {
+    for (uint64_t k = 0; m->work < m->limit && m->best_time > m->enough && now.valid; k++) {
         if (k % LOOK == 0 && remat_host_cancelled(m->host))
             break;
         row_copy(&m->now, &m->next);
@@ -130,6 +130,7 @@ typedef struct mixing {
     const things *t;
     const remat_host *host;
     const remat_operations *start;
+    double enough; /* no list takes less */
     uint64_t limit;
     mixer mixers[SEEDS];
 } mixing;
@@ -145,6 +146,7 @@ static remat_status set_up(mixing *x, mixer *m, size_t index)
                  .best_time = INFINITY,
                  .price = t->total_time / (100 * t->budget + 1),
                  .temperature = heat[index] * t->total_time * fmax(1, (double)FEW / t->n),
+                 .enough = x->enough,
                  .limit = x->limit};
     const bool ready = ran && mixer_init(m, t, (uint32_t)x->start->length);
     if (ready)
@@ -187,8 +189,8 @@ static const struct {
 
 remat_status remat_mix(const remat_profile *profile, const remat_link *link,
                        const remat_operations *start, uint64_t budget, uint32_t alignment,
-                       remat_effort effort, const remat_host *host, remat_operations *ret_list,
-                       remat_error *error)
+                       remat_effort effort, double lower_bound, const remat_host *host,
+                       remat_operations *ret_list, remat_error *error)
 {
     things t;
     mixing *x = calloc(1, sizeof *x);
@@ -199,6 +201,7 @@ remat_status remat_mix(const remat_profile *profile, const remat_link *link,
         *x = (mixing){.t = &t,
                       .host = host,
                       .start = start,
+                      .enough = lower_bound * (1 + 1e-9),
                       .limit = efforts[effort].least + efforts[effort].of_item * start->length};
         remat_host_parallel_for(host, seeds, run_seed, x);
         status = take_best(x, seeds, ret_list, error);

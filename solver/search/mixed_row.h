@@ -65,7 +65,7 @@ typedef struct mixer {
     row now, next, best;
     uint32_t room; /* of items in each row */
     uint64_t random;
-    double best_time, price, temperature;
+    double best_time, enough, price, temperature;
     uint64_t work, limit;
     /* of an evaluation */
     uint32_t *last;      /* by thing: its last use so far, or NONE */
