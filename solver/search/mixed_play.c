@@ -78,7 +78,7 @@ static void run_backwards(mixer *m, const item *it, uint32_t i)
     const uint32_t over = overwritten_by(m, it);
     m->overwrites[i] = over != NONE;
     m->extra[i] = extra_of(m, it, m->saves[i], over);
-    for (uint32_t k = t->first_read[it->id]; k < t->first_read[it->id + 1]; k++)
+    for (uint32_t k = t->first_read[it->id]; k < end_read(t, it->id); k++)
         uses(m, t->reads[k], i);
 }
 
@@ -293,7 +293,7 @@ static void play_run(play *p, uint32_t i)
         m->ready[saved_thing(t, v)] = 0;
     }
     if (p->inflight > p->now)
-        for (uint32_t k = t->first_read[it->id]; k < t->first_read[it->id + 1]; k++)
+        for (uint32_t k = t->first_read[it->id]; k < end_read(t, it->id); k++)
             p->now = fmax(p->now, m->ready[t->reads[k]]);
     if (m->overwrites[i]) /* not before it has been copied */
         p->now = fmax(p->now, m->copy_end[t->over[v]]);

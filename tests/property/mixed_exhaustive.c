@@ -7,7 +7,7 @@
 
 #include <math.h>
 
-enum { LABELS = 200000 };
+enum { LABELS = 40000 };
 
 static uint32_t graphs(uint32_t usually)
 {
