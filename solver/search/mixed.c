@@ -15,7 +15,7 @@
 
 #include <math.h>
 
-enum { SEEDS = 8, LOOK = 256, PRICE_STEP = 200, FAR = 30, FEW = 60 };
+enum { SEEDS = 8, LOOK = 256, PRICE_STEP = 200, FAR = 30, FEW = 60, FEWER = 24 };
 
 /* ---- annealing ---- */
 
@@ -121,6 +121,25 @@ static uint32_t thing_of(const things *t, const remat_operation *o)
                                       : remat_operation_value(t->profile, o);
 }
 
+/* Of the reruns that save nothing those stay plain that come while something saved is waited for.
+ */
+static void find_plain(const things *t, bool *waited_for, row *r)
+{
+    memset(waited_for, 0, t->n * sizeof *waited_for);
+    for (uint32_t i = r->length; i-- > 0;) {
+        item *it = &r->items[i];
+        const bool copy = it->kind != RUN;
+        if (copy && it->id >= t->n_values) {
+            waited_for[it->id - t->n_values] = it->kind == OUT;
+        } else if (!copy && is_backward(t, it->id)) {
+            waited_for[it->id - t->n] = t->bytes[saved_thing(t, it->id - t->n)] > 0;
+        } else if (!copy) {
+            it->plain = it->plain && waited_for[it->id];
+            waited_for[it->id] = it->plain;
+        }
+    }
+}
+
 static void read_list(const things *t, const remat_operations *list, bool *ran, row *ret_row)
 {
     for (size_t i = 0; i < list->length; i++) {
@@ -131,6 +150,7 @@ static void read_list(const things *t, const remat_operations *list, bool *ran, 
             it.always = true;
         } else if (o->kind == REMAT_F || o->kind == REMAT_A) {
             it.always = !ran[o->index];
+            it.plain = o->kind == REMAT_F && ran[o->index];
             ran[o->index] = true;
         } else if (o->kind == REMAT_O || o->kind == REMAT_P) {
             it = (item){.id = thing_of(t, o), .kind = o->kind == REMAT_O ? OUT : FETCH};
@@ -139,6 +159,7 @@ static void read_list(const things *t, const remat_operations *list, bool *ran, 
         }
         ret_row->items[ret_row->length++] = it;
     }
+    find_plain(t, ran, ret_row);
 }
 
 typedef struct mixing {
@@ -156,6 +177,7 @@ static remat_status set_up(mixing *x, mixer *m, size_t index)
 {
     static const double heat[SEEDS] = {4e-4, 8e-4, 1.2e-3, 3e-4, 6e-4, 1e-3, 5e-4, 2e-4};
     const uint32_t n = x->profile->n_nodes;
+    const double hotter = (n <= FEWER && index % 2 ? 4 : 1) * fmax(1, (double)FEW / n);
     bool *ran = calloc(n, sizeof *ran);
     *m = (mixer){.t = &m->own,
                  .host = x->host,
@@ -170,7 +192,7 @@ static remat_status set_up(mixing *x, mixer *m, size_t index)
         status = REMAT_NO_MEMORY;
     if (!status) {
         m->price = m->own.total_time / (100 * m->own.budget + 1);
-        m->temperature = heat[index] * m->own.total_time * fmax(1, (double)FEW / n);
+        m->temperature = heat[index] * hotter * m->own.total_time;
         read_list(&m->own, x->start, ran, &m->now);
     }
     free(ran);
@@ -218,7 +240,8 @@ remat_status remat_mix(const remat_profile *profile, const remat_link *link,
                        remat_effort effort, double lower_bound, const remat_host *host,
                        remat_operations *ret_list, remat_error *error)
 {
-    const size_t seeds = efforts[effort].seeds;
+    const bool few = profile->n_nodes <= FEWER;
+    const size_t seeds = few ? SEEDS : efforts[effort].seeds;
     mixing *x = calloc(1, sizeof *x);
     if (!x)
         return remat_fail_memory(error);
@@ -228,7 +251,8 @@ remat_status remat_mix(const remat_profile *profile, const remat_link *link,
                   .start = start,
                   .enough = lower_bound * (1 + 1e-9),
                   .budget = budget,
-                  .limit = efforts[effort].least + efforts[effort].of_item * start->length,
+                  .limit = (efforts[effort].least + efforts[effort].of_item * start->length) *
+                           efforts[effort].seeds / seeds,
                   .alignment = alignment};
     remat_host_parallel_for(host, seeds, run_seed, x);
     const remat_status status = take_best(x, seeds, ret_list, error);

@@ -242,6 +242,15 @@ static bool shift(mixer *m, row *r, item_kind kind)
     return true;
 }
 
+static bool flip_plain(mixer *m, row *r)
+{
+    const uint32_t i = draw_item(m, r, RUN);
+    if (i == NONE)
+        return false;
+    r->items[i].plain = !r->items[i].plain;
+    return true;
+}
+
 static bool change_backward_way(mixer *m)
 {
     const uint32_t v = draw(m, m->t->n), n = m->t->profile->nodes[v].n_alternatives;
@@ -289,6 +298,8 @@ bool mixed_propose(mixer *m, row *r)
         return move_fetch(m, r);
     if (kind < 91)
         return shift(m, r, OUT);
+    if (kind < 92 && !m->t->profile->joint)
+        return flip_plain(m, r);
     if (kind < 97 || m->t->profile->n_alternatives == 0)
         return shift(m, r, RUN);
     return change_way(m, r);

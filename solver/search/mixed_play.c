@@ -67,7 +67,7 @@ static void run_backwards(mixer *m, const item *it, uint32_t i)
     m->saves[i] = false;
     if (!is_backward(t, it->id)) {
         const uint32_t v = it->id, saved = saved_thing(t, v);
-        m->saves[i] = m->last[saved] != NONE;
+        m->saves[i] = m->last[saved] != NONE && !it->plain;
         if (m->saves[i])
             lives(m, saved, i);
         for (uint32_t k = 0; k < p->nodes[v].n_outputs; k++)

@@ -16,10 +16,11 @@ enum { MOST_REMADE = 12 }; /* by one move */
 typedef enum item_kind { RUN, OUT, FETCH } item_kind;
 
 typedef struct item {
-    uint32_t id;    /* task of a run: v, or n + v of a backward; of the others the thing */
-    uint16_t way;   /* implementation of a run */
-    uint8_t kind;   /* item_kind */
-    uint8_t always; /* a first run or a backward: it stays, where it is */
+    uint32_t id;        /* task of a run: v, or n + v of a backward; of the others the thing */
+    uint16_t way;       /* implementation of a run */
+    uint8_t kind;       /* item_kind */
+    uint8_t always : 1; /* a first run or a backward: it stays, where it is */
+    uint8_t plain : 1;  /* a rerun that leaves what is saved to an earlier run */
 } item;
 
 typedef struct row {
