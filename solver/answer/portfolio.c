@@ -269,7 +269,13 @@ typedef struct wish {
     remat_effort effort;
     const remat_host *host;
     double bound;
+    double over_link; /* no schedule takes less, with copies and without; 0: nothing is known */
 } wish;
+
+static bool reaches(const remat_schedule *best, double bound)
+{
+    return best->solver && best->simulation.makespan <= bound * (1 + 1e-9);
+}
 
 static bool faster(const remat_schedule *a, const remat_schedule *b)
 {
@@ -291,7 +297,7 @@ static void keep_faster(remat_schedule *other, remat_schedule *best)
 static remat_status improve_list(const wish *w, const remat_operations *start, bool given,
                                  remat_schedule *best, remat_error *error)
 {
-    if (best->solver && best->simulation.makespan <= w->bound * (1 + 1e-9))
+    if (reaches(best, w->bound))
         return REMAT_OK;
     remat_schedule other = {0};
     remat_operations list = {0};
@@ -487,7 +493,7 @@ static remat_status mix_within(const wish *w, const remat_operations *start,
         remat_operations list = {0};
         status =
             remat_mix(w->problem->profile, w->problem->link, start, w->budget - w->budget / 200 * k,
-                      w->alignment, w->effort, w->host, &list, error);
+                      w->alignment, w->effort, w->over_link, w->host, &list, error);
         if (!status && list.length == 0)
             return REMAT_INFEASIBLE;
         if (!status)
@@ -499,11 +505,14 @@ static remat_status mix_within(const wish *w, const remat_operations *start,
     return status;
 }
 
-/* Searches on from one list; *best becomes the result if that is faster. */
+/* Searches on from one list, unless the bound is reached; *best becomes the result if that is
+ * faster. */
 static remat_status mix_from(const wish *w, const remat_operations *start, remat_schedule *best,
                              remat_error *error)
 {
     remat_schedule other = {0};
+    if (reaches(best, w->over_link))
+        return REMAT_OK;
     remat_status status = mix_within(w, start, &other, error);
     if (!status)
         keep_faster(&other, best);
@@ -524,6 +533,8 @@ static remat_status mix(const remat_portfolio *p, const wish *w, remat_schedule 
     remat_schedule start = {0};
     uint64_t peak = 0, enough = 0;
     remat_status status = REMAT_OK;
+    if (reaches(best, w->over_link))
+        return REMAT_OK;
     if (w->effort == REMAT_THOROUGH) { /* never slower than the quick answer, link and all */
         status = remat_portfolio_schedule(p, w->problem, w->budget, w->alignment, REMAT_QUICK,
                                           w->host, &start, error);
@@ -555,18 +566,11 @@ static remat_status mix(const remat_portfolio *p, const wish *w, remat_schedule 
 }
 
 /* With a link an answer carries the bound of all schedules, with copies and without. */
-static remat_status claim_over_link(const remat_problem *problem, uint64_t budget,
-                                    remat_schedule *schedule, remat_error *error)
+static void claim_over_link(double bound, remat_schedule *schedule)
 {
-    const double makespan = schedule->simulation.makespan;
-    double least;
-    remat_status status = answer_find_link_bound(problem, budget, &least, error);
-    if (status)
-        return status;
-    schedule->lower_bound = fmin(least, makespan);
+    schedule->lower_bound = fmin(bound, schedule->simulation.makespan);
     schedule->class_name = schedule->bound_class = "all schedules";
-    schedule->optimality = makespan <= least * (1 + 1e-9) ? REMAT_OPTIMAL : REMAT_HEURISTIC;
-    return REMAT_OK;
+    schedule->optimality = reaches(schedule, bound) ? REMAT_OPTIMAL : REMAT_HEURISTIC;
 }
 
 /* The least peak of a list that takes no more time than storing everything. */
@@ -625,8 +629,7 @@ static remat_status find_by_name(const remat_portfolio *p, const wish *asked, fi
                                  remat_error *error)
 {
     remat_status status = REMAT_OK;
-    const bool done = f->best.solver && !asked->problem->link &&
-                      f->best.simulation.makespan <= asked->bound * (1 + 1e-9);
+    const bool done = reaches(&f->best, asked->problem->link ? asked->over_link : asked->bound);
     const remat_host host = remat_host_quiet(asked->host);
     for (size_t i = 0; i < p->n && p->n > 1 && !done && !status; i++) {
         const remat_solver *solver = remat_table_solver(p->tables[i]);
@@ -658,8 +661,12 @@ remat_status remat_portfolio_schedule(const remat_portfolio *portfolio,
     if (portfolio->n == 1 &&
         remat_machine_of(remat_table_solver(portfolio->tables[0]), &problem->options))
         return remat_table_schedule(portfolio->tables[0], problem, budget, ret_schedule, error);
-    wish w = {problem, budget, alignment, effort, host, 0};
-    remat_status status = find(portfolio, &w, &f, &refusal);
+    wish w = {problem, budget, alignment, effort, host, 0, 0};
+    const bool linked = portfolio->improved && link_moves(problem->link);
+    remat_status status =
+        linked ? answer_find_link_bound(problem, budget, &w.over_link, &refusal) : REMAT_OK;
+    if (!status)
+        status = find(portfolio, &w, &f, &refusal);
     if (!status && portfolio->improved && f.floor.bytes <= budget &&
         problem->profile->n_nodes <= NAMED_NODES)
         status = find_by_name(portfolio, &w, &f, &refusal);
@@ -668,8 +675,8 @@ remat_status remat_portfolio_schedule(const remat_portfolio *portfolio,
     if (!status)
         status = answer_find_neighbours(portfolio->tables, portfolio->n, problem, alignment,
                                         &f.best, &refusal);
-    if (!status && portfolio->improved && link_moves(problem->link))
-        status = claim_over_link(problem, budget, &f.best, &refusal);
+    if (!status && linked)
+        claim_over_link(w.over_link, &f.best);
     else if (!status && (!problem->link || (portfolio->improved && f.best.solver->improved)))
         claim(problem, w.bound, &f.best);
     if (status && error)

@@ -15,7 +15,7 @@
 
 #include <math.h>
 
-enum { SEEDS = 8, LOOK = 256, PRICE_STEP = 200, FAR = 30 };
+enum { SEEDS = 8, LOOK = 256, PRICE_STEP = 200, FAR = 30, FEW = 60, FEWER = 24 };
 
 /* ---- annealing ---- */
 
@@ -25,6 +25,14 @@ static void keep(mixer *m, const worth *w)
         return;
     m->best_time = w->time;
     row_copy(&m->now, &m->best);
+    memcpy(m->best_ways, m->t->backward_way, m->t->n * sizeof *m->best_ways);
+}
+
+/* What the last move changed beside the row is as it was. */
+static void turn_back(mixer *m)
+{
+    if (m->turned != NONE)
+        mixed_set_way(m->t, m->turned, m->old_way);
 }
 
 static void anneal(mixer *m)
@@ -33,16 +41,18 @@ static void anneal(mixer *m)
     const double hot = m->temperature * (now.excess > 0 ? FAR : 1); /* it has further to go */
     uint32_t tried = 0, fitted = 0;
     keep(m, &now);
-    for (uint64_t k = 0; m->work < m->limit && now.valid; k++) {
+    for (uint64_t k = 0; m->work < m->limit && m->best_time > m->enough && now.valid; k++) {
         if (k % LOOK == 0 && remat_host_cancelled(m->host))
             break;
         row_copy(&m->now, &m->next);
         m->work += 1 + m->now.length / 16;
-        if (!mixed_propose(m, &m->next) || m->next.length + 2 * MOST_REMADE > m->room)
+        worth next = {.valid = false};
+        if (mixed_propose(m, &m->next) && m->next.length + 2 * MOST_REMADE <= m->room)
+            next = mixed_evaluate(m, &m->next);
+        if (!next.valid) {
+            turn_back(m);
             continue;
-        const worth next = mixed_evaluate(m, &m->next);
-        if (!next.valid)
-            continue;
+        }
         const double temperature = hot * pow(0.01, (double)m->work / (double)m->limit);
         const double more = next.time - now.time + m->price * (next.excess - now.excess);
         if (more <= 0 || draw_unit(m) < exp(-more / temperature)) {
@@ -51,6 +61,8 @@ static void anneal(mixer *m)
             m->next = old;
             now = next;
             keep(m, &now);
+        } else {
+            turn_back(m);
         }
         fitted += now.excess == 0;
         if (++tried == PRICE_STEP) {
@@ -70,30 +82,34 @@ static bool mixer_init(mixer *m, const things *t, uint32_t length)
     m->leaves = malloc(things_n);
     m->span_last = malloc(things_n * sizeof *m->span_last);
     m->span_first = malloc(things_n * sizeof *m->span_first);
-    m->copy_end = calloc(things_n, sizeof *m->copy_end);
+    m->copy_end = malloc(things_n * sizeof *m->copy_end);
     m->ready = malloc(things_n * sizeof *m->ready);
     m->pending = malloc(room * sizeof *m->pending);
     m->change = malloc((room + 2) * sizeof *m->change);
     m->extra = malloc(room * sizeof *m->extra);
     m->skipped = malloc(room);
+    m->best_ways = malloc(t->n * sizeof *m->best_ways);
     m->saves = malloc(room);
+    m->overwrites = malloc(room);
     m->dies = malloc((room + 1) * sizeof *m->dies);
     m->death_thing = malloc(room * sizeof *m->death_thing);
     m->death_next = malloc(room * sizeof *m->death_next);
     return row_new(&m->now, m->room) && row_new(&m->next, m->room) && row_new(&m->best, m->room) &&
            m->last && m->used && m->wanted && m->leaves && m->span_last && m->span_first &&
            m->copy_end && m->ready && m->pending && m->change && m->extra && m->skipped &&
-           m->saves && m->dies && m->death_thing && m->death_next;
+           m->best_ways && m->saves && m->overwrites && m->dies && m->death_thing && m->death_next;
 }
 
 static void mixer_clear(mixer *m)
 {
-    void *const owned[] = {m->now.items, m->next.items, m->best.items,  m->last,       m->used,
-                           m->wanted,    m->leaves,     m->span_last,   m->span_first, m->copy_end,
-                           m->ready,     m->pending,    m->change,      m->extra,      m->skipped,
-                           m->saves,     m->dies,       m->death_thing, m->death_next};
+    void *const owned[] = {
+        m->now.items,  m->next.items, m->best.items, m->last,     m->used,  m->wanted,
+        m->leaves,     m->span_last,  m->span_first, m->copy_end, m->ready, m->pending,
+        m->change,     m->extra,      m->skipped,    m->saves,    m->dies,  m->death_thing,
+        m->death_next, m->overwrites, m->best_ways};
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
         free(owned[i]);
+    model_arena_clear(&m->own.arena);
 }
 
 /* ---- all seeds ---- */
@@ -103,6 +119,25 @@ static uint32_t thing_of(const things *t, const remat_operation *o)
     return o->target == REMAT_SAVED   ? t->n_values + o->index
            : o->target == REMAT_INPUT ? t->n + o->index
                                       : remat_operation_value(t->profile, o);
+}
+
+/* Of the reruns that save nothing those stay plain that come while something saved is waited for.
+ */
+static void find_plain(const things *t, bool *waited_for, row *r)
+{
+    memset(waited_for, 0, t->n * sizeof *waited_for);
+    for (uint32_t i = r->length; i-- > 0;) {
+        item *it = &r->items[i];
+        const bool copy = it->kind != RUN;
+        if (copy && it->id >= t->n_values) {
+            waited_for[it->id - t->n_values] = it->kind == OUT;
+        } else if (!copy && is_backward(t, it->id)) {
+            waited_for[it->id - t->n] = t->bytes[saved_thing(t, it->id - t->n)] > 0;
+        } else if (!copy) {
+            it->plain = it->plain && waited_for[it->id];
+            waited_for[it->id] = it->plain;
+        }
+    }
 }
 
 static void read_list(const things *t, const remat_operations *list, bool *ran, row *ret_row)
@@ -115,6 +150,7 @@ static void read_list(const things *t, const remat_operations *list, bool *ran, 
             it.always = true;
         } else if (o->kind == REMAT_F || o->kind == REMAT_A) {
             it.always = !ran[o->index];
+            it.plain = o->kind == REMAT_F && ran[o->index];
             ran[o->index] = true;
         } else if (o->kind == REMAT_O || o->kind == REMAT_P) {
             it = (item){.id = thing_of(t, o), .kind = o->kind == REMAT_O ? OUT : FETCH};
@@ -123,33 +159,44 @@ static void read_list(const things *t, const remat_operations *list, bool *ran, 
         }
         ret_row->items[ret_row->length++] = it;
     }
+    find_plain(t, ran, ret_row);
 }
 
 typedef struct mixing {
-    const things *t;
+    const remat_profile *profile;
+    const remat_link *link;
     const remat_host *host;
     const remat_operations *start;
-    uint64_t limit;
+    double enough; /* no list takes less */
+    uint64_t budget, limit;
+    uint32_t alignment;
     mixer mixers[SEEDS];
 } mixing;
 
 static remat_status set_up(mixing *x, mixer *m, size_t index)
 {
     static const double heat[SEEDS] = {4e-4, 8e-4, 1.2e-3, 3e-4, 6e-4, 1e-3, 5e-4, 2e-4};
-    const things *t = x->t;
-    bool *ran = calloc(t->n, sizeof *ran);
-    *m = (mixer){.t = t,
+    const uint32_t n = x->profile->n_nodes;
+    const double hotter = (n <= FEWER && index % 2 ? 4 : 1) * fmax(1, (double)FEW / n);
+    bool *ran = calloc(n, sizeof *ran);
+    *m = (mixer){.t = &m->own,
                  .host = x->host,
                  .random = UINT64_C(0x9E3779B97F4A7C15) * (index + 1),
+                 .turned = NONE,
                  .best_time = INFINITY,
-                 .price = t->total_time / (100 * t->budget + 1),
-                 .temperature = heat[index] * t->total_time,
+                 .enough = x->enough,
                  .limit = x->limit};
-    const bool ready = ran && mixer_init(m, t, (uint32_t)x->start->length);
-    if (ready)
-        read_list(t, x->start, ran, &m->now);
+    remat_status status =
+        mixed_things_init(&m->own, x->profile, x->link, x->start, x->budget, x->alignment);
+    if (!status && (!ran || !mixer_init(m, &m->own, (uint32_t)x->start->length)))
+        status = REMAT_NO_MEMORY;
+    if (!status) {
+        m->price = m->own.total_time / (100 * m->own.budget + 1);
+        m->temperature = heat[index] * hotter * m->own.total_time;
+        read_list(&m->own, x->start, ran, &m->now);
+    }
     free(ran);
-    return ready ? REMAT_OK : REMAT_NO_MEMORY;
+    return status;
 }
 
 static void run_seed(void *context, size_t index, unsigned worker)
@@ -175,7 +222,11 @@ static remat_status take_best(mixing *x, size_t seeds, remat_operations *ret_lis
     for (size_t i = 0; i < seeds; i++)
         if (x->mixers[i].status)
             return remat_fail_memory(error);
-    return best ? mixed_write_list(best, &best->best, ret_list, error) : REMAT_OK;
+    if (!best)
+        return REMAT_OK;
+    for (uint32_t v = 0; v < best->t->n; v++)
+        mixed_set_way(best->t, v, best->best_ways[v]);
+    return mixed_write_list(best, &best->best, ret_list, error);
 }
 
 /* Items passed over by one seed: at least these, and so many for each item of the list. */
@@ -186,28 +237,27 @@ static const struct {
 
 remat_status remat_mix(const remat_profile *profile, const remat_link *link,
                        const remat_operations *start, uint64_t budget, uint32_t alignment,
-                       remat_effort effort, const remat_host *host, remat_operations *ret_list,
-                       remat_error *error)
+                       remat_effort effort, double lower_bound, const remat_host *host,
+                       remat_operations *ret_list, remat_error *error)
 {
-    things t;
+    const bool few = profile->n_nodes <= FEWER;
+    const size_t seeds = few ? SEEDS : efforts[effort].seeds;
     mixing *x = calloc(1, sizeof *x);
-    remat_status status =
-        x ? mixed_things_init(&t, profile, link, start, budget, alignment) : REMAT_NO_MEMORY;
-    const size_t seeds = efforts[effort].seeds;
-    if (!status) {
-        *x = (mixing){.t = &t,
-                      .host = host,
-                      .start = start,
-                      .limit = efforts[effort].least + efforts[effort].of_item * start->length};
-        remat_host_parallel_for(host, seeds, run_seed, x);
-        status = take_best(x, seeds, ret_list, error);
-        for (size_t i = 0; i < seeds; i++)
-            mixer_clear(&x->mixers[i]);
-    } else {
-        remat_fail_memory(error);
-    }
-    if (x)
-        model_arena_clear(&t.arena);
+    if (!x)
+        return remat_fail_memory(error);
+    *x = (mixing){.profile = profile,
+                  .link = link,
+                  .host = host,
+                  .start = start,
+                  .enough = lower_bound * (1 + 1e-9),
+                  .budget = budget,
+                  .limit = (efforts[effort].least + efforts[effort].of_item * start->length) *
+                           efforts[effort].seeds / seeds,
+                  .alignment = alignment};
+    remat_host_parallel_for(host, seeds, run_seed, x);
+    const remat_status status = take_best(x, seeds, ret_list, error);
+    for (size_t i = 0; i < seeds; i++)
+        mixer_clear(&x->mixers[i]);
     free(x);
     return status;
 }

@@ -25,7 +25,7 @@ static bool makes(const things *t, const item *it, uint32_t x)
 static bool reads(const things *t, const item *it, uint32_t x)
 {
     for (uint32_t k = it->kind == RUN ? t->first_read[it->id] : 0;
-         it->kind == RUN && k < t->first_read[it->id + 1]; k++)
+         it->kind == RUN && k < end_read(t, it->id); k++)
         if (t->reads[k] == x)
             return true;
     return false;
@@ -112,7 +112,7 @@ static void remake(mixer *m, row *r, uint32_t v, uint32_t at, int *left)
         return;
     row_insert(m, r, at, (item){.id = v, .kind = RUN});
     const uint32_t window = draw_lead(m, 24);
-    for (uint32_t k = t->first_read[v]; k < t->first_read[v + 1]; k++) {
+    for (uint32_t k = t->first_read[v]; k < end_read(t, v); k++) {
         const uint32_t u = t->reads[k];
         const uint32_t from = lead_from(m, r, u, at, window);
         if (at - from < window || draw(m, 3) == 0)
@@ -140,9 +140,9 @@ static bool bring_back(mixer *m, row *r, bool fetch)
     const things *t = m->t;
     const uint32_t i = draw(m, r->length);
     const item *it = &r->items[i];
-    if (it->kind != RUN || t->first_read[it->id] == t->first_read[it->id + 1])
+    const uint32_t n_reads = it->kind == RUN ? end_read(t, it->id) - t->first_read[it->id] : 0;
+    if (n_reads == 0)
         return false;
-    const uint32_t n_reads = t->first_read[it->id + 1] - t->first_read[it->id];
     const uint32_t x = t->reads[t->first_read[it->id] + draw(m, n_reads)];
     if (fetch)
         return put_fetch(m, r, x, i);
@@ -242,8 +242,31 @@ static bool shift(mixer *m, row *r, item_kind kind)
     return true;
 }
 
+static bool flip_plain(mixer *m, row *r)
+{
+    const uint32_t i = draw_item(m, r, RUN);
+    if (i == NONE)
+        return false;
+    r->items[i].plain = !r->items[i].plain;
+    return true;
+}
+
+static bool change_backward_way(mixer *m)
+{
+    const uint32_t v = draw(m, m->t->n), n = m->t->profile->nodes[v].n_alternatives;
+    if (n == 0)
+        return false;
+    m->turned = v;
+    m->old_way = m->t->backward_way[v];
+    mixed_set_way(m->t, v, (uint16_t)draw(m, n + 1));
+    return true;
+}
+
+/* Of a forward in the list, or of a backward with what is saved for it. */
 static bool change_way(mixer *m, row *r)
 {
+    if (!m->t->profile->joint && draw(m, 2))
+        return change_backward_way(m);
     const uint32_t i = draw(m, r->length);
     item *it = &r->items[i];
     const uint32_t n = it->kind == RUN && !is_backward(m->t, it->id)
@@ -258,6 +281,7 @@ static bool change_way(mixer *m, row *r)
 bool mixed_propose(mixer *m, row *r)
 {
     const uint32_t kind = draw(m, 100);
+    m->turned = NONE;
     if (kind < 2)
         return send_input(m, r);
     if (kind < 22)
@@ -274,6 +298,8 @@ bool mixed_propose(mixer *m, row *r)
         return move_fetch(m, r);
     if (kind < 91)
         return shift(m, r, OUT);
+    if (kind < 92 && !m->t->profile->joint)
+        return flip_plain(m, r);
     if (kind < 97 || m->t->profile->n_alternatives == 0)
         return shift(m, r, RUN);
     return change_way(m, r);

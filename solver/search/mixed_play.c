@@ -13,6 +13,7 @@ static void lives(mixer *m, uint32_t x, uint32_t from)
     m->change[from] += m->t->bytes[x];
     m->change[last + 1] -= m->t->bytes[x];
     m->last[x] = NONE;
+    m->used[x] = false;
 }
 
 static void uses(mixer *m, uint32_t x, uint32_t i)
@@ -43,15 +44,20 @@ static run_cost cost_of(const things *t, const item *it, bool saves)
                                                     : forward_cost(t, it->id, it->way);
 }
 
-/* Bytes during a run beside what is alive: its workspace, less what an in-place node overwrites. */
-static double extra_of(const mixer *m, const item *it, bool saves)
+/* What an in-place node overwrites; NONE where something later reads it. */
+static uint32_t overwritten_by(const mixer *m, const item *it)
 {
     const things *t = m->t;
     const uint32_t u = is_backward(t, it->id) ? NONE : t->over[it->id];
+    return u == NONE || !remat_is_result(t->profile, u) || m->used[u] ? NONE : u;
+}
+
+/* Bytes during a run beside what is alive: its workspace, less what it overwrites. */
+static double extra_of(const mixer *m, const item *it, bool saves, uint32_t over)
+{
+    const things *t = m->t;
     const double bytes = cost_of(t, it, saves).bytes;
-    if (u == NONE || !remat_is_result(t->profile, u) || m->used[u])
-        return bytes;
-    return bytes - fmin(t->bytes[u], t->bytes[it->id]);
+    return over == NONE ? bytes : bytes - fmin(t->bytes[over], t->bytes[it->id]);
 }
 
 static void run_backwards(mixer *m, const item *it, uint32_t i)
@@ -61,7 +67,7 @@ static void run_backwards(mixer *m, const item *it, uint32_t i)
     m->saves[i] = false;
     if (!is_backward(t, it->id)) {
         const uint32_t v = it->id, saved = saved_thing(t, v);
-        m->saves[i] = m->last[saved] != NONE;
+        m->saves[i] = m->last[saved] != NONE && !it->plain;
         if (m->saves[i])
             lives(m, saved, i);
         for (uint32_t k = 0; k < p->nodes[v].n_outputs; k++)
@@ -69,8 +75,10 @@ static void run_backwards(mixer *m, const item *it, uint32_t i)
     } else {
         touch_gradients(m, it->id - t->n, i);
     }
-    m->extra[i] = extra_of(m, it, m->saves[i]);
-    for (uint32_t k = t->first_read[it->id]; k < t->first_read[it->id + 1]; k++)
+    const uint32_t over = overwritten_by(m, it);
+    m->overwrites[i] = over != NONE;
+    m->extra[i] = extra_of(m, it, m->saves[i], over);
+    for (uint32_t k = t->first_read[it->id]; k < end_read(t, it->id); k++)
         uses(m, t->reads[k], i);
 }
 
@@ -285,8 +293,10 @@ static void play_run(play *p, uint32_t i)
         m->ready[saved_thing(t, v)] = 0;
     }
     if (p->inflight > p->now)
-        for (uint32_t k = t->first_read[it->id]; k < t->first_read[it->id + 1]; k++)
+        for (uint32_t k = t->first_read[it->id]; k < end_read(t, it->id); k++)
             p->now = fmax(p->now, m->ready[t->reads[k]]);
+    if (m->overwrites[i]) /* not before it has been copied */
+        p->now = fmax(p->now, m->copy_end[t->over[v]]);
     p->now += cost_of(t, it, m->saves[i]).time;
     emit_run(p, i);
 }
@@ -340,6 +350,7 @@ static void play_row(play *p)
     m->n_pending = 0;
     m->pending_bytes = 0;
     memset(m->ready, 0, m->t->n_things * sizeof *m->ready);
+    memset(m->copy_end, 0, m->t->n_things * sizeof *m->copy_end);
     for (uint32_t i = 0; i < r->length; i++) {
         p->alive += m->change[i];
         if (m->skipped[i])

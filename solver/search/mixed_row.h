@@ -16,10 +16,11 @@ enum { MOST_REMADE = 12 }; /* by one move */
 typedef enum item_kind { RUN, OUT, FETCH } item_kind;
 
 typedef struct item {
-    uint32_t id;    /* task of a run: v, or n + v of a backward; of the others the thing */
-    uint16_t way;   /* implementation of a run */
-    uint8_t kind;   /* item_kind */
-    uint8_t always; /* a first run or a backward: it stays, where it is */
+    uint32_t id;        /* task of a run: v, or n + v of a backward; of the others the thing */
+    uint16_t way;       /* implementation of a run */
+    uint8_t kind;       /* item_kind */
+    uint8_t always : 1; /* a first run or a backward: it stays, where it is */
+    uint8_t plain : 1;  /* a rerun that leaves what is saved to an earlier run */
 } item;
 
 typedef struct row {
@@ -39,10 +40,11 @@ typedef struct things {
     uint32_t n, n_values, n_things;
     uint32_t *first_read; /* by task: its reads, up to those of the next */
     uint32_t *reads;
-    double *bytes;  /* by thing, at multiples of the alignment; of saved(v) as its backward says */
-    double *copied; /* by thing: bytes that go over the link */
+    uint8_t *unread; /* by task: of those so many at the end are not read as it is now */
+    double *bytes;   /* by thing, at multiples of the alignment; of saved(v) as its backward says */
+    double *copied;  /* by thing: bytes that go over the link */
     double *gradient;       /* by value: of nodes and graph inputs */
-    uint16_t *backward_way; /* by node */
+    uint16_t *backward_way; /* by node; a move may change it */
     bool *movable;          /* by thing */
     uint64_t alignment;
     run_cost *own, *saving; /* by task: of its own implementation; of an A */
@@ -60,12 +62,15 @@ typedef struct worth {
 
 /* One seed's search. */
 typedef struct mixer {
-    const things *t;
+    things *t, own;
     const remat_host *host;
     row now, next, best;
     uint32_t room; /* of items in each row */
     uint64_t random;
-    double best_time, price, temperature;
+    uint32_t turned;     /* the node whose backward_way the last move changed, or NONE */
+    uint16_t *best_ways; /* by node: those of best */
+    uint16_t old_way;
+    double best_time, enough, price, temperature;
     uint64_t work, limit;
     /* of an evaluation */
     uint32_t *last;      /* by thing: its last use so far, or NONE */
@@ -76,6 +81,7 @@ typedef struct mixer {
     uint32_t *span_first;
     double *change, *extra;   /* by item: bytes from here on; bytes during it alone */
     uint8_t *skipped, *saves; /* by item: does nothing; is an A */
+    uint8_t *overwrites;      /* by item: what it is in place of dies there */
     uint32_t *dies;           /* by item: the first of the deaths there that are written down */
     uint32_t *death_thing, *death_next;
     uint32_t n_deaths;
@@ -104,6 +110,12 @@ static inline const remat_node *node_of(const things *t, uint32_t task)
 static inline bool is_input(const things *t, uint32_t x)
 {
     return x >= t->n && x < t->n + t->profile->n_inputs;
+}
+
+/* The end of a task's reads. */
+static inline uint32_t end_read(const things *t, uint32_t task)
+{
+    return t->first_read[task + 1] - t->unread[task];
 }
 
 static inline uint32_t saved_thing(const things *t, uint32_t v)
@@ -164,6 +176,9 @@ static inline double draw_unit(mixer *m)
 remat_status mixed_things_init(things *t, const remat_profile *profile, const remat_link *link,
                                const remat_operations *start, uint64_t budget, uint32_t alignment);
 
+/* Node v's backward, and what is saved for it, are of another implementation. */
+void mixed_set_way(things *t, uint32_t v, uint16_t way);
+
 /* Makespan and bytes past the budget, by both passes. */
 worth mixed_evaluate(mixer *m, const row *r);
 
@@ -171,7 +186,8 @@ worth mixed_evaluate(mixer *m, const row *r);
 remat_status mixed_write_list(mixer *m, const row *r, remat_operations *ret_list,
                               remat_error *error);
 
-/* One move on r. False: none was found, and r is of no use. */
+/* One move on r. False: none was found, and r is of no use. m->turned is what it changes beside r.
+ */
 bool mixed_propose(mixer *m, row *r);
 
 #endif

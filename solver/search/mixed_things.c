@@ -10,6 +10,7 @@ static bool allocate_things(things *t)
     for (uint32_t v = 0; v < n; v++)
         reads += 2 * (size_t)t->profile->nodes[v].n_inputs + 2;
     t->reads = model_arena_array(a, reads + 1, sizeof *t->reads);
+    t->unread = model_arena_array(a, tasks, sizeof *t->unread);
     t->bytes = model_arena_array(a, t->n_things, sizeof *t->bytes);
     t->copied = model_arena_array(a, t->n_things, sizeof *t->copied);
     t->gradient = model_arena_array(a, t->n_values, sizeof *t->gradient);
@@ -18,8 +19,16 @@ static bool allocate_things(things *t)
     t->own = model_arena_array(a, tasks, sizeof *t->own);
     t->saving = model_arena_array(a, n, sizeof *t->saving);
     t->over = model_arena_array(a, n, sizeof *t->over);
-    return t->own && t->saving && t->over && t->first_read && t->reads && t->bytes && t->copied &&
-           t->gradient && t->backward_way && t->movable;
+    return t->unread && t->own && t->saving && t->over && t->first_read && t->reads && t->bytes &&
+           t->copied && t->gradient && t->backward_way && t->movable;
+}
+
+static bool may_save(const remat_node *node)
+{
+    for (uint32_t k = 0; k <= node->n_alternatives; k++)
+        if (remat_implementation(node, k).saved_bytes > 0)
+            return true;
+    return false;
 }
 
 static void list_task_reads(things *t)
@@ -33,32 +42,38 @@ static void list_task_reads(things *t)
             t->reads[at++] = node->inputs[i];
         if (backward && node->backward_uses_output)
             t->reads[at++] = task - t->n;
-        if (backward && t->bytes[saved_thing(t, task - t->n)] > 0)
+        if (backward && !t->profile->joint && may_save(node))
             t->reads[at++] = saved_thing(t, task - t->n);
     }
     t->first_read[2 * t->n] = at;
+}
+
+void mixed_set_way(things *t, uint32_t v, uint16_t way)
+{
+    const remat_alternative back = remat_implementation(&t->profile->nodes[v], way);
+    const uint64_t saved = t->profile->joint ? 0 : back.saved_bytes;
+    const uint32_t x = saved_thing(t, v);
+    t->backward_way[v] = way;
+    t->own[t->n + v] = (run_cost){back.backward_time, rounded(t, back.backward_workspace_bytes)};
+    t->saving[v] = (run_cost){back.forward_time, rounded(t, back.save_workspace_bytes)};
+    t->bytes[x] = rounded(t, saved);
+    t->copied[x] = (double)saved;
+    t->movable[x] = saved > 0;
+    t->unread[t->n + v] = saved == 0 && may_save(&t->profile->nodes[v]);
 }
 
 static void list_costs(things *t)
 {
     for (uint32_t v = 0; v < t->n; v++) {
         const remat_node *node = &t->profile->nodes[v];
-        const remat_alternative back = remat_implementation(node, t->backward_way[v]);
         t->own[v] = forward_cost(t, v, 0);
-        t->own[t->n + v] =
-            (run_cost){back.backward_time, rounded(t, back.backward_workspace_bytes)};
-        t->saving[v] = (run_cost){back.forward_time, rounded(t, back.save_workspace_bytes)};
         t->over[v] = node->in_place && node->n_inputs > 0 ? node->inputs[0] : NONE;
     }
 }
 
-/* Sizes; saved bytes are those of the implementation that the list's backward runs. */
-static void list_sizes(things *t, const remat_operations *start)
+static void list_sizes(things *t)
 {
     const remat_profile *p = t->profile;
-    for (size_t i = 0; i < start->length; i++)
-        if (start->items[i].kind == REMAT_B)
-            t->backward_way[start->items[i].index] = start->items[i].alternative;
     for (uint32_t x = 0; x < t->n_values; x++) {
         t->bytes[x] = rounded(t, remat_value_bytes(p, x));
         t->copied[x] = (double)remat_value_bytes(p, x);
@@ -66,10 +81,7 @@ static void list_sizes(things *t, const remat_operations *start)
             t->copied[x] > 0 && !(remat_is_result(p, x) && p->nodes[remat_value_node(p, x)].keep);
     }
     for (uint32_t v = 0; v < t->n; v++) {
-        const uint64_t saved = remat_implementation(&p->nodes[v], t->backward_way[v]).saved_bytes;
-        t->bytes[saved_thing(t, v)] = p->joint ? 0 : rounded(t, saved);
-        t->copied[saved_thing(t, v)] = p->joint ? 0 : (double)saved;
-        t->movable[saved_thing(t, v)] = t->copied[saved_thing(t, v)] > 0;
+        mixed_set_way(t, v, 0);
         t->gradient[v] = rounded(t, p->nodes[v].gradient_bytes);
     }
     for (uint32_t k = 0; k < p->n_inputs; k++)
@@ -89,8 +101,11 @@ remat_status mixed_things_init(things *t, const remat_profile *profile, const re
                   .budget = (double)budget};
     if (!allocate_things(t))
         return REMAT_NO_MEMORY;
-    list_sizes(t, start);
-    list_costs(t);
     list_task_reads(t);
+    list_sizes(t);
+    list_costs(t);
+    for (size_t i = 0; i < start->length; i++)
+        if (start->items[i].kind == REMAT_B)
+            mixed_set_way(t, start->items[i].index, start->items[i].alternative);
     return REMAT_OK;
 }

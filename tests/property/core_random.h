@@ -55,6 +55,7 @@ typedef struct shape {
     uint32_t most_nodes;
     bool states, any_times; /* any_times: doubles of full precision */
     bool alternatives, chain;
+    bool apart; /* nothing is in place */
 } shape;
 
 static inline remat_number random_bytes(dice *d)
@@ -130,7 +131,7 @@ static inline remat_node_spec random_node(dice *d, const shape *s)
                              .save_workspace_bytes = random_bytes(d),
                              .backward_uses_inputs = chance(d, 50),
                              .backward_uses_output = chance(d, 50),
-                             .in_place = chance(d, 40)};
+                             .in_place = chance(d, 40) && !s->apart};
 }
 
 static inline remat_number random_field(dice *d, remat_number number)

@@ -158,9 +158,81 @@ static void joint_profiles(void **state)
     }
 }
 
+#define BYTES(n)                                                                                   \
+    (remat_number)                                                                                 \
+    {                                                                                              \
+        .value = (n), .given = true                                                                \
+    }
+
+/* v3 runs in the place of v2: copying v2's saved bytes out pays, copying its output does not, as v3
+ * would wait for that. */
+static void overwriting_waits(void **state)
+{
+    (void)state;
+    const char *const reads[][3] = {{NULL}, {"v0"}, {"v1", "x"}, {"v2", "x"}, {"v3", "x", "v1"}};
+    const remat_input_spec input = {.id = "x", .bytes = BYTES(1)};
+    const remat_node_spec nodes[5] = {
+        {.id = "v0",
+         .forward_time = BYTES(8),
+         .backward_time = BYTES(0.25),
+         .output_bytes = BYTES(7),
+         .saved_bytes = BYTES(4)},
+        {.id = "v1",
+         .forward_time = BYTES(0.25),
+         .backward_time = BYTES(0.5),
+         .output_bytes = BYTES(4),
+         .gradient_bytes = BYTES(10),
+         .backward_uses_output = true,
+         .inputs = reads[1],
+         .n_inputs = 1},
+        {.id = "v2",
+         .forward_time = BYTES(1),
+         .backward_time = BYTES(2),
+         .output_bytes = BYTES(8),
+         .saved_bytes = BYTES(20),
+         .backward_uses_inputs = true,
+         .backward_uses_output = true,
+         .inputs = reads[2],
+         .n_inputs = 2},
+        {.id = "v3",
+         .forward_time = BYTES(1),
+         .backward_time = BYTES(5),
+         .output_bytes = BYTES(2),
+         .forward_workspace_bytes = BYTES(2),
+         .save_workspace_bytes = BYTES(1),
+         .backward_uses_output = true,
+         .in_place = true,
+         .inputs = reads[3],
+         .n_inputs = 2},
+        {.id = "v4",
+         .forward_time = BYTES(0),
+         .backward_time = BYTES(1),
+         .output_bytes = BYTES(16),
+         .gradient_bytes = BYTES(4),
+         .recompute = "never",
+         .backward_uses_inputs = true,
+         .backward_uses_output = true,
+         .inputs = reads[4],
+         .n_inputs = 3},
+    };
+    const remat_profile_spec spec = {.format = "remat-profile/1",
+                                     .name = "in place",
+                                     .inputs = &input,
+                                     .n_inputs = 1,
+                                     .nodes = nodes,
+                                     .n_nodes = 5};
+    const remat_link link = {.to_host = 1000, .to_device = 5, .latency = 1};
+    remat_profile *profile = NULL;
+    assert_int_equal(remat_profile_new(&spec, &profile, NULL), REMAT_OK);
+    for (uint64_t budget = 56; budget <= 66; budget += 5)
+        assert_true(answer(NULL, profile, &link, budget, 0) <= 19.02 + 1e-9);
+    remat_profile_free(profile);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(forward_profiles),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(overwriting_waits),
+                                       cmocka_unit_test(forward_profiles),
                                        cmocka_unit_test(joint_profiles)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -101,7 +101,8 @@ typedef struct remat_estimate {
 } remat_estimate;
 
 typedef enum remat_optimality {
-    REMAT_OPTIMAL,          /* no valid operation list within the budget is faster */
+    REMAT_OPTIMAL,          /* no valid operation list within the budget is faster, by more than a
+                               billionth: times of less than that may be lost in the sums */
     REMAT_OPTIMAL_IN_CLASS, /* none of the solver's class is */
     REMAT_HEURISTIC
 } remat_optimality;
