@@ -640,6 +640,7 @@ remat_status api_pipeline_take(api_pipeline *p, const json_t *schedule, remat_er
     if (arena > (double)(others + x->list.peak))
         x->list.peak = (uint64_t)arena - others;
     x->schedule = api_schedule_part(schedule);
+    snprintf(x->profile_id, sizeof x->profile_id, "%s", remat_json_string(schedule, "profile_id"));
     x->fits = true;
     return x->schedule ? REMAT_OK : remat_fail_memory(error);
 }

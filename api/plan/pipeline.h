@@ -34,6 +34,7 @@ typedef struct api_asked {
     bool done, fits;
     remat_stage_list list; /* if it fits, with what follows */
     json_t *schedule;      /* a part of it */
+    char profile_id[REMAT_ID_SIZE];
 } api_asked;
 
 /* A plan; once all its stages are answered, played. */

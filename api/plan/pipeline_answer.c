@@ -123,12 +123,12 @@ static json_t *rank_encode(const api_pipeline *p, uint32_t rank, const remat_ste
     const uint32_t n = played->in_flight;
     const uint64_t own = s->stage.fixed + (s->stage.peak - s->stage.held) + n * s->stage.held;
     const uint32_t first = api_unit_start(&p->units, s->first), last = p->units.end[s->end - 1] - 1;
-    json_t *json =
-        json_pack("{s:i, s:[i, i], s:s, s:s, s:I, s:f, s:f, s:i}", "rank", (int)rank, "units",
-                  (int)s->first, (int)(s->end - 1), "first_node", p->profile->nodes[first].id,
-                  "last_node", p->profile->nodes[last].id, "nodes", (json_int_t)(last + 1 - first),
-                  "forward_seconds", s->stage.forward * p->unit, "backward_seconds",
-                  s->stage.backward * p->unit, "in_flight", (int)n);
+    json_t *json = json_pack(
+        "{s:i, s:s, s:[i, i], s:s, s:s, s:I, s:f, s:f, s:i}", "rank", (int)rank, "profile_id",
+        x->profile_id, "units", (int)s->first, (int)(s->end - 1), "first_node",
+        p->profile->nodes[first].id, "last_node", p->profile->nodes[last].id, "nodes",
+        (json_int_t)(last + 1 - first), "forward_seconds", s->stage.forward * p->unit,
+        "backward_seconds", s->stage.backward * p->unit, "in_flight", (int)n);
     const struct {
         const char *name;
         uint64_t bytes;
@@ -148,7 +148,7 @@ static json_t *rank_encode(const api_pipeline *p, uint32_t rank, const remat_ste
     return json;
 }
 
-static remat_status put_ranks(const api_pipeline *p, json_t **answer, double *update,
+static remat_status put_ranks(const api_pipeline *p, json_t **pipeline, double *update,
                               remat_error *error)
 {
     json_t *ranks = json_array();
@@ -165,37 +165,51 @@ static remat_status put_ranks(const api_pipeline *p, json_t **answer, double *up
     if (status)
         json_decref(ranks);
     else
-        remat_json_set(answer, "stages", ranks);
+        remat_json_set(pipeline, "stages", ranks);
     return status;
+}
+
+/* What is there of a plan whether anything fits or not. */
+static json_t *begin_encode(const api_pipeline *p)
+{
+    json_t *json = json_pack("{s:I, s:i, s:O}", "memory", (json_int_t)p->question.memory, "units",
+                             (int)p->units.n, "ways", p->ways);
+    if (!p->best.play && p->refusal.number > 0)
+        remat_json_set(&json, "least_memory", json_integer((json_int_t)p->refusal.number));
+    return json;
+}
+
+static remat_status put_step(const api_pipeline *p, json_t **answer, json_t **pipeline,
+                             remat_error *error)
+{
+    const double step = p->best.play->step, bound = fmin(p->bound, step);
+    const double batch = remat_json_number(*answer, "batch");
+    const double examples = batch * p->question.pipeline.microbatches;
+    double update = 0;
+    remat_status status = put_ranks(p, pipeline, &update, error);
+    if (status)
+        return status;
+    const double seconds = step * p->unit + update;
+    remat_json_set(answer, "step_seconds", json_real(seconds));
+    remat_json_set(answer, "update_seconds", json_real(update));
+    if (batch > 0)
+        remat_json_set(answer, "samples_per_second", json_real(examples / seconds));
+    remat_json_set(pipeline, "seconds", json_real(step * p->unit));
+    remat_json_set(pipeline, "bubble", json_real(p->best.play->bubble));
+    remat_json_set(pipeline, "lower_bound_seconds", json_real(bound * p->unit));
+    remat_json_set(pipeline, "gap", json_real(bound > 0 ? step / bound - 1 : 0));
+    return REMAT_OK;
 }
 
 remat_status api_pipeline_encode(const api_pipeline *p, json_t **answer, remat_error *error)
 {
-    const bool fits = p->best.play != NULL;
-    double update = 0;
-    remat_json_set(answer, "units", json_integer(p->units.n));
-    remat_json_set(answer, "ways", json_incref(p->ways));
-    remat_json_set(answer, "fits", json_boolean(fits));
-    if (!fits) {
+    json_t *pipeline = begin_encode(p);
+    remat_status status = REMAT_OK;
+    remat_json_set(answer, "fits", json_boolean(p->best.play != NULL));
+    if (p->best.play)
+        status = put_step(p, answer, &pipeline, error);
+    else
         remat_json_set(answer, "refusal", json_string(p->refusal.message));
-        if (p->refusal.number > 0)
-            remat_json_set(answer, "least_memory", json_integer((json_int_t)p->refusal.number));
-        return *answer ? REMAT_OK : remat_fail_memory(error);
-    }
-    remat_status status = put_ranks(p, answer, &update, error);
-    if (status)
-        return status;
-    const double step = p->best.play->step, bound = fmin(p->bound, step);
-    const double batch = remat_json_number(*answer, "batch");
-    remat_json_set(answer, "step_seconds", json_real(step * p->unit + update));
-    remat_json_set(answer, "pipeline_seconds", json_real(step * p->unit));
-    remat_json_set(answer, "update_seconds", json_real(update));
-    remat_json_set(answer, "bubble", json_real(p->best.play->bubble));
-    remat_json_set(answer, "lower_bound_seconds", json_real(bound * p->unit));
-    remat_json_set(answer, "gap", json_real(bound > 0 ? step / bound - 1 : 0));
-    if (batch > 0)
-        remat_json_set(
-            answer, "samples_per_second",
-            json_real(batch * p->question.pipeline.microbatches / (step * p->unit + update)));
-    return *answer ? REMAT_OK : remat_fail_memory(error);
+    remat_json_set(answer, "pipeline", pipeline);
+    return status || *answer ? status : remat_fail_memory(error);
 }

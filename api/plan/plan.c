@@ -131,8 +131,6 @@ static json_t *head_encode(const remat_plan_request *q, uint64_t parameters,
         remat_json_set(&json, "kernels", json_string(remat_kernels_name(q->settings.kernels)));
     remat_json_set(&json, "autocast", json_boolean(q->step.autocast));
     remat_json_set(&json, "parallel", api_parallel_encode(q));
-    if (q->pipeline.ranks > 0)
-        remat_json_set(&json, "memory", json_integer((json_int_t)q->device.memory));
     if (remat_step_ranks(&q->step) > 1) {
         remat_json_set(&json, "network", json_string(q->device.interconnect.name));
         remat_json_set(&json, "node_ranks", json_integer(q->device.interconnect.node));

@@ -356,9 +356,12 @@ static void print_ranks(const json_t *parallel, const char *network)
 
 /* ---- pipelines ---- */
 
-static void print_stages(const json_t *stages)
+static void print_stages(const json_t *answer)
 {
+    const json_t *stages = json_object_get(json_object_get(answer, "pipeline"), "stages");
     char a[TEXT_SIZE], b[TEXT_SIZE], c[TEXT_SIZE], d[TEXT_SIZE];
+    if (!stages)
+        return;
     printf("\n  rank  in flight    forward   backward   overhead      held    memory  schedule, "
            "nodes\n");
     for (size_t i = 0; i < json_array_size(stages); i++) {
@@ -398,11 +401,12 @@ static void print_equal_ways(const struct cli *cli, const json_t *ways)
 static void print_pipeline(const struct cli *cli, const json_t *answer)
 {
     char a[TEXT_SIZE], b[TEXT_SIZE];
-    const json_t *parallel = json_object_get(answer, "parallel");
+    const json_t *parallel = json_object_get(answer, "parallel"),
+                 *pipeline = json_object_get(answer, "pipeline");
     summary_line(cli, "pipeline", "%s, %.0f micro-batches, runtime %s",
                  json_get_text(parallel, "schedule"), json_get_number(parallel, "microbatches"),
                  json_get_text(parallel, "runtime"));
-    print_equal_ways(cli, json_object_get(answer, "ways"));
+    print_equal_ways(cli, json_object_get(pipeline, "ways"));
     if (!json_is_true(json_object_get(answer, "fits"))) {
         summary_line(cli, "fits", "no: %s", json_get_text(answer, "refusal"));
         return;
@@ -413,10 +417,10 @@ static void print_pipeline(const struct cli *cli, const json_t *answer)
         snprintf(samples, sizeof samples, "; %.4g samples a second", rate);
     summary_line(cli, "step", "%s, ranks wait for %s of it%s",
                  text_seconds(json_get_number(answer, "step_seconds"), a),
-                 text_percent(json_get_number(answer, "bubble"), b), samples);
+                 text_percent(json_get_number(pipeline, "bubble"), b), samples);
     summary_line(cli, "gap", "%s to the lower bound, %s",
-                 text_percent(json_get_number(answer, "gap"), a),
-                 text_seconds(json_get_number(answer, "lower_bound_seconds"), b));
+                 text_percent(json_get_number(pipeline, "gap"), a),
+                 text_seconds(json_get_number(pipeline, "lower_bound_seconds"), b));
 }
 
 static int print_plan(struct cli *cli, const json_t *answer, const char *text, const char *cache)
@@ -440,7 +444,7 @@ static int print_plan(struct cli *cli, const json_t *answer, const char *text, c
     if (json_is_true(json_object_get(answer, "rescaled")))
         summary_line(cli, "times", "of %s, rescaled by the rooflines of both: an estimate",
                      json_get_text(answer, "times_of"));
-    const bool staged = json_object_get(parallel, "microbatches") != NULL;
+    const bool staged = json_object_get(answer, "pipeline") != NULL;
     if (staged) {
         print_pipeline(cli, answer);
     } else {
@@ -453,8 +457,7 @@ static int print_plan(struct cli *cli, const json_t *answer, const char *text, c
     if (strcmp(cache, "hit") == 0)
         summary_line(cli, "solved", "before, and remembered");
     print_rows(cli, answer);
-    if (json_is_array(json_object_get(answer, "stages")))
-        print_stages(json_object_get(answer, "stages"));
+    print_stages(answer);
     return code;
 }
 
