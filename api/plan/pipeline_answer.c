@@ -124,8 +124,8 @@ static json_t *rank_encode(const api_pipeline *p, uint32_t rank, const remat_ste
     const uint64_t own = s->stage.fixed + (s->stage.peak - s->stage.held) + n * s->stage.held;
     const uint32_t first = api_unit_start(&p->units, s->first), last = p->units.end[s->end - 1] - 1;
     json_t *json = json_pack(
-        "{s:i, s:s, s:[i, i], s:s, s:s, s:I, s:f, s:f, s:i}", "rank", (int)rank, "profile_id",
-        x->profile_id, "units", (int)s->first, (int)(s->end - 1), "first_node",
+        "{s:i, s:s, s:i, s:i, s:s, s:s, s:I, s:f, s:f, s:i}", "rank", (int)rank, "profile_id",
+        x->profile_id, "first_unit", (int)s->first, "last_unit", (int)(s->end - 1), "first_node",
         p->profile->nodes[first].id, "last_node", p->profile->nodes[last].id, "nodes",
         (json_int_t)(last + 1 - first), "forward_seconds", s->stage.forward * p->unit,
         "backward_seconds", s->stage.backward * p->unit, "in_flight", (int)n);
@@ -135,9 +135,9 @@ static json_t *rank_encode(const api_pipeline *p, uint32_t rank, const remat_ste
     } lines[] = {{"weights", table->weights + table->master_weights + table->cached},
                  {"gradients", table->gradients},
                  {"optimizer_states", table->states},
-                 {"held", n * s->stage.held},
-                 {"working", s->stage.peak - s->stage.held},
-                 {"buffers", played->peak > own ? played->peak - own : 0},
+                 {"held_bytes", n * s->stage.held},
+                 {"working_bytes", s->stage.peak - s->stage.held},
+                 {"buffer_bytes", played->peak > own ? played->peak - own : 0},
                  {"memory", played->peak}};
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
         remat_json_set(&json, lines[i].name, json_integer((json_int_t)lines[i].bytes));

@@ -373,7 +373,7 @@ static void print_stages(const json_t *answer)
                text_seconds(json_get_number(stage, "forward_seconds"), a),
                text_seconds(json_get_number(stage, "backward_seconds"), b),
                text_percent(json_get_number(schedule, "overhead"), overhead),
-               text_bytes(json_get_number(stage, "held"), c),
+               text_bytes(json_get_number(stage, "held_bytes"), c),
                text_bytes(json_get_number(stage, "memory"), d),
                json_get_text(schedule, "schedule_id"), json_get_text(stage, "first_node"),
                json_get_text(stage, "last_node"));

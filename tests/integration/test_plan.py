@@ -381,10 +381,10 @@ def check_pipeline(made):
     assert p["lower_bound_seconds"] <= p["seconds"] <= made["step_seconds"]
     at, names = 0, []
     for rank, stage in enumerate(p["stages"]):
-        assert stage["rank"] == rank and stage["units"][0] == at and stage["memory"] <= p["memory"]
+        assert stage["rank"] == rank and stage["first_unit"] == at and stage["memory"] <= p["memory"]
         assert stage["schedule"]["verified"] and stage["schedule"]["arena"] <= stage["budget"]
-        assert stage["memory"] >= stage["held"] + stage["working"]
-        at = stage["units"][1] + 1
+        assert stage["memory"] >= stage["held_bytes"] + stage["working_bytes"]
+        at = stage["last_unit"] + 1
         names.append(stage["schedule"]["schedule_id"])
     assert at == p["units"] and len(set(names)) == len(names) == made["parallel"]["mesh"]["pp"]
     for way in p["ways"]:
@@ -446,7 +446,7 @@ def test_every_rank_fetches_its_schedule(rematd):
         replayed = rematd.post("/v1/simulations", {"profile_id": stage["profile_id"], "operations": schedule["operations"],
                                                        "in_flight": stage["in_flight"]}).json
         assert replayed["valid"] and replayed["makespan"] * 1e-6 == pytest.approx(stage["forward_seconds"] + stage["backward_seconds"])
-        assert replayed["peak"] <= stage["held"] + stage["working"] <= stage["budget"]
+        assert replayed["peak"] <= stage["held_bytes"] + stage["working_bytes"] <= stage["budget"]
     here, there = answer(*words), answer(*words, "--server", rematd.url)
     assert [s["schedule"]["schedule_id"] for s in here["pipeline"]["stages"]] == \
         [s["schedule"]["schedule_id"] for s in there["pipeline"]["stages"]]
