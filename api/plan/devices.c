@@ -189,8 +189,7 @@ static remat_status read_named(const char *name, const json_t *file, const char 
     return remat_fail_unknown(field, "device", name, known, n, error);
 }
 
-/* In errors the fields of an entry stand behind that of the request. */
-static remat_status within(remat_status status, const char *field, remat_error *error)
+remat_status api_within(remat_status status, const char *field, remat_error *error)
 {
     char inner[REMAT_FIELD_SIZE];
     if (!status || !error || !error->field[0] || strcmp(error->field, field) == 0)
@@ -228,7 +227,7 @@ remat_status remat_device_decode(const json_t *json, const char *field, remat_de
                  ? read_named(json_string_value(json), file, field, ret_device, error)
                  : read_entry(json, file, ret_device, error);
     json_decref(file);
-    return within(status, field, error);
+    return api_within(status, field, error);
 }
 
 /* ---- encoding ---- */

@@ -3,6 +3,7 @@
 
 #include "fields.h"
 #include "plan/nearest.h"
+#include "plan/pipeline.h"
 #include "plan/ranks.h"
 #include "plan/rescale.h"
 #include "plan/sweep.h"
@@ -19,6 +20,7 @@ void remat_plan_draft_clear(remat_plan_draft *draft)
     json_decref(draft->question);
     json_decref(draft->changes);
     api_sweep_free(draft->sweep);
+    api_pipeline_free(draft->pipeline);
     free(draft->ranks);
     *draft = (remat_plan_draft){.answer = NULL};
 }
@@ -55,7 +57,7 @@ static json_t *table_encode(const remat_step_table *t, uint64_t memory, uint64_t
 }
 
 /* What a step with so many bytes of activations is seen to take. */
-static json_t *memory_encode(const remat_step_table *t, uint64_t activations, uint64_t device)
+json_t *api_memory_encode(const remat_step_table *t, uint64_t activations, uint64_t device)
 {
     const remat_memory m = remat_step_memory(t, activations);
     return json_pack("{s:I, s:I, s:I, s:I}", "allocated_bytes", (json_int_t)m.allocated,
@@ -92,8 +94,14 @@ static json_t *assumptions_encode(const remat_plan_request *q, const remat_netwo
         assume(&list, "kernels: %s", kernels[q->settings.kernels]);
     if (several && q->usual_network)
         assume(&list, "network: %s, as nodes of this device are sold", q->device.interconnect.name);
-    if (several && !graph)
+    if (several && !graph && q->pipeline.ranks == 0)
         assume(&list, "network: the parameters are spread evenly over the profile");
+    if (q->pipeline.ranks > 0 && q->usual_runtime)
+        assume(&list, "runtime: pytorch's, which keeps outputs and has room for all inputs");
+    if (q->pipeline.ranks > 0 && !graph)
+        assume(&list, "weights: of a profile none are counted, nor gradients nor optimizer states");
+    if (q->pipeline.ranks > 0 && !graph)
+        assume(&list, "attention: a profile does not say what it is; that column is left out");
     if (q->settings.expert > 1)
         assume(&list,
                "experts: as many tokens to each; at worst a rank would have %u times as many",
@@ -176,7 +184,7 @@ static json_t *question_encode(const remat_plan_request *q, const remat_profile 
 /* ---- the draft ---- */
 
 /* Of the optimizer's pass over all that it reads and writes. */
-static double update_seconds(const remat_device *device, const remat_step_table *table)
+double api_update_seconds(const remat_device *device, const remat_step_table *table)
 {
     const remat_kernel kernel = {.kind = REMAT_POINTWISE, .bytes = (double)table->update_traffic};
     return table->update_traffic > 0 ? remat_kernel_seconds(device, &kernel) : 0;
@@ -211,16 +219,34 @@ static remat_status put_ways(remat_plan_draft *draft, const remat_network_graph 
         const double makespan = r.makespan * draft->unit;
         const double step =
             makespan + api_ranks_exchange(draft->ranks, makespan).exposed + draft->update;
-        remat_json_append(&list, json_pack("{s:s, s:b, s:I, s:f, s:o}", "way",
-                                           remat_way_name(ways[i]), "fits", r.fits, "peak",
-                                           (json_int_t)r.peak, "step_seconds", step, "memory_use",
-                                           memory_encode(&draft->table, r.peak, draft->memory)));
+        remat_json_append(
+            &list, json_pack("{s:s, s:b, s:I, s:f, s:o}", "way", remat_way_name(ways[i]), "fits",
+                             r.fits, "peak", (json_int_t)r.peak, "step_seconds", step, "memory_use",
+                             api_memory_encode(&draft->table, r.peak, draft->memory)));
     }
     if (status)
         json_decref(list);
     else
         remat_json_set(&draft->answer, "ways", list);
     return status;
+}
+
+/* The answer's beginning, and what its stages are to be asked. */
+static remat_status complete_pipeline(const remat_plan_request *q, const remat_profile *profile,
+                                      const json_t *document, const remat_network_graph *graph,
+                                      remat_plan_draft *draft, remat_error *error)
+{
+    if (remat_time_unit_seconds(profile->time_unit) == 0)
+        return remat_fail(error, REMAT_INVALID, "time_unit",
+                          "a plan needs a profile in real time, not in units");
+    draft->memory = q->device.memory;
+    draft->answer = head_encode(q, graph ? graph->parameters : 0, profile);
+    remat_json_set(&draft->answer, "assumptions", assumptions_encode(q, graph));
+    if (!draft->answer)
+        return remat_fail_memory(error);
+    remat_status status = api_pipeline_new(q, graph, document, &draft->pipeline, error);
+    return status ? status
+                  : api_pipeline_ask(draft->pipeline, &draft->document, &draft->question, error);
 }
 
 static remat_status complete(const remat_plan_request *q, const remat_profile *profile,
@@ -245,14 +271,14 @@ static remat_status complete(const remat_plan_request *q, const remat_profile *p
         status = usual_solver(q, profile, budget, &usual, error);
     if (status)
         return status;
-    draft->update = update_seconds(&q->device, table);
+    draft->update = api_update_seconds(&q->device, table);
     draft->table = *table;
     draft->memory = memory;
     draft->answer = head_encode(q, graph ? graph->parameters : q->parameters, profile);
     remat_json_set(&draft->answer, "table", table_encode(table, memory, profile->input_bytes));
     remat_json_set(&draft->answer, "store_all_peak", json_integer((json_int_t)all));
     remat_json_set(&draft->answer, "store_all_fits", json_boolean(all <= budget));
-    remat_json_set(&draft->answer, "store_all_memory", memory_encode(table, all, memory));
+    remat_json_set(&draft->answer, "store_all_memory", api_memory_encode(table, all, memory));
     const remat_exchange exchange = api_ranks_exchange(draft->ranks, draft->ranks->store_all);
     remat_json_set(&draft->answer, "store_all_seconds",
                    json_real(draft->ranks->store_all + exchange.exposed + draft->update));
@@ -298,8 +324,14 @@ static remat_status make_of_model(const remat_plan_request *q, remat_plan_draft 
         status = remat_fail_memory(error);
     if (!status)
         status = remat_profile_decode(draft->document, "", &profile, error);
-    if (!status)
+    if (!status && q->pipeline.ranks > 0) {
+        json_t *document = draft->document;
+        draft->document = NULL;
+        status = complete_pipeline(q, profile, document, graph, draft, error);
+        json_decref(document);
+    } else if (!status) {
         status = complete(q, profile, graph, &table, draft, error);
+    }
     remat_profile_free(profile);
     remat_network_graph_free(graph);
     return status;
@@ -322,8 +354,14 @@ static remat_status make_of_profile(const remat_plan_request *q, const remat_pro
                                      &draft->document, error);
     if (!status && rescale)
         status = remat_profile_decode(draft->document, "", &other, error);
-    if (!status)
+    if (!status && q->pipeline.ranks > 0) {
+        json_t *own = rescale ? draft->document : json_incref((json_t *)document);
+        draft->document = NULL;
+        status = complete_pipeline(q, other ? other : profile, own, NULL, draft, error);
+        json_decref(own);
+    } else if (!status) {
         status = complete(q, other ? other : profile, NULL, &table, draft, error);
+    }
     if (!status) {
         remat_json_set(&draft->answer, "times_of", json_string(from.name));
         remat_json_set(&draft->answer, "rescaled", json_boolean(rescale));
@@ -348,7 +386,23 @@ remat_status remat_plan_draft_make(const remat_plan_request *q, const remat_prof
 
 /* ---- the end ---- */
 
-static json_t *schedule_encode(const json_t *schedule)
+remat_status remat_plan_draft_next(remat_plan_draft *draft, const json_t *schedule, bool *ret_asks,
+                                   remat_error *error)
+{
+    *ret_asks = false;
+    if (!draft->pipeline || !draft->question)
+        return REMAT_OK;
+    json_decref(draft->document);
+    json_decref(draft->question);
+    draft->document = draft->question = NULL;
+    remat_status status = api_pipeline_take(draft->pipeline, schedule, error);
+    if (!status)
+        status = api_pipeline_ask(draft->pipeline, &draft->document, &draft->question, error);
+    *ret_asks = draft->question != NULL;
+    return status;
+}
+
+json_t *api_schedule_part(const json_t *schedule)
 {
     static const char *const members[] = {"schedule_id", "solver",     "makespan",    "overhead",
                                           "peak",        "arena",      "lower_bound", "gap",
@@ -377,8 +431,8 @@ static void put_schedule(remat_plan_draft *draft, const json_t *schedule)
     const double step = makespan + beside;
     remat_json_set(answer, "step_seconds", json_real(step));
     put_times(draft, makespan);
-    remat_json_set(answer, "schedule", schedule_encode(schedule));
-    remat_json_set(answer, "memory_use", memory_encode(&draft->table, held, draft->memory));
+    remat_json_set(answer, "schedule", api_schedule_part(schedule));
+    remat_json_set(answer, "memory_use", api_memory_encode(&draft->table, held, draft->memory));
     if (batch > 0)
         remat_json_set(answer, "samples_per_second", json_real(batch / step));
     if (draft->sweep)
@@ -389,6 +443,8 @@ remat_status remat_plan_draft_finish(remat_plan_draft *draft, const json_t *sche
                                      const remat_error *refusal, remat_error *error)
 {
     json_t **answer = &draft->answer;
+    if (draft->pipeline)
+        return api_pipeline_encode(draft->pipeline, answer, error);
     remat_json_set(answer, "fits", json_boolean(schedule != NULL));
     if (schedule)
         put_schedule(draft, schedule);

@@ -4,6 +4,7 @@
 #define REMAT_API_PLAN_H
 
 #include "api.h"
+#include "remat/pipeline.h"
 #include "remat/plan.h"
 
 /* ---- devices ---- */
@@ -41,10 +42,13 @@ typedef struct remat_plan_request {
     remat_network_settings settings; /* of a model; its interconnect is the device's, in graphs */
     remat_device device;
     remat_step_settings step;
-    bool usual_network;   /* none was asked for */
-    bool offload;         /* the schedule may use the device's link */
-    bool sweep;           /* rows over batches are wanted; of a model */
-    const json_t *solver; /* these three as POST /v1/schedules takes them; or NULL */
+    bool usual_network;      /* none was asked for */
+    remat_pipeline pipeline; /* ranks 0: there is none. Its link is the device's network */
+    char runtime[16];        /* of it */
+    bool usual_runtime;      /* none was asked for */
+    bool offload;            /* the schedule may use the device's link */
+    bool sweep;              /* rows over batches are wanted; of a model */
+    const json_t *solver;    /* these three as POST /v1/schedules takes them; or NULL */
     const json_t *effort, *options;
     double wait; /* seconds */
 } remat_plan_request;
@@ -53,6 +57,7 @@ remat_status remat_plan_request_decode(const json_t *json, remat_plan_request *r
                                        remat_error *error);
 
 typedef struct api_sweep api_sweep;
+typedef struct api_pipeline api_pipeline;
 struct api_ranks;
 
 /* What is known of a plan without its schedule. */
@@ -64,6 +69,8 @@ typedef struct remat_plan_draft {
                          nothing is left of the device's memory for a step */
     api_sweep *sweep; /* owned: rows over batches; NULL: none are wanted */
     struct api_ranks *ranks; /* owned */
+    api_pipeline *pipeline;  /* owned: of a pipeline, whose stages are asked one after another:
+                                document and question are those of the next one */
     json_t *changes;         /* owned: what would fit, if nothing does; NULL: not looked for */
     remat_step_table table;
     uint64_t memory; /* bytes of the device */
@@ -77,6 +84,12 @@ remat_status remat_plan_draft_make(const remat_plan_request *request, const rema
                                    const json_t *document, remat_plan_draft *ret_draft,
                                    remat_error *error);
 void remat_plan_draft_clear(remat_plan_draft *draft); /* accepts {0} */
+
+/* Of a pipeline, what became of a stage's question: the schedule's document, or NULL, no schedule
+ * fits. Where *ret_asks, document and question are the next stage's; else, and of no pipeline, the
+ * draft is to be finished. */
+remat_status remat_plan_draft_next(remat_plan_draft *draft, const json_t *schedule, bool *ret_asks,
+                                   remat_error *error);
 
 /* Puts into the draft's answer what became of its question: the schedule's document, or why there
  * is none (REMAT_INFEASIBLE; else NULL). The draft keeps the answer. REMAT_NO_MEMORY. */

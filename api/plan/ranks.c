@@ -158,9 +158,10 @@ static uint32_t some(uint32_t ranks)
 
 static remat_status check_mesh(const mesh *m, remat_error *error)
 {
-    if (m->pipeline > 1)
-        return remat_fail(error, REMAT_INVALID, "parallel.mesh.pp",
-                          "pipelines are not planned yet: pp is %u; it must be 1", m->pipeline);
+    if (m->pipeline > 1 && (some(m->data) > 1 || m->shard > 1 || m->expert > 1))
+        return remat_fail(error, REMAT_INVALID, "parallel.mesh.dp",
+                          "a plan of a pipeline is of one replica: beside pp dp, shard and ep must "
+                          "be 1");
     if (m->expert && some(m->data) % m->expert != 0)
         return remat_fail(error, REMAT_INVALID, "parallel.mesh.ep",
                           "ep is %u; it must divide dp, which is %u: each of its ranks has "
@@ -183,7 +184,7 @@ static remat_status use_mesh(const mesh *m, remat_network_settings *settings,
 {
     const uint32_t tensor = some(m->tensor) * some(m->sequence), context = some(m->context);
     const uint32_t data = some(m->data), shard = m->shard ? m->shard : data;
-    const uint64_t all = (uint64_t)tensor * context * data;
+    const uint64_t all = (uint64_t)tensor * context * data * some(m->pipeline);
     if (all > 1 << 20)
         return remat_fail(error, REMAT_INVALID, "parallel.mesh",
                           "%llu ranks in all; there may be 1048576", (unsigned long long)all);
@@ -195,13 +196,55 @@ static remat_status use_mesh(const mesh *m, remat_network_settings *settings,
     settings->sequence_parallel = m->sequence > 1;
     step->ranks = shard * context;
     step->replicas = data / shard;
-    step->model_ranks = tensor;
+    step->model_ranks = tensor * some(m->pipeline);
     return REMAT_OK;
 }
 
-remat_status api_parallel_decode(const json_t *json, remat_network_settings *settings,
-                                 remat_step_settings *step, remat_error *error)
+/* What only a pipeline has. */
+typedef struct pipeline_words {
+    remat_number microbatches;
+    const char *schedule, *runtime;
+} pipeline_words;
+
+static remat_status use_pipeline(uint32_t ranks, const pipeline_words *w,
+                                 remat_plan_request *request, remat_error *error)
 {
+    remat_pipeline *p = &request->pipeline;
+    uint64_t microbatches = 0;
+    if (ranks <= 1 && (w->microbatches.given || w->schedule || w->runtime))
+        return remat_fail(error, REMAT_INVALID, "parallel.kind",
+                          "microbatches, schedule and runtime are of a pipeline: kind pipeline, or "
+                          "pp of a mesh, of at least 2 ranks");
+    if (ranks <= 1)
+        return REMAT_OK;
+    *p = (remat_pipeline){.order = REMAT_1F1B, .ranks = ranks, .chunks = 1, .bandwidth = INFINITY};
+    if (!w->microbatches.given)
+        return remat_fail(error, REMAT_INVALID, "parallel.microbatches",
+                          "parallel.microbatches is missing: of how many a step of the pipeline "
+                          "is");
+    request->usual_runtime = !w->runtime;
+    snprintf(request->runtime, sizeof request->runtime, "%s", w->runtime ? w->runtime : "pytorch");
+    remat_status status = api_whole(&w->microbatches, "microbatches", 1, REMAT_MOST_MICROBATCHES,
+                                    &microbatches, error);
+    p->microbatches = (uint32_t)microbatches;
+    if (!status && w->schedule)
+        status = remat_pipeline_order_find(w->schedule, &p->order, error);
+    if (!status && p->order == REMAT_INTERLEAVED)
+        status = remat_fail(error, REMAT_INVALID, "schedule",
+                            "plans are made for gpipe and 1f1b; interleaved is judged only");
+    if (!status)
+        status = remat_runtime_find(request->runtime, &p->runtime, error);
+    if (!status)
+        status = remat_pipeline_check(p, error);
+    return api_within(status, "parallel", error);
+}
+
+remat_status api_parallel_decode(const json_t *json, remat_plan_request *request,
+                                 remat_error *error)
+{
+    remat_network_settings *settings = &request->settings;
+    remat_step_settings *step = &request->step;
+    pipeline_words words = {.schedule = NULL};
     const char *kind = NULL;
     const json_t *axes = NULL;
     remat_number ranks = {0};
@@ -211,6 +254,9 @@ remat_status api_parallel_decode(const json_t *json, remat_network_settings *set
     const field_rule rules[] = {{"kind", FIELD_STRING, false, &kind},
                                 {"ranks", FIELD_NUMBER, false, &ranks},
                                 {"mesh", FIELD_OBJECT, false, &axes},
+                                {"microbatches", FIELD_NUMBER, false, &words.microbatches},
+                                {"schedule", FIELD_STRING, false, &words.schedule},
+                                {"runtime", FIELD_STRING, false, &words.runtime},
                                 {"bucket_view", FIELD_BOOLEAN, false, &step->bucket_view},
                                 {"prefetch", FIELD_BOOLEAN, false, &prefetch}};
     remat_status status = api_read(json, "parallel.", rules, sizeof rules / sizeof *rules, error);
@@ -242,6 +288,8 @@ remat_status api_parallel_decode(const json_t *json, remat_network_settings *set
         status = check_mesh(&m, error);
     if (!status)
         status = use_mesh(&m, settings, step, error);
+    if (!status)
+        status = use_pipeline(m.pipeline, &words, request, error);
     if (!status && (!kind || axis) && step->ranks * step->replicas == 1)
         step->parallel = REMAT_SINGLE; /* nobody has the same weights */
     return status;
@@ -262,8 +310,18 @@ json_t *api_parallel_encode(const remat_plan_request *q)
         remat_json_set(&axes, "cp", json_integer(context));
     if (model->expert > 1)
         remat_json_set(&axes, "ep", json_integer(model->expert));
-    return json_pack("{s:s, s:I, s:o}", "kind", remat_parallel_name(s->parallel), "ranks",
-                     (json_int_t)remat_step_ranks(s), "mesh", axes);
+    if (q->pipeline.ranks > 0)
+        remat_json_set(&axes, "pp", json_integer(q->pipeline.ranks));
+    json_t *json = json_pack("{s:s, s:I, s:o}", "kind",
+                             q->pipeline.ranks > 0 ? "pipeline" : remat_parallel_name(s->parallel),
+                             "ranks", (json_int_t)remat_step_ranks(s), "mesh", axes);
+    if (q->pipeline.ranks > 0) {
+        remat_json_set(&json, "microbatches", json_integer(q->pipeline.microbatches));
+        remat_json_set(&json, "schedule",
+                       json_string(remat_pipeline_order_name(q->pipeline.order)));
+        remat_json_set(&json, "runtime", json_string(q->runtime));
+    }
+    return json;
 }
 
 /* ---- time ---- */

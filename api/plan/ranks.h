@@ -10,9 +10,13 @@
 remat_status api_network_decode(const char *text, const json_t *file, remat_interconnect *way,
                                 remat_error *error);
 
-/* The member parallel of a request; of which settings and step take what belongs to them. */
-remat_status api_parallel_decode(const json_t *json, remat_network_settings *settings,
-                                 remat_step_settings *step, remat_error *error);
+/* In errors the fields of an entry stand behind that of the request. */
+remat_status api_within(remat_status status, const char *field, remat_error *error);
+
+/* The member parallel of a request; of which settings, step and pipeline take what belongs to
+ * them. */
+remat_status api_parallel_decode(const json_t *json, remat_plan_request *request,
+                                 remat_error *error);
 json_t *api_parallel_encode(const remat_plan_request *request);
 
 /* The graph of a request's model at a batch. */

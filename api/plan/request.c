@@ -49,10 +49,6 @@ static remat_status read_subject(const raw *r, remat_plan_request *request, rema
             return remat_fail(error, REMAT_INVALID, "batch",
                               "batch, sequence, image, layers and attention are for a model; a "
                               "profile has its sizes");
-        if (!r->parameters.given)
-            return remat_fail(error, REMAT_INVALID, "parameters",
-                              "parameters is required: how many numbers the weights of the profile "
-                              "have");
         if (r->profile_id && !remat_is_id(r->profile_id))
             return remat_fail(error, REMAT_INVALID, "profile_id",
                               "profile_id must be 64 lower-case hex digits");
@@ -87,6 +83,22 @@ static remat_status read_subject(const raw *r, remat_plan_request *request, rema
     return status;
 }
 
+/* Which weights a stage of a profile has nobody knows; of the whole they must be said. */
+static remat_status check_parameters(const raw *r, const remat_plan_request *request,
+                                     remat_error *error)
+{
+    const bool pipeline = request->pipeline.ranks > 0;
+    if (request->model || pipeline != r->parameters.given)
+        return REMAT_OK;
+    if (pipeline && request->parameters == 0)
+        return REMAT_OK;
+    return remat_fail(error, REMAT_INVALID, "parameters",
+                      pipeline ? "a profile does not say which of its nodes weights belong to: a "
+                                 "pipeline of it is planned without; leave parameters out"
+                               : "parameters is required: how many numbers the weights of the "
+                                 "profile have");
+}
+
 /* What is usual on the device: bfloat16, or float16 where that is all it has, or float32. */
 static remat_precision usual_precision(const remat_device *device)
 {
@@ -106,7 +118,7 @@ static remat_status read_step(const raw *r, remat_plan_request *request, remat_e
     if (!status && r->optimizer)
         status = remat_optimizer_find(r->optimizer, &step->optimizer, error);
     if (!status && r->parallel)
-        status = api_parallel_decode(r->parallel, &request->settings, step, error);
+        status = api_parallel_decode(r->parallel, request, error);
     if (!status && step->optimizer == REMAT_ADAFACTOR && !request->model)
         status = remat_fail(error, REMAT_INVALID, "optimizer",
                             "what adafactor keeps depends on the shapes of the weights, which a "
@@ -175,15 +187,20 @@ remat_status remat_plan_request_decode(const json_t *json, remat_plan_request *r
     if (!status)
         status = read_step(&r, &request, error);
     if (!status)
+        status = check_parameters(&r, &request, error);
+    if (!status)
         status = api_wait(&r.wait, &request.wait, error);
     if (!status && r.offload && request.device.link == 0)
         status = remat_fail(error, REMAT_INVALID, "offload", "%s has no way to the host",
                             request.device.name);
+    if (!status && r.offload && request.pipeline.ranks > 0)
+        status = remat_fail(error, REMAT_INVALID, "offload",
+                            "stages of a pipeline are planned without a way to the host");
     if (status)
         return status;
     request.offload = r.offload;
     request.usual_network = !r.network;
-    request.sweep = r.sweep && request.model;
+    request.sweep = r.sweep && request.model && request.pipeline.ranks == 0;
     *ret_request = request;
     return REMAT_OK;
 }

@@ -206,6 +206,9 @@ static const struct known_option {
     {"parallel", 0, OWN, PLAN | SOLVE, .take = plan_take},
     {"ranks", 0, OWN, PLAN | SOLVE, .take = plan_take},
     {"mesh", 0, OWN, PLAN, .take = plan_take},
+    {"microbatches", 0, OWN, PLAN, .take = plan_take},
+    {"schedule", 0, OWN, PLAN, .take = plan_take},
+    {"runtime", 0, OWN, PLAN, .take = plan_take},
     {"network", 0, OWN, PLAN, .take = plan_take},
     {"node-ranks", 0, OWN, PLAN, .take = plan_take},
     {"view-buckets", 0, OWN_FLAG, PLAN | SOLVE, .take = plan_take},
@@ -334,6 +337,7 @@ static const struct {
       {SOLVE, {"ranks view-buckets no-prefetch", "parallel", "one rank has none"}},
       {PLAN, {"ranks", "parallel", "one rank has none"}},
       {PLAN, {"view-buckets no-prefetch network node-ranks", "parallel mesh", "one rank has none"}},
+      {PLAN, {"microbatches schedule runtime", "parallel mesh", "one rank has none"}},
       {PLAN, {"wait timeout", "server", "a plan is made here unless one is named"}},
       {LAYOUT, {"timeout", "server", "a layout is made here unless one is named"}}};
 

@@ -36,6 +36,9 @@ static const struct {
                {"parallel", "parallel.kind", WORD},
                {"ranks", "parallel.ranks", NUMBER},
                {"mesh", "parallel.mesh", MESH},
+               {"microbatches", "parallel.microbatches", NUMBER},
+               {"schedule", "parallel.schedule", WORD},
+               {"runtime", "parallel.runtime", WORD},
                {"network", "network", WORD},
                {"node-ranks", "node_ranks", NUMBER},
                {"view-buckets", "parallel.bucket_view", YES},
@@ -351,6 +354,75 @@ static void print_ranks(const json_t *parallel, const char *network)
     printf(") on %s", network);
 }
 
+/* ---- pipelines ---- */
+
+static void print_stages(const json_t *answer)
+{
+    const json_t *stages = json_object_get(json_object_get(answer, "pipeline"), "stages");
+    char a[TEXT_SIZE], b[TEXT_SIZE], c[TEXT_SIZE], d[TEXT_SIZE];
+    if (!stages)
+        return;
+    printf("\n  rank  in flight    forward   backward   overhead      held    memory  schedule, "
+           "nodes\n");
+    for (size_t i = 0; i < json_array_size(stages); i++) {
+        const json_t *stage = json_array_get(stages, i),
+                     *schedule = json_object_get(stage, "schedule");
+        char overhead[TEXT_SIZE];
+        printf("  %4.0f  %9.0f %10s %10s %10s %9s %9s  %.16s, %s to %s\n",
+               json_get_number(stage, "rank"), json_get_number(stage, "in_flight"),
+               text_seconds(json_get_number(stage, "forward_seconds"), a),
+               text_seconds(json_get_number(stage, "backward_seconds"), b),
+               text_percent(json_get_number(schedule, "overhead"), overhead),
+               text_bytes(json_get_number(stage, "held_bytes"), c),
+               text_bytes(json_get_number(stage, "memory"), d),
+               json_get_text(schedule, "schedule_id"), json_get_text(stage, "first_node"),
+               json_get_text(stage, "last_node"));
+    }
+}
+
+/* With equal cuts, as pipelines are usually run. */
+static void print_equal_ways(const struct cli *cli, const json_t *ways)
+{
+    char a[TEXT_SIZE], b[TEXT_SIZE];
+    for (size_t i = 0; i < json_array_size(ways); i++) {
+        const json_t *way = json_array_get(ways, i);
+        if (json_is_true(json_object_get(way, "fits")))
+            summary_line(cli, json_get_text(way, "way"), "equal cuts: step %s, fits in %s",
+                         text_seconds(json_get_number(way, "step_seconds"), a),
+                         text_bytes(json_get_number(way, "memory"), b));
+        else
+            summary_line(
+                cli, json_get_text(way, "way"), "equal cuts: step %s, but rank %.0f lacks %s",
+                text_seconds(json_get_number(way, "step_seconds"), a), json_get_number(way, "rank"),
+                text_bytes(json_get_number(way, "lacks"), b));
+    }
+}
+
+static void print_pipeline(const struct cli *cli, const json_t *answer)
+{
+    char a[TEXT_SIZE], b[TEXT_SIZE];
+    const json_t *parallel = json_object_get(answer, "parallel"),
+                 *pipeline = json_object_get(answer, "pipeline");
+    summary_line(cli, "pipeline", "%s, %.0f micro-batches, runtime %s",
+                 json_get_text(parallel, "schedule"), json_get_number(parallel, "microbatches"),
+                 json_get_text(parallel, "runtime"));
+    print_equal_ways(cli, json_object_get(pipeline, "ways"));
+    if (!json_is_true(json_object_get(answer, "fits"))) {
+        summary_line(cli, "fits", "no: %s", json_get_text(answer, "refusal"));
+        return;
+    }
+    const double rate = json_get_number(answer, "samples_per_second"); /* of a model */
+    char samples[TEXT_SIZE] = "";
+    if (!isnan(rate))
+        snprintf(samples, sizeof samples, "; %.4g samples a second", rate);
+    summary_line(cli, "step", "%s, ranks wait for %s of it%s",
+                 text_seconds(json_get_number(answer, "step_seconds"), a),
+                 text_percent(json_get_number(pipeline, "bubble"), b), samples);
+    summary_line(cli, "gap", "%s to the lower bound, %s",
+                 text_percent(json_get_number(pipeline, "gap"), a),
+                 text_seconds(json_get_number(pipeline, "lower_bound_seconds"), b));
+}
+
 static int print_plan(struct cli *cli, const json_t *answer, const char *text, const char *cache)
 {
     bool done;
@@ -372,43 +444,62 @@ static int print_plan(struct cli *cli, const json_t *answer, const char *text, c
     if (json_is_true(json_object_get(answer, "rescaled")))
         summary_line(cli, "times", "of %s, rescaled by the rooflines of both: an estimate",
                      json_get_text(answer, "times_of"));
-    print_bytes(cli, json_object_get(answer, "table"));
-    print_schedule(cli, answer);
+    const bool staged = json_object_get(answer, "pipeline") != NULL;
+    if (staged) {
+        print_pipeline(cli, answer);
+    } else {
+        print_bytes(cli, json_object_get(answer, "table"));
+        print_schedule(cli, answer);
+    }
     for (size_t i = 0; i < json_array_size(json_object_get(answer, "assumptions")); i++)
         summary_line(cli, i ? "" : "assumed", "%s",
                      json_string_value(json_array_get(json_object_get(answer, "assumptions"), i)));
     if (strcmp(cache, "hit") == 0)
         summary_line(cli, "solved", "before, and remembered");
     print_rows(cli, answer);
+    print_stages(answer);
     return code;
 }
 
 /* ---- here ---- */
 
-/* Solves the draft's question, unless nothing is left to solve for. */
+/* The profile of a draft's question, where it is not the one given. */
+static remat_status use_document(struct cli *cli, struct subject *s, const remat_plan_draft *draft)
+{
+    if (!draft->document)
+        return REMAT_OK;
+    subject_clear(s);
+    s->document = json_incref(draft->document);
+    remat_status status = remat_profile_decode(s->document, "", &s->profile, &cli->error);
+    if (!status)
+        status = remat_store_all_peak(s->profile, &s->store_all_peak, &cli->error);
+    if (!status)
+        remat_profile_id(s->profile, s->id);
+    return status;
+}
+
+/* Solves the draft's question, or those of its stages, unless nothing is left to solve for. */
 static remat_status solve_draft(struct cli *cli, struct subject *s, remat_plan_draft *draft)
 {
-    json_t *schedule = NULL;
-    remat_error refusal;
     remat_status status = REMAT_OK;
-    if (draft->document) {
-        subject_clear(s);
-        s->document = json_incref(draft->document);
-        status = remat_profile_decode(s->document, "", &s->profile, &cli->error);
-        if (!status)
-            status = remat_store_all_peak(s->profile, &s->store_all_peak, &cli->error);
+    for (bool asks = true; asks && !status;) {
+        json_t *schedule = NULL;
+        remat_error refusal;
+        status = use_document(cli, s, draft);
         if (status)
             return status;
-        remat_profile_id(s->profile, s->id);
+        if (draft->question)
+            status = local_answer(cli, s, draft->question, REMAT_ASK_SCHEDULE, &schedule, &refusal);
+        const bool refused = status == REMAT_INFEASIBLE;
+        if (status && !refused)
+            cli->error = refusal;
+        else
+            status = remat_plan_draft_next(draft, schedule, &asks, &cli->error);
+        if (!status && !asks)
+            status =
+                remat_plan_draft_finish(draft, schedule, refused ? &refusal : NULL, &cli->error);
+        json_decref(schedule);
     }
-    if (draft->question)
-        status = local_answer(cli, s, draft->question, REMAT_ASK_SCHEDULE, &schedule, &refusal);
-    const bool refused = status == REMAT_INFEASIBLE;
-    if (status && !refused)
-        cli->error = refusal;
-    else
-        status = remat_plan_draft_finish(draft, schedule, refused ? &refusal : NULL, &cli->error);
-    json_decref(schedule);
     return status;
 }
 
@@ -453,13 +544,17 @@ static remat_status follow(struct cli *cli, const remat_client_answer *answer)
 
 static int plan_there(struct cli *cli, json_t *request)
 {
-    enum { MOST_ROUNDS = 5 }; /* an answer can be forgotten before it is read */
+    /* an answer can be forgotten before it is read; of a pipeline each stage is a job */
+    enum { MOST_ROUNDS = 5, MOST_STAGES = 300 };
+    const int rounds = json_object_get(json_object_get(request, "parallel"), "microbatches")
+                           ? MOST_STAGES
+                           : MOST_ROUNDS;
     remat_client_answer answer = {0};
     remat_status status = cli_connect(cli);
     const double wait = fmin(cli->wait, 20);
     if (!status && json_object_set_new(request, "wait", json_real(wait)))
         status = remat_fail_memory(&cli->error);
-    for (int round = 0; !status && round < MOST_ROUNDS; round++) {
+    for (int round = 0; !status && round < rounds; round++) {
         remat_client_answer_clear(&answer);
         status =
             remat_client_request(cli->client, "POST", "/v1/plans", request, &answer, &cli->error);

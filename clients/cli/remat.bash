@@ -38,17 +38,19 @@ _remat()
         --budget|-b) _remat_words "40% 50% 60% 70% 80%" "$current"; return ;;
         --optimizer) _remat_words "sgd momentum adam adamw adafactor adam8bit" "$current"; return ;;
         --precision) _remat_words "float32 tf32 bfloat16 float16" "$current"; return ;;
-        --parallel) _remat_words "ddp zero1 zero2 zero3 fsdp tensor sequence context expert" "$current"; return ;;
+        --parallel) _remat_words "ddp zero1 zero2 zero3 fsdp tensor sequence context expert pipeline" "$current"; return ;;
         --kernels) _remat_words "eager compiled fused" "$current"; return ;;
         --attention) _remat_words "fused eager" "$current"; return ;;
         --device|--measured-on)
             _remat_words "a100-40gb a100-80gb h100 h100-96gb h100-nvl h200 b200 mi300x v100-16gb v100-32gb l4 l40s a10g a6000 rtx3090 rtx4090 rtx5090 t4 cpu" "$current"
             return
             ;;
-        --mesh) _remat_words "dp=8,tp=4 dp=16,shard=8 dp=8,sp=8 dp=4,cp=2" "$current"; return ;;
+        --mesh) _remat_words "dp=8,tp=4 dp=16,shard=8 dp=8,sp=8 dp=4,cp=2 pp=16,tp=8" "$current"; return ;;
+        --schedule) _remat_words "1f1b gpipe" "$current"; return ;;
+        --runtime) _remat_words "pytorch megatron none" "$current"; return ;;
         --network) _remat_words "nvlink3+hdr nvlink4+ndr pcie4+100gbe" "$current"; return ;;
         --hidden|--heads|--kv-heads|--head-width|--ffn|--vocab|--experts|--experts-per-token) return ;;
-        --node-ranks|--batch|--sequence|--image|--layers|--parameters|--ranks) return ;;
+        --node-ranks|--batch|--sequence|--image|--layers|--parameters|--ranks|--microbatches) return ;;
         --server) _remat_words "http://127.0.0.1:7070" "$current"; return ;;
         --timeout|--reserved|--capacity|--option|--link|--alignment|--wait|--points|--budgets|--name|--cursor|--limit) return ;;
     esac
@@ -66,7 +68,7 @@ _remat()
             plan)
                 _remat_words "$asking --batch --sequence --image --layers --hidden --heads --kv-heads --head-width --ffn --vocab \
                     --experts --experts-per-token --attention --kernels --autocast --channels-last --measured-on --device --parameters \
-                    --optimizer --precision --no-master --parallel --ranks --mesh --network --node-ranks --view-buckets --no-prefetch \
+                    --optimizer --precision --no-master --parallel --ranks --mesh --microbatches --schedule --runtime --network --node-ranks --view-buckets --no-prefetch \
                     --offload --no-sweep --solver --option --effort --wait --local" \
                     "$current"
                 ;;

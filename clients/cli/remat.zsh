@@ -32,7 +32,7 @@ _remat()
         '--optimizer[of the step]:optimizer:(sgd momentum adam adamw adafactor adam8bit)'
         '--precision[of the step]:precision:(float32 tf32 bfloat16 float16)'
         '--no-master[no weights in float32 beside]'
-        '--parallel[how ranks share]:kind:(ddp zero1 zero2 zero3 fsdp tensor sequence context expert)'
+        '--parallel[how ranks share]:kind:(ddp zero1 zero2 zero3 fsdp tensor sequence context expert pipeline)'
         '--ranks[so many]:number:' '--view-buckets[gradients lie in buckets]'
         '--no-prefetch[gather one unit at a time]'
     )
@@ -80,7 +80,9 @@ _remat()
         plan)
             _arguments $asking $step '--batch[samples of a step]:number:' '--sequence[tokens]:number:' \
                 '--image[pixels]:number:' '--layers[blocks]:number:' \
-                '--mesh[how ranks share]:axes:(dp=8,tp=4 dp=16,shard=8)' \
+                '--mesh[how ranks share]:axes:(dp=8,tp=4 dp=16,shard=8 pp=16,tp=8)' \
+                '--microbatches[of a pipeline]:number:' '--schedule[of a pipeline]:name:(1f1b gpipe)' \
+                '--runtime[what runs a pipeline]:name:(pytorch megatron none)' \
                 '--network[between ranks]:way:(nvlink3+hdr nvlink4+ndr pcie4+100gbe)' \
                 '--node-ranks[ranks of a node]:number:' \
                 '--hidden[columns between blocks]:number:' '--heads[of attention]:number:' '--kv-heads[of keys and values]:number:' '--head-width[columns of a head]:number:' \

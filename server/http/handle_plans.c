@@ -10,6 +10,7 @@ enum { MOST_DRAFTS = 8 };
 /* A plan from its request to its answer. */
 typedef struct planning {
     remat_plan_draft draft;
+    double wait;               /* seconds, for each of its questions */
     char name[BODY_NAME_SIZE]; /* under which the answer is remembered; "": not at all */
 } planning;
 
@@ -51,13 +52,21 @@ static remat_status know_document(request *r, const remat_plan_request *plan,
     return status;
 }
 
+/* The profile that was drafted is stored like any other. */
+static remat_status store_document(request *r, const remat_plan_draft *draft,
+                                   known_profile **ret_known, remat_error *error)
+{
+    bool created;
+    return engine_profile_post(r->service->engine, draft->document, "", ret_known, &created, NULL,
+                               error);
+}
+
 static remat_status make_draft(request *r, const json_t *json, remat_plan_draft *draft,
                                char ret_id[REMAT_ID_SIZE], double *ret_wait, remat_error *error)
 {
     remat_plan_request plan;
     known_profile *known = NULL;
     json_t *document = NULL;
-    bool created;
     remat_status status = remat_plan_request_decode(json, &plan, error);
     if (!status)
         status = know_profile(r, &plan, &known, error);
@@ -70,8 +79,7 @@ static remat_status make_draft(request *r, const json_t *json, remat_plan_draft 
     if (!status && draft->document) {
         engine_profile_release(known);
         known = NULL;
-        status = engine_profile_post(r->service->engine, draft->document, "", &known, &created,
-                                     NULL, error);
+        status = store_document(r, draft, &known, error);
     }
     if (!status) {
         memcpy(ret_id, known->id, REMAT_ID_SIZE);
@@ -129,6 +137,34 @@ static void put_answer(request *r, planning *plan, const json_t *json)
     reply_body(r, 200, b);
 }
 
+static void finish_plan(request *r, void *data);
+
+/* Of a pipeline: the question of the draft's next stage, for a new asker. */
+static void ask_next(request *r, planning *plan)
+{
+    known_profile *known = NULL;
+    remat_error error;
+    const char *cache = r->reply.cache;
+    body_release(r->reply.body);
+    r->reply = (reply){.cache = cache};
+    asker *a = http_start_asker(r, REMAT_ASK_SCHEDULE, "");
+    if (!a) {
+        planning_free(plan);
+        return;
+    }
+    a->data = plan;
+    a->finish = finish_plan;
+    a->wait = plan->wait;
+    remat_status status = store_document(r, &plan->draft, &known, &error);
+    if (!status)
+        status = make_question(r, &plan->draft, known->id, &a->profile_name, &a->question, &error);
+    engine_profile_release(known);
+    if (!status)
+        status = http_look_up(r, a, &error);
+    if (status)
+        reply_profile_error(r, &error, false);
+}
+
 /* That nothing fits is an answer; any other problem stays one. */
 static void finish_work(request *r)
 {
@@ -141,12 +177,30 @@ static void finish_work(request *r)
         b ? remat_json_parse(b->data[BODY_IDENTITY], b->length[BODY_IDENTITY], &json, &error)
           : REMAT_OK;
     const char *type = json_string_value(json_object_get(json, "type"));
+    const bool answers =
+        r->reply.status == 200 || (type && strcmp(type, "/problems/infeasible-budget") == 0);
+    bool asks = false;
+    if (!status && answers)
+        status = remat_plan_draft_next(&plan->draft, r->reply.status == 200 ? json : NULL, &asks,
+                                       &error);
     if (status)
         reply_error(r, &error);
-    else if (r->reply.status == 200 || (type && strcmp(type, "/problems/infeasible-budget") == 0))
+    else if (asks)
+        ask_next(r, plan);
+    else if (answers)
         put_answer(r, plan, json);
     json_decref(json);
-    planning_free(plan);
+    if (!asks)
+        planning_free(plan);
+}
+
+/* The plan is answered, or has another question. */
+static void after_work(request *r)
+{
+    if (r->context)
+        http_after_question(r);
+    else
+        http_answer(r);
 }
 
 /* The jobs have filled the reply: a schedule, or what happened instead. */
@@ -155,7 +209,7 @@ static void finish_plan(request *r, void *data)
     planning *plan = data;
     if (r->reply.status == 200 || r->reply.status == 422) {
         r->context = plan;
-        http_start_work(r, finish_work, NULL);
+        http_start_work(r, finish_work, after_work);
         return;
     }
     planning_free(plan);
@@ -172,6 +226,7 @@ static remat_status read_plan(request *r, asker *a, remat_error *error)
     remat_status status = http_parse_content(r, &json, error);
     if (!status)
         status = make_draft(r, json, &plan->draft, id, &a->wait, error);
+    plan->wait = a->wait;
     if (!status && plan->draft.question)
         status = make_question(r, &plan->draft, id, &a->profile_name, &a->question, error);
     json_decref(json);

@@ -49,7 +49,18 @@ static remat_pipeline_stage stage_of(const remat_stage_menu *menu, const remat_s
 static uint64_t list_bytes(const planner *a, uint32_t rank, const remat_stage_menu *menu, size_t i)
 {
     const remat_pipeline_stage stage = stage_of(menu, &menu->lists[i]);
-    return pipeline_bytes(a->p, rank, pipeline_in_flight(a->p, rank), &stage);
+    const uint32_t n = pipeline_in_flight(a->p, rank), most = menu->lists[i].in_flight;
+    return most > 0 && n > most ? UINT64_MAX : pipeline_bytes(a->p, rank, n, &stage);
+}
+
+uint64_t remat_pipeline_room(const remat_pipeline_question *q, uint32_t rank,
+                             const remat_stage_menu *menu, uint32_t *ret_in_flight)
+{
+    const uint32_t n = pipeline_in_flight(&q->pipeline, rank);
+    const remat_pipeline_stage nothing = stage_of(menu, &(remat_stage_list){.held = 0});
+    const uint64_t taken = pipeline_bytes(&q->pipeline, rank, n, &nothing);
+    *ret_in_flight = n;
+    return q->memory > taken ? q->memory - taken : 0;
 }
 
 /* The fastest list of a rank within memory; NULL: none. */
@@ -264,7 +275,7 @@ static remat_status refuse(planner *a)
     return REMAT_INFEASIBLE;
 }
 
-static remat_status check(const remat_pipeline_question *q, remat_error *error)
+remat_status pipeline_check_question(const remat_pipeline_question *q, remat_error *error)
 {
     remat_status status = remat_pipeline_check(&q->pipeline, error);
     if (!status && q->pipeline.order == REMAT_INTERLEAVED)
@@ -297,7 +308,7 @@ remat_status remat_pipeline_plan_make(const remat_pipeline_question *q,
                                       const remat_stage_host *host, remat_pipeline_plan *ret_plan,
                                       remat_error *error)
 {
-    remat_status status = check(q, error);
+    remat_status status = pipeline_check_question(q, error);
     if (status)
         return status;
     const size_t width = q->n_units + 1, ranks = q->pipeline.ranks + 1;

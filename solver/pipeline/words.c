@@ -30,9 +30,12 @@ remat_status remat_runtime_find(const char *name, remat_runtime *ret_runtime, re
         *ret_runtime = (remat_runtime){.keeps_outputs = true, .all_inputs = true, .ahead = 1};
     else if (strcmp(name, "megatron") == 0)
         *ret_runtime = (remat_runtime){.ahead = 1};
+    else if (strcmp(name, "none") == 0)
+        *ret_runtime = (remat_runtime){.ahead = 0};
     else
         return remat_fail(error, REMAT_INVALID, "runtime",
-                          "there is no runtime \"%.60s\"; known are pytorch and megatron", name);
+                          "there is no runtime \"%.60s\"; known are pytorch, megatron and none",
+                          name);
     return REMAT_OK;
 }
 

@@ -21,7 +21,7 @@ SEVERAL_TYPES = {
     "makespan": {"number", "null|number"}, "overhead": {"number", "null|number"},
     "device": {"string", "null|string", "object|string"}, "note": {"string", "null|string"}, "next": {"null|string", "string"},
     "id": {"string", "integer"}, "inputs": {"array"}, "outputs": {"array"}, "nodes": {"array", "integer"},
-    "schedules": {"array", "integer"}, "options": {"array", "object"}, "source": {"object", "string"},
+    "schedule": {"object", "string"}, "schedules": {"array", "integer"}, "options": {"array", "object"}, "source": {"object", "string"},
     "status": {"integer", "string"}, "eager": {"array", "null|object"}, "lazy": {"array", "object"},
     "minimal": {"array", "boolean"}, "capacity": {"integer", "integer|string"}, "size": {"integer", "object"}, "out": {"array"},
 }

@@ -276,7 +276,7 @@ static void runtimes_keep_what_they_keep(void **state)
     }
     assert_int_equal(remat_runtime_find("guess", &p.runtime, &error), REMAT_INVALID);
     assert_string_equal(error.message,
-                        "there is no runtime \"guess\"; known are pytorch and megatron");
+                        "there is no runtime \"guess\"; known are pytorch, megatron and none");
 }
 
 /* ---- refusals ---- */

@@ -44,7 +44,8 @@ static void make_menu(dice *d, example *e, uint32_t first, uint32_t end)
         const uint64_t held = 8 + (end - first) * (10 - 3 * i) + below(d, 4);
         e->lists[first][end][i] =
             (remat_stage_list){forward, backward + floor(i * forward * 0.4) + (i && chance(d, 50)),
-                               held, held + 4 + below(d, 12), i};
+                               held,    held + 4 + below(d, 12),
+                               i,       0};
     }
 }
 

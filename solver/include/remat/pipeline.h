@@ -8,10 +8,7 @@
 #ifndef REMAT_PIPELINE_H
 #define REMAT_PIPELINE_H
 
-#include "remat/status.h"
-
-#include <stdbool.h>
-#include <stddef.h>
+#include "remat/schedule.h"
 
 #define REMAT_MOST_RANKS 256u
 #define REMAT_MOST_CHUNKS 16u
@@ -39,7 +36,8 @@ typedef struct remat_runtime {
     uint32_t ahead;     /* receives posted ahead of those, each of an input and of a gradient */
 } remat_runtime;
 
-/* "pytorch": torch.distributed.pipelining. "megatron": with deallocate_pipeline_outputs.
+/* "pytorch": torch.distributed.pipelining. "megatron": with deallocate_pipeline_outputs. "none":
+ * keeps nothing beside.
  * REMAT_INVALID: there is none; known are .. */
 remat_status remat_runtime_find(const char *name, remat_runtime *ret_runtime, remat_error *error);
 
@@ -109,8 +107,23 @@ void remat_pipeline_play_free(remat_pipeline_play *play); /* accepts NULL */
 typedef struct remat_stage_list {
     double forward, backward;
     uint64_t held, peak;
-    uint64_t tag; /* the host's own */
+    uint64_t tag;       /* the host's own */
+    uint32_t in_flight; /* no list for ranks with more; 0: for all */
 } remat_stage_list;
+
+/* Times and bytes of a list that is replayed on the profile of its stage, whose forward ends at the
+ * turn (remat/simulate.h). REMAT_INVALID: the list is not valid. */
+remat_status remat_stage_replay(const remat_profile *profile, const remat_operations *operations,
+                                remat_stage_list *ret_list, remat_error *error);
+
+/* The same of per-block checkpointing (remat_unit_list): unit by node of the profile. */
+remat_status remat_stage_by_blocks(const remat_profile *profile, const uint32_t *unit,
+                                   remat_stage_list *ret_list, remat_error *error);
+/* The same where some nodes of each unit run again right before the first of their backwards, and
+ * all else stays; again: by node, NULL: none. */
+remat_status remat_stage_by_nodes(const remat_profile *profile, const uint32_t *unit,
+                                  const bool *again, remat_stage_list *ret_list,
+                                  remat_error *error);
 
 /* What is known of the stage of some units. */
 typedef struct remat_stage_menu {
@@ -148,6 +161,29 @@ typedef struct remat_pipeline_plan {
     bool all_cuts; /* none was left out: no cuts are faster */
     remat_planned_stage stages[REMAT_MOST_RANKS];
 } remat_pipeline_plan;
+
+/* What is left of the memory of a rank for the lists of its stage, peak + (n - 1) held of the
+ * micro-batches in flight: without what is on its way between ranks. */
+uint64_t remat_pipeline_room(const remat_pipeline_question *question, uint32_t rank,
+                             const remat_stage_menu *menu, uint32_t *ret_in_flight);
+
+/* Who knows what no schedule of the units first to end - 1 on a rank beats: the times of their
+ * forward and backward, once each, and of both with what has to run again; INFINITY: none fits. */
+typedef struct remat_stage_least {
+    double forward, backward, total;
+} remat_stage_least;
+
+typedef struct remat_least_host {
+    void *data;
+    remat_status (*least)(void *data, uint32_t rank, uint32_t first, uint32_t end,
+                          remat_stage_least *ret_least, remat_error *error);
+} remat_least_host;
+
+/* No step of this order is shorter, wherever units are cut and whatever runs again where; question
+ * as for a plan. INFINITY: nothing fits. */
+remat_status remat_pipeline_bound(const remat_pipeline_question *question,
+                                  const remat_least_host *host, double *ret_bound,
+                                  remat_error *error);
 
 /* Cuts units into stages and chooses a list for each so that every rank fits and the step is
  * shortest: to the last bit what the judge makes of these stages. REMAT_INVALID names the field;

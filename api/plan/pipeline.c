@@ -1,0 +1,775 @@
+#include "plan/pipeline.h"
+
+#include "fields.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Answers lie above their bounds by about a tenth of what the bounds are above storing everything.
+ */
+static const double USUAL_GAP = 1.1;
+/* Another plan is asked for where it promises so much. */
+static const double WORTH_A_ROUND = 1e-3;
+/* Of what no schedule beats. */
+static const double NEAR_ENOUGH = 5e-3;
+enum { MOST_ROUNDS = 4, LONGEST = 2 };
+
+static void menus_clear(api_pipeline *p)
+{
+    const size_t width = p->units.n + 1;
+    for (size_t i = 0; p->lists && i < width * width; i++) {
+        free(p->lists[i]);
+        p->lists[i] = NULL;
+    }
+}
+
+void api_pipeline_free(api_pipeline *p)
+{
+    if (!p)
+        return;
+    menus_clear(p);
+    for (size_t i = 0; i < p->n_shapes; i++)
+        remat_profile_free(p->shapes[i].profile);
+    for (size_t i = 0; i < p->n_asked; i++)
+        json_decref(p->asked[i].schedule);
+    remat_pipeline_play_free(p->best.play);
+    api_units_clear(&p->units);
+    remat_profile_free(p->profile);
+    json_decref(p->document);
+    json_decref(p->terms);
+    json_decref(p->ways);
+    free(p->tensors);
+    free(p->again);
+    free(p->fixed);
+    free(p->lists);
+    free(p->shapes);
+    free(p->leasts);
+    free(p->asked);
+    free(p);
+}
+
+/* The array with room for one more behind n; NULL: out of memory, and the old one stays. */
+static void *grow(void *array, size_t n, size_t size)
+{
+    return n & (n - 1) ? array : realloc(array, (n ? 2 * n : 1) * size);
+}
+
+/* ---- stages ---- */
+
+static remat_status read_shape(const api_pipeline *p, api_shape *s, remat_error *error)
+{
+    json_t *document = api_stage_document(p->profile, p->document, &p->units, s->first, s->end);
+    remat_status status = document ? remat_profile_decode(document, "", &s->profile, error)
+                                   : remat_fail_memory(error);
+    json_decref(document);
+    if (status)
+        return status;
+    s->all = remat_store_all_makespan(s->profile);
+    for (uint32_t v = 0; v < s->profile->n_nodes; v++) {
+        double least = s->profile->nodes[v].forward_time;
+        for (uint32_t k = 1; k <= s->profile->nodes[v].n_alternatives; k++)
+            least = fmin(least, remat_implementation(&s->profile->nodes[v], k).forward_time);
+        s->forward += least;
+    }
+    return REMAT_OK;
+}
+
+remat_status api_pipeline_shape(api_pipeline *p, uint32_t first, uint32_t end, size_t *ret_shape,
+                                remat_error *error)
+{
+    const uint32_t *kind = &p->units.kind[first], n = end - first;
+    for (size_t i = 0; i < p->n_shapes; i++) {
+        const api_shape *s = &p->shapes[i];
+        if (s->end - s->first == n &&
+            memcmp(&p->units.kind[s->first], kind, n * sizeof *kind) == 0) {
+            *ret_shape = i;
+            return REMAT_OK;
+        }
+    }
+    api_shape *more = grow(p->shapes, p->n_shapes, sizeof *more);
+    if (!more)
+        return remat_fail_memory(error);
+    p->shapes = more;
+    more[p->n_shapes] = (api_shape){.first = first, .end = end};
+    remat_status status = read_shape(p, &more[p->n_shapes], error);
+    if (!status)
+        *ret_shape = p->n_shapes++;
+    return status;
+}
+
+/* Where the last product has the first matrix's weights, the last rank has a copy of them. */
+remat_status api_pipeline_table(const api_pipeline *p, uint32_t first, uint32_t end,
+                                remat_step_table *ret_table, remat_error *error)
+{
+    const remat_tensor none = {1, 0, 0, 0};
+    remat_tensor *own = malloc((p->n_tensors + 1) * sizeof *own);
+    size_t n = 0;
+    if (!own)
+        return remat_fail_memory(error);
+    for (size_t i = 0; i < p->n_tensors; i++)
+        if (p->tensors[i].unit >= first && p->tensors[i].unit < end)
+            own[n++] = p->tensors[i];
+    if (p->tied && end == p->units.n && first > 0)
+        own[n++] = p->tensors[0];
+    remat_status status =
+        remat_step_bytes(n ? own : &none, n ? n : 1, &p->q.step, &p->q.device, ret_table, error);
+    free(own);
+    return status;
+}
+
+remat_status api_pipeline_bytes(api_pipeline *p, uint32_t first, uint32_t end,
+                                remat_stage_menu *ret_menu, remat_error *error)
+{
+    const uint32_t start = api_unit_start(&p->units, first), last = p->units.end[end - 1] - 1;
+    const uint64_t memory = p->question.memory;
+    uint64_t *fixed = &p->fixed[first * (p->units.n + 1) + end];
+    remat_step_table table;
+    if (*fixed == UINT64_MAX) {
+        remat_status status = api_pipeline_table(p, first, end, &table, error);
+        if (status)
+            return status;
+        const uint64_t room = remat_step_room(&table, memory);
+        const uint64_t alone = remat_step_memory(&table, 0).driver;
+        *fixed = room > 0 ? memory - room : alone > memory ? alone : memory;
+    }
+    *ret_menu =
+        (remat_stage_menu){.fixed = *fixed,
+                           .input = first > 0 ? p->profile->nodes[start - 1].output_bytes : 0,
+                           .output = p->profile->nodes[last].output_bytes};
+    return REMAT_OK;
+}
+
+/* What a schedule may take on a rank, beside all that is there and on its way. */
+static uint64_t budget_of(const api_pipeline *p, uint32_t rank, const remat_stage_menu *menu,
+                          unsigned sends, uint32_t *ret_in_flight)
+{
+    const uint64_t room = remat_pipeline_room(&p->question, rank, menu, ret_in_flight);
+    const bool sends_on =
+        rank + 1 < p->question.pipeline.ranks && !p->question.pipeline.runtime.keeps_outputs;
+    const uint64_t way = sends * (menu->input + (sends_on ? menu->output : 0));
+    return room > way ? room - way : 0;
+}
+
+/* ---- what is known of schedules ---- */
+
+static remat_status least_total(api_pipeline *p, size_t shape, uint32_t in_flight, uint64_t budget,
+                                double *ret_total, remat_error *error)
+{
+    const api_shape *s = &p->shapes[shape];
+    for (size_t i = 0; i < p->n_leasts; i++) {
+        const api_least *x = &p->leasts[i];
+        if (x->shape == shape && x->in_flight == in_flight && x->budget == budget) {
+            *ret_total = x->total;
+            return REMAT_OK;
+        }
+    }
+    api_least *more = grow(p->leasts, p->n_leasts, sizeof *more);
+    if (!more)
+        return remat_fail_memory(error);
+    p->leasts = more;
+    double total = INFINITY;
+    remat_status status =
+        budget > 0 ? remat_least_makespan(s->profile, budget, in_flight, &total, error) : REMAT_OK;
+    if (status)
+        return status;
+    more[p->n_leasts++] = (api_least){shape, in_flight, budget, total};
+    *ret_total = total;
+    return REMAT_OK;
+}
+
+static bool is_too_long(const api_pipeline *p, uint32_t first, uint32_t end)
+{
+    double sum = 0;
+    for (uint32_t u = first; u < end; u++)
+        sum += p->units.least[u];
+    return sum > p->longest;
+}
+
+/* For the bound: remat_least_host. */
+static remat_status least(void *data, uint32_t rank, uint32_t first, uint32_t end,
+                          remat_stage_least *ret_least, remat_error *error)
+{
+    api_pipeline *p = data;
+    remat_stage_menu menu;
+    size_t shape = 0;
+    uint32_t n = 0;
+    *ret_least = (remat_stage_least){0, 0, INFINITY};
+    if (is_too_long(p, first, end))
+        return REMAT_OK;
+    remat_status status = api_pipeline_bytes(p, first, end, &menu, error);
+    if (!status)
+        status = api_pipeline_shape(p, first, end, &shape, error);
+    if (status)
+        return status;
+    const uint64_t budget = budget_of(p, rank, &menu, 0, &n);
+    ret_least->forward = p->shapes[shape].forward;
+    ret_least->backward = p->shapes[shape].all - p->shapes[shape].forward;
+    return least_total(p, shape, n, budget, &ret_least->total, error);
+}
+
+static const api_asked *find_asked(const api_pipeline *p, size_t shape, uint32_t n, uint64_t budget)
+{
+    for (size_t i = 0; i < p->n_asked; i++) {
+        const api_asked *x = &p->asked[i];
+        if (x->done && x->shape == shape && x->in_flight == n && x->budget == budget)
+            return x;
+    }
+    return NULL;
+}
+
+/* What the stage answered, or is likely to. */
+static remat_status likely_list(api_pipeline *p, size_t shape, uint32_t n, uint64_t budget,
+                                remat_stage_list *lists, size_t *count, remat_error *error)
+{
+    const api_shape *s = &p->shapes[shape];
+    const api_asked *known = find_asked(p, shape, n, budget);
+    double total = INFINITY;
+    if (known && known->fits)
+        lists[(*count)++] = known->list;
+    if (known)
+        return REMAT_OK;
+    remat_status status = least_total(p, shape, n, budget, &total, error);
+    if (!status && total < INFINITY)
+        lists[(*count)++] =
+            (remat_stage_list){.forward = s->forward,
+                               .backward = s->all - s->forward + USUAL_GAP * (total - s->all),
+                               .held = budget / n,
+                               .peak = budget / n};
+    if (*count > 0)
+        lists[*count - 1].in_flight = n;
+    return status;
+}
+
+/* Of the planner: remat_stage_host. */
+static remat_status menu(void *data, uint32_t first, uint32_t end, remat_stage_menu *ret_menu,
+                         remat_error *error)
+{
+    api_pipeline *p = data;
+    const uint32_t ranks = p->question.pipeline.ranks, n_units = p->units.n;
+    size_t shape = 0, count = 0;
+    uint32_t before = UINT32_MAX, n = 0;
+    remat_status status = api_pipeline_bytes(p, first, end, ret_menu, error);
+    if (status || is_too_long(p, first, end))
+        return status;
+    remat_stage_list *lists = malloc(ranks * sizeof *lists);
+    p->lists[first * (n_units + 1) + end] = lists;
+    status = lists ? api_pipeline_shape(p, first, end, &shape, error) : remat_fail_memory(error);
+    for (uint32_t rank = 0; rank < ranks && !status; rank++) {
+        const bool may_be = (rank == 0) == (first == 0) && (rank + 1 == ranks) == (end == n_units);
+        if (!may_be)
+            continue;
+        const uint64_t budget = budget_of(p, rank, ret_menu, p->sends, &n);
+        if (n == before)
+            continue;
+        before = n;
+        if (!p->real)
+            status = likely_list(p, shape, n, budget, lists, &count, error);
+    }
+    if (!status && p->real)
+        status = api_pipeline_blocks(p, shape, first, end, &lists[count++], error);
+    ret_menu->lists = lists;
+    ret_menu->n_lists = count;
+    return status;
+}
+
+/* ---- plans ---- */
+
+static remat_status plan_once(api_pipeline *p, remat_pipeline_plan *ret_plan, remat_error *error)
+{
+    const remat_stage_host host = {p, menu};
+    remat_status status = remat_pipeline_plan_make(&p->question, &host, ret_plan, error);
+    menus_clear(p);
+    return status;
+}
+
+void api_pipeline_equal(const api_pipeline *p, uint32_t cuts[REMAT_MOST_RANKS + 1])
+{
+    const uint32_t ranks = p->question.pipeline.ranks, n = p->units.n;
+    cuts[0] = 0;
+    for (uint32_t r = 1; r <= ranks; r++) {
+        const double aim = (double)p->profile->n_nodes * r / ranks;
+        uint32_t u = cuts[r - 1] + 1;
+        while (u + (ranks - r) < n &&
+               fabs(p->units.end[u] - aim) <= fabs(p->units.end[u - 1] - aim))
+            u++;
+        cuts[r] = r == ranks ? n : u;
+    }
+}
+
+/* A step that is likely with equal cuts; INFINITY: they do not fit. */
+static remat_status equal_step(api_pipeline *p, double *ret_step, remat_error *error)
+{
+    const uint32_t ranks = p->question.pipeline.ranks;
+    uint32_t cuts[REMAT_MOST_RANKS + 1];
+    remat_pipeline_stage stages[REMAT_MOST_RANKS] = {{.held = 0}};
+    remat_pipeline_play *play = NULL;
+    remat_status status = REMAT_OK;
+    bool fits = true;
+    api_pipeline_equal(p, cuts);
+    for (uint32_t r = 0; r < ranks && !status && fits; r++) {
+        remat_stage_menu m = {0};
+        remat_stage_list list = {0};
+        size_t shape = 0, count = 0;
+        uint32_t n = 0;
+        status = api_pipeline_bytes(p, cuts[r], cuts[r + 1], &m, error);
+        if (!status)
+            status = api_pipeline_shape(p, cuts[r], cuts[r + 1], &shape, error);
+        if (status)
+            return status;
+        const uint64_t budget = budget_of(p, r, &m, p->sends, &n);
+        status = likely_list(p, shape, n, budget, &list, &count, error);
+        fits = count > 0;
+        stages[r] = (remat_pipeline_stage){list.forward, list.backward, list.held, list.peak,
+                                           m.fixed,      m.input,       m.output};
+    }
+    *ret_step = INFINITY;
+    if (status || !fits)
+        return status;
+    status = remat_pipeline_judge(&p->question.pipeline, stages, &play, error);
+    for (uint32_t r = 0; r < ranks && !status && fits; r++)
+        fits = play->ranks[r].peak <= p->question.memory;
+    if (!status && fits)
+        *ret_step = play->step;
+    remat_pipeline_play_free(play);
+    return status;
+}
+
+/* Stages longer than that are in no plan that is faster than one that is known; where none is, so
+ * many times the mean is the longest that is looked at. */
+static remat_status limit_stages(api_pipeline *p, remat_error *error)
+{
+    const uint32_t ranks = p->question.pipeline.ranks, m = p->question.pipeline.microbatches;
+    remat_pipeline_plan plan;
+    double step = INFINITY, all = 0;
+    remat_status status = equal_step(p, &step, error);
+    for (uint32_t u = 0; u < p->units.n; u++)
+        all += p->units.least[u];
+    p->longest = LONGEST * all / ranks;
+    if (!status && step == INFINITY) {
+        status = plan_once(p, &plan, error);
+        step = status ? INFINITY : plan.step;
+        status = status == REMAT_INFEASIBLE ? REMAT_OK : status;
+    }
+    p->longest = fmin(2 * p->longest, step / m * (1 + 1e-9));
+    return status;
+}
+
+/* The bound on every plan: one that has a longer stage takes longer than the step that ruled it
+ * out. */
+static remat_status find_bound(api_pipeline *p, remat_error *error)
+{
+    const remat_least_host host = {p, least};
+    double bound = INFINITY;
+    remat_status status = remat_pipeline_bound(&p->question, &host, &bound, error);
+    if (!status)
+        p->bound = fmin(p->bound, fmin(bound, p->longest * p->question.pipeline.microbatches));
+    return status;
+}
+
+static uint32_t usual_in_flight(const remat_pipeline *pipeline, uint32_t rank)
+{
+    const uint32_t behind = pipeline->ranks - rank;
+    return behind < pipeline->microbatches ? behind : pipeline->microbatches;
+}
+
+/* Twice as many hide sends of a pass's length (Narayanan et al. 2021 have them interleaved). */
+static uint32_t more_in_flight(const remat_pipeline *pipeline, uint32_t rank)
+{
+    const uint32_t most = 2 * (pipeline->ranks - rank) - 1;
+    return most < pipeline->microbatches ? most : pipeline->microbatches;
+}
+
+/* The better of the plans with fewer and with more in flight. */
+static remat_status plan_best(api_pipeline *p, remat_error *error)
+{
+    const uint32_t ranks = p->question.pipeline.ranks;
+    api_candidate found = {.plan = {.step = INFINITY}};
+    remat_error refusal;
+    remat_status status = REMAT_OK;
+    const bool first = p->n_asked == 0;
+    for (unsigned more = 0; more <= (p->several ? 1 : 0) && !status; more++) {
+        remat_pipeline_plan plan;
+        for (uint32_t r = 0; r < ranks; r++)
+            p->now.in_flight[r] = more ? more_in_flight(&p->question.pipeline, r)
+                                       : usual_in_flight(&p->question.pipeline, r);
+        if (p->question.pipeline.order == REMAT_1F1B)
+            p->question.pipeline.in_flight = p->now.in_flight;
+        if (first)
+            status = limit_stages(p, error);
+        if (first && !status)
+            status = find_bound(p, error);
+        if (!status)
+            status = plan_once(p, &plan, &refusal);
+        if (!status && plan.step < found.plan.step) {
+            found.plan = plan;
+            memcpy(found.in_flight, p->now.in_flight, sizeof found.in_flight);
+        }
+        if (status && status != REMAT_INFEASIBLE && error)
+            *error = refusal;
+        status = status == REMAT_INFEASIBLE ? REMAT_OK : status;
+    }
+    if (status)
+        return status;
+    if (found.plan.step == INFINITY) {
+        if (error)
+            *error = refusal;
+        return REMAT_INFEASIBLE;
+    }
+    p->now = found;
+    p->now.play = NULL;
+    return REMAT_OK;
+}
+
+/* A plan to ask the stages of; REMAT_INFEASIBLE says by how much running every block again misses.
+ */
+static remat_status plan_now(api_pipeline *p, remat_error *error)
+{
+    remat_status status = plan_best(p, error);
+    if (status != REMAT_INFEASIBLE || p->n_asked > 0)
+        return status;
+    p->real = true;
+    status = plan_once(p, &p->now.plan, error);
+    p->real = false;
+    return status;
+}
+
+/* ---- questions ---- */
+
+/* The quickest solver that is as good as any: of thousands of nodes auto takes its time. */
+static remat_status quick_solver(const remat_profile *profile, uint32_t n, uint64_t budget,
+                                 double least, const char **ret_name, remat_error *error)
+{
+    static const char *const names[] = {"store-all", "selective", "lowerset"};
+    remat_status status = REMAT_OK;
+    *ret_name = "auto";
+    for (size_t i = 0; i < sizeof names / sizeof *names && !status; i++) {
+        const remat_solver *solver = remat_solver_find(names[i]);
+        remat_table *table = NULL, *several = NULL;
+        remat_problem problem = {.profile = profile, .max_budget = budget, .in_flight = 1};
+        problem.options = remat_options_default(solver);
+        size_t count;
+        if (remat_solver_accepts(solver, &problem, NULL))
+            continue;
+        status = remat_tabulate(solver, &problem, NULL, &table, error);
+        if (!status)
+            status = remat_table_in_flight(table, n, &several, error);
+        const ptrdiff_t at = several ? remat_table_point(several, budget / 50 * 49) : -1;
+        const bool good = at >= 0 && remat_table_frontier(several, &count)[at].makespan <=
+                                         least * (1 + NEAR_ENOUGH);
+        remat_table_free(several);
+        remat_table_free(table);
+        if (good) {
+            *ret_name = names[i];
+            return REMAT_OK;
+        }
+    }
+    return status;
+}
+
+static json_t *question_encode(const api_pipeline *p, const api_asked *x)
+{
+    json_t *json = json_copy(p->terms);
+    remat_json_set(&json, "budget", json_integer((json_int_t)x->budget));
+    if (x->in_flight > 1)
+        remat_json_set(&json, "in_flight", json_integer(x->in_flight));
+    if (!json_object_get(json, "solver"))
+        remat_json_set(&json, "solver", json_string(x->solver));
+    return json;
+}
+
+/* The answer of a rank's stage, asked already or to be asked. */
+static remat_status asked_of(api_pipeline *p, uint32_t rank, size_t *ret_index, remat_error *error)
+{
+    const remat_planned_stage *stage = &p->now.plan.stages[rank];
+    api_asked x = {.first = stage->first, .end = stage->end};
+    remat_stage_menu m;
+    double least = 0;
+    remat_status status = api_pipeline_bytes(p, x.first, x.end, &m, error);
+    if (!status)
+        status = api_pipeline_shape(p, x.first, x.end, &x.shape, error);
+    if (status)
+        return status;
+    x.budget = budget_of(p, rank, &m, p->sends, &x.in_flight);
+    for (size_t i = 0; i < p->n_asked; i++)
+        if (p->asked[i].first == x.first && p->asked[i].end == x.end &&
+            p->asked[i].in_flight == x.in_flight && p->asked[i].budget == x.budget) {
+            *ret_index = i;
+            return REMAT_OK;
+        }
+    status = least_total(p, x.shape, x.in_flight, x.budget, &least, error);
+    if (!status)
+        status = quick_solver(p->shapes[x.shape].profile, x.in_flight, x.budget, least, &x.solver,
+                              error);
+    api_asked *more = status ? NULL : grow(p->asked, p->n_asked, sizeof *more);
+    if (!more)
+        return status ? status : remat_fail_memory(error);
+    p->asked = more;
+    *ret_index = p->n_asked;
+    more[p->n_asked++] = x;
+    return REMAT_OK;
+}
+
+/* The first of the plan's stages that has not answered; ranks: all have. */
+static remat_status next_rank(api_pipeline *p, uint32_t *ret_rank, bool *ret_fits,
+                              remat_error *error)
+{
+    const uint32_t ranks = p->question.pipeline.ranks;
+    *ret_fits = true;
+    p->question.pipeline.in_flight =
+        p->question.pipeline.order == REMAT_1F1B ? p->now.in_flight : NULL;
+    for (*ret_rank = 0; *ret_rank < ranks; ++*ret_rank) {
+        size_t i = 0;
+        remat_status status = asked_of(p, *ret_rank, &i, error);
+        if (status)
+            return status;
+        p->now.asked[*ret_rank] = i;
+        if (!p->asked[i].done)
+            return REMAT_OK;
+        *ret_fits &= p->asked[i].fits;
+    }
+    return REMAT_OK;
+}
+
+/* Plays the answers; *ret_fits: beside what is on its way too. */
+static remat_status play_now(api_pipeline *p, bool *ret_fits, remat_error *error)
+{
+    const uint32_t ranks = p->question.pipeline.ranks;
+    remat_pipeline_stage stages[REMAT_MOST_RANKS] = {{.held = 0}};
+    *ret_fits = true;
+    for (uint32_t r = 0; r < ranks; r++) {
+        remat_planned_stage *stage = &p->now.plan.stages[r];
+        const remat_stage_list *list = &p->asked[p->now.asked[r]].list;
+        remat_stage_menu m;
+        remat_status status = api_pipeline_bytes(p, stage->first, stage->end, &m, error);
+        if (status)
+            return status;
+        stages[r] = (remat_pipeline_stage){list->forward, list->backward, list->held, list->peak,
+                                           m.fixed,       m.input,        m.output};
+        stage->list = *list;
+        stage->stage = stages[r];
+    }
+    remat_status status = remat_pipeline_judge(&p->question.pipeline, stages, &p->now.play, error);
+    for (uint32_t r = 0; r < ranks && !status; r++)
+        *ret_fits &= p->now.play->ranks[r].peak <= p->question.memory;
+    if (!status)
+        p->now.plan.step = p->now.play->step;
+    return status;
+}
+
+/* All stages have answered: keeps what is the best, and plans anew where that may be better. */
+static remat_status settle(api_pipeline *p, bool fits, bool *ret_over, remat_error *error)
+{
+    remat_status status = REMAT_OK;
+    bool beside = true;
+    if (fits)
+        status = play_now(p, &beside, error);
+    if (status)
+        return status;
+    if (!beside)
+        p->sends++;
+    if (fits && beside && (!p->best.play || p->now.play->step < p->best.play->step)) {
+        remat_pipeline_play_free(p->best.play);
+        p->best = p->now;
+        p->now.play = NULL;
+    }
+    remat_pipeline_play_free(p->now.play);
+    p->now.play = NULL;
+    const double step = p->best.play ? p->best.play->step : INFINITY;
+    *ret_over = ++p->rounds >= (p->best.play ? MOST_ROUNDS : 3 * MOST_ROUNDS) ||
+                step <= p->bound * (1 + WORTH_A_ROUND);
+    if (*ret_over)
+        return REMAT_OK;
+    status = plan_best(p, error);
+    *ret_over =
+        status == REMAT_INFEASIBLE || (!status && p->now.plan.step >= step * (1 - WORTH_A_ROUND));
+    return status == REMAT_INFEASIBLE ? REMAT_OK : status;
+}
+
+remat_status api_pipeline_ask(api_pipeline *p, json_t **ret_document, json_t **ret_question,
+                              remat_error *error)
+{
+    const uint32_t ranks = p->question.pipeline.ranks;
+    uint32_t rank = 0;
+    bool fits = true, over = p->refusal.status != REMAT_OK || p->over;
+    remat_status status = REMAT_OK;
+    *ret_document = *ret_question = NULL;
+    while (!over && !status) {
+        status = next_rank(p, &rank, &fits, error);
+        if (status || rank < ranks)
+            break;
+        status = settle(p, fits, &over, error);
+    }
+    p->over = over;
+    if (status || over) {
+        if (over && !p->best.play && !p->refusal.status)
+            remat_fail(&p->refusal, REMAT_INFEASIBLE, "memory",
+                       "by what no schedule beats it may fit, but no schedules were found that do");
+        return status;
+    }
+    p->pending = p->now.asked[rank];
+    const api_asked *x = &p->asked[p->pending];
+    *ret_document = api_stage_document(p->profile, p->document, &p->units, x->first, x->end);
+    *ret_question = question_encode(p, x);
+    if (*ret_document && *ret_question)
+        return REMAT_OK;
+    json_decref(*ret_document);
+    json_decref(*ret_question);
+    *ret_document = *ret_question = NULL;
+    return remat_fail_memory(error);
+}
+
+remat_status api_pipeline_take(api_pipeline *p, const json_t *schedule, remat_error *error)
+{
+    api_asked *x = &p->asked[p->pending];
+    const remat_profile *profile = p->shapes[x->shape].profile;
+    remat_operations operations = {0};
+    x->done = true;
+    if (!schedule)
+        return REMAT_OK;
+    remat_status status = remat_operations_decode(json_object_get(schedule, "operations"), profile,
+                                                  "operations", &operations, error);
+    if (!status)
+        status = remat_stage_replay(profile, &operations, &x->list, error);
+    remat_operations_clear(&operations);
+    if (status)
+        return status;
+    /* The arena is what it takes, n blocks of what is held and one of the rest. */
+    const uint64_t others = (x->in_flight - 1) * x->list.held;
+    const double arena = remat_json_number(schedule, "arena");
+    if (arena > (double)(others + x->list.peak))
+        x->list.peak = (uint64_t)arena - others;
+    x->schedule = api_schedule_part(schedule);
+    snprintf(x->profile_id, sizeof x->profile_id, "%s", remat_json_string(schedule, "profile_id"));
+    x->fits = true;
+    return x->schedule ? REMAT_OK : remat_fail_memory(error);
+}
+
+/* ---- the beginning ---- */
+
+/* Of a model: its tensors by units, and whether the last product has the weights of the first. */
+static remat_status take_graph(api_pipeline *p, const remat_network_graph *graph,
+                               remat_error *error)
+{
+    const remat_tensor *t = graph->tensors;
+    const uint32_t last = graph->unit[graph->spec.n_nodes - 1];
+    p->tensors = malloc((graph->n_tensors + 1) * sizeof *p->tensors);
+    p->again = calloc(graph->spec.n_nodes, sizeof *p->again);
+    if (!p->tensors || !p->again)
+        return remat_fail_memory(error);
+    p->n_tensors = graph->n_tensors;
+    p->tied = p->n_tensors > 0 && strstr(graph->spec.nodes[0].op, "embedding") != NULL;
+    for (size_t i = 0; i < p->n_tensors; i++) {
+        if (t[i].unit == last && t[i].rows * t[i].columns == t[0].rows * t[0].columns)
+            p->tied = false;
+        p->tensors[i] = t[i];
+        /* the unit whose nodes are those of the block */
+        uint32_t u = 0;
+        while (u + 1 < p->units.n && graph->unit[p->units.end[u] - 1] < t[i].unit)
+            u++;
+        p->tensors[i].unit = u;
+    }
+    for (size_t v = 0; v < graph->spec.n_nodes; v++) {
+        static const char *const names[] = {
+            "scores", "mask", "softmax", "attention_dropout", "probabilities", "attention"};
+        const char *id = graph->spec.nodes[v].id, *dot = strrchr(id, '.');
+        for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+            p->again[v] |= strcmp(dot ? dot + 1 : id, names[i]) == 0;
+    }
+    return REMAT_OK;
+}
+
+static remat_status check(const api_pipeline *p, remat_error *error)
+{
+    const remat_pipeline *pipeline = &p->question.pipeline;
+    const uint32_t ranks = pipeline->ranks;
+    if (p->profile->joint)
+        return remat_fail(error, REMAT_INVALID, "profile",
+                          "pipelines are planned of forward profiles; this one is a joint graph");
+    if (ranks > p->units.n)
+        return remat_fail(error, REMAT_INVALID, "parallel.ranks",
+                          "there are %u ranks, but the profile falls into %u units only: places "
+                          "where all that comes later reads what came before through one value",
+                          ranks, p->units.n);
+    if (pipeline->order == REMAT_GPIPE && pipeline->microbatches > REMAT_MOST_IN_FLIGHT)
+        return remat_fail(error, REMAT_INVALID, "parallel.microbatches",
+                          "gpipe has all %u micro-batches in flight; there may be %u",
+                          pipeline->microbatches, REMAT_MOST_IN_FLIGHT);
+    return REMAT_OK;
+}
+
+/* What of the way between ranks sends take: that of the slowest pair. */
+static void take_network(api_pipeline *p)
+{
+    const remat_interconnect *way = &p->q.device.interconnect;
+    remat_pipeline *pipeline = &p->question.pipeline;
+    const uint64_t all = remat_step_ranks(&p->q.step);
+    const bool between = all > way->node && way->node > 0;
+    const double rate = between && way->between < way->within ? way->between : way->within;
+    const double latency = way->within_latency + (between ? way->between_latency : 0);
+    pipeline->latency = latency / p->unit;
+    pipeline->bandwidth = rate * p->unit;
+}
+
+static remat_status begin(api_pipeline *p, const remat_network_graph *graph, remat_error *error)
+{
+    const uint32_t ranks = p->question.pipeline.ranks;
+    p->question.memory = p->q.device.memory;
+    p->unit = remat_time_unit_seconds(p->profile->time_unit);
+    take_network(p);
+    remat_status status = api_units_find(p->profile, p->document, graph ? graph->unit : NULL, ranks,
+                                         &p->units, error);
+    if (!status)
+        status = check(p, error);
+    if (!status && graph)
+        status = take_graph(p, graph, error);
+    if (status)
+        return status;
+    const size_t cells = (size_t)(p->units.n + 1) * (p->units.n + 1);
+    p->question.n_units = p->units.n;
+    p->question.least = p->units.least;
+    p->fixed = malloc(cells * sizeof *p->fixed);
+    p->lists = calloc(cells, sizeof *p->lists);
+    if (!p->fixed || !p->lists)
+        return remat_fail_memory(error);
+    memset(p->fixed, 0xff, cells * sizeof *p->fixed);
+    p->sends = 1;
+    p->bound = INFINITY;
+    status = api_pipeline_ways(p, &p->ways, error);
+    if (!status)
+        status = plan_now(p, &p->refusal);
+    if (status && status != REMAT_INFEASIBLE && error)
+        *error = p->refusal;
+    if (status != REMAT_INFEASIBLE)
+        p->refusal.status = REMAT_OK;
+    return status == REMAT_INFEASIBLE ? REMAT_OK : status;
+}
+
+remat_status api_pipeline_new(const remat_plan_request *q, const remat_network_graph *graph,
+                              const json_t *document, api_pipeline **ret_pipeline,
+                              remat_error *error)
+{
+    api_pipeline *p = calloc(1, sizeof *p);
+    if (!p)
+        return remat_fail_memory(error);
+    p->q = *q;
+    p->question.pipeline = q->pipeline;
+    p->several = q->pipeline.order == REMAT_1F1B;
+    p->document = json_incref((json_t *)document);
+    p->terms = json_object();
+    if (q->solver)
+        remat_json_set(&p->terms, "solver", json_deep_copy(q->solver));
+    if (q->options)
+        remat_json_set(&p->terms, "options", json_deep_copy(q->options));
+    if (q->effort)
+        remat_json_set(&p->terms, "effort", json_deep_copy(q->effort));
+    remat_status status = p->terms ? remat_profile_decode(document, "", &p->profile, error)
+                                   : remat_fail_memory(error);
+    if (!status)
+        status = begin(p, graph, error);
+    if (status)
+        api_pipeline_free(p);
+    else
+        *ret_pipeline = p;
+    return status;
+}

@@ -1,0 +1,115 @@
+/* Plans of pipelines: where to cut, and which question each stage is asked. Private to api/plan.
+ *
+ * Cuts are chosen by what no schedule of a stage beats, which a millisecond tells and schedules
+ * come close to; then the stages are asked their questions, and cuts are chosen again with what
+ * they answered, a few times. What is handed out is the best that the judge (remat/pipeline.h) has
+ * played with the answers themselves. */
+#ifndef REMAT_API_PLAN_PIPELINE_H
+#define REMAT_API_PLAN_PIPELINE_H
+
+#include "plan/plan.h"
+#include "plan/stages.h"
+
+/* Units of some kinds one after another: all stages of them are this one but for names. */
+typedef struct api_shape {
+    uint32_t first, end; /* such a stage */
+    remat_profile *profile;
+    double forward, all; /* time of its forward; and of its backward too */
+} api_shape;
+
+/* What no schedule of a shape beats. */
+typedef struct api_least {
+    size_t shape;
+    uint32_t in_flight;
+    uint64_t budget;
+    double total;
+} api_least;
+
+/* A question to a stage, and what became of it. */
+typedef struct api_asked {
+    uint32_t first, end, in_flight;
+    size_t shape;
+    uint64_t budget;
+    const char *solver;
+    bool done, fits;
+    remat_stage_list list; /* if it fits, with what follows */
+    json_t *schedule;      /* a part of it */
+    char profile_id[REMAT_ID_SIZE];
+} api_asked;
+
+/* A plan; once all its stages are answered, played. */
+typedef struct api_candidate {
+    remat_pipeline_plan plan;
+    uint32_t in_flight[REMAT_MOST_RANKS];
+    size_t asked[REMAT_MOST_RANKS]; /* the answer of each rank */
+    remat_pipeline_play *play;
+} api_candidate;
+
+struct api_pipeline {
+    remat_plan_request q; /* its model is not kept, its JSON is in terms */
+    json_t *document, *terms;
+    remat_profile *profile;
+    double unit; /* seconds of its time */
+    api_units units;
+    remat_tensor *tensors; /* of a model; unit: of units */
+    size_t n_tensors;
+    bool tied;    /* the last unit has the first tensor too */
+    bool *again;  /* by node: what attention runs; NULL: not known */
+    bool several; /* more in flight than usual may be chosen */
+    remat_pipeline_question question;
+    uint64_t *fixed;          /* [n + 1][n + 1]: UINT64_MAX: not yet known */
+    remat_stage_list **lists; /* the same: of the menus of the plan at hand */
+    api_shape *shapes;
+    api_least *leasts;
+    api_asked *asked;
+    size_t n_shapes, n_leasts, n_asked;
+    double longest;  /* stages of more, forward and back, are in no plan that is looked for */
+    unsigned sends;  /* room is left for so many on their way, each way */
+    unsigned rounds; /* plans that were answered */
+    size_t pending;  /* the question under way */
+    bool over;       /* nothing is asked any more */
+    bool real;       /* menus are of lists that run each block again */
+    double bound;
+    api_candidate now, best; /* best.play NULL: none yet */
+    json_t *ways;
+    remat_error refusal; /* status 0: there is none */
+};
+
+/* graph: of a model, whose document it is; else NULL. */
+remat_status api_pipeline_new(const remat_plan_request *request, const remat_network_graph *graph,
+                              const json_t *document, api_pipeline **ret_pipeline,
+                              remat_error *error);
+void api_pipeline_free(api_pipeline *pipeline); /* accepts NULL */
+
+/* The next question and the profile that it is asked of, both new; NULL: there is none. */
+remat_status api_pipeline_ask(api_pipeline *pipeline, json_t **ret_document, json_t **ret_question,
+                              remat_error *error);
+/* What became of it: the schedule's document, NULL: nothing fits. */
+remat_status api_pipeline_take(api_pipeline *pipeline, const json_t *schedule, remat_error *error);
+
+/* Puts what was found into the answer. */
+remat_status api_pipeline_encode(const api_pipeline *pipeline, json_t **answer, remat_error *error);
+
+/* ---- between the files of pipelines ---- */
+
+/* The shape of a stage; its menu without lists. */
+remat_status api_pipeline_shape(api_pipeline *pipeline, uint32_t first, uint32_t end,
+                                size_t *ret_shape, remat_error *error);
+remat_status api_pipeline_bytes(api_pipeline *pipeline, uint32_t first, uint32_t end,
+                                remat_stage_menu *ret_menu, remat_error *error);
+/* Weights and what goes with them of a stage. */
+remat_status api_pipeline_table(const api_pipeline *pipeline, uint32_t first, uint32_t end,
+                                remat_step_table *ret_table, remat_error *error);
+/* As many nodes on every rank as can be: the first unit of each, and the end. */
+void api_pipeline_equal(const api_pipeline *pipeline, uint32_t cuts[REMAT_MOST_RANKS + 1]);
+/* The ways people use, with equal cuts. */
+remat_status api_pipeline_ways(api_pipeline *pipeline, json_t **ret_ways, remat_error *error);
+/* The list of a stage of the shape that runs each block again. */
+remat_status api_pipeline_blocks(const api_pipeline *pipeline, size_t shape, uint32_t first,
+                                 uint32_t end, remat_stage_list *ret_list, remat_error *error);
+/* What an answer tells of a schedule. */
+json_t *api_schedule_part(const json_t *schedule);
+double api_update_seconds(const remat_device *device, const remat_step_table *table);
+json_t *api_memory_encode(const remat_step_table *table, uint64_t activations, uint64_t device);
+
+#endif

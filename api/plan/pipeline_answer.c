@@ -1,0 +1,215 @@
+/* What a plan of a pipeline says, and what is usual beside it. */
+#include "plan/pipeline.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* ---- ways that people use ---- */
+
+enum { WAY_STORE_ALL, WAY_BLOCKS, WAY_ATTENTION, WAYS };
+
+static const char *const way_names[WAYS] = {"store-all", "blocks", "attention"};
+
+static remat_status way_list(const api_pipeline *p, size_t shape, uint32_t first, uint32_t end,
+                             unsigned way, remat_stage_list *ret_list, remat_error *error)
+{
+    const remat_profile *profile = p->shapes[shape].profile;
+    const uint32_t start = api_unit_start(&p->units, first);
+    uint32_t *unit = malloc(profile->n_nodes * sizeof *unit);
+    if (!unit)
+        return remat_fail_memory(error);
+    for (uint32_t u = first; u < end; u++)
+        for (uint32_t v = api_unit_start(&p->units, u); v < p->units.end[u]; v++)
+            unit[v - start] = u - first;
+    remat_status status =
+        way == WAY_BLOCKS
+            ? remat_stage_by_blocks(profile, unit, ret_list, error)
+            : remat_stage_by_nodes(profile, unit, way == WAY_ATTENTION ? p->again + start : NULL,
+                                   ret_list, error);
+    free(unit);
+    return status;
+}
+
+remat_status api_pipeline_blocks(const api_pipeline *p, size_t shape, uint32_t first, uint32_t end,
+                                 remat_stage_list *ret_list, remat_error *error)
+{
+    return way_list(p, shape, first, end, WAY_BLOCKS, ret_list, error);
+}
+
+/* The longest optimizer's part of the ranks, which all take theirs at once. */
+static remat_status update_of(const api_pipeline *p, uint32_t first, uint32_t end, double *update,
+                              remat_error *error)
+{
+    remat_step_table table;
+    remat_status status = api_pipeline_table(p, first, end, &table, error);
+    if (!status)
+        *update = fmax(*update, api_update_seconds(&p->q.device, &table));
+    return status;
+}
+
+static json_t *way_encode(const api_pipeline *p, unsigned way, const remat_pipeline_play *play,
+                          double update)
+{
+    uint32_t worst = 0;
+    for (uint32_t r = 1; r < play->n_ranks; r++)
+        if (play->ranks[r].peak > play->ranks[worst].peak)
+            worst = r;
+    const uint64_t most = play->ranks[worst].peak, memory = p->question.memory;
+    json_t *json =
+        json_pack("{s:s, s:b, s:f, s:I}", "way", way_names[way], "fits", most <= memory,
+                  "step_seconds", play->step * p->unit + update, "memory", (json_int_t)most);
+    if (most > memory) {
+        remat_json_set(&json, "rank", json_integer(worst));
+        remat_json_set(&json, "lacks", json_integer((json_int_t)(most - memory)));
+    }
+    return json;
+}
+
+static remat_status play_way(api_pipeline *p, const uint32_t *cuts, unsigned way, json_t **ways,
+                             remat_error *error)
+{
+    const uint32_t ranks = p->question.pipeline.ranks;
+    remat_pipeline_stage stages[REMAT_MOST_RANKS] = {{.held = 0}};
+    remat_pipeline_play *play = NULL;
+    remat_status status = REMAT_OK;
+    double update = 0;
+    for (uint32_t r = 0; r < ranks && !status; r++) {
+        remat_stage_menu m = {0};
+        remat_stage_list list = {0};
+        size_t shape = 0;
+        status = api_pipeline_bytes(p, cuts[r], cuts[r + 1], &m, error);
+        if (!status)
+            status = api_pipeline_shape(p, cuts[r], cuts[r + 1], &shape, error);
+        if (!status)
+            status = way_list(p, shape, cuts[r], cuts[r + 1], way, &list, error);
+        if (!status)
+            status = update_of(p, cuts[r], cuts[r + 1], &update, error);
+        stages[r] = (remat_pipeline_stage){list.forward, list.backward, list.held, list.peak,
+                                           m.fixed,      m.input,       m.output};
+    }
+    if (!status)
+        status = remat_pipeline_judge(&p->question.pipeline, stages, &play, error);
+    if (!status)
+        remat_json_append(ways, way_encode(p, way, play, update));
+    remat_pipeline_play_free(play);
+    return status;
+}
+
+remat_status api_pipeline_ways(api_pipeline *p, json_t **ret_ways, remat_error *error)
+{
+    uint32_t cuts[REMAT_MOST_RANKS + 1];
+    json_t *ways = json_array();
+    remat_status status = REMAT_OK;
+    api_pipeline_equal(p, cuts);
+    for (unsigned way = 0; way < WAYS && !status; way++)
+        if (way != WAY_ATTENTION || p->again)
+            status = play_way(p, cuts, way, &ways, error);
+    if (!status && !ways)
+        status = remat_fail_memory(error);
+    if (status)
+        json_decref(ways);
+    else
+        *ret_ways = ways;
+    return status;
+}
+
+/* ---- ranks ---- */
+
+static json_t *rank_encode(const api_pipeline *p, uint32_t rank, const remat_step_table *table)
+{
+    const remat_planned_stage *s = &p->best.plan.stages[rank];
+    const remat_pipeline_rank *played = &p->best.play->ranks[rank];
+    const api_asked *x = &p->asked[p->best.asked[rank]];
+    const uint32_t n = played->in_flight;
+    const uint64_t own = s->stage.fixed + (s->stage.peak - s->stage.held) + n * s->stage.held;
+    const uint32_t first = api_unit_start(&p->units, s->first), last = p->units.end[s->end - 1] - 1;
+    json_t *json = json_pack(
+        "{s:i, s:s, s:i, s:i, s:s, s:s, s:I, s:f, s:f, s:i}", "rank", (int)rank, "profile_id",
+        x->profile_id, "first_unit", (int)s->first, "last_unit", (int)(s->end - 1), "first_node",
+        p->profile->nodes[first].id, "last_node", p->profile->nodes[last].id, "nodes",
+        (json_int_t)(last + 1 - first), "forward_seconds", s->stage.forward * p->unit,
+        "backward_seconds", s->stage.backward * p->unit, "in_flight", (int)n);
+    const struct {
+        const char *name;
+        uint64_t bytes;
+    } lines[] = {{"weights", table->weights + table->master_weights + table->cached},
+                 {"gradients", table->gradients},
+                 {"optimizer_states", table->states},
+                 {"held_bytes", n * s->stage.held},
+                 {"working_bytes", s->stage.peak - s->stage.held},
+                 {"buffer_bytes", played->peak > own ? played->peak - own : 0},
+                 {"memory", played->peak}};
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
+        remat_json_set(&json, lines[i].name, json_integer((json_int_t)lines[i].bytes));
+    remat_json_set(&json, "memory_use",
+                   api_memory_encode(table, played->peak - s->stage.fixed, p->question.memory));
+    remat_json_set(&json, "budget", json_integer((json_int_t)x->budget));
+    remat_json_set(&json, "schedule", json_incref(x->schedule));
+    return json;
+}
+
+static remat_status put_ranks(const api_pipeline *p, json_t **pipeline, double *update,
+                              remat_error *error)
+{
+    json_t *ranks = json_array();
+    remat_status status = REMAT_OK;
+    for (uint32_t r = 0; r < p->question.pipeline.ranks && !status; r++) {
+        const remat_planned_stage *s = &p->best.plan.stages[r];
+        remat_step_table table;
+        status = api_pipeline_table(p, s->first, s->end, &table, error);
+        if (status)
+            break;
+        *update = fmax(*update, api_update_seconds(&p->q.device, &table));
+        remat_json_append(&ranks, rank_encode(p, r, &table));
+    }
+    if (status)
+        json_decref(ranks);
+    else
+        remat_json_set(pipeline, "stages", ranks);
+    return status;
+}
+
+/* What is there of a plan whether anything fits or not. */
+static json_t *begin_encode(const api_pipeline *p)
+{
+    json_t *json = json_pack("{s:I, s:i, s:O}", "memory", (json_int_t)p->question.memory, "units",
+                             (int)p->units.n, "ways", p->ways);
+    if (!p->best.play && p->refusal.number > 0)
+        remat_json_set(&json, "least_memory", json_integer((json_int_t)p->refusal.number));
+    return json;
+}
+
+static remat_status put_step(const api_pipeline *p, json_t **answer, json_t **pipeline,
+                             remat_error *error)
+{
+    const double step = p->best.play->step, bound = fmin(p->bound, step);
+    const double batch = remat_json_number(*answer, "batch");
+    const double examples = batch * p->question.pipeline.microbatches;
+    double update = 0;
+    remat_status status = put_ranks(p, pipeline, &update, error);
+    if (status)
+        return status;
+    const double seconds = step * p->unit + update;
+    remat_json_set(answer, "step_seconds", json_real(seconds));
+    remat_json_set(answer, "update_seconds", json_real(update));
+    if (batch > 0)
+        remat_json_set(answer, "samples_per_second", json_real(examples / seconds));
+    remat_json_set(pipeline, "seconds", json_real(step * p->unit));
+    remat_json_set(pipeline, "bubble", json_real(p->best.play->bubble));
+    remat_json_set(pipeline, "lower_bound_seconds", json_real(bound * p->unit));
+    remat_json_set(pipeline, "gap", json_real(bound > 0 ? step / bound - 1 : 0));
+    return REMAT_OK;
+}
+
+remat_status api_pipeline_encode(const api_pipeline *p, json_t **answer, remat_error *error)
+{
+    json_t *pipeline = begin_encode(p);
+    remat_status status = REMAT_OK;
+    remat_json_set(answer, "fits", json_boolean(p->best.play != NULL));
+    if (p->best.play)
+        status = put_step(p, answer, &pipeline, error);
+    else
+        remat_json_set(answer, "refusal", json_string(p->refusal.message));
+    remat_json_set(answer, "pipeline", pipeline);
+    return status || *answer ? status : remat_fail_memory(error);
+}

@@ -1,0 +1,71 @@
+/* What no step is below: the recurrence of plan.c, out of what is known of every schedule of a
+ * stage in place of lists. Its time may lie before the turn or after it; each of the two waits is
+ * taken where it is least. */
+#include "pipeline/private.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* By rank and first unit: the largest wait, and the sum of times, of the ranks from there on. */
+typedef struct rest {
+    double wait, sum;
+} rest;
+
+static rest with_stage(const remat_pipeline *p, uint32_t rank, const remat_stage_least *x,
+                       const rest *behind)
+{
+    const double m = p->microbatches, n = pipeline_in_flight(p, rank);
+    /* m - n + 1 forwards or backwards stand beside all m of the others */
+    const double first = (m - n + 1) * (x->total - x->backward) + m * x->backward;
+    const double last = m * x->forward + (m - n + 1) * (x->total - x->forward);
+    const double beside = fmax(first, last) + behind->sum;
+    const double own = fmax(m * x->total, beside);
+    return (rest){fmax(own, x->total + behind->wait), x->total + behind->sum};
+}
+
+static remat_status bound_rank(const remat_pipeline_question *q, const remat_least_host *host,
+                               uint32_t rank, const rest *behind, rest *here, remat_error *error)
+{
+    const uint32_t left = q->pipeline.ranks - rank - 1;
+    for (uint32_t first = rank; first + left < q->n_units; first++)
+        for (uint32_t end = first + 1; end + left <= q->n_units; end++) {
+            remat_stage_least least;
+            if (behind[end].wait == INFINITY)
+                continue;
+            remat_status status = host->least(host->data, rank, first, end, &least, error);
+            if (status)
+                return status;
+            const rest all = with_stage(&q->pipeline, rank, &least, &behind[end]);
+            here[first].wait = fmin(here[first].wait, all.wait);
+            here[first].sum = fmin(here[first].sum, all.sum);
+        }
+    return REMAT_OK;
+}
+
+remat_status remat_pipeline_bound(const remat_pipeline_question *q, const remat_least_host *host,
+                                  double *ret_bound, remat_error *error)
+{
+    const size_t width = q->n_units + 1;
+    remat_status status = pipeline_check_question(q, error);
+    if (status)
+        return status;
+    rest *both = malloc(2 * width * sizeof *both);
+    if (!both)
+        return remat_fail_memory(error);
+    for (size_t i = 0; i < 2 * width; i++)
+        both[i] = (rest){INFINITY, INFINITY};
+    both[width - 1] = (rest){0, 0};
+    rest *behind = both, *here = both + width;
+    for (uint32_t rank = q->pipeline.ranks; rank-- > 0 && !status;) {
+        status = bound_rank(q, host, rank, behind, here, error);
+        rest *old = behind;
+        behind = here;
+        here = old;
+        for (size_t i = 0; i < width; i++)
+            here[i] = (rest){INFINITY, INFINITY};
+    }
+    if (!status)
+        *ret_bound = behind[0].wait * (1 - 1e-12); /* sums in another order */
+    free(both);
+    return status;
+}
