@@ -225,19 +225,18 @@ static remat_status likely_list(api_pipeline *p, size_t shape, uint32_t n, uint6
     const api_shape *s = &p->shapes[shape];
     const api_asked *known = find_asked(p, shape, n, budget);
     double total = INFINITY;
-    if (known && known->fits)
-        lists[(*count)++] = known->list;
+    if (known && known->fits) {
+        lists[*count] = known->list;
+        lists[(*count)++].in_flight = n;
+    }
     if (known)
         return REMAT_OK;
     remat_status status = least_total(p, shape, n, budget, &total, error);
     if (!status && total < INFINITY)
-        lists[(*count)++] =
+        lists[(*count)++] = /* what it holds is in its budget */
             (remat_stage_list){.forward = s->forward,
                                .backward = s->all - s->forward + USUAL_GAP * (total - s->all),
-                               .held = budget / n,
-                               .peak = budget / n};
-    if (*count > 0)
-        lists[*count - 1].in_flight = n;
+                               .in_flight = n};
     return status;
 }
 
@@ -320,6 +319,8 @@ static remat_status equal_step(api_pipeline *p, double *ret_step, remat_error *e
         const uint64_t budget = budget_of(p, r, &m, p->sends, &n);
         status = likely_list(p, shape, n, budget, &list, &count, error);
         fits = count > 0;
+        list.held = list.held > m.input ? list.held : m.input;
+        list.peak = list.peak > list.held ? list.peak : list.held;
         stages[r] = (remat_pipeline_stage){list.forward, list.backward, list.held, list.peak,
                                            m.fixed,      m.input,       m.output};
     }
@@ -335,17 +336,23 @@ static remat_status equal_step(api_pipeline *p, double *ret_step, remat_error *e
     return status;
 }
 
+static double mean_stage(const api_pipeline *p)
+{
+    double all = 0;
+    for (uint32_t u = 0; u < p->units.n; u++)
+        all += p->units.least[u];
+    return all / p->question.pipeline.ranks;
+}
+
 /* Stages longer than that are in no plan that is faster than one that is known; where none is, so
  * many times the mean is the longest that is looked at. */
 static remat_status limit_stages(api_pipeline *p, remat_error *error)
 {
-    const uint32_t ranks = p->question.pipeline.ranks, m = p->question.pipeline.microbatches;
+    const uint32_t m = p->question.pipeline.microbatches;
     remat_pipeline_plan plan;
-    double step = INFINITY, all = 0;
+    double step = INFINITY;
     remat_status status = equal_step(p, &step, error);
-    for (uint32_t u = 0; u < p->units.n; u++)
-        all += p->units.least[u];
-    p->longest = LONGEST * all / ranks;
+    p->longest = LONGEST * mean_stage(p);
     if (!status && step == INFINITY) {
         status = plan_once(p, &plan, error);
         step = status ? INFINITY : plan.step;
@@ -396,9 +403,9 @@ static remat_status plan_best(api_pipeline *p, remat_error *error)
         if (p->question.pipeline.order == REMAT_1F1B)
             p->question.pipeline.in_flight = p->now.in_flight;
         if (first)
-            status = limit_stages(p, error);
+            status = limit_stages(p, &refusal);
         if (first && !status)
-            status = find_bound(p, error);
+            status = find_bound(p, &refusal);
         if (!status)
             status = plan_once(p, &plan, &refusal);
         if (!status && plan.step < found.plan.step) {
@@ -426,7 +433,11 @@ static remat_status plan_best(api_pipeline *p, remat_error *error)
 static remat_status plan_now(api_pipeline *p, remat_error *error)
 {
     remat_status status = plan_best(p, error);
-    if (status != REMAT_INFEASIBLE || p->n_asked > 0)
+    if (status == REMAT_INFEASIBLE) { /* it may be that nothing is on its way when most is held */
+        p->sends = 0;
+        status = plan_best(p, error);
+    }
+    if (status != REMAT_INFEASIBLE)
         return status;
     p->real = true;
     status = plan_once(p, &p->now.plan, error);
@@ -557,13 +568,11 @@ static remat_status play_now(api_pipeline *p, bool *ret_fits, remat_error *error
     return status;
 }
 
-/* All stages have answered: keeps what is the best, and plans anew where that may be better. */
-static remat_status settle(api_pipeline *p, bool fits, bool *ret_over, remat_error *error)
+/* Keeps the plan at hand if it is the best. */
+static remat_status keep_best(api_pipeline *p, bool fits, remat_error *error)
 {
-    remat_status status = REMAT_OK;
     bool beside = true;
-    if (fits)
-        status = play_now(p, &beside, error);
+    remat_status status = fits ? play_now(p, &beside, error) : REMAT_OK;
     if (status)
         return status;
     if (!beside)
@@ -575,15 +584,42 @@ static remat_status settle(api_pipeline *p, bool fits, bool *ret_over, remat_err
     }
     remat_pipeline_play_free(p->now.play);
     p->now.play = NULL;
+    return REMAT_OK;
+}
+
+/* Whether another plan promises more than the best, of which no stage takes longer than it. */
+static remat_status plan_again(api_pipeline *p, bool *ret_better, remat_error *error)
+{
     const double step = p->best.play ? p->best.play->step : INFINITY;
-    *ret_over = ++p->rounds >= (p->best.play ? MOST_ROUNDS : 3 * MOST_ROUNDS) ||
-                step <= p->bound * (1 + WORTH_A_ROUND);
-    if (*ret_over)
-        return REMAT_OK;
-    status = plan_best(p, error);
-    *ret_over =
-        status == REMAT_INFEASIBLE || (!status && p->now.plan.step >= step * (1 - WORTH_A_ROUND));
+    if (p->best.play)
+        p->longest = fmax(p->longest, step / p->question.pipeline.microbatches);
+    remat_status status = plan_best(p, error);
+    *ret_better = !status && p->now.plan.step < step * (1 - WORTH_A_ROUND);
     return status == REMAT_INFEASIBLE ? REMAT_OK : status;
+}
+
+/* All stages have answered: plans anew where that may be better; then without room for what is on
+ * its way, which may not be when most is held; and where nothing has fitted with longer stages too.
+ */
+static remat_status settle(api_pipeline *p, bool fits, bool *ret_over, remat_error *error)
+{
+    remat_status status = keep_best(p, fits, error);
+    const double step = p->best.play ? p->best.play->step : INFINITY;
+    const unsigned most = p->best.play ? 1 : 3;
+    bool better = false;
+    *ret_over = true;
+    if (status || p->rounds++ >= (p->best.play ? MOST_ROUNDS : 3 * MOST_ROUNDS) ||
+        step <= p->bound * (1 + WORTH_A_ROUND))
+        return status;
+    status = plan_again(p, &better, error);
+    while (!status && !better && p->retreats < most) {
+        p->sends = ++p->retreats == 2;
+        if (p->retreats == 2)
+            p->longest = 2 * LONGEST * mean_stage(p);
+        status = plan_again(p, &better, error);
+    }
+    *ret_over = status || !better;
+    return status;
 }
 
 remat_status api_pipeline_ask(api_pipeline *p, json_t **ret_document, json_t **ret_question,

@@ -63,12 +63,13 @@ struct api_pipeline {
     api_least *leasts;
     api_asked *asked;
     size_t n_shapes, n_leasts, n_asked;
-    double longest;  /* stages of more, forward and back, are in no plan that is looked for */
-    unsigned sends;  /* room is left for so many on their way, each way */
-    unsigned rounds; /* plans that were answered */
-    size_t pending;  /* the question under way */
-    bool over;       /* nothing is asked any more */
-    bool real;       /* menus are of lists that run each block again */
+    double longest;    /* stages of more, forward and back, are in no plan that is looked for */
+    unsigned sends;    /* room is left for so many on their way, each way */
+    unsigned rounds;   /* plans that were answered */
+    unsigned retreats; /* what else was tried where no plan was better */
+    size_t pending;    /* the question under way */
+    bool over;         /* nothing is asked any more */
+    bool real;         /* menus are of lists that run each block again */
     double bound;
     api_candidate now, best; /* best.play NULL: none yet */
     json_t *ways;
