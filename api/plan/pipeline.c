@@ -194,7 +194,7 @@ static remat_status least(void *data, uint32_t rank, uint32_t first, uint32_t en
     remat_stage_menu menu;
     size_t shape = 0;
     uint32_t n = 0;
-    *ret_least = (remat_stage_least){0, 0, INFINITY};
+    *ret_least = (remat_stage_least){.total = INFINITY};
     if (is_too_long(p, first, end))
         return REMAT_OK;
     remat_status status = api_pipeline_bytes(p, first, end, &menu, error);
@@ -203,6 +203,8 @@ static remat_status least(void *data, uint32_t rank, uint32_t first, uint32_t en
     if (status)
         return status;
     const uint64_t budget = budget_of(p, rank, &menu, 0, &n);
+    ret_least->input = menu.input;
+    ret_least->output = menu.output;
     ret_least->forward = p->shapes[shape].forward;
     ret_least->backward = p->shapes[shape].all - p->shapes[shape].forward;
     return least_total(p, shape, n, budget, &ret_least->total, error);
