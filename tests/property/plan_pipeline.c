@@ -160,8 +160,9 @@ static bool stage_list(search *s, uint32_t first, uint32_t end, uint32_t rank, u
     remat_error error;
     if (*state == 0) {
         json_t *document = api_stage_document(s->e->profile, s->e->document, &s->units, first, end);
-        json_t *schedule = answer(
-            document, json_pack("{s:I, s:i}", "budget", (json_int_t)s->e->memory, "in_flight", n));
+        json_t *question =
+            json_pack("{s:I, s:i}", "budget", (json_int_t)s->e->memory, "in_flight", (int)n);
+        json_t *schedule = answer(document, question);
         remat_profile *profile = decoded(document);
         remat_operations list = {0};
         *state = schedule ? 1 : -1;
@@ -172,6 +173,7 @@ static bool stage_list(search *s, uint32_t first, uint32_t end, uint32_t rank, u
         }
         remat_operations_clear(&list);
         remat_profile_free(profile);
+        json_decref(question);
         json_decref(schedule);
         json_decref(document);
     }
