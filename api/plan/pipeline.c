@@ -6,9 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Answers lie above their bounds by about a tenth of what the bounds are above storing everything.
- */
-static const double USUAL_GAP = 1.1;
 /* Another plan is asked for where it promises so much. */
 static const double WORTH_A_ROUND = 1e-3;
 /* Of what no schedule beats. */
@@ -49,235 +46,11 @@ void api_pipeline_free(api_pipeline *p)
     free(p);
 }
 
-/* The array with room for one more behind n; NULL: out of memory, and the old one stays. */
-static void *grow(void *array, size_t n, size_t size)
-{
-    return n & (n - 1) ? array : realloc(array, (n ? 2 * n : 1) * size);
-}
-
-/* ---- stages ---- */
-
-static remat_status read_shape(const api_pipeline *p, api_shape *s, remat_error *error)
-{
-    json_t *document = api_stage_document(p->profile, p->document, &p->units, s->first, s->end);
-    remat_status status = document ? remat_profile_decode(document, "", &s->profile, error)
-                                   : remat_fail_memory(error);
-    json_decref(document);
-    if (status)
-        return status;
-    s->all = remat_store_all_makespan(s->profile);
-    for (uint32_t v = 0; v < s->profile->n_nodes; v++) {
-        double least = s->profile->nodes[v].forward_time;
-        for (uint32_t k = 1; k <= s->profile->nodes[v].n_alternatives; k++)
-            least = fmin(least, remat_implementation(&s->profile->nodes[v], k).forward_time);
-        s->forward += least;
-    }
-    return REMAT_OK;
-}
-
-remat_status api_pipeline_shape(api_pipeline *p, uint32_t first, uint32_t end, size_t *ret_shape,
-                                remat_error *error)
-{
-    const uint32_t *kind = &p->units.kind[first], n = end - first;
-    for (size_t i = 0; i < p->n_shapes; i++) {
-        const api_shape *s = &p->shapes[i];
-        if (s->end - s->first == n &&
-            memcmp(&p->units.kind[s->first], kind, n * sizeof *kind) == 0) {
-            *ret_shape = i;
-            return REMAT_OK;
-        }
-    }
-    api_shape *more = grow(p->shapes, p->n_shapes, sizeof *more);
-    if (!more)
-        return remat_fail_memory(error);
-    p->shapes = more;
-    more[p->n_shapes] = (api_shape){.first = first, .end = end};
-    remat_status status = read_shape(p, &more[p->n_shapes], error);
-    if (!status)
-        *ret_shape = p->n_shapes++;
-    return status;
-}
-
-/* Where the last product has the first matrix's weights, the last rank has a copy of them. */
-remat_status api_pipeline_table(const api_pipeline *p, uint32_t first, uint32_t end,
-                                remat_step_table *ret_table, remat_error *error)
-{
-    const remat_tensor none = {1, 0, 0, 0};
-    remat_tensor *own = malloc((p->n_tensors + 1) * sizeof *own);
-    size_t n = 0;
-    if (!own)
-        return remat_fail_memory(error);
-    for (size_t i = 0; i < p->n_tensors; i++)
-        if (p->tensors[i].unit >= first && p->tensors[i].unit < end)
-            own[n++] = p->tensors[i];
-    if (p->tied && end == p->units.n && first > 0)
-        own[n++] = p->tensors[0];
-    remat_status status =
-        remat_step_bytes(n ? own : &none, n ? n : 1, &p->q.step, &p->q.device, ret_table, error);
-    free(own);
-    return status;
-}
-
-remat_status api_pipeline_bytes(api_pipeline *p, uint32_t first, uint32_t end,
-                                remat_stage_menu *ret_menu, remat_error *error)
-{
-    const uint32_t start = api_unit_start(&p->units, first), last = p->units.end[end - 1] - 1;
-    const uint64_t memory = p->question.memory;
-    uint64_t *fixed = &p->fixed[first * (p->units.n + 1) + end];
-    remat_step_table table;
-    if (*fixed == UINT64_MAX) {
-        remat_status status = api_pipeline_table(p, first, end, &table, error);
-        if (status)
-            return status;
-        const uint64_t room = remat_step_room(&table, memory);
-        const uint64_t alone = remat_step_memory(&table, 0).driver;
-        *fixed = room > 0 ? memory - room : alone > memory ? alone : memory;
-    }
-    *ret_menu =
-        (remat_stage_menu){.fixed = *fixed,
-                           .input = first > 0 ? p->profile->nodes[start - 1].output_bytes : 0,
-                           .output = p->profile->nodes[last].output_bytes};
-    return REMAT_OK;
-}
-
-/* What a schedule may take on a rank, beside all that is there and on its way. */
-static uint64_t budget_of(const api_pipeline *p, uint32_t rank, const remat_stage_menu *menu,
-                          unsigned sends, uint32_t *ret_in_flight)
-{
-    const uint64_t room = remat_pipeline_room(&p->question, rank, menu, ret_in_flight);
-    const bool sends_on =
-        rank + 1 < p->question.pipeline.ranks && !p->question.pipeline.runtime.keeps_outputs;
-    const uint64_t way = sends * (menu->input + (sends_on ? menu->output : 0));
-    return room > way ? room - way : 0;
-}
-
-/* ---- what is known of schedules ---- */
-
-static remat_status least_total(api_pipeline *p, size_t shape, uint32_t in_flight, uint64_t budget,
-                                double *ret_total, remat_error *error)
-{
-    const api_shape *s = &p->shapes[shape];
-    for (size_t i = 0; i < p->n_leasts; i++) {
-        const api_least *x = &p->leasts[i];
-        if (x->shape == shape && x->in_flight == in_flight && x->budget == budget) {
-            *ret_total = x->total;
-            return REMAT_OK;
-        }
-    }
-    api_least *more = grow(p->leasts, p->n_leasts, sizeof *more);
-    if (!more)
-        return remat_fail_memory(error);
-    p->leasts = more;
-    double total = INFINITY;
-    remat_status status =
-        budget > 0 ? remat_least_makespan(s->profile, budget, in_flight, &total, error) : REMAT_OK;
-    if (status)
-        return status;
-    more[p->n_leasts++] = (api_least){shape, in_flight, budget, total};
-    *ret_total = total;
-    return REMAT_OK;
-}
-
-static bool is_too_long(const api_pipeline *p, uint32_t first, uint32_t end)
-{
-    double sum = 0;
-    for (uint32_t u = first; u < end; u++)
-        sum += p->units.least[u];
-    return sum > p->longest;
-}
-
-/* For the bound: remat_least_host. */
-static remat_status least(void *data, uint32_t rank, uint32_t first, uint32_t end,
-                          remat_stage_least *ret_least, remat_error *error)
-{
-    api_pipeline *p = data;
-    remat_stage_menu menu;
-    size_t shape = 0;
-    uint32_t n = 0;
-    *ret_least = (remat_stage_least){0, 0, INFINITY};
-    if (is_too_long(p, first, end))
-        return REMAT_OK;
-    remat_status status = api_pipeline_bytes(p, first, end, &menu, error);
-    if (!status)
-        status = api_pipeline_shape(p, first, end, &shape, error);
-    if (status)
-        return status;
-    const uint64_t budget = budget_of(p, rank, &menu, 0, &n);
-    ret_least->forward = p->shapes[shape].forward;
-    ret_least->backward = p->shapes[shape].all - p->shapes[shape].forward;
-    return least_total(p, shape, n, budget, &ret_least->total, error);
-}
-
-static const api_asked *find_asked(const api_pipeline *p, size_t shape, uint32_t n, uint64_t budget)
-{
-    for (size_t i = 0; i < p->n_asked; i++) {
-        const api_asked *x = &p->asked[i];
-        if (x->done && x->shape == shape && x->in_flight == n && x->budget == budget)
-            return x;
-    }
-    return NULL;
-}
-
-/* What the stage answered, or is likely to. */
-static remat_status likely_list(api_pipeline *p, size_t shape, uint32_t n, uint64_t budget,
-                                remat_stage_list *lists, size_t *count, remat_error *error)
-{
-    const api_shape *s = &p->shapes[shape];
-    const api_asked *known = find_asked(p, shape, n, budget);
-    double total = INFINITY;
-    if (known && known->fits)
-        lists[(*count)++] = known->list;
-    if (known)
-        return REMAT_OK;
-    remat_status status = least_total(p, shape, n, budget, &total, error);
-    if (!status && total < INFINITY)
-        lists[(*count)++] =
-            (remat_stage_list){.forward = s->forward,
-                               .backward = s->all - s->forward + USUAL_GAP * (total - s->all),
-                               .held = budget / n,
-                               .peak = budget / n};
-    if (*count > 0)
-        lists[*count - 1].in_flight = n;
-    return status;
-}
-
-/* Of the planner: remat_stage_host. */
-static remat_status menu(void *data, uint32_t first, uint32_t end, remat_stage_menu *ret_menu,
-                         remat_error *error)
-{
-    api_pipeline *p = data;
-    const uint32_t ranks = p->question.pipeline.ranks, n_units = p->units.n;
-    size_t shape = 0, count = 0;
-    uint32_t before = UINT32_MAX, n = 0;
-    remat_status status = api_pipeline_bytes(p, first, end, ret_menu, error);
-    if (status || is_too_long(p, first, end))
-        return status;
-    remat_stage_list *lists = malloc(ranks * sizeof *lists);
-    p->lists[first * (n_units + 1) + end] = lists;
-    status = lists ? api_pipeline_shape(p, first, end, &shape, error) : remat_fail_memory(error);
-    for (uint32_t rank = 0; rank < ranks && !status; rank++) {
-        const bool may_be = (rank == 0) == (first == 0) && (rank + 1 == ranks) == (end == n_units);
-        if (!may_be)
-            continue;
-        const uint64_t budget = budget_of(p, rank, ret_menu, p->sends, &n);
-        if (n == before)
-            continue;
-        before = n;
-        if (!p->real)
-            status = likely_list(p, shape, n, budget, lists, &count, error);
-    }
-    if (!status && p->real)
-        status = api_pipeline_blocks(p, shape, first, end, &lists[count++], error);
-    ret_menu->lists = lists;
-    ret_menu->n_lists = count;
-    return status;
-}
-
 /* ---- plans ---- */
 
 static remat_status plan_once(api_pipeline *p, remat_pipeline_plan *ret_plan, remat_error *error)
 {
-    const remat_stage_host host = {p, menu};
+    const remat_stage_host host = {p, api_pipeline_menu};
     remat_status status = remat_pipeline_plan_make(&p->question, &host, ret_plan, error);
     menus_clear(p);
     return status;
@@ -317,9 +90,11 @@ static remat_status equal_step(api_pipeline *p, double *ret_step, remat_error *e
             status = api_pipeline_shape(p, cuts[r], cuts[r + 1], &shape, error);
         if (status)
             return status;
-        const uint64_t budget = budget_of(p, r, &m, p->sends, &n);
-        status = likely_list(p, shape, n, budget, &list, &count, error);
+        const uint64_t budget = api_pipeline_budget(p, r, &m, p->sends, &n);
+        status = api_pipeline_likely(p, shape, n, budget, &list, &count, error);
         fits = count > 0;
+        list.held = list.held > m.input ? list.held : m.input;
+        list.peak = list.peak > list.held ? list.peak : list.held;
         stages[r] = (remat_pipeline_stage){list.forward, list.backward, list.held, list.peak,
                                            m.fixed,      m.input,       m.output};
     }
@@ -335,17 +110,23 @@ static remat_status equal_step(api_pipeline *p, double *ret_step, remat_error *e
     return status;
 }
 
+static double mean_stage(const api_pipeline *p)
+{
+    double all = 0;
+    for (uint32_t u = 0; u < p->units.n; u++)
+        all += p->units.least[u];
+    return all / p->question.pipeline.ranks;
+}
+
 /* Stages longer than that are in no plan that is faster than one that is known; where none is, so
  * many times the mean is the longest that is looked at. */
 static remat_status limit_stages(api_pipeline *p, remat_error *error)
 {
-    const uint32_t ranks = p->question.pipeline.ranks, m = p->question.pipeline.microbatches;
+    const uint32_t m = p->question.pipeline.microbatches;
     remat_pipeline_plan plan;
-    double step = INFINITY, all = 0;
+    double step = INFINITY;
     remat_status status = equal_step(p, &step, error);
-    for (uint32_t u = 0; u < p->units.n; u++)
-        all += p->units.least[u];
-    p->longest = LONGEST * all / ranks;
+    p->longest = LONGEST * mean_stage(p);
     if (!status && step == INFINITY) {
         status = plan_once(p, &plan, error);
         step = status ? INFINITY : plan.step;
@@ -359,7 +140,7 @@ static remat_status limit_stages(api_pipeline *p, remat_error *error)
  * out. */
 static remat_status find_bound(api_pipeline *p, remat_error *error)
 {
-    const remat_least_host host = {p, least};
+    const remat_least_host host = {p, api_pipeline_least};
     double bound = INFINITY;
     remat_status status = remat_pipeline_bound(&p->question, &host, &bound, error);
     if (!status)
@@ -396,9 +177,9 @@ static remat_status plan_best(api_pipeline *p, remat_error *error)
         if (p->question.pipeline.order == REMAT_1F1B)
             p->question.pipeline.in_flight = p->now.in_flight;
         if (first)
-            status = limit_stages(p, error);
+            status = limit_stages(p, &refusal);
         if (first && !status)
-            status = find_bound(p, error);
+            status = find_bound(p, &refusal);
         if (!status)
             status = plan_once(p, &plan, &refusal);
         if (!status && plan.step < found.plan.step) {
@@ -426,7 +207,11 @@ static remat_status plan_best(api_pipeline *p, remat_error *error)
 static remat_status plan_now(api_pipeline *p, remat_error *error)
 {
     remat_status status = plan_best(p, error);
-    if (status != REMAT_INFEASIBLE || p->n_asked > 0)
+    if (status == REMAT_INFEASIBLE) { /* it may be that nothing is on its way when most is held */
+        p->sends = 0;
+        status = plan_best(p, error);
+    }
+    if (status != REMAT_INFEASIBLE)
         return status;
     p->real = true;
     status = plan_once(p, &p->now.plan, error);
@@ -490,18 +275,18 @@ static remat_status asked_of(api_pipeline *p, uint32_t rank, size_t *ret_index, 
         status = api_pipeline_shape(p, x.first, x.end, &x.shape, error);
     if (status)
         return status;
-    x.budget = budget_of(p, rank, &m, p->sends, &x.in_flight);
+    x.budget = api_pipeline_budget(p, rank, &m, p->sends, &x.in_flight);
     for (size_t i = 0; i < p->n_asked; i++)
         if (p->asked[i].first == x.first && p->asked[i].end == x.end &&
             p->asked[i].in_flight == x.in_flight && p->asked[i].budget == x.budget) {
             *ret_index = i;
             return REMAT_OK;
         }
-    status = least_total(p, x.shape, x.in_flight, x.budget, &least, error);
+    status = api_pipeline_total(p, x.shape, x.in_flight, x.budget, &least, error);
     if (!status)
         status = quick_solver(p->shapes[x.shape].profile, x.in_flight, x.budget, least, &x.solver,
                               error);
-    api_asked *more = status ? NULL : grow(p->asked, p->n_asked, sizeof *more);
+    api_asked *more = status ? NULL : api_pipeline_grow(p->asked, p->n_asked, sizeof *more);
     if (!more)
         return status ? status : remat_fail_memory(error);
     p->asked = more;
@@ -557,13 +342,11 @@ static remat_status play_now(api_pipeline *p, bool *ret_fits, remat_error *error
     return status;
 }
 
-/* All stages have answered: keeps what is the best, and plans anew where that may be better. */
-static remat_status settle(api_pipeline *p, bool fits, bool *ret_over, remat_error *error)
+/* Keeps the plan at hand if it is the best. */
+static remat_status keep_best(api_pipeline *p, bool fits, remat_error *error)
 {
-    remat_status status = REMAT_OK;
     bool beside = true;
-    if (fits)
-        status = play_now(p, &beside, error);
+    remat_status status = fits ? play_now(p, &beside, error) : REMAT_OK;
     if (status)
         return status;
     if (!beside)
@@ -575,15 +358,42 @@ static remat_status settle(api_pipeline *p, bool fits, bool *ret_over, remat_err
     }
     remat_pipeline_play_free(p->now.play);
     p->now.play = NULL;
+    return REMAT_OK;
+}
+
+/* Whether another plan promises more than the best, of which no stage takes longer than it. */
+static remat_status plan_again(api_pipeline *p, bool *ret_better, remat_error *error)
+{
     const double step = p->best.play ? p->best.play->step : INFINITY;
-    *ret_over = ++p->rounds >= (p->best.play ? MOST_ROUNDS : 3 * MOST_ROUNDS) ||
-                step <= p->bound * (1 + WORTH_A_ROUND);
-    if (*ret_over)
-        return REMAT_OK;
-    status = plan_best(p, error);
-    *ret_over =
-        status == REMAT_INFEASIBLE || (!status && p->now.plan.step >= step * (1 - WORTH_A_ROUND));
+    if (p->best.play)
+        p->longest = fmax(p->longest, step / p->question.pipeline.microbatches);
+    remat_status status = plan_best(p, error);
+    *ret_better = !status && p->now.plan.step < step * (1 - WORTH_A_ROUND);
     return status == REMAT_INFEASIBLE ? REMAT_OK : status;
+}
+
+/* All stages have answered: plans anew where that may be better; then without room for what is on
+ * its way, which may not be when most is held; and where nothing has fitted with longer stages too.
+ */
+static remat_status settle(api_pipeline *p, bool fits, bool *ret_over, remat_error *error)
+{
+    remat_status status = keep_best(p, fits, error);
+    const double step = p->best.play ? p->best.play->step : INFINITY;
+    const unsigned most = p->best.play ? 1 : 3;
+    bool better = false;
+    *ret_over = true;
+    if (status || p->rounds++ >= (p->best.play ? MOST_ROUNDS : 3 * MOST_ROUNDS) ||
+        step <= p->bound * (1 + WORTH_A_ROUND))
+        return status;
+    status = plan_again(p, &better, error);
+    while (!status && !better && p->retreats < most) {
+        p->sends = ++p->retreats == 2;
+        if (p->retreats == 2)
+            p->longest = 2 * LONGEST * mean_stage(p);
+        status = plan_again(p, &better, error);
+    }
+    *ret_over = status || !better;
+    return status;
 }
 
 remat_status api_pipeline_ask(api_pipeline *p, json_t **ret_document, json_t **ret_question,

@@ -63,12 +63,13 @@ struct api_pipeline {
     api_least *leasts;
     api_asked *asked;
     size_t n_shapes, n_leasts, n_asked;
-    double longest;  /* stages of more, forward and back, are in no plan that is looked for */
-    unsigned sends;  /* room is left for so many on their way, each way */
-    unsigned rounds; /* plans that were answered */
-    size_t pending;  /* the question under way */
-    bool over;       /* nothing is asked any more */
-    bool real;       /* menus are of lists that run each block again */
+    double longest;    /* stages of more, forward and back, are in no plan that is looked for */
+    unsigned sends;    /* room is left for so many on their way, each way */
+    unsigned rounds;   /* plans that were answered */
+    unsigned retreats; /* what else was tried where no plan was better */
+    size_t pending;    /* the question under way */
+    bool over;         /* nothing is asked any more */
+    bool real;         /* menus are of lists that run each block again */
     double bound;
     api_candidate now, best; /* best.play NULL: none yet */
     json_t *ways;
@@ -100,6 +101,23 @@ remat_status api_pipeline_bytes(api_pipeline *pipeline, uint32_t first, uint32_t
 /* Weights and what goes with them of a stage. */
 remat_status api_pipeline_table(const api_pipeline *pipeline, uint32_t first, uint32_t end,
                                 remat_step_table *ret_table, remat_error *error);
+/* What a schedule may take on a rank, beside all that is there and so many sends on their way, each
+ * way. */
+uint64_t api_pipeline_budget(const api_pipeline *p, uint32_t rank, const remat_stage_menu *menu,
+                             unsigned sends, uint32_t *ret_in_flight);
+/* What no schedule of a shape within a budget beats. */
+remat_status api_pipeline_total(api_pipeline *p, size_t shape, uint32_t in_flight, uint64_t budget,
+                                double *ret_total, remat_error *error);
+/* Adds the list that a stage answered, or is likely to; none where nothing fits. */
+remat_status api_pipeline_likely(api_pipeline *p, size_t shape, uint32_t n, uint64_t budget,
+                                 remat_stage_list *lists, size_t *count, remat_error *error);
+/* For the bound, remat_least_host, and for the planner, remat_stage_host. */
+remat_status api_pipeline_least(void *data, uint32_t rank, uint32_t first, uint32_t end,
+                                remat_stage_least *ret_least, remat_error *error);
+remat_status api_pipeline_menu(void *data, uint32_t first, uint32_t end, remat_stage_menu *ret_menu,
+                               remat_error *error);
+/* The array with room for one more behind n; NULL: out of memory, and the old one stays. */
+void *api_pipeline_grow(void *array, size_t n, size_t size);
 /* As many nodes on every rank as can be: the first unit of each, and the end. */
 void api_pipeline_equal(const api_pipeline *pipeline, uint32_t cuts[REMAT_MOST_RANKS + 1]);
 /* The ways people use, with equal cuts. */

@@ -227,7 +227,9 @@ json_t *api_stage_document(const remat_profile *p, const json_t *document, const
     const json_t *source = json_object_get(document, "source");
     json_t *json = json_object(), *nodes = json_array();
     remat_json_set(&json, "format", json_string("remat-profile/1"));
-    remat_json_set(&json, "name", json_sprintf("%.140s, nodes %u to %u", p->name, a, b - 1));
+    remat_json_set(
+        &json, "name",
+        json_sprintf("%s, nodes %u to %u", strlen(p->name) <= 140 ? p->name : "stage", a, b - 1));
     if (source) {
         json_t *own = json_copy((json_t *)source); /* what is said there of parameters is of all */
         json_object_del(own, "parameters");

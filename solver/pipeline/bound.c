@@ -15,12 +15,15 @@ static rest with_stage(const remat_pipeline *p, uint32_t rank, const remat_stage
                        const rest *behind)
 {
     const double m = p->microbatches, n = pipeline_in_flight(p, rank);
+    const double back = rank > 0 ? p->latency + (double)x->input / p->bandwidth : 0;
+    const double out = rank + 1 < p->ranks ? p->latency + (double)x->output / p->bandwidth : 0;
+    const double there = out + behind->sum; /* and back */
     /* m - n + 1 forwards or backwards stand beside all m of the others */
     const double first = (m - n + 1) * (x->total - x->backward) + m * x->backward;
     const double last = m * x->forward + (m - n + 1) * (x->total - x->forward);
-    const double beside = fmax(first, last) + behind->sum;
-    const double own = fmax(m * x->total, beside);
-    return (rest){fmax(own, x->total + behind->wait), x->total + behind->sum};
+    const double sends = x->forward + x->backward + (m - 1) * out; /* one after the other */
+    const double own = fmax(m * x->total, fmax(fmax(first, last), sends) + there);
+    return (rest){back + fmax(own, x->total + out + behind->wait), x->total + back + there};
 }
 
 static remat_status bound_rank(const remat_pipeline_question *q, const remat_least_host *host,

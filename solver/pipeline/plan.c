@@ -95,6 +95,16 @@ static double beside_others(const planner *a, uint32_t rank, const remat_stage_m
     return fmax(first, last);
 }
 
+static double out_send(const planner *a, uint32_t rank, const remat_stage_menu *menu)
+{
+    return rank + 1 < a->p->ranks ? a->p->latency + (double)menu->output / a->p->bandwidth : 0;
+}
+
+static double back_send(const planner *a, uint32_t rank, const remat_stage_menu *menu)
+{
+    return rank > 0 ? a->p->latency + (double)menu->input / a->p->bandwidth : 0;
+}
+
 static remat_status bound_one(planner *a, uint32_t rank, uint32_t first, uint32_t end)
 {
     const uint32_t width = a->q->n_units + 1;
@@ -105,9 +115,10 @@ static remat_status bound_one(planner *a, uint32_t rank, uint32_t first, uint32_
     const remat_stage_list *list = fastest(a, rank, menu, a->q->memory);
     const double time =
         list ? fmax(a->sums[end] - a->sums[first], list->forward + list->backward) : INFINITY;
-    const double sum = a->sum[(rank + 1) * width + end];
-    const double own = fmax(a->p->microbatches * time, beside_others(a, rank, menu) + sum);
-    const double value = fmax(own, time + a->rest[(rank + 1) * width + end]);
+    const double out = out_send(a, rank, menu), back = back_send(a, rank, menu);
+    const double sum = out + a->sum[(rank + 1) * width + end];
+    const double own = back + fmax(a->p->microbatches * time, beside_others(a, rank, menu) + sum);
+    const double value = fmax(own, time + out + back + a->rest[(rank + 1) * width + end]);
     uint64_t need = UINT64_MAX;
     for (size_t i = 0; i < menu->n_lists; i++) {
         const uint64_t bytes = list_bytes(a, rank, menu, i);
@@ -118,7 +129,7 @@ static remat_status bound_one(planner *a, uint32_t rank, uint32_t first, uint32_
     uint64_t *least = &a->need[rank * width + first];
     need = need > behind ? need : behind;
     *rest = fmin(*rest, value);
-    a->sum[rank * width + first] = fmin(a->sum[rank * width + first], time + sum);
+    a->sum[rank * width + first] = fmin(a->sum[rank * width + first], time + back + sum);
     *least = need < *least ? need : *least;
     return REMAT_OK;
 }
@@ -189,7 +200,7 @@ static remat_status try_ends(planner *a)
 }
 
 typedef struct next_cut {
-    double bound, time;
+    double bound, own, time; /* time: with its sends */
     uint32_t end;
 } next_cut;
 
@@ -218,10 +229,12 @@ static remat_status search(planner *a, uint32_t rank, uint32_t first, double bef
             status || behind == INFINITY ? NULL : fastest(a, rank, menu, a->q->memory);
         if (!list)
             continue;
-        const double time = list->forward + list->backward;
-        const double beside = beside_others(a, rank, menu) + a->sum[(rank + 1) * width + end];
-        const double own = fmax(most, before + fmax(a->p->microbatches * time, beside));
-        cuts[n++] = (next_cut){fmax(own, before + time + behind), time, end};
+        const double out = out_send(a, rank, menu), back = back_send(a, rank, menu);
+        const double all = a->p->microbatches * (list->forward + list->backward);
+        const double beside = beside_others(a, rank, menu) + out + a->sum[(rank + 1) * width + end];
+        const double own = fmax(most, before + back + fmax(all, beside));
+        const double time = list->forward + list->backward + out + back;
+        cuts[n++] = (next_cut){fmax(own, before + time + behind), own, time, end};
     }
     qsort(cuts, n, sizeof *cuts, by_bound);
     for (uint32_t i = 0; i < n && !status; i++) {
@@ -231,12 +244,45 @@ static remat_status search(planner *a, uint32_t rank, uint32_t first, double bef
             a->all_cuts = false;
             break;
         }
-        const double time = cuts[i].time;
         a->end[rank] = cuts[i].end;
-        status = search(a, rank + 1, cuts[i].end, before + time,
-                        fmax(most, before + a->p->microbatches * time));
+        status = search(a, rank + 1, cuts[i].end, before + cuts[i].time, cuts[i].own);
     }
     free(cuts);
+    return status;
+}
+
+/* Cuts of about the same time, as a beginning. */
+static remat_status try_even(planner *a)
+{
+    const uint32_t ranks = a->p->ranks, n = a->q->n_units;
+    uint32_t u = 0;
+    for (uint32_t r = 0; r < ranks; r++) {
+        const double aim = a->sums[n] * (r + 1) / ranks;
+        for (u++; u + (ranks - r - 1) < n && a->sums[u + 1] - aim <= aim - a->sums[u];)
+            u++;
+        a->end[r] = r + 1 == ranks ? n : u;
+    }
+    return try_ends(a);
+}
+
+/* Moves single units over the cuts of the best plan, as long as that is faster. */
+static remat_status climb(planner *a)
+{
+    const uint32_t ranks = a->p->ranks;
+    remat_status status = REMAT_OK;
+    for (bool better = a->best.step < INFINITY; better && !status;) {
+        better = false;
+        for (uint32_t i = 0; i < 2 * (ranks - 1) && !status && a->left > 0; i++) {
+            const uint32_t r = i / 2;
+            const double step = a->best.step;
+            for (uint32_t k = 0; k < ranks; k++)
+                a->end[k] = a->best.stages[k].end;
+            a->end[r] = i % 2 ? a->end[r] + 1 : a->end[r] - 1;
+            if (a->end[r] > (r ? a->end[r - 1] : 0) && a->end[r] < a->end[r + 1])
+                status = try_ends(a);
+            better |= a->best.step < step;
+        }
+    }
     return status;
 }
 
@@ -297,7 +343,15 @@ static remat_status plan(planner *a)
         return status;
     a->best.bound = a->rest[0] * (1 - 1e-12);
     if (a->rest[0] < INFINITY)
+        status = try_even(a);
+    if (!status)
+        status = climb(a);
+    if (!status && a->rest[0] < INFINITY)
         status = search(a, 0, 0, 0, 0);
+    if (!status && !a->all_cuts) {
+        a->left = MOST_PASSES_PLAYED / 4;
+        status = climb(a);
+    }
     if (!status && a->best.step == INFINITY)
         return refuse(a);
     a->best.all_cuts = a->all_cuts;

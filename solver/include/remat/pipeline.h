@@ -171,6 +171,7 @@ uint64_t remat_pipeline_room(const remat_pipeline_question *question, uint32_t r
  * forward and backward, once each, and of both with what has to run again; INFINITY: none fits. */
 typedef struct remat_stage_least {
     double forward, backward, total;
+    uint64_t input, output; /* as in a menu */
 } remat_stage_least;
 
 typedef struct remat_least_host {

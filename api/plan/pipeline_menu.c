@@ -1,0 +1,236 @@
+/* What is known of the stages of a pipeline: their bytes, what no schedule of them beats, what they
+ * answered. */
+#include "plan/pipeline.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Answers lie above their bounds by about a tenth of what the bounds are above storing everything.
+ */
+static const double USUAL_GAP = 1.1;
+
+/* The array with room for one more behind n; NULL: out of memory, and the old one stays. */
+void *api_pipeline_grow(void *array, size_t n, size_t size)
+{
+    return n & (n - 1) ? array : realloc(array, (n ? 2 * n : 1) * size);
+}
+
+/* ---- stages ---- */
+
+static remat_status read_shape(const api_pipeline *p, api_shape *s, remat_error *error)
+{
+    json_t *document = api_stage_document(p->profile, p->document, &p->units, s->first, s->end);
+    remat_status status = document ? remat_profile_decode(document, "", &s->profile, error)
+                                   : remat_fail_memory(error);
+    json_decref(document);
+    if (status)
+        return status;
+    s->all = remat_store_all_makespan(s->profile);
+    for (uint32_t v = 0; v < s->profile->n_nodes; v++) {
+        double least = s->profile->nodes[v].forward_time;
+        for (uint32_t k = 1; k <= s->profile->nodes[v].n_alternatives; k++)
+            least = fmin(least, remat_implementation(&s->profile->nodes[v], k).forward_time);
+        s->forward += least;
+    }
+    return REMAT_OK;
+}
+
+remat_status api_pipeline_shape(api_pipeline *p, uint32_t first, uint32_t end, size_t *ret_shape,
+                                remat_error *error)
+{
+    const uint32_t *kind = &p->units.kind[first], n = end - first;
+    for (size_t i = 0; i < p->n_shapes; i++) {
+        const api_shape *s = &p->shapes[i];
+        if (s->end - s->first == n &&
+            memcmp(&p->units.kind[s->first], kind, n * sizeof *kind) == 0) {
+            *ret_shape = i;
+            return REMAT_OK;
+        }
+    }
+    api_shape *more = api_pipeline_grow(p->shapes, p->n_shapes, sizeof *more);
+    if (!more)
+        return remat_fail_memory(error);
+    p->shapes = more;
+    more[p->n_shapes] = (api_shape){.first = first, .end = end};
+    remat_status status = read_shape(p, &more[p->n_shapes], error);
+    if (!status)
+        *ret_shape = p->n_shapes++;
+    return status;
+}
+
+/* Where the last product has the first matrix's weights, the last rank has a copy of them. */
+remat_status api_pipeline_table(const api_pipeline *p, uint32_t first, uint32_t end,
+                                remat_step_table *ret_table, remat_error *error)
+{
+    const remat_tensor none = {1, 0, 0, 0};
+    remat_tensor *own = malloc((p->n_tensors + 1) * sizeof *own);
+    size_t n = 0;
+    if (!own)
+        return remat_fail_memory(error);
+    for (size_t i = 0; i < p->n_tensors; i++)
+        if (p->tensors[i].unit >= first && p->tensors[i].unit < end)
+            own[n++] = p->tensors[i];
+    if (p->tied && end == p->units.n && first > 0)
+        own[n++] = p->tensors[0];
+    remat_status status =
+        remat_step_bytes(n ? own : &none, n ? n : 1, &p->q.step, &p->q.device, ret_table, error);
+    free(own);
+    return status;
+}
+
+remat_status api_pipeline_bytes(api_pipeline *p, uint32_t first, uint32_t end,
+                                remat_stage_menu *ret_menu, remat_error *error)
+{
+    const uint32_t start = api_unit_start(&p->units, first), last = p->units.end[end - 1] - 1;
+    const uint64_t memory = p->question.memory;
+    uint64_t *fixed = &p->fixed[first * (p->units.n + 1) + end];
+    remat_step_table table;
+    if (*fixed == UINT64_MAX) {
+        remat_status status = api_pipeline_table(p, first, end, &table, error);
+        if (status)
+            return status;
+        const uint64_t room = remat_step_room(&table, memory);
+        const uint64_t alone = remat_step_memory(&table, 0).driver;
+        *fixed = room > 0 ? memory - room : alone > memory ? alone : memory;
+    }
+    *ret_menu =
+        (remat_stage_menu){.fixed = *fixed,
+                           .input = first > 0 ? p->profile->nodes[start - 1].output_bytes : 0,
+                           .output = p->profile->nodes[last].output_bytes};
+    return REMAT_OK;
+}
+
+/* What a schedule may take on a rank, beside all that is there and on its way. */
+uint64_t api_pipeline_budget(const api_pipeline *p, uint32_t rank, const remat_stage_menu *menu,
+                             unsigned sends, uint32_t *ret_in_flight)
+{
+    const uint64_t room = remat_pipeline_room(&p->question, rank, menu, ret_in_flight);
+    const bool sends_on =
+        rank + 1 < p->question.pipeline.ranks && !p->question.pipeline.runtime.keeps_outputs;
+    const uint64_t way = sends * (menu->input + (sends_on ? menu->output : 0));
+    return room > way ? room - way : 0;
+}
+
+/* ---- what is known of schedules ---- */
+
+remat_status api_pipeline_total(api_pipeline *p, size_t shape, uint32_t in_flight, uint64_t budget,
+                                double *ret_total, remat_error *error)
+{
+    const api_shape *s = &p->shapes[shape];
+    for (size_t i = 0; i < p->n_leasts; i++) {
+        const api_least *x = &p->leasts[i];
+        if (x->shape == shape && x->in_flight == in_flight && x->budget == budget) {
+            *ret_total = x->total;
+            return REMAT_OK;
+        }
+    }
+    api_least *more = api_pipeline_grow(p->leasts, p->n_leasts, sizeof *more);
+    if (!more)
+        return remat_fail_memory(error);
+    p->leasts = more;
+    double total = INFINITY;
+    remat_status status =
+        budget > 0 ? remat_least_makespan(s->profile, budget, in_flight, &total, error) : REMAT_OK;
+    if (status)
+        return status;
+    more[p->n_leasts++] = (api_least){shape, in_flight, budget, total};
+    *ret_total = total;
+    return REMAT_OK;
+}
+
+static bool is_too_long(const api_pipeline *p, uint32_t first, uint32_t end)
+{
+    double sum = 0;
+    for (uint32_t u = first; u < end; u++)
+        sum += p->units.least[u];
+    return sum > p->longest;
+}
+
+/* For the bound: remat_least_host. */
+remat_status api_pipeline_least(void *data, uint32_t rank, uint32_t first, uint32_t end,
+                                remat_stage_least *ret_least, remat_error *error)
+{
+    api_pipeline *p = data;
+    remat_stage_menu menu;
+    size_t shape = 0;
+    uint32_t n = 0;
+    *ret_least = (remat_stage_least){.total = INFINITY};
+    if (is_too_long(p, first, end))
+        return REMAT_OK;
+    remat_status status = api_pipeline_bytes(p, first, end, &menu, error);
+    if (!status)
+        status = api_pipeline_shape(p, first, end, &shape, error);
+    if (status)
+        return status;
+    const uint64_t budget = api_pipeline_budget(p, rank, &menu, 0, &n);
+    ret_least->input = menu.input;
+    ret_least->output = menu.output;
+    ret_least->forward = p->shapes[shape].forward;
+    ret_least->backward = p->shapes[shape].all - p->shapes[shape].forward;
+    return api_pipeline_total(p, shape, n, budget, &ret_least->total, error);
+}
+
+static const api_asked *find_asked(const api_pipeline *p, size_t shape, uint32_t n, uint64_t budget)
+{
+    for (size_t i = 0; i < p->n_asked; i++) {
+        const api_asked *x = &p->asked[i];
+        if (x->done && x->shape == shape && x->in_flight == n && x->budget == budget)
+            return x;
+    }
+    return NULL;
+}
+
+/* What the stage answered, or is likely to. */
+remat_status api_pipeline_likely(api_pipeline *p, size_t shape, uint32_t n, uint64_t budget,
+                                 remat_stage_list *lists, size_t *count, remat_error *error)
+{
+    const api_shape *s = &p->shapes[shape];
+    const api_asked *known = find_asked(p, shape, n, budget);
+    double total = INFINITY;
+    if (known && known->fits) {
+        lists[*count] = known->list;
+        lists[(*count)++].in_flight = n;
+    }
+    if (known)
+        return REMAT_OK;
+    remat_status status = api_pipeline_total(p, shape, n, budget, &total, error);
+    if (!status && total < INFINITY)
+        lists[(*count)++] = /* what it holds is in its budget */
+            (remat_stage_list){.forward = s->forward,
+                               .backward = s->all - s->forward + USUAL_GAP * (total - s->all),
+                               .in_flight = n};
+    return status;
+}
+
+/* Of the planner: remat_stage_host. */
+remat_status api_pipeline_menu(void *data, uint32_t first, uint32_t end, remat_stage_menu *ret_menu,
+                               remat_error *error)
+{
+    api_pipeline *p = data;
+    const uint32_t ranks = p->question.pipeline.ranks, n_units = p->units.n;
+    size_t shape = 0, count = 0;
+    uint32_t before = UINT32_MAX, n = 0;
+    remat_status status = api_pipeline_bytes(p, first, end, ret_menu, error);
+    if (status || is_too_long(p, first, end))
+        return status;
+    remat_stage_list *lists = malloc(ranks * sizeof *lists);
+    p->lists[first * (n_units + 1) + end] = lists;
+    status = lists ? api_pipeline_shape(p, first, end, &shape, error) : remat_fail_memory(error);
+    for (uint32_t rank = 0; rank < ranks && !status; rank++) {
+        const bool may_be = (rank == 0) == (first == 0) && (rank + 1 == ranks) == (end == n_units);
+        if (!may_be)
+            continue;
+        const uint64_t budget = api_pipeline_budget(p, rank, ret_menu, p->sends, &n);
+        if (n == before)
+            continue;
+        before = n;
+        if (!p->real)
+            status = api_pipeline_likely(p, shape, n, budget, lists, &count, error);
+    }
+    if (!status && p->real)
+        status = api_pipeline_blocks(p, shape, first, end, &lists[count++], error);
+    ret_menu->lists = lists;
+    ret_menu->n_lists = count;
+    return status;
+}

@@ -1,0 +1,326 @@
+/* Plans of pipelines by the public road, of random chains and graphs: against every choice of cuts
+ * with every stage asked, each played by the judge; and that stages are what they are cut from. */
+#include "unit/core_support.h"
+
+#include "plan/pipeline.h"
+
+#include "property/core_random.h"
+
+#include <math.h>
+
+enum { PIPELINES = 200, MOST_RANKS = 3, UNIT = 4096 };
+
+typedef struct example {
+    uint32_t n_nodes, ranks, microbatches;
+    uint64_t memory;
+    remat_pipeline_order order;
+    json_t *document;
+    remat_profile *profile;
+} example;
+
+/* A chain, in which some nodes also read the one before the last, which is no cut then. */
+static json_t *random_document(dice *d, uint32_t n)
+{
+    json_t *nodes = json_array();
+    for (uint32_t v = 0; v < n; v++) {
+        json_t *inputs =
+            json_pack("[s+]", v ? "v" : "x", v ? (char[]){(char)('0' + v - 1), 0} : "");
+        if (v > 1 && chance(d, 25))
+            json_array_append_new(inputs, json_pack("s+", "v", (char[]){(char)('0' + v - 2), 0}));
+        json_array_append_new(
+            nodes, json_pack("{s:s+, s:o, s:i, s:i, s:i, s:i, s:b, s:b}", "id", "v",
+                             (char[]){(char)('0' + v), 0}, "inputs", inputs, "forward_time",
+                             (int)(1 + below(d, 9)), "backward_time", (int)(1 + below(d, 18)),
+                             "output_bytes", UNIT * (int)(1 + below(d, 6)), "saved_bytes",
+                             UNIT * (int)below(d, 5), "backward_uses_inputs", chance(d, 70),
+                             "backward_uses_output", chance(d, 30)));
+    }
+    return json_pack("{s:s, s:s, s:s, s:[{s:s, s:i}], s:o}", "format", "remat-profile/1", "name",
+                     "random", "time_unit", "ms", "inputs", "id", "x", "bytes", UNIT, "nodes",
+                     nodes);
+}
+
+static remat_profile *decoded(const json_t *document)
+{
+    remat_profile *profile = NULL;
+    remat_error error;
+    if (remat_profile_decode(document, "", &profile, &error))
+        fail_msg("%s", error.message);
+    return profile;
+}
+
+static void make_example(dice *d, example *e)
+{
+    uint64_t all = 0;
+    remat_error error;
+    *e = (example){.n_nodes = 3 + below(d, MOST_NODES - 2),
+                   .ranks = 2 + below(d, MOST_RANKS - 1),
+                   .microbatches = 1 + below(d, 6),
+                   .order = chance(d, 70) ? REMAT_1F1B : REMAT_GPIPE};
+    e->document = random_document(d, e->n_nodes);
+    e->profile = decoded(e->document);
+    assert_int_equal(remat_store_all_peak(e->profile, &all, &error), REMAT_OK);
+    e->memory = all / UNIT * (30 + below(d, 120)) / 100 * UNIT;
+}
+
+/* What POST /v1/schedules would answer; NULL: nothing fits. */
+static json_t *answer(const json_t *document, json_t *question)
+{
+    char id[REMAT_ID_SIZE];
+    uint64_t all = 0;
+    remat_error error;
+    remat_request request;
+    remat_question asked = {0};
+    remat_query query;
+    remat_answered answered = {0};
+    json_t *json = NULL;
+    remat_profile *profile = decoded(document);
+    remat_profile_id(profile, id);
+    json_object_set_new(question, "solver", json_string("lowerset")); /* in no time */
+    json_object_set_new(question, "profile_id", json_string(id));
+    remat_status status = remat_store_all_peak(profile, &all, &error);
+    if (!status)
+        status = remat_request_decode(question, REMAT_ASK_SCHEDULE, &request, &error);
+    if (!status)
+        status = remat_question_resolve(&request, id, profile, all, &asked, &error);
+    if (!status)
+        status = remat_question_identify(&asked, &error);
+    if (!status)
+        status = remat_question_query(&asked, profile, all, &query, &error);
+    if (!status)
+        status = remat_answer(&query, NULL, NULL, &answered, &error);
+    const remat_schedule_answer whole = {&asked, profile, &answered, all, 0, 0};
+    double overhead;
+    if (!status)
+        json = remat_schedule_encode(&whole, &overhead);
+    else if (status != REMAT_INFEASIBLE)
+        fail_msg("%s: %s", error.field, error.message);
+    remat_answered_clear(&answered);
+    remat_question_clear(&asked);
+    remat_profile_free(profile);
+    return json;
+}
+
+/* ---- the public road ---- */
+
+static json_t *plan(const example *e)
+{
+    static const char device[] =
+        "{\"name\": \"d\", \"memory_bytes\": 1, \"context_bytes\": 0, \"communicator_bytes\": 0,"
+        " \"bandwidth_bytes_per_second\": 1e12, \"flops_per_second\": {\"float32\": 1e14},"
+        " \"link_bytes_per_second\": 1e10, \"launch_seconds\": 0, \"eager_fragmentation\": 0,"
+        " \"compiled_fragmentation\": 0, \"network\": \"1000000000GB/s@0us+1000000000GB/s@0us\"}";
+    remat_error error;
+    remat_plan_request request;
+    remat_plan_draft draft = {.answer = NULL};
+    bool asks = true;
+    json_t *d = json_loads(device, 0, NULL);
+    json_object_set_new(d, "memory_bytes", json_integer((json_int_t)e->memory));
+    json_t *body = json_pack("{s:O, s:o, s:{s:s, s:i, s:i, s:s, s:s}}", "profile", e->document,
+                             "device", d, "parallel", "kind", "pipeline", "ranks", (int)e->ranks,
+                             "microbatches", (int)e->microbatches, "schedule",
+                             remat_pipeline_order_name(e->order), "runtime", "none");
+    remat_status status = remat_plan_request_decode(body, &request, &error);
+    if (!status)
+        status = remat_plan_draft_make(&request, e->profile, e->document, &draft, &error);
+    while (!status && asks) {
+        json_t *schedule = draft.question ? answer(draft.document, draft.question) : NULL;
+        status = remat_plan_draft_next(&draft, schedule, &asks, &error);
+        json_decref(schedule);
+    }
+    if (!status)
+        status = remat_plan_draft_finish(&draft, NULL, NULL, &error);
+    json_t *made = json_incref(draft.answer);
+    if (status && strstr(error.message, "units only"))
+        made = NULL;
+    else if (status)
+        fail_msg("%s: %s", error.field, error.message);
+    remat_plan_draft_clear(&draft);
+    json_decref(body);
+    return made;
+}
+
+/* ---- every cut ---- */
+
+typedef struct search {
+    const example *e;
+    api_units units;
+    remat_pipeline pipeline;
+    double best;
+    uint32_t cuts[MOST_RANKS + 1];
+    remat_stage_list known[MOST_NODES][MOST_NODES + 1][MOST_RANKS];
+    int state[MOST_NODES][MOST_NODES + 1][MOST_RANKS]; /* 1: fits, -1: does not */
+} search;
+
+static bool stage_list(search *s, uint32_t first, uint32_t end, uint32_t rank, uint32_t n,
+                       remat_stage_list *ret)
+{
+    int *state = &s->state[first][end][rank];
+    remat_stage_list *known = &s->known[first][end][rank];
+    remat_error error;
+    if (*state == 0) {
+        json_t *document = api_stage_document(s->e->profile, s->e->document, &s->units, first, end);
+        json_t *question =
+            json_pack("{s:I, s:i}", "budget", (json_int_t)s->e->memory, "in_flight", (int)n);
+        json_t *schedule = answer(document, question);
+        remat_profile *profile = decoded(document);
+        remat_operations list = {0};
+        *state = schedule ? 1 : -1;
+        if (schedule) {
+            const json_t *operations = json_object_get(schedule, "operations");
+            assert_int_equal(remat_operations_decode(operations, profile, "", &list, &error), 0);
+            assert_int_equal(remat_stage_replay(profile, &list, known, &error), REMAT_OK);
+        }
+        remat_operations_clear(&list);
+        remat_profile_free(profile);
+        json_decref(question);
+        json_decref(schedule);
+        json_decref(document);
+    }
+    *ret = *known;
+    return *state > 0;
+}
+
+static void play(search *s)
+{
+    const uint32_t ranks = s->e->ranks, m = s->e->microbatches;
+    remat_pipeline_stage stages[MOST_RANKS] = {{.held = 0}};
+    remat_pipeline_play *played = NULL;
+    remat_error error;
+    bool fits = true;
+    for (uint32_t r = 0; r < ranks; r++) {
+        const uint32_t a = s->cuts[r], b = s->cuts[r + 1];
+        const uint32_t usual = s->e->order == REMAT_GPIPE ? m : ranks - r < m ? ranks - r : m;
+        remat_stage_list list;
+        if (!stage_list(s, a, b, r, usual, &list))
+            return;
+        const remat_node *nodes = s->e->profile->nodes;
+        stages[r] =
+            (remat_pipeline_stage){list.forward,
+                                   list.backward,
+                                   list.held,
+                                   list.peak,
+                                   0,
+                                   a ? nodes[api_unit_start(&s->units, a) - 1].output_bytes : 0,
+                                   nodes[s->units.end[b - 1] - 1].output_bytes};
+    }
+    assert_int_equal(remat_pipeline_judge(&s->pipeline, stages, &played, &error), REMAT_OK);
+    for (uint32_t r = 0; r < ranks; r++)
+        fits &= played->ranks[r].peak <= s->e->memory;
+    if (fits)
+        s->best = fmin(s->best, played->step);
+    remat_pipeline_play_free(played);
+}
+
+static void try_cuts(search *s, uint32_t rank)
+{
+    const uint32_t ranks = s->e->ranks;
+    if (rank >= ranks || rank >= MOST_RANKS) {
+        play(s);
+        return;
+    }
+    const uint32_t last = rank + 1 == ranks ? s->units.n : s->units.n - (ranks - rank - 1);
+    for (uint32_t end = rank + 1 == ranks ? last : s->cuts[rank] + 1; end <= last; end++) {
+        s->cuts[rank + 1] = end;
+        try_cuts(s, rank + 1);
+    }
+}
+
+/* ---- the tests ---- */
+
+/* Lists of `lowerset` lie well above the bounds that cuts are first chosen by, and the search has
+ * no more in flight than usual, which plans may have. */
+static bool compare(search *s, const json_t *made)
+{
+    const json_t *pipeline = json_object_get(made, "pipeline");
+    const double step = 1e3 * remat_json_number(pipeline, "seconds");
+    const double bound = 1e3 * remat_json_number(pipeline, "lower_bound_seconds");
+    if (s->units.n >= s->e->ranks)
+        try_cuts(s, 0);
+    if (s->units.n < s->e->ranks || !json_is_true(json_object_get(made, "fits"))) {
+        assert_true((made == NULL) == (s->units.n < s->e->ranks) && s->best == INFINITY);
+        return true;
+    }
+    assert_true(bound <= fmin(step, s->best) * (1 + 1e-9));
+    assert_true(step <= s->best * 1.06);
+    return step <= s->best * (1 + 1e-9);
+}
+
+static void no_cuts_are_much_faster(void **state)
+{
+    (void)state;
+    dice d = {36};
+    unsigned planned = 0, equal = 0;
+    for (unsigned i = 0; i < PIPELINES; i++) {
+        example e;
+        remat_error error;
+        search *s = calloc(1, sizeof *s);
+        assert_non_null(s);
+        make_example(&d, &e);
+        json_t *made = plan(&e);
+        s->e = &e;
+        s->best = INFINITY;
+        s->pipeline = (remat_pipeline){.order = e.order,
+                                       .ranks = e.ranks,
+                                       .microbatches = e.microbatches,
+                                       .chunks = 1,
+                                       .bandwidth = 1e15};
+        assert_int_equal(api_units_find(e.profile, e.document, NULL, e.ranks, &s->units, &error),
+                         REMAT_OK);
+        const bool fits = made && json_is_true(json_object_get(made, "fits"));
+        planned += fits;
+        equal += compare(s, made) && fits;
+        json_decref(made);
+        json_decref(e.document);
+        remat_profile_free(e.profile);
+        api_units_clear(&s->units);
+        free(s);
+    }
+    print_message("%u planned, %u as fast as any\n", planned, equal);
+    assert_true(planned > PIPELINES / 3 && equal >= planned * 96 / 100);
+}
+
+/* Run one after another, stages do what the whole does: the same nodes, and every value that one
+ * receives is what another sends. */
+static void stages_are_what_they_are_cut_from(void **state)
+{
+    (void)state;
+    dice d = {7};
+    for (unsigned i = 0; i < PIPELINES; i++) {
+        example e;
+        remat_error error;
+        api_units units;
+        make_example(&d, &e);
+        assert_int_equal(api_units_find(e.profile, e.document, NULL, 1, &units, &error), REMAT_OK);
+        uint32_t at = 0;
+        for (uint32_t u = 0; u < units.n; u++) {
+            json_t *document = api_stage_document(e.profile, e.document, &units, u, u + 1);
+            remat_profile *stage = decoded(document);
+            for (uint32_t v = 0; v < stage->n_nodes; v++, at++) {
+                assert_string_equal(stage->nodes[v].id, e.profile->nodes[at].id);
+                assert_true(stage->nodes[v].forward_time == e.profile->nodes[at].forward_time);
+                assert_int_equal(stage->nodes[v].n_inputs, e.profile->nodes[at].n_inputs);
+            }
+            if (u > 0) { /* the value before, and its gradient that goes back */
+                const remat_node *sent = &e.profile->nodes[units.end[u - 1] - 1];
+                assert_int_equal(stage->n_inputs, 1);
+                assert_string_equal(stage->inputs[0].id, sent->id);
+                assert_true(stage->inputs[0].bytes == sent->output_bytes &&
+                            stage->inputs[0].gradient_bytes == sent->gradient_bytes);
+            }
+            remat_profile_free(stage);
+            json_decref(document);
+        }
+        assert_int_equal(at, e.profile->n_nodes);
+        api_units_clear(&units);
+        remat_profile_free(e.profile);
+        json_decref(e.document);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(no_cuts_are_much_faster),
+                                       cmocka_unit_test(stages_are_what_they_are_cut_from)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
