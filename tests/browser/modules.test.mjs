@@ -8,15 +8,16 @@ import { test } from 'node:test';
 import { deepProfile, profileText } from './service.mjs';
 
 const { REMAT_BUILD, REMAT_ROOT } = process.env;
-const esbuild = createRequire(join(REMAT_BUILD, 'clients/web/node_modules/here.js'))('esbuild');
+const MODULES = join(REMAT_BUILD, 'clients/web/node_modules');
+const esbuild = createRequire(join(MODULES, 'here.js'))('esbuild');
 
 async function load(name) {
   const entryPoints = [join(REMAT_ROOT, 'clients/web/src', `${name}.ts`)];
-  const { outputFiles } = await esbuild.build({ entryPoints, bundle: true, format: 'esm', write: false });
+  const { outputFiles } = await esbuild.build({ entryPoints, bundle: true, format: 'esm', write: false, nodePaths: [MODULES] });
   return import(`data:text/javascript;base64,${Buffer.from(outputFiles[0].contents).toString('base64')}`);
 }
 
-const { repeatsOf, boxesOf, boxOfNode, edgesOf } = await load('blocks');
+const { repeatsOf, boxesOf, boxOfNode, edgesOf, turnOf } = await load('blocks');
 const { fold } = await load('layout');
 
 const profile = (name) => JSON.parse(profileText(name));
@@ -148,4 +149,24 @@ test('every edge is one line from node to node, however many columns it crosses'
       ];
       assert.ok(a1 <= b0 || b1 <= a0, `edges ${a.e} and ${b.e} lie on each other`);
     }
+});
+
+test('the forward of a joint graph goes down on the left, the backward up on the right, level with it', async () => {
+  let folded;
+  globalThis.onmessage = undefined;
+  globalThis.postMessage = (answer) => (folded = answer);
+  await load('layout_worker');
+  for (const name of ['gpt.joint', 'resnet50.joint']) {
+    const { nodes, graph } = profile(name);
+    const index = new Map(nodes.map(({ id }, v) => [id, v]));
+    const turn = turnOf({ nodes, graph });
+    assert.equal(nodes[turn - 1].id, 'd(loss)');
+    const edges = edgesOf({ nodes }, Int32Array.from(nodes.keys()));
+    globalThis.onmessage({ data: { n: nodes.length, edges, width: 112, height: 26, gap: 7, aspect: 1.6, turn } });
+    const pairs = nodes.slice(0, turn - 2).map(({ id }, v) => [v, index.get(`d(${id})`)]);
+    const level = pairs.filter(([v, d]) => Math.abs(folded.y[v] - folded.y[d]) < 4 * 33);
+    assert.ok(level.length > 0.8 * pairs.length, `${name}: ${level.length} of ${pairs.length} are level`);
+    assert.ok(level.every(([v, d]) => folded.x[v] < folded.x[d]));
+    assert.ok(folded.corners.every(Number.isFinite));
+  }
 });

@@ -289,6 +289,11 @@ test('two schedules are compared', async () => {
   const change = (100 * Math.abs(second.makespan / first.makespan - 1)).toFixed(2);
   await page.locator('table.compare tr', { hasText: 'makespan' }).getByText(`−${change} %`).waitFor();
   await shot(page, 'compare');
+  /* and storing everything is there, asked or not */
+  await page.goto(`${service.url}#/schedule/${first.schedule_id}/compare`);
+  await page.getByLabel('Compare with').selectOption('storing everything');
+  await page.waitForURL(/#\/compare\//);
+  await page.locator('table.compare th', { hasText: 'B: store-all' }).waitFor();
   await closePage(page);
 });
 

@@ -129,6 +129,21 @@ test('boxes say what becomes of their nodes, as the table and the schedule do', 
   await closePage(page);
 });
 
+test('at 1280 x 800 the pictures come before the words', async () => {
+  const page = await open(`#/schedule/${schedule.schedule_id}/timeline`, { viewport: { width: 1280, height: 800 } });
+  const words = page.getByLabel('Why it is as it is');
+  await words.waitFor();
+  const ends = [];
+  for (const name of ['memory', 'strip', 'streams']) {
+    const { y, height } = await page.locator(`canvas[data-name=draw-${name}]`).boundingBox();
+    ends.push(y + height);
+  }
+  assert.ok(Math.max(...ends) <= 800 && Math.max(...ends) <= (await words.boundingBox()).y, `${ends}`);
+  for (const ink of ['kept', 'forward', 'again', 'backward'])
+    await drawn(page, 'canvas[data-name=draw-strip]', ink, ({ pixels }) => pixels > 20, `${ink} is in the strip`);
+  await closePage(page);
+});
+
 test('offloaded nodes are told', async () => {
   const id = await service.push('gpt.chain');
   const { schedule_id, operations } = await service.post('v1/schedules', {

@@ -65,6 +65,8 @@ test('the samples open, each with the nodes and bytes that its button names', as
     assert.equal(nodes, JSON.parse(profileText(file)).nodes.length);
     assert.ok(said.includes(`${nodes} operations`), said);
     assert.ok(said.includes(`${Number((store_all.peak / 2 ** 30).toPrecision(3))} GiB`), said);
+    await page.getByRole('link', { name: 'Profiles' }).first().click();
+    await page.getByRole('button', { name }).waitFor(); // it stays below what the store holds
     await closePage(page);
     await service.stop();
   }

@@ -201,3 +201,26 @@ export function edgesOf(profile: Profile, of: Int32Array): Uint32Array {
   });
   return Uint32Array.from(edges);
 }
+
+/** Where the backward of a joint graph begins: past the place over which most edges reach, and what reads only what
+ * stands right before it. */
+export function turnOf(profile: Profile): number {
+  const n = profile.nodes.length;
+  if (profile.graph !== 'joint') return n;
+  const edges = edgesOf(profile, Int32Array.from({ length: n }, (_, v) => v));
+  const over = new Int32Array(n + 1);
+  for (let e = 0; e < edges.length; e += 2) {
+    const [from = 0, to = 0] = [edges[e], edges[e + 1]];
+    over[from + 1] = (over[from + 1] ?? 0) + 1;
+    over[to + 1] = (over[to + 1] ?? 0) - 1;
+  }
+  for (let v = 1; v <= n; v++) over[v] = (over[v] ?? 0) + (over[v - 1] ?? 0);
+  let turn = over.indexOf(Math.max(...over));
+  const read = new Map<number, number>();
+  for (let e = 0; e < edges.length; e += 2) {
+    const [from = 0, to = 0] = [edges[e], edges[e + 1]];
+    read.set(to, Math.min(read.get(to) ?? from, from));
+  }
+  while (turn < n && (read.get(turn) ?? turn) >= turn - 1) turn++;
+  return turn;
+}

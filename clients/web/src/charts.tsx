@@ -1,4 +1,4 @@
-/** The charts of a schedule, one below the other on one axis: memory, streams, arena. They move and
+/** The charts of a schedule, one below the other on one axis: memory, layers, streams, arena. They move and
  * zoom together; lines across all of them show the operation looked at and the one pointed at. */
 
 import type { VNode } from 'preact';
@@ -21,6 +21,7 @@ import {
   type Replay,
 } from './replay';
 import { GUTTER, RIGHT, type SpanView } from './span_view';
+import { drawStrip, STRIP, stripOf } from './strip';
 import { drawStreams, lanesOf, streamsHeight } from './streams';
 import { Facts, Name } from './ui';
 
@@ -293,6 +294,7 @@ function ActKeys({ replay }: { replay: Replay }): VNode {
   const used = useMemo(() => new Set(replay.acts), [replay]);
   return (
     <p class="keys">
+      {replay.values.length > 0 && <Key name="kept" ink="kept" />}
       {ACT_NAMES.map(
         (name, act) =>
           used.has(act) && <Key name={replay.pebbles && act === STATE ? 'copy' : name} ink={ACT_COLOURS[act] ?? ''} />,
@@ -327,6 +329,7 @@ export function Charts({ replay, view, grouping }: { replay: Replay; view: SpanV
   const stack = useRef<HTMLDivElement>(null);
   const lanes = useMemo(() => lanesOf(replay), [replay]);
   const rectangles = useMemo(() => rectanglesOf(replay), [replay]);
+  const strip = useMemo(() => stripOf(replay, view), [replay, view]);
   const latest = useRef(bands);
   latest.current = bands;
   useEffect(() => {
@@ -352,6 +355,15 @@ export function Charts({ replay, view, grouping }: { replay: Replay; view: SpanV
           draw={(context, width, height) => drawMemory(context, width, height, bands, replay, view)}
         />
         {replay.values.length > 0 && <BandKeys key={grouping} bands={bands} />}
+        {replay.values.length > 0 && (
+          <SpanCanvas
+            name="draw-strip"
+            label={`Layers against ${view.axis}: when each runs, and how long what it made is kept. The same is under Nodes.`}
+            height={STRIP}
+            view={view}
+            draw={(context, width, height) => drawStrip(context, width, height, strip, replay, view)}
+          />
+        )}
         <SpanCanvas
           name="draw-streams"
           label={`Streams of ${replay.n} operations. Left and right step through them, plus and minus zoom, 0 shows all, p goes to the peak. The operation is told below.`}

@@ -3,7 +3,7 @@
 import type { ComponentChildren, VNode } from 'preact';
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 
-import { boxesOf, boxOfNode, edgesOf, repeatsOf, type Box, type Unfolded } from './blocks';
+import { boxesOf, boxOfNode, edgesOf, repeatsOf, turnOf, type Box, type Unfolded } from './blocks';
 import { Canvas, type Redraw } from './canvas';
 import { Camera } from './camera';
 import { count } from './format';
@@ -51,8 +51,9 @@ function useScene(profile: Profile, unfolded: Unfolded, aspect: () => number): {
       edges,
       width: WIDTH,
       height: HEIGHT,
-      gap: GAP,
+      gap: profile.graph === 'joint' ? GAP / 2 : GAP,
       aspect: aspect(),
+      turn: of[turnOf(profile)] ?? boxes.length,
     };
     worker.postMessage(request);
     return () => worker.terminate();
@@ -207,7 +208,9 @@ function Drawn(props: GraphProps & { scene: Scene; folding: ComponentChildren; o
           <Told profile={profile} scene={scene} b={told} tell={props.tell} />
         ) : (
           <span class="quiet">
-            Data flows downwards, column after column.
+            {profile.graph === 'joint'
+              ? 'In each column the forward goes down on the left, the backward up on the right.'
+              : 'Data flows downwards, column after column.'}
             {boxes.length < profile.nodes.length && ' A double box is of equal blocks: a click unfolds it.'}
           </span>
         )}

@@ -11,6 +11,8 @@ export interface LayoutRequest {
   gap: number;
   /** Of the place it is drawn in: width / height. */
   aspect: number;
+  /** Of a joint graph: its first box of the backward, which is drawn upwards beside the forward; else n. */
+  turn: number;
 }
 
 /** Centres of the boxes; for each edge its corners: x, y, x, y… */

@@ -13,10 +13,10 @@ import {
 
 import { fold, type Layout, type LayoutRequest } from './layout';
 
-/** By node: its layer, one below the lowest of its inputs; what has none is just above its first
- * reader. Nodes come in a topological order. */
-function layersOf(n: number, edges: Uint32Array): Int32Array {
-  const layers = new Int32Array(n);
+/** By node: its layer, one below the lowest of its inputs, and at least so low; what has none is just
+ * above its first reader. Nodes come in a topological order. */
+function layersOf(n: number, edges: Uint32Array, least = new Int32Array(n)): Int32Array {
+  const layers = least.slice();
   const first = new Int32Array(n).fill(n);
   const inputs = new Uint8Array(n);
   const order = Array.from({ length: edges.length / 2 }, (_, e) => e);
@@ -49,8 +49,9 @@ function led(n: number, edges: Uint32Array, layers: Int32Array): Uint8Array {
 }
 
 /** Better layouts take longer: what 200 nodes get in a third of a second would take 1,000 ten. */
-function layered({ n, edges, width, height, gap }: LayoutRequest): Layout {
-  const layers = layersOf(n, edges);
+function layered({ n, edges, width, height, gap }: LayoutRequest, wanted: Int32Array): Layout {
+  const levels = [...new Set(wanted)].sort((a, b) => a - b);
+  const layers = wanted.map((level) => levels.indexOf(level)); // none is empty
   const short = led(n, edges, layers);
   const dag = graph<number, number>();
   const nodes = Array.from({ length: n }, (_, v) => dag.node(v));
@@ -71,15 +72,63 @@ function layered({ n, edges, width, height, gap }: LayoutRequest): Layout {
   else shape.decross(decrossDfs()).coord(coordGreedy())(dag);
 
   const x = Float32Array.from(nodes, (node) => node.x);
-  const y = Float32Array.from(nodes, (node) => node.y);
+  const pitch = height + gap;
+  const lowered = (value: number) => {
+    const layer = Math.round((value - height / 2) / pitch);
+    return value + ((levels[layer] ?? 0) - layer) * pitch;
+  };
+  const y = Float32Array.from(nodes, (node) => lowered(node.y));
   const bends = Array.from(short, (_, e) => {
     const [from = 0, to = 0] = edges.subarray(2 * e, 2 * e + 2);
     return [x[from] ?? 0, y[from] ?? 0, x[to] ?? 0, y[to] ?? 0];
   });
-  for (const link of dag.links()) bends[link.data] = link.points.flat();
+  for (const link of dag.links()) bends[link.data] = link.points.flatMap(([at, down]) => [at, lowered(down)]);
   return { x, y, bends, width: Math.max(...x) + width / 2, height: Math.max(...y) + height / 2 };
 }
 
-onmessage = (event: MessageEvent<LayoutRequest>) => {
-  postMessage(fold(layered(event.data), event.data));
+/** A joint graph: the forward as it is, and right of it the backward, turned so that it goes up, each operation level
+ * with what it reads of the forward. */
+function joint(request: LayoutRequest): Layout {
+  const { n, edges, turn, gap, height } = request;
+  const halves: { ends: number[]; of: number[] }[] = [0, 1, 2].map(() => ({ ends: [], of: [] }));
+  for (let e = 0; e < edges.length / 2; e++) {
+    const [from = 0, to = 0] = edges.subarray(2 * e, 2 * e + 2);
+    const half = halves[to < turn ? 0 : from < turn ? 1 : 2];
+    half?.ends.push(...(from < turn ? [from, to] : [n - 1 - to, n - 1 - from]));
+    half?.of.push(e);
+  }
+  const [down, across, up] = halves.map(({ ends, of }) => ({ edges: Uint32Array.from(ends), of }));
+  if (!down || !across || !up) throw new Error('no halves');
+  const reads = (look: (from: number, to: number) => void) => {
+    for (let e = 0; e < across.edges.length; e += 2) look(across.edges[e] ?? 0, n - 1 - (across.edges[e + 1] ?? 0));
+  };
+  const least = new Int32Array(n - turn);
+  const beside = (layers: Int32Array) => {
+    reads((from, to) => (least[to] = Math.max(least[to] ?? 0, layers[from] ?? 0)));
+    return layersOf(n - turn, up.edges, least);
+  };
+  /* and where the backward is longer, the forward as low as what reads it */
+  const longer = beside(layersOf(turn, down.edges));
+  const room = new Int32Array(turn).fill(-1);
+  reads((from, to) => (room[from] = Math.min(room[from] === -1 ? n : (room[from] ?? n), longer[to] ?? n)));
+  const layers = layersOf(turn, down.edges, room.map((layer) => Math.max(0, layer)));
+  const left = layered({ ...request, n: turn, edges: down.edges }, layers);
+  const right = layered({ ...request, n: n - turn, edges: up.edges }, beside(layers));
+  const aside = left.width + 2 * gap;
+  const x = Float32Array.from({ length: n }, (_, v) => (v < turn ? left.x[v] : aside + (right.x[n - 1 - v] ?? 0)) ?? 0);
+  const y = Float32Array.from({ length: n }, (_, v) => (v < turn ? left.y[v] : right.y[n - 1 - v]) ?? 0);
+  const bends: number[][] = [];
+  down.of.forEach((e, k) => (bends[e] = left.bends[k] ?? []));
+  up.of.forEach((e, k) => (bends[e] = (right.bends[k] ?? []).map((value, i) => (i % 2 ? value : value + aside))));
+  across.of.forEach((e, k) => {
+    const [from = 0, to = 0] = across.edges.subarray(2 * k, 2 * k + 2);
+    const ends = [from, to].map((v) => [x[v] ?? 0, y[v] ?? 0]);
+    bends[e] = ends.sort(([, a = 0], [, b = 0]) => a - b).flat(); // lines are followed downwards
+  });
+  return { x, y, bends, width: aside + right.width, height: Math.max(...y) + height / 2 };
+}
+
+onmessage = ({ data }: MessageEvent<LayoutRequest>) => {
+  const { n, edges, turn } = data;
+  postMessage(fold(turn > 0 && turn < n ? joint(data) : layered(data, layersOf(n, edges)), data));
 };

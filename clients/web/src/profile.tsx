@@ -151,7 +151,7 @@ function GraphPart({ profile, route }: { profile: StoredProfile; route: Route })
       </label>
       <Graph
         profile={profile.profile}
-        height={520}
+        height={profile.graph === 'joint' ? 760 : 520}
         meaning={colouring.name}
         legend={<HeatKey meaning={colouring.name} quarter={show(most / 4)} most={show(most)} />}
         look={look}

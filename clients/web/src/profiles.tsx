@@ -10,7 +10,7 @@ import type { ViewProps } from './main';
 import { href, note } from './route';
 import type { ProfileItem } from './types';
 import { Name, Show, Table, Title, useLoad, type Column, type Order } from './ui';
-import { Welcome } from './welcome';
+import { Samples, Welcome } from './welcome';
 
 /** The service gives this many at a time; they are sorted here. */
 const FETCHED = 1000;
@@ -127,6 +127,8 @@ export function Profiles({ route }: ViewProps): VNode {
           );
         }}
       </Show>
+      <h2>Sample networks</h2>
+      <Samples />
     </>
   );
 }

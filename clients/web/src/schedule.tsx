@@ -3,7 +3,7 @@
 import type { VNode } from 'preact';
 import { useEffect, useMemo, useState } from 'preact/hooks';
 
-import { get, getProfile } from './api';
+import { get, getProfile, post } from './api';
 import { Charts } from './charts';
 import { downloadCsv, downloadJson, downloadSvg, downloadTrace } from './export';
 import { amount, count, percent, seconds, time, when } from './format';
@@ -232,7 +232,8 @@ function Fates({ replay, view }: { replay: Replay; view: SpanView }): VNode {
   );
 }
 
-function TimelinePart({ replay, route }: { replay: Replay; route: Route }): VNode {
+function TimelinePart({ opened, route }: { opened: Opened; route: Route }): VNode {
+  const { schedule, replay } = opened;
   const { query } = route;
   const [axis, setAxis] = useState<Axis>(query.get('x') === 'operations' ? 'operations' : 'time');
   const [grouping, setGrouping] = useState<Grouping>(query.get('by') === 'layer' ? 'layer' : 'kind');
@@ -272,6 +273,7 @@ function TimelinePart({ replay, route }: { replay: Replay; route: Route }): VNod
         On a chart: a click looks at an operation, dragging selects, W S or the wheel zoom, A D or Shift and dragging
         move, 0 shows all, ← → step, P goes to the peak.
       </p>
+      <Explained schedule={schedule} />
       <div class={replay.pebbles ? '' : 'beside'}>
         {!replay.pebbles && <Fates replay={replay} view={view} />}
         <Inspector replay={replay} view={view} />
@@ -444,23 +446,40 @@ function Candidates({ schedule }: { schedule: Schedule }): VNode | null {
 
 /* ---- comparing ---- */
 
+const STORE_ALL = 'store-all';
+
+/** The id of the schedule that stores everything. */
+async function storeAll({ profile_id, store_all_peak }: Schedule): Promise<string> {
+  const question = { profile_id, solver: STORE_ALL, budget: store_all_peak, layout: false };
+  const answer = await post<Schedule>('/v1/schedules', question);
+  return answer.data.schedule_id;
+}
+
 function ComparePart({ schedule }: { schedule: Schedule }): VNode {
   const others = useLoad(
     (signal) => get<{ schedules: ScheduleItem[] }>(`/v1/schedules?profile_id=${schedule.profile_id}&limit=500`, signal),
     [schedule],
   );
+  const [refused, setRefused] = useState<unknown>(undefined);
+  const compare = async (chosen: string) => {
+    const other = chosen === STORE_ALL ? await storeAll(schedule) : chosen;
+    go(`compare/${schedule.schedule_id}/${other}`);
+  };
+  if (refused !== undefined) return <ProblemBox problem={refused} />;
   return (
     <Show of={others}>
       {({ schedules }) => {
         const rows = schedules.filter((one) => one.schedule_id !== schedule.schedule_id);
-        if (rows.length === 0) return <p>The profile has no other schedule.</p>;
+        const all = schedule.model !== 'pebble' && !rows.some((one) => one.solver === STORE_ALL);
+        if (rows.length === 0 && !all) return <p>The profile has no other schedule.</p>;
         return (
           <label>
             Compare with
-            <select value="" onChange={(event) => go(`compare/${schedule.schedule_id}/${event.currentTarget.value}`)}>
+            <select value="" onChange={(event) => void compare(event.currentTarget.value).catch(setRefused)}>
               <option value="" disabled>
                 choose one
               </option>
+              {all && <option value={STORE_ALL}>storing everything</option>}
               {rows.map((one) => (
                 <option value={one.schedule_id}>
                   {one.solver}, budget {amount(one.budget, schedule.model === 'pebble')},{' '}
@@ -483,7 +502,7 @@ function Part({ part, opened, route }: { part: string; opened: Opened; route: Ro
   if (part === 'operations') return <OperationsPart replay={replay} />;
   if (part === 'measurements') return <MeasurementsPart schedule={schedule} />;
   if (part === 'compare') return <ComparePart schedule={schedule} />;
-  return <TimelinePart replay={replay} route={route} />;
+  return <TimelinePart opened={opened} route={route} />;
 }
 
 export function ScheduleView({ route }: ViewProps): VNode {
@@ -504,7 +523,6 @@ export function ScheduleView({ route }: ViewProps): VNode {
           <Title plain={`${data.schedule.solver} of ${data.profile.name}`}>
             {amount(data.schedule.budget, data.replay.pebbles)} by {data.schedule.solver}
           </Title>
-          {part === 'timeline' && <Explained schedule={data.schedule} />}
           <ScheduleFacts schedule={data.schedule} />
           <div class="bar top">
             <Candidates schedule={data.schedule} />

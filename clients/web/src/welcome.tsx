@@ -1,4 +1,4 @@
-/** What an empty store shows: what this is, networks to try it with, how to bring one's own. */
+/** What an empty store shows: what this is, networks to try it with, how to bring one's own. The networks stay below profiles. */
 
 import type { VNode } from 'preact';
 import { useState } from 'preact/hooks';
@@ -17,7 +17,7 @@ const SAMPLES = [
   { file: 'unet.flops', name: 'U-Net, batch 8', what: '60 operations that take 6.69 GiB, skips across the whole net' },
 ];
 
-function Samples(): VNode {
+export function Samples(): VNode {
   const [asked, setAsked] = useState('');
   const [problem, setProblem] = useState<unknown>();
   const open = async (file: string) => {
