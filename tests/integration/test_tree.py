@@ -76,7 +76,7 @@ def test_python_lint():
 
 # Of the rooms of solver/ which may know which; everybody knows include/.
 SOLVER_ARROWS = {"model": set(), "bound": {"model"}, "search": {"bound", "model"}, "start": {"model"},
-                 "pipeline": set(), "plan": {"start", "model"}, "papers": {"start", "model"},
+                 "pipeline": {"model"}, "plan": {"start", "model"}, "papers": {"start", "model"},
                  "answer": {"start", "search", "bound", "model"}}
 
 
