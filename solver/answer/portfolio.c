@@ -520,8 +520,26 @@ static remat_status mix_from(const wish *w, const remat_operations *start, remat
     return status == REMAT_INFEASIBLE ? REMAT_OK : status;
 }
 
-/* From the best list so far, and from the best of those that offload where that is another one;
- * from the smallest there is where none fits. */
+/* From the best list itself. */
+static remat_status mix_on(const wish *w, remat_schedule *best, remat_error *error)
+{
+    remat_operations list = {0};
+    const remat_status status = model_copy_list(&best->operations, &list)
+                                    ? remat_fail_memory(error)
+                                    : mix_from(w, &list, best, error);
+    remat_operations_clear(&list);
+    return status;
+}
+
+/* Of many nodes a list that waits for the link most of the time leads nowhere. */
+static bool is_start(const wish *w, const remat_schedule *offloading, const remat_schedule *best)
+{
+    return w->problem->profile->n_nodes <= NAMED_NODES || !best->solver ||
+           offloading->simulation.makespan <= 1.25 * best->simulation.makespan;
+}
+
+/* From the best list so far, or from the smallest there is where none fits; then from the best of
+ * those that offload. */
 static remat_status mix(const remat_portfolio *p, const wish *w, remat_schedule *best,
                         remat_error *error)
 {
@@ -544,10 +562,7 @@ static remat_status mix(const remat_portfolio *p, const wish *w, remat_schedule 
         status = status == REMAT_INFEASIBLE ? REMAT_OK : status;
     }
     if (!status && best->solver) {
-        remat_operations list = {0};
-        status = model_copy_list(&best->operations, &list) ? remat_fail_memory(error)
-                                                           : mix_from(w, &list, best, error);
-        remat_operations_clear(&list);
+        status = mix_on(w, best, error);
     } else if (!status) {
         status = remat_least_budget(p->tables, p->n, w->problem, 0, &peak, &enough, error);
         if (!status && peak > 0)
@@ -559,10 +574,11 @@ static remat_status mix(const remat_portfolio *p, const wish *w, remat_schedule 
     if (!status && n > 0)
         status = remat_best_schedule(offloading, n, "", w->problem, w->budget, w->alignment, &start,
                                      error);
-    if (!status && start.solver)
+    status = status == REMAT_INFEASIBLE ? REMAT_OK : status;
+    if (!status && start.solver && is_start(w, &start, best))
         status = mix_from(w, &start.operations, best, error);
     remat_schedule_clear(&start);
-    return status == REMAT_INFEASIBLE ? REMAT_OK : status;
+    return status;
 }
 
 /* With a link an answer carries the bound of all schedules, with copies and without. */

@@ -15,7 +15,7 @@
 
 #include <math.h>
 
-enum { SEEDS = 8, LOOK = 256, PRICE_STEP = 200, FAR = 30, FEW = 60, FEWER = 24 };
+enum { SEEDS = 8, LOOK = 256, PRICE_STEP = 200, FAR = 30, FEW = 60, FEWER = 24, SMALL = 128 };
 
 /* ---- annealing ---- */
 
@@ -37,7 +37,7 @@ static void turn_back(mixer *m)
 
 static void anneal(mixer *m)
 {
-    worth now = mixed_evaluate(m, &m->now);
+    worth now = mixed_evaluate(m, &m->now, INFINITY);
     const double hot = m->temperature * (now.excess > 0 ? FAR : 1); /* it has further to go */
     uint32_t tried = 0, fitted = 0;
     keep(m, &now);
@@ -46,16 +46,17 @@ static void anneal(mixer *m)
             break;
         row_copy(&m->now, &m->next);
         m->work += 1 + m->now.length / 16;
+        const double temperature = hot * pow(0.01, (double)m->work / (double)m->limit);
+        const double most =
+            now.time + m->price * now.excess - temperature * log(draw_unit(m)); /* it may be */
         worth next = {.valid = false};
         if (mixed_propose(m, &m->next) && m->next.length + 2 * MOST_REMADE <= m->room)
-            next = mixed_evaluate(m, &m->next);
+            next = mixed_evaluate(m, &m->next, most);
         if (!next.valid) {
             turn_back(m);
             continue;
         }
-        const double temperature = hot * pow(0.01, (double)m->work / (double)m->limit);
-        const double more = next.time - now.time + m->price * (next.excess - now.excess);
-        if (more <= 0 || draw_unit(m) < exp(-more / temperature)) {
+        if (!next.hopeless && next.time + m->price * next.excess <= most) {
             row old = m->now;
             m->now = m->next;
             m->next = old;
@@ -241,7 +242,7 @@ remat_status remat_mix(const remat_profile *profile, const remat_link *link,
                        remat_operations *ret_list, remat_error *error)
 {
     const bool few = profile->n_nodes <= FEWER;
-    const size_t seeds = few ? SEEDS : efforts[effort].seeds;
+    const size_t seeds = profile->n_nodes <= SMALL ? SEEDS : efforts[effort].seeds;
     mixing *x = calloc(1, sizeof *x);
     if (!x)
         return remat_fail_memory(error);
@@ -252,7 +253,7 @@ remat_status remat_mix(const remat_profile *profile, const remat_link *link,
                   .enough = lower_bound * (1 + 1e-9),
                   .budget = budget,
                   .limit = (efforts[effort].least + efforts[effort].of_item * start->length) *
-                           efforts[effort].seeds / seeds,
+                           (few ? efforts[effort].seeds : seeds) / seeds,
                   .alignment = alignment};
     remat_host_parallel_for(host, seeds, run_seed, x);
     const remat_status status = take_best(x, seeds, ret_list, error);

@@ -242,6 +242,45 @@ static bool shift(mixer *m, row *r, item_kind kind)
     return true;
 }
 
+/* Whether the two, backwards of neighbours or a node's forward and backward, may not change places.
+ */
+static bool are_in_order(const things *t, const item *a, const item *b)
+{
+    if (a->kind != RUN || b->kind != RUN)
+        return false;
+    if (!is_backward(t, a->id) || !is_backward(t, b->id))
+        return a->id + t->n == b->id || b->id + t->n == a->id;
+    const uint32_t v = a->id - t->n, w = b->id - t->n;
+    const remat_node *later = &t->profile->nodes[v > w ? v : w];
+    for (uint32_t k = 0; k < later->n_inputs; k++)
+        if (remat_is_result(t->profile, later->inputs[k]) &&
+            remat_value_node(t->profile, later->inputs[k]) == (v > w ? w : v))
+            return true;
+    return false;
+}
+
+/* A first run or a backward stands elsewhere. That what it reads is there the evaluation sees. */
+static bool reorder(mixer *m, row *r)
+{
+    const uint32_t i = draw(m, r->length), lead = draw_lead(m, 6);
+    const bool later = draw(m, 2);
+    const item it = r->items[i];
+    uint32_t to = i;
+    if (!it.always || m->t->profile->n_states > 0)
+        return false;
+    for (uint32_t k = 0; k < lead && (later ? to + 1 < r->length : to > 0); k++) {
+        const uint32_t next = later ? to + 1 : to - 1;
+        if (are_in_order(m->t, &it, &r->items[next]))
+            break;
+        to = next;
+    }
+    if (to == i)
+        return false;
+    row_delete(r, i);
+    row_insert(m, r, to, it);
+    return true;
+}
+
 static bool flip_plain(mixer *m, row *r)
 {
     const uint32_t i = draw_item(m, r, RUN);
@@ -300,6 +339,8 @@ bool mixed_propose(mixer *m, row *r)
         return shift(m, r, OUT);
     if (kind < 92 && !m->t->profile->joint)
         return flip_plain(m, r);
+    if (kind < 94)
+        return reorder(m, r);
     if (kind < 97 || m->t->profile->n_alternatives == 0)
         return shift(m, r, RUN);
     return change_way(m, r);

@@ -52,11 +52,10 @@ static uint32_t overwritten_by(const mixer *m, const item *it)
     return u == NONE || !remat_is_result(t->profile, u) || m->used[u] ? NONE : u;
 }
 
-/* Bytes during a run beside what is alive: its workspace, less what it overwrites. */
-static double extra_of(const mixer *m, const item *it, bool saves, uint32_t over)
+/* Bytes during a run beside what is alive: those of its workspace, less what it overwrites. */
+static double extra_of(const mixer *m, const item *it, double bytes, uint32_t over)
 {
     const things *t = m->t;
-    const double bytes = cost_of(t, it, saves).bytes;
     return over == NONE ? bytes : bytes - fmin(t->bytes[over], t->bytes[it->id]);
 }
 
@@ -77,7 +76,9 @@ static void run_backwards(mixer *m, const item *it, uint32_t i)
     }
     const uint32_t over = overwritten_by(m, it);
     m->overwrites[i] = over != NONE;
-    m->extra[i] = extra_of(m, it, m->saves[i], over);
+    const run_cost cost = cost_of(t, it, m->saves[i]);
+    m->extra[i] = extra_of(m, it, cost.bytes, over);
+    m->compute += cost.time;
     for (uint32_t k = t->first_read[it->id]; k < end_read(t, it->id); k++)
         uses(m, t->reads[k], i);
 }
@@ -126,6 +127,7 @@ static void reset(mixer *m, uint32_t length)
     memset(m->skipped, 0, length);
     memset(m->dies, 0xff, (length + 1) * sizeof *m->dies);
     m->n_deaths = 0;
+    m->compute = 0;
 }
 
 /* Gradients, and graph inputs that leave. False: something is read that was never made. */
@@ -371,11 +373,24 @@ static void play_row(play *p)
     p->worth->time = p->now;
 }
 
-worth mixed_evaluate(mixer *m, const row *r)
+/* Whether compute and bytes alone are more; a little less, as they are summed in another order. */
+static bool is_hopeless(const mixer *m, const row *r, double most)
+{
+    double alive = 0, excess = 0;
+    for (uint32_t i = 0; i < r->length; i++) {
+        alive += m->change[i];
+        if (!m->skipped[i])
+            excess += fmax(alive + m->extra[i] - m->t->budget, 0);
+    }
+    return (m->compute + m->price * excess) * (1 - 1e-9) > most;
+}
+
+worth mixed_evaluate(mixer *m, const row *r, double most)
 {
     worth w = {.valid = look_back(m, r)};
-    m->work += r->length;
-    if (!w.valid)
+    w.hopeless = w.valid && is_hopeless(m, r, most);
+    m->work += w.valid && !w.hopeless ? r->length : r->length / 2;
+    if (!w.valid || w.hopeless)
         return w;
     play p = {.m = m, .row = r, .worth = &w};
     play_row(&p);

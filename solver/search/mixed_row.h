@@ -57,7 +57,7 @@ typedef struct things {
 /* What one evaluation says of a row. */
 typedef struct worth {
     double time, excess; /* makespan; bytes past the budget, summed over the items */
-    bool valid;
+    bool valid, hopeless;
 } worth;
 
 /* One seed's search. */
@@ -85,6 +85,7 @@ typedef struct mixer {
     uint32_t *dies;           /* by item: the first of the deaths there that are written down */
     uint32_t *death_thing, *death_next;
     uint32_t n_deaths;
+    double compute;           /* time of all runs */
     double *copy_end, *ready; /* by thing */
     uint32_t *pending;        /* things that died with their copy under way */
     uint32_t n_pending;
@@ -179,8 +180,9 @@ remat_status mixed_things_init(things *t, const remat_profile *profile, const re
 /* Node v's backward, and what is saved for it, are of another implementation. */
 void mixed_set_way(things *t, uint32_t v, uint16_t way);
 
-/* Makespan and bytes past the budget, by both passes. */
-worth mixed_evaluate(mixer *m, const row *r);
+/* Makespan and bytes past the budget, by both passes; by the first alone, and hopeless, where time
+ * and price are more than `most` whatever the streams do. */
+worth mixed_evaluate(mixer *m, const row *r, double most);
 
 /* The list of a row, whole; *ret_list must be empty. REMAT_NO_MEMORY. */
 remat_status mixed_write_list(mixer *m, const row *r, remat_operations *ret_list,
