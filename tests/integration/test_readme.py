@@ -76,10 +76,10 @@ def test_command(shell, page, command, shown):
     printed = [line.rstrip() for line in done.stdout.splitlines()]
     if command.startswith("curl"):
         assert '"type":"/problems' not in done.stdout
-    if "..." not in shown and shown:
+    if shown and "..." not in map(str.strip, shown):
         assert len(printed) >= len(shown)
     for line, said in zip(printed, shown):
-        if said == "...":
+        if said.strip() == "...":
             return
         if not said.lstrip().startswith("solved in"):
             assert line.lstrip() == said.lstrip()
