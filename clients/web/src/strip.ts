@@ -38,17 +38,18 @@ export function drawStrip(
   context.textBaseline = 'middle';
   context.fillText('layers', GUTTER - 8, height / 2);
   const tall = (height - 2 * PAD) / replay.profile.nodes.length;
-  let drawn = [0, 0, 0];
+  let [left, right, top] = [0, 0, 0]; // what falls into the pixels of the bar before is not drawn
   const bar = (node: number, begins: number, ends: number, least: number) => {
     if (ends < view.from || begins > view.to) return;
     const x = Math.max(GUTTER, view.position(begins, width));
     const room = Math.max(least, Math.min(width - RIGHT, view.position(ends, width)) - x);
     const y = PAD + node * tall;
     if (room <= 0.3) return;
-    const place = [x | 0, (x + room) | 0, y | 0]; // what falls into the same pixels is drawn once
-    if (place.every((one, i) => one === drawn[i])) return;
-    drawn = place;
-    context.globalAlpha = view.found && !view.found[node] ? 0.2 : 1;
+    if ((x | 0) === left && ((x + room) | 0) === right && (y | 0) === top) return;
+    left = x | 0;
+    right = (x + room) | 0;
+    top = y | 0;
+    if (view.found) context.globalAlpha = view.found[node] ? 1 : 0.2;
     context.fillRect(x, y, room, Math.max(1, tall > 3 ? tall - 1 : tall));
   };
   context.fillStyle = colour('kept');
