@@ -85,9 +85,10 @@ static void forward_profiles(void **state)
         check(&d, profile, &t, k);
         remat_profile_free(profile);
     }
-    print_message("%u asked, %u solved: %u optimal, %u more than 2 %% off, %u refused of which %u "
-                  "wrongly; %u in any order\n",
-                  t.asked, t.solved, t.optimal, t.far, t.refused, t.wrongly, t.orders);
+    print_message(
+        "# %u asked, %u solved: %u optimal, %u more than 2 %% off, %u refused of which %u "
+        "wrongly; %u in any order\n",
+        t.asked, t.solved, t.optimal, t.far, t.refused, t.wrongly, t.orders);
     assert_true(t.solved >= n * 8 / 10);
     assert_true(t.optimal + t.refused >= t.solved * 98 / 100);
     assert_true(t.far <= t.solved / 100);

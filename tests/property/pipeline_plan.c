@@ -182,7 +182,7 @@ static void plans_are_the_best_there_are(void **state)
         if (!(plan.bound <= e.best && plan.step <= e.best * 1.01 && plan.all_cuts))
             fail_msg("%u: %.17g, the best is %.17g, bound %.17g", k, plan.step, e.best, plan.bound);
     }
-    print_message("bounds of every list are %.2f %% below on the average\n", 100 * below / fit);
+    print_message("# bounds of every list are %.2f %% below on the average\n", 100 * below / fit);
     assert_true(below / fit < 0.06);
     assert_in_range(fit, PIPELINES / 3, PIPELINES - PIPELINES / 20);
 }

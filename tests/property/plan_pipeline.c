@@ -276,7 +276,7 @@ static void no_cuts_are_much_faster(void **state)
         api_units_clear(&s->units);
         free(s);
     }
-    print_message("%u planned, %u as fast as any\n", planned, equal);
+    print_message("# %u planned, %u as fast as any\n", planned, equal);
     assert_true(planned > PIPELINES / 3 && equal >= planned * 96 / 100);
 }
 
