@@ -20,7 +20,7 @@ static int set_up(void **state)
 {
     (void)state;
     loop = uv_default_loop();
-    return queue_new(loop, 1, 10, &q, NULL);
+    return queue_new(loop, 1, 10, &q, NULL) == REMAT_OK ? 0 : -1;
 }
 
 static int tear_down(void **state)
