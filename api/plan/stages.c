@@ -76,7 +76,7 @@ static uint32_t merge(const remat_profile *p, double time, const uint32_t *cuts,
 /* ---- kinds ---- */
 
 /* A unit as text without names of its own: what it reads of itself by distance, what it receives as
- * "^", graph inputs by name. */
+ * "^" and by its bytes, graph inputs by name. */
 static char *describe(const remat_profile *p, const json_t *nodes, uint32_t first, uint32_t end)
 {
     json_t *list = json_array();
@@ -94,6 +94,9 @@ static char *describe(const remat_profile *p, const json_t *nodes, uint32_t firs
         remat_json_set(&one, "inputs", inputs);
         remat_json_append(&list, one);
     }
+    if (first > 0)
+        remat_json_append(&list, json_pack("[I, I]", (json_int_t)p->nodes[first - 1].output_bytes,
+                                           (json_int_t)p->nodes[first - 1].gradient_bytes));
     char *text = list ? json_dumps(list, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
     json_decref(list);
     return text;

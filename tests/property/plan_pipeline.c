@@ -318,9 +318,36 @@ static void stages_are_what_they_are_cut_from(void **state)
     }
 }
 
+/* Of two equal units that receive values of other sizes a stage holds other bytes. */
+static void units_that_receive_more_are_of_another_kind(void **state)
+{
+    (void)state;
+    static const int bytes[] = {8, 4, 800, 4, 8, 4};
+    json_t *nodes = json_array();
+    for (int i = 0; i < 6; i++)
+        json_array_append_new(
+            nodes, json_pack("{s:s%, s:o, s:i, s:i}", "id", &"abcdef"[i], (size_t)1, "inputs",
+                             i ? json_pack("[s%]", &"abcdef"[i - 1], (size_t)1) : json_array(),
+                             "forward_time", 1, "output_bytes", bytes[i]));
+    json_t *document =
+        json_pack("{s:s, s:s, s:o}", "format", "remat-profile/1", "name", "t", "nodes", nodes);
+    remat_profile *profile = decoded(document);
+    remat_error error;
+    api_units u;
+    assert_int_equal(api_units_find(profile, document, NULL, 6, &u, &error), REMAT_OK);
+    assert_int_equal(u.n, 6);
+    assert_int_not_equal(u.kind[1], u.kind[3]);
+    assert_int_equal(u.kind[1], u.kind[5]);
+    api_units_clear(&u);
+    remat_profile_free(profile);
+    json_decref(document);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(no_cuts_are_much_faster),
-                                       cmocka_unit_test(stages_are_what_they_are_cut_from)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(no_cuts_are_much_faster),
+        cmocka_unit_test(units_that_receive_more_are_of_another_kind),
+        cmocka_unit_test(stages_are_what_they_are_cut_from)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
