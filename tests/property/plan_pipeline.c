@@ -84,8 +84,6 @@ static json_t *answer(const json_t *document, json_t *question)
     if (!status)
         status = remat_question_resolve(&request, id, profile, all, &asked, &error);
     if (!status)
-        status = remat_question_identify(&asked, &error);
-    if (!status)
         status = remat_question_query(&asked, profile, all, &query, &error);
     if (!status)
         status = remat_answer(&query, NULL, NULL, &answered, &error);
