@@ -81,10 +81,10 @@ static remat_status make_draft(request *r, const json_t *json, remat_plan_draft 
         known = NULL;
         status = store_document(r, draft, &known, error);
     }
-    if (!status) {
+    if (!status && known) /* of a model whose pipeline is refused at once there is no profile */
         memcpy(ret_id, known->id, REMAT_ID_SIZE);
+    if (!status)
         *ret_wait = plan.wait;
-    }
     engine_profile_release(known);
     return status;
 }
