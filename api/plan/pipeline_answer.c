@@ -115,6 +115,20 @@ remat_status api_pipeline_ways(api_pipeline *p, json_t **ret_ways, remat_error *
 
 /* ---- ranks ---- */
 
+/* What the judge saw a rank do. */
+static json_t *passes_encode(const remat_pipeline_rank *rank, double unit)
+{
+    json_t *json = json_array();
+    for (size_t i = 0; i < rank->n_passes; i++) {
+        const remat_pipeline_pass *pass = &rank->passes[i];
+        remat_json_append(&json,
+                          json_pack("[s, i, f, f, I, I]", pass->backward ? "B" : "F",
+                                    (int)pass->microbatch, pass->start * unit, pass->end * unit,
+                                    (json_int_t)pass->memory, (json_int_t)pass->after));
+    }
+    return json;
+}
+
 static json_t *rank_encode(const api_pipeline *p, uint32_t rank, const remat_step_table *table)
 {
     const remat_planned_stage *s = &p->best.plan.stages[rank];
@@ -145,6 +159,8 @@ static json_t *rank_encode(const api_pipeline *p, uint32_t rank, const remat_ste
                    api_memory_encode(table, played->peak - s->stage.fixed, p->question.memory));
     remat_json_set(&json, "budget", json_integer((json_int_t)x->budget));
     remat_json_set(&json, "schedule", json_incref(x->schedule));
+    if (p->q.play)
+        remat_json_set(&json, "passes", passes_encode(played, p->unit));
     return json;
 }
 

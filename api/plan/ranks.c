@@ -204,17 +204,30 @@ static remat_status use_mesh(const mesh *m, remat_network_settings *settings,
 typedef struct pipeline_words {
     remat_number microbatches;
     const char *schedule, *runtime;
+    bool play;
 } pipeline_words;
+
+enum { MOST_PASSES_TOLD = 1 << 16 };
+
+static remat_status check_passes(const remat_pipeline *p, remat_error *error)
+{
+    const uint64_t passes = UINT64_C(2) * p->ranks * p->microbatches;
+    if (passes <= MOST_PASSES_TOLD)
+        return REMAT_OK;
+    return remat_fail(error, REMAT_INVALID, "play",
+                      "%u ranks of %u micro-batches make %llu passes; at most %d are told",
+                      p->ranks, p->microbatches, (unsigned long long)passes, MOST_PASSES_TOLD);
+}
 
 static remat_status use_pipeline(uint32_t ranks, const pipeline_words *w,
                                  remat_plan_request *request, remat_error *error)
 {
     remat_pipeline *p = &request->pipeline;
     uint64_t microbatches = 0;
-    if (ranks <= 1 && (w->microbatches.given || w->schedule || w->runtime))
+    if (ranks <= 1 && (w->microbatches.given || w->schedule || w->runtime || w->play))
         return remat_fail(error, REMAT_INVALID, "parallel.kind",
-                          "microbatches, schedule and runtime are of a pipeline: kind pipeline, or "
-                          "pp of a mesh, of at least 2 ranks");
+                          "microbatches, schedule, runtime and play are of a pipeline: kind "
+                          "pipeline, or pp of a mesh, of at least 2 ranks");
     if (ranks <= 1)
         return REMAT_OK;
     *p = (remat_pipeline){.order = REMAT_1F1B, .ranks = ranks, .chunks = 1, .bandwidth = INFINITY};
@@ -236,6 +249,9 @@ static remat_status use_pipeline(uint32_t ranks, const pipeline_words *w,
         status = remat_runtime_find(request->runtime, &p->runtime, error);
     if (!status)
         status = remat_pipeline_check(p, error);
+    if (!status && w->play)
+        status = check_passes(p, error);
+    request->play = w->play;
     return api_within(status, "parallel", error);
 }
 
@@ -257,6 +273,7 @@ remat_status api_parallel_decode(const json_t *json, remat_plan_request *request
                                 {"microbatches", FIELD_NUMBER, false, &words.microbatches},
                                 {"schedule", FIELD_STRING, false, &words.schedule},
                                 {"runtime", FIELD_STRING, false, &words.runtime},
+                                {"play", FIELD_BOOLEAN, false, &words.play},
                                 {"bucket_view", FIELD_BOOLEAN, false, &step->bucket_view},
                                 {"prefetch", FIELD_BOOLEAN, false, &prefetch}};
     remat_status status = api_read(json, "parallel.", rules, sizeof rules / sizeof *rules, error);

@@ -229,9 +229,11 @@ static void happen(stadium *s, const happening *h)
         *arrival(s, h->backward, h->stage, h->microbatch) = true;
         return;
     }
-    s->players[h->rank].runs = false;
-    s->players[h->rank].alive[h->stage / s->p->ranks] -= h->backward;
+    player *r = &s->players[h->rank];
+    r->runs = false;
+    r->alive[h->stage / s->p->ranks] -= h->backward;
     send(s, h);
+    r->passes[r->next - 1].after = memory_held(s, h->rank, r->alive) + memory_sent(s, r);
 }
 
 /* All that happens at one moment comes before what begins at it. */

@@ -37,6 +37,7 @@ before(async () => {
     costs: `#/profile/${profile}/costs`,
     curve: `#/profile/${profile}/curve?solvers=auto,rotor`,
     plan: '#/plan?model=gpt2&batch=16&device=t4&optimizer=adamw',
+    pipeline: '#/plan?model=gpt2&batch=16&device=t4&optimizer=adamw&parallel=pipeline&ranks=4&microbatches=8',
     ask: `#/profile/${profile}/ask?solver=rotor`,
     schedules: `#/profile/${profile}/schedules`,
     timeline: `#/schedule/${a.schedule_id}/timeline?step=12&by=layer`,

@@ -40,3 +40,45 @@ test('what does not fit says so, and an address is a plan', async () => {
   assert.equal(await page.getByLabel('Model').inputValue(), 'gpt2-xl');
   await closePage(page);
 });
+
+test('a pipeline is drawn, and each rank leads to its schedule', async () => {
+  const page = await open('#/plan?model=gpt2&batch=16&device=t4&optimizer=adamw');
+  await page.getByLabel('Ranks share by').selectOption('pipeline');
+  await page.getByRole('spinbutton', { name: 'Ranks' }).fill('4');
+  await page.getByRole('spinbutton', { name: 'Micro-batches' }).fill('8');
+  await page.getByRole('button', { name: 'Plan' }).click();
+  await page.getByRole('link', { name: 'Rank 3' }).waitFor();
+  assert.match(page.url(), /parallel=pipeline&ranks=4&microbatches=8&schedule=1f1b&runtime=pytorch/);
+  const ranks = page.getByRole('region', { name: 'Ranks' });
+  assert.equal(await ranks.locator('tbody tr').count(), 4);
+  await shot(page, 'pipeline');
+  // under the pointer: the first box of the first rank, then what follows a micro-batch
+  const drawing = page.locator('canvas[data-name=draw-pipeline]');
+  await drawing.hover({ position: { x: 90, y: 14 } });
+  await page.getByText(/^Rank 0, micro-batch 0, forward: from 0 s to /).waitFor();
+  const whole = await drawing.screenshot();
+  await drawing.focus();
+  for (let k = 0; k < 4; k++) await page.keyboard.press('+');
+  await drawing.hover({ position: { x: 90, y: 120 } });
+  assert.notDeepEqual(await drawing.screenshot(), whole);
+  await shot(page, 'pipeline-near');
+  await page.keyboard.press('0');
+  await page.getByRole('link', { name: 'Rank 2' }).click();
+  await page.waitForURL(/#\/schedule\/[0-9a-f]{64}/);
+  await page.goBack();
+  await drawing.click({ position: { x: 90, y: 14 } });
+  await page.waitForURL(/#\/schedule\/[0-9a-f]{64}/);
+  await closePage(page);
+});
+
+test('what a pipeline lacks is said by rank', async () => {
+  const page = await open(
+    '#/plan?model=gpt2&batch=64&device=t4&optimizer=adamw&parallel=pipeline&ranks=4&microbatches=8&schedule=gpipe&runtime=megatron',
+  );
+  await page.getByRole('heading', { name: 'It does not fit' }).waitFor();
+  assert.equal(await page.getByLabel('Order').inputValue(), 'gpipe');
+  const ways = page.getByRole('region', { name: 'Other ways' });
+  assert.match(await ways.innerText(), /every block runs again.*no: rank \d lacks [\d.]+ [GM]iB/);
+  assert.equal(await page.locator('canvas').count(), 0);
+  await closePage(page);
+});

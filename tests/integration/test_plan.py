@@ -438,6 +438,36 @@ def test_a_pipeline_that_does_not_fit_says_who_and_what_would():
         assert not way["fits"] and way["lacks"] == way["memory"] - refused["pipeline"]["memory"] and 0 <= way["rank"] < 4
 
 
+def test_a_service_refuses_a_pipeline_of_a_model(rematd):
+    """Nothing is asked of any stage, and no profile is stored."""
+    asked = {"model": "gpt2", "batch": 64, "device": "t4", "parallel": {"kind": "pipeline", "ranks": 4, "microbatches": 8}}
+    refused = rematd.post("/v1/plans", asked).json
+    assert not refused["fits"] and f"{refused['pipeline']['least_memory']} bytes on every rank would do" in refused["refusal"]
+    said = answer("plan", "gpt2", "--batch", "64", "--device", "t4", "--parallel", "pipeline", "--ranks", "4", "--microbatches", "8",
+                  "--server", rematd.url, code=NO)
+    assert said["refusal"] == refused["refusal"]
+
+
+def test_the_play_of_a_pipeline_is_told(rematd):
+    parallel = {"kind": "pipeline", "ranks": 3, "microbatches": 6, "play": True}
+    made = rematd.post("/v1/plans", {"model": "gpt2", "batch": 8, "sequence": 512, "layers": 5, "device": "t4", "wait": 300,
+                                     "parallel": parallel}).json
+    check_pipeline(made)
+    for stage in made["pipeline"]["stages"]:
+        passes = stage["passes"]
+        assert sorted((kind, k) for kind, k, *_ in passes) == [(kind, k) for kind in "BF" for k in range(6)]
+        seconds = {"F": stage["forward_seconds"], "B": stage["backward_seconds"]}
+        for (kind, _, begin, end, during, after), following in zip(passes, [*passes[1:], None]):
+            assert end - begin == pytest.approx(seconds[kind]) and (not following or end <= following[2])
+            assert 0 < after <= during <= stage["memory"]
+        assert max(p[4] for p in passes) == stage["memory"]
+    assert max(p[3] for stage in made["pipeline"]["stages"] for p in stage["passes"]) == made["pipeline"]["seconds"]
+    many = rematd.post("/v1/plans", {"model": "gpt2", "batch": 1, "device": "t4", "parallel": parallel | {"ranks": 12, "microbatches": 4096}})
+    assert many.status == 400 and many.json["field"] == "parallel.play" and "98304" in many.json["detail"]
+    alone = rematd.post("/v1/plans", {"model": "gpt2", "batch": 1, "device": "t4", "parallel": {"kind": "ddp", "ranks": 2, "play": True}})
+    assert alone.status == 400 and alone.json["field"] == "parallel.kind"
+
+
 def test_every_rank_fetches_its_schedule(rematd):
     words = ["plan", "gpt2", "--batch", "8", "--sequence", "512", "--layers", "5", "--device", "t4", "--parallel", "pipeline", "--ranks", "3",
              "--microbatches", "6"]

@@ -190,6 +190,9 @@ static void a_link_carries_one_send_at_a_time(void **state)
     /* At its third forward rank 0 holds 3, works with 2 and has two outputs on the way. */
     assert_int_equal(play->ranks[0].passes[2].memory, 7 + 9 + 2 + 20);
     assert_int_equal(play->ranks[0].peak, 7 + 9 + 2 + 20);
+    /* After it it holds them and has three on the way, which are gone when the first comes back. */
+    assert_int_equal(play->ranks[0].passes[2].after, 7 + 9 + 30);
+    assert_int_equal(play->ranks[0].passes[3].after, 7 + 6);
     remat_pipeline_play_free(play);
 }
 

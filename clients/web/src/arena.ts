@@ -2,7 +2,8 @@
 
 import { amount } from './format';
 import { VALUE_KINDS, type Replay } from './replay';
-import { GUTTER, RIGHT, type SpanView } from './span_view';
+import type { SpanView } from './span_view';
+import { GUTTER, RIGHT } from './stretch';
 import { colour } from './theme';
 
 const PAD = 4;

@@ -20,7 +20,8 @@ import {
   VALUE_NAMES,
   type Replay,
 } from './replay';
-import { GUTTER, RIGHT, type SpanView } from './span_view';
+import type { SpanView } from './span_view';
+import { GUTTER, RIGHT, steer } from './stretch';
 import { drawStrip, STRIP, stripOf } from './strip';
 import { drawStreams, lanesOf, streamsHeight } from './streams';
 import { Facts, Name } from './ui';
@@ -122,27 +123,12 @@ function control(
     if (pressed && moved < 4) view.setStep(view.operationAt(at(event), element.clientWidth));
     pressed = undefined;
   };
-  const wheel = (event: WheelEvent) => {
-    const sideways = Math.abs(event.deltaX) > Math.abs(event.deltaY);
-    if (!sideways && !event.ctrlKey && !element.contains(document.activeElement)) return;
-    event.preventDefault();
-    if (sideways) view.move(event.deltaX / element.clientWidth);
-    else view.zoom(Math.exp(-event.deltaY * 0.002), view.value(at(event), element.clientWidth));
-  };
-  const key = (event: KeyboardEvent) => {
-    const does = KEYS[event.key.length === 1 ? event.key.toLowerCase() : event.key];
-    if (!does || event.ctrlKey || event.metaKey || event.altKey) return;
-    event.preventDefault();
-    does(view);
-  };
   element.addEventListener('pointerdown', down, { signal });
   element.addEventListener('pointermove', drag, { signal });
   element.addEventListener('pointerup', up, { signal });
   element.addEventListener('pointercancel', () => (pressed = undefined), { signal });
   element.addEventListener('pointerleave', () => view.setHover(-1), { signal });
-  element.addEventListener('dblclick', () => view.all(), { signal });
-  element.addEventListener('wheel', wheel, { signal, passive: false });
-  element.addEventListener('keydown', key, { signal });
+  steer(element, view, KEYS, signal);
   return () => abort.abort();
 }
 

@@ -2,7 +2,8 @@
 
 import { amount, time } from './format';
 import { type Replay } from './replay';
-import { GUTTER, RIGHT, type SpanView } from './span_view';
+import type { SpanView } from './span_view';
+import { GUTTER, RIGHT } from './stretch';
 import { colour } from './theme';
 
 export type Grouping = 'kind' | 'layer';

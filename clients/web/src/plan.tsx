@@ -6,6 +6,7 @@ import uPlot from 'uplot';
 
 import { get, post, Problem, watchJob } from './api';
 import { bytes, count, percent, seconds } from './format';
+import { passesTold, PipelineAnswer, type Pipeline } from './pipeline';
 import { Plot, xyAxes } from './plot';
 import { go, href, type Route } from './route';
 import { colour } from './theme';
@@ -33,9 +34,11 @@ interface Plan {
   parameters: number;
   device: string;
   precision: string;
-  table: Record<string, number>;
+  /** These of one rank's plan; a pipeline has the last. */
+  table?: Record<string, number>;
   store_all_peak: number;
   store_all_fits: boolean;
+  pipeline?: Pipeline;
   assumptions: string[];
   memory_use?: Memory;
   fits: boolean;
@@ -59,7 +62,9 @@ interface Choices {
 
 const OPTIMIZERS = ['adamw', 'adam', 'adam8bit', 'adafactor', 'momentum', 'sgd'];
 const KERNELS = ['eager', 'compiled', 'fused'].map((name) => ({ name, title: name }));
-const KINDS = ['none', 'ddp', 'zero1', 'zero2', 'zero3', 'tensor', 'sequence', 'context', 'expert'].map((name) => ({ name, title: name }));
+const KINDS = ['none', 'ddp', 'zero1', 'zero2', 'zero3', 'tensor', 'sequence', 'context', 'expert', 'pipeline'].map((name) => ({ name, title: name }));
+const ORDERS = ['1f1b', 'gpipe'].map((name) => ({ name, title: name }));
+const RUNTIMES = ['pytorch', 'megatron', 'none'].map((name) => ({ name, title: name }));
 const PARTS: [string, string][] = [
   ['weights', 'Weights'],
   ['master_weight_bytes', 'Weights in float32 beside'],
@@ -97,11 +102,19 @@ function wayName(way: { way: string; offload: boolean }): string {
 
 /* ---- the form ---- */
 
-function Choice(props: { label: string; value: string; list: { name: string; title: string }[]; name: string }): VNode {
+interface ChoiceProps {
+  label: string;
+  value: string;
+  list: { name: string; title: string }[];
+  name: string;
+  onPick?: (value: string) => void;
+}
+
+function Choice(props: ChoiceProps): VNode {
   return (
     <label>
       {props.label}
-      <select name={props.name} value={props.value}>
+      <select name={props.name} value={props.value} onChange={(event) => props.onPick?.(event.currentTarget.value)}>
         {props.list.map((one) => (
           <option value={one.name} selected={one.name === props.value}>
             {one.title}
@@ -118,9 +131,10 @@ function Form({ query, choices }: { query: URLSearchParams; choices: Choices }):
     const form = new FormData(event.currentTarget as HTMLFormElement);
     go('plan', Object.fromEntries([...form].map(([name, value]) => [name, String(value)])));
   };
+  const [kind, setKind] = useState(query.get('parallel') ?? 'none');
   const optimizers = OPTIMIZERS.map((name) => ({ name, title: name }));
   return (
-    <form class="ask" onSubmit={submit}>
+    <form class="columns" onSubmit={submit}>
       <Choice label="Model" name="model" value={query.get('model') ?? 'gpt2-xl'} list={choices.models} />
       <label>
         Batch
@@ -129,11 +143,28 @@ function Form({ query, choices }: { query: URLSearchParams; choices: Choices }):
       <Choice label="Device" name="device" value={query.get('device') ?? 'a100-80gb'} list={choices.devices} />
       <Choice label="Optimizer" name="optimizer" value={query.get('optimizer') ?? 'adamw'} list={optimizers} />
       <Choice label="Kernels" name="kernels" value={query.get('kernels') ?? 'eager'} list={KERNELS} />
-      <Choice label="Ranks share by" name="parallel" value={query.get('parallel') ?? 'none'} list={KINDS} />
+      <Choice label="Ranks share by" name="parallel" value={kind} list={KINDS} onPick={setKind} />
       <label>
         Ranks
         <input name="ranks" type="number" required min={1} max={1048576} value={query.get('ranks') ?? '1'} />
       </label>
+      {kind === 'pipeline' && (
+        <>
+          <label>
+            Micro-batches
+            <input
+              name="microbatches"
+              type="number"
+              required
+              min={1}
+              max={4096}
+              value={query.get('microbatches') ?? '8'}
+            />
+          </label>
+          <Choice label="Order" name="schedule" value={query.get('schedule') ?? '1f1b'} list={ORDERS} />
+          <Choice label="Run by" name="runtime" value={query.get('runtime') ?? 'pytorch'} list={RUNTIMES} />
+        </>
+      )}
       <p class="actions">
         <button type="submit" class="primary">
           Plan
@@ -145,8 +176,8 @@ function Form({ query, choices }: { query: URLSearchParams; choices: Choices }):
 
 /* ---- the answer ---- */
 
-function Bytes({ plan }: { plan: Plan }): VNode {
-  const memory = plan.table.memory ?? 1;
+function Bytes({ table }: { table: Record<string, number> }): VNode {
+  const memory = table.memory ?? 1;
   return (
     <Scroll label="What takes how much">
       <table>
@@ -166,8 +197,8 @@ function Bytes({ plan }: { plan: Plan }): VNode {
           {PARTS.map(([name, title]) => (
             <tr key={name}>
               <th scope="row">{title}</th>
-              <td class="number">{bytes(plan.table[name] ?? 0)}</td>
-              <td class="number">{percent((plan.table[name] ?? 0) / memory)}</td>
+              <td class="number">{bytes(table[name] ?? 0)}</td>
+              <td class="number">{percent((table[name] ?? 0) / memory)}</td>
             </tr>
           ))}
         </tbody>
@@ -284,7 +315,11 @@ function Answer({ plan }: { plan: Plan }): VNode {
             : []),
           ['Parameters', count(plan.parameters)],
           ['Precision', plan.precision],
-          ['Storing everything', `${bytes(plan.store_all_peak)}, ${plan.store_all_fits ? 'fits' : 'does not fit'}`],
+          ...(plan.pipeline
+            ? []
+            : ([
+                ['Storing everything', `${bytes(plan.store_all_peak)}, ${plan.store_all_fits ? 'fits' : 'does not fit'}`],
+              ] as [string, string][])),
           ...(schedule && plan.step_seconds
             ? ([
                 ['Step', `${seconds(plan.step_seconds)}, ${percent(schedule.overhead)} over storing everything`],
@@ -298,12 +333,24 @@ function Answer({ plan }: { plan: Plan }): VNode {
             : []),
         ]}
       />
-      <Bytes plan={plan} />
+      {plan.pipeline && <PipelineAnswer plan={plan.pipeline} step={plan.step_seconds} />}
+      {plan.table && <Bytes table={plan.table} />}
       {plan.rows && plan.rows.length > 0 && <Rates plan={plan} rows={plan.rows} />}
       {plan.assumptions.length > 0 && <p class="quiet">Assumed: {plan.assumptions.join('; ')}.</p>}
       <p class="quiet">Sizes are exact for the operations described; times are a model of the device.</p>
     </>
   );
+}
+
+/** How ranks share the model. */
+function parallelOf(query: URLSearchParams): Record<string, unknown> {
+  const kind = query.get('parallel') ?? 'none';
+  const ranks = Number(query.get('ranks') ?? '1');
+  if (kind === 'none') return {};
+  if (kind !== 'pipeline') return { parallel: { kind, ranks } };
+  const microbatches = Number(query.get('microbatches') ?? '8');
+  const [schedule, runtime] = [query.get('schedule') ?? '1f1b', query.get('runtime') ?? 'pytorch'];
+  return { parallel: { kind, ranks, microbatches, schedule, runtime, play: passesTold(ranks, microbatches) } };
 }
 
 function Asked({ query }: { query: URLSearchParams }): VNode {
@@ -313,9 +360,7 @@ function Asked({ query }: { query: URLSearchParams }): VNode {
     device: query.get('device') ?? '',
     optimizer: query.get('optimizer') ?? 'adamw',
     ...((query.get('kernels') ?? 'eager') !== 'eager' && { kernels: query.get('kernels') }),
-    ...((query.get('parallel') ?? 'none') !== 'none' && {
-      parallel: { kind: query.get('parallel'), ranks: Number(query.get('ranks') ?? '1') },
-    }),
+    ...parallelOf(query),
   };
   const plan = useLoad((signal) => askPlan(body, signal), [query.toString()]);
   return <Show of={plan}>{(found) => <Answer plan={found} />}</Show>;

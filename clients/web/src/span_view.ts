@@ -2,15 +2,10 @@
  * at, the one under the pointer, the stretch that is selected and the nodes that are searched for. */
 
 import { bytesOf, DROP, nodeOf, operationAt, spansOn, type Axis, type Replay, type Spans } from './replay';
+import { Stretch } from './stretch';
 
-/** Room for labels left of every chart, and right of it. */
-export const GUTTER = 84;
-export const RIGHT = 10;
-
-export class SpanView {
+export class SpanView extends Stretch {
   axis: Axis;
-  from = 0;
-  to: number;
   step: number;
   hover = -1;
   /** Where the pointer is over the charts, and the value or the band of the stack under it (-1: none). */
@@ -24,7 +19,6 @@ export class SpanView {
   readonly nodes: number[];
   /** As memory sees operations. */
   spans: Spans;
-  private readonly listeners = new Set<() => void>();
 
   constructor(
     readonly replay: Replay,
@@ -34,6 +28,7 @@ export class SpanView {
     /** The end of the axis, where it is not the schedule's own. */
     private readonly until = 0,
   ) {
+    super();
     this.axis = axis;
     this.nodes = Array.from({ length: replay.n }, (_, i) => nodeOf(replay, i));
     this.step = Math.min(replay.n - 1, step);
@@ -45,13 +40,8 @@ export class SpanView {
     return Math.max(this.axis === 'time' ? this.replay.makespan : this.replay.n, this.until, 1e-9);
   }
 
-  listen(listener: () => void): () => void {
-    this.listeners.add(listener);
-    return () => this.listeners.delete(listener);
-  }
-
-  private tell(): void {
-    for (const listener of this.listeners) listener();
+  get least(): number {
+    return this.end / Math.max(1000, this.replay.n * 2);
   }
 
   setAxis(axis: Axis): void {
@@ -97,27 +87,6 @@ export class SpanView {
     this.tell();
   }
 
-  show(from: number, to: number): void {
-    const least = this.end / Math.max(1000, this.replay.n * 2);
-    const length = Math.min(this.end, Math.max(least, to - from));
-    this.from = Math.max(0, Math.min(this.end - length, from));
-    this.to = this.from + length;
-    this.tell();
-  }
-
-  all(): void {
-    this.show(0, this.end);
-  }
-
-  zoom(factor: number, around = (this.from + this.to) / 2): void {
-    this.show(around - (around - this.from) / factor, around + (this.to - around) / factor);
-  }
-
-  move(fraction: number): void {
-    const by = (this.to - this.from) * fraction;
-    this.show(this.from + by, this.to + by);
-  }
-
   /** Moves so that the operation looked at is seen. */
   private reveal(): void {
     const at = this.spans.from[this.step] ?? 0;
@@ -125,15 +94,6 @@ export class SpanView {
     if (at >= this.from && end <= this.to) return;
     const half = (this.to - this.from) / 2;
     this.show(at - half, at + half);
-  }
-
-  /** Where x is in a chart of a width, and back. */
-  position(x: number, width: number): number {
-    return GUTTER + ((x - this.from) / (this.to - this.from)) * (width - GUTTER - RIGHT);
-  }
-
-  value(position: number, width: number): number {
-    return this.from + ((position - GUTTER) / (width - GUTTER - RIGHT)) * (this.to - this.from);
   }
 
   operationAt(position: number, width: number): number {

@@ -12,7 +12,8 @@ import {
   type Replay,
   type Spans,
 } from './replay';
-import { GUTTER, RIGHT, type SpanView } from './span_view';
+import type { SpanView } from './span_view';
+import { GUTTER, RIGHT } from './stretch';
 import { colour } from './theme';
 
 export const ROW = 26;

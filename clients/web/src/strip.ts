@@ -2,7 +2,8 @@
  * made is kept. */
 
 import { ACT_COLOURS, DROP, spansOn, STATE, type Replay, type Spans } from './replay';
-import { GUTTER, RIGHT, type SpanView } from './span_view';
+import type { SpanView } from './span_view';
+import { GUTTER, RIGHT } from './stretch';
 import { colour } from './theme';
 
 export const STRIP = 110;

@@ -68,6 +68,7 @@ typedef struct remat_pipeline_stage {
 typedef struct remat_pipeline_pass {
     double start, end;
     uint64_t memory; /* at most on the rank while it runs */
+    uint64_t after;  /* at most from then until the next begins */
     uint32_t microbatch, stage;
     bool backward;
 } remat_pipeline_pass;
