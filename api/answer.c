@@ -166,6 +166,8 @@ static json_t *encode_schedule(const remat_schedule_answer *answer, bool whole,
     json_t *json = encode_answer(answer, nodes, operations, &all, ret_overhead);
     if (q->in_flight > 1)
         set_in_flight(&json, profile, &schedule->simulation, q->in_flight);
+    if (schedule->cut_short)
+        remat_json_set(&json, "cut_short", json_true());
     if (schedule->reordered_peak)
         remat_json_set(&json, "reordered_peak", bytes(schedule->reordered_peak));
     if (schedule->least.solver)

@@ -116,6 +116,9 @@ void summary_print(const struct cli *cli, const json_t *schedule, const char *ca
                      : strcmp(cache, "table") == 0 ? "out of a stored table"
                      : cache[0]                    ? "just now"
                                                    : "");
+    if (json_is_true(json_object_get(schedule, "cut_short")))
+        summary_line(cli, "cut short",
+                     "the best until the server's limit of a solve; not remembered");
     if (json_get_text(schedule, "schedule_id")[0])
         summary_line(cli, "schedule", "%.64s", json_get_text(schedule, "schedule_id"));
     if (json_get_text(schedule, "profile_id")[0])

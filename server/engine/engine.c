@@ -489,15 +489,31 @@ static remat_status store_answer(engine *e, const remat_schedule_answer *answer,
     return engine_schedule(e, q->id, b, NULL, error);
 }
 
+/* What was cut short depends on the hour: it is called by what it is, not by its question. own: for
+ * the question under that name. */
+static char *schedule_text(remat_schedule_answer *answer, remat_question *own, double *ret_overhead)
+{
+    char *text = remat_schedule_text(answer, ret_overhead);
+    if (!text || !answer->answered->schedule.cut_short)
+        return text;
+    *own = *answer->question;
+    remat_sha256_hex(text, strlen(text), own->id);
+    answer->question = own;
+    free(text);
+    return remat_schedule_text(answer, ret_overhead);
+}
+
 /* Encodes, stores and remembers. */
-static remat_status publish(engine *e, const remat_schedule_answer *answer, body **ret_body,
-                            remat_error *error)
+static remat_status publish(engine *e, remat_schedule_answer answer, char ret_id[REMAT_ID_SIZE],
+                            body **ret_body, remat_error *error)
 {
     double overhead = 0;
-    char *text = remat_schedule_text(answer, &overhead);
+    remat_question own;
+    char *text = schedule_text(&answer, &own, &overhead);
     body *b = text ? body_new(text, strlen(text), true) : NULL;
     remat_status status =
-        b ? store_answer(e, answer, overhead, &b, error) : remat_fail_memory(error);
+        b ? store_answer(e, &answer, overhead, &b, error) : remat_fail_memory(error);
+    memcpy(ret_id, answer.question->id, REMAT_ID_SIZE);
     if (status)
         body_release(b);
     else
@@ -561,7 +577,7 @@ static remat_status answer_query(engine *e, const remat_question *q, const remat
     if (!status && !ret_outcome->needs_solve)
         status = query->curve
                      ? publish_tradeoff(e, q, query, known, &answered, &host, ret_body, error)
-                     : publish(e, &answer, ret_body, error);
+                     : publish(e, answer, ret_outcome->id, ret_body, error);
     remat_answered_clear(&answered);
     return status;
 }
@@ -600,6 +616,7 @@ remat_status engine_solve(engine *e, const remat_question *q, const engine_terms
     engine_terms terms = *given;
     remat_status status = find_answer(e, q, ret_body, error);
     *ret_outcome = (engine_outcome){.cache = CACHE_HIT};
+    memcpy(ret_outcome->id, q->id, REMAT_ID_SIZE);
     if (status != REMAT_NOT_FOUND)
         return status;
     ret_outcome->cache = CACHE_TABLE;

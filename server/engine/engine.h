@@ -68,11 +68,14 @@ typedef struct engine_outcome {
     bool needs_solve;   /* kept_only was not enough */
     double cost;        /* with needs_solve: expected inner updates */
     cache_result cache; /* where the answer came from */
+    char
+        id[REMAT_ID_SIZE]; /* of the answer: the question's, or its own of one that was cut short */
 } engine_outcome;
 
 /* Answers a question and remembers the answer; that of a schedule is stored, that of a trade-off
- * comes out of stored tables. With kept_only and a table missing, REMAT_OK, needs_solve and no
- * body. *ret_outcome is written on failure too. */
+ * comes out of stored tables. A schedule that was cut short by the deadline is stored under an id
+ * of its own, and the question stays without an answer. With kept_only and a table missing,
+ * REMAT_OK, needs_solve and no body. *ret_outcome is written on failure too. */
 remat_status engine_solve(engine *e, const remat_question *q, const engine_terms *terms,
                           engine_outcome *ret_outcome, body **ret_body, remat_error *error);
 

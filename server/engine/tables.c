@@ -159,8 +159,13 @@ static void lent_progress(void *data, double fraction)
 static bool lent_cancelled(void *data)
 {
     const lent_host *lent = data;
-    return (lent->deadline && uv_hrtime() > lent->deadline) ||
-           (lent->caller->cancelled && lent->caller->cancelled(lent->caller->data));
+    return lent->caller->cancelled && lent->caller->cancelled(lent->caller->data);
+}
+
+static bool lent_late(void *data)
+{
+    const lent_host *lent = data;
+    return lent->deadline && uv_hrtime() > lent->deadline;
 }
 
 remat_host engine_lend_host(const engine *e, const engine_terms *terms, lent_host *room)
@@ -171,6 +176,7 @@ remat_host engine_lend_host(const engine *e, const engine_terms *terms, lent_hos
                         .workers = team_workers(e->team),
                         .progress = lent_progress,
                         .cancelled = lent_cancelled,
+                        .late = lent_late,
                         .memory_limit = e->config.memory_limit};
 }
 

@@ -180,6 +180,8 @@ static void finish_work(request *r)
     const bool answers =
         r->reply.status == 200 || (type && strcmp(type, "/problems/infeasible-budget") == 0);
     bool asks = false;
+    if (json_is_true(json_object_get(json, "cut_short")))
+        plan->name[0] = '\0'; /* later ones may do better */
     if (!status && answers)
         status = remat_plan_draft_next(&plan->draft, r->reply.status == 200 ? json : NULL, &asks,
                                        &error);

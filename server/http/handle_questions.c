@@ -19,7 +19,7 @@ remat_status http_look_up(request *r, asker *a, remat_error *error)
         engine_solve(r->service->engine, &a->question, &terms, &outcome, &b, error);
     a->cost = outcome.cost;
     if (!status && b)
-        reply_answer(r, a->question.kind, a->question.id, b, outcome.cache);
+        reply_answer(r, a->question.kind, outcome.id, b, outcome.cache);
     return status;
 }
 

@@ -24,7 +24,7 @@ bool job_has_problem(const job *one)
 const char *job_schedule_id(const job *one)
 {
     bool schedule = one->question.kind == REMAT_ASK_SCHEDULE;
-    return schedule && one->state == JOB_DONE ? one->question.id : NULL;
+    return schedule && one->state == JOB_DONE ? one->outcome.id : NULL;
 }
 
 void job_refresh_state(job *one)

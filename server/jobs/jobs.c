@@ -226,7 +226,7 @@ void job_answer_waiters(job *one)
     {
         drop_waiter(one, a);
         if (one->state == JOB_DONE)
-            reply_answer(a->request, one->question.kind, one->question.id, body_retain(one->body),
+            reply_answer(a->request, one->question.kind, one->outcome.id, body_retain(one->body),
                          one->outcome.cache);
         else
             reply_error(a->request, &one->error);

@@ -15,7 +15,13 @@ static void part_progress(void *data, double fraction)
 
 static bool part_cancelled(void *data)
 {
-    return remat_host_cancelled(((answer_part *)data)->whole);
+    const remat_host whole = remat_host_unhurried(((answer_part *)data)->whole);
+    return remat_host_cancelled(&whole);
+}
+
+static bool part_late(void *data)
+{
+    return remat_host_late(((answer_part *)data)->whole);
 }
 
 static void part_doing(void *data, const char *what)
@@ -30,6 +36,7 @@ remat_host answer_part_host(answer_part *p)
                         .workers = remat_host_workers(p->whole),
                         .progress = part_progress,
                         .cancelled = part_cancelled,
+                        .late = part_late,
                         .memory_limit = p->whole ? p->whole->memory_limit : 0,
                         .doing = part_doing};
 }

@@ -686,6 +686,9 @@ remat_status remat_portfolio_schedule(const remat_portfolio *portfolio,
     if (!status && portfolio->improved && f.floor.bytes <= budget &&
         problem->profile->n_nodes <= NAMED_NODES)
         status = find_by_name(portfolio, &w, &f, &refusal);
+    const bool late = portfolio->improved && remat_host_late(host);
+    if (status == REMAT_CANCELLED && late && f.best.solver)
+        status = REMAT_OK;
     if (!status && !f.best.solver)
         status = refuse_improved(portfolio, &w, f.floor.bytes, &refusal);
     if (!status)
@@ -700,6 +703,7 @@ remat_status remat_portfolio_schedule(const remat_portfolio *portfolio,
     if (!status && problem->profile->joint)
         f.best.reordered_peak = least_peak_of_order(portfolio, problem, &f.best);
     if (!status) {
+        f.best.cut_short = late;
         *ret_schedule = f.best;
         f.best = (remat_schedule){0};
     }

@@ -271,13 +271,35 @@ remat_host remat_host_quiet(const remat_host *host)
     return quiet;
 }
 
+remat_host remat_host_unhurried(const remat_host *host)
+{
+    remat_host unhurried = host ? *host : (remat_host){.workers = 1};
+    unhurried.late = NULL;
+    return unhurried;
+}
+
 void remat_host_doing(const remat_host *host, const char *what)
 {
     if (host && host->doing)
         host->doing(host->data, what);
 }
 
-bool remat_host_cancelled(const remat_host *host)
+static bool is_cancelled(const remat_host *host)
 {
     return host && host->cancelled && host->cancelled(host->data);
+}
+
+static bool is_late(const remat_host *host)
+{
+    return host && host->late && host->late(host->data);
+}
+
+bool remat_host_cancelled(const remat_host *host)
+{
+    return is_cancelled(host) || is_late(host);
+}
+
+bool remat_host_late(const remat_host *host)
+{
+    return is_late(host) && !is_cancelled(host);
 }

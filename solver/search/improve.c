@@ -109,11 +109,12 @@ static remat_status measure(const improvement *m, const remat_operations *list, 
     *ret_bytes = simulation.peak;
     if (!m->alignment || simulation.peak > m->budget)
         return REMAT_OK;
+    const remat_host host = remat_host_unhurried(m->host);
     const model_goal goal = {.alignment = m->alignment,
                              .capacity = m->budget,
                              .work = work,
                              .decide = true,
-                             .host = m->host,
+                             .host = &host,
                              .in_flight = m->in_flight,
                              .turn = simulation.turn};
     return model_layout_arena(m->profile, list, &goal, ret_bytes, NULL);
@@ -471,6 +472,8 @@ static remat_status improve(improvement *m, const remat_operations *start, remat
     remat_status status = model_store_everything(m->profile, &m->everything);
     if (!status)
         status = search(m);
+    if (status == REMAT_CANCELLED && remat_host_late(m->host) && (start || best_chain(m)))
+        status = REMAT_OK; /* what there is */
     if (status == REMAT_CANCELLED)
         remat_fail(error, REMAT_CANCELLED, NULL, "cancelled");
     else if (status)

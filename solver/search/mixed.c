@@ -218,7 +218,7 @@ static remat_status take_best(mixing *x, size_t seeds, remat_operations *ret_lis
         if (x->mixers[i].best_time < INFINITY &&
             (!best || x->mixers[i].best_time < best->best_time))
             best = &x->mixers[i];
-    if (remat_host_cancelled(x->host))
+    if (remat_host_cancelled(x->host) && !(best && remat_host_late(x->host)))
         return remat_fail(error, REMAT_CANCELLED, NULL, "cancelled");
     for (size_t i = 0; i < seeds; i++)
         if (x->mixers[i].status)

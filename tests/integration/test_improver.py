@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import time
 
 import pytest
 from conftest import BUILD, SLOW
@@ -147,3 +148,31 @@ def test_a_graph_of_many_thousand_nodes_is_searched(tmp_path):
     loss["inputs"] = [before if i == body[-1]["id"] else i for i in loss["inputs"]]
     code, answer = solve(tmp_path, {**one, "nodes": [*nodes, loss]}, "--budget", "50%")
     assert code == 0 and len(answer["nodes"]) > 10000 and answer["solver"] == "interval" and answer["gap"] < 0.01
+
+
+def test_a_limit_of_time_keeps_what_was_found(make_service):
+    """The best list until then, which has an id of its own; the question stays without an answer."""
+    service = make_service("--solve-seconds", str(2 * SLOW))
+    asked = {"profile": bundled("unet.flops"), "budget": "50%", "effort": "thorough", "wait": 200}
+    first, again = service.post("/v1/schedules", asked), service.post("/v1/schedules", asked)
+    for answer in (first, again):
+        made = answer.json
+        assert answer.status == 200 and made["cut_short"] and made["verified"] and made["arena"] <= made["budget"]
+        assert answer.headers["X-Remat-Cache"] != "hit"
+        assert answer.headers["Location"] == f"/v1/schedules/{made['schedule_id']}"
+        assert service.get(answer.headers["Location"]).json == made
+        assert made["makespan"] <= min(c["makespan"] for c in made["candidates"] if c.get("makespan"))
+        assert made["lower_bound"] <= made["makespan"] and made["optimality"] != "optimal"
+    assert first.json["schedule_id"] != again.json["schedule_id"]
+    job = service.post("/v1/schedules", {**asked, "wait": 0})
+    assert job.status == 202
+    while (ended := service.get(f"/v1/jobs/{job.json['job_id']}").json)["state"] in ("queued", "running"):
+        time.sleep(0.2)
+    assert ended["state"] == "done" and service.get(f"/v1/schedules/{ended['schedule_id']}").json["cut_short"]
+    done = subprocess.run([CLI, "solve", "--server", service.url, "-b", "50%", "--effort", "thorough", "--wait", "200",
+                           BUILD.parent / "clients/profiles/unet.flops.json"], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0 and "the best until the server's limit" in done.stdout, done
+    # what is quick enough is whole, and what has nothing yet is refused as before
+    whole = service.post("/v1/schedules", {"profile": bundled("vgg19.chain"), "budget": "80%", "wait": 200})
+    assert "cut_short" not in whole.json and service.post("/v1/schedules", {
+        "profile": bundled("vgg19.chain"), "budget": "80%"}).headers["X-Remat-Cache"] == "hit"

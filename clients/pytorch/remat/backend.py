@@ -188,7 +188,7 @@ class Backend:
         schedule = self.cache.get(key, "operations")
         if schedule is None:
             schedule = self.client.schedule(profile, **question)
-            if self.budget != "auto":  # of which every start has another
+            if self.budget != "auto" and "cut_short" not in schedule:  # every start has another; another day a better one
                 self.cache.put(key, schedule)
         return schedule, [op[1] for op in schedule["operations"] if op[0] == "F"]
 

@@ -79,7 +79,7 @@ function ScheduleFacts({ schedule }: { schedule: Schedule }): VNode {
         ['recomputed', time(schedule.recomputed_time, unit)],
         ['lower bound', boundText(schedule)],
         ['operations', count(schedule.operations.length)],
-        ['solved in', seconds(schedule.solve_seconds)],
+        ['solved in', seconds(schedule.solve_seconds) + (schedule.cut_short ? ', cut short by the limit of a solve' : '')],
         ['solved', when(schedule.created)],
         ['schedule', <Id id={schedule.schedule_id} />],
       ]}

@@ -89,6 +89,7 @@ export interface Schedule {
   lower_bound: number;
   gap: number;
   operations: Operation[];
+  cut_short?: true;
   solve_seconds: number;
   created: string;
   candidates?: { solver: string; feasible: boolean; makespan?: number; peak?: number; minimum_budget?: number }[];

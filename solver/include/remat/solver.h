@@ -39,7 +39,10 @@ typedef struct remat_host {
     void (*progress)(void *data,
                      double fraction); /* 0 to 1, not decreasing, at most some hundred */
     bool (*cancelled)(void *data);     /* polled at least every 10 ms; any thread */
-    uint64_t memory_limit;             /* bytes of one solve, the table included; 0: none */
+    /* Time is up, once and for all: who has found something hands it out, who has not is cancelled.
+     * Polled likewise. */
+    bool (*late)(void *data);
+    uint64_t memory_limit; /* bytes of one solve, the table included; 0: none */
     /* What is begun now: a solver's name, or "improving"; static. Any thread. */
     void (*doing)(void *data, const char *what);
 } remat_host;
@@ -50,10 +53,13 @@ void remat_host_parallel_for(const remat_host *host, size_t count,
                              void *context);
 unsigned remat_host_workers(const remat_host *host);
 void remat_host_progress(const remat_host *host, double fraction);
-bool remat_host_cancelled(const remat_host *host);
+bool remat_host_cancelled(const remat_host *host); /* or late */
+bool remat_host_late(const remat_host *host);      /* and not cancelled */
 void remat_host_doing(const remat_host *host, const char *what);
 /* The same host, which hears nothing of progress: for parts of a solve. */
 remat_host remat_host_quiet(const remat_host *host);
+/* The same host, for which it is never late: to finish what was found. */
+remat_host remat_host_unhurried(const remat_host *host);
 
 /* ---- options ---- */
 

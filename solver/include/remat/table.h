@@ -55,6 +55,8 @@ typedef struct remat_schedule {
     remat_simulation simulation; /* the replay of operations: valid, makespan, peak */
     uint64_t nominal_budget;     /* bytes the solver's model counts for it, at most */
     uint64_t model_peak; /* its peak by the paper's own equations; what is true is the replay */
+    bool cut_short; /* the host's time was up while it was improved: not what the question's answer
+                       is, but the best until then */
     remat_optimality optimality;
     const char *class_name;  /* among whom it is optimal, where it is; static */
     double lower_bound;      /* on the makespan at the budget asked for; at most the makespan */
