@@ -87,6 +87,8 @@ static void list_sizes(things *t)
     for (uint32_t k = 0; k < p->n_inputs; k++)
         t->gradient[t->n + k] = rounded(t, p->inputs[k].gradient_bytes);
     t->total_time = p->forward_time + p->backward_time;
+    for (uint32_t x = 0; x < t->n_values && !(p->forward_time + p->backward_time > 0); x++)
+        t->total_time += t->copied[x] / t->link->to_host; /* only copies take time */
 }
 
 remat_status mixed_things_init(things *t, const remat_profile *profile, const remat_link *link,
