@@ -268,7 +268,14 @@ remat_host remat_host_quiet(const remat_host *host)
 {
     remat_host quiet = host ? *host : (remat_host){.workers = 1};
     quiet.progress = NULL;
+    quiet.found = NULL;
     return quiet;
+}
+
+void remat_host_found(const remat_host *host, double makespan, double bound)
+{
+    if (host && host->found)
+        host->found(host->data, makespan, bound);
 }
 
 void remat_host_doing(const remat_host *host, const char *what)
