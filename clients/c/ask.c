@@ -99,7 +99,9 @@ static void report(const question *q, const char *job_id, const char *state, con
         .state = state,
         .fraction = json_number_value(json_object_get(job, "progress")),
         .elapsed = json_number_value(json_object_get(job, "elapsed_seconds")),
-        .queue_position = json_is_integer(position) ? (long)json_integer_value(position) : -1};
+        .queue_position = json_is_integer(position) ? (long)json_integer_value(position) : -1,
+        .makespan = json_number_value(json_object_get(job, "best_makespan")),
+        .bound = json_number_value(json_object_get(job, "lower_bound"))};
     q->wait->progress(q->wait->data, &progress);
 }
 

@@ -100,6 +100,8 @@ typedef struct remat_client_progress {
     double fraction;     /* 0 to 1 */
     double elapsed;      /* seconds, by the server */
     long queue_position; /* jobs before this one; -1: not queued */
+    double makespan;     /* of the best schedule so far, in the profile's unit; 0: none */
+    double bound;        /* that none is below, as far as is proven; 0: nothing yet */
 } remat_client_progress;
 
 /* How long to wait. A NULL wait, or {.seconds = INFINITY}, waits until there is an answer. */

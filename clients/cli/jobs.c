@@ -31,6 +31,8 @@ static void print_job(const struct cli *cli, const json_t *job)
     const json_t *position = json_object_get(job, "queue_position");
     const json_t *problem = json_object_get(job, "problem");
     double fraction = json_get_number(job, "progress");
+    const double best = json_get_number(job, "best_makespan"),
+                 bound = json_get_number(job, "lower_bound");
     summary_line(cli, "job", "%.100s", json_get_text(job, "job_id"));
     summary_line(cli, "state", "%.20s", json_get_text(job, "state"));
     print_question(cli, job);
@@ -38,6 +40,8 @@ static void print_job(const struct cli *cli, const json_t *job)
         summary_line(cli, "before it", "%.0f", json_number_value(position));
     if (!isnan(fraction) && !problem)
         summary_line(cli, "progress", "%.0f %%", 100 * fraction);
+    if (best > 0 && bound > 0 && !problem)
+        summary_line(cli, "gap", "%.2f %% so far", 100 * fmax(0, best / bound - 1));
     summary_line(cli, "elapsed", "%s",
                  text_seconds(json_get_number(job, "elapsed_seconds"), elapsed));
     summary_line(cli, "created", "%.40s", json_get_text(job, "created"));

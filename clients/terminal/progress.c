@@ -1,5 +1,6 @@
 #include "terminal.h"
 
+#include <math.h>
 #include <string.h>
 #include <time.h>
 
@@ -59,6 +60,9 @@ void progress_of_job(void *data, const remat_client_progress *job)
     char label[64];
     if (job->queue_position >= 0)
         snprintf(label, sizeof label, "%.20s, %ld before", job->state, job->queue_position);
+    else if (job->makespan > 0 && job->bound > 0)
+        snprintf(label, sizeof label, "%.12s, gap %.2f %%", job->state,
+                 100 * fmax(0, job->makespan / job->bound - 1));
     else
         snprintf(label, sizeof label, "%.20s", job->state);
     progress_draw(data, label, job->fraction);

@@ -156,6 +156,11 @@ static void lent_progress(void *data, double fraction)
         lent->caller->progress(lent->caller->data, fraction);
 }
 
+static void lent_found(void *data, double makespan, double bound)
+{
+    remat_host_found(((const lent_host *)data)->caller, makespan, bound);
+}
+
 static bool lent_cancelled(void *data)
 {
     const lent_host *lent = data;
@@ -175,6 +180,7 @@ remat_host engine_lend_host(const engine *e, const engine_terms *terms, lent_hos
                         .parallel_for = lent_parallel_for,
                         .workers = team_workers(e->team),
                         .progress = lent_progress,
+                        .found = lent_found,
                         .cancelled = lent_cancelled,
                         .late = lent_late,
                         .memory_limit = e->config.memory_limit};

@@ -52,7 +52,8 @@ typedef struct job {
     bool parked;      /* neither queued nor running: woken from time to time */
     bool second;      /* of a question that this process had another job of */
     atomic_uint permille;
-    uint64_t begun; /* uv_hrtime of the asking */
+    _Atomic double best_makespan, lower_bound; /* so far, in the profile's unit; 0: none */
+    uint64_t begun;                            /* uv_hrtime of the asking */
     int64_t created, ended;
     double seconds; /* elapsed at the end */
     engine_terms terms;

@@ -119,6 +119,16 @@ static void describe_asking(json_t **json, const char *profile_name, const char 
         remat_json_set(json, "asked", json_integer(asked));
 }
 
+/* What is known of the answer while it is searched, and was when the job ended. */
+static void describe_found(json_t **json, const job *one)
+{
+    const double best = atomic_load(&one->best_makespan), bound = atomic_load(&one->lower_bound);
+    if (best > 0)
+        remat_json_set(json, "best_makespan", json_real(best));
+    if (bound > 0)
+        remat_json_set(json, "lower_bound", json_real(best > 0 ? fmin(best, bound) : bound));
+}
+
 static json_t *job_json(job *one)
 {
     job_refresh_state(one);
@@ -137,6 +147,7 @@ static json_t *job_json(job *one)
     describe_question(&json, q->profile_id, remat_question_solver(q), budget);
     json_decref(budget);
     describe_asking(&json, one->profile_name, one->asked_by, one->asked);
+    describe_found(&json, one);
     if (job_schedule_id(one))
         remat_json_set(&json, "schedule_id", json_string(job_schedule_id(one)));
     if (job_has_problem(one))

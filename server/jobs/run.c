@@ -18,6 +18,17 @@ static void on_progress(void *data, double fraction)
         ;
 }
 
+static void on_found(void *data, double makespan, double bound)
+{
+    job *one = data;
+    double best = atomic_load(&one->best_makespan), most = atomic_load(&one->lower_bound);
+    while (makespan > 0 && (best == 0 || makespan < best) &&
+           !atomic_compare_exchange_weak(&one->best_makespan, &best, makespan))
+        ;
+    while (bound > most && !atomic_compare_exchange_weak(&one->lower_bound, &most, bound))
+        ;
+}
+
 static bool on_cancelled(void *data)
 {
     return atomic_load(&((job *)data)->cancel);
@@ -28,6 +39,7 @@ static void solve_job(job *one)
     service *s = one->jobs->service;
     one->terms.host.data = one;
     one->terms.host.progress = on_progress;
+    one->terms.host.found = on_found;
     one->terms.host.cancelled = on_cancelled;
     one->terms.deadline = uv_hrtime() + s->config.solve_seconds * UINT64_C(1000000000);
     one->status = engine_solve(s->engine, &one->question, &one->terms, &one->outcome, &one->body,

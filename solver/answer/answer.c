@@ -7,7 +7,9 @@ remat_status remat_answer(const remat_query *query, const remat_host *host,
                           remat_error *error)
 {
     const bool improved = !query->curve && (!query->solver || query->solver->improved);
-    answer_part gathering = {host, 0, improved ? 0.5 : 1}, improving = {host, 0.5, 0.5};
+    const double tables_share = !improved ? 1 : query->effort == REMAT_THOROUGH ? 0.05 : 0.2;
+    answer_part gathering = {host, 0, tables_share},
+                improving = {host, tables_share, 1 - tables_share};
     const remat_host first = answer_part_host(&gathering), second = answer_part_host(&improving);
     remat_portfolio *p = &ret_answered->portfolio;
     remat_status status =

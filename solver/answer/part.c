@@ -29,6 +29,11 @@ static void part_doing(void *data, const char *what)
     remat_host_doing(((answer_part *)data)->whole, what);
 }
 
+static void part_found(void *data, double makespan, double bound)
+{
+    remat_host_found(((answer_part *)data)->whole, makespan, bound);
+}
+
 remat_host answer_part_host(answer_part *p)
 {
     return (remat_host){.data = p,
@@ -38,5 +43,6 @@ remat_host answer_part_host(answer_part *p)
                         .cancelled = part_cancelled,
                         .late = part_late,
                         .memory_limit = p->whole ? p->whole->memory_limit : 0,
-                        .doing = part_doing};
+                        .doing = part_doing,
+                        .found = part_found};
 }

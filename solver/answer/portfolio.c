@@ -94,7 +94,7 @@ static size_t find_candidates(const remat_problem *problem, const remat_host *ho
 
 typedef struct gathering {
     candidate *candidates;
-    const remat_host *host;
+    const remat_host *host; /* of those that are asked now */
     const remat_table_source *source;
 } gathering;
 
@@ -112,6 +112,14 @@ static void get_one(void *context, size_t index, unsigned worker)
         c->status = remat_tabulate(c->solver, &c->problem, g->host, &table, &c->error);
         c->held.table = table;
     }
+}
+
+static double updates_of(const candidate *candidates, size_t n)
+{
+    double sum = 1;
+    for (size_t i = 0; i < n; i++)
+        sum += candidates[i].updates;
+    return sum;
 }
 
 /* Of several in flight other lists of the same tables are the frontier. */
@@ -179,9 +187,18 @@ remat_status remat_portfolio_gather(const remat_solver *solver, const remat_prob
         while (quick < n && candidates[quick].updates <= SIDE_BY_SIDE_UPDATES)
             quick++;
     }
+    const remat_host quiet = remat_host_quiet(host);
+    g.host = &quiet; /* side by side they would tell of one another's progress */
     remat_host_parallel_for(host, quick, get_one, &g);
-    for (size_t i = quick; i < n; i++)
+    answer_part part = {host, 0, 0};
+    const remat_host one_by_one = answer_part_host(&part);
+    g.host = &one_by_one;
+    const double all = updates_of(candidates, n);
+    for (size_t i = quick; i < n; i++) {
+        part.begin = updates_of(candidates, i) / all;
+        part.share = candidates[i].updates / all;
         get_one(&g, i, 0);
+    }
     if (!status)
         status = collect(candidates, n, &p, error);
     if (!status)
@@ -292,6 +309,14 @@ static void keep_faster(remat_schedule *other, remat_schedule *best)
     *other = old;
 }
 
+/* What is told of while it is searched: what the answer will say. */
+static void tell_bound(const wish *w)
+{
+    const bool linked = link_moves(w->problem->link);
+    if (linked ? w->over_link > 0 : w->bound > 0 && w->bound < INFINITY)
+        remat_host_found(w->host, 0, linked ? w->over_link : w->bound);
+}
+
 /* Searches on from a list, or from nothing, unless the bound is reached; *best becomes the result
  * if that is faster. Nothing found is no failure. */
 static remat_status improve_list(const wish *w, const remat_operations *start, bool given,
@@ -309,6 +334,8 @@ static remat_status improve_list(const wish *w, const remat_operations *start, b
         status = take(w->problem, w->budget, w->alignment, &list, &other, error);
     if (!status)
         keep_faster(&other, best);
+    if (best->solver)
+        remat_host_found(w->host, best->simulation.makespan, 0);
     remat_operations_clear(&list);
     remat_schedule_clear(&other);
     return status == REMAT_INFEASIBLE || status == REMAT_TOO_LARGE ? REMAT_OK : status;
@@ -329,6 +356,11 @@ static remat_status improve_from(const wish *w, const remat_table *const *tables
     return status == REMAT_INFEASIBLE ? REMAT_OK : status;
 }
 
+static bool is_improved(const remat_portfolio *p, size_t i)
+{
+    return remat_table_solver(p->tables[i])->improved;
+}
+
 /* From each table of those that are improved when they are named, so that auto is never slower than
  * they are; then from the best list of the others that does not offload. In one part of the
  * progress. */
@@ -338,19 +370,23 @@ static remat_status improve(const remat_portfolio *p, const wish *whole, remat_e
     const remat_table *others[REMAT_MAX_SOLVERS];
     size_t n_others = 0;
     remat_status status = REMAT_OK;
-    answer_part part = {whole->host, begin, share / 2};
+    for (size_t i = 0; i < p->n; i++)
+        if (!is_improved(p, i) && !(remat_table_solver(p->tables[i])->accepts & REMAT_NEEDS_LINK))
+            others[n_others++] = p->tables[i];
+    size_t searches = n_others > 0;
+    for (size_t i = 0; i < p->n; i++)
+        searches += is_improved(p, i);
+    answer_part part = {whole->host, begin, share / (double)searches};
     const remat_host host = answer_part_host(&part);
     wish w = *whole;
     w.effort = effort;
     w.host = &host;
     for (size_t i = 0; i < p->n && !status; i++) {
-        const remat_solver *solver = remat_table_solver(p->tables[i]);
-        if (solver->improved)
-            status = improve_from(&w, &p->tables[i], 1, true, p->given[i], best, error);
-        else if (!(solver->accepts & REMAT_NEEDS_LINK))
-            others[n_others++] = p->tables[i];
+        if (!is_improved(p, i))
+            continue;
+        status = improve_from(&w, &p->tables[i], 1, true, p->given[i], best, error);
+        part.begin += part.share;
     }
-    part.begin += part.share;
     return status ? status : improve_from(&w, others, n_others, false, false, best, error);
 }
 
@@ -442,34 +478,52 @@ static remat_status refuse_improved(const remat_portfolio *p, const wish *w, uin
     return answer_refuse_budget(problem->profile, enough, error);
 }
 
-/* Closes the gap from below, as far as so much work goes. */
-static remat_status raise_bound(wish *w, bound_moments *moments, uint64_t work,
-                                const remat_schedule *best, remat_error *error)
+/* Closes the gap from below, as far as so much work goes, in one part of the progress. */
+static remat_status raise_bound(wish *w, bound_moments *moments, uint64_t work, double begin,
+                                double share, const remat_schedule *best, remat_error *error)
 {
+    answer_part part = {w->host, begin, share};
+    const remat_host host = answer_part_host(&part);
     if (!moments || !best->solver || link_moves(w->problem->link))
         return REMAT_OK;
     const uint64_t own = w->budget - bound_moments_others(moments, w->problem->in_flight);
-    w->bound =
-        bound_moments_raise(moments, own, w->bound, best->simulation.makespan, work, w->host);
+    w->bound = bound_moments_raise(moments, own, w->bound, best->simulation.makespan, work, &host);
+    tell_bound(w);
     return remat_host_cancelled(w->host) ? remat_fail(error, REMAT_CANCELLED, NULL, "cancelled")
                                          : REMAT_OK; /* a bound cut short is no answer */
 }
+
+/* Of the progress, by the most moves that each makes and what a move took on networks of 50 to 600
+ * nodes. Searches often end before; then the progress leaps. */
+typedef struct search_shares {
+    double quick, raise, patient, thorough;
+} search_shares;
+
+/* By joint (whose bound is not raised, and which is not searched patiently) and by thorough. */
+static const search_shares SEARCH_SHARES[2][2] = {
+    {{.quick = 0.4, .raise = 0.15, .patient = 0.45}, {0.07, 0.03, 0.1, 0.65}},
+    {{.quick = 1}, {.quick = 0.1, .thorough = 0.9}},
+};
 
 /* Thorough is all of quick first, so that it is never slower. */
 static remat_status search(const remat_portfolio *p, wish *w, bound_moments *moments,
                            remat_schedule *best, remat_error *error)
 {
     const bool thorough = w->effort == REMAT_THOROUGH;
-    const double quick = thorough ? 0.1 : 0.7, patient = thorough ? 0.1 : 0.3;
-    remat_status status = improve(p, w, REMAT_QUICK, 0, quick, best, error);
+    const search_shares *s = &SEARCH_SHARES[w->problem->profile->joint][thorough];
+    double begin = s->quick;
+    remat_status status = improve(p, w, REMAT_QUICK, 0, s->quick, best, error);
     if (!status)
-        status = raise_bound(w, moments, REMAT_QUICK_RAISE, best, error);
+        status = raise_bound(w, moments, REMAT_QUICK_RAISE, begin, s->raise, best, error);
+    begin += s->raise;
     if (!status)
-        status = improve_patiently(w, quick, patient, best, error);
+        status = improve_patiently(w, begin, s->patient, best, error);
+    begin += s->patient;
     if (!status && thorough)
-        status = improve(p, w, REMAT_THOROUGH, quick + patient, 1 - quick - patient, best, error);
+        status = improve(p, w, REMAT_THOROUGH, begin, s->thorough, best, error);
+    begin += s->thorough;
     if (!status && thorough)
-        status = raise_bound(w, moments, REMAT_THOROUGH_RAISE, best, error);
+        status = raise_bound(w, moments, REMAT_THOROUGH_RAISE, begin, 1 - begin, best, error);
     return status;
 }
 
@@ -516,6 +570,8 @@ static remat_status mix_from(const wish *w, const remat_operations *start, remat
     remat_status status = mix_within(w, start, &other, error);
     if (!status)
         keep_faster(&other, best);
+    if (best->solver)
+        remat_host_found(w->host, best->simulation.makespan, 0);
     remat_schedule_clear(&other);
     return status == REMAT_INFEASIBLE ? REMAT_OK : status;
 }
@@ -538,6 +594,24 @@ static bool is_start(const wish *w, const remat_schedule *offloading, const rema
            offloading->simulation.makespan <= 1.25 * best->simulation.makespan;
 }
 
+#define MIX_QUICK_SHARE 0.1 /* of the progress of a thorough one */
+#define MIX_FIRST_SHARE 0.7 /* up to the search from those that offload */
+
+/* Thorough is never slower than the quick answer, link and all. */
+static remat_status begin_quickly(const remat_portfolio *p, const wish *w, remat_schedule *best,
+                                  remat_error *error)
+{
+    remat_schedule start = {0};
+    answer_part part = {w->host, 0, MIX_QUICK_SHARE};
+    const remat_host host = answer_part_host(&part);
+    remat_status status = remat_portfolio_schedule(p, w->problem, w->budget, w->alignment,
+                                                   REMAT_QUICK, &host, &start, error);
+    if (!status)
+        keep_faster(&start, best);
+    remat_schedule_clear(&start);
+    return status == REMAT_INFEASIBLE ? REMAT_OK : status;
+}
+
 /* From the best list so far, or from the smallest there is where none fits; then from the best of
  * those that offload. */
 static remat_status mix(const remat_portfolio *p, const wish *w, remat_schedule *best,
@@ -553,30 +627,30 @@ static remat_status mix(const remat_portfolio *p, const wish *w, remat_schedule 
     remat_status status = REMAT_OK;
     if (reaches(best, w->over_link))
         return REMAT_OK;
-    if (w->effort == REMAT_THOROUGH) { /* never slower than the quick answer, link and all */
-        status = remat_portfolio_schedule(p, w->problem, w->budget, w->alignment, REMAT_QUICK,
-                                          w->host, &start, error);
-        if (!status)
-            keep_faster(&start, best);
-        remat_schedule_clear(&start);
-        status = status == REMAT_INFEASIBLE ? REMAT_OK : status;
-    }
+    if (w->effort == REMAT_THOROUGH)
+        status = begin_quickly(p, w, best, error);
+    const double begin = w->effort == REMAT_THOROUGH ? MIX_QUICK_SHARE : 0;
+    answer_part part = {w->host, begin, MIX_FIRST_SHARE - begin};
+    const remat_host host = answer_part_host(&part);
+    wish own = *w;
+    own.host = &host;
     if (!status && best->solver) {
-        status = mix_on(w, best, error);
+        status = mix_on(&own, best, error);
     } else if (!status) {
         status = remat_least_budget(p->tables, p->n, w->problem, 0, &peak, &enough, error);
         if (!status && peak > 0)
             status = remat_best_schedule(p->tables, p->n, "", w->problem, peak, 0, &start, error);
         if (!status && start.solver)
-            status = mix_from(w, &start.operations, best, error);
+            status = mix_from(&own, &start.operations, best, error);
     }
     remat_schedule_clear(&start);
+    part = (answer_part){w->host, MIX_FIRST_SHARE, 1 - MIX_FIRST_SHARE};
     if (!status && n > 0)
         status = remat_best_schedule(offloading, n, "", w->problem, w->budget, w->alignment, &start,
                                      error);
     status = status == REMAT_INFEASIBLE ? REMAT_OK : status;
     if (!status && start.solver && is_start(w, &start, best))
-        status = mix_from(w, &start.operations, best, error);
+        status = mix_from(&own, &start.operations, best, error);
     remat_schedule_clear(&start);
     return status;
 }
@@ -618,18 +692,27 @@ static remat_status find(const remat_portfolio *p, wish *w, findings *f, remat_e
 {
     const remat_problem *problem = w->problem;
     const remat_profile *profile = problem->profile;
+    const bool mixes =
+        p->improved && link_moves(problem->link) && profile->n_nodes <= REMAT_LARGE_NODES;
+    answer_part part = {w->host, 0, !mixes ? 1 : w->effort == REMAT_THOROUGH ? 0.2 : 0.5};
+    const remat_host host = answer_part_host(&part);
+    w->host = &host;
     remat_status status = remat_best_schedule(p->tables, p->n, p->name, problem, w->budget,
                                               w->alignment, &f->best, error);
+    if (!status)
+        remat_host_found(w->host, f->best.simulation.makespan, 0);
     if ((p->improved && status == REMAT_INFEASIBLE) || (!status && (p->improved || !problem->link)))
         status = answer_find_bound(p, problem, w->budget, &w->bound, &f->moments, error);
+    tell_bound(w);
     if (!status && !f->best.solver) /* before a search that cannot find anything */
         status = remat_find_floor(profile, &f->floor, error);
     if (!status && p->improved && may_search(profile, w->host) && w->bound < INFINITY &&
         f->floor.bytes <= w->budget)
         status = search(p, w, f->moments, &f->best, error);
-    if (!status && p->improved && link_moves(problem->link) &&
-        profile->n_nodes <= REMAT_LARGE_NODES)
+    part = (answer_part){part.whole, part.share, 1 - part.share};
+    if (!status && mixes)
         status = mix(p, w, &f->best, error);
+    w->host = part.whole;
     return status;
 }
 

@@ -268,6 +268,7 @@ remat_host remat_host_quiet(const remat_host *host)
 {
     remat_host quiet = host ? *host : (remat_host){.workers = 1};
     quiet.progress = NULL;
+    quiet.found = NULL;
     return quiet;
 }
 
@@ -276,6 +277,12 @@ remat_host remat_host_unhurried(const remat_host *host)
     remat_host unhurried = host ? *host : (remat_host){.workers = 1};
     unhurried.late = NULL;
     return unhurried;
+}
+
+void remat_host_found(const remat_host *host, double makespan, double bound)
+{
+    if (host && host->found)
+        host->found(host->data, makespan, bound);
 }
 
 void remat_host_doing(const remat_host *host, const char *what)

@@ -262,6 +262,15 @@ static void find_gradient(bound_several *s)
     }
 }
 
+/* How much of the work is done, in hundredths. */
+static void tell(bound_several *s)
+{
+    const uint32_t now = (uint32_t)(100 * s->work / s->most_work);
+    if (now > s->told)
+        remat_host_progress(s->host, fmin(1, now / 100.0));
+    s->told = now;
+}
+
 /* Steps go along the gradient bent away from turning back upon the step before (Camerini, Fratta &
  * Maffioli 1975). Returns the square of the direction. */
 static double find_direction(bound_several *s, const double *x, bool first)
@@ -328,6 +337,7 @@ double bound_ascend(bound_several *s, const bound_fixing *fixings, uint32_t eval
             find_direction(s, s->multipliers, i == 1 || (since == 0 && value < best));
         if (!(square > 0) || remat_host_cancelled(s->host))
             break;
+        tell(s);
         const double here = since == 0 && value < best ? best : value;
         take_step(s, s->multipliers, (best + delta - here) / square);
     }

@@ -27,6 +27,7 @@ typedef struct bound_several {
     bound_moments *m;
     const remat_host *host;
     uint64_t budget, work, most_work;
+    uint32_t told; /* hundredths of the work */
     double target; /* time beyond storing everything: more need not be proven */
     uint32_t moments, at[BOUND_ROW_MOMENTS];
     double capacity[BOUND_ROW_MOMENTS]; /* by moment */

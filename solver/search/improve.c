@@ -28,6 +28,7 @@ enum {
 #define QUICK_LAYOUT UINT64_C(0)            /* of lists in passing: no search */
 #define WORK_OF_LOOK 20000u                 /* what that is worth in edits, at least */
 #define LOOK_SHARE 32                       /* of the square of runs, which one packing takes */
+#define QUICK_SHARE 0.15                    /* of a thorough search's moves */
 #define SLIGHT 2e-4                         /* of the makespan: not worth a walk */
 
 typedef struct strength {
@@ -83,6 +84,7 @@ struct improvement {
     bool given; /* first runs keep the order of a joint graph's nodes */
     const strength *effort;
     double hot, cold, price, enough;
+    double begin, share; /* of the progress */
     uint32_t n_chains;
     chain chains[MOST_CHAINS];
 };
@@ -367,6 +369,14 @@ static remat_status share(improvement *m)
     return REMAT_OK;
 }
 
+/* How far the search is, which may end earlier, and what it has. */
+static void tell(const improvement *m, double done, const chain *best)
+{
+    remat_host_progress(m->host, m->begin + m->share * fmin(1, done));
+    if (best)
+        remat_host_found(m->host, best->fitting_time, 0);
+}
+
 static remat_status search(improvement *m)
 {
     uint32_t epochs = m->effort->epochs, stale = 0;
@@ -379,8 +389,8 @@ static remat_status search(improvement *m)
                 return m->chains[i].status;
         if (remat_host_cancelled(m->host))
             return REMAT_CANCELLED;
-        remat_host_progress(m->host, fmin(1, (double)(epoch + 1) / (epochs + 1)));
         const chain *best = best_chain(m);
+        tell(m, (double)(epoch + 1) / ((best ? epochs : most) + 1), best);
         stale = best && best->fitting_time >= fastest ? stale + 1 : 0;
         fastest = best ? best->fitting_time : INFINITY;
         if (best && (best->fitting_time <= m->enough || stale == m->effort->stale))
@@ -492,9 +502,12 @@ static remat_status improve_by(improvement *m, const remat_operations *start, re
     remat_operations quick = {0};
     remat_status status = REMAT_OK;
     if (effort == REMAT_THOROUGH) {
+        m->share = QUICK_SHARE;
         status = improve(m, start, REMAT_QUICK, &quick, error);
         start = status ? start : &quick;
+        m->begin = QUICK_SHARE;
     }
+    m->share = 1 - m->begin;
     if (!status || status == REMAT_INFEASIBLE)
         status = improve(m, start, effort, ret_list, error);
     remat_operations_clear(&quick);

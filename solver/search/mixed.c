@@ -35,6 +35,15 @@ static void turn_back(mixer *m)
         mixed_set_way(m->t, m->turned, m->old_way);
 }
 
+/* The seeds are told of as if one came after the other, each in hundredths. */
+static void tell(mixer *m)
+{
+    const uint32_t now = (uint32_t)(100 * m->work / m->limit);
+    if (now > m->told)
+        remat_host_progress(m->host, m->begin + m->share * fmin(1, now / 100.0));
+    m->told = now;
+}
+
 static void anneal(mixer *m)
 {
     worth now = mixed_evaluate(m, &m->now, INFINITY);
@@ -44,6 +53,8 @@ static void anneal(mixer *m)
     for (uint64_t k = 0; m->work < m->limit && m->best_time > m->enough && now.valid; k++) {
         if (k % LOOK == 0 && remat_host_cancelled(m->host))
             break;
+        if (k % LOOK == 0)
+            tell(m);
         row_copy(&m->now, &m->next);
         m->work += 1 + m->now.length / 16;
         const double temperature = hot * pow(0.01, (double)m->work / (double)m->limit);
@@ -170,6 +181,7 @@ typedef struct mixing {
     const remat_operations *start;
     double enough; /* no list takes less */
     uint64_t budget, limit;
+    size_t seeds;
     uint32_t alignment;
     mixer mixers[SEEDS];
 } mixing;
@@ -186,6 +198,8 @@ static remat_status set_up(mixing *x, mixer *m, size_t index)
                  .turned = NONE,
                  .best_time = INFINITY,
                  .enough = x->enough,
+                 .begin = (double)index / (double)x->seeds,
+                 .share = 1 / (double)x->seeds,
                  .limit = x->limit};
     remat_status status =
         mixed_things_init(&m->own, x->profile, x->link, x->start, x->budget, x->alignment);
@@ -252,6 +266,7 @@ remat_status remat_mix(const remat_profile *profile, const remat_link *link,
                   .start = start,
                   .enough = lower_bound * (1 + 1e-9),
                   .budget = budget,
+                  .seeds = seeds,
                   .limit = (efforts[effort].least + efforts[effort].of_item * start->length) *
                            (few ? efforts[effort].seeds : seeds) / seeds,
                   .alignment = alignment};

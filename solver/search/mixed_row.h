@@ -64,6 +64,8 @@ typedef struct worth {
 typedef struct mixer {
     things *t, own;
     const remat_host *host;
+    double begin, share; /* of the progress */
+    uint32_t told;       /* hundredths of its own */
     row now, next, best;
     uint32_t room; /* of items in each row */
     uint64_t random;

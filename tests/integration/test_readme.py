@@ -32,6 +32,17 @@ def examples(text):
             yield line[2:], "\n".join(shown).strip("\n").splitlines()
 
 
+def differs(printed, shown):
+    """Fails where a command's lines are not those of the page."""
+    if shown and "..." not in map(str.strip, shown):
+        assert len(printed) >= len(shown)
+    for line, said in zip(printed, shown):
+        if said.strip() == "...":
+            return
+        if not said.lstrip().startswith("solved in"):
+            assert line.lstrip() == said.lstrip()
+
+
 EXAMPLES = [(page, *one) for page, text in PAGES.items() for one in examples(text)]
 
 
@@ -76,13 +87,7 @@ def test_command(shell, page, command, shown):
     printed = [line.rstrip() for line in done.stdout.splitlines()]
     if command.startswith("curl"):
         assert '"type":"/problems' not in done.stdout
-    if shown and "..." not in map(str.strip, shown):
-        assert len(printed) >= len(shown)
-    for line, said in zip(printed, shown):
-        if said.strip() == "...":
-            return
-        if not said.lstrip().startswith("solved in"):
-            assert line.lstrip() == said.lstrip()
+    differs(printed, shown)
 
 
 def test_there_are_examples():

@@ -66,6 +66,9 @@ function Progress({ job, onProblem }: { job: Job; onProblem: (problem: unknown) 
           ['solver', <bdi>{job.solver}</bdi>],
           ...(job.asked_by ? [['asked by', <Name text={job.asked_by} />] as [string, VNode]] : []),
           ...(job.asked && job.asked > 1 ? [['asked', `${count(job.asked)} times`] as [string, string]] : []),
+          ...(job.best_makespan && job.lower_bound
+            ? [['best so far', `${percent(job.best_makespan / job.lower_bound - 1)} above the bound`] as [string, string]]
+            : []),
           ['elapsed', seconds(job.elapsed_seconds ?? 0)],
           ...(job.queue_position ? [['place in the queue', job.queue_position] as [string, number]] : []),
         ]}

@@ -174,6 +174,9 @@ export interface Job {
   job_id: string;
   state: 'queued' | 'running' | 'done' | 'failed' | 'cancelled' | 'infeasible';
   progress: number;
+  /** So far, in the profile's unit. */
+  best_makespan?: number;
+  lower_bound?: number;
   elapsed_seconds?: number;
   queue_position?: number;
   created: string;

@@ -27,8 +27,8 @@
 /* ---- what the host lends ---- */
 
 /* A NULL host, or a NULL member, means: no workers, no limit, nobody listening. Members are called
- * from the thread that called the library; parallel_for may run body on other threads of the host.
- */
+ * from the thread that called the library, where nothing else is said; parallel_for may run body on
+ * other threads of the host. */
 typedef struct remat_host {
     void *data; /* handed to each function below */
     /* Runs body(context, index, worker) for every index < count, in any order, and returns when all
@@ -36,15 +36,19 @@ typedef struct remat_host {
     void (*parallel_for)(void *data, size_t count,
                          void (*body)(void *context, size_t index, unsigned worker), void *context);
     unsigned workers; /* of parallel_for, at least 1 */
-    void (*progress)(void *data,
-                     double fraction); /* 0 to 1, not decreasing, at most some hundred */
-    bool (*cancelled)(void *data);     /* polled at least every 10 ms; any thread */
+    /* 0 to 1, at most some thousand times. Any thread; of searches side by side the largest counts.
+     */
+    void (*progress)(void *data, double fraction);
+    bool (*cancelled)(void *data); /* polled at least every 10 ms; any thread */
     /* Time is up, once and for all: who has found something hands it out, who has not is cancelled.
      * Polled likewise. */
     bool (*late)(void *data);
     uint64_t memory_limit; /* bytes of one solve, the table included; 0: none */
     /* What is begun now: a solver's name, or "improving"; static. Any thread. */
     void (*doing)(void *data, const char *what);
+    /* While an answer is searched: the makespan of a list within its budget, and what none beats;
+     * 0: nothing new. A list may be slower than one that was told before. */
+    void (*found)(void *data, double makespan, double bound);
 } remat_host;
 
 /* Convenience for solvers; all accept a NULL host. */
@@ -56,7 +60,8 @@ void remat_host_progress(const remat_host *host, double fraction);
 bool remat_host_cancelled(const remat_host *host); /* or late */
 bool remat_host_late(const remat_host *host);      /* and not cancelled */
 void remat_host_doing(const remat_host *host, const char *what);
-/* The same host, which hears nothing of progress: for parts of a solve. */
+void remat_host_found(const remat_host *host, double makespan, double bound);
+/* The same host, which hears nothing of progress and of what is found: for parts of a solve. */
 remat_host remat_host_quiet(const remat_host *host);
 /* The same host, for which it is never late: to finish what was found. */
 remat_host remat_host_unhurried(const remat_host *host);
