@@ -194,4 +194,12 @@ remat_status remat_pipeline_plan_make(const remat_pipeline_question *question,
                                       const remat_stage_host *host, remat_pipeline_plan *ret_plan,
                                       remat_error *error);
 
+/* Where steps are long or follow one another without a pause, the slowest rank alone counts: cuts
+ * and lists of at most so many ranks of which the longest time per micro-batch is least. Sends take
+ * neither time nor memory. *ret_ranks: of the plan; its step and its bound are that time. Refuses
+ * as above, but for what would do. */
+remat_status remat_pipeline_plan_steady(const remat_pipeline_question *question,
+                                        const remat_stage_host *host, uint32_t *ret_ranks,
+                                        remat_pipeline_plan *ret_plan, remat_error *error);
+
 #endif
