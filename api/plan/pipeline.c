@@ -10,7 +10,8 @@
 static const double WORTH_A_ROUND = 1e-3;
 /* Of what no schedule beats. */
 static const double NEAR_ENOUGH = 5e-3;
-enum { MOST_ROUNDS = 4, LONGEST = 2 };
+/* More rounds than these are for what is small: questions of so many nodes in all. */
+enum { MOST_ROUNDS = 4, MOST_NODES_ASKED = 300, MOST_SENDS = 3, LONGEST = 2 };
 
 static void menus_clear(api_pipeline *p)
 {
@@ -93,9 +94,7 @@ static remat_status equal_step(api_pipeline *p, double *ret_step, remat_error *e
         const uint64_t budget = api_pipeline_budget(p, r, &m, p->sends, &n);
         status = api_pipeline_likely(p, shape, n, budget, &list, &count, error);
         fits = count > 0;
-        list.held = list.held > m.input ? list.held : m.input;
-        list.peak = list.peak > list.held ? list.peak : list.held;
-        stages[r] = (remat_pipeline_stage){list.forward, list.backward, list.held, list.peak,
+        stages[r] = (remat_pipeline_stage){list.forward, list.backward, m.input, m.input,
                                            m.fixed,      m.input,       m.output};
     }
     *ret_step = INFINITY;
@@ -148,32 +147,26 @@ static remat_status find_bound(api_pipeline *p, remat_error *error)
     return status;
 }
 
-static uint32_t usual_in_flight(const remat_pipeline *pipeline, uint32_t rank)
-{
-    const uint32_t behind = pipeline->ranks - rank;
-    return behind < pipeline->microbatches ? behind : pipeline->microbatches;
-}
-
 /* Twice as many hide sends of a pass's length (Narayanan et al. 2021 have them interleaved). */
-static uint32_t more_in_flight(const remat_pipeline *pipeline, uint32_t rank)
+static void put_in_flight(const api_pipeline *p, bool more, uint32_t *in_flight)
 {
-    const uint32_t most = 2 * (pipeline->ranks - rank) - 1;
-    return most < pipeline->microbatches ? most : pipeline->microbatches;
+    const remat_pipeline *pipeline = &p->question.pipeline;
+    for (uint32_t r = 0; r < pipeline->ranks; r++) {
+        const uint32_t behind = pipeline->ranks - r, n = more ? 2 * behind - 1 : behind;
+        in_flight[r] = n < pipeline->microbatches ? n : pipeline->microbatches;
+    }
 }
 
 /* The better of the plans with fewer and with more in flight. */
 static remat_status plan_best(api_pipeline *p, remat_error *error)
 {
-    const uint32_t ranks = p->question.pipeline.ranks;
     api_candidate found = {.plan = {.step = INFINITY}};
     remat_error refusal;
     remat_status status = REMAT_OK;
     const bool first = p->n_asked == 0;
     for (unsigned more = 0; more <= (p->several ? 1 : 0) && !status; more++) {
         remat_pipeline_plan plan;
-        for (uint32_t r = 0; r < ranks; r++)
-            p->now.in_flight[r] = more ? more_in_flight(&p->question.pipeline, r)
-                                       : usual_in_flight(&p->question.pipeline, r);
+        put_in_flight(p, more > 0, p->now.in_flight);
         if (p->question.pipeline.order == REMAT_1F1B)
             p->question.pipeline.in_flight = p->now.in_flight;
         if (first)
@@ -207,8 +200,8 @@ static remat_status plan_best(api_pipeline *p, remat_error *error)
 static remat_status plan_now(api_pipeline *p, remat_error *error)
 {
     remat_status status = plan_best(p, error);
-    if (status == REMAT_INFEASIBLE) { /* it may be that nothing is on its way when most is held */
-        p->sends = 0;
+    while (status == REMAT_INFEASIBLE && p->hopes < API_FAST_AND_SMALL) {
+        p->hopes++;
         status = plan_best(p, error);
     }
     if (status != REMAT_INFEASIBLE)
@@ -263,29 +256,61 @@ static json_t *question_encode(const api_pipeline *p, const api_asked *x)
     return json;
 }
 
+/* What a list of the plan stands for: an answer, or a question of its stage. */
+static remat_status find_terms(api_pipeline *p, uint32_t rank, api_asked *x, remat_error *error)
+{
+    const remat_planned_stage *stage = &p->now.plan.stages[rank];
+    const remat_stage_list *list = &stage->list;
+    remat_stage_menu m;
+    remat_status status = api_pipeline_bytes(p, x->first, x->end, &m, error);
+    if (!status)
+        status = api_pipeline_shape(p, x->first, x->end, &x->shape, error);
+    if (status)
+        return status;
+    x->in_flight = list->in_flight;
+    x->budget = list->tag & ~API_UNASKED;
+    if (list->tag == API_BLOCKS) {
+        remat_pipeline_room(&p->question, rank, &m, &x->in_flight);
+        x->budget = list->peak + (x->in_flight - 1) * list->held;
+    } else if (!(list->tag & API_UNASKED)) {
+        x->in_flight = p->asked[list->tag].in_flight;
+        x->budget = p->asked[list->tag].budget;
+    }
+    return REMAT_OK;
+}
+
+/* The solver of an answer of an equal stage; else the one that is good and quickest. */
+static remat_status find_solver(api_pipeline *p, api_asked *x, remat_error *error)
+{
+    double least = 0;
+    for (size_t i = 0; i < p->n_asked; i++)
+        if (p->asked[i].shape == x->shape && p->asked[i].in_flight == x->in_flight &&
+            p->asked[i].budget == x->budget) {
+            x->solver = p->asked[i].solver;
+            return REMAT_OK;
+        }
+    const remat_profile *profile = p->shapes[x->shape].profile;
+    remat_status status = api_pipeline_total(p, x->shape, x->in_flight, x->budget, &least, error);
+    p->nodes_asked += profile->n_nodes;
+    return status ? status
+                  : quick_solver(profile, x->in_flight, x->budget, least, &x->solver, error);
+}
+
 /* The answer of a rank's stage, asked already or to be asked. */
 static remat_status asked_of(api_pipeline *p, uint32_t rank, size_t *ret_index, remat_error *error)
 {
     const remat_planned_stage *stage = &p->now.plan.stages[rank];
     api_asked x = {.first = stage->first, .end = stage->end};
-    remat_stage_menu m;
-    double least = 0;
-    remat_status status = api_pipeline_bytes(p, x.first, x.end, &m, error);
-    if (!status)
-        status = api_pipeline_shape(p, x.first, x.end, &x.shape, error);
+    remat_status status = find_terms(p, rank, &x, error);
     if (status)
         return status;
-    x.budget = api_pipeline_budget(p, rank, &m, p->sends, &x.in_flight);
     for (size_t i = 0; i < p->n_asked; i++)
         if (p->asked[i].first == x.first && p->asked[i].end == x.end &&
             p->asked[i].in_flight == x.in_flight && p->asked[i].budget == x.budget) {
             *ret_index = i;
             return REMAT_OK;
         }
-    status = api_pipeline_total(p, x.shape, x.in_flight, x.budget, &least, error);
-    if (!status)
-        status = quick_solver(p->shapes[x.shape].profile, x.in_flight, x.budget, least, &x.solver,
-                              error);
+    status = find_solver(p, &x, error);
     api_asked *more = status ? NULL : api_pipeline_grow(p->asked, p->n_asked, sizeof *more);
     if (!more)
         return status ? status : remat_fail_memory(error);
@@ -349,7 +374,7 @@ static remat_status keep_best(api_pipeline *p, bool fits, remat_error *error)
     remat_status status = fits ? play_now(p, &beside, error) : REMAT_OK;
     if (status)
         return status;
-    if (!beside)
+    if (!beside && !p->best.play && p->sends < MOST_SENDS)
         p->sends++;
     if (fits && beside && (!p->best.play || p->now.play->step < p->best.play->step)) {
         remat_pipeline_play_free(p->best.play);
@@ -366,30 +391,32 @@ static remat_status plan_again(api_pipeline *p, bool *ret_better, remat_error *e
 {
     const double step = p->best.play ? p->best.play->step : INFINITY;
     if (p->best.play)
-        p->longest = fmax(p->longest, step / p->question.pipeline.microbatches);
+        p->longest = step / p->question.pipeline.microbatches * (1 + 1e-9);
     remat_status status = plan_best(p, error);
     *ret_better = !status && p->now.plan.step < step * (1 - WORTH_A_ROUND);
     return status == REMAT_INFEASIBLE ? REMAT_OK : status;
 }
 
-/* All stages have answered: plans anew where that may be better; then without room for what is on
- * its way, which may not be when most is held; and where nothing has fitted with longer stages too.
- */
+/* All stages have answered: plans anew where that may be better, with more and more hopes for those
+ * that were not asked, until no plan promises more; where nothing has fitted with longer stages
+ * too. */
 static remat_status settle(api_pipeline *p, bool fits, bool *ret_over, remat_error *error)
 {
     remat_status status = keep_best(p, fits, error);
     const double step = p->best.play ? p->best.play->step : INFINITY;
-    const unsigned most = p->best.play ? 1 : 3;
+    const unsigned rounds = p->best.play ? MOST_ROUNDS : 3 * MOST_ROUNDS;
     bool better = false;
     *ret_over = true;
-    if (status || p->rounds++ >= (p->best.play ? MOST_ROUNDS : 3 * MOST_ROUNDS) ||
+    if (status || (p->rounds++ >= rounds && p->nodes_asked >= MOST_NODES_ASKED) ||
         step <= p->bound * (1 + WORTH_A_ROUND))
         return status;
     status = plan_again(p, &better, error);
-    while (!status && !better && p->retreats < most) {
-        p->sends = ++p->retreats == 2;
-        if (p->retreats == 2)
-            p->longest = 2 * LONGEST * mean_stage(p);
+    while (!status && !better && p->hopes < API_FAST_AND_SMALL) {
+        p->hopes++;
+        status = plan_again(p, &better, error);
+    }
+    if (!status && !better && !p->best.play && p->longest < INFINITY) {
+        p->longest = INFINITY;
         status = plan_again(p, &better, error);
     }
     *ret_over = status || !better;

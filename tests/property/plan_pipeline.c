@@ -8,11 +8,12 @@
 
 #include <math.h>
 
-enum { PIPELINES = 200, MOST_RANKS = 3, UNIT = 4096 };
+enum { PIPELINES = 500, MOST_RANKS = 4, UNIT = 4096 };
 
 typedef struct example {
     uint32_t n_nodes, ranks, microbatches;
     uint64_t memory;
+    bool sends; /* that take time */
     remat_pipeline_order order;
     json_t *document;
     remat_profile *profile;
@@ -56,7 +57,8 @@ static void make_example(dice *d, example *e)
     *e = (example){.n_nodes = 3 + below(d, MOST_NODES - 2),
                    .ranks = 2 + below(d, MOST_RANKS - 1),
                    .microbatches = 1 + below(d, 6),
-                   .order = chance(d, 70) ? REMAT_1F1B : REMAT_GPIPE};
+                   .order = chance(d, 70) ? REMAT_1F1B : REMAT_GPIPE,
+                   .sends = chance(d, 50)};
     e->document = random_document(d, e->n_nodes);
     e->profile = decoded(e->document);
     assert_int_equal(remat_store_all_peak(e->profile, &all, &error), REMAT_OK);
@@ -114,6 +116,8 @@ static json_t *plan(const example *e)
     bool asks = true;
     json_t *d = json_loads(device, 0, NULL);
     json_object_set_new(d, "memory_bytes", json_integer((json_int_t)e->memory));
+    if (e->sends) /* milliseconds of 1.5 for a unit of bytes and 0.5 beside */
+        json_object_set_new(d, "network", json_string("0.002730666666666667GB/s@500us+1GB/s@0us"));
     json_t *body = json_pack("{s:O, s:o, s:{s:s, s:i, s:i, s:s, s:s}}", "profile", e->document,
                              "device", d, "parallel", "kind", "pipeline", "ranks", (int)e->ranks,
                              "microbatches", (int)e->microbatches, "schedule",
@@ -168,6 +172,9 @@ static bool stage_list(search *s, uint32_t first, uint32_t end, uint32_t rank, u
             const json_t *operations = json_object_get(schedule, "operations");
             assert_int_equal(remat_operations_decode(operations, profile, "", &list, &error), 0);
             assert_int_equal(remat_stage_replay(profile, &list, known, &error), REMAT_OK);
+            const uint64_t arena = (uint64_t)remat_json_number(schedule, "arena");
+            if (arena > known->peak + (n - 1) * known->held) /* which is what it takes */
+                known->peak = arena - (n - 1) * known->held;
         }
         remat_operations_clear(&list);
         remat_profile_free(profile);
@@ -226,8 +233,42 @@ static void try_cuts(search *s, uint32_t rank)
 
 /* ---- the tests ---- */
 
-/* Lists of `lowerset` lie well above the bounds that cuts are first chosen by, and the search has
- * no more in flight than usual, which plans may have. */
+/* The judge makes of the stages that are answered what the answer says. */
+static void judge_again(const search *s, const json_t *pipeline)
+{
+    remat_pipeline_stage stages[MOST_RANKS] = {{.held = 0}};
+    uint32_t in_flight[MOST_RANKS];
+    remat_pipeline p = s->pipeline;
+    remat_pipeline_play *played = NULL;
+    remat_error error;
+    const double step = remat_json_number(pipeline, "seconds");
+    for (uint32_t r = 0; r < p.ranks; r++) {
+        const json_t *x = json_array_get(json_object_get(pipeline, "stages"), r);
+        const uint32_t a = (uint32_t)remat_json_number(x, "first_unit");
+        const uint32_t b = (uint32_t)remat_json_number(x, "last_unit");
+        const remat_node *nodes = s->e->profile->nodes;
+        in_flight[r] = (uint32_t)remat_json_number(x, "in_flight");
+        stages[r] = (remat_pipeline_stage){
+            .forward = 1e3 * remat_json_number(x, "forward_seconds"),
+            .backward = 1e3 * remat_json_number(x, "backward_seconds"),
+            .held = (uint64_t)remat_json_number(x, "held_bytes") / in_flight[r],
+            .input = a ? nodes[api_unit_start(&s->units, a) - 1].output_bytes : 0,
+            .output = nodes[s->units.end[b] - 1].output_bytes};
+        stages[r].peak = stages[r].held + (uint64_t)remat_json_number(x, "working_bytes");
+    }
+    p.in_flight = p.order == REMAT_1F1B ? in_flight : NULL;
+    if (remat_pipeline_judge(&p, stages, &played, &error))
+        fail_msg("%s: %s", error.field, error.message);
+    assert_true(fabs(played->step * 1e-3 - step) <= 1e-12 * step);
+    for (uint32_t r = 0; r < p.ranks; r++) {
+        const json_t *x = json_array_get(json_object_get(pipeline, "stages"), r);
+        assert_true(played->ranks[r].peak == (uint64_t)remat_json_number(x, "memory"));
+        assert_true(played->ranks[r].peak <= s->e->memory);
+    }
+    remat_pipeline_play_free(played);
+}
+
+/* The search has no more in flight than usual, which plans may have. */
 static bool compare(search *s, const json_t *made)
 {
     const json_t *pipeline = json_object_get(made, "pipeline");
@@ -239,8 +280,9 @@ static bool compare(search *s, const json_t *made)
         assert_true((made == NULL) == (s->units.n < s->e->ranks) && s->best == INFINITY);
         return true;
     }
+    judge_again(s, pipeline);
     assert_true(bound <= fmin(step, s->best) * (1 + 1e-9));
-    assert_true(step <= s->best * 1.06);
+    assert_true(step <= s->best * 1.01);
     return step <= s->best * (1 + 1e-9);
 }
 
@@ -262,7 +304,8 @@ static void no_cuts_are_much_faster(void **state)
                                        .ranks = e.ranks,
                                        .microbatches = e.microbatches,
                                        .chunks = 1,
-                                       .bandwidth = 1e15};
+                                       .latency = e.sends ? 0.5 : 0,
+                                       .bandwidth = e.sends ? 2730.666666666667 : 1e15};
         assert_int_equal(api_units_find(e.profile, e.document, NULL, e.ranks, &s->units, &error),
                          REMAT_OK);
         const bool fits = made && json_is_true(json_object_get(made, "fits"));
@@ -275,7 +318,7 @@ static void no_cuts_are_much_faster(void **state)
         free(s);
     }
     print_message("# %u planned, %u as fast as any\n", planned, equal);
-    assert_true(planned > PIPELINES / 3 && equal >= planned * 96 / 100);
+    assert_true(planned > PIPELINES / 4 && equal >= planned * 99 / 100);
 }
 
 /* Run one after another, stages do what the whole does: the same nodes, and every value that one
