@@ -147,28 +147,45 @@ static remat_status find_bound(api_pipeline *p, remat_error *error)
     return status;
 }
 
-/* Twice as many hide sends of a pass's length (Narayanan et al. 2021 have them interleaved). */
-static void put_in_flight(const api_pipeline *p, bool more, uint32_t *in_flight)
+/* As many as usual, or so many times as many behind the last: twice hide sends that take half of a
+ * pass there and back (Narayanan et al. 2021 have them interleaved). */
+static void put_in_flight(api_pipeline *p, unsigned times)
 {
     const remat_pipeline *pipeline = &p->question.pipeline;
     for (uint32_t r = 0; r < pipeline->ranks; r++) {
-        const uint32_t behind = pipeline->ranks - r, n = more ? 2 * behind - 1 : behind;
-        in_flight[r] = n < pipeline->microbatches ? n : pipeline->microbatches;
+        const uint64_t n = (uint64_t)(pipeline->ranks - 1 - r) * times + 1;
+        p->now.in_flight[r] = n < pipeline->microbatches ? (uint32_t)n : pipeline->microbatches;
     }
+    p->question.pipeline.in_flight = pipeline->order == REMAT_1F1B ? p->now.in_flight : NULL;
 }
 
-/* The better of the plans with fewer and with more in flight. */
+/* A micro-batch that goes to the next rank and back takes its time there and both sends; so many
+ * times as many as usual are on their way meanwhile. */
+static unsigned most_in_flight(const api_pipeline *p)
+{
+    const remat_pipeline *pipeline = &p->question.pipeline;
+    const uint32_t cuts = p->units.n - 1;
+    double send = pipeline->latency;
+    if (pipeline->order != REMAT_1F1B || pipeline->ranks == 1)
+        return 1;
+    for (uint32_t u = 0; u < cuts; u++)
+        send += (double)p->profile->nodes[p->units.end[u] - 1].output_bytes / cuts /
+                pipeline->bandwidth;
+    const double times = 2 + ceil(2 * send / mean_stage(p));
+    const unsigned most = pipeline->microbatches > 2 ? pipeline->microbatches - 1 : 2;
+    return times < most ? (unsigned)times : most;
+}
+
+/* The best of the plans with fewer and with more in flight. */
 static remat_status plan_best(api_pipeline *p, remat_error *error)
 {
     api_candidate found = {.plan = {.step = INFINITY}};
     remat_error refusal;
     remat_status status = REMAT_OK;
     const bool first = p->n_asked == 0;
-    for (unsigned more = 0; more <= (p->several ? 1 : 0) && !status; more++) {
+    for (unsigned times = 1; times <= p->most && !status; times += (times + 2) / 3) {
         remat_pipeline_plan plan;
-        put_in_flight(p, more > 0, p->now.in_flight);
-        if (p->question.pipeline.order == REMAT_1F1B)
-            p->question.pipeline.in_flight = p->now.in_flight;
+        put_in_flight(p, times);
         if (first)
             status = limit_stages(p, &refusal);
         if (first && !status)
@@ -206,6 +223,7 @@ static remat_status plan_now(api_pipeline *p, remat_error *error)
     }
     if (status != REMAT_INFEASIBLE)
         return status;
+    put_in_flight(p, 1);
     p->real = true;
     status = plan_once(p, &p->now.plan, error);
     p->real = false;
@@ -571,6 +589,7 @@ static remat_status begin(api_pipeline *p, const remat_network_graph *graph, rem
         return remat_fail_memory(error);
     memset(p->fixed, 0xff, cells * sizeof *p->fixed);
     p->sends = 1;
+    p->most = most_in_flight(p);
     p->bound = INFINITY;
     status = api_pipeline_ways(p, &p->ways, error);
     if (!status)
@@ -591,7 +610,6 @@ remat_status api_pipeline_new(const remat_plan_request *q, const remat_network_g
         return remat_fail_memory(error);
     p->q = *q;
     p->question.pipeline = q->pipeline;
-    p->several = q->pipeline.order == REMAT_1F1B;
     p->document = json_incref((json_t *)document);
     p->terms = json_object();
     if (q->solver)

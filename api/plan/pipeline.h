@@ -58,9 +58,10 @@ struct api_pipeline {
     api_units units;
     remat_tensor *tensors; /* of a model; unit: of units */
     size_t n_tensors;
-    bool tied;    /* the last unit has the first tensor too */
-    bool *again;  /* by node: what attention runs; NULL: not known */
-    bool several; /* more in flight than usual may be chosen */
+    bool tied;   /* the last unit has the first tensor too */
+    bool *again; /* by node: what attention runs; NULL: not known */
+    unsigned
+        most; /* times as many in flight as usual may be chosen, about: where sends take long */
     remat_pipeline_question question;
     uint64_t *fixed;          /* [n + 1][n + 1]: UINT64_MAX: not yet known */
     remat_stage_list **lists; /* the same: of the menus of the plan at hand */
