@@ -49,9 +49,14 @@ void api_pipeline_free(api_pipeline *p)
 
 /* ---- plans ---- */
 
+static bool is_cancelled(void *data)
+{
+    return remat_host_cancelled(((const api_pipeline *)data)->q.host);
+}
+
 static remat_status plan_once(api_pipeline *p, remat_pipeline_plan *ret_plan, remat_error *error)
 {
-    const remat_stage_host host = {p, api_pipeline_menu};
+    const remat_stage_host host = {p, api_pipeline_menu, is_cancelled};
     remat_status status = remat_pipeline_plan_make(&p->question, &host, ret_plan, error);
     menus_clear(p);
     return status;
@@ -234,7 +239,8 @@ static remat_status plan_now(api_pipeline *p, remat_error *error)
 
 /* The quickest solver that is as good as any: of thousands of nodes auto takes its time. */
 static remat_status quick_solver(const remat_profile *profile, uint32_t n, uint64_t budget,
-                                 double least, const char **ret_name, remat_error *error)
+                                 double least, const remat_host *host, const char **ret_name,
+                                 remat_error *error)
 {
     static const char *const names[] = {"store-all", "selective", "lowerset"};
     remat_status status = REMAT_OK;
@@ -247,7 +253,7 @@ static remat_status quick_solver(const remat_profile *profile, uint32_t n, uint6
         size_t count;
         if (remat_solver_accepts(solver, &problem, NULL))
             continue;
-        status = remat_tabulate(solver, &problem, NULL, &table, error);
+        status = remat_tabulate(solver, &problem, host, &table, error);
         if (!status)
             status = remat_table_in_flight(table, n, &several, error);
         const ptrdiff_t at = several ? remat_table_point(several, budget / 50 * 49) : -1;
@@ -311,7 +317,8 @@ static remat_status find_solver(api_pipeline *p, api_asked *x, remat_error *erro
     remat_status status = api_pipeline_total(p, x->shape, x->in_flight, x->budget, &least, error);
     p->nodes_asked += profile->n_nodes;
     return status ? status
-                  : quick_solver(profile, x->in_flight, x->budget, least, &x->solver, error);
+                  : quick_solver(profile, x->in_flight, x->budget, least, p->q.host, &x->solver,
+                                 error);
 }
 
 /* The answer of a rank's stage, asked already or to be asked. */

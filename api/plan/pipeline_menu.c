@@ -130,6 +130,8 @@ remat_status api_pipeline_total(api_pipeline *p, size_t shape, uint32_t in_fligh
         return remat_fail_memory(error);
     p->leasts = more;
     double total = INFINITY;
+    if (remat_host_cancelled(p->q.host))
+        return remat_fail(error, REMAT_CANCELLED, NULL, "cancelled");
     remat_status status =
         budget > 0 ? remat_least_makespan(s->profile, budget, in_flight, &total, error) : REMAT_OK;
     if (status)

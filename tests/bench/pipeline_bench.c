@@ -224,7 +224,7 @@ static remat_status menu(void *data, uint32_t first, uint32_t end, remat_stage_m
 static void plan(line *l, double *best, uint32_t *best_ranks)
 {
     const layers *g = l->g;
-    const remat_stage_host host = {l, menu};
+    const remat_stage_host host = {.data = l, .menu = menu};
     const remat_pipeline_question q = {.pipeline = {.order = REMAT_1F1B,
                                                     .ranks = l->most_ranks,
                                                     .microbatches = l->most_ranks,

@@ -168,7 +168,7 @@ static void plans_are_the_best_there_are(void **state)
         remat_error error = {0};
         make_example(&d, &e);
         judge_all(&e, stages, 0, 0);
-        const remat_stage_host host = {&e, menu};
+        const remat_stage_host host = {.data = &e, .menu = menu};
         const remat_status status = remat_pipeline_plan_make(&e.q, &host, &plan, &error);
         if (status != (e.best < INFINITY ? REMAT_OK : REMAT_INFEASIBLE))
             fail_msg("%u: %s, the best is %g", k, error.message, e.best);
@@ -221,7 +221,7 @@ static void steady_plans_are_the_best_there_are(void **state)
         uint32_t ranks = 0;
         make_example(&d, &e);
         const double best = best_steady(&e, e.q.pipeline.ranks, 0);
-        const remat_stage_host host = {&e, menu};
+        const remat_stage_host host = {.data = &e, .menu = menu};
         const remat_status status = remat_pipeline_plan_steady(&e.q, &host, &ranks, &plan, &error);
         assert_int_equal(status, best < INFINITY ? REMAT_OK : REMAT_INFEASIBLE);
         if (status)
@@ -251,7 +251,7 @@ static void what_cannot_be_planned_is_refused(void **state)
     remat_error error;
     remat_pipeline_plan plan;
     make_example(&d, &e);
-    const remat_stage_host host = {&e, menu};
+    const remat_stage_host host = {.data = &e, .menu = menu};
     e.q.pipeline.ranks = e.q.n_units + 1;
     assert_int_equal(remat_pipeline_plan_make(&e.q, &host, &plan, &error), REMAT_INVALID);
     assert_string_equal(error.field, "ranks");

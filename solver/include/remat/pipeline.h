@@ -137,6 +137,7 @@ typedef struct remat_stage_host {
     void *data;
     remat_status (*menu)(void *data, uint32_t first, uint32_t end, remat_stage_menu *ret_menu,
                          remat_error *error);
+    bool (*cancelled)(void *data); /* asked before each play; NULL: never */
 } remat_stage_host;
 
 typedef struct remat_pipeline_question {
@@ -189,7 +190,7 @@ remat_status remat_pipeline_bound(const remat_pipeline_question *question,
 /* Cuts units into stages and chooses a list for each so that every rank fits and the step is
  * shortest: to the last bit what the judge makes of these stages. REMAT_INVALID names the field;
  * REMAT_INFEASIBLE says which rank lacks how much, and carries in error->number the memory with
- * which some cuts fit (sends left out). */
+ * which some cuts fit (sends left out); REMAT_CANCELLED. */
 remat_status remat_pipeline_plan_make(const remat_pipeline_question *question,
                                       const remat_stage_host *host, remat_pipeline_plan *ret_plan,
                                       remat_error *error);
