@@ -431,6 +431,17 @@ def test_a_pipeline_of_a_large_model():
     assert sum(weights) > made["parameters"] / 8 * 6 and made["parallel"]["ranks"] == 128
 
 
+def test_a_plan_has_the_name_that_was_posted(make_service):
+    service = make_service()
+    profile = json.loads((PROFILES / "gpt.flops.json").read_text())
+    first = service.post("/v1/profiles", profile | {"name": "first"}).json["profile_id"]
+    terms = {"device": "t4", "measured_on": "t4", "wait": 300}
+    for parallel in ({"parameters": 1}, {"parallel": {"kind": "pipeline", "ranks": 2, "microbatches": 2}}):
+        asked = service.post("/v1/plans", terms | parallel | {"profile": profile | {"name": "second"}}).json
+        known = service.post("/v1/plans", terms | parallel | {"profile_id": first}).json
+        assert (asked["name"], known["name"]) == ("second", "first")
+
+
 def test_a_draft_ends_when_its_asker_hangs_up(make_service):
     """The cuts of 256 unequal stages take many seconds before the first question is asked."""
     service = make_service()
