@@ -10,7 +10,8 @@
 static const double WORTH_A_ROUND = 1e-3;
 /* Of what no schedule beats. */
 static const double NEAR_ENOUGH = 5e-3;
-enum { MOST_ROUNDS = 4, LONGEST = 2 };
+/* More rounds than these are for what is small: questions of so many nodes in all. */
+enum { MOST_ROUNDS = 4, MOST_NODES_ASKED = 300, MOST_SENDS = 3, LONGEST = 2 };
 
 static void menus_clear(api_pipeline *p)
 {
@@ -48,9 +49,14 @@ void api_pipeline_free(api_pipeline *p)
 
 /* ---- plans ---- */
 
+static bool is_cancelled(void *data)
+{
+    return remat_host_cancelled(((const api_pipeline *)data)->q.host);
+}
+
 static remat_status plan_once(api_pipeline *p, remat_pipeline_plan *ret_plan, remat_error *error)
 {
-    const remat_stage_host host = {p, api_pipeline_menu};
+    const remat_stage_host host = {p, api_pipeline_menu, is_cancelled};
     remat_status status = remat_pipeline_plan_make(&p->question, &host, ret_plan, error);
     menus_clear(p);
     return status;
@@ -93,9 +99,7 @@ static remat_status equal_step(api_pipeline *p, double *ret_step, remat_error *e
         const uint64_t budget = api_pipeline_budget(p, r, &m, p->sends, &n);
         status = api_pipeline_likely(p, shape, n, budget, &list, &count, error);
         fits = count > 0;
-        list.held = list.held > m.input ? list.held : m.input;
-        list.peak = list.peak > list.held ? list.peak : list.held;
-        stages[r] = (remat_pipeline_stage){list.forward, list.backward, list.held, list.peak,
+        stages[r] = (remat_pipeline_stage){list.forward, list.backward, m.input, m.input,
                                            m.fixed,      m.input,       m.output};
     }
     *ret_step = INFINITY;
@@ -148,34 +152,45 @@ static remat_status find_bound(api_pipeline *p, remat_error *error)
     return status;
 }
 
-static uint32_t usual_in_flight(const remat_pipeline *pipeline, uint32_t rank)
+/* As many as usual, or so many times as many behind the last: twice hide sends that take half of a
+ * pass there and back (Narayanan et al. 2021 have them interleaved). */
+static void put_in_flight(api_pipeline *p, unsigned times)
 {
-    const uint32_t behind = pipeline->ranks - rank;
-    return behind < pipeline->microbatches ? behind : pipeline->microbatches;
+    const remat_pipeline *pipeline = &p->question.pipeline;
+    for (uint32_t r = 0; r < pipeline->ranks; r++) {
+        const uint64_t n = (uint64_t)(pipeline->ranks - 1 - r) * times + 1;
+        p->now.in_flight[r] = n < pipeline->microbatches ? (uint32_t)n : pipeline->microbatches;
+    }
+    p->question.pipeline.in_flight = pipeline->order == REMAT_1F1B ? p->now.in_flight : NULL;
 }
 
-/* Twice as many hide sends of a pass's length (Narayanan et al. 2021 have them interleaved). */
-static uint32_t more_in_flight(const remat_pipeline *pipeline, uint32_t rank)
+/* A micro-batch that goes to the next rank and back takes its time there and both sends; so many
+ * times as many as usual are on their way meanwhile. */
+static unsigned most_in_flight(const api_pipeline *p)
 {
-    const uint32_t most = 2 * (pipeline->ranks - rank) - 1;
-    return most < pipeline->microbatches ? most : pipeline->microbatches;
+    const remat_pipeline *pipeline = &p->question.pipeline;
+    const uint32_t cuts = p->units.n - 1;
+    double send = pipeline->latency;
+    if (pipeline->order != REMAT_1F1B || pipeline->ranks == 1)
+        return 1;
+    for (uint32_t u = 0; u < cuts; u++)
+        send += (double)p->profile->nodes[p->units.end[u] - 1].output_bytes / cuts /
+                pipeline->bandwidth;
+    const double times = 2 + ceil(2 * send / mean_stage(p));
+    const unsigned most = pipeline->microbatches > 2 ? pipeline->microbatches - 1 : 2;
+    return times < most ? (unsigned)times : most;
 }
 
-/* The better of the plans with fewer and with more in flight. */
+/* The best of the plans with fewer and with more in flight. */
 static remat_status plan_best(api_pipeline *p, remat_error *error)
 {
-    const uint32_t ranks = p->question.pipeline.ranks;
     api_candidate found = {.plan = {.step = INFINITY}};
     remat_error refusal;
     remat_status status = REMAT_OK;
     const bool first = p->n_asked == 0;
-    for (unsigned more = 0; more <= (p->several ? 1 : 0) && !status; more++) {
+    for (unsigned times = 1; times <= p->most && !status; times += (times + 2) / 3) {
         remat_pipeline_plan plan;
-        for (uint32_t r = 0; r < ranks; r++)
-            p->now.in_flight[r] = more ? more_in_flight(&p->question.pipeline, r)
-                                       : usual_in_flight(&p->question.pipeline, r);
-        if (p->question.pipeline.order == REMAT_1F1B)
-            p->question.pipeline.in_flight = p->now.in_flight;
+        put_in_flight(p, times);
         if (first)
             status = limit_stages(p, &refusal);
         if (first && !status)
@@ -207,12 +222,13 @@ static remat_status plan_best(api_pipeline *p, remat_error *error)
 static remat_status plan_now(api_pipeline *p, remat_error *error)
 {
     remat_status status = plan_best(p, error);
-    if (status == REMAT_INFEASIBLE) { /* it may be that nothing is on its way when most is held */
-        p->sends = 0;
+    while (status == REMAT_INFEASIBLE && p->hopes < API_FAST_AND_SMALL) {
+        p->hopes++;
         status = plan_best(p, error);
     }
     if (status != REMAT_INFEASIBLE)
         return status;
+    put_in_flight(p, 1);
     p->real = true;
     status = plan_once(p, &p->now.plan, error);
     p->real = false;
@@ -223,7 +239,8 @@ static remat_status plan_now(api_pipeline *p, remat_error *error)
 
 /* The quickest solver that is as good as any: of thousands of nodes auto takes its time. */
 static remat_status quick_solver(const remat_profile *profile, uint32_t n, uint64_t budget,
-                                 double least, const char **ret_name, remat_error *error)
+                                 double least, const remat_host *host, const char **ret_name,
+                                 remat_error *error)
 {
     static const char *const names[] = {"store-all", "selective", "lowerset"};
     remat_status status = REMAT_OK;
@@ -236,7 +253,7 @@ static remat_status quick_solver(const remat_profile *profile, uint32_t n, uint6
         size_t count;
         if (remat_solver_accepts(solver, &problem, NULL))
             continue;
-        status = remat_tabulate(solver, &problem, NULL, &table, error);
+        status = remat_tabulate(solver, &problem, host, &table, error);
         if (!status)
             status = remat_table_in_flight(table, n, &several, error);
         const ptrdiff_t at = several ? remat_table_point(several, budget / 50 * 49) : -1;
@@ -263,29 +280,62 @@ static json_t *question_encode(const api_pipeline *p, const api_asked *x)
     return json;
 }
 
+/* What a list of the plan stands for: an answer, or a question of its stage. */
+static remat_status find_terms(api_pipeline *p, uint32_t rank, api_asked *x, remat_error *error)
+{
+    const remat_planned_stage *stage = &p->now.plan.stages[rank];
+    const remat_stage_list *list = &stage->list;
+    remat_stage_menu m;
+    remat_status status = api_pipeline_bytes(p, x->first, x->end, &m, error);
+    if (!status)
+        status = api_pipeline_shape(p, x->first, x->end, &x->shape, error);
+    if (status)
+        return status;
+    x->in_flight = list->in_flight;
+    x->budget = list->tag & ~API_UNASKED;
+    if (list->tag == API_BLOCKS) {
+        remat_pipeline_room(&p->question, rank, &m, &x->in_flight);
+        x->budget = list->peak + (x->in_flight - 1) * list->held;
+    } else if (!(list->tag & API_UNASKED)) {
+        x->in_flight = p->asked[list->tag].in_flight;
+        x->budget = p->asked[list->tag].budget;
+    }
+    return REMAT_OK;
+}
+
+/* The solver of an answer of an equal stage; else the one that is good and quickest. */
+static remat_status find_solver(api_pipeline *p, api_asked *x, remat_error *error)
+{
+    double least = 0;
+    for (size_t i = 0; i < p->n_asked; i++)
+        if (p->asked[i].shape == x->shape && p->asked[i].in_flight == x->in_flight &&
+            p->asked[i].budget == x->budget) {
+            x->solver = p->asked[i].solver;
+            return REMAT_OK;
+        }
+    const remat_profile *profile = p->shapes[x->shape].profile;
+    remat_status status = api_pipeline_total(p, x->shape, x->in_flight, x->budget, &least, error);
+    p->nodes_asked += profile->n_nodes;
+    return status ? status
+                  : quick_solver(profile, x->in_flight, x->budget, least, p->q.host, &x->solver,
+                                 error);
+}
+
 /* The answer of a rank's stage, asked already or to be asked. */
 static remat_status asked_of(api_pipeline *p, uint32_t rank, size_t *ret_index, remat_error *error)
 {
     const remat_planned_stage *stage = &p->now.plan.stages[rank];
     api_asked x = {.first = stage->first, .end = stage->end};
-    remat_stage_menu m;
-    double least = 0;
-    remat_status status = api_pipeline_bytes(p, x.first, x.end, &m, error);
-    if (!status)
-        status = api_pipeline_shape(p, x.first, x.end, &x.shape, error);
+    remat_status status = find_terms(p, rank, &x, error);
     if (status)
         return status;
-    x.budget = api_pipeline_budget(p, rank, &m, p->sends, &x.in_flight);
     for (size_t i = 0; i < p->n_asked; i++)
         if (p->asked[i].first == x.first && p->asked[i].end == x.end &&
             p->asked[i].in_flight == x.in_flight && p->asked[i].budget == x.budget) {
             *ret_index = i;
             return REMAT_OK;
         }
-    status = api_pipeline_total(p, x.shape, x.in_flight, x.budget, &least, error);
-    if (!status)
-        status = quick_solver(p->shapes[x.shape].profile, x.in_flight, x.budget, least, &x.solver,
-                              error);
+    status = find_solver(p, &x, error);
     api_asked *more = status ? NULL : api_pipeline_grow(p->asked, p->n_asked, sizeof *more);
     if (!more)
         return status ? status : remat_fail_memory(error);
@@ -349,7 +399,7 @@ static remat_status keep_best(api_pipeline *p, bool fits, remat_error *error)
     remat_status status = fits ? play_now(p, &beside, error) : REMAT_OK;
     if (status)
         return status;
-    if (!beside)
+    if (!beside && !p->best.play && p->sends < MOST_SENDS)
         p->sends++;
     if (fits && beside && (!p->best.play || p->now.play->step < p->best.play->step)) {
         remat_pipeline_play_free(p->best.play);
@@ -366,30 +416,32 @@ static remat_status plan_again(api_pipeline *p, bool *ret_better, remat_error *e
 {
     const double step = p->best.play ? p->best.play->step : INFINITY;
     if (p->best.play)
-        p->longest = fmax(p->longest, step / p->question.pipeline.microbatches);
+        p->longest = step / p->question.pipeline.microbatches * (1 + 1e-9);
     remat_status status = plan_best(p, error);
     *ret_better = !status && p->now.plan.step < step * (1 - WORTH_A_ROUND);
     return status == REMAT_INFEASIBLE ? REMAT_OK : status;
 }
 
-/* All stages have answered: plans anew where that may be better; then without room for what is on
- * its way, which may not be when most is held; and where nothing has fitted with longer stages too.
- */
+/* All stages have answered: plans anew where that may be better, with more and more hopes for those
+ * that were not asked, until no plan promises more; where nothing has fitted with longer stages
+ * too. */
 static remat_status settle(api_pipeline *p, bool fits, bool *ret_over, remat_error *error)
 {
     remat_status status = keep_best(p, fits, error);
     const double step = p->best.play ? p->best.play->step : INFINITY;
-    const unsigned most = p->best.play ? 1 : 3;
+    const unsigned rounds = p->best.play ? MOST_ROUNDS : 3 * MOST_ROUNDS;
     bool better = false;
     *ret_over = true;
-    if (status || p->rounds++ >= (p->best.play ? MOST_ROUNDS : 3 * MOST_ROUNDS) ||
+    if (status || (p->rounds++ >= rounds && p->nodes_asked >= MOST_NODES_ASKED) ||
         step <= p->bound * (1 + WORTH_A_ROUND))
         return status;
     status = plan_again(p, &better, error);
-    while (!status && !better && p->retreats < most) {
-        p->sends = ++p->retreats == 2;
-        if (p->retreats == 2)
-            p->longest = 2 * LONGEST * mean_stage(p);
+    while (!status && !better && p->hopes < API_FAST_AND_SMALL) {
+        p->hopes++;
+        status = plan_again(p, &better, error);
+    }
+    if (!status && !better && !p->best.play && p->longest < INFINITY) {
+        p->longest = INFINITY;
         status = plan_again(p, &better, error);
     }
     *ret_over = status || !better;
@@ -544,6 +596,7 @@ static remat_status begin(api_pipeline *p, const remat_network_graph *graph, rem
         return remat_fail_memory(error);
     memset(p->fixed, 0xff, cells * sizeof *p->fixed);
     p->sends = 1;
+    p->most = most_in_flight(p);
     p->bound = INFINITY;
     status = api_pipeline_ways(p, &p->ways, error);
     if (!status)
@@ -564,7 +617,6 @@ remat_status api_pipeline_new(const remat_plan_request *q, const remat_network_g
         return remat_fail_memory(error);
     p->q = *q;
     p->question.pipeline = q->pipeline;
-    p->several = q->pipeline.order == REMAT_1F1B;
     p->document = json_incref((json_t *)document);
     p->terms = json_object();
     if (q->solver)

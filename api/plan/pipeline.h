@@ -37,6 +37,11 @@ typedef struct api_asked {
     char profile_id[REMAT_ID_SIZE];
 } api_asked;
 
+/* Of stages that were not asked: that they lie as far above what no schedule beats as usual, and
+ * take all of their budget; that they lie at it; and take nothing, so that what is on its way is
+ * beside them. */
+enum { API_USUAL, API_FAST, API_FAST_AND_SMALL };
+
 /* A plan; once all its stages are answered, played. */
 typedef struct api_candidate {
     remat_pipeline_plan plan;
@@ -53,9 +58,10 @@ struct api_pipeline {
     api_units units;
     remat_tensor *tensors; /* of a model; unit: of units */
     size_t n_tensors;
-    bool tied;    /* the last unit has the first tensor too */
-    bool *again;  /* by node: what attention runs; NULL: not known */
-    bool several; /* more in flight than usual may be chosen */
+    bool tied;   /* the last unit has the first tensor too */
+    bool *again; /* by node: what attention runs; NULL: not known */
+    unsigned
+        most; /* times as many in flight as usual may be chosen, about: where sends take long */
     remat_pipeline_question question;
     uint64_t *fixed;          /* [n + 1][n + 1]: UINT64_MAX: not yet known */
     remat_stage_list **lists; /* the same: of the menus of the plan at hand */
@@ -63,13 +69,14 @@ struct api_pipeline {
     api_least *leasts;
     api_asked *asked;
     size_t n_shapes, n_leasts, n_asked;
-    double longest;    /* stages of more, forward and back, are in no plan that is looked for */
-    unsigned sends;    /* room is left for so many on their way, each way */
-    unsigned rounds;   /* plans that were answered */
-    unsigned retreats; /* what else was tried where no plan was better */
-    size_t pending;    /* the question under way */
-    bool over;         /* nothing is asked any more */
-    bool real;         /* menus are of lists that run each block again */
+    double longest;     /* stages of more, forward and back, are in no plan that is looked for */
+    unsigned hopes;     /* for stages that were not asked: API_USUAL, .. */
+    unsigned sends;     /* room is left for none to so many on their way, each way */
+    unsigned rounds;    /* plans that were answered */
+    size_t nodes_asked; /* of all questions */
+    size_t pending;     /* the question under way */
+    bool over;          /* nothing is asked any more */
+    bool real;          /* menus are of lists that run each block again */
     double bound;
     api_candidate now, best; /* best.play NULL: none yet */
     json_t *ways;
@@ -108,7 +115,10 @@ uint64_t api_pipeline_budget(const api_pipeline *p, uint32_t rank, const remat_s
 /* What no schedule of a shape within a budget beats. */
 remat_status api_pipeline_total(api_pipeline *p, size_t shape, uint32_t in_flight, uint64_t budget,
                                 double *ret_total, remat_error *error);
-/* Adds the list that a stage answered, or is likely to; none where nothing fits. */
+/* Adds the list that a stage answered, or is likely to; none where nothing fits. Its tag is the
+ * index of who answered, or the budget, marked as what was not asked. */
+#define API_UNASKED (UINT64_C(1) << 63)
+#define API_BLOCKS (UINT64_C(1) << 62) /* of lists that run each block again */
 remat_status api_pipeline_likely(api_pipeline *p, size_t shape, uint32_t n, uint64_t budget,
                                  remat_stage_list *lists, size_t *count, remat_error *error);
 /* For the bound, remat_least_host, and for the planner, remat_stage_host. */

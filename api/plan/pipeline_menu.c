@@ -130,6 +130,8 @@ remat_status api_pipeline_total(api_pipeline *p, size_t shape, uint32_t in_fligh
         return remat_fail_memory(error);
     p->leasts = more;
     double total = INFINITY;
+    if (remat_host_cancelled(p->q.host))
+        return remat_fail(error, REMAT_CANCELLED, NULL, "cancelled");
     remat_status status =
         budget > 0 ? remat_least_makespan(s->profile, budget, in_flight, &total, error) : REMAT_OK;
     if (status)
@@ -171,14 +173,14 @@ remat_status api_pipeline_least(void *data, uint32_t rank, uint32_t first, uint3
     return api_pipeline_total(p, shape, n, budget, &ret_least->total, error);
 }
 
-static const api_asked *find_asked(const api_pipeline *p, size_t shape, uint32_t n, uint64_t budget)
+static size_t find_asked(const api_pipeline *p, size_t shape, uint32_t n, uint64_t budget)
 {
     for (size_t i = 0; i < p->n_asked; i++) {
         const api_asked *x = &p->asked[i];
         if (x->done && x->shape == shape && x->in_flight == n && x->budget == budget)
-            return x;
+            return i;
     }
-    return NULL;
+    return SIZE_MAX;
 }
 
 /* What the stage answered, or is likely to. */
@@ -186,20 +188,42 @@ remat_status api_pipeline_likely(api_pipeline *p, size_t shape, uint32_t n, uint
                                  remat_stage_list *lists, size_t *count, remat_error *error)
 {
     const api_shape *s = &p->shapes[shape];
-    const api_asked *known = find_asked(p, shape, n, budget);
+    const size_t known = find_asked(p, shape, n, budget);
+    const double gap = p->hopes == API_USUAL ? USUAL_GAP : 1;
     double total = INFINITY;
-    if (known && known->fits) {
-        lists[*count] = known->list;
-        lists[(*count)++].in_flight = n;
-    }
-    if (known)
+    if (known != SIZE_MAX) {
+        if (p->asked[known].fits) {
+            lists[*count] = p->asked[known].list;
+            lists[*count].tag = known;
+            lists[(*count)++].in_flight = n;
+        }
         return REMAT_OK;
+    }
     remat_status status = api_pipeline_total(p, shape, n, budget, &total, error);
     if (!status && total < INFINITY)
-        lists[(*count)++] = /* what it holds is in its budget */
+        lists[(*count)++] =
             (remat_stage_list){.forward = s->forward,
-                               .backward = s->all - s->forward + USUAL_GAP * (total - s->all),
+                               .backward = s->all - s->forward + gap * (total - s->all),
+                               .peak = p->hopes == API_FAST_AND_SMALL ? 0 : budget,
+                               .tag = API_UNASKED | budget,
                                .in_flight = n};
+    return status;
+}
+
+/* Of a rank: with room for so many sends each way, and for fewer. */
+static remat_status put_lists(api_pipeline *p, size_t shape, uint32_t rank,
+                              const remat_stage_menu *menu, remat_stage_list *lists, size_t *count,
+                              remat_error *error)
+{
+    uint64_t before = 0;
+    remat_status status = REMAT_OK;
+    for (unsigned sends = 0; sends <= p->sends && !status; sends++) {
+        uint32_t n;
+        const uint64_t budget = api_pipeline_budget(p, rank, menu, sends, &n);
+        if (sends == 0 || budget < before)
+            status = api_pipeline_likely(p, shape, n, budget, lists, count, error);
+        before = budget;
+    }
     return status;
 }
 
@@ -214,22 +238,22 @@ remat_status api_pipeline_menu(void *data, uint32_t first, uint32_t end, remat_s
     remat_status status = api_pipeline_bytes(p, first, end, ret_menu, error);
     if (status || is_too_long(p, first, end))
         return status;
-    remat_stage_list *lists = malloc(ranks * sizeof *lists);
+    remat_stage_list *lists = malloc(ranks * (p->sends + 1) * sizeof *lists);
     p->lists[first * (n_units + 1) + end] = lists;
     status = lists ? api_pipeline_shape(p, first, end, &shape, error) : remat_fail_memory(error);
     for (uint32_t rank = 0; rank < ranks && !status; rank++) {
         const bool may_be = (rank == 0) == (first == 0) && (rank + 1 == ranks) == (end == n_units);
         if (!may_be)
             continue;
-        const uint64_t budget = api_pipeline_budget(p, rank, ret_menu, p->sends, &n);
-        if (n == before)
-            continue;
+        api_pipeline_budget(p, rank, ret_menu, 0, &n);
+        if (n != before && !p->real)
+            status = put_lists(p, shape, rank, ret_menu, lists, &count, error);
         before = n;
-        if (!p->real)
-            status = api_pipeline_likely(p, shape, n, budget, lists, &count, error);
     }
-    if (!status && p->real)
-        status = api_pipeline_blocks(p, shape, first, end, &lists[count++], error);
+    if (!status && p->real) {
+        status = api_pipeline_blocks(p, shape, first, end, &lists[count], error);
+        lists[count++].tag = API_BLOCKS;
+    }
     ret_menu->lists = lists;
     ret_menu->n_lists = count;
     return status;

@@ -362,7 +362,8 @@ static remat_status make_of_profile(const remat_plan_request *q, const remat_pro
     } else if (!status) {
         status = complete(q, other ? other : profile, NULL, &table, draft, error);
     }
-    if (!status) {
+    if (!status) { /* a profile that is known already may be so by another name */
+        remat_json_set(&draft->answer, "name", json_string(remat_json_string(document, "name")));
         remat_json_set(&draft->answer, "times_of", json_string(from.name));
         remat_json_set(&draft->answer, "rescaled", json_boolean(rescale));
     }

@@ -51,7 +51,9 @@ typedef struct remat_plan_request {
     bool sweep;              /* rows over batches are wanted; of a model */
     const json_t *solver;    /* these three as POST /v1/schedules takes them; or NULL */
     const json_t *effort, *options;
-    double wait; /* seconds */
+    double wait;            /* seconds */
+    const remat_host *host; /* of the caller, not decoded: cancels the draft of a pipeline,
+                               REMAT_CANCELLED; NULL: nobody does. Lives as long as the draft */
 } remat_plan_request;
 
 remat_status remat_plan_request_decode(const json_t *json, remat_plan_request *ret_request,

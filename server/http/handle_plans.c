@@ -10,6 +10,7 @@ enum { MOST_DRAFTS = 8 };
 /* A plan from its request to its answer. */
 typedef struct planning {
     remat_plan_draft draft;
+    remat_host host;           /* of the draft: cancels it once nobody waits for it */
     double wait;               /* seconds, for each of its questions */
     char name[BODY_NAME_SIZE]; /* under which the answer is remembered; "": not at all */
 } planning;
@@ -61,15 +62,24 @@ static remat_status store_document(request *r, const remat_plan_draft *draft,
                                error);
 }
 
-static remat_status make_draft(request *r, const json_t *json, remat_plan_draft *draft,
-                               char ret_id[REMAT_ID_SIZE], double *ret_wait, remat_error *error)
+static bool is_gone(void *data)
 {
+    return atomic_load(&((request *)data)->gone);
+}
+
+static remat_status make_draft(request *r, const json_t *json, planning *one,
+                               char ret_id[REMAT_ID_SIZE], remat_error *error)
+{
+    remat_plan_draft *draft = &one->draft;
     remat_plan_request plan;
     known_profile *known = NULL;
     json_t *document = NULL;
     remat_status status = remat_plan_request_decode(json, &plan, error);
-    if (!status)
+    one->host = (remat_host){.data = r, .workers = 1, .cancelled = is_gone};
+    if (!status) {
+        plan.host = &one->host;
         status = know_profile(r, &plan, &known, error);
+    }
     if (!status)
         status = know_document(r, &plan, known, &document, error);
     if (!status)
@@ -84,7 +94,7 @@ static remat_status make_draft(request *r, const json_t *json, remat_plan_draft 
     if (!status && known) /* of a model whose pipeline is refused at once there is no profile */
         memcpy(ret_id, known->id, REMAT_ID_SIZE);
     if (!status)
-        *ret_wait = plan.wait;
+        one->wait = plan.wait;
     engine_profile_release(known);
     return status;
 }
@@ -227,8 +237,8 @@ static remat_status read_plan(request *r, asker *a, remat_error *error)
     planning *plan = a->data;
     remat_status status = http_parse_content(r, &json, error);
     if (!status)
-        status = make_draft(r, json, &plan->draft, id, &a->wait, error);
-    plan->wait = a->wait;
+        status = make_draft(r, json, plan, id, error);
+    a->wait = plan->wait;
     if (!status && plan->draft.question)
         status = make_question(r, &plan->draft, id, &a->profile_name, &a->question, error);
     json_decref(json);

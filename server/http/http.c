@@ -491,6 +491,7 @@ static void on_completed(void *data, struct MHD_Connection *connection, void **c
     peer_await(r->peer);
     r->peer->request = NULL;
     r->peer = NULL;
+    atomic_store(&r->gone, true);
     if (!r->pending) {
         end(r);
         return;

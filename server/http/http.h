@@ -10,6 +10,8 @@
 #include "jobs/queue.h"
 #include "security/limits.h"
 
+#include <stdatomic.h>
+
 typedef struct http http;
 typedef struct stream stream;
 struct service;
@@ -36,8 +38,9 @@ enum { QUERY_SIZE = 512, TRACEPARENT_SIZE = 56 };
 /* One request from its first line to its answer. */
 typedef struct request {
     struct service *service;
-    peer *peer;   /* NULL: it has gone, and what is done for it ends as soon as it can */
-    char *target; /* owned: of the first line */
+    peer *peer;       /* NULL: it has gone, and what is done for it ends as soon as it can */
+    atomic_bool gone; /* the same, for work on other threads */
+    char *target;     /* owned: of the first line */
     http_head head;
     char method[8];
     unsigned route;

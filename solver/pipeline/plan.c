@@ -155,6 +155,11 @@ static remat_status bound_all(planner *a)
 
 /* ---- search ---- */
 
+static bool is_cancelled(const planner *a)
+{
+    return a->host->cancelled && a->host->cancelled(a->host->data);
+}
+
 /* Lists that fit beside what is on its way, which is known when they are played. */
 static remat_status try_ends(planner *a)
 {
@@ -162,6 +167,8 @@ static remat_status try_ends(planner *a)
     uint64_t memory[REMAT_MOST_RANKS], room[REMAT_MOST_RANKS];
     remat_pipeline_stage stages[REMAT_MOST_RANKS] = {{.held = 0}};
     remat_pipeline_plan plan = {.step = INFINITY};
+    if (is_cancelled(a))
+        return remat_fail(a->error, REMAT_CANCELLED, NULL, "cancelled");
     for (uint32_t r = 0; r < ranks; r++)
         room[r] = a->q->memory;
     for (bool fits = false; !fits;) {
@@ -218,6 +225,8 @@ static remat_status search(planner *a, uint32_t rank, uint32_t first, double bef
     const uint32_t width = a->q->n_units + 1, ranks = a->p->ranks;
     if (rank == ranks)
         return try_ends(a);
+    if (is_cancelled(a))
+        return remat_fail(a->error, REMAT_CANCELLED, NULL, "cancelled");
     next_cut *cuts = malloc(width * sizeof *cuts);
     uint32_t n = 0;
     remat_status status = cuts ? REMAT_OK : remat_fail_memory(a->error);

@@ -2,13 +2,16 @@
 
 import json
 import os
+import socket
 import subprocess
 import threading
+import time
 
 import pytest
 
 from conftest import BUILD, PROFILES, ROOT, SLOW
 from test_cli import INPUT, NO, OK, REMAT, SERVER, USAGE, answer, problem, remat, write  # noqa: F401
+from test_service import big_chain
 
 TRAIN = BUILD / "clients" / "executor" / "remat-train"
 GPT2 = {"model": "gpt2", "batch": 4, "device": "t4"}
@@ -426,6 +429,40 @@ def test_a_pipeline_of_a_large_model():
     # embedding and head have the token matrix both, an even share of the blocks
     weights = [stage["weights"] for stage in made["pipeline"]["stages"]]
     assert sum(weights) > made["parameters"] / 8 * 6 and made["parallel"]["ranks"] == 128
+
+
+def test_a_plan_has_the_name_that_was_posted(make_service):
+    service = make_service()
+    profile = json.loads((PROFILES / "gpt.flops.json").read_text())
+    first = service.post("/v1/profiles", profile | {"name": "first"}).json["profile_id"]
+    terms = {"device": "t4", "measured_on": "t4", "wait": 300}
+    for parallel in ({"parameters": 1}, {"parallel": {"kind": "pipeline", "ranks": 2, "microbatches": 2}}):
+        asked = service.post("/v1/plans", terms | parallel | {"profile": profile | {"name": "second"}}).json
+        known = service.post("/v1/plans", terms | parallel | {"profile_id": first}).json
+        assert (asked["name"], known["name"]) == ("second", "first")
+
+
+def test_a_draft_ends_when_its_asker_hangs_up(make_service):
+    """The cuts of 256 unequal stages take many seconds before the first question is asked."""
+    service = make_service()
+
+    def processor_seconds():
+        with open(f"/proc/{service.process.pid}/stat") as stat:
+            return sum(map(int, stat.read().split()[13:15])) / os.sysconf("SC_CLK_TCK")
+
+    device = {"name": "d", "memory_bytes": 40 << 30, "bandwidth_bytes_per_second": 1e12, "flops_per_second": {"float32": 1e14},
+              "link_bytes_per_second": 1e10, "network": "100GB/s@0us+100GB/s@0us"}
+    body = json.dumps({"profile": big_chain(256), "device": device, "measured_on": device,
+                       "parallel": {"kind": "pipeline", "ranks": 16, "microbatches": 64, "runtime": "none"}}).encode()
+    with socket.create_connection(("127.0.0.1", service.port)) as asker:
+        asker.sendall(b"POST /v1/plans HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                      b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        time.sleep(1.5)
+        assert not service.get("/v1/jobs").json["jobs"]  # the draft, not a solve
+    time.sleep(1 * SLOW)
+    before = processor_seconds()
+    time.sleep(1.5)
+    assert processor_seconds() - before < 0.15
 
 
 def test_a_pipeline_that_does_not_fit_says_who_and_what_would():

@@ -168,7 +168,7 @@ static void plans_are_the_best_there_are(void **state)
         remat_error error = {0};
         make_example(&d, &e);
         judge_all(&e, stages, 0, 0);
-        const remat_stage_host host = {&e, menu};
+        const remat_stage_host host = {.data = &e, .menu = menu};
         const remat_status status = remat_pipeline_plan_make(&e.q, &host, &plan, &error);
         if (status != (e.best < INFINITY ? REMAT_OK : REMAT_INFEASIBLE))
             fail_msg("%u: %s, the best is %g", k, error.message, e.best);
@@ -187,6 +187,62 @@ static void plans_are_the_best_there_are(void **state)
     assert_in_range(fit, PIPELINES / 3, PIPELINES - PIPELINES / 20);
 }
 
+/* The least of the longest time of a stage, of at most `ranks` from a unit on. */
+static double best_steady(const example *e, uint32_t ranks, uint32_t first)
+{
+    double best = INFINITY;
+    if (first == e->q.n_units)
+        return 0;
+    for (uint32_t k = 1; k <= ranks; k++)
+        for (uint32_t end = first + 1; end <= e->q.n_units; end++)
+            for (uint32_t i = 0; i < e->menus[first][end].n_lists; i++) {
+                const remat_pipeline_stage s = stage_of(e, first, end, i);
+                const uint32_t m = e->q.pipeline.microbatches;
+                const uint32_t n = e->q.pipeline.order == REMAT_GPIPE || k > m ? m : k;
+                /* exactly k - 1 behind it: n of them are alive */
+                const double behind = k > 1                 ? best_steady(e, k - 1, end)
+                                      : end == e->q.n_units ? 0
+                                                            : INFINITY;
+                if (s.fixed + s.peak - s.held + n * s.held <= e->q.memory)
+                    best = fmin(best, fmax(s.forward + s.backward, behind));
+            }
+    return best;
+}
+
+static void steady_plans_are_the_best_there_are(void **state)
+{
+    (void)state;
+    dice d = {67};
+    uint32_t fit = 0, fewer = 0;
+    for (uint32_t k = 0; k < PIPELINES; k++) {
+        example e;
+        remat_pipeline_plan plan;
+        remat_error error;
+        uint32_t ranks = 0;
+        make_example(&d, &e);
+        const double best = best_steady(&e, e.q.pipeline.ranks, 0);
+        const remat_stage_host host = {.data = &e, .menu = menu};
+        const remat_status status = remat_pipeline_plan_steady(&e.q, &host, &ranks, &plan, &error);
+        assert_int_equal(status, best < INFINITY ? REMAT_OK : REMAT_INFEASIBLE);
+        if (status)
+            continue;
+        double longest = 0;
+        for (uint32_t r = 0; r < ranks; r++) {
+            const remat_planned_stage *x = &plan.stages[r];
+            const remat_pipeline_stage s = stage_of(&e, x->first, x->end, (uint32_t)x->list.tag);
+            assert_memory_equal(&s, &x->stage, sizeof s);
+            assert_int_equal(x->first, r > 0 ? plan.stages[r - 1].end : 0);
+            assert_true(s.fixed + s.peak - s.held + x->in_flight * s.held <= e.q.memory);
+            longest = fmax(longest, s.forward + s.backward);
+        }
+        assert_int_equal(plan.stages[ranks - 1].end, e.q.n_units);
+        assert_true(plan.step == best && plan.bound == best && longest == best);
+        fit++;
+        fewer += ranks < e.q.pipeline.ranks;
+    }
+    assert_true(fit > PIPELINES / 3 && fewer > PIPELINES / 50);
+}
+
 static void what_cannot_be_planned_is_refused(void **state)
 {
     (void)state;
@@ -195,7 +251,7 @@ static void what_cannot_be_planned_is_refused(void **state)
     remat_error error;
     remat_pipeline_plan plan;
     make_example(&d, &e);
-    const remat_stage_host host = {&e, menu};
+    const remat_stage_host host = {.data = &e, .menu = menu};
     e.q.pipeline.ranks = e.q.n_units + 1;
     assert_int_equal(remat_pipeline_plan_make(&e.q, &host, &plan, &error), REMAT_INVALID);
     assert_string_equal(error.field, "ranks");
@@ -208,6 +264,7 @@ static void what_cannot_be_planned_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(plans_are_the_best_there_are),
+                                       cmocka_unit_test(steady_plans_are_the_best_there_are),
                                        cmocka_unit_test(what_cannot_be_planned_is_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

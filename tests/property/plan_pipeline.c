@@ -8,11 +8,12 @@
 
 #include <math.h>
 
-enum { PIPELINES = 200, MOST_RANKS = 3, UNIT = 4096 };
+enum { PIPELINES = 500, MOST_RANKS = 4, UNIT = 4096 };
 
 typedef struct example {
     uint32_t n_nodes, ranks, microbatches;
     uint64_t memory;
+    double latency; /* ms of a send; UNIT bytes take 1.5 more, if it is not 0 */
     remat_pipeline_order order;
     json_t *document;
     remat_profile *profile;
@@ -56,7 +57,8 @@ static void make_example(dice *d, example *e)
     *e = (example){.n_nodes = 3 + below(d, MOST_NODES - 2),
                    .ranks = 2 + below(d, MOST_RANKS - 1),
                    .microbatches = 1 + below(d, 6),
-                   .order = chance(d, 70) ? REMAT_1F1B : REMAT_GPIPE};
+                   .order = chance(d, 70) ? REMAT_1F1B : REMAT_GPIPE,
+                   .latency = chance(d, 50) ? 0.5 : 0};
     e->document = random_document(d, e->n_nodes);
     e->profile = decoded(e->document);
     assert_int_equal(remat_store_all_peak(e->profile, &all, &error), REMAT_OK);
@@ -114,6 +116,10 @@ static json_t *plan(const example *e)
     bool asks = true;
     json_t *d = json_loads(device, 0, NULL);
     json_object_set_new(d, "memory_bytes", json_integer((json_int_t)e->memory));
+    if (e->latency > 0)
+        json_object_set_new(
+            d, "network",
+            json_sprintf("0.002730666666666667GB/s@%.0fus+1GB/s@0us", 1e3 * e->latency));
     json_t *body = json_pack("{s:O, s:o, s:{s:s, s:i, s:i, s:s, s:s}}", "profile", e->document,
                              "device", d, "parallel", "kind", "pipeline", "ranks", (int)e->ranks,
                              "microbatches", (int)e->microbatches, "schedule",
@@ -168,6 +174,9 @@ static bool stage_list(search *s, uint32_t first, uint32_t end, uint32_t rank, u
             const json_t *operations = json_object_get(schedule, "operations");
             assert_int_equal(remat_operations_decode(operations, profile, "", &list, &error), 0);
             assert_int_equal(remat_stage_replay(profile, &list, known, &error), REMAT_OK);
+            const uint64_t arena = (uint64_t)remat_json_number(schedule, "arena");
+            if (arena > known->peak + (n - 1) * known->held) /* which is what it takes */
+                known->peak = arena - (n - 1) * known->held;
         }
         remat_operations_clear(&list);
         remat_profile_free(profile);
@@ -226,8 +235,42 @@ static void try_cuts(search *s, uint32_t rank)
 
 /* ---- the tests ---- */
 
-/* Lists of `lowerset` lie well above the bounds that cuts are first chosen by, and the search has
- * no more in flight than usual, which plans may have. */
+/* The judge makes of the stages that are answered what the answer says. */
+static void judge_again(const search *s, const json_t *pipeline)
+{
+    remat_pipeline_stage stages[MOST_RANKS] = {{.held = 0}};
+    uint32_t in_flight[MOST_RANKS];
+    remat_pipeline p = s->pipeline;
+    remat_pipeline_play *played = NULL;
+    remat_error error;
+    const double step = remat_json_number(pipeline, "seconds");
+    for (uint32_t r = 0; r < p.ranks; r++) {
+        const json_t *x = json_array_get(json_object_get(pipeline, "stages"), r);
+        const uint32_t a = (uint32_t)remat_json_number(x, "first_unit");
+        const uint32_t b = (uint32_t)remat_json_number(x, "last_unit");
+        const remat_node *nodes = s->e->profile->nodes;
+        in_flight[r] = (uint32_t)remat_json_number(x, "in_flight");
+        stages[r] = (remat_pipeline_stage){
+            .forward = 1e3 * remat_json_number(x, "forward_seconds"),
+            .backward = 1e3 * remat_json_number(x, "backward_seconds"),
+            .held = (uint64_t)remat_json_number(x, "held_bytes") / in_flight[r],
+            .input = a ? nodes[api_unit_start(&s->units, a) - 1].output_bytes : 0,
+            .output = nodes[s->units.end[b] - 1].output_bytes};
+        stages[r].peak = stages[r].held + (uint64_t)remat_json_number(x, "working_bytes");
+    }
+    p.in_flight = p.order == REMAT_1F1B ? in_flight : NULL;
+    if (remat_pipeline_judge(&p, stages, &played, &error))
+        fail_msg("%s: %s", error.field, error.message);
+    assert_true(fabs(played->step * 1e-3 - step) <= 1e-12 * step);
+    for (uint32_t r = 0; r < p.ranks; r++) {
+        const json_t *x = json_array_get(json_object_get(pipeline, "stages"), r);
+        assert_true(played->ranks[r].peak == (uint64_t)remat_json_number(x, "memory"));
+        assert_true(played->ranks[r].peak <= s->e->memory);
+    }
+    remat_pipeline_play_free(played);
+}
+
+/* The search has no more in flight than usual, which plans may have. */
 static bool compare(search *s, const json_t *made)
 {
     const json_t *pipeline = json_object_get(made, "pipeline");
@@ -239,8 +282,9 @@ static bool compare(search *s, const json_t *made)
         assert_true((made == NULL) == (s->units.n < s->e->ranks) && s->best == INFINITY);
         return true;
     }
+    judge_again(s, pipeline);
     assert_true(bound <= fmin(step, s->best) * (1 + 1e-9));
-    assert_true(step <= s->best * 1.06);
+    assert_true(step <= s->best * 1.01);
     return step <= s->best * (1 + 1e-9);
 }
 
@@ -262,7 +306,8 @@ static void no_cuts_are_much_faster(void **state)
                                        .ranks = e.ranks,
                                        .microbatches = e.microbatches,
                                        .chunks = 1,
-                                       .bandwidth = 1e15};
+                                       .latency = e.latency,
+                                       .bandwidth = e.latency > 0 ? 2730.666666666667 : 1e15};
         assert_int_equal(api_units_find(e.profile, e.document, NULL, e.ranks, &s->units, &error),
                          REMAT_OK);
         const bool fits = made && json_is_true(json_object_get(made, "fits"));
@@ -275,7 +320,75 @@ static void no_cuts_are_much_faster(void **state)
         free(s);
     }
     print_message("# %u planned, %u as fast as any\n", planned, equal);
-    assert_true(planned > PIPELINES / 3 && equal >= planned * 96 / 100);
+    assert_true(planned > PIPELINES / 4 && equal >= planned * 99 / 100);
+}
+
+/* The least step of equal stages with any numbers in flight, from a rank on. */
+static double best_in_flight(const remat_pipeline *p, const remat_pipeline_stage *stages,
+                             uint32_t *in_flight, uint32_t rank)
+{
+    double best = INFINITY;
+    if (rank < p->ranks && rank < MOST_RANKS) {
+        in_flight[rank] = rank > 0 ? in_flight[rank - 1] : p->microbatches;
+        for (; in_flight[rank] > 0; in_flight[rank]--)
+            best = fmin(best, best_in_flight(p, stages, in_flight, rank + 1));
+        return best;
+    }
+    remat_pipeline_play *played = NULL;
+    remat_error error;
+    assert_int_equal(remat_pipeline_judge(p, stages, &played, &error), REMAT_OK);
+    best = played->step;
+    remat_pipeline_play_free(played);
+    return best;
+}
+
+/* Of 4 equal stages of 3 ms: with p - i in flight sends of 0.3 ms make 37.8 and 120.6 ms of 8 and
+ * 32 micro-batches; 34.8 and 106.8 is the path. */
+static void sends_are_hidden(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t microbatches;
+        double send, most;
+    } cases[] = {{8, 0.3, 34.8}, {32, 0.3, 106.8}, {8, 2, 0}, {8, 4.5, 0}, {6, 12, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        example e = {.n_nodes = 4,
+                     .ranks = 4,
+                     .microbatches = cases[i].microbatches,
+                     .memory = 1000 * UNIT,
+                     .order = REMAT_1F1B,
+                     .latency = cases[i].send};
+        json_t *nodes = json_array();
+        for (int v = 0; v < 4; v++)
+            json_array_append_new(nodes, json_pack("{s:s%, s:[s%], s:i, s:i, s:i}", "id",
+                                                   &"abcd"[v], (size_t)1, "inputs", &"xabc"[v],
+                                                   (size_t)1, "forward_time", 1, "backward_time", 2,
+                                                   "output_bytes", 1));
+        e.document =
+            json_pack("{s:s, s:s, s:s, s:[{s:s, s:i}], s:o}", "format", "remat-profile/1", "name",
+                      "equal", "time_unit", "ms", "inputs", "id", "x", "bytes", 1, "nodes", nodes);
+        e.profile = decoded(e.document);
+        json_t *made = plan(&e);
+        const double step = 1e3 * remat_json_number(json_object_get(made, "pipeline"), "seconds");
+        if (cases[i].most > 0) {
+            assert_true(step <= cases[i].most * 1.0003); /* a byte takes its time too */
+        } else {
+            uint32_t in_flight[MOST_RANKS];
+            const remat_pipeline_stage stage = {1, 2, 1, 2, 0, 1, 1};
+            const remat_pipeline_stage stages[4] = {stage, stage, stage, stage};
+            const remat_pipeline p = {.order = REMAT_1F1B,
+                                      .ranks = 4,
+                                      .microbatches = e.microbatches,
+                                      .chunks = 1,
+                                      .in_flight = in_flight,
+                                      .latency = e.latency,
+                                      .bandwidth = 2730.666666666667};
+            assert_true(step <= best_in_flight(&p, stages, in_flight, 0) * 1.001);
+        }
+        json_decref(made);
+        json_decref(e.document);
+        remat_profile_free(e.profile);
+    }
 }
 
 /* Run one after another, stages do what the whole does: the same nodes, and every value that one
@@ -344,7 +457,7 @@ static void units_that_receive_more_are_of_another_kind(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(no_cuts_are_much_faster),
+        cmocka_unit_test(no_cuts_are_much_faster), cmocka_unit_test(sends_are_hidden),
         cmocka_unit_test(units_that_receive_more_are_of_another_kind),
         cmocka_unit_test(stages_are_what_they_are_cut_from)};
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -138,6 +138,7 @@ typedef struct remat_stage_host {
     void *data;
     remat_status (*menu)(void *data, uint32_t first, uint32_t end, remat_stage_menu *ret_menu,
                          remat_error *error);
+    bool (*cancelled)(void *data); /* asked before each play; NULL: never */
 } remat_stage_host;
 
 typedef struct remat_pipeline_question {
@@ -190,9 +191,17 @@ remat_status remat_pipeline_bound(const remat_pipeline_question *question,
 /* Cuts units into stages and chooses a list for each so that every rank fits and the step is
  * shortest: to the last bit what the judge makes of these stages. REMAT_INVALID names the field;
  * REMAT_INFEASIBLE says which rank lacks how much, and carries in error->number the memory with
- * which some cuts fit (sends left out). */
+ * which some cuts fit (sends left out); REMAT_CANCELLED. */
 remat_status remat_pipeline_plan_make(const remat_pipeline_question *question,
                                       const remat_stage_host *host, remat_pipeline_plan *ret_plan,
                                       remat_error *error);
+
+/* Where steps are long or follow one another without a pause, the slowest rank alone counts: cuts
+ * and lists of at most so many ranks of which the longest time per micro-batch is least. Sends take
+ * neither time nor memory. *ret_ranks: of the plan; its step and its bound are that time. Refuses
+ * as above, but for what would do. */
+remat_status remat_pipeline_plan_steady(const remat_pipeline_question *question,
+                                        const remat_stage_host *host, uint32_t *ret_ranks,
+                                        remat_pipeline_plan *ret_plan, remat_error *error);
 
 #endif
