@@ -4,6 +4,12 @@
 
 #include <math.h>
 
+/* Of two numbers the larger: fmax asks about NaN, in a call. */
+static inline double later(double a, double b)
+{
+    return a > b ? a : b;
+}
+
 /* ---- the pass from the end: uses and bytes ---- */
 
 /* x is there from item `from` to its last use, or during `from` alone. */
@@ -37,7 +43,7 @@ static void touch_gradients(mixer *m, uint32_t v, uint32_t i)
     }
 }
 
-static run_cost cost_of(const things *t, const item *it, bool saves)
+static inline run_cost cost_of(const things *t, const item *it, bool saves)
 {
     return saves                                    ? t->saving[it->id]
            : it->way == 0 || is_backward(t, it->id) ? t->own[it->id]
@@ -246,7 +252,7 @@ static void let_go(play *p, uint32_t k)
 {
     mixer *m = p->m;
     const uint32_t x = m->pending[k];
-    p->now = fmax(p->now, m->copy_end[x]);
+    p->now = later(p->now, m->copy_end[x]);
     m->pending_bytes -= m->t->bytes[x];
     m->pending[k] = m->pending[--m->n_pending];
     emit(p, REMAT_D, x);
@@ -296,9 +302,9 @@ static void play_run(play *p, uint32_t i)
     }
     if (p->inflight > p->now)
         for (uint32_t k = t->first_read[it->id]; k < end_read(t, it->id); k++)
-            p->now = fmax(p->now, m->ready[t->reads[k]]);
+            p->now = later(p->now, m->ready[t->reads[k]]);
     if (m->overwrites[i]) /* not before it has been copied */
-        p->now = fmax(p->now, m->copy_end[t->over[v]]);
+        p->now = later(p->now, m->copy_end[t->over[v]]);
     p->now += cost_of(t, it, m->saves[i]).time;
     emit_run(p, i);
 }
@@ -312,7 +318,7 @@ static void play_copy(play *p, const item *it)
     double *stream = out ? &p->out_free : &p->in_free;
     if (!out)
         clear_pending(p, x);
-    double start = fmax(fmax(p->now, *stream), out ? m->ready[x] : m->copy_end[x]);
+    double start = later(later(p->now, *stream), out ? m->ready[x] : m->copy_end[x]);
     *stream = start + link->latency + m->t->copied[x] / (out ? link->to_host : link->to_device);
     if (link->shared)
         p->out_free = p->in_free = *stream;
@@ -320,7 +326,7 @@ static void play_copy(play *p, const item *it)
         m->copy_end[x] = *stream;
     } else {
         m->ready[x] = *stream;
-        p->inflight = fmax(p->inflight, *stream);
+        p->inflight = later(p->inflight, *stream);
     }
     emit(p, out ? REMAT_O : REMAT_P, x);
 }
@@ -335,7 +341,7 @@ static void park_dying(play *p, uint32_t i)
         const bool freed = it->kind == RUN && is_backward(m->t, it->id) &&
                            x == saved_thing(m->t, it->id - m->t->n);
         if (freed) {
-            p->now = fmax(p->now, m->copy_end[x]);
+            p->now = later(p->now, m->copy_end[x]);
         } else if (m->copy_end[x] > p->now) {
             m->pending[m->n_pending++] = x;
             m->pending_bytes += m->t->bytes[x];
@@ -369,7 +375,7 @@ static void play_row(play *p)
         park_dying(p, i);
     }
     for (uint32_t k = 0; k < m->t->profile->n_outputs; k++)
-        p->now = fmax(p->now, m->ready[m->t->profile->outputs[k]]);
+        p->now = later(p->now, m->ready[m->t->profile->outputs[k]]);
     p->worth->time = p->now;
 }
 
@@ -380,7 +386,7 @@ static bool is_hopeless(const mixer *m, const row *r, double most)
     for (uint32_t i = 0; i < r->length; i++) {
         alive += m->change[i];
         if (!m->skipped[i])
-            excess += fmax(alive + m->extra[i] - m->t->budget, 0);
+            excess += later(alive + m->extra[i] - m->t->budget, 0);
     }
     return (m->compute + m->price * excess) * (1 - 1e-9) > most;
 }
