@@ -73,11 +73,12 @@ def test_the_executor_runs_joint_graphs(rematd, run):
         assert run(profile, told) == told["peak"]
 
 
-def test_the_executor_as_a_command(rematd, tmp_path):
-    file = tmp_path / "profile.json"
-    file.write_text(json.dumps(network(random.Random(2), 8)))
-    done = subprocess.run([sys.executable, EXECUTOR, rematd.url, file, "80%"], capture_output=True, text=True, timeout=60 * SLOW)
-    assert done.returncode == 0 and "operations, peak" in done.stdout, done.stderr
+def test_the_executor_as_a_command(rematd):
+    profile = json.dumps(network(random.Random(2), 8))
+    done = subprocess.run([sys.executable, EXECUTOR, rematd.url, "80%"], input=profile, capture_output=True, text=True, timeout=60 * SLOW)
+    told = re.fullmatch(r"\d+ operations, peak (\d+) bytes; told (\d+)\n", done.stdout)
+    assert done.returncode == 0 and told and told[1] == told[2], done.stderr
+    assert len(EXECUTOR.read_text().splitlines()) <= 60
 
 
 # ---- what strangers want, ten lines each; schedule_of_a_model.py runs with the tests of clients/pytorch ----
