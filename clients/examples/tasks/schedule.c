@@ -1,7 +1,7 @@
 /* A schedule in C, of a question {"profile": .., "budget": "60%"} on standard input. In a clone
  * that was built: cc -Iclients/local clients/examples/tasks/schedule.c -Lbuild/clients/local
  * -lremat-local -Wl,-rpath,$PWD/build/clients/local */
-#include "remat_local.h"
+#include <remat_local.h>
 
 #include <stdio.h>
 
