@@ -193,10 +193,10 @@ function Ways({ plan, step }: { plan: Pipeline; step: number | undefined }): VNo
   const memory = Math.max(...(plan.stages ?? []).map((stage) => stage.memory));
   const own: Way[] = step === undefined ? [] : [{ way: 'this plan', step_seconds: step, memory, fits: true }];
   return (
-    <>
+    <div class="few">
       <p class="quiet">Beside what people use, with as many nodes on every rank as can be:</p>
       <Table caption="Other ways" columns={columns} rows={[...own, ...plan.ways]} rowKey={(way) => way.way} />
-    </>
+    </div>
   );
 }
 

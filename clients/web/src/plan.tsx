@@ -183,7 +183,11 @@ function Bytes({ table }: { table: Record<string, number> }): VNode {
     { title: 'Bytes', numeric: true, cell: ([name]) => bytes(table[name] ?? 0) },
     { title: `Part of ${bytes(memory)}`, numeric: true, cell: ([name]) => percent((table[name] ?? 0) / memory) },
   ];
-  return <Table caption="What takes how much" columns={columns} rows={PARTS} rowKey={([name]) => name} />;
+  return (
+    <div class="few">
+      <Table caption="What takes how much" columns={columns} rows={PARTS} rowKey={([name]) => name} />
+    </div>
+  );
 }
 
 function rateText(way: Way): string {
@@ -216,7 +220,7 @@ function Rates({ plan, rows }: { plan: Plan; rows: NonNullable<Plan['rows']> }):
     focus: { alpha: 0.35 },
   });
   const columns: Column<(typeof rows)[number]>[] = [
-    { title: 'Batch', numeric: true, cell: (row) => count(row.batch) },
+    { title: 'Batch', cell: (row) => `Batch ${count(row.batch)}` },
     ...ways.map((way, k) => ({
       title: wayName(way),
       numeric: true,
