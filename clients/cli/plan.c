@@ -304,6 +304,35 @@ static void print_schedule(const struct cli *cli, const json_t *answer)
                      text_percent(json_get_number(schedule, "gap"), c));
 }
 
+/* Of the largest batches by way, the largest: the first of equal ones, which is the simplest. */
+static const json_t *largest_of(const json_t *answer, bool offload)
+{
+    const json_t *most = NULL;
+    size_t k;
+    json_t *one;
+    json_array_foreach(json_object_get(answer, "largest"), k, one)
+    {
+        if (json_is_true(json_object_get(one, "offload")) == offload &&
+            json_get_number(one, "batch") > (most ? json_get_number(most, "batch") : 0))
+            most = one;
+    }
+    return most;
+}
+
+static void print_largest(const struct cli *cli, const json_t *answer)
+{
+    const json_t *without = largest_of(answer, false), *with = largest_of(answer, true);
+    char more[TEXT_SIZE] = "";
+    if (with && (!without || json_get_number(with, "batch") > json_get_number(without, "batch")))
+        snprintf(more, sizeof more, "%sbatch %.0f, %s with offloading", without ? "; " : "",
+                 json_get_number(with, "batch"), json_get_text(with, "way"));
+    if (without)
+        summary_line(cli, "largest", "batch %.0f, %s%s", json_get_number(without, "batch"),
+                     json_get_text(without, "way"), more);
+    else if (with)
+        summary_line(cli, "largest", "%s", more);
+}
+
 static void print_rows(const struct cli *cli, const json_t *answer)
 {
     const json_t *rows = json_object_get(answer, "rows"),
@@ -337,6 +366,7 @@ static void print_rows(const struct cli *cli, const json_t *answer)
                      json_get_number(best, "samples_per_second"), json_get_number(best, "batch"),
                      json_get_text(best, "way"),
                      json_is_true(json_object_get(best, "offload")) ? " with offloading" : "");
+    print_largest(cli, answer);
 }
 
 /* "zero3 over 64 ranks (dp 8, tp 8) on nvlink4+ndr" */

@@ -1,6 +1,6 @@
-// Bundles the page and writes it as C: build.mjs NODE_MODULES OUTPUT DEPFILE
+// Bundles the page and writes it as C: build.mjs NODE_MODULES OUTPUT DEPFILE PACKAGES
 // Every file but index.html has a hash of its content in its name. OUTPUT holds the entries of an
-// array of {name, media type, bytes, gzipped bytes, length, gzipped length}.
+// array of {name, media type, bytes, gzipped bytes, length, gzipped length}; PACKAGES what was bundled: name, version, licence a line.
 
 import { createHash } from 'node:crypto';
 import { readFileSync, writeFileSync } from 'node:fs';
@@ -9,7 +9,7 @@ import { dirname, join, relative, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { gzipSync } from 'node:zlib';
 
-const [modules, output, depfile] = process.argv.slice(2);
+const [modules, output, depfile, packages] = process.argv.slice(2);
 const here = dirname(fileURLToPath(import.meta.url));
 const esbuild = createRequire(resolve(modules, 'here.js'))('esbuild');
 
@@ -96,4 +96,7 @@ writeFileSync(output, files.map(entry).join(''));
 
 const read = [page, worker, docs].flatMap((result) => Object.keys(result.metafile.inputs));
 read.push(openapi, ...samples.map(({ path }) => path));
+const bundled = new Set(read.map((path) => /.*node_modules\/((@[^/]+\/)?[^/]+)/.exec(path)).flatMap((found) => found?.[1] ?? []));
+const said = [...bundled].sort().map((name) => JSON.parse(readFileSync(resolve(modules, name, 'package.json'), 'utf8')));
+writeFileSync(packages, said.map(({ name, version, license }) => `${name} ${version} ${license}\n`).join(''));
 writeFileSync(depfile, `${output}: ${[...new Set(read)].map((path) => resolve(here, path)).join(' ')}\n`);

@@ -333,11 +333,12 @@ static void log_request(const request *r, size_t sent, double seconds)
         return;
     size_t n;
     log_line(LOG_INFO, "request",
-             json_pack("{s:s, s:s*, s:s, s:s, s:s, s:i, s:f, s:I, s:I}", "request_id",
+             json_pack("{s:s, s:s*, s:s*, s:s, s:s, s:s, s:i, s:f, s:I, s:I}", "request_id",
                        r->request_id, "traceparent", r->traceparent[0] ? r->traceparent : NULL,
-                       "method", r->method, "route", routes_names(&n)[r->route], "id", r->id,
-                       "status", r->reply.status, "seconds", seconds, "received",
-                       (json_int_t)r->length, "sent", (json_int_t)sent));
+                       "asked_by", r->client[0] ? r->client : NULL, "method", r->method, "route",
+                       routes_names(&n)[r->route], "id", r->id, "status", r->reply.status,
+                       "seconds", seconds, "received", (json_int_t)r->length, "sent",
+                       (json_int_t)sent));
 }
 
 /* Hands the reply to libmicrohttpd. */

@@ -19,6 +19,7 @@ async function load(name) {
 
 const { repeatsOf, boxesOf, boxOfNode, edgesOf, turnOf } = await load('blocks');
 const { fold } = await load('layout');
+const { shortened } = await load('format');
 
 const profile = (name) => JSON.parse(profileText(name));
 const shape = (found) => found.map(({ first, period, copies }) => [first, period, copies]);
@@ -169,4 +170,11 @@ test('the forward of a joint graph goes down on the left, the backward up on the
     assert.ok(level.every(([v, d]) => folded.x[v] < folded.x[d]));
     assert.ok(folded.corners.every(Number.isFinite));
   }
+});
+
+test('a name too long for its place keeps both ends', () => {
+  assert.equal(shortened('layer1_0_downsample_0', 21), 'layer1_0_downsample_0');
+  assert.equal(shortened('layer1_0_downsample_0', 12), 'layer1…ple_0');
+  assert.equal(shortened('layer1_0_downsample_1', 13), 'layer1…mple_1');
+  assert.equal(shortened('abc', 1), 'a…');
 });

@@ -305,6 +305,28 @@ def test_container_file():
         assert library in named, f"rematd needs lib{library}"
 
 
+def test_bill_of_materials(tmp_path):
+    """The image's, made of this machine: what was built in, and every package that dpkg has installed. tests/long has the image."""
+    built_in = tmp_path / "built-in"
+    built_in.write_text("npm @a/b 1.0.0 (MIT OR CC0-1.0)\ndeb made-dev 1:2+3~4 all\n")
+    done = subprocess.run([DEPLOY / "container" / "sbom", built_in], capture_output=True, text=True, timeout=60 * SLOW,
+                          env=dict(os.environ, PATH=f"{BUILD / 'server'}:{os.environ['PATH']}"))
+    assert done.returncode == 0 and not done.stderr, done.stderr
+    told = json.loads(done.stdout)
+    assert (told["bomFormat"], told["specVersion"], told["metadata"]["component"]["name"]) == ("CycloneDX", "1.5", "remat")
+    remat, npm, deb, *packages = told["components"]
+    assert remat["version"] == re.search(r"version: '([^']+)'", (ROOT / "meson.build").read_text())[1]
+    assert npm == {"type": "library", "name": "@a/b", "version": "1.0.0", "purl": "pkg:npm/%40a/b@1.0.0", "licenses": [{"expression": "(MIT OR CC0-1.0)"}]}
+    assert deb["purl"].startswith("pkg:deb/") and "/made-dev@1%3A2%2B3~4?arch=all&distro=" in deb["purl"]
+    installed = run("dpkg-query", "-W", "-f", "${db:Status-Abbrev}${Package} ${Version}\n")[1]
+    assert [(one["name"], one["version"]) for one in packages] == re.findall(r"^ii (\S+) (\S+)$", installed, re.M)
+    page = BUILD / "clients/web/page_packages.txt"  # of a build with the page
+    listed = page.read_text().splitlines() if page.exists() else []
+    locked = json.loads((ROOT / "clients/web/package-lock.json").read_text())["packages"]
+    assert all([locked[f"node_modules/{name}"]["version"], locked[f"node_modules/{name}"]["license"]] == rest
+               for name, *rest in (line.split(" ", 2) for line in listed)), listed
+
+
 def test_package(tmp_path):
     if SLOW > 1 or os.environ.get("REMAT_NO_PACKAGE"):
         pytest.skip("the package is built once, by the plain run")

@@ -9,6 +9,7 @@ import subprocess
 import time
 
 import jsonschema
+import pytest
 from conftest import OPENAPI, ROOT, SLOW
 
 SCHEMAS = OPENAPI["components"]["schemas"]
@@ -89,10 +90,10 @@ def test_one_name_has_one_type():
 
 def test_redocly_finds_nothing():
     tool = shutil.which("redocly")
-    if tool:
-        done = subprocess.run([tool, "lint", ROOT / "api" / "openapi.json"], capture_output=True, text=True,
-                              timeout=300)
-        assert done.returncode == 0, done.stdout + done.stderr
+    if not tool:
+        pytest.skip("redocly is not there: npm install -g @redocly/cli")
+    done = subprocess.run([tool, "lint", ROOT / "api" / "openapi.json"], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0 and not re.search(r"\d+ warning", done.stdout + done.stderr), done.stdout + done.stderr
 
 
 # ---- examples -------------------------------------------------------------------------------------------

@@ -84,3 +84,16 @@ def test_it_solves_as_nobody_on_a_read_only_root(daemon):
         assert answer.status == 200 and json.load(answer)["peak"] > 0
     with urllib.request.urlopen(urllib.request.Request(url, headers={"Accept": "text/html"})) as page:
         assert b"<html" in page.read()
+
+
+def test_it_says_what_is_in_it(daemon):
+    process, _, _ = daemon
+    root = pathlib.Path(f"/proc/{process.pid}/root")
+    told = json.loads((root / "usr/share/remat/sbom.cdx.json").read_text())
+    named = {(one["purl"].split("/")[0], one["name"], one["version"]) for one in told["components"]}
+    query = ["chroot", root, "dpkg-query", "-W", "-f", "pkg:deb ${Package} ${Version}\n"]
+    installed = {tuple(line.split()) for line in subprocess.run(query, check=True, capture_output=True, text=True).stdout.splitlines()}
+    assert len(installed) > 80 and installed <= named
+    locked = json.loads((ROOT / "clients/web/package-lock.json").read_text())["packages"]
+    page = {("pkg:npm", name, locked[f"node_modules/{name}"]["version"]) for name in ("preact", "uplot", "d3-dag", "swagger-ui-dist")}
+    assert {one[:2] for one in named - installed - page} == {("pkg:generic", "remat"), ("pkg:deb", "uthash-dev")} and page <= named

@@ -111,7 +111,12 @@ function marks(profile: StoredProfile, { least, solvers }: Drawn, chosen: { budg
     ctx.fillRect(x - r, y - r, 2 * r, 2 * r);
     ctx.textAlign = 'right';
     ctx.textBaseline = 'bottom';
-    ctx.fillText('storing everything', x + r, y - 2 * r);
+    const words = 'storing everything';
+    const left = u.posToVal(x - ctx.measureText(words).width, 'x', true);
+    const from = Math.max(0, u.data[0].findIndex((budget) => budget >= left) - 1); // above the curve where a window is narrow
+    const lines = u.data.slice(1) as (number | null | undefined)[][];
+    const slowest = Math.max(makespan, ...lines.flatMap((line) => line.slice(from).map((value) => value ?? 0)));
+    ctx.fillText(words, x + r, Math.min(y, u.valToPos(slowest, 'y', true)) - 2 * r);
     ctx.restore();
   };
   return { hooks: { draw } };

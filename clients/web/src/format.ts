@@ -36,6 +36,12 @@ export function time(value: number, unit: string): string {
   return `${Number(value.toPrecision(4))} ${powers[at] ?? ''}`;
 }
 
+/** A name in so many characters: cut in its middle, for names of layers differ at their ends. */
+export function shortened(name: string, most: number): string {
+  const kept = Math.max(2, most) - 1;
+  return name.length <= most ? name : `${name.slice(0, Math.ceil(kept / 2))}…${name.slice(name.length - Math.floor(kept / 2))}`;
+}
+
 export function percent(fraction: number): string {
   return `${digits(fraction * 100)} %`;
 }

@@ -1,6 +1,7 @@
 /** Draws a laid out graph: only what is seen, and no finer than can be seen. */
 
 import type { Camera } from './camera';
+import { shortened } from './format';
 import type { Folded } from './layout';
 import { colour } from './theme';
 
@@ -140,7 +141,7 @@ function fitted(context: CanvasRenderingContext2D, text: string): string {
   let cut = fits.get(text);
   if (cut === undefined) {
     cut = text;
-    while (cut.length > 1 && context.measureText(cut).width > WIDTH - 8) cut = `${cut.slice(0, -2)}…`;
+    for (let most = text.length - 1; most > 1 && context.measureText(cut).width > WIDTH - 8; most--) cut = shortened(text, most);
     if (fits.size > 20000) fits.clear();
     fits.set(text, cut);
   }

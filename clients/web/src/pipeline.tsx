@@ -9,7 +9,7 @@ import { Key } from './key';
 import { drawPipeline, passAt, pipelineHeight, StepView, type Pass } from './pipeline_draw';
 import { go, href } from './route';
 import { GUTTER, RIGHT, steer } from './stretch';
-import { Facts, Name, Scroll } from './ui';
+import { Facts, Name, Table, type Column } from './ui';
 
 interface Stage {
   rank: number;
@@ -166,89 +166,37 @@ function Step({ stages, plan }: { stages: Stage[]; plan: Pipeline }): VNode {
 
 /* ---- the tables ---- */
 
-function Stages({ stages }: { stages: Stage[] }): VNode {
-  return (
-    <Scroll label="Ranks">
-      <table>
-        <caption class="hidden">What each rank runs, and the memory it takes</caption>
-        <thead>
-          <tr>
-            <th scope="col">Rank</th>
-            <th scope="col">From</th>
-            <th scope="col">To</th>
-            {['Forward', 'Backward', 'Again', 'In flight', 'Weights', 'Held', 'Working', 'Buffers', 'Memory'].map((title) => (
-              <th scope="col" class="number">
-                {title}
-              </th>
-            ))}
-          </tr>
-        </thead>
-        <tbody>
-          {stages.map((stage) => (
-            <tr key={stage.rank}>
-              <th scope="row">
-                <a href={href(`schedule/${stage.schedule.schedule_id}`)}>Rank {stage.rank}</a>
-              </th>
-              <td>
-                <Name text={stage.first_node} />
-              </td>
-              <td>
-                <Name text={stage.last_node} />
-              </td>
-              <td class="number">{seconds(stage.forward_seconds)}</td>
-              <td class="number">{seconds(stage.backward_seconds)}</td>
-              <td class="number">{seconds(againOf(stage))}</td>
-              <td class="number">{count(stage.in_flight)}</td>
-              <td class="number">{bytes(stage.weights + stage.gradients + stage.optimizer_states)}</td>
-              <td class="number">{bytes(stage.held_bytes)}</td>
-              <td class="number">{bytes(stage.working_bytes)}</td>
-              <td class="number">{bytes(stage.buffer_bytes)}</td>
-              <td class="number">{bytes(stage.memory)}</td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </Scroll>
-  );
-}
+const STAGES: Column<Stage>[] = [
+  { title: 'Rank', cell: (stage) => <a href={href(`schedule/${stage.schedule.schedule_id}`)}>Rank {stage.rank}</a> },
+  { title: 'From', cell: (stage) => <Name text={stage.first_node} /> },
+  { title: 'To', cell: (stage) => <Name text={stage.last_node} /> },
+  { title: 'Forward', numeric: true, cell: (stage) => seconds(stage.forward_seconds) },
+  { title: 'Backward', numeric: true, cell: (stage) => seconds(stage.backward_seconds) },
+  { title: 'Again', numeric: true, cell: (stage) => seconds(againOf(stage)) },
+  { title: 'In flight', numeric: true, cell: (stage) => count(stage.in_flight) },
+  { title: 'Weights', numeric: true, cell: (stage) => bytes(stage.weights + stage.gradients + stage.optimizer_states) },
+  { title: 'Held', numeric: true, cell: (stage) => bytes(stage.held_bytes) },
+  { title: 'Working', numeric: true, cell: (stage) => bytes(stage.working_bytes) },
+  { title: 'Buffers', numeric: true, cell: (stage) => bytes(stage.buffer_bytes) },
+  { title: 'Memory', numeric: true, cell: (stage) => bytes(stage.memory) },
+];
 
+/** Beside the plan, what people use. */
 function Ways({ plan, step }: { plan: Pipeline; step: number | undefined }): VNode {
+  type Way = Pipeline['ways'][number];
+  const columns: Column<Way>[] = [
+    { title: 'Way', cell: (way) => WAYS[way.way] ?? way.way },
+    { title: 'Step', numeric: true, cell: (way) => seconds(way.step_seconds) },
+    { title: 'Most memory', numeric: true, cell: (way) => bytes(way.memory) },
+    { title: 'Fits', cell: (way) => (way.fits ? 'yes' : `no: rank ${way.rank ?? 0} lacks ${bytes(way.lacks ?? 0)}`) },
+  ];
+  const memory = Math.max(...(plan.stages ?? []).map((stage) => stage.memory));
+  const own: Way[] = step === undefined ? [] : [{ way: 'this plan', step_seconds: step, memory, fits: true }];
   return (
-    <Scroll label="Other ways">
-      <table>
-        <caption>Beside what people use, with as many nodes on every rank as can be</caption>
-        <thead>
-          <tr>
-            <th scope="col">Way</th>
-            <th scope="col" class="number">
-              Step
-            </th>
-            <th scope="col" class="number">
-              Most memory
-            </th>
-            <th scope="col">Fits</th>
-          </tr>
-        </thead>
-        <tbody>
-          {step !== undefined && (
-            <tr>
-              <th scope="row">this plan</th>
-              <td class="number">{seconds(step)}</td>
-              <td class="number">{bytes(Math.max(...(plan.stages ?? []).map((stage) => stage.memory)))}</td>
-              <td>yes</td>
-            </tr>
-          )}
-          {plan.ways.map((way) => (
-            <tr key={way.way}>
-              <th scope="row">{WAYS[way.way] ?? way.way}</th>
-              <td class="number">{seconds(way.step_seconds)}</td>
-              <td class="number">{bytes(way.memory)}</td>
-              <td>{way.fits ? 'yes' : `no: rank ${way.rank ?? 0} lacks ${bytes(way.lacks ?? 0)}`}</td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </Scroll>
+    <div class="few">
+      <p class="quiet">Beside what people use, with as many nodes on every rank as can be:</p>
+      <Table caption="Other ways" columns={columns} rows={[...own, ...plan.ways]} rowKey={(way) => way.way} />
+    </div>
   );
 }
 
@@ -266,7 +214,7 @@ export function PipelineAnswer({ plan, step }: { plan: Pipeline; step: number | 
         />
       )}
       {stages?.[0]?.passes && <Step stages={stages} plan={plan} />}
-      {stages && <Stages stages={stages} />}
+      {stages && <Table caption="Ranks" columns={STAGES} rows={stages} rowKey={(stage) => stage.rank} />}
       <Ways plan={plan} step={step} />
     </>
   );

@@ -11,7 +11,7 @@ import { Plot, xyAxes } from './plot';
 import { go, href, type Route } from './route';
 import { colour } from './theme';
 import type { Job, ProblemBody } from './types';
-import { Facts, Scroll, Show, Title, useLoad } from './ui';
+import { Facts, Show, Table, Title, useLoad, type Column } from './ui';
 
 interface Way {
   way: string;
@@ -178,32 +178,15 @@ function Form({ query, choices }: { query: URLSearchParams; choices: Choices }):
 
 function Bytes({ table }: { table: Record<string, number> }): VNode {
   const memory = table.memory ?? 1;
+  const columns: Column<(typeof PARTS)[number]>[] = [
+    { title: 'What', cell: ([, title]) => title },
+    { title: 'Bytes', numeric: true, cell: ([name]) => bytes(table[name] ?? 0) },
+    { title: `Part of ${bytes(memory)}`, numeric: true, cell: ([name]) => percent((table[name] ?? 0) / memory) },
+  ];
   return (
-    <Scroll label="What takes how much">
-      <table>
-        <caption>Of {bytes(memory)}</caption>
-        <thead>
-          <tr>
-            <th scope="col">What</th>
-            <th scope="col" class="number">
-              Bytes
-            </th>
-            <th scope="col" class="number">
-              Part
-            </th>
-          </tr>
-        </thead>
-        <tbody>
-          {PARTS.map(([name, title]) => (
-            <tr key={name}>
-              <th scope="row">{title}</th>
-              <td class="number">{bytes(table[name] ?? 0)}</td>
-              <td class="number">{percent((table[name] ?? 0) / memory)}</td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </Scroll>
+    <div class="few">
+      <Table caption="What takes how much" columns={columns} rows={PARTS} rowKey={([name]) => name} />
+    </div>
   );
 }
 
@@ -236,6 +219,14 @@ function Rates({ plan, rows }: { plan: Plan; rows: NonNullable<Plan['rows']> }):
     cursor: { focus: { prox: 24 } },
     focus: { alpha: 0.35 },
   });
+  const columns: Column<(typeof rows)[number]>[] = [
+    { title: 'Batch', cell: (row) => `Batch ${count(row.batch)}` },
+    ...ways.map((way, k) => ({
+      title: wayName(way),
+      numeric: true,
+      cell: (row: (typeof rows)[number]) => (row.ways[k] ? rateText(row.ways[k]) : '–'),
+    })),
+  ];
   return (
     <section>
       <h2>Samples a second</h2>
@@ -252,35 +243,7 @@ function Rates({ plan, rows }: { plan: Plan; rows: NonNullable<Plan['rows']> }):
         data={data}
         make={make}
       />
-      <Scroll label="Samples a second over batch">
-        <table>
-          <caption class="hidden">Samples a second by batch and way; a dash where it does not fit</caption>
-          <thead>
-            <tr>
-              <th scope="col" class="number">
-                Batch
-              </th>
-              {ways.map((way) => (
-                <th scope="col" class="number">
-                  {wayName(way)}
-                </th>
-              ))}
-            </tr>
-          </thead>
-          <tbody>
-            {rows.map((row) => (
-              <tr key={row.batch}>
-                <th scope="row" class="number">
-                  {count(row.batch)}
-                </th>
-                {row.ways.map((way) => (
-                  <td class="number">{rateText(way)}</td>
-                ))}
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </Scroll>
+      <Table caption="Samples a second over batch" columns={columns} rows={rows} rowKey={(row) => row.batch} />
     </section>
   );
 }

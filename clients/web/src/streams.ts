@@ -1,5 +1,6 @@
 /** Draws the compute stream and the copy streams: what runs when. */
 
+import { shortened } from './format';
 import {
   ACT_COLOURS,
   DROP,
@@ -90,8 +91,7 @@ function drawLane(
     context.fillStyle = ink;
     const [, name] = operationName(replay, i);
     const fits = Math.floor((room - 6) / 6.2);
-    if (name.length <= fits) context.fillText(name, x + 4, y + ROW / 2, room - 6);
-    else if (fits > 12) context.fillText(`${name.slice(0, fits - 1)}…`, x + 4, y + ROW / 2, room - 6);
+    if (name.length <= fits || fits > 12) context.fillText(shortened(name, fits), x + 4, y + ROW / 2, room - 6);
   }
   /* every run of the node that is looked at */
   context.fillStyle = colour('ink');

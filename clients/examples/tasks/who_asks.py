@@ -1,0 +1,11 @@
+"""Who is asking the service: journalctl -u rematd -o cat | who_asks.py"""
+import collections
+import json
+import sys
+
+asked = collections.Counter()
+for line in sys.stdin:
+    if line.startswith("{") and '"request"' in line:
+        asked[json.loads(line)["asked_by"]] += 1
+for who, times in asked.most_common():
+    print(f"{times:8} requests of {who}")
