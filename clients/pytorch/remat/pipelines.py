@@ -24,7 +24,7 @@ from .tensors import amount, storage_of, tensors_of
 
 MOST = 1000  # in flight, as the service has it
 KEEPS = tuple(int("".join(filter(str.isdigit, part)) or 0) for part in torch.__version__.split(".")[:2]) < (2, 14)
-# whether every stage keeps its outputs to the end of the step, as in torch 2.6, and not the last one only
+# whether a stage keeps outputs and gradients of inputs to the end of the step, as in torch 2.6; else only outputs of the last
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,9 +65,9 @@ def stage_of(example: Example, in_flight: int, microbatches: int, loss: Optional
     inputs, outputs = tensors_of(tuple(example.call)), sum({storage_of(t): t.untyped_storage().nbytes() for t in made}.values())
     sizes = [amount([p]) for p in parameters] if gradients else []
     rise, _, stays = loss or (0, 0, 0)
-    kept = {"inputs": m * amount(inputs), "gradients of inputs": (m - 1) * amount(t for t in inputs if t.requires_grad),
+    kept = {"inputs": m * amount(inputs), "gradients of inputs": (m - 1 if KEEPS or n == m else 1) * amount(t for t in inputs if t.requires_grad),
             "gradients that come": 0 if loss else m * amount(made),
-            "outputs": (m - n) * outputs if loss or KEEPS else 0,
+            "outputs": (m - n if loss or KEEPS else min(m - n, 1)) * outputs,  # a last send of the warm-up is never let go of
             "what the loss keeps": (n - 1) * rise + m * stays,
             "gradients of parameters": sum(sizes) + sum(sizes) // GROUPS + max(sizes, default=0) if m > 1 else 0}
     whole = m * (amount(inputs) + amount(t for t in inputs if t.requires_grad) + 2 * outputs + stays) + sum(sizes)
@@ -83,8 +83,8 @@ def too_little(stage: Stage, budget: Any, reserved: int, least: Optional[int]) -
     will = None if least is None else max(least, stage.end)
     parts = [f"{size} for {what}" for what, size in stage.kept.items()] + [f"{size} by reserved=" for size in (
         reserved - stage.reserved,) if size]
-    return BudgetError(f"{who}, {stage.in_flight} of {stage.microbatches} micro-batches in flight: the budget is {budget} bytes, of which "
-                       f"{reserved} are reserved ({', '.join(parts) or 'for nothing'}), and no schedule fits the rest"
+    return BudgetError(f"{who}, {stage.in_flight} of {stage.microbatches} micro-batches in flight: no schedule fits a budget of {budget} "
+                       f"bytes, of which {reserved} are reserved ({', '.join(parts)})"
                        + (f"; {will} bytes will do" if will is not None else ""), will)
 
 
@@ -129,11 +129,11 @@ def in_flight(schedule: Any) -> Dict[int, int]:
     now: Dict[int, int] = collections.Counter()
     most: Dict[int, int] = collections.Counter()
     for action in schedule.pipeline_order[schedule.rank]:
-        kind = str(action.computation_type) if action is not None else ""
-        if kind in ("I", "W"):
+        kind = action.computation_type.name if action is not None else ""
+        if kind.startswith(("BACKWARD_", "OVERLAP")):
             raise CaptureError(f"{type(schedule).__name__} runs a backward in two halves, and a schedule of remat is of a whole one")
-        if kind in ("F", "B"):
-            now[action.stage_index] += 1 if kind == "F" else -1
+        if kind in ("FORWARD", "FULL_BACKWARD"):
+            now[action.stage_index] += 1 if kind == "FORWARD" else -1
             most[action.stage_index] = max(most[action.stage_index], now[action.stage_index])
     return dict(most)
 
