@@ -29,10 +29,10 @@ def run(ranks, folder, server, case):
     pytest.param(ranks, case, marks=[pytest.mark.core] * ((ranks, case) in ((2, 0), (2, 1), (4, 0))), id=f"{ranks}-{what[0]}")
     for ranks, cases in pipeline.CASES.items() for case, what in enumerate(cases)])
 def test_a_pipeline_is_the_plain_model_within_its_budgets(ranks, case, server, tmp_path):
-    kind, each, m, _ = pipeline.CASES[ranks][case]
+    kind, each, m = pipeline.CASES[ranks][case]
     for rank, found in enumerate(run(ranks, tmp_path, server, case)):
         print(rank, found)
-        assert found["differ"] == [] and found["compared"] > 10  # losses and gradients, bit by bit
+        assert found["differ"] == [] and found["compared"] >= 12 * each  # losses and gradients, bit by bit
         assert found["peak"] <= sum(found["budgets"]) < found["plain"]
         assert all(played <= budget for played, budget in zip(found["played"], found["budgets"]))
         assert all(again > 0 for again in found["again"]) and found["pieces"] == [1] * each  # compiled once, in fit
