@@ -203,9 +203,9 @@ class Backend:
             schedule = self.client.schedule(profile, **{**question, "budget": max(budget, reserved)})
         except BudgetError as error:
             least = error.minimum_budget
-            raise pipelines.too_little(self.stage, budget, reserved, least and least + reserved) from None
+            raise pipelines.too_little(self.stage, reserved, least and least + reserved) from None
         if max(reserved, self.stage.end) > budget:
-            raise pipelines.too_little(self.stage, budget, reserved, schedule["peak"] + reserved)
+            raise pipelines.too_little(self.stage, reserved, schedule["peak"] + reserved)
         return schedule
 
     def frames(self) -> List[Piece]:

@@ -75,17 +75,16 @@ def stage_of(example: Example, in_flight: int, microbatches: int, loss: Optional
     return Stage(n, m, loss is not None, wants, [t.to("meta") for t in made], {k: v for k, v in kept.items() if v}, whole if loss else 0)
 
 
-def too_little(stage: Stage, budget: Any, reserved: int, least: Optional[int]) -> BudgetError:
+def too_little(stage: Stage, reserved: int, least: Optional[int]) -> BudgetError:
     """reserved: all that comes off the budget. least: that the solver could use, with that."""
     from torch import distributed
 
     who = f"rank {distributed.get_rank()}" if distributed.is_available() and distributed.is_initialized() else "a stage"
     will = None if least is None else max(least, stage.end)
-    parts = [f"{size} for {what}" for what, size in stage.kept.items()] + [f"{size} by reserved=" for size in (
-        reserved - stage.reserved,) if size]
-    return BudgetError(f"{who}, {stage.in_flight} of {stage.microbatches} micro-batches in flight: no schedule fits a budget of {budget} "
-                       f"bytes, of which {reserved} are reserved ({', '.join(parts)})"
-                       + (f"; {will} bytes will do" if will is not None else ""), will)
+    parts = {**stage.kept, "reserved=": reserved - stage.reserved}
+    said = ", ".join(f"{size} for {what}" for what, size in parts.items() if size)
+    return BudgetError(f"{who}, {stage.in_flight} of {stage.microbatches} micro-batches in flight: no schedule fits the budget, of which "
+                       f"{reserved} bytes are reserved ({said})" + (f"; {will} bytes will do" if will is not None else ""), will)
 
 
 class Flight:
@@ -172,6 +171,8 @@ def _play(forward: Callable[..., Any], example: Example, loss: Optional[steps.Lo
         if turn >= n:
             pairs = [(t, g) for t, g in zip(waiting.pop(turn - n), coming[turn - n] or [None]) if t.requires_grad]
             torch.autograd.backward(*map(list, zip(*pairs)))
+            for t in tensors_of(tuple(inputs[turn - n])) if not KEEPS and n < m else []:
+                t.grad = None
             del pairs
         if turn < m:
             result = forward(*inputs[turn].args, **inputs[turn].kwargs)

@@ -14,6 +14,8 @@ from pipeline import ROWS, TOKENS, WIDTH, WORDS, loss_of, parts
 from steps import assert_same
 
 import remat
+from remat import pipelines
+from remat.model import Example, plain_forward
 
 
 def run(ranks, folder, server, case):
@@ -41,3 +43,121 @@ def test_a_pipeline_is_the_plain_model_within_its_budgets(ranks, case, server, t
         if each == 1:  # what fit played alone is what the rank takes
             assert found["played"][0] - 2 * ROWS * TOKENS * WIDTH * 4 <= found["peak"] <= found["played"][0] + ROWS * TOKENS * WIDTH * 4
         assert found["refused"].startswith(f"rank {rank}, ") and "bytes will do" in found["refused"]
+
+
+def stage(**more):
+    """The first of two, with a micro-batch; the loss stands for the next rank."""
+    part = parts(2)[0]
+    return part, torch.randint(WORDS, (ROWS, TOKENS)), {"in_flight": 2, "microbatches": 4, **more}
+
+
+def tightly(part, example, **how):
+    with pytest.raises(remat.BudgetError) as caught:
+        remat.fit(part, example, 1, repeats=1, **how)
+    return remat.fit(part, example, caught.value.minimum_budget, repeats=1, **how)
+
+
+@pytest.mark.core
+@pytest.mark.parametrize("more, said", [
+    ({"in_flight": 0}, "in_flight is 0; it must be a whole number from 1 to 1000"), ({"in_flight": True}, "in_flight is True"),
+    ({"in_flight": 1.5}, "in_flight is 1.5"), ({"in_flight": None}, "in_flight is None"), ({"microbatches": None}, "microbatches is None"),
+    ({"in_flight": 5}, "microbatches is 4, and in_flight 5"), ({"microbatches": 1001}, "from 1 to 1000")])
+def test_what_is_no_stage(more, said):
+    part, example, how = stage(**more)
+    with pytest.raises(ValueError, match=said):
+        remat.fit(part, example, "75%", **how)
+    assert "forward" not in vars(part)
+
+
+@pytest.mark.core
+def test_the_least_will_do_and_no_more_are_in_flight_than_was_said(server):
+    """Backwards in an order of their own, a shorter micro-batch, evaluation, no_grad, what is dropped: micro-batches share nothing."""
+    part, example, how = stage(server=server)
+    plain = copy.deepcopy(part)
+    with pytest.raises(remat.BudgetError, match=r"a stage, 2 of 4 .* are reserved \(.* for inputs, .* for gradients that come") as caught:
+        remat.fit(part, example, 1, **how)
+    least = caught.value.minimum_budget
+    remat.fit(part, example, least, **how)
+    assert part.forward.schedule["recomputed_time"] > 0 and part.forward.measured_peak <= least
+    found = []
+    for each in (part, plain):
+        torch.manual_seed(1)
+        first, second = each(example), each((example[:1] + 1) % WORDS)
+        with torch.no_grad():
+            each(example)
+        if each is part:
+            with pytest.raises(remat.MismatchError, match="than the 2 that this stage was fitted for .* in_flight=3"):
+                each(example)
+        first.square().sum().backward()
+        third = each(example.flip(0))
+        third.sum().backward()
+        second.sum().backward()
+        each.eval()(example).mean().backward()
+        each.train()(example), each(example), each(example)  # without a backward, and gone
+        found.append([first, second, third, *(p.grad for p in each.parameters()), torch.get_rng_state()])
+    assert_same(*found)
+    with pytest.raises(remat.MismatchError, match="the example of its fit did not"):
+        remat.fit(torch.nn.Sequential(*parts(2)[1][:2]), torch.randn(ROWS, TOKENS, WIDTH), "100%", **how)(
+            torch.randn(ROWS, TOKENS, WIDTH).requires_grad_())
+
+
+def test_what_is_held_counts_for_each(server):
+    """More in flight need more, and by less than a whole micro-batch each."""
+    least = []
+    for n in (1, 2, 4):
+        part, example, how = stage(in_flight=n, microbatches=8, server=server)
+        tightly(part, example, **how)
+        least.append(part.forward.budget)
+    assert least[0] < least[1] < least[2] and least[2] < 3 * least[0]
+
+
+def test_a_stage_in_several_graphs(server):
+    """One budget for all of them, in flight."""
+    class Broken(torch.nn.Module):
+        def __init__(self, part):
+            super().__init__()
+            self.part, self.seen = part, None
+
+        def forward(self, x):
+            x = self.part[:2](x)
+            torch._dynamo.graph_break()
+            return self.part[2:](x)
+
+    part, example, how = stage(server=server)
+    plain, broken = copy.deepcopy(part), Broken(part)
+    stands = pipelines.stage_of(Example(broken, example), 2, 4, None, True)
+    budget = int(0.8 * pipelines.peak(plain_forward(broken), Example(broken, example), None, stands, True))
+    with pytest.warns(UserWarning, match="breaks the graph"):
+        remat.fit(broken, example, budget, repeats=1, **how)
+    assert len(broken.forward.pieces) >= 2 and broken.forward.measured_peak <= budget
+    found = []
+    for each in (broken, plain):
+        torch.manual_seed(1)
+        outs = [each(example), each(example + 0)]
+        for out in outs:
+            out.sum().backward()
+        found.append([p.grad for p in each.parameters()])
+    assert_same(*found)
+
+
+@pytest.mark.core
+def test_an_optimizer_in_the_backward_is_refused(server):
+    part, example, how = stage(server=server)
+    part[1].up.weight.register_post_accumulate_grad_hook(lambda p: None)
+    with pytest.raises(remat.CaptureError, match="hooks behind the gradients"):
+        remat.fit(part, example, "75%", **how)
+
+
+def test_a_copy_and_gradients_from_before(server):
+    part, example, how = stage(server=server)
+    part(example).sum().backward()
+    before = [p.grad.clone() for p in part.parameters()]
+    remat.fit(part, example, "80%", repeats=1, **how)
+    assert_same([p.grad for p in part.parameters()], before)
+    twin = copy.deepcopy(part)
+    for each in (part, twin):
+        each.zero_grad()
+        torch.manual_seed(2)
+        each(example).sum().backward()
+    assert_same([p.grad for p in twin.parameters()], [p.grad for p in part.parameters()])
+    assert twin.forward.schedule == part.forward.schedule
