@@ -3,14 +3,15 @@ stage alone."""
 
 import copy
 import os
+import re
 import subprocess
 import sys
 
-import pipeline
+import pipeline_ranks
 import pytest
 import torch
 from conftest import HERE
-from pipeline import ROWS, TOKENS, WIDTH, WORDS, loss_of, parts
+from pipeline_ranks import ROWS, TOKENS, WIDTH, WORDS, loss_of, parts
 from steps import assert_same
 
 import remat
@@ -19,7 +20,7 @@ from remat.model import Example, plain_forward
 
 
 def run(ranks, folder, server, case):
-    processes = [subprocess.Popen([sys.executable, HERE / "pipeline.py", str(rank), str(ranks), str(case), folder, server],
+    processes = [subprocess.Popen([sys.executable, HERE / "pipeline_ranks.py", str(rank), str(ranks), str(case), folder, server],
                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                   env={**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}) for rank in range(ranks)]
     said = [process.communicate()[0] for process in processes]
@@ -29,9 +30,9 @@ def run(ranks, folder, server, case):
 
 @pytest.mark.parametrize("ranks, case", [
     pytest.param(ranks, case, marks=[pytest.mark.core] * ((ranks, case) in ((2, 0), (2, 1), (4, 0))), id=f"{ranks}-{what[0]}")
-    for ranks, cases in pipeline.CASES.items() for case, what in enumerate(cases)])
+    for ranks, cases in pipeline_ranks.CASES.items() for case, what in enumerate(cases)])
 def test_a_pipeline_is_the_plain_model_within_its_budgets(ranks, case, server, tmp_path):
-    kind, each, m = pipeline.CASES[ranks][case]
+    kind, each, m = pipeline_ranks.CASES[ranks][case]
     for rank, found in enumerate(run(ranks, tmp_path, server, case)):
         print(rank, found)
         assert found["differ"] == [] and found["compared"] >= 12 * each  # losses and gradients, bit by bit
@@ -161,3 +162,14 @@ def test_a_copy_and_gradients_from_before(server):
         each(example).sum().backward()
     assert_same([p.grad for p in twin.parameters()], [p.grad for p in part.parameters()])
     assert twin.forward.schedule == part.forward.schedule
+
+
+@pytest.mark.core
+def test_the_example(server):
+    """Which spawns its ranks."""
+    done = subprocess.run([sys.executable, HERE.parent / "examples" / "pipeline.py", "2", "ScheduleGPipe", "2"], capture_output=True,
+                          text=True, env={**os.environ, "REMAT_SERVER": server})
+    assert done.returncode == 0, done.stderr
+    for rank, line in enumerate(done.stdout.splitlines()):
+        assert line.startswith(f"rank {rank}: 2 of 2 in flight, ") and re.search(r"(\d+) of \1 gradients and losses equal", line), line
+    assert rank == 1

@@ -1,4 +1,4 @@
-"""Ranks of pipelines, each a process: python3 pipeline.py RANK RANKS CASE FOLDER SERVER; leaves what it found in FOLDER/RANK.pt."""
+"""Ranks of pipelines, each a process: python3 pipeline_ranks.py RANK RANKS CASE FOLDER SERVER; leaves what it found in FOLDER/RANK.pt."""
 
 import copy
 import faulthandler
@@ -83,6 +83,11 @@ def with_gloo():
         pipelining.schedules._batch_p2p = lambda ops, desc=None: _All(dist.batch_isend_irecv(ops)) if ops else None
 
 
+def is_scaled(kind):
+    """Whether gradients are divided by the number of micro-batches."""
+    return "scale_grads" in inspect.signature(getattr(pipelining, kind).__init__).parameters
+
+
 def scheduled(kind, owned, stages, m):
     made = []
     for i, part in owned.items():
@@ -120,9 +125,8 @@ def run(rank, ranks, kind, each, m, server):
     stages = ranks * each
     whole = parts(stages, 0.2 if each == 1 else 0.0)  # stages of one rank draw from one generator
     ids, labels = torch.randint(WORDS, (ROWS * m, TOKENS)), torch.randint(WORDS, (ROWS * m, TOKENS))
-    scaled = "scale_grads" in inspect.signature(getattr(pipelining, kind).__init__).parameters
     owned = {i: copy.deepcopy(whole[i]) for i in range(rank, stages, ranks)}
-    expected = unpipelined(whole, ids, labels, m, scaled)
+    expected = unpipelined(whole, ids, labels, m, is_scaled(kind))
     _, plain = step(scheduled(kind, owned, stages, m), owned, stages, ids, labels, rank)
     flight, found, refused = remat.pipelines.in_flight(scheduled(kind, owned, stages, m)), [], ""
     for i, part in owned.items():
