@@ -11,6 +11,7 @@ import pipeline_ranks
 import pytest
 import torch
 from conftest import HERE
+from models import vgg
 from pipeline_ranks import ROWS, TOKENS, WIDTH, WORDS, loss_of, parts
 from steps import assert_same
 
@@ -138,6 +139,22 @@ def test_a_stage_in_several_graphs(server):
         for out in outs:
             out.sum().backward()
         found.append([p.grad for p in each.parameters()])
+    assert_same(*found)
+
+
+def test_buffers_and_dropout_of_micro_batches(server):
+    """Batch norm, ReLU in place, dropout; backwards neither first nor last in, first out."""
+    model, (x,) = vgg()
+    plain = copy.deepcopy(model)
+    tightly(model, x, in_flight=3, microbatches=5, server=server, loss=lambda out: out.square().mean())
+    assert model.forward.schedule["recomputed_time"] > 0
+    found = []
+    for each in (model, plain):
+        torch.manual_seed(1)
+        outs = [each(x * k) for k in (1.0, 0.5, 2.0)]
+        for k in (1, 2, 0):
+            outs[k].square().mean().backward()
+        found.append([*outs, *(p.grad for p in each.parameters()), *each.buffers(), torch.get_rng_state()])
     assert_same(*found)
 
 
