@@ -158,6 +158,34 @@ def test_buffers_and_dropout_of_micro_batches(server):
     assert_same(*found)
 
 
+class Constant(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, tensor):
+        return 2 * tensor
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return torch.full(gradient.shape, 3.0)
+
+
+def test_a_gradient_that_needs_none_waits_for_the_turn(server):
+    """What is sent comes before what is received, to the service too."""
+    class Stage(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight, self.linear = torch.nn.Parameter(torch.ones(WIDTH)), torch.nn.Linear(WIDTH, WIDTH)
+
+        def forward(self, x):
+            return self.linear(x) + Constant.apply(self.weight)
+
+    model = Stage()
+    plain, x = copy.deepcopy(model), torch.randn(ROWS, WIDTH)
+    remat.fit(model, x, "100%", in_flight=2, microbatches=3, server=server, repeats=1)
+    for each in (model, plain):
+        each(x).sum().backward()
+    assert_same([p.grad for p in model.parameters()], [p.grad for p in plain.parameters()])
+
+
 @pytest.mark.core
 def test_an_optimizer_in_the_backward_is_refused(server):
     part, example, how = stage(server=server)
