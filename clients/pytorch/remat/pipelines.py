@@ -171,13 +171,13 @@ def _play(forward: Callable[..., Any], example: Example, loss: Optional[steps.Lo
         if turn >= n:
             pairs = [(t, g) for t, g in zip(waiting.pop(turn - n), coming[turn - n] or [None]) if t.requires_grad]
             torch.autograd.backward(*map(list, zip(*pairs)))
-            for t in tensors_of(tuple(inputs[turn - n])) if not KEEPS and n < m else []:
-                t.grad = None
+            for t in tensors_of(tuple(inputs[turn - n - 1])) if not KEEPS and n < min(m, turn) else []:
+                t.grad = None  # once the next one is sent
             del pairs
         if turn < m:
             result = forward(*inputs[turn].args, **inputs[turn].kwargs)
             waiting[turn] = [steps.loss_of(loss, result)] if stage.last else tensors_of(result)
-            kept += [(tensors_of(result), waiting[turn])] if stage.last or KEEPS else []
+            kept += [(tensors_of(result), waiting[turn])] if stage.last or KEEPS or turn == n - 2 else []
             del result
     if stage.last:
         _ = [torch.cat(parts) for parts in zip(*(outputs for outputs, _ in kept)) if parts[0].dim()]

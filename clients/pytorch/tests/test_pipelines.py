@@ -43,7 +43,7 @@ def test_a_pipeline_is_the_plain_model_within_its_budgets(ranks, case, server, t
         flight = {"Schedule1F1B": [min(m, ranks - rank)], "ScheduleGPipe": [m]}.get(kind, list(found["flight"].values()))
         assert found["in_flight"] == flight == list(found["flight"].values())
         if each == 1:  # what fit played alone is what the rank takes
-            assert found["played"][0] - 2 * ROWS * TOKENS * WIDTH * 4 <= found["peak"] <= found["played"][0] + ROWS * TOKENS * WIDTH * 4
+            assert abs(found["peak"] - found["played"][0]) <= 2 * ROWS * TOKENS * WIDTH * 4, (rank, found)
         assert found["refused"].startswith(f"rank {rank}, ") and "bytes will do" in found["refused"]
 
 
@@ -95,7 +95,8 @@ def test_the_least_will_do_and_no_more_are_in_flight_than_was_said(server):
         third.sum().backward()
         second.sum().backward()
         each.eval()(example).mean().backward()
-        each.train()(example), each(example), each(example)  # without a backward, and gone
+        for _ in range(3):
+            each.train()(example)  # without a backward, and gone
         found.append([first, second, third, *(p.grad for p in each.parameters()), torch.get_rng_state()])
     assert_same(*found)
     with pytest.raises(remat.MismatchError, match="the example of its fit did not"):
