@@ -180,7 +180,7 @@ def test_a_gradient_that_needs_none_waits_for_the_turn(server):
             return self.linear(x) + Constant.apply(self.weight)
 
     model = Stage()
-    plain, x = copy.deepcopy(model), torch.randn(ROWS, WIDTH)
+    plain, x = copy.deepcopy(model), torch.randn(512, WIDTH)
     remat.fit(model, x, "100%", in_flight=2, microbatches=3, server=server, repeats=1)
     for each in (model, plain):
         each(x).sum().backward()
