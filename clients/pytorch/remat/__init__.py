@@ -13,6 +13,7 @@ from .errors import BudgetError, CaptureError, CheckError, MismatchError, RematE
 from .local import plan, solve
 
 try:
+    from . import pipelines
     from .backend import backend
     from .calibration import calibrate
     from .comparison import Comparison, compare
@@ -25,7 +26,7 @@ except ModuleNotFoundError as error:
 __version__ = "0.2.0"
 
 __all__ = ["__version__", "BudgetError", "CaptureError", "CheckError", "Client", "Comparison", "MismatchError", "RematError",
-           "ServiceError", "TrainerCallback", "backend", "calibrate", "compare", "fit", "knapsack", "plan", "policy",
+           "ServiceError", "TrainerCallback", "backend", "calibrate", "compare", "fit", "knapsack", "pipelines", "plan", "policy",
            "profile", "remove", "reserved", "solve"]
 
 

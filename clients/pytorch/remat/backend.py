@@ -21,7 +21,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Set,
 import torch
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
-from . import experts, lengths, recurrent as recurrent_layers, sharing
+from . import experts, lengths, pipelines, recurrent as recurrent_layers, sharing
 from .client import Budget, Cache, bytes_of, parse_budget
 from .errors import BudgetError, CaptureError, MismatchError, ServiceError
 from .local import connect
@@ -34,7 +34,6 @@ _FORMULAS = ("silu_backward", "mish_backward")
 _KERNELS = (*_FORMULAS, "upsample_", "_upsample_", "hardshrink", "softshrink", "multi_margin_loss", "multilabel_margin_loss",
             "lstm", "gru", "rnn_")
 MOST = 10000  # calls of a step that are remembered
-GROUPS = 32  # of gradients, in about as many of which those of a piece are handed over
 
 
 @dataclasses.dataclass
@@ -57,7 +56,8 @@ class Backend:
                  solver: str = "auto", effort: str = "quick", reserved: int = 0, inner: Optional[str] = None,
                  never: Sequence[str] = (), cache: Optional[Union[str, Path]] = None, offline: str = "error",
                  repeats: int = 3, loss: Sequence[int] = (0, 0), gradients: bool = True,
-                 spans: int = 1, divided: bool = False, least: bool = False) -> None:
+                 spans: int = 1, divided: bool = False, least: bool = False,
+                 stage: Optional[pipelines.Stage] = None) -> None:
         if inner not in (None, "inductor"):
             raise ValueError(f"inner is {inner!r}; there are None and \"inductor\"")
         if offline not in ("error", "plain"):
@@ -68,11 +68,13 @@ class Backend:
             raise CaptureError(f"torch {torch.__version__} has no torch.compile that this works with; 2.4 or later has")
         self.budget = budget if budget == "auto" else parse_budget(budget)
         self.client, self.cache = connect(server, token), Cache(cache)
-        self.question = {"solver": solver, "effort": effort, "reserved": reserved}
+        self.stage, self.in_flight = stage, stage.in_flight if stage else 1
+        self.question = {"solver": solver, "effort": effort, "reserved": reserved + (stage.reserved if stage else 0),
+                         **({"in_flight": self.in_flight} if self.in_flight > 1 else {})}
         self.inner, self.never, self.offline, self.repeats, self.loss = inner, tuple(never), offline, repeats, loss
         self.gradients, self.spans = gradients, spans
         self.divided, self.least = divided, least  # the budget is of each graph; one that needs more gets its least
-        self.frame = 0  # that is compiled
+        self.frame, self.goes_on = 0, False  # that is compiled, and whether another graph comes after it
         self.pieces: List[Piece] = []
         self.lists: Dict[int, lengths.Lists] = {}  # by frame
         self.results: Dict[int, int] = {}  # bytes of those of the first batch, by frame
@@ -127,6 +129,7 @@ class Backend:
 
     def _look_at_break(self, module: torch.fx.GraphModule) -> None:
         reason = getattr(module, "compile_subgraph_reason", None)
+        self.goes_on = reason is not None and reason.graph_break
         if reason is None or not reason.graph_break:
             return
         lines = [f"{frame.filename}:{frame.lineno}" for frame in reason.user_stack[-1:]]
@@ -152,7 +155,7 @@ class Backend:
     def order_for(self, profile: Dict[str, Any], lists: lengths.Lists) -> Tuple[Dict[str, Any], List[int]]:
         """As order; or a list of another shape of the same code, where that is within the budget."""
         plain = range(len(profile["nodes"]))
-        whole = sharing.takes(profile, plain).peak
+        whole = sharing.peak_in_flight(profile, plain, self.in_flight)
         asked = self.amount()
         budget = bytes_of(asked, whole) - self.question["reserved"]
         taken = lists.take(profile, budget)
@@ -163,7 +166,7 @@ class Backend:
             return schedule, order
         lists.add(profile, taken, budget, False)
         seconds = lengths.time_of(profile, plain)
-        return {"solver": "the list of another shape", "budget": budget, "peak": sharing.takes(profile, taken).peak,
+        return {"solver": "the list of another shape", "budget": budget, "peak": sharing.peak_in_flight(profile, taken, self.in_flight),
                 "store_all_peak": whole, "makespan": lengths.time_of(profile, taken),
                 "overhead": lengths.time_of(profile, taken) / seconds - 1 if seconds else 0.0,
                 "operations": [["F", v] for v in taken]}, taken
@@ -187,10 +190,23 @@ class Backend:
         key = hashlib.sha256(json.dumps([FORMAT, profile, question], sort_keys=True).encode()).hexdigest()
         schedule = self.cache.get(key, "operations")
         if schedule is None:
-            schedule = self.client.schedule(profile, **question)
+            schedule = self._solved(profile, question)
             if self.budget != "auto" and "cut_short" not in schedule:  # every start has another; another day a better one
                 self.cache.put(key, schedule)
         return schedule, [op[1] for op in schedule["operations"] if op[0] == "F"]
+
+    def _solved(self, profile: Dict[str, Any], question: Dict[str, Any]) -> Dict[str, Any]:
+        budget, reserved = question["budget"], question["reserved"]
+        if self.stage is None or not isinstance(budget, int):
+            return self.client.schedule(profile, **question)
+        try:
+            schedule = self.client.schedule(profile, **{**question, "budget": max(budget, reserved)})
+        except BudgetError as error:
+            least = error.minimum_budget
+            raise pipelines.too_little(self.stage, reserved, least and least + reserved) from None
+        if max(reserved, self.stage.end) > budget:
+            raise pipelines.too_little(self.stage, reserved, schedule["peak"] + reserved)
+        return schedule
 
     def frames(self) -> List[Piece]:
         """The latest piece of each code of the forward."""
@@ -198,12 +214,13 @@ class Backend:
 
     def together(self) -> int:
         """Bytes that the calls of the latest step take together, by their schedules."""
-        return sharing.peak_of([sharing.takes(piece.profile, piece.order) for piece in self.calls])
+        return sharing.peak_of([sharing.takes(piece.profile, piece.order) for piece in self.calls], self.in_flight)
 
     def at(self, share: int) -> int:
         """About the same, were each given a share in percent of what it takes when nothing is computed twice."""
         whole = [sharing.takes(piece.profile, range(len(piece.profile["nodes"]))) for piece in self.calls]
-        return sharing.peak_of([sharing.Takes(t.peak * share // 100, t.held * share // 100, t.gradients) for t in whole])
+        return sharing.peak_of([sharing.Takes(t.peak * share // 100, t.held * share // 100, t.gradients) for t in whole],
+                               self.in_flight)
 
     def _look_at_share(self, piece: Piece) -> None:
         """Graphs that come later get what those before them leave."""
@@ -299,14 +316,18 @@ class _Graph:
 
         owner = self.owner
         primals = [n for n in graph.placeholders if n not in graph.tangents]
-        resident = frozenset(n.name for i, n in enumerate(primals) if i in self.resident)
+        stage, first = owner.stage, all(piece.frame >= owner.frame for piece in owner.pieces)
+        resident = frozenset(n.name for i, n in enumerate(primals) if i in self.resident or stage and first)
         uncounted = frozenset() if owner.gradients else self.parameters
         held = owner.inner is None and not self._can_hand_over(graph, facts)
-        lists = owner.lists.setdefault(owner.frame, lengths.Lists())
+        lists = owner.lists.setdefault(owner.frame, lengths.Lists(owner.in_flight))
         loss = owner.loss_for(sum(joint.storage_bytes(r) for r in graph.forward_results if isinstance(r, torch.fx.Node)))
 
+        kept = joint.Kept(owner.in_flight > 1, not stage.last and not owner.goes_on, self.parameters if not held and
+                          stage.microbatches > 1 else frozenset()) if stage else joint.Kept()
+
         def profile_of(costs: Dict[str, Any]) -> Dict[str, Any]:
-            return joint.profile_of(graph, "joint graph", costs, resident, loss, uncounted, held)
+            return joint.profile_of(graph, "joint graph", costs, resident, loss, uncounted, held, kept)
 
         profile = lists.costs(profile_of({})) or profile_of(owner.costs(graph, _device(graph)))
         try:
@@ -343,7 +364,7 @@ class _Graph:
         whole = sum(t.numel() * t.element_size() for t in tensors if t is not None)
         if wanted:
             primals = [n for n in graph.placeholders if n not in graph.tangents]
-            self.parts = partition.parts(backward, wanted, whole // GROUPS,
+            self.parts = partition.parts(backward, wanted, whole // partition.GROUPS,
                                          [[primals[i].name for i in together] for together in self.together])
 
     def _find_tangents(self, facts: Any) -> None:

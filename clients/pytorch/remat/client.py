@@ -70,9 +70,9 @@ class Client:
         return f"by {self.server}"
 
     def schedule(self, profile: Dict[str, Any], budget: Budget, solver: str = "auto", effort: str = "quick",
-                 reserved: int = 0, link: Optional[Dict[str, Any]] = None) -> Dict[str, Any]:
+                 reserved: int = 0, link: Optional[Dict[str, Any]] = None, in_flight: int = 1) -> Dict[str, Any]:
         """The schedule of a profile. reserved: bytes taken off the budget first; effort: "quick" or, where
-        the solver is auto or interval, "thorough".
+        the solver is auto or interval, "thorough". in_flight: micro-batches at once, where it is a stage of a pipeline.
 
         Raises BudgetError (with minimum_budget) or ServiceError."""
         question: Dict[str, Any] = {"profile": profile, "budget": budget, "solver": solver, "reserved": reserved,
@@ -81,6 +81,8 @@ class Client:
             question["link"] = link
         if effort != "quick":  # which other solvers refuse
             question["effort"] = effort
+        if in_flight > 1:
+            question["in_flight"] = in_flight
         answer = self._call("POST", "/v1/schedules", question)
         return self._wait(answer) if "job_id" in answer else answer
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import inspect
 from types import FunctionType
 from typing import Any, Dict, Iterator, List, Optional
@@ -13,6 +14,7 @@ from .backend import Backend
 from .client import Budget
 from .errors import CaptureError, RematError
 from .model import bind, plain_forward, signature
+from .pipelines import Flight
 from .states import forward_mode
 
 _CODE = (FunctionType, property, staticmethod, classmethod)
@@ -110,7 +112,8 @@ class Fitted(Forward):
 
     def at(self, share: int) -> "Fitted":
         """The same with a share of what each graph takes, in percent, as its budget."""
-        return Fitted(self.model, {**self._options, "least": True}, f"{share}%")
+        stage = self._options.get("stage")
+        return Fitted(self.model, {**self._options, "least": True, "stage": stage and dataclasses.replace(stage, kept={})}, f"{share}%")
 
     def of(self, model: torch.nn.Module) -> "Fitted":
         return Fitted(model, self._options, self.budget)
@@ -118,6 +121,7 @@ class Fitted(Forward):
     def _prepare(self) -> None:
         self._prepared = self._known()
         self.backend = Backend(self.budget, **self._options)
+        self._flight = Flight(self.backend.stage) if self.backend.stage else None
         self._run = torch.compile(plain_forward(self.model), backend=self.backend, dynamic=False)
 
     @property
@@ -145,7 +149,7 @@ class Fitted(Forward):
                                                                      else _code(c) for c in classes]]
 
     def __getstate__(self) -> Dict[str, Any]:
-        return {**self.__dict__, "_run": None, "backend": None, "_prepared": None}
+        return {**self.__dict__, "_run": None, "backend": None, "_prepared": None, "_flight": None}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not torch.is_grad_enabled() or forward_mode():
@@ -156,8 +160,11 @@ class Fitted(Forward):
         call = bind(self.model, args, kwargs)
         self.backend.calls.clear()
         try:
+            if self._flight is not None:
+                self._flight.starts(call)
             with _dynamo_settings(self.recurrent):
-                return self._run(*call.args, **call.kwargs)
+                result = self._run(*call.args, **call.kwargs)
+            return result if self._flight is None else self._flight.holds(result)
         except Exception as error:
             cause = getattr(error, "inner_exception", None)
             if isinstance(cause, RematError):

@@ -8,11 +8,11 @@ import math
 import threading
 import warnings
 from pathlib import Path
-from typing import Any, Callable, Dict, Optional, Union
+from typing import Any, Callable, Dict, Optional, Tuple, Union
 
 import torch
 
-from . import planned, sharing, steps
+from . import pipelines, planned, sharing, steps
 from .autocast import under
 from .backend import auto_budget
 from .client import Budget, bytes_of, parse_budget
@@ -68,7 +68,8 @@ def fit(model: Modules, example_inputs: Any, budget: Budget = "auto", *, server:
         cache: Optional[Union[str, Path]] = None, offline: str = "error", repeats: int = 3, gradients: bool = True,
         loss: Optional[Loss] = None, check: bool = True, link: None = None,
         device_model: Union[None, str, Dict[str, Any]] = None,
-        optimizer: Union[None, str, torch.optim.Optimizer] = None) -> torch.nn.Module:
+        optimizer: Union[None, str, torch.optim.Optimizer] = None, in_flight: Optional[int] = None,
+        microbatches: Optional[int] = None) -> torch.nn.Module:
     """Makes a model train within a budget. Returns the model, whose forward now follows a schedule.
 
     budget: of a step, forward, loss and backward: bytes, "8GiB", "60%" of what a plain step is measured to take here,
@@ -83,6 +84,9 @@ def fit(model: Modules, example_inputs: Any, budget: Budget = "auto", *, server:
     server, token: or REMAT_SERVER, REMAT_TOKEN. solver: as the service understands it. effort: "quick", or "thorough",
     which searches longer for a faster schedule (solvers auto and interval). cache: folder of schedules and of what was
     measured. offline: "error" or "plain" when the service does not answer and nothing is kept. link: not yet.
+    in_flight, microbatches: the model is a stage of torch.distributed.pipelining, the example a micro-batch (with requires_grad for
+    all but the first stage), so many are held at once (pipelines.in_flight) and so many make a step, of which the budget is
+    then, with what the runtime keeps. Without loss= the outputs are sent on; the last stage needs it.
 
     Under no_grad the model runs as without a schedule. Other shapes, modes and states get a schedule when they first come.
     Raises CaptureError, BudgetError (with minimum_budget), ServiceError.
@@ -93,7 +97,7 @@ def fit(model: Modules, example_inputs: Any, budget: Budget = "auto", *, server:
     if isinstance(model, torch.nn.parallel.DistributedDataParallel):
         fit(model.module, example_inputs, budget, server=server, token=token, solver=solver, effort=effort,
             reserved=reserved, cache=cache, offline=offline, repeats=repeats, gradients=gradients, loss=loss, check=check,
-            device_model=device_model, optimizer=optimizer)
+            device_model=device_model, optimizer=optimizer, in_flight=in_flight, microbatches=microbatches)
         return model
     if budget == "device":
         whole = as_module(model)
@@ -117,7 +121,7 @@ def fit(model: Modules, example_inputs: Any, budget: Budget = "auto", *, server:
 
     fit_example(example, budget, loss, check, options_of(
         server=server, token=token, solver=solver, effort=effort, reserved=reserved, cache=cache, offline=offline,
-        repeats=repeats, gradients=gradients), install)
+        repeats=repeats, gradients=gradients), install, (in_flight, microbatches))
     return example.model
 
 
@@ -150,16 +154,20 @@ Install = Callable[[Optional[Fitted]], None]  # makes it the model's forward, or
 
 
 def fit_example(example: Example, budget: Budget, loss: Optional[Loss], check: bool, options: Dict[str, Any],
-                install: Install) -> Fitted:
-    """options: of Backend. Raises as fit does."""
+                install: Install, flight: Tuple[Optional[int], Optional[int]] = (None, None)) -> Fitted:
+    """options: of Backend. flight: as in_flight and microbatches of fit, as which it raises."""
     wanted = budget if budget == "auto" else parse_budget(budget)
     with under(example.autocast):
         example.settle()
+        taken = steps.loss_bytes(example, loss, views=True) if loss or flight == (None, None) else None
+        if flight != (None, None):
+            stage = pipelines.stage_of(example, *flight, taken, options["gradients"])  # type: ignore[arg-type]
+            options, taken = {**options, "stage": stage}, (*(taken or (0, 0))[:2], 0)
         if wanted == "auto":
             wanted = auto_budget(example.model, example.device)
-        elif isinstance(wanted, str) and options["gradients"]:
-            wanted = bytes_of(wanted, steps.peak(plain_forward(example.model), example, loss, True, held=True))
-    options = {**options, "loss": steps.loss_bytes(example, loss, views=True), "divided": True}
+        elif isinstance(wanted, str) and (options["gradients"] or "stage" in options):
+            wanted = bytes_of(wanted, _peak(plain_forward(example.model), example, loss, options))
+    options = {**options, "loss": taken, "divided": True}
     for spans, more in zip(SPANS, (*SPANS[1:], 0)):
         try:
             return _Fit(example, wanted, loss, check, {**options, "spans": spans}, install).run()
@@ -170,6 +178,12 @@ def fit_example(example: Example, budget: Budget, loss: Optional[Loss], check: b
                           f"{spans} span{'s' * (spans > 1)} of their steps ({error}): in {more} they may, with sums in "
                           "another order", stacklevel=4)
     raise AssertionError("the last one raises")
+
+
+def _peak(forward: Callable[..., Any], example: Example, loss: Optional[Loss], options: Dict[str, Any]) -> int:
+    if "stage" in options:
+        return pipelines.peak(forward, example, loss, options["stage"], options["gradients"])
+    return steps.peak(forward, example, loss, options["gradients"], held=True)
 
 
 class _Fit:
@@ -212,7 +226,7 @@ class _Fit:
         return fitted
 
     def _peak(self, fitted: Fitted) -> int:
-        return steps.peak(fitted, self.example, self.loss, self.options["gradients"], held=True)
+        return _peak(fitted, self.example, self.loss, self.options)
 
     def _first_step(self, fitted: Fitted) -> None:
         """Compiles. Says so where nothing was."""

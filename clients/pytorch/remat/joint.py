@@ -11,7 +11,7 @@ import dataclasses
 import functools
 import itertools
 import operator
-from typing import Any, Dict, FrozenSet, List, Optional, Sequence, Set, Tuple
+from typing import Any, Dict, FrozenSet, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 import torch
 from torch import fx
@@ -401,10 +401,20 @@ def split_dropout(module: fx.GraphModule) -> None:
 # ---- the profile ----
 
 Cost = Tuple[float, int]  # microseconds, bytes of workspace
+TURN = "the gradient comes"  # id of an input of no bytes, that is late
+
+
+class Kept(NamedTuple):
+    """Of a stage of a pipeline. several: micro-batches are in flight. tangents: they are in buffers of the runtime's. parameters: places
+    of inputs whose gradients are added to others at once, and count while they are made."""
+
+    several: bool = False
+    tangents: bool = False
+    parameters: FrozenSet[int] = frozenset()
 
 
 def profile_of(joint: Joint, name: str, costs: Dict[str, Cost], resident: FrozenSet[str], loss: Sequence[int] = (0, 0),
-               uncounted: FrozenSet[int] = frozenset(), held_tangents: bool = False) -> Dict[str, Any]:
+               uncounted: FrozenSet[int] = frozenset(), held_tangents: bool = False, stage: Kept = Kept()) -> Dict[str, Any]:
     """remat-profile/1, a joint one. costs: by name of operation. resident: names of inputs that are parameters or
     buffers, which the budget does not hold. loss: bytes that it takes beside results and tangents, forward, backward and,
     where it is given, from then on to the end. uncounted: inputs whose gradients are not. held_tangents: autograd holds them to the end, where the whole
@@ -423,16 +433,21 @@ def profile_of(joint: Joint, name: str, costs: Dict[str, Cost], resident: Frozen
     held = {node for node, _ in joint.values(kept)}  # by the caller, from the forward's end on: run again, there would be two
     places = {node: i for i, node in enumerate(joint.tangents)}
     free = joint.values([g for i, g in enumerate(joint.gradients) if i in uncounted])
+    read = {value for op in joint.operations for value in op.inputs}
+    passing = {v for v in joint.values([g for i, g in enumerate(joint.gradients) if i in stage.parameters]) if v not in read}
     nodes, last, stays = [], "", [size for size in loss[2:] if size]
     for op in joint.operations:
         inputs = [label(v) for v in op.inputs]
         sizes = op.sizes if op.name != LOSS else [*op.sizes, *stays]
-        outputs = [{"bytes": 0 if (op.node, k) in free else size} for k, size in enumerate(sizes)]
+        if op.name == LOSS and stage.tangents:
+            sizes = [0] * len(sizes)
+        outputs = [{"bytes": 0 if (op.node, k) in free or (op.node, k) in passing else size} for k, size in enumerate(sizes)]
         time, workspace = costs.get(op.name, (0.0, 0))
+        workspace += sum(size for k, size in enumerate(sizes) if (op.node, k) in passing and (op.node, k) not in free)
         if op.name == LOSS:
             inputs, workspace = [END], loss[1]
         if op.name == END:
-            workspace = loss[0]
+            inputs, workspace = inputs + [TURN] * stage.several, loss[0]
         if op.node is not None:
             inputs += [n.name for n in _primals(joint, op.node) if n.name not in resident]
         if op.ordered:  # by a result of no bytes, from each to the next
@@ -449,8 +464,21 @@ def profile_of(joint: Joint, name: str, costs: Dict[str, Cost], resident: Frozen
                   if n.name in inputs_used and n not in places]
     outputs_doc = list(dict.fromkeys([label(v) for v in joint.values(kept)] + [END, LOSS] * (not joint.tangents)
                                      + [f"{LOSS}:{len(joint.tangents)}"] * len(stays)))
+    if stage.several:
+        inputs_doc.append({"id": TURN, "bytes": 0, "late": True})
+        _come_late(nodes, {i.split(":")[0] for i in outputs_doc})
     return {"format": "remat-profile/1", "graph": "joint", "name": name, "time_unit": "us", "inputs": inputs_doc,
             "nodes": nodes, "outputs": outputs_doc}
+
+
+def _come_late(nodes: List[Dict[str, Any]], outputs: Set[str]) -> None:
+    """What is given back and comes after the turn, though no tangent reaches it, is made to wait for the turn, too."""
+    late: Set[str] = set()
+    for node in nodes:
+        if TURN not in node["inputs"] and late and node["id"] in outputs and not late & {i.split(":")[0] for i in node["inputs"]}:
+            node["inputs"].append(TURN)
+        if TURN in node["inputs"] or late & {i.split(":")[0] for i in node["inputs"]}:
+            late.add(node["id"])
 
 
 def _primals(joint: Joint, node: fx.Node) -> List[fx.Node]:

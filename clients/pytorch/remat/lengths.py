@@ -23,8 +23,9 @@ class Known(NamedTuple):
 class Lists:
     """Those of one code."""
 
-    def __init__(self) -> None:
+    def __init__(self, in_flight: int = 1) -> None:
         self._known: List[Known] = []
+        self._in_flight = in_flight
 
     def costs(self, profile: Dict[str, Any]) -> Optional[Dict[str, Any]]:
         """The profile, whose costs are not known, with those of a shape that is nowhere smaller: its times as bytes are, its
@@ -45,10 +46,10 @@ class Lists:
         faster that it is worth a solve."""
         known = self._of(profile)
         plain = list(range(len(profile["nodes"])))
-        whole = sharing.takes(profile, plain).peak
+        whole = self._peak(profile, plain)
         if known and whole <= budget:
             return plain
-        fitting = [k for k in known if sharing.takes(profile, k.order).peak <= budget]
+        fitting = [k for k in known if self._peak(profile, k.order) <= budget]
         if not fitting:
             return None
         best = min(fitting, key=lambda k: time_of(profile, k.order))
@@ -60,9 +61,12 @@ class Lists:
         return int(AHEAD * budget) if len(smaller) > 1 else budget
 
     def add(self, profile: Dict[str, Any], order: Sequence[int], budget: int, solved: bool) -> None:
-        whole = sharing.takes(profile, range(len(profile["nodes"]))).peak
+        whole = self._peak(profile, range(len(profile["nodes"])))
         shares = [k.share for k in self._known if k.order == list(order)]  # of where the list was made
         self._known.append(Known(profile, list(order), solved, shares[0] if shares and not solved else budget / whole))
+
+    def _peak(self, profile: Dict[str, Any], order: Sequence[int]) -> int:
+        return sharing.peak_in_flight(profile, order, self._in_flight)
 
     def _of(self, profile: Dict[str, Any]) -> List[Known]:
         return [k for k in self._known if _structure(k.profile) == _structure(profile)]

@@ -184,6 +184,8 @@ def _verify(joint: Joint, forward: _Half, backward: _Backward, n_results: int) -
 
 # ---- parts of a backward ----
 
+GROUPS = 32  # of gradients, in about as many of which those of a piece are handed over
+
 Part = Tuple[Callable[[List[Any]], List[Any]], List[int]]  # what runs it; places of the gradients that it makes
 
 

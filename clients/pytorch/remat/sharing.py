@@ -53,10 +53,17 @@ def takes(profile: Dict[str, Any], order: Sequence[int]) -> Takes:
     return Takes(inputs + peak, levels[end], after)
 
 
-def peak_of(calls: Sequence[Takes]) -> int:
+def peak_in_flight(profile: Dict[str, Any], order: Sequence[int], in_flight: int) -> int:
+    """Of several micro-batches at once, all but one of which wait at the forward's end."""
+    taken = takes(profile, order)
+    return taken.peak + (in_flight - 1) * taken.held
+
+
+def peak_of(calls: Sequence[Takes], in_flight: int = 1) -> int:
     """Bytes of all together, in the order in which a step calls them. What a graph reads of the one before it counts twice while
     it runs: nothing tells which of its inputs those are."""
-    return max(sum(p.held for p in calls[:k]) + p.peak + sum(p.gradients for p in calls[k + 1:]) for k, p in enumerate(calls))
+    return (in_flight - 1) * sum(p.held for p in calls) + max(
+        sum(p.held for p in calls[:k]) + p.peak + sum(p.gradients for p in calls[k + 1:]) for k, p in enumerate(calls))
 
 
 def divide(budget: int, beside: int, predict: Callable[[int], int], measure: Callable[[int], int]) -> int:

@@ -55,7 +55,7 @@ def loss_bytes(example: Example, loss: Optional[Loss], views: bool = False) -> T
     behind the number, where some keep all that they made it of, and the gradients of inputs that are given back. views:
     results that look into one tensor have one gradient, as torch.compile has it."""
     with example.states():
-        given, inputs = _leaves(example.call)
+        given, inputs = leaves_of(example.call)
         result = plain_forward(example.model)(*given.args, **given.kwargs)
         if loss is None:
             assumed_loss(result)
@@ -130,7 +130,7 @@ def peak(forward: Forward, example: Example, loss: Optional[Loss], gradients: bo
 
     def run() -> None:
         nonlocal own
-        leaves, wanted = _leaves(example.call)
+        leaves, wanted = leaves_of(example.call)
         with recorder:
             recorder.mark()
             result = forward(*leaves.args, **leaves.kwargs)
@@ -202,7 +202,7 @@ def _uses(example: Example, casts_kept: bool = True) -> Dict[int, int]:
     uses: Dict[int, int] = collections.Counter()
     with example.states(), contextlib.nullcontext() if casts_kept else casts_anew():
         torch.manual_seed(0)
-        leaves, _ = _leaves(example.call)
+        leaves, _ = leaves_of(example.call)
         result = plain_forward(example.model)(*leaves.args, **leaves.kwargs)
         readers: Dict[Any, int] = collections.Counter(t.grad_fn for t in tensors_of(result) if t.grad_fn is not None)
         pending = list(readers)
@@ -230,7 +230,7 @@ def step(forward: Forward, example: Example, inputs: Call, loss: Optional[Loss],
     parameters = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
     with example.states():
         torch.manual_seed(seed)
-        leaves, wanted = _leaves(inputs)
+        leaves, wanted = leaves_of(inputs)
         result = forward(*leaves.args, **leaves.kwargs)
         outputs = [result] if loss is None else [loss_of(loss, result)]
         found: Found = [(f"result {i}", t.detach().clone()) for i, t in enumerate(tensors_of(outputs))]
@@ -250,7 +250,7 @@ def step(forward: Forward, example: Example, inputs: Call, loss: Optional[Loss],
     return found
 
 
-def _leaves(inputs: Call) -> Tuple[Call, List[torch.Tensor]]:
+def leaves_of(inputs: Call) -> Tuple[Call, List[torch.Tensor]]:
     """Arguments of the step's own, which it may write, and those of their tensors that want a gradient."""
     leaves = inputs.mapped(lambda tensor: tensor.detach().clone().requires_grad_(tensor.requires_grad))
     return leaves, list({id(t): t for t in tensors_of(tuple(leaves)) if t.requires_grad}.values())
