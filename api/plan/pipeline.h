@@ -58,10 +58,9 @@ struct api_pipeline {
     api_units units;
     remat_tensor *tensors; /* of a model; unit: of units */
     size_t n_tensors;
-    bool tied;   /* the last unit has the first tensor too */
-    bool *again; /* by node: what attention runs; NULL: not known */
-    unsigned
-        most; /* times as many in flight as usual may be chosen, about: where sends take long */
+    bool tied;     /* the last unit has the first tensor too */
+    bool *again;   /* by node: what attention runs; NULL: not known */
+    unsigned most; /* times as many in flight as usual may be chosen: where sends take long */
     remat_pipeline_question question;
     uint64_t *fixed;          /* [n + 1][n + 1]: UINT64_MAX: not yet known */
     remat_stage_list **lists; /* the same: of the menus of the plan at hand */
@@ -108,10 +107,10 @@ remat_status api_pipeline_bytes(api_pipeline *pipeline, uint32_t first, uint32_t
 /* Weights and what goes with them of a stage. */
 remat_status api_pipeline_table(const api_pipeline *pipeline, uint32_t first, uint32_t end,
                                 remat_step_table *ret_table, remat_error *error);
-/* What a schedule may take on a rank, beside all that is there and so many sends on their way, each
- * way. */
-uint64_t api_pipeline_budget(const api_pipeline *p, uint32_t rank, const remat_stage_menu *menu,
-                             unsigned sends, uint32_t *ret_in_flight);
+/* What a schedule may take on a rank with so many in flight, beside all that is there and so many
+ * sends on their way, each way. */
+uint64_t api_pipeline_budget(const api_pipeline *p, uint32_t rank, uint32_t in_flight,
+                             const remat_stage_menu *menu, unsigned sends);
 /* What no schedule of a shape within a budget beats. */
 remat_status api_pipeline_total(api_pipeline *p, size_t shape, uint32_t in_flight, uint64_t budget,
                                 double *ret_total, remat_error *error);
@@ -122,8 +121,8 @@ remat_status api_pipeline_total(api_pipeline *p, size_t shape, uint32_t in_fligh
 remat_status api_pipeline_likely(api_pipeline *p, size_t shape, uint32_t n, uint64_t budget,
                                  remat_stage_list *lists, size_t *count, remat_error *error);
 /* For the bound, remat_least_host, and for the planner, remat_stage_host. */
-remat_status api_pipeline_least(void *data, uint32_t rank, uint32_t first, uint32_t end,
-                                remat_stage_least *ret_least, remat_error *error);
+remat_status api_pipeline_least(void *data, uint32_t rank, uint32_t in_flight, uint32_t first,
+                                uint32_t end, remat_stage_least *ret_least, remat_error *error);
 remat_status api_pipeline_menu(void *data, uint32_t first, uint32_t end, remat_stage_menu *ret_menu,
                                remat_error *error);
 /* The array with room for one more behind n; NULL: out of memory, and the old one stays. */

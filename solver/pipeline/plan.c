@@ -49,17 +49,15 @@ static remat_pipeline_stage stage_of(const remat_stage_menu *menu, const remat_s
 static uint64_t list_bytes(const planner *a, uint32_t rank, const remat_stage_menu *menu, size_t i)
 {
     const remat_pipeline_stage stage = stage_of(menu, &menu->lists[i]);
-    const uint32_t n = pipeline_in_flight(a->p, rank), most = menu->lists[i].in_flight;
+    const uint32_t n = remat_pipeline_in_flight(a->p, rank), most = menu->lists[i].in_flight;
     return most > 0 && n > most ? UINT64_MAX : pipeline_bytes(a->p, rank, n, &stage);
 }
 
-uint64_t remat_pipeline_room(const remat_pipeline_question *q, uint32_t rank,
-                             const remat_stage_menu *menu, uint32_t *ret_in_flight)
+uint64_t remat_pipeline_room(const remat_pipeline_question *q, uint32_t rank, uint32_t in_flight,
+                             const remat_stage_menu *menu)
 {
-    const uint32_t n = pipeline_in_flight(&q->pipeline, rank);
     const remat_pipeline_stage nothing = stage_of(menu, &(remat_stage_list){.held = 0});
-    const uint64_t taken = pipeline_bytes(&q->pipeline, rank, n, &nothing);
-    *ret_in_flight = n;
+    const uint64_t taken = pipeline_bytes(&q->pipeline, rank, in_flight, &nothing);
     return q->memory > taken ? q->memory - taken : 0;
 }
 
@@ -83,7 +81,7 @@ static const remat_stage_list *fastest(const planner *a, uint32_t rank,
  * wait for: at least, of the lists that fit. */
 static double beside_others(const planner *a, uint32_t rank, const remat_stage_menu *menu)
 {
-    const uint32_t m = a->p->microbatches, n = pipeline_in_flight(a->p, rank);
+    const uint32_t m = a->p->microbatches, n = remat_pipeline_in_flight(a->p, rank);
     double first = INFINITY, last = INFINITY;
     for (size_t i = 0; i < menu->n_lists; i++) {
         const remat_stage_list *x = &menu->lists[i];
@@ -180,8 +178,8 @@ static remat_status try_ends(planner *a)
             if (!list)
                 return status;
             stages[r] = stage_of(menu, list);
-            plan.stages[r] = (remat_planned_stage){first, a->end[r], pipeline_in_flight(a->p, r),
-                                                   *list, stages[r]};
+            plan.stages[r] = (remat_planned_stage){
+                first, a->end[r], remat_pipeline_in_flight(a->p, r), *list, stages[r]};
         }
         plan.step = pipeline_step(a->p, stages, memory);
         if (plan.step == INFINITY)
@@ -192,7 +190,7 @@ static remat_status try_ends(planner *a)
         for (uint32_t r = 0; r < ranks; r++)
             if (memory[r] > a->q->memory) {
                 const uint64_t usual =
-                    pipeline_bytes(a->p, r, pipeline_in_flight(a->p, r), &stages[r]);
+                    pipeline_bytes(a->p, r, remat_pipeline_in_flight(a->p, r), &stages[r]);
                 room[r] = usual > 0 ? usual - 1 : 0;
                 fits = false;
                 if (usual == 0)
