@@ -12,6 +12,8 @@ static const double WORTH_A_ROUND = 1e-3;
 static const double NEAR_ENOUGH = 5e-3;
 /* More rounds than these are for what is small: questions of so many nodes in all. */
 enum { MOST_ROUNDS = 4, MOST_NODES_ASKED = 300, MOST_SENDS = 3, LONGEST = 2 };
+/* Played for plans with other numbers in flight than the first. */
+enum { PASSES_OF_OTHERS = 1 << 18 };
 
 static void menus_clear(api_pipeline *p)
 {
@@ -181,11 +183,17 @@ static unsigned most_in_flight(const api_pipeline *p)
     return times < most ? (unsigned)times : most;
 }
 
-/* The plan with the numbers in flight at hand, if it is better. */
+/* The plan with the numbers in flight at hand, if it is better, and there may be a better one. */
 static remat_status plan_with(api_pipeline *p, api_candidate *found, remat_error *error)
 {
     remat_pipeline_plan plan;
+    const bool some = found->plan.step < INFINITY;
+    if (found->plan.step <= p->bound * (1 + WORTH_A_ROUND))
+        return REMAT_OK;
+    p->question.limit = some ? found->plan.step * (1 - WORTH_A_ROUND) : 0;
+    p->question.passes = some ? PASSES_OF_OTHERS : 0;
     remat_status status = plan_once(p, &plan, error);
+    p->question.limit = p->question.passes = 0;
     if (!status && plan.step < found->plan.step) {
         found->plan = plan;
         memcpy(found->in_flight, p->now.in_flight, sizeof found->in_flight);
@@ -204,7 +212,7 @@ static remat_status climb_in_flight(api_pipeline *p, api_candidate *found, remat
         for (uint32_t i = 0; i < 2 * ranks && !status; i++) {
             const uint32_t r = i / 2, old = found->in_flight[r], n = i % 2 ? old + 1 : old - 1;
             const double step = found->plan.step;
-            if (n < 1 || n > m || step <= p->bound * (1 + WORTH_A_ROUND))
+            if (n < 1 || n > m)
                 continue;
             for (uint32_t k = 0; k < ranks; k++) {
                 const uint32_t as = found->in_flight[k];

@@ -147,6 +147,8 @@ typedef struct remat_pipeline_question {
     uint32_t n_units;        /* at least one for every rank */
     const double *least;     /* [n_units]: no list runs a unit forward and back in less; of a stage
                                 their sum */
+    double limit;            /* plans of longer steps are not looked for; 0: there is none */
+    uint32_t passes;         /* ranks x microbatches that are played in all, about; 0: 2^25 */
 } remat_pipeline_question;
 
 typedef struct remat_planned_stage {
@@ -193,8 +195,8 @@ remat_status remat_pipeline_bound(const remat_pipeline_question *question,
 
 /* Cuts units into stages and chooses a list for each so that every rank fits and the step is
  * shortest: to the last bit what the judge makes of these stages. REMAT_INVALID names the field;
- * REMAT_INFEASIBLE says which rank lacks how much, and carries in error->number the memory with
- * which some cuts fit (sends left out); REMAT_CANCELLED. */
+ * REMAT_INFEASIBLE, where there is no limit, says which rank lacks how much, and carries in
+ * error->number the memory with which some cuts fit (sends left out); REMAT_CANCELLED. */
 remat_status remat_pipeline_plan_make(const remat_pipeline_question *question,
                                       const remat_stage_host *host, remat_pipeline_plan *ret_plan,
                                       remat_error *error);
