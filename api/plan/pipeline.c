@@ -256,6 +256,73 @@ static remat_status plan_best(api_pipeline *p, remat_error *error)
     return REMAT_OK;
 }
 
+static void put_memory(api_pipeline *p, uint64_t memory)
+{
+    const size_t width = p->units.n + 1;
+    p->question.memory = memory;
+    memset(p->fixed, 0xff, width * width * sizeof *p->fixed);
+}
+
+/* Memory of every rank with which the plan at hand fits, to a 64th; more than those bytes. */
+static remat_status find_enough(api_pipeline *p, uint64_t bytes, uint64_t *ret_memory,
+                                remat_error *error)
+{
+    const uint64_t memory = p->question.memory;
+    uint64_t low = memory, high = bytes > memory ? bytes : memory + memory / 64 + 1;
+    remat_status status = REMAT_INFEASIBLE;
+    p->question.passes = PASSES_OF_OTHERS;
+    while (status == REMAT_INFEASIBLE && high < UINT64_C(1) << 52) {
+        remat_pipeline_plan plan;
+        put_memory(p, high);
+        status = plan_once(p, &plan, error);
+        if (status == REMAT_INFEASIBLE)
+            low = high;
+        if (status == REMAT_INFEASIBLE)
+            high += high / 4;
+    }
+    while (!status && high - low > high / 64) {
+        remat_pipeline_plan plan;
+        const uint64_t middle = low + (high - low) / 2;
+        put_memory(p, middle);
+        status = plan_once(p, &plan, error);
+        if (status == REMAT_INFEASIBLE)
+            low = middle;
+        else
+            high = middle;
+        status = status == REMAT_INFEASIBLE ? REMAT_OK : status;
+    }
+    p->question.passes = 0;
+    put_memory(p, memory);
+    *ret_memory = high;
+    return status;
+}
+
+/* Running every block again with one in flight, which needs least; REMAT_INFEASIBLE says by how
+ * much it misses, and what would do. */
+static remat_status plan_blocks(api_pipeline *p, remat_error *error)
+{
+    remat_error refusal = {0}, other;
+    uint64_t enough = 0;
+    put_in_flight(p, 1, 1);
+    p->real = true;
+    remat_status status = plan_once(p, &p->now.plan, &refusal);
+    if (status == REMAT_INFEASIBLE) {
+        const remat_status found = find_enough(p, (uint64_t)refusal.number, &enough, &other);
+        if (found == REMAT_OK) {
+            remat_fail(error, status, "memory", "%s; %llu bytes on every rank would do",
+                       refusal.message, (unsigned long long)enough);
+            error->number = enough;
+        } else {
+            status = found;
+            *error = found == REMAT_INFEASIBLE ? refusal : other;
+        }
+    } else if (status) {
+        *error = refusal;
+    }
+    p->real = false;
+    return status;
+}
+
 /* A plan to ask the stages of; REMAT_INFEASIBLE says by how much running every block again misses.
  */
 static remat_status plan_now(api_pipeline *p, remat_error *error)
@@ -267,11 +334,7 @@ static remat_status plan_now(api_pipeline *p, remat_error *error)
     }
     if (status != REMAT_INFEASIBLE)
         return status;
-    put_in_flight(p, 1, 1);
-    p->real = true;
-    status = plan_once(p, &p->now.plan, error);
-    p->real = false;
-    return status;
+    return plan_blocks(p, error);
 }
 
 /* ---- questions ---- */
@@ -487,6 +550,19 @@ static remat_status settle(api_pipeline *p, bool fits, bool *ret_over, remat_err
     return status;
 }
 
+/* Nothing that was planned has fitted: the last is to run every block again. */
+static remat_status try_blocks(api_pipeline *p, bool *ret_over, remat_error *error)
+{
+    remat_status status = plan_blocks(p, &p->refusal);
+    p->last = true;
+    *ret_over = status == REMAT_INFEASIBLE;
+    if (status && !*ret_over && error)
+        *error = p->refusal;
+    if (!*ret_over)
+        p->refusal.status = REMAT_OK;
+    return *ret_over ? REMAT_OK : status;
+}
+
 remat_status api_pipeline_ask(api_pipeline *p, json_t **ret_document, json_t **ret_question,
                               remat_error *error)
 {
@@ -500,6 +576,8 @@ remat_status api_pipeline_ask(api_pipeline *p, json_t **ret_document, json_t **r
         if (status || rank < ranks)
             break;
         status = settle(p, fits, &over, error);
+        if (!status && over && !p->best.play && !p->last)
+            status = try_blocks(p, &over, error);
     }
     p->over = over;
     if (status || over) {

@@ -75,6 +75,7 @@ struct api_pipeline {
     size_t nodes_asked; /* of all questions */
     size_t pending;     /* the question under way */
     bool over;          /* nothing is asked any more */
+    bool last;          /* running every block again was the last that was tried */
     bool real;          /* menus are of lists that run each block again */
     double bound;
     api_candidate now, best; /* best.play NULL: none yet */
@@ -131,9 +132,10 @@ void *api_pipeline_grow(void *array, size_t n, size_t size);
 void api_pipeline_equal(const api_pipeline *pipeline, uint32_t cuts[REMAT_MOST_RANKS + 1]);
 /* The ways people use, with equal cuts. */
 remat_status api_pipeline_ways(api_pipeline *pipeline, json_t **ret_ways, remat_error *error);
-/* The list of a stage of the shape that runs each block again. */
+/* The list of a stage of the shape that runs so many blocks together again. */
 remat_status api_pipeline_blocks(const api_pipeline *pipeline, size_t shape, uint32_t first,
-                                 uint32_t end, remat_stage_list *ret_list, remat_error *error);
+                                 uint32_t end, uint32_t together, remat_stage_list *ret_list,
+                                 remat_error *error);
 /* What an answer tells of a schedule. */
 json_t *api_schedule_part(const json_t *schedule);
 double api_update_seconds(const remat_device *device, const remat_step_table *table);

@@ -322,10 +322,9 @@ static remat_status refuse(planner *a)
     const uint64_t lacks = need > a->q->memory ? need - a->q->memory : 0;
     remat_fail(a->error, REMAT_INFEASIBLE, "memory",
                lacks ? "wherever it is cut, a rank does not fit: rank %u lacks %llu bytes where "
-                       "least is lacking; %llu bytes on every rank would do"
-                     : "rank %u lacks room for what is being sent (%llu bytes beside it); more "
-                       "than %llu bytes on every rank are needed",
-               rank, (unsigned long long)lacks, (unsigned long long)need);
+                       "least is lacking"
+                     : "rank %u lacks room for what is being sent",
+               rank, (unsigned long long)lacks);
     if (a->error)
         a->error->number = need == UINT64_MAX ? 0 : need;
     return REMAT_INFEASIBLE;
