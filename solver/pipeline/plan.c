@@ -351,11 +351,12 @@ static remat_status plan(planner *a)
     if (status)
         return status;
     a->best.bound = a->rest[0] * (1 - 1e-12);
-    if (a->rest[0] < INFINITY)
+    const bool may_be = a->rest[0] < INFINITY && a->best.bound < a->limit;
+    if (may_be)
         status = try_even(a);
     if (!status)
         status = climb(a);
-    if (!status && a->rest[0] < INFINITY)
+    if (!status && may_be)
         status = search(a, 0, 0, 0, 0);
     if (!status && !a->all_cuts) {
         a->left = (a->q->passes ? a->q->passes : MOST_PASSES_PLAYED) / 4;

@@ -373,7 +373,8 @@ static double compare(search *s, const json_t *made)
     return fits || s->best < INFINITY ? step / s->best - 1 : 0;
 }
 
-/* Asks again with what is said to do; how much more it is than what does, INFINITY: it does not. */
+/* Asks again with what is said to do; how much more it is than what does, INFINITY: it does not, as
+ * not every list of blocks run again is one of lowerset's. */
 static double ask_for_least(example *e, const json_t *refused)
 {
     const double said = remat_json_number(json_object_get(refused, "pipeline"), "least_memory");
@@ -448,7 +449,7 @@ static void search_all(const char *solver, unsigned n)
         print_message("# %u refused: what is said to do is %.2f %% above what does, and does not "
                       "for %u\n",
                       refused, 100 * above / refused, missed);
-    assert_true(refused == 0 || (missed * 50 <= refused && above <= 0.15 * refused));
+    assert_true(refused == 0 || (missed <= 1 + refused / 100 && above <= 0.15 * refused));
     assert_true(most <= 0.01 && planned > n / 4 && equal >= planned * 99 / 100);
 }
 
