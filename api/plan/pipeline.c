@@ -12,6 +12,8 @@ static const double WORTH_A_ROUND = 1e-3;
 static const double NEAR_ENOUGH = 5e-3;
 /* More rounds than these are for what is small: questions of so many nodes in all. */
 enum { MOST_ROUNDS = 4, MOST_NODES_ASKED = 300, MOST_SENDS = 3, LONGEST = 2 };
+/* Played for plans with other numbers in flight than the first. */
+enum { PASSES_OF_OTHERS = 1 << 18 };
 
 static void menus_clear(api_pipeline *p)
 {
@@ -90,13 +92,13 @@ static remat_status equal_step(api_pipeline *p, double *ret_step, remat_error *e
         remat_stage_menu m = {0};
         remat_stage_list list = {0};
         size_t shape = 0, count = 0;
-        uint32_t n = 0;
+        const uint32_t n = remat_pipeline_in_flight(&p->question.pipeline, r);
         status = api_pipeline_bytes(p, cuts[r], cuts[r + 1], &m, error);
         if (!status)
             status = api_pipeline_shape(p, cuts[r], cuts[r + 1], &shape, error);
         if (status)
             return status;
-        const uint64_t budget = api_pipeline_budget(p, r, &m, p->sends, &n);
+        const uint64_t budget = api_pipeline_budget(p, r, n, &m, p->sends);
         status = api_pipeline_likely(p, shape, n, budget, &list, &count, error);
         fits = count > 0;
         stages[r] = (remat_pipeline_stage){list.forward, list.backward, m.input, m.input,
@@ -145,21 +147,21 @@ static remat_status limit_stages(api_pipeline *p, remat_error *error)
 static remat_status find_bound(api_pipeline *p, remat_error *error)
 {
     const remat_least_host host = {p, api_pipeline_least};
-    double bound = INFINITY;
-    remat_status status = remat_pipeline_bound(&p->question, &host, &bound, error);
-    if (!status)
-        p->bound = fmin(p->bound, fmin(bound, p->longest * p->question.pipeline.microbatches));
+    remat_status status = remat_pipeline_bound(&p->question, &host, &p->bound, error);
+    p->bound = fmin(p->bound, p->longest * p->question.pipeline.microbatches);
     return status;
 }
 
 /* As many as usual, or so many times as many behind the last: twice hide sends that take half of a
- * pass there and back (Narayanan et al. 2021 have them interleaved). */
-static void put_in_flight(api_pipeline *p, unsigned times)
+ * pass there and back (Narayanan et al. 2021 have them interleaved). And at most so many, where
+ * memory is short. */
+static void put_in_flight(api_pipeline *p, unsigned times, uint32_t most)
 {
     const remat_pipeline *pipeline = &p->question.pipeline;
+    most = most < pipeline->microbatches ? most : pipeline->microbatches;
     for (uint32_t r = 0; r < pipeline->ranks; r++) {
         const uint64_t n = (uint64_t)(pipeline->ranks - 1 - r) * times + 1;
-        p->now.in_flight[r] = n < pipeline->microbatches ? (uint32_t)n : pipeline->microbatches;
+        p->now.in_flight[r] = n < most ? (uint32_t)n : most;
     }
     p->question.pipeline.in_flight = pipeline->order == REMAT_1F1B ? p->now.in_flight : NULL;
 }
@@ -181,40 +183,144 @@ static unsigned most_in_flight(const api_pipeline *p)
     return times < most ? (unsigned)times : most;
 }
 
-/* The best of the plans with fewer and with more in flight. */
+/* The plan with the numbers in flight at hand, if it is better, and there may be a better one. */
+static remat_status plan_with(api_pipeline *p, api_candidate *found, remat_error *error)
+{
+    remat_pipeline_plan plan;
+    const bool some = found->plan.step < INFINITY;
+    if (found->plan.step <= p->bound * (1 + WORTH_A_ROUND))
+        return REMAT_OK;
+    p->question.limit = some ? found->plan.step * (1 - WORTH_A_ROUND) : 0;
+    p->question.passes = some ? PASSES_OF_OTHERS : 0;
+    remat_status status = plan_once(p, &plan, error);
+    p->question.limit = p->question.passes = 0;
+    if (!status && plan.step < found->plan.step) {
+        found->plan = plan;
+        memcpy(found->in_flight, p->now.in_flight, sizeof found->in_flight);
+    }
+    return status == REMAT_INFEASIBLE ? REMAT_OK : status;
+}
+
+/* One more or one fewer on a rank, and on those that may not have fewer or more than it, as long as
+ * that is better. */
+static remat_status climb_in_flight(api_pipeline *p, api_candidate *found, remat_error *error)
+{
+    const uint32_t ranks = p->question.pipeline.ranks, m = p->question.pipeline.microbatches;
+    remat_status status = REMAT_OK;
+    for (bool better = found->plan.step < INFINITY; better && !status;) {
+        better = false;
+        for (uint32_t i = 0; i < 2 * ranks && !status; i++) {
+            const uint32_t r = i / 2, old = found->in_flight[r], n = i % 2 ? old + 1 : old - 1;
+            const double step = found->plan.step;
+            if (n < 1 || n > m)
+                continue;
+            for (uint32_t k = 0; k < ranks; k++) {
+                const uint32_t as = found->in_flight[k];
+                p->now.in_flight[k] = k == r || (k < r ? as < n : as > n) ? n : as;
+            }
+            status = plan_with(p, found, error);
+            better |= found->plan.step < step;
+        }
+    }
+    return status;
+}
+
+/* The best of the plans with more and with fewer in flight. */
 static remat_status plan_best(api_pipeline *p, remat_error *error)
 {
+    const uint32_t ranks = p->question.pipeline.ranks;
+    const bool first = p->bound == INFINITY, fixed = p->question.pipeline.order != REMAT_1F1B;
     api_candidate found = {.plan = {.step = INFINITY}};
-    remat_error refusal;
+    remat_error refusal = {0};
     remat_status status = REMAT_OK;
-    const bool first = p->n_asked == 0;
+    put_in_flight(p, 1, UINT32_MAX);
+    if (first)
+        status = limit_stages(p, &refusal);
+    if (first && !status)
+        status = find_bound(p, &refusal);
     for (unsigned times = 1; times <= p->most && !status; times += (times + 2) / 3) {
+        put_in_flight(p, times, UINT32_MAX);
+        status = plan_with(p, &found, &refusal);
+    }
+    for (uint32_t n = ranks - 1; n > 0 && !status && !fixed; n -= (n + 3) / 4) {
+        put_in_flight(p, 1, n);
+        status = plan_with(p, &found, &refusal);
+    }
+    if (!status && !fixed)
+        status = climb_in_flight(p, &found, &refusal);
+    if (error && (status || found.plan.step == INFINITY))
+        *error = refusal;
+    if (status || found.plan.step == INFINITY)
+        return status ? status : REMAT_INFEASIBLE;
+    p->now = found;
+    return REMAT_OK;
+}
+
+static void put_memory(api_pipeline *p, uint64_t memory)
+{
+    const size_t width = p->units.n + 1;
+    p->question.memory = memory;
+    memset(p->fixed, 0xff, width * width * sizeof *p->fixed);
+}
+
+/* Memory of every rank with which the plan at hand fits, to a 64th; more than those bytes. */
+static remat_status find_enough(api_pipeline *p, uint64_t bytes, uint64_t *ret_memory,
+                                remat_error *error)
+{
+    const uint64_t memory = p->question.memory;
+    uint64_t low = memory, high = bytes > memory ? bytes : memory + memory / 64 + 1;
+    remat_status status = REMAT_INFEASIBLE;
+    p->question.passes = PASSES_OF_OTHERS;
+    while (status == REMAT_INFEASIBLE && high < UINT64_C(1) << 52) {
         remat_pipeline_plan plan;
-        put_in_flight(p, times);
-        if (first)
-            status = limit_stages(p, &refusal);
-        if (first && !status)
-            status = find_bound(p, &refusal);
-        if (!status)
-            status = plan_once(p, &plan, &refusal);
-        if (!status && plan.step < found.plan.step) {
-            found.plan = plan;
-            memcpy(found.in_flight, p->now.in_flight, sizeof found.in_flight);
-        }
-        if (status && status != REMAT_INFEASIBLE && error)
-            *error = refusal;
+        put_memory(p, high);
+        status = plan_once(p, &plan, error);
+        if (status == REMAT_INFEASIBLE)
+            low = high;
+        if (status == REMAT_INFEASIBLE)
+            high += high / 4;
+    }
+    while (!status && high - low > high / 64) {
+        remat_pipeline_plan plan;
+        const uint64_t middle = low + (high - low) / 2;
+        put_memory(p, middle);
+        status = plan_once(p, &plan, error);
+        if (status == REMAT_INFEASIBLE)
+            low = middle;
+        else
+            high = middle;
         status = status == REMAT_INFEASIBLE ? REMAT_OK : status;
     }
-    if (status)
-        return status;
-    if (found.plan.step == INFINITY) {
-        if (error)
-            *error = refusal;
-        return REMAT_INFEASIBLE;
+    p->question.passes = 0;
+    put_memory(p, memory);
+    *ret_memory = high;
+    return status;
+}
+
+/* Running every block again with one in flight, which needs least; REMAT_INFEASIBLE says by how
+ * much it misses, and what would do. */
+static remat_status plan_blocks(api_pipeline *p, remat_error *error)
+{
+    remat_error refusal = {0}, other;
+    uint64_t enough = 0;
+    put_in_flight(p, 1, 1);
+    p->real = true;
+    remat_status status = plan_once(p, &p->now.plan, &refusal);
+    if (status == REMAT_INFEASIBLE) {
+        const remat_status found = find_enough(p, (uint64_t)refusal.number, &enough, &other);
+        if (found == REMAT_OK) {
+            remat_fail(error, status, "memory", "%s; %llu bytes on every rank would do",
+                       refusal.message, (unsigned long long)enough);
+            error->number = enough;
+        } else {
+            status = found;
+            *error = found == REMAT_INFEASIBLE ? refusal : other;
+        }
+    } else if (status) {
+        *error = refusal;
     }
-    p->now = found;
-    p->now.play = NULL;
-    return REMAT_OK;
+    p->real = false;
+    return status;
 }
 
 /* A plan to ask the stages of; REMAT_INFEASIBLE says by how much running every block again misses.
@@ -228,11 +334,7 @@ static remat_status plan_now(api_pipeline *p, remat_error *error)
     }
     if (status != REMAT_INFEASIBLE)
         return status;
-    put_in_flight(p, 1);
-    p->real = true;
-    status = plan_once(p, &p->now.plan, error);
-    p->real = false;
-    return status;
+    return plan_blocks(p, error);
 }
 
 /* ---- questions ---- */
@@ -285,16 +387,13 @@ static remat_status find_terms(api_pipeline *p, uint32_t rank, api_asked *x, rem
 {
     const remat_planned_stage *stage = &p->now.plan.stages[rank];
     const remat_stage_list *list = &stage->list;
-    remat_stage_menu m;
-    remat_status status = api_pipeline_bytes(p, x->first, x->end, &m, error);
-    if (!status)
-        status = api_pipeline_shape(p, x->first, x->end, &x->shape, error);
+    remat_status status = api_pipeline_shape(p, x->first, x->end, &x->shape, error);
     if (status)
         return status;
     x->in_flight = list->in_flight;
     x->budget = list->tag & ~API_UNASKED;
     if (list->tag == API_BLOCKS) {
-        remat_pipeline_room(&p->question, rank, &m, &x->in_flight);
+        x->in_flight = remat_pipeline_in_flight(&p->question.pipeline, rank);
         x->budget = list->peak + (x->in_flight - 1) * list->held;
     } else if (!(list->tag & API_UNASKED)) {
         x->in_flight = p->asked[list->tag].in_flight;
@@ -399,7 +498,7 @@ static remat_status keep_best(api_pipeline *p, bool fits, remat_error *error)
     remat_status status = fits ? play_now(p, &beside, error) : REMAT_OK;
     if (status)
         return status;
-    if (!beside && !p->best.play && p->sends < MOST_SENDS)
+    if (!beside && p->sends < MOST_SENDS)
         p->sends++;
     if (fits && beside && (!p->best.play || p->now.play->step < p->best.play->step)) {
         remat_pipeline_play_free(p->best.play);
@@ -423,8 +522,8 @@ static remat_status plan_again(api_pipeline *p, bool *ret_better, remat_error *e
 }
 
 /* All stages have answered: plans anew where that may be better, with more and more hopes for those
- * that were not asked, until no plan promises more; where nothing has fitted with longer stages
- * too. */
+ * that were not asked and then with room for more that is on its way, until no plan promises more;
+ * where nothing has fitted with longer stages too. */
 static remat_status settle(api_pipeline *p, bool fits, bool *ret_over, remat_error *error)
 {
     remat_status status = keep_best(p, fits, error);
@@ -436,8 +535,11 @@ static remat_status settle(api_pipeline *p, bool fits, bool *ret_over, remat_err
         step <= p->bound * (1 + WORTH_A_ROUND))
         return status;
     status = plan_again(p, &better, error);
-    while (!status && !better && p->hopes < API_FAST_AND_SMALL) {
-        p->hopes++;
+    while (!status && !better && (p->hopes < API_FAST_AND_SMALL || p->sends < MOST_SENDS)) {
+        if (p->hopes < API_FAST_AND_SMALL)
+            p->hopes++;
+        else
+            p->sends++;
         status = plan_again(p, &better, error);
     }
     if (!status && !better && !p->best.play && p->longest < INFINITY) {
@@ -446,6 +548,19 @@ static remat_status settle(api_pipeline *p, bool fits, bool *ret_over, remat_err
     }
     *ret_over = status || !better;
     return status;
+}
+
+/* Nothing that was planned has fitted: the last is to run every block again. */
+static remat_status try_blocks(api_pipeline *p, bool *ret_over, remat_error *error)
+{
+    remat_status status = plan_blocks(p, &p->refusal);
+    p->last = true;
+    *ret_over = status == REMAT_INFEASIBLE;
+    if (status && !*ret_over && error)
+        *error = p->refusal;
+    if (!*ret_over)
+        p->refusal.status = REMAT_OK;
+    return *ret_over ? REMAT_OK : status;
 }
 
 remat_status api_pipeline_ask(api_pipeline *p, json_t **ret_document, json_t **ret_question,
@@ -461,6 +576,8 @@ remat_status api_pipeline_ask(api_pipeline *p, json_t **ret_document, json_t **r
         if (status || rank < ranks)
             break;
         status = settle(p, fits, &over, error);
+        if (!status && over && !p->best.play && !p->last)
+            status = try_blocks(p, &over, error);
     }
     p->over = over;
     if (status || over) {

@@ -58,10 +58,9 @@ struct api_pipeline {
     api_units units;
     remat_tensor *tensors; /* of a model; unit: of units */
     size_t n_tensors;
-    bool tied;   /* the last unit has the first tensor too */
-    bool *again; /* by node: what attention runs; NULL: not known */
-    unsigned
-        most; /* times as many in flight as usual may be chosen, about: where sends take long */
+    bool tied;     /* the last unit has the first tensor too */
+    bool *again;   /* by node: what attention runs; NULL: not known */
+    unsigned most; /* times as many in flight as usual may be chosen: where sends take long */
     remat_pipeline_question question;
     uint64_t *fixed;          /* [n + 1][n + 1]: UINT64_MAX: not yet known */
     remat_stage_list **lists; /* the same: of the menus of the plan at hand */
@@ -76,6 +75,7 @@ struct api_pipeline {
     size_t nodes_asked; /* of all questions */
     size_t pending;     /* the question under way */
     bool over;          /* nothing is asked any more */
+    bool last;          /* running every block again was the last that was tried */
     bool real;          /* menus are of lists that run each block again */
     double bound;
     api_candidate now, best; /* best.play NULL: none yet */
@@ -108,10 +108,10 @@ remat_status api_pipeline_bytes(api_pipeline *pipeline, uint32_t first, uint32_t
 /* Weights and what goes with them of a stage. */
 remat_status api_pipeline_table(const api_pipeline *pipeline, uint32_t first, uint32_t end,
                                 remat_step_table *ret_table, remat_error *error);
-/* What a schedule may take on a rank, beside all that is there and so many sends on their way, each
- * way. */
-uint64_t api_pipeline_budget(const api_pipeline *p, uint32_t rank, const remat_stage_menu *menu,
-                             unsigned sends, uint32_t *ret_in_flight);
+/* What a schedule may take on a rank with so many in flight, beside all that is there and so many
+ * sends on their way, each way. */
+uint64_t api_pipeline_budget(const api_pipeline *p, uint32_t rank, uint32_t in_flight,
+                             const remat_stage_menu *menu, unsigned sends);
 /* What no schedule of a shape within a budget beats. */
 remat_status api_pipeline_total(api_pipeline *p, size_t shape, uint32_t in_flight, uint64_t budget,
                                 double *ret_total, remat_error *error);
@@ -122,8 +122,8 @@ remat_status api_pipeline_total(api_pipeline *p, size_t shape, uint32_t in_fligh
 remat_status api_pipeline_likely(api_pipeline *p, size_t shape, uint32_t n, uint64_t budget,
                                  remat_stage_list *lists, size_t *count, remat_error *error);
 /* For the bound, remat_least_host, and for the planner, remat_stage_host. */
-remat_status api_pipeline_least(void *data, uint32_t rank, uint32_t first, uint32_t end,
-                                remat_stage_least *ret_least, remat_error *error);
+remat_status api_pipeline_least(void *data, uint32_t rank, uint32_t in_flight, uint32_t first,
+                                uint32_t end, remat_stage_least *ret_least, remat_error *error);
 remat_status api_pipeline_menu(void *data, uint32_t first, uint32_t end, remat_stage_menu *ret_menu,
                                remat_error *error);
 /* The array with room for one more behind n; NULL: out of memory, and the old one stays. */
@@ -132,9 +132,10 @@ void *api_pipeline_grow(void *array, size_t n, size_t size);
 void api_pipeline_equal(const api_pipeline *pipeline, uint32_t cuts[REMAT_MOST_RANKS + 1]);
 /* The ways people use, with equal cuts. */
 remat_status api_pipeline_ways(api_pipeline *pipeline, json_t **ret_ways, remat_error *error);
-/* The list of a stage of the shape that runs each block again. */
+/* The list of a stage of the shape that runs so many blocks together again. */
 remat_status api_pipeline_blocks(const api_pipeline *pipeline, size_t shape, uint32_t first,
-                                 uint32_t end, remat_stage_list *ret_list, remat_error *error);
+                                 uint32_t end, uint32_t together, remat_stage_list *ret_list,
+                                 remat_error *error);
 /* What an answer tells of a schedule. */
 json_t *api_schedule_part(const json_t *schedule);
 double api_update_seconds(const remat_device *device, const remat_step_table *table);

@@ -10,8 +10,10 @@ enum { WAY_STORE_ALL, WAY_BLOCKS, WAY_ATTENTION, WAYS };
 
 static const char *const way_names[WAYS] = {"store-all", "blocks", "attention"};
 
+/* together: units that count as one. */
 static remat_status way_list(const api_pipeline *p, size_t shape, uint32_t first, uint32_t end,
-                             unsigned way, remat_stage_list *ret_list, remat_error *error)
+                             unsigned way, uint32_t together, remat_stage_list *ret_list,
+                             remat_error *error)
 {
     const remat_profile *profile = p->shapes[shape].profile;
     const uint32_t start = api_unit_start(&p->units, first);
@@ -20,7 +22,7 @@ static remat_status way_list(const api_pipeline *p, size_t shape, uint32_t first
         return remat_fail_memory(error);
     for (uint32_t u = first; u < end; u++)
         for (uint32_t v = api_unit_start(&p->units, u); v < p->units.end[u]; v++)
-            unit[v - start] = u - first;
+            unit[v - start] = (u - first) / together;
     remat_status status =
         way == WAY_BLOCKS
             ? remat_stage_by_blocks(profile, unit, ret_list, error)
@@ -31,9 +33,9 @@ static remat_status way_list(const api_pipeline *p, size_t shape, uint32_t first
 }
 
 remat_status api_pipeline_blocks(const api_pipeline *p, size_t shape, uint32_t first, uint32_t end,
-                                 remat_stage_list *ret_list, remat_error *error)
+                                 uint32_t together, remat_stage_list *ret_list, remat_error *error)
 {
-    return way_list(p, shape, first, end, WAY_BLOCKS, ret_list, error);
+    return way_list(p, shape, first, end, WAY_BLOCKS, together, ret_list, error);
 }
 
 /* The longest optimizer's part of the ranks, which all take theirs at once. */
@@ -81,7 +83,7 @@ static remat_status play_way(api_pipeline *p, const uint32_t *cuts, unsigned way
         if (!status)
             status = api_pipeline_shape(p, cuts[r], cuts[r + 1], &shape, error);
         if (!status)
-            status = way_list(p, shape, cuts[r], cuts[r + 1], way, &list, error);
+            status = way_list(p, shape, cuts[r], cuts[r + 1], way, 1, &list, error);
         if (!status)
             status = update_of(p, cuts[r], cuts[r + 1], &update, error);
         stages[r] = (remat_pipeline_stage){list.forward, list.backward, list.held, list.peak,

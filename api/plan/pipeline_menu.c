@@ -9,6 +9,8 @@
 /* Answers lie above their bounds by about a tenth of what the bounds are above storing everything.
  */
 static const double USUAL_GAP = 1.1;
+/* Of the units of a stage: 1024 are the most. */
+enum { MOST_DOUBLINGS = 11 };
 
 /* The array with room for one more behind n; NULL: out of memory, and the old one stays. */
 void *api_pipeline_grow(void *array, size_t n, size_t size)
@@ -102,10 +104,10 @@ remat_status api_pipeline_bytes(api_pipeline *p, uint32_t first, uint32_t end,
 }
 
 /* What a schedule may take on a rank, beside all that is there and on its way. */
-uint64_t api_pipeline_budget(const api_pipeline *p, uint32_t rank, const remat_stage_menu *menu,
-                             unsigned sends, uint32_t *ret_in_flight)
+uint64_t api_pipeline_budget(const api_pipeline *p, uint32_t rank, uint32_t in_flight,
+                             const remat_stage_menu *menu, unsigned sends)
 {
-    const uint64_t room = remat_pipeline_room(&p->question, rank, menu, ret_in_flight);
+    const uint64_t room = remat_pipeline_room(&p->question, rank, in_flight, menu);
     const bool sends_on =
         rank + 1 < p->question.pipeline.ranks && !p->question.pipeline.runtime.keeps_outputs;
     const uint64_t way = sends * (menu->input + (sends_on ? menu->output : 0));
@@ -150,13 +152,12 @@ static bool is_too_long(const api_pipeline *p, uint32_t first, uint32_t end)
 }
 
 /* For the bound: remat_least_host. */
-remat_status api_pipeline_least(void *data, uint32_t rank, uint32_t first, uint32_t end,
-                                remat_stage_least *ret_least, remat_error *error)
+remat_status api_pipeline_least(void *data, uint32_t rank, uint32_t in_flight, uint32_t first,
+                                uint32_t end, remat_stage_least *ret_least, remat_error *error)
 {
     api_pipeline *p = data;
     remat_stage_menu menu;
     size_t shape = 0;
-    uint32_t n = 0;
     *ret_least = (remat_stage_least){.total = INFINITY};
     if (is_too_long(p, first, end))
         return REMAT_OK;
@@ -165,12 +166,12 @@ remat_status api_pipeline_least(void *data, uint32_t rank, uint32_t first, uint3
         status = api_pipeline_shape(p, first, end, &shape, error);
     if (status)
         return status;
-    const uint64_t budget = api_pipeline_budget(p, rank, &menu, 0, &n);
+    const uint64_t budget = api_pipeline_budget(p, rank, in_flight, &menu, 0);
     ret_least->input = menu.input;
     ret_least->output = menu.output;
     ret_least->forward = p->shapes[shape].forward;
     ret_least->backward = p->shapes[shape].all - p->shapes[shape].forward;
-    return api_pipeline_total(p, shape, n, budget, &ret_least->total, error);
+    return api_pipeline_total(p, shape, in_flight, budget, &ret_least->total, error);
 }
 
 static size_t find_asked(const api_pipeline *p, size_t shape, uint32_t n, uint64_t budget)
@@ -215,11 +216,11 @@ static remat_status put_lists(api_pipeline *p, size_t shape, uint32_t rank,
                               const remat_stage_menu *menu, remat_stage_list *lists, size_t *count,
                               remat_error *error)
 {
+    const uint32_t n = remat_pipeline_in_flight(&p->question.pipeline, rank);
     uint64_t before = 0;
     remat_status status = REMAT_OK;
     for (unsigned sends = 0; sends <= p->sends && !status; sends++) {
-        uint32_t n;
-        const uint64_t budget = api_pipeline_budget(p, rank, menu, sends, &n);
+        const uint64_t budget = api_pipeline_budget(p, rank, n, menu, sends);
         if (sends == 0 || budget < before)
             status = api_pipeline_likely(p, shape, n, budget, lists, count, error);
         before = budget;
@@ -238,20 +239,20 @@ remat_status api_pipeline_menu(void *data, uint32_t first, uint32_t end, remat_s
     remat_status status = api_pipeline_bytes(p, first, end, ret_menu, error);
     if (status || is_too_long(p, first, end))
         return status;
-    remat_stage_list *lists = malloc(ranks * (p->sends + 1) * sizeof *lists);
+    remat_stage_list *lists = malloc((ranks * (p->sends + 1) + MOST_DOUBLINGS) * sizeof *lists);
     p->lists[first * (n_units + 1) + end] = lists;
     status = lists ? api_pipeline_shape(p, first, end, &shape, error) : remat_fail_memory(error);
     for (uint32_t rank = 0; rank < ranks && !status; rank++) {
         const bool may_be = (rank == 0) == (first == 0) && (rank + 1 == ranks) == (end == n_units);
         if (!may_be)
             continue;
-        api_pipeline_budget(p, rank, ret_menu, 0, &n);
+        n = remat_pipeline_in_flight(&p->question.pipeline, rank);
         if (n != before && !p->real)
             status = put_lists(p, shape, rank, ret_menu, lists, &count, error);
         before = n;
     }
-    if (!status && p->real) {
-        status = api_pipeline_blocks(p, shape, first, end, &lists[count], error);
+    for (uint32_t k = 1; p->real && k < 2 * (end - first) && !status; k *= 2) {
+        status = api_pipeline_blocks(p, shape, first, end, k, &lists[count], error);
         lists[count++].tag = API_BLOCKS;
     }
     ret_menu->lists = lists;

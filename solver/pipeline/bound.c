@@ -1,6 +1,8 @@
 /* What no step is below: the recurrence of plan.c, out of what is known of every schedule of a
  * stage in place of lists. Its time may lie before the turn or after it; each of the two waits is
- * taken where it is least. */
+ * taken where it is least. With more in flight less is waited for and more runs again: of each
+ * number as many as may be on the rank are looked at, past the usual of ranges of them, until what
+ * runs again alone takes longer. */
 #include "pipeline/private.h"
 
 #include <math.h>
@@ -11,10 +13,12 @@ typedef struct rest {
     double wait, sum;
 } rest;
 
-static rest with_stage(const remat_pipeline *p, uint32_t rank, const remat_stage_least *x,
-                       const rest *behind)
+/* With at most n in flight: a micro-batch begins once the n-th before it has gone to the last rank
+ * and come back. */
+static rest with_stage(const remat_pipeline *p, uint32_t rank, uint32_t n,
+                       const remat_stage_least *x, const rest *behind)
 {
-    const double m = p->microbatches, n = pipeline_in_flight(p, rank);
+    const double m = p->microbatches, rounds = 1 + (p->microbatches - 1) / n;
     const double back = rank > 0 ? p->latency + (double)x->input / p->bandwidth : 0;
     const double out = rank + 1 < p->ranks ? p->latency + (double)x->output / p->bandwidth : 0;
     const double there = out + behind->sum; /* and back */
@@ -22,8 +26,30 @@ static rest with_stage(const remat_pipeline *p, uint32_t rank, const remat_stage
     const double first = (m - n + 1) * (x->total - x->backward) + m * x->backward;
     const double last = m * x->forward + (m - n + 1) * (x->total - x->forward);
     const double sends = x->forward + x->backward + (m - 1) * out; /* one after the other */
-    const double own = fmax(m * x->total, fmax(fmax(first, last), sends) + there);
+    const double alone = fmax(m * x->total, rounds * (x->total + there));
+    const double own = fmax(alone, fmax(fmax(first, last), sends) + there);
     return (rest){back + fmax(own, x->total + out + behind->wait), x->total + back + there};
+}
+
+static remat_status bound_stage(const remat_pipeline_question *q, const remat_least_host *host,
+                                uint32_t rank, uint32_t first, uint32_t end, const rest *behind,
+                                rest *here, remat_error *error)
+{
+    const remat_pipeline *p = &q->pipeline;
+    const uint32_t m = p->microbatches, usual = p->ranks - rank;
+    for (uint32_t n = p->order == REMAT_GPIPE ? m : 1, most; n <= m; n = most + 1) {
+        remat_stage_least least;
+        most = n <= usual ? n : n < m / 2 ? 2 * n : m;
+        remat_status status = host->least(host->data, rank, n, first, end, &least, error);
+        if (status)
+            return status;
+        const rest all = with_stage(p, rank, most, &least, behind);
+        here->sum = fmin(here->sum, all.sum);
+        if (m * least.total >= here->wait)
+            return REMAT_OK;
+        here->wait = fmin(here->wait, all.wait);
+    }
+    return REMAT_OK;
 }
 
 static remat_status bound_rank(const remat_pipeline_question *q, const remat_least_host *host,
@@ -32,15 +58,12 @@ static remat_status bound_rank(const remat_pipeline_question *q, const remat_lea
     const uint32_t left = q->pipeline.ranks - rank - 1;
     for (uint32_t first = rank; first + left < q->n_units; first++)
         for (uint32_t end = first + 1; end + left <= q->n_units; end++) {
-            remat_stage_least least;
             if (behind[end].wait == INFINITY)
                 continue;
-            remat_status status = host->least(host->data, rank, first, end, &least, error);
+            remat_status status =
+                bound_stage(q, host, rank, first, end, &behind[end], &here[first], error);
             if (status)
                 return status;
-            const rest all = with_stage(&q->pipeline, rank, &least, &behind[end]);
-            here[first].wait = fmin(here[first].wait, all.wait);
-            here[first].sum = fmin(here[first].sum, all.sum);
         }
     return REMAT_OK;
 }

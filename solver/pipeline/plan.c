@@ -3,14 +3,14 @@
  * its last gradient goes back through them. With n in flight it has m - n forwards left when its
  * first backward begins, which is when a micro-batch has gone through all behind it and come back;
  * and when its last forward ends, m - n of its backwards are done, and that micro-batch still goes
- * there and back. The least of the largest of these over all cuts is a recurrence from the last
- * rank; it bounds every beginning of cuts, best first, and what is left is played. */
+ * there and back. A micro-batch begins once the n-th before it has come back. The least of the
+ * largest of these over all cuts is a recurrence from the last rank; it bounds every beginning of
+ * cuts, best first, and what is left is played. */
 #include "pipeline/private.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-/* Plays of ranks x microbatches passes, in all. */
 enum { MOST_PASSES_PLAYED = 1 << 25 };
 
 typedef struct planner {
@@ -25,6 +25,7 @@ typedef struct planner {
     uint64_t *need; /* and of the memory that must be there */
     uint32_t end[REMAT_MOST_RANKS];
     uint64_t left; /* passes that may still be played */
+    double limit;
     bool all_cuts;
     remat_pipeline_plan best;
     remat_error *error;
@@ -49,17 +50,15 @@ static remat_pipeline_stage stage_of(const remat_stage_menu *menu, const remat_s
 static uint64_t list_bytes(const planner *a, uint32_t rank, const remat_stage_menu *menu, size_t i)
 {
     const remat_pipeline_stage stage = stage_of(menu, &menu->lists[i]);
-    const uint32_t n = pipeline_in_flight(a->p, rank), most = menu->lists[i].in_flight;
+    const uint32_t n = remat_pipeline_in_flight(a->p, rank), most = menu->lists[i].in_flight;
     return most > 0 && n > most ? UINT64_MAX : pipeline_bytes(a->p, rank, n, &stage);
 }
 
-uint64_t remat_pipeline_room(const remat_pipeline_question *q, uint32_t rank,
-                             const remat_stage_menu *menu, uint32_t *ret_in_flight)
+uint64_t remat_pipeline_room(const remat_pipeline_question *q, uint32_t rank, uint32_t in_flight,
+                             const remat_stage_menu *menu)
 {
-    const uint32_t n = pipeline_in_flight(&q->pipeline, rank);
     const remat_pipeline_stage nothing = stage_of(menu, &(remat_stage_list){.held = 0});
-    const uint64_t taken = pipeline_bytes(&q->pipeline, rank, n, &nothing);
-    *ret_in_flight = n;
+    const uint64_t taken = pipeline_bytes(&q->pipeline, rank, in_flight, &nothing);
     return q->memory > taken ? q->memory - taken : 0;
 }
 
@@ -79,11 +78,13 @@ static const remat_stage_list *fastest(const planner *a, uint32_t rank,
 
 /* ---- bounds ---- */
 
-/* Of what a rank does beside the passes of others that its first backward and its last forward
- * wait for: at least, of the lists that fit. */
-static double beside_others(const planner *a, uint32_t rank, const remat_stage_menu *menu)
+/* What a rank takes at least whose fastest list takes that time, if a micro-batch takes so long
+ * from there to the last rank and back: its own passes, rounds of n micro-batches, and what it does
+ * beside the passes that its first backward and its last forward wait for. */
+static double own_time(const planner *a, uint32_t rank, const remat_stage_menu *menu, double time,
+                       double there)
 {
-    const uint32_t m = a->p->microbatches, n = pipeline_in_flight(a->p, rank);
+    const uint32_t m = a->p->microbatches, n = remat_pipeline_in_flight(a->p, rank);
     double first = INFINITY, last = INFINITY;
     for (size_t i = 0; i < menu->n_lists; i++) {
         const remat_stage_list *x = &menu->lists[i];
@@ -92,7 +93,8 @@ static double beside_others(const planner *a, uint32_t rank, const remat_stage_m
         first = fmin(first, (m - n + 1) * x->forward + m * x->backward);
         last = fmin(last, m * x->forward + (m - n + 1) * x->backward);
     }
-    return fmax(first, last);
+    const double rounds = 1 + (m - 1) / n;
+    return fmax(fmax(m * time, rounds * (time + there)), fmax(first, last) + there);
 }
 
 static double out_send(const planner *a, uint32_t rank, const remat_stage_menu *menu)
@@ -117,7 +119,7 @@ static remat_status bound_one(planner *a, uint32_t rank, uint32_t first, uint32_
         list ? fmax(a->sums[end] - a->sums[first], list->forward + list->backward) : INFINITY;
     const double out = out_send(a, rank, menu), back = back_send(a, rank, menu);
     const double sum = out + a->sum[(rank + 1) * width + end];
-    const double own = back + fmax(a->p->microbatches * time, beside_others(a, rank, menu) + sum);
+    const double own = back + own_time(a, rank, menu, time, sum);
     const double value = fmax(own, time + out + back + a->rest[(rank + 1) * width + end]);
     uint64_t need = UINT64_MAX;
     for (size_t i = 0; i < menu->n_lists; i++) {
@@ -180,8 +182,8 @@ static remat_status try_ends(planner *a)
             if (!list)
                 return status;
             stages[r] = stage_of(menu, list);
-            plan.stages[r] = (remat_planned_stage){first, a->end[r], pipeline_in_flight(a->p, r),
-                                                   *list, stages[r]};
+            plan.stages[r] = (remat_planned_stage){
+                first, a->end[r], remat_pipeline_in_flight(a->p, r), *list, stages[r]};
         }
         plan.step = pipeline_step(a->p, stages, memory);
         if (plan.step == INFINITY)
@@ -192,14 +194,14 @@ static remat_status try_ends(planner *a)
         for (uint32_t r = 0; r < ranks; r++)
             if (memory[r] > a->q->memory) {
                 const uint64_t usual =
-                    pipeline_bytes(a->p, r, pipeline_in_flight(a->p, r), &stages[r]);
+                    pipeline_bytes(a->p, r, remat_pipeline_in_flight(a->p, r), &stages[r]);
                 room[r] = usual > 0 ? usual - 1 : 0;
                 fits = false;
                 if (usual == 0)
                     return REMAT_OK;
             }
     }
-    if (plan.step < a->best.step) {
+    if (plan.step < a->best.step && plan.step <= a->limit) {
         plan.bound = a->best.bound;
         a->best = plan;
     }
@@ -239,15 +241,14 @@ static remat_status search(planner *a, uint32_t rank, uint32_t first, double bef
         if (!list)
             continue;
         const double out = out_send(a, rank, menu), back = back_send(a, rank, menu);
-        const double all = a->p->microbatches * (list->forward + list->backward);
-        const double beside = beside_others(a, rank, menu) + out + a->sum[(rank + 1) * width + end];
-        const double own = fmax(most, before + back + fmax(all, beside));
-        const double time = list->forward + list->backward + out + back;
+        const double alone = list->forward + list->backward, time = alone + out + back;
+        const double there = out + a->sum[(rank + 1) * width + end];
+        const double own = fmax(most, before + back + own_time(a, rank, menu, alone, there));
         cuts[n++] = (next_cut){fmax(own, before + time + behind), own, time, end};
     }
     qsort(cuts, n, sizeof *cuts, by_bound);
     for (uint32_t i = 0; i < n && !status; i++) {
-        if (cuts[i].bound * (1 - 1e-12) >= a->best.step)
+        if (cuts[i].bound * (1 - 1e-12) >= fmin(a->best.step, a->limit))
             break;
         if (a->left == 0) {
             a->all_cuts = false;
@@ -321,10 +322,9 @@ static remat_status refuse(planner *a)
     const uint64_t lacks = need > a->q->memory ? need - a->q->memory : 0;
     remat_fail(a->error, REMAT_INFEASIBLE, "memory",
                lacks ? "wherever it is cut, a rank does not fit: rank %u lacks %llu bytes where "
-                       "least is lacking; %llu bytes on every rank would do"
-                     : "rank %u lacks room for what is being sent (%llu bytes beside it); more "
-                       "than %llu bytes on every rank are needed",
-               rank, (unsigned long long)lacks, (unsigned long long)need);
+                       "least is lacking"
+                     : "rank %u lacks room for what is being sent",
+               rank, (unsigned long long)lacks);
     if (a->error)
         a->error->number = need == UINT64_MAX ? 0 : need;
     return REMAT_INFEASIBLE;
@@ -351,14 +351,15 @@ static remat_status plan(planner *a)
     if (status)
         return status;
     a->best.bound = a->rest[0] * (1 - 1e-12);
-    if (a->rest[0] < INFINITY)
+    const bool may_be = a->rest[0] < INFINITY && a->best.bound < a->limit;
+    if (may_be)
         status = try_even(a);
     if (!status)
         status = climb(a);
-    if (!status && a->rest[0] < INFINITY)
+    if (!status && may_be)
         status = search(a, 0, 0, 0, 0);
     if (!status && !a->all_cuts) {
-        a->left = MOST_PASSES_PLAYED / 4;
+        a->left = (a->q->passes ? a->q->passes : MOST_PASSES_PLAYED) / 4;
         status = climb(a);
     }
     if (!status && a->best.step == INFINITY)
@@ -384,7 +385,8 @@ remat_status remat_pipeline_plan_make(const remat_pipeline_question *q,
                  .rest = calloc(ranks * width, sizeof *a.rest),
                  .sum = calloc(ranks * width, sizeof *a.sum),
                  .need = calloc(ranks * width, sizeof *a.need),
-                 .left = MOST_PASSES_PLAYED,
+                 .left = q->passes ? q->passes : MOST_PASSES_PLAYED,
+                 .limit = q->limit > 0 ? q->limit : (double)INFINITY,
                  .all_cuts = true,
                  .best = {.step = INFINITY},
                  .error = error};

@@ -15,7 +15,7 @@ typedef struct course {
     uint32_t *next;         /* [ranks]: passes done */
 } course;
 
-uint32_t pipeline_in_flight(const remat_pipeline *p, uint32_t rank)
+uint32_t remat_pipeline_in_flight(const remat_pipeline *p, uint32_t rank)
 {
     const uint32_t usual = p->order == REMAT_GPIPE ? p->microbatches
                            : p->in_flight          ? p->in_flight[rank]
@@ -70,7 +70,7 @@ static void pass_on(const course *c, uint32_t rank, bool backward, uint32_t k, d
 /* As far as the rank's inputs are known; whether it did anything. */
 static bool go_on(const course *c, uint32_t rank)
 {
-    const uint32_t n = pipeline_in_flight(c->p, rank), before = c->next[rank];
+    const uint32_t n = remat_pipeline_in_flight(c->p, rank), before = c->next[rank];
     for (; c->next[rank] < c->passes; c->next[rank]++) {
         uint32_t k;
         const bool backward = place_at(c->p, n, c->next[rank], &k);
@@ -87,7 +87,7 @@ static bool go_on(const course *c, uint32_t rank)
 
 static uint64_t memory_of(const course *c, uint32_t rank)
 {
-    const uint32_t n = pipeline_in_flight(c->p, rank);
+    const uint32_t n = remat_pipeline_in_flight(c->p, rank);
     const double *start = &c->start[(size_t)rank * c->passes];
     const double *leaves = &c->leaves[(size_t)rank * c->passes];
     uint64_t worst = 0;

@@ -8,7 +8,6 @@
 double pipeline_step(const remat_pipeline *p, const remat_pipeline_stage *stages, uint64_t *memory);
 /* Whether there is such a question of 1F1B or gpipe. */
 remat_status pipeline_check_question(const remat_pipeline_question *question, remat_error *error);
-uint32_t pipeline_in_flight(const remat_pipeline *p, uint32_t rank);
 /* Bytes of a rank with so many alive while a pass runs, without those on their way. */
 uint64_t pipeline_bytes(const remat_pipeline *p, uint32_t rank, uint32_t alive,
                         const remat_pipeline_stage *stage);

@@ -22,7 +22,8 @@ typedef struct steady {
 /* The fastest list of a stage with k ranks from it on; NULL: none fits. */
 static const remat_stage_list *fastest(const steady *a, uint32_t k, const remat_stage_menu *menu)
 {
-    const uint32_t rank = a->q->pipeline.ranks - k, n = pipeline_in_flight(&a->q->pipeline, rank);
+    const uint32_t rank = a->q->pipeline.ranks - k,
+                   n = remat_pipeline_in_flight(&a->q->pipeline, rank);
     const remat_stage_list *best = NULL;
     for (size_t i = 0; i < menu->n_lists; i++) {
         const remat_stage_list *x = &menu->lists[i];
@@ -94,7 +95,7 @@ static void trace(const steady *a, uint32_t k, remat_pipeline_plan *ret_plan)
         ret_plan->stages[rank] = (remat_planned_stage){
             first,
             end,
-            pipeline_in_flight(&a->q->pipeline, ranks - k),
+            remat_pipeline_in_flight(&a->q->pipeline, ranks - k),
             *x,
             {x->forward, x->backward, x->held, x->peak, menu->fixed, menu->input, menu->output}};
         first = end;

@@ -127,10 +127,10 @@ static void judge_plan(const example *e, const remat_pipeline_plan *plan)
 }
 
 /* What none of its lists is below. */
-static remat_status least_of(void *data, uint32_t rank, uint32_t first, uint32_t end,
-                             remat_stage_least *ret, remat_error *error)
+static remat_status least_of(void *data, uint32_t rank, uint32_t in_flight, uint32_t first,
+                             uint32_t end, remat_stage_least *ret, remat_error *error)
 {
-    (void)rank, (void)error;
+    (void)rank, (void)in_flight, (void)error;
     const example *e = data;
     const remat_stage_menu *x = &e->menus[first][end];
     *ret = (remat_stage_least){INFINITY, INFINITY, INFINITY, x->input, x->output};

@@ -1,5 +1,6 @@
-/* Plans of pipelines by the public road, of random chains and graphs: against every choice of cuts
- * with every stage asked, each played by the judge; and that stages are what they are cut from. */
+/* Plans of pipelines by the public road, of random chains and graphs: against every choice of cuts,
+ * numbers in flight and room for sends, with every stage asked, each played by the judge; and that
+ * stages are what they are cut from. Times are whole seconds, so that all are the same bits. */
 #include "unit/core_support.h"
 
 #include "plan/pipeline.h"
@@ -8,15 +9,18 @@
 
 #include <math.h>
 
-enum { PIPELINES = 500, MOST_RANKS = 4, UNIT = 4096 };
+enum { PIPELINES = 500, SEARCHED = 12, MOST_RANKS = 4, MOST_MICROBATCHES = 6, UNIT = 4096 };
+/* Room for so many sends each way is looked at. */
+enum { SENDS = 3 };
 
 typedef struct example {
     uint32_t n_nodes, ranks, microbatches;
     uint64_t memory;
-    double latency; /* ms of a send; UNIT bytes take 1.5 more, if it is not 0 */
+    double latency, bandwidth; /* of sends, in units of time; 0: they take none */
     remat_pipeline_order order;
     json_t *document;
     remat_profile *profile;
+    const char *solver; /* of stages */
 } example;
 
 /* A chain, in which some nodes also read the one before the last, which is no cut then. */
@@ -37,7 +41,7 @@ static json_t *random_document(dice *d, uint32_t n)
                              "backward_uses_output", chance(d, 30)));
     }
     return json_pack("{s:s, s:s, s:s, s:[{s:s, s:i}], s:o}", "format", "remat-profile/1", "name",
-                     "random", "time_unit", "ms", "inputs", "id", "x", "bytes", UNIT, "nodes",
+                     "random", "time_unit", "s", "inputs", "id", "x", "bytes", UNIT, "nodes",
                      nodes);
 }
 
@@ -50,15 +54,17 @@ static remat_profile *decoded(const json_t *document)
     return profile;
 }
 
-static void make_example(dice *d, example *e)
+static void make_example(dice *d, example *e, const char *solver)
 {
     uint64_t all = 0;
     remat_error error;
     *e = (example){.n_nodes = 3 + below(d, MOST_NODES - 2),
                    .ranks = 2 + below(d, MOST_RANKS - 1),
-                   .microbatches = 1 + below(d, 6),
+                   .microbatches = 1 + below(d, MOST_MICROBATCHES),
                    .order = chance(d, 70) ? REMAT_1F1B : REMAT_GPIPE,
-                   .latency = chance(d, 50) ? 0.5 : 0};
+                   .latency = chance(d, 50) ? 0.5 : 0,
+                   .bandwidth = UNIT / 2,
+                   .solver = solver};
     e->document = random_document(d, e->n_nodes);
     e->profile = decoded(e->document);
     assert_int_equal(remat_store_all_peak(e->profile, &all, &error), REMAT_OK);
@@ -78,7 +84,6 @@ static json_t *answer(const json_t *document, json_t *question)
     json_t *json = NULL;
     remat_profile *profile = decoded(document);
     remat_profile_id(profile, id);
-    json_object_set_new(question, "solver", json_string("lowerset")); /* in no time */
     json_object_set_new(question, "profile_id", json_string(id));
     remat_status status = remat_store_all_peak(profile, &all, &error);
     if (!status)
@@ -114,16 +119,18 @@ static json_t *plan(const example *e)
     remat_plan_request request;
     remat_plan_draft draft = {.answer = NULL};
     bool asks = true;
+    const double unit = remat_time_unit_seconds(e->profile->time_unit);
     json_t *d = json_loads(device, 0, NULL);
     json_object_set_new(d, "memory_bytes", json_integer((json_int_t)e->memory));
     if (e->latency > 0)
-        json_object_set_new(
-            d, "network",
-            json_sprintf("0.002730666666666667GB/s@%.0fus+1GB/s@0us", 1e3 * e->latency));
-    json_t *body = json_pack("{s:O, s:o, s:{s:s, s:i, s:i, s:s, s:s}}", "profile", e->document,
-                             "device", d, "parallel", "kind", "pipeline", "ranks", (int)e->ranks,
-                             "microbatches", (int)e->microbatches, "schedule",
-                             remat_pipeline_order_name(e->order), "runtime", "none");
+        json_object_set_new(d, "network",
+                            json_sprintf("%.0fB/s@%.17gms+1GB/s@0us", e->bandwidth / unit,
+                                         1e3 * unit * e->latency));
+    json_t *body =
+        json_pack("{s:O, s:s*, s:o, s:{s:s, s:i, s:i, s:s, s:s}}", "profile", e->document, "solver",
+                  e->solver, "device", d, "parallel", "kind", "pipeline", "ranks", (int)e->ranks,
+                  "microbatches", (int)e->microbatches, "schedule",
+                  remat_pipeline_order_name(e->order), "runtime", "none");
     remat_status status = remat_plan_request_decode(body, &request, &error);
     if (!status)
         status = remat_plan_draft_make(&request, e->profile, e->document, &draft, &error);
@@ -150,25 +157,48 @@ typedef struct search {
     const example *e;
     api_units units;
     remat_pipeline pipeline;
-    double best;
-    uint32_t cuts[MOST_RANKS + 1];
-    remat_stage_list known[MOST_NODES][MOST_NODES + 1][MOST_RANKS];
-    int state[MOST_NODES][MOST_NODES + 1][MOST_RANKS]; /* 1: fits, -1: does not */
+    uint32_t in_flight[MOST_RANKS], cuts[MOST_RANKS + 1];
+    double best; /* looks for what is faster */
+    unsigned asked;
+    remat_stage_list known[MOST_NODES][MOST_NODES + 1][MOST_MICROBATCHES + 1][SENDS + 1];
+    int state[MOST_NODES][MOST_NODES + 1][MOST_MICROBATCHES + 1][SENDS + 1]; /* -1: none fits */
 } search;
 
-static bool stage_list(search *s, uint32_t first, uint32_t end, uint32_t rank, uint32_t n,
-                       remat_stage_list *ret)
+static uint64_t bytes_at(const search *s, uint32_t unit)
 {
-    int *state = &s->state[first][end][rank];
-    remat_stage_list *known = &s->known[first][end][rank];
+    return unit ? s->e->profile->nodes[s->units.end[unit - 1] - 1].output_bytes : 0;
+}
+
+static json_t *stage_document(const search *s, uint32_t rank)
+{
+    return api_stage_document(s->e->profile, s->e->document, &s->units, s->cuts[rank],
+                              s->cuts[rank + 1]);
+}
+
+/* What is left of a rank's memory beside so many sends each way. */
+static uint64_t budget_of(const search *s, uint32_t rank, uint32_t sends)
+{
+    const bool last = rank + 1 == s->e->ranks;
+    const uint64_t way =
+        sends * (bytes_at(s, s->cuts[rank]) + (last ? 0 : bytes_at(s, s->cuts[rank + 1])));
+    return s->e->memory > way ? s->e->memory - way : 0;
+}
+
+static bool stage_list(search *s, uint32_t rank, uint32_t sends, remat_stage_list *ret)
+{
+    const uint32_t n = s->in_flight[rank], first = s->cuts[rank], end = s->cuts[rank + 1];
+    int *state = &s->state[first][end][n][sends];
+    remat_stage_list *known = &s->known[first][end][n][sends];
     remat_error error;
     if (*state == 0) {
-        json_t *document = api_stage_document(s->e->profile, s->e->document, &s->units, first, end);
+        json_t *document = stage_document(s, rank);
         json_t *question =
-            json_pack("{s:I, s:i}", "budget", (json_int_t)s->e->memory, "in_flight", (int)n);
+            json_pack("{s:I, s:i, s:s}", "budget", (json_int_t)budget_of(s, rank, sends),
+                      "in_flight", (int)n, "solver", s->e->solver ? s->e->solver : "auto");
         json_t *schedule = answer(document, question);
         remat_profile *profile = decoded(document);
         remat_operations list = {0};
+        s->asked++;
         *state = schedule ? 1 : -1;
         if (schedule) {
             const json_t *operations = json_object_get(schedule, "operations");
@@ -188,42 +218,98 @@ static bool stage_list(search *s, uint32_t first, uint32_t end, uint32_t rank, u
     return *state > 0;
 }
 
-static void play(search *s)
+static void judge_stages(search *s, const remat_pipeline_stage *stages)
 {
-    const uint32_t ranks = s->e->ranks, m = s->e->microbatches;
-    remat_pipeline_stage stages[MOST_RANKS] = {{.held = 0}};
     remat_pipeline_play *played = NULL;
     remat_error error;
     bool fits = true;
-    for (uint32_t r = 0; r < ranks; r++) {
-        const uint32_t a = s->cuts[r], b = s->cuts[r + 1];
-        const uint32_t usual = s->e->order == REMAT_GPIPE ? m : ranks - r < m ? ranks - r : m;
-        remat_stage_list list;
-        if (!stage_list(s, a, b, r, usual, &list))
-            return;
-        const remat_node *nodes = s->e->profile->nodes;
-        stages[r] =
-            (remat_pipeline_stage){list.forward,
-                                   list.backward,
-                                   list.held,
-                                   list.peak,
-                                   0,
-                                   a ? nodes[api_unit_start(&s->units, a) - 1].output_bytes : 0,
-                                   nodes[s->units.end[b - 1] - 1].output_bytes};
-    }
     assert_int_equal(remat_pipeline_judge(&s->pipeline, stages, &played, &error), REMAT_OK);
-    for (uint32_t r = 0; r < ranks; r++)
+    for (uint32_t r = 0; r < s->e->ranks; r++)
         fits &= played->ranks[r].peak <= s->e->memory;
     if (fits)
         s->best = fmin(s->best, played->step);
     remat_pipeline_play_free(played);
 }
 
+/* With every room for sends of every rank. */
+static void play(search *s, remat_pipeline_stage *stages, uint32_t rank)
+{
+    if (rank >= s->e->ranks || rank >= MOST_RANKS) {
+        judge_stages(s, stages);
+        return;
+    }
+    uint64_t before = 0;
+    for (uint32_t sends = 0; sends <= SENDS; sends++) {
+        remat_stage_list x;
+        const uint64_t budget = budget_of(s, rank, sends);
+        if (budget == before || (sends > 0 && s->e->latency == 0))
+            continue;
+        before = budget;
+        if (!stage_list(s, rank, sends, &x))
+            return;
+        stages[rank] = (remat_pipeline_stage){.forward = x.forward,
+                                              .backward = x.backward,
+                                              .held = x.held,
+                                              .peak = x.peak,
+                                              .input = bytes_at(s, s->cuts[rank]),
+                                              .output = bytes_at(s, s->cuts[rank + 1])};
+        play(s, stages, rank + 1);
+    }
+}
+
+/* Whether by what no schedules of the stages beat the step may be less than the best. */
+static bool is_likely(const search *s)
+{
+    remat_pipeline_stage stages[MOST_RANKS] = {{.held = 0}};
+    remat_pipeline_play *played = NULL;
+    remat_error error;
+    double before = 0, step = 0;
+    for (uint32_t r = 0; r < s->e->ranks; r++) {
+        double least = INFINITY;
+        json_t *document = stage_document(s, r);
+        remat_profile *profile = decoded(document);
+        assert_int_equal(
+            remat_least_makespan(profile, s->e->memory, s->in_flight[r], &least, &error), REMAT_OK);
+        for (uint32_t v = 0; v < profile->n_nodes; v++) {
+            stages[r].forward += profile->nodes[v].forward_time;
+            stages[r].backward += profile->nodes[v].backward_time;
+        }
+        step = fmax(step, before + s->e->microbatches * least);
+        before += least;
+        stages[r].input = stages[r].held = stages[r].peak = bytes_at(s, s->cuts[r]);
+        stages[r].output = bytes_at(s, s->cuts[r + 1]);
+        remat_profile_free(profile);
+        json_decref(document);
+    }
+    if (step >= s->best)
+        return false;
+    assert_int_equal(remat_pipeline_judge(&s->pipeline, stages, &played, &error), REMAT_OK);
+    step = played->step;
+    remat_pipeline_play_free(played);
+    return step < s->best;
+}
+
+/* Every number in flight of every rank: a schedule of gpipe has but one. */
+static void try_in_flight(search *s, uint32_t rank)
+{
+    remat_pipeline_stage stages[MOST_RANKS] = {{.held = 0}};
+    const uint32_t m = s->e->microbatches, most = rank ? s->in_flight[rank - 1] : m;
+    if (rank >= s->e->ranks || rank >= MOST_RANKS) {
+        if (is_likely(s))
+            play(s, stages, 0);
+        return;
+    }
+    for (uint32_t n = s->e->order == REMAT_GPIPE ? m : 1; n <= most; n++) {
+        s->in_flight[rank] = n;
+        try_in_flight(s, rank + 1);
+    }
+}
+
 static void try_cuts(search *s, uint32_t rank)
 {
     const uint32_t ranks = s->e->ranks;
     if (rank >= ranks || rank >= MOST_RANKS) {
-        play(s);
+        try_in_flight(s, 0);
         return;
     }
     const uint32_t last = rank + 1 == ranks ? s->units.n : s->units.n - (ranks - rank - 1);
@@ -248,20 +334,19 @@ static void judge_again(const search *s, const json_t *pipeline)
         const json_t *x = json_array_get(json_object_get(pipeline, "stages"), r);
         const uint32_t a = (uint32_t)remat_json_number(x, "first_unit");
         const uint32_t b = (uint32_t)remat_json_number(x, "last_unit");
-        const remat_node *nodes = s->e->profile->nodes;
         in_flight[r] = (uint32_t)remat_json_number(x, "in_flight");
-        stages[r] = (remat_pipeline_stage){
-            .forward = 1e3 * remat_json_number(x, "forward_seconds"),
-            .backward = 1e3 * remat_json_number(x, "backward_seconds"),
-            .held = (uint64_t)remat_json_number(x, "held_bytes") / in_flight[r],
-            .input = a ? nodes[api_unit_start(&s->units, a) - 1].output_bytes : 0,
-            .output = nodes[s->units.end[b] - 1].output_bytes};
+        stages[r] = (remat_pipeline_stage){.forward = remat_json_number(x, "forward_seconds"),
+                                           .backward = remat_json_number(x, "backward_seconds"),
+                                           .held = (uint64_t)remat_json_number(x, "held_bytes") /
+                                                   in_flight[r],
+                                           .input = bytes_at(s, a),
+                                           .output = bytes_at(s, b + 1)};
         stages[r].peak = stages[r].held + (uint64_t)remat_json_number(x, "working_bytes");
     }
     p.in_flight = p.order == REMAT_1F1B ? in_flight : NULL;
     if (remat_pipeline_judge(&p, stages, &played, &error))
         fail_msg("%s: %s", error.field, error.message);
-    assert_true(fabs(played->step * 1e-3 - step) <= 1e-12 * step);
+    assert_true(played->step == step);
     for (uint32_t r = 0; r < p.ranks; r++) {
         const json_t *x = json_array_get(json_object_get(pipeline, "stages"), r);
         assert_true(played->ranks[r].peak == (uint64_t)remat_json_number(x, "memory"));
@@ -270,57 +355,117 @@ static void judge_again(const search *s, const json_t *pipeline)
     remat_pipeline_play_free(played);
 }
 
-/* The search has no more in flight than usual, which plans may have. */
-static bool compare(search *s, const json_t *made)
+/* How much slower the plan is than the fastest there is. */
+static double compare(search *s, const json_t *made)
 {
     const json_t *pipeline = json_object_get(made, "pipeline");
-    const double step = 1e3 * remat_json_number(pipeline, "seconds");
-    const double bound = 1e3 * remat_json_number(pipeline, "lower_bound_seconds");
-    if (s->units.n >= s->e->ranks)
-        try_cuts(s, 0);
-    if (s->units.n < s->e->ranks || !json_is_true(json_object_get(made, "fits"))) {
-        assert_true((made == NULL) == (s->units.n < s->e->ranks) && s->best == INFINITY);
-        return true;
-    }
-    judge_again(s, pipeline);
-    assert_true(bound <= fmin(step, s->best) * (1 + 1e-9));
-    assert_true(step <= s->best * 1.01);
-    return step <= s->best * (1 + 1e-9);
+    const double bound = remat_json_number(pipeline, "lower_bound_seconds");
+    const bool fits = json_is_true(json_object_get(made, "fits"));
+    const double step = fits ? remat_json_number(pipeline, "seconds") : INFINITY;
+    assert_true((made == NULL) == (s->units.n < s->e->ranks));
+    if (!made)
+        return 0;
+    if (fits)
+        judge_again(s, pipeline);
+    s->best = step;
+    try_cuts(s, 0);
+    assert_true(!fits || bound <= s->best * (1 + 1e-9));
+    return fits || s->best < INFINITY ? step / s->best - 1 : 0;
 }
 
-static void no_cuts_are_much_faster(void **state)
+/* Asks again with what is said to do; how much more it is than what does, INFINITY: it does not, as
+ * not every list of blocks run again is one of lowerset's. */
+static double ask_for_least(example *e, const json_t *refused)
 {
-    (void)state;
+    const double said = remat_json_number(json_object_get(refused, "pipeline"), "least_memory");
+    uint64_t low = e->memory, most = (uint64_t)said;
+    assert_true(said > (double)e->memory);
+    while (most - low > UNIT / 2) {
+        e->memory = most == (uint64_t)said && low < most - 1 ? most : low + (most - low) / 2;
+        json_t *made = plan(e);
+        const bool fits = made && json_is_true(json_object_get(made, "fits"));
+        json_decref(made);
+        if (e->memory == (uint64_t)said) {
+            if (!fits)
+                return INFINITY;
+            most--;
+        } else if (fits) {
+            most = e->memory;
+        } else {
+            low = e->memory;
+        }
+    }
+    return said / (double)most - 1;
+}
+
+/* The plans of random pipelines whose stages are asked of that solver. */
+static void search_all(const char *solver, unsigned n)
+{
     dice d = {36};
-    unsigned planned = 0, equal = 0;
-    for (unsigned i = 0; i < PIPELINES; i++) {
+    unsigned planned = 0, equal = 0, asked = 0;
+    unsigned refused = 0, missed = 0;
+    double most = 0, above = 0;
+    for (unsigned i = 0; i < n; i++) {
         example e;
         remat_error error;
         search *s = calloc(1, sizeof *s);
         assert_non_null(s);
-        make_example(&d, &e);
+        make_example(&d, &e, solver);
         json_t *made = plan(&e);
         s->e = &e;
-        s->best = INFINITY;
         s->pipeline = (remat_pipeline){.order = e.order,
                                        .ranks = e.ranks,
                                        .microbatches = e.microbatches,
                                        .chunks = 1,
+                                       .in_flight = e.order == REMAT_1F1B ? s->in_flight : NULL,
                                        .latency = e.latency,
-                                       .bandwidth = e.latency > 0 ? 2730.666666666667 : 1e15};
+                                       .bandwidth = e.latency > 0 ? e.bandwidth : 1e18};
         assert_int_equal(api_units_find(e.profile, e.document, NULL, e.ranks, &s->units, &error),
                          REMAT_OK);
-        const bool fits = made && json_is_true(json_object_get(made, "fits"));
-        planned += fits;
-        equal += compare(s, made) && fits;
+        const double slower = compare(s, made);
+        if (slower > 0)
+            print_message("# %u: %.3f %% slower: %u ranks, %u units, %u micro-batches of %s\n", i,
+                          100 * slower, e.ranks, s->units.n, e.microbatches,
+                          remat_pipeline_order_name(e.order));
+        most = fmax(most, slower);
+        planned += made && json_is_true(json_object_get(made, "fits"));
+        equal += slower == 0 && made && json_is_true(json_object_get(made, "fits"));
+        asked += s->asked;
+        if (made && !json_is_true(json_object_get(made, "fits")) && solver) {
+            const double more = ask_for_least(&e, made);
+            refused++;
+            missed += more == INFINITY;
+            above += more == INFINITY ? 0 : more;
+        }
         json_decref(made);
         json_decref(e.document);
         remat_profile_free(e.profile);
         api_units_clear(&s->units);
         free(s);
     }
-    print_message("# %u planned, %u as fast as any\n", planned, equal);
-    assert_true(planned > PIPELINES / 4 && equal >= planned * 99 / 100);
+    print_message("# %u of %u planned, %u as fast as any; %u stages asked for those\n", planned, n,
+                  equal, asked);
+    if (refused > 0)
+        print_message("# %u refused: what is said to do is %.2f %% above what does, and does not "
+                      "for %u\n",
+                      refused, 100 * above / refused, missed);
+    assert_true(refused == 0 || (missed <= 1 + refused / 100 && above <= 0.15 * refused));
+    assert_true(most <= 0.01 && planned > n / 4 && equal >= planned * 99 / 100);
+}
+
+static void no_cuts_are_much_faster(void **state)
+{
+    (void)state;
+    search_all("lowerset", getenv("REMAT_SLOW_BUILD") ? PIPELINES / 10 : PIPELINES);
+}
+
+/* As a plan asks them without a solver; half a second a stage. */
+static void no_cuts_are_much_faster_with_auto(void **state)
+{
+    (void)state;
+    search_all(NULL, getenv("REMAT_LONG")         ? PIPELINES
+                     : getenv("REMAT_SLOW_BUILD") ? SEARCHED / 4
+                                                  : SEARCHED);
 }
 
 /* The least step of equal stages with any numbers in flight, from a rank on. */
@@ -357,7 +502,9 @@ static void sends_are_hidden(void **state)
                      .microbatches = cases[i].microbatches,
                      .memory = 1000 * UNIT,
                      .order = REMAT_1F1B,
-                     .latency = cases[i].send};
+                     .latency = cases[i].send,
+                     .bandwidth = 4096,
+                     .solver = "lowerset"};
         json_t *nodes = json_array();
         for (int v = 0; v < 4; v++)
             json_array_append_new(nodes, json_pack("{s:s%, s:[s%], s:i, s:i, s:i}", "id",
@@ -382,7 +529,7 @@ static void sends_are_hidden(void **state)
                                       .chunks = 1,
                                       .in_flight = in_flight,
                                       .latency = e.latency,
-                                      .bandwidth = 2730.666666666667};
+                                      .bandwidth = e.bandwidth};
             assert_true(step <= best_in_flight(&p, stages, in_flight, 0) * 1.001);
         }
         json_decref(made);
@@ -401,7 +548,7 @@ static void stages_are_what_they_are_cut_from(void **state)
         example e;
         remat_error error;
         api_units units;
-        make_example(&d, &e);
+        make_example(&d, &e, NULL);
         assert_int_equal(api_units_find(e.profile, e.document, NULL, 1, &units, &error), REMAT_OK);
         uint32_t at = 0;
         for (uint32_t u = 0; u < units.n; u++) {
@@ -457,7 +604,8 @@ static void units_that_receive_more_are_of_another_kind(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(no_cuts_are_much_faster), cmocka_unit_test(sends_are_hidden),
+        cmocka_unit_test(no_cuts_are_much_faster),
+        cmocka_unit_test(no_cuts_are_much_faster_with_auto), cmocka_unit_test(sends_are_hidden),
         cmocka_unit_test(units_that_receive_more_are_of_another_kind),
         cmocka_unit_test(stages_are_what_they_are_cut_from)};
     return cmocka_run_group_tests(tests, NULL, NULL);

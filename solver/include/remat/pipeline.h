@@ -147,6 +147,8 @@ typedef struct remat_pipeline_question {
     uint32_t n_units;        /* at least one for every rank */
     const double *least;     /* [n_units]: no list runs a unit forward and back in less; of a stage
                                 their sum */
+    double limit;            /* plans of longer steps are not looked for; 0: there is none */
+    uint32_t passes;         /* ranks x microbatches that are played in all, about; 0: 2^25 */
 } remat_pipeline_question;
 
 typedef struct remat_planned_stage {
@@ -164,13 +166,16 @@ typedef struct remat_pipeline_plan {
     remat_planned_stage stages[REMAT_MOST_RANKS];
 } remat_pipeline_plan;
 
-/* What is left of the memory of a rank for the lists of its stage, peak + (n - 1) held of the
+/* Micro-batches that a rank has in flight. */
+uint32_t remat_pipeline_in_flight(const remat_pipeline *pipeline, uint32_t rank);
+/* What is left of the memory of a rank for the lists of its stage, peak + (n - 1) held of so many
  * micro-batches in flight: without what is on its way between ranks. */
 uint64_t remat_pipeline_room(const remat_pipeline_question *question, uint32_t rank,
-                             const remat_stage_menu *menu, uint32_t *ret_in_flight);
+                             uint32_t in_flight, const remat_stage_menu *menu);
 
-/* Who knows what no schedule of the units first to end - 1 on a rank beats: the times of their
- * forward and backward, once each, and of both with what has to run again; INFINITY: none fits. */
+/* Who knows what no schedule of the units first to end - 1 on a rank with so many in flight beats:
+ * the times of their forward and backward, once each, and of both with what has to run again, which
+ * is not less with more in flight; INFINITY: none fits. */
 typedef struct remat_stage_least {
     double forward, backward, total;
     uint64_t input, output; /* as in a menu */
@@ -178,20 +183,20 @@ typedef struct remat_stage_least {
 
 typedef struct remat_least_host {
     void *data;
-    remat_status (*least)(void *data, uint32_t rank, uint32_t first, uint32_t end,
-                          remat_stage_least *ret_least, remat_error *error);
+    remat_status (*least)(void *data, uint32_t rank, uint32_t in_flight, uint32_t first,
+                          uint32_t end, remat_stage_least *ret_least, remat_error *error);
 } remat_least_host;
 
-/* No step of this order is shorter, wherever units are cut and whatever runs again where; question
- * as for a plan. INFINITY: nothing fits. */
+/* No step of this order is shorter, wherever units are cut, whatever runs again where and, of 1F1B,
+ * however many are in flight; question as for a plan. INFINITY: nothing fits. */
 remat_status remat_pipeline_bound(const remat_pipeline_question *question,
                                   const remat_least_host *host, double *ret_bound,
                                   remat_error *error);
 
 /* Cuts units into stages and chooses a list for each so that every rank fits and the step is
  * shortest: to the last bit what the judge makes of these stages. REMAT_INVALID names the field;
- * REMAT_INFEASIBLE says which rank lacks how much, and carries in error->number the memory with
- * which some cuts fit (sends left out); REMAT_CANCELLED. */
+ * REMAT_INFEASIBLE, where there is no limit, says which rank lacks how much, and carries in
+ * error->number the memory with which some cuts fit (sends left out); REMAT_CANCELLED. */
 remat_status remat_pipeline_plan_make(const remat_pipeline_question *question,
                                       const remat_stage_host *host, remat_pipeline_plan *ret_plan,
                                       remat_error *error);
