@@ -1,6 +1,6 @@
 """ResNet-50 and a GPT on this device: plain, torch.utils.checkpoint of every block, and schedules of equal peak.
 
-    python3 examples/compare.py http://127.0.0.1:7070 [threads [folder for plots]]
+    python3 examples/compare.py http://127.0.0.1:7070 [threads]
 
 On a GPU this is the command that measures the table of the README there.
 """
@@ -18,7 +18,7 @@ import models  # noqa: E402  the networks of the tests
 import remat  # noqa: E402
 
 
-def main(server, threads="1", plots=None):
+def main(server, threads="1"):
     torch.set_num_threads(int(threads))
     torch.manual_seed(0)
     device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -29,8 +29,6 @@ def main(server, threads="1", plots=None):
         table = remat.compare(model, inputs, ["100%", "75%"], steps=25, server=server, loss=loss, checkpointed=(block,),
                               compiled=(1, 0.5, 0.2) if has_compiler() else ())
         print(table)
-        if plots:
-            table.plot(pathlib.Path(plots) / f"{title.split()[0]}.svg".lower())
 
 
 def networks(device):

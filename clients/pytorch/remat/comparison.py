@@ -8,13 +8,11 @@ import functools
 import gc
 import math
 import statistics
-from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import torch
 from torch.utils.checkpoint import checkpoint
 
-from . import plot
 from .client import Budget
 from .compiled import compiled_forward
 from .errors import BudgetError
@@ -60,10 +58,6 @@ class Comparison:
                          f"{1e3 * row.seconds:>7.1f} ms")
         lines.append(f"with the gradients of parameters, {self.parameter_gradient_bytes} bytes")
         return "\n".join(lines)
-
-    def plot(self, path: Union[str, Path]) -> None:
-        """Step time against measured peak, as SVG."""
-        Path(path).write_text(plot.svg([(row.name, row.measured_peak, row.seconds) for row in self.rows]))
 
 
 def _text(value: Any, form: str) -> str:

@@ -5,7 +5,6 @@ import inspect
 import math
 import os
 import types
-import xml.etree.ElementTree
 
 import pytest
 import torch
@@ -150,7 +149,7 @@ def test_effort_is_asked_for_and_part_of_the_plan(server):
     remat.fit(mlp()[0], inputs, "60%", server="http://127.0.0.1:9", effort="thorough")  # out of the cache
 
 
-def test_compare(server, tmp_path):
+def test_compare(server):
     model, inputs = vgg()
     table = remat.compare(model, inputs, ["100%", "95%"], steps=2, server=server)
     names = [row.name for row in table.rows]
@@ -161,9 +160,6 @@ def test_compare(server, tmp_path):
     assert all("forward" not in part.__dict__ for part in model)
     for name in names[5:]:  # of those there are only such as were found
         assert rows[name].measured_peak <= rows[name.replace("at the peak of ", "")].measured_peak
-    table.plot(tmp_path / "plot.svg")
-    drawn = xml.etree.ElementTree.parse(tmp_path / "plot.svg").getroot()
-    assert len(drawn.findall("{http://www.w3.org/2000/svg}circle")) == len(names)
 
 
 def test_compare_with_checkpointed_blocks(server):
