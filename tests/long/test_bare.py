@@ -43,7 +43,7 @@ class Reader:
     def types(self, line, seconds=1800):
         """What it prints; fails where it fails."""
         began = time.monotonic()
-        self.process.stdin.write(f"{{ {line}\n}} </dev/null; echo; echo \"@done $?\"\n")
+        self.process.stdin.write(f"{{ {line}\n}} </dev/null; status=$?; echo; echo \"@done $status\"\n")
         self.process.stdin.flush()
         while True:
             text = self.log.read_bytes()[self.read:].decode(errors="replace")
