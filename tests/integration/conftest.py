@@ -17,6 +17,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("REMAT_BUILD", ROOT / "build"))
 PROFILES = ROOT / "clients" / "profiles"
 SLOW = 10 if os.environ.get("REMAT_SLOW_BUILD") else 1
+signal.signal(signal.SIGINT, signal.default_int_handler)  # `tests/run &` ignores it, and all that is started here would
 OPENAPI = json.loads((ROOT / "api" / "openapi.json").read_text())
 
 

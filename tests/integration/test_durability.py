@@ -53,9 +53,12 @@ def test_kill_nine_loses_nothing_acknowledged(make_service):
                     return  # the daemon died under the request: not acknowledged
 
         threads = [threading.Thread(target=client) for _ in range(4)]
+        before = len(acknowledged)
         for thread in threads:
             thread.start()
         time.sleep(draw.uniform(0.02, 0.4) * SLOW)
+        while len(acknowledged) == before and any(thread.is_alive() for thread in threads):
+            time.sleep(0.01)  # a machine with much to do
         service.kill()
         stop.set()
         for thread in threads:

@@ -43,7 +43,7 @@ class Reader:
     def types(self, line, seconds=1800):
         """What it prints; fails where it fails."""
         began = time.monotonic()
-        self.process.stdin.write(f"{{ {line}\n}} </dev/null; echo; echo \"@done $?\"\n")
+        self.process.stdin.write(f"{{ {line}\n}} </dev/null; status=$?; echo; echo \"@done $status\"\n")
         self.process.stdin.flush()
         while True:
             text = self.log.read_bytes()[self.read:].decode(errors="replace")
@@ -132,7 +132,7 @@ def test_the_first_page_is_true_on_a_bare_machine(reader):
     reader.types("sudo -u remat rematd --config /etc/remat/rematd.conf --store /var/lib/remat/store.db 2>/tmp/rematd.log & daemon=$!")
     reader.types("for _ in $(seq 100); do curl -fs http://127.0.0.1:7070/readyz && break; sleep 0.1; done")
     reader.types("remat solve clients/profiles/vgg19.chain.json --budget 80%")
-    reader.types("sudo kill $(cat /proc/$daemon/task/$daemon/children); wait $daemon")
+    reader.types("sudo sh -c \"kill $(cat /proc/$daemon/task/$daemon/children)\"; wait $daemon")
     reader.types("sudo test -e /var/lib/remat/store.db")
     reader.types("sudo DEBIAN_FRONTEND=noninteractive apt-get purge remat && ! test -e /var/lib/remat && ! command -v rematd && ! test -e /etc/remat")
 
