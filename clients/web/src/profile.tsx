@@ -211,10 +211,8 @@ function LeastBudgets({ profile }: { profile: StoredProfile }): VNode | null {
   const rows = [...profile.minimum_budgets].sort((a, b) => a.bytes - b.bytes);
   return (
     <details class="least">
-      <summary>
-        Least budget of each quick solver by itself
-        {profile.floor !== undefined && `; below ${bytes(profile.floor)} there is no schedule`}
-      </summary>
+      <summary>Least budget of each quick solver by itself</summary>
+      {profile.floor !== undefined && <p class="quiet">Below {bytes(profile.floor)} there is no schedule: proven.</p>}
       <Scroll label="Least budget of each solver">
         <table>
           <caption class="hidden">Least budget of each solver</caption>
