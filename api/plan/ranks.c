@@ -260,6 +260,9 @@ remat_status api_parallel_decode(const json_t *json, remat_plan_request *request
 {
     remat_network_settings *settings = &request->settings;
     remat_step_settings *step = &request->step;
+    static const char *const kinds[] = {"none",    "ddp",    "zero1",   "zero2",
+                                        "zero3",   "fsdp",   "tensor",  "sequence",
+                                        "context", "expert", "pipeline"};
     pipeline_words words = {.schedule = NULL};
     const char *kind = NULL;
     const json_t *axes = NULL;
@@ -287,8 +290,9 @@ remat_status api_parallel_decode(const json_t *json, remat_plan_request *request
         return remat_fail(error, REMAT_INVALID, "parallel.ranks",
                           "give ranks or a mesh, which says how many there are");
     uint32_t *axis = kind ? axis_of(&m, kind) : NULL;
-    if (!status && kind && !axis)
-        status = remat_parallel_find(kind, &step->parallel, error);
+    if (!status && kind && !axis && remat_parallel_find(kind, &step->parallel, error))
+        status = remat_fail_unknown("parallel.kind", "parallel", kind, kinds,
+                                    sizeof kinds / sizeof *kinds, error);
     else if (!status && axis && axes)
         return remat_fail(error, REMAT_INVALID, "parallel.kind",
                           "beside a mesh kind says how its dp ranks share: none, ddp, zero1, zero2 "

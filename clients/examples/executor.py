@@ -16,15 +16,16 @@ def run(profile, schedule):
     for v, node in enumerate(nodes):
         values |= {node["id"] + f":{k}" * (k > 0): ("output", v, k) for k in range(len(results[v]))}
         gradients["output", v, 0] = node.get("gradient_bytes", results[v][0]["bytes"])
-    read = {values[i] for node in nodes for i in node["inputs"]}
+    read = {values[i] for node in nodes for i in node.get("inputs", [])}
     for at, (letter, *rest) in enumerate(operations):
         made, gone = {}, []  # what this operation makes, with the bytes of each, and what it frees
         if letter in "FAB":
             v, own, node = rest[0], ("output", rest[0], 0), nodes[rest[0]]
+            assert not node.get("in_place"), f"{node['id']} is in place, which is left out here"
             cost = node | next((a for a in node.get("alternatives", []) if a["name"] in rest[1:]), {})
-            inputs = [values[i] for i in node["inputs"]]
+            inputs = [values[i] for i in node.get("inputs", [])]
             needs = inputs if letter != "B" else inputs * cost.get("backward_uses_inputs", True) + [own] * cost.get("backward_uses_output", True)
-            assert all(key in memory for key in needs) and not node.get("in_place"), (at, letter, node["id"])
+            assert all(key in memory for key in needs), (at, letter, node["id"])
             made["workspace"] = next((cost[k + "workspace_bytes"] for k in workspaces[letter] if k + "workspace_bytes" in cost), 0)
             if letter == "B":  # of the loss its own gradient too; to what is there already, this consumer adds
                 wanted = [key for key in inputs + [own] * (own not in read) if ("gradient", key) not in memory]

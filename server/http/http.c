@@ -333,9 +333,9 @@ static void log_request(const request *r, size_t sent, double seconds)
         return;
     size_t n;
     log_line(LOG_INFO, "request",
-             json_pack("{s:s, s:s*, s:s*, s:s, s:s, s:s, s:i, s:f, s:I, s:I}", "request_id",
+             json_pack("{s:s, s:s*, s:s, s:s, s:s, s:s, s:i, s:f, s:I, s:I}", "request_id",
                        r->request_id, "traceparent", r->traceparent[0] ? r->traceparent : NULL,
-                       "asked_by", r->client[0] ? r->client : NULL, "method", r->method, "route",
+                       "asked_by", r->client, "method", r->method, "route",
                        routes_names(&n)[r->route], "id", r->id, "status", r->reply.status,
                        "seconds", seconds, "received", (json_int_t)r->length, "sent",
                        (json_int_t)sent));
@@ -436,6 +436,8 @@ static enum MHD_Result begin(http *h, request *r, const char *method, const char
     char *target;
     r->begun = true;
     copy_text(r->method, sizeof r->method, method);
+    snprintf(r->client, sizeof r->client, "address %s",
+             r->peer->address); /* until a token is known */
     int refusal =
         http_head_read(&r->head, r->peer->connection, method, version, r->target, &target, &why);
     name_request(h, r);

@@ -30,7 +30,6 @@ bool security_admit(request *r, unsigned needed)
     const config *c = &r->service->config;
     double rate = c->address_rate;
     unsigned seconds = 1;
-    snprintf(r->client, sizeof r->client, "address %s", r->peer->address);
     if (needed == SCOPE_NONE)
         return true;
     r->most_jobs = c->address_jobs;

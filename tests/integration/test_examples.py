@@ -109,6 +109,9 @@ def test_the_largest_batch_for_my_card():
     told = re.search(r"^  largest +batch (\d+), ", prints(remat, "plan", *asked, "--batch", "1"), re.M)
     assert 1 < int(told[1]) <= batch  # lists by units: a schedule may fit a larger one
     assert prints(TASKS / "largest_batch.sh", "llama2-7b", "--device", "t4") == "0\n"
+    wrong = subprocess.run([TASKS / "largest_batch.sh", "gpt2", "--device", "t44"], capture_output=True, text=True, timeout=60 * SLOW,
+                           env=dict(os.environ, PATH=f"{remat.parent}:{os.environ['PATH']}"))
+    assert wrong.returncode > 1 and wrong.stdout == "" and "t4" in wrong.stderr, wrong
 
 
 def test_why_my_peak_is_so_high(rematd):
@@ -140,7 +143,8 @@ def test_who_is_asking_the_service(make_service, tmp_path):
     for name in ("ci", "ada", "ci"):
         assert service.get("/v1/jobs", headers={"Authorization": f"Bearer {given[name]}"}).status == 200
     assert service.get("/v1/jobs", check=False).status == 401
+    assert service.get("/favicon.ico", check=False).status == 404
     service.stop()
-    log = "systemd[1]: Started rematd.service.\n" + "".join(file.read_text() for file in service.logs)
+    log = 'systemd[1]: Started rematd.service.\n{"message":"request"\n' + "".join(file.read_text() for file in service.logs)
     assert prints(sys.executable, TASKS / "who_asks.py", input=log).split("\n") == [
-        "       2 requests of token ci", "       1 requests of token ada", "       1 requests of address 127.0.0.1", ""]
+        "       2 requests of token ci", "       2 requests of address 127.0.0.1", "       1 requests of token ada", ""]

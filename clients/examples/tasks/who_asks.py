@@ -5,7 +5,7 @@ import sys
 
 asked = collections.Counter()
 for line in sys.stdin:
-    if line.startswith("{") and '"request"' in line:
+    if line.startswith("{") and '"message":"request"' in line and line.endswith("}\n"):
         asked[json.loads(line)["asked_by"]] += 1
 for who, times in asked.most_common():
     print(f"{times:8} requests of {who}")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import functools
+import gc
 import weakref
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
@@ -96,6 +97,8 @@ class Flight:
 
     def starts(self, call: Call) -> None:
         """Raises MismatchError where one more is not what was fitted."""
+        if len(self._waiting) >= self._stage.in_flight:
+            gc.collect()  # what was dropped in a cycle waits for nothing
         if len(self._waiting) >= self._stage.in_flight:
             raise MismatchError(f"one more micro-batch than the {self._stage.in_flight} that this stage was fitted for would be in flight: "
                                 f"fit it with in_flight={self._stage.in_flight + 1} or more, and run what has no backward under no_grad")

@@ -96,7 +96,9 @@ def test_the_least_will_do_and_no_more_are_in_flight_than_was_said(server):
         second.sum().backward()
         each.eval()(example).mean().backward()
         for _ in range(3):
-            each.train()(example)  # without a backward, and gone
+            dropped = [each.train()(example)]  # without a backward, and gone, in a cycle
+            dropped.append(dropped)
+            del dropped
         found.append([first, second, third, *(p.grad for p in each.parameters()), torch.get_rng_state()])
     assert_same(*found)
     with pytest.raises(remat.MismatchError, match="the example of its fit did not"):
