@@ -134,7 +134,8 @@ def test_the_first_page_is_true_on_a_bare_machine(reader):
     reader.types("remat solve clients/profiles/vgg19.chain.json --budget 80%")
     reader.types("sudo sh -c \"kill $(cat /proc/$daemon/task/$daemon/children)\"; wait $daemon")
     reader.types("sudo test -e /var/lib/remat/store.db")
-    reader.types("sudo DEBIAN_FRONTEND=noninteractive apt-get purge remat && ! test -e /var/lib/remat && ! command -v rematd && ! test -e /etc/remat")
+    reader.types("sudo DEBIAN_FRONTEND=noninteractive apt-get purge remat && ! test -e /var/lib/remat && ! test -e /etc/remat")
+    reader.types("hash -r; ! command -v rematd")
 
     installs(reader, "source")
     if "not reached" in reader.types("curl -fs --max-time 10 -o /dev/null https://pypi.org/simple/setuptools/ || echo not reached"):
