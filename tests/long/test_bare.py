@@ -67,7 +67,8 @@ class Reader:
 
 def made(root, release):
     """A bare system with a clone in the folder of a user reader, who may sudo."""
-    subprocess.run(["debootstrap", "--variant=minbase", release, root, "http://deb.debian.org/debian"], check=True, capture_output=True)
+    subprocess.run(["unshare", "--mount", "debootstrap", "--variant=minbase", release, root, "http://deb.debian.org/debian"],
+                   check=True, capture_output=True)
     shutil.copy("/etc/resolv.conf", root / "etc/resolv.conf")
     (root / "etc/hosts").write_text(f"127.0.0.1 localhost {os.uname().nodename}\n")
     (root / "etc/apt/apt.conf.d/99yes").write_text('APT::Get::Assume-Yes "true";\n')
