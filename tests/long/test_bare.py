@@ -67,7 +67,8 @@ class Reader:
 
 def made(root, release):
     """A bare system with a clone in the folder of a user reader, who may sudo."""
-    subprocess.run(["debootstrap", "--variant=minbase", release, root, "http://deb.debian.org/debian"], check=True, capture_output=True)
+    subprocess.run(["unshare", "--mount", "debootstrap", "--variant=minbase", release, root, "http://deb.debian.org/debian"],
+                   check=True, capture_output=True)
     shutil.copy("/etc/resolv.conf", root / "etc/resolv.conf")
     (root / "etc/hosts").write_text(f"127.0.0.1 localhost {os.uname().nodename}\n")
     (root / "etc/apt/apt.conf.d/99yes").write_text('APT::Get::Assume-Yes "true";\n')
@@ -134,9 +135,14 @@ def test_the_first_page_is_true_on_a_bare_machine(reader):
     reader.types("remat solve clients/profiles/vgg19.chain.json --budget 80%")
     reader.types("sudo sh -c \"kill $(cat /proc/$daemon/task/$daemon/children)\"; wait $daemon")
     reader.types("sudo test -e /var/lib/remat/store.db")
-    reader.types("sudo DEBIAN_FRONTEND=noninteractive apt-get purge remat && ! test -e /var/lib/remat && ! command -v rematd && ! test -e /etc/remat")
+    reader.types("sudo DEBIAN_FRONTEND=noninteractive apt-get purge remat && ! test -e /var/lib/remat && ! test -e /etc/remat")
+    reader.types("hash -r; ! command -v rematd")
 
     installs(reader, "source")
+    if "not reached" in reader.types("curl -fs --max-time 10 -o /dev/null https://pypi.org/simple/setuptools/ || echo not reached"):
+        print("PyPI is not reached: pip builds with Debian's setuptools and wheel")
+        reader.types("sudo apt-get install python3-setuptools-whl python3-wheel-whl")
+        reader.types("export PIP_NO_INDEX=1 PIP_FIND_LINKS=/usr/share/python-wheels")
     installs(reader, "Python")
     assert "0.2" in reader.types("""python -c 'import json, remat
 print(remat.__version__, remat.solve(json.load(open("clients/profiles/resnet50.chain.json")), "60%", server="local")["peak"])'""")
