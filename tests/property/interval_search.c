@@ -197,7 +197,7 @@ static void claims_hold(void **state)
     dice d = {.state = 77};
     size_t n;
     const remat_solver *const *solvers = remat_solvers(&n);
-    for (unsigned i = 0; i < graphs(200); i++) {
+    for (unsigned i = 0; i < graphs(getenv("REMAT_LONG") ? 200 : 100); i++) {
         const shape s = {.most_nodes = 5, .chain = i % 2};
         remat_profile *profile = random_profile(&d, &s);
         uint64_t budget = random_budget(&d, profile);
@@ -227,7 +227,7 @@ static void auto_is_never_slower(void **state)
     const shape s = {.most_nodes = MOST_NODES, .states = true, .alternatives = true};
     size_t n;
     const remat_solver *const *solvers = remat_solvers(&n);
-    for (unsigned i = 0; i < graphs(100); i++) {
+    for (unsigned i = 0; i < graphs(getenv("REMAT_LONG") ? 100 : 30); i++) {
         remat_profile *profile = random_profile(&d, &s);
         const remat_link link = random_link(&d);
         uint64_t budget = random_budget(&d, profile);
