@@ -389,8 +389,12 @@ static json_t *question_encode(const api_pipeline *p, const api_asked *x)
     remat_json_set(&json, "budget", json_integer((json_int_t)x->budget));
     if (x->in_flight > 1)
         remat_json_set(&json, "in_flight", json_integer(x->in_flight));
-    if (!json_object_get(json, "solver"))
+    if (!json_object_get(json, "solver")) {
         remat_json_set(&json, "solver", json_string(x->solver));
+        const remat_solver *solver = remat_solver_find(x->solver); /* NULL: auto */
+        if (json && solver && !solver->improved)
+            json_object_del(json, "effort"); /* it is for the other stages */
+    }
     return json;
 }
 

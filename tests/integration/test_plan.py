@@ -530,6 +530,17 @@ def test_more_memory_makes_no_pipeline_slower_where_sends_are_slow(rematd):
         before = made["pipeline"]["seconds"]
 
 
+def test_effort_is_for_the_stages_whose_lists_are_improved(rematd):
+    asked = {"model": "gpt2", "batch": 1, "device": "a100-40gb", "effort": "thorough", "wait": 300,
+             "parallel": {"kind": "pipeline", "ranks": 2, "microbatches": 4}}
+    made = rematd.post("/v1/plans", asked).json
+    check_pipeline(made)
+    assert {stage["schedule"]["solver"] for stage in made["pipeline"]["stages"]} == {"store-all"}
+    for more in ({"effort": "much"}, {"effort": 3}, {"solver": "store-all"}):
+        refused = rematd.post("/v1/plans", {**asked, **more})
+        assert refused.status == 400 and refused.json["field"] == "effort"
+
+
 def test_every_rank_fetches_its_schedule(rematd):
     words = ["plan", "gpt2", "--batch", "8", "--sequence", "512", "--layers", "5", "--device", "t4", "--parallel", "pipeline", "--ranks", "3",
              "--microbatches", "6"]
