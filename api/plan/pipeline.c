@@ -684,7 +684,8 @@ static remat_status check(const api_pipeline *p, remat_error *error)
     if (ranks > p->units.n)
         return remat_fail(error, REMAT_INVALID, "parallel.ranks",
                           "there are %u ranks, but the profile falls into %u units only: places "
-                          "where all that comes later reads what came before through one value",
+                          "where all that comes later reads what came before through one value "
+                          "and has no state in common with it, nor a graph input with a gradient",
                           ranks, p->units.n);
     if (pipeline->order == REMAT_GPIPE && pipeline->microbatches > REMAT_MOST_IN_FLIGHT)
         return remat_fail(error, REMAT_INVALID, "parallel.microbatches",

@@ -530,6 +530,21 @@ def test_more_memory_makes_no_pipeline_slower_where_sends_are_slow(rematd):
         before = made["pipeline"]["seconds"]
 
 
+def test_no_cut_parts_a_state_or_a_gradient(rematd):
+    plain, late = (1, 2, 1000, 0, 0, 0), (1, 2, 1000, 0, 0, 0, {"inputs": ["n2", "x"]})
+    writes, reads = ((1, 2, 1000, 0, 0, 0, {name: ["s"]}) for name in ("writes", "reads"))
+    for nodes, gradient, units in (([plain] * 3 + [late, plain], 0, 5), ([plain] * 3 + [late, plain], 1000, 2),
+                                   ([plain] * 4, 0, 4), ([writes, plain, reads, plain], 0, 2), ([writes, plain, plain, reads], 0, 1)):
+        asked = chain_asked(nodes, 10**7, 2, inputs=[("x", 1024, gradient)])
+        asked["profile"]["states"] = [{"id": "s", "bytes": 100}]
+        made = rematd.post("/v1/plans", asked)
+        if units == 1:
+            assert made.status == 400 and made.json["field"] == "parallel.ranks" and "no state in common" in made.json["detail"]
+            continue
+        check_pipeline(made.json)
+        assert made.json["pipeline"]["units"] == units
+
+
 def test_effort_is_for_the_stages_whose_lists_are_improved(rematd):
     asked = {"model": "gpt2", "batch": 1, "device": "a100-40gb", "effort": "thorough", "wait": 300,
              "parallel": {"kind": "pipeline", "ranks": 2, "microbatches": 4}}
