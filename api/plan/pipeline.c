@@ -275,7 +275,7 @@ static void put_memory(api_pipeline *p, uint64_t memory)
     memset(p->fixed, 0xff, width * width * sizeof *p->fixed);
 }
 
-/* Memory of every rank with which the plan at hand fits, to a 64th; more than those bytes. */
+/* Memory of every rank with which the plan at hand fits, to a 256th; more than those bytes. */
 static remat_status find_enough(api_pipeline *p, uint64_t bytes, uint64_t *ret_memory,
                                 remat_error *error)
 {
@@ -292,7 +292,7 @@ static remat_status find_enough(api_pipeline *p, uint64_t bytes, uint64_t *ret_m
         if (status == REMAT_INFEASIBLE)
             high += high / 4;
     }
-    while (!status && high - low > high / 64) {
+    while (!status && high - low > high / 256) {
         remat_pipeline_plan plan;
         const uint64_t middle = low + (high - low) / 2;
         put_memory(p, middle);
@@ -309,8 +309,8 @@ static remat_status find_enough(api_pipeline *p, uint64_t bytes, uint64_t *ret_m
     return status;
 }
 
-/* Running every block again with one in flight, which needs least; REMAT_INFEASIBLE says by how
- * much it misses, and what would do. */
+/* Running every block again with one in flight, of gpipe with all, which needs least;
+ * REMAT_INFEASIBLE says who misses, and what would do. */
 static remat_status plan_blocks(api_pipeline *p, remat_error *error)
 {
     remat_error refusal = {0}, other;
@@ -321,8 +321,10 @@ static remat_status plan_blocks(api_pipeline *p, remat_error *error)
     if (status == REMAT_INFEASIBLE) {
         const remat_status found = find_enough(p, (uint64_t)refusal.number, &enough, &other);
         if (found == REMAT_OK) {
-            remat_fail(error, status, "memory", "%s; %llu bytes on every rank would do",
-                       refusal.message, (unsigned long long)enough);
+            remat_fail(error, status, "memory",
+                       "%s; %llu bytes on every rank would do, %llu more than there are",
+                       refusal.message, (unsigned long long)enough,
+                       (unsigned long long)(enough - p->question.memory));
             error->number = enough;
         } else {
             status = found;

@@ -134,10 +134,11 @@ void *api_pipeline_grow(void *array, size_t n, size_t size);
 void api_pipeline_equal(const api_pipeline *pipeline, uint32_t cuts[REMAT_MOST_RANKS + 1]);
 /* The ways people use, with equal cuts. */
 remat_status api_pipeline_ways(api_pipeline *pipeline, json_t **ret_ways, remat_error *error);
-/* The list of a stage of the shape that runs so many blocks together again. */
+/* The list of a stage of the shape that runs so many blocks together again; last: the last of them
+ * too, whose backward may have to wait. */
 remat_status api_pipeline_blocks(const api_pipeline *pipeline, size_t shape, uint32_t first,
-                                 uint32_t end, uint32_t together, remat_stage_list *ret_list,
-                                 remat_error *error);
+                                 uint32_t end, uint32_t together, bool last,
+                                 remat_stage_list *ret_list, remat_error *error);
 /* What an answer tells of a schedule. */
 json_t *api_schedule_part(const json_t *schedule);
 double api_update_seconds(const remat_device *device, const remat_step_table *table);

@@ -11,6 +11,8 @@
 static const double USUAL_GAP = 1.1;
 /* Of the units of a stage: 1024 are the most. */
 enum { MOST_DOUBLINGS = 11 };
+/* Lists of at most so many are laid out; those of more take little beside their peak. */
+enum { FEW_NODES = 64 };
 
 /* The array with room for one more behind n; NULL: out of memory, and the old one stays. */
 void *api_pipeline_grow(void *array, size_t n, size_t size)
@@ -245,7 +247,7 @@ remat_status api_pipeline_menu(void *data, uint32_t first, uint32_t end, remat_s
     remat_status status = api_pipeline_bytes(p, first, end, ret_menu, error);
     if (status || is_too_long(p, first, end))
         return status;
-    remat_stage_list *lists = malloc((ranks * API_ROOMS + MOST_DOUBLINGS) * sizeof *lists);
+    remat_stage_list *lists = malloc((ranks * API_ROOMS + 2 * MOST_DOUBLINGS) * sizeof *lists);
     p->lists[first * (n_units + 1) + end] = lists;
     status = lists ? api_pipeline_shape(p, first, end, &shape, error) : remat_fail_memory(error);
     for (uint32_t rank = 0; rank < ranks && !status; rank++) {
@@ -257,10 +259,12 @@ remat_status api_pipeline_menu(void *data, uint32_t first, uint32_t end, remat_s
             status = put_lists(p, shape, rank, ret_menu, lists, &count, error);
         before = n;
     }
-    for (uint32_t k = 1; p->real && k < 2 * (end - first) && !status; k *= 2) {
-        status = api_pipeline_blocks(p, shape, first, end, k, &lists[count], error);
-        lists[count++].tag = API_BLOCKS;
-    }
+    for (uint32_t k = 1; p->real && k < 2 * (end - first) && !status; k *= 2)
+        for (int last = 0; last < (n > 1 && !p->q.solver ? 2 : 1) && !status; last++) {
+            lists[count].in_flight = p->shapes[shape].profile->n_nodes <= FEW_NODES ? n : 0;
+            status = api_pipeline_blocks(p, shape, first, end, k, last, &lists[count], error);
+            lists[count++].tag = API_BLOCKS;
+        }
     ret_menu->lists = lists;
     ret_menu->n_lists = count;
     return status;
