@@ -52,8 +52,8 @@ static uint32_t shared_until(const remat_profile *p, uint32_t v, const uint32_t 
     for (uint32_t i = 0; i < node->n_writes; i++)
         until = last[node->writes[i]] > until ? last[node->writes[i]] : until;
     for (uint32_t i = 0; i < node->n_inputs; i++) {
-        const remat_input *x =
-            node->inputs[i] < p->n_nodes ? NULL : &p->inputs[node->inputs[i] - p->n_nodes];
+        const uint32_t k = node->inputs[i] - p->n_nodes; /* of a graph input */
+        const remat_input *x = k < p->n_inputs ? &p->inputs[k] : NULL;
         if (x && x->gradient_bytes > 0 && x->consumers[x->n_consumers - 1] > until)
             until = x->consumers[x->n_consumers - 1];
     }

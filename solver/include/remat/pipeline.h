@@ -117,16 +117,16 @@ typedef struct remat_stage_list {
 remat_status remat_stage_replay(const remat_profile *profile, const remat_operations *operations,
                                 remat_stage_list *ret_list, remat_error *error);
 
-/* The same of per-block checkpointing (remat_unit_list): unit by node of the profile. alignment > 0:
- * laid out for ret_list->in_flight, which is what it takes then. */
+/* The same of per-block checkpointing (remat_unit_list): unit by node of the profile. alignment >
+ * 0: laid out for ret_list->in_flight, which is what it takes then. */
 remat_status remat_stage_by_blocks(const remat_profile *profile, const uint32_t *unit,
                                    uint64_t alignment, remat_stage_list *ret_list,
                                    remat_error *error);
 /* The same where some nodes of each unit run again right before the first of their backwards, and
  * all else stays; again: by node, NULL: none. */
 remat_status remat_stage_by_nodes(const remat_profile *profile, const uint32_t *unit,
-                                  const bool *again, uint64_t alignment,
-                                  remat_stage_list *ret_list, remat_error *error);
+                                  const bool *again, uint64_t alignment, remat_stage_list *ret_list,
+                                  remat_error *error);
 
 /* What is known of the stage of some units. */
 typedef struct remat_stage_menu {
