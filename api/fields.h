@@ -42,6 +42,9 @@ remat_status api_whole(const remat_number *number, const char *field, uint64_t l
 remat_status api_alignment(const remat_number *number, const char *field, uint64_t *ret_alignment,
                            remat_error *error);
 
+/* "quick", .. */
+remat_status api_effort(const char *name, remat_effort *ret_effort, remat_error *error);
+
 /* "wait" of requests that may become jobs: seconds, 30 where it is absent. */
 remat_status api_wait(const remat_number *number, double *ret_seconds, remat_error *error);
 

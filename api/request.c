@@ -90,6 +90,19 @@ static remat_status read_layout(const json_t *json, remat_layout_wish *ret_wish,
     return REMAT_OK;
 }
 
+remat_status api_effort(const char *name, remat_effort *ret_effort, remat_error *error)
+{
+    const char *names[REMAT_THOROUGH + 1];
+    for (int k = REMAT_QUICK; k <= REMAT_THOROUGH; k++) {
+        names[k] = remat_effort_name((remat_effort)k);
+        if (strcmp(name, names[k]) == 0) {
+            *ret_effort = (remat_effort)k;
+            return REMAT_OK;
+        }
+    }
+    return remat_fail_unknown("effort", "effort", name, names, REMAT_THOROUGH + 1, error);
+}
+
 static remat_status read_effort(const char *name, remat_request *request, remat_error *error)
 {
     const remat_solver *solver = request->solver;
@@ -98,15 +111,7 @@ static remat_status read_effort(const char *name, remat_request *request, remat_
             error, REMAT_INVALID, "effort",
             "effort is for auto, interval and selective; the lists of %s are not improved",
             solver->name);
-    const char *names[REMAT_THOROUGH + 1];
-    for (int k = REMAT_QUICK; k <= REMAT_THOROUGH; k++) {
-        names[k] = remat_effort_name((remat_effort)k);
-        if (strcmp(name, names[k]) == 0) {
-            request->effort = (remat_effort)k;
-            return REMAT_OK;
-        }
-    }
-    return remat_fail_unknown("effort", "effort", name, names, REMAT_THOROUGH + 1, error);
+    return api_effort(name, &request->effort, error);
 }
 
 static remat_status read_schedule(const raw_request *raw, remat_request *request,

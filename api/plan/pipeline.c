@@ -11,9 +11,11 @@ static const double WORTH_A_ROUND = 1e-3;
 /* Of what no schedule beats. */
 static const double NEAR_ENOUGH = 5e-3;
 /* More rounds than these are for what is small: questions of so many nodes in all. */
-enum { MOST_ROUNDS = 4, MOST_NODES_ASKED = 300, MOST_SENDS = 3, LONGEST = 2 };
+enum { MOST_ROUNDS = 4, MOST_NODES_ASKED = 300, LONGEST = 2 };
 /* Played for plans with other numbers in flight than the first. */
 enum { PASSES_OF_OTHERS = 1 << 18 };
+/* Of at most so many the numbers in flight of several are changed at once too. */
+enum { FEW_RANKS = 8 };
 
 static void menus_clear(api_pipeline *p)
 {
@@ -98,7 +100,7 @@ static remat_status equal_step(api_pipeline *p, double *ret_step, remat_error *e
             status = api_pipeline_shape(p, cuts[r], cuts[r + 1], &shape, error);
         if (status)
             return status;
-        const uint64_t budget = api_pipeline_budget(p, r, n, &m, p->sends);
+        const uint64_t budget = api_pipeline_budget(p, r, n, &m, p->sends, p->sends);
         status = api_pipeline_likely(p, shape, n, budget, &list, &count, error);
         fits = count > 0;
         stages[r] = (remat_pipeline_stage){list.forward, list.backward, m.input, m.input,
@@ -201,23 +203,33 @@ static remat_status plan_with(api_pipeline *p, api_candidate *found, remat_error
     return status == REMAT_INFEASIBLE ? REMAT_OK : status;
 }
 
-/* One more or one fewer on a rank, and on those that may not have fewer or more than it, as long as
- * that is better. */
+/* One more or one fewer on a rank, and on those that may not have fewer or more than it; or on all
+ * up to it. */
+static void move_in_flight(api_pipeline *p, const uint32_t *old, uint32_t rank, int by, bool all)
+{
+    const uint32_t m = p->question.pipeline.microbatches, n = old[rank] + (uint32_t)by;
+    for (uint32_t k = 0; k < p->question.pipeline.ranks; k++) {
+        const uint32_t moved = by > 0 && old[k] == m ? m : old[k] + (uint32_t)by;
+        const uint32_t as = all && k < rank ? moved : old[k];
+        p->now.in_flight[k] = k == rank || (k < rank ? as < n : as > n) ? n : as;
+    }
+}
+
+/* As long as that is better: of single ranks first, then of several, which takes as long again. */
 static remat_status climb_in_flight(api_pipeline *p, api_candidate *found, remat_error *error)
 {
     const uint32_t ranks = p->question.pipeline.ranks, m = p->question.pipeline.microbatches;
+    const uint32_t moves = ranks <= FEW_RANKS ? 4 * ranks : 2 * ranks;
     remat_status status = REMAT_OK;
     for (bool better = found->plan.step < INFINITY; better && !status;) {
         better = false;
-        for (uint32_t i = 0; i < 2 * ranks && !status; i++) {
-            const uint32_t r = i / 2, old = found->in_flight[r], n = i % 2 ? old + 1 : old - 1;
+        for (uint32_t i = 0; i < moves && !status; i++) {
+            const uint32_t r = i / 2 % ranks, old = found->in_flight[r];
+            const bool more = i % 2, all = i >= 2 * ranks;
             const double step = found->plan.step;
-            if (n < 1 || n > m)
+            if ((more ? old == m : old == 1) || (all && (r == 0 || better)))
                 continue;
-            for (uint32_t k = 0; k < ranks; k++) {
-                const uint32_t as = found->in_flight[k];
-                p->now.in_flight[k] = k == r || (k < r ? as < n : as > n) ? n : as;
-            }
+            move_in_flight(p, found->in_flight, r, more ? 1 : -1, all);
             status = plan_with(p, found, error);
             better |= found->plan.step < step;
         }
@@ -263,7 +275,7 @@ static void put_memory(api_pipeline *p, uint64_t memory)
     memset(p->fixed, 0xff, width * width * sizeof *p->fixed);
 }
 
-/* Memory of every rank with which the plan at hand fits, to a 64th; more than those bytes. */
+/* Memory of every rank with which the plan at hand fits, to a 256th; more than those bytes. */
 static remat_status find_enough(api_pipeline *p, uint64_t bytes, uint64_t *ret_memory,
                                 remat_error *error)
 {
@@ -280,7 +292,7 @@ static remat_status find_enough(api_pipeline *p, uint64_t bytes, uint64_t *ret_m
         if (status == REMAT_INFEASIBLE)
             high += high / 4;
     }
-    while (!status && high - low > high / 64) {
+    while (!status && high - low > high / 256) {
         remat_pipeline_plan plan;
         const uint64_t middle = low + (high - low) / 2;
         put_memory(p, middle);
@@ -297,8 +309,8 @@ static remat_status find_enough(api_pipeline *p, uint64_t bytes, uint64_t *ret_m
     return status;
 }
 
-/* Running every block again with one in flight, which needs least; REMAT_INFEASIBLE says by how
- * much it misses, and what would do. */
+/* Running every block again with one in flight, of gpipe with all, which needs least;
+ * REMAT_INFEASIBLE says who misses, and what would do. */
 static remat_status plan_blocks(api_pipeline *p, remat_error *error)
 {
     remat_error refusal = {0}, other;
@@ -309,8 +321,10 @@ static remat_status plan_blocks(api_pipeline *p, remat_error *error)
     if (status == REMAT_INFEASIBLE) {
         const remat_status found = find_enough(p, (uint64_t)refusal.number, &enough, &other);
         if (found == REMAT_OK) {
-            remat_fail(error, status, "memory", "%s; %llu bytes on every rank would do",
-                       refusal.message, (unsigned long long)enough);
+            remat_fail(error, status, "memory",
+                       "%s; %llu bytes on every rank would do, %llu more than there are",
+                       refusal.message, (unsigned long long)enough,
+                       (unsigned long long)(enough - p->question.memory));
             error->number = enough;
         } else {
             status = found;
@@ -377,8 +391,12 @@ static json_t *question_encode(const api_pipeline *p, const api_asked *x)
     remat_json_set(&json, "budget", json_integer((json_int_t)x->budget));
     if (x->in_flight > 1)
         remat_json_set(&json, "in_flight", json_integer(x->in_flight));
-    if (!json_object_get(json, "solver"))
+    if (!json_object_get(json, "solver")) {
         remat_json_set(&json, "solver", json_string(x->solver));
+        const remat_solver *solver = remat_solver_find(x->solver); /* NULL: auto */
+        if (json && solver && !solver->improved)
+            json_object_del(json, "effort"); /* it is for the other stages */
+    }
     return json;
 }
 
@@ -498,7 +516,7 @@ static remat_status keep_best(api_pipeline *p, bool fits, remat_error *error)
     remat_status status = fits ? play_now(p, &beside, error) : REMAT_OK;
     if (status)
         return status;
-    if (!beside && p->sends < MOST_SENDS)
+    if (!beside && p->sends < API_MOST_SENDS)
         p->sends++;
     if (fits && beside && (!p->best.play || p->now.play->step < p->best.play->step)) {
         remat_pipeline_play_free(p->best.play);
@@ -535,7 +553,7 @@ static remat_status settle(api_pipeline *p, bool fits, bool *ret_over, remat_err
         step <= p->bound * (1 + WORTH_A_ROUND))
         return status;
     status = plan_again(p, &better, error);
-    while (!status && !better && (p->hopes < API_FAST_AND_SMALL || p->sends < MOST_SENDS)) {
+    while (!status && !better && (p->hopes < API_FAST_AND_SMALL || p->sends < API_MOST_SENDS)) {
         if (p->hopes < API_FAST_AND_SMALL)
             p->hopes++;
         else
@@ -668,7 +686,8 @@ static remat_status check(const api_pipeline *p, remat_error *error)
     if (ranks > p->units.n)
         return remat_fail(error, REMAT_INVALID, "parallel.ranks",
                           "there are %u ranks, but the profile falls into %u units only: places "
-                          "where all that comes later reads what came before through one value",
+                          "where all that comes later reads what came before through one value "
+                          "and has no state in common with it, nor a graph input with a gradient",
                           ranks, p->units.n);
     if (pipeline->order == REMAT_GPIPE && pipeline->microbatches > REMAT_MOST_IN_FLIGHT)
         return remat_fail(error, REMAT_INVALID, "parallel.microbatches",

@@ -41,6 +41,8 @@ typedef struct api_asked {
  * take all of their budget; that they lie at it; and take nothing, so that what is on its way is
  * beside them. */
 enum { API_USUAL, API_FAST, API_FAST_AND_SMALL };
+/* At most so many sends are left room for, each way; and how many such rooms there are. */
+enum { API_MOST_SENDS = 3, API_ROOMS = (API_MOST_SENDS + 1) * (API_MOST_SENDS + 1) };
 
 /* A plan; once all its stages are answered, played. */
 typedef struct api_candidate {
@@ -70,7 +72,7 @@ struct api_pipeline {
     size_t n_shapes, n_leasts, n_asked;
     double longest;     /* stages of more, forward and back, are in no plan that is looked for */
     unsigned hopes;     /* for stages that were not asked: API_USUAL, .. */
-    unsigned sends;     /* room is left for none to so many on their way, each way */
+    unsigned sends;     /* room is left for none to so many on their way, of each way */
     unsigned rounds;    /* plans that were answered */
     size_t nodes_asked; /* of all questions */
     size_t pending;     /* the question under way */
@@ -109,9 +111,9 @@ remat_status api_pipeline_bytes(api_pipeline *pipeline, uint32_t first, uint32_t
 remat_status api_pipeline_table(const api_pipeline *pipeline, uint32_t first, uint32_t end,
                                 remat_step_table *ret_table, remat_error *error);
 /* What a schedule may take on a rank with so many in flight, beside all that is there and so many
- * sends on their way, each way. */
+ * sends on their way: outputs, and gradients back. */
 uint64_t api_pipeline_budget(const api_pipeline *p, uint32_t rank, uint32_t in_flight,
-                             const remat_stage_menu *menu, unsigned sends);
+                             const remat_stage_menu *menu, unsigned out, unsigned back);
 /* What no schedule of a shape within a budget beats. */
 remat_status api_pipeline_total(api_pipeline *p, size_t shape, uint32_t in_flight, uint64_t budget,
                                 double *ret_total, remat_error *error);
@@ -132,10 +134,11 @@ void *api_pipeline_grow(void *array, size_t n, size_t size);
 void api_pipeline_equal(const api_pipeline *pipeline, uint32_t cuts[REMAT_MOST_RANKS + 1]);
 /* The ways people use, with equal cuts. */
 remat_status api_pipeline_ways(api_pipeline *pipeline, json_t **ret_ways, remat_error *error);
-/* The list of a stage of the shape that runs so many blocks together again. */
+/* The list of a stage of the shape that runs so many blocks together again; last: the last of them
+ * too, whose backward may have to wait. */
 remat_status api_pipeline_blocks(const api_pipeline *pipeline, size_t shape, uint32_t first,
-                                 uint32_t end, uint32_t together, remat_stage_list *ret_list,
-                                 remat_error *error);
+                                 uint32_t end, uint32_t together, bool last,
+                                 remat_stage_list *ret_list, remat_error *error);
 /* What an answer tells of a schedule. */
 json_t *api_schedule_part(const json_t *schedule);
 double api_update_seconds(const remat_device *device, const remat_step_table *table);

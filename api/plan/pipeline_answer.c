@@ -6,9 +6,19 @@
 
 /* ---- ways that people use ---- */
 
-enum { WAY_STORE_ALL, WAY_BLOCKS, WAY_ATTENTION, WAYS };
+enum { WAY_STORE_ALL, WAY_BLOCKS, WAY_ATTENTION, WAYS, WAY_LEAST_HELD };
 
 static const char *const way_names[WAYS] = {"store-all", "blocks", "attention"};
+
+/* Whether a node runs again where its unit does: others read of it what stays. */
+static bool is_inner(const remat_profile *profile, const uint32_t *unit, uint32_t v)
+{
+    const remat_node *node = &profile->nodes[v];
+    bool inner = !node->once;
+    for (uint32_t i = 0; i < node->n_consumers && inner; i++)
+        inner = unit[node->consumers[i]] == unit[v];
+    return inner;
+}
 
 /* together: units that count as one. */
 static remat_status way_list(const api_pipeline *p, size_t shape, uint32_t first, uint32_t end,
@@ -18,24 +28,37 @@ static remat_status way_list(const api_pipeline *p, size_t shape, uint32_t first
     const remat_profile *profile = p->shapes[shape].profile;
     const uint32_t start = api_unit_start(&p->units, first);
     uint32_t *unit = malloc(profile->n_nodes * sizeof *unit);
-    if (!unit)
+    bool *inner = malloc(profile->n_nodes * sizeof *inner);
+    if (!unit || !inner) {
+        free(unit);
+        free(inner);
         return remat_fail_memory(error);
+    }
     for (uint32_t u = first; u < end; u++)
         for (uint32_t v = api_unit_start(&p->units, u); v < p->units.end[u]; v++)
             unit[v - start] = (u - first) / together;
-    remat_status status =
-        way == WAY_BLOCKS
-            ? remat_stage_by_blocks(profile, unit, ret_list, error)
-            : remat_stage_by_nodes(profile, unit, way == WAY_ATTENTION ? p->again + start : NULL,
-                                   ret_list, error);
+    for (uint32_t v = 0; v < profile->n_nodes; v++)
+        inner[v] = way == WAY_LEAST_HELD && is_inner(profile, unit, v);
+    const uint32_t n = ret_list->in_flight;
+    uint64_t most = 0;
+    remat_status status = n > 0 ? remat_store_all_in_flight(profile, n, &most, error) : REMAT_OK;
+    const uint64_t alignment = n > 0 ? remat_default_alignment(most) : 0;
+    const bool *again = way == WAY_ATTENTION ? p->again + start : inner;
+    if (!status)
+        status = way == WAY_BLOCKS
+                     ? remat_stage_by_blocks(profile, unit, alignment, ret_list, error)
+                     : remat_stage_by_nodes(profile, unit, again, alignment, ret_list, error);
     free(unit);
+    free(inner);
     return status;
 }
 
 remat_status api_pipeline_blocks(const api_pipeline *p, size_t shape, uint32_t first, uint32_t end,
-                                 uint32_t together, remat_stage_list *ret_list, remat_error *error)
+                                 uint32_t together, bool last, remat_stage_list *ret_list,
+                                 remat_error *error)
 {
-    return way_list(p, shape, first, end, WAY_BLOCKS, together, ret_list, error);
+    return way_list(p, shape, first, end, last ? WAY_LEAST_HELD : WAY_BLOCKS, together, ret_list,
+                    error);
 }
 
 /* The longest optimizer's part of the ranks, which all take theirs at once. */

@@ -11,6 +11,8 @@
 static const double USUAL_GAP = 1.1;
 /* Of the units of a stage: 1024 are the most. */
 enum { MOST_DOUBLINGS = 11 };
+/* Lists of at most so many are laid out; those of more take little beside their peak. */
+enum { FEW_NODES = 64 };
 
 /* The array with room for one more behind n; NULL: out of memory, and the old one stays. */
 void *api_pipeline_grow(void *array, size_t n, size_t size)
@@ -105,12 +107,12 @@ remat_status api_pipeline_bytes(api_pipeline *p, uint32_t first, uint32_t end,
 
 /* What a schedule may take on a rank, beside all that is there and on its way. */
 uint64_t api_pipeline_budget(const api_pipeline *p, uint32_t rank, uint32_t in_flight,
-                             const remat_stage_menu *menu, unsigned sends)
+                             const remat_stage_menu *menu, unsigned out, unsigned back)
 {
     const uint64_t room = remat_pipeline_room(&p->question, rank, in_flight, menu);
     const bool sends_on =
         rank + 1 < p->question.pipeline.ranks && !p->question.pipeline.runtime.keeps_outputs;
-    const uint64_t way = sends * (menu->input + (sends_on ? menu->output : 0));
+    const uint64_t way = back * menu->input + (sends_on ? out * menu->output : 0);
     return room > way ? room - way : 0;
 }
 
@@ -166,7 +168,7 @@ remat_status api_pipeline_least(void *data, uint32_t rank, uint32_t in_flight, u
         status = api_pipeline_shape(p, first, end, &shape, error);
     if (status)
         return status;
-    const uint64_t budget = api_pipeline_budget(p, rank, in_flight, &menu, 0);
+    const uint64_t budget = api_pipeline_budget(p, rank, in_flight, &menu, 0, 0);
     ret_least->input = menu.input;
     ret_least->output = menu.output;
     ret_least->forward = p->shapes[shape].forward;
@@ -211,19 +213,25 @@ remat_status api_pipeline_likely(api_pipeline *p, size_t shape, uint32_t n, uint
     return status;
 }
 
-/* Of a rank: with room for so many sends each way, and for fewer. */
+/* Of a rank: with room for none to so many sends of each way, which need not meet its peak. */
 static remat_status put_lists(api_pipeline *p, size_t shape, uint32_t rank,
                               const remat_stage_menu *menu, remat_stage_list *lists, size_t *count,
                               remat_error *error)
 {
     const uint32_t n = remat_pipeline_in_flight(&p->question.pipeline, rank);
-    uint64_t before = 0;
+    uint64_t budgets[API_ROOMS];
     remat_status status = REMAT_OK;
-    for (unsigned sends = 0; sends <= p->sends && !status; sends++) {
-        const uint64_t budget = api_pipeline_budget(p, rank, n, menu, sends);
-        if (sends == 0 || budget < before)
-            status = api_pipeline_likely(p, shape, n, budget, lists, count, error);
-        before = budget;
+    size_t n_budgets = 0;
+    for (unsigned i = 0; i < (p->sends + 1) * (p->sends + 1) && !status; i++) {
+        const uint64_t budget =
+            api_pipeline_budget(p, rank, n, menu, i / (p->sends + 1), i % (p->sends + 1));
+        size_t k = 0;
+        while (k < n_budgets && budgets[k] != budget)
+            k++;
+        if (k < n_budgets)
+            continue;
+        budgets[n_budgets++] = budget;
+        status = api_pipeline_likely(p, shape, n, budget, lists, count, error);
     }
     return status;
 }
@@ -239,7 +247,7 @@ remat_status api_pipeline_menu(void *data, uint32_t first, uint32_t end, remat_s
     remat_status status = api_pipeline_bytes(p, first, end, ret_menu, error);
     if (status || is_too_long(p, first, end))
         return status;
-    remat_stage_list *lists = malloc((ranks * (p->sends + 1) + MOST_DOUBLINGS) * sizeof *lists);
+    remat_stage_list *lists = malloc((ranks * API_ROOMS + 2 * MOST_DOUBLINGS) * sizeof *lists);
     p->lists[first * (n_units + 1) + end] = lists;
     status = lists ? api_pipeline_shape(p, first, end, &shape, error) : remat_fail_memory(error);
     for (uint32_t rank = 0; rank < ranks && !status; rank++) {
@@ -251,10 +259,12 @@ remat_status api_pipeline_menu(void *data, uint32_t first, uint32_t end, remat_s
             status = put_lists(p, shape, rank, ret_menu, lists, &count, error);
         before = n;
     }
-    for (uint32_t k = 1; p->real && k < 2 * (end - first) && !status; k *= 2) {
-        status = api_pipeline_blocks(p, shape, first, end, k, &lists[count], error);
-        lists[count++].tag = API_BLOCKS;
-    }
+    for (uint32_t k = 1; p->real && k < 2 * (end - first) && !status; k *= 2)
+        for (int last = 0; last < (n > 1 && !p->q.solver ? 2 : 1) && !status; last++) {
+            lists[count].in_flight = p->shapes[shape].profile->n_nodes <= FEW_NODES ? n : 0;
+            status = api_pipeline_blocks(p, shape, first, end, k, last, &lists[count], error);
+            lists[count++].tag = API_BLOCKS;
+        }
     ret_menu->lists = lists;
     ret_menu->n_lists = count;
     return status;

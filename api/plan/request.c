@@ -149,6 +149,7 @@ remat_status remat_plan_request_decode(const json_t *json, remat_plan_request *r
 {
     remat_plan_request request = {.model = NULL};
     raw r = {.master = true, .sweep = true};
+    remat_effort effort;
     const field_rule rules[] = {{"model", FIELD_STRING, false, &request.model},
                                 {"config", FIELD_OBJECT, false, &r.config},
                                 {"sizes", FIELD_OBJECT, false, &r.sizes},
@@ -175,7 +176,7 @@ remat_status remat_plan_request_decode(const json_t *json, remat_plan_request *r
                                 {"sweep", FIELD_BOOLEAN, false, &r.sweep},
                                 {"solver", FIELD_ANY, false, &request.solver},
                                 {"options", FIELD_OBJECT, false, &request.options},
-                                {"effort", FIELD_ANY, false, &request.effort},
+                                {"effort", FIELD_STRING, false, &r.effort},
                                 {"wait", FIELD_NUMBER, false, &r.wait}};
     remat_status status = api_read(json, "", rules, sizeof rules / sizeof *rules, error);
     if (!status)
@@ -190,6 +191,8 @@ remat_status remat_plan_request_decode(const json_t *json, remat_plan_request *r
         status = check_parameters(&r, &request, error);
     if (!status)
         status = api_wait(&r.wait, &request.wait, error);
+    if (!status && r.effort)
+        status = api_effort(r.effort, &effort, error);
     if (!status && r.offload && request.device.link == 0)
         status = remat_fail(error, REMAT_INVALID, "offload", "%s has no way to the host",
                             request.device.name);
@@ -198,6 +201,7 @@ remat_status remat_plan_request_decode(const json_t *json, remat_plan_request *r
                             "stages of a pipeline are planned without a way to the host");
     if (status)
         return status;
+    request.effort = r.effort ? json_object_get(json, "effort") : NULL;
     request.offload = r.offload;
     request.usual_network = !r.network;
     request.sweep = r.sweep && request.model && request.pipeline.ranks == 0;

@@ -41,18 +41,51 @@ static bool is_overwritten(const remat_profile *p, uint32_t v)
     return false;
 }
 
-/* Nodes after which the profile may be cut, the last one too; returns how many. */
+/* The last node that touches a state of this one, or adds to the gradient of a graph input that it
+ * reads: one rank has both. last: by state. */
+static uint32_t shared_until(const remat_profile *p, uint32_t v, const uint32_t *last)
+{
+    const remat_node *node = &p->nodes[v];
+    uint32_t until = v;
+    for (uint32_t i = 0; i < node->n_reads; i++)
+        until = last[node->reads[i]] > until ? last[node->reads[i]] : until;
+    for (uint32_t i = 0; i < node->n_writes; i++)
+        until = last[node->writes[i]] > until ? last[node->writes[i]] : until;
+    for (uint32_t i = 0; i < node->n_inputs; i++) {
+        const uint32_t k = node->inputs[i] - p->n_nodes; /* of a graph input */
+        const remat_input *x = k < p->n_inputs ? &p->inputs[k] : NULL;
+        if (x && x->gradient_bytes > 0 && x->consumers[x->n_consumers - 1] > until)
+            until = x->consumers[x->n_consumers - 1];
+    }
+    return until;
+}
+
+/* Nodes after which the profile may be cut, the last one too; returns how many; 0: out of memory.
+ */
 static uint32_t find_cuts(const remat_profile *p, const uint32_t *block, uint32_t *cuts)
 {
     uint32_t n = 0, reach = 0;
+    uint32_t *last = calloc(p->n_states + 1, sizeof *last);
+    if (!last)
+        return 0;
+    for (uint32_t v = 0; v < p->n_nodes; v++) {
+        for (uint32_t i = 0; i < p->nodes[v].n_reads; i++)
+            last[p->nodes[v].reads[i]] = v;
+        for (uint32_t i = 0; i < p->nodes[v].n_writes; i++)
+            last[p->nodes[v].writes[i]] = v;
+    }
     for (uint32_t v = 0; v < p->n_nodes; v++) {
         const remat_node *node = &p->nodes[v];
-        const bool last = v + 1 == p->n_nodes;
-        if (reach <= v && (last || ((!block || block[v] != block[v + 1]) && !is_overwritten(p, v))))
+        const uint32_t until = shared_until(p, v, last);
+        const bool is_last = v + 1 == p->n_nodes;
+        reach = until > reach ? until : reach;
+        if (reach <= v &&
+            (is_last || ((!block || block[v] != block[v + 1]) && !is_overwritten(p, v))))
             cuts[n++] = v + 1;
         if (node->n_consumers > 0 && node->consumers[node->n_consumers - 1] > reach)
             reach = node->consumers[node->n_consumers - 1];
     }
+    free(last);
     return n;
 }
 
@@ -133,10 +166,12 @@ remat_status api_units_find(const remat_profile *p, const json_t *document, cons
 {
     uint32_t *cuts = malloc(2 * p->n_nodes * sizeof *cuts);
     api_units u = {0};
-    if (!cuts)
-        return remat_fail_memory(error);
-    u.n = find_cuts(p, block, cuts);
+    u.n = cuts ? find_cuts(p, block, cuts) : 0;
     u.end = cuts;
+    if (u.n == 0) {
+        api_units_clear(&u);
+        return remat_fail_memory(error);
+    }
     double all = 0;
     for (uint32_t v = 0; v < p->n_nodes; v++)
         all += least_time(&p->nodes[v]);

@@ -6,7 +6,8 @@
 #include "plan/plan.h"
 
 /* The profile may be cut before and after each unit: all that comes later reads what came before
- * through one value, the output of the unit's last node. */
+ * through one value, the output of the unit's last node, and has no state in common with it, nor a
+ * graph input with a gradient. */
 typedef struct api_units {
     uint32_t n;
     uint32_t *end;  /* [n]: the first node behind it */

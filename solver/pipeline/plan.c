@@ -319,12 +319,11 @@ static remat_status refuse(planner *a)
             }
         }
     }
-    const uint64_t lacks = need > a->q->memory ? need - a->q->memory : 0;
     remat_fail(a->error, REMAT_INFEASIBLE, "memory",
-               lacks ? "wherever it is cut, a rank does not fit: rank %u lacks %llu bytes where "
-                       "least is lacking"
-                     : "rank %u lacks room for what is being sent",
-               rank, (unsigned long long)lacks);
+               need > a->q->memory ? "wherever it is cut, a rank does not fit; where least is "
+                                     "lacking it is rank %u"
+                                   : "rank %u lacks room for what is being sent",
+               rank);
     if (a->error)
         a->error->number = need == UINT64_MAX ? 0 : need;
     return REMAT_INFEASIBLE;

@@ -1,6 +1,7 @@
 /* Lists of a stage as the planner knows them. */
 #include "model/lists.h"
 #include "pipeline/private.h"
+#include "remat/layout.h"
 #include "remat/plan.h"
 
 #include <math.h>
@@ -27,18 +28,28 @@ remat_status remat_stage_replay(const remat_profile *profile, const remat_operat
 }
 
 static remat_status finish(const remat_profile *profile, const remat_operations *list,
-                           remat_stage_list *ret_list, remat_error *error)
+                           uint64_t alignment, remat_stage_list *ret_list, remat_error *error)
 {
+    const uint32_t n = ret_list->in_flight;
     remat_operations whole = {0};
+    remat_layout layout = {0};
     remat_status status = model_complete_list(profile, list, &whole, error);
     if (!status)
         status = remat_stage_replay(profile, &whole, ret_list, error);
+    if (!status && alignment > 0)
+        status = remat_layout_in_flight(profile, &whole, n, alignment, 0, NULL, &layout, error);
+    const uint64_t others = n > 1 ? (n - 1) * ret_list->held : 0;
+    if (!status && layout.arena > others + ret_list->peak)
+        ret_list->peak = layout.arena - others;
+    ret_list->in_flight = n;
+    remat_layout_clear(&layout);
     remat_operations_clear(&whole);
     return status;
 }
 
 remat_status remat_stage_by_blocks(const remat_profile *profile, const uint32_t *unit,
-                                   remat_stage_list *ret_list, remat_error *error)
+                                   uint64_t alignment, remat_stage_list *ret_list,
+                                   remat_error *error)
 {
     const uint32_t n_units = unit[profile->n_nodes - 1] + 1;
     remat_operations list = {0};
@@ -49,7 +60,7 @@ remat_status remat_stage_by_blocks(const remat_profile *profile, const uint32_t 
         threshold[u] = INFINITY;
     remat_status status = remat_unit_list(profile, unit, threshold, 0, &list, error);
     if (!status)
-        status = finish(profile, &list, ret_list, error);
+        status = finish(profile, &list, alignment, ret_list, error);
     remat_operations_clear(&list);
     free(threshold);
     return status;
@@ -70,7 +81,8 @@ static remat_status push_again(const remat_profile *p, const uint32_t *unit, con
 }
 
 remat_status remat_stage_by_nodes(const remat_profile *p, const uint32_t *unit, const bool *again,
-                                  remat_stage_list *ret_list, remat_error *error)
+                                  uint64_t alignment, remat_stage_list *ret_list,
+                                  remat_error *error)
 {
     remat_operations list = {0};
     remat_status status = REMAT_OK;
@@ -90,7 +102,7 @@ remat_status remat_stage_by_nodes(const remat_profile *p, const uint32_t *unit, 
     if (status)
         status = remat_fail_memory(error);
     else
-        status = finish(p, &list, ret_list, error);
+        status = finish(p, &list, alignment, ret_list, error);
     remat_operations_clear(&list);
     return status;
 }

@@ -10,8 +10,8 @@
 #include <math.h>
 
 enum { PIPELINES = 500, SEARCHED = 12, MOST_RANKS = 4, MOST_MICROBATCHES = 6, UNIT = 4096 };
-/* Room for so many sends each way is looked at. */
-enum { SENDS = 3 };
+/* Room for so many sends of each way is looked at: for none to so many forward, and back. */
+enum { SENDS = 2, ROOMS = (SENDS + 1) * (SENDS + 1) };
 
 typedef struct example {
     uint32_t n_nodes, ranks, microbatches;
@@ -27,18 +27,21 @@ typedef struct example {
 static json_t *random_document(dice *d, uint32_t n)
 {
     json_t *nodes = json_array();
+    const bool works = chance(d, 50); /* then what a pass takes is above what is held */
     for (uint32_t v = 0; v < n; v++) {
         json_t *inputs =
             json_pack("[s+]", v ? "v" : "x", v ? (char[]){(char)('0' + v - 1), 0} : "");
         if (v > 1 && chance(d, 25))
             json_array_append_new(inputs, json_pack("s+", "v", (char[]){(char)('0' + v - 2), 0}));
         json_array_append_new(
-            nodes, json_pack("{s:s+, s:o, s:i, s:i, s:i, s:i, s:b, s:b}", "id", "v",
+            nodes, json_pack("{s:s+, s:o, s:i, s:i, s:i, s:i, s:i, s:i, s:b, s:b}", "id", "v",
                              (char[]){(char)('0' + v), 0}, "inputs", inputs, "forward_time",
                              (int)(1 + below(d, 9)), "backward_time", (int)(1 + below(d, 18)),
                              "output_bytes", UNIT * (int)(1 + below(d, 6)), "saved_bytes",
-                             UNIT * (int)below(d, 5), "backward_uses_inputs", chance(d, 70),
-                             "backward_uses_output", chance(d, 30)));
+                             UNIT * (int)below(d, 5), "forward_workspace_bytes",
+                             works ? UNIT * (int)below(d, 8) : 0, "backward_workspace_bytes",
+                             works ? UNIT * (int)below(d, 12) : 0, "backward_uses_inputs",
+                             chance(d, 70), "backward_uses_output", chance(d, 30)));
     }
     return json_pack("{s:s, s:s, s:s, s:[{s:s, s:i}], s:o}", "format", "remat-profile/1", "name",
                      "random", "time_unit", "s", "inputs", "id", "x", "bytes", UNIT, "nodes",
@@ -63,7 +66,7 @@ static void make_example(dice *d, example *e, const char *solver)
                    .microbatches = 1 + below(d, MOST_MICROBATCHES),
                    .order = chance(d, 70) ? REMAT_1F1B : REMAT_GPIPE,
                    .latency = chance(d, 50) ? 0.5 : 0,
-                   .bandwidth = UNIT / 2,
+                   .bandwidth = chance(d, 50) ? UNIT / 2 : 2 * UNIT,
                    .solver = solver};
     e->document = random_document(d, e->n_nodes);
     e->profile = decoded(e->document);
@@ -160,8 +163,8 @@ typedef struct search {
     uint32_t in_flight[MOST_RANKS], cuts[MOST_RANKS + 1];
     double best; /* looks for what is faster */
     unsigned asked;
-    remat_stage_list known[MOST_NODES][MOST_NODES + 1][MOST_MICROBATCHES + 1][SENDS + 1];
-    int state[MOST_NODES][MOST_NODES + 1][MOST_MICROBATCHES + 1][SENDS + 1]; /* -1: none fits */
+    remat_stage_list known[MOST_NODES][MOST_NODES + 1][MOST_MICROBATCHES + 1][ROOMS];
+    int n_known[MOST_NODES][MOST_NODES + 1][MOST_MICROBATCHES + 1]; /* and 1: 0: not asked */
 } search;
 
 static uint64_t bytes_at(const search *s, uint32_t unit)
@@ -175,47 +178,69 @@ static json_t *stage_document(const search *s, uint32_t rank)
                               s->cuts[rank + 1]);
 }
 
-/* What is left of a rank's memory beside so many sends each way. */
-static uint64_t budget_of(const search *s, uint32_t rank, uint32_t sends)
+/* What is left of a rank's memory beside so many sends forward and back. */
+static uint64_t budget_of(const search *s, uint32_t rank, uint32_t out, uint32_t back)
 {
     const bool last = rank + 1 == s->e->ranks;
     const uint64_t way =
-        sends * (bytes_at(s, s->cuts[rank]) + (last ? 0 : bytes_at(s, s->cuts[rank + 1])));
+        back * bytes_at(s, s->cuts[rank]) + (last ? 0 : out * bytes_at(s, s->cuts[rank + 1]));
     return s->e->memory > way ? s->e->memory - way : 0;
 }
 
-static bool stage_list(search *s, uint32_t rank, uint32_t sends, remat_stage_list *ret)
+/* Returns whether any fits. */
+static bool ask_stage(search *s, uint32_t rank, uint64_t budget, remat_stage_list *ret)
+{
+    const uint32_t n = s->in_flight[rank];
+    remat_error error;
+    json_t *document = stage_document(s, rank);
+    json_t *question = json_pack("{s:I, s:i, s:s}", "budget", (json_int_t)budget, "in_flight",
+                                 (int)n, "solver", s->e->solver ? s->e->solver : "auto");
+    json_t *schedule = budget > 0 ? answer(document, question) : NULL;
+    remat_profile *profile = decoded(document);
+    remat_operations list = {0};
+    s->asked++;
+    if (schedule) {
+        const json_t *operations = json_object_get(schedule, "operations");
+        assert_int_equal(remat_operations_decode(operations, profile, "", &list, &error), 0);
+        assert_int_equal(remat_stage_replay(profile, &list, ret, &error), REMAT_OK);
+        const uint64_t arena = (uint64_t)remat_json_number(schedule, "arena");
+        if (arena > ret->peak + (n - 1) * ret->held) /* which is what it takes */
+            ret->peak = arena - (n - 1) * ret->held;
+    }
+    const bool fits = schedule != NULL;
+    remat_operations_clear(&list);
+    remat_profile_free(profile);
+    json_decref(question);
+    json_decref(schedule);
+    json_decref(document);
+    return fits;
+}
+
+/* The lists of a rank's stage with every room for sends, each once; returns how many. */
+static int stage_lists(search *s, uint32_t rank, const remat_stage_list **ret)
 {
     const uint32_t n = s->in_flight[rank], first = s->cuts[rank], end = s->cuts[rank + 1];
-    int *state = &s->state[first][end][n][sends];
-    remat_stage_list *known = &s->known[first][end][n][sends];
-    remat_error error;
-    if (*state == 0) {
-        json_t *document = stage_document(s, rank);
-        json_t *question =
-            json_pack("{s:I, s:i, s:s}", "budget", (json_int_t)budget_of(s, rank, sends),
-                      "in_flight", (int)n, "solver", s->e->solver ? s->e->solver : "auto");
-        json_t *schedule = answer(document, question);
-        remat_profile *profile = decoded(document);
-        remat_operations list = {0};
-        s->asked++;
-        *state = schedule ? 1 : -1;
-        if (schedule) {
-            const json_t *operations = json_object_get(schedule, "operations");
-            assert_int_equal(remat_operations_decode(operations, profile, "", &list, &error), 0);
-            assert_int_equal(remat_stage_replay(profile, &list, known, &error), REMAT_OK);
-            const uint64_t arena = (uint64_t)remat_json_number(schedule, "arena");
-            if (arena > known->peak + (n - 1) * known->held) /* which is what it takes */
-                known->peak = arena - (n - 1) * known->held;
-        }
-        remat_operations_clear(&list);
-        remat_profile_free(profile);
-        json_decref(question);
-        json_decref(schedule);
-        json_decref(document);
+    int *count = &s->n_known[first][end][n];
+    remat_stage_list *known = s->known[first][end][n];
+    uint64_t asked[ROOMS];
+    *ret = known;
+    if (*count > 0)
+        return *count - 1;
+    *count = 1;
+    for (uint32_t i = 0; i < (s->e->latency > 0 ? ROOMS : 1); i++) {
+        remat_stage_list *x = &known[*count - 1];
+        asked[i] = budget_of(s, rank, i / (SENDS + 1), i % (SENDS + 1));
+        bool fresh = true;
+        for (uint32_t k = 0; k < i; k++)
+            fresh &= asked[k] != asked[i];
+        if (!fresh || !ask_stage(s, rank, asked[i], x))
+            continue;
+        for (int k = 0; k + 1 < *count; k++)
+            fresh &= known[k].forward != x->forward || known[k].backward != x->backward ||
+                     known[k].held != x->held || known[k].peak != x->peak;
+        *count += fresh;
     }
-    *ret = *known;
-    return *state > 0;
+    return *count - 1;
 }
 
 static void judge_stages(search *s, const remat_pipeline_stage *stages)
@@ -238,19 +263,14 @@ static void play(search *s, remat_pipeline_stage *stages, uint32_t rank)
         judge_stages(s, stages);
         return;
     }
-    uint64_t before = 0;
-    for (uint32_t sends = 0; sends <= SENDS; sends++) {
-        remat_stage_list x;
-        const uint64_t budget = budget_of(s, rank, sends);
-        if (budget == before || (sends > 0 && s->e->latency == 0))
-            continue;
-        before = budget;
-        if (!stage_list(s, rank, sends, &x))
-            return;
-        stages[rank] = (remat_pipeline_stage){.forward = x.forward,
-                                              .backward = x.backward,
-                                              .held = x.held,
-                                              .peak = x.peak,
+    const remat_stage_list *lists;
+    const int n = stage_lists(s, rank, &lists);
+    for (int i = 0; i < n; i++) {
+        const remat_stage_list *x = &lists[i];
+        stages[rank] = (remat_pipeline_stage){.forward = x->forward,
+                                              .backward = x->backward,
+                                              .held = x->held,
+                                              .peak = x->peak,
                                               .input = bytes_at(s, s->cuts[rank]),
                                               .output = bytes_at(s, s->cuts[rank + 1])};
         play(s, stages, rank + 1);
@@ -373,8 +393,7 @@ static double compare(search *s, const json_t *made)
     return fits || s->best < INFINITY ? step / s->best - 1 : 0;
 }
 
-/* Asks again with what is said to do; how much more it is than what does, INFINITY: it does not, as
- * not every list of blocks run again is one of lowerset's. */
+/* Asks again with what is said to do; how much more it is than what does, INFINITY: it does not. */
 static double ask_for_least(example *e, const json_t *refused)
 {
     const double said = remat_json_number(json_object_get(refused, "pipeline"), "least_memory");
@@ -449,7 +468,7 @@ static void search_all(const char *solver, unsigned n)
         print_message("# %u refused: what is said to do is %.2f %% above what does, and does not "
                       "for %u\n",
                       refused, 100 * above / refused, missed);
-    assert_true(refused == 0 || (missed <= 1 + refused / 100 && above <= 0.15 * refused));
+    assert_true(missed == 0 && above <= 0.15 * refused);
     assert_true(most <= 0.01 && planned > n / 4 && equal >= planned * 99 / 100);
 }
 

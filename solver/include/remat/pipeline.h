@@ -117,13 +117,15 @@ typedef struct remat_stage_list {
 remat_status remat_stage_replay(const remat_profile *profile, const remat_operations *operations,
                                 remat_stage_list *ret_list, remat_error *error);
 
-/* The same of per-block checkpointing (remat_unit_list): unit by node of the profile. */
+/* The same of per-block checkpointing (remat_unit_list): unit by node of the profile. alignment >
+ * 0: laid out for ret_list->in_flight, which is what it takes then. */
 remat_status remat_stage_by_blocks(const remat_profile *profile, const uint32_t *unit,
-                                   remat_stage_list *ret_list, remat_error *error);
+                                   uint64_t alignment, remat_stage_list *ret_list,
+                                   remat_error *error);
 /* The same where some nodes of each unit run again right before the first of their backwards, and
  * all else stays; again: by node, NULL: none. */
 remat_status remat_stage_by_nodes(const remat_profile *profile, const uint32_t *unit,
-                                  const bool *again, remat_stage_list *ret_list,
+                                  const bool *again, uint64_t alignment, remat_stage_list *ret_list,
                                   remat_error *error);
 
 /* What is known of the stage of some units. */
@@ -195,7 +197,7 @@ remat_status remat_pipeline_bound(const remat_pipeline_question *question,
 
 /* Cuts units into stages and chooses a list for each so that every rank fits and the step is
  * shortest: to the last bit what the judge makes of these stages. REMAT_INVALID names the field;
- * REMAT_INFEASIBLE, where there is no limit, says which rank lacks how much, and carries in
+ * REMAT_INFEASIBLE, where there is no limit, says which rank lacks memory, and carries in
  * error->number the memory with which some cuts fit (sends left out); REMAT_CANCELLED. */
 remat_status remat_pipeline_plan_make(const remat_pipeline_question *question,
                                       const remat_stage_host *host, remat_pipeline_plan *ret_plan,
