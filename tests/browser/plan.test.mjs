@@ -65,6 +65,7 @@ test('a pipeline is drawn, and each rank leads to its schedule', async () => {
   await page.keyboard.press('0');
   await page.getByRole('link', { name: 'Rank 2' }).click();
   await page.waitForURL(/#\/schedule\/[0-9a-f]{64}/);
+  await page.getByText(/^\d+ micro-batches, each holding [\d.]+ [KMG]iB$/).waitFor();
   await page.goBack();
   await drawing.click({ position: { x: 90, y: 14 } });
   await page.waitForURL(/#\/schedule\/[0-9a-f]{64}/);

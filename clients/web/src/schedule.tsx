@@ -59,6 +59,11 @@ function boundText(schedule: Schedule): string {
   return ofAll(schedule) ? `${text}, of all schedules` : `${text}, only of ${bound_class ?? own}`;
 }
 
+/** Of a rank of a pipeline. */
+function inFlight({ in_flight, held }: Schedule): string {
+  return `${count(in_flight ?? 1)} micro-batches, each holding ${amount(held ?? 0)}`;
+}
+
 function ScheduleFacts({ schedule }: { schedule: Schedule }): VNode {
   const unit = schedule.time_unit;
   const pebbles = schedule.model === 'pebble';
@@ -73,6 +78,7 @@ function ScheduleFacts({ schedule }: { schedule: Schedule }): VNode {
           `${amount(schedule.budget, pebbles)}, ${percent(schedule.budget / schedule.store_all_peak)} of storing all`,
         ],
         ['peak', amount(schedule.peak, pebbles)],
+        ...(schedule.in_flight === undefined ? [] : [['in flight', inFlight(schedule)] as [string, string]]),
         ...(schedule.arena === undefined ? [] : [['arena', amount(schedule.arena)] as [string, string]]),
         ['makespan', time(schedule.makespan, unit)],
         ['overhead', percent(schedule.overhead)],

@@ -94,6 +94,8 @@ export interface Schedule {
   created: string;
   candidates?: { solver: string; feasible: boolean; makespan?: number; peak?: number; minimum_budget?: number }[];
   arena?: number;
+  in_flight?: number;
+  held?: number;
   allocations?: Allocation[];
   link?: Record<string, unknown>;
   model?: 'pebble';
