@@ -691,7 +691,7 @@ static void bad_requests_name_their_field(void **state)
          "attention", "known are fused"},
         {"{\"device\": \"t4\", \"model\": \"gpt2\", \"batch\": 1, \"parallel\": {\"kind\": \"x\", "
          "\"ranks\": 2}}",
-         "parallel", "known are none"},
+         "parallel.kind", "known are none"},
         {"{\"device\": \"t4\", \"model\": \"gpt2\", \"batch\": 1, \"parallel\": {\"kind\": "
          "\"ddp\", "
          "\"ranks\": 0}}",
