@@ -24,8 +24,13 @@ from .partition import GROUPS
 from .tensors import amount, storage_of, tensors_of
 
 MOST = 1000  # in flight, as the service has it
-KEEPS = tuple(int("".join(filter(str.isdigit, part)) or 0) for part in torch.__version__.split(".")[:2]) < (2, 14)
-# whether a stage keeps outputs and gradients of inputs to the end of the step, as in torch 2.6; else only outputs of the last
+
+
+def keeps() -> bool:
+    """Whether a stage keeps outputs and gradients of inputs to the end of the step, as in torch 2.6; else only outputs of the last."""
+    from .backend import version
+
+    return version() < (2, 14)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,9 +71,9 @@ def stage_of(example: Example, in_flight: int, microbatches: int, loss: Optional
     inputs, outputs = tensors_of(tuple(example.call)), sum({storage_of(t): t.untyped_storage().nbytes() for t in made}.values())
     sizes = [amount([p]) for p in parameters] if gradients else []
     rise, _, stays = loss or (0, 0, 0)
-    kept = {"inputs": m * amount(inputs), "gradients of inputs": (m - 1 if KEEPS or n == m else 1) * amount(t for t in inputs if t.requires_grad),
+    kept = {"inputs": m * amount(inputs), "gradients of inputs": (m - 1 if keeps() or n == m else 1) * amount(t for t in inputs if t.requires_grad),
             "gradients that come": 0 if loss else m * amount(made),
-            "outputs": (m - n if loss or KEEPS else min(m - n, 1)) * outputs,  # a last send of the warm-up is never let go of
+            "outputs": (m - n if loss or keeps() else min(m - n, 1)) * outputs,  # a last send of the warm-up is never let go of
             "what the loss keeps": (n - 1) * rise + m * stays,
             "gradients of parameters": sum(sizes) + sum(sizes) // GROUPS + max(sizes, default=0) if m > 1 else 0}
     whole = m * (amount(inputs) + amount(t for t in inputs if t.requires_grad) + 2 * outputs + stays) + sum(sizes)
@@ -174,13 +179,13 @@ def _play(forward: Callable[..., Any], example: Example, loss: Optional[steps.Lo
         if turn >= n:
             pairs = [(t, g) for t, g in zip(waiting.pop(turn - n), coming[turn - n] or [None]) if t.requires_grad]
             torch.autograd.backward(*map(list, zip(*pairs)))
-            for t in tensors_of(tuple(inputs[turn - n - 1])) if not KEEPS and n < min(m, turn) else []:
+            for t in tensors_of(tuple(inputs[turn - n - 1])) if not keeps() and n < min(m, turn) else []:
                 t.grad = None  # once the next one is sent
             del pairs
         if turn < m:
             result = forward(*inputs[turn].args, **inputs[turn].kwargs)
             waiting[turn] = [steps.loss_of(loss, result)] if stage.last else tensors_of(result)
-            kept += [(tensors_of(result), waiting[turn])] if stage.last or KEEPS or turn == n - 2 else []
+            kept += [(tensors_of(result), waiting[turn])] if stage.last or keeps() or turn == n - 2 else []
             del result
     if stage.last:
         _ = [torch.cat(parts) for parts in zip(*(outputs for outputs, _ in kept)) if parts[0].dim()]
