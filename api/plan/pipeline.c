@@ -287,10 +287,10 @@ static remat_status find_enough(api_pipeline *p, uint64_t bytes, uint64_t *ret_m
         remat_pipeline_plan plan;
         put_memory(p, high);
         status = plan_once(p, &plan, error);
-        if (status == REMAT_INFEASIBLE)
+        if (status == REMAT_INFEASIBLE) {
             low = high;
-        if (status == REMAT_INFEASIBLE)
             high += high / 4;
+        }
     }
     while (!status && high - low > high / 256) {
         remat_pipeline_plan plan;

@@ -5,7 +5,7 @@
 #include <math.h>
 
 /* Of two numbers the larger: fmax asks about NaN, in a call. */
-static inline double later(double a, double b)
+static inline double larger(double a, double b)
 {
     return a > b ? a : b;
 }
@@ -252,7 +252,7 @@ static void let_go(play *p, uint32_t k)
 {
     mixer *m = p->m;
     const uint32_t x = m->pending[k];
-    p->now = later(p->now, m->copy_end[x]);
+    p->now = larger(p->now, m->copy_end[x]);
     m->pending_bytes -= m->t->bytes[x];
     m->pending[k] = m->pending[--m->n_pending];
     emit(p, REMAT_D, x);
@@ -302,9 +302,9 @@ static void play_run(play *p, uint32_t i)
     }
     if (p->inflight > p->now)
         for (uint32_t k = t->first_read[it->id]; k < end_read(t, it->id); k++)
-            p->now = later(p->now, m->ready[t->reads[k]]);
+            p->now = larger(p->now, m->ready[t->reads[k]]);
     if (m->overwrites[i]) /* not before it has been copied */
-        p->now = later(p->now, m->copy_end[t->over[v]]);
+        p->now = larger(p->now, m->copy_end[t->over[v]]);
     p->now += cost_of(t, it, m->saves[i]).time;
     emit_run(p, i);
 }
@@ -318,7 +318,7 @@ static void play_copy(play *p, const item *it)
     double *stream = out ? &p->out_free : &p->in_free;
     if (!out)
         clear_pending(p, x);
-    double start = later(later(p->now, *stream), out ? m->ready[x] : m->copy_end[x]);
+    double start = larger(larger(p->now, *stream), out ? m->ready[x] : m->copy_end[x]);
     *stream = start + link->latency + m->t->copied[x] / (out ? link->to_host : link->to_device);
     if (link->shared)
         p->out_free = p->in_free = *stream;
@@ -326,7 +326,7 @@ static void play_copy(play *p, const item *it)
         m->copy_end[x] = *stream;
     } else {
         m->ready[x] = *stream;
-        p->inflight = later(p->inflight, *stream);
+        p->inflight = larger(p->inflight, *stream);
     }
     emit(p, out ? REMAT_O : REMAT_P, x);
 }
@@ -341,7 +341,7 @@ static void park_dying(play *p, uint32_t i)
         const bool freed = it->kind == RUN && is_backward(m->t, it->id) &&
                            x == saved_thing(m->t, it->id - m->t->n);
         if (freed) {
-            p->now = later(p->now, m->copy_end[x]);
+            p->now = larger(p->now, m->copy_end[x]);
         } else if (m->copy_end[x] > p->now) {
             m->pending[m->n_pending++] = x;
             m->pending_bytes += m->t->bytes[x];
@@ -375,7 +375,7 @@ static void play_row(play *p)
         park_dying(p, i);
     }
     for (uint32_t k = 0; k < m->t->profile->n_outputs; k++)
-        p->now = later(p->now, m->ready[m->t->profile->outputs[k]]);
+        p->now = larger(p->now, m->ready[m->t->profile->outputs[k]]);
     p->worth->time = p->now;
 }
 
@@ -386,7 +386,7 @@ static bool is_hopeless(const mixer *m, const row *r, double most)
     for (uint32_t i = 0; i < r->length; i++) {
         alive += m->change[i];
         if (!m->skipped[i])
-            excess += later(alive + m->extra[i] - m->t->budget, 0);
+            excess += larger(alive + m->extra[i] - m->t->budget, 0);
     }
     return (m->compute + m->price * excess) * (1 - 1e-9) > most;
 }
