@@ -80,11 +80,14 @@ static json_t *neighbour_encode(const remat_neighbour *one, bool budget)
     return json;
 }
 
-/* What the tables hold beside this schedule. */
+/* What the tables hold beside this schedule, which may itself be the smallest. */
 static json_t *frontier_encode(const remat_schedule *schedule)
 {
+    const remat_simulation *own = &schedule->simulation;
+    const bool smaller = schedule->operations.length > 0 && own->peak < schedule->least.peak;
+    const remat_neighbour this = {schedule->solver, own->peak, own->peak, own->makespan};
     json_t *json = json_object();
-    remat_json_set(&json, "smallest", neighbour_encode(&schedule->least, false));
+    remat_json_set(&json, "smallest", neighbour_encode(smaller ? &this : &schedule->least, false));
     if (schedule->next.solver)
         remat_json_set(&json, "larger", neighbour_encode(&schedule->next, true));
     return json;

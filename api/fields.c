@@ -48,6 +48,9 @@ remat_status remat_json_load(const char *text, size_t length, json_t **ret_json,
             return remat_fail(error, REMAT_INVALID, NULL,
                               "line %d, column %d: the number is too large: %s", where.line,
                               where.column, where.text);
+        if (length >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0)
+            return remat_fail(error, REMAT_INVALID, NULL,
+                              "the body is not JSON: it begins with a byte order mark");
         return remat_fail(error, REMAT_INVALID, NULL,
                           "the body is not JSON: line %d, column %d: %s", where.line, where.column,
                           where.text);

@@ -187,6 +187,7 @@ static remat_status read_profile(draft *d, const json_t *json)
                                 {"source", FIELD_OBJECT, false, &source},
                                 {"time_unit", FIELD_STRING, false, &d->spec.time_unit},
                                 {"graph", FIELD_STRING, false, &d->spec.graph},
+                                {"held_elsewhere", FIELD_BOOLEAN, false, &d->spec.held_elsewhere},
                                 {"outputs", FIELD_ARRAY, false, &outputs},
                                 {"inputs", FIELD_ARRAY, false, &inputs},
                                 {"states", FIELD_ARRAY, false, &states},

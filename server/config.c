@@ -259,8 +259,8 @@ static bool read_environment(config *c)
     return true;
 }
 
-/* "name = value" lines; # begins a comment. */
-static bool read_line(config *c, const char *path, unsigned number, char *line)
+/* "name = value" lines; # begins a comment. seen: the settings before. */
+static bool read_line(config *c, const char *path, unsigned number, bool *seen, char *line)
 {
     char where[1100];
     snprintf(where, sizeof where, "%s, line %u", path, number);
@@ -276,12 +276,17 @@ static bool read_line(config *c, const char *path, unsigned number, char *line)
     while (equals > name && strchr(" \t", equals[-1]))
         equals--;
     *equals = '\0';
-    for (int i = 0; i < N_SETTINGS; i++)
-        if (strcmp(settings[i].flag, name) == 0 && settings[i].offset == AT(config))
-            return bad(where, value, "cannot be read from here: a file names no other file");
-        else if (strcmp(settings[i].flag, name) == 0)
-            return set(c, &settings[i], where, value);
-    return bad(where, name, "is not a setting; see rematd --help");
+    int i = 0;
+    while (i < N_SETTINGS && strcmp(settings[i].flag, name) != 0)
+        i++;
+    if (i == N_SETTINGS)
+        return bad(where, name, "is not a setting; see rematd --help");
+    if (settings[i].offset == AT(config))
+        return bad(where, value, "cannot be read from here: a file names no other file");
+    if (seen[i])
+        return bad(where, name, "is set twice in this file");
+    seen[i] = true;
+    return set(c, &settings[i], where, value);
 }
 
 static bool read_file(config *c)
@@ -289,12 +294,13 @@ static bool read_file(config *c)
     char *line = NULL;
     size_t size = 0;
     ssize_t length;
+    bool seen[N_SETTINGS] = {false};
     FILE *file = c->config[0] ? fopen(c->config, "r") : NULL;
     if (!file)
         return !c->config[0] || bad("--config", c->config, "cannot be read");
     bool good = true;
     for (unsigned number = 1; good && (length = getline(&line, &size, file)) >= 0; number++)
-        good = strlen(line) == (size_t)length ? read_line(c, c->config, number, line)
+        good = strlen(line) == (size_t)length ? read_line(c, c->config, number, seen, line)
                                               : bad("--config", c->config, "has a NUL byte");
     free(line);
     if (good && ferror(file))

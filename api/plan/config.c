@@ -2,6 +2,7 @@
 
 #include "fields.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- sizes ---- */
@@ -25,22 +26,39 @@ remat_status api_sizes_decode(const json_t *json, remat_network_sizes *ret_sizes
 {
     remat_network_sizes s = {.hidden = 0};
     bool tied, qkv_bias, qk_norm;
-    remat_number numbers[8] = {{0}};
-    static const char *const names[] = {"hidden", "heads", "kv_heads", "head",
-                                        "ffn",    "vocab", "experts",  "experts_per_token"};
-    uint32_t *const sizes[] = {&s.hidden, &s.heads,      &s.kv_heads, &s.head,
-                               &s.ffn,    &s.vocabulary, &s.experts,  &s.experts_per_token};
-    field_rule rules[11] = {{"tied", FIELD_BOOLEAN, false, &tied},
-                            {"qkv_bias", FIELD_BOOLEAN, false, &qkv_bias},
-                            {"qk_norm", FIELD_BOOLEAN, false, &qk_norm}};
-    for (size_t i = 0; i < 8; i++)
-        rules[3 + i] = (field_rule){names[i], FIELD_NUMBER, false, &numbers[i]};
-    remat_status status = api_read(json, "sizes.", rules, 11, error);
-    for (size_t i = 0; i < 8 && !status; i++) {
+    const struct {
+        const char *name;
+        uint32_t *to;
+    } sizes[] = {{"hidden", &s.hidden},
+                 {"heads", &s.heads},
+                 {"kv_heads", &s.kv_heads},
+                 {"head", &s.head},
+                 {"ffn", &s.ffn},
+                 {"vocab", &s.vocabulary},
+                 {"experts", &s.experts},
+                 {"experts_per_token", &s.experts_per_token},
+                 {"window", &s.window},
+                 {"shared_experts", &s.shared_experts},
+                 {"dense_layers", &s.dense_layers},
+                 {"dense_ffn", &s.dense_ffn},
+                 {"q_rank", &s.q_rank},
+                 {"kv_rank", &s.kv_rank},
+                 {"plain_head", &s.plain_head},
+                 {"rotated_head", &s.rotated_head},
+                 {"value_head", &s.value_head}};
+    enum { SIZES = sizeof sizes / sizeof *sizes, CHOICES = 3 };
+    remat_number numbers[SIZES] = {{0}};
+    field_rule rules[CHOICES + SIZES] = {{"tied", FIELD_BOOLEAN, false, &tied},
+                                         {"qkv_bias", FIELD_BOOLEAN, false, &qkv_bias},
+                                         {"qk_norm", FIELD_BOOLEAN, false, &qk_norm}};
+    for (size_t i = 0; i < SIZES; i++)
+        rules[CHOICES + i] = (field_rule){sizes[i].name, FIELD_NUMBER, false, &numbers[i]};
+    remat_status status = api_read(json, "sizes.", rules, CHOICES + SIZES, error);
+    for (size_t i = 0; i < SIZES && !status; i++) {
         char field[40];
-        snprintf(field, sizeof field, "sizes.%s", names[i]);
+        snprintf(field, sizeof field, "sizes.%s", sizes[i].name);
         if (numbers[i].given)
-            status = read_size(&numbers[i], field, sizes[i], error);
+            status = read_size(&numbers[i], field, sizes[i].to, error);
     }
     s.tied = choice_of(json_object_get(json, "tied"));
     s.qkv_bias = choice_of(json_object_get(json, "qkv_bias"));
@@ -50,6 +68,103 @@ remat_status api_sizes_decode(const json_t *json, remat_network_sizes *ret_sizes
     return status;
 }
 
+/* ---- adapters ---- */
+
+static remat_status read_targets(const json_t *list, uint32_t *ret_targets, remat_error *error)
+{
+    const char **names = NULL;
+    size_t n = 0;
+    uint32_t all = 0, some;
+    remat_status status = api_strings(list, "lora.targets", &names, &n, error);
+    if (!status && n == 0)
+        status = remat_fail(error, REMAT_INVALID, "lora.targets",
+                            "lora.targets is empty: nothing would be trained");
+    for (size_t i = 0; i < n && !status; i++) {
+        status = remat_target_find(names[i], &some, error);
+        all |= status ? 0 : some;
+    }
+    free(names);
+    if (!status)
+        *ret_targets = all;
+    return status;
+}
+
+remat_status api_lora_decode(const json_t *json, remat_lora *ret_lora, remat_error *error)
+{
+    remat_lora lora = {.targets = REMAT_ADAPT_ALL, .base = REMAT_FROZEN};
+    remat_number rank = {0};
+    uint64_t columns = 0;
+    const char *base = NULL;
+    const json_t *targets = NULL;
+    const field_rule rules[] = {{"rank", FIELD_NUMBER, true, &rank},
+                                {"targets", FIELD_ARRAY, false, &targets},
+                                {"dropout", FIELD_BOOLEAN, false, &lora.dropout},
+                                {"base", FIELD_STRING, false, &base}};
+    remat_status status = api_read(json, "lora.", rules, sizeof rules / sizeof *rules, error);
+    if (!status)
+        status = api_whole(&rank, "lora.rank", 1, 1 << 16, &columns, error);
+    if (!status && targets)
+        status = read_targets(targets, &lora.targets, error);
+    if (!status && base)
+        status = remat_base_find(base, &lora.base, error);
+    if (status)
+        return status;
+    lora.rank = (uint32_t)columns;
+    *ret_lora = lora;
+    return REMAT_OK;
+}
+
+/* The fewest names that say it: those of several come last. */
+static json_t *targets_encode(uint32_t left)
+{
+    json_t *list = json_array();
+    size_t n = 0;
+    uint32_t targets, chosen = 0;
+    while (remat_target_name(n, &targets))
+        n++;
+    for (size_t i = n; i-- > 0;) {
+        (void)remat_target_name(i, &targets);
+        if ((left & targets) != targets)
+            continue;
+        chosen |= UINT32_C(1) << i;
+        left &= ~targets;
+    }
+    for (size_t i = 0; i < n; i++)
+        if (chosen >> i & 1)
+            remat_json_append(&list, json_string(remat_target_name(i, &targets)));
+    return list;
+}
+
+json_t *api_lora_encode(const remat_lora *lora)
+{
+    return json_pack("{s:I, s:o, s:b, s:s}", "rank", (json_int_t)lora->rank, "targets",
+                     targets_encode(lora->targets), "dropout", lora->dropout, "base",
+                     remat_base_name(lora->base));
+}
+
+/* ---- experts ---- */
+
+remat_status api_routing_decode(const json_t *json, remat_routing *ret_routing, remat_error *error)
+{
+    static const char *const loads[] = {"balanced", "worst"};
+    const char *load = NULL;
+    remat_number capacity = {0};
+    const field_rule rules[] = {{"capacity_factor", FIELD_NUMBER, false, &capacity},
+                                {"load", FIELD_STRING, false, &load}};
+    remat_status status = api_read(json, "routing.", rules, sizeof rules / sizeof *rules, error);
+    if (status)
+        return status;
+    if (load && strcmp(load, loads[0]) != 0 && strcmp(load, loads[1]) != 0)
+        return remat_fail_unknown("routing.load", "routing.load", load, loads, 2, error);
+    if (capacity.given && !(capacity.value > 0)) /* 0 is none */
+        return remat_fail(error, REMAT_INVALID, "routing.capacity_factor",
+                          "routing.capacity_factor is %g; it must be from 0.01 to 1000",
+                          capacity.value);
+    *ret_routing = (remat_routing){.capacity = capacity.given ? capacity.value : 0,
+                                   .worst = load && strcmp(load, loads[1]) == 0};
+    return REMAT_OK;
+}
+
 /* ---- config.json ---- */
 
 /* Kinds of models that are known, as which model of a name they are made, and what they have that
@@ -57,15 +172,26 @@ remat_status api_sizes_decode(const json_t *json, remat_network_sizes *ret_sizes
 static const struct {
     const char *type, *model;
     bool qkv_bias, qk_norm;
-} kinds[] = {{"llama", "llama3-8b", false, false},   {"mistral", "llama3-8b", false, false},
-             {"mixtral", "llama3-8b", false, false}, {"qwen2", "llama3-8b", true, false},
-             {"qwen3", "llama3-8b", false, true},    {"qwen3_moe", "llama3-8b", false, true},
-             {"gpt2", "gpt2", false, false},         {"bert", "bert-base", false, false}};
+    bool tied; /* where the config does not say */
+} kinds[] = {{"llama", "llama3-8b", false, false, false},
+             {"mistral", "llama3-8b", false, false, false},
+             {"mixtral", "llama3-8b", false, false, false},
+             {"qwen2", "llama3-8b", true, false, false},
+             {"qwen3", "llama3-8b", false, true, false},
+             {"qwen3_moe", "llama3-8b", false, true, false},
+             {"gemma", "gemma-2b", false, false, true},
+             {"gemma2", "gemma2-2b", false, false, true},
+             {"gemma3_text", "gemma3-1b", false, true, true},
+             {"deepseek_v2", "deepseek-v2-lite", false, false, false},
+             {"deepseek_v3", "deepseek-v2-lite", false, false, false},
+             {"gpt2", "gpt2", false, false, false},
+             {"bert", "bert-base", false, false, false}};
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
 static int kind_of(const json_t *json, remat_error *error)
 {
     const char *names[KINDS], *type = json_string_value(json_object_get(json, "model_type"));
+    const char *class = json_string_value(json_object_get(json, "_class_name"));
     for (int i = 0; i < KINDS; i++) {
         names[i] = kinds[i].type;
         if (type && strcmp(type, kinds[i].type) == 0)
@@ -73,6 +199,12 @@ static int kind_of(const json_t *json, remat_error *error)
     }
     if (type)
         (void)remat_fail_unknown("config.model_type", "model_type", type, names, KINDS, error);
+    else if (class) /* its DiT has tables of time and class in every block, which ours has not */
+        (void)remat_fail(
+            error, REMAT_INVALID, "config._class_name",
+            "config._class_name is %.60s: models of diffusers are not planned by their "
+            "config; dit-s2 to dit-xl2 are, by name",
+            class);
     else
         (void)remat_fail(error, REMAT_INVALID, "config.model_type",
                          "config.model_type is missing: it says what kind of model this is");
@@ -120,27 +252,60 @@ static remat_status read_members(const json_t *json, bool gpt2, remat_network_se
     return status;
 }
 
+/* Members of some kinds alone; what is left out or null where it may be is not there. */
+static remat_status read_own(const json_t *json, const char *type, remat_network_sizes *z,
+                             remat_error *error)
+{
+    static const char deepseek[] = "deepseek_v2 deepseek_v3 ";
+    const struct {
+        const char *types, *member;
+        bool required;
+        uint32_t *to;
+    } members[] = {{"mistral gemma2 gemma3_text ", "sliding_window", false, &z->window},
+                   {"mixtral ", "num_local_experts", true, &z->experts},
+                   {"qwen3_moe ", "num_experts", true, &z->experts},
+                   {"qwen3_moe ", "moe_intermediate_size", true, &z->ffn},
+                   {"mixtral qwen3_moe ", "num_experts_per_tok", true, &z->experts_per_token},
+                   {deepseek, "n_routed_experts", true, &z->experts},
+                   {deepseek, "num_experts_per_tok", true, &z->experts_per_token},
+                   {deepseek, "n_shared_experts", true, &z->shared_experts},
+                   {deepseek, "first_k_dense_replace", true, &z->dense_layers},
+                   {deepseek, "intermediate_size", true, &z->dense_ffn},
+                   {deepseek, "moe_intermediate_size", true, &z->ffn},
+                   {deepseek, "q_lora_rank", false, &z->q_rank},
+                   {deepseek, "kv_lora_rank", true, &z->kv_rank},
+                   {deepseek, "qk_nope_head_dim", true, &z->plain_head},
+                   {deepseek, "qk_rope_head_dim", true, &z->rotated_head},
+                   {deepseek, "v_head_dim", true, &z->value_head}};
+    char word[24];
+    remat_status status = REMAT_OK;
+    snprintf(word, sizeof word, "%s ", type);
+    for (size_t i = 0; i < sizeof members / sizeof *members && !status; i++) {
+        const json_t *value = json_object_get(json, members[i].member);
+        const char *at = strstr(members[i].types, word);
+        const bool there = value && !json_is_null(value);
+        if (at && (at == members[i].types || at[-1] == ' ') && (there || members[i].required))
+            status = read_member(json, members[i].member, 0, members[i].to, error);
+    }
+    return status;
+}
+
 static remat_status read_llama(const json_t *json, int kind, remat_network_sizes *z,
                                remat_error *error)
 {
-    const bool qwen = strcmp(kinds[kind].type, "qwen3_moe") == 0;
+    const json_t *tied = json_object_get(json, "tie_word_embeddings");
     remat_status status = read_member(json, "num_key_value_heads", z->heads, &z->kv_heads, error);
     if (!status && json_is_integer(json_object_get(json, "head_dim")))
         status = read_member(json, "head_dim", 0, &z->head, error);
     if (!status && json_is_true(json_object_get(json, "attention_bias")))
         return remat_fail(error, REMAT_INVALID, "config.attention_bias",
                           "config.attention_bias is true, which is not planned yet");
-    if (!status && strcmp(kinds[kind].type, "mixtral") == 0)
-        status = read_member(json, "num_local_experts", 0, &z->experts, error);
-    if (!status && qwen)
-        status = read_member(json, "num_experts", 0, &z->experts, error);
-    if (!status && qwen)
-        status = read_member(json, "moe_intermediate_size", 0, &z->ffn, error);
-    if (!status && z->experts > 0)
-        status = read_member(json, "num_experts_per_tok", 0, &z->experts_per_token, error);
+    if (!status)
+        status = read_own(json, kinds[kind].type, z, error);
     z->qkv_bias = kinds[kind].qkv_bias ? REMAT_YES : REMAT_NO;
     z->qk_norm = kinds[kind].qk_norm ? REMAT_YES : REMAT_NO;
-    z->tied = json_is_true(json_object_get(json, "tie_word_embeddings")) ? REMAT_YES : REMAT_NO;
+    z->tied =
+        json_is_true(tied) || (!json_is_false(tied) && kinds[kind].tied) ? REMAT_YES : REMAT_NO;
     return status;
 }
 
@@ -163,7 +328,7 @@ remat_status api_config_decode(const json_t *json, const char **ret_model,
     if (kind < 0)
         return REMAT_INVALID;
     const bool gpt2 = strcmp(kinds[kind].model, "gpt2") == 0;
-    const bool llama = strcmp(kinds[kind].model, "llama3-8b") == 0;
+    const bool llama = !gpt2 && strcmp(kinds[kind].model, "bert-base") != 0;
     remat_status status = read_members(json, gpt2, settings, &positions, error);
     if (!status && llama)
         status = read_llama(json, kind, &settings->sizes, error);

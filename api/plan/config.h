@@ -8,6 +8,13 @@
 remat_status api_sizes_decode(const json_t *json, remat_network_sizes *ret_sizes,
                               remat_error *error);
 
+/* The member lora of a request and of an answer. */
+remat_status api_lora_decode(const json_t *json, remat_lora *ret_lora, remat_error *error);
+json_t *api_lora_encode(const remat_lora *lora);
+
+/* The member routing of a request. */
+remat_status api_routing_decode(const json_t *json, remat_routing *ret_routing, remat_error *error);
+
 /* A config.json of Hugging Face as the model of the same make with its sizes, layers and tokens;
  * *ret_model is static, settings->called borrowed from the config. REMAT_INVALID: a kind of model
  * that is not known, a member that is missing, of another type or out of range. */

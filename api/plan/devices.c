@@ -45,12 +45,13 @@ static remat_status read_class(const json_t *json, remat_kernel_class kind, rema
 {
     char path[64], field[96];
     const json_t *forward = NULL, *backward = NULL;
-    remat_number peak = {0};
+    remat_number peak = {0}, tf32 = {0};
     const field_rule rules[] = {{"forward", FIELD_ARRAY, true, &forward},
                                 {"backward", FIELD_ARRAY, false, &backward},
-                                {"peak", FIELD_NUMBER, false, &peak}};
+                                {"peak", FIELD_NUMBER, false, &peak},
+                                {"tf32", FIELD_NUMBER, false, &tf32}};
     snprintf(path, sizeof path, "efficiency.%s.", remat_kernel_class_name(kind));
-    remat_status status = api_read(json, path, rules, 3, error);
+    remat_status status = api_read(json, path, rules, 4, error);
     snprintf(field, sizeof field, "%sforward", path);
     if (!status)
         status = read_points(forward, field, &device->forward[kind], error);
@@ -59,6 +60,7 @@ static remat_status read_class(const json_t *json, remat_kernel_class kind, rema
     if (!status && backward)
         status = read_points(backward, field, &device->backward[kind], error);
     device->forward[kind].peak = device->backward[kind].peak = peak.value;
+    device->forward[kind].tf32 = device->backward[kind].tf32 = tf32.value;
     return status;
 }
 
@@ -88,15 +90,27 @@ static remat_status read_bytes(const remat_number *number, const char *field, ui
     return REMAT_OK;
 }
 
+static remat_status read_alignment(const json_t *json, remat_device *device, remat_error *error)
+{
+    bool good = json_array_size(json) == 3;
+    for (unsigned i = 0; i < 3 && good; i++) {
+        good = json_is_number(json_array_get(json, i));
+        device->alignment[i] = json_number_value(json_array_get(json, i));
+    }
+    return good ? REMAT_OK
+                : remat_fail(error, REMAT_INVALID, "row_alignment",
+                             "row_alignment must be three numbers, of rows of 2, 4 and 8 bytes");
+}
+
 static remat_status read_rates(const json_t *json, remat_device *device, remat_error *error)
 {
-    remat_number rate[REMAT_PRECISIONS] = {{0}};
-    field_rule rules[REMAT_PRECISIONS];
-    for (unsigned p = 0; p < REMAT_PRECISIONS; p++)
+    remat_number rate[REMAT_RATES] = {{0}};
+    field_rule rules[REMAT_RATES];
+    for (unsigned p = 0; p < REMAT_RATES; p++)
         rules[p] = (field_rule){remat_precision_name((remat_precision)p), FIELD_NUMBER,
                                 p == REMAT_FLOAT32, &rate[p]};
-    remat_status status = api_read(json, "flops_per_second.", rules, REMAT_PRECISIONS, error);
-    for (unsigned p = 0; p < REMAT_PRECISIONS; p++)
+    remat_status status = api_read(json, "flops_per_second.", rules, REMAT_RATES, error);
+    for (unsigned p = 0; p < REMAT_RATES; p++)
         device->rate[p] = rate[p].value;
     return status;
 }
@@ -117,7 +131,9 @@ static remat_status read_entry(const json_t *json, const json_t *file, remat_dev
     const char *name = NULL, *title = "", *format = NULL, *network = "pcie4+100gbe";
     const json_t *rates = NULL, *efficiency = NULL, *sources = NULL, *operators = NULL;
     remat_number memory = {0}, bandwidth = {0}, link = {0}, launch = {0}, context = {0},
-                 communicator = {0}, fragmentation[2] = {{0}};
+                 communicator = {0}, fragmentation[2] = {{0}}, workspace = {0}, rounding = {0},
+                 host = {0}, again = {0}, several = {0};
+    const json_t *alignment = NULL;
     const field_rule rules[] = {{"name", FIELD_STRING, true, &name},
                                 {"format", FIELD_STRING, false, &format},
                                 {"title", FIELD_STRING, false, &title},
@@ -126,8 +142,14 @@ static remat_status read_entry(const json_t *json, const json_t *file, remat_dev
                                 {"flops_per_second", FIELD_OBJECT, true, &rates},
                                 {"link_bytes_per_second", FIELD_NUMBER, false, &link},
                                 {"launch_seconds", FIELD_NUMBER, false, &launch},
+                                {"host_seconds", FIELD_NUMBER, false, &host},
+                                {"host_again_seconds", FIELD_NUMBER, false, &again},
+                                {"several_ranks", FIELD_NUMBER, false, &several},
+                                {"row_alignment", FIELD_ARRAY, false, &alignment},
                                 {"context_bytes", FIELD_NUMBER, false, &context},
                                 {"communicator_bytes", FIELD_NUMBER, false, &communicator},
+                                {"cublas_bytes", FIELD_NUMBER, false, &workspace},
+                                {"allocator_rounding", FIELD_NUMBER, false, &rounding},
                                 {"eager_fragmentation", FIELD_NUMBER, false, &fragmentation[0]},
                                 {"compiled_fragmentation", FIELD_NUMBER, false, &fragmentation[1]},
                                 {"network", FIELD_STRING, false, &network},
@@ -145,6 +167,9 @@ static remat_status read_entry(const json_t *json, const json_t *file, remat_dev
         status = read_common(file, &device, error);
     if (!status && communicator.given)
         status = read_bytes(&communicator, "communicator_bytes", &device.communicator, error);
+    if (!status && workspace.given)
+        status = read_bytes(&workspace, "cublas_bytes", &device.workspace, error);
+    device.rounding = rounding.value;
     for (unsigned i = 0; i < 2; i++)
         if (fragmentation[i].given)
             device.fragmentation[i] = fragmentation[i].value;
@@ -152,6 +177,8 @@ static remat_status read_entry(const json_t *json, const json_t *file, remat_dev
         status = api_network_decode(network, file, &device.interconnect, error);
     if (!status && efficiency)
         status = read_efficiency(efficiency, &device, error);
+    if (!status && alignment)
+        status = read_alignment(alignment, &device, error);
     if (status)
         return status;
     for (const char *c = name; *c; c++)
@@ -165,6 +192,9 @@ static remat_status read_entry(const json_t *json, const json_t *file, remat_dev
     device.bandwidth = bandwidth.value;
     device.link = link.value;
     device.launch = launch.value;
+    device.host = host.value;
+    device.again = again.value;
+    device.several = several.value;
     status = remat_device_check(&device, error);
     if (!status)
         *ret_device = device;
@@ -250,6 +280,8 @@ static json_t *efficiency_encode(const remat_device *device)
             remat_json_set(&one, "backward", points_encode(&device->backward[k]));
         if (device->forward[k].peak > 0)
             remat_json_set(&one, "peak", json_real(device->forward[k].peak));
+        if (device->forward[k].tf32 > 0)
+            remat_json_set(&one, "tf32", json_real(device->forward[k].tf32));
         remat_json_set(&json, remat_kernel_class_name((remat_kernel_class)k), one);
     }
     return json;
@@ -258,7 +290,7 @@ static json_t *efficiency_encode(const remat_device *device)
 json_t *remat_device_encode(const remat_device *device)
 {
     json_t *json = json_object(), *rates = json_object();
-    for (unsigned p = 0; p < REMAT_PRECISIONS; p++)
+    for (unsigned p = 0; p < REMAT_RATES; p++)
         if (device->rate[p] > 0)
             remat_json_set(&rates, remat_precision_name((remat_precision)p),
                            json_real(device->rate[p]));
@@ -269,8 +301,16 @@ json_t *remat_device_encode(const remat_device *device)
     remat_json_set(&json, "flops_per_second", rates);
     remat_json_set(&json, "link_bytes_per_second", json_real(device->link));
     remat_json_set(&json, "launch_seconds", json_real(device->launch));
+    remat_json_set(&json, "host_seconds", json_real(device->host));
+    remat_json_set(&json, "host_again_seconds", json_real(device->again));
+    remat_json_set(&json, "several_ranks", json_real(device->several));
+    remat_json_set(
+        &json, "row_alignment",
+        json_pack("[f, f, f]", device->alignment[0], device->alignment[1], device->alignment[2]));
     remat_json_set(&json, "context_bytes", json_integer((json_int_t)device->context));
     remat_json_set(&json, "communicator_bytes", json_integer((json_int_t)device->communicator));
+    remat_json_set(&json, "cublas_bytes", json_integer((json_int_t)device->workspace));
+    remat_json_set(&json, "allocator_rounding", json_real(device->rounding));
     if (device->interconnect.node > 0)
         remat_json_set(&json, "network", json_string(device->interconnect.name));
     remat_json_set(&json, "eager_fragmentation", json_real(device->fragmentation[0]));

@@ -76,9 +76,13 @@ json_t *remat_network_document(const remat_network_graph *graph, const remat_dev
     json_t *nodes = json_array(), *inputs = json_array();
     for (size_t v = 0; v < spec->n_nodes; v++)
         remat_json_append(&nodes, node_encode(&spec->nodes[v]));
-    for (size_t k = 0; k < spec->n_inputs; k++)
-        remat_json_append(&inputs, json_pack("{s:s, s:o}", "id", spec->inputs[k].id, "bytes",
-                                             bytes_encode(spec->inputs[k].bytes)));
+    for (size_t k = 0; k < spec->n_inputs; k++) {
+        json_t *input = json_pack("{s:s, s:o}", "id", spec->inputs[k].id, "bytes",
+                                  bytes_encode(spec->inputs[k].bytes));
+        if (spec->inputs[k].gradient_bytes.given)
+            remat_json_set(&input, "gradient_bytes", bytes_encode(spec->inputs[k].gradient_bytes));
+        remat_json_append(&inputs, input);
+    }
     return json_pack(
         "{s:s, s:s, s:{s:s, s:s, s:I, s:s, s:I, s:I, s:s}, s:s, s:o, s:o}", "format", spec->format,
         "name", spec->name, "source", "framework", "remat " REMAT_VERSION, "device", device->title,

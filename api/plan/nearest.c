@@ -41,7 +41,8 @@ static remat_status measure(trial *t, const remat_network_graph *graph,
                                      .bytes = (double)table->update_traffic};
         t->fits = true;
         t->driver = remat_step_memory(table, r.peak).driver;
-        t->seconds = 1e-6 * r.makespan + api_ranks_exchange(ranks, 1e-6 * r.makespan).exposed +
+        const double device = 1e-6 * r.makespan;
+        t->seconds = api_ranks_makespan(ranks, device) + api_ranks_exchange(ranks, device).exposed +
                      remat_kernel_seconds(d, &update);
     }
     free(ranks);
@@ -59,6 +60,8 @@ static remat_status try(trial *t, remat_error *error)
     if (!status)
         status = remat_step_bytes(graph->tensors, graph->n_tensors, &t->q.step, &t->q.device,
                                   &table, error);
+    if (!status)
+        table.hole = graph->hole;
     if (!status)
         status = measure(t, graph, &table, error);
     remat_network_graph_free(graph);
@@ -91,6 +94,8 @@ static words describe(const remat_plan_request *q, const trial *t)
         say(&w, "kernels", json_string("fused"), "--kernels fused");
     if (now->step.optimizer != q->step.optimizer)
         say(&w, "optimizer", json_string("adam8bit"), "--optimizer adam8bit");
+    if (now->step.in_backward != q->step.in_backward)
+        say(&w, "optimizer_in_backward", json_true(), "--optimizer-in-backward");
     if (now->settings.batch != q->settings.batch)
         say(&w, "batch", json_integer((json_int_t)now->settings.batch), "--batch %llu",
             (unsigned long long)now->settings.batch);
@@ -101,6 +106,14 @@ static words describe(const remat_plan_request *q, const trial *t)
         say(&w, "parallel",
             json_pack("{s:s, s:I}", "kind", "fsdp", "ranks", (json_int_t)now->step.ranks),
             "--parallel fsdp --ranks %u", now->step.ranks);
+    if (now->settings.lora.rank != q->settings.lora.rank) {
+        const bool packed = now->settings.lora.base == REMAT_NF4;
+        json_t *lora = json_pack("{s:I}", "rank", (json_int_t)now->settings.lora.rank);
+        if (packed)
+            remat_json_set(&lora, "base", json_string(remat_base_name(now->settings.lora.base)));
+        say(&w, "lora", lora, "--lora %u%s", now->settings.lora.rank,
+            packed ? " --lora-base nf4" : "");
+    }
     if (t->offloads && !q->offload)
         say(&w, "offload", json_true(), "--offload");
     return w;
@@ -132,6 +145,13 @@ static remat_status narrow(trial *t, remat_error *error)
 {
     const bool has = t->q.step.optimizer == REMAT_ADAM || t->q.step.optimizer == REMAT_ADAMW;
     t->q.step.optimizer = has ? REMAT_ADAM8BIT : t->q.step.optimizer;
+    return has ? try(t, error) : REMAT_OK;
+}
+
+static remat_status step_in_backward(trial *t, remat_error *error)
+{
+    const bool has = !t->q.step.in_backward;
+    t->q.step.in_backward = true;
     return has ? try(t, error) : REMAT_OK;
 }
 
@@ -205,6 +225,25 @@ static remat_status shard(trial *t, remat_error *error)
     return status;
 }
 
+static remat_status adapt_to(trial *t, remat_base base, remat_error *error)
+{
+    enum { USUAL_RANK = 16 };
+    if (t->q.settings.lora.rank > 0)
+        return REMAT_OK;
+    t->q.settings.lora = (remat_lora){.rank = USUAL_RANK, .targets = REMAT_ADAPT_ALL, .base = base};
+    return try(t, error);
+}
+
+static remat_status adapt(trial *t, remat_error *error)
+{
+    return adapt_to(t, REMAT_FROZEN, error);
+}
+
+static remat_status adapt_in_4_bits(trial *t, remat_error *error)
+{
+    return adapt_to(t, REMAT_NF4, error);
+}
+
 static remat_status offload(trial *t, remat_error *error)
 {
     const bool has = !t->offloads && t->q.device.link > 0;
@@ -216,9 +255,11 @@ static remat_status offload(trial *t, remat_error *error)
 static remat_status (*const kinds[][2])(trial *,
                                         remat_error *) = {{fuse, NULL},
                                                           {narrow, fuse_and_narrow},
+                                                          {step_in_backward, NULL},
                                                           {take_fewer, narrow_and_take_fewer},
                                                           {shorten, NULL},
                                                           {shard, NULL},
+                                                          {adapt, adapt_in_4_bits},
                                                           {offload, NULL}};
 
 remat_status api_nearest(const remat_plan_request *q, json_t **ret_changes, remat_error *error)

@@ -60,6 +60,7 @@ struct api_pipeline {
     api_units units;
     remat_tensor *tensors; /* of a model; unit: of units */
     size_t n_tensors;
+    uint64_t hole; /* of the last unit */
     bool tied;     /* the last unit has the first tensor too */
     bool *again;   /* by node: what attention runs; NULL: not known */
     unsigned most; /* times as many in flight as usual may be chosen: where sends take long */
@@ -77,6 +78,7 @@ struct api_pipeline {
     size_t nodes_asked; /* of all questions */
     size_t pending;     /* the question under way */
     bool over;          /* nothing is asked any more */
+    bool quick;         /* one plan is answered, with as many in flight as usual if that fits */
     bool last;          /* running every block again was the last that was tried */
     bool real;          /* menus are of lists that run each block again */
     double bound;
@@ -128,6 +130,17 @@ remat_status api_pipeline_least(void *data, uint32_t rank, uint32_t in_flight, u
                                 uint32_t end, remat_stage_least *ret_least, remat_error *error);
 remat_status api_pipeline_menu(void *data, uint32_t first, uint32_t end, remat_stage_menu *ret_menu,
                                remat_error *error);
+/* The best of the plans with more and with fewer in flight; one to ask the stages of, where none is
+ * REMAT_INFEASIBLE says by how much running every block again misses; that one, which needs least.
+ */
+remat_status api_pipeline_plan_best(api_pipeline *p, remat_error *error);
+remat_status api_pipeline_plan_now(api_pipeline *p, remat_error *error);
+remat_status api_pipeline_plan_blocks(api_pipeline *p, remat_error *error);
+/* Another plan is asked for where it promises so much. */
+#define API_WORTH_A_ROUND 1e-3
+/* So many times as many in flight as usual may be worth it. */
+unsigned api_pipeline_most_in_flight(const api_pipeline *p);
+void api_pipeline_menus_clear(api_pipeline *p);
 /* The array with room for one more behind n; NULL: out of memory, and the old one stays. */
 void *api_pipeline_grow(void *array, size_t n, size_t size);
 /* As many nodes on every rank as can be: the first unit of each, and the end. */

@@ -61,28 +61,51 @@ remat_status api_pipeline_blocks(const api_pipeline *p, size_t shape, uint32_t f
                     error);
 }
 
-/* The longest optimizer's part of the ranks, which all take theirs at once. */
-static remat_status update_of(const api_pipeline *p, uint32_t first, uint32_t end, double *update,
-                              remat_error *error)
+/* What a step is longer for than its passes: seconds of the rank that takes longest. */
+typedef struct beside {
+    double update;   /* the optimizer's */
+    double exchange; /* of what data-parallel ranks send */
+} beside;
+
+/* One rank's, whose backward takes so long with what it computes again. */
+static remat_status add_beside(const api_pipeline *p, uint32_t first, uint32_t end, double backward,
+                               const remat_step_table *table, beside *b, remat_error *error)
 {
-    remat_step_table table;
-    remat_status status = api_pipeline_table(p, first, end, &table, error);
-    if (!status)
-        *update = fmax(*update, api_update_seconds(&p->q.device, &table));
-    return status;
+    const uint32_t n = end - first;
+    remat_unit_load *loads = calloc(n, sizeof *loads);
+    double all = 0;
+    if (!loads)
+        return remat_fail_memory(error);
+    for (size_t i = 0; i < p->n_tensors; i++)
+        if (p->tensors[i].unit >= first && p->tensors[i].unit < end)
+            remat_unit_load_add(&loads[p->tensors[i].unit - first], &p->tensors[i]);
+    for (uint32_t u = 0; u < n; u++)
+        for (uint32_t v = api_unit_start(&p->units, first + u); v < p->units.end[first + u]; v++) {
+            loads[u].forward += p->unit * p->profile->nodes[v].forward_time;
+            loads[u].backward += p->unit * p->profile->nodes[v].backward_time;
+            all += p->profile->nodes[v].backward_time;
+        }
+    const double stretch = all > 0 ? fmax(1, backward / all) : 1;
+    const remat_exchange e =
+        remat_step_exchange(loads, n, &p->q.step, &p->q.device.interconnect, stretch);
+    b->update = fmax(b->update, api_update_seconds(&p->q.device, table));
+    b->exchange = fmax(b->exchange, e.exposed);
+    free(loads);
+    return REMAT_OK;
 }
 
 static json_t *way_encode(const api_pipeline *p, unsigned way, const remat_pipeline_play *play,
-                          double update)
+                          const beside *b, const remat_step_table *tables, const uint64_t *fixed)
 {
     uint32_t worst = 0;
     for (uint32_t r = 1; r < play->n_ranks; r++)
         if (play->ranks[r].peak > play->ranks[worst].peak)
             worst = r;
     const uint64_t most = play->ranks[worst].peak, memory = p->question.memory;
-    json_t *json =
-        json_pack("{s:s, s:b, s:f, s:I}", "way", way_names[way], "fits", most <= memory,
-                  "step_seconds", play->step * p->unit + update, "memory", (json_int_t)most);
+    json_t *json = json_pack(
+        "{s:s, s:b, s:f, s:I, s:o}", "way", way_names[way], "fits", most <= memory, "step_seconds",
+        play->step * p->unit + b->exchange + b->update, "memory", (json_int_t)most, "memory_use",
+        api_memory_encode(&tables[worst], most - fixed[worst], memory));
     if (most > memory) {
         remat_json_set(&json, "rank", json_integer(worst));
         remat_json_set(&json, "lacks", json_integer((json_int_t)(most - memory)));
@@ -97,7 +120,9 @@ static remat_status play_way(api_pipeline *p, const uint32_t *cuts, unsigned way
     remat_pipeline_stage stages[REMAT_MOST_RANKS] = {{.held = 0}};
     remat_pipeline_play *play = NULL;
     remat_status status = REMAT_OK;
-    double update = 0;
+    remat_step_table tables[REMAT_MOST_RANKS];
+    uint64_t fixed[REMAT_MOST_RANKS];
+    beside b = {0, 0};
     for (uint32_t r = 0; r < ranks && !status; r++) {
         remat_stage_menu m = {0};
         remat_stage_list list = {0};
@@ -108,14 +133,17 @@ static remat_status play_way(api_pipeline *p, const uint32_t *cuts, unsigned way
         if (!status)
             status = way_list(p, shape, cuts[r], cuts[r + 1], way, 1, &list, error);
         if (!status)
-            status = update_of(p, cuts[r], cuts[r + 1], &update, error);
+            status = api_pipeline_table(p, cuts[r], cuts[r + 1], &tables[r], error);
+        if (!status)
+            status = add_beside(p, cuts[r], cuts[r + 1], list.backward, &tables[r], &b, error);
+        fixed[r] = m.fixed;
         stages[r] = (remat_pipeline_stage){list.forward, list.backward, list.held, list.peak,
                                            m.fixed,      m.input,       m.output};
     }
     if (!status)
         status = remat_pipeline_judge(&p->question.pipeline, stages, &play, error);
     if (!status)
-        remat_json_append(ways, way_encode(p, way, play, update));
+        remat_json_append(ways, way_encode(p, way, play, &b, tables, fixed));
     remat_pipeline_play_free(play);
     return status;
 }
@@ -189,7 +217,7 @@ static json_t *rank_encode(const api_pipeline *p, uint32_t rank, const remat_ste
     return json;
 }
 
-static remat_status put_ranks(const api_pipeline *p, json_t **pipeline, double *update,
+static remat_status put_ranks(const api_pipeline *p, json_t **pipeline, beside *b,
                               remat_error *error)
 {
     json_t *ranks = json_array();
@@ -198,9 +226,10 @@ static remat_status put_ranks(const api_pipeline *p, json_t **pipeline, double *
         const remat_planned_stage *s = &p->best.plan.stages[r];
         remat_step_table table;
         status = api_pipeline_table(p, s->first, s->end, &table, error);
+        if (!status)
+            status = add_beside(p, s->first, s->end, s->list.backward, &table, b, error);
         if (status)
             break;
-        *update = fmax(*update, api_update_seconds(&p->q.device, &table));
         remat_json_append(&ranks, rank_encode(p, r, &table));
     }
     if (status)
@@ -226,16 +255,17 @@ static remat_status put_step(const api_pipeline *p, json_t **answer, json_t **pi
     const double step = p->best.play->step, bound = fmin(p->bound, step);
     const double batch = remat_json_number(*answer, "batch");
     const double examples = batch * p->question.pipeline.microbatches;
-    double update = 0;
-    remat_status status = put_ranks(p, pipeline, &update, error);
+    beside b = {0, 0};
+    remat_status status = put_ranks(p, pipeline, &b, error);
     if (status)
         return status;
-    const double seconds = step * p->unit + update;
+    const double seconds = step * p->unit + b.exchange + b.update;
     remat_json_set(answer, "step_seconds", json_real(seconds));
-    remat_json_set(answer, "update_seconds", json_real(update));
+    remat_json_set(answer, "update_seconds", json_real(b.update));
     if (batch > 0)
         remat_json_set(answer, "samples_per_second", json_real(examples / seconds));
     remat_json_set(pipeline, "seconds", json_real(step * p->unit));
+    remat_json_set(pipeline, "exchange_seconds", json_real(b.exchange));
     remat_json_set(pipeline, "bubble", json_real(p->best.play->bubble));
     remat_json_set(pipeline, "lower_bound_seconds", json_real(bound * p->unit));
     remat_json_set(pipeline, "gap", json_real(bound > 0 ? step / bound - 1 : 0));

@@ -67,7 +67,7 @@ remat_status api_pipeline_shape(api_pipeline *p, uint32_t first, uint32_t end, s
 remat_status api_pipeline_table(const api_pipeline *p, uint32_t first, uint32_t end,
                                 remat_step_table *ret_table, remat_error *error)
 {
-    const remat_tensor none = {1, 0, 0, 0};
+    const remat_tensor none = {1, 0, 0, 0, REMAT_TRAINED, false};
     remat_tensor *own = malloc((p->n_tensors + 1) * sizeof *own);
     size_t n = 0;
     if (!own)
@@ -79,6 +79,8 @@ remat_status api_pipeline_table(const api_pipeline *p, uint32_t first, uint32_t 
         own[n++] = p->tensors[0];
     remat_status status =
         remat_step_bytes(n ? own : &none, n ? n : 1, &p->q.step, &p->q.device, ret_table, error);
+    if (!status && end == p->units.n)
+        ret_table->hole = p->hole;
     free(own);
     return status;
 }

@@ -2,6 +2,7 @@
 #include "plan/plan.h"
 
 #include "fields.h"
+#include "plan/config.h"
 #include "plan/nearest.h"
 #include "plan/pipeline.h"
 #include "plan/ranks.h"
@@ -28,8 +29,10 @@ void remat_plan_draft_clear(remat_plan_draft *draft)
 /* ---- the table ---- */
 
 /* What the allocator's gaps take of a device that is filled. */
-static json_t *table_encode(const remat_step_table *t, uint64_t memory, uint64_t inputs)
+static json_t *table_encode(const remat_step_table *t, const remat_step_settings *step,
+                            uint64_t memory, uint64_t inputs)
 {
+    const bool in_graph = step->in_graph, come = remat_step_gradient(step) > 0;
     const uint64_t room = remat_step_room(t, memory);
     const uint64_t taken = room > 0 ? memory - room : remat_step_memory(t, 0).driver;
     const uint64_t gaps = taken - t->allocated - t->context - t->communicator;
@@ -38,18 +41,22 @@ static json_t *table_encode(const remat_step_table *t, uint64_t memory, uint64_t
         uint64_t bytes;
     } lines[] = {{"weights", t->weights},
                  {"master_weight_bytes", t->master_weights},
-                 {"gradients", t->gradients},
+                 {"gradients", come ? 0 : t->gradients},
                  {"optimizer_states", t->states},
-                 {"cached_weights", t->cached},
+                 {"cached_weights", in_graph ? 0 : t->cached},
+                 {"fp8_copies", t->float8},
                  {"buckets", t->buckets},
                  {"gathered", t->gathered},
+                 {"workspaces", t->workspace},
                  {"context", t->context},
                  {"communicator", t->communicator},
                  {"fragmentation", gaps},
                  {"taken_bytes", taken},
                  {"memory", memory},
                  {"activations", room},
-                 {"input_bytes", inputs}}; /* part of the activations */
+                 {"input_bytes", inputs}, /* these are part of the activations */
+                 {"gradient_bytes", come ? t->gradients : 0},
+                 {"cached_bytes", in_graph ? t->cached : 0}};
     json_t *json = json_object();
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
         remat_json_set(&json, lines[i].name, json_integer((json_int_t)lines[i].bytes));
@@ -77,14 +84,20 @@ static void assume(json_t **list, const char *format, ...)
     remat_json_append(list, json_string(text));
 }
 
+#define FUSED_BLOCKS "norms, rotary positions, SwiGLU, dropout with its sum"
+
 /* Figures of this plan that nobody measured for it. */
 static json_t *assumptions_encode(const remat_plan_request *q, const remat_network_graph *graph)
 {
     static const char *const kernels[REMAT_KERNEL_SETS] = {
-        "one kernel an operation, as modules are written",
-        "norms, rotary positions, SwiGLU, dropout with its sum are one kernel each",
-        ("norms, rotary positions, SwiGLU, dropout with its sum are one kernel each; logits in "
-         "chunks")};
+        "one kernel an operation, as modules are written", FUSED_BLOCKS " are one kernel each",
+        FUSED_BLOCKS " and the loss are one kernel each",
+        FUSED_BLOCKS " are one kernel each; logits in chunks"};
+    static const char *const float8[REMAT_FLOAT8_KINDS] = {
+        "", "torchao, a scale a tensor, made anew each time; inputs are kept in 16 bits",
+        "torchao, a scale a tensor; inputs are kept in 16 bits, weights gathered in 8",
+        "Transformer Engine, delayed scales; inputs in 8 bits, weights beside by rows and columns",
+        "Transformer Engine, delayed scales; inputs and weights in 8 bits, by rows and by columns"};
     json_t *list = json_array();
     const double gaps = 100 * q->device.fragmentation[q->step.compiled];
     const bool several = remat_step_ranks(&q->step) > 1;
@@ -92,6 +105,15 @@ static json_t *assumptions_encode(const remat_plan_request *q, const remat_netwo
         assume(&list, "gaps: the allocator reserves %g %% beyond what is allocated", gaps);
     if (graph && q->settings.kernels != REMAT_EAGER)
         assume(&list, "kernels: %s", kernels[q->settings.kernels]);
+    if (q->step.float8)
+        assume(&list,
+               "fp8: %s; of 12 published runs memory is planned 16 %% too low to 9 %% too high",
+               float8[q->step.float8]);
+    if (q->settings.lora.rank > 0)
+        assume(&list, "adapters: each of one matrix, in the weights' precision; norms, tables and "
+                      "the last product are frozen as they are");
+    if (q->settings.lora.base >= REMAT_NF4)
+        assume(&list, "4 bits: inputs of matrices are not kept, as by bitsandbytes from 0.43.2 on");
     if (several && q->usual_network)
         assume(&list, "network: %s, as nodes of this device are sold", q->device.interconnect.name);
     if (several && !graph && q->pipeline.ranks == 0)
@@ -100,20 +122,28 @@ static json_t *assumptions_encode(const remat_plan_request *q, const remat_netwo
         assume(&list, "runtime: pytorch's, which keeps outputs and has room for all inputs");
     if (q->pipeline.ranks > 0 && q->pipeline.order == REMAT_1F1B)
         assume(&list, "in flight: as said of each rank; Schedule1F1B of PyTorch has ranks - rank");
+    if (q->pipeline.ranks > 0 && q->step.parallel != REMAT_SINGLE)
+        assume(&list,
+               "replicas: gradients are summed whole and sent behind the last backward; zero3 "
+               "gathers once");
     if (q->pipeline.ranks > 0 && !graph)
         assume(&list, "weights: of a profile none are counted, nor gradients nor optimizer states");
     if (q->pipeline.ranks > 0 && !graph)
         assume(&list, "attention: a profile does not say what it is; that column is left out");
-    if (q->settings.expert > 1)
-        assume(&list,
-               "experts: as many tokens to each; at worst a rank would have %u times as many",
-               q->settings.expert);
+    if (q->settings.routing.capacity > 0)
+        assume(&list, "experts: each has %g of an even share; more is dropped, less is filled up",
+               q->settings.routing.capacity);
+    else if (q->settings.expert > 1)
+        assume(&list, q->settings.routing.worst
+                          ? "experts: all tokens of all ranks that share them go to this one"
+                          : "experts: as many tokens to each; routing.load worst plans the rank "
+                            "that all go to");
     return list;
 }
 
 /* What the plan is of. */
-static json_t *head_encode(const remat_plan_request *q, uint64_t parameters,
-                           const remat_profile *profile)
+static json_t *head_encode(const remat_plan_request *q, const remat_network_graph *graph,
+                           uint64_t parameters, const remat_profile *profile)
 {
     char id[REMAT_ID_SIZE];
     json_t *json = json_object();
@@ -126,12 +156,20 @@ static json_t *head_encode(const remat_plan_request *q, uint64_t parameters,
     remat_json_set(&json, "name", json_string(profile->name));
     remat_json_set(&json, "nodes", json_integer(profile->n_nodes));
     remat_json_set(&json, "parameters", json_integer((json_int_t)parameters));
+    if (graph)
+        remat_json_set(&json, "trained_parameters", json_integer((json_int_t)graph->trained));
     remat_json_set(&json, "device", json_string(q->device.name));
     remat_json_set(&json, "optimizer", json_string(remat_optimizer_name(q->step.optimizer)));
     remat_json_set(&json, "precision", json_string(remat_precision_name(q->step.precision)));
+    if (q->step.in_backward)
+        remat_json_set(&json, "optimizer_in_backward", json_true());
     if (q->model)
         remat_json_set(&json, "kernels", json_string(remat_kernels_name(q->settings.kernels)));
     remat_json_set(&json, "autocast", json_boolean(q->step.autocast));
+    if (q->step.float8)
+        remat_json_set(&json, "fp8", json_string(remat_float8_name(q->step.float8)));
+    if (q->settings.lora.rank > 0)
+        remat_json_set(&json, "lora", api_lora_encode(&q->settings.lora));
     remat_json_set(&json, "parallel", api_parallel_encode(q));
     if (remat_step_ranks(&q->step) > 1) {
         remat_json_set(&json, "network", json_string(q->device.interconnect.name));
@@ -192,11 +230,12 @@ double api_update_seconds(const remat_device *device, const remat_step_table *ta
     return table->update_traffic > 0 ? remat_kernel_seconds(device, &kernel) : 0;
 }
 
-/* Where the time of a step of that makespan goes. */
-static void put_times(remat_plan_draft *draft, double makespan)
+/* Where the time of a step goes that takes so many seconds of the device. */
+static void put_times(remat_plan_draft *draft, double device)
 {
     const api_ranks *r = draft->ranks;
-    const remat_exchange exchange = api_ranks_exchange(r, makespan);
+    const remat_exchange exchange = api_ranks_exchange(r, device);
+    const double makespan = api_ranks_makespan(r, device);
     json_t **answer = &draft->answer;
     remat_json_set(answer, "compute_seconds", json_real(r->store_all - r->waited));
     remat_json_set(answer, "recomputation_seconds", json_real(makespan - r->store_all));
@@ -218,9 +257,9 @@ static remat_status put_ways(remat_plan_draft *draft, const remat_network_graph 
             remat_way_solve(profile, graph->unit, graph->kept, ways[i], NULL, budget, &r, error);
         if (status)
             break;
-        const double makespan = r.makespan * draft->unit;
-        const double step =
-            makespan + api_ranks_exchange(draft->ranks, makespan).exposed + draft->update;
+        const double device = r.makespan * draft->unit;
+        const double step = api_ranks_makespan(draft->ranks, device) +
+                            api_ranks_exchange(draft->ranks, device).exposed + draft->update;
         remat_json_append(
             &list, json_pack("{s:s, s:b, s:I, s:f, s:o}", "way", remat_way_name(ways[i]), "fits",
                              r.fits, "peak", (json_int_t)r.peak, "step_seconds", step, "memory_use",
@@ -242,7 +281,7 @@ static remat_status complete_pipeline(const remat_plan_request *q, const remat_p
         return remat_fail(error, REMAT_INVALID, "time_unit",
                           "a plan needs a profile in real time, not in units");
     draft->memory = q->device.memory;
-    draft->answer = head_encode(q, graph ? graph->parameters : 0, profile);
+    draft->answer = head_encode(q, graph, graph ? graph->parameters : 0, profile);
     remat_json_set(&draft->answer, "assumptions", assumptions_encode(q, graph));
     if (!draft->answer)
         return remat_fail_memory(error);
@@ -276,15 +315,16 @@ static remat_status complete(const remat_plan_request *q, const remat_profile *p
     draft->update = api_update_seconds(&q->device, table);
     draft->table = *table;
     draft->memory = memory;
-    draft->answer = head_encode(q, graph ? graph->parameters : q->parameters, profile);
-    remat_json_set(&draft->answer, "table", table_encode(table, memory, profile->input_bytes));
+    draft->answer = head_encode(q, graph, graph ? graph->parameters : q->parameters, profile);
+    remat_json_set(&draft->answer, "table",
+                   table_encode(table, &q->step, memory, profile->input_bytes));
     remat_json_set(&draft->answer, "store_all_peak", json_integer((json_int_t)all));
     remat_json_set(&draft->answer, "store_all_fits", json_boolean(all <= budget));
     remat_json_set(&draft->answer, "store_all_memory", api_memory_encode(table, all, memory));
-    const remat_exchange exchange = api_ranks_exchange(draft->ranks, draft->ranks->store_all);
+    const remat_exchange exchange = api_ranks_exchange(draft->ranks, draft->ranks->device);
     remat_json_set(&draft->answer, "store_all_seconds",
                    json_real(draft->ranks->store_all + exchange.exposed + draft->update));
-    put_times(draft, draft->ranks->store_all);
+    put_times(draft, draft->ranks->device);
     remat_json_set(&draft->answer, "assumptions", assumptions_encode(q, graph));
     if (budget > 0)
         draft->question = question_encode(q, profile, usual, budget);
@@ -296,7 +336,7 @@ static remat_status complete(const remat_plan_request *q, const remat_profile *p
         status = api_nearest(q, &draft->changes, error);
     if (status)
         return status;
-    return q->sweep && budget > 0 ? api_sweep_new(q, budget, draft->update, &draft->sweep, error)
+    return q->sweep && budget > 0 ? api_sweep_new(q, table, draft->update, &draft->sweep, error)
                                   : REMAT_OK;
 }
 
@@ -304,9 +344,15 @@ remat_status api_plan_graph(const remat_plan_request *q, uint64_t batch,
                             remat_network_graph **ret_graph, remat_error *error)
 {
     remat_network_settings settings = q->settings;
+    remat_device device = q->device;
+    const bool several = remat_step_ranks(&q->step) > 1 || q->pipeline.ranks > 1;
+    for (unsigned p = 0; p < REMAT_RATES && several && device.several > 0; p++)
+        device.rate[p] *= device.several;
     settings.batch = batch;
     settings.interconnect = &q->device.interconnect;
-    return remat_network_graph_new(q->model, &settings, &q->device, ret_graph, error);
+    settings.weights = q->step.in_graph;
+    settings.gradient = remat_step_gradient(&q->step);
+    return remat_network_graph_new(q->model, &settings, &device, ret_graph, error);
 }
 
 static remat_status make_of_model(const remat_plan_request *q, remat_plan_draft *draft,
@@ -320,6 +366,7 @@ static remat_status make_of_model(const remat_plan_request *q, remat_plan_draft 
         return status;
     status =
         remat_step_bytes(graph->tensors, graph->n_tensors, &q->step, &q->device, &table, error);
+    table.hole = graph->hole;
     /* The document is what is known of it elsewhere: what stands there is what is solved. */
     draft->document = status ? NULL : remat_network_document(graph, &q->device, &q->settings);
     if (!status && !draft->document)
@@ -343,7 +390,7 @@ static remat_status make_of_profile(const remat_plan_request *q, const remat_pro
                                     const json_t *document, remat_plan_draft *draft,
                                     remat_error *error)
 {
-    const remat_tensor whole = {1, q->parameters, 0, 0};
+    const remat_tensor whole = {1, q->parameters, 0, 0, REMAT_TRAINED, false};
     remat_step_table table = {0};
     remat_device from;
     remat_profile *other = NULL;
@@ -423,17 +470,18 @@ static void put_schedule(remat_plan_draft *draft, const json_t *schedule)
 {
     json_t **answer = &draft->answer;
     const double batch = remat_json_number(*answer, "batch");
+    const double device = json_number_value(json_object_get(schedule, "makespan")) * draft->unit;
+    const double makespan = api_ranks_makespan(draft->ranks, device);
     const remat_way_result result = {
         .fits = true,
-        .makespan = json_number_value(json_object_get(schedule, "makespan")),
+        .makespan = makespan / draft->unit,
         .peak = (uint64_t)json_integer_value(json_object_get(schedule, "peak"))};
     const json_t *arena = json_object_get(schedule, "arena");
     const uint64_t held = arena ? (uint64_t)json_integer_value(arena) : result.peak;
-    const double makespan = result.makespan * draft->unit;
-    const double beside = api_ranks_exchange(draft->ranks, makespan).exposed + draft->update;
+    const double beside = api_ranks_exchange(draft->ranks, device).exposed + draft->update;
     const double step = makespan + beside;
     remat_json_set(answer, "step_seconds", json_real(step));
-    put_times(draft, makespan);
+    put_times(draft, device);
     remat_json_set(answer, "schedule", api_schedule_part(schedule));
     remat_json_set(answer, "memory_use", api_memory_encode(&draft->table, held, draft->memory));
     if (batch > 0)

@@ -140,15 +140,24 @@ static remat_status read_mesh(const json_t *json, mesh *m, remat_error *error)
     return REMAT_OK;
 }
 
-/* Kinds that are an axis of their own; `all` ranks are on it. NULL: it is none of them. */
-static uint32_t *axis_of(mesh *m, const char *kind)
+/* How ranks share, and by a kind that is an axis of its own which all ranks are on: *ret_axis; else
+ * NULL. */
+static remat_status find_kind(const char *kind, mesh *m, uint32_t **ret_axis,
+                              remat_parallel *ret_parallel, remat_error *error)
 {
-    return strcmp(kind, "tensor") == 0     ? &m->tensor
-           : strcmp(kind, "sequence") == 0 ? &m->sequence
-           : strcmp(kind, "context") == 0  ? &m->context
-           : strcmp(kind, "pipeline") == 0 ? &m->pipeline
-           : strcmp(kind, "expert") == 0   ? &m->expert
-                                           : NULL;
+    enum { AXES = 5, FIRST = REMAT_PARALLELS + 1, KINDS = FIRST + AXES };
+    uint32_t *axes[AXES] = {&m->tensor, &m->sequence, &m->context, &m->expert, &m->pipeline};
+    const char *names[KINDS] = {
+        [REMAT_PARALLELS] = "fsdp", "tensor", "sequence", "context", "expert", "pipeline"};
+    *ret_axis = NULL;
+    for (unsigned i = 0; i < AXES; i++)
+        if (strcmp(kind, names[FIRST + i]) == 0)
+            *ret_axis = axes[i];
+    if (*ret_axis || remat_parallel_find(kind, ret_parallel, NULL) == REMAT_OK)
+        return REMAT_OK;
+    for (unsigned i = 0; i < REMAT_PARALLELS; i++)
+        names[i] = remat_parallel_name((remat_parallel)i);
+    return remat_fail_unknown("parallel.kind", "parallel", kind, names, KINDS, error);
 }
 
 static uint32_t some(uint32_t ranks)
@@ -158,10 +167,10 @@ static uint32_t some(uint32_t ranks)
 
 static remat_status check_mesh(const mesh *m, remat_error *error)
 {
-    if (m->pipeline > 1 && (some(m->data) > 1 || m->shard > 1 || m->expert > 1))
-        return remat_fail(error, REMAT_INVALID, "parallel.mesh.dp",
-                          "a plan of a pipeline is of one replica: beside pp dp, shard and ep must "
-                          "be 1");
+    if (m->pipeline > 1 && m->expert > 1)
+        return remat_fail(error, REMAT_INVALID, "parallel.mesh.ep",
+                          "stages of a pipeline are planned with all experts: beside pp ep must be "
+                          "1");
     if (m->expert && some(m->data) % m->expert != 0)
         return remat_fail(error, REMAT_INVALID, "parallel.mesh.ep",
                           "ep is %u; it must divide dp, which is %u: each of its ranks has "
@@ -196,7 +205,8 @@ static remat_status use_mesh(const mesh *m, remat_network_settings *settings,
     settings->sequence_parallel = m->sequence > 1;
     step->ranks = shard * context;
     step->replicas = data / shard;
-    step->model_ranks = tensor * some(m->pipeline);
+    step->model_ranks = tensor;
+    step->stages = some(m->pipeline);
     return REMAT_OK;
 }
 
@@ -260,9 +270,6 @@ remat_status api_parallel_decode(const json_t *json, remat_plan_request *request
 {
     remat_network_settings *settings = &request->settings;
     remat_step_settings *step = &request->step;
-    static const char *const kinds[] = {"none",    "ddp",    "zero1",   "zero2",
-                                        "zero3",   "fsdp",   "tensor",  "sequence",
-                                        "context", "expert", "pipeline"};
     pipeline_words words = {.schedule = NULL};
     const char *kind = NULL;
     const json_t *axes = NULL;
@@ -289,11 +296,10 @@ remat_status api_parallel_decode(const json_t *json, remat_plan_request *request
     if (!status && axes && ranks.given)
         return remat_fail(error, REMAT_INVALID, "parallel.ranks",
                           "give ranks or a mesh, which says how many there are");
-    uint32_t *axis = kind ? axis_of(&m, kind) : NULL;
-    if (!status && kind && !axis && remat_parallel_find(kind, &step->parallel, error))
-        status = remat_fail_unknown("parallel.kind", "parallel", kind, kinds,
-                                    sizeof kinds / sizeof *kinds, error);
-    else if (!status && axis && axes)
+    uint32_t *axis = NULL;
+    if (!status && kind)
+        status = find_kind(kind, &m, &axis, &step->parallel, error);
+    if (!status && axis && axes)
         return remat_fail(error, REMAT_INVALID, "parallel.kind",
                           "beside a mesh kind says how its dp ranks share: none, ddp, zero1, zero2 "
                           "or zero3 (fsdp)");
@@ -337,6 +343,8 @@ json_t *api_parallel_encode(const remat_plan_request *q)
                              q->pipeline.ranks > 0 ? "pipeline" : remat_parallel_name(s->parallel),
                              "ranks", (json_int_t)remat_step_ranks(s), "mesh", axes);
     if (q->pipeline.ranks > 0) {
+        if (s->parallel != REMAT_SINGLE)
+            remat_json_set(&json, "data", json_string(remat_parallel_name(s->parallel)));
         remat_json_set(&json, "microbatches", json_integer(q->pipeline.microbatches));
         remat_json_set(&json, "schedule",
                        json_string(remat_pipeline_order_name(q->pipeline.order)));
@@ -354,7 +362,7 @@ static api_ranks *ranks_new(const remat_plan_request *q, uint32_t n_loads, doubl
         return NULL;
     r->step = q->step;
     r->way = q->device.interconnect;
-    r->store_all = store_all;
+    r->store_all = r->device = store_all;
     r->n_loads = n_loads;
     return r;
 }
@@ -368,9 +376,21 @@ api_ranks *api_ranks_of_graph(const remat_plan_request *q, const remat_network_g
     remat_unit_loads(graph, r->loads);
     for (uint32_t u = 0; u < r->n_loads; u++)
         r->backward += r->loads[u].backward;
-    for (size_t v = 0; v < graph->spec.n_nodes; v++)
+    for (size_t v = 0; v < graph->spec.n_nodes; v++) {
         r->waited += 1e-6 * graph->sent[v];
+        r->forward += 1e-6 * graph->spec.nodes[v].forward_time.value;
+    }
+    r->host = 1e-6 * graph->host;
+    r->again = 1e-6 * graph->again;
+    r->store_all = api_ranks_makespan(r, store_all);
     return r;
+}
+
+double api_ranks_makespan(const api_ranks *r, double device)
+{
+    const double more = fmax(0, device - r->device);
+    const double forwards = r->forward > 0 ? fmin(1, more / r->forward) : 0;
+    return fmax(device, r->host + forwards * r->again);
 }
 
 /* A backward of twice the forward, as products have. */
@@ -381,16 +401,19 @@ api_ranks *api_ranks_of_profile(const remat_plan_request *q, const remat_profile
     const uint32_t n = profile->n_nodes < PARTS ? profile->n_nodes : PARTS;
     api_ranks *r = ranks_new(q, n, store_all);
     for (uint32_t u = 0; r && u < n; u++)
-        r->loads[u] =
-            (remat_unit_load){(double)q->parameters / n, store_all / 3 / n, store_all * 2 / 3 / n};
+        r->loads[u] = (remat_unit_load){.parameters = (double)q->parameters / n,
+                                        .forward = store_all / 3 / n,
+                                        .backward = store_all * 2 / 3 / n};
     if (r)
         r->backward = store_all * 2 / 3;
     return r;
 }
 
-remat_exchange api_ranks_exchange(const api_ranks *r, double makespan)
+remat_exchange api_ranks_exchange(const api_ranks *r, double device)
 {
-    const double more = fmax(0, makespan - r->store_all);
+    const double more = fmax(0, device - r->device);
     const double stretch = r->backward > 0 ? 1 + more / r->backward : 1;
-    return remat_step_exchange(r->loads, r->n_loads, &r->step, &r->way, stretch);
+    remat_exchange e = remat_step_exchange(r->loads, r->n_loads, &r->step, &r->way, stretch);
+    e.exposed = fmax(0, e.exposed - (api_ranks_makespan(r, device) - device));
+    return e;
 }

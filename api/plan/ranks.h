@@ -28,19 +28,26 @@ typedef struct api_ranks {
     remat_step_settings step;
     remat_interconnect way;
     double store_all, backward; /* seconds of the step that keeps everything; of its backward */
+    double device, forward;     /* of these the device's; of its forward */
+    double host, again;         /* and what the host takes, and takes for another forward */
     double waited;              /* seconds of it that ranks which share a model wait */
     uint32_t n_loads;
     remat_unit_load loads[];
 } api_ranks;
 
-/* Of a model's graph, whose profile stores everything in so many seconds; NULL: out of memory. */
+/* Of a model's graph, whose profile stores everything in so many seconds of the device; NULL: out
+ * of memory. */
 api_ranks *api_ranks_of_graph(const remat_plan_request *request, const remat_network_graph *graph,
                               double store_all);
 /* Of a profile: its parameters are assumed to be spread over it evenly. */
 api_ranks *api_ranks_of_profile(const remat_plan_request *request, const remat_profile *profile,
                                 double store_all);
 
-/* Of a schedule that takes so many seconds; what it computes again is spread over the backward. */
-remat_exchange api_ranks_exchange(const api_ranks *ranks, double makespan);
+/* Seconds of a schedule that takes so many of the device: the host may take longer. */
+double api_ranks_makespan(const api_ranks *ranks, double device);
+
+/* Of a schedule that takes so many seconds of the device; what it computes again is spread over the
+ * backward. What is sent hides behind the host, too. */
+remat_exchange api_ranks_exchange(const api_ranks *ranks, double device);
 
 #endif

@@ -7,11 +7,11 @@
 
 /* What is read from the body but does not stand in the request as it is. */
 typedef struct raw {
-    const char *network, *kernels, *profile_id, *attention, *precision, *optimizer, *solver,
-        *effort;
-    const json_t *device, *parallel, *options, *config, *sizes;
+    const char *network, *kernels, *profile_id, *attention, *precision, *float8, *optimizer,
+        *solver, *effort;
+    const json_t *device, *parallel, *options, *config, *sizes, *lora, *routing;
     remat_number parameters, batch, sequence, image, layers, node_ranks, wait;
-    bool master, autocast, channels_last, offload, sweep;
+    bool master, autocast, channels_last, keep_gradients, in_backward, offload, sweep;
 } raw;
 
 static remat_status read_size(const remat_number *number, const char *field, uint32_t *ret_value,
@@ -42,6 +42,15 @@ static remat_status read_subject(const raw *r, remat_plan_request *request, rema
     if (!request->model) {
         const bool sized = r->batch.given || r->sequence.given || r->image.given ||
                            r->layers.given || r->attention;
+        if (r->lora)
+            return remat_fail(error, REMAT_INVALID, "lora",
+                              "lora is for a model; a profile is of what it trains");
+        if (r->routing)
+            return remat_fail(error, REMAT_INVALID, "routing",
+                              "routing is for a model; a profile has its rows");
+        if (r->float8)
+            return remat_fail(error, REMAT_INVALID, "fp8",
+                              "fp8 is for a model; a profile has its products");
         if (r->kernels || r->channels_last)
             return remat_fail(error, REMAT_INVALID, "kernels",
                               "kernels and channels_last are for a model; a profile has its own");
@@ -80,6 +89,12 @@ static remat_status read_subject(const raw *r, remat_plan_request *request, rema
     s->eager_attention = r->attention && strcmp(r->attention, "eager") == 0;
     if (!status && r->kernels)
         status = remat_kernels_find(r->kernels, &s->kernels, error);
+    if (!status && r->float8)
+        status = remat_float8_find(r->float8, &s->float8, error);
+    if (!status && r->routing)
+        status = api_routing_decode(r->routing, &s->routing, error);
+    if (!status && r->lora)
+        status = api_lora_decode(r->lora, &s->lora, error);
     return status;
 }
 
@@ -129,10 +144,23 @@ static remat_status read_step(const raw *r, remat_plan_request *request, remat_e
         status = remat_fail(error, REMAT_INVALID, "parallel",
                             "a profile is what one rank computes: it cannot be cut; of a mesh it "
                             "takes dp and shard");
+    if (!status && r->in_backward && (!request->model || request->pipeline.ranks > 0))
+        status = remat_fail(error, REMAT_INVALID, "optimizer_in_backward",
+                            request->model ? "micro-batches of a pipeline sum their gradients"
+                                           : "how large the largest gradient is depends on the "
+                                             "shapes of the weights, which a profile does not say");
+    if (!status && r->in_backward && r->keep_gradients)
+        status = remat_fail(error, REMAT_INVALID, "keep_gradients",
+                            "an optimizer in the backward frees each gradient as it is used: "
+                            "keep_gradients does not go with it");
     request->settings.precision = step->precision;
+    step->in_backward = r->in_backward;
     request->settings.channels_last = r->channels_last;
     step->autocast = request->settings.autocast = r->autocast;
+    step->float8 = request->settings.float8;
     step->compiled = request->settings.kernels != REMAT_EAGER;
+    step->keep_gradients = r->keep_gradients;
+    step->in_graph = request->model && request->pipeline.ranks == 0;
     return status;
 }
 
@@ -163,10 +191,15 @@ remat_status remat_plan_request_decode(const json_t *json, remat_plan_request *r
                                 {"layers", FIELD_NUMBER, false, &r.layers},
                                 {"attention", FIELD_STRING, false, &r.attention},
                                 {"kernels", FIELD_STRING, false, &r.kernels},
+                                {"fp8", FIELD_STRING, false, &r.float8},
                                 {"autocast", FIELD_BOOLEAN, false, &r.autocast},
+                                {"lora", FIELD_OBJECT, false, &r.lora},
+                                {"routing", FIELD_OBJECT, false, &r.routing},
                                 {"channels_last", FIELD_BOOLEAN, false, &r.channels_last},
+                                {"keep_gradients", FIELD_BOOLEAN, false, &r.keep_gradients},
                                 {"device", FIELD_ANY, true, &r.device},
                                 {"optimizer", FIELD_STRING, false, &r.optimizer},
+                                {"optimizer_in_backward", FIELD_BOOLEAN, false, &r.in_backward},
                                 {"precision", FIELD_STRING, false, &r.precision},
                                 {"master_weights", FIELD_BOOLEAN, false, &r.master},
                                 {"parallel", FIELD_OBJECT, false, &r.parallel},

@@ -97,7 +97,7 @@ static double rescaled(const change *c, remat_kernel_class kind, bool backward, 
 {
     const bool computes = kind <= REMAT_ATTENTION;
     double low = 0, high = log(1e24);
-    remat_kernel kernel = {kind, c->precision, backward, 0, 0};
+    remat_kernel kernel = {kind, c->precision, backward, 0, 0, 0};
     double *size = computes ? &kernel.flops : &kernel.bytes;
     if (time == 0)
         return 0;

@@ -25,7 +25,7 @@ struct api_sweep {
     double update;                     /* seconds */
     bool linked;
     remat_link link;
-    uint64_t budget;
+    remat_step_table table; /* but for the graph's hole */
     uint64_t largest[COLUMNS];
     row rows[MOST_ROWS];
     size_t n;
@@ -64,16 +64,21 @@ static remat_status fill(api_sweep *s, row *r, unsigned first, unsigned end, rem
         ranks = api_ranks_of_graph(q, graph, 1e-6 * remat_store_all_makespan(profile));
         status = ranks ? REMAT_OK : remat_fail_memory(error);
     }
+    remat_step_table table = s->table;
+    table.hole = graph ? graph->hole : 0;
+    const uint64_t budget = remat_step_room(&table, q->device.memory);
     const bool too_large = status == REMAT_TOO_LARGE || status == REMAT_INVALID;
     for (unsigned c = first; c < end && (!status || too_large); c++) {
         r->done[c] = true;
         r->result[c] = (remat_way_result){.fits = false};
         if (!status)
             status = remat_way_solve(profile, graph->unit, graph->kept, (remat_way)(c / 2),
-                                     c % 2 ? &s->link : NULL, s->budget, &r->result[c], error);
-        if (!status)
-            r->beside[c] =
-                s->update + api_ranks_exchange(ranks, 1e-6 * r->result[c].makespan).exposed;
+                                     c % 2 ? &s->link : NULL, budget, &r->result[c], error);
+        if (status)
+            continue;
+        const double device = 1e-6 * r->result[c].makespan;
+        r->result[c].makespan = 1e6 * api_ranks_makespan(ranks, device);
+        r->beside[c] = s->update + api_ranks_exchange(ranks, device).exposed;
     }
     r->built = !status;
     free(ranks);
@@ -165,8 +170,8 @@ static remat_status make_rows(api_sweep *s, remat_error *error)
     return status;
 }
 
-remat_status api_sweep_new(const remat_plan_request *request, uint64_t budget, double update,
-                           api_sweep **ret_sweep, remat_error *error)
+remat_status api_sweep_new(const remat_plan_request *request, const remat_step_table *table,
+                           double update, api_sweep **ret_sweep, remat_error *error)
 {
     const double link = request->device.link * 1e-6;
     api_sweep *s = calloc(1, sizeof *s);
@@ -177,7 +182,7 @@ remat_status api_sweep_new(const remat_plan_request *request, uint64_t budget, d
     s->update = update;
     s->linked = link > 0;
     s->link = (remat_link){.to_host = link, .to_device = link, .latency = 10};
-    s->budget = budget;
+    s->table = *table;
     remat_status status = make_rows(s, error);
     s->request = NULL;
     if (status)

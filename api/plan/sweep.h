@@ -5,10 +5,11 @@
 
 #include "plan/plan.h"
 
-/* Rows of a model by the lists of remat_way_solve. budget: bytes left for a step; update: seconds.
- * The request is read meanwhile only. The caller frees. */
-remat_status api_sweep_new(const remat_plan_request *request, uint64_t budget, double update,
-                           api_sweep **ret_sweep, remat_error *error);
+/* Rows of a model by the lists of remat_way_solve. table: of a step, of which only the graph's hole
+ * is another of other batches; update: seconds. The request is read meanwhile only. The caller
+ * frees. */
+remat_status api_sweep_new(const remat_plan_request *request, const remat_step_table *table,
+                           double update, api_sweep **ret_sweep, remat_error *error);
 void api_sweep_free(api_sweep *sweep); /* accepts NULL */
 
 /* A schedule of the batch that was asked for takes the place of what those lists gave in its

@@ -42,7 +42,7 @@ struct cli {
     json_t *budgets;        /* array, owned */
     unsigned points, limit, in_flight;
     double wait, timeout; /* seconds; wait is INFINITY by default */
-    uint64_t given;       /* options, one bit each by their place in the table */
+    bool given[96];       /* options, by their place in the table */
     const char *device, *measured_on;
     json_t *plan;       /* members of a plan's request, owned */
     char joined[2][32]; /* amounts whose unit was an argument of its own */

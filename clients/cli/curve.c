@@ -98,7 +98,7 @@ static void print_point(const struct cli *cli, const json_t *point, const char *
     char budget[TEXT_SIZE], peak[TEXT_SIZE], makespan[TEXT_SIZE], overhead[TEXT_SIZE];
     text_amount(cli, json_get_number(point, "budget"), budget);
     if (!json_is_true(json_object_get(point, "feasible"))) {
-        printf("  %10s  %10s\n", budget, "no schedule");
+        printf("  %10s  %10s\n", budget, "none found");
         return;
     }
     printf("  %10s  %10s  %14s  %10s  ", budget,

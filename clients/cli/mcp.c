@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { MOST_WORDS = 40, MOST_MEMBERS = 8, MOST_OUTPUT = 64 << 20 };
+enum { MOST_WORDS = 40, MOST_MEMBERS = 12 /* the last has no name */, MOST_OUTPUT = 64 << 20 };
 enum {
     PARSE_ERROR = -32700,
     INVALID_REQUEST = -32600,
@@ -65,6 +65,10 @@ static const struct tool {
       {"device", "string", "a100-80gb, h100, rtx4090, t4, cpu, ..", true, false, false},
       {"optimizer", "string", "adamw (default), adam8bit, sgd, ..", false, false, false},
       {"precision", "string", "bfloat16, float32, ..", false, false, false},
+      {"fp8", "string", "Products in 8 bits: torchao, torchao-gather, te, te-weights.", false,
+       false, false},
+      {"lora", "integer", "Rank of adapters beside frozen matrices.", false, false, false},
+      {"lora-base", "string", "Of adapters: frozen, nf4 (QLoRA), ..", false, false, false},
       {"sequence", "integer", "Tokens; as published by default.", false, false, false}}},
     {"curve",
      "What less memory costs: the makespan over budgets from the least to storing everything.",
@@ -323,7 +327,7 @@ static void answer_request(json_t *message, json_t *id)
 static void take_line(const char *line)
 {
     json_error_t where;
-    json_t *message = json_loads(line, JSON_REJECT_DUPLICATES, &where);
+    json_t *message = json_loads(line, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &where);
     json_t *id = json_object_get(message, "id");
     const bool asks = json_is_string(id) || json_is_integer(id);
     if (!message)

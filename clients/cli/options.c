@@ -193,14 +193,24 @@ static const struct known_option {
     {"head-width", 0, OWN, PLAN, .take = plan_take},
     {"ffn", 0, OWN, PLAN, .take = plan_take},
     {"vocab", 0, OWN, PLAN, .take = plan_take},
+    {"window", 0, OWN, PLAN, .take = plan_take},
     {"experts", 0, OWN, PLAN, .take = plan_take},
     {"experts-per-token", 0, OWN, PLAN, .take = plan_take},
     {"parameters", 0, OWN, PLAN | SOLVE, .take = plan_take},
     {"attention", 0, OWN, PLAN, .take = plan_take},
     {"kernels", 0, OWN, PLAN, .take = plan_take},
     {"autocast", 0, OWN_FLAG, PLAN, .take = plan_take},
+    {"fp8", 0, OWN, PLAN, .take = plan_take},
     {"channels-last", 0, OWN_FLAG, PLAN, .take = plan_take},
+    {"keep-gradients", 0, OWN_FLAG, PLAN, .take = plan_take},
+    {"capacity-factor", 0, OWN, PLAN, .take = plan_take},
+    {"expert-load", 0, OWN, PLAN, .take = plan_take},
+    {"lora", 0, OWN, PLAN, .take = plan_take},
+    {"lora-targets", 0, OWN, PLAN, .take = plan_take},
+    {"lora-dropout", 0, OWN_FLAG, PLAN, .take = plan_take},
+    {"lora-base", 0, OWN, PLAN, .take = plan_take},
     {"optimizer", 0, OWN, PLAN | SOLVE, .take = plan_take},
+    {"optimizer-in-backward", 0, OWN_FLAG, PLAN, .take = plan_take},
     {"precision", 0, OWN, PLAN | SOLVE, .take = plan_take},
     {"no-master", 0, OWN_FLAG, PLAN | SOLVE, .take = plan_take},
     {"parallel", 0, OWN, PLAN | SOLVE, .take = plan_take},
@@ -219,7 +229,7 @@ static const struct known_option {
 };
 
 enum { N_OPTIONS = sizeof options / sizeof *options, FIRST_LONG = 256 /* what getopt returns */ };
-_Static_assert(N_OPTIONS <= 64, "struct cli has a bit for each");
+_Static_assert(N_OPTIONS <= sizeof((struct cli *)0)->given, "struct cli has a place for each");
 
 static int take(struct cli *cli, const struct known_option *o, const char *value)
 {
@@ -336,6 +346,7 @@ static const struct {
         "whole-device", "it says what weights take of the device"}},
       {SOLVE, {"ranks view-buckets no-prefetch", "parallel", "one rank has none"}},
       {PLAN, {"ranks", "parallel", "one rank has none"}},
+      {PLAN, {"lora-targets lora-dropout lora-base", "lora", "everything is trained"}},
       {PLAN, {"view-buckets no-prefetch network node-ranks", "parallel mesh", "one rank has none"}},
       {PLAN, {"microbatches schedule runtime", "parallel mesh", "one rank has none"}},
       {PLAN, {"wait timeout", "server", "a plan is made here unless one is named"}},
@@ -346,7 +357,7 @@ static size_t list_given(const struct cli *cli, const char *names[N_OPTIONS])
 {
     size_t n = 0;
     for (size_t i = 0; i < N_OPTIONS; i++)
-        if (cli->given >> i & 1)
+        if (cli->given[i])
             names[n++] = options[i].name;
     return n;
 }
@@ -365,7 +376,7 @@ static int check_given(struct cli *cli)
     char message[OPTIONS_MESSAGE];
     bool good = true;
     for (size_t i = 0; i < N_OPTIONS; i++)
-        if (cli->given >> i & 1 && !(options[i].commands & cli->flag))
+        if (cli->given[i] && !(options[i].commands & cli->flag))
             return options_refuse(cli, options[i].name, cli->command);
     for (size_t i = 0; i < sizeof excludes / sizeof *excludes && good; i++)
         if (excludes[i].commands & cli->flag)
@@ -438,7 +449,7 @@ static int parse(struct cli *cli, int argc, char **argv, unsigned commands, cons
         if (id == '?' || id == ':')
             return refuse(cli, id, argv, commands);
         code = take(cli, option_of(id), optarg);
-        cli->given |= UINT64_C(1) << (option_of(id) - options);
+        cli->given[option_of(id) - options] = true;
     }
     return code;
 }

@@ -12,7 +12,7 @@
 /* Options that stand in the request as they are; parallel.kind and parallel.ranks in its object. */
 static const struct {
     const char *name, *member;
-    enum { WORD, NUMBER, YES, NO, MESH } type;
+    enum { WORD, NUMBER, YES, NO, MESH, LIST } type;
 } members[] = {{"batch", "batch", NUMBER},
                {"sequence", "sequence", NUMBER},
                {"image", "image", NUMBER},
@@ -23,16 +23,26 @@ static const struct {
                {"head-width", "sizes.head", NUMBER},
                {"ffn", "sizes.ffn", NUMBER},
                {"vocab", "sizes.vocab", NUMBER},
+               {"window", "sizes.window", NUMBER},
                {"experts", "sizes.experts", NUMBER},
                {"experts-per-token", "sizes.experts_per_token", NUMBER},
                {"parameters", "parameters", NUMBER},
                {"attention", "attention", WORD},
                {"kernels", "kernels", WORD},
+               {"fp8", "fp8", WORD},
                {"autocast", "autocast", YES},
                {"channels-last", "channels_last", YES},
+               {"capacity-factor", "routing.capacity_factor", NUMBER},
+               {"expert-load", "routing.load", WORD},
+               {"lora", "lora.rank", NUMBER},
+               {"lora-targets", "lora.targets", LIST},
+               {"lora-dropout", "lora.dropout", YES},
+               {"lora-base", "lora.base", WORD},
                {"optimizer", "optimizer", WORD},
+               {"optimizer-in-backward", "optimizer_in_backward", YES},
                {"precision", "precision", WORD},
                {"no-master", "master_weights", NO},
+               {"keep-gradients", "keep_gradients", YES},
                {"parallel", "parallel.kind", WORD},
                {"ranks", "parallel.ranks", NUMBER},
                {"mesh", "parallel.mesh", MESH},
@@ -83,11 +93,25 @@ static json_t *mesh_json(const char *text)
     return NULL;
 }
 
+/* "q,v" as an array. */
+static json_t *list_json(const char *text)
+{
+    json_t *list = json_array();
+    while (*text) {
+        const size_t length = strcspn(text, ",");
+        remat_json_append(&list, json_stringn(text, length));
+        text += length + (text[length] == ',');
+    }
+    return list;
+}
+
 static json_t *option_json(size_t i, const char *value)
 {
     char *end;
     if (members[i].type == MESH)
         return mesh_json(value);
+    if (members[i].type == LIST)
+        return list_json(value);
     if (members[i].type == YES || members[i].type == NO)
         return json_boolean(members[i].type == YES);
     if (members[i].type == WORD)
@@ -196,10 +220,11 @@ static void print_bytes(const struct cli *cli, const json_t *bytes)
         const char *name, *label;
     } lines[] = {{"weights", "weights"},       {"master_weight_bytes", "masters"},
                  {"gradients", "gradients"},   {"optimizer_states", "states"},
-                 {"cached_weights", "cached"}, {"buckets", "buckets"},
-                 {"gathered", "gathered"},     {"context", "context"},
+                 {"cached_weights", "cached"}, {"fp8_copies", "fp8"},
+                 {"buckets", "buckets"},       {"gathered", "gathered"},
+                 {"workspaces", "cuBLAS"},     {"context", "context"},
                  {"communicator", "NCCL"},     {"fragmentation", "gaps"},
-                 {"activations", "left"}};
+                 {"activations", "left"},      {"gradient_bytes", "for gradients"}};
     const double memory = json_get_number(bytes, "memory");
     char text[TEXT_SIZE];
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
@@ -287,7 +312,7 @@ static void print_schedule(const struct cli *cli, const json_t *answer)
         return;
     }
     const char *solver = json_get_text(schedule, "solver");
-    summary_line(cli, "fits", "yes, in %s of activations by %s%s",
+    summary_line(cli, "fits", "yes, in %s of activations with addresses by %s%s",
                  text_bytes(json_get_number(schedule, "arena"), a), solver,
                  json_is_true(json_object_get(schedule, "verified")) ? ", verified" : "");
     print_memory(cli, json_object_get(answer, "memory_use"));
@@ -324,10 +349,10 @@ static void print_largest(const struct cli *cli, const json_t *answer)
     const json_t *without = largest_of(answer, false), *with = largest_of(answer, true);
     char more[TEXT_SIZE] = "";
     if (with && (!without || json_get_number(with, "batch") > json_get_number(without, "batch")))
-        snprintf(more, sizeof more, "%sbatch %.0f, %s with offloading", without ? "; " : "",
+        snprintf(more, sizeof more, "%sbatch %.0f or more, %s with offloading", without ? "; " : "",
                  json_get_number(with, "batch"), json_get_text(with, "way"));
     if (without)
-        summary_line(cli, "largest", "batch %.0f, %s%s", json_get_number(without, "batch"),
+        summary_line(cli, "largest", "batch %.0f or more, %s%s", json_get_number(without, "batch"),
                      json_get_text(without, "way"), more);
     else if (with)
         summary_line(cli, "largest", "%s", more);
@@ -448,6 +473,9 @@ static void print_pipeline(const struct cli *cli, const json_t *answer)
     summary_line(cli, "step", "%s, ranks wait for %s of it%s",
                  text_seconds(json_get_number(answer, "step_seconds"), a),
                  text_percent(json_get_number(pipeline, "bubble"), b), samples);
+    if (json_get_number(pipeline, "exchange_seconds") > 0)
+        summary_line(cli, "exchange", "%s, of weights and gradients that passes do not hide",
+                     text_seconds(json_get_number(pipeline, "exchange_seconds"), a));
     summary_line(cli, "gap", "%s to the lower bound, %s",
                  text_percent(json_get_number(pipeline, "gap"), a),
                  text_seconds(json_get_number(pipeline, "lower_bound_seconds"), b));
@@ -463,11 +491,15 @@ static int print_plan(struct cli *cli, const json_t *answer, const char *text, c
     const int code = json_is_true(json_object_get(answer, "fits")) ? CLI_OK : CLI_NO;
     if (done)
         return code;
-    const json_t *parallel = json_object_get(answer, "parallel");
+    const json_t *parallel = json_object_get(answer, "parallel"),
+                 *lora = json_object_get(answer, "lora");
     printf("%s%s%s on %s: %.0f parameters, %s, %s", draw_paint(cli, PAINT_BOLD),
            json_get_text(answer, "name"), draw_plain(cli), json_get_text(answer, "device"),
            json_get_number(answer, "parameters"), json_get_text(answer, "precision"),
            json_get_text(answer, "optimizer"));
+    if (lora)
+        printf(", adapters of rank %.0f with %.0f of them", json_get_number(lora, "rank"),
+               json_get_number(answer, "trained_parameters"));
     if (json_get_number(parallel, "ranks") > 1)
         print_ranks(parallel, json_get_text(answer, "network"));
     putchar('\n');
@@ -699,7 +731,7 @@ int plan_whole_device(struct cli *cli, const struct subject *s)
     remat_json_set(&request, "parameters", json_integer((json_int_t)parameters));
     remat_status status = request ? remat_plan_request_decode(request, &plan, &cli->error)
                                   : remat_fail_memory(&cli->error);
-    const remat_tensor whole = {1, status ? 0 : plan.parameters, 0, 0};
+    const remat_tensor whole = {1, status ? 0 : plan.parameters, 0, 0, REMAT_TRAINED, false};
     if (!status)
         status = remat_step_bytes(&whole, 1, &plan.step, &plan.device, &table, &cli->error);
     json_decref(request);

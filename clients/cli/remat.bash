@@ -39,7 +39,7 @@ _remat()
         --optimizer) _remat_words "sgd momentum adam adamw adafactor adam8bit" "$current"; return ;;
         --precision) _remat_words "float32 tf32 bfloat16 float16" "$current"; return ;;
         --parallel) _remat_words "ddp zero1 zero2 zero3 fsdp tensor sequence context expert pipeline" "$current"; return ;;
-        --kernels) _remat_words "eager compiled fused" "$current"; return ;;
+        --kernels) _remat_words "eager compiled compiled-loss fused" "$current"; return ;;
         --attention) _remat_words "fused eager" "$current"; return ;;
         --device|--measured-on)
             _remat_words "a100-40gb a100-80gb h100 h100-96gb h100-nvl h200 b200 mi300x v100-16gb v100-32gb l4 l40s a10g a6000 rtx3090 rtx4090 rtx5090 t4 cpu" "$current"
@@ -49,7 +49,11 @@ _remat()
         --schedule) _remat_words "1f1b gpipe" "$current"; return ;;
         --runtime) _remat_words "pytorch megatron none" "$current"; return ;;
         --network) _remat_words "nvlink3+hdr nvlink4+ndr pcie4+100gbe" "$current"; return ;;
-        --hidden|--heads|--kv-heads|--head-width|--ffn|--vocab|--experts|--experts-per-token) return ;;
+        --hidden|--heads|--kv-heads|--head-width|--ffn|--vocab|--experts|--experts-per-token|--window|--capacity-factor|--lora) return ;;
+        --expert-load) _remat_words "balanced worst" "$current"; return ;;
+        --lora-targets) _remat_words "q,v attention all-linear" "$current"; return ;;
+        --lora-base) _remat_words "frozen nf4 nf4-double" "$current"; return ;;
+        --fp8) _remat_words "torchao torchao-gather te te-weights" "$current"; return ;;
         --node-ranks|--batch|--sequence|--image|--layers|--parameters|--ranks|--microbatches) return ;;
         --server) _remat_words "http://127.0.0.1:7070" "$current"; return ;;
         --timeout|--reserved|--capacity|--option|--link|--alignment|--wait|--points|--budgets|--name|--cursor|--limit) return ;;
@@ -67,8 +71,9 @@ _remat()
                 ;;
             plan)
                 _remat_words "$asking --batch --sequence --image --layers --hidden --heads --kv-heads --head-width --ffn --vocab \
-                    --experts --experts-per-token --attention --kernels --autocast --channels-last --measured-on --device --parameters \
-                    --optimizer --precision --no-master --parallel --ranks --mesh --microbatches --schedule --runtime --network --node-ranks --view-buckets --no-prefetch \
+                    --experts --experts-per-token --window --capacity-factor --expert-load \
+                    --lora --lora-targets --lora-dropout --lora-base --optimizer-in-backward --attention --kernels --fp8 --autocast --channels-last --measured-on --device --parameters \
+                    --optimizer --precision --no-master --keep-gradients --parallel --ranks --mesh --microbatches --schedule --runtime --network --node-ranks --view-buckets --no-prefetch \
                     --offload --no-sweep --solver --option --effort --wait --local" \
                     "$current"
                 ;;

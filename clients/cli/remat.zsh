@@ -87,8 +87,11 @@ _remat()
                 '--node-ranks[ranks of a node]:number:' \
                 '--hidden[columns between blocks]:number:' '--heads[of attention]:number:' '--kv-heads[of keys and values]:number:' '--head-width[columns of a head]:number:' \
                 '--ffn[columns inside an MLP]:number:' '--vocab[words]:number:' '--experts[MLPs of a block]:number:' '--experts-per-token[of them a token takes]:number:' \
-                '--attention[kernel]:kind:(fused eager)' '--kernels[put together]:set:(eager compiled fused)' \
-                '--measured-on[whose times a profile has]:device:' '--autocast[weights in float32]' '--channels-last[how images lie]' '--offload[values may go to the host]' \
+                '--window[tokens that attention sees back]:number:' '--capacity-factor[of an even share an expert takes]:number:' '--expert-load[of experts]:load:(balanced worst)' \
+                '--lora[columns of an adapter]:number:' '--lora-targets[what has one]:targets:(q,v attention all-linear)' '--lora-dropout[of what goes into them]' \
+                '--lora-base[how frozen matrices are held]:base:(frozen nf4 nf4-double)' '--optimizer-in-backward[gradients are freed as they are used]' \
+                '--attention[kernel]:kind:(fused eager)' '--kernels[put together]:set:(eager compiled compiled-loss fused)' '--fp8[products in 8 bits]:kind:(torchao torchao-gather te te-weights)' \
+                '--measured-on[whose times a profile has]:device:' '--autocast[weights in float32]' '--channels-last[how images lie]' '--keep-gradients[from one backward to the next]' '--offload[values may go to the host]' \
                 '--no-sweep[no table over batches]' '--solver[the algorithm]:solver:_remat_solvers' \
                 '*--option[an option of the solver]:name=value:' \
                 '--effort[of the improver]:effort:(quick thorough)' \

@@ -48,7 +48,28 @@ static remat_status read_all(FILE *stream, const char *path, char **ret_text, si
     return REMAT_OK;
 }
 
-/* Text that came gzipped as it was before; the caller's, as text was. */
+/* What was read, so that nothing is written over it. */
+static struct stat were_read[16];
+static unsigned n_read;
+
+static void note_read(FILE *stream)
+{
+    struct stat *found = &were_read[n_read % 16];
+    n_read += fstat(fileno(stream), found) == 0 && S_ISREG(found->st_mode);
+}
+
+static bool was_read(const char *path)
+{
+    struct stat found;
+    if (stat(path, &found) != 0)
+        return false;
+    for (unsigned i = 0; i < n_read && i < 16; i++)
+        if (were_read[i].st_dev == found.st_dev && were_read[i].st_ino == found.st_ino)
+            return true;
+    return false;
+}
+
+/* Text that came gzipped as it was before, all members of it; the caller's, as text was. */
 static remat_status unpack(const char *name, char **text, size_t *length, remat_error *error)
 {
     enum { PIECE = 1 << 20, OF_GZIP = 16 };
@@ -67,6 +88,8 @@ static remat_status unpack(const char *name, char **text, size_t *length, remat_
         z.avail_out = PIECE;
         code = inflate(&z, Z_NO_FLUSH);
         size += PIECE - z.avail_out;
+        if (code == Z_STREAM_END && z.avail_in > 0)
+            code = inflateReset(&z);
     }
     inflateEnd(&z);
     if (code == Z_STREAM_END) {
@@ -92,6 +115,7 @@ static remat_status read_file(const char *path, const char **ret_name, char **re
     FILE *stream = is_stdin ? stdin : fopen(path, "rb");
     if (!stream)
         return fail_file(path, "open", error);
+    note_read(stream);
     remat_status status = read_all(stream, *ret_name, ret_text, ret_length, error);
     if (!is_stdin)
         fclose(stream);
@@ -183,6 +207,9 @@ remat_status file_check_write(const char *path, remat_error *error)
 
 remat_status file_write_text(const char *path, const char *text, remat_error *error)
 {
+    if (was_read(path))
+        return remat_fail(error, REMAT_INTERNAL, NULL,
+                          "cannot write %.200s: it was read, and would be lost", path);
     FILE *stream = fopen(path, "wb");
     bool failed = !stream || fputs(text, stream) < 0 || putc('\n', stream) < 0;
     int reason = errno;

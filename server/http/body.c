@@ -141,6 +141,8 @@ static bool gunzip(const char *data, size_t length, sink *s)
         size_t before = z.avail_out;
         result = inflate(&z, Z_NO_FLUSH);
         sink_take(s, before - z.avail_out);
+        if (result == Z_STREAM_END && z.avail_in > 0) /* another member */
+            result = inflateReset(&z);
     }
     bool whole = result == Z_STREAM_END && z.avail_in == 0;
     inflateEnd(&z);

@@ -152,12 +152,25 @@ static json_t *schedule_item(const remat_schedule_record *s)
                      "created", created);
 }
 
+/* Of a list: "" for any. */
+static remat_status check_finder(const char *solver, remat_error *error)
+{
+    if (!*solver || remat_solver_find(solver))
+        return REMAT_OK;
+    if (strcmp(solver, "auto") == 0)
+        return remat_fail(error, REMAT_INVALID, "solver",
+                          "a list is of the solver that found its schedules; auto is none, it asks "
+                          "others");
+    return remat_fail_solver(solver, error);
+}
+
 void list_schedules(request *r)
 {
     remat_schedule_list list = {0};
     remat_error error;
     remat_page page = {.cursor = r->cursor, .limit = r->limit};
-    if (remat_store_list_schedules(r->service->store, r->profile_id[0] ? r->profile_id : NULL,
+    if (check_finder(r->solver, &error) ||
+        remat_store_list_schedules(r->service->store, r->profile_id[0] ? r->profile_id : NULL,
                                    r->solver[0] ? r->solver : NULL, page, &list, &error)) {
         reply_error(r, &error);
         return;

@@ -1,5 +1,7 @@
 #include "jobs/job.h"
 
+#include "host/machine.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -111,6 +113,8 @@ static remat_status adopt(jobs *j, const remat_job_record *record, remat_error *
     take_own(one, record);
     one->second = second;
     one->created = record->created;
+    const int64_t age = machine_clock() - record->created; /* it was asked before this daemon was */
+    one->begun -= age > 0 ? (uint64_t)age * 1000000 : 0;
     one->acknowledged = true;
     one->saved_state = JOB_QUEUED;
     one->parked = true;

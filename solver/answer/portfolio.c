@@ -253,9 +253,6 @@ static remat_status take(const remat_problem *problem, uint64_t budget, uint32_t
     if (!status)
         status = answer_lay_out(problem, budget, alignment, &schedule, error);
     const remat_simulation *replay = &schedule.simulation;
-    if (!status && replay->valid && replay->peak > budget && problem->link &&
-        problem->profile->n_states > 0)
-        status = REMAT_INFEASIBLE; /* the mixed search does not count saved versions of states */
     if (!status && (!replay->valid || replay->peak > budget))
         status = remat_fail(error, REMAT_INTERNAL, NULL,
                             "a list of the improver is not what it should be: %.200s",

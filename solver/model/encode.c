@@ -100,6 +100,8 @@ void remat_profile_encode(const remat_profile *profile,
     for (uint32_t k = 0; k < profile->n_inputs; k++) /* nothing, where none is: older identities */
         if (profile->inputs[k].late)
             encode_u64(&e, k);
+    if (profile->held_elsewhere)
+        encode_u64(&e, UINT64_MAX);
 }
 
 /* ---- names ---- */

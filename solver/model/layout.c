@@ -32,8 +32,23 @@ static remat_status pack(const model_lives *lives, const model_goal *goal, uint6
                : model_layout_pack(lives, goal, ret_arena, ret_peak);
 }
 
+/* With several in flight the blocks of the others may be what is too large: everywhere, then. */
+static void find_over(const model_lives *lives, const model_goal *goal, uint64_t arena,
+                      size_t length, uint64_t *over)
+{
+    for (size_t at = 0; at < length && goal->in_flight > 1 && arena > goal->capacity; at++)
+        over[at] = arena - goal->capacity;
+    for (uint32_t i = 0; i < lives->n && goal->in_flight <= 1; i++) {
+        const remat_allocation *a = &lives->items[i];
+        const uint64_t end = a->offset + a->bytes;
+        for (int32_t at = a->first < 0 ? 0 : a->first; end > goal->capacity && at <= a->last; at++)
+            over[at] = end - goal->capacity > over[at] ? end - goal->capacity : over[at];
+    }
+}
+
 remat_status model_layout_arena(const remat_profile *profile, const remat_operations *operations,
-                                const model_goal *goal, uint64_t *ret_arena, remat_error *error)
+                                const model_goal *goal, uint64_t *ret_arena, uint64_t *over,
+                                remat_error *error)
 {
     model_lives lives;
     uint64_t peak, held;
@@ -41,6 +56,8 @@ remat_status model_layout_arena(const remat_profile *profile, const remat_operat
     if (status)
         return status;
     status = pack(&lives, goal, &held, ret_arena, &peak);
+    if (!status && over && goal->work > 0)
+        find_over(&lives, goal, *ret_arena, operations->length, over);
     free(lives.items);
     free(lives.next);
     return status == REMAT_NO_MEMORY ? remat_fail_memory(error) : status;

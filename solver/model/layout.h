@@ -21,10 +21,10 @@ typedef struct model_lives {
 remat_status model_layout_lives(const remat_profile *profile, const remat_operations *operations,
                                 model_lives *ret_lives, remat_error *error);
 
-/* Writes every item's offset; *ret_arena: end of the highest. Items stand in the order in which
- * they are made. Almost linear. Fails with REMAT_NO_MEMORY and REMAT_CANCELLED only; host may be
- * NULL. */
-remat_status model_layout_pack_online(const model_lives *lives, uint64_t alignment,
+/* Writes every item's offset; *ret_arena: end of the highest. Ends early, without offsets, once an
+ * arena passes `most`. Items stand in the order in which they are made. Almost linear. Fails with
+ * REMAT_NO_MEMORY and REMAT_CANCELLED only; host may be NULL. */
+remat_status model_layout_pack_online(const model_lives *lives, uint64_t alignment, uint64_t most,
                                       const remat_host *host, uint64_t *ret_arena);
 
 /* What is asked of a packing. */
@@ -52,9 +52,12 @@ remat_status model_layout_pack_in_flight(const model_lives *lives, const model_g
                                          uint64_t *ret_peak);
 
 /* Whether a valid list's layout is within the goal's capacity, which is a decision: for whom a list
- * is one of many. *ret_arena: one that was found. */
+ * is one of many. *ret_arena: one that was found. Where it is not within the capacity, over, unless
+ * it is NULL or the goal has no work, gets by operation how far the highest of what lives then
+ * stands above it, if it does; with several in flight, by how much the arena is too large. */
 remat_status model_layout_arena(const remat_profile *profile, const remat_operations *operations,
-                                const model_goal *goal, uint64_t *ret_arena, remat_error *error);
+                                const model_goal *goal, uint64_t *ret_arena, uint64_t *over,
+                                remat_error *error);
 
 static inline uint64_t remat_layout_align(uint64_t bytes, uint64_t alignment)
 {

@@ -16,6 +16,8 @@ typedef struct row {
     uint64_t size, bytes, offset; /* size: bytes, rounded up */
     int32_t first, last;
     uint32_t head;
+    uint32_t ended;   /* the first of those that have ended once this one begins */
+    uint32_t sibling; /* the next of those that end with it */
 } row;
 
 typedef struct gap {
@@ -63,14 +65,6 @@ static void give_back(gaps *g, uint64_t offset, uint64_t end)
     }
 }
 
-static int compare_ends(const void *a, const void *b)
-{
-    const row *p = *(row *const *)a, *q = *(row *const *)b;
-    if (p->last != q->last)
-        return p->last < q->last ? -1 : 1;
-    return p->head < q->head ? -1 : 1;
-}
-
 /* In the order in which they are made, as the items are. Marks items that head none in follows. */
 static size_t find_rows(const model_lives *lives, uint64_t alignment, bool *follows, row *rows)
 {
@@ -81,7 +75,7 @@ static size_t find_rows(const model_lives *lives, uint64_t alignment, bool *foll
         if (follows[head])
             continue;
         row *one = &rows[n++];
-        *one = (row){.first = lives->items[head].first, .head = head};
+        *one = (row){.first = lives->items[head].first, .head = head, .ended = NONE};
         for (uint32_t i = head; i != NONE; i = lives->next[i]) {
             uint64_t bytes = lives->items[i].bytes;
             one->bytes = bytes > one->bytes ? bytes : one->bytes;
@@ -92,19 +86,37 @@ static size_t find_rows(const model_lives *lives, uint64_t alignment, bool *foll
     return n;
 }
 
-/* by_end: the same rows in the order of their ends. */
-static remat_status place(row *rows, row *const *by_end, size_t n, const remat_host *host, gaps *g,
+/* Each is handed to the first row that begins after its end. */
+static void find_ends(row *rows, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        size_t low = i + 1, high = n;
+        while (low < high) {
+            size_t middle = low + (high - low) / 2;
+            if (rows[middle].first <= rows[i].last)
+                low = middle + 1;
+            else
+                high = middle;
+        }
+        if (low == n)
+            continue;
+        rows[i].sibling = rows[low].ended;
+        rows[low].ended = (uint32_t)i;
+    }
+}
+
+/* Ends early once an arena is too large. */
+static remat_status place(row *rows, size_t n, uint64_t most, const remat_host *host, gaps *g,
                           uint64_t *ret_arena)
 {
-    size_t ended = 0;
     uint64_t arena = 0;
     g->items[0] = (gap){.offset = 0, .end = UINT64_MAX};
     g->n = 1;
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n && arena <= most; i++) {
         if (i % ROWS_OF_POLL == ROWS_OF_POLL - 1 && remat_host_cancelled(host))
             return REMAT_CANCELLED;
-        for (; by_end[ended]->last < rows[i].first; ended++)
-            give_back(g, by_end[ended]->offset, by_end[ended]->offset + by_end[ended]->size);
+        for (uint32_t e = rows[i].ended; e != NONE; e = rows[e].sibling)
+            give_back(g, rows[e].offset, rows[e].offset + rows[e].size);
         rows[i].offset = take(g, rows[i].size);
         uint64_t end = rows[i].offset + rows[i].bytes;
         arena = end > arena ? end : arena;
@@ -113,27 +125,24 @@ static remat_status place(row *rows, row *const *by_end, size_t n, const remat_h
     return REMAT_OK;
 }
 
-remat_status model_layout_pack_online(const model_lives *lives, uint64_t alignment,
+remat_status model_layout_pack_online(const model_lives *lives, uint64_t alignment, uint64_t most,
                                       const remat_host *host, uint64_t *ret_arena)
 {
-    size_t most = (size_t)lives->n + 1;
-    bool *follows = calloc(most, sizeof *follows);
-    row *rows = malloc(most * sizeof *rows), **by_end = malloc(most * sizeof *by_end);
-    gaps g = {.items = malloc((most + 1) * sizeof *g.items)};
-    remat_status status = follows && rows && by_end && g.items ? REMAT_OK : REMAT_NO_MEMORY;
+    size_t room = (size_t)lives->n + 1;
+    bool *follows = calloc(room, sizeof *follows);
+    row *rows = malloc(room * sizeof *rows);
+    gaps g = {.items = malloc((room + 1) * sizeof *g.items)};
+    remat_status status = follows && rows && g.items ? REMAT_OK : REMAT_NO_MEMORY;
     if (!status) {
         size_t n = find_rows(lives, alignment, follows, rows);
-        for (size_t i = 0; i < n; i++)
-            by_end[i] = &rows[i];
-        qsort(by_end, n, sizeof *by_end, compare_ends);
-        status = place(rows, by_end, n, host, &g, ret_arena);
-        for (size_t i = 0; i < n && !status; i++)
+        find_ends(rows, n);
+        status = place(rows, n, most, host, &g, ret_arena);
+        for (size_t i = 0; i < n && !status && *ret_arena <= most; i++)
             for (uint32_t item = rows[i].head; item != NONE; item = lives->next[item])
                 lives->items[item].offset = rows[i].offset;
     }
     free(follows);
     free(rows);
-    free(by_end);
     free(g.items);
     return status;
 }

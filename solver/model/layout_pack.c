@@ -36,14 +36,13 @@ static void keep_better(attempt *a, uint64_t arena)
     a->better = true;
 }
 
-/* In each order until enough is reached; of a decision, which is one of many, in the first alone.
- */
+/* In each order until enough is reached; of a list in passing in the first alone. */
 static remat_status dive(attempt *a, uint64_t enough, const model_goal *goal)
 {
     static const pack_order orders[] = {PACK_A, PACK_TWA, PACK_SAT};
     pack_rank *room = malloc(((size_t)a->k.n_blocks + 1) * sizeof *room);
     remat_status status = room ? REMAT_OK : REMAT_NO_MEMORY;
-    const size_t dives = goal->decide ? 1 : 3;
+    const size_t dives = goal->decide && goal->work == 0 ? 1 : 3;
     for (size_t i = 0; i < dives && !status && a->arena > enough; i++) {
         uint64_t arena = 0;
         pack_sort(&a->k, orders[i], NULL, room);
@@ -126,19 +125,20 @@ static uint32_t count_blocks(const model_lives *lives)
 }
 
 /* Of a list in passing, which gets no work, only a small one is worth a dive. */
-static bool is_decided(const model_lives *lives, const model_goal *goal, uint64_t arena)
+static bool is_dived(const model_lives *lives, const model_goal *goal)
 {
-    return goal->decide &&
-           (arena <= goal->capacity || (goal->work == 0 && count_blocks(lives) > FEW_BLOCKS));
+    return !goal->decide || goal->work > 0 || count_blocks(lives) <= FEW_BLOCKS;
 }
 
 remat_status model_layout_pack(const model_lives *lives, const model_goal *goal,
                                uint64_t *ret_arena, uint64_t *ret_peak)
 {
     attempt a = {.host = goal->host};
-    remat_status status = model_layout_pack_online(lives, goal->alignment, goal->host, &a.arena);
+    const bool dived = is_dived(lives, goal);
+    remat_status status = model_layout_pack_online(
+        lives, goal->alignment, dived ? UINT64_MAX : goal->capacity, goal->host, &a.arena);
     *ret_arena = a.arena;
-    if (status || is_decided(lives, goal, a.arena))
+    if (status || !dived || (goal->decide && a.arena <= goal->capacity))
         return status;
     status = pack_new(lives, goal->alignment, &a.k);
     size_t most = (size_t)a.k.n_blocks + 1;

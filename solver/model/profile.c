@@ -430,6 +430,9 @@ static remat_status take_header(model_builder *b)
     if (!b->joint && strcmp(graph, "forward") != 0)
         return remat_fail(b->error, REMAT_INVALID, "graph",
                           "graph is \"%.60s\"; forward and joint are known", graph);
+    if (spec->held_elsewhere && !b->joint)
+        return remat_fail(b->error, REMAT_INVALID, "held_elsewhere",
+                          "held_elsewhere is of joint graphs; this one is forward");
     if (spec->n_nodes == 0)
         return remat_fail(b->error, REMAT_INVALID, "nodes", "nodes is empty");
     if (spec->n_nodes > REMAT_MAX_NODES || spec->n_inputs > REMAT_MAX_NODES ||
@@ -472,6 +475,7 @@ static remat_status build(model_builder *b)
     profile->results = b->results;
     profile->n_results = b->n_results;
     profile->joint = b->joint;
+    profile->held_elsewhere = b->spec->held_elsewhere;
     if ((status = link_consumers(b)) || (status = take_outputs(b)) || (status = check_whole(b)))
         return status;
     profile->nodes = b->nodes;

@@ -482,6 +482,16 @@ static double transfer(replay *r, double earliest, uint64_t bytes, double rate, 
     return end;
 }
 
+static bool is_held(const remat_profile *p, const remat_operation *operation)
+{
+    if (!p->held_elsewhere || operation->target == REMAT_INPUT)
+        return p->held_elsewhere;
+    for (uint32_t i = 0; i < p->n_outputs; i++)
+        if (p->outputs[i] == remat_operation_value(p, operation))
+            return true;
+    return false;
+}
+
 static bool offload(replay *r, const remat_operation *operation)
 {
     place *p = &r->places[place_of(r, operation)];
@@ -490,6 +500,8 @@ static bool offload(replay *r, const remat_operation *operation)
         return reject(r, "O needs a link to the host, and there is none");
     if (!p->alive)
         return reject(r, "%s is not in memory", describe(r, operation, text, sizeof text));
+    if (is_held(r->profile, operation))
+        return reject(r, "%s stays: others hold it too", describe(r, operation, text, sizeof text));
     if (p->bytes > 0 && !(r->link->to_host > 0))
         return reject(r, "%s cannot be copied: the link to the host has no bandwidth",
                       describe(r, operation, text, sizeof text));

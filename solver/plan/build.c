@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NODES_OF_A_UNIT = 64, TENSORS_OF_A_UNIT = 32, UNITS_BESIDE = 64 };
+enum { NODES_OF_A_UNIT = 96, TENSORS_OF_A_UNIT = 32, UNITS_BESIDE = 64 };
 
 static const plan_value none = {.node = UINT32_MAX};
 
@@ -29,12 +29,15 @@ remat_status plan_begin(plan_builder *b, const remat_network_settings *settings,
     b->sent = model_arena_array(&b->arena, b->node_room, sizeof *b->sent);
     b->kept = model_arena_array(&b->arena, b->node_room, sizeof *b->kept);
     b->wide = settings->autocast ? 4 : b->element;
+    b->cast = UINT32_MAX;
     b->cut = settings->tensor > 1 ? settings->tensor : 1;
     b->parts = settings->sequence_parallel ? b->cut : 1;
-    b->inputs = model_arena_array(&b->arena, 4, sizeof *b->inputs);
+    b->input_room = layers + UNITS_BESIDE;
+    b->inputs = model_arena_array(&b->arena, b->input_room, sizeof *b->inputs);
+    b->weights = model_arena_array(&b->arena, b->input_room, sizeof *b->weights);
     b->tensors = model_arena_array(&b->arena, b->tensor_room, sizeof *b->tensors);
     if (b->nodes && b->unit && b->readers && b->numbers && b->sent && b->kept && b->inputs &&
-        b->tensors)
+        b->weights && b->tensors)
         return REMAT_OK;
     model_arena_clear(&b->arena);
     return remat_fail_memory(error);
@@ -49,7 +52,24 @@ static void charge_sums(plan_builder *b)
             const double bytes = 3 * b->nodes[v].output_bytes.value;
             const remat_kernel kernel = {.kind = REMAT_POINTWISE, .backward = true, .bytes = bytes};
             b->nodes[v].backward_time.value += 1e6 * remat_kernel_seconds(b->device, &kernel);
+            b->operations++;
         }
+}
+
+/* What the gradients of each unit's weights take on this rank. */
+static void charge_gradients(plan_builder *b)
+{
+    for (size_t i = 0; i < b->n_tensors; i++) {
+        const remat_tensor *t = &b->tensors[i];
+        if (t->base != REMAT_TRAINED)
+            continue;
+        const double bytes = fmin(b->wide, b->settings->gradient * (t->parts > 1 ? t->parts : 1));
+        if (b->weights[t->unit] > 0)
+            b->inputs[b->weights[t->unit] - 1].gradient_bytes.value +=
+                bytes * (double)t->rows * (double)t->columns;
+    }
+    for (size_t k = 0; k < b->n_inputs; k++)
+        b->inputs[k].gradient_bytes.value = ceil(b->inputs[k].gradient_bytes.value);
 }
 
 remat_status plan_finish(plan_builder *b, const char *name, remat_network_graph **ret_graph,
@@ -66,6 +86,7 @@ remat_status plan_finish(plan_builder *b, const char *name, remat_network_graph 
         return b->error.status;
     }
     charge_sums(b);
+    charge_gradients(b);
     g->spec = (remat_profile_spec){.format = "remat-profile/1",
                                    .name = copy,
                                    .time_unit = "us",
@@ -78,8 +99,13 @@ remat_status plan_finish(plan_builder *b, const char *name, remat_network_graph 
     g->tensors = b->tensors;
     g->n_tensors = b->n_tensors;
     g->parameters = b->parameters;
+    g->trained = b->trained;
     g->sent = b->sent;
+    g->hole = (uint64_t)b->hole;
     g->kept = b->kept;
+    /* Graphs of compiled blocks are launched as a whole. */
+    g->host = plan_is_fused(b) ? 0 : 1e6 * b->device->host * b->operations;
+    g->again = plan_is_fused(b) ? 0 : 1e6 * b->device->again * b->forward_operations;
     g->memory = b->arena.blocks;
     *ret_graph = g;
     return REMAT_OK;
@@ -118,10 +144,17 @@ static remat_number bytes_of(plan_builder *b, double bytes)
 
 plan_value plan_input(plan_builder *b, const char *id, double rows, double width, double element)
 {
-    const uint32_t index = (uint32_t)b->n_inputs++;
+    const uint32_t index = (uint32_t)b->n_inputs++; /* a handful beside the units' weights */
     b->inputs[index] = (remat_input_spec){.id = id, .bytes = bytes_of(b, rows * width * element)};
     return (plan_value){
         .node = index | UINT32_C(0x80000000), .rows = rows, .width = width, .element = element};
+}
+
+/* The graph input as autocast finds it. */
+plan_value plan_image(plan_builder *b, const char *id, double rows, double width)
+{
+    const plan_value x = plan_input(b, id, rows, width, b->wide);
+    return b->wide > b->element ? plan_cast(b, "image_cast", x, b->element) : x;
 }
 
 void plan_tensor(plan_builder *b, double rows, double columns)
@@ -129,14 +162,50 @@ void plan_tensor(plan_builder *b, double rows, double columns)
     plan_shard(b, rows, columns, rows * columns);
 }
 
-void plan_shard(plan_builder *b, double rows, double columns, double whole)
+static void add_shard(plan_builder *b, double rows, double columns, double whole, remat_base base)
 {
     if (b->n_tensors == b->tensor_room) {
         fault(b);
         return;
     }
-    b->tensors[b->n_tensors++] = (remat_tensor){(uint64_t)rows, (uint64_t)columns, b->at, 0};
+    b->tensors[b->n_tensors++] = (remat_tensor){
+        .rows = (uint64_t)rows, .columns = (uint64_t)columns, .unit = b->at, .base = base};
     b->parameters += (uint64_t)whole;
+    b->trained += base == REMAT_TRAINED ? (uint64_t)whole : 0;
+    plan_read_weights(b, b->at);
+}
+
+/* The graph input that stands for the weights of a unit, counted from 1. */
+static uint32_t weights_of(plan_builder *b, uint32_t unit)
+{
+    char id[24];
+    if (b->weights[unit] > 0)
+        return b->weights[unit];
+    snprintf(id, sizeof id, "weights%u", unit);
+    const char *copy = model_arena_string(&b->arena, id);
+    if (!copy || b->n_inputs == b->input_room) {
+        fault(b);
+        return 0;
+    }
+    b->inputs[b->n_inputs++] =
+        (remat_input_spec){.id = copy, .bytes = {0, true}, .gradient_bytes = {0, true}};
+    b->weights[unit] = (uint32_t)b->n_inputs;
+    return b->weights[unit];
+}
+
+void plan_read_weights(plan_builder *b, uint32_t unit)
+{
+    b->read = b->settings->weights && !b->error.status ? weights_of(b, unit) : 0;
+}
+
+void plan_constant(plan_builder *b, double rows, double columns)
+{
+    add_shard(b, rows, columns, rows * columns, REMAT_FROZEN);
+}
+
+void plan_shard(plan_builder *b, double rows, double columns, double whole)
+{
+    add_shard(b, rows, columns, whole, plan_is_frozen(b) ? REMAT_FROZEN : REMAT_TRAINED);
 }
 
 static const char *id_of(const plan_builder *b, plan_value x)
@@ -147,7 +216,9 @@ static const char *id_of(const plan_builder *b, plan_value x)
 
 static const char **read_inputs(plan_builder *b, const plan_value *inputs, unsigned n)
 {
-    const char **ids = model_arena_array(&b->arena, n, sizeof *ids);
+    const char **ids = model_arena_array(&b->arena, n + 1, sizeof *ids);
+    if (ids && b->read)
+        ids[n] = b->inputs[b->read - 1].id;
     for (unsigned i = 0; ids && i < n; i++) {
         ids[i] = id_of(b, inputs[i]);
         if (inputs[i].node < b->n_nodes)
@@ -179,35 +250,42 @@ plan_value plan_node(plan_builder *b, const char *name, const char *op, const pl
     b->nodes[v] = (remat_node_spec){.id = id,
                                     .op = op,
                                     .inputs = ids,
-                                    .n_inputs = n_inputs,
+                                    .n_inputs = n_inputs + (b->read > 0),
                                     .forward_time = {0, true},
                                     .backward_time = {0, true},
                                     .output_bytes = bytes_of(b, rows * width * b->element),
                                     .backward_uses_inputs = (flags & PLAN_INPUTS) != 0,
                                     .backward_uses_output = (flags & PLAN_OUTPUT) != 0,
                                     .in_place = (flags & PLAN_IN_PLACE) != 0};
+    b->read = 0;
     return (plan_value){.node = v, .rows = rows, .width = width, .element = b->element};
 }
 
 static double microseconds(const plan_builder *b, remat_kernel_class kind, bool backward,
                            double flops, double bytes)
 {
-    const remat_kernel kernel = {kind, b->precision, backward, flops, bytes};
+    const remat_precision precision = b->float8 ? REMAT_FLOAT8 : b->precision;
+    const remat_kernel kernel = {kind, precision, backward, flops, bytes, b->row};
     return 1e6 * remat_kernel_seconds(b->device, &kernel);
 }
 
 void plan_forward(plan_builder *b, remat_kernel_class kind, double flops, double bytes)
 {
-    if (!b->error.status)
-        b->nodes[b->n_nodes - 1].forward_time.value += microseconds(b, kind, false, flops, bytes);
+    if (b->error.status)
+        return;
+    b->operations++;
+    b->forward_operations++;
+    b->nodes[b->n_nodes - 1].forward_time.value += microseconds(b, kind, false, flops, bytes);
 }
 
 void plan_backward(plan_builder *b, remat_kernel_class kind, unsigned times, double flops,
                    double bytes)
 {
-    if (!b->error.status)
-        b->nodes[b->n_nodes - 1].backward_time.value +=
-            times * microseconds(b, kind, true, flops, bytes);
+    if (b->error.status)
+        return;
+    b->operations += times;
+    b->nodes[b->n_nodes - 1].backward_time.value +=
+        times * microseconds(b, kind, true, flops, bytes);
 }
 
 void plan_moves(plan_builder *b, remat_kernel_class kind, double forward_bytes,
@@ -243,13 +321,18 @@ bool plan_is_fused(const plan_builder *b)
     return b->settings->kernels != REMAT_EAGER;
 }
 
+bool plan_is_frozen(const plan_builder *b)
+{
+    return b->settings->lora.rank > 0;
+}
+
 void plan_workspace(plan_builder *b, double forward, double backward)
 {
     if (b->error.status)
         return;
     remat_node_spec *node = &b->nodes[b->n_nodes - 1];
-    node->forward_workspace_bytes = bytes_of(b, forward);
-    node->backward_workspace_bytes = bytes_of(b, backward);
+    node->forward_workspace_bytes = bytes_of(b, node->forward_workspace_bytes.value + forward);
+    node->backward_workspace_bytes = bytes_of(b, node->backward_workspace_bytes.value + backward);
 }
 
 void plan_send(plan_builder *b, remat_collective kind, bool backward, double bytes)
@@ -277,18 +360,143 @@ void plan_send_experts(plan_builder *b, double bytes)
 
 /* ---- shared operations ---- */
 
-/* Of so many rows of x, all ranks' where they are cut; the result has `kept` of them. */
-static plan_value product(plan_builder *b, const char *name, plan_value x, double rows,
-                          double features, double kept)
+double plan_row_of(const plan_builder *b, double width, double features)
 {
+    double row = 16;
+    while (row > 1 && (fmod(b->element * width, row) != 0 || fmod(b->element * features, row) != 0))
+        row /= 2;
+    return row;
+}
+
+plan_value plan_weights(plan_builder *b, const char *name, double rows, double columns)
+{
+    char id[48];
+    if (!b->settings->autocast || b->read == 0)
+        return none;
+    snprintf(id, sizeof id, "%.32s_weights", name);
+    plan_value w = plan_node(b, id, PLAN_AUTOCAST, NULL, 0, rows, columns, 0);
+    plan_moves(b, REMAT_POINTWISE, (b->wide + b->element) * rows * columns,
+               (b->wide + b->element) * rows * columns);
+    return w;
+}
+
+/* Its weights. */
+static remat_base base_of(const plan_builder *b, plan_matrix m)
+{
+    if (!plan_is_frozen(b))
+        return REMAT_TRAINED;
+    return m.targets ? b->settings->lora.base : REMAT_FROZEN;
+}
+
+/* Of the last node: matrices of so many weights in 4 bits are made whole, one after the other,
+ * forward and back. */
+static void unpack(plan_builder *b, remat_base base, double count, double matrices)
+{
+    const double whole = b->element * count, moved = whole + plan_base_bytes(base, count, 0);
+    if (base < REMAT_NF4)
+        return;
+    for (double i = 0; i < matrices; i++)
+        plan_moves(b, REMAT_POINTWISE, moved, moved);
+    plan_workspace(b, whole, whole);
+}
+
+/* ---- products in 8 bits ---- */
+
+static bool in_float8(const plan_builder *b, plan_matrix m, double width, double features)
+{
+    enum { MULTIPLE = 16 }; /* that both libraries, and cuBLASLt, ask for */
+    return b->settings->float8 && m.targets && fmod(width, MULTIPLE) == 0 &&
+           fmod(features, MULTIPLE) == 0;
+}
+
+/* Bytes of a number of x as ranks send it. */
+static double sent_number(const plan_builder *b, plan_matrix m, double width, double features)
+{
+    return in_float8(b, m, width, features) ? 1 : b->element;
+}
+
+/* Of the last node: its input, weights and the gradient of its result are cast, of so many numbers
+ * each; the input once for all that read it. torchao: one pass for the largest, one that writes
+ * both layouts, of weights one each way (torchao/testing/float8/roofline_utils.py, tensorwise). Of
+ * Transformer Engine the scale is known: one pass writes both. */
+static void cast_to_float8(plan_builder *b, bool first, double input, double weights, double output)
+{
+    const remat_float8 kind = b->settings->float8;
+    const double number = b->element;
+    const bool looks = kind < REMAT_FLOAT8_TE;
+    const bool gathered = kind == REMAT_FLOAT8_TORCHAO_GATHER || kind == REMAT_FLOAT8_TE_WEIGHTS;
+    for (unsigned i = 0; first && i < 1u + looks; i++)
+        plan_forward(b, REMAT_POINTWISE, 0,
+                     looks && i == 0 ? number * input : (number + 2) * input);
+    for (unsigned i = 0; i < 1u + looks; i++)
+        plan_backward(b, REMAT_POINTWISE, 1, 0,
+                      looks && i == 0 ? number * output : (number + 2) * output);
+    if (gathered) { /* by columns */
+        plan_backward(b, REMAT_COPY, 1, 0, 2 * weights);
+        return;
+    }
+    if (looks)
+        plan_forward(b, REMAT_POINTWISE, 0, number * weights);
+    plan_forward(b, REMAT_POINTWISE, 0, (number + (looks ? 1 : 2)) * weights);
+    if (looks)
+        plan_backward(b, REMAT_POINTWISE, 1, 0, (number + 1) * weights);
+}
+
+/* So many of them, each of rows of x. */
+static plan_value product_in_float8(plan_builder *b, plan_matrix m, plan_value x, double rows,
+                                    double features, double kept, double times)
+{
+    const bool keeps_input = b->settings->float8 < REMAT_FLOAT8_TE, first = b->cast != x.node;
+    const double input = rows * x.width, weights = x.width * features, output = rows * features;
+    const double here = x.rows * x.width; /* of these, cast before they are gathered */
+    const double flops = 2 * input * features;
+    plan_value y =
+        plan_node(b, m.name, "linear_float8", &x, 1, kept, features, keeps_input ? PLAN_INPUTS : 0);
+    b->float8 = true;
+    for (double i = 0; i < times; i++) {
+        plan_forward(b, REMAT_MATRIX, flops, input + weights + b->element * output);
+        plan_backward(b, REMAT_MATRIX, 1, flops, output + weights + b->element * input);
+        plan_backward(b, REMAT_MATRIX, 1, flops, output + input + b->element * weights);
+    }
+    b->float8 = false;
+    cast_to_float8(b, first, here, times * weights, kept * features);
+    b->cast = x.node;
+    if (!keeps_input && first)
+        plan_save(b, here);
+    plan_workspace(b, (first ? here : 0) + (keeps_input ? weights : 0),
+                   2 * kept * features + (keeps_input ? here + weights : 0));
+    if (!b->error.status) {
+        b->tensors[b->n_tensors - 1].float8 = true;
+        b->kept[y.node] = b->products++ % 2 == 0;
+    }
+    return y;
+}
+
+/* Of so many rows of x, all ranks' where they are cut; the result has `kept` of them. Of frozen
+ * weights the backward is the input's gradient alone. */
+static plan_value product(plan_builder *b, plan_matrix m, plan_value x, double rows,
+                          double features, double kept, remat_base base)
+{
+    const char *name = m.name;
+    if (in_float8(b, m, x.width, features))
+        return product_in_float8(b, m, x, rows, features, kept, 1);
+    const bool trained = base == REMAT_TRAINED;
     const double flops = 2 * rows * x.width * features;
     const double bytes = b->element * (rows * x.width + x.width * features + rows * features);
     char cast[48];
     snprintf(cast, sizeof cast, "%.32s_cast", name);
+    const plan_value w = plan_weights(b, name, x.width, features);
+    const uint32_t read = b->read;
+    b->read = 0;
     if (x.element > b->element && !(x.node & UINT32_C(0x80000000)))
         x = plan_cast(b, cast, x, b->element);
-    plan_value y = plan_node(b, name, "linear", &x, 1, kept, features, PLAN_INPUTS);
-    plan_computes(b, REMAT_MATRIX, 2, flops, bytes); /* of the input and of the weights */
+    b->read = read;
+    plan_value y = plan_node(b, name, "linear", (const plan_value[]){x, w}, 1 + (w.rows > 0), kept,
+                             features, trained ? PLAN_INPUTS : 0);
+    b->row = plan_row_of(b, x.width, features);
+    plan_computes(b, REMAT_MATRIX, trained ? 2 : 1, flops, bytes);
+    b->row = 0;
+    unpack(b, base, x.width * features, 1);
     if (!b->error.status)
         b->kept[y.node] = b->products++ % 2 == 0;
     return y;
@@ -297,88 +505,177 @@ static plan_value product(plan_builder *b, const char *name, plan_value x, doubl
 static void add_bias(plan_builder *b, double rows, double features, double all)
 {
     plan_shard(b, 1, features, all);
-    plan_backward(b, REMAT_POINTWISE, 1, 0, b->element * rows * features);
+    b->read = 0;                                   /* with the weights, which the product reads */
+    if (b->wide > b->element && !plan_is_fused(b)) /* autocast's copy of it */
+        plan_moves(b, REMAT_POINTWISE, (b->wide + b->element) * features,
+                   (b->wide + b->element) * features);
+    if (!plan_is_frozen(b))
+        plan_backward(b, plan_is_fused(b) ? REMAT_POINTWISE : REMAT_NORMALISATION, 1, 0,
+                      b->element * rows * features);
 }
 
-plan_value plan_linear(plan_builder *b, const char *name, plan_value x, double features, bool bias)
+/* Of each of this rank's experts, with as many rows. */
+static plan_value expert_product(plan_builder *b, plan_matrix m, plan_value x, double features,
+                                 double experts, remat_base base)
 {
-    plan_tensor(b, features, x.width);
-    plan_value y = product(b, name, x, x.rows, features, x.rows);
-    if (bias)
-        add_bias(b, x.rows, features, features);
-    return y;
-}
-
-plan_value plan_linear_experts(plan_builder *b, const char *name, plan_value x, double features,
-                               double experts)
-{
+    const char *name = m.name;
     const double ranks = b->settings->expert > 1 ? b->settings->expert : 1;
     const double own = experts / ranks, rows = x.rows / own;
+    const bool trained = base == REMAT_TRAINED;
     const double flops = 2 * rows * x.width * features;
     const double bytes = b->element * (rows * x.width + x.width * features + rows * features);
-    plan_shard(b, own * features, x.width, experts * features * x.width);
+    add_shard(b, own * features, x.width, experts * features * x.width, base);
     if (!b->error.status)
         b->tensors[b->n_tensors - 1].parts = b->settings->expert;
-    plan_value y = plan_node(b, name, "linear", &x, 1, x.rows, features, PLAN_INPUTS);
+    if (in_float8(b, m, x.width, features))
+        return product_in_float8(b, m, x, rows, features, x.rows, own);
+    const plan_value w = plan_weights(b, name, x.width, own * features);
+    plan_value y = plan_node(b, name, "linear", (const plan_value[]){x, w}, 1 + (w.rows > 0),
+                             x.rows, features, trained ? PLAN_INPUTS : 0);
     for (double i = 0; i < own; i++)
-        plan_computes(b, REMAT_MATRIX, 2, flops, bytes);
+        plan_computes(b, REMAT_MATRIX, trained ? 2 : 1, flops, bytes);
+    unpack(b, base, x.width * features, own);
     if (!b->error.status)
         b->kept[y.node] = b->products++ % 2 == 0;
     return y;
 }
 
+/* ---- adapters ---- */
+
+/* What one stands beside: a product with all rows of x. */
+typedef struct adapter {
+    double rows, inputs, outputs; /* the last two of all ranks */
+    double experts;               /* 0: one matrix */
+    bool sums;                    /* over ranks */
+} adapter;
+
+static void collect(plan_builder *b, double rows, double width, double number);
+
+/* The two products; names: of each. */
+static plan_value adapt_narrow(plan_builder *b, char names[2][48], plan_value x, double width,
+                               const adapter *a)
+{
+    const double rank = b->settings->lora.rank;
+    if (a->experts > 0) {
+        x = expert_product(b, (plan_matrix){names[0], 0}, x, rank, a->experts, REMAT_TRAINED);
+        return expert_product(b, (plan_matrix){names[1], 0}, x, width, a->experts, REMAT_TRAINED);
+    }
+    add_shard(b, rank, x.width, rank * a->inputs, REMAT_TRAINED);
+    x = product(b, (plan_matrix){names[0], 0}, x, a->rows, rank,
+                a->sums ? a->rows / b->parts : a->rows, REMAT_TRAINED);
+    if (a->sums)
+        collect(b, a->rows, rank, b->element);
+    add_shard(b, width, rank, rank * a->outputs, REMAT_TRAINED);
+    return product(b, (plan_matrix){names[1], 0}, x, x.rows, width, x.rows, REMAT_TRAINED);
+}
+
+/* y, and beside it what the adapter gives, where the matrix has one. */
+static plan_value adapt(plan_builder *b, plan_matrix m, plan_value x, plan_value y, adapter a)
+{
+    char dropped[48], scaled[48], sum[48], narrow[2][48];
+    const remat_lora *lora = &b->settings->lora;
+    if (lora->rank == 0 || !(m.targets & lora->targets))
+        return y;
+    snprintf(dropped, sizeof dropped, "%.32s_dropped", m.name);
+    snprintf(narrow[0], sizeof narrow[0], "%.32s_lora_a", m.name);
+    snprintf(narrow[1], sizeof narrow[1], "%.32s_lora_b", m.name);
+    snprintf(scaled, sizeof scaled, "%.32s_scaled", m.name);
+    snprintf(sum, sizeof sum, "%.32s_sum", m.name);
+    if (lora->dropout)
+        x = plan_dropout(b, dropped, x);
+    plan_value z = adapt_narrow(b, narrow, x, y.width, &a);
+    if (!plan_is_fused(b)) {
+        z = plan_pointwise(b, scaled, "mul", &z, 1, 0, 2, 2);
+        return plan_add(b, sum, y, z);
+    }
+    return plan_pointwise(b, sum, "scaled_add", (const plan_value[]){y, z}, 2, 0, 3, 2);
+}
+
+/* ---- matrices ---- */
+
+plan_value plan_linear(plan_builder *b, plan_matrix m, plan_value x, double features, bool bias)
+{
+    const remat_base base = base_of(b, m);
+    add_shard(b, features, x.width, features * x.width, base);
+    plan_value y = product(b, m, x, x.rows, features, x.rows, base);
+    if (bias)
+        add_bias(b, x.rows, features, features);
+    return adapt(b, m, x, y, (adapter){.rows = x.rows, .inputs = x.width, .outputs = features});
+}
+
+plan_value plan_linear_experts(plan_builder *b, plan_matrix m, plan_value x, double features,
+                               double experts)
+{
+    const plan_value y = expert_product(b, m, x, features, experts, base_of(b, m));
+    return adapt(b, m, x, y, (adapter){.experts = experts});
+}
+
 /* Of rows that are cut all are gathered, and again for the gradient of the weights. */
-plan_value plan_linear_columns(plan_builder *b, const char *name, plan_value x, plan_columns c)
+plan_value plan_linear_columns(plan_builder *b, plan_matrix m, plan_value x, plan_columns c)
 {
     const double rows = x.rows * b->parts, bytes = b->element * rows * x.width;
-    if (!c.tied)
-        plan_shard(b, c.features, x.width, c.all * x.width);
-    plan_value y = product(b, name, x, rows, c.features, rows);
+    const double gathered = sent_number(b, m, x.width, c.features) * rows * x.width;
+    const remat_base base = base_of(b, m);
+    if (c.tied)
+        plan_read_weights(b, 0);
+    else
+        add_shard(b, c.features, x.width, c.all * x.width, base);
+    plan_value y = product(b, m, x, rows, c.features, rows, base);
     if (c.bias)
         add_bias(b, rows, c.features, c.all);
     if (b->parts > 1)
-        plan_workspace(b, bytes, 2 * bytes);
+        plan_workspace(b, gathered, bytes + gathered);
     if (c.first && b->parts > 1) {
-        plan_send(b, REMAT_ALL_GATHER, false, bytes);
-        plan_send(b, REMAT_ALL_GATHER, true, bytes);
+        plan_send(b, REMAT_ALL_GATHER, false, gathered);
+        plan_send(b, REMAT_ALL_GATHER, true, gathered);
         plan_send(b, REMAT_REDUCE_SCATTER, true, bytes);
     } else if (c.first) {
         plan_send(b, REMAT_ALL_REDUCE, true, bytes);
     }
-    return y;
+    return adapt(b, m, x, y, (adapter){.rows = rows, .inputs = x.width, .outputs = c.all});
 }
 
-/* Of the last node, whose result is a sum over ranks. */
-static void collect(plan_builder *b, double rows, double width)
+/* Of the last node, whose result is a sum over ranks; number: bytes of its gradient's as they are
+ * gathered. */
+static void collect(plan_builder *b, double rows, double width, double number)
 {
-    const double bytes = b->element * rows * width;
+    const double bytes = b->element * rows * width, gathered = number * rows * width;
     if (b->parts > 1) {
-        plan_workspace(b, bytes, bytes);
+        plan_workspace(b, bytes, gathered);
         plan_send(b, REMAT_REDUCE_SCATTER, false, bytes);
-        plan_send(b, REMAT_ALL_GATHER, true, bytes);
+        plan_send(b, REMAT_ALL_GATHER, true, gathered);
     } else {
         plan_send(b, REMAT_ALL_REDUCE, false, bytes);
     }
 }
 
-plan_value plan_linear_rows(plan_builder *b, const char *name, plan_value x, double all,
+plan_value plan_linear_rows(plan_builder *b, plan_matrix m, plan_value x, double all,
                             double features, bool bias)
 {
-    plan_shard(b, features, x.width, all * features);
-    plan_value y = product(b, name, x, x.rows, features, x.rows / b->parts);
+    const remat_base base = base_of(b, m);
+    add_shard(b, features, x.width, all * features, base);
+    plan_value y = product(b, m, x, x.rows, features, x.rows / b->parts, base);
     if (bias)
         add_bias(b, y.rows, features, features);
-    collect(b, x.rows, features);
-    return y;
+    collect(b, x.rows, features, sent_number(b, m, x.width, features));
+    return adapt(b, m, x, y,
+                 (adapter){.rows = x.rows, .inputs = all, .outputs = features, .sums = true});
 }
 
 plan_value plan_layer_norm(plan_builder *b, const char *name, plan_value x)
 {
-    const double from = x.element * x.rows * x.width, to = b->wide * x.rows * x.width;
     plan_tensor(b, 1, x.width);
     if (!b->plain)
         plan_tensor(b, 1, x.width);
-    plan_value y = plan_node(b, name, "layer_norm", &x, 1, x.rows, x.width, PLAN_INPUTS);
+    return plan_bare_norm(b, name, x, NULL, 0);
+}
+
+plan_value plan_bare_norm(plan_builder *b, const char *name, plan_value x, const plan_value *by,
+                          unsigned n)
+{
+    const double from = x.element * x.rows * x.width, to = b->wide * x.rows * x.width;
+    const plan_value inputs[] = {x, n ? *by : x};
+    plan_value y = plan_node(b, name, "layer_norm", inputs, 1 + n, x.rows, x.width, PLAN_INPUTS);
     y = plan_element(b, y, b->wide);
     plan_save(b, 8 * x.rows); /* mean and deviation, in float32 */
     plan_moves(b, REMAT_NORMALISATION, from + to, 2 * from + to);
@@ -416,7 +713,11 @@ plan_value plan_dropout(plan_builder *b, const char *name, plan_value x)
 /* Both inputs get the gradient as it is. */
 plan_value plan_add(plan_builder *b, const char *name, plan_value x, plan_value y)
 {
-    return plan_pointwise(b, name, "add", (const plan_value[]){x, y}, 2, 0, 3, 0);
+    const double narrow = fmin(x.element, y.element), wide = fmax(x.element, y.element);
+    plan_value z = plan_pointwise(b, name, "add", (const plan_value[]){x, y}, 2, 0, 3, 0);
+    if (narrow < wide && !plan_is_fused(b))
+        plan_backward(b, REMAT_POINTWISE, 1, 0, (narrow + wide) * x.rows * x.width);
+    return z;
 }
 
 /* Which numbers are dropped is found again from the seed. */
@@ -437,6 +738,21 @@ plan_value plan_copy(plan_builder *b, const char *name, plan_value x)
     y = plan_element(b, y, x.element);
     plan_moves(b, REMAT_COPY, 2 * bytes, 2 * bytes);
     return y;
+}
+
+plan_value plan_concat(plan_builder *b, const char *name, const plan_value *inputs,
+                       unsigned n_inputs, double width)
+{
+    const double bytes = b->element * inputs[0].rows * width;
+    plan_value y = plan_node(b, name, "concat", inputs, n_inputs, inputs[0].rows, width, 0);
+    plan_moves(b, REMAT_COPY, 2 * bytes, 2 * bytes);
+    return y;
+}
+
+plan_value plan_columns_of(plan_value x, double width)
+{
+    x.width = width;
+    return x;
 }
 
 plan_value plan_cast(plan_builder *b, const char *name, plan_value x, double to)
@@ -462,159 +778,12 @@ plan_value plan_embedding_rows(plan_builder *b, const char *name, plan_value ids
     plan_value y =
         plan_node(b, name, "embedding", &ids, 1, ids.rows / b->parts, width, PLAN_INPUTS);
     y = plan_element(b, y, b->wide);
-    plan_moves(b, REMAT_GATHER, bytes, bytes);
-    plan_backward(b, REMAT_COPY, 1, 0, b->element * rows * width);
+    plan_forward(b, REMAT_GATHER, 0, bytes);
+    if (!plan_is_frozen(b)) {
+        plan_backward(b, REMAT_GATHER, 1, 0, bytes);
+        plan_backward(b, REMAT_COPY, 1, 0, b->element * rows * width);
+    }
     if (rows < all)
-        collect(b, ids.rows, width);
+        collect(b, ids.rows, width, b->element);
     return y;
-}
-
-/* ---- attention ---- */
-
-/* Of the last node: keys and values, of so many bytes on each rank, come from every other rank that
- * has tokens of the same examples, back they go with their gradients; two blocks at a time are
- * there. Hidden behind the attention itself: ring attention, Liu et al. 2023. */
-static void go_around(plan_builder *b, double bytes)
-{
-    const uint32_t ranks = b->settings->context;
-    if (ranks <= 1 || b->error.status)
-        return;
-    remat_node_spec *node = &b->nodes[b->n_nodes - 1];
-    const double once = 1e6 * remat_collective_seconds(b->settings->interconnect, REMAT_ALL_GATHER,
-                                                       ranks, (uint32_t)b->cut, ranks * bytes);
-    double *const times[] = {&node->forward_time.value, &node->backward_time.value};
-    for (unsigned i = 0; i < 2; i++) {
-        const double longer = (i + 1) * once - *times[i];
-        if (longer > 0) {
-            *times[i] += longer;
-            b->sent[b->n_nodes - 1] += longer;
-        }
-    }
-    plan_workspace(b, 2 * bytes, 4 * bytes);
-}
-
-/* One kernel (Dao et al. 2022): of the scores one number a row is kept; the backward makes them
- * again, with five products for the forward's two. */
-static plan_value fused_attention(plan_builder *b, const plan_value *qkv, unsigned n,
-                                  const plan_heads *h)
-{
-    const double width = n == 1 ? qkv[0].width / 3 : qkv[0].width, rows = qkv[0].rows;
-    const double own = rows * width, others = n == 1 ? own : qkv[1].rows * qkv[1].width;
-    const double flops = 4 * own * h->time * (h->causal ? 0.5 : 1);
-    plan_value y =
-        plan_node(b, "attention", "attention", qkv, n, rows, width, PLAN_INPUTS | PLAN_OUTPUT);
-    plan_save(b, 4 * rows * h->heads);
-    if (!b->error.status)
-        b->kept[y.node] = true;
-    plan_forward(b, REMAT_ATTENTION, flops, b->element * (2 * own + 2 * others));
-    plan_backward(b, REMAT_ATTENTION, 1, 2.5 * flops, b->element * (4 * own + 4 * others));
-    go_around(b, 2 * b->element * others);
-    return y;
-}
-
-/* A product of matrices for every head. */
-static plan_value scores(plan_builder *b, const char *name, const plan_value *inputs, double rows,
-                         double width, double flops)
-{
-    const double bytes = b->element * (rows * width + inputs[0].rows * inputs[0].width +
-                                       inputs[1].rows * inputs[1].width);
-    plan_value y = plan_node(b, name, "matmul", inputs, 2, rows, width, PLAN_INPUTS);
-    plan_computes(b, REMAT_MATRIX, 2, flops, bytes);
-    return y;
-}
-
-static plan_value eager_attention(plan_builder *b, const plan_value qkv[3], const plan_heads *h)
-{
-    const double rows = qkv[0].rows * h->heads;
-    const double flops = 2 * rows * h->time * h->head;
-    plan_value x = scores(b, "scores", qkv, rows, h->time, flops);
-    x = plan_pointwise(b, "mask", "scale_mask", &x, 1, 0, 2, 2);
-    const double scored = rows * h->time;
-    plan_value p = plan_node(b, "softmax", "softmax", &x, 1, rows, h->time, PLAN_OUTPUT);
-    p = plan_element(b, p, b->wide);
-    plan_moves(b, REMAT_NORMALISATION, (x.element + b->wide) * scored,
-               (x.element + 2 * b->wide) * scored);
-    if (h->dropout)
-        p = plan_dropout(b, "attention_dropout", p);
-    if (p.element > b->element)
-        p = plan_cast(b, "probabilities", p, b->element);
-    return scores(b, "attention", (const plan_value[]){p, qkv[2]}, qkv[0].rows, qkv[0].width,
-                  flops);
-}
-
-plan_value plan_attention(plan_builder *b, plan_value q, plan_value k, plan_value v,
-                          const plan_heads *h)
-{
-    const plan_value qkv[3] = {q, k, v};
-    plan_value y =
-        b->settings->eager_attention ? eager_attention(b, qkv, h) : fused_attention(b, qkv, 3, h);
-    return plan_is_fused(b) ? y : plan_copy(b, "merge", y);
-}
-
-plan_value plan_attention_of_thirds(plan_builder *b, plan_value whole, const plan_heads *h)
-{
-    static const char *const names[] = {"q", "k", "v"};
-    const double width = whole.width / 3, bytes = b->element * whole.rows * width;
-    plan_value part[3];
-    if (plan_is_fused(b) && !b->settings->eager_attention)
-        return fused_attention(b, &whole, 1, h);
-    /* views of a third each, laid out by heads */
-    for (unsigned i = 0; i < 3; i++) {
-        part[i] = plan_node(b, names[i], "permute_copy", &whole, 1, whole.rows, width, 0);
-        plan_moves(b, REMAT_COPY, 2 * bytes, 2 * bytes);
-    }
-    return plan_attention(b, part[0], part[1], part[2], h);
-}
-
-void plan_cross_entropy(plan_builder *b, plan_value logits)
-{
-    const double number = 4, bytes = number * logits.rows * logits.width;
-    plan_value x = logits;
-    if (logits.element < number)
-        x = plan_cast(b, "float", logits, number);
-    plan_value p =
-        plan_node(b, "log_softmax", "log_softmax", &x, 1, logits.rows, logits.width, PLAN_OUTPUT);
-    p = plan_element(b, p, number);
-    plan_moves(b, REMAT_NORMALISATION, 2 * bytes, 3 * bytes);
-    for (unsigned i = 0; i < 3; i++)
-        plan_send(b, REMAT_ALL_REDUCE, false, number * logits.rows);
-    const plan_value ends[] = {p, plan_input(b, "labels", logits.rows, 1, 8)};
-    plan_node(b, "loss", "nll_loss", ends, 2, 0, 1, PLAN_INPUTS);
-    plan_forward(b, REMAT_GATHER, 0, number * logits.rows);
-    plan_backward(b, REMAT_COPY, 1, 0, bytes);
-}
-
-/* As Liger's kernel does it (liger_kernel/ops/fused_linear_cross_entropy.py): so many rows at a
- * time that logits take about as much as x, with the gradients of x and of the weights made at once
- * and kept for the backward, which only scales them. */
-static void chunked_loss(plan_builder *b, const char *name, plan_value x, double features)
-{
-    const double pieces = ceil(features / x.width);
-    const double rows = fmin(x.rows, exp2(ceil(log2(ceil(x.rows / pieces)))));
-    const double logits = rows * features, weights = x.width * features;
-    const double flops = 2 * rows * weights,
-                 moved = b->element * (rows * x.width + weights + logits);
-    const plan_value ends[] = {x, plan_input(b, "labels", x.rows, 1, 8)};
-    plan_node(b, name, "linear_cross_entropy", ends, 2, 0, 1, 0);
-    for (double row = 0; row < x.rows && !b->error.status; row += rows) {
-        for (unsigned i = 0; i < 3; i++)
-            plan_forward(b, REMAT_MATRIX, flops, moved);
-        plan_forward(b, REMAT_NORMALISATION, 0, 2 * b->element * logits);
-    }
-    plan_save(b, b->element * (x.rows * x.width + weights));
-    plan_workspace(b, (b->element + 4) * logits, 0);
-    plan_backward(b, REMAT_POINTWISE, 1, 0, 2 * b->element * x.rows * x.width);
-}
-
-void plan_head(plan_builder *b, const char *name, plan_value x, plan_columns head)
-{
-    if (b->settings->kernels != REMAT_FUSED || b->cut > 1) {
-        plan_cross_entropy(b, plan_linear_columns(b, name, x, head));
-        return;
-    }
-    if (!head.tied)
-        plan_shard(b, head.features, x.width, head.all * x.width);
-    if (x.element > b->element)
-        x = plan_cast(b, "head_cast", x, b->element);
-    chunked_loss(b, name, x, head.features);
 }

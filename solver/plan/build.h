@@ -25,18 +25,27 @@ typedef struct plan_builder {
     remat_precision precision;
     double element; /* bytes of a number */
     bool plain;     /* norms without a shift, no dropout */
+    bool late_cast; /* norms by rows are weighed in float32 */
+    bool capped;    /* scores of attention and logits go through tanh */
     double wide;    /* and of one that autocast keeps in float32 */
     remat_node_spec *nodes;
     uint32_t *unit, *readers; /* by node; readers: how many */
     double *numbers;          /* by node: of its result */
     bool *kept;               /* by node: selective-op checkpointing keeps its result */
-    double *sent;             /* by node: us in its times that ranks wait for one another */
-    double cut;               /* ranks that share matrices */
-    double parts;             /* of these, among which rows between matrices are cut */
+    double operations, forward_operations; /* that the host runs, one after the other; forward */
+    double row;                            /* of the kernels that follow (remat_kernel) */
+    bool float8;                           /* these are products in 8 bits */
+    uint32_t cast;                         /* the node whose result was cast to 8 bits last */
+    double *sent; /* by node: us in its times that ranks wait for one another */
+    double cut;   /* ranks that share matrices */
+    double parts; /* of these, among which rows between matrices are cut */
     remat_input_spec *inputs;
+    uint32_t *weights; /* by unit: the input that stands for its weights, from 1; 0: none yet */
+    uint32_t read;     /* of these what the next node reads, from 1; 0: none */
     remat_tensor *tensors;
-    size_t n_nodes, n_inputs, n_tensors, node_room, tensor_room;
-    uint64_t parameters;
+    size_t n_nodes, n_inputs, n_tensors, node_room, tensor_room, input_room;
+    uint64_t parameters, trained;
+    double hole;       /* remat_network_graph */
     uint32_t at;       /* the unit of what follows */
     uint32_t products; /* in it */
     char scope[32];
@@ -57,10 +66,23 @@ remat_status plan_finish(plan_builder *b, const char *name, remat_network_graph 
 void plan_unit(plan_builder *b, const char *format, uint32_t index);
 
 plan_value plan_input(plan_builder *b, const char *id, double rows, double width, double element);
-/* A parameter tensor; a vector has one row. */
+/* The input of a network on images, as its first product reads it. */
+plan_value plan_image(plan_builder *b, const char *id, double rows, double width);
+/* A parameter tensor; a vector has one row. The next node has it. */
 void plan_tensor(plan_builder *b, double rows, double columns);
+/* One that is never trained. */
+void plan_constant(plan_builder *b, double rows, double columns);
 /* One of as many as make `whole` numbers together. */
 void plan_shard(plan_builder *b, double rows, double columns, double whole);
+/* The next node's weights are the unit's; where the settings say so its backward makes their
+ * gradients. */
+void plan_read_weights(plan_builder *b, uint32_t unit);
+/* What a product reads in their place: autocast's copy of so many, or nothing (rows is 0). Copies
+ * stay until the forward is over, whatever reads them. */
+#define PLAN_AUTOCAST "autocast"
+plan_value plan_weights(plan_builder *b, const char *name, double rows, double columns);
+/* What the rows of matrices so wide are multiples of, in bytes: b->row of a product. */
+double plan_row_of(const plan_builder *b, double width, double features);
 /* What the last node waits for among the ranks that share experts: bytes of theirs all to all. */
 void plan_send_experts(plan_builder *b, double bytes);
 
@@ -82,12 +104,19 @@ plan_value plan_element(plan_builder *b, plan_value y, double bytes);
 
 /* What the last node waits for: a collective among the ranks that share matrices. */
 void plan_send(plan_builder *b, remat_collective kind, bool backward, double bytes);
-/* Of the last node: bytes beside its values. */
+/* Of the last node: more bytes beside its values. */
 void plan_workspace(plan_builder *b, double forward, double backward);
 
 /* ---- operations that models share ---- */
 
-plan_value plan_linear(plan_builder *b, const char *name, plan_value x, double features, bool bias);
+/* Weights that are read by a product: what it is called, and which of a block's matrices it is
+ * (REMAT_ADAPT_..); 0: of no block, without an adapter. */
+typedef struct plan_matrix {
+    const char *name;
+    uint32_t targets;
+} plan_matrix;
+
+plan_value plan_linear(plan_builder *b, plan_matrix m, plan_value x, double features, bool bias);
 /* Of a pair of products the columns of the first and the rows of the second are shared among ranks
  * (Shoeybi et al. 2019). features: of this rank, of `all`. first: of several that read x; it
  * gathers x and sums its gradient. tied: with weights that another layer has. */
@@ -95,15 +124,19 @@ typedef struct plan_columns {
     double features, all;
     bool bias, first, tied;
 } plan_columns;
-plan_value plan_linear_columns(plan_builder *b, const char *name, plan_value x, plan_columns c);
+plan_value plan_linear_columns(plan_builder *b, plan_matrix m, plan_value x, plan_columns c);
 /* x: as wide as this rank's rows are many, of `all`; ranks sum the result. */
-plan_value plan_linear_rows(plan_builder *b, const char *name, plan_value x, double all,
+plan_value plan_linear_rows(plan_builder *b, plan_matrix m, plan_value x, double all,
                             double features, bool bias);
 /* A product with the weights of one of so many experts for each row, rows spread evenly; ranks that
  * share experts have some of them each. */
-plan_value plan_linear_experts(plan_builder *b, const char *name, plan_value x, double features,
+plan_value plan_linear_experts(plan_builder *b, plan_matrix m, plan_value x, double features,
                                double experts);
 plan_value plan_layer_norm(plan_builder *b, const char *name, plan_value x);
+/* The same without weights. by: what scales and shifts its rows in the same kernel, of as many
+ * values; n: there is one. */
+plan_value plan_bare_norm(plan_builder *b, const char *name, plan_value x, const plan_value *by,
+                          unsigned n);
 /* Number by number; passes: how many values of its size are read and written, forward and back. */
 plan_value plan_pointwise(plan_builder *b, const char *name, const char *op,
                           const plan_value *inputs, unsigned n_inputs, unsigned flags,
@@ -124,18 +157,33 @@ plan_value plan_cast(plan_builder *b, const char *name, plan_value x, double to)
 /* Self-attention of q, k and v, whose rows are this rank's of batch x time; out has q's shape. */
 typedef struct plan_heads {
     double time, heads, head; /* time: of all ranks; heads: of this one; head: columns of one */
+    double value;             /* columns of one of v and of out; 0: as of the others */
+    double window;            /* of causal ones, a row sees so many; 0: all before it */
     bool causal, dropout;
 } plan_heads;
+/* c tanh(x / c). */
+plan_value plan_cap(plan_builder *b, const char *name, plan_value x);
 plan_value plan_attention(plan_builder *b, plan_value q, plan_value k, plan_value v,
                           const plan_heads *heads);
 /* The same of a product that gave a third of its columns to each. */
 plan_value plan_attention_of_thirds(plan_builder *b, plan_value whole, const plan_heads *heads);
 bool plan_is_fused(const plan_builder *b);
+/* The model's own weights have no gradient. */
+bool plan_is_frozen(const plan_builder *b);
 /* Logits in float32, their log-softmax and its mean: the end. Ranks that share the columns tell
  * each other the largest, the sum and the right one of each row. */
 void plan_cross_entropy(plan_builder *b, plan_value logits);
 /* Of a last product and cross-entropy. */
 void plan_head(plan_builder *b, const char *name, plan_value x, plan_columns head);
+
+/* Of so many numbers; element: bytes of one that is not in 4 bits. */
+double plan_base_bytes(remat_base base, double count, double element);
+
+/* The columns of several values beside one another. */
+plan_value plan_concat(plan_builder *b, const char *name, const plan_value *inputs,
+                       unsigned n_inputs, double width);
+/* The same rows, of which width columns are read. */
+plan_value plan_columns_of(plan_value x, double width);
 
 /* ---- families ---- */
 
@@ -147,6 +195,18 @@ typedef struct plan_transformer {
     double head; /* columns of one; 0: width / heads */
     bool qkv_bias, qk_norm;
     double experts, chosen; /* MLPs, and how many of them a token takes; 0: there is one */
+    bool gemma;             /* the table is scaled, norms are weighed in float32, MLPs by gelu */
+    bool after_norms;       /* of what attention and MLP give */
+    bool capped;            /* scores and logits go through tanh */
+    double window;          /* tokens that attention sees back; 0: all */
+    double global_every;    /* but every so many blocks, where it sees all; 0: nowhere */
+    /* of DeepSeeks */
+    double shared;              /* experts that every token takes beside */
+    double dense, dense_mlp;    /* blocks at the front that have one MLP, of so many columns */
+    double query_rank, kv_rank; /* columns that queries, and keys with values, come from; the second
+                                   0: not so */
+    double plain_head, rotated_head, value_head; /* columns of a head of queries and keys without
+                                                    positions, with them, of values */
 } plan_transformer;
 
 /* What of it one rank has. */
@@ -161,6 +221,8 @@ void plan_llama(plan_builder *b, const plan_transformer *t, uint32_t layers);
 void plan_bert(plan_builder *b, const plan_transformer *t, uint32_t layers);
 /* positions: height and width of a patch. */
 void plan_vit(plan_builder *b, const plan_transformer *t, uint32_t layers);
+/* The same; of latents, an eighth of the image each way. */
+void plan_dit(plan_builder *b, const plan_transformer *t, uint32_t layers);
 /* blocks: of each of four stages; bottleneck or basic ones. */
 void plan_resnet(plan_builder *b, const uint32_t blocks[4], bool bottleneck);
 void plan_unet(plan_builder *b);

@@ -5,7 +5,10 @@
 #include <math.h>
 #include <stdio.h>
 
-static const char *const precisions[REMAT_PRECISIONS] = {"float32", "tf32", "bfloat16", "float16"};
+static const char *const precisions[REMAT_RATES] = {"float32", "tf32", "bfloat16", "float16",
+                                                    "float8"};
+static const char *const float8s[REMAT_FLOAT8_KINDS] = {"none", "torchao", "torchao-gather", "te",
+                                                        "te-weights"};
 static const char *const classes[REMAT_KERNEL_CLASSES] = {
     "matrix",  "convolution", "attention", "normalisation", "pointwise",
     "pooling", "gather",      "copy",      "activation"};
@@ -22,7 +25,7 @@ const char *remat_kernel_class_name(remat_kernel_class kind)
 
 uint64_t remat_precision_bytes(remat_precision precision)
 {
-    return precision == REMAT_FLOAT32 || precision == REMAT_TF32 ? 4 : 2;
+    return precision == REMAT_FLOAT8 ? 1 : precision <= REMAT_TF32 ? 4 : 2;
 }
 
 remat_status remat_precision_find(const char *name, remat_precision *ret_precision,
@@ -31,6 +34,19 @@ remat_status remat_precision_find(const char *name, remat_precision *ret_precisi
     const int found = plan_find_name(name, "precision", precisions, REMAT_PRECISIONS, error);
     if (found >= 0)
         *ret_precision = (remat_precision)found;
+    return found >= 0 ? REMAT_OK : REMAT_INVALID;
+}
+
+const char *remat_float8_name(remat_float8 kind)
+{
+    return float8s[kind];
+}
+
+remat_status remat_float8_find(const char *name, remat_float8 *ret_kind, remat_error *error)
+{
+    const int found = plan_find_name(name, "fp8", float8s, REMAT_FLOAT8_KINDS, error);
+    if (found >= 0)
+        *ret_kind = (remat_float8)found;
     return found >= 0 ? REMAT_OK : REMAT_INVALID;
 }
 
@@ -53,6 +69,9 @@ static remat_status check_efficiency(const remat_efficiency *e, const char *kind
     if (!(e->peak >= 0 && e->peak <= 1e24))
         return remat_fail(error, REMAT_INVALID, "efficiency",
                           "efficiency.%s.peak is %g; it must be from 0 to 1e24", kind, e->peak);
+    if (!(e->tf32 >= 0 && e->tf32 <= 4))
+        return remat_fail(error, REMAT_INVALID, "efficiency",
+                          "efficiency.%s.tf32 is %g; it must be from 0 to 4", kind, e->tf32);
     for (unsigned i = 0; i < e->n; i++) {
         snprintf(field, sizeof field, "efficiency.%s.%s[%u]", kind,
                  backward ? "backward" : "forward", i);
@@ -79,7 +98,7 @@ remat_status remat_device_check(const remat_device *d, remat_error *error)
                             "memory_bytes is %llu and context_bytes %llu; memory must be below "
                             "2^53 and more than the context",
                             (unsigned long long)d->memory, (unsigned long long)d->context);
-    for (unsigned p = 0; p < REMAT_PRECISIONS && !status; p++) {
+    for (unsigned p = 0; p < REMAT_RATES && !status; p++) {
         char field[REMAT_FIELD_SIZE];
         snprintf(field, sizeof field, "flops_per_second.%s", precisions[p]);
         status = check_number(d->rate[p], 1, p != REMAT_FLOAT32, field, error);
@@ -90,11 +109,32 @@ remat_status remat_device_check(const remat_device *d, remat_error *error)
                                 i ? "compiled_fragmentation" : "eager_fragmentation",
                                 "%s_fragmentation is %g; it must be from 0 to 1",
                                 i ? "compiled" : "eager", d->fragmentation[i]);
+    if (!status && !(d->rounding >= 0 && d->rounding <= 1))
+        status = remat_fail(error, REMAT_INVALID, "allocator_rounding",
+                            "allocator_rounding is %g; it must be from 0 to 1", d->rounding);
+    if (!status && d->workspace >= d->memory)
+        status = remat_fail(error, REMAT_INVALID, "cublas_bytes",
+                            "cublas_bytes is %llu; it must be less than the memory",
+                            (unsigned long long)d->workspace);
     if (!status)
         status = check_number(d->link, 1, true, "link_bytes_per_second", error);
     if (!status && !(d->launch >= 0 && d->launch <= 1))
         status = remat_fail(error, REMAT_INVALID, "launch_seconds",
                             "launch_seconds is %g; it must be from 0 to 1", d->launch);
+    const struct {
+        const char *field;
+        double value, most;
+    } parts[] = {{"host_seconds", d->host, 1},
+                 {"host_again_seconds", d->again, 1},
+                 {"several_ranks", d->several, 1},
+                 {"row_alignment[0]", d->alignment[0], 1},
+                 {"row_alignment[1]", d->alignment[1], 1},
+                 {"row_alignment[2]", d->alignment[2], 1}};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts && !status; i++)
+        if (!(parts[i].value >= 0 && parts[i].value <= parts[i].most))
+            status = remat_fail(error, REMAT_INVALID, parts[i].field,
+                                "%s is %g; it must be from 0 to %g", parts[i].field, parts[i].value,
+                                parts[i].most);
     for (unsigned k = 0; k < REMAT_KERNEL_CLASSES && !status; k++) {
         if (d->forward[k].n == 0)
             status = remat_fail(error, REMAT_INVALID, "efficiency",
@@ -113,12 +153,12 @@ remat_status remat_device_computes(const remat_device *device, remat_precision p
     char list[64] = "";
     if (device->rate[precision] > 0)
         return REMAT_OK;
-    for (unsigned p = 0; p < REMAT_PRECISIONS; p++)
+    for (unsigned p = 0; p < REMAT_RATES; p++)
         if (device->rate[p] > 0)
             snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", list[0] ? ", " : "",
                      precisions[p]);
-    return remat_fail(error, REMAT_INVALID, "precision", "%s has no %s; it has %s", device->name,
-                      precisions[precision], list);
+    return remat_fail(error, REMAT_INVALID, precision == REMAT_FLOAT8 ? "fp8" : "precision",
+                      "%s has no %s; it has %s", device->name, precisions[precision], list);
 }
 
 /* ---- the roofline ---- */
@@ -143,6 +183,19 @@ static double fraction_of(const remat_efficiency *e, double size, double peak)
     return fraction_at(e, e->peak > 0 ? size * e->peak / peak : size);
 }
 
+static double or_one(double part)
+{
+    return part > 0 ? part : 1;
+}
+
+static double aligned(const remat_device *d, double row)
+{
+    return row == 0 || fmod(row, 16) == 0 ? 1
+           : fmod(row, 8) == 0            ? or_one(d->alignment[2])
+           : fmod(row, 4) == 0            ? or_one(d->alignment[1])
+                                          : or_one(d->alignment[0]);
+}
+
 static const remat_efficiency *efficiency_of(const remat_device *d, remat_kernel_class kind,
                                              bool backward)
 {
@@ -158,7 +211,8 @@ double remat_kernel_seconds(const remat_device *d, const remat_kernel *k)
     if (computes) {
         const remat_efficiency *e = efficiency_of(d, k->kind, k->backward);
         const double rate = d->rate[k->precision];
-        double work = k->flops / (rate * fraction_of(e, k->flops, rate));
+        const double part = aligned(d, k->row) * (k->precision == REMAT_TF32 ? or_one(e->tf32) : 1);
+        double work = k->flops / (rate * part * fraction_of(e, k->flops, rate));
         seconds = work > seconds ? work : seconds;
     }
     return d->launch + seconds;

@@ -1,6 +1,6 @@
 /* What ranks send one another: collectives, and what of those between data-parallel ranks a step is
  * longer for. */
-#include "remat/plan.h"
+#include "plan/build.h"
 
 #include <math.h>
 
@@ -57,6 +57,17 @@ double remat_collective_seconds(const remat_interconnect *way, remat_collective 
 
 /* ---- a step ---- */
 
+void remat_unit_load_add(remat_unit_load *load, const remat_tensor *t)
+{
+    const double count = (double)t->rows * (double)t->columns;
+    if (t->base >= REMAT_NF4)
+        load->packed += plan_base_bytes(t->base, count, 0);
+    else
+        load->parameters += count;
+    load->frozen += t->base == REMAT_FROZEN ? count : 0;
+    load->float8 += t->float8 ? count : 0;
+}
+
 void remat_unit_loads(const remat_network_graph *graph, remat_unit_load *loads)
 {
     for (uint32_t u = 0; u < graph->n_units; u++)
@@ -66,8 +77,7 @@ void remat_unit_loads(const remat_network_graph *graph, remat_unit_load *loads)
         loads[graph->unit[v]].backward += 1e-6 * graph->spec.nodes[v].backward_time.value;
     }
     for (size_t i = 0; i < graph->n_tensors; i++)
-        loads[graph->tensors[i].unit].parameters +=
-            (double)graph->tensors[i].rows * (double)graph->tensors[i].columns;
+        remat_unit_load_add(&loads[graph->tensors[i].unit], &graph->tensors[i]);
 }
 
 /* The two streams: until when each is busy. */
@@ -75,6 +85,7 @@ typedef struct streams {
     const remat_step_settings *settings;
     const remat_interconnect *way;
     double weight, gradient; /* bytes of a number as they are sent */
+    double narrow;           /* bytes that one in 8 bits has less */
     double compute, sending, sent;
 } streams;
 
@@ -94,7 +105,8 @@ static double shared(const streams *s, remat_collective kind, double bytes)
 
 static double gather(const streams *s, const remat_unit_load *unit)
 {
-    return unit->parameters > 0 ? shared(s, REMAT_ALL_GATHER, s->weight * unit->parameters) : 0;
+    const double bytes = s->weight * unit->parameters + unit->packed - s->narrow * unit->float8;
+    return bytes > 0 ? shared(s, REMAT_ALL_GATHER, bytes) : 0;
 }
 
 /* A unit's gradient, to all or to its shards, and of those to the replicas. */
@@ -102,7 +114,7 @@ static double reduce(const streams *s, const remat_unit_load *unit)
 {
     const remat_step_settings *set = s->settings;
     const uint32_t stride = set->ranks * (set->model_ranks > 1 ? set->model_ranks : 1);
-    const double bytes = s->gradient * unit->parameters;
+    const double bytes = s->gradient * (unit->parameters - unit->frozen);
     const bool scatters = set->parallel >= REMAT_ZERO1;
     if (bytes == 0)
         return 0;
@@ -119,14 +131,14 @@ static void play_replicated(streams *s, const remat_unit_load *loads, uint32_t n
     double all = 0;
     for (uint32_t u = 0; u < n; u++) {
         s->compute += loads[u].forward;
-        all += loads[u].parameters;
+        all += s->weight * (loads[u].parameters - loads[u].frozen) - s->narrow * loads[u].float8;
     }
     for (uint32_t u = n; u-- > 0;) {
         s->compute += stretch * loads[u].backward;
         send(s, s->compute, reduce(s, &loads[u]));
     }
     if (s->settings->parallel != REMAT_DDP)
-        send(s, s->compute, shared(s, REMAT_ALL_GATHER, s->weight * all));
+        send(s, s->compute, shared(s, REMAT_ALL_GATHER, all));
 }
 
 /* Compute of a unit that is there at `there`; the next one is gathered meanwhile. Returns when that
@@ -143,7 +155,7 @@ static double run_unit(streams *s, double there, double seconds, double next)
     return ready;
 }
 
-/* Units 0 and n - 1 are kept once they are gathered. */
+/* Units 0 and n - 1 are kept once they are gathered, of several stages all. */
 static void play_sharded(streams *s, const remat_unit_load *loads, uint32_t n, double stretch)
 {
     double there = send(s, 0, gather(s, &loads[0]));
@@ -151,8 +163,9 @@ static void play_sharded(streams *s, const remat_unit_load *loads, uint32_t n, d
         there = run_unit(s, there, loads[u].forward, u + 1 < n ? gather(s, &loads[u + 1]) : 0);
     there = s->compute;
     for (uint32_t u = n; u-- > 0;) {
+        const bool kept = u <= 1 || s->settings->stages > 1;
         there =
-            run_unit(s, there, stretch * loads[u].backward, u > 1 ? gather(s, &loads[u - 1]) : 0);
+            run_unit(s, there, stretch * loads[u].backward, kept ? 0 : gather(s, &loads[u - 1]));
         send(s, s->compute, reduce(s, &loads[u]));
     }
 }
@@ -169,6 +182,9 @@ remat_exchange remat_step_exchange(const remat_unit_load *loads, uint32_t n_unit
     if (settings->parallel == REMAT_SINGLE || settings->ranks * replicas <= 1)
         return (remat_exchange){0, 0};
     s.weight = number;
+    if (settings->float8 == REMAT_FLOAT8_TORCHAO_GATHER ||
+        settings->float8 == REMAT_FLOAT8_TE_WEIGHTS)
+        s.narrow = number - 1;
     s.gradient = settings->parallel == REMAT_ZERO3 && !settings->no_master ? 4 : number;
     for (uint32_t u = 0; u < n_units; u++)
         alone += loads[u].forward + backward_stretch * loads[u].backward;

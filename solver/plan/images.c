@@ -7,7 +7,7 @@ static plan_value image_input(plan_builder *b)
 {
     const remat_network_settings *s = b->settings;
     const double side = s->image;
-    plan_value x = plan_input(b, "image", (double)s->batch * 3, side * side, b->element);
+    plan_value x = plan_image(b, "image", (double)s->batch * 3, side * side);
     x.channels = 3;
     x.height = x.wide = side;
     return x;
@@ -42,11 +42,13 @@ static plan_value conv(plan_builder *b, const char *name, plan_value x, double c
     const uint32_t padding = (kernel - 1) / 2;
     const double side = (double)(((uint32_t)x.height + 2 * padding - kernel) / stride + 1);
     const double inner = x.channels * kernel * kernel;
-    plan_value y = image_node(b, name, "conv2d", &x, 1, channels, side, side, PLAN_INPUTS);
+    plan_tensor(b, channels, inner);
+    const plan_value w = plan_weights(b, name, channels, inner);
+    plan_value y = image_node(b, name, "conv2d", (const plan_value[]){x, w}, 1 + (w.rows > 0),
+                              channels, side, side, PLAN_INPUTS);
     const double flops = 2 * numbers(y) * inner;
     const double bytes = b->element * (numbers(x) + numbers(y) + channels * inner);
-    plan_tensor(b, channels, inner);
-    plan_computes(b, convolution_of(b), x.node & UINT32_C(0x80000000) ? 1 : 2, flops, bytes);
+    plan_computes(b, convolution_of(b), x.channels == 3 ? 1 : 2, flops, bytes);
     if (bias) {
         plan_tensor(b, 1, channels);
         plan_backward(b, REMAT_POINTWISE, 1, 0, b->element * numbers(y));
@@ -63,6 +65,7 @@ static plan_value batch_norm(plan_builder *b, const char *name, plan_value x)
         image_node(b, name, "batch_norm", &x, 1, x.channels, x.height, x.wide, PLAN_INPUTS);
     plan_save(b, 8 * x.channels);
     plan_moves(b, REMAT_NORMALISATION, 3 * bytes, 5 * bytes);
+    plan_forward(b, REMAT_POINTWISE, 0, 16); /* so many batches were seen */
     return y;
 }
 
@@ -128,7 +131,7 @@ void plan_resnet(plan_builder *b, const uint32_t blocks[4], bool bottleneck)
     const double bytes = b->element * numbers(x), batch = (double)b->settings->batch;
     x = plan_node(b, "mean", "avg_pool2d", &x, 1, batch, x.channels, 0);
     plan_moves(b, REMAT_POOLING, bytes, bytes);
-    plan_cross_entropy(b, plan_linear(b, "fc", x, 1000, true));
+    plan_cross_entropy(b, plan_linear(b, (plan_matrix){"fc", 0}, x, 1000, true));
 }
 
 /* ---- U-Net: Ronneberger, Fischer, Brox 2015; padded, with batch normalisation ---- */
@@ -140,12 +143,13 @@ static plan_value two_convs(plan_builder *b, plan_value x, double channels)
 
 static plan_value up_conv(plan_builder *b, plan_value x, double channels)
 {
-    plan_value y = image_node(b, "up", "conv_transpose2d", &x, 1, channels, 2 * x.height,
-                              2 * x.wide, PLAN_INPUTS);
+    plan_tensor(b, 1, channels);
+    plan_tensor(b, x.channels, channels * 4);
+    const plan_value w = plan_weights(b, "up", x.channels, channels * 4);
+    plan_value y = image_node(b, "up", "conv_transpose2d", (const plan_value[]){x, w},
+                              1 + (w.rows > 0), channels, 2 * x.height, 2 * x.wide, PLAN_INPUTS);
     const double flops = 2 * numbers(x) * channels * 4;
     const double bytes = b->element * (numbers(x) + numbers(y) + x.channels * channels * 4);
-    plan_tensor(b, x.channels, channels * 4);
-    plan_tensor(b, 1, channels);
     plan_computes(b, convolution_of(b), 2, flops, bytes);
     return y;
 }

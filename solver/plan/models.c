@@ -7,7 +7,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef enum family { GPT2, LLAMA, BERT, VIT, RESNET, UNET } family;
+typedef enum family { GPT2, LLAMA, BERT, VIT, DIT, RESNET, UNET } family;
+
+/* Of transformers: columns between blocks and inside an MLP, heads, those of keys and values,
+ * words, and what else there is. */
+#define OF(kind, w, m, h, g, ...)                                                                  \
+    {                                                                                              \
+        .family = kind, .sizes = {                                                                 \
+            .width = w,                                                                            \
+            .mlp = m,                                                                              \
+            .heads = h,                                                                            \
+            .groups = g,                                                                           \
+            .vocabulary = __VA_ARGS__                                                              \
+        }                                                                                          \
+    }
 
 /* How each is built, beside what is told of it. */
 static const struct {
@@ -16,67 +29,94 @@ static const struct {
     uint32_t blocks[4];     /* of ResNets */
     bool bottleneck;
 } makings[] = {
-    {GPT2, {768, 3072, 12, 12, 50257, 1024, true, false, 0, false, false, 0, 0}, {0}, false},
-    {GPT2, {1024, 4096, 16, 16, 50257, 1024, true, false, 0, false, false, 0, 0}, {0}, false},
-    {GPT2, {1280, 5120, 20, 20, 50257, 1024, true, false, 0, false, false, 0, 0}, {0}, false},
-    {GPT2, {1600, 6400, 25, 25, 50257, 1024, true, false, 0, false, false, 0, 0}, {0}, false},
-    {LLAMA, {2048, 5632, 32, 4, 32000, 0, false, false, 0, false, false, 0, 0}, {0}, false},
-    {LLAMA, {4096, 11008, 32, 32, 32000, 0, false, false, 0, false, false, 0, 0}, {0}, false},
-    {LLAMA, {5120, 13824, 40, 40, 32000, 0, false, false, 0, false, false, 0, 0}, {0}, false},
-    {LLAMA, {8192, 28672, 64, 8, 32000, 0, false, false, 0, false, false, 0, 0}, {0}, false},
-    {LLAMA, {2048, 8192, 32, 8, 128256, 0, true, false, 0, false, false, 0, 0}, {0}, false},
-    {LLAMA, {4096, 14336, 32, 8, 128256, 0, false, false, 0, false, false, 0, 0}, {0}, false},
-    {LLAMA, {8192, 28672, 64, 8, 128256, 0, false, false, 0, false, false, 0, 0}, {0}, false},
-    {LLAMA, {3072, 8192, 24, 8, 128256, 0, true, false, 0, false, false, 0, 0}, {0}, false},
-    {LLAMA, {4096, 14336, 32, 8, 32000, 0, false, false, 0, false, false, 0, 0}, {0}, false},
-    {GPT2, {768, 3072, 12, 12, 50368, 2048, true, true, 0, false, false, 0, 0}, {0}, false},
-    {GPT2, {1024, 4096, 16, 16, 50368, 2048, true, true, 0, false, false, 0, 0}, {0}, false},
-    {GPT2, {1536, 6144, 12, 12, 50368, 2048, true, true, 0, false, false, 0, 0}, {0}, false},
-    {GPT2, {2048, 8192, 16, 16, 50368, 2048, true, true, 0, false, false, 0, 0}, {0}, false},
-    {GPT2, {2560, 10240, 20, 20, 50368, 2048, true, true, 0, false, false, 0, 0}, {0}, false},
-    {GPT2, {4096, 16384, 32, 32, 50368, 2048, true, true, 0, false, false, 0, 0}, {0}, false},
-    {GPT2, {5120, 20480, 40, 40, 50368, 2048, true, true, 0, false, false, 0, 0}, {0}, false},
-    {GPT2, {7168, 28672, 56, 56, 50368, 2048, true, true, 0, false, false, 0, 0}, {0}, false},
-    {GPT2, {8192, 32768, 64, 64, 50368, 2048, true, true, 0, false, false, 0, 0}, {0}, false},
-    {LLAMA, {4096, 14336, 32, 8, 128256, 0, false, false, 0, false, false, 0, 0}, {0}, false},
-    {LLAMA, {8192, 28672, 64, 8, 128256, 0, false, false, 0, false, false, 0, 0}, {0}, false},
-    {LLAMA, {16384, 53248, 128, 8, 128256, 0, false, false, 0, false, false, 0, 0}, {0}, false},
-    {LLAMA, {896, 4864, 14, 2, 151936, 0, true, false, 0, true, false, 0, 0}, {0}, false},
-    {LLAMA, {1536, 8960, 12, 2, 151936, 0, true, false, 0, true, false, 0, 0}, {0}, false},
-    {LLAMA, {2048, 11008, 16, 2, 151936, 0, true, false, 0, true, false, 0, 0}, {0}, false},
-    {LLAMA, {3584, 18944, 28, 4, 152064, 0, false, false, 0, true, false, 0, 0}, {0}, false},
-    {LLAMA, {5120, 13824, 40, 8, 152064, 0, false, false, 0, true, false, 0, 0}, {0}, false},
-    {LLAMA, {5120, 27648, 40, 8, 152064, 0, false, false, 0, true, false, 0, 0}, {0}, false},
-    {LLAMA, {8192, 29568, 64, 8, 152064, 0, false, false, 0, true, false, 0, 0}, {0}, false},
-    {LLAMA, {1024, 3072, 16, 8, 151936, 0, true, false, 128, false, true, 0, 0}, {0}, false},
-    {LLAMA, {2048, 6144, 16, 8, 151936, 0, true, false, 0, false, true, 0, 0}, {0}, false},
-    {LLAMA, {2560, 9728, 32, 8, 151936, 0, true, false, 128, false, true, 0, 0}, {0}, false},
-    {LLAMA, {4096, 12288, 32, 8, 151936, 0, false, false, 0, false, true, 0, 0}, {0}, false},
-    {LLAMA, {5120, 17408, 40, 8, 151936, 0, false, false, 0, false, true, 0, 0}, {0}, false},
-    {LLAMA, {5120, 25600, 64, 8, 151936, 0, false, false, 128, false, true, 0, 0}, {0}, false},
-    {LLAMA, {2048, 768, 32, 4, 151936, 0, false, false, 128, false, true, 128, 8}, {0}, false},
-    {LLAMA, {4096, 1536, 64, 4, 151936, 0, false, false, 128, false, true, 128, 8}, {0}, false},
-    {LLAMA, {4096, 14336, 32, 8, 32768, 0, false, false, 0, false, false, 0, 0}, {0}, false},
-    {LLAMA, {4096, 14336, 32, 8, 32000, 0, false, false, 0, false, false, 8, 2}, {0}, false},
-    {LLAMA, {6144, 16384, 48, 8, 32768, 0, false, false, 0, false, false, 8, 2}, {0}, false},
-    {LLAMA, {3072, 8192, 32, 32, 32064, 0, false, false, 0, false, false, 0, 0}, {0}, false},
-    {BERT, {768, 3072, 12, 12, 30522, 512, false, false, 0, false, false, 0, 0}, {0}, false},
-    {BERT, {1024, 4096, 16, 16, 30522, 512, false, false, 0, false, false, 0, 0}, {0}, false},
-    {VIT, {384, 1536, 6, 6, 1000, 16, false, false, 0, false, false, 0, 0}, {0}, false},
-    {VIT, {768, 3072, 12, 12, 1000, 16, false, false, 0, false, false, 0, 0}, {0}, false},
-    {VIT, {768, 3072, 12, 12, 1000, 32, false, false, 0, false, false, 0, 0}, {0}, false},
-    {VIT, {1024, 4096, 16, 16, 1000, 16, false, false, 0, false, false, 0, 0}, {0}, false},
-    {VIT, {1280, 5120, 16, 16, 1000, 14, false, false, 0, false, false, 0, 0}, {0}, false},
-    {RESNET, {.width = 0}, {2, 2, 2, 2}, false},
-    {RESNET, {.width = 0}, {3, 4, 6, 3}, false},
-    {RESNET, {.width = 0}, {3, 4, 6, 3}, true},
-    {RESNET, {.width = 0}, {3, 4, 23, 3}, true},
-    {RESNET, {.width = 0}, {3, 8, 36, 3}, true},
-    {UNET, {.width = 0}, {0}, false},
+    OF(GPT2, 768, 3072, 12, 12, 50257, .positions = 1024, .tied = true),
+    OF(GPT2, 1024, 4096, 16, 16, 50257, .positions = 1024, .tied = true),
+    OF(GPT2, 1280, 5120, 20, 20, 50257, .positions = 1024, .tied = true),
+    OF(GPT2, 1600, 6400, 25, 25, 50257, .positions = 1024, .tied = true),
+    OF(LLAMA, 2048, 5632, 32, 4, 32000),
+    OF(LLAMA, 4096, 11008, 32, 32, 32000),
+    OF(LLAMA, 5120, 13824, 40, 40, 32000),
+    OF(LLAMA, 8192, 28672, 64, 8, 32000),
+    OF(LLAMA, 2048, 8192, 32, 8, 128256, .tied = true),
+    OF(LLAMA, 4096, 14336, 32, 8, 128256),
+    OF(LLAMA, 8192, 28672, 64, 8, 128256),
+    OF(LLAMA, 3072, 8192, 24, 8, 128256, .tied = true),
+    OF(LLAMA, 4096, 14336, 32, 8, 32000),
+    OF(GPT2, 768, 3072, 12, 12, 50368, .positions = 2048, .tied = true, .plain = true),
+    OF(GPT2, 1024, 4096, 16, 16, 50368, .positions = 2048, .tied = true, .plain = true),
+    OF(GPT2, 1536, 6144, 12, 12, 50368, .positions = 2048, .tied = true, .plain = true),
+    OF(GPT2, 2048, 8192, 16, 16, 50368, .positions = 2048, .tied = true, .plain = true),
+    OF(GPT2, 2560, 10240, 20, 20, 50368, .positions = 2048, .tied = true, .plain = true),
+    OF(GPT2, 4096, 16384, 32, 32, 50368, .positions = 2048, .tied = true, .plain = true),
+    OF(GPT2, 5120, 20480, 40, 40, 50368, .positions = 2048, .tied = true, .plain = true),
+    OF(GPT2, 7168, 28672, 56, 56, 50368, .positions = 2048, .tied = true, .plain = true),
+    OF(GPT2, 8192, 32768, 64, 64, 50368, .positions = 2048, .tied = true, .plain = true),
+    OF(LLAMA, 4096, 14336, 32, 8, 128256),
+    OF(LLAMA, 8192, 28672, 64, 8, 128256),
+    OF(LLAMA, 16384, 53248, 128, 8, 128256),
+    OF(LLAMA, 896, 4864, 14, 2, 151936, .tied = true, .qkv_bias = true),
+    OF(LLAMA, 1536, 8960, 12, 2, 151936, .tied = true, .qkv_bias = true),
+    OF(LLAMA, 2048, 11008, 16, 2, 151936, .tied = true, .qkv_bias = true),
+    OF(LLAMA, 3584, 18944, 28, 4, 152064, .qkv_bias = true),
+    OF(LLAMA, 5120, 13824, 40, 8, 152064, .qkv_bias = true),
+    OF(LLAMA, 5120, 27648, 40, 8, 152064, .qkv_bias = true),
+    OF(LLAMA, 8192, 29568, 64, 8, 152064, .qkv_bias = true),
+    OF(LLAMA, 1024, 3072, 16, 8, 151936, .tied = true, .head = 128, .qk_norm = true),
+    OF(LLAMA, 2048, 6144, 16, 8, 151936, .tied = true, .qk_norm = true),
+    OF(LLAMA, 2560, 9728, 32, 8, 151936, .tied = true, .head = 128, .qk_norm = true),
+    OF(LLAMA, 4096, 12288, 32, 8, 151936, .qk_norm = true),
+    OF(LLAMA, 5120, 17408, 40, 8, 151936, .qk_norm = true),
+    OF(LLAMA, 5120, 25600, 64, 8, 151936, .head = 128, .qk_norm = true),
+    OF(LLAMA, 2048, 768, 32, 4, 151936, .head = 128, .qk_norm = true, .experts = 128, .chosen = 8),
+    OF(LLAMA, 4096, 1536, 64, 4, 151936, .head = 128, .qk_norm = true, .experts = 128, .chosen = 8),
+    OF(LLAMA, 4096, 14336, 32, 8, 32768),
+    OF(LLAMA, 4096, 14336, 32, 8, 32000, .experts = 8, .chosen = 2),
+    OF(LLAMA, 6144, 16384, 48, 8, 32768, .experts = 8, .chosen = 2),
+    OF(LLAMA, 3072, 8192, 32, 32, 32064),
+    OF(LLAMA, 2048, 16384, 8, 1, 256000, .tied = true, .head = 256, .gemma = true),
+    OF(LLAMA, 3072, 24576, 16, 16, 256000, .tied = true, .head = 256, .gemma = true),
+    OF(LLAMA, 2304, 9216, 8, 4, 256000, .tied = true, .head = 256, .gemma = true,
+       .after_norms = true, .capped = true, .window = 4096, .global_every = 2),
+    OF(LLAMA, 3584, 14336, 16, 8, 256000, .tied = true, .head = 256, .gemma = true,
+       .after_norms = true, .capped = true, .window = 4096, .global_every = 2),
+    OF(LLAMA, 4608, 36864, 32, 16, 256000, .tied = true, .head = 128, .gemma = true,
+       .after_norms = true, .capped = true, .window = 4096, .global_every = 2),
+    OF(LLAMA, 1152, 6912, 4, 1, 262144, .tied = true, .head = 256, .gemma = true, .qk_norm = true,
+       .after_norms = true, .window = 512, .global_every = 6),
+    OF(LLAMA, 2560, 10240, 8, 4, 262144, .tied = true, .head = 256, .gemma = true, .qk_norm = true,
+       .after_norms = true, .window = 1024, .global_every = 6),
+    OF(LLAMA, 3840, 15360, 16, 8, 262144, .tied = true, .head = 256, .gemma = true, .qk_norm = true,
+       .after_norms = true, .window = 1024, .global_every = 6),
+    OF(LLAMA, 5376, 21504, 32, 16, 262144, .tied = true, .head = 128, .gemma = true,
+       .qk_norm = true, .after_norms = true, .window = 1024, .global_every = 6),
+    OF(LLAMA, 2048, 1408, 16, 16, 102400, .experts = 64, .chosen = 6, .shared = 2, .dense = 1,
+       .dense_mlp = 10944, .kv_rank = 512, .plain_head = 128, .rotated_head = 64,
+       .value_head = 128),
+    OF(LLAMA, 7168, 2048, 128, 128, 129280, .experts = 256, .chosen = 8, .shared = 1, .dense = 3,
+       .dense_mlp = 18432, .query_rank = 1536, .kv_rank = 512, .plain_head = 128,
+       .rotated_head = 64, .value_head = 128),
+    OF(BERT, 768, 3072, 12, 12, 30522, .positions = 512),
+    OF(BERT, 1024, 4096, 16, 16, 30522, .positions = 512),
+    OF(VIT, 384, 1536, 6, 6, 1000, .positions = 16),
+    OF(VIT, 768, 3072, 12, 12, 1000, .positions = 16),
+    OF(VIT, 768, 3072, 12, 12, 1000, .positions = 32),
+    OF(VIT, 1024, 4096, 16, 16, 1000, .positions = 16),
+    OF(VIT, 1280, 5120, 16, 16, 1000, .positions = 14),
+    OF(DIT, 384, 1536, 6, 6, 1000, .positions = 2),
+    OF(DIT, 768, 3072, 12, 12, 1000, .positions = 2),
+    OF(DIT, 1024, 4096, 16, 16, 1000, .positions = 2),
+    OF(DIT, 1152, 4608, 16, 16, 1000, .positions = 2),
+    {.family = RESNET, .blocks = {2, 2, 2, 2}},
+    {.family = RESNET, .blocks = {3, 4, 6, 3}},
+    {.family = RESNET, .blocks = {3, 4, 6, 3}, .bottleneck = true},
+    {.family = RESNET, .blocks = {3, 4, 23, 3}, .bottleneck = true},
+    {.family = RESNET, .blocks = {3, 8, 36, 3}, .bottleneck = true},
+    {.family = UNET},
 };
 enum { N_MODELS = sizeof makings / sizeof *makings };
 
-/* Published counts: the papers and model cards, torchvision.models, timm (vit-s16). */
+/* Published counts: the papers and model cards, torchvision.models, timm (vit-s16), keras-hub
+ * (Gemma). */
 static const remat_network models[N_MODELS] = {
     {"gpt2", "GPT-2 small, Radford et al. 2019", 124439808, 1024, 0, 12},
     {"gpt2-medium", "GPT-2 medium", 354823168, 1024, 0, 24},
@@ -128,6 +168,18 @@ static const remat_network models[N_MODELS] = {
     {"mixtral-8x7b", "Mixtral 8X7B, Jiang et al. 2024", 46702792704, 8192, 0, 32},
     {"mixtral-8x22b", "Mixtral 8X22B", 140630071296, 8192, 0, 56},
     {"phi3-mini", "Phi-3 MINI", 3821079552, 4096, 0, 32},
+    {"gemma-2b", "Gemma 2B, Gemma Team 2024", 2506172416, 8192, 0, 18},
+    {"gemma-7b", "Gemma 7B", 8537680896, 8192, 0, 28},
+    {"gemma2-2b", "Gemma 2 2B, Gemma Team 2024", 2614341888, 8192, 0, 26},
+    {"gemma2-9b", "Gemma 2 9B", 9241705984, 8192, 0, 42},
+    {"gemma2-27b", "Gemma 2 27B", 27227128320, 8192, 0, 46},
+    {"gemma3-1b", "Gemma 3 1B, Gemma Team 2025", 999885952, 8192, 0, 26},
+    {"gemma3-4b", "Gemma 3 4B, of text", 3880099328, 8192, 0, 34},
+    {"gemma3-12b", "Gemma 3 12B, of text", 11765788416, 8192, 0, 48},
+    {"gemma3-27b", "Gemma 3 27B, of text", 27009002240, 8192, 0, 62},
+    {"deepseek-v2-lite", "DeepSeek-V2-Lite, DeepSeek-AI 2024", 15706484224, 8192, 0, 27},
+    {"deepseek-v3", "DeepSeek-V3, DeepSeek-AI 2024, without multi-token prediction", 671026404352,
+     8192, 0, 61},
     {"bert-base", "BERT base, uncased, with pooler, Devlin et al. 2019", 109482240, 512, 0, 12},
     {"bert-large", "BERT large, uncased, with pooler", 335141888, 512, 0, 24},
     {"vit-s16", "ViT-S/16, Touvron et al. 2021", 22050664, 0, 224, 12},
@@ -135,6 +187,14 @@ static const remat_network models[N_MODELS] = {
     {"vit-b32", "ViT-B/32", 88224232, 0, 224, 12},
     {"vit-l16", "ViT-L/16", 304326632, 0, 224, 24},
     {"vit-h14", "ViT-H/14", 632045800, 0, 224, 32},
+    {"dit-s2", "DiT-S/2, Peebles, Xie 2023, of latents; no autoencoder, no average of weights",
+     32963360, 0, 256, 12},
+    {"dit-b2", "DiT-B/2, Peebles, Xie 2023, of latents; no autoencoder, no average of weights",
+     130512416, 0, 256, 12},
+    {"dit-l2", "DiT-L/2, Peebles, Xie 2023, of latents; no autoencoder, no average of weights",
+     458102816, 0, 256, 24},
+    {"dit-xl2", "DiT-XL/2, Peebles, Xie 2023, of latents; no autoencoder, no average of weights",
+     675129632, 0, 256, 28},
     {"resnet18", "ResNet-18, He et al. 2015", 11689512, 0, 224, 0},
     {"resnet34", "ResNet-34", 21797672, 0, 224, 0},
     {"resnet50", "ResNet-50", 25557032, 0, 224, 0},
@@ -162,7 +222,8 @@ remat_status remat_network_find(const char *name, const remat_network **ret_mode
     return found >= 0 ? REMAT_OK : REMAT_INVALID;
 }
 
-static const char *const kernel_sets[REMAT_KERNEL_SETS] = {"eager", "compiled", "fused"};
+static const char *const kernel_sets[REMAT_KERNEL_SETS] = {"eager", "compiled", "compiled-loss",
+                                                           "fused"};
 
 const char *remat_kernels_name(remat_kernels kernels)
 {
@@ -174,6 +235,38 @@ remat_status remat_kernels_find(const char *name, remat_kernels *ret_kernels, re
     const int found = plan_find_name(name, "kernels", kernel_sets, REMAT_KERNEL_SETS, error);
     if (found >= 0)
         *ret_kernels = (remat_kernels)found;
+    return found >= 0 ? REMAT_OK : REMAT_INVALID;
+}
+
+static const struct {
+    const char *name;
+    uint32_t targets;
+} targets[] = {{"q", REMAT_ADAPT_QUERIES},
+               {"k", REMAT_ADAPT_KEYS},
+               {"v", REMAT_ADAPT_VALUES},
+               {"o", REMAT_ADAPT_OUTPUTS},
+               {"mlp", REMAT_ADAPT_MLP},
+               {"attention",
+                REMAT_ADAPT_QUERIES | REMAT_ADAPT_KEYS | REMAT_ADAPT_VALUES | REMAT_ADAPT_OUTPUTS},
+               {"all-linear", REMAT_ADAPT_ALL}};
+enum { N_TARGETS = sizeof targets / sizeof *targets };
+
+const char *remat_target_name(size_t index, uint32_t *ret_targets)
+{
+    if (index >= N_TARGETS)
+        return NULL;
+    *ret_targets = targets[index].targets;
+    return targets[index].name;
+}
+
+remat_status remat_target_find(const char *name, uint32_t *ret_targets, remat_error *error)
+{
+    const char *names[N_TARGETS];
+    for (size_t i = 0; i < N_TARGETS; i++)
+        names[i] = targets[i].name;
+    const int found = plan_find_name(name, "lora.targets", names, N_TARGETS, error);
+    if (found >= 0)
+        *ret_targets = targets[found].targets;
     return found >= 0 ? REMAT_OK : REMAT_INVALID;
 }
 
@@ -191,12 +284,6 @@ static remat_status check_range(const char *field, uint64_t value, uint64_t leas
 
 /* ---- sizes ---- */
 
-static void take_size(double *to, uint32_t size)
-{
-    if (size > 0)
-        *to = size;
-}
-
 static void take_choice(bool *to, remat_choice choice)
 {
     if (choice != REMAT_AS_IT_IS)
@@ -209,24 +296,72 @@ static bool has_sizes(const remat_network_sizes *s)
     return memcmp(s, &none, sizeof none) != 0;
 }
 
-static remat_status check_sizes(const remat_network_sizes *s, remat_error *error)
+/* Sizes that other transformers than Llamas have. */
+static bool is_plain(const remat_network_sizes *s)
+{
+    const remat_network_sizes plain = {.hidden = s->hidden,
+                                       .heads = s->heads,
+                                       .ffn = s->ffn,
+                                       .vocabulary = s->vocabulary,
+                                       .positions = s->positions,
+                                       .tied = s->tied};
+    return memcmp(s, &plain, sizeof plain) == 0;
+}
+
+/* Sizes in place of the model's own. */
+static remat_status take_sizes(const remat_network_sizes *s, plan_transformer *t,
+                               remat_error *error)
 {
     const struct {
         const char *field;
         uint32_t value, most;
-    } sizes[] = {{"sizes.hidden", s->hidden, 1 << 20},
-                 {"sizes.heads", s->heads, 1 << 14},
-                 {"sizes.kv_heads", s->kv_heads, 1 << 14},
-                 {"sizes.head", s->head, 1 << 14},
-                 {"sizes.ffn", s->ffn, 1 << 22},
-                 {"sizes.vocab", s->vocabulary, 1 << 24},
-                 {"sizes.experts", s->experts, 1 << 12},
-                 {"sizes.experts_per_token", s->experts_per_token, 1 << 12}};
+        double *to;
+    } sizes[] = {{"sizes.hidden", s->hidden, 1 << 20, &t->width},
+                 {"sizes.heads", s->heads, 1 << 14, &t->heads},
+                 {"sizes.kv_heads", s->kv_heads, 1 << 14, &t->groups},
+                 {"sizes.head", s->head, 1 << 14, &t->head},
+                 {"sizes.ffn", s->ffn, 1 << 22, &t->mlp},
+                 {"sizes.vocab", s->vocabulary, 1 << 24, &t->vocabulary},
+                 {"sizes.positions", s->positions, 1 << 24, &t->positions},
+                 {"sizes.experts", s->experts, 1 << 12, &t->experts},
+                 {"sizes.experts_per_token", s->experts_per_token, 1 << 12, &t->chosen},
+                 {"sizes.window", s->window, 1 << 24, &t->window},
+                 {"sizes.shared_experts", s->shared_experts, 1 << 12, &t->shared},
+                 {"sizes.dense_layers", s->dense_layers, 200, &t->dense},
+                 {"sizes.dense_ffn", s->dense_ffn, 1 << 22, &t->dense_mlp},
+                 {"sizes.q_rank", s->q_rank, 1 << 20, &t->query_rank},
+                 {"sizes.kv_rank", s->kv_rank, 1 << 20, &t->kv_rank},
+                 {"sizes.plain_head", s->plain_head, 1 << 14, &t->plain_head},
+                 {"sizes.rotated_head", s->rotated_head, 1 << 14, &t->rotated_head},
+                 {"sizes.value_head", s->value_head, 1 << 14, &t->value_head}};
     remat_status status = REMAT_OK;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes && !status; i++)
-        if (sizes[i].value > 0)
+        if (sizes[i].value > 0) {
             status = check_range(sizes[i].field, sizes[i].value, 1, sizes[i].most, error);
+            *sizes[i].to = sizes[i].value;
+        }
     return status;
+}
+
+/* What must be there beside one another. */
+static remat_status check_parts(const plan_transformer *t, remat_error *error)
+{
+    const bool latent = t->kv_rank > 0 || t->query_rank > 0;
+    const struct {
+        bool missing;
+        const char *field, *why;
+    } parts[] = {
+        {t->experts > 0 && t->dense > 0 && t->dense_mlp == 0, "sizes.dense_ffn",
+         "dense_layers have an MLP of dense_ffn columns, which are not given"},
+        {t->experts == 0 && (t->dense > 0 || t->shared > 0), "sizes.experts",
+         "dense_layers and shared_experts are beside experts, of which there are none"},
+        {latent &&
+             (t->kv_rank == 0 || t->plain_head == 0 || t->rotated_head == 0 || t->value_head == 0),
+         "sizes.kv_rank", "q_rank and kv_rank need plain_head, rotated_head and value_head"}};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (parts[i].missing)
+            return remat_fail(error, REMAT_INVALID, parts[i].field, "%s", parts[i].why);
+    return REMAT_OK;
 }
 
 static remat_status check_whole(const char *field, double of, double by, const char *what,
@@ -245,33 +380,26 @@ static remat_status resize(const remat_network *model, family kind, const remat_
 {
     if (!has_sizes(s))
         return REMAT_OK;
-    if (!model->layers || kind == VIT)
+    if (!model->layers || kind >= VIT)
         return remat_fail(error, REMAT_INVALID, "sizes", "%s has no sizes to choose", model->name);
-    if (kind != LLAMA && (s->kv_heads || s->head || s->experts || s->qkv_bias || s->qk_norm))
-        return remat_fail(
-            error, REMAT_INVALID, "sizes",
-            "kv_heads, head, experts, qkv_bias and qk_norm are for Llamas; %s is none",
-            model->name);
-    remat_status status = check_sizes(s, error);
-    if (status)
-        return status;
+    if (kind != LLAMA && !is_plain(s))
+        return remat_fail(error, REMAT_INVALID, "sizes",
+                          "%s has hidden, heads, ffn, vocab and tied to choose; the others are for "
+                          "Llamas",
+                          model->name);
     const double heads = t->heads, groups = t->groups;
     if (s->hidden || s->heads)
         t->head = 0;
-    take_size(&t->width, s->hidden);
-    take_size(&t->heads, s->heads);
-    t->groups = s->heads && groups == heads ? t->heads : t->groups;
-    take_size(&t->groups, s->kv_heads);
-    take_size(&t->head, s->head);
-    take_size(&t->mlp, s->ffn);
-    take_size(&t->vocabulary, s->vocabulary);
-    take_size(&t->positions, s->positions);
-    take_size(&t->experts, s->experts);
-    take_size(&t->chosen, s->experts_per_token);
+    remat_status status = take_sizes(s, t, error);
+    if (status)
+        return status;
+    if (!s->kv_heads)
+        t->groups = s->heads && groups == heads ? t->heads : groups;
     take_choice(&t->tied, s->tied);
     take_choice(&t->qkv_bias, s->qkv_bias);
     take_choice(&t->qk_norm, s->qk_norm);
-    if (t->head == 0)
+    status = check_parts(t, error);
+    if (!status && t->head == 0 && t->kv_rank == 0)
         status = check_whole("sizes.heads", t->width, t->heads, "heads", error);
     if (!status)
         status =
@@ -286,6 +414,35 @@ static remat_status resize(const remat_network *model, family kind, const remat_
 static remat_status refuse(const remat_network *model, const char *field, remat_error *error)
 {
     return remat_fail(error, REMAT_INVALID, field, "%s has no %s to choose", model->name, field);
+}
+
+static remat_status check_lora(const remat_network *model, const remat_network_settings *s,
+                               remat_error *error)
+{
+    if (s->lora.rank == 0)
+        return REMAT_OK;
+    if (!model->layers) /* no transformer */
+        return refuse(model, "lora", error);
+    if (s->autocast)
+        return remat_fail(error, REMAT_INVALID, "lora",
+                          "the base of adapters is in the precision as it is: without autocast");
+    if (!(s->lora.targets & REMAT_ADAPT_ALL) || s->lora.base == REMAT_TRAINED)
+        return remat_fail(error, REMAT_INVALID, "lora.targets",
+                          "lora has no targets, or no frozen base");
+    return check_range("lora.rank", s->lora.rank, 1, 1 << 16, error);
+}
+
+static remat_status check_float8(const remat_network *model, const remat_network_settings *s,
+                                 const remat_device *device, remat_error *error)
+{
+    if (!s->float8)
+        return REMAT_OK;
+    if (!model->layers) /* no transformer */
+        return refuse(model, "fp8", error);
+    if (s->lora.rank > 0)
+        return remat_fail(error, REMAT_INVALID, "fp8",
+                          "fp8 is of matrices that are trained: without lora");
+    return remat_device_computes(device, REMAT_FLOAT8, error);
 }
 
 /* Fills in what is usual. */
@@ -320,7 +477,7 @@ static remat_status complete(const remat_network *model, double positions,
         status = check_range("image", s->image, 32, 1 << 14, error);
     if (!status && model->layers)
         status = check_range("layers", s->layers, 1, 200, error);
-    return status;
+    return status ? status : check_lora(model, s, error);
 }
 
 /* Whether ranks can share so many of something. */
@@ -346,6 +503,24 @@ static remat_status check_heads(const plan_transformer *t, const char *field, ui
     return status;
 }
 
+static remat_status check_routing(const remat_network *model, const plan_transformer *t,
+                                  const remat_routing *r, remat_error *error)
+{
+    if (r->capacity == 0 && !r->worst)
+        return REMAT_OK;
+    if (t->experts == 0)
+        return remat_fail(error, REMAT_INVALID, "routing", "%s has no experts", model->name);
+    if (r->capacity != 0 && r->worst)
+        return remat_fail(error, REMAT_INVALID, "routing",
+                          "routing has a capacity_factor, so that no rank takes more than another: "
+                          "there is no worst load");
+    if (r->capacity != 0 && !(r->capacity >= 0.01 && r->capacity <= 1000))
+        return remat_fail(error, REMAT_INVALID, "routing.capacity_factor",
+                          "routing.capacity_factor is %g; it must be from 0.01 to 1000",
+                          r->capacity);
+    return REMAT_OK;
+}
+
 /* Whether ranks can share what there is of everything. */
 static remat_status check_cuts(const remat_network *model, family kind, const plan_transformer *t,
                                const remat_network_settings *s, remat_error *error)
@@ -357,6 +532,10 @@ static remat_status check_cuts(const remat_network *model, family kind, const pl
     if (tensor > 1 && (!model->layers || (s->sequence_parallel && kind == VIT)))
         return remat_fail(error, REMAT_INVALID, field, "%s has no %s that ranks could share",
                           model->name, model->layers ? "tokens" : "heads");
+    if (tensor > 1 && kind == DIT)
+        return remat_fail(error, REMAT_INVALID, field,
+                          "%s has scales of rows, whose matrices are not planned to be cut yet",
+                          model->name);
     if (context > 1 && kind != GPT2 && kind != LLAMA)
         return remat_fail(error, REMAT_INVALID, "parallel.mesh.cp",
                           "%s has no tokens that ranks could share", model->name);
@@ -408,17 +587,22 @@ remat_status remat_network_graph_new(const char *name, const remat_network_setti
     const plan_transformer *t = &sizes;
     status = resize(model, kind, &s.sizes, &sizes, error);
     if (!status)
-        status = complete(model, kind == VIT ? 0 : t->positions, &s, error);
+        status = complete(model, kind >= VIT ? 0 : t->positions, &s, error);
     if (!status && kind >= VIT)
         status = check_image(model,
                              kind == VIT    ? (uint32_t)t->positions
+                             : kind == DIT  ? 8 * (uint32_t)t->positions
                              : kind == UNET ? 16
                                             : 1,
                              s.image, error);
     if (!status)
+        status = check_routing(model, t, &s.routing, error);
+    if (!status)
         status = check_cuts(model, kind, t, &s, error);
     if (!status)
         status = remat_device_computes(device, s.precision, error);
+    if (!status)
+        status = check_float8(model, &s, device, error);
     if (!status)
         status = plan_begin(&b, &s, device, s.layers, error);
     if (status)
@@ -431,10 +615,15 @@ remat_status remat_network_graph_new(const char *name, const remat_network_setti
         (kind == GPT2    ? plan_gpt2
          : kind == LLAMA ? plan_llama
          : kind == BERT  ? plan_bert
-                         : plan_vit)(&b, t, s.layers);
+         : kind == VIT   ? plan_vit
+                         : plan_dit)(&b, t, s.layers);
     snprintf(title, sizeof title, "%.60s-b%llu-%u", s.called ? s.called : name,
              (unsigned long long)s.batch, s.sequence ? s.sequence : s.image);
     if (s.layers != model->layers && !s.called)
         snprintf(title + strlen(title), sizeof title - strlen(title), "-l%u", s.layers);
+    if (s.lora.rank > 0)
+        snprintf(title + strlen(title), sizeof title - strlen(title), "-lora%u%s%s", s.lora.rank,
+                 s.lora.base >= REMAT_NF4 ? "-" : "",
+                 s.lora.base >= REMAT_NF4 ? remat_base_name(s.lora.base) : "");
     return plan_finish(&b, title, ret_graph, error);
 }

@@ -1,13 +1,17 @@
 /* What a step takes beside its activations: weights, gradients, optimizer states and what goes with
  * them, on one of several ranks. */
+#include "plan/build.h"
 #include "plan/names.h"
-#include "remat/plan.h"
 
 #include <math.h>
 #include <stdlib.h>
 
 static const char *const optimizers[REMAT_OPTIMIZERS] = {"sgd",   "momentum",  "adam",
                                                          "adamw", "adafactor", "adam8bit"};
+static const char *const bases[REMAT_BASES] = {"trained", "frozen", "nf4", "nf4-double"};
+/* Of each of its matrices Transformer Engine keeps the largest of so many steps, of three tensors
+ * forward and two back, in float32 (recipe.DelayedScaling, amax_history_len). */
+static const double FLOAT8_HISTORY = 4 * 1024 * 5;
 static const char *const parallels[REMAT_PARALLELS] = {"none", "ddp", "zero1", "zero2", "zero3"};
 
 const char *remat_optimizer_name(remat_optimizer optimizer)
@@ -38,7 +42,38 @@ remat_status remat_parallel_find(const char *name, remat_parallel *ret_parallel,
     return found >= 0 ? REMAT_OK : REMAT_INVALID;
 }
 
+const char *remat_base_name(remat_base base)
+{
+    return bases[base];
+}
+
+remat_status remat_base_find(const char *name, remat_base *ret_base, remat_error *error)
+{
+    enum { FIRST = REMAT_FROZEN };
+    const int found = plan_find_name(name, "lora.base", bases + FIRST, REMAT_BASES - FIRST, error);
+    if (found >= 0)
+        *ret_base = (remat_base)(found + FIRST);
+    return found >= 0 ? REMAT_OK : REMAT_INVALID;
+}
+
 /* ---- one tensor ---- */
+
+double plan_base_bytes(remat_base base, double count, double element)
+{
+    enum { BLOCK = 64, BLOCKS = 256 }; /* bitsandbytes 0.44, functional.py: quantize_4bit */
+    const double blocks = ceil(count / BLOCK);
+    switch (base) {
+    case REMAT_TRAINED:
+    case REMAT_FROZEN:
+    case REMAT_BASES:
+        break;
+    case REMAT_NF4:
+        return ceil(count / 2) + 4 * blocks;
+    case REMAT_NF4_DOUBLE:
+        return ceil(count / 2) + blocks + 4 * ceil(blocks / BLOCKS);
+    }
+    return element * count;
+}
 
 /* Bytes of the states of so many numbers that lie as rows x columns; number: bytes of one state. */
 static double state_bytes(remat_optimizer optimizer, double rows, double columns, double number)
@@ -100,8 +135,11 @@ typedef struct sums {
     const remat_step_settings *settings;
     double weight, state; /* bytes of a number */
     bool master;
-    double weights, masters, gradients, states;
-    double unit, largest; /* numbers of the unit at hand, of the largest */
+    double weights, masters, gradients, states, float8;
+    double summed, gathered; /* of several stages: gradients and weights that are whole */
+    double trained, made;    /* of the weights, and all their gradients */
+    double unit, largest;    /* bytes of the unit at hand, .. */
+    double unit_gradient, largest_gradient; /* .. and of its gradient */
     segments segments;
 } sums;
 
@@ -110,29 +148,48 @@ static double share(double count, bool sharded, uint32_t ranks)
     return sharded ? up_to(count, ranks) / ranks : count;
 }
 
+/* Bytes of a number of the weights as they are held. Those in 8 bits lie by rows and by columns,
+ * the latter where they are whole. */
+static double weight_of(const sums *s, const remat_tensor *tensor)
+{
+    const bool narrow = tensor->float8 && s->settings->float8 == REMAT_FLOAT8_TE_WEIGHTS;
+    return !narrow ? s->weight : s->settings->parallel >= REMAT_ZERO3 ? 1 : 2;
+}
+
 /* Experts are of fewer ranks: those that have the same ones. */
 static void add_tensor(sums *s, const remat_tensor *tensor)
 {
     const remat_step_settings *set = s->settings;
     const double rows = (double)tensor->rows, columns = (double)tensor->columns;
     const double count = rows * columns;
+    const bool trained = tensor->base == REMAT_TRAINED;
     const uint32_t others = tensor->parts > 1 ? tensor->parts : 1;
     const uint32_t ranks = set->ranks > others ? set->ranks / others : 1;
-    const double weights = s->weight * share(count, set->parallel >= REMAT_ZERO3, ranks);
-    const double gradients = s->weight * share(count, set->parallel >= REMAT_ZERO2, ranks);
+    const double weights = plan_base_bytes(
+        tensor->base, share(count, set->parallel >= REMAT_ZERO3, ranks), weight_of(s, tensor));
+    const double learnt = trained ? count : 0;
+    const double gradients = s->weight * share(learnt, set->parallel >= REMAT_ZERO2, ranks);
     const bool sharded = set->parallel >= REMAT_ZERO1;
-    const double own = share(count, sharded, ranks);
+    const double own = share(learnt, sharded, ranks);
     const double masters = s->master ? 4 * own : 0;
     /* A factored second moment is kept whole: its rows and columns are no shard's. */
     const bool whole = !sharded || set->optimizer == REMAT_ADAFACTOR || set->ranks == 1;
-    const double states = whole ? state_bytes(set->optimizer, rows, columns, s->state)
-                                : state_bytes(set->optimizer, 1, own, s->state);
+    const double states = !trained ? 0
+                          : whole  ? state_bytes(set->optimizer, rows, columns, s->state)
+                                   : state_bytes(set->optimizer, 1, own, s->state);
     s->weights += weights;
-    s->gradients += gradients;
+    s->trained += trained ? weights : 0;
+    s->made += gradients;
+    s->gradients = set->in_backward ? fmax(s->gradients, gradients) : s->made;
+    if (set->stages > 1 && set->parallel >= REMAT_ZERO2)
+        s->summed += (set->parallel == REMAT_ZERO3 && s->master ? 4 : s->weight) * learnt;
     s->masters += masters;
     s->states += states;
+    if (tensor->float8 && set->float8 >= REMAT_FLOAT8_TE)
+        s->float8 += FLOAT8_HISTORY + (set->float8 == REMAT_FLOAT8_TE ? 2 * count : 0);
     take(&s->segments, weights);
-    take(&s->segments, gradients);
+    if (!set->in_backward)
+        take(&s->segments, gradients);
     take(&s->segments, masters);
     /* Adam's moments are two tensors. */
     const unsigned parts =
@@ -144,7 +201,15 @@ static void add_tensor(sums *s, const remat_tensor *tensor)
 uint64_t remat_step_ranks(const remat_step_settings *s)
 {
     return (uint64_t)s->ranks * (s->replicas > 1 ? s->replicas : 1) *
-           (s->model_ranks > 1 ? s->model_ranks : 1);
+           (s->model_ranks > 1 ? s->model_ranks : 1) * (s->stages > 1 ? s->stages : 1);
+}
+
+double remat_step_gradient(const remat_step_settings *s)
+{
+    const double number = s->autocast ? 4 : (double)remat_precision_bytes(s->precision);
+    if (!s->in_graph || s->keep_gradients || s->in_backward)
+        return 0;
+    return s->parallel >= REMAT_ZERO2 ? number / s->ranks : number;
 }
 
 static remat_status check_settings(const remat_step_settings *s, const remat_device *device,
@@ -169,7 +234,25 @@ static remat_status check_settings(const remat_step_settings *s, const remat_dev
         return remat_fail(error, REMAT_INVALID, "master_weights",
                           "%s has no master weights that could be left out",
                           remat_precision_name(s->precision));
-    return remat_device_computes(device, s->precision, error);
+    if (s->float8 && (s->autocast || s->precision != REMAT_BFLOAT16))
+        return remat_fail(
+            error, REMAT_INVALID, "fp8",
+            "fp8 is of products whose other numbers are in bfloat16, without autocast");
+    if (s->float8 == REMAT_FLOAT8_TORCHAO_GATHER && s->parallel != REMAT_ZERO3)
+        return remat_fail(
+            error, REMAT_INVALID, "fp8",
+            "torchao-gather is of weights that zero3 (fsdp) gathers; without it there "
+            "is torchao");
+    if (s->float8 == REMAT_FLOAT8_TE_WEIGHTS && s->no_master)
+        return remat_fail(error, REMAT_INVALID, "fp8",
+                          "te-weights: what is trained are the master weights, which are left out");
+    if (s->in_backward && s->parallel != REMAT_SINGLE && s->parallel != REMAT_ZERO3)
+        return remat_fail(error, REMAT_INVALID, "optimizer_in_backward",
+                          "%s sums gradients that are kept until then: optimizer_in_backward is of "
+                          "one rank, or of zero3",
+                          remat_parallel_name(s->parallel));
+    remat_status status = remat_device_computes(device, s->precision, error);
+    return status || !s->float8 ? status : remat_device_computes(device, REMAT_FLOAT8, error);
 }
 
 /* Buckets and gathered units, which the steps of training take and give back. */
@@ -181,20 +264,26 @@ static void add_communication(const sums *s, remat_step_table *t)
     if (set->parallel == REMAT_DDP || set->parallel == REMAT_ZERO1)
         t->buckets = set->bucket_view ? 0 : t->gradients;
     else if (set->parallel >= REMAT_ZERO2)
-        t->buckets = (uint64_t)(s->largest * s->weight);
+        t->buckets = (uint64_t)s->largest_gradient;
     if (set->parallel >= REMAT_ZERO3)
-        t->gathered = (uint64_t)(s->largest * s->weight) * (set->no_prefetch ? 1 : 2);
+        t->gathered = set->stages > 1 ? (uint64_t)s->gathered
+                                      : (uint64_t)s->largest * (set->no_prefetch ? 1 : 2);
 }
 
 /* Blocks are units; what lies before the first and after the last is of one unit, as FSDP's root
  * keeps it. */
 static void add_unit(sums *s, const remat_tensor *tensors, size_t n, size_t i)
 {
-    s->unit += (double)tensors[i].rows * (double)tensors[i].columns;
-    if (s->unit > s->largest)
-        s->largest = s->unit;
+    const double count = (double)tensors[i].rows * (double)tensors[i].columns;
+    const bool narrow = tensors[i].float8 && s->settings->float8 == REMAT_FLOAT8_TORCHAO_GATHER;
+    const double bytes = plan_base_bytes(tensors[i].base, count, narrow ? 1 : s->weight);
+    s->unit += bytes;
+    s->gathered += bytes;
+    s->unit_gradient += tensors[i].base == REMAT_TRAINED ? s->weight * count : 0;
+    s->largest = fmax(s->largest, s->unit);
+    s->largest_gradient = fmax(s->largest_gradient, s->unit_gradient);
     if (i + 1 < n && tensors[i + 1].unit != tensors[i].unit)
-        s->unit = 0;
+        s->unit = s->unit_gradient = 0;
 }
 
 remat_status remat_step_bytes(const remat_tensor *tensors, size_t n_tensors,
@@ -213,25 +302,32 @@ remat_status remat_step_bytes(const remat_tensor *tensors, size_t n_tensors,
         add_tensor(&s, &tensors[i]);
         add_unit(&s, tensors, n_tensors, i);
     }
-    const double total = 4 * s.weights + s.masters + 3 * s.gradients + s.states;
+    if (settings->in_backward)
+        take(&s.segments, s.gradients);
+    const double total =
+        4 * s.weights + s.masters + 3 * s.made + s.states + s.float8 + s.summed + s.gathered;
     if (!(total < (double)REMAT_MAX_BYTES))
         return remat_fail(error, REMAT_TOO_LARGE, "model",
                           "weights, gradients and states are past 2^53 bytes");
     remat_step_table t = {.weights = (uint64_t)s.weights,
                           .master_weights = (uint64_t)s.masters,
-                          .gradients = (uint64_t)s.gradients,
+                          .gradients = (uint64_t)(s.gradients + s.summed),
                           .states = (uint64_t)s.states,
+                          .float8 = (uint64_t)s.float8,
                           .context = device->context,
                           .communicator = remat_step_ranks(settings) > 1 ? device->communicator : 0,
                           .rounding = (uint64_t)rounding_of(&s.segments),
-                          .fragmentation = device->fragmentation[settings->compiled]};
+                          .workspace = device->workspace,
+                          .fragmentation = device->fragmentation[settings->compiled],
+                          .handed = device->rounding};
     add_communication(&s, &t);
     if (settings->autocast)
         t.cached = t.weights / 2;
-    t.allocated =
-        t.weights + t.master_weights + t.gradients + t.states + t.cached + t.buckets + t.gathered;
+    t.allocated = t.weights + t.master_weights + t.states + t.buckets + t.gathered + t.workspace +
+                  t.float8 + (settings->in_graph ? 0 : t.cached) +
+                  (remat_step_gradient(settings) > 0 ? 0 : t.gradients);
     /* Gradients are read, everything else is read and written. */
-    t.update_traffic = 2 * (t.weights + t.master_weights + t.states) + t.gradients;
+    t.update_traffic = 2 * ((uint64_t)s.trained + t.master_weights + t.states) + (uint64_t)s.made;
     *ret_table = t;
     return REMAT_OK;
 }
@@ -240,9 +336,15 @@ remat_status remat_step_bytes(const remat_tensor *tensors, size_t n_tensors,
 
 remat_memory remat_step_memory(const remat_step_table *t, uint64_t activations)
 {
-    remat_memory m = {.allocated = t->allocated + activations};
-    const uint64_t gaps = (uint64_t)ceil((double)m.allocated * t->fragmentation);
-    m.reserved = m.allocated + (gaps > t->rounding ? gaps : t->rounding);
+    const uint64_t asked = t->allocated + activations;
+    const uint64_t gaps = (uint64_t)ceil((double)asked * t->fragmentation);
+    remat_memory m = {.allocated = asked + (uint64_t)ceil((double)asked * t->handed)};
+    /* There are logits of 2 bytes, and of 4, their softmax and its gradient; or less than a step.
+     */
+    const uint64_t sixth = activations / 6;
+    const uint64_t least = t->rounding + (t->hole < sixth ? t->hole : sixth);
+    m.reserved = asked + (gaps > least ? gaps : least);
+    m.reserved = m.reserved > m.allocated ? m.reserved : m.allocated;
     m.driver = m.reserved + t->context + t->communicator;
     return m;
 }

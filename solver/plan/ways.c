@@ -1,10 +1,12 @@
 /* The fastest step by units within a budget: thresholds by bisection, then as many units as must
  * take the larger of two neighbouring ones. */
 #include "model/lists.h"
+#include "plan/build.h"
 #include "start/units.h"
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 const char *remat_way_name(remat_way way)
 {
@@ -27,17 +29,40 @@ typedef struct search {
 
 /* ---- one list ---- */
 
+/* The peak with what is still held of autocast's copies though nothing reads them: until the
+ * forward is over it has one of each. */
+static uint64_t peak_with_copies(const remat_profile *p, const remat_operations *list,
+                                 const remat_moment *moments, uint64_t peak)
+{
+    uint64_t idle = 0;
+    for (size_t i = 0; i < list->length && list->items[i].kind != REMAT_B; i++) {
+        const remat_operation *o = &list->items[i];
+        const bool drops = o->kind == REMAT_D && o->target == REMAT_OUT;
+        if (drops && strcmp(p->nodes[o->index].op, PLAN_AUTOCAST) == 0)
+            idle += p->nodes[o->index].output_bytes;
+        if (moments[i].memory_during + idle > peak)
+            peak = moments[i].memory_during + idle;
+    }
+    return peak;
+}
+
 static remat_status replay(const remat_profile *p, const remat_operations *list,
                            const remat_link *link, remat_simulation *ret, remat_error *error)
 {
     remat_operations whole = {0};
     remat_status status = model_complete_list(p, list, &whole, error);
+    remat_moment *moments = status ? NULL : malloc(whole.length * sizeof *moments);
+    if (!status && !moments)
+        status = remat_fail_memory(error);
     if (!status)
-        status = remat_simulate(p, &whole, link, NULL, NULL, ret, error);
+        status = remat_simulate(p, &whole, link, moments, NULL, ret, error);
+    if (!status && ret->valid)
+        ret->peak = peak_with_copies(p, &whole, moments, ret->peak);
     if (!status && !ret->valid)
         status = remat_fail(error, REMAT_INTERNAL, NULL,
                             "a step by units is not valid: operation %zu: %.400s",
                             ret->bad_operation, ret->reason);
+    free(moments);
     remat_operations_clear(&whole);
     return status;
 }

@@ -7,7 +7,7 @@
 
 #define NONE INTERVAL_NONE
 
-enum { TRIES = 8, PERIOD = 64, LOOK = 30000, DEEPER = 25, FEW_RUNS = 15, REORDERINGS = 16 };
+enum { TRIES = 8, PERIOD = 64, DEEPER = 25, FEW_RUNS = 15, REORDERINGS = 16 };
 
 static uint32_t random_run(interval_search *s)
 {
@@ -152,10 +152,8 @@ static bool settle(interval_search *s, double time, double excess, double temper
     interval_commit(t);
     if (t->excess == 0 && t->time < s->best_time * (1 - 1e-12))
         interval_keep_best(s);
-    if (t->excess == 0 && t->time < s->wanted && t->work >= s->next_look) {
-        s->next_look = t->work + LOOK;
+    if (t->excess == 0 && t->time < s->wanted && t->work >= s->next_look)
         s->found(s->context);
-    }
     return t->excess == 0;
 }
 

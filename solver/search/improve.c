@@ -1,8 +1,8 @@
 /* The improver: independent searches (chains), each from its own start with its own seed, in epochs
  * between which those that lag behind take over the best list. A chain anneals, searches
- * neighbourhoods of its best list and then makes that one fit with its layout: a list whose arena
- * is above the budget is varied without becoming slower until another order of the same runs fits,
- * and failing that the chain goes on in a little less than the budget. */
+ * neighbourhoods of its best list and then makes that one fit with its layout: of a list whose
+ * arena is above the budget it learns during which operations something stood above it, and by how
+ * much, and goes on with so much less for those, of which it takes half back whenever one fits. */
 #include "remat/improve.h"
 
 #include "model/layout.h"
@@ -19,17 +19,18 @@ enum {
     MANY_NODES = 600,
     MANY_JOINT_NODES = 1000,
     TOO_MANY_NODES = 2400,
-    WALKS = 100,
-    WALK_SHIFTS = 4,
-    PATIENCE = 2
+    PATIENCE = 2,
+    EAGER_SHARE = 4 /* one chain of so many learns at once */
 };
 
-#define LIST_LAYOUT (REMAT_LAYOUT_WORK / 2) /* of a list that matters */
+#define LIST_LAYOUT (REMAT_LAYOUT_WORK / 2) /* of a list that is about to be served */
 #define QUICK_LAYOUT UINT64_C(0)            /* of lists in passing: no search */
-#define WORK_OF_LOOK 20000u                 /* what that is worth in edits, at least */
-#define LOOK_SHARE 32                       /* of the square of runs, which one packing takes */
+#define WORK_OF_LOOK UINT64_C(30000)        /* what that is worth in edits, at least */
+#define WORK_OF_RUN 32                      /* and for each run */
+#define MOST_FAILURES 4                     /* so often a search gets half the work of the last */
+#define MOST_MISSES 5                       /* so often the time to the next one doubles */
 #define QUICK_SHARE 0.15                    /* of a thorough search's moves */
-#define SLIGHT 2e-4                         /* of the makespan: not worth a walk */
+#define SLIGHT 2e-4                         /* of the makespan: not worth learning */
 
 typedef struct strength {
     const char *name;
@@ -64,8 +65,9 @@ typedef struct chain {
     uint32_t seed, ramps;
     bool from_start;
     bool unfit;               /* a best list did not fit: lists in passing are laid out too */
-    int patience;             /* how often more before slack is given */
-    double slack;             /* bytes of the budget that the search leaves to the layout */
+    uint32_t patience;        /* best lists that may yet fail before it learns from one */
+    uint32_t failures;        /* of best lists, whose search then gets half the work */
+    uint32_t misses;          /* lists in passing that did not fit, since one that did */
     remat_operations fitting; /* whole, with layout within the budget */
     remat_operations runs;    /* the same, F, A and B alone */
     double fitting_time;
@@ -85,6 +87,7 @@ struct improvement {
     const strength *effort;
     double hot, cold, price, enough;
     double begin, share; /* of the progress */
+    double served;       /* makespan of the best that fits, of the epoch before; INFINITY: none */
     uint32_t n_chains;
     chain chains[MOST_CHAINS];
 };
@@ -96,22 +99,30 @@ const char *remat_effort_name(remat_effort effort)
 
 /* ---- from runs to a list that is judged ---- */
 
-/* Bytes that the list takes, its layout included, which gets so much work. */
-static remat_status measure(const improvement *m, const remat_operations *list, uint64_t work,
-                            uint64_t *ret_bytes)
+static remat_status replay(const improvement *m, const remat_operations *list,
+                           remat_simulation *ret_simulation)
 {
-    remat_simulation simulation;
     remat_error error;
-    remat_status status = remat_simulate(m->profile, list, NULL, NULL, NULL, &simulation, &error);
+    remat_status status =
+        remat_simulate(m->profile, list, NULL, NULL, NULL, ret_simulation, &error);
     if (status)
         return status;
-    if (!simulation.valid)
-        return REMAT_INTERNAL;
-    remat_put_in_flight(&simulation, m->in_flight);
-    *ret_bytes = simulation.peak;
-    if (!m->alignment || simulation.peak > m->budget)
-        return REMAT_OK;
+    remat_put_in_flight(ret_simulation, m->in_flight);
+    return ret_simulation->valid ? REMAT_OK : REMAT_INTERNAL;
+}
+
+/* Bytes that the list takes, its layout included, which gets so much work; over: where not,
+ * by operation and by how much, or NULL. Most lists in passing do not fit, which costs less to see
+ * than to replay one. */
+static remat_status measure(const improvement *m, const remat_operations *list, uint64_t work,
+                            uint64_t *ret_bytes, uint64_t *over)
+{
     const remat_host host = remat_host_unhurried(m->host);
+    remat_simulation simulation = {0};
+    remat_status status = REMAT_OK;
+    *ret_bytes = 0;
+    if (m->in_flight > 1)
+        status = replay(m, list, &simulation);
     const model_goal goal = {.alignment = m->alignment,
                              .capacity = m->budget,
                              .work = work,
@@ -119,17 +130,47 @@ static remat_status measure(const improvement *m, const remat_operations *list, 
                              .host = &host,
                              .in_flight = m->in_flight,
                              .turn = simulation.turn};
-    return model_layout_arena(m->profile, list, &goal, ret_bytes, NULL);
+    if (!status && m->alignment && simulation.peak <= m->budget)
+        status = model_layout_arena(m->profile, list, &goal, ret_bytes, over, NULL);
+    if (!status && m->in_flight <= 1 && *ret_bytes <= m->budget)
+        status = replay(m, list, &simulation);
+    if (*ret_bytes < simulation.peak)
+        *ret_bytes = simulation.peak;
+    return status;
 }
 
-/* Keeps the list as the one that fits, if it does. */
+/* During what stands above the budget in the best packing that was found the search leaves so much
+ * more free: what fragments is planned for there, and nowhere else. */
+static void learn(const improvement *m, chain *c, const remat_operations *list,
+                  const uint64_t *over, uint64_t *seen)
+{
+    const uint64_t most = m->budget / 100;
+    for (size_t i = 0; i < list->length; i++) {
+        const remat_operation *o = &list->items[i];
+        const uint32_t task = o->index + (o->kind == REMAT_B ? m->profile->n_nodes : 0);
+        const uint64_t more = over[i] < most ? over[i] : most;
+        if (o->kind > REMAT_B || more <= seen[task])
+            continue;
+        c->search.timeline->pads[task] += (double)(more - seen[task]);
+        seen[task] = more;
+    }
+}
+
+/* Keeps the list as the one that fits, if it does. Else the chain learns, if it is one of its best.
+ */
 static remat_status consider(const improvement *m, chain *c, const remat_operations *runs,
-                             double time, size_t n_runs, uint64_t work, uint64_t *ret_bytes)
+                             double time, size_t n_runs, bool is_best, uint64_t *ret_bytes)
 {
     remat_operations list = {0};
+    uint64_t *over = NULL;
     remat_status status = model_complete_list(m->profile, runs, &list, NULL);
+    if (!status && is_best)
+        over = calloc(list.length + m->tasks->n_tasks, sizeof *over);
+    if (!status && is_best && !over)
+        status = REMAT_NO_MEMORY;
     if (!status)
-        status = measure(m, &list, work, ret_bytes);
+        status =
+            measure(m, &list, is_best ? LIST_LAYOUT >> c->failures : QUICK_LAYOUT, ret_bytes, over);
     bool fits = !status && *ret_bytes <= m->budget;
     bool better = time < c->fitting_time || (time == c->fitting_time && n_runs < c->fitting_runs);
     if (fits && better) {
@@ -137,7 +178,12 @@ static remat_status consider(const improvement *m, chain *c, const remat_operati
         c->fitting_time = time;
         c->fitting_runs = n_runs;
         status = model_copy_list(runs, &c->runs);
+    } else if (!status && !fits && over) {
+        c->failures += c->failures < MOST_FAILURES;
+        if (c->patience == 0)
+            learn(m, c, &list, over, over + list.length);
     }
+    free(over);
     remat_operations_clear(&list);
     return status;
 }
@@ -152,11 +198,13 @@ static void look_at(void *context)
     c->passing.length = 0;
     remat_status status = interval_timeline_list(t, &c->passing);
     if (!status)
-        status = consider(c->of, c, &c->passing, interval_time(t), t->n_live, QUICK_LAYOUT, &bytes);
-    uint64_t packing = (uint64_t)t->n_live * t->n_live / LOOK_SHARE;
-    t->work += packing > WORK_OF_LOOK ? packing : WORK_OF_LOOK;
+        status = consider(c->of, c, &c->passing, interval_time(t), t->n_live, false, &bytes);
+    const bool fits = !status && bytes <= c->of->budget;
+    c->misses = fits ? 0 : c->misses + (c->misses < MOST_MISSES);
+    t->work += WORK_OF_LOOK + (uint64_t)WORK_OF_RUN * t->n_live;
+    c->search.next_look = t->work + (WORK_OF_LOOK << c->misses);
     c->status = c->status ? c->status : status;
-    c->search.wanted = c->fitting_time * (1 - 1e-12);
+    c->search.wanted = fmin(c->fitting_time, c->of->served) * (1 - 1e-12);
 }
 
 /* What work is given by. */
@@ -168,103 +216,46 @@ static uint32_t counted_nodes(const improvement *m)
 
 /* ---- making the best list fit with its layout ---- */
 
-/* A few runs moved, none of them over the budget. */
-static void vary(interval_search *s)
-{
-    interval_timeline *t = s->timeline;
-    uint32_t many = 1 + interval_random(s, WALK_SHIFTS);
-    for (uint32_t tries = 0; many > 0 && tries < 64 && !t->failed; tries++) {
-        uint32_t run, anchor;
-        if (!interval_random_shift(s, &run, &anchor))
-            continue;
-        interval_shift(t, run, anchor);
-        if (t->excess > 0) {
-            interval_undo(t);
-            continue;
-        }
-        interval_commit(t);
-        many--;
-    }
-}
-
-/* Another order of the best list's runs that fits, reached through orders of ever smaller arenas.
- */
-static remat_status walk(const improvement *m, chain *c, uint64_t *bytes)
-{
-    interval_search *s = &c->search;
-    interval_timeline *t = s->timeline;
-    double time = s->best_time;
-    remat_operations here = {0}, there = {0};
-    remat_status status = model_copy_list(&s->best, &here);
-    bool moved = true;
-    uint32_t steps = (uint32_t)((uint64_t)WALKS * counted_nodes(m) / m->profile->n_nodes);
-    for (uint32_t i = 0; i < steps && !status && *bytes > m->budget; i++) {
-        if (moved)
-            status = interval_timeline_load(t, &here, NULL);
-        if (!status)
-            vary(s);
-        uint64_t other = UINT64_MAX;
-        there.length = 0;
-        if (!status)
-            status = t->failed ? REMAT_NO_MEMORY : interval_timeline_list(t, &there);
-        if (!status)
-            status = consider(m, c, &there, time, s->best_runs, QUICK_LAYOUT, &other);
-        moved = other > *bytes;
-        if (!moved) {
-            *bytes = other;
-            model_swap_lists(&here, &there);
-        }
-        if (remat_host_cancelled(m->host))
-            status = REMAT_CANCELLED;
-    }
-    if (!status)
-        status = model_copy_list(&here, &s->best);
-    remat_operations_clear(&here);
-    remat_operations_clear(&there);
-    return status;
-}
-
-/* The search goes on in the budget less the slack, from the list that fits, or from the best one
- * with more evicted. */
-static void resume(const improvement *m, chain *c)
+/* The search goes on with what it learned, from the list that fits or else from the best one, with
+ * more evicted. */
+static void resume(chain *c)
 {
     interval_search *s = &c->search;
     const remat_operations *from = c->fitting.length > 0 ? &c->runs : &s->best;
     if (interval_timeline_load(s->timeline, from, NULL))
         s->timeline->failed = true;
-    interval_set_budget(s->timeline, (double)m->budget - c->slack);
     interval_forget_best(s);
     interval_greedy(s, 0);
 }
 
-/* The best list made to fit. Where it does not, the next epoch goes on from the smallest arena, and
- * once that helps no more in a smaller budget. */
+/* What was left free turned out to be more than enough. */
+static void relax(const improvement *m, chain *c)
+{
+    for (uint32_t task = 0; task < m->tasks->n_tasks; task++)
+        c->search.timeline->pads[task] = floor(c->search.timeline->pads[task] / 2);
+}
+
+/* The best list made to fit. Where it does not, the search goes on with what that teaches. */
 static remat_status settle(const improvement *m, chain *c)
 {
     interval_search *s = &c->search;
-    if (s->best.length == 0 || s->best_time > c->fitting_time ||
-        (s->best_time == c->fitting_time && s->best_runs >= c->fitting_runs))
-        return REMAT_OK;
-    uint64_t bytes = 0;
     double best = s->best_time;
-    remat_status status = consider(m, c, &s->best, best, s->best_runs, LIST_LAYOUT, &bytes);
-    uint64_t before = bytes;
-    c->unfit |= !status && bytes > m->budget;
-    if (!status && bytes > m->budget && best < c->fitting_time * (1 - SLIGHT))
-        status = walk(m, c, &bytes);
+    uint64_t bytes = 0;
+    remat_status status = REMAT_OK;
+    if (s->best.length > 0 && best <= m->served && /* it may be served */
+        (best < c->fitting_time || (best == c->fitting_time && s->best_runs < c->fitting_runs)))
+        status = consider(m, c, &s->best, best, s->best_runs, true, &bytes);
+    if (bytes <= m->budget) {
+        relax(m, c);
+        return status;
+    }
     if (status || best >= c->fitting_time * (1 - SLIGHT))
         return status;
-    if (c->fitting_time <= best) {
-        c->slack /= 2;
-        return REMAT_OK;
-    }
-    if (before - bytes > (before - m->budget) / 8)
-        return REMAT_OK;
-    double over = (double)(bytes - m->budget), most = 0.01 * (double)m->budget;
-    if (c->patience-- > 0 || (c->fitting.length > 0 && c->slack > 0))
-        return REMAT_OK;
-    c->slack += over < most ? over : most;
-    resume(m, c);
+    c->unfit = true;
+    if (c->patience > 0)
+        c->patience--;
+    else
+        resume(c);
     return REMAT_OK;
 }
 
@@ -313,10 +304,14 @@ static remat_status go_on(const improvement *m, chain *c)
     interval_search *s = &c->search;
     uint64_t nodes = counted_nodes(m);
     interval_timeline *t = s->timeline;
-    if (s->best.length > 0 && interval_timeline_load(t, &s->best, NULL))
+    const bool found = s->best.length > 0;
+    c->passing.length = 0;
+    if (!found && c->unfit && interval_timeline_list(t, &c->passing))
+        return REMAT_NO_MEMORY;
+    if ((found || c->unfit) && interval_timeline_load(t, found ? &s->best : &c->passing, NULL))
         return REMAT_NO_MEMORY;
     s->price = m->price;
-    s->wanted = m->alignment && c->unfit ? c->fitting_time * (1 - 1e-12) : 0;
+    s->wanted = m->alignment && c->unfit ? fmin(c->fitting_time, m->served) * (1 - 1e-12) : 0;
     if (m->effort->ramp > 0)
         ramp(m, c);
     if (m->effort->ramp == 0 || c->seed % 2 == 1) {
@@ -364,7 +359,7 @@ static remat_status share(improvement *m)
             return REMAT_NO_MEMORY;
         c->fitting_time = best->fitting_time;
         c->fitting_runs = best->fitting_runs;
-        resume(m, c);
+        resume(c);
     }
     return REMAT_OK;
 }
@@ -392,7 +387,7 @@ static remat_status search(improvement *m)
         const chain *best = best_chain(m);
         tell(m, (double)(epoch + 1) / ((best ? epochs : most) + 1), best);
         stale = best && best->fitting_time >= fastest ? stale + 1 : 0;
-        fastest = best ? best->fitting_time : INFINITY;
+        fastest = m->served = best ? best->fitting_time : INFINITY;
         if (best && (best->fitting_time <= m->enough || stale == m->effort->stale))
             return REMAT_OK;
         remat_status status = epoch > 0 ? share(m) : REMAT_OK;
@@ -467,11 +462,14 @@ static void set_up(improvement *m, const remat_operations *start, remat_effort e
     m->hot = 0.1 * mean;
     m->cold = 0.003 * mean;
     m->price = first_price(m);
+    m->served = INFINITY;
     for (uint32_t i = 0; i < m->n_chains; i++) {
         /* of patient ones the first are as they would be without a start */
         const bool from_start = effort == REMAT_PATIENT ? i >= m->n_chains / 2 : i % 2 == 1;
-        m->chains[i] =
-            (chain){.of = m, .seed = i, .patience = PATIENCE, .from_start = m->start && from_start};
+        m->chains[i] = (chain){.of = m,
+                               .seed = i,
+                               .patience = i % EAGER_SHARE == 1 ? 0 : PATIENCE,
+                               .from_start = m->start && from_start};
     }
 }
 

@@ -3,7 +3,9 @@
 
 #include <math.h>
 
-enum { LONGEST_LEAD = 200 };
+/* In hundredths: of the moves, those; of what goes by its bytes, what comes back over the link. */
+enum { EXCHANGES = 50, RELIEFS = 30, FETCHED = 50 };
+enum { LONGEST_LEAD = 200, PLAIN = 8 };
 
 static uint32_t draw_lead(mixer *m, double mean)
 {
@@ -24,9 +26,9 @@ static bool makes(const things *t, const item *it, uint32_t x)
 
 static bool reads(const things *t, const item *it, uint32_t x)
 {
-    for (uint32_t k = it->kind == RUN ? t->first_read[it->id] : 0;
-         it->kind == RUN && k < end_read(t, it->id); k++)
-        if (t->reads[k] == x)
+    for (uint32_t k = it->kind == RUN ? t->tasks[it->id].reads : 0;
+         it->kind == RUN && k < t->tasks[it->id].end; k++)
+        if (t->list[k] == x)
             return true;
     return false;
 }
@@ -83,6 +85,11 @@ static bool ensure_copy(mixer *m, row *r, uint32_t x, uint32_t *at)
     return true;
 }
 
+static uint32_t node_that_makes(const things *t, uint32_t x)
+{
+    return x >= t->n_values ? x - t->n_values : remat_value_node(t->profile, x);
+}
+
 static bool put_fetch(mixer *m, row *r, uint32_t x, uint32_t use)
 {
     if (!m->t->movable[x])
@@ -110,10 +117,11 @@ static void remake(mixer *m, row *r, uint32_t v, uint32_t at, int *left)
     const things *t = m->t;
     if (t->profile->nodes[v].once || --*left < 0)
         return;
-    row_insert(m, r, at, (item){.id = v, .kind = RUN});
+    const bool plain = m->few && t->bytes[saved_thing(t, v)] > 0 && draw(m, PLAIN) == 0;
+    row_insert(m, r, at, (item){.id = v, .kind = RUN, .plain = plain});
     const uint32_t window = draw_lead(m, 24);
-    for (uint32_t k = t->first_read[v]; k < end_read(t, v); k++) {
-        const uint32_t u = t->reads[k];
+    for (uint32_t k = t->tasks[v].reads; k < t->tasks[v].end; k++) {
+        const uint32_t u = t->list[k];
         const uint32_t from = lead_from(m, r, u, at, window);
         if (at - from < window || draw(m, 3) == 0)
             continue;
@@ -140,20 +148,19 @@ static bool bring_back(mixer *m, row *r, bool fetch)
     const things *t = m->t;
     const uint32_t i = draw(m, r->length);
     const item *it = &r->items[i];
-    const uint32_t n_reads = it->kind == RUN ? end_read(t, it->id) - t->first_read[it->id] : 0;
+    const uint32_t n_reads = it->kind == RUN ? t->tasks[it->id].end - t->tasks[it->id].reads : 0;
     if (n_reads == 0)
         return false;
-    const uint32_t x = t->reads[t->first_read[it->id] + draw(m, n_reads)];
+    const uint32_t x = t->list[t->tasks[it->id].reads + draw(m, n_reads)];
     if (fetch)
         return put_fetch(m, r, x, i);
     if (is_input(t, x))
         return false;
-    const uint32_t v = x >= t->n_values ? x - t->n_values : remat_value_node(t->profile, x);
     const uint32_t at = lead_from(m, r, x, i, draw_lead(m, 2));
     int left = MOST_REMADE;
     if (at == 0 || touches(t, &r->items[at - 1], x))
         return false;
-    remake(m, r, v, at, &left);
+    remake(m, r, node_that_makes(t, x), at, &left);
     return true;
 }
 
@@ -168,14 +175,19 @@ static bool take_away(mixer *m, row *r)
 }
 
 /* A graph input leaves for good, or until it is fetched. */
+static bool send_away(mixer *m, row *r, uint32_t x, uint32_t at)
+{
+    if (!m->t->movable[x] || find(r, OUT, x) != NONE)
+        return false;
+    row_insert(m, r, at, (item){.id = x, .kind = OUT});
+    return true;
+}
+
 static bool send_input(mixer *m, row *r)
 {
     const uint32_t inputs = m->t->profile->n_inputs;
-    const uint32_t x = m->t->n + (inputs > 0 ? draw(m, inputs) : 0);
-    if (inputs == 0 || !m->t->movable[x] || find(r, OUT, x) != NONE)
-        return false;
-    row_insert(m, r, draw(m, 2) ? 0 : draw(m, r->length), (item){.id = x, .kind = OUT});
-    return true;
+    return inputs > 0 &&
+           send_away(m, r, m->t->n + draw(m, inputs), draw(m, 2) ? 0 : draw(m, r->length));
 }
 
 /* A rerun becomes fetches of what it made. */
@@ -208,8 +220,7 @@ static bool fetch_to_run(mixer *m, row *r)
     const uint32_t use = first_use(m, r, x, i - (length - r->length - 1));
     int left = MOST_REMADE;
     if (use != NONE)
-        remake(m, r, x >= t->n_values ? x - t->n_values : remat_value_node(t->profile, x), use,
-               &left);
+        remake(m, r, node_that_makes(t, x), use, &left);
     return true;
 }
 
@@ -266,7 +277,7 @@ static bool reorder(mixer *m, row *r)
     const bool later = draw(m, 2);
     const item it = r->items[i];
     uint32_t to = i;
-    if (!it.always || m->t->profile->n_states > 0)
+    if (!it.always)
         return false;
     for (uint32_t k = 0; k < lead && (later ? to + 1 < r->length : to > 0); k++) {
         const uint32_t next = later ? to + 1 : to - 1;
@@ -317,10 +328,108 @@ static bool change_way(mixer *m, row *r)
     return true;
 }
 
+/* ---- moves that look at the bytes ---- */
+
+/* Only the first time in a look it counts. */
+static void meet(mixer *m, uint32_t x, uint32_t use, double weight, uint32_t *n)
+{
+    if (m->seen[x] != m->look && weight > 0)
+        m->idle[(*n)++] = (idle){x, use, weight};
+    m->seen[x] = m->look;
+}
+
+/* What is alive across an item and read after it, with its next use; of graph inputs also those
+ * that are read no more. Returns how many. */
+static uint32_t find_idle(mixer *m, const row *r, uint32_t at)
+{
+    const things *t = m->t;
+    uint32_t n = 0;
+    m->look++;
+    for (uint32_t i = at; i < r->length; i++) {
+        const item *it = &r->items[i];
+        const double far = sqrt((double)(i - at));
+        if (it->kind != RUN) {
+            meet(m, it->id, i, 0, &n);
+            continue;
+        }
+        for (uint32_t k = t->tasks[it->id].reads; k < t->tasks[it->id].end; k++)
+            meet(m, t->list[k], i, far * t->bytes[t->list[k]], &n);
+        for (uint32_t k = 0; !is_backward(t, it->id) && k < node_of(t, it->id)->n_outputs; k++)
+            meet(m, remat_result_value(t->profile, it->id, k), i, 0, &n);
+        if (!is_backward(t, it->id))
+            meet(m, saved_thing(t, it->id), i, 0, &n);
+    }
+    for (uint32_t x = t->n; x < t->n + t->profile->n_inputs; x++)
+        if (t->movable[x])
+            meet(m, x, NONE, sqrt((double)(r->length - at)) * t->bytes[x], &n);
+    m->work += (r->length - at) / 4;
+    return n;
+}
+
+/* Something that is alive across the item goes, and comes back before its next use. */
+static bool relieve(mixer *m, row *r, uint32_t at)
+{
+    const uint32_t n = find_idle(m, r, at);
+    double sum = 0;
+    for (uint32_t k = 0; k < n; k++)
+        sum += m->idle[k].weight;
+    double left = draw_unit(m) * sum;
+    uint32_t pick = 0;
+    while (pick + 1 < n && (left -= m->idle[pick].weight) > 0)
+        pick++;
+    if (n == 0)
+        return false;
+    const idle *one = &m->idle[pick];
+    if (one->use == NONE)
+        return send_away(m, r, one->thing, draw(m, 2) ? 0 : draw(m, at + 1));
+    if (draw(m, 100) < FETCHED || is_input(m->t, one->thing))
+        return put_fetch(m, r, one->thing, one->use);
+    int runs = MOST_REMADE;
+    remake(m, r, node_that_makes(m->t, one->thing), one->use, &runs);
+    return runs < MOST_REMADE;
+}
+
+static bool relieve_excess(mixer *m, row *r)
+{
+    uint32_t at = NONE, n = 0;
+    for (uint32_t i = 0; i < r->length; i++)
+        if (m->now_level[i] > m->t->budget && draw(m, ++n) == 0)
+            at = i;
+    return at != NONE && relieve(m, r, at);
+}
+
+/* A rerun or a fetch goes, and where what it brought back then lives longer something else does.
+ */
+static bool exchange(mixer *m, row *r)
+{
+    const things *t = m->t;
+    const uint32_t i = draw_item(m, r, draw(m, 3) == 0 ? FETCH : RUN);
+    if (i == NONE)
+        return false;
+    const item gone = r->items[i];
+    const uint32_t length = r->length;
+    const uint32_t x = gone.kind == RUN ? remat_result_value(t->profile, gone.id, 0) : gone.id;
+    uint32_t from = i, fullest = i;
+    for (; from > 0 && !touches(t, &r->items[from - 1], x); from--)
+        if (fullest == i || m->now_level[from - 1] > m->now_level[fullest])
+            fullest = from - 1;
+    m->work += (i - from) / 4;
+    if (fullest == i)
+        return false;
+    const bool fits = m->now_level[fullest] + t->bytes[x] <= t->budget;
+    drop_item(r, i);
+    fullest -= length - r->length - 1; /* its copy out, which came before */
+    return fits || relieve(m, r, fullest);
+}
+
 bool mixed_propose(mixer *m, row *r)
 {
-    const uint32_t kind = draw(m, 100);
+    const uint32_t by_bytes = draw(m, 100), kind = draw(m, 100);
     m->turned = NONE;
+    if (by_bytes < EXCHANGES)
+        return exchange(m, r);
+    if (by_bytes < EXCHANGES + RELIEFS && m->over)
+        return relieve_excess(m, r);
     if (kind < 2)
         return send_input(m, r);
     if (kind < 22)

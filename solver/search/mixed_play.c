@@ -4,194 +4,208 @@
 
 #include <math.h>
 
-/* Of two numbers the larger: fmax asks about NaN, in a call. */
-static inline double larger(double a, double b)
-{
-    return a > b ? a : b;
-}
-
 /* ---- the pass from the end: uses and bytes ---- */
 
-/* x is there from item `from` to its last use, or during `from` alone. */
-static void lives(mixer *m, uint32_t x, uint32_t from)
+/* Bytes during one item: what is made there and used by nobody, workspace; and what is not there
+ * before it. */
+typedef struct moment {
+    double extra, begins;
+} moment;
+
+/* x is there from here to its last use, or during this item alone. */
+static inline void lives(mixer *m, uint32_t x, moment *here)
 {
-    const uint32_t last = m->last[x] == NONE ? from : m->last[x];
-    m->change[from] += m->t->bytes[x];
-    m->change[last + 1] -= m->t->bytes[x];
+    const double bytes = m->t->bytes[x];
+    const bool used = m->last[x] != NONE;
+    here->extra += used ? 0 : bytes;
+    here->begins += used ? bytes : 0;
+    m->n_open -= used;
     m->last[x] = NONE;
-    m->used[x] = false;
 }
 
-static void uses(mixer *m, uint32_t x, uint32_t i)
+static inline void uses(mixer *m, uint32_t x, uint32_t i)
 {
-    if (m->last[x] == NONE)
-        m->last[x] = i;
-    m->used[x] = true;
+    if (m->last[x] != NONE)
+        return;
+    m->last[x] = i;
+    m->alive += m->t->bytes[x];
+    m->n_open++;
 }
 
-static void touch_gradients(mixer *m, uint32_t v, uint32_t i)
+/* They are there from the first backward that touches one to the last. B of an in-place node puts
+ * its input's where its own is, if that one starts there. */
+static void touch_gradients(mixer *m, const task *one, moment *here)
 {
-    const remat_node *node = &m->t->profile->nodes[v];
-    if (m->span_last[v] == NONE)
-        m->span_last[v] = i;
-    m->span_first[v] = i;
-    for (uint32_t k = 0; k < node->n_inputs; k++) {
-        const uint32_t u = node->inputs[k];
-        if (m->span_last[u] == NONE)
-            m->span_last[u] = u < m->t->n ? i : NONE - 1; /* a graph input's stays to the end */
-        m->span_first[u] = i;
+    const things *t = m->t;
+    const uint32_t own = t->gradients[one->gradients];
+    for (uint32_t k = one->gradients; k < one->end_gradients; k++) {
+        const uint32_t u = t->gradients[k];
+        if (m->touches[u] == t->gradient_touches[u] && u < t->n)
+            m->alive += t->gradient[u];
+        if (--m->touches[u] > 0)
+            continue;
+        here->begins += t->gradient[u];
+        if (u == one->over)
+            here->extra -= fmin(t->gradient[own], t->gradient[u]);
     }
 }
 
-static inline run_cost cost_of(const things *t, const item *it, bool saves)
-{
-    return saves                                    ? t->saving[it->id]
-           : it->way == 0 || is_backward(t, it->id) ? t->own[it->id]
-                                                    : forward_cost(t, it->id, it->way);
-}
-
-/* What an in-place node overwrites; NONE where something later reads it. */
-static uint32_t overwritten_by(const mixer *m, const item *it)
+/* What a forward makes, and of that whether it saves. */
+static run_cost make_backwards(mixer *m, const item *it, uint32_t i, moment *here)
 {
     const things *t = m->t;
-    const uint32_t u = is_backward(t, it->id) ? NONE : t->over[it->id];
-    return u == NONE || !remat_is_result(t->profile, u) || m->used[u] ? NONE : u;
-}
-
-/* Bytes during a run beside what is alive: those of its workspace, less what it overwrites. */
-static double extra_of(const mixer *m, const item *it, double bytes, uint32_t over)
-{
-    const things *t = m->t;
-    return over == NONE ? bytes : bytes - fmin(t->bytes[over], t->bytes[it->id]);
-}
-
-static void run_backwards(mixer *m, const item *it, uint32_t i)
-{
-    const things *t = m->t;
-    const remat_profile *p = t->profile;
-    m->saves[i] = false;
-    if (!is_backward(t, it->id)) {
-        const uint32_t v = it->id, saved = saved_thing(t, v);
-        m->saves[i] = m->last[saved] != NONE && !it->plain;
-        if (m->saves[i])
-            lives(m, saved, i);
-        for (uint32_t k = 0; k < p->nodes[v].n_outputs; k++)
-            lives(m, remat_result_value(p, v, k), i);
-    } else {
-        touch_gradients(m, it->id - t->n, i);
+    const task *one = &t->tasks[it->id];
+    const uint32_t saved = t->list[one->reads - 1];
+    const bool saves = m->last[saved] != NONE && !it->plain;
+    for (uint32_t k = one->made; k + 1 < one->reads; k++)
+        lives(m, t->list[k], here);
+    if (saves) {
+        lives(m, saved, here);
+        m->marks[i] |= SAVES;
     }
-    const uint32_t over = overwritten_by(m, it);
-    m->overwrites[i] = over != NONE;
-    const run_cost cost = cost_of(t, it, m->saves[i]);
-    m->extra[i] = extra_of(m, it, cost.bytes, over);
+    if (one->over != NONE && m->last[one->over] == NONE) {
+        m->marks[i] |= OVERWRITES; /* nothing later reads it */
+        here->extra -= fmin(t->bytes[one->over], t->bytes[it->id]);
+    }
+    return saves ? t->saving[it->id] : it->way == 0 ? one->own : forward_cost(t, it->id, it->way);
+}
+
+static void run_backwards(mixer *m, const item *it, uint32_t i, moment *here)
+{
+    const things *t = m->t;
+    const task *one = &t->tasks[it->id];
+    run_cost cost = one->own;
+    if (!is_backward(t, it->id))
+        cost = make_backwards(m, it, i, here);
+    else if (one->gradients < one->end_gradients)
+        touch_gradients(m, one, here);
+    here->extra += cost.bytes;
+    m->takes[i] = cost.time;
     m->compute += cost.time;
-    for (uint32_t k = t->first_read[it->id]; k < end_read(t, it->id); k++)
-        uses(m, t->reads[k], i);
+    for (uint32_t k = one->reads; k < one->end; k++)
+        uses(m, t->list[k], i);
+}
+
+/* Alone on the link. */
+static double copy_time(const things *t, uint32_t x, bool out)
+{
+    const double bandwidth = out ? t->link->to_host : t->link->to_device;
+    return t->link->latency + t->copied[x] / bandwidth;
 }
 
 /* Deaths that liveness leaves to us: of what is copied, and of graph inputs. */
 static void dies_at(mixer *m, uint32_t x, uint32_t i)
 {
     m->death_thing[m->n_deaths] = x;
-    m->death_next[m->n_deaths] = m->dies[i];
+    m->death_next[m->n_deaths] = m->marks[i] & DEATHS ? m->dies[i] : NONE;
     m->dies[i] = m->n_deaths++;
+    m->marks[i] |= DEATHS;
 }
 
-static void copy_backwards(mixer *m, const item *it, uint32_t i)
+enum { STAYS, LEAVES, HAS_LEFT }; /* what a graph input does */
+
+static void copy_backwards(mixer *m, const item *it, uint32_t i, moment *here)
 {
     const uint32_t x = it->id;
-    m->extra[i] = 0;
-    if (it->kind == FETCH) {
-        m->skipped[i] = m->last[x] == NONE;
-        if (m->skipped[i])
-            return;
+    if (it->kind == FETCH && m->last[x] == NONE) {
+        m->marks[i] = SKIPPED;
+    } else if (it->kind == FETCH) {
         if (is_input(m->t, x))
             dies_at(m, x, m->last[x]);
-        lives(m, x, i);
+        lives(m, x, here);
+        m->n_wanted += !m->wanted[x];
         m->wanted[x] = true;
-        return;
+        m->copying += copy_time(m->t, x, false);
+    } else if (!m->wanted[x] && m->leaves[x] != LEAVES) {
+        /* a graph input that nobody reads again may leave for good, but not without a copy */
+        m->marks[i] = SKIPPED;
+    } else {
+        uses(m, x, i);
+        m->copying += copy_time(m->t, x, true);
+        m->n_wanted -= m->wanted[x];
+        m->wanted[x] = false;
+        m->leaves[x] = m->leaves[x] == LEAVES ? HAS_LEFT : m->leaves[x];
+        dies_at(m, x, m->last[x]);
     }
-    /* a graph input that nobody reads again may leave for good, but not without a copy */
-    m->skipped[i] = !m->wanted[x] && (!is_input(m->t, x) || m->leaves[x]);
-    if (m->skipped[i])
-        return;
-    uses(m, x, i);
-    m->wanted[x] = false;
-    m->leaves[x] = true;
-    dies_at(m, x, m->last[x]);
 }
 
+/* Which graph inputs leave; returns how many. *ret_least: the runs take no less. */
+static uint32_t look_ahead(mixer *m, const row *r, double *ret_least)
+{
+    const things *t = m->t;
+    uint32_t leaving = 0;
+    double least = 0;
+    memset(m->leaves, STAYS, t->n_things);
+    for (uint32_t i = 0; i < r->length; i++) {
+        const item *it = &r->items[i];
+        if (it->kind == RUN) {
+            least += it->way == 0 ? t->tasks[it->id].least : 0;
+        } else if (it->kind == OUT && is_input(t, it->id)) {
+            leaving += m->leaves[it->id] == STAYS;
+            m->leaves[it->id] = LEAVES;
+        }
+    }
+    *ret_least = least;
+    return leaving;
+}
+
+/* At the end: gradients of graph inputs, what stays, what the graph answers. */
 static void reset(mixer *m, uint32_t length)
 {
     const things *t = m->t;
     memset(m->last, 0xff, t->n_things * sizeof *m->last);
-    memset(m->span_last, 0xff, t->n_values * sizeof *m->span_last);
-    memset(m->used, 0, t->n_things);
+    memcpy(m->touches, t->gradient_touches, t->n_values * sizeof *m->touches);
     memset(m->wanted, 0, t->n_things);
-    memset(m->leaves, 0, t->n_things);
-    memset(m->change, 0, (length + 2) * sizeof *m->change);
-    memset(m->skipped, 0, length);
-    memset(m->dies, 0xff, (length + 1) * sizeof *m->dies);
-    m->n_deaths = 0;
-    m->compute = 0;
-}
-
-/* Gradients, and graph inputs that leave. False: something is read that was never made. */
-static bool close_start(mixer *m, uint32_t length)
-{
-    const things *t = m->t;
-    const uint32_t n = t->n, inputs = t->profile->n_inputs;
-    for (uint32_t x = 0; x < t->n_things; x++) {
-        const bool input = is_input(t, x);
-        if (m->wanted[x] || (m->last[x] != NONE && !input))
-            return false;
-        if (input && m->leaves[x]) {
-            m->change[0] += t->bytes[x];
-            m->change[m->last[x] + 1] -= t->bytes[x];
-        } else if (input) {
-            m->change[0] += t->bytes[x];
-        }
-    }
-    for (uint32_t u = 0; u < n + inputs && !t->profile->joint; u++) {
-        if (m->span_last[u] == NONE)
+    m->n_deaths = m->n_open = m->n_wanted = 0;
+    m->compute = m->copying = 0;
+    m->marks[length] = 0;
+    m->alive = t->first_gradients;
+    for (uint32_t x = t->n; x < t->n + t->profile->n_inputs; x++) {
+        if (m->leaves[x] != STAYS)
             continue;
-        const uint32_t last = m->span_last[u] < length ? m->span_last[u] : length;
-        m->change[m->span_first[u]] += t->gradient[u];
-        m->change[last + 1 < length ? last + 1 : length] -= t->gradient[u];
+        m->last[x] = length;
+        m->alive += t->bytes[x];
     }
-    return true;
+    for (uint32_t k = 0; k < t->profile->n_outputs; k++)
+        uses(m, t->profile->outputs[k], length);
 }
 
-/* B of an in-place node puts its input's gradient where its own is, if that one starts there. */
-static void overlap_gradients(mixer *m, const row *r)
+static bool is_hopeless(const mixer *m, double time, double excess, double most)
 {
-    const things *t = m->t;
-    for (uint32_t i = 0; i < r->length; i++) {
-        const item *it = &r->items[i];
-        if (it->kind != RUN || !is_backward(t, it->id))
-            continue;
-        const uint32_t v = it->id - t->n, u = t->over[v];
-        if (u != NONE && m->span_first[u] == i)
-            m->extra[i] -= fmin(t->gradient[v], t->gradient[u]);
-    }
+    /* a little less, as times are summed in another order */
+    return (time + m->toll * m->copying + m->price * excess) * (1 - 1e-9) > most;
 }
 
-static bool look_back(mixer *m, const row *r)
+/* Levels and marks. It ends as soon as it is hopeless. */
+static worth look_back(mixer *m, const row *r, double most)
 {
+    double least;
+    const uint32_t leaving = look_ahead(m, r, &least);
+    worth w = {.valid = true};
     reset(m, r->length);
-    for (uint32_t k = 0; k < m->t->profile->n_outputs; k++)
-        uses(m, m->t->profile->outputs[k], r->length);
     for (uint32_t i = r->length; i-- > 0;) {
+        moment here = {0, 0};
+        m->marks[i] = 0;
         if (r->items[i].kind == RUN)
-            run_backwards(m, &r->items[i], i);
+            run_backwards(m, &r->items[i], i, &here);
         else
-            copy_backwards(m, &r->items[i], i);
+            copy_backwards(m, &r->items[i], i, &here);
+        m->level[i] = m->marks[i] & SKIPPED ? 0 : m->alive + here.extra;
+        m->extra[i] = here.extra;
+        m->alive -= here.begins;
+        if (m->level[i] <= m->t->budget)
+            continue;
+        w.excess += m->level[i] - m->t->budget;
+        w.hopeless = is_hopeless(m, least, w.excess, most);
+        if (w.hopeless)
+            return w;
     }
-    if (!close_start(m, r->length))
-        return false;
-    if (!m->t->profile->joint)
-        overlap_gradients(m, r);
-    return true;
+    w.valid = m->n_wanted == 0 && m->n_open == leaving; /* nothing is read that was never made */
+    if (w.valid && m->t->profile->n_states > 0)
+        w.valid = mixed_count_states(m, r, &w.excess);
+    w.copying = m->copying;
+    w.hopeless = is_hopeless(m, m->compute, w.excess, most);
+    return w;
 }
 
 /* ---- the pass from the start: time ---- */
@@ -201,9 +215,8 @@ typedef struct play {
     mixer *m;
     const row *row;
     double now, out_free, in_free, inflight; /* inflight: the last fetch has ended then */
-    double alive;                            /* bytes, by the pass from the end */
-    worth *worth;
-    remat_operations *list; /* NULL: none is wanted */
+    double left;                             /* time of the runs to come */
+    remat_operations *list;                  /* NULL: none is wanted */
     bool failed;
 } play;
 
@@ -235,7 +248,7 @@ static void emit_run(play *p, uint32_t i)
     if (!p->list)
         return;
     const uint32_t v = it->id < t->n ? it->id : it->id - t->n;
-    const bool backward = is_backward(t, it->id), saves = p->m->saves[i];
+    const bool backward = is_backward(t, it->id), saves = p->m->marks[i] & SAVES;
     p->failed = p->failed ||
                 remat_operations_push(
                     p->list,
@@ -282,30 +295,30 @@ static void clear_pending(play *p, uint32_t x)
             let_go(p, k);
 }
 
+/* What a run makes is not the fetched one any more; what it reads it waits for. */
+static void await_fetches(play *p, const task *one)
+{
+    const things *t = p->m->t;
+    double *ready = p->m->ready;
+    for (uint32_t k = one->made; k < one->reads; k++)
+        ready[t->list[k]] = 0;
+    for (uint32_t k = one->reads; k < one->end; k++)
+        p->now = larger(p->now, ready[t->list[k]]);
+}
+
 static void play_run(play *p, uint32_t i)
 {
     mixer *m = p->m;
     const things *t = m->t;
-    const item *it = &p->row->items[i];
-    const uint32_t v = it->id < t->n ? it->id : it->id - t->n;
-    const remat_node *node = &t->profile->nodes[v];
-    const bool backward = is_backward(t, it->id);
-    if (!backward) {
-        if (m->n_pending > 0) {
-            for (uint32_t k = 0; k < node->n_outputs; k++)
-                clear_pending(p, remat_result_value(t->profile, v, k));
-            clear_pending(p, saved_thing(t, v));
-        }
-        for (uint32_t k = 0; k < node->n_outputs; k++)
-            m->ready[remat_result_value(t->profile, v, k)] = 0;
-        m->ready[saved_thing(t, v)] = 0;
-    }
+    const task *one = &t->tasks[p->row->items[i].id];
+    for (uint32_t k = one->made; m->n_pending > 0 && k < one->reads; k++)
+        clear_pending(p, t->list[k]);
     if (p->inflight > p->now)
-        for (uint32_t k = t->first_read[it->id]; k < end_read(t, it->id); k++)
-            p->now = larger(p->now, m->ready[t->reads[k]]);
-    if (m->overwrites[i]) /* not before it has been copied */
-        p->now = larger(p->now, m->copy_end[t->over[v]]);
-    p->now += cost_of(t, it, m->saves[i]).time;
+        await_fetches(p, one);
+    if (m->marks[i] & OVERWRITES) /* not before it has been copied */
+        p->now = larger(p->now, m->copy_end[one->over]);
+    p->now += m->takes[i];
+    p->left -= m->takes[i];
     emit_run(p, i);
 }
 
@@ -319,7 +332,7 @@ static void play_copy(play *p, const item *it)
     if (!out)
         clear_pending(p, x);
     double start = larger(larger(p->now, *stream), out ? m->ready[x] : m->copy_end[x]);
-    *stream = start + link->latency + m->t->copied[x] / (out ? link->to_host : link->to_device);
+    *stream = start + copy_time(m->t, x, out);
     if (link->shared)
         p->out_free = p->in_free = *stream;
     if (out) {
@@ -351,65 +364,52 @@ static void park_dying(play *p, uint32_t i)
     }
 }
 
-static void play_row(play *p)
+/* The makespan; where it is more than `most`, some time of which the same is true. */
+static double play_row(play *p, double most)
 {
     mixer *m = p->m;
     const row *r = p->row;
+    const double enough = most * (1 + 1e-9);
     m->n_pending = 0;
     m->pending_bytes = 0;
+    p->left = m->compute;
     memset(m->ready, 0, m->t->n_things * sizeof *m->ready);
     memset(m->copy_end, 0, m->t->n_things * sizeof *m->copy_end);
-    for (uint32_t i = 0; i < r->length; i++) {
-        p->alive += m->change[i];
-        if (m->skipped[i])
+    for (uint32_t i = 0; i < r->length && p->now + p->left <= enough; i++) {
+        if (m->marks[i] & SKIPPED)
             continue;
-        const double during = p->alive + m->extra[i];
-        if (during > m->t->budget)
-            p->worth->excess += during - m->t->budget;
         if (m->n_pending > 0)
-            make_room(p, during);
+            make_room(p, m->level[i]);
         if (r->items[i].kind == RUN)
             play_run(p, i);
         else
             play_copy(p, &r->items[i]);
-        park_dying(p, i);
+        if (m->marks[i] & DEATHS)
+            park_dying(p, i);
     }
     for (uint32_t k = 0; k < m->t->profile->n_outputs; k++)
         p->now = larger(p->now, m->ready[m->t->profile->outputs[k]]);
-    p->worth->time = p->now;
-}
-
-/* Whether compute and bytes alone are more; a little less, as they are summed in another order. */
-static bool is_hopeless(const mixer *m, const row *r, double most)
-{
-    double alive = 0, excess = 0;
-    for (uint32_t i = 0; i < r->length; i++) {
-        alive += m->change[i];
-        if (!m->skipped[i])
-            excess += larger(alive + m->extra[i] - m->t->budget, 0);
-    }
-    return (m->compute + m->price * excess) * (1 - 1e-9) > most;
+    return p->now + p->left > enough ? p->now + p->left : p->now;
 }
 
 worth mixed_evaluate(mixer *m, const row *r, double most)
 {
-    worth w = {.valid = look_back(m, r)};
-    w.hopeless = w.valid && is_hopeless(m, r, most);
+    worth w = look_back(m, r, most);
     m->work += w.valid && !w.hopeless ? r->length : r->length / 2;
     if (!w.valid || w.hopeless)
         return w;
-    play p = {.m = m, .row = r, .worth = &w};
-    play_row(&p);
+    play p = {.m = m, .row = r};
+    w.time = play_row(&p, most - m->toll * w.copying - m->price * w.excess);
     return w;
 }
 
 remat_status mixed_write_list(mixer *m, const row *r, remat_operations *ret_list,
                               remat_error *error)
 {
-    worth w = {.valid = look_back(m, r)};
     remat_operations list = {0};
-    play p = {.m = m, .row = r, .worth = &w, .list = &list};
-    play_row(&p);
+    play p = {.m = m, .row = r, .list = &list};
+    (void)look_back(m, r, INFINITY);
+    (void)play_row(&p, INFINITY);
     remat_status status = p.failed ? remat_fail_memory(error)
                                    : model_complete_list(m->t->profile, &list, ret_list, error);
     remat_operations_clear(&list);

@@ -33,30 +33,63 @@ typedef struct run_cost {
     double time, bytes;
 } run_cost;
 
+/* One task, for the loops: costs, and its parts of the list of things. */
+typedef struct task {
+    run_cost own;              /* of its own implementation; of a backward as it is now */
+    double least;              /* no run of it takes less, of that implementation or saving */
+    uint32_t made, reads, end; /* what it makes, saved(v) last; then what it reads, to the end */
+    uint32_t gradients, end_gradients; /* those that a backward touches, its own first */
+    uint32_t over; /* what an in-place one may overwrite: a value; a gradient; or NONE */
+} task;
+
+/* What a forward does with a state: reads a version, or leaves one. */
+typedef struct touch {
+    uint32_t state, version; /* versions are numbered through all states */
+    bool written;
+} touch;
+
 /* The profile as lists of things: a value is itself, saved(v) is n_values + v. */
 typedef struct things {
     const remat_profile *profile;
     const remat_link *link;
     uint32_t n, n_values, n_things;
-    uint32_t *first_read; /* by task: its reads, up to those of the next */
-    uint32_t *reads;
-    uint8_t *unread; /* by task: of those so many at the end are not read as it is now */
-    double *bytes;   /* by thing, at multiples of the alignment; of saved(v) as its backward says */
-    double *copied;  /* by thing: bytes that go over the link */
+    task *tasks;
+    uint32_t *list; /* of things, in parts of the tasks */
+    uint32_t end_list;
+    uint32_t *gradients;        /* of values, in parts of the tasks */
+    uint32_t *gradient_touches; /* by value: how many backwards touch it */
+    double first_gradients;     /* bytes of those of graph inputs, which stay to the end */
+    double *bytes;  /* by thing, at multiples of the alignment; of saved(v) as its backward says */
+    double *copied; /* by thing: bytes that go over the link */
     double *gradient;       /* by value: of nodes and graph inputs */
     uint16_t *backward_way; /* by node; a move may change it */
     bool *movable;          /* by thing */
     uint64_t alignment;
-    run_cost *own, *saving; /* by task: of its own implementation; of an A */
-    uint32_t *over;         /* by node: what an in-place one may overwrite, or NONE */
+    run_cost *saving; /* by node: of an A */
+    uint32_t
+        *first_touch; /* by node: its touches, up to those of the next; of graphs with states */
+    touch *touches;
+    uint32_t *first_version;         /* by state */
+    uint32_t *current;               /* by state, of an evaluation: its version */
+    uint32_t *left_at, *restored_at; /* by version: the first and the last item, or NONE */
     double budget;
     double total_time;
     model_arena arena;
 } things;
 
+/* A thing that is alive across an item, and the item after it that reads it next. */
+typedef struct idle {
+    uint32_t thing, use;
+    double weight; /* in the draw of one of them */
+} idle;
+
+/* What an item comes to: does nothing; an A; what it is in place of dies there; others do. */
+enum { SKIPPED = 1, SAVES = 2, OVERWRITES = 4, DEATHS = 8 };
+
 /* What one evaluation says of a row. */
 typedef struct worth {
     double time, excess; /* makespan; bytes past the budget, summed over the items */
+    double copying;      /* time that all copies take, both ways */
     bool valid, hopeless;
 } worth;
 
@@ -73,52 +106,63 @@ typedef struct mixer {
     uint16_t *best_ways; /* by node: those of best */
     uint16_t old_way;
     double best_time, enough, price, temperature;
+    double first_toll, toll; /* a unit of time that copies take counts as so much of compute */
+    double *now_level;       /* by item of `now`: bytes during it */
+    bool over;               /* `now` does not fit */
+    uint32_t look;           /* counts the looks for idle things */
+    uint32_t *seen;          /* by thing: the last look that met it */
+    idle *idle;              /* at most one a thing */
     uint64_t work, limit;
+    bool few; /* nodes: reruns that leave what is saved to an earlier run are tried often */
     /* of an evaluation */
-    uint32_t *last;      /* by thing: its last use so far, or NONE */
-    uint8_t *used;       /* by thing: something later reads it */
-    uint8_t *wanted;     /* by thing: a fetch to come needs its copy */
-    uint8_t *leaves;     /* by thing: of graph inputs, whether they are copied out */
-    uint32_t *span_last; /* by value: last run that touches its gradient */
-    uint32_t *span_first;
-    double *change, *extra;   /* by item: bytes from here on; bytes during it alone */
-    uint8_t *skipped, *saves; /* by item: does nothing; is an A */
-    uint8_t *overwrites;      /* by item: what it is in place of dies there */
-    uint32_t *dies;           /* by item: the first of the deaths there that are written down */
+    uint32_t
+        *last; /* by thing: its last use so far, or NONE; of a graph input that stays the end */
+    uint8_t *wanted;       /* by thing: a fetch to come needs its copy */
+    uint8_t *leaves;       /* by thing: of graph inputs, whether they are copied out */
+    uint32_t *touches;     /* by value: of its gradient, how many are still to come */
+    double *extra;         /* by item: bytes during it alone; of graphs with states */
+    double *change;        /* by item: bytes of versions from here on */
+    double *freed;         /* by item: bytes of versions restored before it for the last time */
+    double *level, *takes; /* by item: bytes during it, all; time of a run */
+    uint8_t *marks;        /* by item */
+    uint32_t *dies;        /* by item: the first of the deaths there, if it is marked */
     uint32_t *death_thing, *death_next;
     uint32_t n_deaths;
-    double compute;           /* time of all runs */
-    double *copy_end, *ready; /* by thing */
-    uint32_t *pending;        /* things that died with their copy under way */
+    uint32_t n_open, n_wanted; /* what has a use so far; what is wanted */
+    double alive;              /* bytes across an item */
+    double compute;            /* time of all runs */
+    double copying;            /* time of all copies, both ways */
+    double *copy_end, *ready;  /* by thing */
+    uint32_t *pending;         /* things that died with their copy under way */
     uint32_t n_pending;
     double pending_bytes;
     remat_status status;
 } mixer;
+
+/* Of two numbers the larger: fmax asks about NaN, in a call. */
+static inline double larger(double a, double b)
+{
+    return a > b ? a : b;
+}
 
 static inline double rounded(const things *t, uint64_t bytes)
 {
     return (double)((bytes + t->alignment - 1) / t->alignment * t->alignment);
 }
 
-static inline bool is_backward(const things *t, uint32_t task)
+static inline bool is_backward(const things *t, uint32_t id)
 {
-    return task >= t->n;
+    return id >= t->n;
 }
 
-static inline const remat_node *node_of(const things *t, uint32_t task)
+static inline const remat_node *node_of(const things *t, uint32_t id)
 {
-    return &t->profile->nodes[task < t->n ? task : task - t->n];
+    return &t->profile->nodes[id < t->n ? id : id - t->n];
 }
 
 static inline bool is_input(const things *t, uint32_t x)
 {
     return x >= t->n && x < t->n + t->profile->n_inputs;
-}
-
-/* The end of a task's reads. */
-static inline uint32_t end_read(const things *t, uint32_t task)
-{
-    return t->first_read[task + 1] - t->unread[task];
 }
 
 static inline uint32_t saved_thing(const things *t, uint32_t v)
@@ -181,6 +225,13 @@ remat_status mixed_things_init(things *t, const remat_profile *profile, const re
 
 /* Node v's backward, and what is saved for it, are of another implementation. */
 void mixed_set_way(things *t, uint32_t v, uint16_t way);
+
+/* Lists what forwards do with states. False: no memory. */
+bool mixed_states_init(things *t);
+
+/* Adds saved versions to the levels of a row. False: a run reads a version that is not there yet.
+ */
+bool mixed_count_states(mixer *m, const row *r, double *excess);
 
 /* Makespan and bytes past the budget, by both passes; by the first alone, and hopeless, where time
  * and price are more than `most` whatever the streams do. */

@@ -18,7 +18,7 @@ typedef struct interval_search {
     void (*found)(void *context);
     void *context;
     uint64_t moves;     /* proposed so far by annealing */
-    uint64_t next_look; /* work at which one is shown again */
+    uint64_t next_look; /* work at which one is shown again: found says */
     const remat_host *host;
 } interval_search;
 

@@ -498,20 +498,18 @@ static void refresh_cost(interval_timeline *t, uint32_t run)
 {
     const interval_tasks *tasks = t->tasks;
     const interval_run *r = &t->runs[run];
-    const interval_way *ways = interval_ways(tasks, r->task);
+    const interval_way *way = interval_ways(tasks, r->task) + r->way;
+    double shared = overwritten_bytes(t, run) - t->pads[r->task];
     if (!interval_saves(tasks, r->task)) {
-        double shared = overlapped_bytes(t, run) + overwritten_bytes(t, run);
-        set_cost(t, run, ways[r->way].workspace - shared, ways[r->way].time);
+        set_cost(t, run, way->workspace - shared - overlapped_bytes(t, run), way->time);
         return;
     }
-    double overwritten = overwritten_bytes(t, run);
     if (run == t->tail[r->task] && saved_bytes(t, r->task) > 0) {
-        const interval_way *way = partner_way(t, r->task);
-        set_cost(t, run, way->saving - overwritten, way->time);
+        way = partner_way(t, r->task);
+        set_cost(t, run, way->saving - shared, way->time);
         return;
     }
-    const interval_way *way = &ways[r->way];
-    set_cost(t, run, (passes(t, run) ? way->passing : way->workspace) - overwritten, way->time);
+    set_cost(t, run, (passes(t, run) ? way->passing : way->workspace) - shared, way->time);
 }
 
 static void refresh_overwriter(interval_timeline *t, uint32_t run, uint32_t value)
@@ -933,7 +931,8 @@ remat_status interval_timeline_new(const interval_tasks *tasks, const remat_oper
     t->tail = malloc(tasks->n_tasks * sizeof *t->tail);
     t->unused = malloc(tasks->n_tasks * sizeof *t->unused);
     t->spans = malloc((tasks->n_spans + 1) * sizeof *t->spans);
-    remat_status status = t->head && t->tail && t->unused && t->spans
+    t->pads = calloc(tasks->n_tasks, sizeof *t->pads);
+    remat_status status = t->head && t->tail && t->unused && t->spans && t->pads
                               ? interval_timeline_load(t, list, error)
                               : remat_fail_memory(error);
     if (status)
@@ -954,6 +953,7 @@ void interval_timeline_free(interval_timeline *t)
     free(t->unused);
     free(t->live);
     free(t->spans);
+    free(t->pads);
     free(t->run_at);
     interval_memory_free(&t->memory);
     free(t->edits);

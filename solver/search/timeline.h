@@ -74,6 +74,7 @@ typedef struct interval_timeline {
     uint32_t *live;        /* the runs of the list, in no order */
     uint32_t n_live;
     interval_span *spans;
+    double *pads;     /* by task: bytes to leave free during its runs; from the next load on */
     uint32_t *run_at; /* by slot, or NONE */
     interval_memory memory;
     uint32_t n_slots;

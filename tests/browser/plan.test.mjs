@@ -48,7 +48,7 @@ test('a pipeline is drawn, and each rank leads to its schedule', async () => {
   await page.getByRole('spinbutton', { name: 'Micro-batches' }).fill('8');
   await page.getByRole('button', { name: 'Plan' }).click();
   await page.getByRole('link', { name: 'Rank 3' }).waitFor();
-  assert.match(page.url(), /parallel=pipeline&ranks=4&microbatches=8&schedule=1f1b&runtime=pytorch/);
+  assert.match(page.url(), /parallel=pipeline&ranks=4&microbatches=8&replicas=1&schedule=1f1b&runtime=pytorch/);
   const ranks = page.getByRole('region', { name: 'Ranks' });
   assert.equal(await ranks.locator('tbody tr').count(), 4);
   await shot(page, 'pipeline');

@@ -47,7 +47,9 @@ static void close_device(trial *t)
 #endif
 
 /* Transforms of tiles round several times more than direct sums (Lavin, Gray 2016); twenty times is
- * allowed. The emulation sums directly under every name. */
+ * allowed. Of a norm of rows of one number nothing is left, times 1 / sqrt(epsilon), but what a
+ * fused multiply and add rounds. The emulation sums directly under every name, and fuses nothing.
+ */
 static double coarseness(const trial *t, uint32_t alternative)
 {
 #ifdef REMAT_CUDA_EMULATED
@@ -55,6 +57,8 @@ static double coarseness(const trial *t, uint32_t alternative)
     (void)alternative;
     return 1;
 #else
+    if (t->node->kind == NET_LAYER_NORM && t->node->inputs[0].c == 1)
+        return 1 / sqrt(CUDA_NORM_EPSILON);
     const char *name = t->cuda.kernels[t->node->kind]->implementation(t->node, alternative);
     return strcmp(name, "winograd_nonfused") == 0 || strcmp(name, "fft_tiling") == 0 ? 20 : 1;
 #endif

@@ -447,9 +447,28 @@ def test_gzipped_profiles_are_read(tmp_path):
     file.write_bytes(packed)
     plain = json.loads(remat(None, "profile", "check", "--json", CHAIN))
     assert json.loads(remat(None, "profile", "check", "--json", file)) == plain
-    for damaged in (packed[:-1], packed[:50], packed[:40] + b"x" + packed[41:], packed[:2]):
+    text = pathlib.Path(CHAIN).read_bytes()
+    file.write_bytes(gzip.compress(text[:999]) + gzip.compress(text[999:]))  # members one after the other, as pigz makes them
+    assert json.loads(remat(None, "profile", "check", "--json", file)) == plain
+    for damaged in (packed + b"x", packed[:-1], packed[:50], packed[:40] + b"x" + packed[41:], packed[:2]):
         file.write_bytes(damaged)
         assert f"{file} is damaged" in remat(None, "profile", "check", file, code=3)
+
+
+def test_what_was_read_is_not_written_over(tmp_path):
+    own, link = tmp_path / "own.json", tmp_path / "link.json"
+    own.write_bytes(pathlib.Path(CHAIN).read_bytes())
+    link.hardlink_to(own)
+    for output in (own, link):
+        assert "was read, and would be lost" in remat(None, "solve", "--local", "-b", "60%", own, "-o", output, code=5)
+    assert own.read_bytes() == pathlib.Path(CHAIN).read_bytes()
+    remat(None, "solve", "--local", "-b", "60%", own, "-o", tmp_path / "new.json")
+
+
+def test_a_mark_of_byte_order_is_named(tmp_path):
+    file = tmp_path / "bom.json"
+    file.write_bytes(b"\xef\xbb\xbf" + pathlib.Path(CHAIN).read_bytes())
+    assert "begins with a byte order mark" in remat(None, "profile", "check", file, code=3)
 
 
 def test_a_reader_that_leaves_hears_nothing():

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from conftest import BUILD, PROFILES, SLOW, profile
+from conftest import BUILD, PROFILES, ROOT, SLOW, profile
 from test_joint import NORM
 
 LINK = {"bandwidth": "12GB/s"}
@@ -236,6 +236,16 @@ def test_twenty_schedules_explain_themselves(rematd):
         check_next(rematd, schedule, e)
         check_link(document, schedule, judge, e)
     assert len(solvers) >= 12, solvers
+
+
+def test_what_a_search_found_may_be_the_smallest(rematd):
+    """The improver went below what all tables hold."""
+    document = json.loads((ROOT / "tests" / "data" / "least_by_search.json").read_text())
+    schedule = rematd.post("/v1/schedules", {"profile": document, "budget": 92, "wait": 60}).json
+    least = schedule["frontier"]["smallest"]
+    assert schedule["peak"] <= 92 and least["peak"] <= schedule["peak"] and "larger" in schedule["frontier"]
+    said = rematd.get(f"/v1/schedules/{schedule['schedule_id']}/explanation").json
+    assert f"{least['peak']} B" in sentence(said, "least")
 
 
 def test_the_link_that_moves_little_says_why(rematd):

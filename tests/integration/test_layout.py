@@ -107,14 +107,14 @@ def test_every_layout_that_is_asked_for(rematd):
         assert answer.status == 400 and answer.json["field"].startswith("layout"), (wrong, answer.body)
 
 
-@pytest.mark.parametrize("name", ["gpt.chain", "unet.flops", "resnet50.cpu"][:3 if SLOW == 1 else 1])
+@pytest.mark.parametrize("name", ["gpt.chain", "unet.flops"][:2 if SLOW == 1 else 1])
 def test_budgets_are_about_the_arena(rematd, name):
     """Where the arena of the fastest schedule is past the budget a slower one comes, or both numbers."""
     summary = rematd.push(name)
     least = min(m["bytes"] for m in summary["minimum_budgets"])
     answer = ask(rematd, summary["profile_id"], least)
     assert answer.status == 200 and answer.json["arena"] <= least
-    for budget in range(least - 4096, least, 512 if SLOW == 1 else 2048):
+    for budget in range(least - 4096, least, 2048):
         answer = ask(rematd, summary["profile_id"], budget)
         if answer.status == 200:
             assert answer.json["arena"] <= budget

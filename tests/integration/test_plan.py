@@ -2,7 +2,9 @@
 
 import json
 import os
+import resource
 import socket
+import statistics
 import subprocess
 import threading
 import time
@@ -24,19 +26,21 @@ def plan(service, **more):
 def check(answer):
     """What holds of every plan."""
     b = answer["table"]
-    parts = ["weights", "master_weight_bytes", "gradients", "optimizer_states", "cached_weights", "buckets", "gathered", "context",
-             "communicator", "fragmentation"]
+    parts = ["weights", "master_weight_bytes", "gradients", "optimizer_states", "cached_weights", "fp8_copies", "buckets", "gathered",
+             "workspaces", "context", "communicator", "fragmentation"]
     assert b["taken_bytes"] == sum(b[name] for name in parts)
     assert b["activations"] == max(0, b["memory"] - b["taken_bytes"])
-    whole, static = answer["store_all_memory"], sum(b[name] for name in parts[:7])
-    assert whole["allocated_bytes"] == static + answer["store_all_peak"]
+    assert 0 in (b["gradients"], b["gradient_bytes"]) and 0 in (b["cached_weights"], b["cached_bytes"])  # beside the activations or among them
+    whole, static = answer["store_all_memory"], sum(b[name] for name in parts[:9])
+    handed = 1.022 if b["workspaces"] else 1  # of what is asked
+    assert whole["allocated_bytes"] == pytest.approx(handed * (static + answer["store_all_peak"]), abs=2)
     assert answer["store_all_fits"] == (whole["driver_bytes"] <= b["memory"])
     assert answer["fits"] == ("schedule" in answer) != ("refusal" in answer)
     if answer["fits"]:
         schedule = answer["schedule"]
         assert schedule["verified"] and schedule["peak"] <= schedule["arena"] <= b["activations"]
         memory = answer["memory_use"]
-        assert memory["allocated_bytes"] == static + schedule["arena"] and memory["device_bytes"] == b["memory"]
+        assert memory["allocated_bytes"] == pytest.approx(handed * (static + schedule["arena"]), abs=2) and memory["device_bytes"] == b["memory"]
         assert memory["allocated_bytes"] <= memory["reserved_bytes"] <= memory["driver_bytes"] <= b["memory"]
         assert memory["driver_bytes"] == memory["reserved_bytes"] + b["context"] + b["communicator"]
         assert answer["step_seconds"] >= answer["store_all_seconds"] * (1 - 1e-9)
@@ -142,6 +146,19 @@ def test_plans_of_a_profile(rematd):
     ({"optimizer": "lion"}, "optimizer", "known are sgd, "), ({"batch": 0}, "batch", "1 to 1048576"),
     ({"batch": 2**60}, "batch", "1 to 1048576"), ({"precision": "bfloat16"}, "precision", "it has float32, float16"),
     ({"parallel": {"kind": "ddp", "ranks": 0}}, "parallel.ranks", "1 to 1048576"),
+    ({"lora": {"rank": 8, "targets": ["query"]}}, "lora.targets", "known are q, k, "),
+    ({"sizes": {"window": 64}}, "sizes", "for Llamas"), ({"model": "llama3.2-1b", "sizes": {"kv_rank": 64}}, "sizes.kv_rank", "value_head"),
+    ({"model": "llama3.2-1b", "sizes": {"shared_experts": 1}}, "sizes.experts", "there are none"),
+    ({"model": "mixtral-8x7b", "sizes": {"dense_layers": 1}}, "sizes.dense_ffn", "not given"),
+    ({"model": "dit-s2", "image": 40}, "image", "multiples of 16 pixels"), ({"model": "dit-s2", "sizes": {"hidden": 64}}, "sizes", "no sizes"),
+    ({"model": "dit-s2", "parallel": {"mesh": {"tp": 2}}}, "parallel.mesh.tp", "not planned to be cut yet"),
+    ({"optimizer_in_backward": True, "parallel": {"kind": "ddp", "ranks": 2}}, "optimizer_in_backward", "ddp sums gradients"),
+    ({"optimizer_in_backward": True, "keep_gradients": True}, "keep_gradients", "frees each gradient"),
+    ({"optimizer_in_backward": True, "parallel": {"kind": "pipeline", "ranks": 2, "microbatches": 4}}, "optimizer_in_backward", "micro"),
+    ({"routing": {"load": "worst"}}, "routing", "gpt2 has no experts"), ({"routing": {"load": "wrst"}}, "routing.load", "did you mean worst?"),
+    ({"routing": {"capacity_factor": 0}}, "routing.capacity_factor", "from 0.01"),
+    ({"model": "mixtral-8x7b", "device": "h200", "routing": {"capacity_factor": 1, "load": "worst"}}, "routing", "no worst load"),
+    ({"model": "mixtral-8x7b", "device": "h200", "routing": {"capacity_factor": 2000}}, "routing.capacity_factor", "from 0.01 to 1000"),
     ({"kernels": "fsed"}, "kernels", "did you mean fused?"), ({"autocast": True, "precision": "float32"}, "autocast", "16 bits"),
     ({"model": "resnet18", "kernels": "fused"}, "kernels", "no kernels"), ({"channels_last": True}, "channels_last", "no channels_last"),
     ({"parallel": {"mesh": {"tp": 5}}}, "parallel.mesh.tp", "5 ranks cannot share 12 heads"),
@@ -215,7 +232,7 @@ def test_seven_billion_within_500_megabytes(tmp_path):
     child.returncode = os.waitstatus_to_exitcode(status)
     made = json.loads((tmp_path / "plan.json").read_text())
     check(made)
-    assert child.returncode == OK and made["fits"] and made["parameters"] == 6738415616 and made["nodes"] > 1200
+    assert child.returncode == OK and made["fits"] and made["parameters"] == 6738415616 and made["nodes"] > 1000
     assert SLOW > 1 or used.ru_maxrss < 500 * 1024
 
 
@@ -243,19 +260,174 @@ def test_kernels_take_less(rematd):
     for made in (eager, compiled, fused, cast):
         check(made)
     assert fused["store_all_peak"] < compiled["store_all_peak"] < eager["store_all_peak"] < cast["store_all_peak"]
-    assert compiled["compute_seconds"] < eager["compute_seconds"] and cast["table"]["cached_weights"] == 2 * 124439808
+    assert compiled["compute_seconds"] < eager["compute_seconds"] and cast["table"]["cached_bytes"] == 2 * 124439808
     assert [way["way"] for way in eager["ways"]] == ["store-all", "blocks", "selective-op"]
     peaks = {way["way"]: way["peak"] for way in eager["ways"]}
     assert peaks["blocks"] < peaks["selective-op"] < peaks["store-all"] == eager["store_all_peak"]
 
 
+def test_gradients_that_stay(rematd):
+    come, stay = (plan(rematd, device="a100-80gb", sweep=False, keep_gradients=keep).json for keep in (False, True))
+    for made in (come, stay):
+        check(made)
+    assert come["table"]["gradient_bytes"] == stay["table"]["gradients"] == 2 * 124439808
+    assert stay["table"]["gradient_bytes"] == come["table"]["gradients"] == 0
+    assert come["store_all_memory"]["allocated_bytes"] < stay["store_all_memory"]["allocated_bytes"]
+    assert come["store_all_seconds"] == stay["store_all_seconds"]
+
+
+def test_steps_wait_for_the_host():
+    """Of eager modules: operations times what the host takes for one; compiled blocks are launched as a whole."""
+    device = next(d for d in json.loads((ROOT / "api" / "plan" / "devices.json").read_text())["devices"] if d["name"] == "h100")
+    slow = {**device, "host_seconds": 1e-3, "host_again_seconds": 2e-3}
+    words = ["gpt2", "--batch", "1", "--no-sweep", "--precision", "bfloat16"]
+    ways = {}
+    for name, entry in (("given", device), ("slow", slow)):
+        path = f"/tmp/{os.getpid()}-{name}.json"
+        with open(path, "w") as file:
+            json.dump(entry, file)
+        eager, compiled = (answer("plan", *words, "--device", path, *more) for more in ([], ["--kernels", "compiled"]))
+        os.unlink(path)
+        for made in (eager, compiled):
+            check(made)
+        ways[name] = {way["way"]: way["step_seconds"] for way in eager["ways"]}, compiled["store_all_seconds"], eager["update_seconds"]
+    given, slow = ways["given"], ways["slow"]
+    assert given[1] == slow[1]
+    operations = (slow[0]["store-all"] - slow[2]) / 1e-3
+    assert operations == pytest.approx(round(operations)) and 600 <= operations <= 640  # 625 are seen in a trace of it
+    assert given[0]["store-all"] == pytest.approx(40e-6 * operations + given[2])
+    assert 0.2 <= (slow[0]["blocks"] - slow[0]["store-all"]) / 2e-3 / operations <= 0.4  # the forward of the blocks
+
+
+def test_measured_steps_are_met():
+    """Sixty steps of eager modules on an H100: none takes more than is planned, none less by 5 %; time within 10 % in the median."""
+    done = subprocess.run([ROOT / "tests" / "bench" / "measured_plans", "table", BUILD, ROOT / "tests" / "data" / "measured_h100.json"],
+                          capture_output=True, text=True, timeout=300 * SLOW)
+    assert done.returncode == 0, done.stderr
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in done.stdout.splitlines() if line.endswith("% |")]
+    off = {name: [float(row[i].rstrip(" %")) for row in rows] for name, i in (("allocated", 6), ("driver", 10), ("seconds", 12))}
+    assert len(rows) == 60
+    assert min(off["allocated"]) >= 0 and max(off["allocated"]) <= 5
+    assert statistics.median(map(abs, off["seconds"])) <= 5 and abs(statistics.median(off["seconds"])) <= 2
+    assert sum(abs(x) <= 10 for x in off["seconds"]) >= 45 and sum(abs(x) <= 20 for x in off["seconds"]) >= 54
+    assert sum(abs(x) <= 12 for x in off["driver"]) == 60  # the allocator's gaps are 1 to 25 %, and planned to be 12
+    assert done.stdout.strip() == (ROOT / "tests" / "bench" / "measured_plans.md").read_text().split("\n\n", 1)[1].strip()
+
+
+def test_adapters_train_what_does_not_fit_whole(rematd):
+    words = ["plan", "llama3-8b", "--batch", "1", "--sequence", "512", "--device", "rtx4090", "--no-sweep"]
+    whole = json.loads(remat(*words, "--json", code=NO).stdout)
+    change = next(one for one in whole["changes"] if "lora" in one["with"])
+    assert change["with"] == {"lora": {"rank": 16}} and change["arguments"] == "--lora 16"
+    assert "lora" not in whole and whole["trained_parameters"] == whole["parameters"] == 8030261248
+    asked = {"model": "llama3-8b", "batch": 1, "sequence": 512, "device": "rtx4090", "sweep": False, "wait": 300}
+    made = {}
+    for base in ("frozen", "nf4", "nf4-double"):
+        options = ["--lora", "16", "--lora-targets", "q,k,v,o,mlp", "--lora-base", base]
+        made[base] = answer(*words, *options)
+        check(made[base])
+        there = rematd.post("/v1/plans", {**asked, "lora": {"rank": 16, "base": base}}).json
+        assert there == made[base]
+        assert there["lora"] == {"rank": 16, "targets": ["all-linear"], "dropout": False, "base": base}
+        assert there["fits"] and there["trained_parameters"] == 41943040 and there["table"]["gradient_bytes"] == 2 * 41943040
+        assert there["table"]["optimizer_states"] == 8 * 41943040
+    assert made["frozen"]["name"] == "llama3-8b-b1-512-lora16" and made["nf4"]["name"] == "llama3-8b-b1-512-lora16-nf4"
+    linear = 32 * (2 * 4096**2 + 2 * 4096 * 1024 + 3 * 4096 * 14336)
+    assert made["frozen"]["table"]["weights"] - made["nf4"]["table"]["weights"] == linear * (2 - 4.5 / 8)
+    assert made["nf4"]["table"]["weights"] - made["nf4-double"]["table"]["weights"] == linear // 64 * 3 - linear // 64 // 256 * 4
+    text = remat(*words, *options, "--lora-dropout").stdout
+    assert "adapters of rank 16 with 41943040 of them" in text and "4 bits: inputs of matrices are not kept" in text
+    refused = remat(*words, "--lora-base", "nf4", code=USAGE).stderr
+    assert "--lora-base needs --lora: everything is trained" in refused
+
+
+def test_what_experts_take(rematd):
+    """More with a larger capacity, most on the rank that all tokens go to."""
+    words = ["plan", "mixtral-8x7b", "--batch", "1", "--sequence", "1024", "--layers", "2", "--device", "h100", "--no-sweep",
+             "--mesh", "dp=4,ep=4"]
+    asked = {"model": "mixtral-8x7b", "batch": 1, "sequence": 1024, "layers": 2, "device": "h100", "sweep": False, "wait": 300,
+             "parallel": {"mesh": {"dp": 4, "ep": 4}}}
+    made = []
+    for options, routing in ((["--capacity-factor", "0.5"], {"capacity_factor": 0.5}), (["--expert-load", "balanced"], {"load": "balanced"}),
+                             (["--capacity-factor", "1.25"], {"capacity_factor": 1.25}), (["--expert-load", "worst"], {"load": "worst"})):
+        made.append(rematd.post("/v1/plans", {**asked, "routing": routing}).json)
+        check(made[-1])
+        assert answer(*words, *options) == made[-1]
+    for less, more in zip(made, made[1:]):
+        assert less["store_all_peak"] < more["store_all_peak"] and less["store_all_seconds"] < more["store_all_seconds"]
+    said = ["; ".join(one["assumptions"]) for one in made]
+    assert "each has 0.5 of an even share" in said[0] and "as many tokens to each" in said[1] and "all tokens of all ranks" in said[3]
+
+
+def test_the_optimizer_in_the_backward(rematd):
+    """The gradients but the largest are gone, and nothing takes longer."""
+    made, less = (plan(rematd, device="a100-80gb", sweep=False, **more).json for more in ({}, {"optimizer_in_backward": True}))
+    check(less)
+    assert made["table"]["gradient_bytes"] == 2 * 124439808 and less["table"]["gradients"] == 2 * 50257 * 768
+    assert less["store_all_seconds"] == made["store_all_seconds"] and less["optimizer_in_backward"]
+    assert answer("plan", "gpt2", "--batch", "4", "--device", "a100-80gb", "--no-sweep", "--optimizer-in-backward") == less
+
+
+def test_products_in_8_bits(rematd):
+    """Each kind is faster than 16 bits; what it keeps is what it says; the command tells what the service does."""
+    asked = {"model": "llama3-8b", "batch": 1, "device": "h100", "precision": "bfloat16", "optimizer": "sgd", "sweep": False, "wait": 300}
+    kinds = ("none", "torchao", "te", "te-weights")
+    plain, torchao, te, weights = (rematd.post("/v1/plans", {**asked, "fp8": kind}).json for kind in kinds)
+    assert "fp8" not in plain and [one["fp8"] for one in (torchao, te, weights)] == list(kinds[1:])
+    for one in (plain, torchao, te, weights):
+        check(one)
+    assert plain["store_all_seconds"] > torchao["store_all_seconds"] > te["store_all_seconds"] > weights["store_all_seconds"]
+    assert plain["store_all_peak"] == torchao["store_all_peak"] > te["store_all_peak"] == weights["store_all_peak"]
+    assert plain["table"]["fp8_copies"] == torchao["table"]["fp8_copies"] == 0 < weights["table"]["fp8_copies"]
+    assert te["table"]["fp8_copies"] - weights["table"]["fp8_copies"] == 2 * 32 * (2 * 4096 * 4096 + 2 * 4096 * 1024 + 3 * 4096 * 14336)
+    assert "16 % too low" in "".join(te["assumptions"])
+    assert answer("plan", "llama3-8b", "--batch", "1", "--device", "h100", "--precision", "bfloat16", "--optimizer", "sgd",
+                  "--no-sweep", "--fp8", "te", code=NO) == te
+    for more, said in (({"fp8": "e4m3"}, "torchao-gather"), ({"fp8": "te", "precision": "float32"}, "bfloat16"),
+                       ({"fp8": "te", "device": "a100-80gb"}, "8"), ({"fp8": "te", "lora": {"rank": 8}}, "lora")):
+        refused = rematd.post("/v1/plans", {**asked, **more})
+        assert refused.status == 400 and said in refused.json["detail"], refused.body
+
+
+@pytest.mark.parametrize("words", ["llama3-70b --batch 1 --mesh dp=64", "qwen2.5-72b --batch 2 --mesh dp=16,tp=4",
+                                   "llama3-70b --batch 1 --mesh dp=8,sp=8 --kernels compiled --fp8 torchao-gather"])
+def test_eighty_layers_take_two_seconds(words):
+    """Of the processor, quick, without the sweep over batches."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+    answer("plan", *words.split(), "--device", "h200", "--precision", "bfloat16", "--no-sweep", "--effort", "quick")
+    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before < 2 * SLOW
+
+
+def test_pipelines_have_replicas(rematd):
+    """Each way, memory is shared as zero3 has it; what dp ranks send is beside the passes; the command tells what the service does."""
+    asked = {"model": "llama3.2-1b", "batch": 1, "sequence": 1024, "layers": 4, "device": "h100", "solver": "lowerset", "sweep": False,
+             "wait": 300, "kernels": "compiled"}
+    alone, shared, slow, kept = (rematd.post("/v1/plans", {**asked, "network": network, "parallel": {
+        **kind, "mesh": {"dp": dp, "pp": 2}, "microbatches": 4}}).json for kind, dp, network in (
+            ({}, 1, "200GB/s"), ({}, 8, "200GB/s"), ({}, 8, "1GB/s"), ({"kind": "ddp"}, 8, "200GB/s")))
+    assert (alone["parallel"]["ranks"], shared["parallel"]["ranks"]) == (2, 16) and shared["parallel"]["mesh"] == {"dp": 8, "pp": 2}
+    assert "data" not in alone["parallel"] and (shared["parallel"]["data"], kept["parallel"]["data"]) == ("zero3", "ddp")
+    for one in (alone, shared, slow, kept):
+        parts = one["pipeline"]["seconds"] + one["pipeline"]["exchange_seconds"] + one["update_seconds"]
+        assert one["fits"] and one["step_seconds"] == pytest.approx(parts, rel=1e-9)
+        for way in one["pipeline"]["ways"]:
+            assert way["memory"] >= way["memory_use"]["driver_bytes"] - 4096 and way["step_seconds"] > parts / 2  # gaps of a full device
+    assert alone["pipeline"]["exchange_seconds"] == 0 < shared["pipeline"]["exchange_seconds"] < slow["pipeline"]["exchange_seconds"]
+    for one, eight, whole in zip(alone["pipeline"]["stages"], shared["pipeline"]["stages"], kept["pipeline"]["stages"]):
+        assert eight["optimizer_states"] * 8 == pytest.approx(one["optimizer_states"], rel=1e-3)
+        assert whole["optimizer_states"] == one["optimizer_states"]
+        assert eight["gradients"] == pytest.approx(one["gradients"] * (2 + 1 / 8), rel=1e-3)  # summed in float32, and the shard
+    assert answer("plan", "llama3.2-1b", "--batch", "1", "--sequence", "1024", "--layers", "4", "--device", "h100", "--solver", "lowerset",
+                  "--kernels", "compiled", "--network", "200GB/s", "--mesh", "dp=8,pp=2", "--microbatches", "4")["pipeline"] == shared["pipeline"]
+
+
 def test_published_runs_are_met():
     """The bars of the committed table, over the runs that are in the repository."""
-    done = subprocess.run([ROOT / "tests" / "bench" / "published", BUILD], capture_output=True, text=True, timeout=300 * SLOW)
+    done = subprocess.run([ROOT / "tests" / "bench" / "published", BUILD], capture_output=True, text=True, timeout=900 * SLOW)
     assert done.returncode == 0, done.stderr
     row = next(line for line in done.stdout.splitlines() if line.startswith("| all |")).replace(" %", "").split("|")
     memory, close, time, median, within = (float(row[i]) for i in (2, 5, 6, 7, 9))
-    assert memory >= 13 and close >= 0.9 * memory and time >= 82 and within >= 0.85 * time and abs(median) <= 5
+    assert memory >= 32 and close >= 0.9 * memory and time >= 99 and within >= 0.85 * time and abs(median) <= 5
     assert done.stdout.strip() == (ROOT / "tests" / "bench" / "published_results.md").read_text().split("\n\n", 1)[1].strip()
 
 
@@ -264,11 +436,27 @@ QWEN3 = {"model_type": "qwen3", "hidden_size": 1024, "num_hidden_layers": 28, "n
          "tie_word_embeddings": True, "torch_dtype": "bfloat16", "rope_scaling": None, "_name_or_path": "Qwen/Qwen3-0.6B"}
 
 
+# DeepSeek-V3 with 4 of its 61 blocks, 3 of them with one MLP, and 16 of its experts
+DEEPSEEK = {"model_type": "deepseek_v3", "hidden_size": 7168, "num_hidden_layers": 4, "num_attention_heads": 128, "num_key_value_heads": 128,
+            "intermediate_size": 18432, "moe_intermediate_size": 2048, "n_routed_experts": 16, "n_shared_experts": 1,
+            "num_experts_per_tok": 8, "first_k_dense_replace": 3, "q_lora_rank": 1536, "kv_lora_rank": 512, "qk_nope_head_dim": 128,
+            "qk_rope_head_dim": 64, "v_head_dim": 128, "vocab_size": 129280, "max_position_embeddings": 163840,
+            "tie_word_embeddings": False}
+LATENT = 7168 * 1536 + 1536 + 1536 * 128 * 192 + 7168 * 576 + 512 + 512 * 128 * 256 + 128 * 128 * 7168 + 2 * 7168
+
+
 @pytest.mark.parametrize("config, parameters", [
     (QWEN3, 596049920),
     ({"model_type": "mixtral", "hidden_size": 4096, "num_hidden_layers": 2, "num_attention_heads": 32, "num_key_value_heads": 8,
       "intermediate_size": 14336, "vocab_size": 32000, "max_position_embeddings": 32768, "num_local_experts": 8,
       "num_experts_per_tok": 2}, 46702792704 - 30 * 1451270144),
+    ({"model_type": "gemma2", "hidden_size": 2304, "num_hidden_layers": 26, "num_attention_heads": 8, "num_key_value_heads": 4,
+      "head_dim": 256, "intermediate_size": 9216, "vocab_size": 256000, "max_position_embeddings": 8192, "sliding_window": 4096},
+     2614341888),
+    ({"model_type": "gemma3_text", "hidden_size": 2560, "num_hidden_layers": 34, "num_attention_heads": 8, "num_key_value_heads": 4,
+      "head_dim": 256, "intermediate_size": 10240, "vocab_size": 262144, "max_position_embeddings": 131072, "sliding_window": 1024},
+     3880099328),
+    (DEEPSEEK, 2 * 129280 * 7168 + 7168 + 3 * 3 * 7168 * 18432 + 4 * LATENT + 17 * 3 * 7168 * 2048 + 7168 * 16),
     ({"model_type": "gpt2", "n_embd": 768, "n_layer": 12, "n_head": 12, "n_positions": 1024, "vocab_size": 50257, "n_inner": None},
      124439808),
     ({"model_type": "bert", "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 3072,
@@ -283,10 +471,14 @@ def test_a_config_is_a_model(rematd, write, config, parameters):  # noqa: F811
 
 @pytest.mark.parametrize("change, field, says", [
     ({"model_type": "mamba"}, "config.model_type", "known are llama"), ({"model_type": None}, "config.model_type", "missing"),
+    ({"model_type": None, "_class_name": "DiTTransformer2DModel"}, "config._class_name", "dit-xl2"),
     ({"hidden_size": None}, "config.hidden_size", "missing"), ({"hidden_size": "x"}, "config.hidden_size", "number"),
     ({"vocab_size": 10**12}, "config.vocab_size", "16777216"), ({"num_hidden_layers": 10**6}, "layers", "200"),
     ({"num_key_value_heads": 3}, "sizes.kv_heads", "3 heads of keys and values do not divide 16"),
-    ({"attention_bias": True}, "config.attention_bias", "not planned yet")])
+    ({"attention_bias": True}, "config.attention_bias", "not planned yet"),
+    ({**DEEPSEEK, "kv_lora_rank": None}, "config.kv_lora_rank", "missing"),
+    ({**DEEPSEEK, "v_head_dim": 0.5}, "config.v_head_dim", "whole"),
+    ({"model_type": "gemma2", "sliding_window": "all"}, "config.sliding_window", "number")])
 def test_bad_configs_name_their_field(rematd, change, field, says):
     refused = rematd.post("/v1/plans", {"config": {**QWEN3, **change}, "batch": 1, "device": "h200"})
     assert refused.status == 400 and refused.json["field"] == field and says in refused.json["detail"]
@@ -321,7 +513,7 @@ def test_on_no_what_would_fit(rematd):
             made = rematd.post("/v1/plans", {**asked, **change["with"], "sweep": False, "wait": 300}).json
             check(made)
             assert made["fits"] and made["step_seconds"] <= change["step_seconds"] * 1.02, change["arguments"]
-    assert refused["changes"][-1]["with"].keys() <= {"parallel", "offload"}
+    assert refused["changes"][-1]["with"].keys() <= {"parallel", "lora", "offload"}
     assert "changes" not in plan(rematd, sweep=False).json
     alike = answer(*words[:2], *words[3:], "--no-sweep", code=NO)["changes"]
     assert alike == refused["changes"]
@@ -352,7 +544,7 @@ def test_ranks_wait_for_what_they_send():
     experts = answer("plan", "mixtral-8x7b", "--layers", "2", "--sequence", "512", "--batch", "1", "--device", "h100", "--no-sweep",
                      "--mesh", "dp=8,ep=4")
     check(experts)
-    assert any("4 times as many" in one for one in experts["assumptions"])
+    assert any("as many tokens to each" in one for one in experts["assumptions"])
     assert any("nvlink4+ndr, as nodes" in one for one in experts["assumptions"]) and len(slow["assumptions"]) == 1
     assert experts["parallel"] == {"kind": "zero3", "ranks": 8, "mesh": {"dp": 8, "ep": 4}} and experts["communication_seconds"] > 0
     for more in (["--mesh", "dp:8"], ["--mesh", ""], ["--mesh", "dp=2,dp=4"], ["--network", "ndr"]):
@@ -612,7 +804,7 @@ def test_the_whole_device_as_budget(write):  # noqa: F811
     table = answer("plan", write("vit2.json", profile), "--parameters", "86567656", "--precision", "float32",
                    "--device", "a100-80gb", "--measured-on", "a100-80gb")["table"]
     beside = sum(table[name] for name in ("weights", "gradients", "optimizer_states"))
-    left = (8 * 10**9 - table["context"]) / 1.12 - beside  # the gaps of the allocator are of the budget, not of the device
+    left = (8 * 10**9 - table["context"]) / 1.12 - beside - table["workspaces"]  # the gaps of the allocator are of the budget, not of the device
     assert made["budget"] == pytest.approx(left, abs=2) and made["arena"] <= made["budget"]
     remat(*words, "--reserved", "1GB", write("vit3.json", profile), code=USAGE)
     del profile["source"]

@@ -247,7 +247,8 @@ def test_configuration_file(make_service, tmp_path):
     assert all(service.get("/v1/solvers").status == 200 for _ in range(40))
     assert any(line.get("setting") == "workers" for line in service.log_lines())  # needs a restart
     for line, said in (("nonsense", "line 1"), ("speed = 3", "not a setting"), ("workers = many", "not a number"),
-                       ("config = other.conf", "names no other file"), ("workers = 1\0 2", "NUL")):
+                       ("config = other.conf", "names no other file"), ("workers = 1\0 2", "NUL"),
+                       ("workers = 1\nworkers = 2", "line 2: \"workers\" is set twice")):
         file.write_text(line + "\n")
         done = subprocess.run([str(REMATD), "--check-config", "--config", str(file)], capture_output=True, text=True)
         assert done.returncode == 2 and said in done.stderr

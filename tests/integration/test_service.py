@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 import threading
 import time
 
@@ -23,6 +24,8 @@ def ask(service, profile_id, budget, **more):
 
 CHAINS = ["resnet50.chain", "vgg19.chain", "vit-b16.chain", "gpt.chain", "resnet50.cpu.chain",
           "gpt.cpu.chain", "vgg19.cpu.chain", "vgg19.flops"]
+if SLOW > 1:
+    CHAINS = ["vgg19.chain", "gpt.cpu.chain", "vgg19.flops"]
 
 
 @pytest.mark.parametrize("name", CHAINS)
@@ -322,6 +325,16 @@ def test_lists_page_and_stay_stable(make_service):
     assert service.get("/v1/profiles?cursor=nonsense").status == 400
 
 
+def test_lists_of_a_solver(rematd):
+    summary = rematd.push("gpt.cpu.chain")
+    made = rematd.post("/v1/schedules", {"profile_id": summary["profile_id"], "budget": "70%", "solver": "rotor"}).json
+    found = rematd.get("/v1/schedules?solver=rotor").json["schedules"]
+    assert made["schedule_id"] in [one["schedule_id"] for one in found] and {one["solver"] for one in found} == {"rotor"}
+    for wrong, text in (("rotr", 'did you mean "?rotor'), ("auto", "auto is none")):
+        answer = rematd.get(f"/v1/schedules?solver={wrong}")
+        assert answer.status == 400 and answer.json["field"] == "solver" and re.search(text, answer.json["detail"]), answer.body
+
+
 def test_delete_profile(make_service):
     service = make_service()
     summary = service.push("vgg19.chain")
@@ -406,8 +419,10 @@ def test_a_curve_outlives_its_daemon(make_service):
     job = service.post("/v1/tradeoffs", body).json["job_id"]
     lost = service.post("/v1/tradeoffs", dict(body, budgets=["50%"])).json["job_id"]
     assert service.call("DELETE", f"/v1/jobs/{lost}").json["state"] == "cancelled"
+    elapsed = service.get(f"/v1/jobs/{job}").json["elapsed_seconds"]
     service.kill()
     service.start()
+    assert service.get(f"/v1/jobs/{job}").json["elapsed_seconds"] > elapsed  # since it was asked, not since the daemon began
     service.call("DELETE", f"/v1/jobs/{large}")
     while (ended := service.get(f"/v1/jobs/{job}").json)["state"] in ("queued", "running"):
         time.sleep(0.02)

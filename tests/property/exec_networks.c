@@ -11,7 +11,8 @@ typedef struct sample {
     const char *name;
     network_settings settings; /* small */
     double fraction;           /* of what storing everything takes */
-    bool deeper;               /* another's blocks, more of them: not in a slow build */
+    bool deeper;               /* another's blocks, more of them: in tests/run --long only */
+    bool searched;             /* mostly the solver's work: not in a slow build */
 } sample;
 
 static const sample samples[] = {
@@ -26,16 +27,22 @@ static const sample samples[] = {
      {.batch = 8, .image = 32, .width = 0.0625, .classes = 10},
      .fraction = 0.5,
      .deeper = true},
-    {"densenet121", {.batch = 4, .image = 32, .width = 0.125, .classes = 10}, .fraction = 0.5},
+    {"densenet121",
+     {.batch = 4, .image = 32, .width = 0.125, .classes = 10},
+     .fraction = 0.5,
+     .searched = true},
     {"densenet161",
      {.batch = 4, .image = 32, .width = 0.125, .classes = 10},
      .fraction = 0.5,
      .deeper = true},
     {"unet", {.batch = 8, .image = 32, .width = 0.0625, .classes = 3}, .fraction = 0.5},
-    {"googlenet", {.batch = 16, .image = 64, .width = 0.125, .classes = 10}, .fraction = 0.5},
+    {"googlenet",
+     {.batch = 16, .image = 64, .width = 0.125, .classes = 10},
+     .fraction = 0.5,
+     .searched = true},
     {"gpt", {.batch = 2, .time = 16, .width = 0.0625}, .fraction = 0.5},
     {"lstm", {.batch = 8, .time = 40, .width = 0.125}, .fraction = 0.5},
-    {"siamese", {.batch = 8, .image = 32, .width = 0.125}, .fraction = 0.5},
+    {"siamese", {.batch = 8, .image = 32, .width = 0.125}, .fraction = 0.5, .searched = true},
     {"crossmodal", {.batch = 8, .image = 32, .time = 8, .width = 0.125}, .fraction = 0.5},
     {"vgg19",
      {.batch = 32, .image = 32, .width = 0.125, .classes = 10, .parts = 4},
@@ -202,7 +209,8 @@ int main(void)
     static char names[N][48];
     size_t n = 0;
     for (size_t i = 0; i < N; i++) {
-        if (samples[i].deeper && getenv("REMAT_SLOW_BUILD"))
+        if (!getenv("REMAT_LONG") &&
+            (samples[i].deeper || (samples[i].searched && getenv("REMAT_SLOW_BUILD"))))
             continue;
         snprintf(names[i], sizeof names[i], "half of the memory: %s%s", samples[i].name,
                  samples[i].settings.parts > 1 ? " in parts" : "");
@@ -210,12 +218,13 @@ int main(void)
                                          .test_func = test_half,
                                          .initial_state = (void *)(uintptr_t)&samples[i]};
     }
+    enum { FIRST = 5 }; /* of each kind, in a slow build */
     const struct CMUnitTest more[] = {
-        OF(test_solvers, 1),         OF(test_solvers, 8),  OF(test_solvers, 9),
-        OF(test_solvers, 10),        OF(test_solvers, 0),  OF(test_implementations, 0),
-        OF(test_implementations, 7), OF(test_learning, 1), OF(test_learning, 9),
-        OF(test_learning, 10),       OF(test_choices, 1),  OF(test_parts, N - 1)};
+        OF(test_solvers, 10), OF(test_implementations, 0), OF(test_learning, 1),
+        OF(test_choices, 1),  OF(test_parts, N - 1),       OF(test_implementations, 7),
+        OF(test_learning, 9), OF(test_learning, 10),       OF(test_solvers, 0),
+        OF(test_solvers, 1),  OF(test_solvers, 8),         OF(test_solvers, 9)};
+    const size_t n_more = getenv("REMAT_SLOW_BUILD") ? FIRST : sizeof more / sizeof *more;
     memcpy(tests + n, more, sizeof more);
-    return _cmocka_run_group_tests("exec-networks", tests, n + sizeof more / sizeof *more, NULL,
-                                   NULL);
+    return _cmocka_run_group_tests("exec-networks", tests, n + n_more, NULL, NULL);
 }

@@ -1,6 +1,7 @@
 /* The improver and the bound of single moments against exhaustive search: on small random graphs
  * every operation list without O and P is reached by Dijkstra's algorithm over what is alive. The
  * search shares no code with either and follows remat/simulate.h alone. */
+#include "property/amount.h"
 #include "property/exhaustive.h"
 
 #include "bound/moments.h"
@@ -45,20 +46,12 @@ static double improved(const remat_profile *profile, uint64_t budget, uint32_t a
     return replay.makespan;
 }
 
-static unsigned graphs(unsigned usually)
-{
-    const char *asked = getenv("REMAT_GRAPHS");
-    if (asked)
-        return (unsigned)strtoul(asked, NULL, 10);
-    return getenv("REMAT_SLOW_BUILD") ? usually / 10 : usually;
-}
-
 static void equals_exhaustive_search(void **state)
 {
     (void)state;
     dice d = {.state = 2611};
     const shape s = {.most_nodes = MOST_NODES};
-    unsigned equal = 0, n = graphs(500);
+    unsigned equal = 0, n = amount(500, 120);
     for (unsigned i = 0; i < n; i++) {
         remat_profile *profile = random_profile(&d, &s);
         uint64_t budget = random_budget(&d, profile);
@@ -107,7 +100,7 @@ static void bound_holds(void **state)
     (void)state;
     dice d = {.state = 4711};
     const shape any = {.most_nodes = 5}, chains = {.most_nodes = 5, .chain = true};
-    const unsigned n = graphs(10000);
+    const unsigned n = amount(10000, 4000);
     const proofs of_any = count_proven(&d, &any, n), of_chains = count_proven(&d, &chains, n / 5);
     print_message(
         "# optima proven by one moment and by several: %u and %u of %u, on chains %u and %u "
@@ -124,7 +117,7 @@ static void never_slower(void **state)
     (void)state;
     dice d = {.state = 99};
     const shape s = {.most_nodes = MOST_NODES, .states = true, .alternatives = true};
-    for (unsigned i = 0; i < graphs(100); i++) {
+    for (unsigned i = 0; i < amount(100, 30); i++) {
         remat_profile *profile = random_profile(&d, &s);
         uint64_t peak;
         assert_int_equal(remat_store_all_peak(profile, &peak, NULL), REMAT_OK);
@@ -197,7 +190,7 @@ static void claims_hold(void **state)
     dice d = {.state = 77};
     size_t n;
     const remat_solver *const *solvers = remat_solvers(&n);
-    for (unsigned i = 0; i < graphs(getenv("REMAT_LONG") ? 200 : 100); i++) {
+    for (unsigned i = 0; i < amount(200, 60); i++) {
         const shape s = {.most_nodes = 5, .chain = i % 2};
         remat_profile *profile = random_profile(&d, &s);
         uint64_t budget = random_budget(&d, profile);
@@ -227,7 +220,7 @@ static void auto_is_never_slower(void **state)
     const shape s = {.most_nodes = MOST_NODES, .states = true, .alternatives = true};
     size_t n;
     const remat_solver *const *solvers = remat_solvers(&n);
-    for (unsigned i = 0; i < graphs(getenv("REMAT_LONG") ? 100 : 30); i++) {
+    for (unsigned i = 0; i < amount(100, 12); i++) {
         remat_profile *profile = random_profile(&d, &s);
         const remat_link link = random_link(&d);
         uint64_t budget = random_budget(&d, profile);

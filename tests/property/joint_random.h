@@ -86,9 +86,17 @@ static inline uint32_t joint_late(joint_names *names, remat_node_spec *nodes, ui
     return first;
 }
 
+/* One state, and nodes by bits. */
+typedef struct joint_touches {
+    uint32_t reads, writes;
+    double bytes;
+} joint_touches;
+
 /* Outputs: what nobody reads, and now and then another one. late: the last node and now and then
- * others read an input that comes late, and now and then one that is there from the start. */
-static inline remat_profile *random_joint_graph(dice *d, uint32_t most_nodes, bool pins, bool late)
+ * others read an input that comes late, and now and then one that is there from the start. touches:
+ * NULL: there is no state. */
+static inline remat_profile *random_joint_touching(dice *d, uint32_t most_nodes, bool pins,
+                                                   bool late, const joint_touches *touches)
 {
     const remat_input_spec inputs[] = {{.id = "late", .bytes = {5, true}, .late = true},
                                        {.id = "early", .bytes = {3, true}}};
@@ -112,11 +120,21 @@ static inline remat_profile *random_joint_graph(dice *d, uint32_t most_nodes, bo
     for (uint32_t v = 0; v < n; v++)
         if (!names.read[v] || (chance(d, 10) && (v < first || depends[v])))
             names.ends[n_ends++] = names.node[v];
+    static const char *const state_names[] = {"state"};
+    const remat_state_spec state = {.id = state_names[0],
+                                    .bytes = {touches ? touches->bytes : 0, true}};
+    for (uint32_t v = 0; v < n && touches; v++) {
+        nodes[v].reads = nodes[v].writes = state_names;
+        nodes[v].n_reads = touches->reads >> v & 1;
+        nodes[v].n_writes = touches->writes >> v & 1;
+    }
     const remat_profile_spec spec = {.format = "remat-profile/1",
                                      .name = "joint",
                                      .graph = "joint",
                                      .inputs = inputs,
                                      .n_inputs = late ? 2 : 0,
+                                     .states = &state,
+                                     .n_states = touches != NULL,
                                      .nodes = nodes,
                                      .n_nodes = n,
                                      .outputs = names.ends,
@@ -126,6 +144,11 @@ static inline remat_profile *random_joint_graph(dice *d, uint32_t most_nodes, bo
     if (remat_profile_new(&spec, &profile, &error))
         fail_msg("random joint graph: %s: %s", error.field, error.message);
     return profile;
+}
+
+static inline remat_profile *random_joint_graph(dice *d, uint32_t most_nodes, bool pins, bool late)
+{
+    return random_joint_touching(d, most_nodes, pins, late, NULL);
 }
 
 static inline remat_profile *random_joint(dice *d, uint32_t most_nodes, bool pins)

@@ -2,6 +2,7 @@
  * random graphs every operation list without O and P is reached by Dijkstra's algorithm over what
  * is alive and what has run. The search shares no code with either and follows remat/simulate.h
  * alone. */
+#include "property/amount.h"
 #include "property/joint_random.h"
 #include "property/state_queue.h"
 
@@ -142,14 +143,6 @@ static double improved(const remat_profile *profile, uint64_t budget, bool given
     return replay.makespan;
 }
 
-static unsigned graphs(unsigned usually)
-{
-    const char *asked = getenv("REMAT_GRAPHS");
-    if (asked)
-        return (unsigned)strtoul(asked, NULL, 10);
-    return getenv("REMAT_SLOW_BUILD") ? usually / 10 : usually;
-}
-
 static void compare(bool given, bool pins, unsigned n, uint64_t seed)
 {
     dice d = {.state = seed};
@@ -173,26 +166,26 @@ static void compare(bool given, bool pins, unsigned n, uint64_t seed)
 static void equals_exhaustive_search(void **state)
 {
     (void)state;
-    compare(false, false, graphs(24), 77);
+    compare(false, false, amount(100, 24), 77);
 }
 
 static void equals_it_in_the_order_given(void **state)
 {
     (void)state;
-    compare(true, false, graphs(12), 78);
+    compare(true, false, amount(50, 12), 78);
 }
 
 static void equals_it_with_pins(void **state)
 {
     (void)state;
-    compare(false, true, graphs(12), 79);
+    compare(false, true, amount(50, 12), 79);
 }
 
 static void bound_holds(void **state)
 {
     (void)state;
     dice d = {.state = 4712};
-    unsigned proven = 0, refused = 0, known = 0, n = graphs(150);
+    unsigned proven = 0, refused = 0, known = 0, n = amount(500, 150);
     for (unsigned i = 0; i < n; i++) {
         remat_profile *profile = random_joint(&d, 7, chance(&d, 50));
         uint64_t budget = random_budget(&d, profile);

@@ -3,6 +3,7 @@
  * judge of core_naive.h, is never slower than without the link, nor than a named solver, nor, of
  * fifty profiles but one at most, than any of many random lists with copies that fit the same
  * budget and keep the order. */
+#include "property/amount.h"
 #include "property/core_random.h"
 #include "property/joint_random.h"
 
@@ -11,7 +12,7 @@
 
 #include <math.h>
 
-enum { PROFILES = 60, JOINT_PROFILES = 20, LISTS = 600 };
+enum { LISTS = 600 };
 
 static remat_status ask(const char *solver, const remat_profile *profile, const remat_link *link,
                         uint64_t budget, uint32_t alignment, remat_effort effort,
@@ -97,7 +98,7 @@ static bool keeps_order(const remat_profile *profile, const remat_operations *li
 }
 
 /* Whether random lists of this peak that copy can beat the answer. */
-static void check_profile(dice *d, const remat_profile *profile, bool lists, int *beaten)
+static void check_profile(dice *d, const remat_profile *profile, bool lists, unsigned *beaten)
 {
     static const char *const named[] = {"store-all", "offload-all", "offload-greedy", "pofo"};
     uint64_t peak;
@@ -133,8 +134,9 @@ static void forward_profiles(void **state)
 {
     (void)state;
     dice d = {20261123};
-    int beaten = 0;
-    for (int k = 0; k < PROFILES; k++) {
+    unsigned beaten = 0;
+    const unsigned n = amount(60, 24);
+    for (unsigned k = 0; k < n; k++) {
         const shape s = {.most_nodes = 2 + below(&d, MOST_NODES - 1),
                          .states = k % 4 == 1,
                          .alternatives = k % 4 == 2,
@@ -143,15 +145,15 @@ static void forward_profiles(void **state)
         check_profile(&d, profile, true, &beaten);
         remat_profile_free(profile);
     }
-    assert_true(beaten <= PROFILES / 50);
+    assert_true(beaten <= n / 50);
 }
 
 static void joint_profiles(void **state)
 {
     (void)state;
     dice d = {77};
-    int beaten = 0;
-    for (int k = 0; k < JOINT_PROFILES; k++) {
+    unsigned beaten = 0;
+    for (unsigned k = 0; k < amount(20, 10); k++) {
         remat_profile *profile = random_joint(&d, JOINT_NODES, k % 3 == 0);
         check_profile(&d, profile, false, &beaten);
         remat_profile_free(profile);
@@ -163,6 +165,75 @@ static void joint_profiles(void **state)
     {                                                                                              \
         .value = (n), .given = true                                                                \
     }
+
+/* A state that nobody writes changes nothing, one that is written only takes away; every list is
+ * judged. */
+static void joint_states(void **state)
+{
+    (void)state;
+    dice d = {20261127};
+    for (unsigned k = 0; k < amount(60, 10); k++) {
+        const joint_touches read = {below(&d, 256), 0, 7}, none = {0, 0, 7};
+        const joint_touches written = {below(&d, 256), below(&d, 256), below(&d, 3)};
+        const joint_touches *const touches[] = {&none, &read, &written};
+        const remat_link link = random_link(&d);
+        const uint32_t part = 80 + below(&d, 20);
+        const dice again = d;
+        double makespan[3];
+        for (int i = 0; i < 3; i++) {
+            uint64_t peak;
+            dice same = again;
+            remat_profile *profile =
+                random_joint_touching(&same, JOINT_NODES, k % 3 == 0, false, touches[i]);
+            assert_int_equal(remat_store_all_peak(profile, &peak, NULL), REMAT_OK);
+            makespan[i] = answer(NULL, profile, &link, peak * part / 100, 0);
+            remat_profile_free(profile);
+            d = same;
+        }
+        assert_true(makespan[0] == makespan[1]);
+        assert_true(makespan[0] <= makespan[2]);
+    }
+}
+
+/* Both `red` draw from the same generator and have to keep their order, but not that of the nodes:
+ * one `big` fits at a time, and beside the second one only once something small has left. */
+static void drawing_in_order(void **state)
+{
+    (void)state;
+    static const char *const generator[] = {"generator"};
+    const char *const reads[][3] = {{NULL},   {"k"},    {NULL},
+                                    {"big0"}, {"big1"}, {"k", "red0", "red1"}};
+    const remat_state_spec states[] = {{.id = generator[0], .bytes = BYTES(1)}};
+    const char *const ids[] = {"k", "big0", "big1", "red0", "red1", "end"};
+    static const double bytes[] = {6, 10, 10, 1, 1, 1};
+    static const size_t n_reads[] = {0, 1, 0, 1, 1, 3};
+    remat_node_spec nodes[6];
+    for (size_t v = 0; v < 6; v++)
+        nodes[v] = (remat_node_spec){.id = ids[v],
+                                     .forward_time = BYTES(1),
+                                     .output_bytes = BYTES(bytes[v]),
+                                     .inputs = reads[v],
+                                     .n_inputs = n_reads[v],
+                                     .reads = generator,
+                                     .writes = generator,
+                                     .n_reads = v == 3 || v == 4,
+                                     .n_writes = v == 3 || v == 4,
+                                     .recompute = "never"};
+    const remat_profile_spec spec = {.format = "remat-profile/1",
+                                     .name = "drawing",
+                                     .graph = "joint",
+                                     .states = states,
+                                     .n_states = 1,
+                                     .nodes = nodes,
+                                     .n_nodes = 6,
+                                     .outputs = &ids[5],
+                                     .n_outputs = 1};
+    const remat_link link = {.to_host = 1, .to_device = 1};
+    remat_profile *profile = NULL;
+    assert_int_equal(remat_profile_new(&spec, &profile, NULL), REMAT_OK);
+    assert_true(answer(NULL, profile, &link, 17, 0) == 7);
+    remat_profile_free(profile);
+}
 
 /* v3 runs in the place of v2: copying v2's saved bytes out pays, copying its output does not, as v3
  * would wait for that. */
@@ -231,8 +302,9 @@ static void overwriting_waits(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(overwriting_waits),
-                                       cmocka_unit_test(forward_profiles),
-                                       cmocka_unit_test(joint_profiles)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(overwriting_waits), cmocka_unit_test(drawing_in_order),
+        cmocka_unit_test(joint_states), cmocka_unit_test(forward_profiles),
+        cmocka_unit_test(joint_profiles)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,11 +5,12 @@
 
 #include "plan/pipeline.h"
 
+#include "property/amount.h"
 #include "property/core_random.h"
 
 #include <math.h>
 
-enum { PIPELINES = 500, SEARCHED = 12, MOST_RANKS = 4, MOST_MICROBATCHES = 6, UNIT = 4096 };
+enum { MOST_RANKS = 4, MOST_MICROBATCHES = 6, UNIT = 4096 };
 /* Room for so many sends of each way is looked at: for none to so many forward, and back. */
 enum { SENDS = 2, ROOMS = (SENDS + 1) * (SENDS + 1) };
 
@@ -475,16 +476,14 @@ static void search_all(const char *solver, unsigned n)
 static void no_cuts_are_much_faster(void **state)
 {
     (void)state;
-    search_all("lowerset", getenv("REMAT_SLOW_BUILD") ? PIPELINES / 10 : PIPELINES);
+    search_all("lowerset", amount(500, 200));
 }
 
 /* As a plan asks them without a solver; half a second a stage. */
 static void no_cuts_are_much_faster_with_auto(void **state)
 {
     (void)state;
-    search_all(NULL, getenv("REMAT_LONG")         ? PIPELINES
-                     : getenv("REMAT_SLOW_BUILD") ? SEARCHED / 4
-                                                  : SEARCHED);
+    search_all(NULL, amount(500, 6));
 }
 
 /* The least step of equal stages with any numbers in flight, from a rank on. */
@@ -563,7 +562,7 @@ static void stages_are_what_they_are_cut_from(void **state)
 {
     (void)state;
     dice d = {7};
-    for (unsigned i = 0; i < PIPELINES; i++) {
+    for (unsigned i = 0; i < amount(500, 200); i++) {
         example e;
         remat_error error;
         api_units units;

@@ -116,6 +116,9 @@ static void what_is_wrong_is_named(void **state)
         {"{'format': 'remat-profile/1', 'name': 'f', 'nodes': [{'id': 'a', 'forward_time': 1, "
          "'output_bytes': 1}], 'outputs': ['a']}",
          "outputs", "of joint graphs"},
+        {"{'format': 'remat-profile/1', 'name': 'f', 'held_elsewhere': true, 'nodes': [{'id': 'a', "
+         "'forward_time': 1, 'output_bytes': 1}]}",
+         "held_elsewhere", "of joint graphs"},
         {"{'format': 'remat-profile/1', 'name': 'f', 'nodes': [{'id': 'a', 'time': 1, "
          "'output_bytes': 1}]}",
          "nodes[0].time", "not a known field"},
@@ -133,7 +136,8 @@ static void identities_differ(void **state)
 {
     (void)state;
     static const char *const texts[] = {
-        SMALL, BEGIN INPUTS_X "'nodes': [" NORM ", " MID ", " STEP "], 'outputs': ['step']}",
+        SMALL,
+        BEGIN INPUTS_X "'nodes': [" NORM ", " MID ", " STEP "], 'outputs': ['step']}",
         BEGIN INPUTS_X "'nodes': [" NORM ", {'id': 'mid', 'inputs': ['norm:1'], 'time': 3, "
                        "'output_bytes': 16}, " STEP "], 'outputs': ['step', 'norm:2']}",
         BEGIN INPUTS_X "'nodes': [" NORM ", {'id': 'mid', 'inputs': ['norm'], 'time': 3, "
@@ -141,7 +145,9 @@ static void identities_differ(void **state)
                        "], 'outputs': ['step', 'norm:2']}",
         BEGIN INPUTS_X "'nodes': [" NORM ", {'id': 'mid', 'inputs': ['norm'], 'time': 3, "
                        "'output_bytes': 16, 'keep': true}, " STEP
-                       "], 'outputs': ['step', 'norm:2']}"};
+                       "], 'outputs': ['step', 'norm:2']}",
+        BEGIN "'held_elsewhere': true, " INPUTS_X "'nodes': [" NORM ", " MID ", " STEP
+              "], 'outputs': ['step']}"};
     char ids[COUNT(texts)][REMAT_ID_SIZE];
     for (size_t i = 0; i < COUNT(texts); i++) {
         remat_profile *profile = made(texts[i]);
@@ -297,6 +303,37 @@ static void kept_values_are_not_fetched_back(void **state)
     }
 }
 
+static void what_others_hold_is_not_copied(void **state)
+{
+    (void)state;
+    const remat_link link = {.to_host = 1, .to_device = 1};
+    remat_profile *p =
+        made(BEGIN "'held_elsewhere': true, 'inputs': [{'id': 'x', 'bytes': 1}], 'nodes': ["
+                   "{'id': 'a', 'inputs': ['x'], 'time': 1, 'output_bytes': 1}, "
+                   "{'id': 'b', 'inputs': ['a'], 'time': 1, 'output_bytes': 1}], "
+                   "'outputs': ['b']}");
+    static const struct {
+        const char *list;
+        bool valid;
+    } cases[] = {{"[['F', 0], ['O', 0], ['F', 1]]", true},
+                 {"[['F', 0], ['F', 1], ['O', 1]]", false},
+                 {"[['O', 'input', 0], ['F', 0], ['F', 1]]", false}};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        remat_operations list = {0};
+        remat_simulation s;
+        remat_error error;
+        json_t *json = parsed(cases[i].list);
+        assert_int_equal(remat_operations_decode(json, p, "operations", &list, &error), REMAT_OK);
+        assert_int_equal(remat_simulate(p, &list, &link, NULL, NULL, &s, NULL), REMAT_OK);
+        assert_int_equal(s.valid, cases[i].valid);
+        if (!s.valid)
+            assert_non_null(strstr(s.reason, "stays: others hold it too"));
+        json_decref(json);
+        remat_operations_clear(&list);
+    }
+    remat_profile_free(p);
+}
+
 /* Every solver but three refuses both, by name. */
 static void others_refuse(void **state)
 {
@@ -445,6 +482,7 @@ int main(void)
         cmocka_unit_test(results_are_laid_out),
         cmocka_unit_test(pinned_nodes_run_once),
         cmocka_unit_test(kept_values_are_not_fetched_back),
+        cmocka_unit_test(what_others_hold_is_not_copied),
         cmocka_unit_test(others_refuse),
         cmocka_unit_test(pins_make_budgets_infeasible),
         cmocka_unit_test(order_alone_lowers_the_peak),

@@ -86,7 +86,8 @@ static void add_conv(samples *s, const remat_device *partly, const net_node *nod
         return;
     const double columns = sizeof(float) * inner * pixels;
     const double bytes = sizeof(float) * (inner * pixels + inner * y.c + pixels * y.c);
-    const remat_kernel product = {REMAT_CONVOLUTION, REMAT_FLOAT32, false, flops, bytes};
+    const remat_kernel product = {
+        .kind = REMAT_CONVOLUTION, .precision = REMAT_FLOAT32, .flops = flops, .bytes = bytes};
     const double gathered = t->forward[0] / calls - remat_kernel_seconds(partly, &product);
     add(s, REMAT_GATHER, false, 2 * columns, gathered);
     const double both = t->backward[0] / calls - 2 * remat_kernel_seconds(partly, &product);

@@ -8,13 +8,11 @@ from typing import Iterator, List, Sequence, Tuple
 
 import torch
 
-
 Setting = Tuple[str, bool, torch.dtype]  # kind of device, whether it is on, to what
 
 
 def settings_now(device: torch.device) -> List[Setting]:
-    return [(kind, torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind))
-            for kind in dict.fromkeys(("cpu", device.type))]
+    return [(kind, torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in dict.fromkeys(("cpu", device.type))]
 
 
 @contextlib.contextmanager

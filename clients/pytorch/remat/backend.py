@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
+import functools
 import hashlib
 import json
 import sys
@@ -21,9 +22,10 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Set,
 import torch
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
-from . import experts, lengths, pipelines, recurrent as recurrent_layers, sharing
+from . import experts, handover, joint, lengths, operations, partition, pipelines, recurrent as recurrent_layers, sharing, transfers
 from .client import Budget, Cache, bytes_of, parse_budget
 from .errors import BudgetError, CaptureError, MismatchError, ServiceError
+from .joint import line_of, version
 from .local import connect
 from .memory import free_bytes
 
@@ -38,15 +40,19 @@ MOST = 10000  # calls of a step that are remembered
 
 @dataclasses.dataclass
 class Piece:
-    """A graph of Dynamo's under a schedule. order: runs of the profile's nodes. frame: which code of the forward it is of, in
-    their order; each may have a graph for each shape."""
+    """A graph of Dynamo's under a schedule. order: runs of the profile's nodes, and moves. frame: which code of the forward it is of, in
+    their order; each may have a graph for each shape. gradients: bytes of those of parameters, which stay."""
 
     profile: Dict[str, Any]
     schedule: Dict[str, Any]
-    order: List[int]
+    order: List[sharing.Run]
     forward: Any
     backward: Any
     frame: int = 0
+    gradients: int = 0
+
+    def takes(self, order: Optional[Sequence[sharing.Run]] = None) -> sharing.Takes:
+        return sharing.takes(self.profile, order or self.order)._replace(gradients=self.gradients)
 
 
 class Backend:
@@ -56,24 +62,29 @@ class Backend:
                  solver: str = "auto", effort: str = "quick", reserved: int = 0, inner: Optional[str] = None,
                  never: Sequence[str] = (), cache: Optional[Union[str, Path]] = None, offline: str = "error",
                  repeats: int = 3, loss: Sequence[int] = (0, 0), gradients: bool = True,
-                 spans: int = 1, divided: bool = False, least: bool = False,
-                 stage: Optional[pipelines.Stage] = None) -> None:
+                 spans: int = 1, divided: bool = False, least: Optional[Dict[str, int]] = None, waiting: int = 1,
+                 stage: Optional[pipelines.Stage] = None, link: transfers.Link = None) -> None:
+        if link is not None and (inner is not None or stage is not None):
+            raise ValueError(f"link= and {'inner=' if inner is not None else 'in_flight='} do not go together: "
+                             f"{'Inductor has an order of its own' if inner is not None else 'micro-batches would share the link'}")
         if inner not in (None, "inductor"):
             raise ValueError(f"inner is {inner!r}; there are None and \"inductor\"")
         if offline not in ("error", "plain"):
             raise ValueError(f"offline is {offline!r}; there are \"error\" and \"plain\"")
         if not isinstance(spans, int) or spans < 1:
             raise ValueError(f"spans is {spans!r}; it must be 1 or more")
-        if not hasattr(torch, "compile") or version() < (2, 4):
+        if version() < (2, 4):
             raise CaptureError(f"torch {torch.__version__} has no torch.compile that this works with; 2.4 or later has")
         self.budget = budget if budget == "auto" else parse_budget(budget)
         self.client, self.cache = connect(server, token), Cache(cache)
-        self.stage, self.in_flight = stage, stage.in_flight if stage else 1
+        self.stage, self.at_once = stage, stage.in_flight if stage else 1
+        self.in_flight = min(pipelines.MOST, self.at_once * waiting)  # so many times counts what a graph holds for its backward
         self.question = {"solver": solver, "effort": effort, "reserved": reserved + (stage.reserved if stage else 0),
                          **({"in_flight": self.in_flight} if self.in_flight > 1 else {})}
         self.inner, self.never, self.offline, self.repeats, self.loss = inner, tuple(never), offline, repeats, loss
-        self.gradients, self.spans = gradients, spans
-        self.divided, self.least = divided, least  # the budget is of each graph; one that needs more gets its least
+        self.gradients, self.spans, self.link = gradients, spans, link
+        self.divided = divided  # the budget is of each graph
+        self.more, self.least = least is not None, {} if least is None else least  # one that needs more gets its least, by profile
         self.frame, self.goes_on = 0, False  # that is compiled, and whether another graph comes after it
         self.pieces: List[Piece] = []
         self.lists: Dict[int, lengths.Lists] = {}  # by frame
@@ -91,7 +102,7 @@ class Backend:
         if recurrent_layers.split(module.graph, self.spans, self.inner is None):
             module.recompile()
         self.frame = _frame()
-        if any(isinstance(v, torch.SymInt) or isinstance(v, torch.Tensor) and _is_dynamic(v) for v in example):
+        if any(isinstance(size, torch.SymInt) for v in example for size in (v.shape if isinstance(v, torch.Tensor) else [v])):
             return torch._dynamo.disable(self._by_shape(module))
         return torch._dynamo.disable(self._compile(module, example))
 
@@ -99,13 +110,14 @@ class Backend:
         from torch._dynamo.backends.common import aot_autograd
 
         graph = _Graph(self, module, example)
-        more = {"decompositions": _inductor_decompositions()} if self.inner else {}
-        compiler = aot_autograd(fw_compiler=graph.forward_compiler, bw_compiler=graph.backward_compiler,
-                                inference_compiler=graph.inference_compiler, partition_fn=graph.partition, **more)
+        compiler = functools.partial(aot_autograd, fw_compiler=graph.forward_compiler, bw_compiler=graph.backward_compiler,
+                                     inference_compiler=graph.inference_compiler, partition_fn=graph.partition)
         if self.inner:
-            return compiler(module, example)
+            from torch._inductor.decomposition import select_decomp_table
+
+            return compiler(decompositions=select_decomp_table())(module, example)
         with _own_autocast(module), _undivided():
-            compiled = compiler(module, example)
+            compiled = compiler()(module, example)
         return graph.connected(compiled, example)
 
     def _by_shape(self, module: torch.fx.GraphModule) -> Callable[..., Any]:
@@ -143,8 +155,6 @@ class Backend:
 
     def costs(self, graph: Any, device: torch.device) -> Dict[str, Any]:
         """Of the operations of a Joint: microseconds and workspace."""
-        from . import operations
-
         return operations.measure(graph, device, self.repeats, self.cache)
 
     def loss_for(self, results: int) -> Sequence[int]:
@@ -152,16 +162,15 @@ class Backend:
         first = self.results.setdefault(self.frame, results)
         return [amount * results // first for amount in self.loss] if first else self.loss
 
-    def order_for(self, profile: Dict[str, Any], lists: lengths.Lists) -> Tuple[Dict[str, Any], List[int]]:
+    def order_for(self, profile: Dict[str, Any], lists: lengths.Lists) -> Tuple[Dict[str, Any], List[sharing.Run]]:
         """As order; or a list of another shape of the same code, where that is within the budget."""
         plain = range(len(profile["nodes"]))
         whole = sharing.peak_in_flight(profile, plain, self.in_flight)
-        asked = self.amount()
-        budget = bytes_of(asked, whole) - self.question["reserved"]
+        budget = bytes_of(self.amount(), whole) - self.question["reserved"]
         taken = lists.take(profile, budget)
         if taken is None:
-            schedule, order = self.order(profile, None if lists.ahead(profile, budget) == budget else
-                                         lists.ahead(profile, budget) + self.question["reserved"])
+            ahead = lists.ahead(profile, budget)
+            schedule, order = self.order(profile, whole, ahead + self.question["reserved"] if ahead < budget else None)
             lists.add(profile, order, budget, True)
             return schedule, order
         lists.add(profile, taken, budget, False)
@@ -169,23 +178,27 @@ class Backend:
         return {"solver": "the list of another shape", "budget": budget, "peak": sharing.peak_in_flight(profile, taken, self.in_flight),
                 "store_all_peak": whole, "makespan": lengths.time_of(profile, taken),
                 "overhead": lengths.time_of(profile, taken) / seconds - 1 if seconds else 0.0,
-                "operations": [["F", v] for v in taken]}, taken
+                "operations": sharing.operations_of(taken)}, taken
 
-    def order(self, profile: Dict[str, Any], ahead: Optional[int] = None) -> Tuple[Dict[str, Any], List[int]]:
-        """The schedule of a joint profile, and its runs. ahead: a budget that is tried first. Raises BudgetError,
-        ServiceError."""
+    def order(self, profile: Dict[str, Any], whole: int, ahead: Optional[int]) -> Tuple[Dict[str, Any], List[sharing.Run]]:
+        """The schedule of a joint profile, and its runs. whole: bytes where nothing is computed twice. ahead: a budget that is tried
+        first. Raises BudgetError, ServiceError."""
         if ahead is not None:
             with contextlib.suppress(BudgetError):
                 return self._ask(profile, ahead)
+        amount, key = self.amount(), hashlib.sha256(json.dumps(profile, sort_keys=True).encode()).hexdigest()
+        if self.more and self.least.get(key, 0) > bytes_of(amount, whole):
+            amount = self.least[key]  # to find out again that there is nothing below takes long
         try:
-            return self._ask(profile, self.amount())
+            return self._ask(profile, amount)
         except BudgetError as error:
             of_a_break = isinstance(self.budget, str) and self.breaks  # a percentage of a few operations is no budget
-            if not (self.least or of_a_break) or error.minimum_budget is None:
+            if not (self.more or of_a_break) or error.minimum_budget is None:
                 raise
+            self.least[key] = error.minimum_budget
             return self._ask(profile, error.minimum_budget)
 
-    def _ask(self, profile: Dict[str, Any], budget: Budget) -> Tuple[Dict[str, Any], List[int]]:
+    def _ask(self, profile: Dict[str, Any], budget: Budget) -> Tuple[Dict[str, Any], List[sharing.Run]]:
         question = {**self.question, "budget": budget}
         key = hashlib.sha256(json.dumps([FORMAT, profile, question], sort_keys=True).encode()).hexdigest()
         schedule = self.cache.get(key, "operations")
@@ -193,7 +206,7 @@ class Backend:
             schedule = self._solved(profile, question)
             if self.budget != "auto" and "cut_short" not in schedule:  # every start has another; another day a better one
                 self.cache.put(key, schedule)
-        return schedule, [op[1] for op in schedule["operations"] if op[0] == "F"]
+        return schedule, sharing.runs_of(schedule["operations"])
 
     def _solved(self, profile: Dict[str, Any], question: Dict[str, Any]) -> Dict[str, Any]:
         budget, reserved = question["budget"], question["reserved"]
@@ -214,27 +227,25 @@ class Backend:
 
     def together(self) -> int:
         """Bytes that the calls of the latest step take together, by their schedules."""
-        return sharing.peak_of([sharing.takes(piece.profile, piece.order) for piece in self.calls], self.in_flight)
+        return sharing.peak_of([piece.takes() for piece in self.calls], self.at_once)
 
     def at(self, share: int) -> int:
         """About the same, were each given a share in percent of what it takes when nothing is computed twice."""
-        whole = [sharing.takes(piece.profile, range(len(piece.profile["nodes"]))) for piece in self.calls]
-        return sharing.peak_of([sharing.Takes(t.peak * share // 100, t.held * share // 100, t.gradients) for t in whole],
-                               self.in_flight)
+        whole = [piece.takes(range(len(piece.profile["nodes"]))) for piece in self.calls]
+        return sharing.peak_of([sharing.Takes(t.peak * share // 100, t.held * share // 100, t.gradients) for t in whole], self.at_once)
 
     def _look_at_share(self, piece: Piece) -> None:
         """Graphs that come later get what those before them leave."""
         if not isinstance(self.budget, int) or self.divided or len(self.frames()) < 2 or not piece.schedule:
             return
-        taken = sharing.peak_of([sharing.takes(p.profile, p.order) for p in self.frames()]) + self.question["reserved"]
+        taken = sharing.peak_of([piece.takes() for piece in self.frames()]) + self.question["reserved"]
         if taken > self.budget:
             raise BudgetError(f"the budget is {self.budget} bytes, and the graphs into which the forward breaks take {taken} "
-                              "together: remat.fit divides a budget among all of them, here each takes what those before it "
-                              "leave", taken)
+                              "together: remat.fit divides a budget among all of them, here each takes what those before it leave", taken)
 
     def amount(self) -> Budget:
         if isinstance(self.budget, int) and not self.divided:
-            before = [sharing.takes(p.profile, p.order).held for p in self.frames() if p.frame < self.frame]
+            before = [piece.takes().held for piece in self.frames() if piece.frame < self.frame]
             return max(1, self.budget - sum(before))
         if self.budget != "auto":
             return self.budget
@@ -254,16 +265,15 @@ def auto_budget(model: Optional[torch.nn.Module], device: torch.device) -> int:
 def backend(budget: Budget = "auto", **more: Any) -> Backend:
     """For torch.compile(model, backend=remat.backend(...), dynamic=False). Torch 2.4 or later.
 
-    budget: of each compiled graph's forward and backward: bytes, "8GiB", "60%" of what it is predicted to take when
-    nothing is computed twice, or "auto" (a share of the memory that is free). Activations, gradients, those of the
-    parameters too, workspaces and inputs that are no parameters count. A graph break makes two graphs, and is said once.
-    server, token, solver, effort, reserved, cache, repeats: as for fit. offline: "error", or "plain" for the graph's own
-    order, with a warning, when the service does not answer. never: names of operators ("aten.topk", "my.route") that
-    must not run twice; random operators, collectives and what a selective checkpoint policy must save never do. inner:
-    None runs the operations one by one; "inductor" hands both halves to Inductor, which fuses and orders them as it
-    likes: what is saved for the backward is the schedule's then, the peak is not. loss: bytes that the loss takes beside
-    the results and their gradients, forward and backward, and as a third what stays behind its number to the end of the
-    backward. gradients: False, those of the parameters do not count.
+    budget: of each compiled graph's forward and backward: bytes, "8GiB", "60%" of what it is predicted to take when nothing is computed
+    twice, or "auto" (a share of the memory that is free). Activations, gradients, those of the parameters too, workspaces and inputs that
+    are no parameters count. A graph break makes two graphs, and is said once. server, token, solver, effort, reserved, cache, repeats: as
+    for fit. offline: "error", or "plain" for the graph's own order, with a warning, when the service does not answer. never: names of
+    operators ("aten.topk", "my.route") that must not run twice; random operators, collectives and what a selective checkpoint policy must
+    save never do. inner: None runs the operations one by one; "inductor" hands both halves to Inductor, which fuses and orders them as it
+    likes: what is saved for the backward is the schedule's then, the peak is not. loss: bytes that the loss takes beside the results and
+    their gradients, forward and backward, and as a third what stays behind its number to the end of the backward. gradients: False, those
+    of the parameters do not count. link: to the host's memory, as for fit.
 
     Where a graph has sizes that are not known while compiling, or writes into its inputs within the backward,
     compilation fails with the reason.
@@ -291,8 +301,6 @@ class _Graph:
         self.backward: Any = None
 
     def partition(self, module: torch.fx.GraphModule, _: Any, *, num_fwd_outputs: int, **__: Any) -> Tuple[Any, Any]:
-        from . import joint, partition
-
         owner = self.owner
         facts = _facts(sys._getframe(1))
         if owner.inner is None:
@@ -304,16 +312,15 @@ class _Graph:
         graph = joint.Joint(module, num_fwd_outputs, self.n_results, owner.never, self.parameters)
         profile, schedule, order = self._scheduled(graph, facts)
         halves = partition.partition(graph, order)
-        self.piece = Piece(profile, schedule, order, *halves, owner.frame)
+        stay = [g for i, g in enumerate(graph.gradients) if g is not None and i in self.parameters and owner.gradients]
+        self.piece = Piece(profile, schedule, order, *halves, owner.frame, sum(map(joint.storage_bytes, stay)))
         owner.pieces.append(self.piece)
         owner._look_at_share(self.piece)
         self.graph, self.backward = graph, halves[1]
         return halves
 
-    def _scheduled(self, graph: Any, facts: Any) -> Tuple[Dict[str, Any], Dict[str, Any], List[int]]:
+    def _scheduled(self, graph: Any, facts: Any) -> Tuple[Dict[str, Any], Dict[str, Any], List[sharing.Run]]:
         """Profile, schedule and its runs. The schedule of another shape, where it serves this one."""
-        from . import joint
-
         owner = self.owner
         primals = [n for n in graph.placeholders if n not in graph.tangents]
         stage, first = owner.stage, all(piece.frame >= owner.frame for piece in owner.pieces)
@@ -323,11 +330,14 @@ class _Graph:
         lists = owner.lists.setdefault(owner.frame, lengths.Lists(owner.in_flight))
         loss = owner.loss_for(sum(joint.storage_bytes(r) for r in graph.forward_results if isinstance(r, torch.fx.Node)))
 
-        kept = joint.Kept(owner.in_flight > 1, not stage.last and not owner.goes_on, self.parameters if not held and
-                          stage.microbatches > 1 else frozenset()) if stage else joint.Kept()
+        added = self.parameters if stage and not held and stage.microbatches > 1 else frozenset()
+        kept = joint.Kept(owner.in_flight > 1, bool(stage) and not stage.last and not owner.goes_on, added)
+
+        if owner.link is not None:
+            owner.question.setdefault("link", transfers.link_of(owner.link, _device(graph)))
 
         def profile_of(costs: Dict[str, Any]) -> Dict[str, Any]:
-            return joint.profile_of(graph, "joint graph", costs, resident, loss, uncounted, held, kept)
+            return joint.profile_of(graph, "joint graph", costs, resident, loss, uncounted, held, kept, owner.link is not None)
 
         profile = lists.costs(profile_of({})) or profile_of(owner.costs(graph, _device(graph)))
         try:
@@ -356,8 +366,6 @@ class _Graph:
         return not touched and not back and plain and len(graph.gradients) == self.n_inputs
 
     def _cut(self, graph: Any, backward: torch.fx.GraphModule) -> None:
-        from . import partition
-
         wanted = [i for i, g in enumerate(graph.gradients) if g is not None]
         tensors = [None if g is None else g.meta["val"] for g in graph.gradients]
         self.shapes = [None if t is None else (tuple(t.shape), t.dtype, t.device) for t in tensors]
@@ -406,18 +414,14 @@ class _Graph:
         return _boxed(module)
 
     def backward_compiler(self, module: torch.fx.GraphModule, example: List[Any]) -> Callable[..., Any]:
-        from .handover import backward_of
-
         if self.owner.inner:
             return _inductor(module, example, True)
-        return _boxed(module) if self.parts is None else backward_of(self.parts, self.shapes, self._none)
+        return _boxed(module) if self.parts is None else handover.backward_of(self.parts, self.shapes, self._none)
 
     def inference_compiler(self, module: torch.fx.GraphModule, example: List[Any]) -> Callable[..., Any]:
         return _inductor(module, example, False, True) if self.owner.inner else _boxed(module)
 
     def connected(self, compiled: Callable[..., Any], example: List[Any]) -> Callable[..., Any]:
-        from .handover import connect
-
         wanted = [_wants_gradient(value) for value in example]
 
         def run(*args: Any) -> Any:
@@ -429,7 +433,7 @@ class _Graph:
                 del self.owner.calls[:-MOST]
             if self.parts is None:
                 return compiled(*args)
-            results = compiled(*connect(self.parts, list(args)))
+            results = compiled(*handover.connect(self.parts, list(args)))
             if len(self.tangents) > 1:
                 self._watch(results)
             return results
@@ -452,8 +456,7 @@ def _facts(frame: Any) -> Any:
     """What AOTAutograd knows of inputs and results. It tells the compilers of the two halves, and the partitioner nothing, so it
     is read out of the frame that calls that. Raises CaptureError where it is not there."""
     facts = frame.f_locals.get("inner_meta")
-    wanted = ("input_info", "output_info", "num_mutated_inp_runtime_indices", "num_outputs", "num_intermediate_bases",
-              "subclass_inp_meta")
+    wanted = ("input_info", "output_info", "num_mutated_inp_runtime_indices", "num_outputs", "num_intermediate_bases", "subclass_inp_meta")
     missing = [name for name in wanted if not hasattr(facts, name)]
     if facts is None or missing:
         raise CaptureError(f"AOTAutograd of torch {torch.__version__} does not say what it knows of a graph where it did until "
@@ -462,18 +465,10 @@ def _facts(frame: Any) -> Any:
     return facts
 
 
-def _is_dynamic(value: torch.Tensor) -> bool:
-    return any(isinstance(size, torch.SymInt) for size in value.shape)
-
-
 def _sharing_memory(values: List[Any]) -> List[List[int]]:
     """By place, the places of what lies in the same storage, its own among them."""
-    def storage(place: int, value: Any) -> Any:
-        if not isinstance(value, torch.Tensor) or value.layout != torch.strided or is_traceable_wrapper_subclass(value):
-            return place
-        return ("storage", value.untyped_storage()._cdata)
-
-    storages = [storage(i, value) for i, value in enumerate(values)]
+    known = [isinstance(v, torch.Tensor) and v.layout == torch.strided and not is_traceable_wrapper_subclass(v) for v in values]
+    storages = [v.untyped_storage()._cdata if is_known else -1 - i for i, (v, is_known) in enumerate(zip(values, known))]
     return [[i for i, other in enumerate(storages) if other == own] for own in storages]
 
 
@@ -484,13 +479,7 @@ def _wants_gradient(value: Any) -> bool:
 def _refuse(module: torch.fx.GraphModule) -> None:
     for node in module.graph.nodes:
         if getattr(node.target, "__name__", "") == "_enter_inference_mode":
-            raise CaptureError("the forward enters inference_mode, of which nothing can be differentiated: use no_grad" +
-                               _line(node))
-
-
-def _line(node: torch.fx.Node) -> str:
-    lines = [text.strip() for text in (node.meta.get("stack_trace") or "").splitlines() if text.strip().startswith("File")]
-    return f" ({lines[-1]})" if lines else ""
+            raise CaptureError(f"{line_of(node)}: the forward enters inference_mode, of which nothing can be differentiated: use no_grad")
 
 
 @contextlib.contextmanager
@@ -538,9 +527,7 @@ def _undivided() -> Iterator[None]:
 
 
 def _boxed(module: torch.fx.GraphModule) -> Callable[[List[Any]], Any]:
-    from .partition import boxed
-
-    forward = boxed(module, module.graph)
+    forward = partition.boxed(module, module.graph)
 
     def run(args: List[Any]) -> Any:
         with torch._C._DisableAutocast():  # what it casts is in the graph
@@ -556,12 +543,6 @@ def _inductor(module: torch.fx.GraphModule, example: List[Any], backward: bool, 
     return compile_fx_inner(module, example, is_backward=backward, is_inference=inference)
 
 
-def _inductor_decompositions() -> Dict[Any, Any]:
-    from torch._inductor.decomposition import select_decomp_table
-
-    return select_decomp_table()
-
-
 def _frame() -> int:
     """Which part of the forward is compiled: parts after a graph break follow those before it."""
     compiling = torch._guards.CompileContext.try_get()
@@ -570,17 +551,9 @@ def _frame() -> int:
 
 def _is_resident(node: torch.fx.Node, value: Any) -> bool:
     """Parameters and buffers."""
-    return isinstance(value, torch.nn.Parameter) or bool(
-        node.meta.get("tensor_dict", {}).get("_dynamo_static_input_type"))
+    return isinstance(value, torch.nn.Parameter) or bool(node.meta.get("tensor_dict", {}).get("_dynamo_static_input_type"))
 
 
 def _device(graph: Any) -> torch.device:
-    for node in graph.placeholders:
-        if isinstance(node.meta.get("val"), torch.Tensor):
-            return node.meta["val"].device
-    return torch.device("cpu")
-
-
-def version() -> Tuple[int, int]:
-    major, minor = torch.__version__.split(".")[:2]
-    return int(major), int("".join(c for c in minor if c.isdigit()))
+    values = [node.meta.get("val") for node in graph.placeholders]
+    return next((v.device for v in values if isinstance(v, torch.Tensor)), torch.device("cpu"))

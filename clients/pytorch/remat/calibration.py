@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import platform
 import statistics
@@ -23,8 +24,7 @@ _BETWEEN = 1 << 20  # numbers that are gone through before each run, so that it 
 Case = Tuple[float, Callable[[], Any], Optional[Callable[[], Any]]]  # size, and what runs forward and backward
 
 
-def calibrate(path: Optional[Union[str, Path]] = None, *, device: Union[str, torch.device] = "cpu",
-              name: str = "here") -> Device:
+def calibrate(path: Optional[Union[str, Path]] = None, *, device: Union[str, torch.device] = "cpu", name: str = "here") -> Device:
     """Measures this device, in about half a minute, and returns its entry; with path, also writes it there. device_model= takes
     both. Rates are those of the threads that torch uses now. The generators of random numbers end as they began."""
     device = torch.device(device)
@@ -154,34 +154,21 @@ def _matrix(device: torch.device) -> Iterator[Case]:
         yield 2.0 * 4 * n**3, lambda a=a, b=b, bias=bias: torch.addmm(bias, a, b.t()), lambda a=a, b=b: a @ b
 
 
-def _convolution(device: torch.device) -> Iterator[Case]:
-    """Full blocks of channels: devices.py counts what is computed beside them, too."""
-    for channels, side in ((16, 4), (16, 12), (16, 32), (16, 64), (32, 48), (64, 48)):
-        yield _convolved(device, 2, (channels, channels), side, 3)
+_CONVOLUTIONS = {  # by kind: batch, channels read and written, side of the image, width of the kernel, groups
+    "convolution": [(2, n, n, side, 3, 1) for n, side in ((16, 4), (16, 12), (16, 32), (16, 64), (32, 48), (64, 48))],
+    # in full blocks of channels: devices.py counts what is computed beside them, too
+    "convolution_1x1": [(2, *way, 1, 1) for way in ((16, 16, 8), (64, 32, 12), (64, 256, 12), (256, 128, 24), (512, 256, 24))],
+    "convolution_of_points": [(4, *way, 1, 1, 1) for way in ((32, 8), (128, 32), (480, 120), (960, 240))],
+    "convolution_depthwise": [(2, n, n, *way, n) for n, *way in ((32, 6, 3), (64, 12, 3), (128, 12, 5), (64, 48, 3), (128, 48, 5))]}
 
 
-def _of_single(device: torch.device) -> Iterator[Case]:
-    for channels, side in (((16, 16), 8), ((64, 32), 12), ((64, 256), 12), ((256, 128), 24), ((512, 256), 24)):
-        yield _convolved(device, 2, channels, side, 1)
-
-
-def _of_points(device: torch.device) -> Iterator[Case]:
-    for channels in ((32, 8), (128, 32), (480, 120), (960, 240)):
-        yield _convolved(device, 4, channels, 1, 1)
-
-
-def _depthwise(device: torch.device) -> Iterator[Case]:
-    for channels, side, width in ((32, 6, 3), (64, 12, 3), (128, 12, 5), (64, 48, 3), (128, 48, 5)):
-        yield _convolved(device, 2, (channels, channels), side, width, channels)
-
-
-def _convolved(device: torch.device, batch: int, channels: Tuple[int, int], side: int, width: int, groups: int = 1) -> Case:
-    read, written = channels
-    x, y = (torch.rand(batch, count, side, side, device=device) for count in channels)
-    weight = torch.rand(written, read // groups, width, width, device=device)
-    rest = [[1, 1], [width // 2] * 2, [1, 1], False, [0, 0], groups]
-    return (2.0 * batch * weight.numel() * side**2, lambda: aten.convolution(x, weight, None, *rest),
-            lambda: aten.convolution_backward(y, x, weight, None, *rest, [True, True, False]))
+def _convolved(kind: str, device: torch.device) -> Iterator[Case]:
+    for batch, read, written, side, width, groups in _CONVOLUTIONS[kind]:
+        x, y = (torch.rand(batch, count, side, side, device=device) for count in (read, written))
+        weight = torch.rand(written, read // groups, width, width, device=device)
+        rest = [[1, 1], [width // 2] * 2, [1, 1], False, [0, 0], groups]
+        yield (2.0 * batch * weight.numel() * side**2, lambda x=x, w=weight, r=rest: aten.convolution(x, w, None, *r),
+               lambda x=x, y=y, w=weight, r=rest: aten.convolution_backward(y, x, w, None, *r, [True, True, False]))
 
 
 def _batch_norm(device: torch.device) -> Iterator[Case]:
@@ -190,8 +177,7 @@ def _batch_norm(device: torch.device) -> Iterator[Case]:
         rest = [weight, weight, True, 0.1, 1e-5]
         _, mean, deviation, *_ = aten._native_batch_norm_legit_functional(x, weight, weight, *rest)
         yield (2.0 * 4 * x.numel(), lambda x=x, w=weight, r=rest: aten._native_batch_norm_legit_functional(x, w, w, *r),
-               lambda x=x, w=weight, m=mean, d=deviation: aten.native_batch_norm_backward(x, x, w, w, w, m, d, True, 1e-5,
-                                                                                           [True] * 3))
+               lambda x=x, w=weight, m=mean, d=deviation: aten.native_batch_norm_backward(x, x, w, w, w, m, d, True, 1e-5, [True] * 3))
 
 
 def _attention(device: torch.device) -> Iterator[Case]:
@@ -216,17 +202,7 @@ def _pointwise(device: torch.device) -> Iterator[Case]:
     """Halves of products and of what takes an exponential."""
     for count in (256, 4096, 65536, 1 << 20):
         x = torch.rand(count, device=device)
-        yield 4.0 * count * 2.5, _halved(x), _halved_backward(x)
-
-
-def _halved(x: torch.Tensor) -> Callable[[], Any]:
-    half = x[:x.numel() // 2]
-    return lambda: (half * half, F.gelu(half))
-
-
-def _halved_backward(x: torch.Tensor) -> Callable[[], Any]:
-    half = x[:x.numel() // 2]
-    return lambda: (half * half, aten.gelu_backward(half, half))
+        yield (4.0 * count * 2.5, lambda h=x[:count // 2]: (h * h, F.gelu(h)), lambda h=x[:count // 2]: (h * h, aten.gelu_backward(h, h)))
 
 
 def _pooling(device: torch.device) -> Iterator[Case]:
@@ -258,7 +234,6 @@ def _copy(device: torch.device) -> Iterator[Case]:
         yield 2.0 * 4 * count, x.clone, None
 
 
-_CASES = {"matrix": _matrix, "convolution": _convolution, "attention": _attention, "normalisation": _normalisation,
-          "pointwise": _pointwise, "pooling": _pooling, "gather": _gather, "copy": _copy,
-          "convolution_1x1": _of_single, "convolution_of_points": _of_points, "convolution_depthwise": _depthwise,
-          "batch_norm": _batch_norm, "random": _random}
+_CASES = {"matrix": _matrix, "attention": _attention, "normalisation": _normalisation, "pointwise": _pointwise,
+          "pooling": _pooling, "gather": _gather, "copy": _copy, "batch_norm": _batch_norm, "random": _random,
+          **{kind: functools.partial(_convolved, kind) for kind in _CONVOLUTIONS}}

@@ -11,13 +11,12 @@ import urllib.error
 import urllib.request
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Dict, Optional, Sequence, Union
+from typing import Any, Dict, Optional, Union
 
 from .errors import BudgetError, ServiceError
 
 Budget = Union[int, str]
 
-_UNITS = ("s", "ms", "us", "ns", "units")
 _SUFFIXES = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12,
              "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
 _MOST = 2**53 - 1  # bytes: the largest whole number of JSON's that everybody reads as it is
@@ -30,14 +29,19 @@ def parse_budget(budget: Budget) -> Budget:
     """Bytes, or a percentage of the store-all peak as it is. Raises BudgetError naming the budget."""
     if isinstance(budget, bool) or not isinstance(budget, (int, float, str)):
         raise BudgetError(f"the budget is {budget!r}; it must be bytes, or a text: \"8GiB\", \"60%\", \"auto\"")
-    if not isinstance(budget, str):
-        if not math.isfinite(budget) or budget < 0 or budget != int(budget):
-            raise BudgetError(f"the budget is {budget!r}; it must be a whole number of bytes, 0 or more")
-        return _held(int(budget), budget)
-    match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*|%)\s*", budget)
-    if not match or match[2].lower() not in (*_SUFFIXES, "%"):
-        raise BudgetError(f"the budget is {budget!r}; such as \"8GiB\", \"500MB\", \"60%\" or \"auto\" are understood")
-    return f"{match[1]}%" if match[2] == "%" else _held(int(Decimal(match[1]) * _SUFFIXES[match[2].lower()]), budget)
+    amount = budget
+    if isinstance(budget, str):
+        match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*|%)\s*", budget)
+        if not match or match[2].lower() not in (*_SUFFIXES, "%"):
+            raise BudgetError(f"the budget is {budget!r}; such as \"8GiB\", \"500MB\", \"60%\" or \"auto\" are understood")
+        if match[2] == "%":
+            return f"{match[1]}%"
+        amount = int(Decimal(match[1]) * _SUFFIXES[match[2].lower()])
+    if not math.isfinite(amount) or amount < 0 or amount != int(amount):
+        raise BudgetError(f"the budget is {budget!r}; it must be a whole number of bytes, 0 or more")
+    if amount > _MOST:
+        raise BudgetError(f"the budget is {budget!r}; the most is {_MOST} bytes")
+    return int(amount)
 
 
 def bytes_of(budget: Budget, whole: int) -> int:
@@ -45,29 +49,16 @@ def bytes_of(budget: Budget, whole: int) -> int:
     return int(whole * Decimal(budget[:-1]) / 100) if isinstance(budget, str) else int(budget)
 
 
-def _held(amount: int, budget: Budget) -> int:
-    if amount > _MOST:
-        raise BudgetError(f"the budget is {budget!r}; the most is {_MOST} bytes")
-    return amount
-
-
 # ---- the service ----
 
 class Client:
-    """One service. Thread-safe: it holds nothing but the address and the token."""
+    """One service. Thread-safe: it holds nothing but the address and the token. where: schedules are solved, as words."""
 
-    def __init__(self, server: Optional[str] = None, token: Optional[str] = None,
-                 timeout: float = 600.0) -> None:
-        """server: its URL, or REMAT_SERVER, or http://127.0.0.1:7070; token: or REMAT_TOKEN; timeout: seconds that a
-        schedule may take."""
+    def __init__(self, server: Optional[str] = None, token: Optional[str] = None, timeout: float = 600.0) -> None:
+        """server: its URL, or REMAT_SERVER, or http://127.0.0.1:7070; token: or REMAT_TOKEN; timeout: seconds that a schedule may take."""
         self.server = (server or os.environ.get("REMAT_SERVER") or "http://127.0.0.1:7070").rstrip("/")
         self.token = token or os.environ.get("REMAT_TOKEN")
-        self.timeout = timeout
-
-    @property
-    def where(self) -> str:
-        """In which schedules are solved."""
-        return f"by {self.server}"
+        self.timeout, self.where = timeout, f"by {self.server}"
 
     def schedule(self, profile: Dict[str, Any], budget: Budget, solver: str = "auto", effort: str = "quick",
                  reserved: int = 0, link: Optional[Dict[str, Any]] = None, in_flight: int = 1) -> Dict[str, Any]:
@@ -75,15 +66,10 @@ class Client:
         the solver is auto or interval, "thorough". in_flight: micro-batches at once, where it is a stage of a pipeline.
 
         Raises BudgetError (with minimum_budget) or ServiceError."""
-        question: Dict[str, Any] = {"profile": profile, "budget": budget, "solver": solver, "reserved": reserved,
-                                    "layout": False, "wait": _WAIT}
-        if link is not None:
-            question["link"] = link
-        if effort != "quick":  # which other solvers refuse
-            question["effort"] = effort
-        if in_flight > 1:
-            question["in_flight"] = in_flight
-        answer = self._call("POST", "/v1/schedules", question)
+        answer = self._call("POST", "/v1/schedules", {
+            "profile": profile, "budget": budget, "solver": solver, "reserved": reserved, "layout": False, "wait": _WAIT,
+            **({"link": link} if link is not None else {}), **({"in_flight": in_flight} if in_flight > 1 else {}),
+            **({"effort": effort} if effort != "quick" else {})})  # which other solvers refuse
         return self._wait(answer) if "job_id" in answer else answer
 
     def plan(self, question: Dict[str, Any]) -> Dict[str, Any]:
@@ -93,17 +79,6 @@ class Client:
             if "job_id" not in answer:
                 return answer
             self._wait(answer)
-
-    def peak(self, profile: Dict[str, Any], operations: Sequence[Sequence[Any]],
-             link: Optional[Dict[str, Any]] = None) -> int:
-        """What the service's simulator finds for an operation list. Raises ServiceError, also where it is not valid."""
-        question: Dict[str, Any] = {"profile": profile, "operations": operations}
-        if link is not None:
-            question["link"] = link
-        found = self._call("POST", "/v1/simulations", question)
-        if not found["valid"]:
-            raise ServiceError(f"{self.server}: an operation list of its own is not valid here: {found['reason']}")
-        return found["peak"]
 
     def _wait(self, job: Dict[str, Any]) -> Dict[str, Any]:
         deadline = time.monotonic() + self.timeout
@@ -130,17 +105,13 @@ class Client:
             with urllib.request.urlopen(request, timeout=_WAIT + 30) as response:
                 return json.load(response)
         except urllib.error.HTTPError as error:
-            raise failure(self.server, error.code, _problem(error.read())) from None
+            try:
+                problem = json.load(error)
+            except ValueError:
+                problem = None
+            raise failure(self.server, error.code, problem if isinstance(problem, dict) else {}) from None
         except (OSError, ValueError) as error:
             raise ServiceError(f"{self.server} does not answer: {getattr(error, 'reason', error)}") from error
-
-
-def _problem(body: bytes) -> Dict[str, Any]:
-    try:
-        found = json.loads(body)
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 def failure(server: str, status: int, problem: Dict[str, Any]) -> Exception:
@@ -153,8 +124,7 @@ def failure(server: str, status: int, problem: Dict[str, Any]) -> Exception:
 # ---- the cache ----
 
 class Cache:
-    """Plans (profile, schedule and what goes with them) and what was measured, in a directory, by a key; written whole or
-    not at all."""
+    """Schedules, and what was measured, in a directory, by a key; written whole or not at all."""
 
     def __init__(self, folder: Optional[Union[str, Path]] = None) -> None:
         """folder: or $XDG_CACHE_HOME/remat, or ~/.cache/remat."""

@@ -11,10 +11,9 @@ import statistics
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import torch
-from torch.utils.checkpoint import checkpoint
+from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 
 from .client import Budget
-from .compiled import compiled_forward
 from .errors import BudgetError
 from .fitted import Fitted
 from .fitting import fit_example, options_of
@@ -54,8 +53,7 @@ class Comparison:
         for row in self.rows:
             lines.append(f"{row.name:<{wide}} {_text(row.budget, 'd'):>12} {row.solver:<16} "
                          f"{_text(row.predicted_peak, 'd'):>15} {row.measured_peak:>14d} "
-                         f"{_text(row.predicted_overhead, '.1%'):>15} {row.measured_overhead:>9.1%} "
-                         f"{1e3 * row.seconds:>7.1f} ms")
+                         f"{_text(row.predicted_overhead, '.1%'):>15} {row.measured_overhead:>9.1%} {1e3 * row.seconds:>7.1f} ms")
         lines.append(f"with the gradients of parameters, {self.parameter_gradient_bytes} bytes")
         return "\n".join(lines)
 
@@ -69,24 +67,25 @@ def compare(model: torch.nn.Module, example_inputs: Any, budgets: Sequence[Budge
             checkpointed: Tuple[type, ...] = (), compiled: Sequence[float] = (), **more: Any) -> Comparison:
     """Several ways to run a step (forward, loss, backward), `steps` times each, in turns; medians.
 
-    They are plain execution, torch.utils.checkpoint of every module of the classes `checkpointed` (of every part of a
-    Sequential if there are none) and, for a Sequential, of sqrt(n) segments, torch.compile with each of the activation
-    memory budgets `compiled`, each budget, and the budget with which the step takes no more than each of the
-    checkpointed ones was measured to take.
+    They are plain execution, torch.utils.checkpoint of every module of the classes `checkpointed` (of every part of a Sequential if there
+    are none) and, for a Sequential, of sqrt(n) segments, torch.compile with each of the activation memory budgets `compiled`, each budget,
+    and the budget with which the step takes no more than each of the checkpointed ones was measured to take.
 
     loss: makes one number of the model's result; default the sum of its tensors. more: as for fit. Times are as in profiles: on one CPU
-    thread those in which it ran. Measured peaks are those of the allocator above the level before the step, which
-    starts without gradients, with the inputs added. The model ends without a schedule; the gradients of its parameters
-    are set to None. Raises as fit does, and ValueError where this torch has no compiler with a budget.
+    thread those in which it ran. Measured peaks are those of the allocator above the level before the step, which starts without gradients,
+    with the inputs added. The model ends without a schedule; the gradients of its parameters are set to None. Raises as fit does.
     """
     args, kwargs = arguments_of(example_inputs)
     run = _Step(model, args, kwargs, loss or _sum, device_of(model, (args, kwargs)))
     ways = [_Way("plain")]
     if checkpointed or isinstance(model, torch.nn.Sequential):
-        ways.append(_Way("checkpoint per block", blocks=_blocks(model, checkpointed)))
+        blocks = [m for m in model.modules() if isinstance(m, checkpointed)] if checkpointed else list(model.children())
+        if not blocks:
+            raise ValueError(f"{type(model).__name__} has no module of the classes checkpointed")
+        ways.append(_Way("checkpoint per block", blocks=blocks))
     if isinstance(model, torch.nn.Sequential) and not kwargs:
         ways.append(_Way("checkpoint sqrt(n)", segments=max(1, round(math.sqrt(len(model))))))
-    ways += [_Way(f"torch.compile, budget {share:g}", forward=compiled_forward(model, share)) for share in compiled]
+    ways += [_Way(f"torch.compile, budget {share:g}", forward=_compiled(model, share)) for share in compiled]
     fitted = functools.partial(_fitted, model, example_inputs, loss or _sum, more)
     ways += [_Way(str(budget), forward=fitted(budget)) for budget in budgets]
     for way in ways:
@@ -126,7 +125,7 @@ class _Way:
     def on(self, model: torch.nn.Module) -> Iterator[None]:
         changed = {block: functools.partial(checkpoint, block.forward, use_reentrant=False) for block in self.blocks}
         if self.segments:
-            changed[model] = functools.partial(_in_segments, tuple(model), self.segments)
+            changed[model] = functools.partial(checkpoint_sequential, list(model), self.segments, use_reentrant=False)
         if self.forward is not None:
             changed[model] = self.forward
         for module, forward in changed.items():
@@ -146,25 +145,19 @@ class _Way:
                    schedule["overhead"], seconds / plain - 1, seconds)
 
 
-def _blocks(model: torch.nn.Module, classes: Tuple[type, ...]) -> List[torch.nn.Module]:
-    found = [m for m in model.modules() if isinstance(m, classes)] if classes else list(model.children())
-    if not found:
-        raise ValueError(f"{type(model).__name__} has no module of the classes checkpointed")
-    return found
+def _compiled(model: torch.nn.Module, budget: float) -> Callable[..., Any]:
+    """The forward compiled by Inductor within an activation memory budget: 1 for what it keeps by itself, 0 to make all
+    again. The first call compiles."""
+    from torch._functorch import config
 
+    if not 0 <= budget <= 1:
+        raise ValueError(f"the compiler's activation memory budget is {budget!r}; it must be between 0 and 1")
 
-def _in_segments(parts: Sequence[torch.nn.Module], segments: int, x: torch.Tensor) -> Any:
-    """As torch.utils.checkpoint.checkpoint_sequential, without the reentrant kind."""
-    size = len(parts) // segments
-    for k in range(segments - 1):
-        x = checkpoint(_run, parts[k * size:(k + 1) * size], x, use_reentrant=False)
-    return _run(parts[(segments - 1) * size:], x)
+    def backend(graph: Any, inputs: Any) -> Any:  # one for each budget: the compiler keeps what it made by backend
+        with config.patch(activation_memory_budget=budget):
+            return torch._dynamo.lookup_backend("inductor")(graph, inputs)
 
-
-def _run(parts: Sequence[torch.nn.Module], x: torch.Tensor) -> Any:
-    for part in parts:
-        x = part(x)
-    return x
+    return torch.compile(functools.partial(type(model).forward, model), backend=backend)
 
 
 def _at_the_peak_of(other: _Way, run: "_Step", fitted: Callable[[Budget], Any]) -> List[_Way]:

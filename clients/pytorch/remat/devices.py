@@ -12,17 +12,20 @@ import json
 import math
 import operator
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, Tuple, Union
+from typing import Any, Dict, List, Tuple, Union
 
 import torch
 from torch import fx
 from torch.utils._pytree import tree_flatten
 
 from .errors import CaptureError
+from .joint import name_of
+from .tensors import amount
 
 Device = Dict[str, Any]  # an entry of the table
 CLASSES = ("matrix", "convolution", "attention", "normalisation", "pointwise", "pooling", "gather", "copy")
 _COMPUTING = CLASSES[:3]
+_CONVOLUTIONS = ("aten::convolution", "aten::convolution_backward")
 OPERATORS = {"convolution_1x1": "convolution", "convolution_of_points": "convolution", "convolution_depthwise": "convolution",
              "batch_norm": "normalisation", "random": "pointwise"}  # parts of classes, that torch computes with other kernels
 _PRECISIONS = {torch.float32: "float32", torch.bfloat16: "bfloat16", torch.float16: "float16"}
@@ -46,22 +49,18 @@ def table() -> Dict[str, Any]:
 def find(model: Union[str, Device, Path]) -> Device:
     """An entry: by its name in the table, else of a file as calibrate writes it, or itself. Raises CaptureError."""
     known = {entry["name"]: entry for entry in table()["devices"]}
-    entry = model if isinstance(model, dict) else known.get(str(model)) or _read(model, known)
+    entry = model if isinstance(model, dict) else known.get(str(model))
+    try:
+        entry = json.loads(Path(model).read_text()) if entry is None else entry
+    except (OSError, ValueError, TypeError) as error:
+        raise CaptureError(f"device_model is {model!r}; there are {', '.join(known)}, and files that remat.calibrate writes "
+                           f"({error})") from error
+    if not isinstance(entry, dict):
+        raise CaptureError(f"device_model is {model!r}, a file without an entry of a device")
     for name in ("memory_bytes", "bandwidth_bytes_per_second", "flops_per_second", "launch_seconds"):
         if name not in entry:
             raise CaptureError(f"the device has no {name}")
     return {**entry, "efficiency": {**table()["efficiency"], **entry.get("efficiency", {})}}
-
-
-def _read(path: Union[str, Path], known: Iterable[str]) -> Device:
-    try:
-        entry = json.loads(Path(path).read_text())
-    except (OSError, ValueError, TypeError) as error:
-        raise CaptureError(f"device_model is {path!r}; there are {', '.join(known)}, and files that remat.calibrate writes "
-                           f"({error})") from error
-    if not isinstance(entry, dict):
-        raise CaptureError(f"device_model is {path!r}, a file without an entry of a device")
-    return entry
 
 
 def _fraction(points: List[List[float]], size: float) -> float:
@@ -73,23 +72,23 @@ def _fraction(points: List[List[float]], size: float) -> float:
     return low * (high / low) ** (math.log(size / a) / math.log(b / a))
 
 
-def seconds(device: Device, kind: str, precision: str, backward: bool, flops: float, amount: float,
-            operator: str = "") -> float:
-    """Of one kernel. amount: bytes read and written; of classes bound by memory flops are not read. operator: of
+def seconds(device: Device, kind: str, precision: str, backward: bool, flops: float, traffic: float, operator: str = "") -> float:
+    """Of one kernel. traffic: bytes read and written; of classes bound by memory flops are not read. operator: of
     OPERATORS, which stands for the class where the device has it."""
+    own = device.get("operators", {}).get(operator)
+
     def points(name: str) -> List[List[float]]:
-        both = device.get("operators", {}).get(operator) or device["efficiency"][name]
+        both = own or device["efficiency"][name]
         return both.get("backward", both["forward"]) if backward else both["forward"]
 
     def size(name: str, work: float, rate: float) -> float:
-        own = bool(device.get("operators", {}).get(operator))
         peak = 0 if own else device["efficiency"][name].get("peak", 0)
         return work * peak / rate if peak else work
 
     moving = device["bandwidth_bytes_per_second"]
-    traffic = device["efficiency"]["copy"]["forward"] if kind in _COMPUTING else points(kind)
-    full = size("copy" if kind in _COMPUTING else kind, amount, moving)
-    taken = amount / (moving * _fraction(traffic, full)) if amount else 0.0
+    reached = device["efficiency"]["copy"]["forward"] if kind in _COMPUTING else points(kind)
+    full = size("copy" if kind in _COMPUTING else kind, traffic, moving)
+    taken = traffic / (moving * _fraction(reached, full)) if traffic else 0.0
     if kind in _COMPUTING and flops:
         rates = device["flops_per_second"]
         if precision not in rates:
@@ -101,48 +100,43 @@ def seconds(device: Device, kind: str, precision: str, backward: bool, flops: fl
 
 # ---- operations of a joint graph ----
 
-def kind_of(name: str) -> str:
-    return next((kind for kind, words in _WORDS if any(word in name for word in words)), "pointwise")
-
-
 def cost(device: Device, node: fx.Node, backward: bool) -> float:
     """Microseconds of an operation, from its shapes."""
     made = _tensors(node.meta.get("val"))
     read = [t for n in node.all_input_nodes for t in _tensors(_value(n))]
-    name = getattr(getattr(node.target, "_schema", None), "name", getattr(node.target, "__name__", ""))
-    kind = kind_of(name)
+    kind = next((kind for kind, words in _WORDS if any(word in name_of(node) for word in words)), "pointwise")
     numbers = [t.dtype for t in (*made, *read) if t.is_floating_point()]
     precision = _PRECISIONS.get(numbers[0] if numbers else torch.float32, "float32")
     flops = _flops(node) if kind in _COMPUTING else 0.0
-    part = operator_of(node, name)
+    part = operator_of(node)
     if part == "convolution":
-        flops *= _filled(node, name)
-    amount = sum(t.numel() * t.element_size() for t in (*made, *read))
-    return 1e6 * seconds(device, kind, precision, backward, flops, float(amount), part)
+        flops *= _filled(node)
+    return 1e6 * seconds(device, kind, precision, backward, flops, float(amount((*made, *read))), part)
 
 
-def operator_of(node: fx.Node, name: str) -> str:
+def operator_of(node: fx.Node) -> str:
     """Its place in OPERATORS; "convolution" for any other convolution; empty for all else."""
+    name = name_of(node)
     if "batch_norm" in name or name in ("dropout_mask", "aten::bernoulli"):
         return "batch_norm" if "norm" in name else "random"
-    if name not in ("aten::convolution", "aten::convolution_backward"):
+    if name not in _CONVOLUTIONS:
         return ""
-    source, weight = _convolved(node, name)
-    strides = node.args[4 if name == "aten::convolution_backward" else 3]
+    source, weight = _convolved(node)
+    strides = node.args[3 + _CONVOLUTIONS.index(name)]
     if all(size == 1 for size in (*weight.shape[2:], *strides)) and weight.shape[1] == source.shape[1]:  # a product
         return "convolution_of_points" if all(size == 1 for size in source.shape[2:]) else "convolution_1x1"
     return "convolution_depthwise" if weight.shape[1] == 1 and source.shape[1] > 1 else "convolution"
 
 
-def _convolved(node: fx.Node, name: str) -> Tuple[torch.Tensor, torch.Tensor]:
+def _convolved(node: fx.Node) -> Tuple[torch.Tensor, torch.Tensor]:
     """Image and weight."""
-    first = 1 if name == "aten::convolution_backward" else 0
+    first = _CONVOLUTIONS.index(name_of(node))
     return _value(node.args[first]), _value(node.args[first + 1])
 
 
-def _filled(node: fx.Node, name: str) -> float:
+def _filled(node: fx.Node) -> float:
     """How much more is computed where the last block of channels is not full; an image of few has kernels of its own."""
-    source, weight = _convolved(node, name)
+    source, weight = _convolved(node)
     read, written = source.shape[1], weight.shape[0]
     return (-(-written // _BLOCK) * _BLOCK / written) * (-(-read // _BLOCK) * _BLOCK / read if read > 4 else 1.0)
 
@@ -163,25 +157,23 @@ def _flops(node: fx.Node) -> float:
     from torch.utils.flop_counter import flop_registry
 
     args, kwargs = fx.map_arg(node.args, _value), fx.map_arg(node.kwargs, _value)
-    name = getattr(getattr(node.target, "_schema", None), "name", "")
-    if name in ("aten::convolution", "aten::convolution_backward"):  # torch's count knows no groups
-        source, weight = _convolved(node, name)
-        backward = name == "aten::convolution_backward"
+    name = name_of(node)
+    backward = "backward" in name
+    if name in _CONVOLUTIONS:  # torch's count knows no groups
+        source, weight = _convolved(node)
         result, transposed = (args[0], args[7]) if backward else (node.meta["val"], args[6])
         once = 2.0 * (source if transposed else result).numel() * weight[0].numel()
         return once * sum(args[10][:2]) if backward else once
-    if "library_" in str(node.target):
-        return (4.0 if "backward" in str(node.target) else 2.0) * args[0].shape[0] * args[0].shape[1] * \
-            sum(w.numel() for w in args[1:3])
-    if "recurrent" in str(node.target):
+    if "library_" in name:
+        return (4.0 if backward else 2.0) * args[0].shape[:2].numel() * sum(w.numel() for w in args[1:3])
+    if "recurrent" in name:
         values, _, weights = args[-6:-3]
-        return (6.0 if "backward" in str(node.target) else 2.0) * values.shape[0] * values.shape[1] * \
-            sum(w.numel() for w in weights if w.dim() == 2)
-    if "scaled_dot_product" in str(node.target):  # two products, and five for the backward
+        return (6.0 if backward else 2.0) * values.shape[:2].numel() * sum(w.numel() for w in weights if w.dim() == 2)
+    if "scaled_dot_product" in name:  # two products, and five for the backward
         tensors = [a for a in args if isinstance(a, torch.Tensor) and a.dim() == 4]
-        q, k, v = tensors[1:4] if "backward" in str(node.target) else tensors[:3]
-        once = 2.0 * q.shape[0] * q.shape[1] * q.shape[2] * k.shape[2] * (q.shape[3] + v.shape[3])
-        return 2.5 * once if "backward" in str(node.target) else once
+        q, k, v = tensors[1:4] if backward else tensors[:3]
+        once = 2.0 * q.shape[:3].numel() * k.shape[2] * (q.shape[3] + v.shape[3])
+        return 2.5 * once if backward else once
     packet = getattr(node.target, "overloadpacket", None)
     if packet not in flop_registry:
         return 0.0
@@ -200,14 +192,13 @@ _BLOCK = 16  # channels that oneDNN keeps together, on processors with AVX-512
 def workspace(node: fx.Node) -> int:
     """Bytes beside results, as on a CPU: what oneDNN copies into its own order of numbers for a convolution that is not one
     of single points, and the second copies of a few others. 0 for what is not known to have any."""
-    name = getattr(getattr(node.target, "_schema", None), "name", getattr(node.target, "__name__", ""))
-    made = _tensors(node.meta.get("val"))
+    name, made = name_of(node), _tensors(node.meta.get("val"))
     if name in ("aten::native_dropout_backward", "dropout_result"):
-        return sum(t.numel() * t.element_size() for t in made)
-    if name not in ("aten::convolution", "aten::convolution_backward"):
+        return amount(made)
+    if name not in _CONVOLUTIONS:
         return 0
-    backward = name == "aten::convolution_backward"
-    source, weight = _convolved(node, name)
+    backward = name == _CONVOLUTIONS[1]
+    source, weight = _convolved(node)
     result = _value(node.args[0]) if backward else made[0]
     if all(size == 1 for size in weight.shape[2:]) and source.shape[2:] == result.shape[2:]:
         return 0

@@ -40,5 +40,4 @@ class ServiceError(RematError):
 
     def __init__(self, message: str, status: int = 0, field: Optional[str] = None) -> None:
         super().__init__(message)
-        self.status = status
-        self.field = field
+        self.status, self.field = status, field

@@ -21,21 +21,10 @@ def adopt() -> None:
 
 @functools.lru_cache(maxsize=None)
 def _adopt() -> None:
-    moe = sys.modules["transformers.integrations.moe"]
-    if not hasattr(moe, "_grouped_mm_fallback_backward"):
+    if not hasattr(sys.modules["transformers.integrations.moe"], "_grouped_mm_fallback_backward"):
         return
-    _define()
 
-    def keep(ctx: Any, inputs: Tuple[Any, ...], output: Any) -> None:
-        ctx.save_for_backward(*inputs)
-
-    def backward(ctx: Any, gradient: torch.Tensor) -> Tuple[Any, ...]:
-        return (*torch.ops.remat.grouped_mm_backward(gradient, *ctx.saved_tensors), None)
-
-    torch.library.register_autograd(FORWARD, backward, setup_context=keep)
-
-
-def _define() -> None:
+    @torch.library.custom_op(BACKWARD, mutates_args=())
     def backward(gradient: torch.Tensor, input: torch.Tensor, weight: torch.Tensor, offs: torch.Tensor) -> List[torch.Tensor]:
         of_input, of_weight = torch.zeros_like(input), torch.zeros_like(weight)
         start = 0
@@ -46,10 +35,11 @@ def _define() -> None:
                 start = end
         return [of_input, of_weight]
 
-    torch.library.custom_op(BACKWARD, backward, mutates_args=(),
-                            schema="(Tensor gradient, Tensor input, Tensor weight, Tensor offs) -> Tensor[]")
-    torch.library.register_fake(BACKWARD, lambda gradient, input, weight, offs: [torch.empty_like(input),
-                                                                                torch.empty_like(weight)])
+    def differentiate(ctx: Any, gradient: torch.Tensor) -> Tuple[Any, ...]:
+        return (*torch.ops.remat.grouped_mm_backward(gradient, *ctx.saved_tensors), None)
+
+    backward.register_fake(lambda gradient, input, weight, offs: [torch.empty_like(input), torch.empty_like(weight)])
+    torch.library.register_autograd(FORWARD, differentiate, setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs))
 
 
 def evenly(name: str, args: Tuple[Any, ...]) -> Tuple[Any, ...]:

@@ -21,57 +21,32 @@ _CODE = (FunctionType, property, staticmethod, classmethod)
 SHAPES = 64  # for which one function has schedules
 
 
-class _Signature:
-    """That of the model's own forward: transformers' Trainer and generate decide by it what they pass on."""
-
-    def __get__(self, forward: Any, owner: Any) -> Any:
-        if forward is None:
-            raise AttributeError("__signature__")
-        return inspect.signature(type(forward.model).forward.__get__(forward.model))
-
-
 class Forward:
     """Stands in the place of a model's forward, and looks like it. accelerate takes it for the bound method that it
-    replaces (__func__), wraps that, and unwraps it again."""
-
-    __signature__ = _Signature()
+    replaces (__func__), wraps that, and unwraps it again. of(model): the same for a copy of the model, as each kind has it."""
 
     def __init__(self, model: torch.nn.Module) -> None:
         self.model = model
 
     @property
+    def __signature__(self) -> inspect.Signature:
+        """The model's own: transformers' Trainer and generate decide by it what they pass on."""
+        return inspect.signature(type(self.model).forward.__get__(self.model))
+
+    @property
     def __func__(self) -> "Unbound":
         return Unbound(self)
 
-    def of(self, model: torch.nn.Module) -> "Forward":
-        """The same for a copy of the model."""
-        raise NotImplementedError
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        raise NotImplementedError
-
-
-class _UnboundSignature:
-    def __get__(self, unbound: Any, owner: Any) -> Any:
-        if unbound is None:
-            raise AttributeError("__signature__")
-        return signature(type(unbound.forward.model).forward)
-
-
+@dataclasses.dataclass(frozen=True)
 class Unbound:
     """A Forward that is called with the model first, as the function of a method."""
 
-    __slots__ = ("forward",)
-    __signature__ = _UnboundSignature()
+    forward: Forward
 
-    def __init__(self, forward: Forward) -> None:
-        self.forward = forward
-
-    def __eq__(self, other: Any) -> bool:
-        return isinstance(other, Unbound) and other.forward is self.forward
-
-    def __hash__(self) -> int:
-        return id(self.forward)
+    @property
+    def __signature__(self) -> inspect.Signature:
+        return signature(type(self.forward.model).forward)
 
     def __call__(self, model: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
         if model is not self.forward.model:  # a copy's method, whose function is the original's
@@ -98,22 +73,25 @@ def is_bare(model: torch.nn.Module) -> bool:
 
 
 class Fitted(Forward):
-    """pieces: graphs with a schedule, one for each shape and, after a graph break, several. measured_peak: of a step in the
-    check of fit. A copy, or what comes out of a pickle, compiles itself when it first runs; what was measured and
-    answered is in the cache.
+    """pieces: graphs with a schedule, one for each shape and, after a graph break, several. measured_peak: of a step in the check of fit. A
+    copy, or what comes out of a pickle, compiles itself when it first runs; what was measured and answered is in the cache.
     """
 
     def __init__(self, model: torch.nn.Module, options: Dict[str, Any], budget: Budget) -> None:
         super().__init__(model)
         self.budget, self._options = budget, options
         self.measured_peak: Optional[int] = None
+        self._least: Dict[str, int] = {}  # of each graph, as found where it got a share
         self.recurrent = True  # whether Dynamo follows nn.LSTM and its like
         self._prepare()
 
     def at(self, share: int) -> "Fitted":
-        """The same with a share of what each graph takes, in percent, as its budget."""
-        stage = self._options.get("stage")
-        return Fitted(self.model, {**self._options, "least": True, "stage": stage and dataclasses.replace(stage, kept={})}, f"{share}%")
+        """The same with a share of what each graph takes, in percent, as its budget. In that counts what one of them holds for its backward
+        as often as graphs are called in a step, as if they were alike: while one runs, the others hold theirs."""
+        stage, link = self._options.get("stage"), self._options["link"]
+        more = {"least": self._least, "stage": stage and dataclasses.replace(stage, kept={}),
+                "waiting": len(self.backend.calls) if link is None else 1}  # the service knows no link with both
+        return Fitted(self.model, {**self._options, **more}, f"{share}%")
 
     def of(self, model: torch.nn.Module) -> "Fitted":
         return Fitted(model, self._options, self.budget)
@@ -145,8 +123,9 @@ class Fitted(Forward):
         """What guards of Dynamo's do not see: parameters that are frozen no longer, other code of the modules' classes."""
         types = dict.fromkeys(type(module) for module in self.model.modules())
         classes = dict.fromkeys(c for t in types for c in t.__mro__)
-        return [[p.requires_grad for p in self.model.parameters()], [vars(c).get("forward") if c.__module__.startswith("torch.")
-                                                                     else _code(c) for c in classes]]
+        code = [[vars(c).get("forward")] if c.__module__.startswith("torch.") else [f for f in vars(c).values() if isinstance(f, _CODE)]
+                for c in classes]
+        return [[p.requires_grad for p in self.model.parameters()], code]
 
     def __getstate__(self) -> Dict[str, Any]:
         return {**self.__dict__, "_run": None, "backend": None, "_prepared": None, "_flight": None}
@@ -177,10 +156,6 @@ class Fitted(Forward):
                 reason = str(cause or error).strip().splitlines() or [type(error).__name__]
                 raise CaptureError(f"torch.compile cannot follow {type(self.model).__name__}: {reason[0]}") from error
             raise
-
-
-def _code(kind: type) -> List[Any]:
-    return [f for f in vars(kind).values() if isinstance(f, _CODE)]
 
 
 @contextlib.contextmanager

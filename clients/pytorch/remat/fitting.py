@@ -7,18 +7,19 @@ import json
 import math
 import threading
 import warnings
+import weakref
 from pathlib import Path
 from typing import Any, Callable, Dict, Optional, Tuple, Union
 
 import torch
 
-from . import pipelines, planned, sharing, steps
+from . import pipelines, planned, sharing, steps, transfers
 from .autocast import under
 from .backend import auto_budget
 from .client import Budget, bytes_of, parse_budget
 from .errors import BudgetError, CaptureError
 from .fitted import Fitted, forward_of, has_recurrent, is_bare
-from .model import Example, Modules, as_module, device_of, plain_forward
+from .model import Example, Modules, plain_forward
 from .steps import Loss
 from .tensors import amount, tensors_of
 
@@ -26,6 +27,7 @@ ALLOWED = 1.02  # of the budget, by which a measured peak may be above it withou
 SPARE = 500  # one part in which of a budget is for what no operation makes: tensors of a few bytes that Python holds
 SPANS = (1, 8, 64)  # in which steps of recurrent layers run, as far as a budget needs it
 _LOCK = threading.RLock()
+_WHOLE: Any = weakref.WeakKeyDictionary()  # by module: the one that was fitted and has it
 
 
 def one_at_a_time(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -66,48 +68,42 @@ def reserved(model: torch.nn.Module, optimizer: Optional[torch.optim.Optimizer] 
 def fit(model: Modules, example_inputs: Any, budget: Budget = "auto", *, server: Optional[str] = None,
         token: Optional[str] = None, solver: str = "auto", effort: str = "quick", reserved: int = 0,
         cache: Optional[Union[str, Path]] = None, offline: str = "error", repeats: int = 3, gradients: bool = True,
-        loss: Optional[Loss] = None, check: bool = True, link: None = None,
-        device_model: Union[None, str, Dict[str, Any]] = None,
+        loss: Optional[Loss] = None, check: bool = True, link: transfers.Link = None, device_model: Union[None, str, Dict[str, Any]] = None,
         optimizer: Union[None, str, torch.optim.Optimizer] = None, in_flight: Optional[int] = None,
         microbatches: Optional[int] = None) -> torch.nn.Module:
     """Makes a model train within a budget. Returns the model, whose forward now follows a schedule.
 
-    budget: of a step, forward, loss and backward: bytes, "8GiB", "60%" of what a plain step is measured to take here,
-    "auto" (a share of the memory that is free), or "device": what its memory, or that of device_model (an entry of the
-    table of devices), leaves beside weights and what the optimizer (one, or "adamw" and its like) holds. Activations,
-    their gradients, intermediates and workspaces count and so do the gradients of the parameters; parameters do not.
-    gradients: False: those of the parameters do not count, and a percentage is of what storing everything is predicted
-    to take. loss: makes one number of what the model returns, as the training does; what it takes is measured. Without
-    it a model that returns one number is taken to return its loss, and of any other one the cross entropy of every
-    result is counted. reserved: bytes taken off the budget first. check: end with steps on the example, and on another
-    input, that must be the plain ones (CheckError); for these, and for a percentage, the plain step must fit the device.
-    server, token: or REMAT_SERVER, REMAT_TOKEN. solver: as the service understands it. effort: "quick", or "thorough",
-    which searches longer for a faster schedule (solvers auto and interval). cache: folder of schedules and of what was
-    measured. offline: "error" or "plain" when the service does not answer and nothing is kept. link: not yet.
-    in_flight, microbatches: the model is a stage of torch.distributed.pipelining, the example a micro-batch (with requires_grad for
-    all but the first stage), so many are held at once (pipelines.in_flight) and so many make a step, of which the budget is
-    then, with what the runtime keeps. Without loss= the outputs are sent on; the last stage needs it.
+    budget: of a step, forward, loss and backward: bytes, "8GiB", "60%" of what a plain step is measured to take here, "auto" (a share of
+    the memory that is free), or "device": what its memory, or that of device_model (an entry of the table of devices), leaves beside
+    weights and what the optimizer (one, or "adamw" and its like) holds. Activations, their gradients, intermediates and workspaces count
+    and so do the gradients of the parameters; parameters do not. gradients: False: those of the parameters do not count, and a percentage
+    is of what storing everything is predicted to take. loss: makes one number of what the model returns, as the training does; what it
+    takes is measured. Without it a model that returns one number is taken to return its loss, and of any other one the cross entropy of
+    every result is counted. reserved: bytes taken off the budget first. check: end with steps on the example, and on another input, that
+    must be the plain ones (CheckError); for these, and for a percentage, the plain step must fit the device. server, token: or
+    REMAT_SERVER, REMAT_TOKEN. solver: as the service understands it. effort: "quick", or "thorough", which searches longer for a faster
+    schedule (solvers auto and interval). cache: folder of schedules and of what was measured. offline: "error" or "plain" when the service
+    does not answer and nothing is kept. link: to the host's memory, over which values may leave and come back beside the computation:
+    "measured", "pcie4-x16", "25GB/s", or members of the service's Link. in_flight, microbatches: the model is a stage of
+    torch.distributed.pipelining, the example a micro-batch (with requires_grad for all but the first stage), so many are held at once
+    (pipelines.in_flight) and so many make a step, of which the budget is then, with what the runtime keeps. Without loss= the outputs are
+    sent on; the last stage needs it.
 
     Under no_grad the model runs as without a schedule. Other shapes, modes and states get a schedule when they first come.
     Raises CaptureError, BudgetError (with minimum_budget), ServiceError.
     """
-    if link is not None:
-        raise ValueError("link= is not there with torch.compile: the solver has no lists with copies to the host for joint "
-                         "profiles yet")
-    if isinstance(model, torch.nn.parallel.DistributedDataParallel):
-        fit(model.module, example_inputs, budget, server=server, token=token, solver=solver, effort=effort,
-            reserved=reserved, cache=cache, offline=offline, repeats=repeats, gradients=gradients, loss=loss, check=check,
-            device_model=device_model, optimizer=optimizer, in_flight=in_flight, microbatches=microbatches)
-        return model
+    distributed = isinstance(model, torch.nn.parallel.DistributedDataParallel)
+    example = Example(model.module if distributed else model, example_inputs)
     if budget == "device":
-        whole = as_module(model)
-        budget = planned.device_budget(whole, optimizer, device_model, device_of(whole, example_inputs))
+        budget = planned.device_budget(example.model, optimizer, device_model, example.device)
     elif device_model is not None or optimizer is not None:
         raise ValueError("device_model and optimizer are for budget=\"device\"")
-    example = Example(model, example_inputs)
-    if forward_of(example.model) is not None:
-        raise CaptureError(f"{type(example.model).__name__} has a schedule already; remat.remove it first")
-
+    for name, module in example.model.named_modules():
+        if forward_of(module) is not None:
+            raise CaptureError(f"{type(example.model).__name__}{name and f', in its {name},'} has a schedule already; remat.remove it first")
+    whole = _WHOLE.get(example.model, lambda: None)()
+    if whole is not None and forward_of(whole) is not None:
+        raise CaptureError(f"{type(example.model).__name__} is a part of {type(whole).__name__}, which has a schedule; remat.remove that first")
     if hasattr(example.model, "_original_forward"):
         raise CaptureError(f"accelerate has wrapped the forward of {type(example.model).__name__}: fit it before "
                            "Accelerator.prepare, or what unwrap_model(..., keep_fp32_wrapper=False) gives back; with "
@@ -116,19 +112,20 @@ def fit(model: Modules, example_inputs: Any, budget: Budget = "auto", *, server:
     def install(forward: Optional[Fitted]) -> None:
         if forward is not None:
             example.model.forward = forward
+            _WHOLE.update((part, weakref.ref(example.model)) for part in example.model.modules() if part is not example.model)
         else:
             del example.model.forward
 
     fit_example(example, budget, loss, check, options_of(
         server=server, token=token, solver=solver, effort=effort, reserved=reserved, cache=cache, offline=offline,
-        repeats=repeats, gradients=gradients), install, (in_flight, microbatches))
-    return example.model
+        repeats=repeats, gradients=gradients, link=link), install, (in_flight, microbatches))
+    return model if distributed else example.model
 
 
 def options_of(**more: Any) -> Dict[str, Any]:
     """Of a Backend, as fit takes them."""
     known = {"server": None, "token": None, "solver": "auto", "effort": "quick", "reserved": 0, "cache": None,
-             "offline": "error", "repeats": 3, "gradients": True}
+             "offline": "error", "repeats": 3, "gradients": True, "link": None}
     for name in more:
         if name not in known:
             raise TypeError(f"fit has no option {name!r}; it has {', '.join(known)}")
@@ -177,7 +174,6 @@ def fit_example(example: Example, budget: Budget, loss: Optional[Loss], check: b
             warnings.warn(f"remat: within the budget of {wanted} bytes the layers of nn.LSTM and its like cannot run in "
                           f"{spans} span{'s' * (spans > 1)} of their steps ({error}): in {more} they may, with sums in "
                           "another order", stacklevel=4)
-    raise AssertionError("the last one raises")
 
 
 def _peak(forward: Callable[..., Any], example: Example, loss: Optional[Loss], options: Dict[str, Any]) -> int:
@@ -189,8 +185,7 @@ def _peak(forward: Callable[..., Any], example: Example, loss: Optional[Loss], o
 class _Fit:
     def __init__(self, example: Example, wanted: Budget, loss: Optional[Loss], check: bool, options: Dict[str, Any],
                  install: Install) -> None:
-        self.example, self.wanted, self.loss, self.check, self.options = example, wanted, loss, check, options
-        self.install = install
+        self.example, self.wanted, self.loss, self.check, self.options, self.install = example, wanted, loss, check, options, install
 
     def run(self) -> Fitted:
         wanted = self.wanted
@@ -198,41 +193,32 @@ class _Fit:
         while True:
             try:
                 return self._at(asked)
-            except BudgetError as error:
+            except BaseException as error:
                 self.install(None)
-                if asked == wanted or (error.minimum_budget or math.inf) > wanted:
+                if asked == wanted or (getattr(error, "minimum_budget", None) or math.inf) > wanted:
                     raise
                 asked = wanted
-            except BaseException:
-                self.install(None)
-                raise
 
     def _at(self, asked: Budget) -> Fitted:
-        fitted = self._made(Fitted(self.example.model, self.options, asked))
+        fitted = Fitted(self.example.model, self.options, asked)
+        self.install(fitted)  # before it compiles: Dynamo guards what modules have
         self._first_step(fitted)
         if self.check:
             steps.check(self.example, fitted, self.loss)
         if isinstance(self.wanted, int) and (fitted.backend.breaks or not fitted.pieces):
             fitted = self._divided(fitted, self.wanted - self.options["reserved"])
         if self.check:
-            fitted.measured_peak = self._peak(fitted)
+            fitted.measured_peak = _peak(fitted, self.example, self.loss, self.options)
             if isinstance(self.wanted, int) and fitted.measured_peak > ALLOWED * self.wanted:
                 warnings.warn(f"remat: the budget is {self.wanted} bytes, and a step was measured to take "
                               f"{fitted.measured_peak} ({fitted.schedule.get('peak')} predicted)", stacklevel=7)
         return fitted
 
-    def _made(self, fitted: Fitted) -> Fitted:
-        self.install(fitted)  # before it compiles: Dynamo guards what modules have
-        return fitted
-
-    def _peak(self, fitted: Fitted) -> int:
-        return _peak(fitted, self.example, self.loss, self.options)
-
     def _first_step(self, fitted: Fitted) -> None:
         """Compiles. Says so where nothing was."""
         from torch._dynamo.utils import counters
 
-        before = {reason for reason in counters["graph_break"]}
+        before = set(counters["graph_break"])
         steps.step(fitted, self.example, self.example.call, self.loss, 0)
         if not fitted.pieces:
             new = [reason for reason in counters["graph_break"] if reason not in before] or ["no reason was given"]
@@ -241,7 +227,7 @@ class _Fit:
 
     def _divided(self, fitted: Fitted, budget: int) -> Fitted:
         """A forward in several graphs, or none, with one budget. Raises BudgetError."""
-        measured = self._peak(fitted)
+        measured = _peak(fitted, self.example, self.loss, self.options)
         if measured <= budget or not all(piece.schedule for piece in fitted.pieces):
             return fitted
         if not fitted.pieces:
@@ -252,10 +238,13 @@ class _Fit:
         made: Dict[int, Fitted] = {}
 
         def measure(share: int) -> int:
-            made[share] = self._made(fitted.at(share))
+            made[share] = fitted.at(share)
+            self.install(made[share])
             steps.check(self.example, made[share], self.loss)
-            return self._peak(made[share])
+            return _peak(made[share], self.example, self.loss, self.options)
 
         backend = fitted.backend
         steps.step(fitted, self.example, self.example.call, self.loss, 0)  # its calls
-        return made[sharing.divide(budget, measured - backend.together(), backend.at, measure)]
+        best = made[sharing.divide(budget, measured - backend.together(), backend.at, measure)]
+        self.install(best)
+        return best

@@ -105,9 +105,8 @@ def anchors(tensors: Sequence[torch.Tensor]) -> List[torch.Tensor]:
 
 
 def once(gradients: Sequence[Optional[torch.Tensor]], sources: Sequence[torch.Tensor]) -> Tuple[Optional[torch.Tensor], ...]:
-    """Where the backward that made them is to be differentiated (create_graph=True): an error where somebody does, on the
-    way to any of the sources. torch's once_differentiable leaves that out where what came in has no gradient of its own,
-    and where the way ends there."""
+    """Where the backward that made them is to be differentiated (create_graph=True): an error where somebody does, on the way to any of the
+    sources. torch's once_differentiable leaves that out where what came in has no gradient of its own, and where the way ends there."""
     if not torch.is_grad_enabled():
         return tuple(gradients)
     fail = torch._C._functions.DelayedError(_TWICE, len(gradients) + len(sources))

@@ -14,7 +14,7 @@ from .client import Budget
 from .errors import BudgetError, CaptureError
 from .fitted import Fitted, Forward, forward_of
 from .fitting import fit_example, one_at_a_time, options_of
-from .model import Example, bind, plain_forward
+from .model import Call, Example, plain_forward
 from .steps import assumed_loss
 
 
@@ -26,8 +26,8 @@ class TrainerCallback(transformers.TrainerCallback):
     off: the schedule does its work. forward.fitted is what remat.fit gives a model.
     """
 
-    def __init__(self, budget: Budget = "60%", **more: Any) -> None:
-        self.budget, self.more = budget, more
+    def __init__(self, budget: Budget = "60%", *, check: bool = True, **more: Any) -> None:
+        self.budget, self.check, self.options = budget, check, options_of(**more)
         self.forward: Optional[FirstBatch] = None
 
     def on_init_end(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
@@ -38,7 +38,7 @@ class TrainerCallback(transformers.TrainerCallback):
         elif hasattr(model, "_original_forward"):
             raise CaptureError("accelerate has wrapped the model's forward before remat.TrainerCallback came: give it to "
                                "Trainer(..., callbacks=[...]), not to add_callback")
-        self.forward = model.forward = FirstBatch(model, self.budget, _loss(args), self.more)
+        self.forward = model.forward = FirstBatch(model, self.budget, _loss(args), self.check, self.options)
 
     def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
         if self.forward is None or self.forward.model is not model:
@@ -63,13 +63,13 @@ def _loss(args: Any) -> Callable[[Any], torch.Tensor]:
 class FirstBatch(Forward):
     """Fits when it is first called as a training step calls it. fitted: what came of it."""
 
-    def __init__(self, model: torch.nn.Module, budget: Budget, loss: Any, more: Dict[str, Any]) -> None:
+    def __init__(self, model: torch.nn.Module, budget: Budget, loss: Any, check: bool, options: Dict[str, Any]) -> None:
         super().__init__(model)
-        self.budget, self.loss, self.more = budget, loss, more
+        self.budget, self.loss, self.check, self.options = budget, loss, check, options
         self.fitted: Optional[Fitted] = None
 
     def of(self, model: torch.nn.Module) -> "FirstBatch":
-        return FirstBatch(model, self.budget, self.loss, self.more)
+        return FirstBatch(model, self.budget, self.loss, self.check, self.options)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self.fitted is None and not (self.model.training and torch.is_grad_enabled()):
@@ -90,14 +90,12 @@ class FirstBatch(Forward):
         off = getattr(self.model, "is_gradient_checkpointing", False)
         if off:
             self.model.gradient_checkpointing_disable()
-        call = bind(self.model, args, kwargs)
-        example = Example.of(self.model, call)
+        example = Example(self.model, Call(args, kwargs))
 
         def install(forward: Optional[Fitted]) -> None:
             self.fitted = forward
 
-        self.fitted = fit_example(example, self.budget, self.loss, self.more.get("check", True),
-                                  options_of(**{name: v for name, v in self.more.items() if name != "check"}), install)
+        self.fitted = fit_example(example, self.budget, self.loss, self.check, self.options, install)
         self._say(time.monotonic() - begin, off)
 
     def _say(self, seconds: float, off: bool) -> None:

@@ -23,8 +23,11 @@ NEVER = ("_c10d_functional", "_c10d_functional_autograd", "c10d_functional", "c1
 _VIEWS = ("aten::_unsafe_view", "aten::unsafe_split", "aten::unsafe_split_with_sizes", "aten::unsafe_chunk")  # whose
 # schemas do not say so
 Value = Tuple[fx.Node, int]  # operation or placeholder, result
-PRUNES = tuple(int("".join(filter(str.isdigit, part)) or 0) for part in torch.__version__.split(".")[:2]) >= (2, 14)
-# whether AOTAutograd makes no zeros for what no backward reads, as of a weight that the forward writes
+
+
+def version() -> Tuple[int, int]:
+    major, minor = torch.__version__.split(".")[:2]
+    return int(major), int("".join(c for c in minor if c.isdigit()))
 
 
 @dataclasses.dataclass
@@ -47,8 +50,7 @@ class Joint:
         """n_forward: results of the forward: new contents of inputs, which nobody keeps, n_returned that the caller gets,
         and what those of them look into that are views. never: names of operators that must not run twice. parameters:
         which of the inputs are. Raises CaptureError."""
-        self._parameters = parameters
-        self.module, self._pinned = module, frozenset(never)
+        self.module, self._pinned, self._parameters = module, frozenset(never), parameters
         nodes = list(module.graph.nodes)
         results = list(nodes[-1].args[0])
         self.forward_results, self.gradients = results[:n_forward], results[n_forward:]
@@ -69,17 +71,15 @@ class Joint:
                 raise CaptureError(f"the joint graph has the input \"{node.name}\", which is no tensor of the step: random "
                                    "numbers by seed and offset, effect tokens and states of hooks are not supported")
         for node in nodes[:-1]:
-            for value in _flat(node.meta.get("val")):
-                if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
-                    raise CaptureError(f"{_where(node)}: \"{node.name}\" is a size that is not known while compiling. A "
-                                       "schedule belongs to shapes: torch.compile(..., dynamic=False) makes one for each")
-                if isinstance(value, torch.Tensor) and any(isinstance(s, torch.SymInt) for s in value.shape):
-                    raise CaptureError(f"{_where(node)}: \"{node.name}\" has the shape {tuple(value.shape)}. A schedule "
-                                       "belongs to shapes: torch.compile(..., dynamic=False) makes one for each")
+            for value in _results(node):
+                sizes = value.shape if isinstance(value, torch.Tensor) else (value,)
+                if any(isinstance(size, (torch.SymInt, torch.SymFloat, torch.SymBool)) for size in sizes):
+                    raise CaptureError(f"{line_of(node)}: \"{node.name}\" has, or is, a size that is not known while compiling: "
+                                       f"{tuple(sizes)}. A schedule belongs to shapes: torch.compile(..., dynamic=False) makes one for each")
             if node.op not in ("placeholder", "get_attr", "call_function"):
-                raise CaptureError(f"{_where(node)}: \"{node.name}\" ({node.op}) is no operation")
+                raise CaptureError(f"{line_of(node)}: \"{node.name}\" ({node.op}) is no operation")
             if _writes(node):
-                raise CaptureError(f"{_where(node)}: {node.target} writes its input in the joint graph, and what reads it "
+                raise CaptureError(f"{line_of(node)}: {node.target} writes its input in the joint graph, and what reads it "
                                    "cannot be run again")
 
     def _find_base(self, node: fx.Node) -> None:
@@ -114,13 +114,22 @@ class Joint:
         return node.op == "call_function" and node.target is not operator.getitem and self.base[node][0] is node
 
     def is_never(self, node: fx.Node) -> bool:
-        return is_random(node) or _is_effect(node) or _name(node) in self._pinned or _must_save(node) or (
+        return _is_ordered(node) or _name(node) in self._pinned or _must_save(node) or (
             again(node) is None and any(self.base[n][0] in self._unsteady for n in node.all_input_nodes))
 
     def values(self, nodes: Sequence[Any]) -> List[Value]:
         """Those that the nodes are, or look into, that operations make or tangents are; each once."""
         bases = [self.base[n] for n in nodes if isinstance(n, fx.Node)]
         return list(dict.fromkeys(b for b in bases if b[0].op == "call_function" or b[0] in self.tangents))
+
+    def result(self, i: int, k: int) -> Optional[fx.Node]:
+        """Result k of an operation; None where that is of no tensor, or nobody reads it."""
+        node = self.operations[i].node
+        if node is None:
+            return self.tangents[k] if self.operations[i].name == LOSS and k < len(self.tangents) else None
+        if isinstance(node.meta.get("val"), torch.Tensor):
+            return node if k == 0 else None
+        return next((n for n in node.users if n.target is operator.getitem and n.args[1] == k), None)
 
     def reached(self) -> List[int]:
         """By gradient: which tangents it is made of, bit by bit."""
@@ -131,36 +140,26 @@ class Joint:
         return [reached.get(g, 0) for g in self.gradients]
 
     def _operations(self, nodes: List[fx.Node]) -> List[Operation]:
-        needed = self._needed(nodes)
-        after = self._after_loss(nodes)
+        needed = self._needed(nodes, (*self.forward_results, *self.gradients))
         own = [n for n in nodes[:-1] if n in needed and self.is_operation(n)]
-        before = self._before_end(nodes, after)
+        before = self._needed(nodes, self.forward_results, frozenset(self._after_loss(nodes)))
         forward = [self._operation(n) for n in own if n in before]
         backward = [self._operation(n) for n in own if n not in before]
         end = Operation(END, None, self.values(self.forward_results), [0], True, True)
-        made = [storage_bytes(t) if t.users or not PRUNES else 0 for t in self.tangents]
+        pruned = version() >= (2, 14)  # it makes no zeros for what no backward reads, as of a weight that the forward writes
+        made = [storage_bytes(t) if t.users or not pruned else 0 for t in self.tangents]
         loss = Operation(LOSS, None, [], made, True, False)
         return [*forward, end, loss, *backward]
 
     def _operation(self, node: fx.Node) -> Operation:
         inputs = self.values(node.all_input_nodes)
-        sizes = [max(_bytes(v), _kept_behind(node)) for v in _results(node)]
-        ordered = is_random(node) or _is_effect(node)
-        return Operation(node.name, node, inputs, sizes, self.is_never(node), ordered)
+        sizes = [max(span(v), _kept_behind(node)) for v in _results(node)]
+        return Operation(node.name, node, inputs, sizes, self.is_never(node), _is_ordered(node))
 
-    def _before_end(self, nodes: List[fx.Node], after: Set[fx.Node]) -> Set[fx.Node]:
-        """What the results of the forward need, and random and other ordered operations of the forward."""
-        before = {n for n in self.forward_results if isinstance(n, fx.Node)}
-        before |= {n for n in nodes[:-1] if n.op == "call_function" and n not in after and (is_random(n) or _is_effect(n))}
-        for node in reversed(nodes[:-1]):
-            if node in before:
-                before.update(node.all_input_nodes)
-        return before
-
-    def _needed(self, nodes: List[fx.Node]) -> Set[fx.Node]:
-        """By a result, or for what it does to a random generator or to other processes."""
-        needed = {n for n in (*self.forward_results, *self.gradients) if isinstance(n, fx.Node)}
-        needed |= {n for n in nodes[:-1] if n.op == "call_function" and (is_random(n) or _is_effect(n))}
+    @staticmethod
+    def _needed(nodes: List[fx.Node], results: Sequence[Any], but: FrozenSet[fx.Node] = frozenset()) -> Set[fx.Node]:
+        """By a result, or for what it does to a random generator or to other processes, where it is none of `but`."""
+        needed = {n for n in results if isinstance(n, fx.Node)} | {n for n in nodes[:-1] if _is_ordered(n) and n not in but}
         for node in reversed(nodes[:-1]):
             if node in needed:
                 needed.update(node.all_input_nodes)
@@ -171,7 +170,7 @@ class Joint:
         after: Set[fx.Node] = set(self.tangents)
         began = False
         for node in nodes[:-1]:
-            ordered = node.op == "call_function" and (is_random(node) or _is_effect(node))
+            ordered = _is_ordered(node)
             if any(i in after for i in node.all_input_nodes) or (ordered and began):
                 after.add(node)
                 began = began or ordered
@@ -206,6 +205,11 @@ def _without_dropout(node: fx.Node) -> bool:
     return given.get("dropout_p", 0.0) == 0.0
 
 
+def _is_ordered(node: fx.Node) -> bool:
+    """Whether it keeps its place among all those that do, as in the graph: random numbers, collectives, effects."""
+    return node.op == "call_function" and (is_random(node) or _is_effect(node))
+
+
 def _is_effect(node: fx.Node) -> bool:
     """Of which nothing is known but that it is called: collectives, operators of higher order, effects."""
     if node.target is operator.getitem or getattr(node.target, "_remat_pure", False):
@@ -220,11 +224,15 @@ def _writes(node: fx.Node) -> bool:
     return node.op == "call_function" and schema is not None and schema.is_mutable
 
 
+def name_of(node: fx.Node) -> str:
+    """Of its operator, as "aten::mm", or of a function of ours."""
+    return getattr(getattr(node.target, "_schema", None), "name", getattr(node.target, "__name__", ""))
+
+
 def _name(node: fx.Node) -> str:
-    schema = getattr(node.target, "_schema", None)
-    if schema is not None:
-        return schema.name.replace("::", ".")
-    return f"remat.{node.target.__name__}" if getattr(node.target, "_remat_pure", False) else str(node.target)
+    if getattr(node.target, "_schema", None) is not None:
+        return name_of(node).replace("::", ".")
+    return f"remat.{name_of(node)}" if getattr(node.target, "_remat_pure", False) else str(node.target)
 
 
 def _must_save(node: fx.Node) -> bool:
@@ -232,7 +240,7 @@ def _must_save(node: fx.Node) -> bool:
     return policy is not None and getattr(policy, "name", "") == "MUST_SAVE"
 
 
-def _where(node: fx.Node) -> str:
+def line_of(node: fx.Node) -> str:
     """The user's line, as far as the graph knows it."""
     trace = (node.meta.get("stack_trace") or "").strip().splitlines()
     lines = [line.strip() for line in trace if line.strip().startswith("File ")]
@@ -248,8 +256,7 @@ NORM_RESULTS = 3  # that a second run makes: the output, mean and deviation of t
 def again(node: fx.Node) -> Optional[Tuple[Any, Tuple[Any, ...]]]:
     """Operator and arguments of every run but the first, where they are others: batch norm in training makes new running
     statistics of old ones, which are overwritten when the forward ends, and needs neither for its output."""
-    schema = getattr(node.target, "_schema", None)
-    if node.op != "call_function" or schema is None or schema.name not in _NORMS or node.kwargs or node.args[5] is not True:
+    if node.op != "call_function" or name_of(node) not in _NORMS or node.kwargs or node.args[5] is not True:
         return None
     source, weight, _, mean = (n.meta["val"].dtype if n is not None else None for n in node.args[:4])
     if mean not in (source, weight):  # whose type the statistics of the batch would then not have
@@ -259,16 +266,13 @@ def again(node: fx.Node) -> Optional[Tuple[Any, Tuple[Any, ...]]]:
 
 # ---- bytes ----
 
-def _flat(value: Any) -> List[Any]:
+def _results(node: fx.Node) -> List[Any]:
+    value = node.meta.get("val")
     return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
-def _results(node: fx.Node) -> List[Any]:
-    return _flat(node.meta.get("val"))
-
-
-def _bytes(value: Any) -> int:
-    """Of the storage that a tensor of this shape gets of its own."""
+def span(value: Any) -> int:
+    """Bytes of the storage that a tensor of this shape gets of its own."""
     if not isinstance(value, torch.Tensor):
         return 0
     if value.layout != torch.strided:
@@ -284,8 +288,7 @@ WIDE = ("aten::mse_loss", "aten::smooth_l1_loss", "aten::binary_cross_entropy", 
 
 def _kept_behind(node: fx.Node) -> int:
     """Bytes of the storage that stays behind a mean or sum: on a CPU these reduce what they made into its own storage."""
-    schema = getattr(node.target, "_schema", None)
-    if schema is None or schema.name not in WIDE or node.meta["val"].device.type != "cpu":
+    if name_of(node) not in WIDE or node.meta["val"].device.type != "cpu":
         return 0
     source, target = (n.meta["val"] for n in node.args[:2])
     return torch.broadcast_shapes(source.shape, target.shape).numel() * node.meta["val"].element_size()
@@ -297,7 +300,7 @@ def _like(node: fx.Node) -> Tuple[Any, ...]:
 
 
 def storage_bytes(node: fx.Node) -> int:
-    return _bytes(node.meta.get("val"))
+    return span(node.meta.get("val"))
 
 
 def shorten(graph: fx.Graph) -> None:
@@ -353,7 +356,7 @@ def draw_in_place(graph: fx.Graph) -> None:
         node.target = draw_integers
     for node in graph.find_nodes(op="call_function", target=torch.ops.aten.normal_functional.default):
         value = node.args[0].meta["val"]
-        if value.numel() and _bytes(value) > value.numel() * value.element_size():  # else a copy lies as it does
+        if value.numel() and span(value) > value.numel() * value.element_size():  # else a copy lies as it does
             node.target, node.meta["val"] = draw_normal, value
 
 
@@ -405,8 +408,8 @@ TURN = "the gradient comes"  # id of an input of no bytes, that is late
 
 
 class Kept(NamedTuple):
-    """Of a stage of a pipeline. several: micro-batches are in flight. tangents: they are in buffers of the runtime's. parameters: places
-    of inputs whose gradients are added to others at once, and count while they are made."""
+    """Of a stage of a pipeline. several: micro-batches, or graphs, wait for their backwards at once. tangents: they are in buffers of the
+    runtime's. parameters: places of inputs whose gradients are added to others at once, and count while they are made."""
 
     several: bool = False
     tangents: bool = False
@@ -414,11 +417,12 @@ class Kept(NamedTuple):
 
 
 def profile_of(joint: Joint, name: str, costs: Dict[str, Cost], resident: FrozenSet[str], loss: Sequence[int] = (0, 0),
-               uncounted: FrozenSet[int] = frozenset(), held_tangents: bool = False, stage: Kept = Kept()) -> Dict[str, Any]:
+               uncounted: FrozenSet[int] = frozenset(), held_tangents: bool = False, stage: Kept = Kept(),
+               moved: bool = False) -> Dict[str, Any]:
     """remat-profile/1, a joint one. costs: by name of operation. resident: names of inputs that are parameters or
     buffers, which the budget does not hold. loss: bytes that it takes beside results and tangents, forward, backward and,
-    where it is given, from then on to the end. uncounted: inputs whose gradients are not. held_tangents: autograd holds them to the end, where the whole
-    backward is one call of its own."""
+    where it is given, from then on to the end. uncounted: inputs whose gradients are not. held_tangents: autograd holds them to the
+    end, where the whole backward is one call of its own. moved: values may be copied to the host, but what others hold, too."""
     index = {op.node: op for op in joint.operations if op.node is not None}
 
     def label(value: Value) -> str:
@@ -455,20 +459,18 @@ def profile_of(joint: Joint, name: str, costs: Dict[str, Cost], resident: Frozen
             last = f"{op.name}:{len(outputs)}" if op.node is not None else op.name
             outputs += [{"bytes": 0}] if op.node is not None else []
         entry: Dict[str, Any] = {"id": op.name, "op": _name(op.node) if op.node is not None else op.name,
-                                 "inputs": list(dict.fromkeys(inputs)), "time": time, "outputs": outputs,
-                                 "workspace_bytes": workspace}
+                                 "inputs": list(dict.fromkeys(inputs)), "time": time, "outputs": outputs, "workspace_bytes": workspace}
         nodes.append({**entry, "recompute": "never"} if op.never or op.node in held else entry)
     kept = [*(g for g in joint.gradients if isinstance(g, fx.Node)), *kept, *(joint.tangents if held_tangents else ())]
     inputs_used = {i for n in nodes for i in n["inputs"]}
-    inputs_doc = [{"id": n.name, "bytes": storage_bytes(n)} for n in joint.placeholders
-                  if n.name in inputs_used and n not in places]
+    inputs_doc = [{"id": n.name, "bytes": storage_bytes(n)} for n in joint.placeholders if n.name in inputs_used and n not in places]
     outputs_doc = list(dict.fromkeys([label(v) for v in joint.values(kept)] + [END, LOSS] * (not joint.tangents)
                                      + [f"{LOSS}:{len(joint.tangents)}"] * len(stays)))
     if stage.several:
         inputs_doc.append({"id": TURN, "bytes": 0, "late": True})
         _come_late(nodes, {i.split(":")[0] for i in outputs_doc})
     return {"format": "remat-profile/1", "graph": "joint", "name": name, "time_unit": "us", "inputs": inputs_doc,
-            "nodes": nodes, "outputs": outputs_doc}
+            "nodes": nodes, "outputs": outputs_doc, **({"held_elsewhere": True} if moved else {})}
 
 
 def _come_late(nodes: List[Dict[str, Any]], outputs: Set[str]) -> None:

@@ -15,7 +15,7 @@ class Known(NamedTuple):
     """A shape with its list. solved: the list was made for it. share: the budget, of what storing everything takes."""
 
     profile: Dict[str, Any]
-    order: List[int]
+    order: List[sharing.Run]
     solved: bool
     share: float
 
@@ -37,15 +37,14 @@ class Lists:
         nodes = []
         for node, other in zip(profile["nodes"], nearest["nodes"]):
             part = _bytes(node) / _bytes(other) if _bytes(other) else 1.0
-            nodes.append({**node, "time": other["time"] * part,
-                          "workspace_bytes": max(node["workspace_bytes"], other["workspace_bytes"])})
+            nodes.append({**node, "time": other["time"] * part, "workspace_bytes": max(node["workspace_bytes"], other["workspace_bytes"])})
         return {**profile, "nodes": nodes}
 
-    def take(self, profile: Dict[str, Any], budget: int) -> Optional[List[int]]:
+    def take(self, profile: Dict[str, Any], budget: int) -> Optional[List[sharing.Run]]:
         """Of the lists that are within the budget the fastest; None where there is none, or one of its own would be so much
         faster that it is worth a solve."""
         known = self._of(profile)
-        plain = list(range(len(profile["nodes"])))
+        plain: List[sharing.Run] = list(range(len(profile["nodes"])))
         whole = self._peak(profile, plain)
         if known and whole <= budget:
             return plain
@@ -60,20 +59,20 @@ class Lists:
         smaller = [k for k in self._of(profile) if k.solved and _is_within(k.profile, profile)]
         return int(AHEAD * budget) if len(smaller) > 1 else budget
 
-    def add(self, profile: Dict[str, Any], order: Sequence[int], budget: int, solved: bool) -> None:
+    def add(self, profile: Dict[str, Any], order: Sequence[sharing.Run], budget: int, solved: bool) -> None:
         whole = self._peak(profile, range(len(profile["nodes"])))
         shares = [k.share for k in self._known if k.order == list(order)]  # of where the list was made
         self._known.append(Known(profile, list(order), solved, shares[0] if shares and not solved else budget / whole))
 
-    def _peak(self, profile: Dict[str, Any], order: Sequence[int]) -> int:
+    def _peak(self, profile: Dict[str, Any], order: Sequence[sharing.Run]) -> int:
         return sharing.peak_in_flight(profile, order, self._in_flight)
 
     def _of(self, profile: Dict[str, Any]) -> List[Known]:
         return [k for k in self._known if _structure(k.profile) == _structure(profile)]
 
 
-def time_of(profile: Dict[str, Any], order: Sequence[int]) -> float:
-    return sum(profile["nodes"][v]["time"] for v in order)
+def time_of(profile: Dict[str, Any], order: Sequence[sharing.Run]) -> float:
+    return sum(profile["nodes"][v]["time"] for v in order if not isinstance(v, sharing.Move))
 
 
 def _structure(profile: Dict[str, Any]) -> Any:

@@ -42,8 +42,7 @@ def solve(profile: Dict[str, Any], budget: Budget, *, server: Optional[str] = No
     return connect(server, token).schedule(profile, parse_budget(budget), **more)
 
 
-def plan(model: str, device: str, batch: int, *, server: Optional[str] = None, token: Optional[str] = None,
-         **more: Any) -> Dict[str, Any]:
+def plan(model: str, device: str, batch: int, *, server: Optional[str] = None, token: Optional[str] = None, **more: Any) -> Dict[str, Any]:
     """Whether a model of the table of models trains on a device of the table of devices, and how fast. more: as the members
     of POST /v1/plans. Raises ServiceError."""
     return connect(server, token).plan({"model": model, "device": device, "batch": batch, **more})
@@ -72,11 +71,7 @@ class Local(Client):
     ends a solve."""
 
     def __init__(self, file: Path, timeout: float = 600.0) -> None:
-        self.server, self.token, self.timeout, self._file = LOCAL, None, timeout, file
-
-    @property
-    def where(self) -> str:
-        return "in this process"
+        self.server, self.token, self.timeout, self.where, self._file = LOCAL, None, timeout, "in this process", file
 
     def _call(self, method: str, path: str, body: Any = None) -> Dict[str, Any]:
         return self._post(path, json.dumps(body).encode())
@@ -93,8 +88,7 @@ class Local(Client):
             return len(stopped)
 
         def solve() -> None:
-            answers.append(library.remat_local_post(path.encode(), text, len(text), _Progress(progress), None,
-                                                    ctypes.byref(status)))
+            answers.append(library.remat_local_post(path.encode(), text, len(text), _Progress(progress), None, ctypes.byref(status)))
 
         # what is raised in a callback of ctypes is lost: this thread waits, and handlers of signals raise here
         thread = threading.Thread(target=solve, name="remat solves")

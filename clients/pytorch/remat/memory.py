@@ -1,12 +1,11 @@
-"""Bytes that the allocator hands out, between marks: on CPU from the events of the profiler, on CUDA from its own
-statistics."""
+"""Bytes that the allocator hands out, between marks: on CPU from the events of the profiler, on CUDA from its own statistics."""
 
 from __future__ import annotations
 
 import dataclasses
 import gc
 import os
-from typing import Any, List, Tuple
+from typing import Any, List, Optional, Tuple
 
 import torch
 from torch.autograd import profiler
@@ -41,13 +40,12 @@ class Recorder:
         self._device = device
         self._segments: List[Segment] = []
         self._profile: Any = None
-        self._level = 0
+        self._level: Optional[int] = None  # at the mark before, on CUDA
 
     def __enter__(self) -> "Recorder":
         gc.collect()
         if self._device.type == "cuda":
             self._base = torch.cuda.memory_allocated(self._device)
-            self._first = True
         else:
             os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # or it writes two lines of its own at each recording
             self._profile = _Profile(profile_memory=True)
@@ -55,17 +53,13 @@ class Recorder:
         return self
 
     def mark(self) -> None:
-        if self._device.type == "cuda":
-            self._mark_cuda()
-        else:
+        if self._device.type != "cuda":
             torch.empty(_MARK, dtype=torch.uint8)
-
-    def _mark_cuda(self) -> None:
-        level = torch.cuda.memory_allocated(self._device) - self._base
-        if not self._first:
-            peak = torch.cuda.max_memory_allocated(self._device) - self._base
+            return
+        level, peak = (f(self._device) - self._base for f in (torch.cuda.memory_allocated, torch.cuda.max_memory_allocated))
+        if self._level is not None:
             self._segments.append(Segment(self._level, peak, level))
-        self._first, self._level = False, level
+        self._level = level
         torch.cuda.reset_peak_memory_stats(self._device)
 
     def __exit__(self, *error: Any) -> None:
@@ -77,16 +71,6 @@ class Recorder:
 
     def segments(self) -> List[Segment]:
         return self._segments
-
-
-class Silent(Recorder):
-    """Records nothing."""
-
-    def __enter__(self) -> "Silent":
-        return self
-
-    def mark(self) -> None:
-        pass
 
 
 def _between_marks(events: Any) -> List[Segment]:

@@ -5,18 +5,16 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Mapping
-from typing import Any, Callable, Dict, NamedTuple, Sequence, Tuple, Union
+from typing import Any, Callable, ContextManager, Dict, NamedTuple, Sequence, Tuple, Union
 
 import torch
-from torch.utils._pytree import tree_map
 
 from .autocast import settings_now
 from .errors import CaptureError
-from .states import Everything, Whole
-from .tensors import tensors_of
+from .states import everything, whole
+from .tensors import map_tensors, tensors_of
 
 Modules = Union[torch.nn.Module, Sequence[torch.nn.Module]]
-_ATOMS = (bool, int, float, complex, str, bytes, type(None))
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
@@ -30,52 +28,45 @@ class Call(NamedTuple):
         """With other tensors; what is given twice, as labels=ids, still is one: Dynamo compiles for that."""
         made: Dict[int, torch.Tensor] = {}
 
-        def one(value: Any) -> Any:
-            if not isinstance(value, torch.Tensor):
-                return value
-            if id(value) not in made:
-                made[id(value)] = change(value)
-            return made[id(value)]
+        def one(tensor: torch.Tensor) -> torch.Tensor:
+            if id(tensor) not in made:
+                made[id(tensor)] = change(tensor)
+            return made[id(tensor)]
 
-        return Call(*tree_map(one, tuple(self)))
+        return Call(*map_tensors(tuple(self), one))
 
 
 class Example:
     """A model and a step's inputs. states: what its forward may change, put back at the end of a with block."""
 
     def __init__(self, model: Modules, example_inputs: Any) -> None:
+        """example_inputs: or the Call itself."""
         self.model = as_module(model)
         if isinstance(self.model, torch.jit.ScriptModule):
             raise CaptureError(f"{type(self.model).__name__} is scripted: fit the module that it was made of")
-        self.call = bind(self.model, *arguments_of(example_inputs))
+        given = example_inputs if isinstance(example_inputs, Call) else arguments_of(example_inputs)
+        self.call = bind(self.model, *given)
         self.device = device_of(self.model, tuple(self.call))
         self.autocast = settings_now(self.device)
 
-    @classmethod
-    def of(cls, model: torch.nn.Module, call: Call) -> "Example":
-        example = cls.__new__(cls)
-        example.model, example.call = model, call
-        example.device = device_of(model, tuple(call))
-        example.autocast = settings_now(example.device)
-        return example
-
-    def states(self) -> Whole:
-        return Whole(self.model, self.device)
+    def states(self) -> ContextManager[None]:
+        return whole(self.model, self.device)
 
     def settle(self) -> None:
         """Some models set themselves up in their first call, such as transformers' with hooks on their layers. What that
         leaves is kept, or each step would find itself in a first call; all others end as they began."""
         before = _hooks(self.model)
         with self.states(), torch.no_grad():
-            self._run()
+            self.run()
             grown = _hooks(self.model) != before
         if grown:
-            with Everything(self.model, self.device), torch.no_grad():
-                self._run()
+            with everything(self.model, self.device), torch.no_grad():
+                self.run()
 
-    def _run(self) -> None:
+    def run(self) -> Any:
+        """Plainly, of tensors of its own."""
         call = self.call.mapped(lambda tensor: tensor.detach().clone())
-        plain_forward(self.model)(*call.args, **call.kwargs)
+        return plain_forward(self.model)(*call.args, **call.kwargs)
 
 
 def _hooks(model: torch.nn.Module) -> Any:
@@ -91,8 +82,7 @@ def as_module(model: Modules) -> torch.nn.Module:
     if isinstance(model, torch.nn.ModuleList) or not isinstance(model, torch.nn.Module):
         return torch.nn.Sequential(*model)
     if isinstance(model, torch.nn.DataParallel):
-        raise CaptureError("DataParallel copies its module, and what is fitted of it, in every step: use "
-                           "DistributedDataParallel")
+        raise CaptureError("DataParallel copies its module, and what is fitted of it, in every step: use DistributedDataParallel")
     return model
 
 
@@ -119,8 +109,3 @@ def bind(model: torch.nn.Module, args: Sequence[Any], kwargs: Dict[str, Any]) ->
 
 
 signature = functools.lru_cache(maxsize=None)(inspect.signature)
-
-
-def simple_state(module: torch.nn.Module) -> Dict[str, Any]:
-    """The plain values among the attributes of a module."""
-    return {name: value for name, value in vars(module).items() if isinstance(value, _ATOMS)}

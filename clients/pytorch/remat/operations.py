@@ -16,33 +16,30 @@ from torch.utils._pytree import tree_flatten, tree_map
 from . import experts
 from .client import Cache
 from .errors import CaptureError
-from .joint import Cost, Joint
+from .joint import Cost, Joint, name_of
 from .memory import Recorder
-from .progress import Progress
 
 LONG = 0.2  # seconds, from which an operation is timed once
 BANDWIDTH = 5e3  # bytes a microsecond, of an operation that cannot run on numbers like these
-FORMAT = 4
+FORMAT = 5
+_SHORT = 1e-3  # seconds, up to which an operation of a GPU is timed
+_ROW = 10  # times in a row
 
 
 def measure(joint: Joint, device: torch.device, repeats: int, cache: Cache) -> Dict[str, Cost]:
     """Microseconds and bytes of workspace, by name of operation. Equal operations on equal shapes are measured once, and
     kept in the cache. No generator and no tensor of the caller is touched."""
     nodes = [op.node for op in joint.operations if op.node is not None]
-    costs = _kept(nodes, joint.module, device, repeats, cache)
+    costs = kept(nodes, joint.module, device, repeats, cache)
     return {node.name: (time, int(workspace)) for node, (time, workspace) in zip(nodes, costs)}
 
 
-def times(nodes: List[fx.Node], module: fx.GraphModule, device: torch.device, repeats: int, cache: Cache) -> List[float]:
-    """Microseconds, by node."""
-    return [time for time, _ in _kept(nodes, module, device, repeats, cache)]
-
-
-def _kept(nodes: List[fx.Node], module: fx.GraphModule, device: torch.device, repeats: int,
-          cache: Cache) -> List[List[float]]:
+def kept(nodes: List[fx.Node], module: fx.GraphModule, device: torch.device, repeats: int, cache: Cache) -> List[List[float]]:
+    """Microseconds and bytes of workspace, by node."""
     keys = [_key(node, module) for node in nodes]
     different = dict(zip(keys, nodes))
-    name = hashlib.sha256(repr((FORMAT, torch.__version__, str(device), _machine(device), torch.get_num_threads(), repeats,
+    machine = torch.cuda.get_device_name(device) if device.type == "cuda" else ""
+    name = hashlib.sha256(repr((FORMAT, torch.__version__, str(device), machine, torch.get_num_threads(), repeats,
                                 sorted(different))).encode()).hexdigest()
     found = cache.get(name, "operations")
     if found is None:
@@ -55,16 +52,11 @@ def _kept(nodes: List[fx.Node], module: fx.GraphModule, device: torch.device, re
     return [found["operations"][key] for key in keys]
 
 
-def _machine(device: torch.device) -> str:
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else ""
-
-
 def _measure(nodes: Dict[str, fx.Node], module: fx.GraphModule, device: torch.device, repeats: int) -> Dict[str, Any]:
     costs: Dict[str, List[float]] = {}
     made: List[Tuple[str, int]] = []
-    with Progress("measuring operations", len(nodes)) as progress, Recorder(device) as recorder:
+    with Recorder(device) as recorder:
         for key, node in nodes.items():
-            progress.step()
             try:
                 run = _runner(node, module)
                 result = run()  # the first one's caches are not the operation's
@@ -89,33 +81,37 @@ def _measure(nodes: Dict[str, fx.Node], module: fx.GraphModule, device: torch.de
 
 def _time(run: Callable[[], Any], device: torch.device, repeats: int) -> float:
     times: List[float] = []
+    in_a_row = 1
     while len(times) < repeats and sum(times) < LONG:
         begin = clock(device)
-        result = run()  # noqa: F841 (freed after the clock is read)
-        times.append(clock(device) - begin)
+        for _ in range(in_a_row):
+            result = run()  # noqa: F841 (the last is freed after the clock is read)
+        taken = clock(device) - begin
         del result
+        if device.type == "cuda" and in_a_row == 1 and taken < _SHORT:
+            in_a_row = _ROW  # as in a step, where the host is ahead: the wait for the device is no operation's
+            continue
+        times.append(taken / in_a_row)
     return 1e6 * statistics.median(times)
 
 
 def _runner(node: fx.Node, module: fx.GraphModule) -> Callable[[], Any]:
-    generator = torch.Generator().manual_seed(0)
+    generators: Dict[torch.device, torch.Generator] = {}
 
     def value(argument: Any) -> Any:
         if not isinstance(argument, fx.Node):
             return argument
         if argument.op == "get_attr":
-            found = module
-            for part in argument.target.split("."):
-                found = getattr(found, part)
-            return found
+            return operator.attrgetter(argument.target)(module)
         if _is_opaque(argument):
-            made = _runner(_maker(argument), module)()
-            return made[argument.args[1]] if argument.target is operator.getitem else made
-        return tree_map(lambda v: _like(v, generator) if isinstance(v, torch.Tensor) else v, argument.meta.get("val"))
+            is_element = argument.target is operator.getitem
+            made = _runner(argument.args[0] if is_element else argument, module)()
+            return made[argument.args[1]] if is_element else made
+        return tree_map(lambda v: _like(v, generators) if isinstance(v, torch.Tensor) else v, argument.meta.get("val"))
 
     args, kwargs = fx.map_arg(node.args, value), fx.map_arg(node.kwargs, value)
     args, kwargs = tuple(_plain(a) for a in args), {k: _plain(v) for k, v in kwargs.items()}
-    args = experts.evenly(getattr(getattr(node.target, "_schema", None), "name", ""), args)
+    args = experts.evenly(name_of(node), args)
     run = lambda: node.target(*args, **kwargs)  # noqa: E731
     run.inputs = [t for t in tree_flatten((args, kwargs))[0] if isinstance(t, torch.Tensor)]  # type: ignore[attr-defined]
     return run
@@ -127,19 +123,16 @@ def _is_opaque(node: fx.Node) -> bool:
     return node.op == "call_function" and isinstance(value, torch.Tensor) and value.dtype == torch.uint8
 
 
-def _maker(node: fx.Node) -> fx.Node:
-    return node.args[0] if node.target is operator.getitem else node
-
-
 def _plain(value: Any) -> Any:
     return [_plain(v) for v in value] if isinstance(value, list) else value
 
 
-def _like(fake: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+def _like(fake: torch.Tensor, generators: Dict[torch.device, torch.Generator]) -> torch.Tensor:
     """Of its shape and strides. Whole numbers are 0, which is an index into everything."""
     size = 1 + sum((n - 1) * s for n, s in zip(fake.shape, fake.stride())) if fake.numel() else 0
     if fake.is_floating_point():
-        storage = torch.rand(size, generator=generator).to(device=fake.device, dtype=fake.dtype)
+        generator = generators.setdefault(fake.device, torch.Generator(fake.device).manual_seed(0))
+        storage = torch.rand(size, generator=generator, device=fake.device).to(fake.dtype)
     else:
         storage = torch.zeros(size, dtype=fake.dtype, device=fake.device)
     return torch.as_strided(storage, fake.shape, fake.stride())
@@ -154,8 +147,7 @@ def _own(result: Any, run: Any) -> int:
 
 
 def _guess(node: fx.Node) -> float:
-    tensors = [t for n in (*node.all_input_nodes, node) for t in tree_flatten(n.meta.get("val"))[0]
-               if isinstance(t, torch.Tensor)]
+    tensors = [t for n in (*node.all_input_nodes, node) for t in tree_flatten(n.meta.get("val"))[0] if isinstance(t, torch.Tensor)]
     return sum(t.numel() * t.element_size() for t in tensors) / BANDWIDTH
 
 
@@ -173,7 +165,7 @@ def _key(node: fx.Node, module: fx.GraphModule) -> str:
             return str([describe(a) for a in argument])
         return repr(argument)
 
-    target = str(node.target) if isinstance(node.target, torch._ops.OpOverload) else getattr(node.target, "__name__", str(node.target))
+    target = node.target if isinstance(node.target, torch._ops.OpOverload) else name_of(node) or node.target
     return f"{target}({', '.join(map(describe, node.args))}; {[(k, describe(v)) for k, v in node.kwargs.items()]})"
 
 

@@ -11,8 +11,12 @@ from typing import Any, Callable, Collection, Dict, List, Sequence, Set, Tuple
 import torch
 from torch import fx
 
+from . import transfers
 from .errors import CheckError
-from .joint import NORM_RESULTS, Joint, again, is_view_of
+from .joint import NORM_RESULTS, Joint, again, is_view_of, span, storage_bytes
+from .sharing import Move, Run
+
+ON_HOST = "_on_the_host"  # ends the name by which the copy of a value comes into the backward
 
 
 class Boxed(fx.graph.CodeGen):
@@ -30,6 +34,9 @@ class _Half:
         self.graph, self._joint = fx.Graph(), joint
         self.now: Dict[fx.Node, fx.Node] = {}
         self.origin: Dict[fx.Node, fx.Node] = {}
+        self.copies: Dict[fx.Node, fx.Node] = {}  # on the host
+        self.leaving: List[fx.Node] = []  # whose copies may be under way
+        self._coming: Dict[fx.Node, fx.Node] = {}  # on their way back
         self._looking: Dict[fx.Node, List[fx.Node]] = {}  # views and elements by operation, of its latest run
 
     def run(self, node: fx.Node, first: bool) -> None:
@@ -53,6 +60,12 @@ class _Half:
 
     def get(self, node: fx.Node) -> fx.Node:
         """What stands for it now: an input, the latest run, or a view of that, made when it is first asked for."""
+        if node in self._coming:
+            value = node.meta["val"]
+            self._put(self.now, node, transfers.arrived, self._coming.pop(node), value.dtype, tuple(value.shape), value.stride())
+            self.now[node].meta = dict(node.meta)
+            if self._joint.base[node][0] is not node:
+                self._looking.setdefault(self._joint.base[node][0], []).append(node)
         if node not in self.now:
             if node.op == "placeholder" or self._joint.is_operation(node):
                 self.absent(node)
@@ -62,6 +75,38 @@ class _Half:
 
     def absent(self, node: fx.Node) -> None:
         raise CheckError(f"the schedule uses \"{node.name}\" before it is there")
+
+    def move(self, node: fx.Node, kind: str) -> None:
+        """A value, to the host or back; or it goes, when the copy of it is made."""
+        if kind == "O":
+            self._put(self.copies, node, transfers.to_host, self.get(node), node.meta["val"].stride())
+            self.copies[node].meta["val"] = _on_host(node.meta["val"])
+            self.leaving.append(node)
+        elif kind == "P":
+            self._forget(node)
+            self._put(self._coming, node, transfers.to_device, self.copy_of(node), node.meta["val"].device)
+        else:
+            if node in self._coming:
+                self.get(node)
+            if node in self.leaving:
+                self.leaving.remove(node)
+                self._put({}, node, transfers.left, self.copy_of(node), self.get(node))
+            self._forget(node)
+
+    def copy_of(self, node: fx.Node) -> fx.Node:
+        if node not in self.copies:
+            raise CheckError(f"the schedule fetches \"{node.name}\", of which there is no copy")
+        return self.copies[node]
+
+    def _put(self, into: Dict[fx.Node, fx.Node], node: fx.Node, target: Callable[..., Any], *args: Any) -> None:
+        into[node] = self.graph.call_function(target, args)
+        self.origin[into[node]] = node
+
+    def _forget(self, node: fx.Node) -> None:
+        """A value, with what looks into it."""
+        base = self._joint.base[node]
+        for seen in [n for n in self.now if self._joint.base[n] == base]:
+            del self.now[seen]
 
     def _copy(self, node: fx.Node) -> None:
         new = self.graph.node_copy(node, self.get)
@@ -75,11 +120,11 @@ class _Half:
 
 
 class _Backward(_Half):
-    """absent: what the forward has to save."""
+    """saved: what the forward has to give, or the copies of it on the host."""
 
     def __init__(self, joint: Joint) -> None:
         super().__init__(joint)
-        self.saved: List[fx.Node] = []
+        self.saved: List[Tuple[fx.Node, bool]] = []
         self._entered: Dict[fx.Node, fx.Node] = {}  # of those saved, where they come in
         for node in joint.tangents:
             self.place(node, self.graph.node_copy(node))
@@ -95,33 +140,49 @@ class _Backward(_Half):
             self.get(gradient)
 
     def get(self, node: fx.Node) -> fx.Node:
-        if node not in self.now and node.target is operator.getitem and self._joint.base[node][0] is node.args[0]:
+        is_element = node.target is operator.getitem and self._joint.base[node][0] is node.args[0]
+        if is_element and node not in self.now and node not in self._coming:
             kept = again(node.args[0]) is not None and node.args[1] >= NORM_RESULTS
             if kept or node.args[0] not in self.now:
                 self.absent(node)  # one result, without the others
         return super().get(node)
 
     def absent(self, node: fx.Node) -> None:
-        with self.graph.inserting_before(self._first):
-            new = self.graph.placeholder(node.name)
+        new = self._enter(node, node.name, False)
         new.meta = dict(node.meta)
         self.place(node, new)
         if node.target is operator.getitem:
             self._looking.setdefault(node.args[0], []).append(node)
-        self.saved.append(node)
         self._entered[node] = new
+
+    def copy_of(self, node: fx.Node) -> fx.Node:
+        if node not in self.copies:
+            self.copies[node] = new = self._enter(node, node.name + ON_HOST, True)
+            new.meta["val"], self.origin[new] = _on_host(node.meta["val"]), node
+        return self.copies[node]
+
+    def _enter(self, node: fx.Node, name: str, on_host: bool) -> fx.Node:
+        self.saved.append((node, on_host))
+        with self.graph.inserting_before(self._first):
+            return self.graph.placeholder(name)
 
     def unchecked_last(self) -> None:
         """Of what the forward saves, what a user's autograd.Function put on ctx by itself comes last: AOTAutograd looks by
         their place for those whose versions a plain step does not compare."""
-        unchecked = [n for n in self.saved if n.meta.get("saved_tensor_with_no_vc_check", False)]
-        for node in unchecked:
+        unchecked = [(n, on_host) for n, on_host in self.saved if not on_host and n.meta.get("saved_tensor_with_no_vc_check", False)]
+        for node, _ in unchecked:
             self._first.prepend(self._entered[node])
-        self.saved = [n for n in self.saved if n not in unchecked] + unchecked
+        self.saved = [s for s in self.saved if s not in unchecked] + unchecked
 
 
-def partition(joint: Joint, order: Sequence[int]) -> Tuple[fx.GraphModule, fx.GraphModule]:
-    """order: runs of joint.operations. Raises CheckError if it is no order in which everything is there."""
+def _on_host(value: torch.Tensor) -> torch.Tensor:
+    """What stands for the copy of a value while its graph is made."""
+    with value.fake_mode:
+        return torch.empty(span(value), dtype=torch.uint8, device="cpu")
+
+
+def partition(joint: Joint, order: Sequence[Run]) -> Tuple[fx.GraphModule, fx.GraphModule]:
+    """order: runs of joint.operations, and moves of their results. Raises CheckError if it is no order in which everything is there."""
     end = order.index(joint.end)
     forward, backward = _Half(joint), _Backward(joint)
     for node in joint.placeholders:
@@ -130,14 +191,23 @@ def partition(joint: Joint, order: Sequence[int]) -> Tuple[fx.GraphModule, fx.Gr
     there: Set[int] = set()
     for half, runs in ((forward, order[:end]), (backward, order[end + 1:])):
         for i in runs:
+            if isinstance(i, Move):
+                value = joint.result(i.node, i.result)
+                if value is not None:
+                    half.move(value, i.kind)
+                continue
             node = joint.operations[i].node
             if node is not None:
                 half.run(node, i not in there)
             there.add(i)
+        if half is forward:
+            backward.leaving = list(forward.leaving)
     gradients = fx.map_arg(joint.gradients, backward.get)
+    for value in list(backward.leaving):
+        backward.move(value, "D")
     backward.unchecked_last()
     results = fx.map_arg(joint.forward_results, forward.get)
-    saved = [forward.get(node) for node in backward.saved]
+    saved = [forward.copy_of(node) if on_host else forward.get(node) for node, on_host in backward.saved]
     forward.graph.output((*results, *saved))
     backward.graph.output(tuple(gradients))
     modules = []
@@ -161,14 +231,17 @@ def _verify(joint: Joint, forward: _Half, backward: _Backward, n_results: int) -
                 if half is forward and origin not in joint.placeholders:
                     raise CheckError(f"the forward would have the input \"{origin.name}\"")
                 continue
+            if node.target in transfers.MOVES:
+                if any(half.origin[n] is not origin for n in node.all_input_nodes):
+                    raise CheckError(f"\"{node.name}\" would move another value than \"{origin.name}\"")
+                continue
             own = fx.map_arg((node.args, node.kwargs), lambda n, half=half: half.origin[n])
             other = again(origin) if origin in ran else None
-            expected = (other[0], fx.map_arg(other[1], lambda n: n), {}) if other else (
-                origin.target, origin.args, origin.kwargs)
+            expected = (other[0], fx.map_arg(other[1], lambda n: n), {}) if other else (origin.target, origin.args, origin.kwargs)
             if (node.target, *own) != expected:
                 raise CheckError(f"\"{node.name}\" would not compute \"{origin.name}\"")
             ran.append(origin)
-    for half, expected in ((forward, [*joint.forward_results, *backward.saved]), (backward, joint.gradients)):
+    for half, expected in ((forward, [*joint.forward_results, *(n for n, _ in backward.saved)]), (backward, joint.gradients)):
         found = fx.map_arg(list(half.graph.output_node().args[0]), lambda n, half=half: half.origin[n])
         if list(found) != list(expected):
             raise CheckError("the results would not be those of the joint graph")
@@ -189,8 +262,7 @@ GROUPS = 32  # of gradients, in about as many of which those of a piece are hand
 Part = Tuple[Callable[[List[Any]], List[Any]], List[int]]  # what runs it; places of the gradients that it makes
 
 
-def parts(module: fx.GraphModule, wanted: Sequence[int], least: int, inputs: Sequence[Collection[str]]
-          ) -> List[Part]:
+def parts(module: fx.GraphModule, wanted: Sequence[int], least: int, inputs: Sequence[Collection[str]]) -> List[Part]:
     """A module cut where its results may be handed over, each part with `least` bytes of new results or more. That is
     after the last contribution and after the last that reads the input whose gradient it is, or looks into it: who gets
     a gradient may write the input at once, as an optimizer in the backward does.
@@ -210,7 +282,7 @@ def parts(module: fx.GraphModule, wanted: Sequence[int], least: int, inputs: Seq
     amount = 0
     for i in range(max(1, len(nodes))):
         waiting += ready.get(i, [])
-        amount += sum(_bytes(results[p]) for p in ready.get(i, []))
+        amount += sum(storage_bytes(results[p]) for p in ready.get(i, []))
         if waiting and amount >= least:
             cuts.append((i + 1, waiting))
             waiting, amount = [], 0
@@ -239,13 +311,7 @@ def _last_reads(module: fx.GraphModule, position: Dict[fx.Node, int]) -> Dict[st
     return last
 
 
-def _bytes(node: Any) -> int:
-    value = node.meta.get("val")
-    return value.numel() * value.element_size() if isinstance(value, torch.Tensor) else 0
-
-
-def _cut(module: fx.GraphModule, nodes: List[fx.Node], results: List[Any], cuts: List[Tuple[int, List[int]]]
-         ) -> List[Part]:
+def _cut(module: fx.GraphModule, nodes: List[fx.Node], results: List[Any], cuts: List[Tuple[int, List[int]]]) -> List[Part]:
     found: List[Part] = []
     alive = [n for n in module.graph.nodes if n.op == "placeholder"]
     begin = 0

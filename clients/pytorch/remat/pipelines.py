@@ -18,19 +18,13 @@ import torch
 
 from . import steps
 from .errors import BudgetError, CaptureError, MismatchError
-from .memory import Recorder, Silent
-from .model import Call, Example, plain_forward
+from .joint import version
+from .model import Call, Example
 from .partition import GROUPS
 from .tensors import amount, storage_of, tensors_of
 
 MOST = 1000  # in flight, as the service has it
-
-
-def keeps() -> bool:
-    """Whether a stage keeps outputs and gradients of inputs to the end of the step, as in torch 2.6; else only outputs of the last."""
-    from .backend import version
-
-    return version() < (2, 14)
+KEEPS = version() < (2, 14)  # outputs and gradients of inputs are there to the end of the step; else only outputs of the last stage
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,14 +60,13 @@ def stage_of(example: Example, in_flight: int, microbatches: int, loss: Optional
         raise CaptureError(f"{type(example.model).__name__} has hooks behind the gradients of its parameters, such as an optimizer in "
                            "the backward: these run for each micro-batch, before a gradient is whole")
     with example.states(), torch.no_grad():
-        given = example.call.mapped(lambda tensor: tensor.detach().clone())
-        made = tensors_of(plain_forward(example.model)(*given.args, **given.kwargs))
+        made = tensors_of(example.run())
     inputs, outputs = tensors_of(tuple(example.call)), sum({storage_of(t): t.untyped_storage().nbytes() for t in made}.values())
     sizes = [amount([p]) for p in parameters] if gradients else []
     rise, _, stays = loss or (0, 0, 0)
-    kept = {"inputs": m * amount(inputs), "gradients of inputs": (m - 1 if keeps() or n == m else 1) * amount(t for t in inputs if t.requires_grad),
+    kept = {"inputs": m * amount(inputs), "gradients of inputs": (m - 1 if KEEPS or n == m else 1) * amount(t for t in inputs if t.requires_grad),
             "gradients that come": 0 if loss else m * amount(made),
-            "outputs": (m - n if loss or keeps() else min(m - n, 1)) * outputs,  # a last send of the warm-up is never let go of
+            "outputs": (m - n if loss or KEEPS else min(m - n, 1)) * outputs,  # a last send of the warm-up is never let go of
             "what the loss keeps": (n - 1) * rise + m * stays,
             "gradients of parameters": sum(sizes) + sum(sizes) // GROUPS + max(sizes, default=0) if m > 1 else 0}
     whole = m * (amount(inputs) + amount(t for t in inputs if t.requires_grad) + 2 * outputs + stays) + sum(sizes)
@@ -149,23 +142,24 @@ def in_flight(schedule: Any) -> Dict[int, int]:
 
 def peak(forward: Callable[..., Any], example: Example, loss: Optional[steps.Loss], stage: Stage, gradients: bool) -> int:
     """Measured, of a whole step of the rank, with the example as each micro-batch. gradients: those of the parameters count."""
-    parameters = [p for p in example.model.parameters() if p.requires_grad]
+    parameters = list(example.model.parameters())
     before = [p.grad for p in parameters]
-    try:
-        for kind in (Silent, Recorder):  # what compiles in the first measures too, and only one can record
-            recorder = kind(example.device)
-            for p in parameters:
-                p.grad = None
-            with example.states(), recorder:
-                recorder.mark()
-                _play(forward, example, loss, stage)
-                recorder.mark()
+
+    def run(mark: Callable[[], None]) -> int:
+        mark()
+        _play(forward, example, loss, stage)
+        mark()
         own = amount(p.grad for p in parameters if p.grad is not None)
+        example.model.zero_grad(set_to_none=True)
+        return own
+
+    try:
+        example.model.zero_grad(set_to_none=True)
+        taken, own = steps.recorded(example, run)
     finally:
         for p, gradient in zip(parameters, before):
             p.grad = gradient
-    segment = recorder.segments()[0]
-    return segment.peak - segment.start - (0 if gradients else own)
+    return taken - (0 if gradients else own)
 
 
 def _play(forward: Callable[..., Any], example: Example, loss: Optional[steps.Loss], stage: Stage) -> None:
@@ -179,13 +173,13 @@ def _play(forward: Callable[..., Any], example: Example, loss: Optional[steps.Lo
         if turn >= n:
             pairs = [(t, g) for t, g in zip(waiting.pop(turn - n), coming[turn - n] or [None]) if t.requires_grad]
             torch.autograd.backward(*map(list, zip(*pairs)))
-            for t in tensors_of(tuple(inputs[turn - n - 1])) if not keeps() and n < min(m, turn) else []:
+            for t in tensors_of(tuple(inputs[turn - n - 1])) if not KEEPS and n < min(m, turn) else []:
                 t.grad = None  # once the next one is sent
             del pairs
         if turn < m:
             result = forward(*inputs[turn].args, **inputs[turn].kwargs)
             waiting[turn] = [steps.loss_of(loss, result)] if stage.last else tensors_of(result)
-            kept += [(tensors_of(result), waiting[turn])] if stage.last or keeps() or turn == n - 2 else []
+            kept += [(tensors_of(result), waiting[turn])] if stage.last or KEEPS or turn == n - 2 else []
             del result
     if stage.last:
         _ = [torch.cat(parts) for parts in zip(*(outputs for outputs, _ in kept)) if parts[0].dim()]

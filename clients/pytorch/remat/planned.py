@@ -16,7 +16,6 @@ from torch.utils._pytree import tree_map
 from . import devices
 from .backend import Backend
 from .errors import BudgetError, CaptureError, RematError
-from .joint import LOSS
 from .model import Example, Modules, arguments_of, as_module, plain_forward
 
 
@@ -47,8 +46,7 @@ class Profiler(Backend):
                 if isinstance(getattr(error, "inner_exception", None), RematError):
                     raise error.inner_exception from None
                 if not self.profile:
-                    raise CaptureError(f"{type(model).__name__} cannot be profiled: "
-                                       f"{str(error).splitlines()[0]}") from error
+                    raise CaptureError(f"{type(model).__name__} cannot be profiled: {str(error).splitlines()[0]}") from error
             finally:
                 torch._dynamo.reset()
         if self.breaks or not self.profile:
@@ -72,8 +70,7 @@ class Planner(Profiler):
             return super()._compile(module, example)
 
     def costs(self, graph: Any, device: torch.device) -> Dict[str, Any]:
-        after = next(i for i, op in enumerate(graph.operations) if op.name == LOSS)
-        return devices.costs(self.device, graph.operations, after)
+        return devices.costs(self.device, graph.operations, graph.end + 1)
 
 
 def measured(model: Modules, example_inputs: Any, name: Optional[str], repeats: int) -> Dict[str, Any]:
@@ -81,16 +78,14 @@ def measured(model: Modules, example_inputs: Any, name: Optional[str], repeats: 
     example = Example(model, example_inputs)
     with example.states():
         found = Profiler(repeats=repeats).of(example.model, plain_forward(example.model), *example.call, name)
-    found["source"] = {"framework": f"pytorch {torch.__version__}", "device": str(example.device),
-                       "note": "measured by remat.profile"}
+    found["source"] = {"framework": f"pytorch {torch.__version__}", "device": str(example.device), "note": "measured by remat.profile"}
     return found
 
 
 def profile(model: Modules, example_inputs: Any, device_model: Union[str, devices.Device], name: Optional[str] = None,
             loss: Sequence[int] = (0, 0)) -> Dict[str, Any]:
-    """remat-profile/1, a joint one, in about the time that torch takes to trace. loss: bytes that one outside of the model
-    takes beside its results, forward and backward. Raises CaptureError, also where the forward breaks into several
-    graphs."""
+    """remat-profile/1, a joint one, in about the time that torch takes to trace. loss: bytes that one outside of the model takes beside its
+    results, forward and backward. Raises CaptureError, also where the forward breaks into several graphs."""
     from torch._subclasses import FakeTensorMode
 
     device = devices.find(device_model)
@@ -141,8 +136,7 @@ def device_budget(model: torch.nn.Module, optimizer: Union[None, str, torch.opti
         memory, context = torch.cuda.get_device_properties(device).total_memory, 512 << 20
     else:
         memory, context = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), 0
-    held = [t for t in (*model.parameters(), *model.buffers())]
-    weights = sum(t.numel() * t.element_size() for t in held)
+    weights = sum(t.numel() * t.element_size() for t in (*model.parameters(), *model.buffers()))
     states = sum(_states(p, optimizer) for p in model.parameters() if p.requires_grad)
     left = memory - int(ALLOCATOR * memory) - context - weights - states
     if left <= 0:

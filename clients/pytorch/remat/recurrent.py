@@ -172,8 +172,7 @@ def _operation() -> Any:
         return [values.new_empty(steps, batch, states[0].shape[-1] * (1 + both)), *(torch.empty_like(s) for s in states)]
 
     @backward.register_fake
-    def _(gradients: Any, values: torch.Tensor, states: List[torch.Tensor], weights: List[torch.Tensor], *_: Any
-          ) -> List[torch.Tensor]:
+    def _(gradients: Any, values: torch.Tensor, states: List[torch.Tensor], weights: List[torch.Tensor], *_: Any) -> List[torch.Tensor]:
         return [t.new_empty(t.shape) for t in (values, *states, *weights)]
 
     def keep(ctx: Any, inputs: Any, output: Any) -> None:

@@ -13,6 +13,7 @@ from .backend import Piece
 from .client import Cache
 from .errors import CaptureError
 from .fitted import forward_of
+from .partition import ON_HOST
 
 _EAGER = {"_native_batch_norm_legit_functional": "native_batch_norm"}  # names that the compiler has of its own
 _REPEATS = 3
@@ -21,11 +22,10 @@ _REPEATS = 3
 def policy(fitted: Any) -> Callable[[], Tuple[Any, Any]]:
     """A context_fn for torch.utils.checkpoint.checkpoint(model, ..., use_reentrant=False, context_fn=remat.policy(fitted)).
 
-    fitted: a fitted model, what remat.backend gave, or one of its pieces. Saved are the results of those operations that the
-    schedule keeps from forward to backward, by operator and number of call; everything else is computed again, in one go, so
-    that only this much of the schedule is left: not what is computed twice within the forward, not the order. Random
-    operators are always run again, from the generator's saved state. Raises CaptureError where there are more pieces
-    than one.
+    fitted: a fitted model, what remat.backend gave, or one of its pieces. Saved are the results of those operations that the schedule keeps
+    from forward to backward, by operator and number of call; everything else is computed again, in one go, so that only this much of the
+    schedule is left: not what is computed twice within the forward, not the order. Random operators are always run again, from the
+    generator's saved state. Raises CaptureError where there are more pieces than one.
     """
     from torch.utils.checkpoint import create_selective_checkpoint_contexts
 
@@ -50,7 +50,7 @@ def _piece(fitted: Any) -> Piece:
 
 def _saved_calls(piece: Piece) -> Set[Tuple[str, int]]:
     """Operator and number of call in the forward."""
-    kept = {n.name for n in piece.backward.graph.nodes if n.op == "placeholder"}
+    kept = {n.name[:-len(ON_HOST)] if n.name.endswith(ON_HOST) else n.name for n in piece.backward.graph.nodes if n.op == "placeholder"}
     calls: Counter[str] = Counter()
     found: Set[Tuple[str, int]] = set()
     for node in piece.forward.graph.nodes:
@@ -101,13 +101,12 @@ class _Knapsack(CustomKnapsackSolver):
     def uuid(self) -> str:
         return f"remat.knapsack {operations.FORMAT}"
 
-    def __call__(self, memory: Sequence[float], graph: Any, most: float, _: Any, nodes: List[Any]
-                 ) -> Tuple[List[int], List[int]]:
+    def __call__(self, memory: Sequence[float], graph: Any, most: float, _: Any, nodes: List[Any]) -> Tuple[List[int], List[int]]:
         from torch._functorch._activation_checkpointing.knapsack import dp_knapsack
 
         device = next(n.meta["val"].device for n in nodes if isinstance(n.meta.get("val"), torch.Tensor))
-        times = operations.times(nodes, graph.owning_module, device, _REPEATS, Cache())
-        _, saved, again = dp_knapsack(list(memory), times, most)
+        costs = operations.kept(nodes, graph.owning_module, device, _REPEATS, Cache())
+        _, saved, again = dp_knapsack(list(memory), [time for time, _ in costs], most)
         return saved, again
 
 

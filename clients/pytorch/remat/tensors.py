@@ -12,8 +12,6 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 
 def tensors_of(value: Any) -> List[torch.Tensor]:
     """In order; one that appears twice appears twice."""
-    if isinstance(value, torch.Tensor):
-        return [value]
     found: List[torch.Tensor] = []
     for leaf in tree_flatten(value)[0]:
         if isinstance(leaf, torch.Tensor):

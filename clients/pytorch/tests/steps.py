@@ -1,14 +1,19 @@
 """One training step, and everything that it changes."""
 
+import os
+
 import pytest
 import torch
 
 import remat
 from remat.tensors import tensors_of
 
+with_inductor = pytest.mark.skipif(not os.environ.get("REMAT_LONG") or not os.path.exists("/usr/include/ATen/NumericUtils.h"),
+                                   reason="takes a minute, and the headers of torch (libtorch-dev)")
+
 
 def loss_of(result):
-    return sum((t.float() * torch.linspace(0.5, 1.5, t.numel()).view(t.shape)).sum() for t in tensors_of(result))
+    return sum((t.float() * torch.linspace(0.5, 1.5, t.numel(), device=t.device).view(t.shape)).sum() for t in tensors_of(result))
 
 
 def step(model, inputs, seed, loss=loss_of):

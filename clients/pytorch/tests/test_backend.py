@@ -10,7 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from models import LARGER, MODELS
-from steps import assert_same, loss_of, total
+from steps import assert_same, loss_of, total, with_inductor
 from torch import nn
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
@@ -325,8 +325,7 @@ def test_what_a_policy_must_save_runs_once(tmp_path):
     assert any(n["op"] == "aten.mm" and n.get("recompute") == "never" for n in nodes)
 
 
-@pytest.mark.skipif(not LONG or not os.path.exists("/usr/include/ATen/NumericUtils.h"),
-                    reason="takes a minute, and the headers of torch (libtorch-dev)")
+@with_inductor
 def test_inductor_within(server, tmp_path):
     torch.manual_seed(0)
     model, x = nn.Sequential(*(part for _ in range(3) for part in (nn.Linear(32, 64), nn.GELU(), nn.Linear(64, 32)))), \

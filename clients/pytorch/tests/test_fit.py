@@ -3,17 +3,18 @@
 import copy
 import inspect
 import math
-import os
 import types
 
 import pytest
 import torch
 from models import GPT, MODELS, Block, mlp, vgg
-from steps import assert_same, fit_tightly, loss_of, step
+from steps import assert_same, fit_tightly, loss_of, step, with_inductor
 from torch import nn
 
 import remat
+from remat import steps
 from remat.client import parse_budget
+from remat.model import Example, plain_forward
 
 
 def train(model, inputs, steps=4):
@@ -98,8 +99,41 @@ def test_misuse_is_an_error(server):
     with pytest.raises(remat.CaptureError, match="remat.remove"):
         remat.fit(model, x, "60%", server=server)
     assert "forward" not in remat.remove(model).__dict__
-    with pytest.raises(ValueError, match="link= is not there"):
+    with pytest.raises(remat.ServiceError, match="link.bandwidth must be"):
         remat.fit(model, x, "60%", server=server, link={"bandwidth": 12e9})
+
+
+class Two(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encoder, self.decoder = (nn.Sequential(*(part for _ in range(4) for part in (nn.Linear(32, 32), nn.GELU()))) for _ in range(2))
+
+    def forward(self, x):
+        return self.decoder(torch.tanh(self.encoder(x)))
+
+
+@pytest.mark.core
+def test_parts_of_a_model_have_budgets_of_their_own(server):
+    torch.manual_seed(0)
+    model, x = Two(), torch.randn(512, 32)
+    plain = copy.deepcopy(model)
+    for part, share in ((model.encoder, 0.6), (model.decoder, 0.85)):
+        example = torch.randn(512, 32, requires_grad=part is model.decoder)
+        alone = steps.peak(plain_forward(part), Example(part, example), None, True, held=True)
+        remat.fit(part, example, f"{100 * share:g}%", server=server)
+        assert part.forward.measured_peak <= share * alone
+    assert_same(train(model, (x,)), train(plain, (x,)))
+    assert [len(part.forward.pieces) for part in model.children()] == [1, 1]  # the examples were as the training has them
+    taken = [steps.peak(plain_forward(each), Example(each, x), None, True, held=True) for each in (model, plain)]
+    assert taken[0] < 0.7 * taken[1]
+    with pytest.raises(remat.CaptureError, match="Two, in its encoder, has a schedule already"):
+        remat.fit(model, x, "60%", server=server)
+    assert not any("forward" in vars(part) for part in remat.remove(model).modules())
+    remat.fit(model, x, "80%", server=server)
+    with pytest.raises(remat.CaptureError, match="Sequential is a part of Two, which has a schedule; remat.remove that"):
+        remat.fit(model.encoder, x, "60%", server=server)
+    remat.remove(model)
+    remat.fit(model.encoder, x, "80%", server=server)
 
 
 @pytest.mark.core
@@ -143,7 +177,7 @@ def test_effort_is_asked_for_and_part_of_the_plan(server):
     remat.fit(model, inputs, "60%", server=server)
     with pytest.raises(remat.ServiceError, match="does not answer"):  # that plan is of another effort
         remat.fit(mlp()[0], inputs, "60%", server="http://127.0.0.1:9", effort="thorough")
-    with pytest.raises(remat.ServiceError, match='effort is "hasty"'):
+    with pytest.raises(remat.ServiceError, match='there is no effort "hasty"'):
         remat.fit(mlp()[0], inputs, "60%", server=server, effort="hasty")
     remat.fit(mlp()[0], inputs, "60%", server=server, effort="thorough")
     remat.fit(mlp()[0], inputs, "60%", server="http://127.0.0.1:9", effort="thorough")  # out of the cache
@@ -175,7 +209,7 @@ def test_compare_with_checkpointed_blocks(server):
         remat.compare(model, (ids, ids), server=server, checkpointed=(nn.Conv3d,))
 
 
-@pytest.mark.skipif(not os.environ.get("REMAT_LONG"), reason="Inductor takes minutes")
+@with_inductor
 def test_compare_with_the_compiler(server):
     model, x = nn.Sequential(*(part for _ in range(4) for part in (nn.Linear(64, 64), nn.GELU()))), torch.randn(512, 64)
     table = remat.compare(model, x, ["100%"], steps=1, server=server, compiled=(1, 0.3))

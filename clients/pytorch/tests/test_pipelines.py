@@ -12,7 +12,7 @@ import pytest
 import torch
 from conftest import HERE
 from models import vgg
-from pipeline_ranks import ROWS, TOKENS, WIDTH, WORDS, loss_of, parts
+from pipeline_ranks import ROWS, TOKENS, WIDTH, WORDS, parts
 from steps import assert_same
 
 import remat

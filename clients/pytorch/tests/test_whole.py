@@ -66,6 +66,12 @@ def test_a_division_is_what_was_measured():
     assert sharing.divide(630, 30, lambda share: 10 * share, measure) == 60 and tried == [60]
     tried.clear()
     assert sharing.divide(580, 30, lambda share: 10 * share, measure) == 50 and tried == [55, 50]
+    tried.clear()
+    assert sharing.divide(400, 0, lambda share: 10 * share, lambda share: tried.append(share) or 5 * share) == 75
+    assert tried == [40, 60, 70, 75]  # as long as more is predicted to fit
+    tried.clear()
+    assert sharing.divide(400, 0, lambda share: 10 * share, lambda share: tried.append(share) or 5 * share + 150 * (share > 50)) == 50
+    assert tried == [40, 60, 55, 50]
     with pytest.raises(remat.BudgetError, match="were measured to take 100") as caught:
         sharing.divide(60, 30, lambda share: 10 * share, measure)
     assert caught.value.minimum_budget == 100
@@ -169,6 +175,69 @@ def test_a_step_that_is_not_the_plain_one_is_refused(wrong):
     steps.check(captured, plain, None)
     with pytest.raises(remat.CheckError, match="is not the plain one"):
         steps.check(captured, lambda *inputs: plain(*inputs) * (1 + wrong), None)
+
+
+class Touchy(nn.Module):
+    """Norms over three numbers, whose gradients are what is left of much larger ones. by_hand: by another kernel."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers, self.by_hand = nn.ModuleList(nn.Linear(16, 16) for _ in range(6)), False
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+            by_hand = self.by_hand and (x - x.mean(0)) / (x.var(0, unbiased=False) + 1e-5).sqrt()
+            x = by_hand if self.by_hand else nn.functional.batch_norm(x, None, None, training=True)
+        return x
+
+
+@pytest.mark.core
+def test_a_step_that_rounds_otherwise_is_the_plain_one():
+    """By kernels whose sums are in another order."""
+    torch.manual_seed(0)
+    model = Touchy()
+    captured, plain = Example(model, torch.randn(3, 16)), plain_forward(model)
+
+    def other(*inputs):
+        model.by_hand = True
+        try:
+            return plain(*inputs)
+        finally:
+            model.by_hand = False
+
+    weights = copy.deepcopy(model.state_dict())
+    expected, found = (steps.step(forward, captured, captured.call, None, 0) for forward in (plain, other))
+    assert not all(steps._agree(a, b, 0.0) for (_, a), (_, b) in zip(expected, found))
+    steps.check(captured, other, None)
+    assert all(torch.equal(value, weights[name]) for name, value in model.state_dict().items())
+    with pytest.raises(remat.CheckError, match="is not the plain one"):
+        steps.check(captured, lambda *inputs: other(*inputs) * 1.01, None)
+
+
+class Named(nn.Module):
+    """Says each argument by its name."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(16, 16)
+
+    def forward(self, x):
+        return torch.batch_norm(self.layer(x), weight=None, bias=None, running_mean=None, running_var=None, training=True, momentum=0.1,
+                                eps=1e-5, cudnn_enabled=True)
+
+
+@pytest.mark.core
+def test_the_plain_step_takes_the_batch_norm_of_the_compiled_one(monkeypatch):
+    """On a GPU that is torch's own, and not cuDNN's."""
+    asked, original = [], torch.batch_norm
+    watched = lambda *args, **more: asked.append(more.get("cudnn_enabled", args[-1])) or original(*args, **more)  # noqa: E731
+    monkeypatch.setattr(torch, "batch_norm", watched)
+    for model in (nn.Sequential(nn.Linear(16, 16), nn.BatchNorm1d(16)), Named()):
+        asked.clear()
+        captured = Example(model, torch.randn(8, 16))
+        steps.check(captured, plain_forward(model), None)
+        assert asked.count(False) == 2 and torch.backends.cudnn.enabled and torch.batch_norm is watched
 
 
 class Recurrent(nn.Module):
@@ -330,8 +399,8 @@ def test_calls_share_the_budget(server):
     whole = steps.peak(plain_forward(model), Example(model, x), None, True, held=True)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        remat.fit(model, x, "92%", server=server)  # a piece's own backward needs most of it
-        assert model.forward.measured_peak <= 0.92 * whole
+        remat.fit(model, x, "60%", server=server)  # with everything stored a piece's own backward needs a quarter of it
+        assert model.forward.measured_peak <= 0.6 * whole
         for a, b in zip(step(model, (x,), 0), step(plain, (x,), 0)):  # sums across graphs are in another order
             assert a is b is None or torch.allclose(a, b, rtol=1e-5, atol=1e-6 * float(b.abs().max()))
     backend = model.forward.backend

@@ -36,6 +36,7 @@ export interface Pipeline {
   least_memory?: number;
   stages?: Stage[];
   seconds?: number;
+  exchange_seconds?: number;
   bubble?: number;
   gap?: number;
 }
@@ -209,6 +210,7 @@ export function PipelineAnswer({ plan, step }: { plan: Pipeline; step: number | 
           list={[
             ['Step', seconds(step)],
             ['Ranks wait', `${percent(plan.bubble ?? 0)} of it`],
+            ...(plan.exchange_seconds ? ([['Exchange', seconds(plan.exchange_seconds)]] as [string, string][]) : []),
             ['No step is shorter by more than', percent((plan.gap ?? 0) / (1 + (plan.gap ?? 0)))],
           ]}
         />

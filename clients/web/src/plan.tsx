@@ -32,6 +32,7 @@ interface Plan {
   name: string;
   profile_id: string;
   parameters: number;
+  trained_parameters?: number;
   device: string;
   precision: string;
   /** These of one rank's plan; a pipeline has the last. */
@@ -61,7 +62,9 @@ interface Choices {
 }
 
 const OPTIMIZERS = ['adamw', 'adam', 'adam8bit', 'adafactor', 'momentum', 'sgd'];
-const KERNELS = ['eager', 'compiled', 'fused'].map((name) => ({ name, title: name }));
+const KERNELS = ['eager', 'compiled', 'compiled-loss', 'fused'].map((name) => ({ name, title: name }));
+const FLOAT8 = ['none', 'torchao', 'torchao-gather', 'te', 'te-weights'].map((name) => ({ name, title: name }));
+const BASES = ['frozen', 'nf4', 'nf4-double'].map((name) => ({ name, title: name }));
 const KINDS = ['none', 'ddp', 'zero1', 'zero2', 'zero3', 'tensor', 'sequence', 'context', 'expert', 'pipeline'].map((name) => ({ name, title: name }));
 const ORDERS = ['1f1b', 'gpipe'].map((name) => ({ name, title: name }));
 const RUNTIMES = ['pytorch', 'megatron', 'none'].map((name) => ({ name, title: name }));
@@ -71,8 +74,10 @@ const PARTS: [string, string][] = [
   ['gradients', 'Gradients'],
   ['optimizer_states', 'Optimizer states'],
   ['cached_weights', 'Copies in 16 bits of autocast'],
+  ['fp8_copies', 'Copies in 8 bits'],
   ['buckets', 'Buckets'],
   ['gathered', 'Gathered'],
+  ['workspaces', 'Workspaces of cuBLAS'],
   ['context', 'Context'],
   ['communicator', 'NCCL'],
   ['fragmentation', 'Gaps of the allocator'],
@@ -132,6 +137,7 @@ function Form({ query, choices }: { query: URLSearchParams; choices: Choices }):
     go('plan', Object.fromEntries([...form].map(([name, value]) => [name, String(value)])));
   };
   const [kind, setKind] = useState(query.get('parallel') ?? 'none');
+  const [rank, setRank] = useState(query.get('lora') ?? '0');
   const optimizers = OPTIMIZERS.map((name) => ({ name, title: name }));
   return (
     <form class="columns" onSubmit={submit}>
@@ -143,6 +149,22 @@ function Form({ query, choices }: { query: URLSearchParams; choices: Choices }):
       <Choice label="Device" name="device" value={query.get('device') ?? 'a100-80gb'} list={choices.devices} />
       <Choice label="Optimizer" name="optimizer" value={query.get('optimizer') ?? 'adamw'} list={optimizers} />
       <Choice label="Kernels" name="kernels" value={query.get('kernels') ?? 'eager'} list={KERNELS} />
+      <Choice label="Products in 8 bits" name="fp8" value={query.get('fp8') ?? 'none'} list={FLOAT8} />
+      <label>
+        LoRA rank, 0 to train everything
+        <input
+          name="lora"
+          type="number"
+          required
+          min={0}
+          max={65536}
+          value={rank}
+          onInput={(event) => setRank(event.currentTarget.value)}
+        />
+      </label>
+      {Number(rank) > 0 && (
+        <Choice label="Frozen matrices" name="base" value={query.get('base') ?? 'frozen'} list={BASES} />
+      )}
       <Choice label="Ranks share by" name="parallel" value={kind} list={KINDS} onPick={setKind} />
       <label>
         Ranks
@@ -160,6 +182,10 @@ function Form({ query, choices }: { query: URLSearchParams; choices: Choices }):
               max={4096}
               value={query.get('microbatches') ?? '8'}
             />
+          </label>
+          <label>
+            Replicas
+            <input name="replicas" type="number" required min={1} max={65536} value={query.get('replicas') ?? '1'} />
           </label>
           <Choice label="Order" name="schedule" value={query.get('schedule') ?? '1f1b'} list={ORDERS} />
           <Choice label="Run by" name="runtime" value={query.get('runtime') ?? 'pytorch'} list={RUNTIMES} />
@@ -277,6 +303,9 @@ function Answer({ plan }: { plan: Plan }): VNode {
               ] as [string, string][])
             : []),
           ['Parameters', count(plan.parameters)],
+          ...(plan.trained_parameters !== undefined && plan.trained_parameters < plan.parameters
+            ? ([['Trained', count(plan.trained_parameters)]] as [string, string][])
+            : []),
           ['Precision', plan.precision],
           ...(plan.pipeline
             ? []
@@ -305,6 +334,12 @@ function Answer({ plan }: { plan: Plan }): VNode {
   );
 }
 
+/** What of the model is trained. */
+function loraOf(query: URLSearchParams): Record<string, unknown> {
+  const rank = Number(query.get('lora') ?? '0');
+  return rank > 0 ? { lora: { rank, base: query.get('base') ?? 'frozen' } } : {};
+}
+
 /** How ranks share the model. */
 function parallelOf(query: URLSearchParams): Record<string, unknown> {
   const kind = query.get('parallel') ?? 'none';
@@ -313,7 +348,9 @@ function parallelOf(query: URLSearchParams): Record<string, unknown> {
   if (kind !== 'pipeline') return { parallel: { kind, ranks } };
   const microbatches = Number(query.get('microbatches') ?? '8');
   const [schedule, runtime] = [query.get('schedule') ?? '1f1b', query.get('runtime') ?? 'pytorch'];
-  return { parallel: { kind, ranks, microbatches, schedule, runtime, play: passesTold(ranks, microbatches) } };
+  const replicas = Number(query.get('replicas') ?? '1');
+  const axes = replicas > 1 ? { mesh: { dp: replicas, pp: ranks } } : { kind, ranks };
+  return { parallel: { ...axes, microbatches, schedule, runtime, play: passesTold(ranks, microbatches) } };
 }
 
 function Asked({ query }: { query: URLSearchParams }): VNode {
@@ -323,6 +360,8 @@ function Asked({ query }: { query: URLSearchParams }): VNode {
     device: query.get('device') ?? '',
     optimizer: query.get('optimizer') ?? 'adamw',
     ...((query.get('kernels') ?? 'eager') !== 'eager' && { kernels: query.get('kernels') }),
+    ...((query.get('fp8') ?? 'none') !== 'none' && { fp8: query.get('fp8') }),
+    ...loraOf(query),
     ...parallelOf(query),
   };
   const plan = useLoad((signal) => askPlan(body, signal), [query.toString()]);

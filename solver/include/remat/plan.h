@@ -25,7 +25,9 @@ typedef enum remat_precision {
     REMAT_TF32, /* numbers in float32, products rounded to 10 bits */
     REMAT_BFLOAT16,
     REMAT_FLOAT16,
-    REMAT_PRECISIONS
+    REMAT_PRECISIONS,
+    REMAT_FLOAT8 = REMAT_PRECISIONS, /* of products alone (remat_float8) */
+    REMAT_RATES
 } remat_precision;
 
 /* Classes of kernels. The first three are bound by arithmetic where they are large, the others by
@@ -54,6 +56,7 @@ typedef struct remat_efficiency {
     double fraction[REMAT_MAX_EFFICIENCY_POINTS]; /* in (0, 4]: above 1 where caches serve */
     double peak; /* that the sizes are for: on a device with k times the rate (or bandwidth) the
                     same fraction takes k times the size. 0: for the device as it is */
+    double tf32; /* of the fraction, in REMAT_TF32; 0 is 1 */
 } remat_efficiency;
 
 /* Ways between ranks: what collectives reach, per rank each way (the bus bandwidth of nccl-tests,
@@ -72,12 +75,22 @@ typedef struct remat_device {
     uint64_t memory;         /* bytes */
     uint64_t context;        /* bytes that the runtime takes before anything else */
     uint64_t communicator;   /* and NCCL's beside, where there is more than one rank */
-    double fragmentation[2]; /* what PyTorch's allocator reserves beyond what is allocated, as a
-                                part of it: eager, compiled */
+    uint64_t workspace;      /* what libraries of products work in, which the allocator hands out */
+    double rounding;         /* what PyTorch's allocator hands out beyond what is asked, as a part
+                                of it */
+    double fragmentation[2]; /* what PyTorch's allocator reserves beyond what is asked, as a part
+                                of it, at least the former: eager, compiled */
     double bandwidth;        /* bytes */
-    double rate[REMAT_PRECISIONS];   /* floating-point operations; 0: has none of the precision */
-    double link;                     /* bytes to or from the host; 0: no way */
-    double launch;                   /* seconds from one kernel to the next */
+    double rate[REMAT_RATES]; /* floating-point operations; 0: has none of the precision */
+    double link;              /* bytes to or from the host; 0: no way */
+    double launch;            /* seconds from one kernel to the next */
+    double host;  /* seconds that the host takes for an operation, forward or back, of modules run
+                     one operation after the other: of a step at least so long */
+    double again; /* the same of one that checkpointing runs again */
+    double alignment[3]; /* what products reach whose rows are multiples of 2, 4, 8 bytes, and of no
+                            more, of what those of 16 do; 0 is 1 */
+    double several;      /* the part of its rates that compute has beside communication, on several
+                            ranks; 0 is 1 */
     remat_interconnect interconnect; /* usual to others of its kind; node 0: not known */
     remat_efficiency forward[REMAT_KERNEL_CLASSES];
     remat_efficiency backward[REMAT_KERNEL_CLASSES]; /* without points: as forward */
@@ -98,14 +111,16 @@ typedef struct remat_kernel {
     remat_precision precision;
     bool backward;
     double flops, bytes;
+    double row; /* of products: bytes that the rows of all matrices are multiples of; 0: 16 */
 } remat_kernel;
 
 /* Seconds; increasing in flops and bytes. The device was checked and has the precision. */
 double remat_kernel_seconds(const remat_device *device, const remat_kernel *kernel);
 
-const char *remat_precision_name(remat_precision precision);  /* "float32", "tf32", .. */
+const char *remat_precision_name(remat_precision precision);  /* "float32", .., "float8" */
 const char *remat_kernel_class_name(remat_kernel_class kind); /* "matrix", .. */
-uint64_t remat_precision_bytes(remat_precision precision);    /* of a number: 4 or 2 */
+uint64_t remat_precision_bytes(remat_precision precision);    /* of a number: 4, 2 or 1 */
+/* Of those that numbers are in, without float8. */
 remat_status remat_precision_find(const char *name, remat_precision *ret_precision,
                                   remat_error *error); /* REMAT_INVALID: known are .. */
 
@@ -151,8 +166,10 @@ typedef enum remat_kernels {
     REMAT_COMPILED, /* blocks by torch.compile: normalisation, rotary positions, SwiGLU and dropout
                        with its sum are one kernel each and keep their inputs alone, no copy between
                        products and attention */
-    REMAT_FUSED,    /* the same, and logits are made in chunks whose gradients are made at once
-                       (Liger) */
+    REMAT_COMPILED_LOSS, /* the loss too, where ranks do not share logits: of these and their
+                            gradient nothing stands in float32 */
+    REMAT_FUSED, /* as compiled, and logits are made in chunks whose gradients are made at once
+                    (Liger) */
     REMAT_KERNEL_SETS
 } remat_kernels;
 
@@ -170,7 +187,86 @@ typedef struct remat_network_sizes {
     uint32_t experts,
         experts_per_token; /* of Llamas: so many MLPs, of which each token takes some */
     remat_choice tied, qkv_bias, qk_norm; /* the last two of Llamas */
+    /* of Llamas, too */
+    uint32_t window;                               /* tokens that attention sees back */
+    uint32_t shared_experts;                       /* beside, that every token takes */
+    uint32_t dense_layers, dense_ffn;              /* first ones, with one MLP of so many columns */
+    uint32_t q_rank, kv_rank;                      /* columns that queries, and keys with values,
+                                                      are made of (DeepSeek-AI 2024); with them */
+    uint32_t plain_head, rotated_head, value_head; /* columns of a head without positions, with
+                                                      them, and of its values */
 } remat_network_sizes;
+
+/* How weights are held. */
+typedef enum remat_base {
+    REMAT_TRAINED,
+    REMAT_FROZEN,     /* as the others, without gradient and states */
+    REMAT_NF4,        /* frozen, in 4 bits with a float32 for each 64 (Dettmers et al. 2023) */
+    REMAT_NF4_DOUBLE, /* the same with 8 bits for each 64 and a float32 for each 256 of those */
+    REMAT_BASES
+} remat_base;
+
+const char *remat_base_name(remat_base base); /* "trained", "frozen", "nf4", "nf4-double" */
+remat_status remat_base_find(const char *name, remat_base *ret_base,
+                             remat_error *error); /* REMAT_INVALID: known are .., without trained */
+
+/* Matrices of a block that can have adapters. */
+enum {
+    REMAT_ADAPT_QUERIES = 1,
+    REMAT_ADAPT_KEYS = 2,
+    REMAT_ADAPT_VALUES = 4,
+    REMAT_ADAPT_OUTPUTS = 8, /* of attention */
+    REMAT_ADAPT_MLP = 16,
+    REMAT_ADAPT_ALL = 31
+};
+
+/* A name of one or several of them, by index: "q", "k", "v", "o", "mlp", "attention", "all-linear".
+ * NULL: no more. */
+const char *remat_target_name(size_t index, uint32_t *ret_targets);
+remat_status remat_target_find(const char *name, uint32_t *ret_targets,
+                               remat_error *error); /* REMAT_INVALID: known are .. */
+
+/* Low-rank adapters (Hu et al. 2021): all of the model is frozen, and beside some of the matrices
+ * of its blocks, of i columns and o rows, a product with r x i and one with o x r are trained.
+ * Inputs that only the gradient of a frozen matrix would need are not kept. Where queries, keys and
+ * values are of one matrix it has one adapter. */
+typedef struct remat_lora {
+    uint32_t rank;    /* 1 to 65536; 0: there are none and everything is trained */
+    uint32_t targets; /* at least one */
+    bool dropout;     /* of what goes into each, which keeps what is left and its mask */
+    remat_base base;  /* of the blocks' matrices; those of 4 bits are made whole one at a time, when
+                         they are used, and forward and back */
+} remat_lora;
+
+/* Products of the blocks' matrices in 8 bits: the three of each, forward and back, of numbers that
+ * are scaled by one factor a tensor. Weights stay in 16 bits, with what is beside them, but where
+ * it says else; tables, norms, routers, the last product and matrices of which a side is no
+ * multiple of 16 are as without. */
+typedef enum remat_float8 {
+    REMAT_FLOAT8_NONE,
+    REMAT_FLOAT8_TORCHAO, /* torchao's Float8Linear, dynamic scales: inputs are kept as they are;
+                             they, weights and gradients are cast anew each time */
+    REMAT_FLOAT8_TORCHAO_GATHER, /* and zero3 gathers what was cast
+                                    (enable_fsdp_float8_all_gather) */
+    REMAT_FLOAT8_TE, /* Transformer Engine's Linear, delayed scales: inputs are kept in 8 bits, and
+                        of weights a copy by rows and one by columns */
+    REMAT_FLOAT8_TE_WEIGHTS, /* and in their place: weights are those two (fp8_model_init,
+                                Megatron's
+                                --fp8-param-gather) */
+    REMAT_FLOAT8_KINDS
+} remat_float8;
+
+const char *remat_float8_name(remat_float8 kind); /* "none", "torchao", "torchao-gather", .. */
+remat_status remat_float8_find(const char *name, remat_float8 *ret_kind,
+                               remat_error *error); /* REMAT_INVALID: known are .. */
+
+/* How many rows the experts of a rank take, of the tokens that chose some of them each. */
+typedef struct remat_routing {
+    double capacity; /* each expert has so many times an even share of the choices of each rank,
+                        rounded up: what is more is dropped, what is less is filled up (Fedus et al.
+                        2021). 0.01 to 1000; 0: none is dropped */
+    bool worst;      /* of those, all go to the rank that is planned; else as many to each expert */
+} remat_routing;
 
 typedef struct remat_network_settings {
     const char *called;               /* in place of the model's name; NULL: that */
@@ -182,6 +278,9 @@ typedef struct remat_network_settings {
     bool autocast; /* torch.autocast of a float32 model: products in 16 bits of cast inputs; sums of
                       residuals, normalisation and softmax in float32 */
     remat_kernels kernels;
+    remat_float8 float8;   /* of transformers in bfloat16, without autocast and adapters */
+    remat_lora lora;       /* of transformers, without autocast */
+    remat_routing routing; /* of models with experts */
     bool channels_last; /* images lie so that convolutions are products of matrices as they are */
     /* Ranks among which a model is cut; 0 is 1. Of transformers only. */
     uint32_t tensor;  /* matrices by columns, then rows: Shoeybi et al. 2019 */
@@ -191,6 +290,10 @@ typedef struct remat_network_settings {
     bool sequence_parallel; /* and what lies between the matrices by tokens: Korthikanti et al. 2022
                              */
     const remat_interconnect *interconnect; /* of these ranks; NULL where all are 1 */
+    bool weights; /* each unit's stand in the graph as an input of no bytes, and autocast's copies
+                     as nodes, which stay as long as they are read (remat_step_settings.in_graph) */
+    double gradient; /* then: bytes of the gradient of one weight on this rank, which comes as the
+                        backward goes and stays to its end; 0: it is there before */
 } remat_network_settings;
 
 /* A parameter tensor: rows x columns numbers, a vector has one row. unit: see below. parts: so many
@@ -198,6 +301,8 @@ typedef struct remat_network_settings {
 typedef struct remat_tensor {
     uint64_t rows, columns;
     uint32_t unit, parts;
+    remat_base base;
+    bool float8; /* its products are in 8 bits */
 } remat_tensor;
 
 /* A model of some size on some device. Nodes and tensors belong to units: the blocks that
@@ -210,10 +315,15 @@ typedef struct remat_network_graph {
     const remat_tensor *tensors; /* of one rank */
     size_t n_tensors;
     uint64_t parameters; /* numbers in the tensors of all ranks among which the model is cut */
+    uint64_t trained;    /* of these: have a gradient */
     const bool *kept;    /* by node: whose results REMAT_WAY_SELECTIVE_OP keeps */
     const double *sent;  /* by node: us of forward_time and backward_time that are waited for what
                             ranks send */
-    void *memory;        /* its own */
+    uint64_t hole; /* bytes that PyTorch's allocator cannot give out again until the step's peak is
+                      over: where logits in 16 bits were, which no tensor in float32 fits into */
+    double host, again; /* us that the host takes for the step, and for its forward once more; the
+                           device waits where it takes longer than the nodes */
+    void *memory;       /* its own */
 } remat_network_graph;
 
 /* The device was checked. REMAT_INVALID names the setting: an unknown model, a size out of range, a
@@ -291,29 +401,45 @@ typedef struct remat_step_settings {
     remat_precision precision;
     bool no_master; /* 16-bit weights without a copy in float32, states in 16 bits as well */
     bool autocast;  /* weights and gradients in float32, copies of the weights in 16 bits beside */
+    remat_float8 float8; /* of bfloat16, without autocast */
+    bool in_backward; /* each weight is updated once its gradient is there, which is freed: of one
+                         rank, or of zero3, where gradients are not summed over micro-batches */
     remat_parallel parallel;
     uint32_t ranks;       /* among which it shares; at least 1 */
     uint32_t replicas;    /* of these, each with all shards: hybrid sharding; 0 is 1 */
     uint32_t model_ranks; /* among which each of them cuts the model; 0 is 1 */
+    uint32_t stages;      /* of a pipeline, each of so many ranks, which are next to one another;
+                             0 is 1. Where there are several, gradients are summed whole over
+                             micro-batches, whatever is sharded, and weights of zero3 are gathered
+                             once a step and kept to its end (torchtitan's fully_shard with
+                             reshard_after_forward false; torch.distributed.pipelining syncs with
+                             the last backward) */
     bool bucket_view;     /* of DDP: gradients lie in their buckets */
     bool no_prefetch;     /* of ZeRO-3: one unit is gathered at a time, not two */
     bool compiled;        /* by torch.compile: the allocator is asked less often */
+    bool in_graph;        /* autocast's copies are nodes of the graph (remat_network_settings), and
+                             gradients inputs of it, unless */
+    bool keep_gradients;  /* they stay from one backward to the next */
 } remat_step_settings;
 
 /* Bytes of one rank. */
 typedef struct remat_step_table {
     uint64_t weights, master_weights, gradients, states;
     uint64_t cached;    /* autocast's copies */
+    uint64_t float8;    /* Transformer Engine's copies and what it knows of former steps */
     uint64_t buckets;   /* DDP's copies of gradients in buckets of 25 MiB (as much as the gradients
                            unless bucket_view); from ZeRO-2 on the gradient of the largest unit */
     uint64_t gathered;  /* ZeRO-3: the largest unit, with prefetch twice */
-    uint64_t allocated; /* sum of all these */
+    uint64_t allocated; /* sum of all these that are not in the graph */
     uint64_t context,
         communicator; /* of the device; the second where there is more than one rank */
     uint64_t
-        rounding; /* the least that PyTorch's caching allocator takes beyond those sizes: 512
-                     bytes each, blocks of 2 MiB for tensors to 1 MiB and 20 MiB below 10 MiB */
+        rounding;       /* the least that PyTorch's caching allocator takes beyond those sizes: 512
+                           bytes each, blocks of 2 MiB for tensors to 1 MiB and 20 MiB below 10 MiB */
+    uint64_t hole;      /* the graph's, where the caller puts it: the least beyond those, too */
+    uint64_t workspace; /* of the device */
     double fragmentation;    /* of the device, as the step runs */
+    double handed;           /* its rounding */
     uint64_t update_traffic; /* bytes that the optimizer reads and writes in a step */
 } remat_step_table;
 
@@ -331,6 +457,9 @@ remat_memory remat_step_memory(const remat_step_table *table, uint64_t activatio
  */
 uint64_t remat_step_room(const remat_step_table *table, uint64_t memory);
 
+/* Bytes that the gradient of one weight takes on one rank as the backward goes. */
+double remat_step_gradient(const remat_step_settings *settings);
+
 /* All ranks of a step. */
 uint64_t remat_step_ranks(const remat_step_settings *settings);
 
@@ -342,10 +471,15 @@ remat_status remat_step_bytes(const remat_tensor *tensors, size_t n_tensors,
 
 /* What a unit has and how long it runs. */
 typedef struct remat_unit_load {
-    double parameters;        /* numbers of this rank, before they are sharded */
+    double parameters; /* numbers of this rank, before they are sharded, but those in 4 bits */
     double forward, backward; /* seconds */
+    double frozen;            /* of the parameters: have no gradient */
+    double packed;            /* bytes of those in 4 bits */
+    double float8;            /* of the parameters: are read in 8 bits */
 } remat_unit_load;
 
+/* One more tensor of the unit. */
+void remat_unit_load_add(remat_unit_load *load, const remat_tensor *tensor);
 /* Of every unit of a graph; loads: room for n_units. */
 void remat_unit_loads(const remat_network_graph *graph, remat_unit_load *loads);
 
@@ -362,7 +496,9 @@ typedef struct remat_exchange {
  * zero3: a unit is gathered while the one before it runs (without prefetch: once that is over),
  * forward and again for its backward, and its gradient goes out behind the next backward; the first
  * and the last unit are gathered once and kept. Gradients go in float32 where there are master
- * weights of zero3, else as they are. Of replicas each then sums its shards of the gradients.
+ * weights of zero3, else as they are. Of replicas each then sums its shards of the gradients. Of
+ * several stages the loads are one stage's, of one micro-batch: the first forward, behind which
+ * weights are gathered, and the last backward, behind which gradients go out.
  *
  * Nothing is slower for running beside something else. backward_stretch: how much longer the
  * backward is than the loads say, for what is computed again. */

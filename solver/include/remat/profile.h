@@ -101,6 +101,8 @@ typedef struct remat_profile_spec {
     size_t n_nodes;
     const char *const *outputs; /* joint: what must be there at the end, as in inputs of a node */
     size_t n_outputs;
+    bool held_elsewhere; /* joint: others hold inputs and outputs too, so that these are not copied
+                  to the host */
 } remat_profile_spec;
 
 /* ---- the checked profile ---- */
@@ -177,6 +179,7 @@ typedef struct remat_profile {
     const uint32_t *outputs;     /* joint: values that must be there at the end */
     uint32_t n_nodes, n_inputs, n_states, n_results, n_outputs;
     bool joint;
+    bool held_elsewhere;     /* inputs and outputs stay where they are: no O of one */
     uint32_t n_edges;        /* results of nodes that nodes read */
     uint32_t n_pinned;       /* nodes that run once */
     uint32_t n_alternatives; /* of all nodes */
