@@ -106,7 +106,7 @@ def test_the_largest_batch_for_my_card():
     remat = BUILD / "clients" / "cli" / "remat"
     assert [subprocess.run([remat, "plan", *asked, "--batch", str(n), "--no-sweep"], capture_output=True, timeout=60 * SLOW).returncode
             for n in (batch, batch + 1)] == [0, 1]
-    told = re.search(r"^  largest +batch (\d+), ", prints(remat, "plan", *asked, "--batch", "1"), re.M)
+    told = re.search(r"^  largest +batch (\d+)(?: or more)?, ", prints(remat, "plan", *asked, "--batch", "1"), re.M)
     assert 1 < int(told[1]) <= batch  # lists by units: a schedule may fit a larger one
     assert prints(TASKS / "largest_batch.sh", "llama2-7b", "--device", "t4") == "0\n"
     wrong = subprocess.run([TASKS / "largest_batch.sh", "gpt2", "--device", "t44"], capture_output=True, text=True, timeout=60 * SLOW,
