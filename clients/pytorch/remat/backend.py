@@ -22,7 +22,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Set,
 import torch
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
-from . import experts, handover, joint, lengths, operations, partition, pipelines, recurrent as recurrent_layers, sharing, transfers
+from . import handover, joint, lengths, operations, partition, pipelines, recurrent as recurrent_layers, sharing, traced, transfers
 from .client import Budget, Cache, bytes_of, parse_budget
 from .errors import BudgetError, CaptureError, MismatchError, ServiceError
 from .joint import line_of, version
@@ -33,8 +33,7 @@ FORMAT = 1  # of kept schedules
 KNOWN = "2.14"  # the newest torch whose insides are known
 AUTO_SHARE = 0.9  # of the memory that is free
 _FORMULAS = ("silu_backward", "mish_backward")
-_KERNELS = (*_FORMULAS, "upsample_", "_upsample_", "hardshrink", "softshrink", "multi_margin_loss", "multilabel_margin_loss",
-            "lstm", "gru", "rnn_")
+_KERNELS = (*_FORMULAS, "upsample_", "_upsample_", "hardshrink", "softshrink", "multi_margin_loss", "multilabel_margin_loss", "lstm", "gru", "rnn_")
 MOST = 10000  # calls of a step that are remembered
 
 
@@ -98,7 +97,8 @@ class Backend:
     def __call__(self, module: torch.fx.GraphModule, example: List[Any]) -> Callable[..., Any]:
         self._look_at_break(module)
         _refuse(module)
-        experts.adopt()
+        traced.adopt()
+        traced.without_masks(module)
         if recurrent_layers.split(module.graph, self.spans, self.inner is None):
             module.recompile()
         self.frame = _frame()
@@ -265,18 +265,16 @@ def auto_budget(model: Optional[torch.nn.Module], device: torch.device) -> int:
 def backend(budget: Budget = "auto", **more: Any) -> Backend:
     """For torch.compile(model, backend=remat.backend(...), dynamic=False). Torch 2.4 or later.
 
-    budget: of each compiled graph's forward and backward: bytes, "8GiB", "60%" of what it is predicted to take when nothing is computed
-    twice, or "auto" (a share of the memory that is free). Activations, gradients, those of the parameters too, workspaces and inputs that
-    are no parameters count. A graph break makes two graphs, and is said once. server, token, solver, effort, reserved, cache, repeats: as
-    for fit. offline: "error", or "plain" for the graph's own order, with a warning, when the service does not answer. never: names of
-    operators ("aten.topk", "my.route") that must not run twice; random operators, collectives and what a selective checkpoint policy must
-    save never do. inner: None runs the operations one by one; "inductor" hands both halves to Inductor, which fuses and orders them as it
-    likes: what is saved for the backward is the schedule's then, the peak is not. loss: bytes that the loss takes beside the results and
-    their gradients, forward and backward, and as a third what stays behind its number to the end of the backward. gradients: False, those
-    of the parameters do not count. link: to the host's memory, as for fit.
+    budget: of each compiled graph's forward and backward: bytes, "8GiB", "60%" of what it is predicted to take when nothing is computed twice, or
+    "auto" (a share of the memory that is free). Activations, gradients, those of the parameters too, workspaces and inputs that are no parameters
+    count. A graph break makes two graphs, and is said once. server, token, solver, effort, reserved, cache, repeats: as for fit. offline: "error", or
+    "plain" for the graph's own order, with a warning, when the service does not answer. never: names of operators ("aten.topk", "my.route") that must
+    not run twice; random operators, collectives and what a selective checkpoint policy must save never do. inner: None runs the operations one by
+    one; "inductor" hands both halves to Inductor, which fuses and orders them as it likes: what is saved for the backward is the schedule's then, the
+    peak is not. loss: bytes that the loss takes beside the results and their gradients, forward and backward, and as a third what stays behind its
+    number to the end of the backward. gradients: False, those of the parameters do not count. link: to the host's memory, as for fit.
 
-    Where a graph has sizes that are not known while compiling, or writes into its inputs within the backward,
-    compilation fails with the reason.
+    Where a graph has sizes that are not known while compiling, or writes into its inputs within the backward, compilation fails with the reason.
     """
     return Backend(budget, **more)
 
@@ -356,8 +354,7 @@ class _Graph:
                 if info.requires_grad and info.mutates_data and info.mutation_type.name == "MUTATED_OUT_GRAPH"]
 
     def _can_hand_over(self, graph: Any, facts: Any) -> bool:
-        """Whether what stands before an input is like it: none is written, given back, looked into by a result, or of a
-        class of its own."""
+        """Whether what stands before an input is like it: none is written, given back, looked into by a result, or of a class of its own."""
         infos = facts.input_info
         touched = any(i.requires_grad and (i.mutates_data or i.mutates_metadata) for i in infos)
         given = {o.base_idx for o in facts.output_info if o.output_type.name in ("alias_of_input", "is_input")}
@@ -372,8 +369,7 @@ class _Graph:
         whole = sum(t.numel() * t.element_size() for t in tensors if t is not None)
         if wanted:
             primals = [n for n in graph.placeholders if n not in graph.tangents]
-            self.parts = partition.parts(backward, wanted, whole // partition.GROUPS,
-                                         [[primals[i].name for i in together] for together in self.together])
+            self.parts = partition.parts(backward, wanted, whole // partition.GROUPS, [[primals[i].name for i in together] for together in self.together])
 
     def _find_tangents(self, facts: Any) -> None:
         """As AOTAutograd picks them out; no input that wants a gradient is written here."""

@@ -49,8 +49,7 @@ def _measure(device: torch.device, name: str) -> Device:
                 if run is not None:
                     taken = _time(run, device)
                     reached[kind][way].append([factor * size, factor * size / max(taken - launch, taken / 20)])
-    computing, moving = (max(rate for kind in kinds for points in reached[kind].values() for _, rate in points)
-                         for kinds in (CLASSES[:3], CLASSES[3:]))
+    computing, moving = (max(rate for kind in kinds for points in reached[kind].values() for _, rate in points) for kinds in (CLASSES[:3], CLASSES[3:]))
     efficiency = {kind: {way: _steady(points, computing if OPERATORS.get(kind, kind) in CLASSES[:3] else moving)
                          for way, points in ways.items() if points} for kind, ways in reached.items()}
     operators = {kind: efficiency.pop(kind) for kind in OPERATORS}

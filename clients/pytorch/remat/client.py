@@ -17,8 +17,7 @@ from .errors import BudgetError, ServiceError
 
 Budget = Union[int, str]
 
-_SUFFIXES = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12,
-             "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
+_SUFFIXES = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
 _MOST = 2**53 - 1  # bytes: the largest whole number of JSON's that everybody reads as it is
 _WAIT = 30  # seconds that one request waits for a solve
 

@@ -6,12 +6,11 @@ import contextlib
 import dataclasses
 import functools
 import gc
-import math
 import statistics
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import torch
-from torch.utils.checkpoint import checkpoint, checkpoint_sequential
+from torch.utils.checkpoint import checkpoint
 
 from .client import Budget
 from .errors import BudgetError
@@ -68,8 +67,8 @@ def compare(model: torch.nn.Module, example_inputs: Any, budgets: Sequence[Budge
     """Several ways to run a step (forward, loss, backward), `steps` times each, in turns; medians.
 
     They are plain execution, torch.utils.checkpoint of every module of the classes `checkpointed` (of every part of a Sequential if there
-    are none) and, for a Sequential, of sqrt(n) segments, torch.compile with each of the activation memory budgets `compiled`, each budget,
-    and the budget with which the step takes no more than each of the checkpointed ones was measured to take.
+    are none), torch.compile with each of the activation memory budgets `compiled`, each budget, and the budget with which the step takes no more
+    than each of the checkpointed ones was measured to take.
 
     loss: makes one number of the model's result; default the sum of its tensors. more: as for fit. Times are as in profiles: on one CPU
     thread those in which it ran. Measured peaks are those of the allocator above the level before the step, which starts without gradients,
@@ -83,8 +82,6 @@ def compare(model: torch.nn.Module, example_inputs: Any, budgets: Sequence[Budge
         if not blocks:
             raise ValueError(f"{type(model).__name__} has no module of the classes checkpointed")
         ways.append(_Way("checkpoint per block", blocks=blocks))
-    if isinstance(model, torch.nn.Sequential) and not kwargs:
-        ways.append(_Way("checkpoint sqrt(n)", segments=max(1, round(math.sqrt(len(model))))))
     ways += [_Way(f"torch.compile, budget {share:g}", forward=_compiled(model, share)) for share in compiled]
     fitted = functools.partial(_fitted, model, example_inputs, loss or _sum, more)
     ways += [_Way(str(budget), forward=fitted(budget)) for budget in budgets]
@@ -117,15 +114,12 @@ class _Way:
     name: str
     forward: Optional[Any] = None  # a Fitted, or what torch.compile made
     blocks: Sequence[torch.nn.Module] = ()
-    segments: int = 0
     peak: int = 0
     seconds: List[float] = dataclasses.field(default_factory=list)
 
     @contextlib.contextmanager
     def on(self, model: torch.nn.Module) -> Iterator[None]:
         changed = {block: functools.partial(checkpoint, block.forward, use_reentrant=False) for block in self.blocks}
-        if self.segments:
-            changed[model] = functools.partial(checkpoint_sequential, list(model), self.segments, use_reentrant=False)
         if self.forward is not None:
             changed[model] = self.forward
         for module, forward in changed.items():
@@ -141,13 +135,11 @@ class _Way:
         if not isinstance(self.forward, Fitted):
             return Row(self.name, None, "", None, self.peak, None, seconds / plain - 1, seconds)
         schedule = self.forward.schedule
-        return Row(self.name, schedule["budget"], schedule["solver"], schedule["peak"], self.peak,
-                   schedule["overhead"], seconds / plain - 1, seconds)
+        return Row(self.name, schedule["budget"], schedule["solver"], schedule["peak"], self.peak, schedule["overhead"], seconds / plain - 1, seconds)
 
 
 def _compiled(model: torch.nn.Module, budget: float) -> Callable[..., Any]:
-    """The forward compiled by Inductor within an activation memory budget: 1 for what it keeps by itself, 0 to make all
-    again. The first call compiles."""
+    """The forward compiled by Inductor within an activation memory budget: 1 for what it keeps by itself, 0 to make all again. The first call compiles."""
     from torch._functorch import config
 
     if not 0 <= budget <= 1:

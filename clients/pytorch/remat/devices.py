@@ -1,7 +1,6 @@
 """What operations take on a device that need not be there: the roofline of solver/plan/device.c, over the same table.
 
-A kernel takes the larger of what its arithmetic and its traffic take, at the part of the peaks that kernels of its class
-and size reach, after its launch.
+A kernel takes the larger of what its arithmetic and its traffic take, at the part of the peaks that kernels of its class and size reach, after its launch.
 """
 
 from __future__ import annotations
@@ -182,8 +181,7 @@ def _flops(node: fx.Node) -> float:
 
 def costs(device: Device, operations: List[Any], first_backward: int) -> Dict[str, Tuple[float, int]]:
     """By name: microseconds, and bytes of workspace."""
-    return {op.name: (cost(device, op.node, i >= first_backward), workspace(op.node))
-            for i, op in enumerate(operations) if op.node is not None}
+    return {op.name: (cost(device, op.node, i >= first_backward), workspace(op.node)) for i, op in enumerate(operations) if op.node is not None}
 
 
 _BLOCK = 16  # channels that oneDNN keeps together, on processors with AVX-512

@@ -22,10 +22,7 @@ class MismatchError(RematError):
 
 
 class BudgetError(RematError):
-    """The budget is not an amount, or no schedule fits it.
-
-    minimum_budget: the least budget, in bytes, that the solver could use; None where it is not known.
-    """
+    """The budget is not an amount, or no schedule fits it. minimum_budget: the least, in bytes, that the solver could use; None: not known."""
 
     def __init__(self, message: str, minimum_budget: Optional[int] = None) -> None:
         super().__init__(message)

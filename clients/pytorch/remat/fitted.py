@@ -123,8 +123,7 @@ class Fitted(Forward):
         """What guards of Dynamo's do not see: parameters that are frozen no longer, other code of the modules' classes."""
         types = dict.fromkeys(type(module) for module in self.model.modules())
         classes = dict.fromkeys(c for t in types for c in t.__mro__)
-        code = [[vars(c).get("forward")] if c.__module__.startswith("torch.") else [f for f in vars(c).values() if isinstance(f, _CODE)]
-                for c in classes]
+        code = [[vars(c).get("forward")] if c.__module__.startswith("torch.") else [f for f in vars(c).values() if isinstance(f, _CODE)] for c in classes]
         return [[p.requires_grad for p in self.model.parameters()], code]
 
     def __getstate__(self) -> Dict[str, Any]:

@@ -1,9 +1,8 @@
 """Gradients that reach autograd as they are made.
 
-The backward of a compiled piece is one node of autograd, whose gradients all come at its end. Here that node only keeps
-what the backward begins with; before each group of inputs stands a node of ours, the identity in the forward, whose
-backward runs the list on to the group's last contribution. Autograd gives the latest node precedence and accumulates at
-once, so gradients, hooks, buckets and optimizers run in the order of the list.
+The backward of a compiled piece is one node of autograd, whose gradients all come at its end. Here that node only keeps what the backward begins with;
+before each group of inputs stands a node of ours, the identity in the forward, whose backward runs the list on to the group's last contribution. Autograd
+gives the latest node precedence and accumulates at once, so gradients, hooks, buckets and optimizers run in the order of the list.
 """
 
 from __future__ import annotations
@@ -43,8 +42,7 @@ class Step:
 
 class _HandOver(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, part: int, places: Sequence[int], sources: Sequence[torch.Tensor], *tensors: torch.Tensor
-                ) -> Tuple[torch.Tensor, ...]:
+    def forward(ctx: Any, part: int, places: Sequence[int], sources: Sequence[torch.Tensor], *tensors: torch.Tensor) -> Tuple[torch.Tensor, ...]:
         ctx.part, ctx.places, ctx.sources = part, places, sources
         ctx.set_materialize_grads(False)
         return tuple(t.detach() for t in tensors)  # no views, of which autograd would say another thing when they are written
@@ -60,8 +58,7 @@ class _HandOver(torch.autograd.Function):
         return (None, None, None, *once(gradients, ctx.sources))
 
 
-def backward_of(parts: Sequence[Part], shapes: Sequence[Optional[Tuple[Any, ...]]],
-                none: Callable[[], Collection[int]]) -> Callable[[List[Any]], List[Any]]:
+def backward_of(parts: Sequence[Part], shapes: Sequence[Optional[Tuple[Any, ...]]], none: Callable[[], Collection[int]]) -> Callable[[List[Any]], List[Any]]:
     """What stands for the backward. shapes: of the gradients (shape, dtype, device), None where there is none. none:
     places of those that this time are none either."""
     def run(args: List[Any]) -> List[Any]:

@@ -45,11 +45,9 @@ class Operation:
 class Joint:
     """operations: in the graph's order, without what nothing needs. end: index of the one at which the forward ends."""
 
-    def __init__(self, module: fx.GraphModule, n_forward: int, n_returned: int, never: Sequence[str] = (),
-                 parameters: FrozenSet[int] = frozenset()) -> None:
-        """n_forward: results of the forward: new contents of inputs, which nobody keeps, n_returned that the caller gets,
-        and what those of them look into that are views. never: names of operators that must not run twice. parameters:
-        which of the inputs are. Raises CaptureError."""
+    def __init__(self, module: fx.GraphModule, n_forward: int, n_returned: int, never: Sequence[str] = (), parameters: FrozenSet[int] = frozenset()) -> None:
+        """n_forward: results of the forward: new contents of inputs, which nobody keeps, n_returned that the caller gets, and what those of them look
+        into that are views. never: names of operators that must not run twice. parameters: which of the inputs are. Raises CaptureError."""
         self.module, self._pinned, self._parameters = module, frozenset(never), parameters
         nodes = list(module.graph.nodes)
         results = list(nodes[-1].args[0])

@@ -84,5 +84,4 @@ def _bytes(node: Dict[str, Any]) -> int:
 
 
 def _is_within(profile: Dict[str, Any], other: Dict[str, Any]) -> bool:
-    return all(a["bytes"] <= b["bytes"] for node, larger in zip(profile["nodes"], other["nodes"])
-               for a, b in zip(node["outputs"], larger["outputs"]))
+    return all(a["bytes"] <= b["bytes"] for node, larger in zip(profile["nodes"], other["nodes"]) for a, b in zip(node["outputs"], larger["outputs"]))

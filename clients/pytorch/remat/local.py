@@ -35,8 +35,7 @@ def connect(server: Optional[str] = None, token: Optional[str] = None) -> Client
     return Local(file) if file is not None and given in (None, "", LOCAL) else Client(given, token)
 
 
-def solve(profile: Dict[str, Any], budget: Budget, *, server: Optional[str] = None, token: Optional[str] = None,
-          **more: Any) -> Dict[str, Any]:
+def solve(profile: Dict[str, Any], budget: Budget, *, server: Optional[str] = None, token: Optional[str] = None, **more: Any) -> Dict[str, Any]:
     """The schedule of a profile (a document, remat-profile/1) within a budget: bytes, "8GiB", or "60%" of what storing
     everything takes. more: solver, effort, reserved, link. Raises BudgetError (with minimum_budget), ServiceError."""
     return connect(server, token).schedule(profile, parse_budget(budget), **more)
@@ -58,8 +57,7 @@ def _library(file: Path) -> Any:
         library = ctypes.CDLL(str(file))
     except OSError as error:
         raise ServiceError(f"{file} cannot be loaded: {error}") from error
-    library.remat_local_post.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t, _Progress, ctypes.c_void_p,
-                                         ctypes.POINTER(ctypes.c_int)]
+    library.remat_local_post.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t, _Progress, ctypes.c_void_p, ctypes.POINTER(ctypes.c_int)]
     library.remat_local_post.restype = ctypes.c_void_p
     library.remat_local_free.argtypes = [ctypes.c_void_p]
     library.remat_local_free.restype = None
@@ -67,8 +65,7 @@ def _library(file: Path) -> Any:
 
 
 class Local(Client):
-    """A service in this process, that remembers nothing. Thread-safe. Ctrl-C, and whatever else a handler of a signal raises,
-    ends a solve."""
+    """A service in this process, that remembers nothing. Thread-safe. Ctrl-C, and whatever else a handler of a signal raises, ends a solve."""
 
     def __init__(self, file: Path, timeout: float = 600.0) -> None:
         self.server, self.token, self.timeout, self.where, self._file = LOCAL, None, timeout, "in this process", file

@@ -13,7 +13,7 @@ from torch import fx
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_flatten, tree_map
 
-from . import experts
+from . import traced
 from .client import Cache
 from .errors import CaptureError
 from .joint import Cost, Joint, name_of
@@ -39,8 +39,7 @@ def kept(nodes: List[fx.Node], module: fx.GraphModule, device: torch.device, rep
     keys = [_key(node, module) for node in nodes]
     different = dict(zip(keys, nodes))
     machine = torch.cuda.get_device_name(device) if device.type == "cuda" else ""
-    name = hashlib.sha256(repr((FORMAT, torch.__version__, str(device), machine, torch.get_num_threads(), repeats,
-                                sorted(different))).encode()).hexdigest()
+    name = hashlib.sha256(repr((FORMAT, torch.__version__, str(device), machine, torch.get_num_threads(), repeats, sorted(different))).encode()).hexdigest()
     found = cache.get(name, "operations")
     if found is None:
         if device.type == "cpu" and torch._C._autograd._profiler_enabled():
@@ -111,7 +110,7 @@ def _runner(node: fx.Node, module: fx.GraphModule) -> Callable[[], Any]:
 
     args, kwargs = fx.map_arg(node.args, value), fx.map_arg(node.kwargs, value)
     args, kwargs = tuple(_plain(a) for a in args), {k: _plain(v) for k, v in kwargs.items()}
-    args = experts.evenly(name_of(node), args)
+    args = traced.evenly(name_of(node), args)
     run = lambda: node.target(*args, **kwargs)  # noqa: E731
     run.inputs = [t for t in tree_flatten((args, kwargs))[0] if isinstance(t, torch.Tensor)]  # type: ignore[attr-defined]
     return run

@@ -1,8 +1,7 @@
-"""Stages of a pipeline, as torch.distributed.pipelining runs them: several micro-batches at once, of which the runtime keeps more
-than a step does.
+"""Stages of a pipeline, as torch.distributed.pipelining runs them: several micro-batches at once, of which the runtime keeps more than a step does.
 
-Rank i of p has n micro-batches in flight: their forwards have run, their backwards have not. What one of them holds at its turn
-counts n times in a schedule, what works besides counts once; what the runtime keeps through the step comes off the budget.
+Rank i of p has n micro-batches in flight: their forwards have run, their backwards have not. What one of them holds at its turn counts n times in a
+schedule, what works besides counts once; what the runtime keeps through the step comes off the budget.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """nn.LSTM, nn.GRU and nn.RNN as operations of a joint graph: one for each layer's forward, one for its backward.
 
-Torch would make some thirty operations of each step, several times slower than its own loop. Here a layer runs as it does
-in a plain step. Where that is one operator of a library, as nn.LSTM on a CPU is one of oneDNN's, the graph has this operator
-with what it keeps for its backward. Else the backward of a layer runs it again first, so that nothing of its steps is held
-between the two, and what they take is the workspace of one operation. Where that is too much, a layer's steps run in several
-spans, each with operations of its own: sums over the steps are then in another order. Torch 2.4 or later.
+Torch would make some thirty operations of each step, several times slower than its own loop. Here a layer runs as it does in a plain step. Where that is
+one operator of a library, as nn.LSTM on a CPU is one of oneDNN's, the graph has this operator with what it keeps for its backward. Else the backward of a
+layer runs it again first, so that nothing of its steps is held between the two, and what they take is the workspace of one operation. Where that is too
+much, a layer's steps run in several spans, each with operations of its own: sums over the steps are then in another order. Torch 2.4 or later.
 """
 
 from __future__ import annotations
@@ -138,8 +137,7 @@ def _item(made: Sequence[torch.Tensor], k: int) -> torch.Tensor:
     return made[k]
 
 
-def _run(values: torch.Tensor, states: List[torch.Tensor], weights: List[torch.Tensor], name: str, biases: bool, both: bool
-         ) -> List[torch.Tensor]:
+def _run(values: torch.Tensor, states: List[torch.Tensor], weights: List[torch.Tensor], name: str, biases: bool, both: bool) -> List[torch.Tensor]:
     first = tuple(states) if name == "lstm" else states[0]
     return list(getattr(torch, name)(values, first, weights, biases, 1, 0.0, False, both, False))
 
@@ -148,8 +146,7 @@ def _run(values: torch.Tensor, states: List[torch.Tensor], weights: List[torch.T
 def _operation() -> Any:
     """Registered, with its backward, when it is first needed."""
     @torch.library.custom_op("remat::recurrent", mutates_args=())
-    def forward(values: torch.Tensor, states: List[torch.Tensor], weights: List[torch.Tensor], name: str, biases: bool,
-                both: bool) -> List[torch.Tensor]:
+    def forward(values: torch.Tensor, states: List[torch.Tensor], weights: List[torch.Tensor], name: str, biases: bool, both: bool) -> List[torch.Tensor]:
         """Recorded, for that takes another path than what is not, with other last bits; nothing that it saves is kept."""
         given = [t.detach().requires_grad_() for t in (values, *states, *weights)]
         last = 1 + len(states)
@@ -166,8 +163,7 @@ def _operation() -> Any:
             return [g.contiguous() for g in torch.autograd.grad(made, given, gradients)]
 
     @forward.register_fake
-    def _(values: torch.Tensor, states: List[torch.Tensor], weights: List[torch.Tensor], name: str, biases: bool,
-          both: bool) -> List[torch.Tensor]:
+    def _(values: torch.Tensor, states: List[torch.Tensor], weights: List[torch.Tensor], name: str, biases: bool, both: bool) -> List[torch.Tensor]:
         steps, batch, _ = values.shape
         return [values.new_empty(steps, batch, states[0].shape[-1] * (1 + both)), *(torch.empty_like(s) for s in states)]
 

@@ -1,7 +1,6 @@
 """One budget for a forward that runs as several graphs, as it does after graph breaks.
 
-While one graph runs, those before it hold what their backwards need, and in its backward those after it have left the
-gradients of their parameters.
+While one graph runs, those before it hold what their backwards need, and in its backward those after it have left the gradients of their parameters.
 """
 
 from __future__ import annotations
@@ -31,8 +30,7 @@ Run = Union[int, Move]  # of a list: a node that runs, or a move
 def runs_of(operations: Sequence[Sequence[Any]]) -> List[Run]:
     """Of a schedule of a joint profile. What is freed and was never moved is left out: it goes after its last use."""
     moved = {_result(op) for op in operations if op[0] in "OP"}
-    return [op[1] if op[0] == "F" else Move(op[0], *_result(op)) for op in operations
-            if op[0] == "F" or op[0] in "ODP" and _result(op) in moved]
+    return [op[1] if op[0] == "F" else Move(op[0], *_result(op)) for op in operations if op[0] == "F" or op[0] in "ODP" and _result(op) in moved]
 
 
 def operations_of(order: Sequence[Run]) -> List[List[Any]]:
@@ -56,8 +54,7 @@ def takes(profile: Dict[str, Any], order: Sequence[Run]) -> Takes:
     """Of a joint profile under a list of runs. Every result is alive from its run, or its way back, to its last use before the
     next run of its node, results of the graph to the end."""
     place = {node["id"]: v for v, node in enumerate(profile["nodes"])}
-    names = {f"{node['id']}:{k}" if k else node["id"]: (v, k) for v, node in enumerate(profile["nodes"])
-             for k in range(len(node["outputs"]))}
+    names = {f"{node['id']}:{k}" if k else node["id"]: (v, k) for v, node in enumerate(profile["nodes"]) for k in range(len(node["outputs"]))}
     latest: Dict[Tuple[int, int], int] = {}  # when it came, by node and result
     until: Dict[Tuple[int, int, int], int] = {}  # by node, result and when it came
     for t, v in enumerate(order):

@@ -27,8 +27,7 @@ def everything(model: torch.nn.Module, device: torch.device) -> Iterator[None]:
     """All generators and buffers of a model, put back at the end of a with block. Before and after it, autocast has no
     casts of weights in its cache: those made without gradients would be used where these are wanted."""
     torch.clear_autocast_cache()
-    buffers = [(module._buffers, name, buffer.detach().clone()) for module in model.modules()
-               for name, buffer in module._buffers.items() if buffer is not None]
+    buffers = [(module._buffers, name, buffer.detach().clone()) for module in model.modules() for name, buffer in module._buffers.items() if buffer is not None]
     of_python, of_numpy = python_generators()
     try:
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
@@ -50,8 +49,7 @@ def whole(model: torch.nn.Module, device: torch.device) -> Iterator[None]:
         generators = [(g, g.get_state()) for g in _own_generators(model)]
         parameters = [(p, p.detach().clone()) for p in model.parameters()]
         attributes = [(vars(module), {**vars(module)}) for module in model.modules()]
-        contents = [(held, held.copy()) for _, before in attributes for held in before.values()
-                    if type(held) in (list, dict, set, OrderedDict)]
+        contents = [(held, held.copy()) for _, before in attributes for held in before.values() if type(held) in (list, dict, set, OrderedDict)]
         try:
             yield
         finally:

@@ -31,8 +31,7 @@ def map_tensors(value: Any, change: Callable[[torch.Tensor], Any]) -> Any:
             object.__setattr__(made, field.name, map_tensors(getattr(value, field.name), change))
         return made
     leaves, spec = tree_flatten(value)
-    return tree_unflatten([map_tensors(leaf, change) if isinstance(leaf, torch.Tensor) or _is_made(leaf) else leaf
-                           for leaf in leaves], spec)
+    return tree_unflatten([map_tensors(leaf, change) if isinstance(leaf, torch.Tensor) or _is_made(leaf) else leaf for leaf in leaves], spec)
 
 
 def _is_made(value: Any) -> bool:

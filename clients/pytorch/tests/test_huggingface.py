@@ -46,6 +46,13 @@ def bert():
         max_position_embeddings=64, pad_token_id=0))
 
 
+def mistral(window):
+    torch.manual_seed(0)
+    return transformers.MistralForCausalLM(transformers.MistralConfig(
+        vocab_size=WORDS, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=4,
+        sliding_window=window, max_position_embeddings=64, pad_token_id=0))
+
+
 def sentences(count=16, lengths=(LENGTH,), seed=0):
     """Rows of a data set, of several lengths in turns."""
     generator = torch.Generator().manual_seed(seed)
@@ -296,3 +303,28 @@ def test_a_forward_that_breaks_into_graphs(server):
             each(**batch).loss.backward()
             torch.optim.SGD(each.parameters(), 0.1).step()
         close([p.grad for p in model.parameters() if p.grad is not None], [p.grad for p in plain.parameters() if p.grad is not None])
+
+
+@pytest.mark.parametrize("make, masked, gone", [
+    (gpt2, None, True), (bert, None, True), (lambda: mistral(64), None, True), (lambda: mistral(8), None, False), (gpt2, 5, False)])
+def test_masks_that_a_plain_step_has_not(make, masked, gone, server):
+    """Attention is told is_causal, or nothing, where it is in a plain step: the same bits, and no mask among its inputs."""
+    model = make()
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+    ids = torch.randint(3, WORDS, (4, LENGTH))
+    batch = {"input_ids": ids, "labels": ids if make is not bert else torch.randint(3, (4,))}
+    if masked:
+        batch["attention_mask"] = torch.ones_like(ids)
+        batch["attention_mask"][1, -masked:] = 0
+    plain = copy.deepcopy(model)
+    remat.fit(model, batch, "80%", loss=lambda out: out["loss"], server=server)
+    kernels = [node for node in model.forward.profile["nodes"] if "scaled_dot_product" in node["op"] and "backward" not in node["op"]]
+    assert kernels and all((len(node["inputs"]) == 3) == gone for node in kernels), kernels
+    found = [(float(each(**batch).loss), torch.autograd.grad(each(**batch).loss, list(each.parameters()), allow_unused=True))
+             for each in (model, plain)]
+    assert found[0][0] == pytest.approx(found[1][0], rel=1e-6)
+    for got, expected in zip(found[0][1], found[1][1]):
+        assert (got is None) == (expected is None)
+        assert got is None or (torch.equal(got, expected) if gone else torch.allclose(got, expected, rtol=1e-3, atol=1e-6))
