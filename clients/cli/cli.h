@@ -197,6 +197,12 @@ int plan_take(struct cli *cli, const char *name, const char *value);
 /* Sets cli->reserved to what is not for activations on a device. An exit code. */
 int plan_whole_device(struct cli *cli, const struct subject *subject);
 
+/* ---- plan_print.c ---- */
+
+/* Prints the answer of a plan, or writes it as --json and --output say: text as it came, or of NULL
+ * the answer's. cache: "hit", and it says that it was remembered. An exit code. */
+int plan_print(struct cli *cli, const json_t *answer, const char *text, const char *cache);
+
 /* ---- import.c ---- */
 
 /* The profile of a graph in another format, told by its text, which is written over. name: where
