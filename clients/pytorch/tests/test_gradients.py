@@ -1,6 +1,7 @@
 """Gradients as they are made: in backward order, while the backward runs; buckets, optimizers and shards live on that."""
 
 import copy
+import faulthandler
 import os
 import pathlib
 import time
@@ -204,6 +205,7 @@ def test_an_input_that_is_changed_or_given_back(tmp_path):
 
 def meet(rank, folder):
     torch.set_num_threads(1)
+    faulthandler.dump_traceback_later(300, exit=True)  # ranks wait for each other
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     distributed.init_process_group("gloo", f"file://{folder}/meet", rank=rank, world_size=2)
 

@@ -216,7 +216,7 @@ def test_a_copy_and_gradients_from_before(server):
 def test_the_example(server):
     """Which spawns its ranks."""
     done = subprocess.run([sys.executable, HERE.parent / "examples" / "pipeline.py", "2", "ScheduleGPipe", "2"], capture_output=True,
-                          text=True, env={**os.environ, "REMAT_SERVER": server})
+                          text=True, timeout=300, env={**os.environ, "REMAT_SERVER": server})
     assert done.returncode == 0, done.stderr
     for rank, line in enumerate(done.stdout.splitlines()):
         assert line.startswith(f"rank {rank}: 2 of 2 in flight, ") and re.search(r"(\d+) of \1 gradients and losses equal", line), line
