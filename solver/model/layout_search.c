@@ -11,8 +11,8 @@
  *  - a block is left for later only if some free block cannot fit below it: no low from `below` on,
  *    the least low + size of all;
  *  - a block that lifts no other in its place has none that could go under it: no alternatives;
- *  - where nothing free crosses a section any more, what is left of it and right of it are problems
- *    of their own; one without a packing ends both.
+ *  - where nothing free is both in a section and in the next one, what is up to there and what is
+ *    behind it are problems of their own; one without a packing ends both.
  *
  * What differs: no dominance beyond these and no bound by single sections' orders (one saved 2 % of
  * the steps and took 7 times as long). A block may be a row of items of several sizes. The highest
@@ -61,6 +61,7 @@ struct pack_search {
     uint32_t *members;           /* every block once */
     uint32_t *room;              /* to divide members in */
     uint32_t *witness;           /* by section: a free block whose low was its floor */
+    uint32_t *crossing;          /* by section: free blocks that are in the next one, too */
     uint32_t *first_in, *inside; /* by section: its blocks */
     bool *placed;                /* by block */
     double *weight;   /* by block: how often of late a section that it is in overflowed */
@@ -91,6 +92,8 @@ static void add_rest(pack_search *s, uint32_t block, bool comes)
         for (int64_t at = span->first; at <= span->last; at++)
             s->rest[at] += comes ? span->size : -span->size;
     }
+    for (uint32_t at = b->first; at < b->last; at++)
+        s->crossing[at] += comes ? 1U : -1U;
 }
 
 static void undo(pack_search *s, size_t back_to)
@@ -215,7 +218,9 @@ static uint32_t divide(pack_search *s, uint32_t begin, uint32_t end, int64_t las
     return middle;
 }
 
-/* The next run of sections in which something is to come; false where nothing is left to come. */
+/* The next run of sections that what is to come holds together; false where nothing is left to
+ * come.
+ */
 static bool next_run(pack_search *s, level *l)
 {
     part *run = &l->run;
@@ -228,7 +233,7 @@ static bool next_run(pack_search *s, level *l)
     run->first = run->last + 1;
     while (s->rest[run->first] == 0)
         run->first++;
-    for (run->last = run->first; run->last < p->last && s->rest[run->last + 1] > 0;)
+    for (run->last = run->first; run->last < p->last && s->crossing[run->last] > 0;)
         run->last++;
     run->end = run->last < p->last ? divide(s, run->begin, p->end, run->last) : p->end;
     return true;
@@ -349,24 +354,29 @@ static bool run(pack_search *s, pack_order by, uint64_t work, uint64_t end, bool
     return found;
 }
 
-/* The learned order gets some times the work of each of the others, in short runs of some lengths
- * in turns: some instances fall to many runs, others to longer ones. */
-enum { LENGTHS = 4, LEARNED_SHARE = 6 };
-static const uint64_t lengths[LENGTHS] = {1, 3, 1, 8};
+/* The learned order gets some times the work of each of the others, in runs of 1, 1, 2, 1, 1, 2, 4
+ * ... dives (Luby, Sinclair, Zuckerman 1993; Knuth's way to count them): what one run takes is
+ * spread so widely that neither many short ones nor few long ones do alone. */
+enum { LEARNED_SHARE = 6 };
 
 remat_status pack_fit(pack_search *s, uint64_t capacity, uint64_t *work, uint64_t *ret_offsets,
                       bool *ret_found)
 {
     const packing *k = s->k;
     uint64_t dive = (uint64_t)k->n_blocks * (k->n_blocks + k->n_sections), end = s->work + *work;
+    uint64_t turn = 1, dives = 1;
     bool over = false, found = false;
     s->capacity = capacity;
     for (uint64_t share = dive; !found && !over && s->work < end; share *= 2) {
         for (pack_order by = PACK_TWA; by <= PACK_SAT && !found; by++)
             found = run(s, by, share, end, &over);
-        for (uint64_t rest = s->work + LEARNED_SHARE * share, i = 0;
-             !found && !over && s->work < rest && s->work < end; i++)
-            found = run(s, PACK_LEARNED, dive * lengths[i % LENGTHS], end, &over);
+        for (uint64_t rest = s->work + LEARNED_SHARE * share;
+             !found && !over && s->work < rest && s->work < end;) {
+            found = run(s, PACK_LEARNED, dive * dives, end, &over);
+            bool longest = (turn & (0 - turn)) == dives;
+            turn += longest;
+            dives = longest ? 1 : 2 * dives;
+        }
     }
     if (found) {
         memcpy(ret_offsets, s->low, k->n_blocks * sizeof *s->low);
@@ -383,8 +393,10 @@ static void fill_sections(pack_search *s)
 {
     const packing *k = s->k;
     for (uint32_t i = 0; i < k->n_blocks; i++)
-        for (uint32_t at = k->blocks[i].first; at <= k->blocks[i].last; at++)
+        for (uint32_t at = k->blocks[i].first; at <= k->blocks[i].last; at++) {
             s->first_in[at + 2]++;
+            s->crossing[at] += at < k->blocks[i].last;
+        }
     for (uint32_t at = 0; at < k->n_sections; at++)
         s->first_in[at + 2] += s->first_in[at + 1];
     for (uint32_t i = 0; i < k->n_blocks; i++) {
@@ -409,7 +421,7 @@ remat_status pack_search_new(packing *k, const remat_host *host, pack_search **r
     s->ranks = malloc(blocks * sizeof *s->ranks);
     s->levels = malloc(blocks * sizeof *s->levels);
     s->placed = calloc(blocks, sizeof *s->placed);
-    s->members = calloc(2 * blocks + 2 * sections + 1 + inside, sizeof *s->members);
+    s->members = calloc(2 * blocks + 3 * sections + 1 + inside, sizeof *s->members);
     if (!s->floor || !s->weight || !s->ranks || !s->levels || !s->placed || !s->members) {
         pack_search_free(s);
         return REMAT_NO_MEMORY;
@@ -418,7 +430,8 @@ remat_status pack_search_new(packing *k, const remat_host *host, pack_search **r
     s->low = s->rest + sections;
     s->room = s->members + blocks;
     s->witness = s->room + blocks;
-    s->first_in = s->witness + sections;
+    s->crossing = s->witness + sections;
+    s->first_in = s->crossing + sections;
     s->inside = s->first_in + sections + 1;
     fill_sections(s);
     *ret_search = s;

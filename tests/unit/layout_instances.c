@@ -45,19 +45,20 @@ static void shuffle(remat_layout *layout, uint64_t seed)
 static void minimalloc(void **state)
 {
     (void)state;
-    static const char *const names[] = {"A.1048576", "B.1048576", "C.1048576", "D.1048576",
-                                        "E.1048576"};
-    for (size_t k = 0; k < sizeof names / sizeof *names; k++)
-        for (int form = 0; form < (k < 4 ? 3 : 1); form++) {
-            remat_layout layout = instance(names[k]);
+    for (size_t k = 0; k < 11; k++)
+        for (int form = 0; form < 3; form++) {
+            if (k == 4 && form == 1)
+                continue; /* E mirrored is not found with all the work there is */
+            char name[] = "A.1048576";
+            name[0] = (char)('A' + k);
+            remat_layout layout = instance(name);
             if (form == 1)
                 mirror(&layout);
             if (form == 2)
                 shuffle(&layout, k + 1);
             place(&layout, 1048576);
             if (layout.arena > 1048576)
-                fail_msg("%s, form %d: %llu bytes", names[k], form,
-                         (unsigned long long)layout.arena);
+                fail_msg("%s, form %d: %llu bytes", name, form, (unsigned long long)layout.arena);
             remat_layout_clear(&layout);
         }
 }
