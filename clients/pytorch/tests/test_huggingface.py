@@ -306,7 +306,8 @@ def test_a_forward_that_breaks_into_graphs(server):
 
 
 @pytest.mark.parametrize("make, masked, gone", [
-    (gpt2, None, True), (bert, None, True), (lambda: mistral(64), None, True), (lambda: mistral(8), None, False), (gpt2, 5, False)])
+    (gpt2, None, True), (bert, None, True), pytest.param(lambda: mistral(64), None, True, marks=pytest.mark.core),
+    pytest.param(lambda: mistral(8), None, False, marks=pytest.mark.core), (gpt2, 5, False)])
 def test_masks_that_a_plain_step_has_not(make, masked, gone, server):
     """Attention is told is_causal, or nothing, where it is in a plain step: the same bits, and no mask among its inputs."""
     model = make()
