@@ -721,7 +721,7 @@ static remat_status find(const remat_portfolio *p, wish *w, findings *f, remat_e
     const remat_profile *profile = problem->profile;
     const bool mixes =
         p->improved && link_moves(problem->link) && profile->n_nodes <= REMAT_LARGE_NODES;
-    const bool mixes_first = mixes && !profile->joint && w->effort == REMAT_QUICK;
+    const bool mixes_first = mixes && w->effort == REMAT_QUICK;
     answer_part part = {w->host, 0,
                         !mixes || mixes_first         ? 1
                         : w->effort == REMAT_THOROUGH ? 0.2

@@ -51,7 +51,7 @@ static const strength EFFORTS[] = {{"quick", 4, 8, 4, 15000, 15000, 0},
 static const strength JOINT_EFFORTS[] = {{"quick", 4, 6, 3, 40000, 40000, 160000},
                                          {"thorough", 4, 4, 3, 250000, 250000, 1500000},
                                          {"patient", 4, 4, 3, 250000, 250000, 1500000},
-                                         {"brief", 4, 3, 3, 40000, 40000, 160000}};
+                                         {"brief", 4, 1, 3, 40000, 40000, 160000}};
 
 /* Of a ramp, temperatures in times of a node and prices in those of improvement: of one that finds
  * everything and of one that betters what there is. */
