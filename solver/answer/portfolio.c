@@ -652,6 +652,36 @@ static remat_status mix(const remat_portfolio *p, const wish *w, remat_schedule 
     return status;
 }
 
+/* In parts of the progress of one that begins briefly. */
+#define BRIEF_SHARE 0.3
+#define FIRST_MIX_SHARE 0.3
+#define WITHOUT_SHARE 0.3
+
+/* Over the link from what a short search without it finds. All of that search comes only where a
+ * list without the link may be faster yet: with it no answer is slower. */
+static remat_status mix_first(const remat_portfolio *p, wish *whole, bound_moments *moments,
+                              remat_schedule *best, remat_error *error)
+{
+    remat_schedule without = {0};
+    answer_part part = {whole->host, BRIEF_SHARE, FIRST_MIX_SHARE};
+    const remat_host host = answer_part_host(&part);
+    wish w = *whole;
+    w.host = &host;
+    remat_status status = improve(p, whole, REMAT_BRIEF, 0, BRIEF_SHARE, best, error);
+    if (!status)
+        status = mix(p, &w, best, error);
+    if (status || reaches(best, w.bound))
+        return status;
+    part = (answer_part){whole->host, part.begin + part.share, WITHOUT_SHARE};
+    status = search(p, &w, moments, &without, error);
+    part = (answer_part){whole->host, part.begin + part.share, 1 - part.begin - part.share};
+    const bool beaten = without.solver && faster(&without, best);
+    if (beaten)
+        keep_faster(&without, best);
+    remat_schedule_clear(&without);
+    return !status && beaten ? mix_on(&w, best, error) : status;
+}
+
 /* With a link an answer carries the bound of all schedules, with copies and without. */
 static void claim_over_link(double bound, remat_schedule *schedule)
 {
@@ -691,7 +721,11 @@ static remat_status find(const remat_portfolio *p, wish *w, findings *f, remat_e
     const remat_profile *profile = problem->profile;
     const bool mixes =
         p->improved && link_moves(problem->link) && profile->n_nodes <= REMAT_LARGE_NODES;
-    answer_part part = {w->host, 0, !mixes ? 1 : w->effort == REMAT_THOROUGH ? 0.2 : 0.5};
+    const bool mixes_first = mixes && w->effort == REMAT_QUICK;
+    answer_part part = {w->host, 0,
+                        !mixes || mixes_first         ? 1
+                        : w->effort == REMAT_THOROUGH ? 0.2
+                                                      : 0.5};
     const remat_host host = answer_part_host(&part);
     w->host = &host;
     remat_status status = remat_best_schedule(p->tables, p->n, p->name, problem, w->budget,
@@ -703,12 +737,17 @@ static remat_status find(const remat_portfolio *p, wish *w, findings *f, remat_e
     tell_bound(w);
     if (!status && !f->best.solver) /* before a search that cannot find anything */
         status = remat_find_floor(profile, &f->floor, error);
-    if (!status && p->improved && may_search(profile, w->host) && w->bound < INFINITY &&
-        f->floor.bytes <= w->budget)
-        status = search(p, w, f->moments, &f->best, error);
-    part = (answer_part){part.whole, part.share, 1 - part.share};
-    if (!status && mixes)
-        status = mix(p, w, &f->best, error);
+    const bool searches = p->improved && may_search(profile, w->host) && w->bound < INFINITY &&
+                          f->floor.bytes <= w->budget;
+    if (!status && searches && mixes_first) {
+        status = mix_first(p, w, f->moments, &f->best, error);
+    } else {
+        if (!status && searches)
+            status = search(p, w, f->moments, &f->best, error);
+        part = (answer_part){part.whole, part.share, 1 - part.share};
+        if (!status && mixes)
+            status = mix(p, w, &f->best, error);
+    }
     w->host = part.whole;
     return status;
 }

@@ -43,13 +43,15 @@ typedef struct strength {
 /* By remat_effort. */
 static const strength EFFORTS[] = {{"quick", 4, 8, 4, 15000, 15000, 0},
                                    {"thorough", 8, 24, 10, 24000, 24000, 0},
-                                   {"patient", 8, 2, 3, 60000, 15000, 0}};
+                                   {"patient", 8, 2, 3, 60000, 15000, 0},
+                                   {"brief", 3, 5, 4, 15000, 15000, 0}};
 
 /* The same of joint graphs: ramp is the work of the first one; later ones do half of it. Every
  * second chain does all three. */
 static const strength JOINT_EFFORTS[] = {{"quick", 4, 6, 3, 40000, 40000, 160000},
                                          {"thorough", 4, 4, 3, 250000, 250000, 1500000},
-                                         {"patient", 4, 4, 3, 250000, 250000, 1500000}};
+                                         {"patient", 4, 4, 3, 250000, 250000, 1500000},
+                                         {"brief", 4, 1, 3, 40000, 40000, 160000}};
 
 /* Of a ramp, temperatures in times of a node and prices in those of improvement: of one that finds
  * everything and of one that betters what there is. */
