@@ -30,6 +30,7 @@ enum {
     TRIAL = 150,      /* evaluations for one of them */
     LONG_ASCENT = 4000,
     PATIENCE = 40,
+    CASE_PATIENCE = 10,
     MOST_NODES = 2000
 };
 
@@ -115,22 +116,38 @@ typedef struct gaps {
     bound_fixing fixed;
 } gaps;
 
-/* From a run in stage from to the next in stage to, or to the end: the least over the last moment
- * at which the output is still held. INFINITY where that cannot be. */
-static double gap_cost(const gaps *g, uint32_t from, uint32_t to, uint8_t *ret_held)
+/* Between a run in stage from and the next one, as far as stage to - 1: what it costs that nothing
+ * runs, and, by the last moment at which the output is held, that it is. */
+typedef struct rest {
+    uint32_t from, least; /* until that moment it has to be held */
+    double cost, held[BOUND_ROW_STAGES + 1];
+} rest;
+
+/* Stage j too. False where it cannot be without a run. */
+static bool rest_in(rest *r, const gaps *g, uint32_t j)
 {
-    double cost = 0, best = INFINITY, held = 0;
-    uint32_t least = from, most = to < g->stages ? to : to - 1;
-    for (uint32_t j = from + 1; j < to; j++) {
-        if (g->fixed.runs >> j & 1)
-            return INFINITY;
-        for (uint32_t i = from + 1; i <= j; i++) {
-            const uint32_t at = interval(i, j);
-            cost -= g->rho[at] - g->pi[at];
-            if (g->needed >> at & 1 && i > least)
-                least = i;
-        }
+    if (g->fixed.runs >> j & 1)
+        return false;
+    r->held[j] = r->held[j - 1] + g->price[j] * g->out;
+    double pi = 0;
+    for (uint32_t i = r->from + 1; i <= j; i++) {
+        const uint32_t at = interval(i, j);
+        r->cost -= g->rho[at] - g->pi[at];
+        pi += g->pi[at];
+        r->held[i] -= pi;
+        if (g->needed >> at & 1 && i > r->least)
+            r->least = i;
     }
+    return true;
+}
+
+/* The least over the last moment at which the output is still held, where stage to is the next to
+ * run or the end. INFINITY where that cannot be. */
+static double gap_cost(const gaps *g, const rest *r, uint32_t to, uint8_t *ret_held)
+{
+    const uint32_t from = r->from;
+    double cost = r->cost, best = INFINITY, held = 0;
+    uint32_t least = r->least, most = to < g->stages ? to : to - 1;
     for (uint32_t k = from + 1; k <= most; k++)
         if ((g->read | g->fixed.holds) >> k & 1)
             least = k > least ? k : least;
@@ -141,10 +158,7 @@ static double gap_cost(const gaps *g, uint32_t from, uint32_t to, uint8_t *ret_h
         for (uint32_t k = from + 1; k <= g->begin; k++)
             cost += g->price[k] * g->saved;
     for (uint32_t last = from; last <= most; last++) {
-        if (last > from)
-            held += g->price[last] * g->out;
-        for (uint32_t j = last; last > from && j < to; j++)
-            held -= g->pi[interval(last, j)];
+        held = last < to ? r->held[last] : r->held[last - 1] + g->price[last] * g->out;
         if (last < least || held >= best)
             continue;
         best = held;
@@ -157,20 +171,25 @@ static double shortest_path(const gaps *g, uint8_t *ret_runs, uint8_t *ret_held)
 {
     double cost[BOUND_ROW_STAGES + 1] = {0};
     uint8_t runs[BOUND_ROW_STAGES + 1] = {0}, held[BOUND_ROW_STAGES + 1] = {0};
-    for (uint32_t to = 1; to <= g->stages; to++) {
+    for (uint32_t to = 1; to <= g->stages; to++)
         cost[to] = INFINITY;
-        if (to < g->stages && g->fixed.rests >> to & 1)
-            continue;
-        for (uint32_t from = 0; from < to; from++) {
+    for (uint32_t from = 0; from < g->stages; from++) {
+        rest r = {.from = from, .least = from};
+        if (from > 0)
+            cost[from] += g->time;
+        for (uint32_t to = from + 1; to <= g->stages; to++) {
             uint8_t moments = 0;
-            double here = cost[from] + gap_cost(g, from, to, &moments);
+            if (to > from + 1 && !rest_in(&r, g, to - 1))
+                break;
+            if (to < g->stages && g->fixed.rests >> to & 1)
+                continue;
+            double here = cost[from] + gap_cost(g, &r, to, &moments);
             if (!(here < cost[to]))
                 continue;
             cost[to] = here;
             held[to] = held[from] | moments;
             runs[to] = (uint8_t)(runs[from] | (to < g->stages ? 1u << to : 0));
         }
-        cost[to] += to < g->stages ? g->time : 0;
     }
     *ret_runs = runs[g->stages];
     *ret_held = held[g->stages];
@@ -181,11 +200,11 @@ static double shortest_path(const gaps *g, uint8_t *ret_runs, uint8_t *ret_held)
 
 static void collect_penalties(bound_several *s, const double *x)
 {
-    const uint32_t many = s->moments * (s->moments + 1) / 2;
+    const uint32_t many = bound_intervals(s);
     memset(s->rho, 0, s->m->n * BOUND_INTERVALS * sizeof *s->rho);
     memset(s->pi, 0, s->m->n * BOUND_INTERVALS * sizeof *s->pi);
     for (uint32_t e = 0; e < s->n_edges; e++) {
-        const double *lambda = x + BOUND_ROW_MOMENTS + (size_t)e * BOUND_INTERVALS;
+        const double *lambda = x + s->moments + (size_t)e * many;
         double *pi = s->pi + (size_t)s->from[e] * BOUND_INTERVALS,
                *rho = s->rho + (size_t)s->to[e] * BOUND_INTERVALS;
         for (uint32_t i = 0; i < many; i++) {
@@ -200,7 +219,7 @@ static void collect_penalties(bound_several *s, const double *x)
 static double evaluate(bound_several *s, const double *x, const bound_fixing *fixings)
 {
     const bound_moments *m = s->m;
-    const uint32_t many = s->moments * (s->moments + 1) / 2;
+    const uint32_t many = bound_intervals(s);
     double price[BOUND_ROW_STAGES] = {0}, sum = 0, size = 0;
     for (uint32_t k = 0; k < s->moments; k++) {
         price[k + 1] = x[k];
@@ -237,7 +256,7 @@ static double evaluate(bound_several *s, const double *x, const bound_fixing *fi
 static void find_gradient(bound_several *s)
 {
     const bound_moments *m = s->m;
-    const uint32_t many = s->moments * (s->moments + 1) / 2;
+    const uint32_t many = bound_intervals(s);
     double *g = s->gradient;
     for (uint32_t k = 0; k < s->moments; k++)
         g[k] = -s->capacity[k];
@@ -256,7 +275,7 @@ static void find_gradient(bound_several *s)
     for (uint32_t e = 0; e < s->n_edges; e++) {
         const uint16_t runs = s->contains[s->runs[s->to[e]]],
                        there = s->contains[s->runs[s->from[e]]] | s->begins[s->held[s->from[e]]];
-        double *lambda = g + BOUND_ROW_MOMENTS + (size_t)e * BOUND_INTERVALS;
+        double *lambda = g + s->moments + (size_t)e * many;
         for (uint32_t i = 0; i < many; i++)
             lambda[i] = (runs >> i & 1) - (there >> i & 1);
     }
@@ -296,7 +315,7 @@ static void take_step(bound_several *s, double *x, double length)
 {
     for (uint32_t k = 0; k < s->moments; k++)
         x[k] = fmax(0, x[k] + length * s->direction[k] / s->scale);
-    for (size_t i = BOUND_ROW_MOMENTS; i < bound_multipliers(s); i++)
+    for (size_t i = s->moments; i < bound_multipliers(s); i++)
         x[i] = fmax(0, x[i] + length * s->direction[i]);
 }
 
@@ -316,6 +335,7 @@ double bound_ascend(bound_several *s, const bound_fixing *fixings, uint32_t eval
 {
     const size_t bytes = bound_multipliers(s) * sizeof *s->best;
     double best = -INFINITY, delta = FIRST_GAIN * s->m->total;
+    const uint32_t patience = evaluations == BOUND_ASCENT ? CASE_PATIENCE : PATIENCE;
     uint32_t since = 0;
     for (uint32_t i = 1; i <= evaluations && best < s->target; i++) {
         const double value = evaluate(s, s->multipliers, fixings);
@@ -326,7 +346,7 @@ double bound_ascend(bound_several *s, const bound_fixing *fixings, uint32_t eval
         if (value > best) {
             best = value;
             memcpy(s->best, s->multipliers, bytes);
-        } else if (since >= PATIENCE) {
+        } else if (since >= patience) {
             since = 0;
             delta /= 2;
             memcpy(s->multipliers, s->best, bytes);
@@ -364,8 +384,7 @@ static double begin(bound_several *s, uint32_t b)
     for (uint32_t c = 0, e = 0; c < m->n; c++)
         for (uint32_t a = f->first[m->n_values + c]; a < f->first[m->n_values + c + 1]; a++)
             if (f->arcs[a].to < m->n && f->arcs[a].to != c)
-                s->multipliers[BOUND_ROW_MOMENTS + BOUND_INTERVALS * (size_t)e++] =
-                    fmax(0, f->arcs[f->arcs[a].reverse].left);
+                s->multipliers[s->moments + e++] = fmax(0, f->arcs[f->arcs[a].reverse].left);
     return bound;
 }
 
@@ -373,18 +392,17 @@ static double begin(bound_several *s, uint32_t b)
 static void add_moment(bound_several *s, uint32_t b, uint32_t place, const double *without)
 {
     double *x = s->multipliers;
+    const uint32_t before = s->moments++, many = bound_intervals(s);
     memset(x, 0, bound_multipliers(s) * sizeof *x);
-    for (uint32_t k = 0; k < s->moments; k++)
+    for (uint32_t k = 0; k < before; k++)
         x[k + (k >= place)] = without[k];
-    for (uint32_t e = 0; e < s->n_edges; e++)
-        for (uint32_t j = 1; j <= s->moments; j++)
+    without += before;
+    for (double *lambda = x + s->moments; lambda < x + bound_multipliers(s); lambda += many)
+        for (uint32_t j = 1; j <= before; j++)
             for (uint32_t i = 1; i <= j; i++)
-                x[BOUND_ROW_MOMENTS + (size_t)e * BOUND_INTERVALS +
-                  interval(i + (i > place), j + (j >= place))] =
-                    without[BOUND_ROW_MOMENTS + (size_t)e * BOUND_INTERVALS + interval(i, j)];
-    memmove(&s->at[place + 1], &s->at[place], (s->moments - place) * sizeof *s->at);
+                lambda[interval(i + (i > place), j + (j >= place))] = *without++;
+    memmove(&s->at[place + 1], &s->at[place], (before - place) * sizeof *s->at);
     s->at[place] = b;
-    s->moments++;
     bound_find_facts(s);
 }
 
@@ -498,6 +516,7 @@ static bool make_room(bound_several *s)
     model_arena *a = &s->arena;
     for (size_t v = 0; v < n; v++)
         s->n_edges += nodes[v].n_inputs;
+    s->moments = BOUND_ROW_MOMENTS; /* room for the longest row */
     s->from = model_arena_array(a, s->n_edges, sizeof *s->from);
     s->to = model_arena_array(a, s->n_edges, sizeof *s->to);
     s->begin = model_arena_array(a, n, sizeof *s->begin);

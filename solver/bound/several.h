@@ -47,9 +47,15 @@ typedef struct bound_several {
     model_arena arena;
 } bound_several;
 
+static inline uint32_t bound_intervals(const bound_several *s)
+{
+    return s->moments * (s->moments + 1) / 2;
+}
+
+/* mu by moment, then lambda by edge and interval. */
 static inline size_t bound_multipliers(const bound_several *s)
 {
-    return BOUND_ROW_MOMENTS + (size_t)s->n_edges * BOUND_INTERVALS;
+    return s->moments + (size_t)s->n_edges * bound_intervals(s);
 }
 
 /* What each moment of s->at says of each node. */

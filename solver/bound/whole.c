@@ -3,13 +3,13 @@
  * of the case that it divides. */
 #include "bound/several.h"
 
+#include "model/arrays.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_CASES = 200 };
-
-#define MOST_CASE_BYTES (UINT64_C(8) << 20) /* of open cases */
+#define MOST_CASE_BYTES (UINT64_C(8) << 20) /* of open cases of a row */
 #define UNDECIDED 0.001
 
 /* A choice that a case leaves open: that v runs in a stage, or is held at a moment. */
@@ -69,93 +69,100 @@ static void close_case(open_case *c)
     *c = (open_case){0};
 }
 
-/* What s->best and s->fixings prove, as a case of its own. False without memory. */
-static bool open_new(const bound_several *s, double bound, open_case *ret_case)
+/* Open cases of one row, and what they prove. */
+typedef struct tree {
+    open_case *cases;
+    size_t n, capacity;
+    double bound;
+} tree;
+
+/* Of a case of this row. */
+static size_t case_bytes(const bound_several *s)
 {
-    const size_t bytes = bound_multipliers(s) * sizeof(double),
-                 fixed = s->m->n * sizeof(bound_fixing);
-    double *room = malloc(bytes + fixed);
-    if (!room)
+    return bound_multipliers(s) * sizeof(double) + s->m->n * sizeof(bound_fixing);
+}
+
+/* What s->best and s->fixings prove, as a case of its own. False without memory. */
+static bool open_new(const bound_several *s, double bound, tree *t)
+{
+    const size_t n = bound_multipliers(s);
+    double *room = malloc(case_bytes(s));
+    if (!room || !model_reserve(&t->cases, &t->capacity, t->n + 1, sizeof *t->cases)) {
+        free(room);
         return false;
-    *ret_case =
-        (open_case){bound, room, (bound_fixing *)(room + bound_multipliers(s)), find_choice(s)};
-    memcpy(ret_case->multipliers, s->best, bytes);
-    memcpy(ret_case->fixings, s->fixings, fixed);
+    }
+    bound_fixing *fixings = (bound_fixing *)(room + n);
+    t->cases[t->n++] = (open_case){bound, room, fixings, find_choice(s)};
+    memcpy(room, s->best, n * sizeof *room);
+    memcpy(fixings, s->fixings, s->m->n * sizeof *fixings);
     return true;
 }
 
-static uint32_t least_case(const open_case *cases, uint32_t n)
+static size_t least_case(const tree *t)
 {
-    uint32_t least = 0;
-    for (uint32_t i = 1; i < n; i++)
-        if (cases[i].bound < cases[least].bound)
+    size_t least = 0;
+    for (size_t i = 1; i < t->n; i++)
+        if (t->cases[i].bound < t->cases[least].bound)
             least = i;
     return least;
 }
 
 /* Both ways of a case's choice. False without memory: the case is still open then. */
-static bool divide(bound_several *s, const open_case *parent, open_case *cases, uint32_t *n)
+static bool divide(bound_several *s, const open_case *parent, tree *t)
 {
-    const uint32_t before = *n;
+    const size_t before = t->n;
     for (int yes = 0; yes < 2; yes++) {
         memcpy(s->fixings, parent->fixings, s->m->n * sizeof *s->fixings);
         fix(&s->fixings[parent->next.node], parent->next, yes);
         memcpy(s->multipliers, parent->multipliers, bound_multipliers(s) * sizeof *s->multipliers);
         const double bound = fmax(parent->bound, bound_ascend(s, s->fixings, BOUND_ASCENT));
-        if (bound >= s->target)
-            continue;
-        if (open_new(s, bound, &cases[*n])) {
-            (*n)++;
-            continue;
+        if (bound < s->target && !open_new(s, bound, t)) {
+            while (t->n > before)
+                close_case(&t->cases[--t->n]);
+            return false;
         }
-        while (*n > before)
-            close_case(&cases[--*n]);
-        return false;
     }
     return true;
 }
 
 /* Branch and bound over one row, best first. */
-static double search(bound_several *s, const bound_row *r)
+static void grow(bound_several *s, tree *t, const bound_row *r)
 {
-    open_case cases[MOST_CASES + 2];
-    const size_t bytes = bound_multipliers(s) * sizeof(double) + s->m->n * sizeof(bound_fixing);
-    uint32_t n = 0, most = MOST_CASES;
-    if (bytes * MOST_CASES > MOST_CASE_BYTES)
-        most = (uint32_t)(MOST_CASE_BYTES / bytes);
     memcpy(s->at, r->at, sizeof s->at);
     bound_find_facts(s);
     memset(s->fixings, 0, s->m->n * sizeof *s->fixings);
     memcpy(s->multipliers, r->multipliers, bound_multipliers(s) * sizeof *s->multipliers);
-    double bound =
+    t->bound =
         fmax(r->bound, bound_ascend(s, s->none, BOUND_ASCENT)); /* for means that still move */
-    if (bound >= s->target || !open_new(s, bound, &cases[n++]))
-        return fmin(bound, s->target);
-    for (uint32_t divided = 0; n > 0; divided++) {
-        const uint32_t at = least_case(cases, n);
-        open_case parent = cases[at];
-        bound = parent.bound;
-        if (parent.next.node == s->m->n || divided >= MOST_CASES || n >= most ||
-            s->work >= s->most_work || remat_host_cancelled(s->host))
-            break;
-        cases[at] = cases[--n];
-        const bool done = divide(s, &parent, cases, &n);
+    if (t->bound >= s->target || !open_new(s, t->bound, t))
+        return;
+    while (t->n > 0 && s->work < s->most_work && !remat_host_cancelled(s->host)) {
+        const size_t at = least_case(t);
+        open_case parent = t->cases[at];
+        t->bound = parent.bound;
+        if (parent.next.node == s->m->n || (t->n + 2) * case_bytes(s) > MOST_CASE_BYTES)
+            return;
+        t->cases[at] = t->cases[--t->n];
+        const bool done = divide(s, &parent, t);
         close_case(&parent);
         if (!done)
-            break;
-        bound = s->target; /* unless a case is still open */
+            return;
+        t->bound = t->n > 0 ? t->cases[least_case(t)].bound : s->target;
     }
-    while (n > 0)
-        close_case(&cases[--n]);
-    return fmin(bound, s->target);
 }
 
+/* The longest row first; another one where nothing is left to divide. */
 double bound_search_rows(bound_several *s, double bound)
 {
     const uint32_t longest = s->moments;
-    for (uint32_t k = 0; k < longest && bound < s->target && s->work < s->most_work; k++) {
-        s->moments = k == 0 ? longest : k;
-        bound = fmax(bound, search(s, &s->rows[s->moments]));
+    for (uint32_t k = longest; k > 0 && bound < s->target && s->work < s->most_work; k--) {
+        tree t = {.bound = s->rows[k].bound};
+        s->moments = k;
+        grow(s, &t, &s->rows[k]);
+        bound = fmax(bound, t.bound);
+        while (t.n > 0)
+            close_case(&t.cases[--t.n]);
+        free(t.cases);
     }
-    return bound;
+    return fmin(bound, s->target);
 }

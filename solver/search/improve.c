@@ -20,7 +20,8 @@ enum {
     MANY_JOINT_NODES = 1000,
     TOO_MANY_NODES = 2400,
     PATIENCE = 2,
-    EAGER_SHARE = 4 /* one chain of so many learns at once */
+    EAGER_SHARE = 4, /* one chain of so many learns at once */
+    ROOMY_SHARE = 3  /* one of so many begins with room for the versions of states */
 };
 
 #define LIST_LAYOUT (REMAT_LAYOUT_WORK / 2) /* of a list that is about to be served */
@@ -141,12 +142,37 @@ static remat_status measure(const improvement *m, const remat_operations *list, 
     return status;
 }
 
-/* During what stands above the budget in the best packing that was found the search leaves so much
- * more free: what fragments is planned for there, and nowhere else. */
-static void learn(const improvement *m, chain *c, const remat_operations *list,
-                  const uint64_t *over, uint64_t *seen)
+/* By how much the list itself is above the budget, by operation, if it is: the search knows nothing
+ * of the versions of states. */
+static remat_status find_excess(const improvement *m, const remat_operations *list, uint64_t *over,
+                                bool *ret_found)
 {
-    const uint64_t most = m->budget / 100;
+    remat_moment *moments = malloc(list->length * sizeof *moments);
+    remat_simulation simulation = {0};
+    remat_status status = REMAT_NO_MEMORY;
+    if (moments)
+        status = remat_simulate(m->profile, list, NULL, moments, NULL, &simulation, NULL);
+    remat_put_in_flight(&simulation, m->in_flight);
+    *ret_found = !status && simulation.peak > m->budget;
+    for (size_t i = 0; i < list->length && *ret_found; i++) {
+        const uint64_t bytes = moments[i].memory_during + (m->in_flight - 1) * simulation.held;
+        over[i] = bytes > m->budget ? bytes - m->budget : 0;
+    }
+    free(moments);
+    return status;
+}
+
+/* During what stands above the budget, in the best packing that was found if not without one, the
+ * search leaves so much more free: what fragments is planned for there, and nowhere else. over:
+ * with room for the tasks behind it. */
+static remat_status learn(const improvement *m, chain *c, const remat_operations *list,
+                          uint64_t *over)
+{
+    uint64_t *seen = over + list->length, most = m->budget / 100;
+    bool unseen = false;
+    if (m->profile->n_states > 0 && find_excess(m, list, over, &unseen))
+        return REMAT_NO_MEMORY;
+    most = unseen ? UINT64_MAX : most > m->alignment ? most : m->alignment;
     for (size_t i = 0; i < list->length; i++) {
         const remat_operation *o = &list->items[i];
         const uint32_t task = o->index + (o->kind == REMAT_B ? m->profile->n_nodes : 0);
@@ -156,6 +182,7 @@ static void learn(const improvement *m, chain *c, const remat_operations *list,
         c->search.timeline->pads[task] += (double)(more - seen[task]);
         seen[task] = more;
     }
+    return REMAT_OK;
 }
 
 /* Keeps the list as the one that fits, if it does. Else the chain learns, if it is one of its best.
@@ -183,7 +210,7 @@ static remat_status consider(const improvement *m, chain *c, const remat_operati
     } else if (!status && !fits && over) {
         c->failures += c->failures < MOST_FAILURES;
         if (c->patience == 0)
-            learn(m, c, &list, over, over + list.length);
+            status = learn(m, c, &list, over);
     }
     free(over);
     remat_operations_clear(&list);
@@ -203,8 +230,9 @@ static void look_at(void *context)
         status = consider(c->of, c, &c->passing, interval_time(t), t->n_live, false, &bytes);
     const bool fits = !status && bytes <= c->of->budget;
     c->misses = fits ? 0 : c->misses + (c->misses < MOST_MISSES);
-    t->work += WORK_OF_LOOK + (uint64_t)WORK_OF_RUN * t->n_live;
-    c->search.next_look = t->work + (WORK_OF_LOOK << c->misses);
+    const uint64_t packing = c->of->alignment ? WORK_OF_LOOK : 0;
+    t->work += packing + (uint64_t)WORK_OF_RUN * t->n_live;
+    c->search.next_look = t->work + (packing << c->misses);
     c->status = c->status ? c->status : status;
     c->search.wanted = fmin(c->fitting_time, c->of->served) * (1 - 1e-12);
 }
@@ -263,6 +291,14 @@ static remat_status settle(const improvement *m, chain *c)
 
 /* ---- a chain ---- */
 
+/* Room for a version of every state, of which the search knows nothing, until a list fits. */
+static void leave_room(const improvement *m, interval_timeline *t)
+{
+    for (uint32_t k = 0; k < m->profile->n_states; k++)
+        for (uint32_t task = 0; task < m->tasks->n_tasks; task++)
+            t->pads[task] += (double)m->profile->states[k].bytes;
+}
+
 static remat_status begin(const improvement *m, chain *c)
 {
     interval_search *s = &c->search;
@@ -276,6 +312,10 @@ static remat_status begin(const improvement *m, chain *c)
     s->context = c;
     remat_status status =
         interval_timeline_new(m->tasks, list, (double)m->budget, &s->timeline, NULL);
+    if (!status && m->profile->n_states > 0 && c->seed % ROOMY_SHARE == ROOMY_SHARE - 1) {
+        leave_room(m, s->timeline);
+        status = interval_timeline_load(s->timeline, list, NULL);
+    }
     if (status)
         return status;
     s->enough = m->enough;
@@ -313,7 +353,7 @@ static remat_status go_on(const improvement *m, chain *c)
     if ((found || c->unfit) && interval_timeline_load(t, found ? &s->best : &c->passing, NULL))
         return REMAT_NO_MEMORY;
     s->price = m->price;
-    s->wanted = m->alignment && c->unfit ? fmin(c->fitting_time, m->served) * (1 - 1e-12) : 0;
+    s->wanted = c->unfit ? fmin(c->fitting_time, m->served) * (1 - 1e-12) : 0;
     if (m->effort->ramp > 0)
         ramp(m, c);
     if (m->effort->ramp == 0 || c->seed % 2 == 1) {

@@ -5,7 +5,8 @@
 #define NONE INTERVAL_NONE
 #define SLOWER 1e-3 /* than the list that a neighbourhood is of, and still gone on from */
 
-enum { SHARES = 16 };
+/* Of a longer list a part is ruined as of one of so many slots: repair is what takes the time. */
+enum { SHARES = 16, LARGEST = 2400 };
 
 static void drop_if_removable(interval_search *s, uint32_t run)
 {
@@ -17,7 +18,8 @@ static void drop_if_removable(interval_search *s, uint32_t run)
 static void ruin_stretch(interval_search *s)
 {
     interval_timeline *t = s->timeline;
-    uint32_t width = 1 + t->n_slots / (4 + interval_random(s, 60));
+    uint32_t n = t->n_slots < LARGEST ? t->n_slots : LARGEST;
+    uint32_t width = 1 + n / (4 + interval_random(s, 60));
     uint32_t low = interval_random(s, t->n_slots);
     for (uint32_t slot = low; slot < t->n_slots && slot < low + width; slot++)
         drop_if_removable(s, t->run_at[slot]);
@@ -27,7 +29,8 @@ static void ruin_stretch(interval_search *s)
 static void ruin_nodes(interval_search *s)
 {
     interval_timeline *t = s->timeline;
-    uint32_t n = t->tasks->n_nodes, width = 1 + interval_random(s, 1 + n / 8);
+    uint32_t n = t->tasks->n_nodes, most = (n < LARGEST ? n : LARGEST) / 8;
+    uint32_t width = 1 + interval_random(s, 1 + most);
     uint32_t low = interval_random(s, n);
     for (uint32_t task = low; task < n && task < low + width; task++)
         while (t->head[task] != t->tail[task] && interval_removable(t, t->tail[task]))

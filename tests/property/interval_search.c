@@ -21,13 +21,14 @@ static uint64_t random_budget(dice *d, const remat_profile *profile)
     return peak * (40 + below(d, 65)) / 100;
 }
 
-static double improved(const remat_profile *profile, uint64_t budget, uint32_t alignment)
+static double improved(const remat_profile *profile, uint64_t budget, uint32_t alignment,
+                       double enough)
 {
     remat_operations list = {0};
     remat_simulation replay;
     remat_error error = {0};
-    remat_status status = remat_improve(profile, NULL, budget, 1, alignment, false, REMAT_QUICK, 0,
-                                        NULL, &list, &error);
+    remat_status status = remat_improve(profile, NULL, budget, 1, alignment, false, REMAT_QUICK,
+                                        enough, NULL, &list, &error);
     if (status == REMAT_INFEASIBLE)
         return INFINITY;
     if (status)
@@ -55,7 +56,7 @@ static void equals_exhaustive_search(void **state)
     for (unsigned i = 0; i < n; i++) {
         remat_profile *profile = random_profile(&d, &s);
         uint64_t budget = random_budget(&d, profile);
-        double least = least_makespan(profile, budget), found = improved(profile, budget, 0);
+        double least = least_makespan(profile, budget), found = improved(profile, budget, 0, 0);
         if (found < least)
             fail_msg("graph %u: found %g, but the least is %g", i, found, least);
         equal += found == least;
@@ -146,7 +147,7 @@ static void never_slower(void **state)
         bound_moments *moments = NULL;
         assert_int_equal(bound_moments_new(profile, &moments, NULL), REMAT_OK);
         double bound = bound_moments_makespan(moments, budget, 100);
-        double found = fmin(improved(profile, budget, 0), improved(profile, budget, 16));
+        double found = fmin(improved(profile, budget, 0, 0), improved(profile, budget, 16, 0));
         if (bound < found && found < INFINITY)
             bound = bound_moments_raise(moments, budget, bound, 1.5 * found, SOME_WORK, NULL);
         if (bound > found)
@@ -155,6 +156,39 @@ static void never_slower(void **state)
         remat_table_free(table);
         remat_profile_free(profile);
     }
+}
+
+/* Versions of states take room of which the search knows nothing, nor exhaustive search, whose
+ * makespan is a bound: what serves a budget serves a larger one, and next to never slower. */
+static void states_leave_room(void **state)
+{
+    (void)state;
+    dice d = {.state = 5152};
+    const shape s = {.most_nodes = MOST_NODES, .states = true};
+    unsigned served = 0, slower = 0;
+    for (unsigned i = 0; i < amount(300, 60); i++) {
+        remat_profile *profile = random_profile(&d, &s);
+        uint64_t peak;
+        double slowest = 0;
+        assert_int_equal(remat_store_all_peak(profile, &peak, NULL), REMAT_OK);
+        for (uint64_t part = 19; part > 8 && profile->n_states > 0; part -= 2) {
+            const uint64_t budget = peak * part / 20;
+            const double least = least_makespan(profile, budget);
+            if (least == INFINITY)
+                break;
+            const double found = improved(profile, budget, 0, least);
+            if (found < INFINITY && slowest == INFINITY)
+                fail_msg("graph %u: %g within %llu bytes, nothing within more", i, found,
+                         (unsigned long long)budget);
+            assert_true(found >= least);
+            served += found < INFINITY;
+            slower += found < slowest * (1 - 1e-9);
+            slowest = fmax(slowest, found);
+        }
+        remat_profile_free(profile);
+    }
+    print_message("# %u budgets served, %u slower than a smaller one\n", served, slower);
+    assert_true(served > 0 && slower * 100 <= served);
 }
 
 /* Makespan of who answers; INFINITY where there is no schedule or the profile is not for it.
@@ -243,6 +277,7 @@ int main(void)
         cmocka_unit_test(equals_exhaustive_search),
         cmocka_unit_test(bound_holds),
         cmocka_unit_test(never_slower),
+        cmocka_unit_test(states_leave_room),
         cmocka_unit_test(claims_hold),
         cmocka_unit_test(auto_is_never_slower),
     };
