@@ -85,9 +85,19 @@ static void print_changes(const struct cli *cli, const json_t *changes)
     }
 }
 
+/* "; 5.92 samples a second" of a model; "" of a profile, which has no samples. */
+static const char *samples_text(const json_t *answer, char *text)
+{
+    const double rate = json_get_number(answer, "samples_per_second");
+    text[0] = '\0';
+    if (!isnan(rate))
+        snprintf(text, TEXT_SIZE, "; %.4g samples a second", rate);
+    return text;
+}
+
 static void print_schedule(const struct cli *cli, const json_t *answer)
 {
-    char a[TEXT_SIZE], b[TEXT_SIZE], c[TEXT_SIZE];
+    char a[TEXT_SIZE], b[TEXT_SIZE], c[TEXT_SIZE], samples[TEXT_SIZE];
     const json_t *schedule = json_object_get(answer, "schedule");
     const double all = json_get_number(answer, "store_all_peak");
     const bool keeps = json_is_true(json_object_get(answer, "store_all_fits"));
@@ -106,13 +116,9 @@ static void print_schedule(const struct cli *cli, const json_t *answer)
                  text_bytes(json_get_number(schedule, "arena"), a), solver,
                  json_is_true(json_object_get(schedule, "verified")) ? ", verified" : "");
     print_memory(cli, json_object_get(answer, "memory_use"));
-    const double rate = json_get_number(answer, "samples_per_second"); /* of a model */
-    char samples[TEXT_SIZE] = "";
-    if (!isnan(rate))
-        snprintf(samples, sizeof samples, "; %.4g samples a second", rate);
-    summary_line(cli, "step", "%s, overhead %s%s",
-                 text_seconds(json_get_number(answer, "step_seconds"), a),
-                 text_percent(json_get_number(schedule, "overhead"), b), samples);
+    summary_line(
+        cli, "step", "%s, overhead %s%s", text_seconds(json_get_number(answer, "step_seconds"), a),
+        text_percent(json_get_number(schedule, "overhead"), b), samples_text(answer, samples));
     print_times(cli, answer);
     if (!isnan(json_get_number(schedule, "lower_bound")))
         summary_line(cli, "gap", "%s to the lower bound",
@@ -245,7 +251,7 @@ static void print_equal_ways(const struct cli *cli, const json_t *ways)
 
 static void print_pipeline(const struct cli *cli, const json_t *answer)
 {
-    char a[TEXT_SIZE], b[TEXT_SIZE];
+    char a[TEXT_SIZE], b[TEXT_SIZE], samples[TEXT_SIZE];
     const json_t *parallel = json_object_get(answer, "parallel"),
                  *pipeline = json_object_get(answer, "pipeline");
     summary_line(cli, "pipeline", "%s, %.0f micro-batches, runtime %s",
@@ -256,13 +262,10 @@ static void print_pipeline(const struct cli *cli, const json_t *answer)
         summary_line(cli, "fits", "no: %s", json_get_text(answer, "refusal"));
         return;
     }
-    const double rate = json_get_number(answer, "samples_per_second"); /* of a model */
-    char samples[TEXT_SIZE] = "";
-    if (!isnan(rate))
-        snprintf(samples, sizeof samples, "; %.4g samples a second", rate);
     summary_line(cli, "step", "%s, ranks wait for %s of it%s",
                  text_seconds(json_get_number(answer, "step_seconds"), a),
-                 text_percent(json_get_number(pipeline, "bubble"), b), samples);
+                 text_percent(json_get_number(pipeline, "bubble"), b),
+                 samples_text(answer, samples));
     if (json_get_number(pipeline, "exchange_seconds") > 0)
         summary_line(cli, "exchange", "%s, of weights and gradients that passes do not hide",
                      text_seconds(json_get_number(pipeline, "exchange_seconds"), a));
