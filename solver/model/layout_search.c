@@ -218,9 +218,7 @@ static uint32_t divide(pack_search *s, uint32_t begin, uint32_t end, int64_t las
     return middle;
 }
 
-/* The next run of sections that what is to come holds together; false where nothing is left to
- * come.
- */
+/* The next run of sections that free blocks hold together; false where none are left. */
 static bool next_run(pack_search *s, level *l)
 {
     part *run = &l->run;
