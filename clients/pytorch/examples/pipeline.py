@@ -49,6 +49,7 @@ def main(ranks="4", kind="Schedule1F1B", m="6", budget="85%", rank=None, folder=
         dist.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=int(rank), world_size=int(ranks))
         lines = [None] * int(ranks)
         dist.all_gather_object(lines, train(int(rank), int(ranks), kind, int(m), budget))
+        dist.barrier()  # torch 2.6: destroying it with the gathering's last thread still at work may wait for ever
         dist.destroy_process_group()
         print("\n".join(lines) if rank == "0" else "", end="\n" * (rank == "0"))
         return

@@ -110,7 +110,7 @@ def fit(model: Modules, example_inputs: Any, budget: Budget = "auto", *, server:
             example.model.forward = forward
             _WHOLE.update((part, weakref.ref(example.model)) for part in example.model.modules() if part is not example.model)
         else:
-            del example.model.forward
+            vars(example.model).pop("forward", None)  # none where no solver is found
 
     fit_example(example, budget, loss, check, options_of(
         server=server, token=token, solver=solver, effort=effort, reserved=reserved, cache=cache, offline=offline,
