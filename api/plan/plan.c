@@ -122,6 +122,11 @@ static json_t *assumptions_encode(const remat_plan_request *q, const remat_netwo
         assume(&list, "runtime: pytorch's, which keeps outputs and has room for all inputs");
     if (q->pipeline.ranks > 0 && q->pipeline.order == REMAT_1F1B)
         assume(&list, "in flight: as said of each rank; Schedule1F1B of PyTorch has ranks - rank");
+    if (q->pipeline.chunks > 1)
+        assume(&list,
+               "stages: equal cuts, stage s on rank s modulo %u; the plan is the fastest of "
+               "the ways that fit",
+               q->pipeline.ranks);
     if (q->pipeline.ranks > 0 && q->step.parallel != REMAT_SINGLE)
         assume(&list,
                "replicas: gradients are summed whole and sent behind the last backward; zero3 "

@@ -48,6 +48,7 @@ static const struct {
                {"mesh", "parallel.mesh", MESH},
                {"microbatches", "parallel.microbatches", NUMBER},
                {"schedule", "parallel.schedule", WORD},
+               {"chunks", "parallel.chunks", NUMBER},
                {"runtime", "parallel.runtime", WORD},
                {"network", "network", WORD},
                {"node-ranks", "node_ranks", NUMBER},

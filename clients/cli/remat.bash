@@ -46,7 +46,7 @@ _remat()
             return
             ;;
         --mesh) _remat_words "dp=8,tp=4 dp=16,shard=8 dp=8,sp=8 dp=4,cp=2 pp=16,tp=8" "$current"; return ;;
-        --schedule) _remat_words "1f1b gpipe" "$current"; return ;;
+        --schedule) _remat_words "1f1b gpipe interleaved" "$current"; return ;;
         --runtime) _remat_words "pytorch megatron none" "$current"; return ;;
         --network) _remat_words "nvlink3+hdr nvlink4+ndr pcie4+100gbe" "$current"; return ;;
         --hidden|--heads|--kv-heads|--head-width|--ffn|--vocab|--experts|--experts-per-token|--window|--capacity-factor|--lora) return ;;
@@ -54,7 +54,7 @@ _remat()
         --lora-targets) _remat_words "q,v attention all-linear" "$current"; return ;;
         --lora-base) _remat_words "frozen nf4 nf4-double" "$current"; return ;;
         --fp8) _remat_words "torchao torchao-gather te te-weights" "$current"; return ;;
-        --node-ranks|--batch|--sequence|--image|--layers|--parameters|--ranks|--microbatches) return ;;
+        --node-ranks|--batch|--sequence|--image|--layers|--parameters|--ranks|--microbatches|--chunks) return ;;
         --server) _remat_words "http://127.0.0.1:7070" "$current"; return ;;
         --timeout|--reserved|--capacity|--option|--link|--alignment|--wait|--points|--budgets|--name|--cursor|--limit) return ;;
     esac
@@ -73,7 +73,7 @@ _remat()
                 _remat_words "$asking --batch --sequence --image --layers --hidden --heads --kv-heads --head-width --ffn --vocab \
                     --experts --experts-per-token --window --capacity-factor --expert-load \
                     --lora --lora-targets --lora-dropout --lora-base --optimizer-in-backward --attention --kernels --fp8 --autocast --channels-last --measured-on --device --parameters \
-                    --optimizer --precision --no-master --keep-gradients --parallel --ranks --mesh --microbatches --schedule --runtime --network --node-ranks --view-buckets --no-prefetch \
+                    --optimizer --precision --no-master --keep-gradients --parallel --ranks --mesh --microbatches --schedule --chunks --runtime --network --node-ranks --view-buckets --no-prefetch \
                     --offload --no-sweep --solver --option --effort --wait --local" \
                     "$current"
                 ;;

@@ -84,7 +84,8 @@ complete -c remat -n '__remat_is solve plan' -l view-buckets -d 'gradients lie i
 complete -c remat -n '__remat_is solve plan' -l no-prefetch -d 'gather one unit at a time'
 complete -c remat -n '__remat_is plan' -l mesh -x -a 'dp=8,tp=4 dp=16,shard=8 pp=16,tp=8' -d 'how ranks share'
 complete -c remat -n '__remat_is plan' -l microbatches -x -d 'of a pipeline'
-complete -c remat -n '__remat_is plan' -l schedule -x -a '1f1b gpipe' -d 'of a pipeline'
+complete -c remat -n '__remat_is plan' -l schedule -x -a '1f1b gpipe interleaved' -d 'of a pipeline'
+complete -c remat -n '__remat_is plan' -l chunks -x -d 'stages of a rank, of interleaved'
 complete -c remat -n '__remat_is plan' -l runtime -x -a 'pytorch megatron none' -d 'what runs a pipeline'
 complete -c remat -n '__remat_is plan' -l network -x -a 'nvlink3+hdr nvlink4+ndr pcie4+100gbe' \
     -d 'between ranks'
