@@ -212,6 +212,7 @@ static const struct known_option {
     {"optimizer", 0, OWN, PLAN | SOLVE, .take = plan_take},
     {"optimizer-in-backward", 0, OWN_FLAG, PLAN, .take = plan_take},
     {"precision", 0, OWN, PLAN | SOLVE, .take = plan_take},
+    {"memory", 0, OWN, PLAN, .take = plan_take},
     {"no-master", 0, OWN_FLAG, PLAN | SOLVE, .take = plan_take},
     {"parallel", 0, OWN, PLAN | SOLVE, .take = plan_take},
     {"ranks", 0, OWN, PLAN | SOLVE, .take = plan_take},

@@ -459,6 +459,7 @@ LATENT = 7168 * 1536 + 1536 + 1536 * 128 * 192 + 7168 * 576 + 512 + 512 * 128 * 
     (DEEPSEEK, 2 * 129280 * 7168 + 7168 + 3 * 3 * 7168 * 18432 + 4 * LATENT + 17 * 3 * 7168 * 2048 + 7168 * 16),
     ({"model_type": "gpt2", "n_embd": 768, "n_layer": 12, "n_head": 12, "n_positions": 1024, "vocab_size": 50257, "n_inner": None},
      124439808),
+    ({"model_type": "bloom", "hidden_size": 1024, "n_layer": 24, "n_head": 16, "vocab_size": 250880}, 559214592),  # bigscience/bloom-560m
     ({"model_type": "bert", "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 3072,
       "vocab_size": 30522, "max_position_embeddings": 512}, 109482240)])
 def test_a_config_is_a_model(rematd, write, config, parameters):  # noqa: F811
@@ -751,6 +752,20 @@ def test_no_cut_parts_a_state_or_a_gradient(rematd):
             continue
         check_pipeline(made.json)
         assert made.json["pipeline"]["units"] == units
+
+
+def test_a_slice_of_a_device_and_blocks_at_the_host(rematd):
+    words = ["plan", "gpt2-medium", "--batch", "8", "--device", "a100-80gb", "--no-sweep"]
+    whole, part = (answer(*words, *more) for more in ([], ["--memory", "20 GB"]))
+    assert part["table"]["memory"] == 20 * 10**9 == part["memory_use"]["device_bytes"] and whole["table"]["memory"] > 4 * part["table"]["memory"]
+    assert part["table"]["weights"] == whole["table"]["weights"] and part["compute_seconds"] == whole["compute_seconds"]
+    assert not answer(*words, "--memory", "4GiB", code=NO)["fits"]
+    for memory in (0, "much", "50%", 10**16):
+        refused = rematd.post("/v1/plans", {"model": "gpt2", "batch": 1, "device": "t4", "memory": memory})
+        assert refused.status == 400 and refused.json["field"] == "memory"
+    ways = {way["way"]: way for way in answer(*words, "--offload")["ways"]}
+    assert "offloaded" not in {way["way"] for way in whole["ways"]}
+    assert ways["offloaded"]["peak"] <= ways["blocks"]["peak"] and ways["offloaded"]["step_seconds"] >= ways["blocks"]["step_seconds"]
 
 
 def test_interleaved_stages_hold_and_wait_as_published(rematd):
