@@ -83,3 +83,37 @@ test('what a pipeline lacks is said by rank', async () => {
   assert.equal(await page.locator('canvas').count(), 0);
   await closePage(page);
 });
+
+test('what the command has, the form has', async () => {
+  const page = await open('#/plan?model=gpt2&batch=4&device=t4&optimizer=adamw');
+  await page.getByRole('img', { name: 'The device, by what takes it' }).waitFor();
+  const ways = page.getByRole('region', { name: 'By ways that people use' });
+  assert.match(await ways.innerText(), /per-block checkpointing\s+[\d.]+ [MG]iB\s+[\d.]+ GiB\s+[\d.]+ m?s\s+yes/);
+  for (const title of ['Sizes', 'Precision and kernels', 'Ranks and memory', 'Several side by side'])
+    await page.getByText(title, { exact: true }).click();
+  await page.locator('input[name=layers]').fill('3');
+  await page.locator('select[name=precision]').selectOption('float32');
+  await page.getByLabel('Memory, in place').fill('6GiB');
+  await page.getByLabel('Gradients stay').check();
+  await page.getByLabel('No table over batches').check();
+  await page.getByLabel('May offload to the host').check();
+  await page.locator('select[name=beside]').selectOption(['h100', 'rtx4090']);
+  await page.getByRole('button', { name: 'Plan' }).click();
+  const devices = page.getByRole('region', { name: 'On several devices' });
+  await devices.waitFor();
+  assert.equal(await devices.locator('tbody tr').count(), 3);
+  assert.match(await devices.innerText(), /t4\s+yes\s+[\d.]+ [MG]iB of 6 GiB/);
+  assert.match(await ways.innerText(), /inputs at the host/);
+  assert.match(page.url(), /layers=3.*precision=float32.*keep_gradients=yes.*memory=6GiB.*beside=h100%2Crtx4090/);
+  await closePage(page);
+});
+
+test('a config.json and an interleaved pipeline are planned', async () => {
+  const config = { model_type: 'bloom', hidden_size: 1024, n_layer: 24, n_head: 16, vocab_size: 250880 };
+  const page = await open(`#/plan?${new URLSearchParams({ config: JSON.stringify(config), model: 'gpt2', batch: '1', device: 'h100' })}`);
+  await page.getByText('559,214,592').waitFor();
+  await page.goto(`${page.url().split('#')[0]}#/plan?model=gpt2&batch=4&device=t4&parallel=pipeline&ranks=2&microbatches=4&schedule=interleaved&parallel.chunks=3`);
+  await page.getByText('nothing runs again').first().waitFor();
+  assert.equal(await page.locator('canvas').count(), 0);
+  await closePage(page);
+});

@@ -39,6 +39,8 @@ export interface Pipeline {
   exchange_seconds?: number;
   bubble?: number;
   gap?: number;
+  /** Of an interleaved schedule, which has no stages. */
+  way?: string;
 }
 
 /** Two of each micro-batch on each rank; more are not told. */
@@ -192,7 +194,7 @@ function Ways({ plan, step }: { plan: Pipeline; step: number | undefined }): VNo
     { title: 'Fits', cell: (way) => (way.fits ? 'yes' : `no: rank ${way.rank ?? 0} lacks ${bytes(way.lacks ?? 0)}`) },
   ];
   const memory = Math.max(...(plan.stages ?? []).map((stage) => stage.memory));
-  const own: Way[] = step === undefined ? [] : [{ way: 'this plan', step_seconds: step, memory, fits: true }];
+  const own: Way[] = step === undefined || !plan.stages ? [] : [{ way: 'this plan', step_seconds: step, memory, fits: true }];
   return (
     <div class="few">
       <p class="quiet">Beside what people use, with as many nodes on every rank as can be:</p>
@@ -205,13 +207,15 @@ export function PipelineAnswer({ plan, step }: { plan: Pipeline; step: number | 
   const { stages } = plan;
   return (
     <>
-      {stages && step !== undefined && (
+      {step !== undefined && (
         <Facts
           list={[
             ['Step', seconds(step)],
             ['Ranks wait', `${percent(plan.bubble ?? 0)} of it`],
             ...(plan.exchange_seconds ? ([['Exchange', seconds(plan.exchange_seconds)]] as [string, string][]) : []),
-            ['No step is shorter by more than', percent((plan.gap ?? 0) / (1 + (plan.gap ?? 0)))],
+            plan.way
+              ? ['Way', WAYS[plan.way] ?? plan.way]
+              : ['No step is shorter by more than', percent((plan.gap ?? 0) / (1 + (plan.gap ?? 0)))],
           ]}
         />
       )}
