@@ -102,7 +102,8 @@ class Backend:
         traced.adopt()
         if recurrent_layers.split(module.graph, self.spans, self.inner is None):
             module.recompile()
-        self.frame = _frame()
+        compiling = torch._guards.CompileContext.try_get()  # parts after a graph break follow those before it
+        self.frame = compiling.compile_id.frame_id if compiling is not None and compiling.compile_id is not None else 0
         return torch._dynamo.disable(self._by_inputs(module, example))
 
     def _compile(self, module: torch.fx.GraphModule, example: List[Any]) -> Callable[..., Any]:
@@ -293,7 +294,8 @@ class _Graph:
         self.owner, self.n_inputs = owner, len(example)
         self.n_results = len(module.graph.output_node().args[0])
         nodes = module.graph.find_nodes(op="placeholder")
-        self.resident = {i for i, (node, value) in enumerate(zip(nodes, example)) if _is_resident(node, value)}
+        self.resident = {i for i, (node, value) in enumerate(zip(nodes, example)) if isinstance(value, torch.nn.Parameter)
+                         or node.meta.get("tensor_dict", {}).get("_dynamo_static_input_type")}  # buffers
         self.parameters = frozenset(i for i, value in enumerate(example) if isinstance(value, torch.nn.Parameter))
         self.together = _sharing_memory(example)
         self.parts: Optional[List[Any]] = None
@@ -564,17 +566,6 @@ def _inductor(module: torch.fx.GraphModule, example: List[Any], backward: bool, 
     from torch._inductor.compile_fx import compile_fx_inner
 
     return compile_fx_inner(module, example, is_backward=backward, is_inference=inference)
-
-
-def _frame() -> int:
-    """Which part of the forward is compiled: parts after a graph break follow those before it."""
-    compiling = torch._guards.CompileContext.try_get()
-    return compiling.compile_id.frame_id if compiling is not None and compiling.compile_id is not None else 0
-
-
-def _is_resident(node: torch.fx.Node, value: Any) -> bool:
-    """Parameters and buffers."""
-    return isinstance(value, torch.nn.Parameter) or bool(node.meta.get("tensor_dict", {}).get("_dynamo_static_input_type"))
 
 
 def _device(graph: Any) -> torch.device:
