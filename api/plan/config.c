@@ -185,6 +185,7 @@ static const struct {
              {"deepseek_v2", "deepseek-v2-lite", false, false, false},
              {"deepseek_v3", "deepseek-v2-lite", false, false, false},
              {"gpt2", "gpt2", false, false, false},
+             {"bloom", "bloom-7b1", false, false, true},
              {"bert", "bert-base", false, false, false}};
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
@@ -227,28 +228,35 @@ static remat_status read_member(const json_t *json, const char *name, uint32_t u
     return read_size(&number, field, ret_size, error);
 }
 
-/* A member's name in configs of GPT-2 and of all others. */
+/* A member's name in configs of GPT-2, of BLOOM and of all others. */
 typedef struct member {
-    const char *gpt2, *other;
+    const char *names[3];
     uint32_t *size;
 } member;
 
-static remat_status read_members(const json_t *json, bool gpt2, remat_network_settings *s,
+enum { OF_GPT2, OF_BLOOM, OF_OTHERS };
+
+static remat_status read_members(const json_t *json, unsigned whose, remat_network_settings *s,
                                  uint32_t *ret_positions, remat_error *error)
 {
     remat_network_sizes *z = &s->sizes;
-    const member members[] = {{"n_embd", "hidden_size", &z->hidden},
-                              {"n_layer", "num_hidden_layers", &s->layers},
-                              {"n_head", "num_attention_heads", &z->heads},
-                              {"vocab_size", "vocab_size", &z->vocabulary},
-                              {"n_positions", "max_position_embeddings", ret_positions}};
+    enum { USUAL_POSITIONS = 2048 }; /* of BLOOM, which has no table of them */
+    const member members[] = {
+        {{"n_embd", "hidden_size", "hidden_size"}, &z->hidden},
+        {{"n_layer", "n_layer", "num_hidden_layers"}, &s->layers},
+        {{"n_head", "n_head", "num_attention_heads"}, &z->heads},
+        {{"vocab_size", "vocab_size", "vocab_size"}, &z->vocabulary},
+        {{"n_positions", "seq_length", "max_position_embeddings"}, ret_positions}};
     remat_status status = REMAT_OK;
-    for (size_t i = 0; i < sizeof members / sizeof *members && !status; i++)
-        status =
-            read_member(json, gpt2 ? members[i].gpt2 : members[i].other, 0, members[i].size, error);
-    if (!status)
-        status = gpt2 ? read_member(json, "n_inner", 4 * z->hidden, &z->ffn, error)
-                      : read_member(json, "intermediate_size", 0, &z->ffn, error);
+    for (size_t i = 0; i < sizeof members / sizeof *members && !status; i++) {
+        const bool usual = whose == OF_BLOOM && members[i].size == ret_positions;
+        status = read_member(json, members[i].names[whose], usual ? USUAL_POSITIONS : 0,
+                             members[i].size, error);
+    }
+    if (!status && whose == OF_OTHERS)
+        status = read_member(json, "intermediate_size", 0, &z->ffn, error);
+    else if (!status)
+        status = read_member(json, "n_inner", 4 * z->hidden, &z->ffn, error);
     return status;
 }
 
@@ -327,14 +335,16 @@ remat_status api_config_decode(const json_t *json, const char **ret_model,
     uint32_t positions = 0;
     if (kind < 0)
         return REMAT_INVALID;
-    const bool gpt2 = strcmp(kinds[kind].model, "gpt2") == 0;
-    const bool llama = !gpt2 && strcmp(kinds[kind].model, "bert-base") != 0;
-    remat_status status = read_members(json, gpt2, settings, &positions, error);
+    const unsigned whose = strcmp(kinds[kind].model, "gpt2") == 0   ? OF_GPT2
+                           : strcmp(kinds[kind].type, "bloom") == 0 ? OF_BLOOM
+                                                                    : OF_OTHERS;
+    const bool llama = whose == OF_OTHERS && strcmp(kinds[kind].model, "bert-base") != 0;
+    remat_status status = read_members(json, whose, settings, &positions, error);
     if (!status && llama)
         status = read_llama(json, kind, &settings->sizes, error);
     if (status)
         return status;
-    if (!llama)
+    if (!llama && whose != OF_BLOOM)
         settings->sizes.positions = positions;
     settings->sequence = positions < USUAL_TOKENS ? positions : USUAL_TOKENS;
     settings->called = json_string_value(json_object_get(json, "_name_or_path"));

@@ -366,16 +366,17 @@ static remat_status take_graph(api_pipeline *p, const remat_network_graph *graph
 static remat_status check(const api_pipeline *p, remat_error *error)
 {
     const remat_pipeline *pipeline = &p->question.pipeline;
-    const uint32_t ranks = pipeline->ranks;
+    const uint32_t ranks = pipeline->ranks, stages = ranks * pipeline->chunks;
     if (p->profile->joint)
         return remat_fail(error, REMAT_INVALID, "profile",
                           "pipelines are planned of forward profiles; this one is a joint graph");
-    if (ranks > p->units.n)
-        return remat_fail(error, REMAT_INVALID, "parallel.ranks",
-                          "there are %u ranks, but the profile falls into %u units only: places "
+    if (stages > p->units.n)
+        return remat_fail(error, REMAT_INVALID,
+                          pipeline->chunks > 1 ? "parallel.chunks" : "parallel.ranks",
+                          "there are %u %s, but the profile falls into %u units only: places "
                           "where all that comes later reads what came before through one value "
                           "and has no state in common with it, nor a graph input with a gradient",
-                          ranks, p->units.n);
+                          stages, pipeline->chunks > 1 ? "stages" : "ranks", p->units.n);
     if (pipeline->order == REMAT_GPIPE && pipeline->microbatches > REMAT_MOST_IN_FLIGHT)
         return remat_fail(error, REMAT_INVALID, "parallel.microbatches",
                           "gpipe has all %u micro-batches in flight; there may be %u",
@@ -398,12 +399,13 @@ static void take_network(api_pipeline *p)
 
 static remat_status begin(api_pipeline *p, const remat_network_graph *graph, remat_error *error)
 {
-    const uint32_t ranks = p->question.pipeline.ranks;
+    const remat_pipeline *pipeline = &p->question.pipeline;
+    const uint32_t stages = pipeline->ranks * pipeline->chunks;
     p->question.memory = p->q.device.memory;
     p->unit = remat_time_unit_seconds(p->profile->time_unit);
     take_network(p);
-    remat_status status = api_units_find(p->profile, p->document, graph ? graph->unit : NULL, ranks,
-                                         &p->units, error);
+    remat_status status = api_units_find(p->profile, p->document, graph ? graph->unit : NULL,
+                                         stages, &p->units, error);
     if (!status)
         status = check(p, error);
     if (!status && graph)
@@ -420,9 +422,17 @@ static remat_status begin(api_pipeline *p, const remat_network_graph *graph, rem
     memset(p->fixed, 0xff, cells * sizeof *p->fixed);
     p->sends = 1;
     p->quick = p->q.effort && strcmp(json_string_value(p->q.effort), "quick") == 0;
-    p->most = p->quick ? 1 : api_pipeline_most_in_flight(p);
     p->bound = INFINITY;
     status = api_pipeline_ways(p, &p->ways, error);
+    if (pipeline->order == REMAT_INTERLEAVED) {
+        p->over = true; /* its ways are all */
+        if (!status && !p->best.play)
+            remat_fail(&p->refusal, REMAT_INFEASIBLE, "memory",
+                       "no way fits every rank; plans with schedules of their own are made for "
+                       "gpipe and 1f1b");
+        return status;
+    }
+    p->most = p->quick ? 1 : api_pipeline_most_in_flight(p);
     if (!status)
         status = api_pipeline_plan_now(p, &p->refusal);
     if (status && status != REMAT_INFEASIBLE && error)

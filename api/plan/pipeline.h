@@ -17,6 +17,11 @@ typedef struct api_shape {
     double forward, all; /* time of its forward; and of its backward too */
 } api_shape;
 
+/* Units of a stage: first to end - 1. */
+typedef struct api_part {
+    uint32_t first, end;
+} api_part;
+
 /* What no schedule of a shape beats. */
 typedef struct api_least {
     size_t shape;
@@ -83,6 +88,8 @@ struct api_pipeline {
     bool real;          /* menus are of lists that run each block again */
     double bound;
     api_candidate now, best; /* best.play NULL: none yet */
+    const char *best_way; /* of an interleaved schedule, which nothing is solved for; else NULL */
+    double best_update, best_exchange; /* beside it, in seconds */
     json_t *ways;
     remat_error refusal; /* status 0: there is none */
 };
@@ -109,9 +116,11 @@ remat_status api_pipeline_shape(api_pipeline *pipeline, uint32_t first, uint32_t
                                 size_t *ret_shape, remat_error *error);
 remat_status api_pipeline_bytes(api_pipeline *pipeline, uint32_t first, uint32_t end,
                                 remat_stage_menu *ret_menu, remat_error *error);
-/* Weights and what goes with them of a stage. */
-remat_status api_pipeline_table(const api_pipeline *pipeline, uint32_t first, uint32_t end,
-                                remat_step_table *ret_table, remat_error *error);
+/* Weights and what goes with them of the stages of a rank, in their order; what that leaves
+ * activations nothing of. */
+remat_status api_pipeline_table(const api_pipeline *pipeline, const api_part *parts,
+                                uint32_t n_parts, remat_step_table *ret_table, remat_error *error);
+uint64_t api_pipeline_fixed(const remat_step_table *table, uint64_t memory);
 /* What a schedule may take on a rank with so many in flight, beside all that is there and so many
  * sends on their way: outputs, and gradients back. */
 uint64_t api_pipeline_budget(const api_pipeline *p, uint32_t rank, uint32_t in_flight,
@@ -143,8 +152,8 @@ unsigned api_pipeline_most_in_flight(const api_pipeline *p);
 void api_pipeline_menus_clear(api_pipeline *p);
 /* The array with room for one more behind n; NULL: out of memory, and the old one stays. */
 void *api_pipeline_grow(void *array, size_t n, size_t size);
-/* As many nodes on every rank as can be: the first unit of each, and the end. */
-void api_pipeline_equal(const api_pipeline *pipeline, uint32_t cuts[REMAT_MOST_RANKS + 1]);
+/* As many nodes in every stage as can be: the first unit of each, and the end. */
+void api_pipeline_equal(const api_pipeline *pipeline, uint32_t stages, uint32_t *cuts);
 /* The ways people use, with equal cuts. */
 remat_status api_pipeline_ways(api_pipeline *pipeline, json_t **ret_ways, remat_error *error);
 /* The list of a stage of the shape that runs so many blocks together again; last: the last of them

@@ -68,22 +68,25 @@ typedef struct beside {
 } beside;
 
 /* One rank's, whose backward takes so long with what it computes again. */
-static remat_status add_beside(const api_pipeline *p, uint32_t first, uint32_t end, double backward,
-                               const remat_step_table *table, beside *b, remat_error *error)
+static remat_status add_beside(const api_pipeline *p, const api_part *parts, uint32_t n_parts,
+                               double backward, const remat_step_table *table, beside *b,
+                               remat_error *error)
 {
-    const uint32_t n = end - first;
-    remat_unit_load *loads = calloc(n, sizeof *loads);
+    remat_unit_load *loads = calloc(p->units.n, sizeof *loads);
+    uint32_t n = 0;
     double all = 0;
     if (!loads)
         return remat_fail_memory(error);
-    for (size_t i = 0; i < p->n_tensors; i++)
-        if (p->tensors[i].unit >= first && p->tensors[i].unit < end)
-            remat_unit_load_add(&loads[p->tensors[i].unit - first], &p->tensors[i]);
-    for (uint32_t u = 0; u < n; u++)
-        for (uint32_t v = api_unit_start(&p->units, first + u); v < p->units.end[first + u]; v++) {
-            loads[u].forward += p->unit * p->profile->nodes[v].forward_time;
-            loads[u].backward += p->unit * p->profile->nodes[v].backward_time;
-            all += p->profile->nodes[v].backward_time;
+    for (uint32_t k = 0; k < n_parts; k++)
+        for (uint32_t u = parts[k].first; u < parts[k].end; u++, n++) {
+            for (size_t i = 0; i < p->n_tensors; i++)
+                if (p->tensors[i].unit == u)
+                    remat_unit_load_add(&loads[n], &p->tensors[i]);
+            for (uint32_t v = api_unit_start(&p->units, u); v < p->units.end[u]; v++) {
+                loads[n].forward += p->unit * p->profile->nodes[v].forward_time;
+                loads[n].backward += p->unit * p->profile->nodes[v].backward_time;
+                all += p->profile->nodes[v].backward_time;
+            }
         }
     const double stretch = all > 0 ? fmax(1, backward / all) : 1;
     const remat_exchange e =
@@ -113,47 +116,90 @@ static json_t *way_encode(const api_pipeline *p, unsigned way, const remat_pipel
     return json;
 }
 
-static remat_status play_way(api_pipeline *p, const uint32_t *cuts, unsigned way, json_t **ways,
+/* A rank with all its stages, weights counted at the first of them. */
+static remat_status way_rank(api_pipeline *p, const uint32_t *cuts, uint32_t rank, unsigned way,
+                             remat_pipeline_stage *stages, remat_step_table *ret_table, beside *b,
                              remat_error *error)
 {
-    const uint32_t ranks = p->question.pipeline.ranks;
-    remat_pipeline_stage stages[REMAT_MOST_RANKS] = {{.held = 0}};
-    remat_pipeline_play *play = NULL;
+    const remat_pipeline *pipeline = &p->question.pipeline;
+    api_part parts[REMAT_MOST_CHUNKS];
     remat_status status = REMAT_OK;
-    remat_step_table tables[REMAT_MOST_RANKS];
-    uint64_t fixed[REMAT_MOST_RANKS];
-    beside b = {0, 0};
-    for (uint32_t r = 0; r < ranks && !status; r++) {
+    double backward = 0;
+    for (uint32_t k = 0; k < pipeline->chunks && !status; k++) {
+        const uint32_t at = k * pipeline->ranks + rank;
         remat_stage_menu m = {0};
         remat_stage_list list = {0};
         size_t shape = 0;
-        status = api_pipeline_bytes(p, cuts[r], cuts[r + 1], &m, error);
+        parts[k] = (api_part){cuts[at], cuts[at + 1]};
+        status = api_pipeline_bytes(p, cuts[at], cuts[at + 1], &m, error);
         if (!status)
-            status = api_pipeline_shape(p, cuts[r], cuts[r + 1], &shape, error);
+            status = api_pipeline_shape(p, cuts[at], cuts[at + 1], &shape, error);
         if (!status)
-            status = way_list(p, shape, cuts[r], cuts[r + 1], way, 1, &list, error);
-        if (!status)
-            status = api_pipeline_table(p, cuts[r], cuts[r + 1], &tables[r], error);
-        if (!status)
-            status = add_beside(p, cuts[r], cuts[r + 1], list.backward, &tables[r], &b, error);
-        fixed[r] = m.fixed;
-        stages[r] = (remat_pipeline_stage){list.forward, list.backward, list.held, list.peak,
-                                           m.fixed,      m.input,       m.output};
+            status = way_list(p, shape, cuts[at], cuts[at + 1], way, 1, &list, error);
+        backward += list.backward;
+        stages[at] = (remat_pipeline_stage){list.forward, list.backward, list.held, list.peak, 0,
+                                            m.input,      m.output};
     }
     if (!status)
-        status = remat_pipeline_judge(&p->question.pipeline, stages, &play, error);
+        status = api_pipeline_table(p, parts, pipeline->chunks, ret_table, error);
     if (!status)
+        status = add_beside(p, parts, pipeline->chunks, backward, ret_table, b, error);
+    if (!status)
+        stages[rank].fixed = api_pipeline_fixed(ret_table, p->question.memory);
+    return status;
+}
+
+/* Of an interleaved schedule the plan is the fastest of the ways that fit. */
+static void take_way(api_pipeline *p, unsigned way, const beside *b, remat_pipeline_play *play)
+{
+    bool better = p->question.pipeline.order == REMAT_INTERLEAVED &&
+                  (!p->best.play || play->step < p->best.play->step);
+    for (uint32_t r = 0; r < play->n_ranks; r++)
+        better &= play->ranks[r].peak <= p->question.memory;
+    if (!better) {
+        remat_pipeline_play_free(play);
+        return;
+    }
+    remat_pipeline_play_free(p->best.play);
+    p->best.play = play;
+    p->best_way = way_names[way];
+    p->best_update = b->update;
+    p->best_exchange = b->exchange;
+}
+
+static remat_status play_way(api_pipeline *p, const uint32_t *cuts, unsigned way, json_t **ways,
+                             remat_error *error)
+{
+    const remat_pipeline *pipeline = &p->question.pipeline;
+    remat_pipeline_play *play = NULL;
+    remat_step_table tables[REMAT_MOST_RANKS];
+    uint64_t fixed[REMAT_MOST_RANKS];
+    beside b = {0, 0};
+    remat_pipeline_stage *stages =
+        calloc((size_t)pipeline->ranks * pipeline->chunks, sizeof *stages);
+    remat_status status = stages ? REMAT_OK : remat_fail_memory(error);
+    for (uint32_t r = 0; r < pipeline->ranks && !status; r++) {
+        status = way_rank(p, cuts, r, way, stages, &tables[r], &b, error);
+        fixed[r] = stages[r].fixed;
+    }
+    if (!status)
+        status = remat_pipeline_judge(pipeline, stages, &play, error);
+    if (!status) {
         remat_json_append(ways, way_encode(p, way, play, &b, tables, fixed));
-    remat_pipeline_play_free(play);
+        take_way(p, way, &b, play);
+    }
+    free(stages);
     return status;
 }
 
 remat_status api_pipeline_ways(api_pipeline *p, json_t **ret_ways, remat_error *error)
 {
-    uint32_t cuts[REMAT_MOST_RANKS + 1];
+    const uint32_t n = p->question.pipeline.ranks * p->question.pipeline.chunks;
+    uint32_t *cuts = malloc((n + 1) * sizeof *cuts);
     json_t *ways = json_array();
-    remat_status status = REMAT_OK;
-    api_pipeline_equal(p, cuts);
+    remat_status status = cuts && ways ? REMAT_OK : remat_fail_memory(error);
+    if (!status)
+        api_pipeline_equal(p, n, cuts);
     for (unsigned way = 0; way < WAYS && !status; way++)
         if (way != WAY_ATTENTION || p->again)
             status = play_way(p, cuts, way, &ways, error);
@@ -163,6 +209,7 @@ remat_status api_pipeline_ways(api_pipeline *p, json_t **ret_ways, remat_error *
         json_decref(ways);
     else
         *ret_ways = ways;
+    free(cuts);
     return status;
 }
 
@@ -225,9 +272,10 @@ static remat_status put_ranks(const api_pipeline *p, json_t **pipeline, beside *
     for (uint32_t r = 0; r < p->question.pipeline.ranks && !status; r++) {
         const remat_planned_stage *s = &p->best.plan.stages[r];
         remat_step_table table;
-        status = api_pipeline_table(p, s->first, s->end, &table, error);
+        const api_part part = {s->first, s->end};
+        status = api_pipeline_table(p, &part, 1, &table, error);
         if (!status)
-            status = add_beside(p, s->first, s->end, s->list.backward, &table, b, error);
+            status = add_beside(p, &part, 1, s->list.backward, &table, b, error);
         if (status)
             break;
         remat_json_append(&ranks, rank_encode(p, r, &table));
@@ -255,8 +303,8 @@ static remat_status put_step(const api_pipeline *p, json_t **answer, json_t **pi
     const double step = p->best.play->step, bound = fmin(p->bound, step);
     const double batch = remat_json_number(*answer, "batch");
     const double examples = batch * p->question.pipeline.microbatches;
-    beside b = {0, 0};
-    remat_status status = put_ranks(p, pipeline, &b, error);
+    beside b = {p->best_update, p->best_exchange};
+    remat_status status = p->best_way ? REMAT_OK : put_ranks(p, pipeline, &b, error);
     if (status)
         return status;
     const double seconds = step * p->unit + b.exchange + b.update;
@@ -267,6 +315,10 @@ static remat_status put_step(const api_pipeline *p, json_t **answer, json_t **pi
     remat_json_set(pipeline, "seconds", json_real(step * p->unit));
     remat_json_set(pipeline, "exchange_seconds", json_real(b.exchange));
     remat_json_set(pipeline, "bubble", json_real(p->best.play->bubble));
+    if (p->best_way) {
+        remat_json_set(pipeline, "way", json_string(p->best_way));
+        return REMAT_OK;
+    }
     remat_json_set(pipeline, "lower_bound_seconds", json_real(bound * p->unit));
     remat_json_set(pipeline, "gap", json_real(bound > 0 ? step / bound - 1 : 0));
     return REMAT_OK;

@@ -64,41 +64,49 @@ remat_status api_pipeline_shape(api_pipeline *p, uint32_t first, uint32_t end, s
 }
 
 /* Where the last product has the first matrix's weights, the last rank has a copy of them. */
-remat_status api_pipeline_table(const api_pipeline *p, uint32_t first, uint32_t end,
+remat_status api_pipeline_table(const api_pipeline *p, const api_part *parts, uint32_t n_parts,
                                 remat_step_table *ret_table, remat_error *error)
 {
+    const bool ends = parts[n_parts - 1].end == p->units.n;
     const remat_tensor none = {1, 0, 0, 0, REMAT_TRAINED, false};
     remat_tensor *own = malloc((p->n_tensors + 1) * sizeof *own);
     size_t n = 0;
     if (!own)
         return remat_fail_memory(error);
-    for (size_t i = 0; i < p->n_tensors; i++)
-        if (p->tensors[i].unit >= first && p->tensors[i].unit < end)
-            own[n++] = p->tensors[i];
-    if (p->tied && end == p->units.n && first > 0)
+    for (uint32_t k = 0; k < n_parts; k++)
+        for (size_t i = 0; i < p->n_tensors; i++)
+            if (p->tensors[i].unit >= parts[k].first && p->tensors[i].unit < parts[k].end)
+                own[n++] = p->tensors[i];
+    if (p->tied && ends && parts[0].first > 0)
         own[n++] = p->tensors[0];
     remat_status status =
         remat_step_bytes(n ? own : &none, n ? n : 1, &p->q.step, &p->q.device, ret_table, error);
-    if (!status && end == p->units.n)
+    if (!status && ends)
         ret_table->hole = p->hole;
     free(own);
     return status;
+}
+
+/* Of the memory of a rank: all but what activations may take. */
+uint64_t api_pipeline_fixed(const remat_step_table *table, uint64_t memory)
+{
+    const uint64_t room = remat_step_room(table, memory);
+    const uint64_t alone = remat_step_memory(table, 0).driver;
+    return room > 0 ? memory - room : alone > memory ? alone : memory;
 }
 
 remat_status api_pipeline_bytes(api_pipeline *p, uint32_t first, uint32_t end,
                                 remat_stage_menu *ret_menu, remat_error *error)
 {
     const uint32_t start = api_unit_start(&p->units, first), last = p->units.end[end - 1] - 1;
-    const uint64_t memory = p->question.memory;
     uint64_t *fixed = &p->fixed[first * (p->units.n + 1) + end];
     remat_step_table table;
     if (*fixed == UINT64_MAX) {
-        remat_status status = api_pipeline_table(p, first, end, &table, error);
+        const api_part part = {first, end};
+        remat_status status = api_pipeline_table(p, &part, 1, &table, error);
         if (status)
             return status;
-        const uint64_t room = remat_step_room(&table, memory);
-        const uint64_t alone = remat_step_memory(&table, 0).driver;
-        *fixed = room > 0 ? memory - room : alone > memory ? alone : memory;
+        *fixed = api_pipeline_fixed(&table, p->question.memory);
     }
     *ret_menu =
         (remat_stage_menu){.fixed = *fixed,

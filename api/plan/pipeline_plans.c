@@ -34,17 +34,17 @@ static remat_status plan_once(api_pipeline *p, remat_pipeline_plan *ret_plan, re
     return status;
 }
 
-void api_pipeline_equal(const api_pipeline *p, uint32_t cuts[REMAT_MOST_RANKS + 1])
+void api_pipeline_equal(const api_pipeline *p, uint32_t stages, uint32_t *cuts)
 {
-    const uint32_t ranks = p->question.pipeline.ranks, n = p->units.n;
+    const uint32_t n = p->units.n;
     cuts[0] = 0;
-    for (uint32_t r = 1; r <= ranks; r++) {
-        const double aim = (double)p->profile->n_nodes * r / ranks;
-        uint32_t u = cuts[r - 1] + 1;
-        while (u + (ranks - r) < n &&
+    for (uint32_t s = 1; s <= stages; s++) {
+        const double aim = (double)p->profile->n_nodes * s / stages;
+        uint32_t u = cuts[s - 1] + 1;
+        while (u + (stages - s) < n &&
                fabs(p->units.end[u] - aim) <= fabs(p->units.end[u - 1] - aim))
             u++;
-        cuts[r] = r == ranks ? n : u;
+        cuts[s] = s == stages ? n : u;
     }
 }
 
@@ -57,7 +57,7 @@ static remat_status equal_step(api_pipeline *p, double *ret_step, remat_error *e
     remat_pipeline_play *play = NULL;
     remat_status status = REMAT_OK;
     bool fits = true;
-    api_pipeline_equal(p, cuts);
+    api_pipeline_equal(p, ranks, cuts);
     for (uint32_t r = 0; r < ranks && !status && fits; r++) {
         remat_stage_menu m = {0};
         remat_stage_list list = {0};

@@ -122,6 +122,11 @@ static json_t *assumptions_encode(const remat_plan_request *q, const remat_netwo
         assume(&list, "runtime: pytorch's, which keeps outputs and has room for all inputs");
     if (q->pipeline.ranks > 0 && q->pipeline.order == REMAT_1F1B)
         assume(&list, "in flight: as said of each rank; Schedule1F1B of PyTorch has ranks - rank");
+    if (q->pipeline.chunks > 1)
+        assume(&list,
+               "stages: equal cuts, stage s on rank s modulo %u; the plan is the fastest of "
+               "the ways that fit",
+               q->pipeline.ranks);
     if (q->pipeline.ranks > 0 && q->step.parallel != REMAT_SINGLE)
         assume(&list,
                "replicas: gradients are summed whole and sent behind the last backward; zero3 "
@@ -246,15 +251,18 @@ static void put_times(remat_plan_draft *draft, double device)
 
 /* The batch asked for by the ways that training is usually run, whether they fit or not. */
 static remat_status put_ways(remat_plan_draft *draft, const remat_network_graph *graph,
-                             const remat_profile *profile, uint64_t budget, remat_error *error)
+                             const remat_profile *profile, const remat_link *link, uint64_t budget,
+                             remat_error *error)
 {
-    static const remat_way ways[] = {REMAT_WAY_STORE_ALL, REMAT_WAY_BLOCKS, REMAT_WAY_SELECTIVE_OP};
+    static const remat_way ways[] = {REMAT_WAY_STORE_ALL, REMAT_WAY_BLOCKS, REMAT_WAY_SELECTIVE_OP,
+                                     REMAT_WAY_OFFLOADED};
+    const size_t n = sizeof ways / sizeof *ways - (link ? 0 : 1);
     json_t *list = json_array();
     remat_status status = REMAT_OK;
-    for (size_t i = 0; i < sizeof ways / sizeof *ways && !status; i++) {
+    for (size_t i = 0; i < n && !status; i++) {
         remat_way_result r;
-        status =
-            remat_way_solve(profile, graph->unit, graph->kept, ways[i], NULL, budget, &r, error);
+        status = remat_way_solve(profile, graph->unit, graph->kept, ways[i],
+                                 ways[i] == REMAT_WAY_OFFLOADED ? link : NULL, budget, &r, error);
         if (status)
             break;
         const double device = r.makespan * draft->unit;
@@ -302,6 +310,8 @@ static remat_status complete(const remat_plan_request *q, const remat_profile *p
     if (draft->unit == 0)
         return remat_fail(error, REMAT_INVALID, "time_unit",
                           "a plan needs a profile in real time, not in units");
+    const double rate = q->device.link * draft->unit;
+    const remat_link link = {.to_host = rate, .to_device = rate, .latency = 10e-6 / draft->unit};
     const double store_all = remat_store_all_makespan(profile) * draft->unit;
     draft->ranks = graph ? api_ranks_of_graph(q, graph, store_all)
                          : api_ranks_of_profile(q, profile, store_all);
@@ -331,7 +341,7 @@ static remat_status complete(const remat_plan_request *q, const remat_profile *p
     if (!draft->answer || (budget > 0 && !draft->question))
         return remat_fail_memory(error);
     if (graph)
-        status = put_ways(draft, graph, profile, budget, error);
+        status = put_ways(draft, graph, profile, q->offload ? &link : NULL, budget, error);
     if (graph && !status)
         status = api_nearest(q, &draft->changes, error);
     if (status)

@@ -212,7 +212,7 @@ static remat_status use_mesh(const mesh *m, remat_network_settings *settings,
 
 /* What only a pipeline has. */
 typedef struct pipeline_words {
-    remat_number microbatches;
+    remat_number microbatches, chunks;
     const char *schedule, *runtime;
     bool play;
 } pipeline_words;
@@ -229,15 +229,30 @@ static remat_status check_passes(const remat_pipeline *p, remat_error *error)
                       p->ranks, p->microbatches, (unsigned long long)passes, MOST_PASSES_TOLD);
 }
 
+/* Of interleaved; 2 is torchtitan's number. */
+static remat_status use_chunks(const pipeline_words *w, remat_pipeline *p, remat_error *error)
+{
+    uint64_t chunks = 2;
+    remat_status status =
+        w->chunks.given ? api_whole(&w->chunks, "chunks", 2, REMAT_MOST_CHUNKS, &chunks, error)
+                        : REMAT_OK;
+    p->chunks = (uint32_t)chunks;
+    if (!status && w->play)
+        status = remat_fail(error, REMAT_INVALID, "play",
+                            "passes are told of gpipe and 1f1b, not of interleaved");
+    return status;
+}
+
 static remat_status use_pipeline(uint32_t ranks, const pipeline_words *w,
                                  remat_plan_request *request, remat_error *error)
 {
     remat_pipeline *p = &request->pipeline;
     uint64_t microbatches = 0;
-    if (ranks <= 1 && (w->microbatches.given || w->schedule || w->runtime || w->play))
+    if (ranks <= 1 &&
+        (w->microbatches.given || w->chunks.given || w->schedule || w->runtime || w->play))
         return remat_fail(error, REMAT_INVALID, "parallel.kind",
-                          "microbatches, schedule, runtime and play are of a pipeline: kind "
-                          "pipeline, or pp of a mesh, of at least 2 ranks");
+                          "microbatches, chunks, schedule, runtime and play are of a pipeline: "
+                          "kind pipeline, or pp of a mesh, of at least 2 ranks");
     if (ranks <= 1)
         return REMAT_OK;
     *p = (remat_pipeline){.order = REMAT_1F1B, .ranks = ranks, .chunks = 1, .bandwidth = INFINITY};
@@ -253,8 +268,10 @@ static remat_status use_pipeline(uint32_t ranks, const pipeline_words *w,
     if (!status && w->schedule)
         status = remat_pipeline_order_find(w->schedule, &p->order, error);
     if (!status && p->order == REMAT_INTERLEAVED)
-        status = remat_fail(error, REMAT_INVALID, "schedule",
-                            "plans are made for gpipe and 1f1b; interleaved is judged only");
+        status = use_chunks(w, p, error);
+    else if (!status && w->chunks.given)
+        status = remat_fail(error, REMAT_INVALID, "chunks",
+                            "chunks are of the schedule interleaved; of others a rank has one");
     if (!status)
         status = remat_runtime_find(request->runtime, &p->runtime, error);
     if (!status)
@@ -281,6 +298,7 @@ remat_status api_parallel_decode(const json_t *json, remat_plan_request *request
                                 {"ranks", FIELD_NUMBER, false, &ranks},
                                 {"mesh", FIELD_OBJECT, false, &axes},
                                 {"microbatches", FIELD_NUMBER, false, &words.microbatches},
+                                {"chunks", FIELD_NUMBER, false, &words.chunks},
                                 {"schedule", FIELD_STRING, false, &words.schedule},
                                 {"runtime", FIELD_STRING, false, &words.runtime},
                                 {"play", FIELD_BOOLEAN, false, &words.play},
@@ -348,6 +366,8 @@ json_t *api_parallel_encode(const remat_plan_request *q)
         remat_json_set(&json, "microbatches", json_integer(q->pipeline.microbatches));
         remat_json_set(&json, "schedule",
                        json_string(remat_pipeline_order_name(q->pipeline.order)));
+        if (q->pipeline.chunks > 1)
+            remat_json_set(&json, "chunks", json_integer(q->pipeline.chunks));
         remat_json_set(&json, "runtime", json_string(q->runtime));
     }
     return json;

@@ -9,7 +9,7 @@
 typedef struct raw {
     const char *network, *kernels, *profile_id, *attention, *precision, *float8, *optimizer,
         *solver, *effort;
-    const json_t *device, *parallel, *options, *config, *sizes, *lora, *routing;
+    const json_t *device, *memory, *parallel, *options, *config, *sizes, *lora, *routing;
     remat_number parameters, batch, sequence, image, layers, node_ranks, wait;
     bool master, autocast, channels_last, keep_gradients, in_backward, offload, sweep;
 } raw;
@@ -164,6 +164,18 @@ static remat_status read_step(const raw *r, remat_plan_request *request, remat_e
     return status;
 }
 
+/* Of the device, in place of its own. */
+static remat_status read_memory(const json_t *json, uint64_t *ret_bytes, remat_error *error)
+{
+    remat_amount amount = {.given = false};
+    remat_status status = remat_amount_decode(json, "memory", false, &amount, error);
+    if (!status && !(amount.value >= 1 && amount.value < (double)REMAT_MAX_BYTES))
+        status = remat_fail(error, REMAT_INVALID, "memory", "memory must be from 1 byte to 2^53");
+    if (!status)
+        *ret_bytes = (uint64_t)amount.value;
+    return status;
+}
+
 static remat_status read_network(const raw *r, remat_device *device, remat_error *error)
 {
     uint32_t node = 0;
@@ -198,6 +210,7 @@ remat_status remat_plan_request_decode(const json_t *json, remat_plan_request *r
                                 {"channels_last", FIELD_BOOLEAN, false, &r.channels_last},
                                 {"keep_gradients", FIELD_BOOLEAN, false, &r.keep_gradients},
                                 {"device", FIELD_ANY, true, &r.device},
+                                {"memory", FIELD_ANY, false, &r.memory},
                                 {"optimizer", FIELD_STRING, false, &r.optimizer},
                                 {"optimizer_in_backward", FIELD_BOOLEAN, false, &r.in_backward},
                                 {"precision", FIELD_STRING, false, &r.precision},
@@ -214,6 +227,8 @@ remat_status remat_plan_request_decode(const json_t *json, remat_plan_request *r
     remat_status status = api_read(json, "", rules, sizeof rules / sizeof *rules, error);
     if (!status)
         status = remat_device_decode(r.device, "device", &request.device, error);
+    if (!status && r.memory)
+        status = read_memory(r.memory, &request.device.memory, error);
     if (!status)
         status = read_subject(&r, &request, error);
     if (!status)

@@ -212,12 +212,14 @@ static const struct known_option {
     {"optimizer", 0, OWN, PLAN | SOLVE, .take = plan_take},
     {"optimizer-in-backward", 0, OWN_FLAG, PLAN, .take = plan_take},
     {"precision", 0, OWN, PLAN | SOLVE, .take = plan_take},
+    {"memory", 0, OWN, PLAN, .take = plan_take},
     {"no-master", 0, OWN_FLAG, PLAN | SOLVE, .take = plan_take},
     {"parallel", 0, OWN, PLAN | SOLVE, .take = plan_take},
     {"ranks", 0, OWN, PLAN | SOLVE, .take = plan_take},
     {"mesh", 0, OWN, PLAN, .take = plan_take},
     {"microbatches", 0, OWN, PLAN, .take = plan_take},
     {"schedule", 0, OWN, PLAN, .take = plan_take},
+    {"chunks", 0, OWN, PLAN, .take = plan_take},
     {"runtime", 0, OWN, PLAN, .take = plan_take},
     {"network", 0, OWN, PLAN, .take = plan_take},
     {"node-ranks", 0, OWN, PLAN, .take = plan_take},
@@ -348,7 +350,7 @@ static const struct {
       {PLAN, {"ranks", "parallel", "one rank has none"}},
       {PLAN, {"lora-targets lora-dropout lora-base", "lora", "everything is trained"}},
       {PLAN, {"view-buckets no-prefetch network node-ranks", "parallel mesh", "one rank has none"}},
-      {PLAN, {"microbatches schedule runtime", "parallel mesh", "one rank has none"}},
+      {PLAN, {"microbatches schedule chunks runtime", "parallel mesh", "one rank has none"}},
       {PLAN, {"wait timeout", "server", "a plan is made here unless one is named"}},
       {LAYOUT, {"timeout", "server", "a layout is made here unless one is named"}}};
 

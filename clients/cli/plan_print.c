@@ -254,24 +254,29 @@ static void print_pipeline(const struct cli *cli, const json_t *answer)
     char a[TEXT_SIZE], b[TEXT_SIZE], samples[TEXT_SIZE];
     const json_t *parallel = json_object_get(answer, "parallel"),
                  *pipeline = json_object_get(answer, "pipeline");
-    summary_line(cli, "pipeline", "%s, %.0f micro-batches, runtime %s",
-                 json_get_text(parallel, "schedule"), json_get_number(parallel, "microbatches"),
-                 json_get_text(parallel, "runtime"));
+    const double chunks = json_get_number(parallel, "chunks");
+    if (chunks > 1)
+        snprintf(samples, sizeof samples, ", %.0f stages a rank", chunks);
+    summary_line(cli, "pipeline", "%s%s, %.0f micro-batches, runtime %s",
+                 json_get_text(parallel, "schedule"), chunks > 1 ? samples : "",
+                 json_get_number(parallel, "microbatches"), json_get_text(parallel, "runtime"));
     print_equal_ways(cli, json_object_get(pipeline, "ways"));
     if (!json_is_true(json_object_get(answer, "fits"))) {
         summary_line(cli, "fits", "no: %s", json_get_text(answer, "refusal"));
         return;
     }
-    summary_line(cli, "step", "%s, ranks wait for %s of it%s",
-                 text_seconds(json_get_number(answer, "step_seconds"), a),
-                 text_percent(json_get_number(pipeline, "bubble"), b),
+    const char *way = json_get_text(pipeline, "way");
+    summary_line(cli, "step", "%s%s%s, ranks wait for %s of it%s",
+                 text_seconds(json_get_number(answer, "step_seconds"), a), way[0] ? " by " : "",
+                 way, text_percent(json_get_number(pipeline, "bubble"), b),
                  samples_text(answer, samples));
     if (json_get_number(pipeline, "exchange_seconds") > 0)
         summary_line(cli, "exchange", "%s, of weights and gradients that passes do not hide",
                      text_seconds(json_get_number(pipeline, "exchange_seconds"), a));
-    summary_line(cli, "gap", "%s to the lower bound, %s",
-                 text_percent(json_get_number(pipeline, "gap"), a),
-                 text_seconds(json_get_number(pipeline, "lower_bound_seconds"), b));
+    if (!way[0])
+        summary_line(cli, "gap", "%s to the lower bound, %s",
+                     text_percent(json_get_number(pipeline, "gap"), a),
+                     text_seconds(json_get_number(pipeline, "lower_bound_seconds"), b));
 }
 
 int plan_print(struct cli *cli, const json_t *answer, const char *text, const char *cache)

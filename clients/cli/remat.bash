@@ -46,7 +46,7 @@ _remat()
             return
             ;;
         --mesh) _remat_words "dp=8,tp=4 dp=16,shard=8 dp=8,sp=8 dp=4,cp=2 pp=16,tp=8" "$current"; return ;;
-        --schedule) _remat_words "1f1b gpipe" "$current"; return ;;
+        --schedule) _remat_words "1f1b gpipe interleaved" "$current"; return ;;
         --runtime) _remat_words "pytorch megatron none" "$current"; return ;;
         --network) _remat_words "nvlink3+hdr nvlink4+ndr pcie4+100gbe" "$current"; return ;;
         --hidden|--heads|--kv-heads|--head-width|--ffn|--vocab|--experts|--experts-per-token|--window|--capacity-factor|--lora) return ;;
@@ -54,7 +54,7 @@ _remat()
         --lora-targets) _remat_words "q,v attention all-linear" "$current"; return ;;
         --lora-base) _remat_words "frozen nf4 nf4-double" "$current"; return ;;
         --fp8) _remat_words "torchao torchao-gather te te-weights" "$current"; return ;;
-        --node-ranks|--batch|--sequence|--image|--layers|--parameters|--ranks|--microbatches) return ;;
+        --node-ranks|--batch|--sequence|--image|--layers|--parameters|--ranks|--microbatches|--chunks|--memory) return ;;
         --server) _remat_words "http://127.0.0.1:7070" "$current"; return ;;
         --timeout|--reserved|--capacity|--option|--link|--alignment|--wait|--points|--budgets|--name|--cursor|--limit) return ;;
     esac
@@ -73,7 +73,7 @@ _remat()
                 _remat_words "$asking --batch --sequence --image --layers --hidden --heads --kv-heads --head-width --ffn --vocab \
                     --experts --experts-per-token --window --capacity-factor --expert-load \
                     --lora --lora-targets --lora-dropout --lora-base --optimizer-in-backward --attention --kernels --fp8 --autocast --channels-last --measured-on --device --parameters \
-                    --optimizer --precision --no-master --keep-gradients --parallel --ranks --mesh --microbatches --schedule --runtime --network --node-ranks --view-buckets --no-prefetch \
+                    --optimizer --precision --memory --no-master --keep-gradients --parallel --ranks --mesh --microbatches --schedule --chunks --runtime --network --node-ranks --view-buckets --no-prefetch \
                     --offload --no-sweep --solver --option --effort --wait --local" \
                     "$current"
                 ;;
@@ -99,7 +99,7 @@ _remat()
         plan/)
             local models="gpt2 gpt2-medium gpt2-large gpt2-xl tinyllama-1.1b llama2-7b llama2-13b llama2-70b"
             models+=" llama3.2-1b llama3.2-3b llama3-8b llama3-70b mistral-7b mpt-125m mpt-350m mpt-760m mpt-1b"
-            models+=" mpt-3b mpt-7b mpt-13b mpt-30b mpt-70b bert-base bert-large vit-s16 vit-b16 vit-b32 vit-l16"
+            models+=" mpt-3b mpt-7b mpt-13b mpt-30b mpt-70b bloom-7b1 bert-base bert-large vit-s16 vit-b16 vit-b32 vit-l16"
             models+=" vit-h14 resnet18 resnet34 resnet50 resnet101 resnet152 unet"
             models+=" llama3.1-8b llama3.1-70b llama3.1-405b qwen2.5-0.5b qwen2.5-1.5b qwen2.5-3b qwen2.5-7b"
             models+=" qwen2.5-14b qwen2.5-32b qwen2.5-72b qwen3-0.6b qwen3-1.7b qwen3-4b qwen3-8b qwen3-14b qwen3-32b"

@@ -81,7 +81,7 @@ _remat()
             _arguments $asking $step '--batch[samples of a step]:number:' '--sequence[tokens]:number:' \
                 '--image[pixels]:number:' '--layers[blocks]:number:' \
                 '--mesh[how ranks share]:axes:(dp=8,tp=4 dp=16,shard=8 pp=16,tp=8)' \
-                '--microbatches[of a pipeline]:number:' '--schedule[of a pipeline]:name:(1f1b gpipe)' \
+                '--memory[of the device, in place of its own]:size:' '--microbatches[of a pipeline]:number:' '--schedule[of a pipeline]:name:(1f1b gpipe interleaved)' '--chunks[stages of a rank, of interleaved]:number:' \
                 '--runtime[what runs a pipeline]:name:(pytorch megatron none)' \
                 '--network[between ranks]:way:(nvlink3+hdr nvlink4+ndr pcie4+100gbe)' \
                 '--node-ranks[ranks of a node]:number:' \

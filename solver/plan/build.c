@@ -724,7 +724,7 @@ plan_value plan_add(plan_builder *b, const char *name, plan_value x, plan_value 
 plan_value plan_dropout_add(plan_builder *b, const char *dropout, const char *add, plan_value y,
                             plan_value x)
 {
-    if (b->plain)
+    if (b->undropped)
         return plan_add(b, add, y, x);
     if (!plan_is_fused(b))
         return plan_add(b, add, plan_dropout(b, dropout, y), x);

@@ -25,6 +25,7 @@ typedef struct plan_builder {
     remat_precision precision;
     double element; /* bytes of a number */
     bool plain;     /* norms without a shift, no dropout */
+    bool undropped; /* no dropout */
     bool late_cast; /* norms by rows are weighed in float32 */
     bool capped;    /* scores of attention and logits go through tanh */
     double wide;    /* and of one that autocast keeps in float32 */
@@ -191,6 +192,7 @@ typedef struct plan_transformer {
     double width, mlp, heads, groups, vocabulary, positions; /* groups: heads of keys and values */
     bool tied;
     bool plain; /* of GPT-2's: no biases, no dropout */
+    bool bloom; /* of GPT-2's: a norm behind the table, slopes for positions, no dropout */
     /* of Llamas */
     double head; /* columns of one; 0: width / heads */
     bool qkv_bias, qk_norm;

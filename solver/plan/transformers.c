@@ -89,30 +89,35 @@ static plan_value by_heads(plan_builder *b, const char *name, plan_value x)
     return b->settings->eager_attention ? plan_copy(b, name, x) : x;
 }
 
-/* ---- GPT-2: Radford et al. 2019 ---- */
+/* ---- GPT-2: Radford et al. 2019; BLOOM: Le Scao et al. 2022 ---- */
 
 static plan_value gpt2_block(plan_builder *b, const plan_transformer *t, plan_value x)
 {
     const plan_share s = share_of(b, t);
-    const plan_heads h = heads_of(&s, b->settings->sequence, true, !t->plain);
+    const plan_heads h = heads_of(&s, b->settings->sequence, true, !b->undropped);
     plan_value y = whole_qkv(b, t, &s, plan_layer_norm(b, "ln1", x));
     y = plan_attention_of_thirds(b, y, &h);
     y = plan_linear_rows(b, proj, y, t->width, t->width, !t->plain);
     x = plan_dropout_add(b, "drop1", "add1", y, x);
-    y = mlp(b, t, !t->plain, plan_layer_norm(b, "ln2", x));
+    y = mlp(b, t, !b->undropped, plan_layer_norm(b, "ln2", x)); /* Bloom's gelu is one function */
     return plan_dropout_add(b, "drop2", "add2", y, x);
 }
 
 void plan_gpt2(plan_builder *b, const plan_transformer *t, uint32_t layers)
 {
     b->plain = t->plain;
+    b->undropped = t->plain || t->bloom;
     plan_unit(b, "", 0);
     const plan_columns head = {share_of(b, t).vocabulary, t->vocabulary, false, true, true};
     plan_value x =
         plan_embedding_rows(b, "wte", tokens(b, "tokens"), head.features, t->vocabulary, t->width);
-    plan_tensor(b, t->positions, t->width);
-    x = plan_pointwise(b, "wpe", "bias_add", &x, 1, 0, 2, plan_is_frozen(b) ? 0 : 1);
-    if (!t->plain)
+    if (t->bloom) {
+        x = plan_layer_norm(b, "ln_e", x);
+    } else {
+        plan_tensor(b, t->positions, t->width);
+        x = plan_pointwise(b, "wpe", "bias_add", &x, 1, 0, 2, plan_is_frozen(b) ? 0 : 1);
+    }
+    if (!b->undropped)
         x = plan_dropout(b, "drop", x);
     for (uint32_t i = 0; i < layers; i++) {
         plan_unit(b, "h", i);

@@ -10,7 +10,8 @@
 
 const char *remat_way_name(remat_way way)
 {
-    static const char *const names[REMAT_WAYS] = {"store-all", "blocks", "remat", "selective-op"};
+    static const char *const names[REMAT_WAYS] = {"store-all", "blocks", "remat", "selective-op",
+                                                  "offloaded"};
     return names[way];
 }
 
@@ -159,6 +160,16 @@ static remat_status solve_plain(search *s, uint32_t level, remat_error *error)
     return status || fits || !s->link ? status : find_fewest(s, level, true, error);
 }
 
+static remat_status solve_way(search *s, remat_way way, remat_error *error)
+{
+    bool fits;
+    if (way == REMAT_WAY_REMAT)
+        return solve_remat(s, error);
+    if (way == REMAT_WAY_OFFLOADED)
+        return attempt(s, s->n_levels - 1, 0, s->link ? s->n_units : 0, &fits, error);
+    return solve_plain(s, way == REMAT_WAY_STORE_ALL ? 0 : s->n_levels - 1, error);
+}
+
 /* What torch's selective checkpointing holds to no use: results it was told to keep that only what
  * leaves a block read, so that nothing computed again does. A list drops them; they count. */
 static uint64_t idle_bytes(const remat_profile *p, const uint32_t *unit, const bool *kept)
@@ -194,9 +205,7 @@ remat_status remat_way_solve(const remat_profile *profile, const uint32_t *unit,
     remat_status status = ratio && s.threshold ? REMAT_OK : remat_fail_memory(error);
     if (!status) {
         s.n_levels = plan_levels(profile, unit, ratio, s.level);
-        status = way == REMAT_WAY_REMAT
-                     ? solve_remat(&s, error)
-                     : solve_plain(&s, way == REMAT_WAY_STORE_ALL ? 0 : s.n_levels - 1, error);
+        status = solve_way(&s, way, error);
     }
     free(ratio);
     free(s.threshold);

@@ -459,6 +459,7 @@ LATENT = 7168 * 1536 + 1536 + 1536 * 128 * 192 + 7168 * 576 + 512 + 512 * 128 * 
     (DEEPSEEK, 2 * 129280 * 7168 + 7168 + 3 * 3 * 7168 * 18432 + 4 * LATENT + 17 * 3 * 7168 * 2048 + 7168 * 16),
     ({"model_type": "gpt2", "n_embd": 768, "n_layer": 12, "n_head": 12, "n_positions": 1024, "vocab_size": 50257, "n_inner": None},
      124439808),
+    ({"model_type": "bloom", "hidden_size": 1024, "n_layer": 24, "n_head": 16, "vocab_size": 250880}, 559214592),  # bigscience/bloom-560m
     ({"model_type": "bert", "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 3072,
       "vocab_size": 30522, "max_position_embeddings": 512}, 109482240)])
 def test_a_config_is_a_model(rematd, write, config, parameters):  # noqa: F811
@@ -751,6 +752,51 @@ def test_no_cut_parts_a_state_or_a_gradient(rematd):
             continue
         check_pipeline(made.json)
         assert made.json["pipeline"]["units"] == units
+
+
+def test_a_slice_of_a_device_and_blocks_at_the_host(rematd):
+    words = ["plan", "gpt2-medium", "--batch", "8", "--device", "a100-80gb", "--no-sweep"]
+    whole, part = (answer(*words, *more) for more in ([], ["--memory", "20 GB"]))
+    assert part["table"]["memory"] == 20 * 10**9 == part["memory_use"]["device_bytes"] and whole["table"]["memory"] > 4 * part["table"]["memory"]
+    assert part["table"]["weights"] == whole["table"]["weights"] and part["compute_seconds"] == whole["compute_seconds"]
+    assert not answer(*words, "--memory", "4GiB", code=NO)["fits"]
+    for memory in (0, "much", "50%", 10**16):
+        refused = rematd.post("/v1/plans", {"model": "gpt2", "batch": 1, "device": "t4", "memory": memory})
+        assert refused.status == 400 and refused.json["field"] == "memory"
+    ways = {way["way"]: way for way in answer(*words, "--offload")["ways"]}
+    assert "offloaded" not in {way["way"] for way in whole["ways"]}
+    assert ways["offloaded"]["peak"] <= ways["blocks"]["peak"] and ways["offloaded"]["step_seconds"] >= ways["blocks"]["step_seconds"]
+
+
+def test_interleaved_stages_hold_and_wait_as_published(rematd):
+    """Korthikanti et al. 2022: activations x (1 + (p - 1) / (p v)); Narayanan et al. 2021: bubble (p - 1) / (v m) of the work."""
+    p, m, nodes = 4, 8, [(1, 2, 0, 1000, 0, 0)] * 32
+
+    def plan_of(memory, **more):
+        return rematd.post("/v1/plans", chain_asked(nodes, memory, p, "1000000000GB/s@0us", [("x", 1, 0)], microbatches=m, **more)).json
+
+    held = plan_of(10**9)["pipeline"]["ways"][0]["memory"]
+    for v in (2, 4, 8):
+        made = plan_of(10**9, schedule="interleaved", chunks=v)
+        all_kept = made["pipeline"]["ways"][0]
+        assert made["fits"] and made["pipeline"]["way"] == "store-all" and "stages" not in made["pipeline"]
+        assert made["parallel"]["chunks"] == v and made["step_seconds"] == all_kept["step_seconds"]
+        assert all_kept["memory"] == pytest.approx(held * (1 + (p - 1) / (p * v)), abs=2 * m)  # a byte of input each
+        assert all_kept["step_seconds"] == pytest.approx(3 * 8 * m * (1 + (p - 1) / (v * m)))
+        less = plan_of(all_kept["memory"] - 1, schedule="interleaved", chunks=v)
+        assert not less["pipeline"]["ways"][0]["fits"] and less["pipeline"].get("way") != "store-all"
+
+
+def test_a_rank_has_all_its_interleaved_stages():
+    """Each weight once: of one stage a rank and of two the optimizer reads as much in all."""
+    words = ["plan", "gpt2-xl", "--batch", "1", "--device", "a100-80gb", "--parallel", "pipeline", "--ranks", "4", "--microbatches", "8"]
+    said = remat(*words, "--schedule", "interleaved").stdout
+    assert "interleaved, 2 stages a rank, 8 micro-batches" in said and "by store-all, ranks wait for" in said and "lower bound" not in said
+    one, two = (answer(*words, *more) for more in ([], ["--schedule", "interleaved", "--chunks", "3"]))
+    ways = [made["pipeline"]["ways"][1]["memory"] for made in (one, two)]  # blocks: weights and what goes with them, mostly
+    assert ways[1] == pytest.approx(ways[0], rel=0.15) and two["parallel"]["chunks"] == 3
+    refused = answer("plan", "gpt2-xl", "--batch", "8", "--device", "t4", *words[6:], "--schedule", "interleaved", code=NO)
+    assert not refused["fits"] and "gpipe and 1f1b" in refused["refusal"] and "step_seconds" not in refused
 
 
 def test_effort_is_for_the_stages_whose_lists_are_improved(rematd):

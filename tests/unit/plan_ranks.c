@@ -331,7 +331,19 @@ static void bad_ranks_name_their_field(void **state)
          "parallel.microbatches", "there may be 1000"},
         {"{\"kind\": \"pipeline\", \"ranks\": 2, \"microbatches\": 3, \"schedule\": "
          "\"interleaved\"}",
-         "parallel.schedule", "judged only"},
+         "parallel.microbatches", "multiple of the 2 ranks"},
+        {"{\"kind\": \"pipeline\", \"ranks\": 4, \"microbatches\": 4, \"schedule\": "
+         "\"interleaved\", \"chunks\": 4}",
+         "parallel.chunks", "16 stages, but the profile falls into 14 units"},
+        {"{\"kind\": \"pipeline\", \"ranks\": 2, \"microbatches\": 4, \"schedule\": "
+         "\"interleaved\", \"chunks\": 17}",
+         "parallel.chunks", "2 to 16"},
+        {"{\"kind\": \"pipeline\", \"ranks\": 2, \"microbatches\": 4, \"schedule\": "
+         "\"interleaved\", \"play\": true}",
+         "parallel.play", "not of interleaved"},
+        {"{\"kind\": \"pipeline\", \"ranks\": 2, \"microbatches\": 4, \"chunks\": 2}",
+         "parallel.chunks", "of the schedule interleaved"},
+        {"{\"kind\": \"ddp\", \"ranks\": 2, \"chunks\": 2}", "parallel.kind", "of a pipeline"},
         {"{\"kind\": \"pipeline\", \"ranks\": 2, \"microbatches\": 3, \"schedule\": \"zb\"}",
          "parallel.schedule", "known are gpipe"},
         {"{\"kind\": \"pipeline\", \"ranks\": 2, \"microbatches\": 3, \"runtime\": \"jax\"}",

@@ -357,6 +357,7 @@ typedef enum remat_way {
     REMAT_WAY_REMAT,        /* thresholds by unit, as large as they must be */
     REMAT_WAY_SELECTIVE_OP, /* per-block checkpointing that keeps what attention and every other
                                product of a block give, the first included: as torchtitan has it */
+    REMAT_WAY_OFFLOADED,    /* per-block checkpointing, what blocks begin with at the host */
     REMAT_WAYS
 } remat_way;
 
@@ -368,8 +369,8 @@ typedef struct remat_way_result {
 
 /* kept: of the graph, for REMAT_WAY_SELECTIVE_OP. The fastest step of this way within budget, by
  * replay of some dozen lists. link NULL: nothing is offloaded; else also with as many units
- * offloaded as are needed. Takes some milliseconds where a solver takes seconds: for tables over
- * many batches. */
+ * offloaded as are needed, of REMAT_WAY_OFFLOADED, which needs one, all. Takes some milliseconds
+ * where a solver takes seconds: for tables over many batches. */
 remat_status remat_way_solve(const remat_profile *profile, const uint32_t *unit, const bool *kept,
                              remat_way way, const remat_link *link, uint64_t budget,
                              remat_way_result *ret_result, remat_error *error);
