@@ -7,6 +7,7 @@
 #include "answer/part.h"
 #include "model/lists.h"
 #include "remat/words.h"
+#include "search/exact.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -320,6 +321,38 @@ static remat_status improve(const remat_portfolio *p, const answer_wish *whole, 
     return status ? status : improve_from(&w, others, n_others, false, false, best, error);
 }
 
+/* Tiny graphs are searched exactly: within the work that this may take there is nothing left to
+ * improve, and what none can serve is known. A list whose layout does not fit is left. */
+static remat_status find_exactly(const remat_portfolio *p, answer_wish *w, remat_schedule *best,
+                                 remat_error *error)
+{
+    const remat_profile *profile = w->problem->profile;
+    bool given = profile->joint; /* every list asked for keeps the order */
+    for (size_t i = 0; i < p->n; i++)
+        given = given && p->given[i];
+    search_exact_found f;
+    remat_schedule other = {0};
+    remat_operations list = {0};
+    if (w->problem->in_flight > 1)
+        return REMAT_OK;
+    remat_status status = search_exactly(profile, w->budget, given, w->host, &f, error);
+    if (status)
+        return status;
+    if (!given)
+        w->bound = fmax(w->bound, f.bound);
+    if (f.list.length > 0) {
+        status = model_complete_list(profile, &f.list, &list, error);
+        if (!status)
+            status = answer_take(w, &list, &other, error);
+        if (!status)
+            answer_keep_faster(&other, best);
+    }
+    remat_operations_clear(&f.list);
+    remat_operations_clear(&list);
+    remat_schedule_clear(&other);
+    return status == REMAT_INFEASIBLE ? REMAT_OK : status;
+}
+
 /* Once more, from it and from nothing, where what was found is far from the bound, or nothing was.
  */
 static remat_status improve_patiently(const answer_wish *whole, double begin, double share,
@@ -546,6 +579,8 @@ static remat_status find(const remat_portfolio *p, answer_wish *w, findings *f, 
         remat_host_found(w->host, f->best.simulation.makespan, 0);
     if ((p->improved && status == REMAT_INFEASIBLE) || (!status && (p->improved || !problem->link)))
         status = answer_find_bound(p, problem, w->budget, &w->bound, &f->moments, error);
+    if (!status && p->improved && w->bound < INFINITY)
+        status = find_exactly(p, w, &f->best, error);
     tell_bound(w);
     if (!status && !f->best.solver) /* before a search that cannot find anything */
         status = remat_find_floor(profile, &f->floor, error);
