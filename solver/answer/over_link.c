@@ -122,3 +122,15 @@ remat_status answer_mix(const remat_portfolio *p, const answer_wish *w, remat_sc
     remat_schedule_clear(&start);
     return status;
 }
+
+remat_status answer_mix_patiently(const remat_portfolio *p, const answer_wish *w,
+                                  remat_schedule *best, remat_error *error)
+{
+    enum { TINY = 8 };
+    const remat_host host = remat_host_quiet(w->host);
+    answer_wish own = *w;
+    own.host = &host;
+    own.effort = REMAT_PATIENT;
+    const bool tiny = w->problem->profile->n_nodes <= TINY;
+    return tiny && best->solver ? answer_mix(p, &own, best, error) : REMAT_OK;
+}

@@ -653,6 +653,8 @@ remat_status remat_portfolio_schedule(const remat_portfolio *portfolio,
     if (!status && portfolio->improved && f.floor.bytes <= budget &&
         problem->profile->n_nodes <= ANSWER_NAMED_NODES)
         status = find_by_name(portfolio, &w, &f, &refusal);
+    if (!status && linked)
+        status = answer_mix_patiently(portfolio, &w, &f.best, &refusal);
     const bool late = portfolio->improved && remat_host_late(host);
     if (status == REMAT_CANCELLED && late && f.best.solver)
         status = REMAT_OK;
