@@ -3,10 +3,11 @@
 
 #include "answer/best.h"
 #include "answer/bounds.h"
+#include "answer/over_link.h"
 #include "answer/part.h"
 #include "model/lists.h"
 #include "remat/words.h"
-#include "search/mixed.h"
+#include "search/exact.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -237,89 +238,22 @@ static void claim(const remat_problem *problem, double bound, remat_schedule *sc
         schedule->class_name = schedule->bound_class;
 }
 
-/* A list that was found instead: judged, and laid out. REMAT_INFEASIBLE if its arena does not fit.
- */
-static remat_status take(const remat_problem *problem, uint64_t budget, uint32_t alignment,
-                         remat_operations *list, remat_schedule *ret_schedule, remat_error *error)
-{
-    remat_schedule schedule = {.solver = remat_solver_find("interval"),
-                               .operations = *list,
-                               .optimality = REMAT_HEURISTIC};
-    *list = (remat_operations){0};
-    remat_status status = remat_simulate(problem->profile, &schedule.operations, problem->link,
-                                         NULL, NULL, &schedule.simulation, error);
-    if (!status)
-        remat_put_in_flight(&schedule.simulation, problem->in_flight);
-    if (!status)
-        status = answer_lay_out(problem, budget, alignment, &schedule, error);
-    const remat_simulation *replay = &schedule.simulation;
-    if (!status && (!replay->valid || replay->peak > budget))
-        status = remat_fail(error, REMAT_INTERNAL, NULL,
-                            "a list of the improver is not what it should be: %.200s",
-                            replay->valid ? "it passes the budget" : replay->reason);
-    if (!status && schedule.layout.arena > budget)
-        status = REMAT_INFEASIBLE; /* laid out otherwise than the improver saw it */
-    schedule.nominal_budget = schedule.model_peak = replay->peak;
-    if (status)
-        remat_schedule_clear(&schedule);
-    else
-        *ret_schedule = schedule;
-    return status;
-}
-
-static bool link_moves(const remat_link *link)
-{
-    return link && link->to_host > 0 && link->to_device > 0;
-}
-
 #define GAP_FOR_PATIENCE 0.01 /* of the makespan */
-enum { NAMED_NODES = 24 };    /* a second more at most was seen */
-
-/* What is asked of the improver. */
-typedef struct wish {
-    const remat_problem *problem;
-    uint64_t budget;
-    uint32_t alignment;
-    remat_effort effort;
-    const remat_host *host;
-    double bound;
-    double over_link; /* no schedule takes less, with copies and without; 0: nothing is known */
-} wish;
-
-static bool reaches(const remat_schedule *best, double bound)
-{
-    return best->solver && best->simulation.makespan <= bound * (1 + 1e-9);
-}
-
-static bool faster(const remat_schedule *a, const remat_schedule *b)
-{
-    return !b->solver || a->simulation.makespan < b->simulation.makespan * (1 - ANSWER_SAME_TIME);
-}
-
-/* The faster of two stays, as best. */
-static void keep_faster(remat_schedule *other, remat_schedule *best)
-{
-    if (!faster(other, best))
-        return;
-    remat_schedule old = *best;
-    *best = *other;
-    *other = old;
-}
 
 /* What is told of while it is searched: what the answer will say. */
-static void tell_bound(const wish *w)
+static void tell_bound(const answer_wish *w)
 {
-    const bool linked = link_moves(w->problem->link);
+    const bool linked = answer_link_moves(w->problem->link);
     if (linked ? w->over_link > 0 : w->bound > 0 && w->bound < INFINITY)
         remat_host_found(w->host, 0, linked ? w->over_link : w->bound);
 }
 
 /* Searches on from a list, or from nothing, unless the bound is reached; *best becomes the result
  * if that is faster. Nothing found is no failure. */
-static remat_status improve_list(const wish *w, const remat_operations *start, bool given,
+static remat_status improve_list(const answer_wish *w, const remat_operations *start, bool given,
                                  remat_schedule *best, remat_error *error)
 {
-    if (reaches(best, w->bound))
+    if (answer_reaches(best, w->bound))
         return REMAT_OK;
     remat_schedule other = {0};
     remat_operations list = {0};
@@ -328,9 +262,9 @@ static remat_status improve_list(const wish *w, const remat_operations *start, b
         remat_improve(w->problem->profile, start, w->budget, in_flight, w->alignment, given,
                       w->effort, w->bound, w->host, &list, error);
     if (!status)
-        status = take(w->problem, w->budget, w->alignment, &list, &other, error);
+        status = answer_take(w, &list, &other, error);
     if (!status)
-        keep_faster(&other, best);
+        answer_keep_faster(&other, best);
     if (best->solver)
         remat_host_found(w->host, best->simulation.makespan, 0);
     remat_operations_clear(&list);
@@ -339,7 +273,7 @@ static remat_status improve_list(const wish *w, const remat_operations *start, b
 }
 
 /* From the best schedule of some tables, of the improved solver's own from nothing too. */
-static remat_status improve_from(const wish *w, const remat_table *const *tables, size_t n,
+static remat_status improve_from(const answer_wish *w, const remat_table *const *tables, size_t n,
                                  bool own, bool given, remat_schedule *best, remat_error *error)
 {
     if (n == 0)
@@ -361,7 +295,7 @@ static bool is_improved(const remat_portfolio *p, size_t i)
 /* From each table of those that are improved when they are named, so that auto is never slower than
  * they are; then from the best list of the others that does not offload. In one part of the
  * progress. */
-static remat_status improve(const remat_portfolio *p, const wish *whole, remat_effort effort,
+static remat_status improve(const remat_portfolio *p, const answer_wish *whole, remat_effort effort,
                             double begin, double share, remat_schedule *best, remat_error *error)
 {
     const remat_table *others[REMAT_MAX_SOLVERS];
@@ -375,7 +309,7 @@ static remat_status improve(const remat_portfolio *p, const wish *whole, remat_e
         searches += is_improved(p, i);
     answer_part part = {whole->host, begin, share / (double)searches};
     const remat_host host = answer_part_host(&part);
-    wish w = *whole;
+    answer_wish w = *whole;
     w.effort = effort;
     w.host = &host;
     for (size_t i = 0; i < p->n && !status; i++) {
@@ -387,9 +321,41 @@ static remat_status improve(const remat_portfolio *p, const wish *whole, remat_e
     return status ? status : improve_from(&w, others, n_others, false, false, best, error);
 }
 
+/* Tiny graphs are searched exactly: within the work that this may take there is nothing left to
+ * improve, and what none can serve is known. A list whose layout does not fit is left. */
+static remat_status find_exactly(const remat_portfolio *p, answer_wish *w, remat_schedule *best,
+                                 remat_error *error)
+{
+    const remat_profile *profile = w->problem->profile;
+    bool given = profile->joint; /* every list asked for keeps the order */
+    for (size_t i = 0; i < p->n; i++)
+        given = given && p->given[i];
+    search_exact_found f;
+    remat_schedule other = {0};
+    remat_operations list = {0};
+    if (w->problem->in_flight > 1)
+        return REMAT_OK;
+    remat_status status = search_exactly(profile, w->budget, given, w->host, &f, error);
+    if (status)
+        return status;
+    if (!given)
+        w->bound = fmax(w->bound, f.bound);
+    if (f.list.length > 0) {
+        status = model_complete_list(profile, &f.list, &list, error);
+        if (!status)
+            status = answer_take(w, &list, &other, error);
+        if (!status)
+            answer_keep_faster(&other, best);
+    }
+    remat_operations_clear(&f.list);
+    remat_operations_clear(&list);
+    remat_schedule_clear(&other);
+    return status == REMAT_INFEASIBLE ? REMAT_OK : status;
+}
+
 /* Once more, from it and from nothing, where what was found is far from the bound, or nothing was.
  */
-static remat_status improve_patiently(const wish *whole, double begin, double share,
+static remat_status improve_patiently(const answer_wish *whole, double begin, double share,
                                       remat_schedule *best, remat_error *error)
 {
     if (whole->problem->profile->joint || whole->problem->profile->n_nodes > REMAT_LARGE_NODES ||
@@ -397,7 +363,7 @@ static remat_status improve_patiently(const wish *whole, double begin, double sh
         return REMAT_OK;
     answer_part part = {whole->host, begin, share};
     const remat_host host = answer_part_host(&part);
-    wish w = *whole;
+    answer_wish w = *whole;
     w.effort = REMAT_PATIENT;
     w.host = &host;
     /* one over the link is no start, and would be beaten by its time without it */
@@ -413,12 +379,12 @@ static remat_status improve_patiently(const wish *whole, double begin, double sh
 /* ---- refusing ---- */
 
 /* Whether the first of what auto does finds a list there. */
-static remat_status finds(const remat_portfolio *p, const wish *asked, uint64_t budget,
+static remat_status finds(const remat_portfolio *p, const answer_wish *asked, uint64_t budget,
                           bool *ret_found, remat_error *error)
 {
     remat_schedule found = {0};
     const remat_host host = remat_host_quiet(asked->host);
-    wish w = *asked;
+    answer_wish w = *asked;
     w.host = &host;
     w.budget = budget;
     w.bound = 0;
@@ -430,7 +396,7 @@ static remat_status finds(const remat_portfolio *p, const wish *asked, uint64_t 
 
 /* Closer to the least that will do than the tables know, where that takes no long time. floor: none
  * fits less. */
-static remat_status halve_down(const remat_portfolio *p, const wish *w, uint64_t floor,
+static remat_status halve_down(const remat_portfolio *p, const answer_wish *w, uint64_t floor,
                                uint64_t *enough, remat_error *error)
 {
     enum { HALVINGS = 6, CLOSE = 500 }; /* close: a part of it */
@@ -448,7 +414,7 @@ static remat_status halve_down(const remat_portfolio *p, const wish *w, uint64_t
 
 /* Another budget than the least of the tables may do too: what is told is one that will do, and
  * below which none does. */
-static remat_status refuse_improved(const remat_portfolio *p, const wish *w, uint64_t floor,
+static remat_status refuse_improved(const remat_portfolio *p, const answer_wish *w, uint64_t floor,
                                     remat_error *error)
 {
     const remat_problem *problem = w->problem;
@@ -456,8 +422,8 @@ static remat_status refuse_improved(const remat_portfolio *p, const wish *w, uin
     uint64_t peak, enough;
     remat_status status =
         remat_least_budget(p->tables, p->n, problem, w->alignment, &peak, &enough, error);
-    if (!status && enough > budget && problem->profile->n_nodes <= NAMED_NODES &&
-        !link_moves(problem->link))
+    if (!status && enough > budget && problem->profile->n_nodes <= ANSWER_NAMED_NODES &&
+        !answer_link_moves(problem->link))
         status = halve_down(p, w, floor, &enough, error);
     if (status)
         return status;
@@ -476,12 +442,12 @@ static remat_status refuse_improved(const remat_portfolio *p, const wish *w, uin
 }
 
 /* Closes the gap from below, as far as so much work goes, in one part of the progress. */
-static remat_status raise_bound(wish *w, bound_moments *moments, uint64_t work, double begin,
+static remat_status raise_bound(answer_wish *w, bound_moments *moments, uint64_t work, double begin,
                                 double share, const remat_schedule *best, remat_error *error)
 {
     answer_part part = {w->host, begin, share};
     const remat_host host = answer_part_host(&part);
-    if (!moments || !best->solver || link_moves(w->problem->link))
+    if (!moments || !best->solver || answer_link_moves(w->problem->link))
         return REMAT_OK;
     const uint64_t own = w->budget - bound_moments_others(moments, w->problem->in_flight);
     w->bound = bound_moments_raise(moments, own, w->bound, best->simulation.makespan, work, &host);
@@ -503,7 +469,7 @@ static const search_shares SEARCH_SHARES[2][2] = {
 };
 
 /* Thorough is all of quick first, so that it is never slower. */
-static remat_status search(const remat_portfolio *p, wish *w, bound_moments *moments,
+static remat_status search(const remat_portfolio *p, answer_wish *w, bound_moments *moments,
                            remat_schedule *best, remat_error *error)
 {
     const bool thorough = w->effort == REMAT_THOROUGH;
@@ -531,127 +497,6 @@ static bool may_search(const remat_profile *profile, const remat_host *host)
            (limit == 0 || remat_improve_bytes(profile) <= limit);
 }
 
-/* ---- over the link ---- */
-
-/* A list of the mixed search, judged. What addresses need beside the peak is asked of the search as
- * a smaller budget, a little at a time. */
-static remat_status mix_within(const wish *w, const remat_operations *start,
-                               remat_schedule *ret_schedule, remat_error *error)
-{
-    enum { TRIES = 4 };
-    remat_status status = REMAT_INFEASIBLE;
-    for (uint64_t k = 0; k < TRIES && status == REMAT_INFEASIBLE; k++) {
-        remat_operations list = {0};
-        status =
-            remat_mix(w->problem->profile, w->problem->link, start, w->budget - w->budget / 200 * k,
-                      w->alignment, w->effort, w->over_link, w->host, &list, error);
-        if (!status && list.length == 0)
-            return REMAT_INFEASIBLE;
-        if (!status)
-            status = take(w->problem, w->budget, w->alignment, &list, ret_schedule, error);
-        remat_operations_clear(&list);
-        if (!w->alignment)
-            break;
-    }
-    return status;
-}
-
-/* Searches on from one list, unless the bound is reached; *best becomes the result if that is
- * faster. */
-static remat_status mix_from(const wish *w, const remat_operations *start, remat_schedule *best,
-                             remat_error *error)
-{
-    remat_schedule other = {0};
-    if (reaches(best, w->over_link))
-        return REMAT_OK;
-    remat_status status = mix_within(w, start, &other, error);
-    if (!status)
-        keep_faster(&other, best);
-    if (best->solver)
-        remat_host_found(w->host, best->simulation.makespan, 0);
-    remat_schedule_clear(&other);
-    return status == REMAT_INFEASIBLE ? REMAT_OK : status;
-}
-
-/* From the best list itself. */
-static remat_status mix_on(const wish *w, remat_schedule *best, remat_error *error)
-{
-    remat_operations list = {0};
-    const remat_status status = model_copy_list(&best->operations, &list)
-                                    ? remat_fail_memory(error)
-                                    : mix_from(w, &list, best, error);
-    remat_operations_clear(&list);
-    return status;
-}
-
-/* Of many nodes a list that waits for the link most of the time leads nowhere. */
-static bool is_start(const wish *w, const remat_schedule *offloading, const remat_schedule *best)
-{
-    return w->problem->profile->n_nodes <= NAMED_NODES || !best->solver ||
-           offloading->simulation.makespan <= 1.25 * best->simulation.makespan;
-}
-
-#define MIX_QUICK_SHARE 0.1 /* of the progress of a thorough one */
-#define MIX_FIRST_SHARE 0.7 /* up to the search from those that offload */
-
-/* Thorough is never slower than the quick answer, link and all. */
-static remat_status begin_quickly(const remat_portfolio *p, const wish *w, remat_schedule *best,
-                                  remat_error *error)
-{
-    remat_schedule start = {0};
-    answer_part part = {w->host, 0, MIX_QUICK_SHARE};
-    const remat_host host = answer_part_host(&part);
-    remat_status status = remat_portfolio_schedule(p, w->problem, w->budget, w->alignment,
-                                                   REMAT_QUICK, &host, &start, error);
-    if (!status)
-        keep_faster(&start, best);
-    remat_schedule_clear(&start);
-    return status == REMAT_INFEASIBLE ? REMAT_OK : status;
-}
-
-/* From the best list so far, or from the smallest there is where none fits; then from the best of
- * those that offload. */
-static remat_status mix(const remat_portfolio *p, const wish *w, remat_schedule *best,
-                        remat_error *error)
-{
-    const remat_table *offloading[REMAT_MAX_SOLVERS];
-    size_t n = 0;
-    for (size_t i = 0; i < p->n; i++)
-        if (remat_table_solver(p->tables[i])->accepts & REMAT_NEEDS_LINK)
-            offloading[n++] = p->tables[i];
-    remat_schedule start = {0};
-    uint64_t peak = 0, enough = 0;
-    remat_status status = REMAT_OK;
-    if (reaches(best, w->over_link))
-        return REMAT_OK;
-    if (w->effort == REMAT_THOROUGH)
-        status = begin_quickly(p, w, best, error);
-    const double begin = w->effort == REMAT_THOROUGH ? MIX_QUICK_SHARE : 0;
-    answer_part part = {w->host, begin, MIX_FIRST_SHARE - begin};
-    const remat_host host = answer_part_host(&part);
-    wish own = *w;
-    own.host = &host;
-    if (!status && best->solver) {
-        status = mix_on(&own, best, error);
-    } else if (!status) {
-        status = remat_least_budget(p->tables, p->n, w->problem, 0, &peak, &enough, error);
-        if (!status && peak > 0)
-            status = remat_best_schedule(p->tables, p->n, "", w->problem, peak, 0, &start, error);
-        if (!status && start.solver)
-            status = mix_from(&own, &start.operations, best, error);
-    }
-    remat_schedule_clear(&start);
-    part = (answer_part){w->host, MIX_FIRST_SHARE, 1 - MIX_FIRST_SHARE};
-    if (!status && n > 0)
-        status = remat_best_schedule(offloading, n, "", w->problem, w->budget, w->alignment, &start,
-                                     error);
-    status = status == REMAT_INFEASIBLE ? REMAT_OK : status;
-    if (!status && start.solver && is_start(w, &start, best))
-        status = mix_from(&own, &start.operations, best, error);
-    remat_schedule_clear(&start);
-    return status;
-}
-
 /* In parts of the progress of one that begins briefly. */
 #define BRIEF_SHARE 0.3
 #define FIRST_MIX_SHARE 0.3
@@ -659,27 +504,27 @@ static remat_status mix(const remat_portfolio *p, const wish *w, remat_schedule 
 
 /* Over the link from what a short search without it finds. All of that search comes only where a
  * list without the link may be faster yet: with it no answer is slower. */
-static remat_status mix_first(const remat_portfolio *p, wish *whole, bound_moments *moments,
+static remat_status mix_first(const remat_portfolio *p, answer_wish *whole, bound_moments *moments,
                               remat_schedule *best, remat_error *error)
 {
     remat_schedule without = {0};
     answer_part part = {whole->host, BRIEF_SHARE, FIRST_MIX_SHARE};
     const remat_host host = answer_part_host(&part);
-    wish w = *whole;
+    answer_wish w = *whole;
     w.host = &host;
     remat_status status = improve(p, whole, REMAT_BRIEF, 0, BRIEF_SHARE, best, error);
     if (!status)
-        status = mix(p, &w, best, error);
-    if (status || reaches(best, w.bound))
+        status = answer_mix(p, &w, best, error);
+    if (status || answer_reaches(best, w.bound))
         return status;
     part = (answer_part){whole->host, part.begin + part.share, WITHOUT_SHARE};
     status = search(p, &w, moments, &without, error);
     part = (answer_part){whole->host, part.begin + part.share, 1 - part.begin - part.share};
-    const bool beaten = without.solver && faster(&without, best);
+    const bool beaten = without.solver && answer_faster(&without, best);
     if (beaten)
-        keep_faster(&without, best);
+        answer_keep_faster(&without, best);
     remat_schedule_clear(&without);
-    return !status && beaten ? mix_on(&w, best, error) : status;
+    return !status && beaten ? answer_mix_on(&w, best, error) : status;
 }
 
 /* With a link an answer carries the bound of all schedules, with copies and without. */
@@ -687,7 +532,7 @@ static void claim_over_link(double bound, remat_schedule *schedule)
 {
     schedule->lower_bound = fmin(bound, schedule->simulation.makespan);
     schedule->class_name = schedule->bound_class = "all schedules";
-    schedule->optimality = reaches(schedule, bound) ? REMAT_OPTIMAL : REMAT_HEURISTIC;
+    schedule->optimality = answer_reaches(schedule, bound) ? REMAT_OPTIMAL : REMAT_HEURISTIC;
 }
 
 /* The least peak of a list that takes no more time than storing everything. */
@@ -715,12 +560,12 @@ typedef struct findings {
     remat_floor floor; /* where the tables have nothing */
 } findings;
 
-static remat_status find(const remat_portfolio *p, wish *w, findings *f, remat_error *error)
+static remat_status find(const remat_portfolio *p, answer_wish *w, findings *f, remat_error *error)
 {
     const remat_problem *problem = w->problem;
     const remat_profile *profile = problem->profile;
     const bool mixes =
-        p->improved && link_moves(problem->link) && profile->n_nodes <= REMAT_LARGE_NODES;
+        p->improved && answer_link_moves(problem->link) && profile->n_nodes <= REMAT_LARGE_NODES;
     const bool mixes_first = mixes && w->effort == REMAT_QUICK;
     answer_part part = {w->host, 0,
                         !mixes || mixes_first         ? 1
@@ -734,6 +579,8 @@ static remat_status find(const remat_portfolio *p, wish *w, findings *f, remat_e
         remat_host_found(w->host, f->best.simulation.makespan, 0);
     if ((p->improved && status == REMAT_INFEASIBLE) || (!status && (p->improved || !problem->link)))
         status = answer_find_bound(p, problem, w->budget, &w->bound, &f->moments, error);
+    if (!status && p->improved && w->bound < INFINITY)
+        status = find_exactly(p, w, &f->best, error);
     tell_bound(w);
     if (!status && !f->best.solver) /* before a search that cannot find anything */
         status = remat_find_floor(profile, &f->floor, error);
@@ -746,7 +593,7 @@ static remat_status find(const remat_portfolio *p, wish *w, findings *f, remat_e
             status = search(p, w, f->moments, &f->best, error);
         part = (answer_part){part.whole, part.share, 1 - part.share};
         if (!status && mixes)
-            status = mix(p, w, &f->best, error);
+            status = answer_mix(p, w, &f->best, error);
     }
     w->host = part.whole;
     return status;
@@ -760,11 +607,12 @@ static void clear_findings(findings *f)
 
 /* Where it costs little: no slower than what is improved when it is asked for by name, whose search
  * from another list ends in another place now and then. */
-static remat_status find_by_name(const remat_portfolio *p, const wish *asked, findings *f,
+static remat_status find_by_name(const remat_portfolio *p, const answer_wish *asked, findings *f,
                                  remat_error *error)
 {
     remat_status status = REMAT_OK;
-    const bool done = reaches(&f->best, asked->problem->link ? asked->over_link : asked->bound);
+    const bool done =
+        answer_reaches(&f->best, asked->problem->link ? asked->over_link : asked->bound);
     const remat_host host = remat_host_quiet(asked->host);
     for (size_t i = 0; i < p->n && p->n > 1 && !done && !status; i++) {
         const remat_solver *solver = remat_table_solver(p->tables[i]);
@@ -772,13 +620,13 @@ static remat_status find_by_name(const remat_portfolio *p, const wish *asked, fi
             continue;
         const remat_portfolio one = {
             .name = solver->name, .improved = true, .n = 1, .tables = {p->tables[i]}};
-        wish w = *asked;
+        answer_wish w = *asked;
         w.host = &host;
         w.bound = 0;
         findings own = {.moments = NULL};
         status = find(&one, &w, &own, error);
         if (!status && own.best.solver)
-            keep_faster(&own.best, &f->best);
+            answer_keep_faster(&own.best, &f->best);
         clear_findings(&own);
         status = status == REMAT_INFEASIBLE ? REMAT_OK : status;
     }
@@ -796,15 +644,17 @@ remat_status remat_portfolio_schedule(const remat_portfolio *portfolio,
     if (portfolio->n == 1 &&
         remat_machine_of(remat_table_solver(portfolio->tables[0]), &problem->options))
         return remat_table_schedule(portfolio->tables[0], problem, budget, ret_schedule, error);
-    wish w = {problem, budget, alignment, effort, host, 0, 0};
-    const bool linked = portfolio->improved && link_moves(problem->link);
+    answer_wish w = {problem, budget, alignment, effort, host, 0, 0};
+    const bool linked = portfolio->improved && answer_link_moves(problem->link);
     remat_status status =
         linked ? answer_find_link_bound(problem, budget, &w.over_link, &refusal) : REMAT_OK;
     if (!status)
         status = find(portfolio, &w, &f, &refusal);
     if (!status && portfolio->improved && f.floor.bytes <= budget &&
-        problem->profile->n_nodes <= NAMED_NODES)
+        problem->profile->n_nodes <= ANSWER_NAMED_NODES)
         status = find_by_name(portfolio, &w, &f, &refusal);
+    if (!status && linked)
+        status = answer_mix_patiently(portfolio, &w, &f.best, &refusal);
     const bool late = portfolio->improved && remat_host_late(host);
     if (status == REMAT_CANCELLED && late && f.best.solver)
         status = REMAT_OK;

@@ -245,6 +245,7 @@ static void find_roles(bound_moments *m, uint32_t b, bool forward)
         if (!after && v != b)
             continue;
         uint8_t mark = after ? BOUND_NEEDED : BOUND_READ;
+        m->role[v] |= nodes[v].once && (after || !forward) ? BOUND_DONE : 0;
         bool reads = nodes[v].backward_uses_inputs || (v == b && forward);
         if (nodes[v].backward_uses_output && !(v == b && forward))
             m->role[v] |= mark;
@@ -262,6 +263,7 @@ static void find_joint_roles(bound_moments *m, uint32_t b)
     find_relatives(m, b);
     for (uint32_t v = 0; v < m->n; v++) {
         m->again[v] = m->role[v] & BOUND_ANCESTOR ? m->time[v] : 0;
+        m->role[v] |= p->nodes[v].once && (m->role[v] & BOUND_ANCESTOR) ? BOUND_DONE : 0;
         if (v != b && (m->role[v] & BOUND_DESCENDANT))
             m->role[v] |= BOUND_RUNS;
         m->role[v] &= (uint8_t)~BOUND_ANCESTOR; /* nothing is saved for anybody */
@@ -350,8 +352,10 @@ static double cut(bound_moments *m, double *ret_time, double *ret_held)
                 f->arcs[a].left = INFINITY;
     for (uint32_t y = 0; y < m->n_values + m->n; y++) {
         double w = m->weight[y];
-        bool forced = y < m->n_values ? m->role[y] & (BOUND_NEEDED | BOUND_READ)
-                                      : m->role[y - m->n_values] & BOUND_RUNS;
+        const bool forced = y < m->n_values ? m->role[y] & (BOUND_NEEDED | BOUND_READ)
+                                            : m->role[y - m->n_values] & BOUND_RUNS;
+        if (y >= m->n_values && (m->role[y - m->n_values] & BOUND_DONE))
+            continue; /* no arc leads there: it is 0 */
         size += fabs(w);
         sum += forced ? w : fmin(w, 0);
         if (forced)

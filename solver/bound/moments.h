@@ -10,7 +10,7 @@
  * problem (Picard 1976): a minimum cut, integral, concave in mu; the best price is where two
  * tangents meet. "After" is the set of strict ancestors of b, whose backwards follow B b whatever
  * the order. The same holds during the last forward of b, where what b reads, makes and works in is
- * there.
+ * there. A pinned node that has run does not run later: y2_v = 0.
  *
  * On chains of some hundred stages the capacity is not relaxed (bound/chain.c).
  *

@@ -35,13 +35,14 @@ struct bound_moments {
 
 /* Roles of a node at a moment: its backward comes after, its backward came before (of a joint
  * graph: it runs before, it runs after), its output is read after, its output is there; it runs
- * again. */
+ * again; it has run, and does not run again: it is pinned. */
 enum {
     BOUND_ANCESTOR = 1,
     BOUND_DESCENDANT = 2,
     BOUND_NEEDED = 4,
     BOUND_READ = 8,
-    BOUND_RUNS = 16
+    BOUND_RUNS = 16,
+    BOUND_DONE = 32
 };
 
 /* Finds the roles and the capacity of the moment of B b, or of the last forward of b. */

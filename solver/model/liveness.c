@@ -70,15 +70,20 @@ static void use_inputs(walk *w, const remat_node *node, uint32_t at)
         use(w, node->inputs[i], at);
 }
 
-static void visit_backward(walk *w, uint32_t v, uint32_t at)
+/* What another implementation saved than the one that runs, which needs nothing saved, is not kept
+ * for it. */
+static void visit_backward(walk *w, const remat_operation *operation, uint32_t at)
 {
+    const uint32_t v = operation->index;
     const remat_node *node = &w->profile->nodes[v];
+    const bool needs_saved = node->n_alternatives == 0 ||
+                             remat_implementation(node, operation->alternative).saved_bytes > 0;
     if (node->backward_uses_inputs)
         use_inputs(w, node, at);
     if (node->backward_uses_output)
         use(w, v, at);
     uint32_t saved = w->current[w->saved + v];
-    if (saved != NONE)
+    if (saved != NONE && needs_saved)
         w->instances[saved].consumed = true;
     w->current[w->saved + v] = NONE;
 }
@@ -99,7 +104,7 @@ static void visit(walk *w, const remat_operation *operation, uint32_t at)
             make(w, w->saved + v, at, false);
         return;
     case REMAT_B:
-        visit_backward(w, v, at);
+        visit_backward(w, operation, at);
         return;
     case REMAT_D:
         if (operation->target != REMAT_INPUT)

@@ -32,27 +32,29 @@ enum {
 #define MOST_MISSES 5                       /* so often the time to the next one doubles */
 #define QUICK_SHARE 0.15                    /* of a thorough search's moves */
 #define SLIGHT 2e-4                         /* of the makespan: not worth learning */
+#define NEAR 5e-4                           /* of the bound */
 
 typedef struct strength {
     const char *name;
     uint32_t chains, epochs;
     uint32_t stale;                  /* epochs without a faster list, after which it ends */
+    double near;                     /* part of the bound: one such epoch will do so near to it */
     uint64_t anneal, neighbourhoods; /* work of a chain in an epoch, for each node up to many */
     uint64_t ramp;                   /* the same, of joint graphs */
 } strength;
 
 /* By remat_effort. */
-static const strength EFFORTS[] = {{"quick", 4, 8, 4, 15000, 15000, 0},
-                                   {"thorough", 8, 24, 10, 24000, 24000, 0},
-                                   {"patient", 8, 2, 3, 60000, 15000, 0},
-                                   {"brief", 3, 5, 4, 15000, 15000, 0}};
+static const strength EFFORTS[] = {{"quick", 4, 8, 4, NEAR, 15000, 15000, 0},
+                                   {"thorough", 8, 24, 10, 0, 24000, 24000, 0},
+                                   {"patient", 8, 2, 3, 0, 60000, 15000, 0},
+                                   {"brief", 3, 5, 4, NEAR, 15000, 15000, 0}};
 
 /* The same of joint graphs: ramp is the work of the first one; later ones do half of it. Every
  * second chain does all three. */
-static const strength JOINT_EFFORTS[] = {{"quick", 4, 6, 3, 40000, 40000, 160000},
-                                         {"thorough", 4, 4, 3, 250000, 250000, 1500000},
-                                         {"patient", 4, 4, 3, 250000, 250000, 1500000},
-                                         {"brief", 4, 1, 3, 40000, 40000, 160000}};
+static const strength JOINT_EFFORTS[] = {{"quick", 4, 6, 3, NEAR, 40000, 40000, 160000},
+                                         {"thorough", 4, 4, 3, 0, 250000, 250000, 1500000},
+                                         {"patient", 4, 4, 3, 0, 250000, 250000, 1500000},
+                                         {"brief", 4, 1, 3, NEAR, 40000, 40000, 160000}};
 
 /* Of a ramp, temperatures in times of a node and prices in those of improvement: of one that finds
  * everything and of one that betters what there is. */
@@ -430,7 +432,8 @@ static remat_status search(improvement *m)
         tell(m, (double)(epoch + 1) / ((best ? epochs : most) + 1), best);
         stale = best && best->fitting_time >= fastest ? stale + 1 : 0;
         fastest = m->served = best ? best->fitting_time : INFINITY;
-        if (best && (best->fitting_time <= m->enough || stale == m->effort->stale))
+        const bool near = best && best->fitting_time <= m->enough * (1 + m->effort->near);
+        if (best && (best->fitting_time <= m->enough || stale == (near ? 1 : m->effort->stale)))
             return REMAT_OK;
         remat_status status = epoch > 0 ? share(m) : REMAT_OK;
         if (status)

@@ -321,7 +321,9 @@ static remat_status take_best(mixing *x, size_t seeds, remat_operations *ret_lis
 static const struct {
     double least, of_item;
     size_t seeds;
-} efforts[] = {[REMAT_QUICK] = {600000, 16000, 4}, [REMAT_THOROUGH] = {4000000, 450000, SEEDS}};
+} efforts[] = {[REMAT_QUICK] = {600000, 16000, 4},
+               [REMAT_THOROUGH] = {4000000, 450000, SEEDS},
+               [REMAT_PATIENT] = {2400000, 64000, 4}};
 
 /* Past LONG operations it grows with their root. */
 static uint64_t work_of(remat_effort effort, size_t length)

@@ -56,6 +56,7 @@ typedef struct shape {
     bool states, any_times; /* any_times: doubles of full precision */
     bool alternatives, chain;
     bool apart; /* nothing is in place */
+    bool pins;
 } shape;
 
 static inline remat_number random_bytes(dice *d)
@@ -131,7 +132,9 @@ static inline remat_node_spec random_node(dice *d, const shape *s)
                              .save_workspace_bytes = random_bytes(d),
                              .backward_uses_inputs = chance(d, 50),
                              .backward_uses_output = chance(d, 50),
-                             .in_place = chance(d, 40) && !s->apart};
+                             .in_place = chance(d, 40) && !s->apart,
+                             .recompute = s->pins && chance(d, 20) ? "never" : NULL,
+                             .keep = s->pins && chance(d, 10)};
 }
 
 static inline remat_number random_field(dice *d, remat_number number)

@@ -9,13 +9,14 @@
 
 #include <math.h>
 
-/* A state: outputs alive, saved values alive, backwards done, and where the turn is: the loss has
- * not run, it has just run and D may follow at once, or it has turned. */
+/* A state: outputs alive, for each node which implementation's saved values are alive (0: none; its
+ * own, 1), backwards done and above them the forwards of pinned nodes, and where the turn is: the
+ * loss has not run, it has just run and D may follow at once, or it has turned. */
 enum { BEFORE, TURNED, TURNING };
 
 typedef struct machine {
     const remat_profile *p;
-    uint32_t n;
+    uint32_t n, width;     /* bits of a node's saved values */
     uint64_t budget, held; /* what the turn may hold at most */
     state_queue queue;
 } machine;
@@ -35,13 +36,25 @@ static inline bool begun(const machine *m, const uint32_t *consumers, uint32_t c
     return false;
 }
 
+/* Whose saved values of a node are alive, by number; another one there. */
+static inline uint32_t saved_by(const machine *m, uint32_t saved, uint32_t v)
+{
+    return saved >> v * m->width & ((1u << m->width) - 1);
+}
+
+static inline uint32_t save(const machine *m, uint32_t saved, uint32_t v, uint32_t by)
+{
+    return (saved & ~(((1u << m->width) - 1) << v * m->width)) | by << v * m->width;
+}
+
 static inline uint64_t alive_bytes(const machine *m, uint32_t out, uint32_t saved, uint32_t done)
 {
     uint64_t bytes = m->p->input_bytes;
     for (uint32_t v = 0; v < m->n; v++) {
         const remat_node *node = &m->p->nodes[v];
         bytes += out >> v & 1 ? node->output_bytes : 0;
-        bytes += saved >> v & 1 ? node->saved_bytes : 0;
+        const uint32_t by = saved_by(m, saved, v);
+        bytes += by > 0 ? remat_implementation(node, by - 1).saved_bytes : 0;
         if (!(done >> v & 1) && begun(m, node->consumers, node->n_consumers, done))
             bytes += node->gradient_bytes;
     }
@@ -62,7 +75,8 @@ static inline bool inputs_there(const machine *m, uint32_t v, uint32_t out)
 static inline void reach(machine *m, uint32_t out, uint32_t saved, uint32_t done, uint32_t ran,
                          double time)
 {
-    uint32_t state = ((ran << m->n | done) << m->n | saved) << m->n | out;
+    const uint32_t saves = m->width * m->n, dones = m->p->n_pinned > 0 ? 2 * m->n : m->n;
+    uint32_t state = ((ran << dones | done) << saves | saved) << m->n | out;
     state_queue_reach(&m->queue, state, time);
 }
 
@@ -79,25 +93,28 @@ static inline void run_forward(machine *m, uint32_t v, uint32_t out, uint32_t sa
 {
     const remat_node *node = &m->p->nodes[v];
     uint32_t bit = 1u << v;
-    if (ran == TURNING || (out & bit) || !inputs_there(m, v, out))
+    if (ran == TURNING || (out & bit) || !inputs_there(m, v, out) ||
+        (node->once && (done >> m->n & bit)))
         return;
     uint32_t over = node->in_place && node->n_inputs > 0 && node->inputs[0] < m->n ? node->inputs[0]
                                                                                    : UINT32_MAX;
-    for (int saves = 0; saves <= 1; saves++) {
-        if (saves && ((saved & bit) || (done & bit)))
+    const uint32_t after = done | (node->once ? bit << m->n : 0);
+    for (uint32_t way = 0; way < 2 * (node->n_alternatives + 1); way++) {
+        const bool saves = way % 2 == 1;
+        const remat_alternative cost = remat_implementation(node, way / 2);
+        if (saves && (saved_by(m, saved, v) > 0 || (done & bit)))
             continue;
-        uint64_t during = alive_bytes(m, out | bit, saves ? saved | bit : saved, done) +
-                          (saves ? node->save_workspace_bytes : node->forward_workspace_bytes);
+        const uint32_t kept = saves ? save(m, saved, v, way / 2 + 1) : saved;
+        uint64_t during = alive_bytes(m, out | bit, kept, done) +
+                          (saves ? cost.save_workspace_bytes : cost.forward_workspace_bytes);
         if (during <= m->budget)
-            reach_by(m, v, out | bit, saves ? saved | bit : saved, done, ran,
-                     time + node->forward_time);
+            reach_by(m, v, out | bit, kept, after, ran, time + cost.forward_time);
         if (over == UINT32_MAX)
             continue;
         uint64_t in = m->p->nodes[over].output_bytes;
         during -= in < node->output_bytes ? in : node->output_bytes;
         if (during <= m->budget)
-            reach_by(m, v, (out | bit) & ~(1u << over), saves ? saved | bit : saved, done, ran,
-                     time + node->forward_time);
+            reach_by(m, v, (out | bit) & ~(1u << over), kept, after, ran, time + cost.forward_time);
     }
 }
 
@@ -106,15 +123,14 @@ static inline void run_backward(machine *m, uint32_t v, uint32_t out, uint32_t s
 {
     const remat_node *node = &m->p->nodes[v];
     uint32_t bit = 1u << v;
-    if ((done & bit) || ran != TURNED || (node->saved_bytes > 0 && !(saved & bit)) ||
-        (node->backward_uses_output && !(out & bit)) ||
+    if ((done & bit) || ran != TURNED || (node->backward_uses_output && !(out & bit)) ||
         (node->backward_uses_inputs && !inputs_there(m, v, out)))
         return;
     for (uint32_t c = 0; c < node->n_consumers; c++)
         if (!(done >> node->consumers[c] & 1))
             return;
-    uint64_t during = alive_bytes(m, out, saved, done) + node->backward_workspace_bytes +
-                      (node->n_consumers == 0 ? node->gradient_bytes : 0);
+    uint64_t during =
+        alive_bytes(m, out, saved, done) + (node->n_consumers == 0 ? node->gradient_bytes : 0);
     for (uint32_t i = 0; i < node->n_inputs; i++) {
         uint32_t value = node->inputs[i];
         bool there = value < m->n ? begun(m, m->p->nodes[value].consumers,
@@ -126,8 +142,23 @@ static inline void run_backward(machine *m, uint32_t v, uint32_t out, uint32_t s
         if (i == 0 && node->in_place)
             during -= bytes < node->gradient_bytes ? bytes : node->gradient_bytes;
     }
-    if (during <= m->budget)
-        reach(m, out, saved & ~bit, done | bit, ran, time + node->backward_time);
+    for (uint32_t k = 0; k <= node->n_alternatives; k++) {
+        const remat_alternative cost = remat_implementation(node, k);
+        if ((cost.saved_bytes == 0 || saved_by(m, saved, v) == k + 1) &&
+            during + cost.backward_workspace_bytes <= m->budget)
+            reach(m, out, save(m, saved, v, 0), done | bit, ran, time + cost.backward_time);
+    }
+}
+
+/* Bits that say which implementation saved. */
+static inline uint32_t saved_width(const remat_profile *p)
+{
+    uint32_t most = 1, width = 1;
+    for (uint32_t v = 0; v < p->n_nodes; v++)
+        most = p->nodes[v].n_alternatives + 1 > most ? p->nodes[v].n_alternatives + 1 : most;
+    while (most >> width > 0)
+        width++;
+    return width;
 }
 
 /* Within a budget, what is held at the turn within another one; only what takes less than enough
@@ -135,21 +166,23 @@ static inline void run_backward(machine *m, uint32_t v, uint32_t out, uint32_t s
 static inline double least_within(const remat_profile *p, uint64_t budget, uint64_t held,
                                   double enough)
 {
-    uint32_t n = p->n_nodes, states = 1u << (3 * n + 1 + (held < UINT64_MAX)),
-             every = (1u << n) - 1;
-    machine m = {.p = p, .n = n, .budget = budget, .held = held};
+    uint32_t n = p->n_nodes, every = (1u << n) - 1;
+    machine m = {.p = p, .n = n, .width = saved_width(p), .budget = budget, .held = held};
+    const uint32_t saves = m.width * n, dones = p->n_pinned > 0 ? 2 * n : n,
+                   states = 1u << (n + saves + dones + 1 + (held < UINT64_MAX));
     m.queue = state_queue_new(states);
     double least = INFINITY;
     if (p->input_bytes <= budget)
         reach(&m, 0, 0, 0, 0, 0);
     while (m.queue.size > 0 && least == INFINITY) {
         uint32_t state = state_queue_take(&m.queue), out = state & every,
-                 saved = state >> n & every;
-        uint32_t done = state >> 2 * n & every, ran = state >> 3 * n;
+                 saved = state >> n & ((1u << saves) - 1);
+        uint32_t done = state >> (n + saves) & ((1u << dones) - 1),
+                 ran = state >> (n + saves + dones);
         double time = m.queue.least[state];
         if (time >= enough)
             break;
-        if (done == every)
+        if ((done & every) == every)
             least = time;
         if (ran == TURNING && alive_bytes(&m, out, saved, done) <= held)
             reach(&m, out, saved, done, TURNED, time);
@@ -158,8 +191,8 @@ static inline double least_within(const remat_profile *p, uint64_t budget, uint6
             run_backward(&m, v, out, saved, done, ran, time);
             if (out >> v & 1)
                 reach(&m, out & ~(1u << v), saved, done, ran, time);
-            if (saved >> v & 1)
-                reach(&m, out, saved & ~(1u << v), done, ran, time);
+            if (saved_by(&m, saved, v) > 0)
+                reach(&m, out, save(&m, saved, v, 0), done, ran, time);
         }
     }
     state_queue_free(&m.queue);
@@ -171,11 +204,11 @@ static inline double least_makespan(const remat_profile *p, uint64_t budget)
     return least_within(p, budget, UINT64_MAX, INFINITY);
 }
 
-/* With several micro-batches in flight: for everything that the turn can hold, exactly so much
- * taken away from the budget by each of the others. */
+/* With several micro-batches in flight, of a profile without alternatives: for everything that the
+ * turn can hold, exactly so much taken away from the budget by each of the others. */
 static inline double least_in_flight(const remat_profile *p, uint64_t budget, uint32_t in_flight)
 {
-    const machine m = {.p = p, .n = p->n_nodes};
+    const machine m = {.p = p, .n = p->n_nodes, .width = 1};
     double least = INFINITY;
     if (in_flight == 1)
         return least_makespan(p, budget);

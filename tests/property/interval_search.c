@@ -5,7 +5,9 @@
 #include "property/exhaustive.h"
 
 #include "bound/moments.h"
+#include "model/lists.h"
 #include "remat/answer.h"
+#include "search/exact.h"
 
 #include <math.h>
 
@@ -271,13 +273,92 @@ static void auto_is_never_slower(void **state)
     }
 }
 
+/* Of the exact search within the budget. */
+static search_exact_found searched(const remat_profile *profile, uint64_t budget)
+{
+    search_exact_found f;
+    remat_error error = {0};
+    if (search_exactly(profile, budget, false, NULL, &f, &error))
+        fail_msg("%s", error.message);
+    if (f.list.length > 0) {
+        remat_operations list = {0};
+        remat_simulation replay;
+        assert_int_equal(model_complete_list(profile, &f.list, &list, &error), REMAT_OK);
+        assert_int_equal(remat_simulate(profile, &list, NULL, NULL, NULL, &replay, &error), 0);
+        if (!replay.valid || replay.peak > budget || replay.makespan < f.bound ||
+            replay.makespan > f.bound * (1 + 1e-9))
+            fail_msg("%s: %g, %.17g in %llu bytes of %llu", replay.reason, f.bound, replay.makespan,
+                     (unsigned long long)replay.peak, (unsigned long long)budget);
+        remat_operations_clear(&list);
+        remat_operations_clear(&f.list);
+        f.list.length = 1;
+    }
+    return f;
+}
+
+static void compare_exactly(const shape *s, unsigned n, uint64_t seed)
+{
+    dice d = {.state = seed};
+    unsigned solved = 0, infeasible = 0;
+    for (unsigned i = 0; i < n; i++) {
+        remat_profile *profile = random_profile(&d, s);
+        const uint64_t budget = random_budget(&d, profile);
+        const double least = least_makespan(profile, budget);
+        const search_exact_found f = searched(profile, budget);
+        if (f.bound > least || (f.list.length > 0 && f.bound < least * (1 - 1e-9)) ||
+            (least == INFINITY && f.list.length > 0))
+            fail_msg("graph %u: %.17g, but the least is %.17g", i, f.bound, least);
+        solved += f.list.length > 0 || f.bound == INFINITY;
+        infeasible += f.bound == INFINITY;
+        remat_profile_free(profile);
+    }
+    print_message("# %u of %u graphs solved, of them %u have no list\n", solved, n, infeasible);
+    assert_true(solved >= n - n / 1000);
+}
+
+static void tiny_graphs_are_solved(void **state)
+{
+    (void)state;
+    const shape any = {.most_nodes = 6}, alternatives = {.most_nodes = 4, .alternatives = true},
+                pins = {.most_nodes = 5, .pins = true};
+    compare_exactly(&any, amount(10000, 1000), 3300);
+    compare_exactly(&alternatives, amount(1000, 100), 3301);
+    compare_exactly(&pins, amount(1000, 150), 3302);
+}
+
+/* Tiny graphs, and larger budgets are served no slower. */
+static void auto_is_exact(void **state)
+{
+    (void)state;
+    dice d = {.state = 3303};
+    unsigned served = 0;
+    for (unsigned i = 0; i < amount(1000, 60); i++) {
+        const shape s = {
+            .most_nodes = i % 3 ? 6 : 4, .alternatives = i % 3 == 0, .pins = i % 3 == 1};
+        remat_profile *profile = random_profile(&d, &s);
+        const uint64_t budget = random_budget(&d, profile);
+        const double least = least_makespan(profile, budget);
+        remat_schedule schedule = {0};
+        const double found = answer(NULL, profile, NULL, budget, &schedule);
+        if (found != least || (found < INFINITY && schedule.optimality != REMAT_OPTIMAL))
+            fail_msg("graph %u: %g (%s), the least is %g", i, found,
+                     remat_optimality_name(schedule.optimality), least);
+        served += found < INFINITY;
+        remat_schedule_clear(&schedule);
+        remat_profile_free(profile);
+    }
+    assert_true(served > 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(equals_exhaustive_search),
+        cmocka_unit_test(tiny_graphs_are_solved),
         cmocka_unit_test(bound_holds),
         cmocka_unit_test(never_slower),
         cmocka_unit_test(states_leave_room),
+        cmocka_unit_test(auto_is_exact),
         cmocka_unit_test(claims_hold),
         cmocka_unit_test(auto_is_never_slower),
     };

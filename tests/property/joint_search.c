@@ -7,7 +7,9 @@
 #include "property/state_queue.h"
 
 #include "bound/moments.h"
+#include "model/lists.h"
 #include "remat/answer.h"
+#include "search/exact.h"
 
 #include <math.h>
 
@@ -181,6 +183,47 @@ static void equals_it_with_pins(void **state)
     compare(false, true, amount(50, 12), 79);
 }
 
+/* By the exact search: the makespan of its list, or the bound. */
+static double searched(const remat_profile *profile, uint64_t budget, bool given, bool *ret_solved)
+{
+    search_exact_found f;
+    remat_operations list = {0};
+    remat_simulation replay = {.makespan = INFINITY};
+    remat_error error = {0};
+    assert_int_equal(search_exactly(profile, budget, given, NULL, &f, &error), REMAT_OK);
+    if (f.list.length > 0) {
+        assert_int_equal(model_complete_list(profile, &f.list, &list, &error), REMAT_OK);
+        assert_int_equal(remat_simulate(profile, &list, NULL, NULL, NULL, &replay, &error), 0);
+        assert_true(replay.valid && replay.peak <= budget);
+        assert_true(f.bound <= replay.makespan && f.bound >= replay.makespan * (1 - 1e-9));
+    }
+    *ret_solved = f.list.length > 0 || f.bound == INFINITY;
+    remat_operations_clear(&list);
+    remat_operations_clear(&f.list);
+    return *ret_solved ? replay.makespan : f.bound;
+}
+
+static void tiny_graphs_are_solved(void **state)
+{
+    (void)state;
+    dice d = {.state = 80};
+    unsigned solved = 0, n = amount(2000, 200);
+    for (unsigned i = 0; i < n; i++) {
+        remat_profile *profile = random_joint(&d, i % 20 ? 6 : JOINT_NODES, i % 3 == 0);
+        const uint64_t budget = random_budget(&d, profile);
+        const bool given = i % 4 == 0;
+        bool is_solved;
+        const double least = least_makespan(profile, budget, given),
+                     found = searched(profile, budget, given, &is_solved);
+        if (is_solved ? found != least : found > least)
+            fail_msg("graph %u: %g, but the least is %g", i, found, least);
+        solved += is_solved;
+        remat_profile_free(profile);
+    }
+    print_message("# %u of %u graphs solved\n", solved, n);
+    assert_true(solved >= n - n / 1000);
+}
+
 static void bound_holds(void **state)
 {
     (void)state;
@@ -214,6 +257,7 @@ int main(void)
         cmocka_unit_test(equals_exhaustive_search),
         cmocka_unit_test(equals_it_in_the_order_given),
         cmocka_unit_test(equals_it_with_pins),
+        cmocka_unit_test(tiny_graphs_are_solved),
         cmocka_unit_test(bound_holds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

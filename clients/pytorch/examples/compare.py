@@ -26,8 +26,7 @@ def main(server, threads="1"):
     print(f"torch {torch.__version__}, {name}, {datetime.date.today()}")
     for title, model, inputs, loss, block in networks(device):
         print(f"\n{title}")
-        table = remat.compare(model, inputs, ["100%", "75%"], steps=25, server=server, loss=loss, checkpointed=(block,),
-                              compiled=(1, 0.5, 0.2) if has_compiler() else ())
+        table = remat.compare(model, inputs, ["100%", "75%"], steps=25, server=server, loss=loss, checkpointed=(block,))
         print(table)
 
 
@@ -42,15 +41,6 @@ def networks(device):
     ids = torch.randint(0, 512, (batch, length), device=device)
     yield (f"GPT, {depth} blocks of width {width}, batch {batch}, length {length}", gpt, (ids, ids),
            lambda y: y["loss"], models.Block)
-
-
-def has_compiler():
-    """Whether torch.compile has an activation memory budget."""
-    try:
-        from torch._functorch import config
-    except ImportError:
-        return False
-    return hasattr(config, "activation_memory_budget")
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ import json
 import sys
 import threading
 import warnings
+from collections import OrderedDict
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple, Union
 
@@ -24,7 +25,7 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from . import handover, joint, lengths, operations, partition, pipelines, recurrent as recurrent_layers, sharing, traced, transfers
 from .client import Budget, Cache, bytes_of, parse_budget
-from .errors import BudgetError, CaptureError, MismatchError, ServiceError
+from .errors import BudgetError, CaptureError, ServiceError
 from .joint import line_of, version
 from .local import connect
 from .memory import free_bytes
@@ -35,9 +36,10 @@ AUTO_SHARE = 0.9  # of the memory that is free
 _FORMULAS = ("silu_backward", "mish_backward")
 _KERNELS = (*_FORMULAS, "upsample_", "_upsample_", "hardshrink", "softshrink", "multi_margin_loss", "multilabel_margin_loss", "lstm", "gru", "rnn_")
 MOST = 10000  # calls of a step that are remembered
+SHAPES = 64  # for which one code has schedules
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(eq=False)
 class Piece:
     """A graph of Dynamo's under a schedule. order: runs of the profile's nodes, and moves. frame: which code of the forward it is of, in
     their order; each may have a graph for each shape. gradients: bytes of those of parameters, which stay."""
@@ -98,17 +100,16 @@ class Backend:
         self._look_at_break(module)
         _refuse(module)
         traced.adopt()
-        traced.without_masks(module)
         if recurrent_layers.split(module.graph, self.spans, self.inner is None):
             module.recompile()
-        self.frame = _frame()
-        if any(isinstance(size, torch.SymInt) for v in example for size in (v.shape if isinstance(v, torch.Tensor) else [v])):
-            return torch._dynamo.disable(self._by_shape(module))
-        return torch._dynamo.disable(self._compile(module, example))
+        compiling = torch._guards.CompileContext.try_get()  # parts after a graph break follow those before it
+        self.frame = compiling.compile_id.frame_id if compiling is not None and compiling.compile_id is not None else 0
+        return torch._dynamo.disable(self._by_inputs(module, example))
 
     def _compile(self, module: torch.fx.GraphModule, example: List[Any]) -> Callable[..., Any]:
         from torch._dynamo.backends.common import aot_autograd
 
+        traced.without_masks(module)
         graph = _Graph(self, module, example)
         compiler = functools.partial(aot_autograd, fw_compiler=graph.forward_compiler, bw_compiler=graph.backward_compiler,
                                      inference_compiler=graph.inference_compiler, partition_fn=graph.partition)
@@ -118,25 +119,32 @@ class Backend:
             return compiler(decompositions=select_decomp_table())(module, example)
         with _own_autocast(module), _undivided():
             compiled = compiler()(module, example)
-        return graph.connected(compiled, example)
+        return graph.connected(compiled)
 
-    def _by_shape(self, module: torch.fx.GraphModule) -> Callable[..., Any]:
-        """Of a graph that holds for many shapes (dynamic=True, or after the second shape): a plan for each that comes."""
+    def _by_inputs(self, module: torch.fx.GraphModule, example: List[Any]) -> Callable[..., Any]:
+        """A plan for each kind of inputs that comes, of the latest ones: shapes, where the graph holds for many of them (after the second
+        shape, or dynamic=True), and which of them lie in the same bytes, for which AOTAutograd compiles, and Dynamo guards nothing."""
         from torch._guards import TracingContext, tracing
-        from torch._subclasses import FakeTensorMode
 
-        compiled: Dict[str, Callable[..., Any]] = {}
-        frame = self.frame
+        compiled: OrderedDict[Any, Tuple[Callable[..., Any], List[Piece]]] = OrderedDict()
+        graph, frame = copy.deepcopy(module.graph), self.frame
+
+        def compile_as(key: Any, module: torch.fx.GraphModule, args: List[Any]) -> None:
+            self.frame, before = frame, len(self.pieces)
+            compiled[key] = self._compile(module, args), self.pieces[before:]
 
         def run(*args: Any) -> Any:
-            key = str([(a.shape, a.stride(), a.dtype, a.requires_grad) if isinstance(a, torch.Tensor) else a for a in args])
+            key = _kind(args)
             if key not in compiled:
-                self.frame = frame
-                with tracing(TracingContext(FakeTensorMode())):
-                    graph = torch.fx.GraphModule(module, copy.deepcopy(module.graph))
-                    compiled[key] = self._compile(graph, list(args))
-            return compiled[key](*args)
+                for gone in compiled.popitem(last=False)[1][1] if len(compiled) == SHAPES else []:
+                    self.pieces.remove(gone)
+                with tracing(TracingContext(torch._subclasses.FakeTensorMode())):
+                    compile_as(key, _settled(module, graph, args), list(args))
+            compiled.move_to_end(key)
+            return compiled[key][0](*args)
 
+        if not any(isinstance(size, torch.SymInt) for v in example for size in (v.shape if isinstance(v, torch.Tensor) else [v])):
+            compile_as(_kind(example), module, example)
         return run
 
     def _look_at_break(self, module: torch.fx.GraphModule) -> None:
@@ -286,7 +294,8 @@ class _Graph:
         self.owner, self.n_inputs = owner, len(example)
         self.n_results = len(module.graph.output_node().args[0])
         nodes = module.graph.find_nodes(op="placeholder")
-        self.resident = {i for i, (node, value) in enumerate(zip(nodes, example)) if _is_resident(node, value)}
+        self.resident = {i for i, (node, value) in enumerate(zip(nodes, example)) if isinstance(value, torch.nn.Parameter)
+                         or node.meta.get("tensor_dict", {}).get("_dynamo_static_input_type")}  # buffers
         self.parameters = frozenset(i for i, value in enumerate(example) if isinstance(value, torch.nn.Parameter))
         self.together = _sharing_memory(example)
         self.parts: Optional[List[Any]] = None
@@ -417,13 +426,8 @@ class _Graph:
     def inference_compiler(self, module: torch.fx.GraphModule, example: List[Any]) -> Callable[..., Any]:
         return _inductor(module, example, False, True) if self.owner.inner else _boxed(module)
 
-    def connected(self, compiled: Callable[..., Any], example: List[Any]) -> Callable[..., Any]:
-        wanted = [_wants_gradient(value) for value in example]
-
+    def connected(self, compiled: Callable[..., Any]) -> Callable[..., Any]:
         def run(*args: Any) -> Any:
-            if self.graph is not None and [_wants_gradient(value) for value in args] != wanted:
-                raise MismatchError("parameters or inputs are frozen, or no longer, unlike when their graph was compiled, "
-                                    "and torch.compile did not see it: call torch._dynamo.reset() first")
             if self.piece is not None:
                 self.owner.calls.append(self.piece)
                 del self.owner.calls[:-MOST]
@@ -435,6 +439,35 @@ class _Graph:
             return results
 
         return run
+
+
+def _settled(module: torch.fx.GraphModule, graph: torch.fx.Graph, args: Sequence[Any]) -> torch.fx.GraphModule:
+    """A copy of its graph with the sizes that are among the arguments as numbers."""
+    graph = copy.deepcopy(graph)
+    for node, size in zip(graph.find_nodes(op="placeholder"), args):
+        for user in list(node.users) if isinstance(size, int) else []:
+            user.args, user.kwargs = torch.fx.map_arg((user.args, user.kwargs), lambda n, of=node, size=size: size if n is of else n)
+    return torch.fx.GraphModule(module, graph)
+
+
+def _kind(args: Sequence[Any]) -> Tuple[Any, ...]:
+    """Of the arguments of a graph: which want gradients, shapes (of parameters Dynamo guards them), and how far apart those are that lie in the same bytes."""
+    key: List[Any] = []
+    there: Dict[int, List[Tuple[int, int, int]]] = {}
+    for i, value in enumerate(args):
+        if not isinstance(value, torch.Tensor):
+            key.append(value)
+        elif isinstance(value, torch.nn.Parameter):
+            key.append(value.requires_grad)
+        elif value.layout != torch.strided or is_traceable_wrapper_subclass(value):
+            key.append((value.shape, value.dtype, value.requires_grad))
+        else:
+            key.append((value.shape, value.stride(), value.dtype, value.requires_grad))
+            begin = value.storage_offset() * value.element_size()
+            end, others = begin + joint.span(value), there.setdefault(value.untyped_storage()._cdata, [])
+            key += [(i, j, begin - first) for j, first, last in others if first < end and begin < last]
+            others.append((i, begin, end))
+    return tuple(key)
 
 
 def _why(reason: str) -> str:
@@ -466,10 +499,6 @@ def _sharing_memory(values: List[Any]) -> List[List[int]]:
     known = [isinstance(v, torch.Tensor) and v.layout == torch.strided and not is_traceable_wrapper_subclass(v) for v in values]
     storages = [v.untyped_storage()._cdata if is_known else -1 - i for i, (v, is_known) in enumerate(zip(values, known))]
     return [[i for i, other in enumerate(storages) if other == own] for own in storages]
-
-
-def _wants_gradient(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and value.requires_grad
 
 
 def _refuse(module: torch.fx.GraphModule) -> None:
@@ -537,17 +566,6 @@ def _inductor(module: torch.fx.GraphModule, example: List[Any], backward: bool, 
     from torch._inductor.compile_fx import compile_fx_inner
 
     return compile_fx_inner(module, example, is_backward=backward, is_inference=inference)
-
-
-def _frame() -> int:
-    """Which part of the forward is compiled: parts after a graph break follow those before it."""
-    compiling = torch._guards.CompileContext.try_get()
-    return compiling.compile_id.frame_id if compiling is not None and compiling.compile_id is not None else 0
-
-
-def _is_resident(node: torch.fx.Node, value: Any) -> bool:
-    """Parameters and buffers."""
-    return isinstance(value, torch.nn.Parameter) or bool(node.meta.get("tensor_dict", {}).get("_dynamo_static_input_type"))
 
 
 def _device(graph: Any) -> torch.device:

@@ -28,7 +28,7 @@ TRIALS = 8  # of budgets, for the peak of another way
 class Row:
     """One way to run a step; budget None: without this package. Bytes and seconds."""
 
-    name: str  # "plain", "checkpoint ...", "torch.compile, ...", the budget asked for, "at the peak of" another
+    name: str  # "plain", "checkpoint ...", the budget asked for, "at the peak of" another
     budget: Optional[int]
     solver: str
     predicted_peak: Optional[int]
@@ -50,25 +50,20 @@ class Comparison:
         lines = [f"{'':<{wide}} {'budget':>12} {'solver':<16} {'peak predicted':>15} {'measured':>14} "
                  f"{'overhead pred.':>15} {'measured':>9} {'step':>10}"]
         for row in self.rows:
-            lines.append(f"{row.name:<{wide}} {_text(row.budget, 'd'):>12} {row.solver:<16} "
-                         f"{_text(row.predicted_peak, 'd'):>15} {row.measured_peak:>14d} "
-                         f"{_text(row.predicted_overhead, '.1%'):>15} {row.measured_overhead:>9.1%} {1e3 * row.seconds:>7.1f} ms")
+            overhead = "-" if row.predicted_overhead is None else f"{row.predicted_overhead:.1%}"
+            lines.append(f"{row.name:<{wide}} {row.budget or '-':>12} {row.solver:<16} {row.predicted_peak or '-':>15} {row.measured_peak:>14d} "
+                         f"{overhead:>15} {row.measured_overhead:>9.1%} {1e3 * row.seconds:>7.1f} ms")
         lines.append(f"with the gradients of parameters, {self.parameter_gradient_bytes} bytes")
         return "\n".join(lines)
 
 
-def _text(value: Any, form: str) -> str:
-    return "-" if value is None else format(value, form)
-
-
 def compare(model: torch.nn.Module, example_inputs: Any, budgets: Sequence[Budget] = ("100%", "75%", "50%"), *,
             loss: Optional[Callable[[Any], torch.Tensor]] = None, steps: int = 5,
-            checkpointed: Tuple[type, ...] = (), compiled: Sequence[float] = (), **more: Any) -> Comparison:
+            checkpointed: Tuple[type, ...] = (), **more: Any) -> Comparison:
     """Several ways to run a step (forward, loss, backward), `steps` times each, in turns; medians.
 
     They are plain execution, torch.utils.checkpoint of every module of the classes `checkpointed` (of every part of a Sequential if there
-    are none), torch.compile with each of the activation memory budgets `compiled`, each budget, and the budget with which the step takes no more
-    than each of the checkpointed ones was measured to take.
+    are none), each budget, and the budget with which the step takes no more than the checkpointed one was measured to take.
 
     loss: makes one number of the model's result; default the sum of its tensors. more: as for fit. Times are as in profiles: on one CPU
     thread those in which it ran. Measured peaks are those of the allocator above the level before the step, which starts without gradients,
@@ -82,7 +77,6 @@ def compare(model: torch.nn.Module, example_inputs: Any, budgets: Sequence[Budge
         if not blocks:
             raise ValueError(f"{type(model).__name__} has no module of the classes checkpointed")
         ways.append(_Way("checkpoint per block", blocks=blocks))
-    ways += [_Way(f"torch.compile, budget {share:g}", forward=_compiled(model, share)) for share in compiled]
     fitted = functools.partial(_fitted, model, example_inputs, loss or _sum, more)
     ways += [_Way(str(budget), forward=fitted(budget)) for budget in budgets]
     for way in ways:
@@ -98,21 +92,16 @@ def compare(model: torch.nn.Module, example_inputs: Any, budgets: Sequence[Budge
 
 
 def _fitted(model: torch.nn.Module, example_inputs: Any, loss: Any, more: Dict[str, Any], budget: Budget) -> Fitted:
-    def install(forward: Optional[Fitted]) -> None:
-        model.__dict__.pop("forward", None)
-        if forward is not None:
-            model.forward = forward
-
     try:
-        return fit_example(Example(model, example_inputs), budget, loss, False, options_of(**more), install)
+        return fit_example(Example(model, example_inputs), budget, loss, False, options_of(**more), lambda forward: vars(model).update(forward=forward))
     finally:
-        install(None)
+        vars(model).pop("forward", None)
 
 
 @dataclasses.dataclass
 class _Way:
     name: str
-    forward: Optional[Any] = None  # a Fitted, or what torch.compile made
+    forward: Optional[Fitted] = None
     blocks: Sequence[torch.nn.Module] = ()
     peak: int = 0
     seconds: List[float] = dataclasses.field(default_factory=list)
@@ -132,24 +121,10 @@ class _Way:
 
     def row(self, plain: float) -> Row:
         seconds = statistics.median(self.seconds)
-        if not isinstance(self.forward, Fitted):
+        if self.forward is None:
             return Row(self.name, None, "", None, self.peak, None, seconds / plain - 1, seconds)
         schedule = self.forward.schedule
         return Row(self.name, schedule["budget"], schedule["solver"], schedule["peak"], self.peak, schedule["overhead"], seconds / plain - 1, seconds)
-
-
-def _compiled(model: torch.nn.Module, budget: float) -> Callable[..., Any]:
-    """The forward compiled by Inductor within an activation memory budget: 1 for what it keeps by itself, 0 to make all again. The first call compiles."""
-    from torch._functorch import config
-
-    if not 0 <= budget <= 1:
-        raise ValueError(f"the compiler's activation memory budget is {budget!r}; it must be between 0 and 1")
-
-    def backend(graph: Any, inputs: Any) -> Any:  # one for each budget: the compiler keeps what it made by backend
-        with config.patch(activation_memory_budget=budget):
-            return torch._dynamo.lookup_backend("inductor")(graph, inputs)
-
-    return torch.compile(functools.partial(type(model).forward, model), backend=backend)
 
 
 def _at_the_peak_of(other: _Way, run: "_Step", fitted: Callable[[Budget], Any]) -> List[_Way]:

@@ -30,10 +30,7 @@ class BudgetError(RematError):
 
 
 class ServiceError(RematError):
-    """The service refused or could not be reached.
-
-    status: of HTTP, 0 when there was no answer; field: the field of the request at fault, or None.
-    """
+    """The service refused or could not be reached. status: of HTTP, 0 when there was no answer; field: the one of the request at fault, or None."""
 
     def __init__(self, message: str, status: int = 0, field: Optional[str] = None) -> None:
         super().__init__(message)

@@ -10,7 +10,7 @@ from typing import Any, Dict, Iterator, List, Optional
 
 import torch
 
-from .backend import Backend
+from .backend import SHAPES, Backend
 from .client import Budget
 from .errors import CaptureError, RematError
 from .model import bind, plain_forward, signature
@@ -18,7 +18,6 @@ from .pipelines import Flight
 from .states import forward_mode
 
 _CODE = (FunctionType, property, staticmethod, classmethod)
-SHAPES = 64  # for which one function has schedules
 
 
 class Forward:
@@ -83,6 +82,7 @@ class Fitted(Forward):
         self.measured_peak: Optional[int] = None
         self._least: Dict[str, int] = {}  # of each graph, as found where it got a share
         self.recurrent = True  # whether Dynamo follows nn.LSTM and its like
+        self.dynamic = None if not has_recurrent(model) else False  # whether it leaves sizes open that have changed
         self._prepare()
 
     def at(self, share: int) -> "Fitted":
@@ -100,7 +100,7 @@ class Fitted(Forward):
         self._prepared = self._known()
         self.backend = Backend(self.budget, **self._options)
         self._flight = Flight(self.backend.stage) if self.backend.stage else None
-        self._run = torch.compile(plain_forward(self.model), backend=self.backend, dynamic=False)
+        self._run = torch.compile(plain_forward(self.model), backend=self.backend, dynamic=self.dynamic)
 
     @property
     def pieces(self) -> List[Any]:
@@ -147,8 +147,9 @@ class Fitted(Forward):
             cause = getattr(error, "inner_exception", None)
             if isinstance(cause, RematError):
                 raise cause from None
-            if self.recurrent and isinstance(error, torch._dynamo.exc.TorchDynamoException) and has_recurrent(self.model):
-                self.recurrent = False  # such as packed sequences: a graph break
+            if isinstance(error, torch._dynamo.exc.TorchDynamoException) and (
+                    self.dynamic is None and self.pieces or self.recurrent and has_recurrent(self.model)):
+                self.dynamic, self.recurrent = False, not has_recurrent(self.model)  # such as packed sequences: a graph break
                 self._prepare()
                 return self(*call.args, **call.kwargs)
             if isinstance(error, torch._dynamo.exc.TorchDynamoException):
@@ -163,7 +164,7 @@ def _dynamo_settings(recurrent: bool) -> Iterator[None]:
     from torch._dynamo import config
 
     wanted = {"cache_size_limit": max(SHAPES, config.cache_size_limit), "use_numpy_random_stream": True,
-              "skip_nnmodule_hook_guards": False, "allow_rnn": recurrent,
+              "skip_nnmodule_hook_guards": False, "allow_rnn": recurrent, "specialize_int": True, "specialize_float": True,
               "trace_numpy": False}  # torch's functions differ from numpy's in the last bits
     before = {name: getattr(config, name) for name in wanted if hasattr(config, name)}
     try:

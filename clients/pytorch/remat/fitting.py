@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import json
 import math
 import threading
@@ -35,7 +36,15 @@ def one_at_a_time(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
         with _LOCK:
-            return function(*args, **kwargs)
+            frozen = gc.get_freeze_count()
+            if not frozen:  # what there is now need not be looked at by each of the collections that measuring takes
+                gc.collect()
+                gc.freeze()
+            try:
+                return function(*args, **kwargs)
+            finally:
+                if not frozen:
+                    gc.unfreeze()
     return run
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import time
 from typing import Any, Callable, Dict, Optional
@@ -90,12 +91,7 @@ class FirstBatch(Forward):
         off = getattr(self.model, "is_gradient_checkpointing", False)
         if off:
             self.model.gradient_checkpointing_disable()
-        example = Example(self.model, Call(args, kwargs))
-
-        def install(forward: Optional[Fitted]) -> None:
-            self.fitted = forward
-
-        self.fitted = fit_example(example, self.budget, self.loss, self.check, self.options, install)
+        fit_example(Example(self.model, Call(args, kwargs)), self.budget, self.loss, self.check, self.options, functools.partial(setattr, self, "fitted"))
         self._say(time.monotonic() - begin, off)
 
     def _say(self, seconds: float, off: bool) -> None:

@@ -8,6 +8,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 from . import sharing
 
 APART = 0.15  # how much more of what storing everything takes a budget may be, than it was where a list was made
+NEAR = 1.03  # of the time of storing everything, with which a list is as good as one of its own
 AHEAD = 0.9  # of the budget, for which lists are made once larger shapes have come twice
 
 
@@ -52,7 +53,8 @@ class Lists:
         if not fitting:
             return None
         best = min(fitting, key=lambda k: time_of(profile, k.order))
-        return best.order if budget / whole - best.share <= APART else None
+        near = time_of(profile, best.order) <= NEAR * time_of(profile, plain)
+        return best.order if near or budget / whole - best.share <= APART else None
 
     def ahead(self, profile: Dict[str, Any], budget: int) -> int:
         """For what a list of this shape is to be made: less than the budget, where shapes grow from batch to batch."""
@@ -60,6 +62,8 @@ class Lists:
         return int(AHEAD * budget) if len(smaller) > 1 else budget
 
     def add(self, profile: Dict[str, Any], order: Sequence[sharing.Run], budget: int, solved: bool) -> None:
+        if not solved and self.costs(profile) is not None:
+            return  # nothing that a larger one does not say
         whole = self._peak(profile, range(len(profile["nodes"])))
         shares = [k.share for k in self._known if k.order == list(order)]  # of where the list was made
         self._known.append(Known(profile, list(order), solved, shares[0] if shares and not solved else budget / whole))
@@ -76,7 +80,9 @@ def time_of(profile: Dict[str, Any], order: Sequence[sharing.Run]) -> float:
 
 
 def _structure(profile: Dict[str, Any]) -> Any:
-    return [(n["id"], n["op"], n["inputs"], n.get("recompute"), len(n["outputs"])) for n in profile["nodes"]], profile["outputs"]
+    """Inputs by their places: sizes that are left open come among them."""
+    place = {given["id"]: k for k, given in enumerate(profile["inputs"])}
+    return [(n["id"], n["op"], [place.get(i, i) for i in n["inputs"]], n.get("recompute"), len(n["outputs"])) for n in profile["nodes"]], profile["outputs"]
 
 
 def _bytes(node: Dict[str, Any]) -> int:

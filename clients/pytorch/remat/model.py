@@ -56,11 +56,11 @@ class Example:
         """Some models set themselves up in their first call, such as transformers' with hooks on their layers. What that
         leaves is kept, or each step would find itself in a first call; all others end as they began."""
         before = _hooks(self.model)
-        with self.states(), torch.no_grad():
+        with self.states():  # with gradients: some differentiate within
             self.run()
             grown = _hooks(self.model) != before
         if grown:
-            with everything(self.model, self.device), torch.no_grad():
+            with everything(self.model, self.device):
                 self.run()
 
     def run(self) -> Any:

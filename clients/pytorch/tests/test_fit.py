@@ -8,7 +8,7 @@ import types
 import pytest
 import torch
 from models import GPT, MODELS, Block, mlp, vgg
-from steps import assert_same, fit_tightly, loss_of, step, with_inductor
+from steps import assert_same, fit_tightly, loss_of, step
 from torch import nn
 
 import remat
@@ -207,17 +207,6 @@ def test_compare_with_checkpointed_blocks(server):
     assert rows["at the peak of checkpoint per block"].measured_peak <= checkpointed.measured_peak
     with pytest.raises(ValueError, match="GPT has no module"):
         remat.compare(model, (ids, ids), server=server, checkpointed=(nn.Conv3d,))
-
-
-@with_inductor
-def test_compare_with_the_compiler(server):
-    model, x = nn.Sequential(*(part for _ in range(4) for part in (nn.Linear(64, 64), nn.GELU()))), torch.randn(512, 64)
-    table = remat.compare(model, x, ["100%"], steps=1, server=server, compiled=(1, 0.3))
-    rows = {row.name: row for row in table.rows}
-    low, high = rows["torch.compile, budget 0.3"], rows["torch.compile, budget 1"]
-    assert low.budget is None and low.measured_peak < high.measured_peak
-    with pytest.raises(ValueError, match="between 0 and 1"):
-        remat.compare(model, x, ["100%"], server=server, compiled=(1.5,))
 
 
 class Open(nn.Module):

@@ -1,16 +1,19 @@
 """Batches of many lengths: a few solves for all of them, each within the budget, and the gradients of the plain step."""
 
 import copy
+import sys
 import time
 
 import pytest
 import torch
 from models import GPT
+from torch import nn
 from steps import assert_same
 from test_backend import LONG
 
 import remat
 from remat import lengths, sharing, steps
+from remat.backend import Backend
 from remat.client import Client
 from remat.model import Example, plain_forward
 
@@ -44,7 +47,9 @@ def gradients(model, ids):
 
 @pytest.mark.core
 @pytest.mark.parametrize("order", ["longest first", "shortest first"])
-def test_few_solves_for_many_lengths(order, server, solves):
+def test_few_solves_for_many_lengths(order, server, solves, monkeypatch):
+    traced, compiles = [], Backend.__call__
+    monkeypatch.setattr(Backend, "__call__", lambda self, *args: traced.append(self) or compiles(self, *args))
     torch.manual_seed(0)
     model = GPT(width=64, length=LONGEST, depth=2)
     plain, first = copy.deepcopy(model), batch(LONGEST)
@@ -62,8 +67,71 @@ def test_few_solves_for_many_lengths(order, server, solves):
         taken = steps.peak(model.forward, Example(plain, (batch(length),) * 2), None, True, held=True)
         assert taken <= 1.02 * 0.75 * whole, length
     print(order, len(solves), [round(s, 2) for s in seconds])
+    assert len(traced) <= 3  # the example of fit, and the second length for all others
     assert len(solves) <= (3 if order == "longest first" else 4)
     assert len(model.forward.pieces) >= COUNT - 1
+
+
+@torch.library.custom_op("remat_test::doubled", mutates_args=())
+def doubled(x: torch.Tensor) -> torch.Tensor:
+    return 2 * x
+
+
+@doubled.register_fake
+def _(x):
+    if any(isinstance(size, torch.SymInt) for size in x.shape):
+        raise RuntimeError("sizes that are open are not supported")
+    return torch.empty_like(x)
+
+
+doubled.register_autograd(lambda ctx, gradient: doubled(gradient))
+
+
+class Sizes(nn.Module):
+    """Sizes among the numbers and the results, numbers of Python that change, an input that is written."""
+
+    def __init__(self, closed):
+        super().__init__()
+        self.embed, self.up, self.down, self.factor, self.closed = nn.Embedding(97, 16), nn.Linear(16, 64), nn.Linear(64, 16), 1.0, closed
+
+    def forward(self, ids, seen, repeat=1):
+        seen.add_(ids.sum() % 7)  # which may lie where ids do
+        n = ids.shape[1]
+        x = self.embed(ids % 97) * n ** -0.5 + torch.arange(n).view(1, n, 1) / (n + 1)
+        for _ in range(repeat):
+            x = x + self.down(torch.relu(self.up(x))) * self.factor
+        x = doubled(x) if self.closed else 2 * x
+        return x.view(-1, 2, n // 2, 16).transpose(1, 2).flatten(2), n, seen.sum()
+
+
+@pytest.mark.core
+@pytest.mark.parametrize("closed", [False, True], ids=["open", "closed"])
+def test_numbers_and_memory_that_change_with_the_length(closed, server, monkeypatch):
+    """Sixty-four shapes are kept, here three. What Dynamo cannot follow with sizes left open is compiled for each."""
+    monkeypatch.setattr(sys.modules["remat.backend"], "SHAPES", 3)
+    torch.manual_seed(0)
+    model = Sizes(closed)
+    plain = copy.deepcopy(model)
+
+    def inputs(n, apart):
+        store = torch.randint(97, (4 * 32 + 64,), generator=torch.Generator().manual_seed(n))
+        return store[:4 * n].view(4, n), store[apart:apart + 4]
+
+    remat.fit(model, (*inputs(32, 140), 2), "80%", server=server, loss=lambda out: out[0].square().mean())
+    assert model.forward.schedule["recomputed_time"] > 0
+    calls = [(n, 140, 2, 1.0) for n in (24, 16, 8, 12, 24)] + [(20, 140, 1, 1.0), (20, 140, 1, 0.25), (16, 3, 2, 0.25), (16, 140, 2, 0.25),
+                                                               (16, 62, 2, 0.25), (8, 0, 1, 1.0), (2, 1, 2, 1.0), (20, 7, 1, 0.25)]
+    for n, apart, repeat, factor in calls:
+        found = []
+        for each in (model, plain):
+            each.factor = factor
+            each.zero_grad(set_to_none=True)
+            given = inputs(n, apart)
+            out, size, total = each(*given, repeat)
+            out.square().mean().backward()
+            found.append([out.detach(), torch.tensor(size), total, *given, *(p.grad for p in each.parameters())])
+        assert_same(*found, (n, apart, repeat, factor))
+    assert closed or len(model.forward.pieces) < len(calls)
 
 
 def profile(scale, names="abcd"):
@@ -91,6 +159,15 @@ def test_which_list_is_taken():
     assert lists.take(profile(4), 1800) == again
     assert lists.take(profile(4), 1500) is None  # does not fit
     assert lists.take(profile(4), 2006) is None  # one of its own would be worth a solve
+    cheap = profile(4)
+    cheap["nodes"][0]["time"] = 1.0
+    assert lists.take(cheap, 2006) == again  # to make that again costs next to nothing
+    cheap["inputs"], cheap["nodes"][0]["inputs"] = [{"id": "x", "bytes": 0}], ["x"]
+    assert lists.take(cheap, 2006) is None  # another graph
+    lists.add(cheap, again, 1700, True)
+    assert lists.take({**cheap, "inputs": [{"id": "y", "bytes": 0}], "nodes": [{**cheap["nodes"][0], "inputs": ["y"]}, *cheap["nodes"][1:]]}, 2006) == again
+    lists = lengths.Lists()
+    lists.add(profile(4), again, 1700, True)
     assert lists.ahead(profile(5), 1000) == 1000
     lists.add(profile(5), again, 2200, True)
     assert lists.ahead(profile(6), 1000) == 900

@@ -146,7 +146,7 @@ def test_another_autocast_and_a_smaller_batch_have_plans_of_their_own(server):
         remat.fit(model, x, "100%", server=server)
     for batch in (256, 100, 256, 7, 100):
         assert_same(step(model, (x[:batch],), 0), step(plain, (x[:batch],), 0))
-    assert len(model.forward.pieces) == 4
+    assert len(model.forward.pieces) == 5  # the first batch with sizes left open, too
     assert all(len(piece.order) > len(piece.profile["nodes"]) for piece in model.forward.pieces)
 
 
@@ -213,8 +213,7 @@ def test_results_of_any_kind(server):
         answer.loss.backward()
         found.append([answer.logits, answer.loss, *(p.grad for p in each.parameters())])
     assert_same(*found)
-    with pytest.raises(remat.CaptureError, match="kwargs"):
-        model(x, y, other=1)
+    assert_same([model(x, y, other=1).loss], [plain(x, y, other=1).loss])
 
 
 def test_a_backward_through_the_backward_is_an_error(server):
@@ -257,13 +256,7 @@ def test_parameters_that_are_frozen_no_longer(server):
     function = torch.compile(bare, backend=remat.backend("100%"), dynamic=False)
     function(x)
     bare[2].requires_grad_(True)
-    try:
-        loss_of(function(x)).backward()
-    except remat.MismatchError as error:  # Dynamo's guards of torch before 2.10 or so do not see it
-        assert "frozen" in str(error)
-    else:
-        loss_of(plain.requires_grad_()(x)).backward()
-        assert bare[2].weight.grad is not None
+    assert_same(step(function, (x,), 0)[:-1], step(plain.requires_grad_(), (x,), 0)[:-1])  # guards of torch before 2.10 or so do not see it
 
 
 def test_another_forward_of_a_class(server, monkeypatch):

@@ -118,23 +118,40 @@ static bool pass_step(const offload_forward *f, const place *p, const pass *of, 
     return arrive(f, p, m);
 }
 
-/* Calls visit for every step out of p, until it returns false. */
-static void each_step(const offload_forward *f, const place *p,
-                      bool (*visit)(void *context, const move *m), void *context)
+/* Rows of one (i, x, free), from one number of unsent slots to another. They take a step one after
+ * the other, as what it leads to stands side by side in memory, too. */
+typedef struct rows {
+    place first;
+    uint32_t last;
+    bool (*visit)(void *context, const place *p, const move *m);
+    void *context;
+    bool ended[OFFLOAD_MAX_SLOTS + 1]; /* by unsent: visit has returned false */
+} rows;
+
+/* of: what the step passes over; NULL: nothing, it is case 1 or the loss. */
+static void take_step(const offload_forward *f, rows *r, const pass *of, uint32_t j, bool offload)
 {
     move m;
+    for (place p = r->first; p.unsent <= r->last; p.unsent++)
+        if (!r->ended[p.unsent] &&
+            (of ? pass_step(f, &p, of, j, offload, &m) : save_step(f, &p, offload, &m)))
+            r->ended[p.unsent] = !r->visit(r->context, &p, &m);
+}
+
+/* Calls visit for every step out of each row, until it returns false for that one. */
+static void each_step(const offload_forward *f, rows *r)
+{
+    const place *p = &r->first;
     pass so_far = {0};
     uint32_t n = f->model->n;
     for (int offload = 0; offload < (p->i < n ? 2 : 1); offload++)
-        if (save_step(f, p, offload, &m) && !visit(context, &m))
-            return;
+        take_step(f, r, NULL, p->i, offload);
     for (uint32_t j = p->i; j < n; j++) {
         next_stage(f, p, j, &so_far);
         if (so_far.slots_sent > p->free)
             return;
         for (int offload = 0; offload < 2; offload++)
-            if (pass_step(f, p, &so_far, j, offload, &m) && !visit(context, &m))
-                return;
+            take_step(f, r, &so_far, j, offload);
     }
 }
 
@@ -164,6 +181,8 @@ static void relax(const offload_forward *f, const place *p, const move *m, uint3
         return;
     double others =
         m->before + next[slots]; /* where nothing else is due after this step; else more */
+    double least = m->child ? m->child[due] : back + offload_longer(0, m->over_back + due * slot);
+    due += offload_first_above(best + due, p->free + 1 - due, others + least);
     for (; due < calm; due++)
         best[due] = others + m->child[due] < best[due] ? others + m->child[due] : best[due];
     for (; due <= p->free; due++) {
@@ -177,12 +196,6 @@ static void relax(const offload_forward *f, const place *p, const move *m, uint3
     }
 }
 
-typedef struct relaxation {
-    const offload_forward *f;
-    const place *p;
-    double *best;
-} relaxation;
-
 /* What step m and all after it take at least. */
 static double least_time(const offload_model *model, const move *m)
 {
@@ -192,17 +205,16 @@ static double least_time(const offload_model *model, const move *m)
 }
 
 /* Steps come with ever longer passes: once one cannot be better for any due, none can. */
-static bool relax_step(void *context, const move *m)
+static bool relax_step(const offload_forward *f, const place *p, const move *m, double *best)
 {
-    const relaxation *r = context;
-    if (r->p->i == r->f->model->n) {
-        relax_loss(r->f, r->p, m, r->best);
+    if (p->i == f->model->n) {
+        relax_loss(f, p, m, best);
         return true;
     }
-    uint32_t first = offload_first_above(r->best, r->p->free + 1, least_time(r->f->model, m));
-    if (first <= r->p->free)
-        relax(r->f, r->p, m, first, r->best);
-    return first <= r->p->free || m->step.all;
+    uint32_t first = offload_first_above(best, p->free + 1, least_time(f->model, m));
+    if (first <= p->free)
+        relax(f, p, m, first, best);
+    return first <= p->free || m->step.all;
 }
 
 /* ---- the table, from the last stage on ---- */
@@ -213,13 +225,10 @@ typedef struct layer {
     uint32_t i;
 } layer;
 
-static void fill_row(const offload_forward *f, const place *p)
+static bool relax_row(void *context, const place *p, const move *m)
 {
-    double *best = row_of(f, p);
-    relaxation r = {f, p, best};
-    for (uint32_t due = 0; due <= p->free; due++)
-        best[due] = INFINITY;
-    each_step(f, p, relax_step, &r);
+    const offload_forward *f = context;
+    return relax_step(f, p, m, row_of(f, p));
 }
 
 /* Rows of one form and one number of free slots. */
@@ -227,10 +236,17 @@ static void fill_rows(void *context, size_t index, unsigned worker)
 {
     (void)worker;
     const layer *l = context;
-    const offload_forward *f = l->f;
-    place p = {.i = l->i, .x = (int)(index & 1), .free = f->n_slots - (uint32_t)(index / 2)};
-    for (; p.unsent <= p.free && !remat_host_cancelled(l->host); p.unsent++)
-        fill_row(f, &p);
+    const uint32_t free = l->f->n_slots - (uint32_t)(index / 2);
+    rows r = {.first = {.i = l->i, .x = (int)(index & 1), .free = free},
+              .last = free,
+              .visit = relax_row,
+              .context = (void *)l->f};
+    if (remat_host_cancelled(l->host))
+        return;
+    double *best = row_of(l->f, &r.first);
+    for (size_t k = 0; k < (size_t)(free + 1) * (free + 1); k++)
+        best[k] = INFINITY;
+    each_step(l->f, &r);
 }
 
 static remat_status fill(const offload_forward *f, const remat_host *host, remat_error *error)
@@ -298,20 +314,19 @@ double offload_forward_bound(const offload_forward *f, uint32_t i, int x, uint32
 
 typedef struct choice {
     const offload_forward *f;
-    const place *p;
+    place p;
     uint32_t due;
     double least;
     move best;
 } choice;
 
-static bool choose(void *context, const move *m)
+static bool choose(void *context, const place *p, const move *m)
 {
     choice *c = context;
-    const offload_forward *f = c->f;
     double row[OFFLOAD_MAX_SLOTS + 1];
-    for (uint32_t due = 0; due <= c->p->free; due++)
+    for (uint32_t due = 0; due <= p->free; due++)
         row[due] = INFINITY;
-    relax_step(&(relaxation){f, c->p, row}, m);
+    relax_step(c->f, p, m, row);
     if (row[c->due] < c->least) {
         c->least = row[c->due];
         c->best = *m;
@@ -326,8 +341,8 @@ static uint32_t next_due(const choice *c)
     const move *m = &c->best;
     double slot = f->backward->in.slot, due = c->due * slot;
     double after = m->child ? m->child[c->due]
-                            : f->model->backward[c->p->i] + offload_longer(0, m->over_back + due);
-    double fetch = m->step.offload ? offload_fetch_time(f->model, c->p->i, c->p->x) : 0;
+                            : f->model->backward[c->p.i] + offload_longer(0, m->over_back + due);
+    double fetch = m->step.offload ? offload_fetch_time(f->model, c->p.i, c->p.x) : 0;
     return offload_slots_of(&f->backward->in, offload_longer(0, due - after) + fetch);
 }
 
@@ -350,8 +365,9 @@ static void walk(const offload_forward *f, uint32_t slots, traced *t)
     place p = {.i = 1, .free = slots};
     uint32_t due = 0;
     while (p.i <= f->model->n) {
-        choice c = {.f = f, .p = &p, .due = due, .least = INFINITY};
-        each_step(f, &p, choose, &c);
+        choice c = {.f = f, .p = p, .due = due, .least = INFINITY};
+        rows one = {.first = p, .last = p.unsent, .visit = choose, .context = &c};
+        each_step(f, &one);
         uint64_t input = offload_input_bytes(f->model, p.i, p.x);
         t->free[t->n_steps] = p.free - offload_backward_kept(f->backward, input);
         t->due[t->n_steps] = due;

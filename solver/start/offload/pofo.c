@@ -19,8 +19,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LEAST_SLOTS = 10, MOST_SLOTS = 100, LABEL_STAGES = 64, SEARCHES = 8 };
-#define SLOT_UPDATES 8e8 /* some two seconds on one core */
+enum { LEAST_SLOTS = 10, ENOUGH_SLOTS = 60, MOST_SLOTS = 100, LABEL_STAGES = 64, SEARCHES = 8 };
+#define SLOT_UPDATES 8e8      /* some two seconds on one core */
+#define MORE_SLOT_UPDATES 3e8 /* about one, of more slots than are enough */
 #define SLOT_BYTES (UINT64_C(512) << 20)
 #define ROUNDING 1e-12       /* of a conversion between units */
 #define ALL_LABEL_WORK 1.2e8 /* of all: under a second */
@@ -54,6 +55,13 @@ static uint64_t slot_bytes(uint32_t n, uint32_t slots)
     return offload_backward_bytes(n, slots) + offload_forward_bytes(n, slots);
 }
 
+/* Finer slots than are enough have to come cheaper. */
+static bool is_affordable(uint32_t n, uint32_t slots)
+{
+    return slot_bytes(n, slots) <= SLOT_BYTES &&
+           slot_updates(n, slots) <= (slots > ENOUGH_SLOTS ? MORE_SLOT_UPDATES : SLOT_UPDATES);
+}
+
 /* 0: the chain is too long for the program over slots. */
 static uint32_t choose_slots(const remat_problem *problem)
 {
@@ -62,8 +70,7 @@ static uint32_t choose_slots(const remat_problem *problem)
         return 0;
     if (problem->options.values[0] > 0)
         return (uint32_t)problem->options.values[0];
-    while (slots >= LEAST_SLOTS &&
-           (slot_updates(n, slots) > SLOT_UPDATES || slot_bytes(n, slots) > SLOT_BYTES))
+    while (slots >= LEAST_SLOTS && !is_affordable(n, slots))
         slots--;
     return slots >= LEAST_SLOTS ? slots : 0;
 }
@@ -265,6 +272,7 @@ const remat_solver remat_solver_pofo = {
               "Offloading for Training DNNs, 2021",
     .optimal_for = "",
     .accepts = REMAT_ACCEPTS_CHAIN | REMAT_NEEDS_LINK,
+    .version = 1,
     .options = options,
     .n_options = sizeof options / sizeof *options,
     .estimate = pofo_estimate,

@@ -1,0 +1,136 @@
+/* What is searched over a link: from the best list so far, and from the best of those that offload.
+ */
+#include "answer/over_link.h"
+
+#include "answer/part.h"
+#include "model/lists.h"
+#include "search/mixed.h"
+
+/* A list of the mixed search, judged. What addresses need beside the peak is asked of the search as
+ * a smaller budget, a little at a time. */
+static remat_status mix_within(const answer_wish *w, const remat_operations *start,
+                               remat_schedule *ret_schedule, remat_error *error)
+{
+    enum { TRIES = 4 };
+    remat_status status = REMAT_INFEASIBLE;
+    for (uint64_t k = 0; k < TRIES && status == REMAT_INFEASIBLE; k++) {
+        remat_operations list = {0};
+        status =
+            remat_mix(w->problem->profile, w->problem->link, start, w->budget - w->budget / 200 * k,
+                      w->alignment, w->effort, w->over_link, w->host, &list, error);
+        if (!status && list.length == 0)
+            return REMAT_INFEASIBLE;
+        if (!status)
+            status = answer_take(w, &list, ret_schedule, error);
+        remat_operations_clear(&list);
+        if (!w->alignment)
+            break;
+    }
+    return status;
+}
+
+/* Searches on from one list, unless the bound is reached; *best becomes the result if that is
+ * faster. */
+static remat_status mix_from(const answer_wish *w, const remat_operations *start,
+                             remat_schedule *best, remat_error *error)
+{
+    remat_schedule other = {0};
+    if (answer_reaches(best, w->over_link))
+        return REMAT_OK;
+    remat_status status = mix_within(w, start, &other, error);
+    if (!status)
+        answer_keep_faster(&other, best);
+    if (best->solver)
+        remat_host_found(w->host, best->simulation.makespan, 0);
+    remat_schedule_clear(&other);
+    return status == REMAT_INFEASIBLE ? REMAT_OK : status;
+}
+
+remat_status answer_mix_on(const answer_wish *w, remat_schedule *best, remat_error *error)
+{
+    remat_operations list = {0};
+    const remat_status status = model_copy_list(&best->operations, &list)
+                                    ? remat_fail_memory(error)
+                                    : mix_from(w, &list, best, error);
+    remat_operations_clear(&list);
+    return status;
+}
+
+/* Of many nodes a list that waits for the link most of the time leads nowhere. */
+static bool is_start(const answer_wish *w, const remat_schedule *offloading,
+                     const remat_schedule *best)
+{
+    return w->problem->profile->n_nodes <= ANSWER_NAMED_NODES || !best->solver ||
+           offloading->simulation.makespan <= 1.25 * best->simulation.makespan;
+}
+
+#define MIX_QUICK_SHARE 0.1 /* of the progress of a thorough one */
+#define MIX_FIRST_SHARE 0.7 /* up to the search from those that offload */
+
+/* Thorough is never slower than the quick answer, link and all. */
+static remat_status begin_quickly(const remat_portfolio *p, const answer_wish *w,
+                                  remat_schedule *best, remat_error *error)
+{
+    remat_schedule start = {0};
+    answer_part part = {w->host, 0, MIX_QUICK_SHARE};
+    const remat_host host = answer_part_host(&part);
+    remat_status status = remat_portfolio_schedule(p, w->problem, w->budget, w->alignment,
+                                                   REMAT_QUICK, &host, &start, error);
+    if (!status)
+        answer_keep_faster(&start, best);
+    remat_schedule_clear(&start);
+    return status == REMAT_INFEASIBLE ? REMAT_OK : status;
+}
+
+remat_status answer_mix(const remat_portfolio *p, const answer_wish *w, remat_schedule *best,
+                        remat_error *error)
+{
+    const remat_table *offloading[REMAT_MAX_SOLVERS];
+    size_t n = 0;
+    for (size_t i = 0; i < p->n; i++)
+        if (remat_table_solver(p->tables[i])->accepts & REMAT_NEEDS_LINK)
+            offloading[n++] = p->tables[i];
+    remat_schedule start = {0};
+    uint64_t peak = 0, enough = 0;
+    remat_status status = REMAT_OK;
+    if (answer_reaches(best, w->over_link))
+        return REMAT_OK;
+    if (w->effort == REMAT_THOROUGH)
+        status = begin_quickly(p, w, best, error);
+    const double begin = w->effort == REMAT_THOROUGH ? MIX_QUICK_SHARE : 0;
+    answer_part part = {w->host, begin, MIX_FIRST_SHARE - begin};
+    const remat_host host = answer_part_host(&part);
+    answer_wish own = *w;
+    own.host = &host;
+    if (!status && best->solver) {
+        status = answer_mix_on(&own, best, error);
+    } else if (!status) {
+        status = remat_least_budget(p->tables, p->n, w->problem, 0, &peak, &enough, error);
+        if (!status && peak > 0)
+            status = remat_best_schedule(p->tables, p->n, "", w->problem, peak, 0, &start, error);
+        if (!status && start.solver)
+            status = mix_from(&own, &start.operations, best, error);
+    }
+    remat_schedule_clear(&start);
+    part = (answer_part){w->host, MIX_FIRST_SHARE, 1 - MIX_FIRST_SHARE};
+    if (!status && n > 0)
+        status = remat_best_schedule(offloading, n, "", w->problem, w->budget, w->alignment, &start,
+                                     error);
+    status = status == REMAT_INFEASIBLE ? REMAT_OK : status;
+    if (!status && start.solver && is_start(w, &start, best))
+        status = mix_from(&own, &start.operations, best, error);
+    remat_schedule_clear(&start);
+    return status;
+}
+
+remat_status answer_mix_patiently(const remat_portfolio *p, const answer_wish *w,
+                                  remat_schedule *best, remat_error *error)
+{
+    enum { TINY = 8 };
+    const remat_host host = remat_host_quiet(w->host);
+    answer_wish own = *w;
+    own.host = &host;
+    own.effort = REMAT_PATIENT;
+    const bool tiny = w->problem->profile->n_nodes <= TINY;
+    return tiny && best->solver ? answer_mix(p, &own, best, error) : REMAT_OK;
+}

@@ -1,0 +1,21 @@
+/* Recomputation and offloading together, for an answer (search/mixed.h). */
+#ifndef REMAT_ANSWER_OVER_LINK_H
+#define REMAT_ANSWER_OVER_LINK_H
+
+#include "answer/wish.h"
+#include "remat/answer.h"
+
+/* Searches over the link from the best list so far, or from the smallest there is where none fits;
+ * then from the best of those that offload. *best becomes what is faster. Nothing found is no
+ * failure. */
+remat_status answer_mix(const remat_portfolio *portfolio, const answer_wish *wish,
+                        remat_schedule *best, remat_error *error);
+
+/* From the best list alone. */
+remat_status answer_mix_on(const answer_wish *wish, remat_schedule *best, remat_error *error);
+
+/* From it once more and slower, of a few nodes, where seeds end in different lists. */
+remat_status answer_mix_patiently(const remat_portfolio *portfolio, const answer_wish *wish,
+                                  remat_schedule *best, remat_error *error);
+
+#endif
