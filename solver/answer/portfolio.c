@@ -378,9 +378,9 @@ static remat_status improve_patiently(const answer_wish *whole, double begin, do
 
 /* ---- refusing ---- */
 
-/* Whether the first of what auto does finds a list there. */
+/* Whether the first of what auto does finds a list there; *ret_none: it is proven that none is. */
 static remat_status finds(const remat_portfolio *p, const answer_wish *asked, uint64_t budget,
-                          bool *ret_found, remat_error *error)
+                          bool *ret_found, bool *ret_none, remat_error *error)
 {
     remat_schedule found = {0};
     const remat_host host = remat_host_quiet(asked->host);
@@ -388,25 +388,29 @@ static remat_status finds(const remat_portfolio *p, const answer_wish *asked, ui
     w.host = &host;
     w.budget = budget;
     w.bound = 0;
-    remat_status status = improve(p, &w, REMAT_QUICK, 0, 1, &found, error);
+    remat_status status = find_exactly(p, &w, &found, error);
+    *ret_none = w.bound == INFINITY;
+    if (!status && !found.solver && !*ret_none)
+        status = improve(p, &w, REMAT_QUICK, 0, 1, &found, error);
     *ret_found = found.solver != NULL;
     remat_schedule_clear(&found);
     return status;
 }
 
-/* Closer to the least that will do than the tables know, where that takes no long time. floor: none
- * fits less. */
-static remat_status halve_down(const remat_portfolio *p, const answer_wish *w, uint64_t floor,
+/* Closer to the least that will do than the tables know, where that takes no long time. *floor:
+ * none fits less. */
+static remat_status halve_down(const remat_portfolio *p, const answer_wish *w, uint64_t *floor,
                                uint64_t *enough, remat_error *error)
 {
     enum { HALVINGS = 6, CLOSE = 500 }; /* close: a part of it */
-    uint64_t low = floor > w->budget + 1 ? floor - 1 : w->budget, high = *enough;
+    uint64_t low = *floor > w->budget + 1 ? *floor - 1 : w->budget, high = *enough;
     remat_status status = REMAT_OK;
     for (int k = 0; k < HALVINGS && !status && (high - low) > 1 + high / CLOSE; k++) {
         const uint64_t middle = low + (high - low) / 2;
-        bool found = false;
-        status = finds(p, w, middle, &found, error);
+        bool found = false, none = false;
+        status = finds(p, w, middle, &found, &none, error);
         *(found ? &high : &low) = middle;
+        *floor = none ? middle + 1 : *floor;
     }
     *enough = high;
     return status;
@@ -424,7 +428,7 @@ static remat_status refuse_improved(const remat_portfolio *p, const answer_wish 
         remat_least_budget(p->tables, p->n, problem, w->alignment, &peak, &enough, error);
     if (!status && enough > budget && problem->profile->n_nodes <= ANSWER_NAMED_NODES &&
         !answer_link_moves(problem->link))
-        status = halve_down(p, w, floor, &enough, error);
+        status = halve_down(p, w, &floor, &enough, error);
     if (status)
         return status;
     if (enough <= budget) /* none has a schedule, or none that fits with its layout */
