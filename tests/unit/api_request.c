@@ -401,8 +401,8 @@ static void ids_stay(void **state)
                    "3ff3c9ef861261a5c8b829a9c560c7ba4e9bca411189feb933625db329702b04"},
                   {"{\"budget\":4038486016,\"layout\":{\"alignment\":256},\"link\":{\"latency\":0."
                    "0,\"shared\":false,\"to_device\":12000.0,\"to_host\":12000.0},\"options\":{"
-                   "\"slots\":0},\"profile_id\":\"" ID "\",\"solver\":\"pofo\"}",
-                   "e754d541882267fc8e43d66d9aa566cc10ef42a885e9dd967b20e8f02806f570"},
+                   "\"slots\":0},\"profile_id\":\"" ID "\",\"solver\":\"pofo\",\"version\":1}",
+                   "363aac5eeaa00f087e53e76d1c9c03f35fdab3dcb71836e0c12485208c7a4eb7"},
                   {"{\"budget\":23,\"layout\":false,\"options\":{\"keep_gradients\":true,\"model\":"
                    "\"pebble\",\"slots\":0},\"profile_id\":\"" ID
                    "\",\"solver\":\"join\",\"version\":1}",
