@@ -1,9 +1,5 @@
 """A backend for torch.compile: the joint graph of each compiled piece runs under a schedule of the service.
-
-    model = torch.compile(model, backend=remat.backend(budget="60%", server=...), dynamic=False)
-
-Dynamo decides what is compiled and guards it; AOTAutograd makes the joint graph. Torch 2.4 or later.
-"""
+Dynamo decides what is compiled and guards it; AOTAutograd makes the joint graph. Torch 2.4 or later."""
 
 from __future__ import annotations
 
@@ -16,7 +12,7 @@ import json
 import sys
 import threading
 import warnings
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple, Union
 
@@ -35,7 +31,7 @@ KNOWN = "2.14"  # the newest torch whose insides are known
 AUTO_SHARE = 0.9  # of the memory that is free
 _FORMULAS = ("silu_backward", "mish_backward")
 _KERNELS = (*_FORMULAS, "upsample_", "_upsample_", "hardshrink", "softshrink", "multi_margin_loss", "multilabel_margin_loss", "lstm", "gru", "rnn_")
-MOST = 10000  # calls of a step that are remembered
+MOST = 10000  # calls of a step that are remembered, and graphs of one code
 SHAPES = 64  # for which one code has schedules
 
 
@@ -89,6 +85,7 @@ class Backend:
         self.frame, self.goes_on = 0, False  # that is compiled, and whether another graph comes after it
         self.pieces: List[Piece] = []
         self.lists: Dict[int, lengths.Lists] = {}  # by frame
+        self.traced: Counter[int] = Counter()  # the same: how often
         self.results: Dict[int, int] = {}  # bytes of those of the first batch, by frame
         self.calls: List[Piece] = []  # of the latest step of what fit made
         self.breaks: List[str] = []
@@ -104,6 +101,9 @@ class Backend:
             module.recompile()
         compiling = torch._guards.CompileContext.try_get()  # parts after a graph break follow those before it
         self.frame = compiling.compile_id.frame_id if compiling is not None and compiling.compile_id is not None else 0
+        self.traced[self.frame] += 1
+        if self.traced[self.frame] == SHAPES:
+            warnings.warn(f"remat: torch.compile has traced one code {SHAPES} times, which takes seconds each: something of it differs from call to call")
         return torch._dynamo.disable(self._by_inputs(module, example))
 
     def _compile(self, module: torch.fx.GraphModule, example: List[Any]) -> Callable[..., Any]:

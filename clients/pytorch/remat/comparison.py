@@ -43,7 +43,6 @@ class Comparison:
     """Peaks, predicted and measured, include the gradients of the parameters."""
 
     rows: List[Row]
-    parameter_gradient_bytes: int
 
     def __str__(self) -> str:
         wide = max(len(row.name) for row in self.rows)
@@ -53,7 +52,6 @@ class Comparison:
             overhead = "-" if row.predicted_overhead is None else f"{row.predicted_overhead:.1%}"
             lines.append(f"{row.name:<{wide}} {row.budget or '-':>12} {row.solver:<16} {row.predicted_peak or '-':>15} {row.measured_peak:>14d} "
                          f"{overhead:>15} {row.measured_overhead:>9.1%} {1e3 * row.seconds:>7.1f} ms")
-        lines.append(f"with the gradients of parameters, {self.parameter_gradient_bytes} bytes")
         return "\n".join(lines)
 
 
@@ -88,7 +86,7 @@ def compare(model: torch.nn.Module, example_inputs: Any, budgets: Sequence[Budge
             way.seconds.append(run.seconds(way))
     model.zero_grad(set_to_none=True)
     plain = statistics.median(ways[0].seconds)
-    return Comparison([way.row(plain) for way in ways], run.gradient_bytes)
+    return Comparison([way.row(plain) for way in ways])
 
 
 def _fitted(model: torch.nn.Module, example_inputs: Any, loss: Any, more: Dict[str, Any], budget: Budget) -> Fitted:
@@ -157,7 +155,6 @@ class _Step:
     def __init__(self, model: torch.nn.Module, args: Tuple[Any, ...], kwargs: Dict[str, Any],
                  loss: Callable[[Any], torch.Tensor], device: torch.device) -> None:
         self.model, self.args, self.kwargs, self.loss, self.device = model, args, kwargs, loss, device
-        self.gradient_bytes = amount(p for p in model.parameters() if p.requires_grad)
         self.input_bytes = amount(tensors_of((args, kwargs)))
 
     def run(self) -> None:

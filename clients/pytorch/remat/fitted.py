@@ -10,7 +10,7 @@ from typing import Any, Dict, Iterator, List, Optional
 
 import torch
 
-from .backend import SHAPES, Backend
+from .backend import MOST, Backend
 from .client import Budget
 from .errors import CaptureError, RematError
 from .model import bind, plain_forward, signature
@@ -147,15 +147,27 @@ class Fitted(Forward):
             cause = getattr(error, "inner_exception", None)
             if isinstance(cause, RematError):
                 raise cause from None
-            if isinstance(error, torch._dynamo.exc.TorchDynamoException) and (
-                    self.dynamic is None and self.pieces or self.recurrent and has_recurrent(self.model)):
-                self.dynamic, self.recurrent = False, not has_recurrent(self.model)  # such as packed sequences: a graph break
+            if not isinstance(error, torch._dynamo.exc.TorchDynamoException):
+                raise
+            torch._dynamo.reset()  # or what Dynamo could not follow once would run plainly from then on, and its parts apart
+            before, recurrent = (self.dynamic, self.recurrent), has_recurrent(self.model)
+            if self.dynamic is None and self.pieces or self.recurrent and recurrent:
+                self.dynamic, self.recurrent = False, not recurrent  # such as packed sequences: a graph break
                 self._prepare()
-                return self(*call.args, **call.kwargs)
-            if isinstance(error, torch._dynamo.exc.TorchDynamoException):
-                reason = str(cause or error).strip().splitlines() or [type(error).__name__]
-                raise CaptureError(f"torch.compile cannot follow {type(self.model).__name__}: {reason[0]}") from error
-            raise
+                with contextlib.suppress(CaptureError):
+                    return self(*call.args, **call.kwargs)
+                self.dynamic, self.recurrent = before
+            self._prepare()
+            raise CaptureError(f"torch.compile cannot follow {type(self.model).__name__}: {_reason(cause or error)}") from error
+
+
+def _reason(error: BaseException) -> str:
+    """With what it comes from: of a wrong shape Dynamo says first that there was one."""
+    said = [(str(error).strip().splitlines() or [type(error).__name__])[0]]
+    while error.__cause__ is not None or error.__context__ is not None:
+        error = error.__cause__ or error.__context__
+    first = (str(error).strip().splitlines() or [""])[0]
+    return ": ".join([*said, *[first] * (first not in said[0])])
 
 
 @contextlib.contextmanager
@@ -163,7 +175,7 @@ def _dynamo_settings(recurrent: bool) -> Iterator[None]:
     """As config.patch, which makes a class in every step."""
     from torch._dynamo import config
 
-    wanted = {"cache_size_limit": max(SHAPES, config.cache_size_limit), "use_numpy_random_stream": True,
+    wanted = {"cache_size_limit": MOST, "accumulated_cache_size_limit": MOST, "use_numpy_random_stream": True,
               "skip_nnmodule_hook_guards": False, "allow_rnn": recurrent, "specialize_int": True, "specialize_float": True,
               "trace_numpy": False}  # torch's functions differ from numpy's in the last bits
     before = {name: getattr(config, name) for name in wanted if hasattr(config, name)}

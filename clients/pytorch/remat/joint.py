@@ -76,7 +76,7 @@ class Joint:
                                        f"{tuple(sizes)}. A schedule belongs to shapes: torch.compile(..., dynamic=False) makes one for each")
             if node.op not in ("placeholder", "get_attr", "call_function"):
                 raise CaptureError(f"{line_of(node)}: \"{node.name}\" ({node.op}) is no operation")
-            if _writes(node):
+            if node.op == "call_function" and getattr(getattr(node.target, "_schema", None), "is_mutable", False):
                 raise CaptureError(f"{line_of(node)}: {node.target} writes its input in the joint graph, and what reads it "
                                    "cannot be run again")
 
@@ -112,7 +112,7 @@ class Joint:
         return node.op == "call_function" and node.target is not operator.getitem and self.base[node][0] is node
 
     def is_never(self, node: fx.Node) -> bool:
-        return _is_ordered(node) or _name(node) in self._pinned or _must_save(node) or (
+        return _is_ordered(node) or _name(node) in self._pinned or getattr(node.meta.get("recompute"), "name", "") == "MUST_SAVE" or (
             again(node) is None and any(self.base[n][0] in self._unsteady for n in node.all_input_nodes))
 
     def values(self, nodes: Sequence[Any]) -> List[Value]:
@@ -217,11 +217,6 @@ def _is_effect(node: fx.Node) -> bool:
     return node.target.namespace in NEVER or node.target._schema.name in ("aten::_print", "aten::_assert_async")
 
 
-def _writes(node: fx.Node) -> bool:
-    schema = getattr(node.target, "_schema", None)
-    return node.op == "call_function" and schema is not None and schema.is_mutable
-
-
 def name_of(node: fx.Node) -> str:
     """Of its operator, as "aten::mm", or of a function of ours."""
     return getattr(getattr(node.target, "_schema", None), "name", getattr(node.target, "__name__", ""))
@@ -231,11 +226,6 @@ def _name(node: fx.Node) -> str:
     if getattr(node.target, "_schema", None) is not None:
         return name_of(node).replace("::", ".")
     return f"remat.{name_of(node)}" if getattr(node.target, "_remat_pure", False) else str(node.target)
-
-
-def _must_save(node: fx.Node) -> bool:
-    policy = node.meta.get("recompute")
-    return policy is not None and getattr(policy, "name", "") == "MUST_SAVE"
 
 
 def line_of(node: fx.Node) -> str:

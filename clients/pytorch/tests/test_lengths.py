@@ -1,6 +1,7 @@
 """Batches of many lengths: a few solves for all of them, each within the budget, and the gradients of the plain step."""
 
 import copy
+import re
 import sys
 import time
 
@@ -8,7 +9,7 @@ import pytest
 import torch
 from models import GPT
 from torch import nn
-from steps import assert_same
+from steps import assert_same, step
 from test_backend import LONG
 
 import remat
@@ -132,6 +133,57 @@ def test_numbers_and_memory_that_change_with_the_length(closed, server, monkeypa
             found.append([out.detach(), torch.tensor(size), total, *given, *(p.grad for p in each.parameters())])
         assert_same(*found, (n, apart, repeat, factor))
     assert closed or len(model.forward.pieces) < len(calls)
+
+
+class Pooled(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = nn.Linear(16, 64), nn.Linear(64, 16)
+
+    def block(self, x):
+        return x + self.down(torch.relu(self.up(x)))
+
+    def forward(self, x):
+        x = self.block(self.block(x))
+        return self.block(torch.max_pool1d(x.transpose(1, 2), 2).transpose(1, 2))
+
+
+@pytest.mark.core
+def test_a_wrong_length_leaves_the_others_as_they_are(server):
+    """Dynamo leaves code that it could not follow once as it is, and follows what that calls: graphs of their own, with a budget each."""
+    torch.manual_seed(0)
+    model = Pooled()
+    plain = copy.deepcopy(model)
+    remat.fit(model, torch.randn(16, 32, 16), "80%", server=server)
+    nodes = len(model.forward.profile["nodes"])
+    for length in (24, 1, 1, 9, 1, 9, 17):
+        x = torch.randn(16, length, 16, generator=torch.Generator().manual_seed(length))
+        if length == 1:
+            with pytest.raises(RuntimeError) as wrong:
+                plain(x)
+            with pytest.raises(remat.CaptureError, match=re.escape(str(wrong.value).splitlines()[0])):
+                model(x)
+            continue
+        assert_same(*(step(each, (x,), 0) for each in (model, plain)), length)
+    assert model.forward.dynamic is None and {len(piece.profile["nodes"]) for piece in model.forward.pieces} == {nodes}
+
+
+class Beside(Pooled):
+    def __init__(self):
+        super().__init__()
+        self.beside = nn.LSTM(4, 4)
+
+
+def test_a_model_with_an_lstm_keeps_its_schedule_past_64_lengths(server):
+    model = Beside()
+    remat.fit(model, torch.randn(2, 80, 16), "80%", server=server)
+    with pytest.warns(UserWarning, match="has traced one code 64 times"):
+        for length in range(79, 11, -1):
+            model(torch.randn(2, length, 16)).sum().backward()
+            assert len(model.forward.backend.calls) == 1, length  # not plainly
+    remat.remove(model)
+    remat.fit(model, torch.randn(2, 80, 16), "80%", server=server)
+    assert model.forward.pieces
 
 
 def profile(scale, names="abcd"):
