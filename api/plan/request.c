@@ -168,9 +168,10 @@ static remat_status read_step(const raw *r, remat_plan_request *request, remat_e
 static remat_status read_memory(const json_t *json, uint64_t *ret_bytes, remat_error *error)
 {
     remat_amount amount = {.given = false};
-    remat_status status = remat_amount_decode(json, "memory", false, &amount, error);
+    remat_status status = remat_amount_decode(json, "device_memory", false, &amount, error);
     if (!status && !(amount.value >= 1 && amount.value < (double)REMAT_MAX_BYTES))
-        status = remat_fail(error, REMAT_INVALID, "memory", "memory must be from 1 byte to 2^53");
+        status = remat_fail(error, REMAT_INVALID, "device_memory",
+                            "device_memory must be from 1 byte to 2^53");
     if (!status)
         *ret_bytes = (uint64_t)amount.value;
     return status;
@@ -210,7 +211,7 @@ remat_status remat_plan_request_decode(const json_t *json, remat_plan_request *r
                                 {"channels_last", FIELD_BOOLEAN, false, &r.channels_last},
                                 {"keep_gradients", FIELD_BOOLEAN, false, &r.keep_gradients},
                                 {"device", FIELD_ANY, true, &r.device},
-                                {"memory", FIELD_ANY, false, &r.memory},
+                                {"device_memory", FIELD_ANY, false, &r.memory},
                                 {"optimizer", FIELD_STRING, false, &r.optimizer},
                                 {"optimizer_in_backward", FIELD_BOOLEAN, false, &r.in_backward},
                                 {"precision", FIELD_STRING, false, &r.precision},

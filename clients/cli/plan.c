@@ -41,7 +41,7 @@ static const struct {
                {"optimizer", "optimizer", WORD},
                {"optimizer-in-backward", "optimizer_in_backward", YES},
                {"precision", "precision", WORD},
-               {"memory", "memory", WORD},
+               {"memory", "device_memory", WORD},
                {"no-master", "master_weights", NO},
                {"keep-gradients", "keep_gradients", YES},
                {"parallel", "parallel.kind", WORD},

@@ -104,7 +104,7 @@ test('what the command has, the form has', async () => {
   assert.equal(await devices.locator('tbody tr').count(), 3);
   assert.match(await devices.innerText(), /t4\s+yes\s+[\d.]+ [MG]iB of 6\.00 GiB/);
   assert.match(await ways.innerText(), /inputs at the host/);
-  assert.match(page.url(), /layers=3.*precision=float32.*keep_gradients=yes.*memory=6GiB.*beside=h100%2Crtx4090/);
+  assert.match(page.url(), /layers=3.*precision=float32.*keep_gradients=yes.*device_memory=6GiB.*beside=h100%2Crtx4090/);
   await closePage(page);
 });
 

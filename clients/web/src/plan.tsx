@@ -135,7 +135,7 @@ const MORE: [string, More[]][] = [
   [
     'Ranks and memory',
     [
-      ['memory', 'Memory, in place of its own (12GiB)', 'text'],
+      ['device_memory', 'Memory, in place of its own (12GiB)', 'text'],
       ['mesh', 'Mesh, in place of ranks (dp=8,tp=4)', 'text'],
       ['network', 'Network (nvlink4+ndr)', 'text'],
       ['node_ranks', 'Ranks of a node', 'number'],
@@ -599,7 +599,7 @@ function Asked({ query }: { query: URLSearchParams }): VNode {
   const beside = (query.get('beside') ?? '').split(',').filter(Boolean);
   const ask = async (signal: AbortSignal) => {
     const body = furtherOf(query, asked);
-    const others = beside.map((device) => ({ ...body, device, memory: undefined, ...(body.profile_id ? {} : { sweep: false }) }));
+    const others = beside.map((device) => ({ ...body, device, device_memory: undefined, ...(body.profile_id ? {} : { sweep: false }) }));
     return Promise.all([body, ...others].map((one) => askPlan(one, signal)));
   };
   const plans = useLoad(ask, [query.toString()]);
