@@ -1,6 +1,6 @@
-// Counts the bytes of posix_memalign, from which torch has those of its tensors on a CPU, without
-// asking torch.
-//   cc -shared -fPIC -O2 -o counted.so counted.c; LD_PRELOAD=./counted.so python3 ...
+/* Counts the bytes of posix_memalign, from which torch has those of its tensors on a CPU, without
+ * asking torch.
+ *   cc -shared -fPIC -O2 -o counted.so counted.c; LD_PRELOAD=./counted.so python3 ... */
 #include <errno.h>
 #include <pthread.h>
 #include <stddef.h>
@@ -9,7 +9,7 @@
 enum { CELLS = 1 << 20 };
 
 static struct {
-    void *at; // NULL: never used; cells: used no more
+    void *at; /* NULL: free */
     size_t size;
 } cells[CELLS];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -23,6 +23,18 @@ static size_t first(const void *at)
     return (size_t)(((uintptr_t)at >> 4) * 0x9e3779b97f4a7c15u) & (CELLS - 1);
 }
 
+/* What probing would find no more once a cell is free moves up into it. */
+static void take_out(size_t cell)
+{
+    for (size_t next = (cell + 1) & (CELLS - 1); cells[next].at != NULL;
+         next = (next + 1) & (CELLS - 1))
+        if (((next - first(cells[next].at)) & (CELLS - 1)) >= ((next - cell) & (CELLS - 1))) {
+            cells[cell] = cells[next];
+            cell = next;
+        }
+    cells[cell].at = NULL;
+}
+
 int posix_memalign(void **at, size_t alignment, size_t size)
 {
     *at = __libc_memalign(alignment, size);
@@ -30,7 +42,7 @@ int posix_memalign(void **at, size_t alignment, size_t size)
         return ENOMEM;
     pthread_mutex_lock(&lock);
     size_t cell = first(*at);
-    while (cells[cell].at != NULL && cells[cell].at != cells)
+    while (cells[cell].at != NULL)
         cell = (cell + 1) & (CELLS - 1);
     cells[cell].at = *at;
     cells[cell].size = size;
@@ -51,13 +63,13 @@ void free(void *at)
         cell = (cell + 1) & (CELLS - 1);
     if (cells[cell].at == at) {
         level -= cells[cell].size;
-        cells[cell].at = cells;
+        take_out(cell);
     }
     pthread_mutex_unlock(&lock);
     __libc_free(at);
 }
 
-// Begins anew: the level, from which counted_peak rises.
+/* Begins anew: the level, from which counted_peak rises. */
 void counted_begin(void)
 {
     peak = level;
