@@ -327,14 +327,14 @@ static remat_status find_exactly(const remat_portfolio *p, answer_wish *w, remat
                                  remat_error *error)
 {
     const remat_profile *profile = w->problem->profile;
+    if (w->problem->in_flight > 1)
+        return REMAT_OK;
     bool given = profile->joint; /* every list asked for keeps the order */
     for (size_t i = 0; i < p->n; i++)
         given = given && p->given[i];
     search_exact_found f;
     remat_schedule other = {0};
     remat_operations list = {0};
-    if (w->problem->in_flight > 1)
-        return REMAT_OK;
     remat_status status = search_exactly(profile, w->budget, given, w->host, &f, error);
     if (status)
         return status;

@@ -459,9 +459,8 @@ static remat_status search(exact *x, const remat_host *host, search_exact_found 
         if (s->closed || s->n_runs != e.n_runs)
             continue;
         f->bound = e.time * (1 - MARGIN);
-        if (is_end(x, s)) {
+        if (is_end(x, s))
             return trace(x, e.state, &f->list);
-        }
         s->closed = true;
         for (uint32_t kind = 0; kind < x->n_kinds; kind++)
             try_run(x, e.state, kind);

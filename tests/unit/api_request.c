@@ -390,7 +390,8 @@ static void check_question(const remat_solver *solver, const remat_options *opti
     }
 }
 
-/* Ids as the service gave them before trade-offs were questions: what is stored stays found. */
+/* Ids as the service gave them, of a solver of version 0 and of version 1: what is stored stays
+ * found. */
 static void ids_stay(void **state)
 {
     (void)state;

@@ -62,7 +62,7 @@ class Lists:
         return int(AHEAD * budget) if len(smaller) > 1 else budget
 
     def add(self, profile: Dict[str, Any], order: Sequence[sharing.Run], budget: int, solved: bool) -> None:
-        if not solved and self.costs(profile) is not None:
+        if not solved and any(_is_within(profile, k.profile) for k in self._of(profile)):
             return  # nothing that a larger one does not say
         whole = self._peak(profile, range(len(profile["nodes"])))
         shares = [k.share for k in self._known if k.order == list(order)]  # of where the list was made
