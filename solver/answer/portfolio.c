@@ -424,6 +424,8 @@ static remat_status refuse_improved(const remat_portfolio *p, const answer_wish 
     const remat_problem *problem = w->problem;
     const uint64_t budget = w->budget;
     uint64_t peak, enough;
+    if (w->bound == INFINITY && floor <= budget) /* proven of this one, by search */
+        floor = budget + 1;
     remat_status status =
         remat_least_budget(p->tables, p->n, problem, w->alignment, &peak, &enough, error);
     if (!status && enough > budget && problem->profile->n_nodes <= ANSWER_NAMED_NODES &&
