@@ -116,7 +116,7 @@ def loss(result):
 def peak(model, batch):
     example = Example(model, batch)
     example.settle()
-    return steps.peak(plain_forward(model), example, loss, True, held=True)
+    return steps.peak(plain_forward(model), example, loss, True)
 
 
 def counted(model, batch):

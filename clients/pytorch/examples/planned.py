@@ -66,14 +66,14 @@ def row(name, device, client):
 
     model, inputs = make(name)
     plain = Example(model, inputs)
-    measured_plain = steps.peak(plain_forward(model), plain, None, True, held=True)
+    measured_plain = steps.peak(plain_forward(model), plain, None, True)
     torch._dynamo.reset()
     Modelled.device = devices.find(device)
     owner = Modelled(SHARE, cache=tempfile.mkdtemp())
     owner.client = client
     run = torch.compile(model, backend=owner, dynamic=False)
     run(*inputs).backward()
-    measured = steps.peak(run, plain, None, True, held=True)
+    measured = steps.peak(run, plain, None, True)
     times = []
     for _ in range(STEPS):
         model.zero_grad(set_to_none=True)

@@ -378,17 +378,17 @@ def row(name, server):
     example = Example(plain, inputs)
 
     variants = {"plain": (plain, plain)}
-    peaks = {"plain": steps.peak(plain_forward(plain), example, loss, True, held=True)}
+    peaks = {"plain": steps.peak(plain_forward(plain), example, loss, True)}
     budgets = {SHARE: SHARE}
     if blocks:
         twin = checkpointed(model, blocks)
-        peaks["checkpointing"] = steps.peak(plain_forward(twin), Example(twin, inputs), loss, True, held=True)
+        peaks["checkpointing"] = steps.peak(plain_forward(twin), Example(twin, inputs), loss, True)
         variants["checkpointing"] = (twin, twin)
     other = copy.deepcopy(model)
     run = with_activation_budget(other, ACTIVATIONS)
     try:
         gradients(other, run, inputs, loss, 0)
-        peaks["activation budget"] = steps.peak(run, Example(other, inputs), loss, True, held=True)
+        peaks["activation budget"] = steps.peak(run, Example(other, inputs), loss, True)
         variants["activation budget"] = (other, run)
     except Exception as error:  # of the compiler's own
         print(f"    activation budget: {type(error).__name__}: {str(error).splitlines()[0][:100]}", flush=True)

@@ -24,13 +24,20 @@ def under(settings: Sequence[Setting]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def casts_anew() -> Iterator[None]:
-    """Within, no autocast of this thread keeps casts of weights, be it that it is told to."""
-    set_kept, kept, own = torch.set_autocast_cache_enabled, torch.is_autocast_cache_enabled(), threading.get_ident()
-    set_kept(False)
-    torch.set_autocast_cache_enabled = lambda wanted: set_kept(wanted and threading.get_ident() != own)
+def casts(device: torch.device, kept: bool) -> Iterator[List[bool]]:
+    """Whether anything is cast, first as it is and then each time an autocast begins or ends. Without kept none of this thread keeps casts
+    of weights, be it that it is told to."""
+    set_kept, before, own = torch.set_autocast_cache_enabled, torch.is_autocast_cache_enabled(), threading.get_ident()
+    seen: List[bool] = []
+
+    def see(wanted: bool) -> None:
+        seen.append(any(on for _, on, _ in settings_now(device)))
+        set_kept(wanted and (kept or threading.get_ident() != own))
+
+    see(before)
+    torch.set_autocast_cache_enabled = see
     try:
-        yield
+        yield seen
     finally:
         torch.set_autocast_cache_enabled = set_kept
-        set_kept(kept)
+        set_kept(before)

@@ -56,8 +56,7 @@ class Comparison:
 
 
 def compare(model: torch.nn.Module, example_inputs: Any, budgets: Sequence[Budget] = ("100%", "75%", "50%"), *,
-            loss: Optional[Callable[[Any], torch.Tensor]] = None, steps: int = 5,
-            checkpointed: Tuple[type, ...] = (), **more: Any) -> Comparison:
+            loss: Optional[Callable[[Any], torch.Tensor]] = None, steps: int = 5, checkpointed: Tuple[type, ...] = (), **more: Any) -> Comparison:
     """Several ways to run a step (forward, loss, backward), `steps` times each, in turns; medians.
 
     They are plain execution, torch.utils.checkpoint of every module of the classes `checkpointed` (of every part of a Sequential if there

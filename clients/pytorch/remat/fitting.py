@@ -159,15 +159,17 @@ def fit_example(example: Example, budget: Budget, loss: Optional[Loss], check: b
     """options: of Backend. flight: as in_flight and microbatches of fit, as which it raises."""
     wanted = budget if budget == "auto" else parse_budget(budget)
     with under(example.autocast):
-        example.settle()
-        taken = steps.loss_bytes(example, loss, views=True) if loss or flight == (None, None) else None
+        result, inputs = example.settle()
+        taken = steps.loss_bytes(example, loss, result, inputs) if loss or flight == (None, None) else None
         if flight != (None, None):
-            stage = pipelines.stage_of(example, *flight, taken, options["gradients"])  # type: ignore[arg-type]
+            stage = pipelines.stage_of(example, result, *flight, taken, options["gradients"])  # type: ignore[arg-type]
             options, taken = {**options, "stage": stage}, (*(taken or (0, 0))[:2], 0)
+        del result, inputs
         if wanted == "auto":
             wanted = auto_budget(example.model, example.device)
         elif isinstance(wanted, str) and (options["gradients"] or "stage" in options):
-            wanted = bytes_of(wanted, _peak(plain_forward(example.model), example, loss, options))
+            wanted = bytes_of(wanted, _peak(plain_forward(example.model), example, loss, options,
+                                              warm=example.device.type != "cpu"))  # a backward has workspaces of its own there
     options = {**options, "loss": taken, "divided": True}
     for spans, more in zip(SPANS, (*SPANS[1:], 0)):
         try:
@@ -180,10 +182,10 @@ def fit_example(example: Example, budget: Budget, loss: Optional[Loss], check: b
                           "another order", stacklevel=4)
 
 
-def _peak(forward: Callable[..., Any], example: Example, loss: Optional[Loss], options: Dict[str, Any]) -> int:
+def _peak(forward: Callable[..., Any], example: Example, loss: Optional[Loss], options: Dict[str, Any], warm: bool) -> int:
     if "stage" in options:
-        return pipelines.peak(forward, example, loss, options["stage"], options["gradients"])
-    return steps.peak(forward, example, loss, options["gradients"], held=True)
+        return pipelines.peak(forward, example, loss, options["stage"], options["gradients"], warm)
+    return steps.peak(forward, example, loss, options["gradients"], warm=warm)
 
 
 class _Fit:
@@ -205,32 +207,34 @@ class _Fit:
     def _at(self, asked: Budget) -> Fitted:
         fitted = Fitted(self.example.model, self.options, asked)
         self.install(fitted)  # before it compiles: Dynamo guards what modules have
-        self._first_step(fitted)
+        first = self._first_step(fitted)
         if self.check:
-            steps.check(self.example, fitted, self.loss)
+            steps.check(self.example, fitted, self.loss, first)
+        del first
         if isinstance(self.wanted, int) and (fitted.backend.breaks or not fitted.pieces):
             fitted = self._divided(fitted, self.wanted - self.options["reserved"])
         if self.check:
-            fitted.measured_peak = _peak(fitted, self.example, self.loss, self.options)
+            fitted.measured_peak = _peak(fitted, self.example, self.loss, self.options, warm=False)
             if isinstance(self.wanted, int) and fitted.measured_peak > ALLOWED * self.wanted:
                 warnings.warn(f"remat: the budget is {self.wanted} bytes, and a step was measured to take "
                               f"{fitted.measured_peak} ({fitted.schedule.get('peak')} predicted)", stacklevel=7)
         return fitted
 
-    def _first_step(self, fitted: Fitted) -> None:
+    def _first_step(self, fitted: Fitted) -> steps.Found:
         """Compiles. Says so where nothing was."""
         from torch._dynamo.utils import counters
 
         before = set(counters["graph_break"])
-        steps.step(fitted, self.example, self.example.call, self.loss, 0)
+        made = steps.step(fitted, self.example, self.example.call, self.loss, 0)
         if not fitted.pieces:
             new = [reason for reason in counters["graph_break"] if reason not in before] or ["no reason was given"]
             warnings.warn(f"remat: torch.compile left {type(self.example.model).__name__} as it is, so it trains without a "
                           f"schedule: {'; '.join(str(r).splitlines()[0] for r in new)}", stacklevel=8)
+        return made
 
     def _divided(self, fitted: Fitted, budget: int) -> Fitted:
         """A forward in several graphs, or none, with one budget. Raises BudgetError."""
-        measured = _peak(fitted, self.example, self.loss, self.options)
+        measured = _peak(fitted, self.example, self.loss, self.options, warm=not self.check)
         if measured <= budget or not all(piece.schedule for piece in fitted.pieces):
             return fitted
         if not fitted.pieces:
@@ -244,7 +248,7 @@ class _Fit:
             made[share] = fitted.at(share)
             self.install(made[share])
             steps.check(self.example, made[share], self.loss)
-            return _peak(made[share], self.example, self.loss, self.options)
+            return _peak(made[share], self.example, self.loss, self.options, warm=False)
 
         backend = fitted.backend
         steps.step(fitted, self.example, self.example.call, self.loss, 0)  # its calls

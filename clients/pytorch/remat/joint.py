@@ -405,8 +405,7 @@ class Kept(NamedTuple):
 
 
 def profile_of(joint: Joint, name: str, costs: Dict[str, Cost], resident: FrozenSet[str], loss: Sequence[int] = (0, 0),
-               uncounted: FrozenSet[int] = frozenset(), held_tangents: bool = False, stage: Kept = Kept(),
-               moved: bool = False) -> Dict[str, Any]:
+               uncounted: FrozenSet[int] = frozenset(), held_tangents: bool = False, stage: Kept = Kept(), moved: bool = False) -> Dict[str, Any]:
     """remat-profile/1, a joint one. costs: by name of operation. resident: names of inputs that are parameters or
     buffers, which the budget does not hold. loss: bytes that it takes beside results and tangents, forward, backward and,
     where it is given, from then on to the end. uncounted: inputs whose gradients are not. held_tangents: autograd holds them to the

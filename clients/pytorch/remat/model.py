@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Mapping
-from typing import Any, Callable, ContextManager, Dict, NamedTuple, Sequence, Tuple, Union
+from typing import Any, Callable, ContextManager, Dict, List, NamedTuple, Sequence, Tuple, Union
 
 import torch
 
@@ -35,6 +35,11 @@ class Call(NamedTuple):
 
         return Call(*map_tensors(tuple(self), one))
 
+    def leaves(self) -> Tuple["Call", List[torch.Tensor]]:
+        """Arguments of a step's own, which it may write, and those of their tensors that want a gradient."""
+        leaves = self.mapped(lambda tensor: tensor.detach().clone().requires_grad_(tensor.requires_grad))
+        return leaves, list({id(t): t for t in tensors_of(tuple(leaves)) if t.requires_grad}.values())
+
 
 class Example:
     """A model and a step's inputs. states: what its forward may change, put back at the end of a with block."""
@@ -52,21 +57,22 @@ class Example:
     def states(self) -> ContextManager[None]:
         return whole(self.model, self.device)
 
-    def settle(self) -> None:
-        """Some models set themselves up in their first call, such as transformers' with hooks on their layers. What that
-        leaves is kept, or each step would find itself in a first call; all others end as they began."""
+    def settle(self) -> Tuple[Any, List[torch.Tensor]]:
+        """What run gives. Some models set themselves up in their first call, such as transformers' with hooks on their layers. What
+        that leaves is kept, or each step would find itself in a first call; all others end as they began."""
         before = _hooks(self.model)
         with self.states():  # with gradients: some differentiate within
-            self.run()
+            ran = self.run()
             grown = _hooks(self.model) != before
         if grown:
             with everything(self.model, self.device):
-                self.run()
+                ran = self.run()
+        return ran
 
-    def run(self) -> Any:
-        """Plainly, of tensors of its own."""
-        call = self.call.mapped(lambda tensor: tensor.detach().clone())
-        return plain_forward(self.model)(*call.args, **call.kwargs)
+    def run(self) -> Tuple[Any, List[torch.Tensor]]:
+        """The plain forward's result, and of the call's tensors, which are its own, those that want a gradient."""
+        call, wanted = self.call.leaves()
+        return plain_forward(self.model)(*call.args, **call.kwargs), wanted
 
 
 def _hooks(model: torch.nn.Module) -> Any:

@@ -44,9 +44,9 @@ class Stage:
         return sum(self.kept.values())
 
 
-def stage_of(example: Example, in_flight: int, microbatches: int, loss: Optional[Tuple[int, int, int]], gradients: bool) -> Stage:
-    """loss: what it takes, as of steps.loss_bytes; None where the outputs are sent on. gradients: whether those of the parameters
-    count. Raises ValueError, CaptureError."""
+def stage_of(example: Example, result: Any, in_flight: int, microbatches: int, loss: Optional[Tuple[int, int, int]], gradients: bool) -> Stage:
+    """result: of Example.run. loss: what it takes, as of steps.loss_bytes; None where the outputs are sent on. gradients: whether those of
+    the parameters count. Raises ValueError, CaptureError."""
     n, m = in_flight, microbatches
     for name, value in (("in_flight", n), ("microbatches", m)):
         if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MOST:
@@ -58,9 +58,8 @@ def stage_of(example: Example, in_flight: int, microbatches: int, loss: Optional
     if any(getattr(p, "_post_accumulate_grad_hooks", None) for p in parameters):
         raise CaptureError(f"{type(example.model).__name__} has hooks behind the gradients of its parameters, such as an optimizer in "
                            "the backward: these run for each micro-batch, before a gradient is whole")
-    with example.states(), torch.no_grad():
-        made = tensors_of(example.run())
-    inputs, outputs = tensors_of(tuple(example.call)), sum({storage_of(t): t.untyped_storage().nbytes() for t in made}.values())
+    made, inputs = tensors_of(result), tensors_of(tuple(example.call))
+    outputs = sum({storage_of(t): t.untyped_storage().nbytes() for t in made}.values())
     sizes = [amount([p]) for p in parameters] if gradients else []
     rise, _, stays = loss or (0, 0, 0)
     kept = {"inputs": m * amount(inputs), "gradients of inputs": (m - 1 if KEEPS or n == m else 1) * amount(t for t in inputs if t.requires_grad),
@@ -70,7 +69,7 @@ def stage_of(example: Example, in_flight: int, microbatches: int, loss: Optional
             "gradients of parameters": sum(sizes) + sum(sizes) // GROUPS + max(sizes, default=0) if m > 1 else 0}
     whole = m * (amount(inputs) + amount(t for t in inputs if t.requires_grad) + 2 * outputs + stays) + sum(sizes)
     wants = any(t.requires_grad for t in inputs)
-    return Stage(n, m, loss is not None, wants, [t.to("meta") for t in made], {k: v for k, v in kept.items() if v}, whole if loss else 0)
+    return Stage(n, m, loss is not None, wants, [t.detach().to("meta") for t in made], {k: v for k, v in kept.items() if v}, whole if loss else 0)
 
 
 def too_little(stage: Stage, reserved: int, least: Optional[int]) -> BudgetError:
@@ -139,8 +138,9 @@ def in_flight(schedule: Any) -> Dict[int, int]:
 
 # ---- what a step of the rank takes ----
 
-def peak(forward: Callable[..., Any], example: Example, loss: Optional[steps.Loss], stage: Stage, gradients: bool) -> int:
-    """Measured, of a whole step of the rank, with the example as each micro-batch. gradients: those of the parameters count."""
+def peak(forward: Callable[..., Any], example: Example, loss: Optional[steps.Loss], stage: Stage, gradients: bool, warm: bool) -> int:
+    """Measured, of a whole step of the rank, with the example as each micro-batch. gradients: those of the parameters count. warm: as of
+    steps.recorded."""
     parameters = list(example.model.parameters())
     before = [p.grad for p in parameters]
 
@@ -154,7 +154,7 @@ def peak(forward: Callable[..., Any], example: Example, loss: Optional[steps.Los
 
     try:
         example.model.zero_grad(set_to_none=True)
-        taken, own = steps.recorded(example, run)
+        taken, own = steps.recorded(example, run, warm)
     finally:
         for p, gradient in zip(parameters, before):
             p.grad = gradient
@@ -164,7 +164,7 @@ def peak(forward: Callable[..., Any], example: Example, loss: Optional[steps.Los
 def _play(forward: Callable[..., Any], example: Example, loss: Optional[steps.Loss], stage: Stage) -> None:
     """A step in the order of 1F1B, which is GPipe's where all are in flight, with what the runtime keeps."""
     n, m = stage.in_flight, stage.microbatches
-    inputs = [steps.leaves_of(example.call)[0] for _ in range(m)]
+    inputs = [example.call.leaves()[0] for _ in range(m)]
     coming = [[] if stage.last else [torch.zeros_like(t, device=example.device) for t in stage.outputs] for _ in range(m)]
     waiting: Dict[int, List[torch.Tensor]] = {}
     kept: List[Any] = []

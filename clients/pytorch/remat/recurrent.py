@@ -41,8 +41,7 @@ def split(graph: fx.Graph, spans: int, libraries: bool) -> bool:
 
 
 def _layers(graph: fx.Graph, spans: int, library: bool, name: str, values: fx.Node, states: Any,
-            weights: Sequence[fx.Node], biases: bool, layers: int, dropout: float, training: bool, both: bool,
-            batch_first: bool) -> List[fx.Node]:
+            weights: Sequence[fx.Node], biases: bool, layers: int, dropout: float, training: bool, both: bool, batch_first: bool) -> List[fx.Node]:
     """As at::lstm goes through them: dropout between any two."""
     call: Callable[..., fx.Node] = lambda target, *args: graph.call_function(target, args)  # noqa: E731
     states = list(states) if name == "lstm" else [states]

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import collections
-import contextlib
 from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten
 
-from .autocast import casts_anew
+from .autocast import casts
 from .errors import CaptureError, CheckError
 from .memory import Recorder
 from .model import Call, Example, plain_forward
@@ -53,18 +52,14 @@ def loss_of(loss: Optional[Loss], result: Any) -> Optional[torch.Tensor]:
     return value
 
 
-def loss_bytes(example: Example, loss: Optional[Loss], views: bool = False) -> Tuple[int, int, int]:
-    """What the loss, and its backward, take beside the results and their gradients, and what stays to the end of the step:
-    behind the number, where some keep all that they made it of, and the gradients of inputs that are given back. views:
-    results that look into one tensor have one gradient, as torch.compile has it."""
-    with example.states():
-        given, inputs = leaves_of(example.call)
-        result = plain_forward(example.model)(*given.args, **given.kwargs)
-        if loss is None:
-            assumed_loss(result)
+def loss_bytes(example: Example, loss: Optional[Loss], result: Any, inputs: List[torch.Tensor]) -> Tuple[int, int, int]:
+    """What the loss, and its backward, take beside the results and their gradients, and what stays to the end of the step: behind the
+    number, where some keep all that they made it of, and the gradients of inputs that are given back. result, inputs: of Example.run."""
+    if loss is None:
+        assumed_loss(result)
     with example.states():
         for _ in range(2):  # the first one's caches are no loss's
-            begun, wanted = _cut_off(result, views)
+            begun, wanted = _cut_off(result)
             with Recorder(example.device) as recorder:
                 recorder.mark()
                 value = loss_of(loss, begun)
@@ -81,19 +76,15 @@ def loss_bytes(example: Example, loss: Optional[Loss], views: bool = False) -> T
     forward, backward, after = recorder.segments()
     rise = forward.peak - forward.start
     kept, made = max(0, after.end - forward.start - own), sum(sizes)
-    back = sum(size for size, leaf in zip(sizes, wanted) if any(_is_of(leaf, tensor, views) for tensor in inputs))
+    back = sum(size for size, leaf in zip(sizes, wanted) if any(storage_of(leaf) == storage_of(tensor) for tensor in inputs))
     return rise, max(0, rise - made - kept, backward.peak - forward.start - made - kept), kept + back
 
 
-def _is_of(result: torch.Tensor, given: torch.Tensor, views: bool) -> bool:
-    """Whether a result is what was given, or with views looks into it."""
-    return storage_of(result) == storage_of(given) and (views or result.shape == given.shape)
-
-
-def _cut_off(result: Any, views: bool) -> Tuple[Any, List[torch.Tensor]]:
-    """The result without what made it, and the tensors whose gradients a backward begins with: one for what is there several times."""
+def _cut_off(result: Any) -> Tuple[Any, List[torch.Tensor]]:
+    """The result without what made it, and the tensors whose gradients a backward begins with: one for what is there several times, or
+    is looked into, as torch.compile has it."""
     def base(tensor: torch.Tensor) -> torch.Tensor:
-        return tensor._base if views and tensor._is_view() else tensor
+        return tensor._base if tensor._is_view() else tensor
 
     bases = [id(base(t)) for t in {id(t): t for t in tensors_of(result)}.values()]
     leaves: List[torch.Tensor] = []
@@ -124,32 +115,31 @@ class _Begins(torch.autograd.Function):
         return gradient
 
 
-def peak(forward: Forward, example: Example, loss: Optional[Loss], gradients: bool, held: bool = False) -> int:
-    """Measured, of a step with the example: activations, what the loss takes, inputs and, with gradients, those of the
-    parameters. held: what the forward returns is, to the end of the step, as in out = model(x)."""
+def peak(forward: Forward, example: Example, loss: Optional[Loss], gradients: bool, warm: bool = True) -> int:
+    """Measured, of a step with the example: activations, what the loss takes, inputs, what the forward returns, which is held to the
+    step's end as in out = model(x), and, with gradients, those of the parameters. warm: as of recorded."""
     parameters = [p for p in example.model.parameters() if p.requires_grad]
 
     def run(mark: Callable[[], None]) -> int:
-        leaves, wanted = leaves_of(example.call)
+        leaves, wanted = example.call.leaves()
         mark()
         result = forward(*leaves.args, **leaves.kwargs)
         value = loss_of(loss, result)
         value = tensors_of(result)[0] if value is None else value
-        kept = result if held else None  # noqa: F841
-        del result
         made = _differentiate(example, [value], wanted + parameters)
         mark()
         return amount(g for g in made[len(wanted):] if g is not None)
 
-    taken, own = recorded(example, run)
+    taken, own = recorded(example, run, warm)
     return taken + amount(tensors_of(tuple(example.call))) - (0 if gradients else own)
 
 
-def recorded(example: Example, run: Callable[[Callable[[], None]], int]) -> Tuple[int, int]:
-    """Bytes between the two marks that a step sets, and what it returns. What compiles in a first one measures too, and only
-    one can record; states are put back, so that the second is the same step."""
-    with example.states():
-        run(lambda: None)
+def recorded(example: Example, run: Callable[[Callable[[], None]], int], warm: bool = True) -> Tuple[int, int]:
+    """Bytes between the two marks that a step sets, and what it returns. warm: of the second of two, as what compiles in a first one
+    measures too, and only one can record; states are put back, so that both are the same step."""
+    if warm:
+        with example.states():
+            run(lambda: None)
     with example.states(), Recorder(example.device) as recorder:
         own = run(recorder.mark)
     segment = recorder.segments()[0]
@@ -158,8 +148,9 @@ def recorded(example: Example, run: Callable[[Callable[[], None]], int]) -> Tupl
 
 # ---- whether it is the plain one ----
 
-def check(example: Example, forward: Forward, loss: Optional[Loss]) -> None:
-    """Two steps, with other random numbers and, in the second, another input. Raises CheckError with the first difference."""
+def check(example: Example, forward: Forward, loss: Optional[Loss], first: Optional[Found] = None) -> None:
+    """Two steps, with other random numbers and, in the second, another input. first: what the step with the example and seed 0 made,
+    where there was one. Raises CheckError with the first difference."""
     check_casts(example)
     for seed in range(2):
         inputs = example.call if seed == 0 else _other(example.call)
@@ -170,7 +161,7 @@ def check(example: Example, forward: Forward, loss: Optional[Loss]) -> None:
                 raise
             inputs = example.call
             expected = _plain(example, inputs, loss, seed)
-        found = step(forward, example, inputs, loss, seed)
+        found = step(forward, example, inputs, loss, seed) if seed or first is None else first
         where = f"{type(example.model).__name__}: a step under its schedule, with {'another' if seed else 'the example'} input,"
         names = [name for name, _ in expected]
         if names != [name for name, _ in found]:
@@ -207,23 +198,25 @@ def _plain(example: Example, inputs: Call, loss: Optional[Loss], seed: int) -> F
 def check_casts(example: Example) -> None:
     """Autocast keeps its cast of a weight. If the first one was made without gradients, a plain step has none of what else uses it; a
     schedule casts each time. That may be less than two steps of 16 bits are apart, so uses are counted. Raises CheckError."""
-    kept, anew = _uses(example), _uses(example, casts_kept=False)
+    with casts(example.device, kept=True) as seen:
+        kept = anew = _uses(example)
+    if any(seen):
+        with casts(example.device, kept=False):
+            anew = _uses(example)
     for name, parameter in example.model.named_parameters():
         has, wants = kept[id(parameter)], anew[id(parameter)]
         if has != wants:
-            raise CheckError(
-                f"{type(example.model).__name__}: the parameter \"{name}\" has a gradient from {has} of its {wants} uses in a "
-                "plain step, and from all under a schedule: within one torch.autocast it is used first under no_grad, and "
-                "autocast keeps that cast, which has none. With torch.autocast(..., cache_enabled=False) both are the same")
+            raise CheckError(f"{type(example.model).__name__}: the parameter \"{name}\" has a gradient from {has} of its {wants} uses in a "
+                             "plain step, and from all under a schedule: within one torch.autocast it is used first under no_grad, and "
+                             "autocast keeps that cast, which has none. With torch.autocast(..., cache_enabled=False) both are the same")
 
 
-def _uses(example: Example, casts_kept: bool = True) -> Dict[int, int]:
+def _uses(example: Example) -> Dict[int, int]:
     """Of each parameter, by identity: how many operations hand it a gradient, those that do by a cast of it among them."""
     uses: Dict[int, int] = collections.Counter()
-    with example.states(), contextlib.nullcontext() if casts_kept else casts_anew():
+    with example.states():
         torch.manual_seed(0)
-        leaves, _ = leaves_of(example.call)
-        result = plain_forward(example.model)(*leaves.args, **leaves.kwargs)
+        result, _ = example.run()
         readers: Dict[Any, int] = collections.Counter(t.grad_fn for t in tensors_of(result) if t.grad_fn is not None)
         pending = list(readers)
         while pending:
@@ -246,7 +239,7 @@ def step(forward: Forward, example: Example, inputs: Call, loss: Optional[Loss],
     parameters = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
     with example.states():
         torch.manual_seed(seed)
-        leaves, wanted = leaves_of(inputs)
+        leaves, wanted = inputs.leaves()
         result = forward(*leaves.args, **leaves.kwargs)
         outputs = [result] if loss is None else [loss_of(loss, result)]
         found: Found = [(f"result {i}", t.detach().clone()) for i, t in enumerate(tensors_of(outputs))]
@@ -264,12 +257,6 @@ def step(forward: Forward, example: Example, inputs: Call, loss: Optional[Loss],
         found += [(f"the attributes of \"{path}\"", {name: value for name, value in vars(module).items() if isinstance(value, _ATOMS)})
                   for path, module in model.named_modules()]
     return found
-
-
-def leaves_of(inputs: Call) -> Tuple[Call, List[torch.Tensor]]:
-    """Arguments of the step's own, which it may write, and those of their tensors that want a gradient."""
-    leaves = inputs.mapped(lambda tensor: tensor.detach().clone().requires_grad_(tensor.requires_grad))
-    return leaves, list({id(t): t for t in tensors_of(tuple(leaves)) if t.requires_grad}.values())
 
 
 def _differentiate(example: Example, ends: List[torch.Tensor], wanted: List[torch.Tensor],

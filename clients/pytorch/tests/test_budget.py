@@ -42,7 +42,7 @@ def test_the_budget_is_that_of_the_step(make, given, server):
     """60 to 100 % of what the plain step is measured to take, the loss outside of the model in three of them."""
     torch.manual_seed(0)
     model, inputs, loss = make()
-    plain = steps.peak(plain_forward(model), Example(model, inputs), loss, True, held=True)
+    plain = steps.peak(plain_forward(model), Example(model, inputs), loss, True)
     for percent in (100, 90, 75):
         fitted = copy.deepcopy(model)
         try:
@@ -60,7 +60,7 @@ def test_the_budget_is_that_of_the_step(make, given, server):
 
 
 def measured_step(fitted, inputs, loss):
-    return steps.peak(fitted.forward, Example(fitted, inputs), loss, True, held=True)
+    return steps.peak(fitted.forward, Example(fitted, inputs), loss, True)
 
 
 class Body(nn.Module):

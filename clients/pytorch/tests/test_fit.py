@@ -119,12 +119,12 @@ def test_parts_of_a_model_have_budgets_of_their_own(server):
     plain = copy.deepcopy(model)
     for part, share in ((model.encoder, 0.6), (model.decoder, 0.85)):
         example = torch.randn(512, 32, requires_grad=part is model.decoder)
-        alone = steps.peak(plain_forward(part), Example(part, example), None, True, held=True)
+        alone = steps.peak(plain_forward(part), Example(part, example), None, True)
         remat.fit(part, example, f"{100 * share:g}%", server=server)
         assert part.forward.measured_peak <= share * alone
     assert_same(train(model, (x,)), train(plain, (x,)))
     assert [len(part.forward.pieces) for part in model.children()] == [1, 1]  # the examples were as the training has them
-    taken = [steps.peak(plain_forward(each), Example(each, x), None, True, held=True) for each in (model, plain)]
+    taken = [steps.peak(plain_forward(each), Example(each, x), None, True) for each in (model, plain)]
     assert taken[0] < 0.7 * taken[1]
     with pytest.raises(remat.CaptureError, match="Two, in its encoder, has a schedule already"):
         remat.fit(model, x, "60%", server=server)

@@ -289,7 +289,7 @@ def test_a_forward_that_breaks_into_graphs(server):
         encoder_ffn_dim=128, decoder_ffn_dim=128, d_model=32, max_source_positions=100, max_target_positions=64, pad_token_id=0,
         bos_token_id=1, eos_token_id=2, decoder_start_token_id=1, dropout=0.0)).train()
     plain, batch = copy.deepcopy(model), {"input_features": torch.randn(4, 16, 200), "labels": torch.randint(3, WORDS, (4, 48))}
-    whole = steps.peak(plain_forward(plain), Example(plain, batch), None, True, held=True)
+    whole = steps.peak(plain_forward(plain), Example(plain, batch), None, True)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the break is said
         remat.fit(model, batch, "60%", server=server)

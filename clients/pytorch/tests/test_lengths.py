@@ -54,7 +54,7 @@ def test_few_solves_for_many_lengths(order, server, solves, monkeypatch):
     torch.manual_seed(0)
     model = GPT(width=64, length=LONGEST, depth=2)
     plain, first = copy.deepcopy(model), batch(LONGEST)
-    whole = steps.peak(plain_forward(model), Example(model, (first, first)), None, True, held=True)
+    whole = steps.peak(plain_forward(model), Example(model, (first, first)), None, True)
     every = [LONGEST - LONGEST * i // (COUNT + 1) for i in range(COUNT)]
     every = every if order == "longest first" else every[::-1]
     example = batch(every[0])
@@ -65,7 +65,7 @@ def test_few_solves_for_many_lengths(order, server, solves, monkeypatch):
         found = gradients(model, batch(length))
         seconds.append(time.perf_counter() - begin)
         assert_same(found, gradients(plain, batch(length)), length)
-        taken = steps.peak(model.forward, Example(plain, (batch(length),) * 2), None, True, held=True)
+        taken = steps.peak(model.forward, Example(plain, (batch(length),) * 2), None, True)
         assert taken <= 1.02 * 0.75 * whole, length
     print(order, len(solves), [round(s, 2) for s in seconds])
     assert len(traced) <= 3  # the example of fit, and the second length for all others

@@ -42,7 +42,7 @@ def test_graphs_share_the_budget(server):
     torch.manual_seed(0)
     model, x = Broken(), torch.randn(512, 64)
     plain, bare = copy.deepcopy(model), copy.deepcopy(model)
-    whole = steps.peak(plain_forward(model), Example(model, x), None, True, held=True)
+    whole = steps.peak(plain_forward(model), Example(model, x), None, True)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the breaks are said
         remat.fit(model, x, "70%", server=server)
@@ -303,7 +303,7 @@ def test_a_budget_below_a_recurrent_layer_is_kept_in_spans_of_its_steps(server):
     plain = copy.deepcopy(model)
     with pytest.warns(UserWarning, match="nn.LSTM.*in 8 they may"):
         remat.fit(model, x, "30%", server=server)
-    whole = steps.peak(plain_forward(plain), Example(plain, x), None, True, held=True)
+    whole = steps.peak(plain_forward(plain), Example(plain, x), None, True)
     assert model.forward.measured_peak <= 0.3 * whole
     for a, b in zip(step(model, (x,), 0), step(plain, (x,), 0)):
         assert a is b is None or torch.allclose(a.float(), b.float(), rtol=1e-4, atol=1e-5)
@@ -396,7 +396,7 @@ def test_calls_share_the_budget(server):
     torch.manual_seed(0)
     model, x = Loops(), torch.randn(1024, 64)
     plain = copy.deepcopy(model)
-    whole = steps.peak(plain_forward(model), Example(model, x), None, True, held=True)
+    whole = steps.peak(plain_forward(model), Example(model, x), None, True)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         remat.fit(model, x, "60%", server=server)  # with everything stored a piece's own backward needs a quarter of it
