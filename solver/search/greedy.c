@@ -133,6 +133,7 @@ static double try(interval_search *s, uint32_t task, const gap *one, double pric
     interval_timeline *t = s->timeline;
     double time = t->time, excess = t->excess;
     s->price = price;
+    s->dearer = INFINITY;
     if (one->value != NONE && one->value >= WAYS)
         interval_set_way(t, one->reader, (uint16_t)(one->value - WAYS));
     else
@@ -160,21 +161,27 @@ static bool evict(interval_search *s, gaps *g, gap one, double noise)
     double slack = g->n > 0 ? 1.05 * g->items[0].key : INFINITY;
     if (bound > slack)
         return push(g, (gap){bound, one.reader, one.stamp, one.value});
-    double best_price = 0, best = INFINITY;
-    for (int k = 0; k < 3; k++) { /* keep what is read, or make again what is dear to keep */
-        double price = k == 0 ? 0 : k == 1 ? one.key : 4 * one.key, ratio;
-        ratio = try(s, task, &one, price);
-        interval_undo(t);
-        if (ratio < best) {
-            best = ratio;
-            best_price = price;
-        }
+    const double prices[] = {0, one.key, 4 * one.key}; /* keep what is read, or make it again too */
+    double best = INFINITY;
+    int pick = 0, tried = 0;
+    for (int k = 0; k < 3; k++) {
+        if (k > 0 && prices[k] < s->dearer * (1 - 1e-9))
+            continue; /* nothing would be different */
+        if (k > 0)
+            interval_undo(t);
+        double ratio = try(s, task, &one, prices[k]);
+        tried = k;
+        pick = ratio < best ? k : pick;
+        best = ratio < best ? ratio : best;
     }
+    if (!(best < INFINITY) || best > slack || pick != tried)
+        interval_undo(t);
     if (!(best < INFINITY))
         return true;
     if (best > slack)
         return push(g, (gap){best, one.reader, one.stamp, one.value});
-    try(s, task, &one, best_price);
+    if (pick != tried)
+        try(s, task, &one, prices[pick]);
     bool pushed = push_new(s, g, noise) && push_reader(s, g, one.reader, noise);
     interval_commit(t);
     return pushed;
@@ -192,17 +199,20 @@ static int by_time(const void *a, const void *b)
 static void prune(interval_search *s)
 {
     interval_timeline *t = s->timeline;
-    uint32_t n = t->n_live;
-    const interval_run **runs = malloc(n * sizeof *runs);
-    uint32_t *stamps = malloc(n * sizeof *stamps);
+    uint32_t n = 0;
+    const interval_run **runs = malloc(t->n_live * sizeof *runs);
+    uint32_t *stamps = malloc(t->n_live * sizeof *stamps);
     if (!runs || !stamps) {
         t->failed = true;
         free(runs);
         free(stamps);
         return;
     }
-    for (uint32_t i = 0; i < n; i++)
-        runs[i] = &t->runs[t->live[i]];
+    for (uint32_t i = 0; i < t->n_live; i++) {
+        const interval_run *r = &t->runs[t->live[i]];
+        if (t->head[r->task] != t->tail[r->task]) /* the only one stays */
+            runs[n++] = r;
+    }
     qsort(runs, n, sizeof *runs, by_time);
     for (uint32_t i = 0; i < n; i++)
         stamps[i] = runs[i]->stamp;

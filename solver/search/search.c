@@ -59,7 +59,12 @@ static bool should_remake(interval_search *s, uint32_t run, uint32_t value, doub
     if (noise > 0 && interval_random_unit(s) < noise)
         return interval_random(s, 2);
     double relief = interval_relief(t, from, slot, t->tasks->bytes[value]);
-    return s->price * relief > interval_ways(t->tasks, maker)->time;
+    double time = interval_ways(t->tasks, maker)->time;
+    if (s->price * relief > time)
+        return true;
+    if (s->dearer * relief > time)
+        s->dearer = time / relief;
+    return false;
 }
 
 static unsigned remake(interval_search *s, uint32_t task, uint32_t before, double noise,

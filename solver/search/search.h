@@ -13,6 +13,7 @@ typedef struct interval_search {
     double best_time;      /* INFINITY while none was found */
     size_t best_runs;
     double price;  /* time that a byte past the budget during one run is worth */
+    double dearer; /* a price up to which what was not made again since it was set would not be */
     double enough; /* annealing of joint graphs ends when the best list takes no more */
     double wanted; /* lists that fit and take less are shown to found, now and then */
     void (*found)(void *context);
