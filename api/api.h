@@ -403,8 +403,8 @@ remat_problem_type remat_problem_of(const remat_error *error);
 /* What the problem "/problems/path" means, for people: freed by the caller; NULL: there is none, or
  * no memory. */
 char *remat_problem_text(const char *path);
-/* The problem document; detail is error->message, with "field" and "minimum_budget" where they
- * apply. */
+/* The problem document; detail is error->message, with "field", "minimum_budget" and
+ * "proven_minimum" where they apply. */
 json_t *remat_problem_encode(remat_problem_type type, const remat_error *error);
 
 /* ---- the document ---- */

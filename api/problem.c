@@ -131,5 +131,7 @@ json_t *remat_problem_encode(remat_problem_type type, const remat_error *error)
         remat_json_set(&json, "field", json_string(error->field));
     if (type == REMAT_PROBLEM_INFEASIBLE_BUDGET && error && error->number)
         remat_json_set(&json, "minimum_budget", json_integer((json_int_t)error->number));
+    if (type == REMAT_PROBLEM_INFEASIBLE_BUDGET && error && error->proven)
+        remat_json_set(&json, "proven_minimum", json_integer((json_int_t)error->proven));
     return json;
 }

@@ -95,8 +95,11 @@ remat_status client_fail_by_problem(remat_client *client, const json_t *problem,
                : title ? title
                        : remat_status_text(code));
     json_int_t least = json_integer_value(json_object_get(problem, "minimum_budget"));
+    json_int_t proven = json_integer_value(json_object_get(problem, "proven_minimum"));
     if (error && least > 0)
         error->number = (uint64_t)least;
+    if (error && proven > 0)
+        error->proven = (uint64_t)proven;
     return code;
 }
 

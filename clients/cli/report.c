@@ -35,16 +35,28 @@ static void print_problem(const struct cli *cli)
 /* Commands that --local would have answered. */
 enum { TAKE_LOCAL = SOLVE | CURVE | SIMULATE | SNAPSHOTS | SOLVERS };
 
+/* What a problem's budgets leave out. */
+static double reserved_bytes(const struct cli *cli)
+{
+    remat_amount reserved = {0};
+    json_t *text = cli->reserved ? json_string(cli->reserved) : NULL;
+    if (text && remat_amount_decode(text, "reserved", false, &reserved, NULL))
+        reserved.value = 0;
+    json_decref(text);
+    return reserved.value;
+}
+
 static void print_message(const struct cli *cli)
 {
     char bytes[TEXT_SIZE];
     fprintf(stderr, "remat%s%s: ", cli->command ? " " : "", cli->command ? cli->command : "");
     text_safe(stderr, cli->error.message);
     putc('\n', stderr);
-    if (cli->error.status == REMAT_INFEASIBLE && cli->error.number > 0)
-        fprintf(stderr, "A budget that can be served: --budget %llu (%s).\n",
-                (unsigned long long)cli->error.number,
-                text_bytes((double)cli->error.number, bytes));
+    if (cli->error.status == REMAT_INFEASIBLE && cli->error.number > 0) {
+        const double enough = (double)cli->error.number + reserved_bytes(cli);
+        fprintf(stderr, "A budget that can be served: --budget %.0f (%s).\n", enough,
+                text_bytes(enough, bytes));
+    }
     if ((cli->flag & TAKE_LOCAL) && cli->error.status == REMAT_IO &&
         strcmp(cli->error.field, "server") == 0)
         fprintf(stderr, "Start one with rematd, or add --local to do it in this process.\n");

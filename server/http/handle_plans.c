@@ -124,6 +124,7 @@ static remat_error refusal_of(const json_t *problem)
     const char *detail = json_string_value(json_object_get(problem, "detail"));
     snprintf(refusal.message, sizeof refusal.message, "%s", detail ? detail : "");
     refusal.number = (uint64_t)json_integer_value(json_object_get(problem, "minimum_budget"));
+    refusal.proven = (uint64_t)json_integer_value(json_object_get(problem, "proven_minimum"));
     return refusal;
 }
 

@@ -397,15 +397,27 @@ static remat_status finds(const remat_portfolio *p, const answer_wish *asked, ui
     return status;
 }
 
+/* How often that is worth a quick search. Of a chain the tables know the least, or nearly. */
+static int halvings_of(const remat_profile *profile)
+{
+    enum { SOME_NODES = 400, FEW = 2, SOME = 4, MANY = 6 };
+    if (profile->n_nodes <= ANSWER_NAMED_NODES)
+        return MANY;
+    if (profile->n_nodes > SOME_NODES || profile->kind == REMAT_CHAIN)
+        return 0;
+    return profile->joint ? FEW : SOME; /* whose search takes thrice the time */
+}
+
 /* Closer to the least that will do than the tables know, where that takes no long time. *floor:
  * none fits less. */
 static remat_status halve_down(const remat_portfolio *p, const answer_wish *w, uint64_t *floor,
                                uint64_t *enough, remat_error *error)
 {
-    enum { HALVINGS = 6, CLOSE = 500 }; /* close: a part of it */
+    enum { CLOSE = 500 }; /* a part of it */
     uint64_t low = *floor > w->budget + 1 ? *floor - 1 : w->budget, high = *enough;
     remat_status status = REMAT_OK;
-    for (int k = 0; k < HALVINGS && !status && (high - low) > 1 + high / CLOSE; k++) {
+    for (int k = halvings_of(w->problem->profile);
+         k > 0 && !status && (high - low) > 1 + high / CLOSE; k--) {
         const uint64_t middle = low + (high - low) / 2;
         bool found = false, none = false;
         status = finds(p, w, middle, &found, &none, error);
@@ -428,8 +440,7 @@ static remat_status refuse_improved(const remat_portfolio *p, const answer_wish 
         floor = budget + 1;
     remat_status status =
         remat_least_budget(p->tables, p->n, problem, w->alignment, &peak, &enough, error);
-    if (!status && enough > budget && problem->profile->n_nodes <= ANSWER_NAMED_NODES &&
-        !answer_link_moves(problem->link))
+    if (!status && enough > budget && !answer_link_moves(problem->link))
         status = halve_down(p, w, &floor, &enough, error);
     if (status)
         return status;
@@ -444,6 +455,8 @@ static remat_status refuse_improved(const remat_portfolio *p, const answer_wish 
                "%s found no schedule of \"%.100s\" within %s; %s will do%s", p->name,
                problem->profile->name, remat_bytes_text(budget, asked),
                remat_bytes_text(enough, will_do), less);
+    if (error && !problem->link)
+        error->proven = floor;
     return answer_refuse_budget(problem->profile, enough, error);
 }
 

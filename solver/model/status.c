@@ -35,7 +35,7 @@ remat_status remat_fail(remat_error *error, remat_status status, const char *fie
     if (!error)
         return status;
     error->status = status;
-    error->number = 0;
+    error->number = error->proven = 0;
     snprintf(error->field, sizeof error->field, "%s", field ? field : "");
     model_utf8_clean(error->field);
     va_list arguments;

@@ -418,6 +418,9 @@ def test_infeasible_budget_names_the_least_that_would_do():
     assert answer("solve", "--local", "-b", least, CHAIN)["peak"] == least
     assert problem("solve", "--local", "-b", least - 1, CHAIN, code=NO)["minimum_budget"] == least
     assert f"--budget {least} (" in remat("solve", "--local", "-b", "1MiB", CHAIN, code=NO).stderr
+    beside = remat("solve", "--local", "-b", "2MiB", "--reserved", "1MiB", CHAIN, code=NO).stderr
+    assert f"--budget {least + 2**20} (" in beside
+    answer("solve", "--local", "-b", least + 2**20, "--reserved", "1MiB", CHAIN)
 
 
 def test_solver_that_does_not_accept():

@@ -107,6 +107,17 @@ def test_sizes_past_what_the_search_sums(tmp_path):
     assert code == 0 and answer["verified"] and answer["optimality"] == "optimal"
 
 
+def test_a_refusal_names_what_a_search_finds(tmp_path):
+    """The tables know a least of 340 MiB, and 260 were served."""
+    unet = bundled("unet.cpu")
+    refusals = [solve(tmp_path, unet, "--budget", budget) for budget in ("20%", "25%")]
+    named = {(refusal["minimum_budget"], refusal["proven_minimum"]) for code, refusal in refusals if code == 1}
+    (enough, proven), = named  # whatever was asked
+    assert proven < enough < 1.08 * proven
+    assert solve(tmp_path, unet, "--budget", str(enough))[0] == 0
+    assert solve(tmp_path, unet, "--no-layout", "--budget", str(proven - 1))[0] == 1
+
+
 # selective, asked for by name over a link, ended at 34.2 where auto stopped at 34.6.
 BY_NAME = profile(
     node("n0", time=4, output=4000000, saved_bytes=4000000, gradient_bytes=3000000, backward_uses_output=True),

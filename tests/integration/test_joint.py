@@ -197,6 +197,7 @@ def test_no_search_below_the_floor(rematd):
                  outputs=["all"])
     refused = rematd.post("/v1/schedules", {"profile": wide, "budget": 4000, "layout": False})
     assert refused.status == 422 and "none fits less than 4.88 KiB (5001 bytes)" in refused.json["detail"]
+    assert refused.json["proven_minimum"] == 5001
 
 
 def test_an_output_that_comes_back_is_waited_for(rematd):

@@ -218,13 +218,13 @@ class Backend:
 
     def _solved(self, profile: Dict[str, Any], question: Dict[str, Any]) -> Dict[str, Any]:
         budget, reserved = question["budget"], question["reserved"]
-        if self.stage is None or not isinstance(budget, int):
-            return self.client.schedule(profile, **question)
         try:
+            if self.stage is None or not isinstance(budget, int):
+                return self.client.schedule(profile, **question)
             schedule = self.client.schedule(profile, **{**question, "budget": max(budget, reserved)})
         except BudgetError as error:
-            least = error.minimum_budget
-            raise pipelines.too_little(self.stage, reserved, least and least + reserved) from None
+            least = error.minimum_budget and error.minimum_budget + reserved  # the solver's is beside that
+            raise pipelines.too_little(self.stage, reserved, least) if self.stage else BudgetError(str(error), least) from None
         if max(reserved, self.stage.end) > budget:
             raise pipelines.too_little(self.stage, reserved, schedule["peak"] + reserved)
         return schedule

@@ -197,6 +197,9 @@ def test_gradients_of_parameters_count_unless_told(server):
     with pytest.raises(remat.BudgetError) as caught:
         remat.fit(model, x, 1000, server=server, gradients=False)
     assert caught.value.minimum_budget < 256 * 256 * 4 * 3
+    with pytest.raises(remat.BudgetError) as beside:
+        remat.fit(model, x, 2000000, server=server, gradients=False, reserved=1999000)
+    assert beside.value.minimum_budget == caught.value.minimum_budget + 1999000
 
 
 @pytest.mark.core

@@ -36,6 +36,7 @@ typedef struct remat_error {
     char field[REMAT_FIELD_SIZE];     /* "nodes[3].forward_time"; empty when no field is to blame */
     char message[REMAT_MESSAGE_SIZE]; /* UTF-8, one sentence */
     uint64_t number; /* REMAT_INFEASIBLE: least budget in bytes that would do; else 0 */
+    uint64_t proven; /* the same: it is proven that no budget of fewer bytes does; 0: nothing is */
 } remat_error;
 
 /* "INFEASIBLE" and "no schedule fits the budget"; static strings, never NULL. */
