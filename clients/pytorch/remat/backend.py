@@ -68,8 +68,9 @@ class Backend:
             raise ValueError(f"inner is {inner!r}; there are None and \"inductor\"")
         if offline not in ("error", "plain"):
             raise ValueError(f"offline is {offline!r}; there are \"error\" and \"plain\"")
-        if not isinstance(spans, int) or spans < 1:
-            raise ValueError(f"spans is {spans!r}; it must be 1 or more")
+        for name, value in (("spans", spans), ("repeats", repeats)):
+            if not isinstance(value, int) or value < 1:
+                raise ValueError(f"{name} is {value!r}; it must be 1 or more")
         if version() < (2, 4):
             raise CaptureError(f"torch {torch.__version__} has no torch.compile that this works with; 2.4 or later has")
         self.budget = budget if budget == "auto" else parse_budget(budget)

@@ -94,8 +94,7 @@ class _Reference(torch.nn.Module):
 
 
 def _in_a_step(entry: Device, device: torch.device) -> float:
-    """How many times the sum of its kernels, as the entry has them, a step takes: there they find less in caches, and their
-    results where no page is yet."""
+    """How many times the sum of its kernels, as the entry has them, a step takes: there they find less in caches, and their results where no page is yet."""
     from .planned import profile
 
     model, x = _Reference().to(device), torch.rand(4, 3, 48, 48, device=device)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import inspect
+import itertools
 from types import FunctionType
-from typing import Any, Dict, Iterator, List, Optional
+from typing import Any, Callable, Dict, Iterator, List, Optional
 
 import torch
 
@@ -15,9 +16,10 @@ from .client import Budget
 from .errors import CaptureError, RematError
 from .model import bind, plain_forward, signature
 from .pipelines import Flight
-from .states import forward_mode
+from .states import transformed
 
 _CODE = (FunctionType, property, staticmethod, classmethod)
+_NUMBERS = itertools.count()
 
 
 class Forward:
@@ -73,8 +75,7 @@ def is_bare(model: torch.nn.Module) -> bool:
 
 class Fitted(Forward):
     """pieces: graphs with a schedule, one for each shape and, after a graph break, several. measured_peak: of a step in the check of fit. A
-    copy, or what comes out of a pickle, compiles itself when it first runs; what was measured and answered is in the cache.
-    """
+    copy, or what comes out of a pickle, compiles itself when it first runs; what was measured and answered is in the cache."""
 
     def __init__(self, model: torch.nn.Module, options: Dict[str, Any], budget: Budget) -> None:
         super().__init__(model)
@@ -100,7 +101,7 @@ class Fitted(Forward):
         self._prepared = self._known()
         self.backend = Backend(self.budget, **self._options)
         self._flight = Flight(self.backend.stage) if self.backend.stage else None
-        self._run = torch.compile(plain_forward(self.model), backend=self.backend, dynamic=self.dynamic)
+        self._run = torch.compile(_alone(plain_forward(self.model)), backend=self.backend, dynamic=self.dynamic)
 
     @property
     def pieces(self) -> List[Any]:
@@ -130,7 +131,7 @@ class Fitted(Forward):
         return {**self.__dict__, "_run": None, "backend": None, "_prepared": None, "_flight": None}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if not torch.is_grad_enabled() or forward_mode():
+        if not torch.is_grad_enabled() or transformed():
             return plain_forward(self.model)(*args, **kwargs)
         known = self._known()
         if self._run is None or known != self._prepared:
@@ -159,6 +160,12 @@ class Fitted(Forward):
                 self.dynamic, self.recurrent = before
             self._prepare()
             raise CaptureError(f"torch.compile cannot follow {type(self.model).__name__}: {_reason(cause or error)}") from error
+
+
+def _alone(function: Callable[..., Any]) -> Callable[..., Any]:
+    """With code of its own: Dynamo leaves code as it is once it could not follow it, and the code that it would put around is everybody's."""
+    code = (run := lambda *args, **kwargs: function(*args, **kwargs)).__code__.replace(co_name=f"run_{next(_NUMBERS)}")
+    return FunctionType(code, run.__globals__, None, None, run.__closure__)
 
 
 def _reason(error: BaseException) -> str:

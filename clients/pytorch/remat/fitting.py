@@ -168,8 +168,8 @@ def fit_example(example: Example, budget: Budget, loss: Optional[Loss], check: b
         if wanted == "auto":
             wanted = auto_budget(example.model, example.device)
         elif isinstance(wanted, str) and (options["gradients"] or "stage" in options):
-            wanted = bytes_of(wanted, _peak(plain_forward(example.model), example, loss, options,
-                                              warm=example.device.type != "cpu"))  # a backward has workspaces of its own there
+            warm = example.device.type != "cpu"  # where a backward has workspaces of its own
+            wanted = bytes_of(wanted, _peak(plain_forward(example.model), example, loss, options, warm))
     options = {**options, "loss": taken, "divided": True}
     for spans, more in zip(SPANS, (*SPANS[1:], 0)):
         try:
@@ -183,9 +183,8 @@ def fit_example(example: Example, budget: Budget, loss: Optional[Loss], check: b
 
 
 def _peak(forward: Callable[..., Any], example: Example, loss: Optional[Loss], options: Dict[str, Any], warm: bool) -> int:
-    if "stage" in options:
-        return pipelines.peak(forward, example, loss, options["stage"], options["gradients"], warm)
-    return steps.peak(forward, example, loss, options["gradients"], warm=warm)
+    stage, gradients = options.get("stage"), options["gradients"]
+    return pipelines.peak(forward, example, loss, stage, gradients, warm) if stage else steps.peak(forward, example, loss, gradients, warm)
 
 
 class _Fit:

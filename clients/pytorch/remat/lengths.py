@@ -42,8 +42,7 @@ class Lists:
         return {**profile, "nodes": nodes}
 
     def take(self, profile: Dict[str, Any], budget: int) -> Optional[List[sharing.Run]]:
-        """Of the lists that are within the budget the fastest; None where there is none, or one of its own would be so much
-        faster that it is worth a solve."""
+        """Of the lists that are within the budget the fastest; None where there is none, or one of its own would be so much faster that it is worth a solve."""
         known = self._of(profile)
         plain: List[sharing.Run] = list(range(len(profile["nodes"])))
         whole = self._peak(profile, plain)

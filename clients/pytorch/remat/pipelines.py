@@ -139,8 +139,7 @@ def in_flight(schedule: Any) -> Dict[int, int]:
 # ---- what a step of the rank takes ----
 
 def peak(forward: Callable[..., Any], example: Example, loss: Optional[steps.Loss], stage: Stage, gradients: bool, warm: bool) -> int:
-    """Measured, of a whole step of the rank, with the example as each micro-batch. gradients: those of the parameters count. warm: as of
-    steps.recorded."""
+    """Measured, of a whole step of the rank, with the example as each micro-batch. gradients: those of the parameters count. warm: as of steps.recorded."""
     parameters = list(example.model.parameters())
     before = [p.grad for p in parameters]
 

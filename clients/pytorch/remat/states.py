@@ -11,9 +11,9 @@ from typing import Any, Iterator, List, Tuple
 import torch
 
 
-def forward_mode() -> bool:
-    """Whether derivatives are taken forward, of which no schedule knows."""
-    return torch.autograd.forward_ad._current_level >= 0
+def transformed() -> bool:
+    """Whether derivatives are taken forward, or by torch.func, of which no schedule knows."""
+    return torch.autograd.forward_ad._current_level >= 0 or torch._C._functorch.peek_interpreter_stack() is not None
 
 
 def python_generators() -> Tuple[Any, Any]:

@@ -184,11 +184,7 @@ def check(example: Example, forward: Forward, loss: Optional[Loss], first: Optio
 def _plain(example: Example, inputs: Call, loss: Optional[Loss], seed: int) -> Found:
     """The plain step, with torch's own batch norm: that is what AOTAutograd makes of cuDNN's, whose sums are others."""
     original = torch.batch_norm
-
-    def own(*args: Any, **kwargs: Any) -> torch.Tensor:
-        return original(*args[:8], **{**kwargs, "cudnn_enabled": False})  # which is the ninth
-
-    torch.batch_norm = own  # type: ignore[assignment]
+    torch.batch_norm = lambda *args, **kwargs: original(*args[:8], **{**kwargs, "cudnn_enabled": False})  # which is the ninth
     try:
         return step(plain_forward(example.model), example, inputs, loss, seed)
     finally:

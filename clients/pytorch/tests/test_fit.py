@@ -230,3 +230,47 @@ def test_a_fitted_model_is_called_and_looks_as_the_model(server):
     for args, kwargs in (((x,), {}), ((x, 2 * x, x), {}), ((x,), {"scale": 2.0, "more": x, "other": x}), ((), {"first": x})):
         assert_same([model(*args, **kwargs)], [plain(*args, **kwargs)])
         assert_same([types.MethodType(model.forward.__func__, model)(*args, **kwargs)], [plain(*args, **kwargs)])
+
+
+@pytest.mark.core
+def test_derivatives_by_torch_func_run_plainly(server):
+    """Dynamo leaves code as it is once it came by under a transform, and what torch.compile puts around a function was everybody's."""
+    model, inputs = mlp()
+    plain = copy.deepcopy(model)
+    remat.fit(model, inputs, "60%", server=server, loss=loss_of)
+
+    def derivative(each):
+        weights = {name: p.detach() for name, p in each.named_parameters()}
+        return list(torch.func.grad(lambda w: loss_of(torch.func.functional_call(each, w, inputs)))(weights).values())
+
+    for _ in range(2):
+        assert_same(derivative(model), derivative(plain))
+        assert_same(step(model, inputs, 0), step(plain, inputs, 0))
+    assert len(model.forward.pieces) == 1 and model.forward.backend.calls == model.forward.pieces  # by its schedule, each time
+    other = copy.deepcopy(plain)
+    remat.fit(other, inputs, "60%", server=server, loss=loss_of)
+    assert other.forward.schedule["recomputed_time"] > 0 and not other.forward.backend.breaks
+
+
+class Looped(nn.Module):
+    """A break within a loop: Dynamo leaves its frame as it is."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(32, 32) for _ in range(3))
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = torch.tanh(layer(x))
+            torch._dynamo.graph_break()
+        return x
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_model_that_is_left_as_it_is_leaves_others_alone(server):
+    left, (model, inputs) = Looped(), mlp()
+    for each, x in ((left, torch.randn(8, 32)), (model, inputs)):
+        remat.fit(each, x, "100%", server=server, loss=loss_of)
+    step(left, (torch.randn(8, 32),), 0)
+    step(model, inputs, 0)
+    assert len(model.forward.pieces) == 1 and model.forward.backend.calls == model.forward.pieces
