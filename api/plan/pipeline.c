@@ -181,8 +181,7 @@ static remat_status play_now(api_pipeline *p, bool *ret_fits, remat_error *error
         remat_status status = api_pipeline_bytes(p, stage->first, stage->end, &m, error);
         if (status)
             return status;
-        stages[r] = (remat_pipeline_stage){list->forward, list->backward, list->held, list->peak,
-                                           m.fixed,       m.input,        m.output};
+        stages[r] = remat_stage_of(&m, list);
         stage->list = *list;
         stage->stage = stages[r];
     }

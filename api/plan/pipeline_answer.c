@@ -116,10 +116,34 @@ static json_t *way_encode(const api_pipeline *p, unsigned way, const remat_pipel
     return json;
 }
 
-/* A rank with all its stages, weights counted at the first of them. */
+/* What stands whole of the gradients is the largest of one stage, the others' are sent before or
+ * begun behind it; it is each stage's own (torch.distributed.pipelining: a stage's last backward is
+ * that with which FSDP reduces). */
+static remat_status sum_apart(const api_pipeline *p, const api_part *parts, uint32_t rank,
+                              remat_pipeline_stage *stages, remat_step_table *table,
+                              uint64_t *ret_largest, remat_error *error)
+{
+    const remat_pipeline *pipeline = &p->question.pipeline;
+    remat_status status = REMAT_OK;
+    *ret_largest = 0;
+    for (uint32_t k = 0; k < pipeline->chunks && pipeline->chunks > 1 && !status; k++) {
+        remat_step_table own;
+        status = api_pipeline_table(p, &parts[k], 1, &own, error);
+        const uint64_t summed = status ? 0 : own.summed;
+        stages[k * pipeline->ranks + rank].summed = summed;
+        *ret_largest = summed > *ret_largest ? summed : *ret_largest;
+    }
+    const uint64_t taken = pipeline->chunks > 1 ? table->summed : 0;
+    table->gradients -= taken;
+    table->allocated -= taken;
+    return status;
+}
+
+/* A rank with all its stages, weights counted at the first of them. largest: whole gradients of one
+ * stage, that the table does not have. */
 static remat_status way_rank(api_pipeline *p, const uint32_t *cuts, uint32_t rank, unsigned way,
-                             remat_pipeline_stage *stages, remat_step_table *ret_table, beside *b,
-                             remat_error *error)
+                             remat_pipeline_stage *stages, remat_step_table *ret_table,
+                             uint64_t *ret_largest, beside *b, remat_error *error)
 {
     const remat_pipeline *pipeline = &p->question.pipeline;
     api_part parts[REMAT_MOST_CHUNKS];
@@ -137,13 +161,19 @@ static remat_status way_rank(api_pipeline *p, const uint32_t *cuts, uint32_t ran
         if (!status)
             status = way_list(p, shape, cuts[at], cuts[at + 1], way, 1, &list, error);
         backward += list.backward;
-        stages[at] = (remat_pipeline_stage){list.forward, list.backward, list.held, list.peak, 0,
-                                            m.input,      m.output};
+        stages[at] = (remat_pipeline_stage){.forward = list.forward,
+                                            .backward = list.backward,
+                                            .held = list.held,
+                                            .peak = list.peak,
+                                            .input = m.input,
+                                            .output = m.output};
     }
     if (!status)
         status = api_pipeline_table(p, parts, pipeline->chunks, ret_table, error);
     if (!status)
         status = add_beside(p, parts, pipeline->chunks, backward, ret_table, b, error);
+    if (!status)
+        status = sum_apart(p, parts, rank, stages, ret_table, ret_largest, error);
     if (!status)
         stages[rank].fixed = api_pipeline_fixed(ret_table, p->question.memory);
     return status;
@@ -173,14 +203,16 @@ static remat_status play_way(api_pipeline *p, const uint32_t *cuts, unsigned way
     const remat_pipeline *pipeline = &p->question.pipeline;
     remat_pipeline_play *play = NULL;
     remat_step_table tables[REMAT_MOST_RANKS];
-    uint64_t fixed[REMAT_MOST_RANKS];
+    uint64_t fixed[REMAT_MOST_RANKS], summed[REMAT_MOST_RANKS];
     beside b = {0, 0};
     remat_pipeline_stage *stages =
         calloc((size_t)pipeline->ranks * pipeline->chunks, sizeof *stages);
     remat_status status = stages ? REMAT_OK : remat_fail_memory(error);
     for (uint32_t r = 0; r < pipeline->ranks && !status; r++) {
-        status = way_rank(p, cuts, r, way, stages, &tables[r], &b, error);
-        fixed[r] = stages[r].fixed;
+        status = way_rank(p, cuts, r, way, stages, &tables[r], &summed[r], &b, error);
+        fixed[r] = stages[r].fixed + summed[r];
+        tables[r].gradients += summed[r];
+        tables[r].allocated += summed[r];
     }
     if (!status)
         status = remat_pipeline_judge(pipeline, stages, &play, error);

@@ -71,8 +71,13 @@ static remat_status equal_step(api_pipeline *p, double *ret_step, remat_error *e
         const uint64_t budget = api_pipeline_budget(p, r, n, &m, p->sends, p->sends);
         status = api_pipeline_likely(p, shape, n, budget, &list, &count, error);
         fits = count > 0;
-        stages[r] = (remat_pipeline_stage){list.forward, list.backward, m.input, m.input,
-                                           m.fixed,      m.input,       m.output};
+        stages[r] = (remat_pipeline_stage){.forward = list.forward,
+                                           .backward = list.backward,
+                                           .held = m.input,
+                                           .peak = m.input,
+                                           .fixed = m.fixed,
+                                           .input = m.input,
+                                           .output = m.output};
     }
     *ret_step = INFINITY;
     if (status || !fits)

@@ -28,7 +28,8 @@ typedef struct player {
     uint32_t next;
     bool runs;
     uint32_t alive[REMAT_MOST_CHUNKS];
-    under_way *sends; /* [2 x chunks x microbatches] */
+    uint32_t begun[REMAT_MOST_CHUNKS], ended[REMAT_MOST_CHUNKS]; /* backwards */
+    under_way *sends;                                            /* [2 x chunks x microbatches] */
     uint32_t n_sends, first_send;
 } player;
 
@@ -122,9 +123,11 @@ static bool *arrival(const stadium *s, bool backward, uint32_t stage, uint32_t m
 
 /* ---- memory ---- */
 
-/* Of the stages of a rank that has so many micro-batches of each chunk alive. */
-static uint64_t memory_held(const stadium *s, uint32_t rank, const uint32_t *alive)
+/* Of the stages of a rank. A stage sends its gradients behind its last backward. */
+static uint64_t memory_held(const stadium *s, uint32_t rank)
 {
+    const player *r = &s->players[rank];
+    const uint32_t *alive = r->alive;
     const remat_runtime *keeps = &s->p->runtime;
     uint64_t bytes = 0;
     for (uint32_t c = 0; c < s->p->chunks; c++) {
@@ -132,6 +135,8 @@ static uint64_t memory_held(const stadium *s, uint32_t rank, const uint32_t *ali
         const remat_pipeline_stage *t = &s->stages[stage];
         const bool receives = stage > 0, sends = stage + 1 < s->n_stages;
         bytes += t->fixed + alive[c] * t->held;
+        if (r->begun[c] > 0 && r->ended[c] < s->p->microbatches)
+            bytes += t->summed;
         if (keeps->keeps_outputs && sends)
             bytes += alive[c] * t->output;
         if (keeps->all_inputs && receives)
@@ -166,6 +171,7 @@ static void begin(stadium *s, uint32_t rank)
     uint32_t alive = 0;
     r->runs = true;
     r->alive[pass->stage / s->p->ranks] += !pass->backward;
+    r->begun[pass->stage / s->p->ranks] += pass->backward;
     for (uint32_t c = 0; c < s->p->chunks; c++)
         alive += r->alive[c];
     if (alive > result->in_flight) {
@@ -174,7 +180,7 @@ static void begin(stadium *s, uint32_t rank)
     }
     pass->start = s->now;
     pass->end = s->now + (pass->backward ? t->backward : t->forward);
-    pass->memory = memory_held(s, rank, r->alive) + (t->peak - t->held) + memory_sent(s, r);
+    pass->memory = memory_held(s, rank) + (t->peak - t->held) + memory_sent(s, r);
     result->peak = pass->memory > result->peak ? pass->memory : result->peak;
     result->busy += pass->end - pass->start;
     heap_push(s, (happening){.time = pass->end,
@@ -232,8 +238,9 @@ static void happen(stadium *s, const happening *h)
     player *r = &s->players[h->rank];
     r->runs = false;
     r->alive[h->stage / s->p->ranks] -= h->backward;
+    r->ended[h->stage / s->p->ranks] += h->backward;
     send(s, h);
-    r->passes[r->next - 1].after = memory_held(s, h->rank, r->alive) + memory_sent(s, r);
+    r->passes[r->next - 1].after = memory_held(s, h->rank) + memory_sent(s, r);
 }
 
 /* All that happens at one moment comes before what begins at it. */
@@ -275,7 +282,7 @@ static remat_status check_stages(const remat_pipeline *p, const remat_pipeline_s
             return remat_fail(error, REMAT_INVALID, field,
                               "input is %llu bytes, more than the %llu held",
                               (unsigned long long)t->input, (unsigned long long)t->held);
-        if (t->peak > most || t->fixed > most || t->output > most)
+        if (t->peak > most || t->fixed > most || t->output > most || t->summed > most)
             return remat_fail(error, REMAT_INVALID, field, "bytes are past 2^53");
     }
     return REMAT_OK;

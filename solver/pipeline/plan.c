@@ -41,15 +41,20 @@ static remat_status menu_of(planner *a, uint32_t first, uint32_t end, const rema
     return a->host->menu(a->host->data, first, end, &a->menus[i], a->error);
 }
 
-static remat_pipeline_stage stage_of(const remat_stage_menu *menu, const remat_stage_list *list)
+remat_pipeline_stage remat_stage_of(const remat_stage_menu *menu, const remat_stage_list *list)
 {
-    return (remat_pipeline_stage){list->forward, list->backward, list->held,  list->peak,
-                                  menu->fixed,   menu->input,    menu->output};
+    return (remat_pipeline_stage){.forward = list->forward,
+                                  .backward = list->backward,
+                                  .held = list->held,
+                                  .peak = list->peak,
+                                  .fixed = menu->fixed,
+                                  .input = menu->input,
+                                  .output = menu->output};
 }
 
 static uint64_t list_bytes(const planner *a, uint32_t rank, const remat_stage_menu *menu, size_t i)
 {
-    const remat_pipeline_stage stage = stage_of(menu, &menu->lists[i]);
+    const remat_pipeline_stage stage = remat_stage_of(menu, &menu->lists[i]);
     const uint32_t n = remat_pipeline_in_flight(a->p, rank), most = menu->lists[i].in_flight;
     return most > 0 && n > most ? UINT64_MAX : pipeline_bytes(a->p, rank, n, &stage);
 }
@@ -57,7 +62,7 @@ static uint64_t list_bytes(const planner *a, uint32_t rank, const remat_stage_me
 uint64_t remat_pipeline_room(const remat_pipeline_question *q, uint32_t rank, uint32_t in_flight,
                              const remat_stage_menu *menu)
 {
-    const remat_pipeline_stage nothing = stage_of(menu, &(remat_stage_list){.held = 0});
+    const remat_pipeline_stage nothing = remat_stage_of(menu, &(remat_stage_list){.held = 0});
     const uint64_t taken = pipeline_bytes(&q->pipeline, rank, in_flight, &nothing);
     return q->memory > taken ? q->memory - taken : 0;
 }
@@ -181,7 +186,7 @@ static remat_status try_ends(planner *a)
             const remat_stage_list *list = status ? NULL : fastest(a, r, menu, room[r]);
             if (!list)
                 return status;
-            stages[r] = stage_of(menu, list);
+            stages[r] = remat_stage_of(menu, list);
             plan.stages[r] = (remat_planned_stage){
                 first, a->end[r], remat_pipeline_in_flight(a->p, r), *list, stages[r]};
         }

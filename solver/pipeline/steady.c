@@ -92,12 +92,9 @@ static void trace(const steady *a, uint32_t k, remat_pipeline_plan *ret_plan)
         const uint32_t end = a->end[here];
         const remat_stage_menu *menu = &a->menus[(size_t)first * width + end];
         const remat_stage_list *x = &menu->lists[a->list[here]];
-        ret_plan->stages[rank] = (remat_planned_stage){
-            first,
-            end,
-            remat_pipeline_in_flight(&a->q->pipeline, ranks - k),
-            *x,
-            {x->forward, x->backward, x->held, x->peak, menu->fixed, menu->input, menu->output}};
+        ret_plan->stages[rank] =
+            (remat_planned_stage){first, end, remat_pipeline_in_flight(&a->q->pipeline, ranks - k),
+                                  *x, remat_stage_of(menu, x)};
         first = end;
     }
 }

@@ -88,6 +88,27 @@ static void interleaving_has_its_numbers_in_flight(void **state)
     remat_pipeline_play_free(play);
 }
 
+/* Of as many micro-batches as ranks a chunk's last backward comes before the first of the chunk
+ * before it; of twice as many two chunks are under way. */
+static void gradients_are_summed_from_first_to_last_backward(void **state)
+{
+    (void)state;
+    remat_pipeline_stage stages[MOST_STAGES];
+    fill(stages, MOST_STAGES, 1, 2);
+    for (uint32_t i = 0; i < MOST_STAGES; i++)
+        stages[i].summed = 10000; /* all else is less */
+    for (uint32_t ranks = 2; ranks <= 8; ranks++)
+        for (uint32_t chunks = 2; chunks <= 4; chunks++)
+            for (uint32_t m = ranks; m <= 2 * ranks; m += ranks) {
+                remat_pipeline p = pipeline(REMAT_INTERLEAVED, ranks, m);
+                p.chunks = chunks;
+                remat_pipeline_play *play = judged(&p, stages);
+                const uint64_t whole = play->ranks[0].peak / 10000;
+                assert_int_equal(whole, m == ranks ? 1 : chunks);
+                remat_pipeline_play_free(play);
+            }
+}
+
 /* ---- steps ---- */
 
 static remat_pipeline random_pipeline(dice *d, remat_pipeline_order order,
@@ -342,14 +363,16 @@ static void what_cannot_be_played_is_refused(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(orders_have_their_numbers_in_flight),
-                                       cmocka_unit_test(interleaving_has_its_numbers_in_flight),
-                                       cmocka_unit_test(no_step_is_below_any_ranks_work_and_way),
-                                       cmocka_unit_test(gpipe_takes_exactly_its_formula),
-                                       cmocka_unit_test(one_more_in_flight_hides_a_send),
-                                       cmocka_unit_test(a_link_carries_one_send_at_a_time),
-                                       cmocka_unit_test(every_pass_begins_as_soon_as_it_can),
-                                       cmocka_unit_test(runtimes_keep_what_they_keep),
-                                       cmocka_unit_test(what_cannot_be_played_is_refused)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(orders_have_their_numbers_in_flight),
+        cmocka_unit_test(interleaving_has_its_numbers_in_flight),
+        cmocka_unit_test(gradients_are_summed_from_first_to_last_backward),
+        cmocka_unit_test(no_step_is_below_any_ranks_work_and_way),
+        cmocka_unit_test(gpipe_takes_exactly_its_formula),
+        cmocka_unit_test(one_more_in_flight_hides_a_send),
+        cmocka_unit_test(a_link_carries_one_send_at_a_time),
+        cmocka_unit_test(every_pass_begins_as_soon_as_it_can),
+        cmocka_unit_test(runtimes_keep_what_they_keep),
+        cmocka_unit_test(what_cannot_be_played_is_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

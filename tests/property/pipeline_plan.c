@@ -75,9 +75,7 @@ static void make_example(dice *d, example *e)
 static remat_pipeline_stage stage_of(const example *e, uint32_t first, uint32_t end, uint32_t i)
 {
     const remat_stage_menu *x = &e->menus[first][end];
-    const remat_stage_list *list = &x->lists[i];
-    return (remat_pipeline_stage){list->forward, list->backward, list->held, list->peak,
-                                  x->fixed,      x->input,       x->output};
+    return remat_stage_of(x, &x->lists[i]);
 }
 
 static void judge_all(example *e, remat_pipeline_stage *stages, uint32_t rank, uint32_t first)

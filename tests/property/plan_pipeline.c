@@ -539,7 +539,7 @@ static void sends_are_hidden(void **state)
             assert_true(step <= cases[i].most * 1.0003); /* a byte takes its time too */
         } else {
             uint32_t in_flight[MOST_RANKS];
-            const remat_pipeline_stage stage = {1, 2, 1, 2, 0, 1, 1};
+            const remat_pipeline_stage stage = {1, 2, 1, 2, 0, 1, 1, 0};
             const remat_pipeline_stage stages[4] = {stage, stage, stage, stage};
             const remat_pipeline p = {.order = REMAT_1F1B,
                                       .ranks = 4,

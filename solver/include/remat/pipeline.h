@@ -61,6 +61,7 @@ typedef struct remat_pipeline_stage {
     uint64_t fixed;           /* weights, gradients, optimizer states */
     uint64_t input, output;   /* received and sent forward; as much comes back as gradients. The
                                  input is part of held. */
+    uint64_t summed; /* gradients, from its first backward to the end of its last: beyond fixed */
 } remat_pipeline_stage;
 
 /* ---- the judge ---- */
@@ -134,6 +135,9 @@ typedef struct remat_stage_menu {
     const remat_stage_list *lists; /* stay until the plan is made */
     size_t n_lists;
 } remat_stage_menu;
+
+/* A stage that runs that list. */
+remat_pipeline_stage remat_stage_of(const remat_stage_menu *menu, const remat_stage_list *list);
 
 /* Who knows the stages. A stage is the units first to end - 1. */
 typedef struct remat_stage_host {

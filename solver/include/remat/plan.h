@@ -426,6 +426,7 @@ typedef struct remat_step_settings {
 /* Bytes of one rank. */
 typedef struct remat_step_table {
     uint64_t weights, master_weights, gradients, states;
+    uint64_t summed;    /* of the gradients those of several stages that are whole */
     uint64_t cached;    /* autocast's copies */
     uint64_t float8;    /* Transformer Engine's copies and what it knows of former steps */
     uint64_t buckets;   /* DDP's copies of gradients in buckets of 25 MiB (as much as the gradients
