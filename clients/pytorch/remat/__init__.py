@@ -25,9 +25,8 @@ except ModuleNotFoundError as error:
 
 __version__ = "0.2.0"
 
-__all__ = ["__version__", "BudgetError", "CaptureError", "CheckError", "Client", "Comparison", "MismatchError", "RematError",
-           "ServiceError", "TrainerCallback", "backend", "calibrate", "compare", "fit", "knapsack", "pipelines", "plan", "policy",
-           "profile", "remove", "reserved", "solve"]
+__all__ = ["__version__", "BudgetError", "CaptureError", "CheckError", "Client", "Comparison", "MismatchError", "RematError", "ServiceError",
+           "TrainerCallback", "backend", "calibrate", "compare", "fit", "knapsack", "pipelines", "plan", "policy", "profile", "remove", "reserved", "solve"]
 
 
 def __getattr__(name: str) -> Any:

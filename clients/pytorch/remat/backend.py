@@ -55,12 +55,10 @@ class Piece:
 class Backend:
     """pieces: by now compiled for training. breaks: reasons of graph breaks, with their lines."""
 
-    def __init__(self, budget: Budget = "auto", *, server: Optional[str] = None, token: Optional[str] = None,
-                 solver: str = "auto", effort: str = "quick", reserved: int = 0, inner: Optional[str] = None,
-                 never: Sequence[str] = (), cache: Optional[Union[str, Path]] = None, offline: str = "error",
-                 repeats: int = 3, loss: Sequence[int] = (0, 0), gradients: bool = True,
-                 spans: int = 1, divided: bool = False, least: Optional[Dict[str, int]] = None, waiting: int = 1,
-                 stage: Optional[pipelines.Stage] = None, link: transfers.Link = None) -> None:
+    def __init__(self, budget: Budget = "auto", *, server: Optional[str] = None, token: Optional[str] = None, solver: str = "auto", effort: str = "quick",
+                 reserved: int = 0, inner: Optional[str] = None, never: Sequence[str] = (), cache: Optional[Union[str, Path]] = None,
+                 offline: str = "error", repeats: int = 3, loss: Sequence[int] = (0, 0), gradients: bool = True, spans: int = 1, divided: bool = False,
+                 least: Optional[Dict[str, int]] = None, waiting: int = 1, stage: Optional[pipelines.Stage] = None, link: transfers.Link = None) -> None:
         if link is not None and (inner is not None or stage is not None):
             raise ValueError(f"link= and {'inner=' if inner is not None else 'in_flight='} do not go together: "
                              f"{'Inductor has an order of its own' if inner is not None else 'micro-batches would share the link'}")
@@ -157,8 +155,7 @@ class Backend:
         text = f"{lines[0] if lines else 'an unknown line'}: {_why(str(reason.reason))}"
         if text not in self.breaks:
             self.breaks.append(text)
-            warnings.warn(f"remat: torch.compile breaks the graph at {text}. The pieces get a schedule each, "
-                          "and share the budget", stacklevel=2)
+            warnings.warn(f"remat: torch.compile breaks the graph at {text}. The pieces get a schedule each, and share the budget", stacklevel=2)
 
     # ---- the schedule ----
 
@@ -186,8 +183,7 @@ class Backend:
         seconds = lengths.time_of(profile, plain)
         return {"solver": "the list of another shape", "budget": budget, "peak": sharing.peak_in_flight(profile, taken, self.in_flight),
                 "store_all_peak": whole, "makespan": lengths.time_of(profile, taken),
-                "overhead": lengths.time_of(profile, taken) / seconds - 1 if seconds else 0.0,
-                "operations": sharing.operations_of(taken)}, taken
+                "overhead": lengths.time_of(profile, taken) / seconds - 1 if seconds else 0.0, "operations": sharing.operations_of(taken)}, taken
 
     def order(self, profile: Dict[str, Any], whole: int, ahead: Optional[int]) -> Tuple[Dict[str, Any], List[sharing.Run]]:
         """The schedule of a joint profile, and its runs. whole: bytes where nothing is computed twice. ahead: a budget that is tried
@@ -353,8 +349,7 @@ class _Graph:
         except ServiceError as error:
             if owner.offline != "plain" or error.status:
                 raise
-            warnings.warn(f"remat: {error}; a graph of {len(graph.operations)} operations runs in its own order, outside "
-                          "the budget", stacklevel=2)
+            warnings.warn(f"remat: {error}; a graph of {len(graph.operations)} operations runs in its own order, outside the budget", stacklevel=2)
             return profile, {}, list(range(len(graph.operations)))
         return profile, schedule, order
 

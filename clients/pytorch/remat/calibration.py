@@ -54,12 +54,11 @@ def _measure(device: torch.device, name: str) -> Device:
                          for way, points in ways.items() if points} for kind, ways in reached.items()}
     operators = {kind: efficiency.pop(kind) for kind in OPERATORS}
     memory, _ = free_bytes(device) if device.type == "cpu" else (torch.cuda.mem_get_info(device)[1], "")
-    return {"name": name, "title": f"{platform.processor() or platform.machine()} with {torch.get_num_threads()} threads"
-            if device.type == "cpu" else torch.cuda.get_device_name(device),
-            "memory_bytes": memory, "context_bytes": 0, "bandwidth_bytes_per_second": moving,
-            "flops_per_second": {"float32": computing, **_others(device, computing)}, "link_bytes_per_second": 0,
-            "launch_seconds": launch, "efficiency": efficiency, "operators": operators,
-            **({"communicator_bytes": 0, "eager_fragmentation": 0, "compiled_fragmentation": 0} if device.type == "cpu" else {}),
+    here = f"{platform.processor() or platform.machine()} with {torch.get_num_threads()} threads"
+    title = here if device.type == "cpu" else torch.cuda.get_device_name(device)
+    return {"name": name, "title": title, "memory_bytes": memory, "context_bytes": 0, "bandwidth_bytes_per_second": moving, "launch_seconds": launch,
+            "link_bytes_per_second": 0, "flops_per_second": {"float32": computing, **_others(device, computing)}, "efficiency": efficiency,
+            "operators": operators, **({"communicator_bytes": 0, "eager_fragmentation": 0, "compiled_fragmentation": 0} if device.type == "cpu" else {}),
             "sources": {"all": f"remat.calibrate, torch {torch.__version__}, {time.strftime('%Y-%m-%d')}"}}
 
 
@@ -83,9 +82,8 @@ class _Reference(torch.nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.image = torch.nn.Sequential(
-            torch.nn.Conv2d(3, 24, 3, padding=1), torch.nn.BatchNorm2d(24), torch.nn.ReLU(),
-            torch.nn.Conv2d(24, 48, 3, padding=1, stride=2), torch.nn.BatchNorm2d(48), torch.nn.ReLU())
+        self.image = torch.nn.Sequential(torch.nn.Conv2d(3, 24, 3, padding=1), torch.nn.BatchNorm2d(24), torch.nn.ReLU(),
+                                         torch.nn.Conv2d(24, 48, 3, padding=1, stride=2), torch.nn.BatchNorm2d(48), torch.nn.ReLU())
         self.layers = torch.nn.Sequential(*(part for _ in range(6) for part in (
             torch.nn.LayerNorm(48), torch.nn.Linear(48, 192), torch.nn.GELU(), torch.nn.Linear(192, 48))))
 
@@ -232,6 +230,6 @@ def _copy(device: torch.device) -> Iterator[Case]:
         yield 2.0 * 4 * count, x.clone, None
 
 
-_CASES = {"matrix": _matrix, "attention": _attention, "normalisation": _normalisation, "pointwise": _pointwise,
-          "pooling": _pooling, "gather": _gather, "copy": _copy, "batch_norm": _batch_norm, "random": _random,
+_CASES = {"matrix": _matrix, "attention": _attention, "normalisation": _normalisation, "pointwise": _pointwise, "pooling": _pooling,
+          "gather": _gather, "copy": _copy, "batch_norm": _batch_norm, "random": _random,
           **{kind: functools.partial(_convolved, kind) for kind in _CONVOLUTIONS}}

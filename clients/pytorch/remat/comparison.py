@@ -84,8 +84,7 @@ def compare(model: torch.nn.Module, example_inputs: Any, budgets: Sequence[Budge
         for way in ways:
             way.seconds.append(run.seconds(way))
     model.zero_grad(set_to_none=True)
-    plain = statistics.median(ways[0].seconds)
-    return Comparison([way.row(plain) for way in ways])
+    return Comparison([way.row(statistics.median(ways[0].seconds)) for way in ways])
 
 
 def _fitted(model: torch.nn.Module, example_inputs: Any, loss: Any, more: Dict[str, Any], budget: Budget) -> Fitted:

@@ -52,8 +52,7 @@ def find(model: Union[str, Device, Path]) -> Device:
     try:
         entry = json.loads(Path(model).read_text()) if entry is None else entry
     except (OSError, ValueError, TypeError) as error:
-        raise CaptureError(f"device_model is {model!r}; there are {', '.join(known)}, and files that remat.calibrate writes "
-                           f"({error})") from error
+        raise CaptureError(f"device_model is {model!r}; there are {', '.join(known)}, and files that remat.calibrate writes ({error})") from error
     if not isinstance(entry, dict):
         raise CaptureError(f"device_model is {model!r}, a file without an entry of a device")
     for name in ("memory_bytes", "bandwidth_bytes_per_second", "flops_per_second", "launch_seconds"):

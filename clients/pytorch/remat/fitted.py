@@ -13,10 +13,11 @@ import torch
 
 from .backend import MOST, Backend
 from .client import Budget
-from .errors import CaptureError, RematError
-from .model import bind, plain_forward, signature
+from .errors import BudgetError, CaptureError, RematError
+from .model import Call, bind, plain_forward, signature
 from .pipelines import Flight
 from .states import transformed
+from .tensors import tensors_of
 
 _CODE = (FunctionType, property, staticmethod, classmethod)
 _NUMBERS = itertools.count()
@@ -136,7 +137,7 @@ class Fitted(Forward):
         known = self._known()
         if self._run is None or known != self._prepared:
             self._prepare()
-        call = bind(self.model, args, kwargs)
+        call = _apart(bind(self.model, args, kwargs))
         self.backend.calls.clear()
         try:
             if self._flight is not None:
@@ -146,6 +147,8 @@ class Fitted(Forward):
             return result if self._flight is None else self._flight.holds(result)
         except Exception as error:
             cause = getattr(error, "inner_exception", None)
+            if isinstance(cause, BudgetError) and self.pieces:
+                cause = BudgetError(f"{cause} (in a step on tensors of {[tuple(t.shape) for t in tensors_of(tuple(call))]})", cause.minimum_budget)
             if isinstance(cause, RematError):
                 raise cause from None
             if not isinstance(error, torch._dynamo.exc.TorchDynamoException):
@@ -166,6 +169,13 @@ def _alone(function: Callable[..., Any]) -> Callable[..., Any]:
     """With code of its own: Dynamo leaves code as it is once it could not follow it, and the code that it would put around is everybody's."""
     code = (run := lambda *args, **kwargs: function(*args, **kwargs)).__code__.replace(co_name=f"run_{next(_NUMBERS)}")
     return FunctionType(code, run.__globals__, None, None, run.__closure__)
+
+
+def _apart(call: Call) -> Call:
+    """Its tensors as views: Dynamo takes one that is a parameter, an attribute or a global, too, for that in later calls, whatever they are given."""
+    given, plain = [*call.args, *call.kwargs.values()], (torch.Tensor, torch.nn.Parameter)
+    views = {id(v): v.view_as(v) for v in given if type(v) in plain and v.layout is torch.strided}
+    return Call(tuple(views.get(id(v), v) for v in call.args), {name: views.get(id(v), v) for name, v in call.kwargs.items()})
 
 
 def _reason(error: BaseException) -> str:

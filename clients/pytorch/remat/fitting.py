@@ -72,11 +72,10 @@ def reserved(model: torch.nn.Module, optimizer: Optional[torch.optim.Optimizer] 
 
 
 @one_at_a_time
-def fit(model: Modules, example_inputs: Any, budget: Budget = "auto", *, server: Optional[str] = None,
-        token: Optional[str] = None, solver: str = "auto", effort: str = "quick", reserved: int = 0,
-        cache: Optional[Union[str, Path]] = None, offline: str = "error", repeats: int = 3, gradients: bool = True,
-        loss: Optional[Loss] = None, check: bool = True, link: transfers.Link = None, device_model: Union[None, str, Dict[str, Any]] = None,
-        optimizer: Union[None, str, torch.optim.Optimizer] = None, in_flight: Optional[int] = None,
+def fit(model: Modules, example_inputs: Any, budget: Budget = "auto", *, server: Optional[str] = None, token: Optional[str] = None, solver: str = "auto",
+        effort: str = "quick", reserved: int = 0, cache: Optional[Union[str, Path]] = None, offline: str = "error", repeats: int = 3,
+        gradients: bool = True, loss: Optional[Loss] = None, check: bool = True, link: transfers.Link = None, device_model: Union[None, str,
+        Dict[str, Any]] = None, optimizer: Union[None, str, torch.optim.Optimizer] = None, in_flight: Optional[int] = None,
         microbatches: Optional[int] = None) -> torch.nn.Module:
     """Makes a model train within a budget. Returns the model, whose forward now follows a schedule.
 
@@ -110,9 +109,8 @@ def fit(model: Modules, example_inputs: Any, budget: Budget = "auto", *, server:
     if whole is not None and forward_of(whole) is not None:
         raise CaptureError(f"{type(example.model).__name__} is a part of {type(whole).__name__}, which has a schedule; remat.remove that first")
     if hasattr(example.model, "_original_forward"):
-        raise CaptureError(f"accelerate has wrapped the forward of {type(example.model).__name__}: fit it before "
-                           "Accelerator.prepare, or what unwrap_model(..., keep_fp32_wrapper=False) gives back; with "
-                           "transformers' Trainer by remat.TrainerCallback")
+        raise CaptureError(f"accelerate has wrapped the forward of {type(example.model).__name__}: fit it before Accelerator.prepare, "
+                           "or what unwrap_model(..., keep_fp32_wrapper=False) gives back; with transformers' Trainer by remat.TrainerCallback")
 
     def install(forward: Optional[Fitted]) -> None:
         if forward is not None:
@@ -121,9 +119,8 @@ def fit(model: Modules, example_inputs: Any, budget: Budget = "auto", *, server:
         else:
             vars(example.model).pop("forward", None)  # none where no solver is found
 
-    fit_example(example, budget, loss, check, options_of(
-        server=server, token=token, solver=solver, effort=effort, reserved=reserved, cache=cache, offline=offline,
-        repeats=repeats, gradients=gradients, link=link), install, (in_flight, microbatches))
+    fit_example(example, budget, loss, check, options_of(server=server, token=token, solver=solver, effort=effort, reserved=reserved, cache=cache,
+                offline=offline, repeats=repeats, gradients=gradients, link=link), install, (in_flight, microbatches))
     return model if distributed else example.model
 
 
@@ -177,9 +174,8 @@ def fit_example(example: Example, budget: Budget, loss: Optional[Loss], check: b
         except BudgetError as error:
             if not more or not has_recurrent(example.model):
                 raise
-            warnings.warn(f"remat: within the budget of {wanted} bytes the layers of nn.LSTM and its like cannot run in "
-                          f"{spans} span{'s' * (spans > 1)} of their steps ({error}): in {more} they may, with sums in "
-                          "another order", stacklevel=4)
+            warnings.warn(f"remat: within the budget of {wanted} bytes the layers of nn.LSTM and its like cannot run in {spans} "
+                          f"span{'s' * (spans > 1)} of their steps ({error}): in {more} they may, with sums in another order", stacklevel=4)
 
 
 def _peak(forward: Callable[..., Any], example: Example, loss: Optional[Loss], options: Dict[str, Any], warm: bool) -> int:

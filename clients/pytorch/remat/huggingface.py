@@ -95,9 +95,8 @@ class FirstBatch(Forward):
         self._say(time.monotonic() - begin, off)
 
     def _say(self, seconds: float, off: bool) -> None:
-        fitted, what = self.fitted, type(self.model).__name__
+        fitted, schedule, what = self.fitted, self.fitted.schedule, type(self.model).__name__
         taken = f"measured {fitted.measured_peak} bytes" if fitted.measured_peak is not None else "not measured"
-        schedule = fitted.schedule
         overhead = f", {schedule['overhead']:.1%} more time predicted" if schedule else ""
         print(f"remat: {what} trains within {self.budget}: a step takes {fitted.budget} bytes at most ({taken}){overhead}, "
               f"{len(fitted.pieces)} graph{'s' * (len(fitted.pieces) > 1)}, solved {fitted.backend.client.where} in "

@@ -77,8 +77,7 @@ class Joint:
             if node.op not in ("placeholder", "get_attr", "call_function"):
                 raise CaptureError(f"{line_of(node)}: \"{node.name}\" ({node.op}) is no operation")
             if node.op == "call_function" and getattr(getattr(node.target, "_schema", None), "is_mutable", False):
-                raise CaptureError(f"{line_of(node)}: {node.target} writes its input in the joint graph, and what reads it "
-                                   "cannot be run again")
+                raise CaptureError(f"{line_of(node)}: {node.target} writes its input in the joint graph, and what reads it cannot be run again")
 
     def _find_base(self, node: fx.Node) -> None:
         if node.op == "call_function" and node.target is operator.getitem:

@@ -47,11 +47,11 @@ class Example:
     def __init__(self, model: Modules, example_inputs: Any) -> None:
         """example_inputs: or the Call itself."""
         self.model = as_module(model)
-        if isinstance(self.model, torch.jit.ScriptModule):
-            raise CaptureError(f"{type(self.model).__name__} is scripted: fit the module that it was made of")
         given = example_inputs if isinstance(example_inputs, Call) else arguments_of(example_inputs)
         self.call = bind(self.model, *given)
         self.device = device_of(self.model, tuple(self.call))
+        if self.device.type == "meta":
+            raise CaptureError(f"{type(self.model).__name__} is on the meta device, where nothing is measured: remat.profile(..., device_model=) is for it")
         self.autocast = settings_now(self.device)
 
     def states(self) -> ContextManager[None]:
@@ -85,10 +85,18 @@ def plain_forward(model: torch.nn.Module) -> Callable[..., Any]:
 
 
 def as_module(model: Modules) -> torch.nn.Module:
-    if isinstance(model, torch.nn.ModuleList) or not isinstance(model, torch.nn.Module):
+    """Raises CaptureError where there is none, or one of which what is fitted cannot be a part."""
+    if isinstance(model, (list, tuple, torch.nn.ModuleList)):
         return torch.nn.Sequential(*model)
+    name = model.__name__ if isinstance(model, type) else type(model).__name__
+    if not isinstance(model, torch.nn.Module) or isinstance(model, (torch.nn.ModuleDict, torch.nn.ParameterList, torch.nn.ParameterDict)):
+        raise CaptureError(f"{name} is no module with a forward, nor a list of modules")
     if isinstance(model, torch.nn.DataParallel):
         raise CaptureError("DataParallel copies its module, and what is fitted of it, in every step: use DistributedDataParallel")
+    if isinstance(model, torch.jit.ScriptModule) or hasattr(model, "_orig_mod"):
+        raise CaptureError(f"{name} is {'scripted' if isinstance(model, torch.jit.ScriptModule) else 'compiled'}: fit the module that it was made of")
+    if any(hasattr(parameter, "device_mesh") for parameter in model.parameters()):
+        raise CaptureError(f"the parameters of {name} are shared among ranks: fit it before fully_shard")
     return model
 
 

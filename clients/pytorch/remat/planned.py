@@ -50,8 +50,7 @@ class Profiler(Backend):
             finally:
                 torch._dynamo.reset()
         if self.breaks or not self.profile:
-            raise CaptureError(f"the forward of {type(model).__name__} is not one graph: "
-                               f"{'; '.join(self.breaks) or 'torch.compile left it as it is'}")
+            raise CaptureError(f"the forward of {type(model).__name__} is not one graph: {'; '.join(self.breaks) or 'torch.compile left it as it is'}")
         self.profile["name"] = (name or type(model).__name__)[:200]
         return self.profile
 

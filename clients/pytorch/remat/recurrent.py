@@ -83,9 +83,8 @@ def _is_of_library(node: fx.Node) -> bool:
     known = [torch.float32]
     if torch.backends.mkldnn.is_available() and torch.ops.mkldnn._is_mkldnn_bf16_supported():
         known.append(torch.bfloat16)
-    return torch.backends.mkldnn.is_available() and torch._C._get_mkldnn_enabled() and all(
-        isinstance(t, torch.Tensor) and t.device.type == "cpu" and t.dtype in known for t in (first, hidden, cell, *others)
-    ) and hidden.shape == cell.shape and first.numel() != 0
+    fused = all(isinstance(t, torch.Tensor) and t.device.type == "cpu" and t.dtype in known for t in (first, hidden, cell, *others))
+    return fused and torch.backends.mkldnn.is_available() and torch._C._get_mkldnn_enabled() and hidden.shape == cell.shape and first.numel() != 0
 
 
 def library_layer(*args: Any) -> Tuple[torch.Tensor, ...]:

@@ -252,6 +252,39 @@ def test_derivatives_by_torch_func_run_plainly(server):
     assert other.forward.schedule["recomputed_time"] > 0 and not other.forward.backend.breaks
 
 
+ELSEWHERE = torch.randn(32, 32)
+
+
+class Reads(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.last, self.kept = nn.Linear(32, 32), nn.Linear(32, 32), torch.randn(32, 32)
+        self.register_buffer("scale", torch.randn(32, 32))
+
+    def forward(self, x, also=None):
+        x = torch.tanh(self.first(x)) + self.kept.mean() + self.scale.mean() + ELSEWHERE.mean()
+        return self.last(torch.tanh(x if also is None else x + also))
+
+
+@pytest.mark.core
+@pytest.mark.parametrize("what", [lambda m: m.first.weight, lambda m: m.scale, lambda m: m.kept, lambda m: ELSEWHERE],
+                         ids=["weight", "buffer", "attribute", "global"])
+def test_what_it_reads_itself_as_its_input(what, server):
+    """Dynamo takes an input that it has seen elsewhere for that in later calls, whatever they are given."""
+    model, x = Reads(), torch.randn(64, 32)
+    plain = copy.deepcopy(model)
+    remat.fit(model, x, "1MiB", server=server)
+
+    def trained(each, arguments):
+        each.zero_grad()
+        result = each(*arguments)
+        loss_of(result).backward()
+        return [result.detach(), *(p.grad for p in each.parameters())]
+
+    for arguments in (lambda m: (x,), lambda m: (what(m),), lambda m: (x,), lambda m: (x[:32],), lambda m: (x[:32], what(m)), lambda m: (x[:32], x[32:])):
+        assert_same(trained(model, arguments(model)), trained(plain, arguments(plain)))
+
+
 class Looped(nn.Module):
     """A break within a loop: Dynamo leaves its frame as it is."""
 

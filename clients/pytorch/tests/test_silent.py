@@ -316,7 +316,10 @@ def infers_a_number(self, x):
 @pytest.mark.core
 @pytest.mark.parametrize("make,message", [
     (lambda: cases.body(infers_a_number), "inference_mode"), (lambda: (nn.DataParallel(mlp()[0]), mlp()[1]), "DistributedDataParallel"),
-    (lambda: (mlp()[0].requires_grad_(False), mlp()[1]), "nothing that needs a gradient")])
+    (lambda: (mlp()[0].requires_grad_(False), mlp()[1]), "nothing that needs a gradient"),
+    (lambda: (torch.compile(mlp()[0]), mlp()[1]), "is compiled: fit the module that it was made of"), (lambda: (nn.Linear, mlp()[1]), "Linear is no module"),
+    (lambda: (nn.ParameterList(mlp()[0].parameters()), mlp()[1]), "ParameterList is no module"), (lambda: (3, mlp()[1]), "int is no module"),
+    (lambda: (mlp()[0].to("meta"), mlp()[1]), "on the meta device")])
 def test_refused_with_the_reason(make, message, server):
     model, x = make()
     with pytest.raises(remat.CaptureError, match=message):
