@@ -260,7 +260,7 @@ static remat_status improve_list(const answer_wish *w, const remat_operations *s
     const uint32_t in_flight = w->problem->in_flight > 1 ? w->problem->in_flight : 1;
     remat_status status =
         remat_improve(w->problem->profile, start, w->budget, in_flight, w->alignment, given,
-                      w->effort, w->bound, w->host, &list, error);
+                      w->effort, w->series, w->bound, w->host, &list, error);
     if (!status)
         status = answer_take(w, &list, &other, error);
     if (!status)
@@ -318,6 +318,7 @@ static remat_status improve(const remat_portfolio *p, const answer_wish *whole, 
         status = improve_from(&w, &p->tables[i], 1, true, p->given[i], best, error);
         part.begin += part.share;
     }
+    w.series = 1; /* or every second chain would do once more what it did */
     return status ? status : improve_from(&w, others, n_others, false, false, best, error);
 }
 
@@ -679,7 +680,7 @@ remat_status remat_portfolio_schedule(const remat_portfolio *portfolio,
     if (portfolio->n == 1 &&
         remat_machine_of(remat_table_solver(portfolio->tables[0]), &problem->options))
         return remat_table_schedule(portfolio->tables[0], problem, budget, ret_schedule, error);
-    answer_wish w = {problem, budget, alignment, effort, host, 0, 0};
+    answer_wish w = {problem, budget, alignment, effort, host, 0, 0, 0};
     const bool linked = portfolio->improved && answer_link_moves(problem->link);
     remat_status status =
         linked ? answer_find_link_bound(problem, budget, &w.over_link, &refusal) : REMAT_OK;
