@@ -260,7 +260,7 @@ static remat_status improve_list(const answer_wish *w, const remat_operations *s
     const uint32_t in_flight = w->problem->in_flight > 1 ? w->problem->in_flight : 1;
     remat_status status =
         remat_improve(w->problem->profile, start, w->budget, in_flight, w->alignment, given,
-                      w->effort, w->bound, w->host, &list, error);
+                      w->effort, w->series, w->bound, w->host, &list, error);
     if (!status)
         status = answer_take(w, &list, &other, error);
     if (!status)
@@ -318,6 +318,7 @@ static remat_status improve(const remat_portfolio *p, const answer_wish *whole, 
         status = improve_from(&w, &p->tables[i], 1, true, p->given[i], best, error);
         part.begin += part.share;
     }
+    w.series = 1; /* or every second chain would do once more what it did */
     return status ? status : improve_from(&w, others, n_others, false, false, best, error);
 }
 
@@ -397,10 +398,12 @@ static remat_status finds(const remat_portfolio *p, const answer_wish *asked, ui
     return status;
 }
 
+enum { SOME_NODES = 400 }; /* a quick search takes a second or two */
+
 /* How often that is worth a quick search. Of a chain the tables know the least, or nearly. */
 static int halvings_of(const remat_profile *profile)
 {
-    enum { SOME_NODES = 400, FEW = 2, SOME = 4, MANY = 6 };
+    enum { FEW = 2, SOME = 4, MANY = 6 };
     if (profile->n_nodes <= ANSWER_NAMED_NODES)
         return MANY;
     if (profile->n_nodes > SOME_NODES || profile->kind == REMAT_CHAIN)
@@ -518,11 +521,21 @@ static bool may_search(const remat_profile *profile, const remat_host *host)
 
 /* In parts of the progress of one that begins briefly. */
 #define BRIEF_SHARE 0.3
-#define FIRST_MIX_SHARE 0.3
+#define FIRST_MIX_SHARE 0.2
+#define MIX_MORE_SHARE 0.1
 #define WITHOUT_SHARE 0.3
 
-/* Over the link from what a short search without it finds. All of that search comes only where a
- * list without the link may be faster yet: with it no answer is slower. */
+/* Whether to search over the link once more: where it takes less than a second. */
+static bool is_far(const answer_wish *w, const remat_schedule *best)
+{
+    const remat_profile *profile = w->problem->profile;
+    return !profile->joint && profile->n_nodes <= SOME_NODES && best->solver &&
+           best->simulation.makespan > 1.05 * w->over_link;
+}
+
+/* Over the link from what a short search without it finds, and once more where that ends far from
+ * the bound. All of the search without it comes only where a list without the link may be faster
+ * yet: with it no answer is slower. */
 static remat_status mix_first(const remat_portfolio *p, answer_wish *whole, bound_moments *moments,
                               remat_schedule *best, remat_error *error)
 {
@@ -534,6 +547,10 @@ static remat_status mix_first(const remat_portfolio *p, answer_wish *whole, boun
     remat_status status = improve(p, whole, REMAT_BRIEF, 0, BRIEF_SHARE, best, error);
     if (!status)
         status = answer_mix(p, &w, best, error);
+    if (!status && is_far(&w, best)) {
+        part = (answer_part){whole->host, part.begin + part.share, MIX_MORE_SHARE};
+        status = answer_mix_on(&w, best, error);
+    }
     if (status || answer_reaches(best, w.bound))
         return status;
     part = (answer_part){whole->host, part.begin + part.share, WITHOUT_SHARE};
@@ -663,7 +680,7 @@ remat_status remat_portfolio_schedule(const remat_portfolio *portfolio,
     if (portfolio->n == 1 &&
         remat_machine_of(remat_table_solver(portfolio->tables[0]), &problem->options))
         return remat_table_schedule(portfolio->tables[0], problem, budget, ret_schedule, error);
-    answer_wish w = {problem, budget, alignment, effort, host, 0, 0};
+    answer_wish w = {problem, budget, alignment, effort, host, 0, 0, 0};
     const bool linked = portfolio->improved && answer_link_moves(problem->link);
     remat_status status =
         linked ? answer_find_link_bound(problem, budget, &w.over_link, &refusal) : REMAT_OK;

@@ -15,6 +15,7 @@ typedef struct answer_wish {
     const remat_host *host;
     double bound;
     double over_link; /* no schedule takes less, with copies and without; 0: nothing is known */
+    uint32_t series;  /* of the random numbers of remat_improve */
 } answer_wish;
 
 bool answer_link_moves(const remat_link *link); /* NULL: it does not */

@@ -95,7 +95,7 @@ struct improvement {
     double hot, cold, price, enough;
     double begin, share; /* of the progress */
     double served;       /* makespan of the best that fits, of the epoch before; INFINITY: none */
-    uint32_t n_chains;
+    uint32_t n_chains, series;
     bool narrow; /* every second chain rests */
     chain chains[MOST_CHAINS];
 };
@@ -518,7 +518,7 @@ static void set_up(improvement *m, const remat_operations *start, remat_effort e
         /* of patient ones the first are as they would be without a start */
         const bool from_start = effort == REMAT_PATIENT ? i >= m->n_chains / 2 : i % 2 == 1;
         m->chains[i] = (chain){.of = m,
-                               .seed = i,
+                               .seed = i + m->series * m->n_chains,
                                .patience = i % EAGER_SHARE == 1 ? 0 : PATIENCE,
                                .from_start = m->start && from_start};
     }
@@ -587,8 +587,8 @@ uint64_t remat_improve_bytes(const remat_profile *profile)
 
 remat_status remat_improve(const remat_profile *profile, const remat_operations *start,
                            uint64_t budget, uint32_t in_flight, uint32_t alignment, bool given,
-                           remat_effort effort, double lower_bound, const remat_host *host,
-                           remat_operations *ret_list, remat_error *error)
+                           remat_effort effort, uint32_t series, double lower_bound,
+                           const remat_host *host, remat_operations *ret_list, remat_error *error)
 {
     interval_tasks *tasks = NULL;
     remat_status status = profile->n_nodes > remat_improved_nodes(profile)
@@ -609,6 +609,7 @@ remat_status remat_improve(const remat_profile *profile, const remat_operations 
                            .alignment = alignment,
                            .in_flight = in_flight,
                            .given = given,
+                           .series = series,
                            .enough =
                                lower_bound * (1 + (profile->n_nodes > MANY_NODES ? 2e-4 : 1e-9))};
         status = improve_by(m, start, effort, ret_list, error);

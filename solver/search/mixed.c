@@ -17,14 +17,22 @@
  * link is, so seeds begin with different ones. Mean of 13 questions over three links: looking takes
  * 0.45 points of overhead off, the toll 0.25 more.
  *
- * Simulated annealing, from several seeds; the best list that fits is kept. */
+ * Simulated annealing, from several seeds; the best list that fits is kept. Between a list that
+ * makes the attention of one more layer again and one that makes two dozen norms again instead lie
+ * as many moves that each cost: a thorough seed leaves a whole stretch of reruns out of its best
+ * list, anneals what that leaves too large for a while, and does so again and again. */
 #include "search/mixed.h"
 
 #include "search/mixed_row.h"
 
 #include <math.h>
 
-#define LAST_PART 0.8 /* of the work: then a seed goes on from its best */
+/* Parts of a seed's work. Then it goes on from its best list; a thorough one in excursions from it,
+ * each so long and so hot when it begins. */
+#define LAST_PART 0.8
+#define FIRST_EXCURSION 0.3
+#define EXCURSION 0.02
+#define WARM 0.1
 enum {
     SEEDS = 8,
     LOOK = 256,
@@ -109,27 +117,51 @@ static worth return_to_best(mixer *m)
     return now;
 }
 
+/* The same without a stretch of reruns, where nothing else needs them. */
+static worth go_out(mixer *m)
+{
+    const worth best = return_to_best(m);
+    row_copy(&m->now, &m->next);
+    if (!mixed_leave_out(m, &m->next))
+        return best;
+    const worth out = mixed_evaluate(m, &m->next, INFINITY);
+    if (!out.valid)
+        return best;
+    row_copy(&m->next, &m->now);
+    settle(m, &out);
+    return out;
+}
+
+/* Falls to a hundredth, from further up where the start does not fit; in each excursion to a
+ * fiftieth of what it begins with. */
+static double temperature_of(const mixer *m, double far, double progress, double out_since)
+{
+    return out_since > 0 ? m->temperature * WARM * pow(0.02, (progress - out_since) / EXCURSION)
+                         : m->temperature * far * pow(0.01 / far, progress);
+}
+
 static void anneal(mixer *m)
 {
     worth now = mixed_evaluate(m, &m->now, INFINITY);
-    const double far = now.excess > 0 ? FAR : 1; /* it has further to go */
+    const double far = now.excess > 0 ? FAR : 1;
+    double turn = m->thorough ? FIRST_EXCURSION : LAST_PART, out_since = 0; /* of the progress */
     uint32_t tried = 0, fitted = 0;
-    bool returned = false;
     settle(m, &now);
     for (uint64_t k = 0; m->work < m->limit && m->best_time > m->enough && now.valid; k++) {
         if (k % LOOK == 0 && remat_host_cancelled(m->host))
             break;
         if (k % LOOK == 0)
             tell(m);
-        row_copy(&m->now, &m->next);
         m->work += 1 + m->now.length / 16;
         const double progress = progress_of(m);
-        if (progress > LAST_PART && !returned && m->best_time < INFINITY) {
-            now = return_to_best(m);
-            returned = true;
+        if (progress > turn && m->best_time < INFINITY) {
+            now = m->thorough ? go_out(m) : return_to_best(m);
+            out_since = m->thorough ? progress : 0;
+            turn = m->thorough ? progress + EXCURSION : 1;
         }
+        row_copy(&m->now, &m->next);
         m->toll = m->first_toll * (1 - progress);
-        const double temperature = m->temperature * far * pow(0.01 / far, progress);
+        const double temperature = temperature_of(m, far, progress, out_since);
         const double most = cost_of(m, &now) - temperature * log(draw_unit(m)); /* it may be */
         worth next = {.valid = false};
         if (mixed_propose(m, &m->next) && m->next.length + 2 * MOST_REMADE <= m->room)
@@ -252,6 +284,7 @@ typedef struct mixing {
     uint64_t budget, limit;
     size_t seeds;
     uint32_t alignment;
+    bool thorough;
     mixer mixers[SEEDS];
 } mixing;
 
@@ -270,6 +303,7 @@ static remat_status set_up(mixing *x, mixer *m, size_t index)
                  .best_time = INFINITY,
                  .enough = x->enough,
                  .few = n <= FEWER,
+                 .thorough = x->thorough,
                  .begin = (double)index / (double)x->seeds,
                  .share = 1 / (double)x->seeds,
                  .limit = x->limit};
@@ -351,7 +385,8 @@ remat_status remat_mix(const remat_profile *profile, const remat_link *link,
                   .seeds = seeds,
                   .limit = work_of(effort, start->length) * (few ? efforts[effort].seeds : seeds) /
                            seeds,
-                  .alignment = alignment};
+                  .alignment = alignment,
+                  .thorough = effort == REMAT_THOROUGH};
     remat_host_parallel_for(host, seeds, run_seed, x);
     const remat_status status = take_best(x, seeds, ret_list, error);
     for (size_t i = 0; i < seeds; i++)

@@ -454,3 +454,28 @@ bool mixed_propose(mixer *m, row *r)
         return shift(m, r, RUN);
     return change_way(m, r);
 }
+
+static bool may_go(const row *r, uint32_t i)
+{
+    return r->items[i].kind == RUN && !r->items[i].always;
+}
+
+bool mixed_leave_out(mixer *m, row *r)
+{
+    for (int k = 0; k < 32; k++) {
+        const uint32_t i = draw(m, r->length);
+        if (!may_go(r, i))
+            continue;
+        uint32_t low = i, high = i + 1;
+        while (low > 0 && may_go(r, low - 1))
+            low--;
+        while (high < r->length && may_go(r, high))
+            high++;
+        if (high - low < 2)
+            continue;
+        memmove(&r->items[low], &r->items[high], (r->length - high) * sizeof *r->items);
+        r->length -= high - low;
+        return true;
+    }
+    return false;
+}

@@ -113,7 +113,8 @@ typedef struct mixer {
     uint32_t *seen;          /* by thing: the last look that met it */
     idle *idle;              /* at most one a thing */
     uint64_t work, limit;
-    bool few; /* nodes: reruns that leave what is saved to an earlier run are tried often */
+    bool few;      /* nodes: reruns that leave what is saved to an earlier run are tried often */
+    bool thorough; /* it goes out from its best list */
     /* of an evaluation */
     uint32_t
         *last; /* by thing: its last use so far, or NONE; of a graph input that stays the end */
@@ -244,5 +245,8 @@ remat_status mixed_write_list(mixer *m, const row *r, remat_operations *ret_list
 /* One move on r. False: none was found, and r is of no use. m->turned is what it changes beside r.
  */
 bool mixed_propose(mixer *m, row *r);
+
+/* A stretch of two reruns or more goes. False: chance has found none. */
+bool mixed_leave_out(mixer *m, row *r);
 
 #endif

@@ -29,7 +29,7 @@ static double improved(const remat_profile *profile, uint64_t budget, uint32_t a
     remat_operations list = {0};
     remat_simulation replay;
     remat_error error = {0};
-    remat_status status = remat_improve(profile, NULL, budget, 1, alignment, false, REMAT_QUICK,
+    remat_status status = remat_improve(profile, NULL, budget, 1, alignment, false, REMAT_QUICK, 0,
                                         enough, NULL, &list, &error);
     if (status == REMAT_INFEASIBLE)
         return INFINITY;
@@ -136,7 +136,7 @@ static void never_slower(void **state)
             remat_operations list = {0};
             remat_simulation replay;
             assert_int_equal(remat_improve(profile, &start.operations, budget, 1, 0, false,
-                                           REMAT_QUICK, 0, NULL, &list, &error),
+                                           REMAT_QUICK, 0, 0, NULL, &list, &error),
                              REMAT_OK);
             assert_int_equal(remat_simulate(profile, &list, NULL, NULL, NULL, &replay, &error),
                              REMAT_OK);

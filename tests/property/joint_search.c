@@ -128,7 +128,7 @@ static double improved(const remat_profile *profile, uint64_t budget, bool given
     remat_simulation replay;
     remat_error error = {0};
     remat_status status =
-        remat_improve(profile, NULL, budget, 1, 0, given, REMAT_QUICK, 0, NULL, &list, &error);
+        remat_improve(profile, NULL, budget, 1, 0, given, REMAT_QUICK, 0, 0, NULL, &list, &error);
     if (status == REMAT_INFEASIBLE)
         return INFINITY;
     if (status)
