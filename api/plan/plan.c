@@ -92,6 +92,7 @@ static json_t *assumptions_encode(const remat_plan_request *q, const remat_netwo
     static const char *const kernels[REMAT_KERNEL_SETS] = {
         "one kernel an operation, as modules are written", FUSED_BLOCKS " are one kernel each",
         FUSED_BLOCKS " and the loss are one kernel each",
+        FUSED_BLOCKS " are one kernel each, the loss one for each chunk of logits",
         FUSED_BLOCKS " are one kernel each; logits in chunks"};
     static const char *const float8[REMAT_FLOAT8_KINDS] = {
         "", "torchao, a scale a tensor, made anew each time; inputs are kept in 16 bits",

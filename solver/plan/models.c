@@ -225,7 +225,7 @@ remat_status remat_network_find(const char *name, const remat_network **ret_mode
 }
 
 static const char *const kernel_sets[REMAT_KERNEL_SETS] = {"eager", "compiled", "compiled-loss",
-                                                           "fused"};
+                                                           "chunked-loss", "fused"};
 
 const char *remat_kernels_name(remat_kernels kernels)
 {
