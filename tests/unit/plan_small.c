@@ -921,7 +921,7 @@ static void unit_lists_by_hand(void **state)
     assert_int_equal(remat_profile_new(&spec, &p, &error), REMAT_OK);
     for (size_t i = 0; i < COUNT(known); i++) {
         remat_operations list = {0};
-        const double threshold[] = {known[i].threshold, known[i].threshold, known[i].threshold};
+        const double threshold[] = {known[i].threshold, known[i].threshold, -1};
         char text[128] = "";
         assert_int_equal(remat_unit_list(p, unit, threshold, 0, &list, &error), REMAT_OK);
         for (size_t k = 0; k < list.length; k++)
@@ -930,6 +930,17 @@ static void unit_lists_by_hand(void **state)
                      list.items[k].index);
         assert_string_equal(text, known[i].text);
         remat_operations_clear(&list);
+    }
+    remat_profile_free(p);
+    /* As a stage of two units it holds b for each in flight, of a pipeline's end c too. */
+    static const uint32_t halves[] = {0, 0, 1, 1};
+    nodes[3].output_bytes.value = 10;
+    assert_int_equal(remat_profile_new(&spec, &p, &error), REMAT_OK);
+    for (int keeps_last = 0; keeps_last < 2; keeps_last++) {
+        remat_stage_list stage = {.in_flight = 0};
+        assert_int_equal(remat_stage_by_blocks(p, halves, keeps_last, 0, &stage, &error), REMAT_OK);
+        assert_int_equal(stage.held, keeps_last ? 20 : 10);
+        assert_true(stage.forward == 4 && stage.backward == (keeps_last ? 9 : 10));
     }
     remat_profile_free(p);
 }
