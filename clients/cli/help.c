@@ -233,7 +233,7 @@ static const char plan[] =
     "                      fastest of the ways that fit is the plan)\n"
     "  --chunks N          stages of a rank, of interleaved (default 2)\n"
     "  --runtime NAME      what runs the pipeline: pytorch (default; it keeps outputs and\n"
-    "                      has room for all inputs), megatron (neither), none (no room\n"
+    "                      has room for all it receives), megatron (neither), none (no room\n"
     "                      for what is received ahead either)\n"
     "  --network WAY+WAY   within a node and between nodes, by name (nvlink4+ndr; a wrong\n"
     "                      one says which) or as collectives reach it: 235GB/s@40us.\n"

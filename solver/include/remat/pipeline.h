@@ -31,8 +31,8 @@ remat_status remat_pipeline_order_find(const char *name, remat_pipeline_order *r
 /* What the program that runs the stages keeps beside what their lists hold. */
 typedef struct remat_runtime {
     bool keeps_outputs; /* what a stage sent stays until its backward; else while it is sent */
-    bool all_inputs;    /* room for what a stage receives is there for every micro-batch from the
-                           beginning of the step; else for those in flight */
+    bool all_inputs;    /* room for what a stage receives, inputs and gradients, is there for every
+                           micro-batch from the beginning of the step; else for those in flight */
     uint32_t ahead;     /* receives posted ahead of those, each of an input and of a gradient */
 } remat_runtime;
 
