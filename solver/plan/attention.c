@@ -226,6 +226,7 @@ void plan_head(plan_builder *b, const char *name, plan_value x, plan_columns hea
 {
     const remat_kernels kernels = b->settings->kernels;
     if ((kernels != REMAT_FUSED && kernels != REMAT_CHUNKED_LOSS) || b->cut > 1) {
+        head.kept = true; /* as the loss is DTensor's, too */
         plan_value logits = plan_linear_columns(b, (plan_matrix){name, 0}, x, head);
         plan_cross_entropy(b, b->capped ? plan_cap(b, "cap", logits) : logits);
         return;
