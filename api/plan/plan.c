@@ -108,7 +108,7 @@ static json_t *assumptions_encode(const remat_plan_request *q, const remat_netwo
         assume(&list, "kernels: %s", kernels[q->settings.kernels]);
     if (q->step.float8)
         assume(&list,
-               "fp8: %s; of 12 published runs memory is planned 16 %% too low to 9 %% too high",
+               "fp8: %s; of 13 published runs memory is planned 20 %% too low to 1 %% too high",
                float8[q->step.float8]);
     if (q->settings.lora.rank > 0)
         assume(&list, "adapters: each of one matrix, in the weights' precision; norms, tables and "
