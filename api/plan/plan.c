@@ -436,8 +436,10 @@ remat_status remat_plan_draft_make(const remat_plan_request *q, const remat_prof
                                    remat_error *error)
 {
     remat_plan_draft draft = {.answer = NULL};
+    remat_plan_request own = *q;
+    remat_plan_take_precision(&own, document);
     remat_status status = q->model ? make_of_model(q, &draft, error)
-                                   : make_of_profile(q, profile, document, &draft, error);
+                                   : make_of_profile(&own, profile, document, &draft, error);
     if (status)
         remat_plan_draft_clear(&draft);
     else

@@ -847,11 +847,15 @@ def test_the_whole_device_as_budget(write):  # noqa: F811
     profile = json.loads((PROFILES / "vit-b16.flops.json").read_text())
     words = ["solve", "--local", "-b", "8GB", "--whole-device", "--optimizer", "adamw"]
     made = answer(*words, write("vit.json", profile))
-    table = answer("plan", write("vit2.json", profile), "--parameters", "86567656", "--precision", "float32",
-                   "--device", "a100-80gb", "--measured-on", "a100-80gb")["table"]
+    planned = ["plan", write("vit2.json", profile), "--parameters", "86567656", "--device", "a100-80gb", "--measured-on", "a100-80gb"]
+    table = answer(*planned, "--precision", "float32")["table"]
+    assert answer(*planned)["table"] == table  # in what its numbers are, as for the whole device
+    assert answer(*planned, "--no-master")["precision"] == "bfloat16"  # of which float32 has none
     beside = sum(table[name] for name in ("weights", "gradients", "optimizer_states"))
     left = (8 * 10**9 - table["context"]) / 1.12 - beside - table["workspaces"]  # the gaps of the allocator are of the budget, not of the device
     assert made["budget"] == pytest.approx(left, abs=2) and made["arena"] <= made["budget"]
+    narrow = answer(*words, "--precision", "bfloat16", "--no-master", write("vit4.json", profile))["budget"]
+    assert narrow == pytest.approx((8 * 10**9 - table["context"]) / 1.12 - 8 * 86567656 - table["workspaces"], abs=2)
     remat(*words, "--reserved", "1GB", write("vit3.json", profile), code=USAGE)
     del profile["source"]
     remat(*words, write("bare.json", profile), code=USAGE)
