@@ -466,6 +466,8 @@ def test_a_config_is_a_model(rematd, write, config, parameters):  # noqa: F811
     made = rematd.post("/v1/plans", {"config": config, "batch": 1, "sequence": 256, "device": "h200", "sweep": False, "wait": 300})
     check(made.json)
     assert made.json["parameters"] == parameters
+    layers = config.get("num_hidden_layers") or config["n_layer"]
+    assert made.json["name"].endswith(f"-b1-256-l{layers}")  # what two configs of a kind are told apart by
     words = ["--batch", "1", "--sequence", "256", "--device", "h200", "--no-sweep"]
     assert answer("plan", write("config.json", config), *words)["schedule"] == made.json["schedule"]
 
