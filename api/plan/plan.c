@@ -120,7 +120,7 @@ static json_t *assumptions_encode(const remat_plan_request *q, const remat_netwo
     if (several && !graph && q->pipeline.ranks == 0)
         assume(&list, "network: the parameters are spread evenly over the profile");
     if (q->pipeline.ranks > 0 && q->usual_runtime)
-        assume(&list, "runtime: pytorch's, which keeps outputs and has room for all inputs");
+        assume(&list, "runtime: pytorch's, which keeps outputs and has room for all it receives");
     if (q->pipeline.ranks > 0 && q->pipeline.order == REMAT_1F1B)
         assume(&list, "in flight: as said of each rank; Schedule1F1B of PyTorch has ranks - rank");
     if (q->pipeline.chunks > 1)
