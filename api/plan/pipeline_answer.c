@@ -6,7 +6,8 @@
 
 /* ---- ways that people use ---- */
 
-enum { WAY_STORE_ALL, WAY_BLOCKS, WAY_ATTENTION, WAYS, WAY_LEAST_HELD };
+/* Of the planner's menu: the stage's last unit runs again wherever it is, or nowhere. */
+enum { WAY_STORE_ALL, WAY_BLOCKS, WAY_ATTENTION, WAYS, WAY_LEAST_HELD, WAY_LAST_KEPT };
 
 static const char *const way_names[WAYS] = {"store-all", "blocks", "attention"};
 
@@ -44,9 +45,10 @@ static remat_status way_list(const api_pipeline *p, size_t shape, uint32_t first
     remat_status status = n > 0 ? remat_store_all_in_flight(profile, n, &most, error) : REMAT_OK;
     const uint64_t alignment = n > 0 ? remat_default_alignment(most) : 0;
     const bool *again = way == WAY_ATTENTION ? p->again + start : inner;
+    const bool keeps_last = way == WAY_LAST_KEPT || end == p->units.n;
     if (!status)
-        status = way == WAY_BLOCKS
-                     ? remat_stage_by_blocks(profile, unit, alignment, ret_list, error)
+        status = way == WAY_BLOCKS || way == WAY_LAST_KEPT
+                     ? remat_stage_by_blocks(profile, unit, keeps_last, alignment, ret_list, error)
                      : remat_stage_by_nodes(profile, unit, again, alignment, ret_list, error);
     free(unit);
     free(inner);
@@ -57,7 +59,7 @@ remat_status api_pipeline_blocks(const api_pipeline *p, size_t shape, uint32_t f
                                  uint32_t together, bool last, remat_stage_list *ret_list,
                                  remat_error *error)
 {
-    return way_list(p, shape, first, end, last ? WAY_LEAST_HELD : WAY_BLOCKS, together, ret_list,
+    return way_list(p, shape, first, end, last ? WAY_LEAST_HELD : WAY_LAST_KEPT, together, ret_list,
                     error);
 }
 

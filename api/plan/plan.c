@@ -92,6 +92,7 @@ static json_t *assumptions_encode(const remat_plan_request *q, const remat_netwo
     static const char *const kernels[REMAT_KERNEL_SETS] = {
         "one kernel an operation, as modules are written", FUSED_BLOCKS " are one kernel each",
         FUSED_BLOCKS " and the loss are one kernel each",
+        FUSED_BLOCKS " are one kernel each, the loss one for each chunk of logits",
         FUSED_BLOCKS " are one kernel each; logits in chunks"};
     static const char *const float8[REMAT_FLOAT8_KINDS] = {
         "", "torchao, a scale a tensor, made anew each time; inputs are kept in 16 bits",
@@ -107,7 +108,7 @@ static json_t *assumptions_encode(const remat_plan_request *q, const remat_netwo
         assume(&list, "kernels: %s", kernels[q->settings.kernels]);
     if (q->step.float8)
         assume(&list,
-               "fp8: %s; of 12 published runs memory is planned 16 %% too low to 9 %% too high",
+               "fp8: %s; of 13 published runs memory is planned 20 %% too low to 1 %% too high",
                float8[q->step.float8]);
     if (q->settings.lora.rank > 0)
         assume(&list, "adapters: each of one matrix, in the weights' precision; norms, tables and "
@@ -119,7 +120,7 @@ static json_t *assumptions_encode(const remat_plan_request *q, const remat_netwo
     if (several && !graph && q->pipeline.ranks == 0)
         assume(&list, "network: the parameters are spread evenly over the profile");
     if (q->pipeline.ranks > 0 && q->usual_runtime)
-        assume(&list, "runtime: pytorch's, which keeps outputs and has room for all inputs");
+        assume(&list, "runtime: pytorch's, which keeps outputs and has room for all it receives");
     if (q->pipeline.ranks > 0 && q->pipeline.order == REMAT_1F1B)
         assume(&list, "in flight: as said of each rank; Schedule1F1B of PyTorch has ranks - rank");
     if (q->pipeline.chunks > 1)
@@ -435,8 +436,10 @@ remat_status remat_plan_draft_make(const remat_plan_request *q, const remat_prof
                                    remat_error *error)
 {
     remat_plan_draft draft = {.answer = NULL};
+    remat_plan_request own = *q;
+    remat_plan_take_precision(&own, document);
     remat_status status = q->model ? make_of_model(q, &draft, error)
-                                   : make_of_profile(q, profile, document, &draft, error);
+                                   : make_of_profile(&own, profile, document, &draft, error);
     if (status)
         remat_plan_draft_clear(&draft);
     else

@@ -42,6 +42,7 @@ typedef struct remat_plan_request {
     remat_network_settings settings; /* of a model; its interconnect is the device's, in graphs */
     remat_device device;
     remat_step_settings step;
+    bool usual_precision;    /* none was asked for: the device's, until a profile says its own */
     bool usual_network;      /* none was asked for */
     remat_pipeline pipeline; /* ranks 0: there is none. Its link is the device's network */
     char runtime[16];        /* of it */
@@ -62,6 +63,10 @@ remat_status remat_plan_request_decode(const json_t *json, remat_plan_request *r
 typedef struct api_sweep api_sweep;
 typedef struct api_pipeline api_pipeline;
 struct api_ranks;
+
+/* Of a profile, where no precision was asked for: that of its numbers, if the document says one
+ * that the device has and the step can be in. */
+void remat_plan_take_precision(remat_plan_request *request, const json_t *document);
 
 /* What is known of a plan without its schedule. */
 typedef struct remat_plan_draft {

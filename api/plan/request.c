@@ -122,11 +122,25 @@ static remat_precision usual_precision(const remat_device *device)
                                              : REMAT_FLOAT32;
 }
 
+void remat_plan_take_precision(remat_plan_request *request, const json_t *document)
+{
+    const json_t *dtype = json_object_get(json_object_get(document, "source"), "dtype");
+    remat_precision own;
+    if (request->model || !request->usual_precision || !json_is_string(dtype) ||
+        remat_precision_find(json_string_value(dtype), &own, NULL))
+        return; /* files name others too */
+    const bool wide = remat_precision_bytes(own) == 4;
+    const bool narrowed = request->step.autocast || request->step.no_master;
+    if (request->device.rate[own] > 0 && !(wide && narrowed))
+        request->step.precision = request->settings.precision = own;
+}
+
 static remat_status read_step(const raw *r, remat_plan_request *request, remat_error *error)
 {
     remat_step_settings *step = &request->step;
     *step = (remat_step_settings){.optimizer = REMAT_ADAMW, .ranks = 1, .no_master = !r->master};
     step->precision = usual_precision(&request->device);
+    request->usual_precision = !r->precision;
     remat_status status = REMAT_OK;
     if (r->precision)
         status = remat_precision_find(r->precision, &step->precision, error);

@@ -368,14 +368,18 @@ int command_plan(struct cli *cli)
 /* ---- --whole-device of solve ---- */
 
 /* How many numbers the weights have: said, or what the profile says of itself. */
-static double parameters_of(const struct cli *cli, const json_t *source, remat_precision precision)
+static double parameters_of(const struct cli *cli, const json_t *source)
 {
     const double said = json_get_number(cli->plan, "parameters");
     const double known = json_get_number(source, "parameters");
     const double bytes = json_get_number(source, "parameter_bytes");
-    return !isnan(said)    ? said
-           : !isnan(known) ? known
-                           : floor(bytes / (double)remat_precision_bytes(precision));
+    remat_precision precision;
+    if (!isnan(said) || !isnan(known))
+        return isnan(said) ? known : said;
+    if (remat_precision_find(json_get_text(source, "dtype"), &precision, NULL) &&
+        remat_precision_find(json_get_text(cli->plan, "precision"), &precision, NULL))
+        return NAN;
+    return floor(bytes / (double)remat_precision_bytes(precision));
 }
 
 /* --budget, which is the device's memory. */
@@ -396,8 +400,6 @@ static remat_status budget_bytes(struct cli *cli, const struct subject *s, uint6
 int plan_whole_device(struct cli *cli, const struct subject *s)
 {
     const json_t *source = json_object_get(s->document, "source");
-    const char *dtype = json_get_text(source, "dtype");
-    remat_precision precision = REMAT_FLOAT32;
     remat_plan_request plan;
     remat_step_table table;
     uint64_t memory = 0;
@@ -406,10 +408,7 @@ int plan_whole_device(struct cli *cli, const struct subject *s)
         return CLI_USAGE;
     if (!s->document)
         return cli_usage(cli, "--whole-device needs the profile itself, not its id");
-    if (json_object_get(cli->plan, "precision"))
-        dtype = json_get_text(cli->plan, "precision");
-    (void)remat_precision_find(dtype, &precision, NULL); /* files name others too */
-    const double parameters = parameters_of(cli, source, precision);
+    const double parameters = parameters_of(cli, source);
     if (isnan(parameters))
         return cli_usage(cli, "--whole-device: the profile does not say how many parameters there "
                               "are; --parameters N does");
@@ -418,10 +417,11 @@ int plan_whole_device(struct cli *cli, const struct subject *s)
     json_t *request = cli->plan ? json_deep_copy(cli->plan) : json_object();
     remat_json_set(&request, "device", device);
     remat_json_set(&request, "profile", json_incref(s->document));
-    remat_json_set(&request, "precision", json_string(remat_precision_name(precision)));
     remat_json_set(&request, "parameters", json_integer((json_int_t)parameters));
     remat_status status = request ? remat_plan_request_decode(request, &plan, &cli->error)
                                   : remat_fail_memory(&cli->error);
+    if (!status)
+        remat_plan_take_precision(&plan, s->document);
     const remat_tensor whole = {1, status ? 0 : plan.parameters, 0, 0, REMAT_TRAINED, false};
     if (!status)
         status = remat_step_bytes(&whole, 1, &plan.step, &plan.device, &table, &cli->error);

@@ -39,7 +39,7 @@ _remat()
         --optimizer) _remat_words "sgd momentum adam adamw adafactor adam8bit" "$current"; return ;;
         --precision) _remat_words "float32 tf32 bfloat16 float16" "$current"; return ;;
         --parallel) _remat_words "ddp zero1 zero2 zero3 fsdp tensor sequence context expert pipeline" "$current"; return ;;
-        --kernels) _remat_words "eager compiled compiled-loss fused" "$current"; return ;;
+        --kernels) _remat_words "eager compiled compiled-loss chunked-loss fused" "$current"; return ;;
         --attention) _remat_words "fused eager" "$current"; return ;;
         --device|--measured-on)
             _remat_words "a100-40gb a100-80gb h100 h100-96gb h100-nvl h200 b200 mi300x v100-16gb v100-32gb l4 l40s a10g a6000 rtx3090 rtx4090 rtx5090 t4 cpu" "$current"

@@ -113,7 +113,7 @@ complete -c remat -n '__remat_is plan' -l lora-dropout -d 'of what goes into the
 complete -c remat -n '__remat_is plan' -l lora-base -x -a 'frozen nf4 nf4-double' -d 'how frozen matrices are held'
 complete -c remat -n '__remat_is plan' -l optimizer-in-backward -d 'gradients are freed as they are used'
 complete -c remat -n '__remat_is plan' -l measured-on -x -d 'whose times a profile has'
-complete -c remat -n '__remat_is plan' -l kernels -x -a 'eager compiled compiled-loss fused' -d 'how operations are put together'
+complete -c remat -n '__remat_is plan' -l kernels -x -a 'eager compiled compiled-loss chunked-loss fused' -d 'how operations are put together'
 complete -c remat -n '__remat_is plan' -l fp8 -x -a 'torchao torchao-gather te te-weights' -d 'products in 8 bits'
 complete -c remat -n '__remat_is plan' -l autocast -d 'weights in float32, products in 16 bits'
 complete -c remat -n '__remat_is plan' -l channels-last -d 'how images lie'

@@ -90,7 +90,7 @@ _remat()
                 '--window[tokens that attention sees back]:number:' '--capacity-factor[of an even share an expert takes]:number:' '--expert-load[of experts]:load:(balanced worst)' \
                 '--lora[columns of an adapter]:number:' '--lora-targets[what has one]:targets:(q,v attention all-linear)' '--lora-dropout[of what goes into them]' \
                 '--lora-base[how frozen matrices are held]:base:(frozen nf4 nf4-double)' '--optimizer-in-backward[gradients are freed as they are used]' \
-                '--attention[kernel]:kind:(fused eager)' '--kernels[put together]:set:(eager compiled compiled-loss fused)' '--fp8[products in 8 bits]:kind:(torchao torchao-gather te te-weights)' \
+                '--attention[kernel]:kind:(fused eager)' '--kernels[put together]:set:(eager compiled compiled-loss chunked-loss fused)' '--fp8[products in 8 bits]:kind:(torchao torchao-gather te te-weights)' \
                 '--measured-on[whose times a profile has]:device:' '--autocast[weights in float32]' '--channels-last[how images lie]' '--keep-gradients[from one backward to the next]' '--offload[values may go to the host]' \
                 '--no-sweep[no table over batches]' '--solver[the algorithm]:solver:_remat_solvers' \
                 '*--option[an option of the solver]:name=value:' \

@@ -144,7 +144,7 @@ static uint64_t memory_held(const stadium *s, uint32_t rank)
         else if (receives)
             bytes += keeps->ahead * t->input;
         if (sends)
-            bytes += keeps->ahead * t->output;
+            bytes += (keeps->all_inputs ? s->p->microbatches - 1 : keeps->ahead) * t->output;
     }
     return bytes;
 }

@@ -37,13 +37,19 @@ static bool place_at(const remat_pipeline *p, uint32_t n, uint32_t t, uint32_t *
     return backward;
 }
 
+/* Of those that are received, beside the one at work. */
+static uint64_t gradients_received(const remat_pipeline *p)
+{
+    return p->runtime.all_inputs ? p->microbatches - 1 : p->runtime.ahead;
+}
+
 uint64_t pipeline_bytes(const remat_pipeline *p, uint32_t rank, uint32_t alive,
                         const remat_pipeline_stage *s)
 {
     const uint64_t output = rank + 1 < p->ranks ? s->output : 0, input = rank > 0 ? s->input : 0;
     const uint64_t inputs = p->runtime.all_inputs ? p->microbatches - alive : p->runtime.ahead;
     return s->fixed + (s->peak - s->held) + alive * s->held + inputs * input +
-           (p->runtime.ahead + (p->runtime.keeps_outputs ? alive : 0)) * output;
+           (gradients_received(p) + (p->runtime.keeps_outputs ? alive : 0)) * output;
 }
 
 static double *input_of(const course *c, bool backward, uint32_t rank, uint32_t microbatch)

@@ -48,7 +48,7 @@ static remat_status finish(const remat_profile *profile, const remat_operations 
 }
 
 remat_status remat_stage_by_blocks(const remat_profile *profile, const uint32_t *unit,
-                                   uint64_t alignment, remat_stage_list *ret_list,
+                                   bool keeps_last, uint64_t alignment, remat_stage_list *ret_list,
                                    remat_error *error)
 {
     const uint32_t n_units = unit[profile->n_nodes - 1] + 1;
@@ -57,7 +57,7 @@ remat_status remat_stage_by_blocks(const remat_profile *profile, const uint32_t 
     if (!threshold)
         return remat_fail_memory(error);
     for (uint32_t u = 0; u < n_units; u++)
-        threshold[u] = INFINITY;
+        threshold[u] = keeps_last && u + 1 == n_units ? -1 : INFINITY;
     remat_status status = remat_unit_list(profile, unit, threshold, 0, &list, error);
     if (!status)
         status = finish(profile, &list, alignment, ret_list, error);

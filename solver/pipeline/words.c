@@ -26,6 +26,7 @@ remat_status remat_pipeline_order_find(const char *name, remat_pipeline_order *r
 
 remat_status remat_runtime_find(const char *name, remat_runtime *ret_runtime, remat_error *error)
 {
+    /* stage.py (PyTorch 2.6): fwd_cache; args_recv_info and grad_recv_info of every micro-batch */
     if (strcmp(name, "pytorch") == 0)
         *ret_runtime = (remat_runtime){.keeps_outputs = true, .all_inputs = true, .ahead = 1};
     else if (strcmp(name, "megatron") == 0)

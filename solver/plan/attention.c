@@ -195,9 +195,38 @@ static void chunked_loss(plan_builder *b, const char *name, plan_value x, double
     plan_backward(b, REMAT_POINTWISE, 1, 0, 2 * b->element * x.rows * x.width);
 }
 
+/* As torchtune has it (modules/transformer.py: chunked_output,
+ * modules/loss/ce_chunked_output_loss.py): logits of all chunks are there in 16 bits before the
+ * first one's loss, which is one kernel. Going back there are the gradients of a chunk, and those
+ * of the weights beside their sum. */
+static void loss_of_chunks(plan_builder *b, const char *name, plan_value x, double features)
+{
+    enum { CHUNKS = 8 }; /* num_output_chunks */
+    const double weights = x.width * features, logits = x.rows / CHUNKS * features;
+    const double read = x.rows / CHUNKS * x.width + weights, number = 4;
+    const bool frozen = plan_is_frozen(b);
+    const plan_value w = plan_weights(b, name, x.width, features);
+    const plan_value ends[] = {x, plan_input(b, "labels", x.rows, 1, 8), w};
+    plan_node(b, name, "linear_cross_entropy", ends, 2 + (w.rows > 0), 0, 1,
+              frozen ? 0 : PLAN_INPUTS);
+    b->row = plan_row_of(b, x.width, features);
+    for (unsigned i = 0; i < CHUNKS; i++) {
+        plan_computes(b, REMAT_MATRIX, frozen ? 1 : 2, 2 * logits * x.width,
+                      b->element * (read + logits));
+        plan_moves(b, REMAT_NORMALISATION, b->element * logits, 2 * b->element * logits);
+        if (!frozen && i > 0)
+            plan_backward(b, REMAT_POINTWISE, 1, 0, 3 * b->element * weights);
+    }
+    b->row = 0;
+    plan_save(b, CHUNKS * b->element * logits + 2 * number * x.rows);
+    plan_workspace(b, 0, b->element * (frozen ? logits : fmax(logits, weights)));
+}
+
 void plan_head(plan_builder *b, const char *name, plan_value x, plan_columns head)
 {
-    if (b->settings->kernels != REMAT_FUSED || b->cut > 1) {
+    const remat_kernels kernels = b->settings->kernels;
+    if ((kernels != REMAT_FUSED && kernels != REMAT_CHUNKED_LOSS) || b->cut > 1) {
+        head.kept = true; /* as the loss is DTensor's, too */
         plan_value logits = plan_linear_columns(b, (plan_matrix){name, 0}, x, head);
         plan_cross_entropy(b, b->capped ? plan_cap(b, "cap", logits) : logits);
         return;
@@ -208,5 +237,5 @@ void plan_head(plan_builder *b, const char *name, plan_value x, plan_columns hea
         plan_read_weights(b, 0);
     else
         plan_shard(b, head.features, x.width, head.all * x.width);
-    chunked_loss(b, name, x, head.features);
+    (kernels == REMAT_FUSED ? chunked_loss : loss_of_chunks)(b, name, x, head.features);
 }

@@ -610,7 +610,10 @@ plan_value plan_linear_experts(plan_builder *b, plan_matrix m, plan_value x, dou
     return adapt(b, m, x, y, (adapter){.experts = experts});
 }
 
-/* Of rows that are cut all are gathered, and again for the gradient of the weights. */
+/* Of rows that are cut all are gathered, and again for the gradient of the weights unless they
+ * stay. PyTorch gathers and scatters along the second dimension by way of a copy of the whole
+ * (_functional_collectives.py: all_gather_tensor, reduce_scatter_tensor). What is scattered is the
+ * sum of the gradients of all that read x: before its copy there are it and the one at hand. */
 plan_value plan_linear_columns(plan_builder *b, plan_matrix m, plan_value x, plan_columns c)
 {
     const double rows = x.rows * b->parts, bytes = b->element * rows * x.width;
@@ -623,11 +626,16 @@ plan_value plan_linear_columns(plan_builder *b, plan_matrix m, plan_value x, pla
     plan_value y = product(b, m, x, rows, c.features, rows, base);
     if (c.bias)
         add_bias(b, rows, c.features, c.all);
-    if (b->parts > 1)
-        plan_workspace(b, gathered, bytes + gathered);
+    if (b->parts > 1) {
+        plan_workspace(b, c.first && !c.kept ? 2 * gathered : gathered,
+                       (c.first ? 2 * bytes : bytes) + (c.kept ? 0 : gathered));
+        if (c.kept)
+            plan_save(b, gathered);
+    }
     if (c.first && b->parts > 1) {
         plan_send(b, REMAT_ALL_GATHER, false, gathered);
-        plan_send(b, REMAT_ALL_GATHER, true, gathered);
+        if (!c.kept)
+            plan_send(b, REMAT_ALL_GATHER, true, gathered);
         plan_send(b, REMAT_REDUCE_SCATTER, true, bytes);
     } else if (c.first) {
         plan_send(b, REMAT_ALL_REDUCE, true, bytes);
@@ -641,7 +649,7 @@ static void collect(plan_builder *b, double rows, double width, double number)
 {
     const double bytes = b->element * rows * width, gathered = number * rows * width;
     if (b->parts > 1) {
-        plan_workspace(b, bytes, gathered);
+        plan_workspace(b, 2 * bytes, 2 * gathered);
         plan_send(b, REMAT_REDUCE_SCATTER, false, bytes);
         plan_send(b, REMAT_ALL_GATHER, true, gathered);
     } else {

@@ -120,10 +120,11 @@ typedef struct plan_matrix {
 plan_value plan_linear(plan_builder *b, plan_matrix m, plan_value x, double features, bool bias);
 /* Of a pair of products the columns of the first and the rows of the second are shared among ranks
  * (Shoeybi et al. 2019). features: of this rank, of `all`. first: of several that read x; it
- * gathers x and sums its gradient. tied: with weights that another layer has. */
+ * gathers x and sums its gradient. tied: with weights that another layer has. kept: what was
+ * gathered stays for the backward, as DTensor has it. */
 typedef struct plan_columns {
     double features, all;
-    bool bias, first, tied;
+    bool bias, first, tied, kept;
 } plan_columns;
 plan_value plan_linear_columns(plan_builder *b, plan_matrix m, plan_value x, plan_columns c);
 /* x: as wide as this rank's rows are many, of `all`; ranks sum the result. */

@@ -225,7 +225,7 @@ remat_status remat_network_find(const char *name, const remat_network **ret_mode
 }
 
 static const char *const kernel_sets[REMAT_KERNEL_SETS] = {"eager", "compiled", "compiled-loss",
-                                                           "fused"};
+                                                           "chunked-loss", "fused"};
 
 const char *remat_kernels_name(remat_kernels kernels)
 {
@@ -621,7 +621,7 @@ remat_status remat_network_graph_new(const char *name, const remat_network_setti
                          : plan_dit)(&b, t, s.layers);
     snprintf(title, sizeof title, "%.60s-b%llu-%u", s.called ? s.called : name,
              (unsigned long long)s.batch, s.sequence ? s.sequence : s.image);
-    if (s.layers != model->layers && !s.called)
+    if (s.layers != model->layers || (s.called && model->layers))
         snprintf(title + strlen(title), sizeof title - strlen(title), "-l%u", s.layers);
     if (s.lora.rank > 0)
         snprintf(title + strlen(title), sizeof title - strlen(title), "-lora%u%s%s", s.lora.rank,

@@ -68,7 +68,7 @@ static plan_value gelu_in_pieces(plan_builder *b, plan_value x)
 
 static plan_value mlp(plan_builder *b, const plan_transformer *t, bool pieces, plan_value x)
 {
-    const plan_columns fc = {t->mlp / b->cut, t->mlp, !t->plain, true, false};
+    const plan_columns fc = {t->mlp / b->cut, t->mlp, !t->plain, true, false, false};
     plan_value y = plan_linear_columns(b, (plan_matrix){"fc", REMAT_ADAPT_MLP}, x, fc);
     y = pieces && !plan_is_fused(b) ? gelu_in_pieces(b, y) : gelu(b, y);
     return plan_linear_rows(b, (plan_matrix){"out", REMAT_ADAPT_MLP}, y, t->mlp, t->width,
@@ -79,7 +79,7 @@ static plan_value mlp(plan_builder *b, const plan_transformer *t, bool pieces, p
 static plan_value whole_qkv(plan_builder *b, const plan_transformer *t, const plan_share *s,
                             plan_value x)
 {
-    const plan_columns c = {3 * s->inner, 3 * t->width, !t->plain, true, false};
+    const plan_columns c = {3 * s->inner, 3 * t->width, !t->plain, true, false, false};
     return plan_linear_columns(b, qkv_matrix, x, c);
 }
 
@@ -108,7 +108,7 @@ void plan_gpt2(plan_builder *b, const plan_transformer *t, uint32_t layers)
     b->plain = t->plain;
     b->undropped = t->plain || t->bloom;
     plan_unit(b, "", 0);
-    const plan_columns head = {share_of(b, t).vocabulary, t->vocabulary, false, true, true};
+    const plan_columns head = {share_of(b, t).vocabulary, t->vocabulary, false, true, true, false};
     plan_value x =
         plan_embedding_rows(b, "wte", tokens(b, "tokens"), head.features, t->vocabulary, t->width);
     if (t->bloom) {
@@ -248,7 +248,7 @@ static plan_value dense_mlp(plan_builder *b, const plan_transformer *t, const ch
     static const char *const parts[] = {"gate", "up", "down"};
     for (unsigned i = 0; i < 3; i++)
         snprintf(names[i], sizeof names[i], "%s%s", prefix, parts[i]);
-    plan_columns c = {columns / b->cut, columns, false, true, false};
+    plan_columns c = {columns / b->cut, columns, false, true, false, false};
     plan_value gate = plan_linear_columns(b, (plan_matrix){names[0], REMAT_ADAPT_MLP}, x, c);
     c.first = false;
     plan_value up = plan_linear_columns(b, (plan_matrix){names[1], REMAT_ADAPT_MLP}, x, c);
@@ -307,8 +307,8 @@ static void queries_and_keys(plan_builder *b, const plan_transformer *t, plan_va
 {
     const plan_share s = share_of(b, t);
     const double inner = t->heads * s.head;
-    const plan_columns queries = {s.inner, inner, t->qkv_bias, true, false};
-    const plan_columns keys = {s.shared, t->groups * s.head, t->qkv_bias, false, false};
+    const plan_columns queries = {s.inner, inner, t->qkv_bias, true, false, false};
+    const plan_columns keys = {s.shared, t->groups * s.head, t->qkv_bias, false, false, false};
     plan_value q = by_heads(b, "q_heads", plan_linear_columns(b, q_matrix, x, queries));
     plan_value k = by_heads(b, "k_heads", plan_linear_columns(b, k_matrix, x, keys));
     qkv[2] = by_heads(b, "v_heads", plan_linear_columns(b, v_matrix, x, keys));
@@ -372,7 +372,8 @@ void plan_llama(plan_builder *b, const plan_transformer *t, uint32_t layers)
     b->late_cast = t->gemma;
     b->capped = t->capped;
     plan_unit(b, "", 0);
-    const plan_columns head = {share_of(b, t).vocabulary, t->vocabulary, false, true, t->tied};
+    const plan_columns head = {
+        share_of(b, t).vocabulary, t->vocabulary, false, true, t->tied, false};
     plan_value x = plan_embedding_rows(b, "embed", tokens(b, "tokens"), head.features,
                                        t->vocabulary, t->width);
     if (t->gemma)
@@ -392,7 +393,7 @@ void plan_llama(plan_builder *b, const plan_transformer *t, uint32_t layers)
 static plan_value attention_block(plan_builder *b, const plan_transformer *t, const plan_share *s,
                                   const plan_heads *h, plan_value x)
 {
-    plan_columns c = {s->inner, t->width, true, true, false};
+    plan_columns c = {s->inner, t->width, true, true, false, false};
     plan_value q = by_heads(b, "q_heads", plan_linear_columns(b, q_matrix, x, c));
     c.first = false;
     plan_value k = by_heads(b, "k_heads", plan_linear_columns(b, k_matrix, x, c));

@@ -87,6 +87,7 @@ static remat_status attempt(search *s, uint32_t level, uint32_t more, uint32_t o
     remat_simulation result;
     for (uint32_t u = 0; u < s->n_units; u++)
         s->threshold[u] = s->level[u < more ? level + 1 : level];
+    s->threshold[s->n_units - 1] = -1; /* its backward begins at once */
     remat_status status = remat_unit_list_keeping(s->profile, s->unit, s->threshold, s->kept,
                                                   offloaded, &list, error);
     if (!status)

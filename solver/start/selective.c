@@ -78,6 +78,7 @@ static remat_status trace(void *context, size_t index, remat_operations *operati
     const uint32_t more = (uint32_t)(units * (index % MIXTURES) / MIXTURES);
     for (uint32_t u = 0; u < units; u++)
         threshold[u] = f->level[u < more ? level + 1 : level];
+    threshold[units - 1] = -1; /* its backward begins at once */
     remat_status status = remat_unit_list(f->profile, f->unit, threshold, 0, operations, error);
     free(threshold);
     return status;

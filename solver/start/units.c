@@ -242,8 +242,7 @@ remat_status remat_unit_list_keeping(const remat_profile *p, const uint32_t *uni
         for (uint32_t v = 0; v < n; v++) {
             w.leaves[v] = leaves_unit(p, unit, v);
             w.needed[v] = remat_output_is_needed(p, v) || (kept && kept[v]);
-            w.drop[v] = ratio[v] >= 0 && ratio[v] <= threshold[unit[v]] && unit[v] != unit[n - 1] &&
-                        !(kept && kept[v]);
+            w.drop[v] = ratio[v] >= 0 && ratio[v] <= threshold[unit[v]] && !(kept && kept[v]);
         }
         for (uint32_t first = 0, end; first < n; first = end) {
             end = end_of(&w, first);

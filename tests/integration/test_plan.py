@@ -380,7 +380,7 @@ def test_products_in_8_bits(rematd):
     assert plain["store_all_peak"] == torchao["store_all_peak"] > te["store_all_peak"] == weights["store_all_peak"]
     assert plain["table"]["fp8_copies"] == torchao["table"]["fp8_copies"] == 0 < weights["table"]["fp8_copies"]
     assert te["table"]["fp8_copies"] - weights["table"]["fp8_copies"] == 2 * 32 * (2 * 4096 * 4096 + 2 * 4096 * 1024 + 3 * 4096 * 14336)
-    assert "16 % too low" in "".join(te["assumptions"])
+    assert "20 % too low" in "".join(te["assumptions"])
     assert answer("plan", "llama3-8b", "--batch", "1", "--device", "h100", "--precision", "bfloat16", "--optimizer", "sgd",
                   "--no-sweep", "--fp8", "te", code=NO) == te
     for more, said in (({"fp8": "e4m3"}, "torchao-gather"), ({"fp8": "te", "precision": "float32"}, "bfloat16"),
@@ -427,7 +427,7 @@ def test_published_runs_are_met():
     assert done.returncode == 0, done.stderr
     row = next(line for line in done.stdout.splitlines() if line.startswith("| all |")).replace(" %", "").split("|")
     memory, close, time, median, within = (float(row[i]) for i in (2, 5, 6, 7, 9))
-    assert memory >= 38 and close >= 33 and time >= 99 and within >= 0.85 * time and abs(median) <= 5
+    assert memory >= 38 and close >= 0.9 * memory and time >= 99 and within >= 0.85 * time and abs(median) <= 5
     assert done.stdout.strip() == (ROOT / "tests" / "bench" / "published_results.md").read_text().split("\n\n", 1)[1].strip()
 
 
@@ -466,6 +466,8 @@ def test_a_config_is_a_model(rematd, write, config, parameters):  # noqa: F811
     made = rematd.post("/v1/plans", {"config": config, "batch": 1, "sequence": 256, "device": "h200", "sweep": False, "wait": 300})
     check(made.json)
     assert made.json["parameters"] == parameters
+    layers = config.get("num_hidden_layers") or config["n_layer"]
+    assert made.json["name"].endswith(f"-b1-256-l{layers}")  # what two configs of a kind are told apart by
     words = ["--batch", "1", "--sequence", "256", "--device", "h200", "--no-sweep"]
     assert answer("plan", write("config.json", config), *words)["schedule"] == made.json["schedule"]
 
@@ -847,11 +849,15 @@ def test_the_whole_device_as_budget(write):  # noqa: F811
     profile = json.loads((PROFILES / "vit-b16.flops.json").read_text())
     words = ["solve", "--local", "-b", "8GB", "--whole-device", "--optimizer", "adamw"]
     made = answer(*words, write("vit.json", profile))
-    table = answer("plan", write("vit2.json", profile), "--parameters", "86567656", "--precision", "float32",
-                   "--device", "a100-80gb", "--measured-on", "a100-80gb")["table"]
+    planned = ["plan", write("vit2.json", profile), "--parameters", "86567656", "--device", "a100-80gb", "--measured-on", "a100-80gb"]
+    table = answer(*planned, "--precision", "float32")["table"]
+    assert answer(*planned)["table"] == table  # in what its numbers are, as for the whole device
+    assert answer(*planned, "--no-master")["precision"] == "bfloat16"  # of which float32 has none
     beside = sum(table[name] for name in ("weights", "gradients", "optimizer_states"))
     left = (8 * 10**9 - table["context"]) / 1.12 - beside - table["workspaces"]  # the gaps of the allocator are of the budget, not of the device
     assert made["budget"] == pytest.approx(left, abs=2) and made["arena"] <= made["budget"]
+    narrow = answer(*words, "--precision", "bfloat16", "--no-master", write("vit4.json", profile))["budget"]
+    assert narrow == pytest.approx((8 * 10**9 - table["context"]) / 1.12 - 8 * 86567656 - table["workspaces"], abs=2)
     remat(*words, "--reserved", "1GB", write("vit3.json", profile), code=USAGE)
     del profile["source"]
     remat(*words, write("bare.json", profile), code=USAGE)

@@ -175,6 +175,48 @@ static void tensors_are_shared(void **state)
     }
 }
 
+/* What PyTorch's DTensor has whole on each of 4 ranks, U a value of all rows in 16 bits: what it
+ * gathers or scatters beside its copy, of the gate's and up's gradient the sum beside the one at
+ * hand, and what the head gathered, until its backward. */
+static void ranks_have_whole_rows(void **state)
+{
+    (void)state;
+    const remat_device d = device("h100");
+    const double u = 2.0 * 2 * 512 * 4096;
+    const struct {
+        const char *id;
+        double forward, backward, saved; /* of u */
+    } known[] = {{"layer0.gate", 2, 3, 0}, {"layer0.up", 1, 2, 0}, {"layer0.down", 2, 2, 0},
+                 {"layer0.q", 2, 3, 0},    {"layer0.k", 1, 2, 0},  {"layer0.o", 2, 2, 0},
+                 {"lm_head", 1, 2, 1},     {"embed", 2, 2, 0}};
+    for (unsigned cut = 0; cut < 2; cut++) {
+        const remat_network_settings s = {.batch = 2,
+                                          .sequence = 512,
+                                          .layers = 1,
+                                          .precision = REMAT_BFLOAT16,
+                                          .tensor = 4,
+                                          .sequence_parallel = cut,
+                                          .interconnect = &d.interconnect};
+        remat_network_graph *graph = NULL;
+        size_t found = 0;
+        assert_int_equal(remat_network_graph_new("llama3-8b", &s, &d, &graph, NULL), REMAT_OK);
+        for (size_t v = 0; v < graph->spec.n_nodes; v++)
+            for (size_t i = 0; i < COUNT(known); i++) {
+                const remat_node_spec *node = &graph->spec.nodes[v];
+                if (strcmp(node->id, known[i].id) != 0)
+                    continue;
+                found++;
+                assert_true(node->forward_workspace_bytes.value ==
+                            (cut ? u * known[i].forward : 0));
+                assert_true(node->backward_workspace_bytes.value ==
+                            (cut ? u * known[i].backward : 0));
+                assert_true(node->saved_bytes.value == (cut ? u * known[i].saved : 0));
+            }
+        assert_int_equal(found, COUNT(known));
+        remat_network_graph_free(graph);
+    }
+}
+
 /* Rows of one rank's experts. */
 static double dispatched(remat_network_settings s, double width)
 {
@@ -541,6 +583,7 @@ int main(void)
         cmocka_unit_test(exchanges_by_hand),
         cmocka_unit_test(layers_keep_the_published_bytes),
         cmocka_unit_test(tensors_are_shared),
+        cmocka_unit_test(ranks_have_whole_rows),
         cmocka_unit_test(experts_take_their_rows),
         cmocka_unit_test(experts_are_shared),
         cmocka_unit_test(bad_ranks_name_their_field),

@@ -756,7 +756,8 @@ static void windows_by_hand(void **state)
 }
 
 /* The fused loss keeps the gradients of its input and of its weights (Liger), in place of 12 bytes
- * a logit; compiled blocks alone leave it as it is. */
+ * a logit; compiled blocks alone leave it as it is. In chunks, all logits stay in 16 bits, and of
+ * eight gradients there is one, or that of the weights beside the sum (torchtune). */
 static void losses_in_chunks_keep_gradients(void **state)
 {
     (void)state;
@@ -778,6 +779,13 @@ static void losses_in_chunks_keep_gradients(void **state)
             assert_true(loss->saved_bytes.value == 2.0 * (4096.0 * 4096 + 128256.0 * 4096));
             assert_true(loss->forward_workspace_bytes.value == 6.0 * 128 * 128256);
         }
+        if (k == REMAT_CHUNKED_LOSS) {
+            const remat_node_spec *loss = &graph->spec.nodes[graph->spec.n_nodes - 1];
+            assert_true(loss->saved_bytes.value == (2.0 * 128256 + 8) * 4096);
+            assert_true(loss->forward_workspace_bytes.value == 0);
+            assert_true(loss->backward_workspace_bytes.value == 2.0 * 4096 * 128256);
+            assert_true(loss->backward_uses_inputs);
+        }
         remat_profile_free(p);
         remat_network_graph_free(graph);
     }
@@ -788,6 +796,8 @@ static void losses_in_chunks_keep_gradients(void **state)
     assert_true(seconds[REMAT_COMPILED] < seconds[REMAT_EAGER]);
     /* logits and their gradient in 16 bits, in place of three times 4 bytes */
     assert_true(seconds[REMAT_COMPILED_LOSS] < seconds[REMAT_COMPILED]);
+    assert_true(peak[REMAT_CHUNKED_LOSS] > peak[REMAT_FUSED] &&
+                peak[REMAT_CHUNKED_LOSS] < peak[REMAT_COMPILED]);
     assert_true((double)(peak[REMAT_COMPILED] - peak[REMAT_COMPILED_LOSS]) ==
                 8.0 * 4096 * 128256 - 2 * 4.0 * 4096);
 }
@@ -799,7 +809,7 @@ static void holes_are_reserved(void **state)
     const remat_device d = device("h100");
     remat_network_settings s = {
         .batch = 1, .sequence = 4096, .layers = 1, .precision = REMAT_BFLOAT16};
-    static const double known[REMAT_KERNEL_SETS] = {2.0 * 4096 * 128256, 2.0 * 4096 * 128256, 0, 0};
+    static const double known[REMAT_KERNEL_SETS] = {2.0 * 4096 * 128256, 2.0 * 4096 * 128256};
     for (unsigned k = 0; k < REMAT_KERNEL_SETS; k++) {
         remat_network_graph *graph = NULL;
         s.kernels = (remat_kernels)k;
@@ -911,7 +921,7 @@ static void unit_lists_by_hand(void **state)
     assert_int_equal(remat_profile_new(&spec, &p, &error), REMAT_OK);
     for (size_t i = 0; i < COUNT(known); i++) {
         remat_operations list = {0};
-        const double threshold[] = {known[i].threshold, known[i].threshold, known[i].threshold};
+        const double threshold[] = {known[i].threshold, known[i].threshold, -1};
         char text[128] = "";
         assert_int_equal(remat_unit_list(p, unit, threshold, 0, &list, &error), REMAT_OK);
         for (size_t k = 0; k < list.length; k++)
@@ -920,6 +930,17 @@ static void unit_lists_by_hand(void **state)
                      list.items[k].index);
         assert_string_equal(text, known[i].text);
         remat_operations_clear(&list);
+    }
+    remat_profile_free(p);
+    /* As a stage of two units it holds b for each in flight, of a pipeline's end c too. */
+    static const uint32_t halves[] = {0, 0, 1, 1};
+    nodes[3].output_bytes.value = 10;
+    assert_int_equal(remat_profile_new(&spec, &p, &error), REMAT_OK);
+    for (int keeps_last = 0; keeps_last < 2; keeps_last++) {
+        remat_stage_list stage = {.in_flight = 0};
+        assert_int_equal(remat_stage_by_blocks(p, halves, keeps_last, 0, &stage, &error), REMAT_OK);
+        assert_int_equal(stage.held, keeps_last ? 20 : 10);
+        assert_true(stage.forward == 4 && stage.backward == (keeps_last ? 9 : 10));
     }
     remat_profile_free(p);
 }

@@ -75,7 +75,7 @@ interface Choices {
 }
 
 const OPTIMIZERS = ['adamw', 'adam', 'adam8bit', 'adafactor', 'momentum', 'sgd'];
-const KERNELS = ['eager', 'compiled', 'compiled-loss', 'fused'].map((name) => ({ name, title: name }));
+const KERNELS = ['eager', 'compiled', 'compiled-loss', 'chunked-loss', 'fused'].map((name) => ({ name, title: name }));
 const FLOAT8 = ['none', 'torchao', 'torchao-gather', 'te', 'te-weights'].map((name) => ({ name, title: name }));
 const BASES = ['frozen', 'nf4', 'nf4-double'].map((name) => ({ name, title: name }));
 const KINDS = ['none', 'ddp', 'zero1', 'zero2', 'zero3', 'tensor', 'sequence', 'context', 'expert', 'pipeline'].map((name) => ({ name, title: name }));

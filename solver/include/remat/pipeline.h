@@ -31,8 +31,8 @@ remat_status remat_pipeline_order_find(const char *name, remat_pipeline_order *r
 /* What the program that runs the stages keeps beside what their lists hold. */
 typedef struct remat_runtime {
     bool keeps_outputs; /* what a stage sent stays until its backward; else while it is sent */
-    bool all_inputs;    /* room for what a stage receives is there for every micro-batch from the
-                           beginning of the step; else for those in flight */
+    bool all_inputs;    /* room for what a stage receives, inputs and gradients, is there for every
+                           micro-batch from the beginning of the step; else for those in flight */
     uint32_t ahead;     /* receives posted ahead of those, each of an input and of a gradient */
 } remat_runtime;
 
@@ -118,10 +118,12 @@ typedef struct remat_stage_list {
 remat_status remat_stage_replay(const remat_profile *profile, const remat_operations *operations,
                                 remat_stage_list *ret_list, remat_error *error);
 
-/* The same of per-block checkpointing (remat_unit_list): unit by node of the profile. alignment >
- * 0: laid out for ret_list->in_flight, which is what it takes then. */
+/* The same of per-block checkpointing (remat_unit_list): unit by node of the profile. keeps_last:
+ * the last unit runs once, as that of a network does, whose backward begins at once; of a stage
+ * that others follow each micro-batch in flight holds it then. alignment > 0: laid out for
+ * ret_list->in_flight, which is what it takes then. */
 remat_status remat_stage_by_blocks(const remat_profile *profile, const uint32_t *unit,
-                                   uint64_t alignment, remat_stage_list *ret_list,
+                                   bool keeps_last, uint64_t alignment, remat_stage_list *ret_list,
                                    remat_error *error);
 /* The same where some nodes of each unit run again right before the first of their backwards, and
  * all else stays; again: by node, NULL: none. */

@@ -168,6 +168,8 @@ typedef enum remat_kernels {
                        products and attention */
     REMAT_COMPILED_LOSS, /* the loss too, where ranks do not share logits: of these and their
                             gradient nothing stands in float32 */
+    REMAT_CHUNKED_LOSS,  /* the same, and logits are made in eight chunks that stay, of whose
+                            gradients one stands at a time (torchtune) */
     REMAT_FUSED, /* as compiled, and logits are made in chunks whose gradients are made at once
                     (Liger) */
     REMAT_KERNEL_SETS
