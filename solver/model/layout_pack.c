@@ -95,8 +95,8 @@ static remat_status fit_either_way(attempt *a, const model_goal *goal, bool *ret
     remat_status status = fit(a, goal->capacity, half, ret_found);
     if (status || *ret_found || a->work > half)
         return status; /* one that ended before its time knows that there is none */
-    status = pack_eject(&a->k, goal->alignment, goal->capacity, a->host, a->work, a->offsets,
-                        ret_found);
+    status =
+        pack_eject(&a->k, goal->alignment, goal->capacity, a->host, a->work, a->offsets, ret_found);
     if (!status && *ret_found)
         keep_better(a, end_of(&a->k, a->offsets));
     return status;
