@@ -87,16 +87,15 @@ static remat_status fit(attempt *a, uint64_t capacity, uint64_t work, bool *ret_
     return status;
 }
 
-/* Within the capacity asked for: half the work for each of the two searches, of which neither finds
- * all that the other does. */
+/* Within the capacity asked for, by each of the two searches, of which neither finds all that the
+ * other does. */
 static remat_status fit_either_way(attempt *a, const model_goal *goal, bool *ret_found)
 {
-    const uint64_t half = a->work / 2;
-    remat_status status = fit(a, goal->capacity, half, ret_found);
-    if (status || *ret_found || a->work > half)
+    remat_status status = fit(a, goal->capacity, goal->work, ret_found);
+    if (status || *ret_found || a->work > 0)
         return status; /* one that ended before its time knows that there is none */
-    status =
-        pack_eject(&a->k, goal->alignment, goal->capacity, a->host, a->work, a->offsets, ret_found);
+    status = pack_eject(&a->k, goal->alignment, goal->capacity, a->host, goal->work, a->offsets,
+                        ret_found);
     if (!status && *ret_found)
         keep_better(a, end_of(&a->k, a->offsets));
     return status;
