@@ -38,7 +38,7 @@ enum {
 typedef struct strength {
     const char *name;
     uint32_t chains, epochs;
-    uint32_t mending;                /* as many more where lists did not fit */
+    uint32_t mending;                /* as many more where lists did not fit, while they help */
     uint32_t stale;                  /* epochs without a faster list, after which it ends */
     double near;                     /* part of the bound: one such epoch will do so near to it */
     uint64_t anneal, neighbourhoods; /* work of a chain in an epoch, for each node up to many */
@@ -437,7 +437,7 @@ static uint32_t most_epochs(const improvement *m)
     return m->profile->joint ? m->effort->epochs + 1 : 3 * m->effort->epochs;
 }
 
-static bool goes_on(const improvement *m, uint32_t epoch)
+static bool goes_on(const improvement *m, uint32_t epoch, uint32_t stale)
 {
     const strength *s = m->effort;
     bool unfit = false;
@@ -447,14 +447,14 @@ static bool goes_on(const improvement *m, uint32_t epoch)
         return true;
     if (!best_chain(m))
         return epoch <= most_epochs(m);
-    return unfit && epoch <= s->epochs + s->mending;
+    return unfit && stale == 0 && epoch <= s->epochs + s->mending;
 }
 
 static remat_status search(improvement *m)
 {
     uint32_t stale = 0;
     double fastest = INFINITY;
-    for (uint32_t epoch = 0; goes_on(m, epoch); epoch++) {
+    for (uint32_t epoch = 0; goes_on(m, epoch, stale); epoch++) {
         remat_host_parallel_for(m->host, m->n_chains, run_chain, m);
         for (uint32_t i = 0; i < m->n_chains; i++)
             if (m->chains[i].status)
