@@ -31,7 +31,7 @@ remat_status model_layout_pack_online(const model_lives *lives, uint64_t alignme
 typedef struct model_goal {
     uint64_t alignment;
     uint64_t capacity; /* an arena within it will do; 0: as small a one as is found */
-    uint64_t work;     /* of each search: one for the capacity, one for a small arena */
+    uint64_t work;     /* of each search: two for the capacity, one for a small arena */
     bool decide;       /* nothing is looked for but whether the capacity is enough */
     const remat_host *host;
     uint32_t in_flight; /* micro-batches; 0 or 1: no turn matters */

@@ -2,7 +2,8 @@
  *
  * First fit in order of time (layout_online.c); one pass in each of three orders (layout_dive.c);
  * then, of what is not too large, a search for a packing within a capacity (layout_search.c): the
- * one asked for, or ever smaller ones, from the lower bound halfway up to what was found. */
+ * one asked for, where a second one follows (layout_eject.c), or ever smaller ones, from the lower
+ * bound halfway up to what was found. */
 #include "model/layout_pack.h"
 
 #include <stdlib.h>
@@ -64,19 +65,39 @@ static bool is_searched(const packing *k)
     return k->n_blocks <= MOST_BLOCKS && inside <= MOST_INSIDE;
 }
 
+static uint64_t end_of(const packing *k, const uint64_t *offsets)
+{
+    uint64_t arena = 0;
+    for (uint32_t i = 0; i < k->n_blocks; i++) {
+        uint64_t end = offsets[i] + k->blocks[i].bytes;
+        arena = end > arena ? end : arena;
+    }
+    return arena;
+}
+
 static remat_status fit(attempt *a, uint64_t capacity, uint64_t work, bool *ret_found)
 {
-    uint64_t given = work < a->work ? work : a->work, left = given, arena = 0;
+    uint64_t given = work < a->work ? work : a->work, left = given;
     remat_status status = a->search ? REMAT_OK : pack_search_new(&a->k, a->host, &a->search);
     if (!status)
         status = pack_fit(a->search, capacity, &left, a->offsets, ret_found);
     a->work -= given - left;
-    for (uint32_t i = 0; i < a->k.n_blocks && !status && *ret_found; i++) {
-        uint64_t end = a->offsets[i] + a->k.blocks[i].bytes;
-        arena = end > arena ? end : arena;
-    }
     if (!status && *ret_found)
-        keep_better(a, arena);
+        keep_better(a, end_of(&a->k, a->offsets));
+    return status;
+}
+
+/* Within the capacity asked for, by each of the two searches, of which neither finds all that the
+ * other does. */
+static remat_status fit_either_way(attempt *a, const model_goal *goal, bool *ret_found)
+{
+    remat_status status = fit(a, goal->capacity, goal->work, ret_found);
+    if (status || *ret_found || a->work > 0)
+        return status; /* one that ended before its time knows that there is none */
+    status = pack_eject(&a->k, goal->alignment, goal->capacity, a->host, goal->work, a->offsets,
+                        ret_found);
+    if (!status && *ret_found)
+        keep_better(a, end_of(&a->k, a->offsets));
     return status;
 }
 
@@ -109,7 +130,7 @@ static remat_status pack(attempt *a, const model_goal *goal)
         return status;
     a->work = goal->work;
     if (goal->capacity >= least)
-        status = fit(a, goal->capacity, a->work, &found);
+        status = fit_either_way(a, goal, &found);
     if (status || found || goal->decide)
         return status;
     a->work = goal->work;

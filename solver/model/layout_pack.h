@@ -74,4 +74,9 @@ void pack_search_free(pack_search *search);
 remat_status pack_fit(pack_search *search, uint64_t capacity, uint64_t *work, uint64_t *ret_offsets,
                       bool *ret_found);
 
+/* The same by runs of ejections, where blocks have few enough neighbours. Changes the order. */
+remat_status pack_eject(packing *packing, uint64_t alignment, uint64_t capacity,
+                        const remat_host *host, uint64_t work, uint64_t *ret_offsets,
+                        bool *ret_found);
+
 #endif

@@ -19,16 +19,17 @@ enum {
     MANY_NODES = 600,
     MANY_JOINT_NODES = 1000,
     TOO_MANY_NODES = 2400,
-    PATIENCE = 2,
-    EAGER_SHARE = 4, /* one chain of so many learns at once */
-    ROOMY_SHARE = 3  /* one of so many begins with room for the versions of states */
+    MENDINGS = 6,          /* of a list that does not fit, before it is searched on */
+    SMALLEST_LESSON = 400, /* a part of the budget */
+    MOST_DOUBLINGS = 3,    /* of it */
+    ROOMY_SHARE = 3        /* one chain of so many begins with room for the versions of states */
 };
 
 #define LIST_LAYOUT (REMAT_LAYOUT_WORK / 2) /* of a list that is about to be served */
 #define QUICK_LAYOUT UINT64_C(0)            /* of lists in passing: no search */
 #define WORK_OF_LOOK UINT64_C(30000)        /* what that is worth in edits, at least */
 #define WORK_OF_RUN 32                      /* and for each run */
-#define MOST_FAILURES 4                     /* so often a search gets half the work of the last */
+#define MOST_FAILURES 2                     /* so often a search gets half the work of the last */
 #define MOST_MISSES 5                       /* so often the time to the next one doubles */
 #define QUICK_SHARE 0.15                    /* of a thorough search's moves */
 #define SLIGHT 2e-4                         /* of the makespan: not worth learning */
@@ -37,6 +38,7 @@ enum {
 typedef struct strength {
     const char *name;
     uint32_t chains, epochs;
+    uint32_t mending;                /* as many more where lists did not fit, while they help */
     uint32_t stale;                  /* epochs without a faster list, after which it ends */
     double near;                     /* part of the bound: one such epoch will do so near to it */
     uint64_t anneal, neighbourhoods; /* work of a chain in an epoch, for each node up to many */
@@ -45,18 +47,19 @@ typedef struct strength {
 } strength;
 
 /* By remat_effort. */
-static const strength EFFORTS[] = {{"quick", 4, 8, 4, NEAR, 15000, 15000, 0, false},
-                                   {"thorough", 8, 24, 10, 0, 24000, 24000, 0, false},
-                                   {"patient", 8, 2, 3, 0, 60000, 15000, 0, false},
-                                   {"brief", 3, 5, 4, NEAR, 15000, 15000, 0, false}};
+static const strength EFFORTS[] = {{"quick", 4, 8, 0, 4, NEAR, 15000, 15000, 0, false},
+                                   {"thorough", 8, 24, 0, 10, 0, 24000, 24000, 0, false},
+                                   {"patient", 8, 2, 3, 3, 0, 60000, 15000, 0, false},
+                                   {"brief", 3, 5, 0, 4, NEAR, 15000, 15000, 0, false}};
 
 /* The same of joint graphs: ramp is the work of the first one; later ones do half of it. Every
  * second chain does all three. Of 44 questions the others bettered 2, by 0.03 % together, after
  * their first epoch. */
-static const strength JOINT_EFFORTS[] = {{"quick", 4, 6, 3, NEAR, 40000, 40000, 160000, true},
-                                         {"thorough", 4, 4, 3, 0, 250000, 250000, 1500000, false},
-                                         {"patient", 4, 4, 3, 0, 250000, 250000, 1500000, false},
-                                         {"brief", 4, 1, 3, NEAR, 40000, 40000, 160000, true}};
+static const strength JOINT_EFFORTS[] = {
+    {"quick", 4, 6, 0, 3, NEAR, 40000, 40000, 160000, true},
+    {"thorough", 4, 4, 0, 3, 0, 250000, 250000, 1500000, false},
+    {"patient", 4, 4, 0, 3, 0, 250000, 250000, 1500000, false},
+    {"brief", 4, 1, 0, 3, NEAR, 40000, 40000, 160000, true}};
 
 /* Of a ramp, temperatures in times of a node and prices in those of improvement: of one that finds
  * everything and of one that betters what there is. */
@@ -72,8 +75,8 @@ typedef struct chain {
     uint32_t seed, ramps;
     bool from_start;
     bool unfit;               /* a best list did not fit: lists in passing are laid out too */
-    uint32_t patience;        /* best lists that may yet fail before it learns from one */
     uint32_t failures;        /* of best lists, whose search then gets half the work */
+    uint32_t lessons;         /* since a list fitted: each leaves twice as much free as the last */
     uint32_t misses;          /* lists in passing that did not fit, since one that did */
     remat_operations fitting; /* whole, with layout within the budget */
     remat_operations runs;    /* the same, F, A and B alone */
@@ -134,7 +137,7 @@ static remat_status measure(const improvement *m, const remat_operations *list, 
     const model_goal goal = {.alignment = m->alignment,
                              .capacity = m->budget,
                              .work = work,
-                             .decide = true,
+                             .decide = over == NULL,
                              .host = &host,
                              .in_flight = m->in_flight,
                              .turn = simulation.turn};
@@ -168,15 +171,16 @@ static remat_status find_excess(const improvement *m, const remat_operations *li
 }
 
 /* During what stands above the budget, in the best packing that was found if not without one, the
- * search leaves so much more free: what fragments is planned for there, and nowhere else. over:
- * with room for the tasks behind it. */
+ * search leaves so much more free, in steps that double: what fragments is planned for there, and
+ * nowhere else. over: with room for the tasks behind it. */
 static remat_status learn(const improvement *m, chain *c, const remat_operations *list,
                           uint64_t *over)
 {
-    uint64_t *seen = over + list->length, most = m->budget / 100;
+    uint64_t *seen = over + list->length, most = (m->budget / SMALLEST_LESSON) << c->lessons;
     bool unseen = false;
     if (m->profile->n_states > 0 && find_excess(m, list, over, &unseen))
         return REMAT_NO_MEMORY;
+    c->lessons += c->lessons < MOST_DOUBLINGS;
     most = unseen ? UINT64_MAX : most > m->alignment ? most : m->alignment;
     for (size_t i = 0; i < list->length; i++) {
         const remat_operation *o = &list->items[i];
@@ -214,8 +218,7 @@ static remat_status consider(const improvement *m, chain *c, const remat_operati
         status = model_copy_list(runs, &c->runs);
     } else if (!status && !fits && over) {
         c->failures += c->failures < MOST_FAILURES;
-        if (c->patience == 0)
-            status = learn(m, c, &list, over);
+        status = learn(m, c, &list, over);
     }
     free(over);
     remat_operations_clear(&list);
@@ -251,12 +254,10 @@ static uint32_t counted_nodes(const improvement *m)
 
 /* ---- making the best list fit with its layout ---- */
 
-/* The search goes on with what it learned, from the list that fits or else from the best one, with
- * more evicted. */
-static void resume(chain *c)
+/* The search goes on with what it learned, from a list, with more evicted. */
+static void resume(chain *c, const remat_operations *from)
 {
     interval_search *s = &c->search;
-    const remat_operations *from = c->fitting.length > 0 ? &c->runs : &s->best;
     if (interval_timeline_load(s->timeline, from, NULL))
         s->timeline->failed = true;
     interval_forget_best(s);
@@ -270,28 +271,37 @@ static void relax(const improvement *m, chain *c)
         c->search.timeline->pads[task] = floor(c->search.timeline->pads[task] / 2);
 }
 
-/* The best list made to fit. Where it does not, the search goes on with what that teaches. */
+/* Whether the best list may be served. */
+static bool is_promising(const improvement *m, const chain *c)
+{
+    const interval_search *s = &c->search;
+    return s->best.length > 0 && s->best_time <= m->served &&
+           (s->best_time < c->fitting_time ||
+            (s->best_time == c->fitting_time && s->best_runs < c->fitting_runs));
+}
+
+/* The best list made to fit. Where it does not, it is mended with what that teaches; where that
+ * makes it too slow, the search goes on from the list that fits. */
 static remat_status settle(const improvement *m, chain *c)
 {
     interval_search *s = &c->search;
-    double best = s->best_time;
-    uint64_t bytes = 0;
     remat_status status = REMAT_OK;
-    if (s->best.length > 0 && best <= m->served && /* it may be served */
-        (best < c->fitting_time || (best == c->fitting_time && s->best_runs < c->fitting_runs)))
-        status = consider(m, c, &s->best, best, s->best_runs, true, &bytes);
-    if (bytes <= m->budget) {
-        relax(m, c);
-        return status;
+    uint64_t bytes = 0;
+    for (int i = 0; i < MENDINGS && is_promising(m, c) && !status; i++) {
+        bytes = 0;
+        status = consider(m, c, &s->best, s->best_time, s->best_runs, true, &bytes);
+        if (status || bytes <= m->budget || s->best_time >= c->fitting_time * (1 - SLIGHT))
+            break;
+        c->unfit = true;
+        resume(c, &s->best);
     }
-    if (status || best >= c->fitting_time * (1 - SLIGHT))
-        return status;
-    c->unfit = true;
-    if (c->patience > 0)
-        c->patience--;
-    else
-        resume(c);
-    return REMAT_OK;
+    if (bytes <= m->budget) {
+        c->lessons = 0;
+        relax(m, c);
+    } else if (!status && c->fitting.length > 0 && !is_promising(m, c)) {
+        resume(c, &c->runs);
+    }
+    return status;
 }
 
 /* ---- a chain ---- */
@@ -408,7 +418,7 @@ static remat_status share(improvement *m)
             return REMAT_NO_MEMORY;
         c->fitting_time = best->fitting_time;
         c->fitting_runs = best->fitting_runs;
-        resume(c);
+        resume(c, &c->runs);
     }
     return REMAT_OK;
 }
@@ -421,12 +431,30 @@ static void tell(const improvement *m, double done, const chain *best)
         remat_host_found(m->host, best->fitting_time, 0);
 }
 
+/* Where nothing fits. */
+static uint32_t most_epochs(const improvement *m)
+{
+    return m->profile->joint ? m->effort->epochs + 1 : 3 * m->effort->epochs;
+}
+
+static bool goes_on(const improvement *m, uint32_t epoch, uint32_t stale)
+{
+    const strength *s = m->effort;
+    bool unfit = false;
+    for (uint32_t i = 0; i < m->n_chains; i++)
+        unfit |= m->chains[i].unfit;
+    if (epoch <= s->epochs)
+        return true;
+    if (!best_chain(m))
+        return epoch <= most_epochs(m);
+    return unfit && stale == 0 && epoch <= s->epochs + s->mending;
+}
+
 static remat_status search(improvement *m)
 {
-    uint32_t epochs = m->effort->epochs, stale = 0;
-    uint32_t most = m->profile->joint ? epochs + 1 : 3 * epochs; /* where nothing fits */
+    uint32_t stale = 0;
     double fastest = INFINITY;
-    for (uint32_t epoch = 0; epoch <= epochs || (epoch <= most && !best_chain(m)); epoch++) {
+    for (uint32_t epoch = 0; goes_on(m, epoch, stale); epoch++) {
         remat_host_parallel_for(m->host, m->n_chains, run_chain, m);
         for (uint32_t i = 0; i < m->n_chains; i++)
             if (m->chains[i].status)
@@ -434,7 +462,7 @@ static remat_status search(improvement *m)
         if (remat_host_cancelled(m->host))
             return REMAT_CANCELLED;
         const chain *best = best_chain(m);
-        tell(m, (double)(epoch + 1) / ((best ? epochs : most) + 1), best);
+        tell(m, (double)(epoch + 1) / ((best ? m->effort->epochs : most_epochs(m)) + 1), best);
         m->narrow = m->effort->narrows && best && epoch > 0;
         stale = best && best->fitting_time >= fastest ? stale + 1 : 0;
         fastest = m->served = best ? best->fitting_time : INFINITY;
@@ -517,10 +545,8 @@ static void set_up(improvement *m, const remat_operations *start, remat_effort e
     for (uint32_t i = 0; i < m->n_chains; i++) {
         /* of patient ones the first are as they would be without a start */
         const bool from_start = effort == REMAT_PATIENT ? i >= m->n_chains / 2 : i % 2 == 1;
-        m->chains[i] = (chain){.of = m,
-                               .seed = i + m->series * m->n_chains,
-                               .patience = i % EAGER_SHARE == 1 ? 0 : PATIENCE,
-                               .from_start = m->start && from_start};
+        m->chains[i] = (chain){
+            .of = m, .seed = i + m->series * m->n_chains, .from_start = m->start && from_start};
     }
 }
 

@@ -136,6 +136,7 @@ const remat_solver remat_solver_selective = {
               "2022, section 5; a threshold on time per byte in place of a choice by hand",
     .optimal_for = "",
     .accepts = REMAT_ACCEPTS_ANY_SHAPE,
+    .version = 1,
     .improved = true,
     .estimate = estimate,
     .solve = solve,

@@ -1,0 +1,269 @@
+/* Whether blocks fit within a capacity, the other way: every block gets a place at once, and what
+ * is in its way loses its own and waits for another (ejection chains; the weights of Nagata and
+ * Braysy 2009).
+ *
+ * The block that lost its place last is next. Of the ends of its neighbours' places, the ground and
+ * the top, it takes one where what it ejects weighs least: nothing, if it can be. A block that had
+ * to eject weighs more from then on, so that what is hard to place stays and what is easy moves.
+ * Weights are blurred by chance, halve now and then, and begin anew with every run. It knows no
+ * "there is none", and is at its best where the depth-first search is at its worst: some hundred
+ * blocks of which a few moments are full to a thousandth and all others are not. */
+#include "model/layout_pack.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    MOST_NEIGHBOURS = 2000000, /* pairs */
+    WEIGHT = 64,               /* of a block that never had to eject */
+    FADES = 4096,              /* steps until weights halve */
+    STEPS_OF_RUN = 128,        /* for each block */
+    WORK_OF_STEP = 25,
+    WORK_OF_NEIGHBOUR = 3
+};
+
+/* Another block that shares a section, and the largest sizes of both in such sections. */
+typedef struct neighbour {
+    uint32_t block;
+    uint64_t below, above; /* of the block itself; of the other */
+} neighbour;
+
+typedef struct limit {
+    uint64_t at, weight;
+} limit;
+
+typedef struct ejection {
+    packing *k;
+    uint64_t capacity, alignment, random;
+    size_t *first; /* by block: of its neighbours */
+    neighbour *neighbours;
+    uint64_t *offsets, *weight; /* by block */
+    bool *placed;
+    uint32_t *waiting; /* a stack */
+    uint32_t n_waiting;
+    limit *begins, *ends; /* of what is in a block's way, in order */
+    uint32_t n_begins, n_ends;
+    pack_rank *ranks;
+} ejection;
+
+static uint32_t draw(ejection *e, uint32_t below)
+{
+    e->random ^= e->random >> 12;
+    e->random ^= e->random << 25;
+    e->random ^= e->random >> 27;
+    return (uint32_t)(((e->random * UINT64_C(0x2545F4914F6CDD1D) >> 32) * below) >> 32);
+}
+
+/* ---- who is in whose way ---- */
+
+static bool meet(const packing *k, const pack_block *a, const pack_block *b, neighbour *n)
+{
+    n->below = n->above = 0;
+    if (a->first > b->last || b->first > a->last)
+        return false;
+    for (uint32_t i = a->first_span; i < a->first_span + a->n_spans; i++)
+        for (uint32_t j = b->first_span; j < b->first_span + b->n_spans; j++) {
+            const pack_span *s = &k->spans[i], *t = &k->spans[j];
+            if (s->first > t->last || t->first > s->last)
+                continue;
+            n->below = s->size > n->below ? s->size : n->below;
+            n->above = t->size > n->above ? t->size : n->above;
+        }
+    return n->below > 0 && n->above > 0;
+}
+
+/* Fills neighbours if there is room for them. Returns how many there are. */
+static size_t find_neighbours(ejection *e)
+{
+    const packing *k = e->k;
+    size_t n = 0;
+    for (uint32_t a = 0; a < k->n_blocks; a++) {
+        e->first[a] = n;
+        for (uint32_t b = 0; b < k->n_blocks; b++) {
+            neighbour one = {.block = b};
+            if (a == b || !meet(k, &k->blocks[a], &k->blocks[b], &one))
+                continue;
+            if (e->neighbours)
+                e->neighbours[n] = one;
+            n++;
+        }
+    }
+    e->first[k->n_blocks] = n;
+    return n;
+}
+
+/* ---- a step ---- */
+
+static void insert(limit *limits, uint32_t *n, uint64_t at, uint64_t weight)
+{
+    uint32_t i = (*n)++;
+    for (; i > 0 && limits[i - 1].at > at; i--)
+        limits[i] = limits[i - 1];
+    limits[i] = (limit){at, weight};
+}
+
+/* What is in the block's way up to an offset of top. Returns the weight of it at offset 0. */
+static uint64_t gather(ejection *e, uint32_t block, uint64_t top)
+{
+    uint64_t ground = 0;
+    e->n_begins = e->n_ends = 0;
+    for (size_t i = e->first[block]; i < e->first[block + 1]; i++) {
+        const neighbour *n = &e->neighbours[i];
+        const uint64_t other = e->offsets[n->block];
+        if (!e->placed[n->block] || other >= top + n->below)
+            continue;
+        const uint64_t weight = e->weight[n->block] * (45 + draw(e, 39)) / 64;
+        if (other < n->below)
+            ground += weight;
+        else
+            insert(e->begins, &e->n_begins, other - n->below, weight);
+        insert(e->ends, &e->n_ends, other + n->above, weight);
+    }
+    return ground;
+}
+
+typedef struct choice {
+    uint64_t at, weight;
+    uint32_t as_good;
+} choice;
+
+static void weigh(ejection *e, choice *best, uint64_t at, uint64_t weight)
+{
+    if (weight > best->weight)
+        return;
+    best->as_good = weight < best->weight ? 1 : best->as_good + 1;
+    if (best->as_good == 1 || draw(e, best->as_good) == 0)
+        best->at = at;
+    best->weight = weight;
+}
+
+/* The offset from 0 to top at which what is in the way weighs least. */
+static choice choose(ejection *e, uint64_t ground, uint64_t top)
+{
+    choice best = {.weight = UINT64_MAX};
+    uint64_t weight = ground, at = 0;
+    for (uint32_t i = 0, j = 0; at <= top;) {
+        for (; j < e->n_ends && e->ends[j].at <= at; j++)
+            weight -= e->ends[j].weight;
+        weigh(e, &best, at, weight);
+        for (; i < e->n_begins && e->begins[i].at <= at; i++)
+            weight += e->begins[i].weight;
+        if (at == top)
+            break;
+        at = top;
+        at = j < e->n_ends && e->ends[j].at < at ? e->ends[j].at : at;
+        at = i < e->n_begins && e->begins[i].at < at ? e->begins[i].at : at;
+    }
+    return best;
+}
+
+/* Gives the block that waits on top a place. */
+static uint64_t step(ejection *e)
+{
+    const uint32_t block = e->waiting[--e->n_waiting];
+    const uint64_t top = (e->capacity - e->k->blocks[block].bytes) / e->alignment * e->alignment;
+    const uint64_t ground = gather(e, block, top);
+    const choice best = choose(e, ground, top);
+    e->offsets[block] = best.at;
+    for (size_t i = e->first[block]; i < e->first[block + 1] && best.weight > 0; i++) {
+        const neighbour *n = &e->neighbours[i];
+        const uint64_t other = e->offsets[n->block];
+        if (!e->placed[n->block] || best.at + n->below <= other || other + n->above <= best.at)
+            continue;
+        e->placed[n->block] = false;
+        e->waiting[e->n_waiting++] = n->block;
+    }
+    e->weight[block] += best.weight > 0 ? WEIGHT : 0;
+    e->placed[block] = true;
+    return WORK_OF_STEP + WORK_OF_NEIGHBOUR * (uint64_t)(e->first[block + 1] - e->first[block]);
+}
+
+/* ---- runs ---- */
+
+static void begin_run(ejection *e)
+{
+    const uint32_t n = e->k->n_blocks;
+    memset(e->placed, 0, n * sizeof *e->placed);
+    for (uint32_t i = 0; i < n; i++) {
+        e->weight[i] = WEIGHT;
+        e->waiting[n - e->k->blocks[i].arrives] = i;
+    }
+    e->n_waiting = n;
+}
+
+static void fade(ejection *e)
+{
+    for (uint32_t i = 0; i < e->k->n_blocks; i++)
+        e->weight[i] = WEIGHT + (e->weight[i] - WEIGHT) / 2;
+}
+
+static remat_status run(ejection *e, const remat_host *host, uint64_t *work)
+{
+    const uint64_t steps = STEPS_OF_RUN * (uint64_t)e->k->n_blocks;
+    begin_run(e);
+    for (uint64_t i = 1; i <= steps && e->n_waiting > 0 && *work > 0; i++) {
+        const uint64_t done = step(e);
+        *work -= done < *work ? done : *work;
+        if (i % FADES > 0)
+            continue;
+        fade(e);
+        if (remat_host_cancelled(host))
+            return REMAT_CANCELLED;
+    }
+    return REMAT_OK;
+}
+
+static bool allocate(ejection *e)
+{
+    const size_t n = (size_t)e->k->n_blocks + 1;
+    e->first = malloc(n * sizeof *e->first);
+    e->offsets = calloc(2 * n, sizeof *e->offsets);
+    e->placed = malloc(n * sizeof *e->placed);
+    e->waiting = malloc(n * sizeof *e->waiting);
+    e->begins = malloc(2 * n * sizeof *e->begins);
+    e->ranks = malloc(n * sizeof *e->ranks);
+    if (!e->first || !e->offsets || !e->placed || !e->waiting || !e->begins || !e->ranks)
+        return false;
+    e->weight = e->offsets + n;
+    e->ends = e->begins + n;
+    return true;
+}
+
+static void clear(ejection *e)
+{
+    free(e->first);
+    free(e->neighbours);
+    free(e->offsets);
+    free(e->placed);
+    free(e->waiting);
+    free(e->begins);
+    free(e->ranks);
+}
+
+remat_status pack_eject(packing *k, uint64_t alignment, uint64_t capacity, const remat_host *host,
+                        uint64_t work, uint64_t *ret_offsets, bool *ret_found)
+{
+    ejection e = {.k = k,
+                  .capacity = capacity,
+                  .alignment = alignment,
+                  .random = UINT64_C(0x9E3779B97F4A7C15)};
+    *ret_found = false;
+    size_t n = allocate(&e) ? find_neighbours(&e) : SIZE_MAX;
+    if (n <= MOST_NEIGHBOURS)
+        e.neighbours = malloc((n + 1) * sizeof *e.neighbours);
+    remat_status status = n <= MOST_NEIGHBOURS && !e.neighbours ? REMAT_NO_MEMORY : REMAT_OK;
+    if (n == SIZE_MAX)
+        status = REMAT_NO_MEMORY;
+    if (!status && e.neighbours) {
+        find_neighbours(&e);
+        pack_sort(k, PACK_TWA, NULL, e.ranks);
+    }
+    while (!status && e.neighbours && !*ret_found && work > 0) {
+        status = run(&e, host, &work);
+        *ret_found = !status && e.n_waiting == 0;
+    }
+    if (*ret_found)
+        memcpy(ret_offsets, e.offsets, k->n_blocks * sizeof *e.offsets);
+    clear(&e);
+    return status;
+}
