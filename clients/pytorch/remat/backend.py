@@ -142,7 +142,8 @@ class Backend:
             compiled.move_to_end(key)
             return compiled[key][0](*args)
 
-        if not any(isinstance(size, torch.SymInt) for v in example for size in (v.shape if isinstance(v, torch.Tensor) else [v])):
+        given = [node.meta.get("example_value") for node in module.graph.nodes if node.op == "placeholder"]  # sizes of a view's base may be left open, too
+        if not any(isinstance(size, torch.SymInt) for v in given for t in (v, getattr(v, "_base", None)) for size in getattr(t, "shape", [t])):
             compile_as(_kind(example), module, example)
         return run
 

@@ -82,8 +82,7 @@ class Joint:
     def _find_base(self, node: fx.Node) -> None:
         if node.op == "call_function" and node.target is operator.getitem:
             source = self.base[node.args[0]]
-            is_view = source[0] is not node.args[0]
-            self.base[node] = source if is_view else (source[0], node.args[1])
+            self.base[node] = source if source[0] is not node.args[0] else (source[0], node.args[1])
         elif is_view_of(node):
             self.base[node] = self.base[node.all_input_nodes[0]]
         else:
