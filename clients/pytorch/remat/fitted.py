@@ -16,7 +16,7 @@ from .client import Budget
 from .errors import BudgetError, CaptureError, RematError
 from .model import Call, bind, plain_forward, signature
 from .pipelines import Flight
-from .states import transformed
+from .states import held, transformed
 from .tensors import tensors_of
 
 _CODE = (FunctionType, property, staticmethod, classmethod)
@@ -137,7 +137,7 @@ class Fitted(Forward):
         known = self._known()
         if self._run is None or known != self._prepared:
             self._prepare()
-        call = _apart(bind(self.model, args, kwargs))
+        call = _apart(self.model, bind(self.model, args, kwargs))
         self.backend.calls.clear()
         try:
             if self._flight is not None:
@@ -171,10 +171,10 @@ def _alone(function: Callable[..., Any]) -> Callable[..., Any]:
     return FunctionType(code, run.__globals__, None, None, run.__closure__)
 
 
-def _apart(call: Call) -> Call:
-    """Its tensors as views: Dynamo takes one that is a parameter, an attribute or a global, too, for that in later calls, whatever they are given."""
-    given, plain = [*call.args, *call.kwargs.values()], (torch.Tensor, torch.nn.Parameter)
-    views = {id(v): v.view_as(v) for v in given if type(v) in plain and v.layout is torch.strided}
+def _apart(model: torch.nn.Module, call: Call) -> Call:
+    """Views of those of its tensors that the model has, too: Dynamo would take them for these in later calls, whatever they are given."""
+    own = {id(tensor) for tensor in itertools.chain(model.parameters(), model.buffers(), held(model, torch.Tensor))}
+    views = {id(v): v.view_as(v) for v in (*call.args, *call.kwargs.values()) if isinstance(v, torch.Tensor) and id(v) in own}
     return Call(tuple(views.get(id(v), v) for v in call.args), {name: views.get(id(v), v) for name, v in call.kwargs.items()})
 
 

@@ -37,8 +37,9 @@ class TrainerCallback(transformers.TrainerCallback):
             model.__dict__.pop("_original_forward", None)
             del model.forward
         elif hasattr(model, "_original_forward"):
-            raise CaptureError("accelerate has wrapped the model's forward before remat.TrainerCallback came: give it to "
-                               "Trainer(..., callbacks=[...]), not to add_callback")
+            raise CaptureError("accelerate has wrapped the model's forward before remat.TrainerCallback came: it goes to Trainer(..., callbacks=[...])")
+        if args.torch_compile:
+            raise CaptureError("torch_compile=True compiles around the schedule, which is compiled itself: leave it out")
         self.forward = model.forward = FirstBatch(model, self.budget, _loss(args), self.check, self.options)
 
     def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
@@ -54,8 +55,7 @@ def _loss(args: Any) -> Callable[[Any], torch.Tensor]:
         if result.get("loss") is not None:
             return result["loss"]
         if smoother is not None:
-            logits = result["logits"]
-            return smoother(result, torch.zeros(logits.shape[:-1], dtype=torch.long, device=logits.device))
+            return smoother(result, torch.zeros_like(result["logits"][..., 0], dtype=torch.long))
         return assumed_loss(result)
 
     return loss

@@ -35,8 +35,8 @@ def everything(model: torch.nn.Module, device: torch.device) -> Iterator[None]:
     finally:
         torch.clear_autocast_cache()
         with torch.no_grad():
-            for held, name, value in buffers:
-                held[name].copy_(value)
+            for own, name, value in buffers:
+                own[name].copy_(value)
         random.setstate(of_python)
         if of_numpy is not None:
             sys.modules["numpy"].random.set_state(of_numpy)
@@ -46,16 +46,16 @@ def everything(model: torch.nn.Module, device: torch.device) -> Iterator[None]:
 def whole(model: torch.nn.Module, device: torch.device) -> Iterator[None]:
     """Parameters and attributes of the modules too, and generators, for a forward of which nothing is known."""
     with everything(model, device):
-        generators = [(g, g.get_state()) for g in _own_generators(model)]
+        generators = [(g, g.get_state()) for g in held(model, torch.Generator)]
         parameters = [(p, p.detach().clone()) for p in model.parameters()]
         attributes = [(vars(module), {**vars(module)}) for module in model.modules()]
-        contents = [(held, held.copy()) for _, before in attributes for held in before.values() if type(held) in (list, dict, set, OrderedDict)]
+        contents = [(own, own.copy()) for _, before in attributes for own in before.values() if type(own) in (list, dict, set, OrderedDict)]
         try:
             yield
         finally:
-            for held, before in contents + attributes:
-                held.clear()
-                held.extend(before) if isinstance(held, list) else held.update(before)
+            for own, before in contents + attributes:
+                own.clear()
+                own.extend(before) if isinstance(own, list) else own.update(before)
             with torch.no_grad():
                 for parameter, before in parameters:
                     if not torch.equal(parameter, before):
@@ -64,8 +64,8 @@ def whole(model: torch.nn.Module, device: torch.device) -> Iterator[None]:
                 generator.set_state(state)
 
 
-def _own_generators(model: torch.nn.Module) -> List[torch.Generator]:
-    """Those that modules hold, and those among the globals of their classes."""
-    sources = [sys.modules.get(type(module).__module__) for module in model.modules()]
-    held = [vars(module) for module in model.modules()] + [vars(s) for s in dict.fromkeys(sources) if s is not None]
-    return list({id(v): v for names in held for v in list(names.values()) if isinstance(v, torch.Generator)}.values())
+def held(model: torch.nn.Module, kind: type) -> List[Any]:
+    """Those that are attributes of modules, and those among the globals of their classes."""
+    sources = {type(module).__module__: None for module in model.modules()}
+    named = [vars(module) for module in model.modules()] + [vars(sys.modules[name]) for name in sources if name in sys.modules]
+    return list({id(v): v for names in named for v in list(names.values()) if isinstance(v, kind)}.values())

@@ -285,6 +285,28 @@ def test_what_it_reads_itself_as_its_input(what, server):
         assert_same(trained(model, arguments(model)), trained(plain, arguments(plain)))
 
 
+class Marked(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(32, 32)
+
+    def forward(self, x):
+        x.seen = True
+        return self.inner(torch.tanh(self.inner(x))) * (2 if getattr(x, "padded", False) else 1)
+
+
+def test_what_is_written_on_its_input(server):
+    model, x = Marked(), torch.randn(16, 32)
+    plain = copy.deepcopy(model)
+    remat.fit(model, x, "100%", server=server)
+    given = torch.randn(16, 32)
+    given.padded = True
+    assert_same([model(given)], [plain(given)])
+    given.seen = False
+    model(given)
+    assert given.seen
+
+
 class Looped(nn.Module):
     """A break within a loop: Dynamo leaves its frame as it is."""
 

@@ -138,6 +138,8 @@ def test_a_callback_that_comes_late(tmp_path, server):
     model = accelerate.Accelerator(cpu=True, mixed_precision="bf16").prepare(llama())
     with pytest.raises(remat.CaptureError, match="callbacks="):
         remat.TrainerCallback("80%", server=server).on_train_begin(None, None, None, model)
+    with pytest.raises(remat.CaptureError, match="torch_compile"):
+        train(llama(), tmp_path, sentences(8, (LENGTH,)), [remat.TrainerCallback("80%", server=server)], torch_compile=True)
 
 
 @pytest.mark.core
