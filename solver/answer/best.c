@@ -211,6 +211,8 @@ remat_status answer_find_neighbours(const remat_table *const *tables, size_t n,
     size_t chosen = 0;
     remat_problem any = *problem;
     any.max_budget = UINT64_MAX;
+    /* those of an answer that a search began with are of tables that need not be these */
+    schedule->least = schedule->next = (remat_neighbour){.solver = NULL};
     for (size_t i = 0; i < n; i++) {
         size_t n_points;
         const remat_point *points = remat_table_frontier(tables[i], &n_points);

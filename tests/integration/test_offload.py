@@ -2,7 +2,7 @@
 
 import pytest
 
-from conftest import profile
+from conftest import SLOW, profile
 
 
 def ask(service, profile_id, budget, **more):
@@ -42,6 +42,18 @@ def test_combining_is_never_worse(rematd, name):
     auto = ask(rematd, summary["profile_id"], budget, **more).json
     assert auto["makespan"] <= schedule["makespan"] * (1 + 1e-9)
     assert "pofo" in [c["solver"] for c in auto["candidates"]]
+
+
+@pytest.mark.skipif(SLOW > 1, reason="a thorough search")
+def test_a_thorough_answer_that_the_quick_one_began(rematd):
+    """What the quick one said of larger budgets is of tables that need not be those of the whole question."""
+    summary = rematd.push("vgg19.chain")
+    asked = {"link": {"preset": "pcie4-x16"}, "wait": 200}
+    found = ask(rematd, summary["profile_id"], "75%", effort="thorough", **asked)
+    assert found.status == 200, found.body
+    larger = found.json["frontier"]["larger"]
+    assert larger["makespan"] < found.json["makespan"]
+    assert ask(rematd, summary["profile_id"], larger["budget"], **asked).json["makespan"] <= larger["makespan"] * (1 + 1e-9)
 
 
 # Per cent over store-all. Before moves looked at the bytes and copies paid a toll it was 16.1 and 10.9.
