@@ -36,7 +36,7 @@ def everything(model: torch.nn.Module, device: torch.device) -> Iterator[None]:
         torch.clear_autocast_cache()
         with torch.no_grad():
             for own, name, value in buffers:
-                own[name].copy_(value)
+                (own[name] if own[name].shape == value.shape else own[name].resize_(value.shape)).copy_(value)  # as observers of ranges do
         random.setstate(of_python)
         if of_numpy is not None:
             sys.modules["numpy"].random.set_state(of_numpy)
@@ -65,7 +65,8 @@ def whole(model: torch.nn.Module, device: torch.device) -> Iterator[None]:
 
 
 def held(model: torch.nn.Module, kind: type) -> List[Any]:
-    """Those that are attributes of modules, and those among the globals of their classes."""
-    sources = {type(module).__module__: None for module in model.modules()}
-    named = [vars(module) for module in model.modules()] + [vars(sys.modules[name]) for name in sources if name in sys.modules]
+    """Those that are attributes of modules or of their classes, and those among the globals of these."""
+    classes = {c: None for module in model.modules() for c in type(module).__mro__}
+    sources = {c.__module__: None for c in classes if c.__module__ in sys.modules}
+    named = [*map(vars, model.modules()), *map(vars, classes), *(vars(sys.modules[name]) for name in sources)]
     return list({id(v): v for names in named for v in list(names.values()) if isinstance(v, kind)}.values())

@@ -281,7 +281,7 @@ def _other(inputs: Call) -> Call:
     generator = torch.Generator().manual_seed(1)
 
     def change(tensor: torch.Tensor) -> torch.Tensor:
-        if tensor.numel() < 2 or tensor.is_complex():
+        if tensor.numel() < 2 or tensor.is_complex() or tensor.layout is not torch.strided:
             return tensor
         numbers = tensor.detach().flatten()
         numbers = numbers.sort().values[:(tensor.numel() + 1) // 2] if tensor.dtype != torch.bool else numbers

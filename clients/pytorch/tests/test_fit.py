@@ -256,19 +256,22 @@ ELSEWHERE = torch.randn(32, 32)
 
 
 class Reads(nn.Module):
+    shared = torch.randn(32, 32)
+
     def __init__(self):
         super().__init__()
         self.first, self.last, self.kept = nn.Linear(32, 32), nn.Linear(32, 32), torch.randn(32, 32)
         self.register_buffer("scale", torch.randn(32, 32))
 
     def forward(self, x, also=None):
-        x = torch.tanh(self.first(x)) + self.kept.mean() + self.scale.mean() + ELSEWHERE.mean()
+        x = x[0] if isinstance(x, list) else x
+        x = torch.tanh(self.first(x)) + self.kept.mean() + self.scale.mean() + ELSEWHERE.mean() + self.shared.mean()
         return self.last(torch.tanh(x if also is None else x + also))
 
 
 @pytest.mark.core
-@pytest.mark.parametrize("what", [lambda m: m.first.weight, lambda m: m.scale, lambda m: m.kept, lambda m: ELSEWHERE],
-                         ids=["weight", "buffer", "attribute", "global"])
+@pytest.mark.parametrize("what", [lambda m: m.first.weight, lambda m: m.scale, lambda m: m.kept, lambda m: ELSEWHERE, lambda m: m.shared],
+                         ids=["weight", "buffer", "attribute", "global", "class"])
 def test_what_it_reads_itself_as_its_input(what, server):
     """Dynamo takes an input that it has seen elsewhere for that in later calls, whatever they are given."""
     model, x = Reads(), torch.randn(64, 32)
@@ -281,7 +284,8 @@ def test_what_it_reads_itself_as_its_input(what, server):
         loss_of(result).backward()
         return [result.detach(), *(p.grad for p in each.parameters())]
 
-    for arguments in (lambda m: (x,), lambda m: (what(m),), lambda m: (x,), lambda m: (x[:32],), lambda m: (x[:32], what(m)), lambda m: (x[:32], x[32:])):
+    for arguments in (lambda m: (x,), lambda m: (what(m),), lambda m: (x,), lambda m: (x[:32],), lambda m: (x[:32], what(m)), lambda m: (x[:32], x[32:]),
+                      lambda m: ([what(m)],), lambda m: ([x],), lambda m: ([x[:32]],)):
         assert_same(trained(model, arguments(model)), trained(plain, arguments(plain)))
 
 
@@ -305,6 +309,32 @@ def test_what_is_written_on_its_input(server):
     given.seen = False
     model(given)
     assert given.seen
+
+
+class Observer(nn.Module):
+    """Its first step makes room for what it keeps, as observers of ranges do."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(32, 32)
+        self.register_buffer("low", torch.empty(0))
+
+    def forward(self, x):
+        x = x.to_dense() if x.layout == torch.sparse_coo else x
+        if self.low.numel() == 0:
+            self.low.resize_(32)
+            self.low.copy_(x.detach().min(0).values)
+        return self.inner(torch.tanh(self.inner(x)))
+
+
+@pytest.mark.parametrize("x", [torch.randn(8, 32), torch.eye(32).to_sparse()], ids=["dense", "sparse"])
+def test_buffers_that_grow_and_sparse_inputs(x, server):
+    model = Observer()
+    plain = copy.deepcopy(model)
+    remat.fit(model, x, "100%", server=server)
+    assert model.low.numel() == 0
+    for _ in range(2):
+        assert_same([model(x), model.low], [plain(x), plain.low])
 
 
 class Looped(nn.Module):
