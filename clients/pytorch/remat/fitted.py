@@ -173,7 +173,7 @@ def _alone(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _apart(model: torch.nn.Module, call: Call) -> Call:
     """Views of those of its tensors that the model has, too: Dynamo would take them for these in later calls, whatever they are given."""
-    own = {id(tensor) for tensor in itertools.chain(model.parameters(), model.buffers(), held(model, torch.Tensor))}
+    own = set(map(id, held(model, torch.Tensor)))
     return call if own.isdisjoint(map(id, tensors_of(tuple(call)))) else call.mapped(lambda t: t.view_as(t) if id(t) in own else t)
 
 

@@ -74,8 +74,8 @@ def reserved(model: torch.nn.Module, optimizer: Optional[torch.optim.Optimizer] 
 @one_at_a_time
 def fit(model: Modules, example_inputs: Any, budget: Budget = "auto", *, server: Optional[str] = None, token: Optional[str] = None, solver: str = "auto",
         effort: str = "quick", reserved: int = 0, cache: Optional[Union[str, Path]] = None, offline: str = "error", repeats: int = 3,
-        gradients: bool = True, loss: Optional[Loss] = None, check: bool = True, link: transfers.Link = None, device_model: Union[None, str,
-        Dict[str, Any]] = None, optimizer: Union[None, str, torch.optim.Optimizer] = None, in_flight: Optional[int] = None,
+        gradients: bool = True, loss: Optional[Loss] = None, check: bool = True, link: transfers.Link = None,
+        device_model: Union[None, str, Dict[str, Any]] = None, optimizer: Union[None, str, torch.optim.Optimizer] = None, in_flight: Optional[int] = None,
         microbatches: Optional[int] = None) -> torch.nn.Module:
     """Makes a model train within a budget. Returns the model, whose forward now follows a schedule.
 

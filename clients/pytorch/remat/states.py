@@ -65,8 +65,8 @@ def whole(model: torch.nn.Module, device: torch.device) -> Iterator[None]:
 
 
 def held(model: torch.nn.Module, kind: type) -> List[Any]:
-    """Those that are attributes of modules or of their classes, and those among the globals of these."""
-    classes = {c: None for module in model.modules() for c in type(module).__mro__}
+    """Those that modules have, as attributes, buffers or parameters, those of their classes, and those among the globals of these."""
+    classes = {c: None for t in {type(module) for module in model.modules()} for c in t.__mro__ if not c.__module__.startswith("torch.")}
     sources = {c.__module__: None for c in classes if c.__module__ in sys.modules}
-    named = [*map(vars, model.modules()), *map(vars, classes), *(vars(sys.modules[name]) for name in sources)]
+    named = [*(d for m in model.modules() for d in (vars(m), m._buffers, m._parameters)), *map(vars, classes), *(vars(sys.modules[name]) for name in sources)]
     return list({id(v): v for names in named for v in list(names.values()) if isinstance(v, kind)}.values())
