@@ -116,11 +116,8 @@ class _Way:
                 del module.__dict__["forward"]
 
     def row(self, plain: float) -> Row:
-        seconds = statistics.median(self.seconds)
-        if self.forward is None:
-            return Row(self.name, None, "", None, self.peak, None, seconds / plain - 1, seconds)
-        schedule = self.forward.schedule
-        return Row(self.name, schedule["budget"], schedule["solver"], schedule["peak"], self.peak, schedule["overhead"], seconds / plain - 1, seconds)
+        seconds, said = statistics.median(self.seconds), {"solver": ""} if self.forward is None else self.forward.schedule
+        return Row(self.name, said.get("budget"), said["solver"], said.get("peak"), self.peak, said.get("overhead"), seconds / plain - 1, seconds)
 
 
 def _at_the_peak_of(other: _Way, run: "_Step", fitted: Callable[[Budget], Any]) -> List[_Way]:
@@ -174,5 +171,5 @@ class _Step:
                 recorder.mark()
                 self.run()
                 recorder.mark()
-        segment = recorder.segments()[0]
+        segment = recorder.segments[0]
         return segment.peak - segment.start + self.input_bytes

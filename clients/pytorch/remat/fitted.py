@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import inspect
 import itertools
 from types import FunctionType
@@ -14,9 +15,9 @@ import torch
 from .backend import MOST, Backend
 from .client import Budget
 from .errors import BudgetError, CaptureError, RematError
-from .model import Call, bind, plain_forward, signature
+from .model import bind, plain_forward, signature
 from .pipelines import Flight
-from .states import held, transformed
+from .states import transformed
 from .tensors import tensors_of
 
 _CODE = (FunctionType, property, staticmethod, classmethod)
@@ -137,7 +138,7 @@ class Fitted(Forward):
         known = self._known()
         if self._run is None or known != self._prepared:
             self._prepare()
-        call = _apart(self.model, bind(self.model, args, kwargs))
+        call = bind(self.model, args, kwargs)
         self.backend.calls.clear()
         try:
             if self._flight is not None:
@@ -171,10 +172,13 @@ def _alone(function: Callable[..., Any]) -> Callable[..., Any]:
     return FunctionType(code, run.__globals__, None, None, run.__closure__)
 
 
-def _apart(model: torch.nn.Module, call: Call) -> Call:
-    """Views of those of its tensors that the model has, too: Dynamo would take them for these in later calls, whatever they are given."""
-    own = set(map(id, held(model, torch.Tensor)))
-    return call if own.isdisjoint(map(id, tensors_of(tuple(call)))) else call.mapped(lambda t: t.view_as(t) if id(t) in own else t)
+def _duplicates(known: Callable[..., Any], obj_source: Any, dupe_source: Any) -> Any:
+    """make_dupe_guard of Dynamo's, which has none of an input that is a global too, and one that is not looked at in dicts that stay as they are (2.6)."""
+    def one_object(builder: Any, guard: Any) -> None:
+        code = f"{builder.arg_ref(dupe_source.name if isinstance(dupe_source.name, str) else dupe_source.name())} is {builder.arg_ref(guard)}"
+        builder.add_python_lambda_leaf_guard_to_root([code], [code])
+    found = known(obj_source, dupe_source)
+    return one_object if dupe_source and dupe_source != obj_source else found
 
 
 def _reason(error: BaseException) -> str:
@@ -190,16 +194,19 @@ def _reason(error: BaseException) -> str:
 def _dynamo_settings(recurrent: bool) -> Iterator[None]:
     """As config.patch, which makes a class in every step."""
     from torch._dynamo import config
+    from torch._dynamo.variables import builder
 
     wanted = {"cache_size_limit": MOST, "accumulated_cache_size_limit": MOST, "use_numpy_random_stream": True,
               "skip_nnmodule_hook_guards": False, "allow_rnn": recurrent, "specialize_int": True, "specialize_float": True,
               "trace_numpy": False}  # torch's functions differ from numpy's in the last bits
-    before = {name: getattr(config, name) for name in wanted if hasattr(config, name)}
+    before, known = {name: getattr(config, name) for name in wanted if hasattr(config, name)}, builder.make_dupe_guard
     try:
+        builder.make_dupe_guard = functools.partial(_duplicates, known)
         for name in before:
             setattr(config, name, wanted[name])
         yield
     finally:
+        builder.make_dupe_guard = known
         for name, value in before.items():
             setattr(config, name, value)
 

@@ -30,7 +30,7 @@ class _Profile(profiler.profile):
 
 
 class Recorder:
-    """with Recorder(device) as r: r.mark() ...; then r.segments(), one for each mark but the last.
+    """with Recorder(device) as r: r.mark() ...; then r.segments, one for each mark but the last.
 
     Single-threaded. On CPU a block that was allocated before the recorder began should not be freed while it records:
     its bytes are not known, or are those of a block that an earlier recorder saw there.
@@ -38,7 +38,7 @@ class Recorder:
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
-        self._segments: List[Segment] = []
+        self.segments: List[Segment] = []
         self._profile: Any = None
         self._level: Optional[int] = None  # at the mark before, on CUDA
 
@@ -58,7 +58,7 @@ class Recorder:
             return
         level, peak = (f(self._device) - self._base for f in (torch.cuda.memory_allocated, torch.cuda.max_memory_allocated))
         if self._level is not None:
-            self._segments.append(Segment(self._level, peak, level))
+            self.segments.append(Segment(self._level, peak, level))
         self._level = level
         torch.cuda.reset_peak_memory_stats(self._device)
 
@@ -66,16 +66,13 @@ class Recorder:
         if self._profile is not None:
             self._profile.__exit__(*error)
             if error[0] is None:
-                self._segments = _between_marks(self._profile.kineto_results.events())
+                self.segments = _between_marks(self._profile.kineto_results.events())
             self._profile = None
-
-    def segments(self) -> List[Segment]:
-        return self._segments
 
 
 def _between_marks(events: Any) -> List[Segment]:
     segments: List[Segment] = []
-    level, marked = 0, False
+    level = 0
     for event in events:
         if event.name() != "[memory]":
             continue
@@ -84,10 +81,9 @@ def _between_marks(events: Any) -> List[Segment]:
             if segments:
                 segments[-1].end = level
             segments.append(Segment(level, level, level))
-            marked = True
         elif nbytes != -_MARK:
             level += nbytes
-            if marked:
+            if segments:
                 segments[-1].peak = max(segments[-1].peak, level)
     return segments[:-1]
 

@@ -71,7 +71,7 @@ def _measure(nodes: Dict[str, fx.Node], module: fx.GraphModule, device: torch.de
             costs[key] = [_time(run, device, repeats), 0]
             del run
         recorder.mark()
-    segments = recorder.segments()
+    segments = recorder.segments
     for i, (key, own) in enumerate(made):
         segment = segments[2 * i]
         costs[key][1] = max(0, segment.peak - segment.start - own)

@@ -46,7 +46,7 @@ def everything(model: torch.nn.Module, device: torch.device) -> Iterator[None]:
 def whole(model: torch.nn.Module, device: torch.device) -> Iterator[None]:
     """Parameters and attributes of the modules too, and generators, for a forward of which nothing is known."""
     with everything(model, device):
-        generators = [(g, g.get_state()) for g in held(model, torch.Generator)]
+        generators = [(g, g.get_state()) for g in _generators(model)]
         parameters = [(p, p.detach().clone()) for p in model.parameters()]
         attributes = [(vars(module), {**vars(module)}) for module in model.modules()]
         contents = [(own, own.copy()) for _, before in attributes for own in before.values() if type(own) in (list, dict, set, OrderedDict)]
@@ -64,9 +64,9 @@ def whole(model: torch.nn.Module, device: torch.device) -> Iterator[None]:
                 generator.set_state(state)
 
 
-def held(model: torch.nn.Module, kind: type) -> List[Any]:
-    """Those that modules have, as attributes, buffers or parameters, those of their classes, and those among the globals of these."""
+def _generators(model: torch.nn.Module) -> List[torch.Generator]:
+    """Those that modules have, those of their classes, and those among the globals of these."""
     classes = {c: None for t in {type(module) for module in model.modules()} for c in t.__mro__ if not c.__module__.startswith("torch.")}
     sources = {c.__module__: None for c in classes if c.__module__ in sys.modules}
-    named = [*(d for m in model.modules() for d in (vars(m), m._buffers, m._parameters)), *map(vars, classes), *(vars(sys.modules[name]) for name in sources)]
-    return list({id(v): v for names in named for v in list(names.values()) if isinstance(v, kind)}.values())
+    named = map(vars, [*model.modules(), *classes, *map(sys.modules.get, sources)])
+    return [v for names in named for v in list(names.values()) if isinstance(v, torch.Generator)]

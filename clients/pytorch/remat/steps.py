@@ -73,7 +73,7 @@ def loss_bytes(example: Example, loss: Optional[Loss], result: Any, inputs: List
                 recorder.mark()
             own = value.numel() * value.element_size()
             del value
-    forward, backward, after = recorder.segments()
+    forward, backward, after = recorder.segments
     rise = forward.peak - forward.start
     kept, made = max(0, after.end - forward.start - own), sum(sizes)
     back = sum(size for size, leaf in zip(sizes, wanted) if any(storage_of(leaf) == storage_of(tensor) for tensor in inputs))
@@ -142,7 +142,7 @@ def recorded(example: Example, run: Callable[[Callable[[], None]], int], warm: b
             run(lambda: None)
     with example.states(), Recorder(example.device) as recorder:
         own = run(recorder.mark)
-    segment = recorder.segments()[0]
+    segment = recorder.segments[0]
     return segment.peak - segment.start, own
 
 

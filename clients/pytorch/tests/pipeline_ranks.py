@@ -112,7 +112,7 @@ def step(schedule, owned, stages, ids, labels, seed):
         recorder.mark()
         schedule.step(*([ids.clone()] if 0 in owned else []), **({"target": labels, "losses": losses} if stages - 1 in owned else {}))
         recorder.mark()
-    return [loss.detach() for loss in losses], recorder.segments()[0].peak - recorder.segments()[0].start
+    return [loss.detach() for loss in losses], recorder.segments[0].peak - recorder.segments[0].start
 
 
 def differing(owned, whole, losses, expected):

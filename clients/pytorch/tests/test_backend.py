@@ -56,7 +56,7 @@ def peak(function, model, inputs):
         total(result).backward()
         recorder.mark()
     del result
-    return recorder.segments()[0].peak + sum(t.numel() * t.element_size() for t in inputs)
+    return recorder.segments[0].peak + sum(t.numel() * t.element_size() for t in inputs)
 
 
 LONG = os.environ.get("REMAT_LONG")

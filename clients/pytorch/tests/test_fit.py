@@ -253,6 +253,7 @@ def test_derivatives_by_torch_func_run_plainly(server):
 
 
 ELSEWHERE = torch.randn(32, 32)
+CONFIG = types.SimpleNamespace(tables={"a": [torch.randn(32, 32)]}, closed=(lambda t: lambda: t)(torch.randn(32, 32)))
 
 
 class Reads(nn.Module):
@@ -262,16 +263,19 @@ class Reads(nn.Module):
         super().__init__()
         self.first, self.last, self.kept = nn.Linear(32, 32), nn.Linear(32, 32), torch.randn(32, 32)
         self.register_buffer("scale", torch.randn(32, 32))
+        self.tables, self.pair = {"a": torch.randn(32, 32)}, (torch.randn(32, 32),)
 
     def forward(self, x, also=None):
         x = x[0] if isinstance(x, list) else x
         x = torch.tanh(self.first(x)) + self.kept.mean() + self.scale.mean() + ELSEWHERE.mean() + self.shared.mean()
+        x = x + CONFIG.tables["a"][0].mean() + CONFIG.closed().mean() + self.tables["a"].mean() + self.pair[0].mean()
         return self.last(torch.tanh(x if also is None else x + also))
 
 
 @pytest.mark.core
-@pytest.mark.parametrize("what", [lambda m: m.first.weight, lambda m: m.scale, lambda m: m.kept, lambda m: ELSEWHERE, lambda m: m.shared],
-                         ids=["weight", "buffer", "attribute", "global", "class"])
+@pytest.mark.parametrize("what", [lambda m: m.first.weight, lambda m: m.scale, lambda m: m.kept, lambda m: ELSEWHERE, lambda m: m.shared,
+                                  lambda m: CONFIG.tables["a"][0], lambda m: CONFIG.closed(), lambda m: m.tables["a"], lambda m: m.pair[0]],
+                         ids=["weight", "buffer", "attribute", "global", "class", "object", "closure", "dict", "tuple"])
 def test_what_it_reads_itself_as_its_input(what, server):
     """Dynamo takes an input that it has seen elsewhere for that in later calls, whatever they are given."""
     model, x = Reads(), torch.randn(64, 32)

@@ -69,7 +69,7 @@ def test_an_optimizer_in_the_backward_frees_gradients(tmp_path):
             recorder.mark()
             loss_of(function(x)).backward()
             recorder.mark()
-        return recorder.segments()[0].peak, list(model.parameters())
+        return recorder.segments[0].peak, list(model.parameters())
 
     plain, x = deep()
     expected, weights = train(plain, plain, x)
