@@ -9,6 +9,7 @@
  * "there is none", and is at its best where the depth-first search is at its worst: some hundred
  * blocks of which a few moments are full to a thousandth and all others are not. */
 #include "model/layout_pack.h"
+#include "model/numbers.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -45,14 +46,6 @@ typedef struct ejection {
     uint32_t n_begins, n_ends;
     pack_rank *ranks;
 } ejection;
-
-static uint32_t draw(ejection *e, uint32_t below)
-{
-    e->random ^= e->random >> 12;
-    e->random ^= e->random << 25;
-    e->random ^= e->random >> 27;
-    return (uint32_t)(((e->random * UINT64_C(0x2545F4914F6CDD1D) >> 32) * below) >> 32);
-}
 
 /* ---- who is in whose way ---- */
 
@@ -112,7 +105,8 @@ static uint64_t gather(ejection *e, uint32_t block, uint64_t top)
         const uint64_t other = e->offsets[n->block];
         if (!e->placed[n->block] || other >= top + n->below)
             continue;
-        const uint64_t weight = e->weight[n->block] * (45 + draw(e, 39)) / 64;
+        const uint64_t weight =
+            e->weight[n->block] * (45 + model_random_below(&e->random, 39)) / 64;
         if (other < n->below)
             ground += weight;
         else
@@ -132,7 +126,7 @@ static void weigh(ejection *e, choice *best, uint64_t at, uint64_t weight)
     if (weight > best->weight)
         return;
     best->as_good = weight < best->weight ? 1 : best->as_good + 1;
-    if (best->as_good == 1 || draw(e, best->as_good) == 0)
+    if (best->as_good == 1 || model_random_below(&e->random, best->as_good) == 0)
         best->at = at;
     best->weight = weight;
 }

@@ -3,6 +3,7 @@
 #define REMAT_SEARCH_MIXED_ROW_H
 
 #include "model/arena.h"
+#include "model/numbers.h"
 #include "remat/improve.h"
 
 #include <stdbool.h>
@@ -208,10 +209,7 @@ static inline void row_delete(row *r, uint32_t at)
 
 static inline uint32_t draw(mixer *m, uint32_t below)
 {
-    m->random ^= m->random >> 12;
-    m->random ^= m->random << 25;
-    m->random ^= m->random >> 27;
-    return (uint32_t)(((m->random * UINT64_C(0x2545F4914F6CDD1D)) >> 32) * below >> 32);
+    return model_random_below(&m->random, below);
 }
 
 static inline double draw_unit(mixer *m)

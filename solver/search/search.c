@@ -1,5 +1,7 @@
 #include "search/search.h"
 
+#include "model/numbers.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -9,22 +11,14 @@ enum { DEEPEST = 200 }; /* of one compound edit */
 
 /* ---- chance ---- */
 
-static uint64_t random_bits(interval_search *s)
-{
-    s->random ^= s->random >> 12;
-    s->random ^= s->random << 25;
-    s->random ^= s->random >> 27;
-    return s->random * UINT64_C(0x2545F4914F6CDD1D);
-}
-
 uint32_t interval_random(interval_search *s, uint32_t below)
 {
-    return (uint32_t)(((random_bits(s) >> 32) * below) >> 32);
+    return model_random_below(&s->random, below);
 }
 
 double interval_random_unit(interval_search *s)
 {
-    return (double)((random_bits(s) >> 11) + 1) * 0x1p-53;
+    return (double)((model_random(&s->random) >> 11) + 1) * 0x1p-53;
 }
 
 /* -ln(u) with sums and products alone: libraries differ in the last bit of log. With

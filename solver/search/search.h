@@ -23,7 +23,6 @@ typedef struct interval_search {
     const remat_host *host;
 } interval_search;
 
-/* The generator is xorshift64*; the same everywhere. */
 uint32_t interval_random(interval_search *search, uint32_t below);
 double interval_random_unit(interval_search *search);        /* in (0, 1] */
 double interval_random_exponential(interval_search *search); /* mean 1 */
