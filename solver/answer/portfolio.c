@@ -45,6 +45,12 @@ static remat_problem problem_for(const remat_solver *solver, const remat_problem
 #define BASELINE_UPDATES 1e7
 #define MOST_UPDATES 1e11
 
+/* Solvers of fewer updates are asked side by side; larger ones one by one, each with all workers.
+ */
+#define SIDE_BY_SIDE_UPDATES 1e8
+
+enum { SOME_NODES = 400 }; /* a quick search takes a second or two */
+
 /* Whether auto asks the solver this; *ret_updates: expected. */
 static bool asks(const remat_solver *solver, const remat_problem *problem, const remat_host *host,
                  double *ret_updates)
@@ -87,11 +93,46 @@ static size_t find_candidates(const remat_problem *problem, const remat_host *ho
     return n;
 }
 
-/* ---- getting tables ---- */
+/* Of a graph that is proven to have no schedule within the budget the tables tell the least that
+ * will do, or nearly, and no more. */
+static remat_status is_refused(const remat_problem *problem, bool *ret_refused, remat_error *error)
+{
+    const remat_profile *profile = problem->profile;
+    remat_floor floor = {0};
+    remat_status status = REMAT_OK;
+    if (profile->kind != REMAT_CHAIN && !profile->joint && !problem->link &&
+        profile->n_nodes > SOME_NODES)
+        status = remat_find_floor(profile, &floor, error);
+    *ret_refused = floor.bytes > problem->max_budget;
+    return status;
+}
 
-/* Solvers of fewer updates are asked side by side; larger ones one by one, each with all workers.
- */
-#define SIDE_BY_SIDE_UPDATES 1e8
+/* For that, of those that auto asks, what costs little, and of lower sets the half that spares
+ * memory. Returns how many stay. */
+static size_t keep_cheap(candidate *candidates, size_t n)
+{
+    const remat_solver *sets = remat_solver_find("lowerset"),
+                       *half = remat_solver_find("lowerset-approx");
+    remat_estimate estimate;
+    size_t kept = 0;
+    for (size_t i = 0; i < n; i++) {
+        candidate one = candidates[i];
+        if (one.updates > SIDE_BY_SIDE_UPDATES && one.solver == sets) {
+            one.solver = half;
+            one.problem.options = remat_options_default(half);
+            if (remat_options_set(half, &one.problem.options, "centric", 0, "memory", NULL) ||
+                remat_estimate_table(half, &one.problem, &estimate, NULL))
+                return n;
+            one.updates = estimate.updates;
+        } else if (one.updates > SIDE_BY_SIDE_UPDATES) {
+            continue;
+        }
+        candidates[kept++] = one;
+    }
+    return kept;
+}
+
+/* ---- getting tables ---- */
 
 typedef struct gathering {
     candidate *candidates;
@@ -184,7 +225,10 @@ remat_status remat_portfolio_gather(const remat_solver *solver, const remat_prob
         one->updates = status ? 0 : estimate.updates;
         n = status ? 0 : 1;
     } else {
-        n = find_candidates(problem, host, candidates);
+        bool refused = false;
+        status = is_refused(problem, &refused, error);
+        n = status ? 0 : find_candidates(problem, host, candidates);
+        n = refused ? keep_cheap(candidates, n) : n;
         while (quick < n && candidates[quick].updates <= SIDE_BY_SIDE_UPDATES)
             quick++;
     }
@@ -272,17 +316,19 @@ static remat_status improve_list(const answer_wish *w, const remat_operations *s
     return status == REMAT_INFEASIBLE || status == REMAT_TOO_LARGE ? REMAT_OK : status;
 }
 
-/* From the best schedule of some tables, of the improved solver's own from nothing too. */
+/* From the best schedule of some tables or, while *own, from nothing, which is not so again. */
 static remat_status improve_from(const answer_wish *w, const remat_table *const *tables, size_t n,
-                                 bool own, bool given, remat_schedule *best, remat_error *error)
+                                 bool *own, bool given, remat_schedule *best, remat_error *error)
 {
     if (n == 0)
         return REMAT_OK;
     remat_schedule start = {0};
     remat_status status =
         remat_best_schedule(tables, n, "", w->problem, w->budget, w->alignment, &start, error);
-    if (!status || (status == REMAT_INFEASIBLE && own))
+    const bool nothing = status == REMAT_INFEASIBLE;
+    if (!status || (nothing && *own))
         status = improve_list(w, start.solver ? &start.operations : NULL, given, best, error);
+    *own = *own && !nothing;
     remat_schedule_clear(&start);
     return status == REMAT_INFEASIBLE ? REMAT_OK : status;
 }
@@ -300,6 +346,7 @@ static remat_status improve(const remat_portfolio *p, const answer_wish *whole, 
 {
     const remat_table *others[REMAT_MAX_SOLVERS];
     size_t n_others = 0;
+    bool own[2] = {true, true}, none = false; /* by given order: a second time finds the same */
     remat_status status = REMAT_OK;
     for (size_t i = 0; i < p->n; i++)
         if (!is_improved(p, i) && !(remat_table_solver(p->tables[i])->accepts & REMAT_NEEDS_LINK))
@@ -315,11 +362,11 @@ static remat_status improve(const remat_portfolio *p, const answer_wish *whole, 
     for (size_t i = 0; i < p->n && !status; i++) {
         if (!is_improved(p, i))
             continue;
-        status = improve_from(&w, &p->tables[i], 1, true, p->given[i], best, error);
+        status = improve_from(&w, &p->tables[i], 1, &own[p->given[i]], p->given[i], best, error);
         part.begin += part.share;
     }
     w.series = 1; /* or every second chain would do once more what it did */
-    return status ? status : improve_from(&w, others, n_others, false, false, best, error);
+    return status ? status : improve_from(&w, others, n_others, &none, false, best, error);
 }
 
 /* Tiny graphs are searched exactly: within the work that this may take there is nothing left to
@@ -397,8 +444,6 @@ static remat_status finds(const remat_portfolio *p, const answer_wish *asked, ui
     remat_schedule_clear(&found);
     return status;
 }
-
-enum { SOME_NODES = 400 }; /* a quick search takes a second or two */
 
 /* How often that is worth a quick search. Of a chain the tables know the least, or nearly. */
 static int halvings_of(const remat_profile *profile)

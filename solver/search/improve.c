@@ -34,6 +34,7 @@ enum {
 #define QUICK_SHARE 0.15                    /* of a thorough search's moves */
 #define SLIGHT 2e-4                         /* of the makespan: not worth learning */
 #define NEAR 5e-4                           /* of the bound */
+#define LEAST_HOPE 0.25                     /* of the budget, above it: less falls to it yet */
 
 typedef struct strength {
     const char *name;
@@ -43,23 +44,24 @@ typedef struct strength {
     double near;                     /* part of the bound: one such epoch will do so near to it */
     uint64_t anneal, neighbourhoods; /* work of a chain in an epoch, for each node up to many */
     uint64_t ramp;                   /* the same, of joint graphs */
-    bool narrows; /* where something fits, only those that take over the best go on after one */
+    bool narrows;  /* where something fits, only those that take over the best go on after one */
+    bool gives_up; /* where nothing comes near to fitting */
 } strength;
 
 /* By remat_effort. */
-static const strength EFFORTS[] = {{"quick", 4, 8, 0, 4, NEAR, 15000, 15000, 0, false},
-                                   {"thorough", 8, 24, 0, 10, 0, 24000, 24000, 0, false},
-                                   {"patient", 8, 2, 3, 3, 0, 60000, 15000, 0, false},
-                                   {"brief", 3, 5, 0, 4, NEAR, 15000, 15000, 0, false}};
+static const strength EFFORTS[] = {{"quick", 4, 8, 0, 4, NEAR, 15000, 15000, 0, false, true},
+                                   {"thorough", 8, 24, 0, 10, 0, 24000, 24000, 0, false, false},
+                                   {"patient", 8, 2, 3, 3, 0, 60000, 15000, 0, false, true},
+                                   {"brief", 3, 5, 0, 4, NEAR, 15000, 15000, 0, false, true}};
 
 /* The same of joint graphs: ramp is the work of the first one; later ones do half of it. Every
  * second chain does all three. Of 44 questions the others bettered 2, by 0.03 % together, after
  * their first epoch. */
 static const strength JOINT_EFFORTS[] = {
-    {"quick", 4, 6, 0, 3, NEAR, 40000, 40000, 160000, true},
-    {"thorough", 4, 4, 0, 3, 0, 250000, 250000, 1500000, false},
-    {"patient", 4, 4, 0, 3, 0, 250000, 250000, 1500000, false},
-    {"brief", 4, 1, 0, 3, NEAR, 40000, 40000, 160000, true}};
+    {"quick", 4, 6, 0, 3, NEAR, 40000, 40000, 160000, true, false},
+    {"thorough", 4, 4, 0, 3, 0, 250000, 250000, 1500000, false, false},
+    {"patient", 4, 4, 0, 3, 0, 250000, 250000, 1500000, false, false},
+    {"brief", 4, 1, 0, 3, NEAR, 40000, 40000, 160000, true, false}};
 
 /* Of a ramp, temperatures in times of a node and prices in those of improvement: of one that finds
  * everything and of one that betters what there is. */
@@ -450,6 +452,20 @@ static bool goes_on(const improvement *m, uint32_t epoch, uint32_t stale)
     return unfit && stale == 0 && epoch <= s->epochs + s->mending;
 }
 
+/* Whether nothing will be found to fit: of many nodes a chain walks so few that it ends near where
+ * it began. A thorough search goes on, and that of a joint graph, whose memory falls late. */
+static bool is_hopeless(const improvement *m, uint32_t epoch)
+{
+    double least = INFINITY;
+    if (epoch == 0 || !m->effort->gives_up || m->profile->n_nodes <= MANY_NODES)
+        return false;
+    for (uint32_t i = 0; i < m->n_chains; i++) {
+        const interval_search *s = &m->chains[i].search;
+        least = fmin(least, s->best.length > 0 ? 0 : interval_peak(s->timeline));
+    }
+    return least > (1 + fmax(1.0 / epoch, LEAST_HOPE)) * (double)m->budget;
+}
+
 static remat_status search(improvement *m)
 {
     uint32_t stale = 0;
@@ -468,6 +484,8 @@ static remat_status search(improvement *m)
         fastest = m->served = best ? best->fitting_time : INFINITY;
         const bool near = best && best->fitting_time <= m->enough * (1 + m->effort->near);
         if (best && (best->fitting_time <= m->enough || stale == (near ? 1 : m->effort->stale)))
+            return REMAT_OK;
+        if (!best && is_hopeless(m, epoch))
             return REMAT_OK;
         remat_status status = epoch > 0 ? share(m) : REMAT_OK;
         if (status)

@@ -4,6 +4,7 @@
 #include "unit/core_support.h"
 
 #include "api.h"
+#include "plan/plan.h"
 #include "remat/answer.h"
 #include "remat_exec.h"
 
@@ -173,13 +174,115 @@ static void whole_values_close_the_gap(void **state)
     remat_profile_free(profile);
 }
 
+/* ---- refusals of large graphs ---- */
+
+static remat_profile *llama(uint32_t layers, remat_kernels kernels)
+{
+    const remat_network_settings settings = {
+        .batch = 4, .precision = REMAT_BFLOAT16, .layers = layers, .kernels = kernels};
+    json_t *json = json_string("a100-80gb");
+    remat_network_graph *graph = NULL;
+    remat_profile *profile = NULL;
+    remat_device device;
+    remat_error error = {0};
+    if (remat_device_decode(json, "device", &device, &error) ||
+        remat_network_graph_new("llama3-8b", &settings, &device, &graph, &error) ||
+        remat_profile_new(&graph->spec, &profile, &error))
+        fail_msg("%s: %s", error.field, error.message);
+    remat_network_graph_free(graph);
+    json_decref(json);
+    return profile;
+}
+
+/* Loops over so many chains of a search: its epochs. */
+typedef struct epochs {
+    bool searching;
+    unsigned quick, patient;
+} epochs;
+
+static void note_search(void *data, const char *what)
+{
+    ((epochs *)data)->searching = strcmp(what, "improving") == 0;
+}
+
+static void count_epochs(void *data, size_t count,
+                         void (*body)(void *context, size_t index, unsigned worker), void *context)
+{
+    epochs *e = data;
+    e->quick += e->searching && count == 4;
+    e->patient += e->searching && count == 8;
+    for (size_t i = 0; i < count; i++)
+        body(context, i, 0);
+}
+
+static remat_error refuse(const remat_profile *profile, uint64_t budget, epochs *e)
+{
+    const remat_query query = {.problem = {.profile = profile, .max_budget = budget},
+                               .budget = budget};
+    const remat_host host = {
+        .data = e, .parallel_for = count_epochs, .workers = 2, .doing = note_search};
+    remat_answered answered = {.portfolio = {.n = 0}};
+    remat_error error = {0};
+    assert_int_equal(remat_answer(&query, &host, NULL, &answered, &error), REMAT_INFEASIBLE);
+    remat_answered_clear(&answered);
+    return error;
+}
+
+/* Below what no schedule does without, the tables tell the least of all of them at a part of their
+ * cost. */
+static void a_proven_refusal_asks_few(void **state)
+{
+    (void)state;
+    remat_profile *profile = llama(32, REMAT_EAGER);
+    remat_floor floor;
+    assert_int_equal(remat_find_floor(profile, &floor, NULL), REMAT_OK);
+    const remat_problem problems[] = {{.profile = profile, .max_budget = floor.bytes - 1},
+                                      {.profile = profile, .max_budget = floor.bytes}};
+    remat_portfolio p;
+    uint64_t least[2];
+    for (size_t i = 0; i < COUNT(problems); i++) {
+        size_t searched = 0;
+        assert_int_equal(remat_portfolio_gather(NULL, &problems[i], NULL, NULL, &p, NULL),
+                         REMAT_OK);
+        for (size_t k = 0; k < p.n; k++)
+            searched += remat_table_solver(p.tables[k]) == remat_solver_find("lowerset");
+        assert_int_equal(searched, i);
+        remat_best_table(p.tables, p.n, 1, &least[i]);
+        remat_portfolio_release(&p);
+    }
+    assert_true(least[0] > floor.bytes);
+    assert_true(least[0] == least[1]);
+    epochs e = {0};
+    assert_true(refuse(profile, floor.bytes - 1, &e).number >= least[0]);
+    assert_int_equal(e.quick + e.patient, 0);
+    remat_profile_free(profile);
+}
+
+/* Between that and what the tables have, a search from nothing that stays far above the budget
+ * ends, and is not done twice. */
+static void a_hopeless_search_ends(void **state)
+{
+    (void)state;
+    remat_profile *profile = llama(80, REMAT_FUSED);
+    remat_portfolio p;
+    uint64_t least;
+    const remat_problem problem = {.profile = profile, .max_budget = REMAT_MAX_BYTES};
+    assert_int_equal(remat_portfolio_gather(NULL, &problem, NULL, NULL, &p, NULL), REMAT_OK);
+    remat_best_table(p.tables, p.n, 1, &least);
+    remat_portfolio_release(&p);
+    epochs e = {0};
+    assert_true(refuse(profile, least / 2, &e).number >= least);
+    assert_int_equal(e.quick, 2);
+    assert_int_equal(e.patient, 2);
+    remat_profile_free(profile);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(limits_are_forgiven),
-        cmocka_unit_test(memory_is_forgiven),
-        cmocka_unit_test(the_executor_gets_the_same),
-        cmocka_unit_test(whole_values_close_the_gap),
+        cmocka_unit_test(limits_are_forgiven),        cmocka_unit_test(memory_is_forgiven),
+        cmocka_unit_test(the_executor_gets_the_same), cmocka_unit_test(whole_values_close_the_gap),
+        cmocka_unit_test(a_proven_refusal_asks_few),  cmocka_unit_test(a_hopeless_search_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
