@@ -191,7 +191,8 @@ enum { KINDS = sizeof kinds / sizeof *kinds };
 
 static int kind_of(const json_t *json, remat_error *error)
 {
-    const char *names[KINDS], *type = json_string_value(json_object_get(json, "model_type"));
+    const json_t *given = json_object_get(json, "model_type");
+    const char *names[KINDS], *type = json_string_value(given);
     const char *class = json_string_value(json_object_get(json, "_class_name"));
     for (int i = 0; i < KINDS; i++) {
         names[i] = kinds[i].type;
@@ -208,7 +209,8 @@ static int kind_of(const json_t *json, remat_error *error)
             class);
     else
         (void)remat_fail(error, REMAT_INVALID, "config.model_type",
-                         "config.model_type is missing: it says what kind of model this is");
+                         "config.model_type %s: it says what kind of model this is",
+                         json_is_null(given) || !given ? "is missing" : "must be a string");
     return -1;
 }
 
@@ -226,6 +228,19 @@ static remat_status read_member(const json_t *json, const char *name, uint32_t u
         return remat_fail(error, REMAT_INVALID, field, "%s must be a number", field);
     const remat_number number = {json_number_value(value), true};
     return read_size(&number, field, ret_size, error);
+}
+
+/* usual: the same. */
+static remat_status read_choice(const json_t *json, const char *name, bool usual, bool *ret_choice,
+                                remat_error *error)
+{
+    char field[80];
+    const json_t *value = json_object_get(json, name);
+    snprintf(field, sizeof field, "config.%s", name);
+    *ret_choice = value && !json_is_null(value) ? json_is_true(value) : usual;
+    if (!value || json_is_null(value) || json_is_boolean(value))
+        return REMAT_OK;
+    return remat_fail(error, REMAT_INVALID, field, "%s must be true or false", field);
 }
 
 /* A member's name in configs of GPT-2, of BLOOM and of all others. */
@@ -301,19 +316,23 @@ static remat_status read_own(const json_t *json, const char *type, remat_network
 static remat_status read_llama(const json_t *json, int kind, remat_network_sizes *z,
                                remat_error *error)
 {
-    const json_t *tied = json_object_get(json, "tie_word_embeddings");
+    bool tied = false, biased = false;
+    const json_t *head = json_object_get(json, "head_dim");
     remat_status status = read_member(json, "num_key_value_heads", z->heads, &z->kv_heads, error);
-    if (!status && json_is_integer(json_object_get(json, "head_dim")))
+    if (!status && head && !json_is_null(head))
         status = read_member(json, "head_dim", 0, &z->head, error);
-    if (!status && json_is_true(json_object_get(json, "attention_bias")))
+    if (!status)
+        status = read_choice(json, "tie_word_embeddings", kinds[kind].tied, &tied, error);
+    if (!status)
+        status = read_choice(json, "attention_bias", false, &biased, error);
+    if (!status && biased)
         return remat_fail(error, REMAT_INVALID, "config.attention_bias",
                           "config.attention_bias is true, which is not planned yet");
     if (!status)
         status = read_own(json, kinds[kind].type, z, error);
     z->qkv_bias = kinds[kind].qkv_bias ? REMAT_YES : REMAT_NO;
     z->qk_norm = kinds[kind].qk_norm ? REMAT_YES : REMAT_NO;
-    z->tied =
-        json_is_true(tied) || (!json_is_false(tied) && kinds[kind].tied) ? REMAT_YES : REMAT_NO;
+    z->tied = tied ? REMAT_YES : REMAT_NO;
     return status;
 }
 

@@ -162,15 +162,17 @@ static bool is_model(const char *text)
            !remat_is_id(text);
 }
 
-/* A config.json of Hugging Face, told by its model_type; NULL: it is none, or no file. */
+/* A config.json of Hugging Face, told by what no profile has; NULL: it is none, or no file. */
 static json_t *config_json(const char *what)
 {
+    static const char *const own[] = {"model_type", "_class_name", "architectures", "hidden_size"};
     json_t *json = NULL;
     if (is_model(what) || remat_is_id(what) || strcmp(what, "-") == 0 ||
         file_read_json(what, &json, NULL))
         return NULL;
-    if (json_is_object(json) && json_object_get(json, "model_type"))
-        return json;
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        if (json_object_get(json, own[i]))
+            return json;
     json_decref(json);
     return NULL;
 }
@@ -353,12 +355,12 @@ int command_plan(struct cli *cli)
     if (check_parallel(cli))
         return CLI_USAGE;
     json_t *config = config_json(cli->arguments[0]);
-    if (!is_model(cli->arguments[0]) && !config &&
-        options_refuse(cli, "no-sweep", "a PROFILE: it has one batch"))
-        return CLI_USAGE;
-    int code = make_request(cli, &s, config, &request) ? cli_failed(cli)
-               : cli->server                           ? plan_there(cli, request)
-                                                       : plan_here(cli, &s, request);
+    const bool profile = !is_model(cli->arguments[0]) && !config;
+    int code = make_request(cli, &s, config, &request) ? cli_failed(cli) : CLI_OK;
+    if (!code && profile) /* a file that cannot be read says so first */
+        code = options_refuse(cli, "no-sweep", "a PROFILE: it has one batch");
+    if (!code)
+        code = cli->server ? plan_there(cli, request) : plan_here(cli, &s, request);
     json_decref(config);
     json_decref(request);
     subject_clear(&s);

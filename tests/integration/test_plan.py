@@ -478,13 +478,26 @@ def test_a_config_is_a_model(rematd, write, config, parameters):  # noqa: F811
     ({"hidden_size": None}, "config.hidden_size", "missing"), ({"hidden_size": "x"}, "config.hidden_size", "number"),
     ({"vocab_size": 10**12}, "config.vocab_size", "16777216"), ({"num_hidden_layers": 10**6}, "layers", "200"),
     ({"num_key_value_heads": 3}, "sizes.kv_heads", "3 heads of keys and values do not divide 16"),
-    ({"attention_bias": True}, "config.attention_bias", "not planned yet"),
+    ({"attention_bias": True}, "config.attention_bias", "not planned yet"), ({"attention_bias": 1}, "config.attention_bias", "true or false"),
+    ({"tie_word_embeddings": "no"}, "config.tie_word_embeddings", "true or false"), ({"model_type": 7}, "config.model_type", "a string"),
+    ({"head_dim": "64"}, "config.head_dim", "number"), ({"head_dim": 1.5}, "config.head_dim", "whole"),
+    ({"head_dim": 1e300}, "config.head_dim", "whole"),
     ({**DEEPSEEK, "kv_lora_rank": None}, "config.kv_lora_rank", "missing"),
     ({**DEEPSEEK, "v_head_dim": 0.5}, "config.v_head_dim", "whole"),
     ({"model_type": "gemma2", "sliding_window": "all"}, "config.sliding_window", "number")])
 def test_bad_configs_name_their_field(rematd, change, field, says):
     refused = rematd.post("/v1/plans", {"config": {**QWEN3, **change}, "batch": 1, "device": "h200"})
     assert refused.status == 400 and refused.json["field"] == field and says in refused.json["detail"]
+
+
+def test_bad_files_say_what_is_wrong(write):
+    words = ["--batch", "1", "--device", "h200", "--no-sweep"]
+    without = {k: QWEN3[k] for k in QWEN3 if k != "model_type"}
+    assert problem("plan", write("config.json", without), *words, code=INPUT)["field"] == "config.model_type"
+    assert "dit-xl2" in problem("plan", write("config.json", {"_class_name": "DiTTransformer2DModel"}), *words, code=INPUT)["detail"]
+    path = write("config.json", QWEN3)
+    path.write_text(path.read_text().replace("1024", "NaN"))
+    assert "is not JSON: line 1" in problem("plan", path, *words, code=INPUT)["detail"]
 
 
 def test_own_sizes():
