@@ -121,6 +121,20 @@ remat_status answer_find_link_bound(const remat_problem *problem, uint64_t budge
     return status;
 }
 
+remat_status answer_find_link_floor(const remat_profile *profile, uint64_t *ret_bytes,
+                                    remat_error *error)
+{
+    bound_moments *moments = NULL;
+    *ret_bytes = 0;
+    if (profile->n_nodes > REMAT_LARGE_NODES)
+        return REMAT_OK;
+    remat_status status = bound_moments_new(profile, &moments, error);
+    if (!status)
+        *ret_bytes = (uint64_t)bound_moments_least_room(moments);
+    bound_moments_free(moments);
+    return status;
+}
+
 remat_status remat_find_floor(const remat_profile *profile, remat_floor *ret_floor,
                               remat_error *error)
 {

@@ -16,4 +16,8 @@ remat_status answer_find_bound(const remat_portfolio *portfolio, const remat_pro
 remat_status answer_find_link_bound(const remat_problem *problem, uint64_t budget,
                                     double *ret_bound, remat_error *error);
 
+/* Bytes below which no schedule fits, with O and P or without; 0: too many nodes to look. */
+remat_status answer_find_link_floor(const remat_profile *profile, uint64_t *ret_bytes,
+                                    remat_error *error);
+
 #endif

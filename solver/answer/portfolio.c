@@ -100,9 +100,9 @@ static remat_status is_refused(const remat_problem *problem, bool *ret_refused, 
     const remat_profile *profile = problem->profile;
     remat_floor floor = {0};
     remat_status status = REMAT_OK;
-    if (profile->kind != REMAT_CHAIN && !profile->joint && !problem->link &&
-        profile->n_nodes > SOME_NODES)
-        status = remat_find_floor(profile, &floor, error);
+    if (profile->kind != REMAT_CHAIN && !profile->joint && profile->n_nodes > SOME_NODES)
+        status = problem->link ? answer_find_link_floor(profile, &floor.bytes, error)
+                               : remat_find_floor(profile, &floor, error);
     *ret_refused = floor.bytes > problem->max_budget;
     return status;
 }
@@ -483,6 +483,7 @@ static remat_status refuse_improved(const remat_portfolio *p, const answer_wish 
 {
     const remat_problem *problem = w->problem;
     const uint64_t budget = w->budget;
+    const bool linked = problem->link && w->over_link < INFINITY; /* none offloading is known of */
     uint64_t peak, enough;
     if (w->bound == INFINITY && floor <= budget) /* proven of this one, by search */
         floor = budget + 1;
@@ -498,12 +499,12 @@ static remat_status refuse_improved(const remat_portfolio *p, const answer_wish 
     char less[128] = "";
     if (floor > 0)
         snprintf(less, sizeof less, ", and none%s fits less than %s",
-                 problem->link ? " without offloading" : "", remat_bytes_text(floor, least));
+                 linked ? " without offloading" : "", remat_bytes_text(floor, least));
     remat_fail(error, REMAT_INFEASIBLE, "budget",
                "%s found no schedule of \"%.100s\" within %s; %s will do%s", p->name,
                problem->profile->name, remat_bytes_text(budget, asked),
                remat_bytes_text(enough, will_do), less);
-    if (error && !problem->link)
+    if (error && !linked)
         error->proven = floor;
     return answer_refuse_budget(problem->profile, enough, error);
 }
@@ -727,14 +728,22 @@ remat_status remat_portfolio_schedule(const remat_portfolio *portfolio,
         return remat_table_schedule(portfolio->tables[0], problem, budget, ret_schedule, error);
     answer_wish w = {problem, budget, alignment, effort, host, 0, 0, 0};
     const bool linked = portfolio->improved && answer_link_moves(problem->link);
+    uint64_t room = 0;
     remat_status status =
-        linked ? answer_find_link_bound(problem, budget, &w.over_link, &refusal) : REMAT_OK;
-    if (!status)
+        linked ? answer_find_link_floor(problem->profile, &room, &refusal) : REMAT_OK;
+    const bool refused = room > budget;
+    if (refused) {
+        f.floor.bytes = room;
+        w.over_link = INFINITY;
+    }
+    if (!status && linked && !refused)
+        status = answer_find_link_bound(problem, budget, &w.over_link, &refusal);
+    if (!status && !refused)
         status = find(portfolio, &w, &f, &refusal);
     if (!status && portfolio->improved && f.floor.bytes <= budget &&
         problem->profile->n_nodes <= ANSWER_NAMED_NODES)
         status = find_by_name(portfolio, &w, &f, &refusal);
-    if (!status && linked)
+    if (!status && linked && !refused)
         status = answer_mix_patiently(portfolio, &w, &f.best, &refusal);
     const bool late = portfolio->improved && remat_host_late(host);
     if (status == REMAT_CANCELLED && late && f.best.solver)

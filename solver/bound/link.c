@@ -75,3 +75,40 @@ double bound_moments_over_link(bound_moments *m, const remat_link *link, uint64_
         bound = fmax(bound, look_at(m, link, m->first, budget));
     return bound * (1 - BOUND_MARGIN);
 }
+
+/* Bytes that are on the device during A b, or during B b, wherever all else is: what it reads,
+ * makes and works in, and gradients, which never leave. Graph inputs are left out. */
+static double needed(const bound_moments *m, uint32_t b, bool backward)
+{
+    const remat_profile *p = m->profile;
+    const remat_node *node = &p->nodes[b];
+    const bool reads = !backward || node->backward_uses_inputs;
+    double bytes =
+        m->saved[b] + (backward ? m->workspace[b] + (double)node->gradient_bytes : m->running[b]);
+    if (!backward || node->backward_uses_output)
+        bytes += m->out[b];
+    for (uint32_t i = 0; i < node->n_inputs; i++) {
+        const uint32_t value = node->inputs[i];
+        uint32_t k = 0;
+        while (node->inputs[k] != value)
+            k++;
+        if (k < i) /* given twice */
+            continue;
+        bytes += reads && value < m->n ? m->out[value] : 0;
+        bytes += backward ? (double)remat_gradient_bytes(p, value) : 0;
+    }
+    if (!node->in_place || node->n_inputs == 0)
+        return bytes;
+    const uint32_t input = node->inputs[0];
+    return bytes - (backward
+                        ? fmin((double)node->gradient_bytes, (double)remat_gradient_bytes(p, input))
+                        : fmin(m->out[b], (double)remat_value_bytes(p, input)));
+}
+
+double bound_moments_least_room(const bound_moments *m)
+{
+    double most = 0;
+    for (uint32_t b = 0; b < m->n && !m->profile->joint; b++)
+        most = fmax(most, fmax(needed(m, b, false), needed(m, b, true)));
+    return most;
+}

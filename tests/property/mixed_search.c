@@ -114,13 +114,18 @@ static void check_profile(dice *d, const remat_profile *profile, bool lists, uns
                          budget, "by quick");
     const remat_problem problem = {.profile = profile, .link = &link, .max_budget = budget};
     double best = INFINITY, bound;
+    uint64_t floor;
     assert_int_equal(answer_find_link_bound(&problem, budget, &bound, NULL), REMAT_OK);
+    assert_int_equal(answer_find_link_floor(profile, &floor, NULL), REMAT_OK);
     for (int i = 0; lists && i < LISTS; i++) {
         remat_operations list = random_whole_list(d, profile, true);
         naive_verdict verdict = judge(profile, &list, &link);
         if (verdict.valid && verdict.peak <= budget && verdict.makespan < bound * (1 - 1e-9))
             fail_msg("%.17g within %llu bytes is below the bound %.17g", verdict.makespan,
                      (unsigned long long)budget, bound);
+        if (verdict.valid && verdict.peak < floor)
+            fail_msg("a list of %llu bytes is below the floor of %llu",
+                     (unsigned long long)verdict.peak, (unsigned long long)floor);
         if (verdict.valid && verdict.peak <= budget && keeps_order(profile, &list))
             best = fmin(best, verdict.makespan);
         remat_operations_clear(&list);

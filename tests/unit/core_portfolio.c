@@ -197,7 +197,7 @@ static remat_profile *llama(uint32_t layers, remat_kernels kernels)
 /* Loops over so many chains of a search: its epochs. */
 typedef struct epochs {
     bool searching;
-    unsigned quick, patient;
+    unsigned loops, quick, patient; /* all; of four and of eight chains */
 } epochs;
 
 static void note_search(void *data, const char *what)
@@ -209,15 +209,17 @@ static void count_epochs(void *data, size_t count,
                          void (*body)(void *context, size_t index, unsigned worker), void *context)
 {
     epochs *e = data;
+    e->loops += e->searching;
     e->quick += e->searching && count == 4;
     e->patient += e->searching && count == 8;
     for (size_t i = 0; i < count; i++)
         body(context, i, 0);
 }
 
-static remat_error refuse(const remat_profile *profile, uint64_t budget, epochs *e)
+static remat_error refuse(const remat_profile *profile, const remat_link *link, uint64_t budget,
+                          epochs *e)
 {
-    const remat_query query = {.problem = {.profile = profile, .max_budget = budget},
+    const remat_query query = {.problem = {.profile = profile, .link = link, .max_budget = budget},
                                .budget = budget};
     const remat_host host = {
         .data = e, .parallel_for = count_epochs, .workers = 2, .doing = note_search};
@@ -253,8 +255,24 @@ static void a_proven_refusal_asks_few(void **state)
     assert_true(least[0] > floor.bytes);
     assert_true(least[0] == least[1]);
     epochs e = {0};
-    assert_true(refuse(profile, floor.bytes - 1, &e).number >= least[0]);
-    assert_int_equal(e.quick + e.patient, 0);
+    assert_true(refuse(profile, NULL, floor.bytes - 1, &e).number >= least[0]);
+    assert_int_equal(e.loops, 0);
+    remat_profile_free(profile);
+}
+
+/* Where one operation needs more than the budget no copy to the host helps, and none is searched
+ * for. */
+static void a_refusal_over_a_link_asks_few(void **state)
+{
+    (void)state;
+    remat_profile *profile = llama(32, REMAT_EAGER);
+    const remat_link link = {.to_host = 20000, .to_device = 20000, .latency = 10};
+    /* of the loss alone: logits, their gradient and what is saved, in four bytes each */
+    const uint64_t logits = UINT64_C(4) * 4 * 8192 * 128256;
+    epochs e = {0};
+    const remat_error error = refuse(profile, &link, 2 * logits, &e);
+    assert_true(error.proven > 2 * logits && error.number >= error.proven);
+    assert_int_equal(e.loops, 0);
     remat_profile_free(profile);
 }
 
@@ -271,7 +289,7 @@ static void a_hopeless_search_ends(void **state)
     remat_best_table(p.tables, p.n, 1, &least);
     remat_portfolio_release(&p);
     epochs e = {0};
-    assert_true(refuse(profile, least / 2, &e).number >= least);
+    assert_true(refuse(profile, NULL, least / 2, &e).number >= least);
     assert_int_equal(e.quick, 2);
     assert_int_equal(e.patient, 2);
     remat_profile_free(profile);
@@ -280,9 +298,13 @@ static void a_hopeless_search_ends(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(limits_are_forgiven),        cmocka_unit_test(memory_is_forgiven),
-        cmocka_unit_test(the_executor_gets_the_same), cmocka_unit_test(whole_values_close_the_gap),
-        cmocka_unit_test(a_proven_refusal_asks_few),  cmocka_unit_test(a_hopeless_search_ends),
+        cmocka_unit_test(limits_are_forgiven),
+        cmocka_unit_test(memory_is_forgiven),
+        cmocka_unit_test(the_executor_gets_the_same),
+        cmocka_unit_test(whole_values_close_the_gap),
+        cmocka_unit_test(a_proven_refusal_asks_few),
+        cmocka_unit_test(a_refusal_over_a_link_asks_few),
+        cmocka_unit_test(a_hopeless_search_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
