@@ -517,11 +517,14 @@ remat_status remat_plan_draft_finish(remat_plan_draft *draft, const json_t *sche
     if (!schedule && draft->changes)
         remat_json_set(answer, "changes", json_incref(draft->changes));
     if (refusal) {
-        const bool row_fits = draft->sweep && api_sweep_fits(draft->sweep);
-        remat_json_set(
-            answer, "refusal",
-            json_sprintf("%s%s", refusal->message,
-                         row_fits ? "; the row of this batch fits, without addresses" : ""));
+        api_sweep *s = draft->sweep;
+        const char *row = !s ? ""
+                          : api_sweep_fits(s, false)
+                              ? "; the row of this batch fits, without addresses"
+                          : api_sweep_fits(s, true)
+                              ? "; with offloading the row of this batch fits, without addresses"
+                              : "";
+        remat_json_set(answer, "refusal", json_sprintf("%s%s", refusal->message, row));
         if (refusal->number > 0)
             remat_json_set(answer, "least_activations", json_integer((json_int_t)refusal->number));
     } else if (!schedule) {

@@ -227,11 +227,11 @@ void api_sweep_settle(api_sweep *s, const remat_way_result *result, double besid
     }
 }
 
-bool api_sweep_fits(api_sweep *s)
+bool api_sweep_fits(api_sweep *s, bool offloaded)
 {
     const row *r = row_of(s, s->batch);
     bool fit = false;
-    for (unsigned c = 0; c < COLUMNS; c++)
+    for (unsigned c = offloaded; c < COLUMNS; c += 2)
         fit |= r->result[c].fits;
     return fit;
 }

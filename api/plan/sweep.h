@@ -17,9 +17,10 @@ void api_sweep_free(api_sweep *sweep); /* accepts NULL */
 void api_sweep_settle(api_sweep *sweep, const remat_way_result *result, double beside,
                       bool offloaded);
 
-/* Whether a row says that the batch asked for fits. Rows are without addresses and of lists that
- * know the model's blocks: there may be no schedule that fits with its addresses. */
-bool api_sweep_fits(api_sweep *sweep);
+/* Whether a row says that the batch asked for fits, with offloading or without. Rows are without
+ * addresses and of lists that know the model's blocks: there may be no schedule that fits with its
+ * addresses. */
+bool api_sweep_fits(api_sweep *sweep, bool offloaded);
 
 /* The members "rows", "largest" and "best_batch" of a plan's answer. */
 void api_sweep_encode(const api_sweep *sweep, json_t **answer);
